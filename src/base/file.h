@@ -1,0 +1,59 @@
+/* Files: whole reads, atomic writes, mappings, folders. Every error names the path. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+/* Reads a whole file ("-" is standard input) into heap memory with a NUL after it; free() it. */
+status file_read_all(const char *path, char **data, size_t *len, err *e) ATH_MUST_USE;
+/* Writes path.tmp-PID, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
+ * stands. */
+status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+int64_t file_size(const char *path); /* -1 when it cannot be read */
+/* mkdir -p */
+status file_make_dirs(const char *path, err *e) ATH_MUST_USE;
+/* rm -rf; no error when absent. Never follows symbolic links. */
+status file_remove_tree(const char *path, err *e) ATH_MUST_USE;
+status file_sync_dir(const char *path, err *e) ATH_MUST_USE;
+/* Sorted names in a folder without "." and "..", in the arena. */
+status file_list_dir(arena *a, const char *path, char ***names, int *n, err *e) ATH_MUST_USE;
+/* "a/b" from "a" and "b", in the arena; an absolute b wins. */
+char *path_join(arena *a, const char *dir, const char *name);
+const char *path_base(const char *path);
+
+/* A read-only mapping of a file. */
+typedef struct file_map {
+    const uint8_t *data;
+    size_t len;
+} file_map;
+status file_map_open(file_map *m, const char *path, err *e) ATH_MUST_USE;
+void file_map_close(file_map *m);
+
+/* A write stream that remembers its first error, hashes what it writes (XXH3-64), and fsyncs on
+ * close. */
+typedef struct file_out {
+    int fd;
+    char *path;
+    uint8_t *buf;
+    size_t used;
+    uint64_t written;
+    void *hash;
+} file_out;
+status file_out_open(file_out *f, const char *path, err *e) ATH_MUST_USE;
+status file_out_write(file_out *f, const void *data, size_t len, err *e) ATH_MUST_USE;
+/* Flushes, fsyncs, closes; hash may be NULL. Safe after a failed write (it then only closes). */
+status file_out_close(file_out *f, uint64_t *hash, err *e) ATH_MUST_USE;
+void file_out_abandon(file_out *f);
+
+/* XXH3-64 of bytes, and of a whole file. */
+uint64_t hash_bytes(const void *data, size_t len);
+status hash_file(const char *path, uint64_t *hash, err *e) ATH_MUST_USE;
+void hash_format(uint64_t hash, char out[17]); /* 16 lower-case hex digits */
+
+#endif

@@ -1,0 +1,85 @@
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+status err_set(err *e, status code, const char *fmt, ...) {
+    if (!e) return code;
+    e->code = code;
+    e->hint[0] = e->where[0] = '\0';
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->message, sizeof e->message, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+status err_hint(err *e, const char *fmt, ...) {
+    if (!e) return ST_FAILED;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->hint, sizeof e->hint, fmt, ap);
+    va_end(ap);
+    return e->code;
+}
+
+status err_where(err *e, const char *fmt, ...) {
+    if (!e) return ST_FAILED;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->where, sizeof e->where, fmt, ap);
+    va_end(ap);
+    return e->code;
+}
+
+status err_context(err *e, const char *fmt, ...) {
+    if (!e) return ST_FAILED;
+    char context[512], old[sizeof e->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(context, sizeof context, fmt, ap);
+    va_end(ap);
+    memcpy(old, e->message, sizeof old);
+    snprintf(e->message, sizeof e->message, "%s: %.*s", context,
+             (int)(sizeof e->message - sizeof context - 3), old);
+    return e->code;
+}
+
+status err_errno(err *e, const char *path, const char *fmt, ...) {
+    int saved = errno;
+    if (!e) return ST_FAILED;
+    char what[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    err_set(e, ST_FAILED, "%s: %s", what, strerror(saved));
+    return err_where(e, "%s", path);
+}
+
+const char *status_kind(status s) {
+    switch (s) {
+        case ST_OK: return "ok";
+        case ST_FAILED: return "failed";
+        case ST_USAGE: return "usage";
+        case ST_FORMAT: return "format";
+        case ST_MEMORY: return "memory";
+        case ST_NONFINITE: return "nonfinite";
+        case ST_RANK: return "rank";
+        case ST_STOPPED: return "stopped";
+    }
+    return "failed";
+}
+
+void check_failed(const char *file, int line, const char *expr, const char *fmt, ...) {
+    fprintf(stderr, "athanor: internal error at %s:%d: %s is false: ", file, line, expr);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    abort();
+}

@@ -1,0 +1,171 @@
+/* The op table: what operations exist, what each backward needs, and which kernel runs it.
+ *
+ * Reading order: ops.def (the table and the exact semantics), this file (the contract of a kernel),
+ * infer.c (output shapes, workspace, FLOPs), ref/ (the portable reference, compiled for float and
+ * for double), cpu/ (tuned kernels, compiled once per instruction set), table.c (which kernel is
+ * chosen).
+ *
+ * Tensors are matrices: `rows` rows of `cols` contiguous elements, `ld` elements apart. An
+ * activation [B,T,C] has rows = B*T and cols = C; the query part of a packed [B,T,(H+2K)*D] buffer
+ * has cols = H*D and ld = (H+2K)*D. All other dimensions (B, T, H, K, D) are attributes of the op.
+ *
+ * A kernel returns void, allocates nothing, and checks nothing that `infer` could check: everything
+ * was verified when the program was recorded. It must give the same bits on every call, whatever
+ * the number of threads. */
+#ifndef OP_OP_H
+#define OP_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "dev/dev.h"
+
+enum { OP_MAX_IN = 6, OP_MAX_OUT = 4 };
+
+typedef struct tensor {
+    void *data; /* NULL: absent optional input, or a value on the meta device */
+    dtype dt;
+    int64_t rows, cols, ld; /* rows 0: absent */
+} tensor;
+
+typedef enum op_kind {
+#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) OP_##ID,
+#include "op/ops.def"
+#undef OP
+    OP_COUNT
+} op_kind;
+
+typedef enum op_flag {
+    OPF_CHEAP = 1,        /* bandwidth-bound: selective recompute drops its outputs */
+    OPF_RANDOM = 2,       /* draws random numbers from (run seed, step, attr stream) */
+    OPF_COMMUNICATES = 4, /* a collective */
+    OPF_COMPOSITE = 8,    /* expands into other ops when recorded */
+    OPF_FUSED_BWD = 16,   /* bwd_input also produces the weight gradients; there is no bwd_weight */
+    OPF_INPLACE_0 = 32,   /* out 0 may be the same memory as in 0 (and din 0 as dout 0) */
+    OPF_INPLACE_1 = 64,   /* out 0 may be the same memory as in 1 */
+    OPF_GRAD_IN_FWD =
+        128 /* fwd computes the gradients itself when din[] is given (the language-model head) */
+} op_flag;
+
+typedef enum act_kind { ACT_GELU_TANH, ACT_GELU_EXACT, ACT_SILU, ACT_RELU, ACT_RELU2 } act_kind;
+
+/* Attributes; which member is meant follows from the op kind. Plain data: compared and copied as
+ * bytes. */
+typedef union op_attr {
+    struct {
+        float eps;
+        bool unit_offset; /* multiply by (1 + w) */
+    } norm;               /* rmsnorm, layernorm */
+    struct {
+        int32_t heads; /* leading heads of the row that are rotated; the rest of the row passes
+                          through */
+        int32_t head_dim, rotary_dim;
+        bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
+    } rope;
+    struct {
+        int32_t B, Tq, Tk, H, K, D, Dv;
+        float scale;
+        int32_t window; /* keys j with 0 <= i - j < window; 0 = no window */
+        bool causal;
+        float dropout;
+        uint32_t stream;
+    } attention;
+    struct {
+        act_kind kind;
+    } act; /* act, gated */
+    struct {
+        float p;
+        uint32_t stream;
+    } dropout;
+    struct {
+        int64_t chunk_rows; /* rows of logits that exist at a time */
+        float z_loss;       /* coefficient of mean(logsumexp^2) */
+        bool with_grad; /* language-model mode: dx (out 2) and dw (din 1) are made in the forward
+                           pass */
+    } head;
+    struct {
+        int32_t B, T, Tmax;
+    } kv;
+    uint8_t raw[64];
+} op_attr;
+
+/* What is the same for every op of one replay. */
+typedef struct op_run {
+    dev *dev;
+    uint64_t seed;        /* train.seed */
+    uint64_t step;        /* optimizer step, for random ops */
+    uint32_t micro_batch; /* index inside the step (global, over ranks) */
+    bool first_micro;     /* parameter gradients are written, not added to, on their first use */
+    float grad_scale;     /* d(objective)/d(sum of nll): 1 / unmasked tokens of the whole step */
+} op_run;
+
+/* One call of a kernel. In fwd only in/out/ws are set (and din for OPF_GRAD_IN_FWD); in bwd_*
+ * in/out hold what ops.def says that backward reads (others have data NULL), dout the gradients of
+ * the outputs, din where the gradients of the inputs go (data NULL: not wanted). */
+typedef struct op_call {
+    const op_attr *attr;
+    tensor in[OP_MAX_IN], out[OP_MAX_OUT];
+    tensor dout[OP_MAX_OUT], din[OP_MAX_IN];
+    uint8_t acc;       /* bit i: add to din[i] instead of writing it */
+    uint8_t acc_param; /* bit i: din[i] is a parameter gradient: add unless run->first_micro */
+    void *ws;          /* workspace of the size that infer asked for, 64-byte aligned */
+    const op_run *run;
+} op_call;
+
+static inline bool op_accumulates(const op_call *c, int i) {
+    return ((c->acc >> i) & 1u) || (((c->acc_param >> i) & 1u) && !c->run->first_micro);
+}
+
+typedef void (*op_fn)(const op_call *c);
+
+/* The kernels of one op on one backend; a NULL entry means "not needed for this op". */
+typedef struct op_impl {
+    op_fn fwd, bwd_input, bwd_weight;
+} op_impl;
+
+/* One row of the table. Masks: bit i = input or output i. */
+typedef struct op_class {
+    const char *name;
+    const char *ins, *outs;  /* space-separated names; "?" after a name: optional */
+    uint8_t diff;            /* inputs that can receive a gradient from bwd_input */
+    uint8_t weights;         /* inputs whose gradient is a weight gradient (bwd_weight, or fused) */
+    uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads */
+    uint32_t flags;
+} op_class;
+
+extern const op_class op_classes[OP_COUNT];
+
+/* What recording asks of an op. In: kind, attr, in[] (absent ones rows = 0), dt of activations, the
+ * device (may be meta), which inputs want gradients. Out: the rest. Pure: no data is read. */
+typedef struct op_infer {
+    op_kind kind;
+    const op_attr *attr;
+    tensor in[OP_MAX_IN];
+    dev *dev;
+    uint8_t want_grad;
+    /* results */
+    tensor out[OP_MAX_OUT]; /* rows 0: this output does not exist in this call */
+    int64_t ws_fwd_bytes, ws_bwd_input_bytes, ws_bwd_weight_bytes;
+    double flops_fwd, flops_bwd_input, flops_bwd_weight; /* multiply-add = 2 */
+    double bytes_fwd, bytes_bwd_input, bytes_bwd_weight; /* memory traffic, read + written once */
+} op_infer;
+
+/* Checks shapes and dtypes, fills the results. ST_USAGE names the op and the two sizes that
+ * disagree. */
+status op_infer_call(op_infer *io, err *e) ATH_MUST_USE;
+
+/* The kernels for an op whose activations have dtype `dt` on this device. On meta: a table of
+ * no-ops. Never falls back silently: NULL means there is no kernel, and the caller fails naming the
+ * op. */
+const op_impl *op_find(const dev *d, op_kind kind, dtype dt);
+/* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
+const op_impl *op_find_reference(op_kind kind, dtype dt);
+
+/* Lets kernels build what they cache (oneDNN primitives) before the first replay. Optional work,
+ * never fails. */
+typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
+void op_prepare(dev *d, op_kind kind, op_phase phase, const op_call *c);
+
+#endif
