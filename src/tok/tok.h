@@ -1,0 +1,88 @@
+/* Tokenizers: text to ids and back, trained here or read from a Hugging Face tokenizer.json.
+ *
+ * A tok is immutable after loading and may be used by many threads at once. Text is bytes;
+ * byte-level kinds round-trip any bytes exactly, valid UTF-8 or not. */
+#ifndef TOK_TOK_H
+#define TOK_TOK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/strbuf.h"
+
+typedef struct tok tok;
+
+/* A growing list of ids on the heap; initialise with {0}. */
+typedef struct tok_ids {
+    int32_t *id;
+    int64_t n, cap;
+} tok_ids;
+void tok_ids_push(tok_ids *v, int32_t id);
+void tok_ids_free(tok_ids *v);
+
+/* Reads tokenizer.json (a file, or a folder that holds one; tokenizer_config.json beside it, if
+ * any, names the special tokens). Errors: ST_FAILED unreadable, ST_FORMAT naming the key that is
+ * wrong or not supported. */
+status tok_load(tok **out, const char *path, err *e) ATH_MUST_USE;
+status tok_parse(tok **out, const char *json, size_t len, const char *origin, err *e) ATH_MUST_USE;
+void tok_free(tok *t);
+/* Writes tokenizer.json in Hugging Face form (byte-identical to what was read, for a tokenizer that
+ * was read); with `dir` instead of a file also tokenizer_config.json and special_tokens_map.json.
+ */
+status tok_save_file(const tok *t, const char *path, err *e) ATH_MUST_USE;
+status tok_save_dir(const tok *t, const char *dir, int64_t model_max_length, err *e) ATH_MUST_USE;
+
+enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
+/* Appends ids to `out`. Added tokens in the text are recognised. ST_FORMAT: bytes that this kind
+ * cannot represent, naming the byte offset. */
+status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
+                  err *e) ATH_MUST_USE;
+/* Appends the text of ids; skip_special leaves special tokens out. ST_USAGE: an id outside the
+ * vocabulary. */
+status tok_decode(const tok *t, const int32_t *ids, int64_t n, bool skip_special, strbuf *out,
+                  err *e) ATH_MUST_USE;
+
+/* Streaming decode: holds back bytes until they are whole characters. */
+typedef struct tok_stream {
+    const tok *t;
+    bool skip_special;
+    uint8_t held[8];
+    int n_held;
+} tok_stream;
+status tok_stream_push(tok_stream *s, int32_t id, strbuf *out, err *e) ATH_MUST_USE;
+void tok_stream_flush(tok_stream *s, strbuf *out);
+
+int32_t tok_vocab_size(const tok *t); /* highest id + 1 */
+int32_t tok_bos(const tok *t);        /* -1: none */
+int32_t tok_eos(const tok *t);        /* -1: none; the id put after each document */
+/* The id of a token by its content, -1 if absent. */
+int32_t tok_id(const tok *t, const char *content);
+/* The bytes that one token stands for (not NUL-terminated); NULL for an unused id. Special tokens:
+ * their content. */
+const char *tok_bytes(const tok *t, int32_t id, size_t *len);
+/* XXH3 of the canonical tokenizer.json: written into shards and checkpoints, compared on load. */
+uint64_t tok_hash(const tok *t);
+
+typedef enum tok_kind { TOK_BPE, TOK_CHAR, TOK_BYTE } tok_kind;
+/* Pre-tokenizer patterns by name: "gpt2", "llama3". */
+typedef struct tok_train_options {
+    tok_kind kind;
+    int32_t vocab_size;         /* target, specials included (ignored for char and byte) */
+    const char *pattern;        /* NULL: "llama3" */
+    const char *const *special; /* special tokens, first ids; NULL: {"<|endoftext|>"} */
+    int n_special;
+    int64_t min_frequency; /* pairs rarer than this are not merged; 0 = 2 */
+    void (*progress)(void *ctx, double fraction, const char *what);
+    void *progress_ctx;
+} tok_train_options;
+
+/* Training reads text piece by piece (a piece ends at a document end; pieces are independent). */
+typedef struct tok_trainer tok_trainer;
+status tok_trainer_new(tok_trainer **out, const tok_train_options *opt, err *e) ATH_MUST_USE;
+status tok_trainer_add(tok_trainer *tr, const char *text, size_t len, err *e) ATH_MUST_USE;
+/* Finishes and frees nothing; the tok is independent of the trainer. ST_USAGE: empty corpus. */
+status tok_trainer_finish(tok_trainer *tr, tok **out, err *e) ATH_MUST_USE;
+void tok_trainer_free(tok_trainer *tr);
+
+#endif
