@@ -1,2 +1,35 @@
 # Kernel variants of the op module. src/op/ref/*.c is compiled for float and for double; src/op/cpu/*.c once per
 # instruction set, chosen at run time. Each variant gets its own symbol suffix through KERNEL_SUFFIX.
+
+# Reference: one variant per storage format.
+file(GLOB ref_sources CONFIGURE_DEPENDS src/op/ref/*.c)
+foreach(storage f32 bf16 f16 f64)
+    string(TOUPPER ${storage} STORAGE)
+    add_library(op_ref_${storage} OBJECT ${ref_sources})
+    target_compile_definitions(op_ref_${storage} PRIVATE KERNEL_SUFFIX=${storage} REF_${STORAGE}=1)
+    target_link_libraries(op_ref_${storage} PRIVATE ath_flags)
+    target_sources(ath_op PRIVATE $<TARGET_OBJECTS:op_ref_${storage}>)
+endforeach()
+
+# Tuned kernels: src/op/cpu/*.c once per instruction set (psABI levels; the last one adds bf16 products).
+set(CPU_VARIANTS base)
+set(CPU_FLAGS_base "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND CPU_VARIANTS avx2 avx512 avx512_bf16)
+    set(CPU_FLAGS_avx2 -march=x86-64-v3)
+    set(CPU_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+    set(CPU_FLAGS_avx512_bf16 ${CPU_FLAGS_avx512} -mavx512bf16)
+endif()
+file(GLOB cpu_sources CONFIGURE_DEPENDS src/op/cpu/*.c)
+foreach(v IN LISTS CPU_VARIANTS)
+    add_library(ath_op_cpu_${v} OBJECT ${cpu_sources})
+    target_link_libraries(ath_op_cpu_${v} PRIVATE ath_flags)
+    target_compile_definitions(ath_op_cpu_${v} PRIVATE CPU_VARIANT=${v})
+    # -O3 in every build type: unoptimised vector code is too slow to test with.
+    target_compile_options(ath_op_cpu_${v} PRIVATE -O3 ${CPU_FLAGS_${v}})
+    target_sources(ath_op PRIVATE $<TARGET_OBJECTS:ath_op_cpu_${v}>)
+endforeach()
+
+# Time and rate of every op at training shapes; compares the matrix product with oneDNN.
+add_executable(bench_ops EXCLUDE_FROM_ALL bench/bench_ops.c)
+target_link_libraries(bench_ops PRIVATE ${UPTO_op} ath_flags DNNL::dnnl)

@@ -2,6 +2,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,10 @@ int64_t file_size(const char *path); /* -1 when it cannot be read */
 status file_make_dirs(const char *path, err *e) ATH_MUST_USE;
 /* rm -rf; no error when absent. Never follows symbolic links. */
 status file_remove_tree(const char *path, err *e) ATH_MUST_USE;
+/* rename(2): replaces a file at `to` in one step; durable after file_sync_dir. */
+status file_rename(const char *from, const char *to, err *e) ATH_MUST_USE;
+/* fsync of a file that someone else wrote. */
+status file_sync(const char *path, err *e) ATH_MUST_USE;
 status file_sync_dir(const char *path, err *e) ATH_MUST_USE;
 /* Sorted names in a folder without "." and "..", in the arena. */
 status file_list_dir(arena *a, const char *path, char ***names, int *n, err *e) ATH_MUST_USE;
@@ -44,6 +49,7 @@ typedef struct file_out {
     size_t used;
     uint64_t written;
     void *hash;
+    err *failure; /* the first error, NULL while all is well */
 } file_out;
 status file_out_open(file_out *f, const char *path, err *e) ATH_MUST_USE;
 status file_out_write(file_out *f, const void *data, size_t len, err *e) ATH_MUST_USE;

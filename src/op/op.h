@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "dev/dev.h"
 
-enum { OP_MAX_IN = 6, OP_MAX_OUT = 4 };
+enum { OP_MAX_IN = 6, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024 };
 
 typedef struct tensor {
     void *data; /* NULL: absent optional input, or a value on the meta device */
@@ -80,7 +80,7 @@ typedef union op_attr {
         uint32_t stream;
     } dropout;
     struct {
-        int64_t chunk_rows; /* rows of logits that exist at a time */
+        int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
         float z_loss;       /* coefficient of mean(logsumexp^2) */
         bool with_grad; /* language-model mode: dx (out 2) and dw (din 1) are made in the forward
                            pass */
@@ -120,9 +120,16 @@ static inline bool op_accumulates(const op_call *c, int i) {
 
 typedef void (*op_fn)(const op_call *c);
 
+struct op_infer;
+
 /* The kernels of one op on one backend; a NULL entry means "not needed for this op". */
 typedef struct op_impl {
     op_fn fwd, bwd_input, bwd_weight;
+    /* Bytes of c->ws that fwd, bwd_input and bwd_weight want (in this order; the
+     * array arrives zeroed).
+     * NULL: none. May depend on shapes, attributes, want_grad, and on threads and instruction set
+     * of io->dev (also set on a meta device: a plan made there must equal the real run). */
+    void (*workspace)(const struct op_infer *io, int64_t ws[3]);
 } op_impl;
 
 /* One row of the table. Masks: bit i = input or output i. */
@@ -137,14 +144,21 @@ typedef struct op_class {
 
 extern const op_class op_classes[OP_COUNT];
 
+int op_inputs(op_kind kind); /* slots, optional ones included */
+int op_outputs(op_kind kind);
+bool op_input_optional(op_kind kind, int i);
+/* Name of input or output i ("x", "bias"), without the "?". */
+const char *op_input_name(op_kind kind, int i, char out[16]);
+const char *op_output_name(op_kind kind, int i, char out[16]);
+
 /* What recording asks of an op. In: kind, attr, in[] (absent ones rows = 0), dt of activations, the
  * device (may be meta), which inputs want gradients. Out: the rest. Pure: no data is read. */
 typedef struct op_infer {
     op_kind kind;
     const op_attr *attr;
     tensor in[OP_MAX_IN];
-    dev *dev;
-    uint8_t want_grad;
+    dev *dev;          /* not NULL; may be meta */
+    uint8_t want_grad; /* bit i: input i wants a gradient */
     /* results */
     tensor out[OP_MAX_OUT]; /* rows 0: this output does not exist in this call */
     int64_t ws_fwd_bytes, ws_bwd_input_bytes, ws_bwd_weight_bytes;
@@ -156,10 +170,17 @@ typedef struct op_infer {
  * disagree. */
 status op_infer_call(op_infer *io, err *e) ATH_MUST_USE;
 
+/* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */
+int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);
+
 /* The kernels for an op whose activations have dtype `dt` on this device. On meta: a table of
- * no-ops. Never falls back silently: NULL means there is no kernel, and the caller fails naming the
- * op. */
+ * no-ops. On cpu: the tuned kernel for the device's instruction set, else the portable reference.
+ * ATHANOR_KERNELS=reference in the environment forces the reference everywhere. Never falls back to
+ * another dtype or device: NULL means there is no kernel, and the caller fails naming the op. */
 const op_impl *op_find(const dev *d, op_kind kind, dtype dt);
+/* The kernels that compute on a CPU with this device's instruction set, also when `d` is meta:
+ * what infer asks for workspace. */
+const op_impl *op_find_cpu(const dev *d, op_kind kind, dtype dt);
 /* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
 const op_impl *op_find_reference(op_kind kind, dtype dt);
 

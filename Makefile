@@ -1,0 +1,40 @@
+# The front door; the build itself is CMakeLists.txt, its variants are in CMakePresets.json.
+
+PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev \
+            libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev
+# The corpus when no TEXT is given: fetched with curl, or else the text of bible-kjv.
+CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
+SOURCES = $(shell find src include tests bench -name '*.[ch]')
+
+.PHONY: build deps quickstart test bench format check clean help
+
+build: deps ## build build/athanor and the tests (default)
+	@test -f build/build.ninja || cmake --preset release
+	@cmake --build --preset release
+
+deps: ## install the Debian packages that are missing
+	@tools/deps.sh $(PACKAGES)
+
+quickstart: build ## text to a model that writes, in minutes: make quickstart [TEXT=my.txt]
+	@tools/deps.sh $(CORPUS_PACKAGES)
+	@build/athanor quickstart $(if $(TEXT),"$(TEXT)")
+
+test: build ## run every test
+	@ctest --preset release
+
+bench: build ## measure kernels and training on this machine
+	@build/athanor bench kernels
+	@build/athanor bench train
+
+format: ## rewrite the C sources in the house style
+	@clang-format -i $(SOURCES)
+
+check: ## the house style, and the order of the modules
+	@clang-format --dry-run -Werror $(SOURCES)
+	@tools/check_layers.sh
+
+clean: ## remove everything built
+	@rm -rf build
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -1,0 +1,257 @@
+/* Files: whole reads and atomic writes, mappings, the write stream, hashes. Folders are in dir.c.
+ *
+ * Every loop survives short counts and EINTR; every error names the path. A write is durable only
+ * when its fsync has succeeded, so fsync errors count. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/file_fault.h"
+
+enum { OUT_BUFFER_BYTES = 1 << 20, IO_MAX_BYTES = 1 << 30 };
+
+static ssize_t read_retry(int fd, void *p, size_t n) {
+    ssize_t got;
+    do got = read(fd, p, n < IO_MAX_BYTES ? n : IO_MAX_BYTES);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static status write_full(int fd, const char *path, const uint8_t *p, size_t n, err *e) {
+    while (n > 0) {
+        ssize_t put = file_sys_write(fd, p, n < IO_MAX_BYTES ? n : IO_MAX_BYTES);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return err_errno(e, path, "cannot write %s", path);
+        p += put;
+        n -= (size_t)put;
+    }
+    return ST_OK;
+}
+
+static status open_read(const char *path, int *fd, struct stat *st, err *e) {
+    do *fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (*fd < 0 && errno == EINTR);
+    if (*fd < 0) return err_errno(e, path, "cannot open %s", path);
+    if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return ST_OK;
+    if (S_ISDIR(st->st_mode)) errno = EISDIR;
+    err_errno(e, path, "cannot read %s", path);
+    close(*fd);
+    return ST_FAILED;
+}
+
+/* Reads to the end of fd; `expect` is a hint of the size, never trusted. */
+static status read_to_end(int fd, const char *path, size_t expect, char **data, size_t *len,
+                          err *e) {
+    size_t cap = expect + 2, n = 0; /* one byte to see the end, one for the NUL */
+    char *buf = xmalloc(cap);
+    for (;;) {
+        if (n + 1 >= cap) buf = xrealloc(buf, cap = cap < 4096 ? 8192 : cap * 2);
+        ssize_t got = read_retry(fd, buf + n, cap - n - 1);
+        if (got < 0) {
+            err_errno(e, path, "cannot read %s", path);
+            free(buf);
+            return ST_FAILED;
+        }
+        if (got == 0) break;
+        n += (size_t)got;
+    }
+    buf[n] = '\0';
+    *data = buf;
+    *len = n;
+    return ST_OK;
+}
+
+status file_read_all(const char *path, char **data, size_t *len, err *e) {
+    *data = NULL;
+    *len = 0;
+    if (strcmp(path, "-") == 0)
+        return read_to_end(STDIN_FILENO, "standard input", 65536, data, len, e);
+    int fd;
+    struct stat st;
+    TRY(open_read(path, &fd, &st, e));
+    size_t expect = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 65536;
+    status s = read_to_end(fd, path, expect, data, len, e);
+    close(fd);
+    return s;
+}
+
+/* Writes, fsyncs and closes a new file. */
+static status write_durable(const char *path, const void *data, size_t len, err *e) {
+    int fd = file_sys_create(path);
+    if (fd < 0) return err_errno(e, path, "cannot create %s", path);
+    status s = write_full(fd, path, data, len, e);
+    if (s == ST_OK && file_sys_fsync(fd) != 0) s = err_errno(e, path, "cannot sync %s", path);
+    if (close(fd) != 0 && s == ST_OK) s = err_errno(e, path, "cannot close %s", path);
+    return s;
+}
+
+status file_rename(const char *from, const char *to, err *e) {
+    if (file_sys_rename(from, to) == 0) return ST_OK;
+    return err_errno(e, to, "cannot rename %s to %s", from, to);
+}
+
+status file_sync(const char *path, err *e) {
+    int fd;
+    struct stat st;
+    TRY(open_read(path, &fd, &st, e));
+    status s = file_sys_fsync(fd) == 0 ? ST_OK : err_errno(e, path, "cannot sync %s", path);
+    close(fd);
+    return s;
+}
+
+static status sync_parent(arena *a, const char *path, err *e) {
+    const char *base = path_base(path);
+    size_t n = (size_t)(base - path);
+    return file_sync_dir(n ? arena_strndup(a, path, n) : ".", e);
+}
+
+status file_write_atomic(const char *path, const void *data, size_t len, err *e) {
+    arena *a = arena_new("file name");
+    char *temp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
+    status s = write_durable(temp, data, len, e);
+    if (s == ST_OK) s = file_rename(temp, path, e);
+    if (s == ST_OK)
+        s = sync_parent(a, path, e);
+    else
+        unlink(temp);
+    arena_free(a);
+    return s;
+}
+
+status file_map_open(file_map *m, const char *path, err *e) {
+    *m = (file_map){0};
+    int fd;
+    struct stat st;
+    TRY(open_read(path, &fd, &st, e));
+    status s = ST_OK;
+    if (!S_ISREG(st.st_mode)) {
+        err_set(e, ST_FAILED, "cannot map %s: not a regular file", path);
+        s = ST_FAILED;
+        err_where(e, "%s", path);
+    } else if (st.st_size > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            s = err_errno(e, path, "cannot map %s", path);
+        else
+            *m = (file_map){p, (size_t)st.st_size};
+    }
+    close(fd);
+    return s;
+}
+
+void file_map_close(file_map *m) {
+    if (m->data) munmap((void *)(uintptr_t)m->data, m->len);
+    *m = (file_map){0};
+}
+
+status file_out_open(file_out *f, const char *path, err *e) {
+    *f = (file_out){.fd = file_sys_create(path)};
+    if (f->fd < 0) return err_errno(e, path, "cannot create %s", path);
+    f->path = xstrdup(path);
+    f->buf = xmalloc(OUT_BUFFER_BYTES);
+    f->hash = XXH3_createState();
+    CHECK(f->hash, "no memory for a hash state");
+    XXH3_64bits_reset(f->hash);
+    return ST_OK;
+}
+
+/* Keeps the first error of the stream and hands it to the caller. */
+static status report(file_out *f, const err *failure, err *e) {
+    if (!f->failure) {
+        f->failure = xmalloc(sizeof *f->failure);
+        *f->failure = *failure;
+    }
+    if (e) *e = *f->failure;
+    return f->failure->code;
+}
+
+static status flush(file_out *f, err *e) {
+    err failure = {0};
+    size_t n = f->used;
+    f->used = 0;
+    if (write_full(f->fd, f->path, f->buf, n, &failure) == ST_OK) return ST_OK;
+    return report(f, &failure, e);
+}
+
+status file_out_write(file_out *f, const void *data, size_t len, err *e) {
+    if (f->failure) return report(f, f->failure, e);
+    const uint8_t *p = data;
+    if (len) XXH3_64bits_update(f->hash, p, len);
+    f->written += len;
+    while (len > 0) {
+        size_t room = OUT_BUFFER_BYTES - f->used, n = len < room ? len : room;
+        memcpy(f->buf + f->used, p, n);
+        f->used += n;
+        p += n;
+        len -= n;
+        if (f->used == OUT_BUFFER_BYTES) TRY(flush(f, e));
+    }
+    return ST_OK;
+}
+
+static void release(file_out *f) {
+    XXH3_freeState(f->hash);
+    free(f->failure);
+    free(f->buf);
+    free(f->path);
+    *f = (file_out){.fd = -1};
+}
+
+status file_out_close(file_out *f, uint64_t *hash, err *e) {
+    err failure = {0};
+    status s = f->failure ? report(f, f->failure, e) : flush(f, e);
+    if (s == ST_OK && file_sys_fsync(f->fd) != 0) {
+        err_errno(&failure, f->path, "cannot sync %s", f->path);
+        s = report(f, &failure, e);
+    }
+    if (close(f->fd) != 0 && s == ST_OK) {
+        err_errno(&failure, f->path, "cannot close %s", f->path);
+        s = report(f, &failure, e);
+    }
+    if (hash) *hash = XXH3_64bits_digest(f->hash);
+    release(f);
+    return s;
+}
+
+void file_out_abandon(file_out *f) {
+    if (!f->path) return; /* never opened, or closed already */
+    close(f->fd);
+    unlink(f->path);
+    release(f);
+}
+
+uint64_t hash_bytes(const void *data, size_t len) {
+    return XXH3_64bits(len ? data : "", len);
+}
+
+status hash_file(const char *path, uint64_t *hash, err *e) {
+    int fd;
+    struct stat st;
+    TRY(open_read(path, &fd, &st, e));
+    uint8_t *buf = xmalloc(OUT_BUFFER_BYTES);
+    XXH3_state_t *state = XXH3_createState();
+    CHECK(state, "no memory for a hash state");
+    XXH3_64bits_reset(state);
+    ssize_t got;
+    while ((got = read_retry(fd, buf, OUT_BUFFER_BYTES)) > 0)
+        XXH3_64bits_update(state, buf, (size_t)got);
+    status s = got < 0 ? err_errno(e, path, "cannot read %s", path) : ST_OK;
+    *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    free(buf);
+    close(fd);
+    return s;
+}
+
+void hash_format(uint64_t hash, char out[17]) {
+    for (int i = 15; i >= 0; i--, hash >>= 4) out[i] = "0123456789abcdef"[hash & 15];
+    out[16] = '\0';
+}

@@ -1,0 +1,110 @@
+/* jansson prints all reals of a value with one precision; this printer finds the least for each. */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *json_f32(float value) {
+    char text[32];
+    if (!isfinite(value)) return json_null();
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) break;
+    }
+    return json_real(strtod(text, NULL));
+}
+
+json_t *json_f64(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* A real keeps a point or an exponent, so that it reads back as a real. */
+static void format_real(strbuf *out, double value) {
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    strbuf_puts(out, text);
+    if (!strpbrk(text, ".e")) strbuf_puts(out, ".0");
+}
+
+static void format_string(strbuf *out, const json_t *value) {
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    strbuf_puts(out, text);
+    free(text);
+}
+
+static void format_key(strbuf *out, const char *key) {
+    json_t *value = json_string(key);
+    format_string(out, value);
+    json_decref(value);
+    strbuf_putc(out, ':');
+}
+
+static bool is_flat(const json_t *array) {
+    json_t *item;
+    size_t i;
+    json_array_foreach(array, i, item) {
+        if (json_is_object(item) || json_is_array(item)) return false;
+    }
+    return true;
+}
+
+static void new_line(strbuf *out, int spaces, bool wanted) {
+    if (wanted) strbuf_printf(out, "\n%*s", spaces, "");
+}
+
+static void format_value(strbuf *out, const json_t *value, int indent, int level);
+
+static void format_array(strbuf *out, const json_t *array, int indent, int level) {
+    bool lines = indent && !is_flat(array);
+    json_t *item;
+    size_t i;
+    strbuf_putc(out, '[');
+    json_array_foreach(array, i, item) {
+        if (i) strbuf_puts(out, lines ? "," : ", ");
+        new_line(out, indent * (level + 1), lines);
+        format_value(out, item, indent, level + 1);
+    }
+    new_line(out, indent * level, lines);
+    strbuf_putc(out, ']');
+}
+
+static void format_object(strbuf *out, const json_t *object, int indent, int level) {
+    bool lines = indent && json_object_size(object) > 0, first = true;
+    const char *key;
+    json_t *item;
+    strbuf_putc(out, '{');
+    json_object_foreach((json_t *)object, key, item) {
+        if (!first) strbuf_puts(out, lines ? "," : ", ");
+        first = false;
+        new_line(out, indent * (level + 1), lines);
+        format_key(out, key);
+        strbuf_putc(out, ' ');
+        format_value(out, item, indent, level + 1);
+    }
+    new_line(out, indent * level, lines);
+    strbuf_putc(out, '}');
+}
+
+static void format_value(strbuf *out, const json_t *value, int indent, int level) {
+    switch (json_typeof(value)) {
+        case JSON_OBJECT: format_object(out, value, indent, level); break;
+        case JSON_ARRAY: format_array(out, value, indent, level); break;
+        case JSON_STRING: format_string(out, value); break;
+        case JSON_INTEGER:
+            strbuf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+            break;
+        case JSON_REAL: format_real(out, json_real_value(value)); break;
+        case JSON_TRUE: strbuf_puts(out, "true"); break;
+        case JSON_FALSE: strbuf_puts(out, "false"); break;
+        case JSON_NULL: strbuf_puts(out, "null"); break;
+    }
+}
+
+void json_format(strbuf *out, const json_t *value, int indent) {
+    format_value(out, value, indent, 0);
+}

@@ -1,0 +1,19 @@
+/* Writing JSON so that every number reads back to the same value in its shortest form. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <jansson.h>
+
+#include "base/strbuf.h"
+
+/* A real that prints as the shortest decimal which reads back to the same float (at most nine
+ * digits); null for NaN and infinities, which JSON cannot say. */
+json_t *json_f32(float value);
+/* The same for a double. */
+json_t *json_f64(double value);
+
+/* Appends the value in the order of its keys; indent 0 gives one line, otherwise spaces per level
+ * (lists of scalars stay on one line). Reals take the fewest digits that read back exactly. */
+void json_format(strbuf *out, const json_t *value, int indent);
+
+#endif

@@ -1,0 +1,190 @@
+/* Writes checkpoints.
+ *
+ * Invariant: until the last rename, nothing that an earlier checkpoint needs is touched; after it
+ * the new one is complete on disk.
+ *
+ * Reading order: checkpoint_writer_begin, the add functions, checkpoint_writer_commit, abort. */
+#include "io/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "io/checkpoint_layout.h"
+#include "io/checkpoint_manifest.h"
+
+struct checkpoint_writer {
+    arena *mem;
+    const char *parent; /* RUN/checkpoints */
+    const char *temp;   /* RUN/checkpoints/.tmp-step-N-PID */
+    const char *final;  /* RUN/checkpoints/step-N */
+    uint64_t need_bytes;
+    uint64_t done_bytes;
+    manifest list;
+};
+
+static uint64_t free_bytes(const char *path) {
+    struct statvfs s;
+    return statvfs(path, &s) == 0 ? (uint64_t)s.f_bavail * s.f_frsize : UINT64_MAX;
+}
+
+/* One sentence with the path, the needed and the free bytes, whatever went wrong. */
+static status explain(const checkpoint_writer *w, status st, err *e) {
+    uint64_t left = free_bytes(w->parent);
+    err_context(e, "checkpoint %s was not written", w->final);
+    err_where(e, "%s", w->final);
+    err_hint(e,
+             "it needs %llu bytes and %llu are free there; earlier checkpoints are untouched, so "
+             "free some space and start the run again",
+             (unsigned long long)w->need_bytes, (unsigned long long)left);
+    return st;
+}
+
+/* Refuses what cannot fit before writing it. */
+static status require_space(checkpoint_writer *w, uint64_t more_bytes, err *e) {
+    if (w->need_bytes < w->done_bytes + more_bytes) w->need_bytes = w->done_bytes + more_bytes;
+    uint64_t left = free_bytes(w->parent);
+    if (more_bytes <= left) return ST_OK;
+    return err_set(e, ST_FAILED, "%s: %llu bytes are needed, but only %llu are free", w->parent,
+                   (unsigned long long)more_bytes, (unsigned long long)left);
+}
+
+static status make_folders(checkpoint_writer *w, err *e) {
+    TRY(file_make_dirs(w->parent, e));
+    TRY(file_remove_tree(w->temp, e));
+    TRY(require_space(w, w->need_bytes, e));
+    return file_make_dirs(path_join(w->mem, w->temp, STATE_DIR), e);
+}
+
+status checkpoint_writer_begin(checkpoint_writer **out, const char *run_dir, int64_t step,
+                               uint64_t need_bytes, err *e) {
+    CHECK(step >= 0, "a checkpoint of step %lld", (long long)step);
+    arena *mem = arena_new("checkpoint");
+    checkpoint_writer *w = ARENA_NEW(mem, checkpoint_writer);
+    w->mem = mem;
+    w->parent = path_join(mem, run_dir, CHECKPOINT_DIR);
+    w->final = checkpoint_path(mem, run_dir, step);
+    w->temp = arena_printf(mem, "%s/" TMP_PREFIX "step-%lld-%ld", w->parent, (long long)step,
+                           (long)getpid());
+    w->need_bytes = need_bytes;
+    w->list.step = step;
+    status st = make_folders(w, e);
+    if (st != ST_OK) {
+        explain(w, st, e);
+        checkpoint_writer_abort(w);
+        w = NULL;
+    }
+    *out = w;
+    return st;
+}
+
+const char *checkpoint_writer_path(checkpoint_writer *w, const char *name) {
+    CHECK(manifest_name_ok(name), "'%s' is no name of a file in a checkpoint", name);
+    return path_join(w->mem, w->temp, name);
+}
+
+static void record(checkpoint_writer *w, const char *name, uint64_t bytes, uint64_t hash) {
+    for (int i = 0; i < w->list.n; i++)
+        CHECK(strcmp(w->list.files[i].name, name) != 0, "'%s' is added twice", name);
+    manifest_file f = {arena_strdup(w->mem, name), bytes, hash};
+    VEC_PUSH(w->list.files, w->list.n, w->list.cap, f);
+    w->done_bytes += bytes;
+}
+
+static status write_blob(const char *path, const void *data, size_t len, uint64_t *hash, err *e) {
+    file_out f;
+    TRY(file_out_open(&f, path, e));
+    status st = file_out_write(&f, data, len, e);
+    if (st == ST_OK) return file_out_close(&f, hash, e);
+    file_out_abandon(&f);
+    return st;
+}
+
+status checkpoint_writer_add_blob(checkpoint_writer *w, const char *name, const void *data,
+                                  size_t len, err *e) {
+    uint64_t hash = 0;
+    status st = require_space(w, len, e);
+    if (st == ST_OK) st = write_blob(checkpoint_writer_path(w, name), data, len, &hash, e);
+    if (st != ST_OK) return explain(w, st, e);
+    record(w, name, len, hash);
+    return ST_OK;
+}
+
+status checkpoint_writer_add_tensors(checkpoint_writer *w, const char *name,
+                                     const st_tensor *tensors, int64_t n, err *e) {
+    uint64_t hash = 0, bytes = st_file_bytes(tensors, n);
+    status st = require_space(w, bytes, e);
+    if (st == ST_OK) st = st_write(checkpoint_writer_path(w, name), tensors, n, &hash, e);
+    if (st != ST_OK) return explain(w, st, e);
+    record(w, name, bytes, hash);
+    return ST_OK;
+}
+
+status checkpoint_writer_add_file(checkpoint_writer *w, const char *name, err *e) {
+    const char *path = checkpoint_writer_path(w, name);
+    uint64_t hash = 0;
+    status st = file_sync(path, e);
+    if (st == ST_OK) st = hash_file(path, &hash, e);
+    if (st != ST_OK) return explain(w, st, e);
+    record(w, name, (uint64_t)file_size(path), hash);
+    return ST_OK;
+}
+
+static status write_manifest(checkpoint_writer *w, err *e) {
+    uint64_t hash;
+    char *text = manifest_encode(&w->list);
+    status st = write_blob(path_join(w->mem, w->temp, MANIFEST_NAME), text, strlen(text), &hash, e);
+    free(text);
+    TRY(st);
+    TRY(file_sync_dir(path_join(w->mem, w->temp, STATE_DIR), e));
+    return file_sync_dir(w->temp, e);
+}
+
+/* A step-N of before waits under another name until the new one stands; checkpoint_clean knows that
+ * name. */
+static status give_name(checkpoint_writer *w, err *e) {
+    const char *old =
+        arena_printf(w->mem, "%s/" OLD_PREFIX "step-%lld", w->parent, (long long)w->list.step);
+    bool replaces = file_is_dir(w->final);
+    if (replaces) {
+        TRY(file_remove_tree(old, e));
+        TRY(file_rename(w->final, old, e));
+    }
+    status st = file_rename(w->temp, w->final, e);
+    if (st != ST_OK) {
+        if (replaces && file_rename(old, w->final, NULL) != ST_OK)
+            log_warn("%s waits under the name %s until the run is started again", w->final, old);
+        return st;
+    }
+    TRY(file_sync_dir(w->parent, e));
+    if (replaces && checkpoint_remove(old, NULL) != ST_OK)
+        log_warn("cannot remove %s; the next start of the run will", old);
+    return ST_OK;
+}
+
+static void writer_free(checkpoint_writer *w) {
+    free(w->list.files);
+    arena_free(w->mem);
+}
+
+status checkpoint_writer_commit(checkpoint_writer *w, err *e) {
+    status st = write_manifest(w, e);
+    if (st == ST_OK) st = give_name(w, e);
+    if (st == ST_OK) {
+        writer_free(w);
+        return ST_OK;
+    }
+    explain(w, st, e);
+    checkpoint_writer_abort(w);
+    return st;
+}
+
+void checkpoint_writer_abort(checkpoint_writer *w) {
+    if (!w) return;
+    err e = {0};
+    if (file_remove_tree(w->temp, &e) != ST_OK)
+        log_warn("%s; the next start of the run will remove it", e.message);
+    writer_free(w);
+}

@@ -1,0 +1,26 @@
+/* Parts that families share. Names of parameters are given by the family through a prefix and
+ * suffixes. */
+#ifndef MODEL_BLOCKS_H
+#define MODEL_BLOCKS_H
+
+#include "model/family.h"
+
+/* Declares a matrix [out,in] and, if bias, its vector: PREFIX.weight, PREFIX.bias. */
+void block_declare_linear(param_store *s, const char *prefix, int64_t out, int64_t in, bool bias,
+                          double std, bool transposed);
+void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool bias);
+
+/* x w^T + bias of PREFIX.weight and PREFIX.bias (if it exists). */
+val block_linear(model_rec *r, const char *prefix, val x);
+
+/* Attention over a packed qkv [B*T, (H+2K)*D] whose rotary part is done: splits, appends to the
+ * cache if there is one, attends. layer selects the cache. Returns [B*T, H*D]. */
+val block_attention(model_rec *r, int layer, val qkv, float dropout);
+
+/* Table [rows, D] of cosines and sines for the model's rotary settings. */
+val block_rope_table(model_rec *r, int64_t rows);
+/* Inverse frequencies after scaling: out[rotary_dim/2]. Llama-3 scaling as in transformers (smooth
+ * blend by wavelength). */
+void block_rope_frequencies(const model_config *mc, int rotary_dim, double *out);
+
+#endif

@@ -1,0 +1,174 @@
+/* Vectors of floats of the width of the instruction set this file is compiled for: 16 (AVX-512),
+ * 8 (AVX2) or 4 lanes. GCC vector extensions carry the arithmetic; intrinsics stand only where the
+ * compilers miss the instruction. bf16 is a storage format: loads widen, stores round to nearest
+ * even and keep NaN.
+ *
+ * Multiply-add is fused where the machine can. Sums over lanes have one fixed order. */
+#ifndef OP_CPU_SIMD_H
+#define OP_CPU_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#define V_AVX512 1
+enum { VW = 16 };
+#elif defined(__AVX2__) && defined(__FMA__)
+#define V_AVX2 1
+enum { VW = 8 };
+#else
+enum { VW = 4 };
+#endif
+
+#define V_INLINE static inline __attribute__((always_inline, unused))
+
+#if V_AVX512
+#define V_BYTES 64
+#elif V_AVX2
+#define V_BYTES 32
+#else
+#define V_BYTES 16
+#endif
+typedef float vf __attribute__((vector_size(V_BYTES)));
+typedef int32_t vi __attribute__((vector_size(V_BYTES)));
+typedef uint32_t vu __attribute__((vector_size(V_BYTES)));
+typedef float vf_mem __attribute__((vector_size(V_BYTES), aligned(4), may_alias));
+typedef int32_t vi_mem __attribute__((vector_size(V_BYTES), aligned(4), may_alias));
+typedef uint16_t vh_mem __attribute__((vector_size(V_BYTES / 2), aligned(2), may_alias));
+
+V_INLINE vf v_load(const float *p) { return *(const vf_mem *)p; }
+V_INLINE void v_store(float *p, vf v) { *(vf_mem *)p = v; }
+V_INLINE vi v_load_i(const int32_t *p) { return *(const vi_mem *)p; }
+V_INLINE vf v_zero(void) { return (vf){0}; }
+V_INLINE vf v_set1(float x) { return x - (vf){0}; }
+V_INLINE vi v_set1_i(int32_t x) { return x + (vi){0}; }
+
+/* Lanes of a where mask is all ones, of b where it is zero. */
+V_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+
+V_INLINE vf v_fma(vf a, vf b, vf c) {
+#if V_AVX512
+    return _mm512_fmadd_ps(a, b, c);
+#elif V_AVX2
+    return _mm256_fmadd_ps(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* When a lane of a is NaN the result is that of b. */
+V_INLINE vf v_max(vf a, vf b) {
+#if V_AVX512
+    return _mm512_max_ps(a, b);
+#elif V_AVX2
+    return _mm256_max_ps(a, b);
+#else
+    return v_select(a > b, a, b);
+#endif
+}
+V_INLINE vf v_min(vf a, vf b) {
+#if V_AVX512
+    return _mm512_min_ps(a, b);
+#elif V_AVX2
+    return _mm256_min_ps(a, b);
+#else
+    return v_select(a < b, a, b);
+#endif
+}
+V_INLINE vf v_abs(vf a) { return (vf)((vi)a & 0x7fffffff); }
+V_INLINE vf v_sqrt(vf a) {
+#if V_AVX512
+    return _mm512_sqrt_ps(a);
+#elif V_AVX2
+    return _mm256_sqrt_ps(a);
+#elif defined(__SSE2__)
+    return _mm_sqrt_ps(a);
+#else
+    for (int i = 0; i < VW; i++) a[i] = __builtin_sqrtf(a[i]);
+    return a;
+#endif
+}
+
+V_INLINE vf v_load_bf16(const uint16_t *p) {
+#if V_AVX512
+    __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+    return (vf)_mm512_slli_epi32(w, 16);
+#elif V_AVX2
+    __m256i w = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+    return (vf)_mm256_slli_epi32(w, 16);
+#else
+    return (vf)(__builtin_convertvector(*(const vh_mem *)p, vu) << 16);
+#endif
+}
+
+V_INLINE void v_store_bf16(uint16_t *p, vf v) {
+    vu u = (vu)v;
+    vu rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    vu nan = u | 0x400000u;
+    vi is_nan = v != v;
+    vu r = (((vu)is_nan & nan) | (~(vu)is_nan & rounded)) >> 16;
+#if V_AVX512
+    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)r));
+#elif V_AVX2
+    __m256i q = _mm256_packus_epi32((__m256i)r, (__m256i)r);
+    q = _mm256_permute4x64_epi64(q, 0x08);
+    _mm_storeu_si128((void *)p, _mm256_castsi256_si128(q));
+#else
+    *(vh_mem *)p = __builtin_convertvector(r, vh_mem);
+#endif
+}
+
+/* Element i of an f32 or bf16 array; dt is a constant where these are called. */
+V_INLINE vf v_get(const void *p, int64_t i, dtype dt) {
+    return dt == DT_BF16 ? v_load_bf16((const uint16_t *)p + i) : v_load((const float *)p + i);
+}
+V_INLINE void v_put(void *p, int64_t i, vf v, dtype dt) {
+    if (dt == DT_BF16)
+        v_store_bf16((uint16_t *)p + i, v);
+    else
+        v_store((float *)p + i, v);
+}
+V_INLINE float s_get(const void *p, int64_t i, dtype dt) {
+    return dt == DT_BF16 ? bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+V_INLINE void s_put(void *p, int64_t i, float v, dtype dt) {
+    if (dt == DT_BF16)
+        ((uint16_t *)p)[i] = f32_to_bf16(v);
+    else
+        ((float *)p)[i] = v;
+}
+
+/* The first n < VW elements; other lanes are zero, other memory is untouched. */
+V_INLINE vf v_get_n(const void *p, int64_t i, int64_t n, dtype dt) {
+    float t[VW] = {0};
+    for (int64_t j = 0; j < n; j++) t[j] = s_get(p, i + j, dt);
+    return v_load(t);
+}
+V_INLINE void v_put_n(void *p, int64_t i, vf v, int64_t n, dtype dt) {
+    float t[VW];
+    v_store(t, v);
+    for (int64_t j = 0; j < n; j++) s_put(p, i + j, t[j], dt);
+}
+
+/* Tree sum and maximum over the lanes. */
+V_INLINE float v_sum(vf v) {
+    float t[VW];
+    v_store(t, v);
+    for (int w = VW / 2; w > 0; w /= 2)
+        for (int i = 0; i < w; i++) t[i] += t[i + w];
+    return t[0];
+}
+V_INLINE float v_hmax(vf v) {
+    float m = v[0];
+    for (int i = 1; i < VW; i++) m = v[i] > m ? v[i] : m;
+    return m;
+}
+
+#endif

@@ -1,0 +1,23 @@
+/* The kernels of this instruction set, by op. */
+#include "op/cpu/tables.h"
+
+#include "op/cpu/gemm_tile.h"
+#include "op/cpu/ops.h"
+#include "op/cpu/vecops_impl.h"
+
+#define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name##_f32),
+static const op_impl *const table_f32[OP_COUNT] = {CPU_OPS(ROW)};
+#undef ROW
+#define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name##_bf16),
+static const op_impl *const table_bf16[OP_COUNT] = {CPU_OPS(ROW)};
+
+const cpu_kernels CPU_FN(cpu_kernels) = {
+    .f32 = table_f32,
+    .bf16 = table_bf16,
+    .gemm_ws = CPU_FN(gemm_ws),
+    .gemm = CPU_FN(gemm_packed),
+    .adamw = CPU_FN(vec_adamw),
+    .sum_squares = CPU_FN(vec_sum_squares),
+    .all_finite = CPU_FN(vec_all_finite),
+    .scale = CPU_FN(vec_scale),
+};

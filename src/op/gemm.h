@@ -1,0 +1,36 @@
+/* Matrix products: C = A B (+ C) (+ bias), in f32 or bf16 storage with f32 accumulation.
+ *
+ * Own packed kernels (op/cpu/gemm_tile.c), one per instruction set. Every element of C is one chain
+ * of multiply-adds in the order of k, cut only at multiples of a fixed block, so the bits do not
+ * depend on the number of threads. Any of the four layouts costs the same, because both operands
+ * are packed; bf16 operands stay bf16 where the machine multiplies it and are widened while packing
+ * elsewhere. */
+#ifndef OP_GEMM_H
+#define OP_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "dev/dev.h"
+
+typedef struct gemm_args {
+    int64_t m, n, k;
+    const void *a, *b; /* A [m,k], or [k,m] when a_trans; B [k,n], or [n,k] when b_trans */
+    int64_t lda, ldb;
+    bool a_trans, b_trans;
+    dtype ab_dt; /* f32 or bf16, both operands */
+    void *c;     /* C [m,n], f32 or bf16 */
+    int64_t ldc;
+    dtype c_dt;
+    const float *bias; /* [n], or NULL */
+    bool accumulate;   /* add to C */
+} gemm_args;
+
+/* Workspace for a call of this shape, with any layout and up to `threads` threads. */
+int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,
+                      dtype c_dt);
+/* ws: of that size, 64-byte aligned. */
+void gemm_run(const dev *d, const gemm_args *g, void *ws);
+
+#endif

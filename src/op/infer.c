@@ -1,0 +1,461 @@
+/* What recording asks of an op: shape and dtype checks, outputs, workspace, FLOPs, bytes.
+ *
+ * Reading order: op_infer_call at the end, the table of shape rules before it, one rule per op.
+ * A rule checks what is special to its op, declares its outputs and counts its FLOPs. Presence,
+ * gaps between rows, bytes and workspace are the same for all ops and live in op_infer_call. */
+#include "op/op.h"
+
+#include <string.h>
+
+#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags)                             \
+    [OP_##ID] = {name, ins, outs, diff, weights, bwd_in, bwd_out, flags},
+const op_class op_classes[OP_COUNT] = {
+#include "op/ops.def"
+};
+#undef OP
+
+/* Slot names: "q k v start? qpos?". */
+static const char *slot_find(const char *names, int i, int *len) {
+    for (;; i--) {
+        *len = (int)strcspn(names, " ");
+        if (i == 0 || !names[*len]) return names;
+        names += *len + 1;
+    }
+}
+
+static int slot_count(const char *names) {
+    int n = 1;
+    for (; *names; names++) n += *names == ' ';
+    return n;
+}
+
+static bool slot_optional(const char *names, int i) {
+    int len;
+    const char *s = slot_find(names, i, &len);
+    return s[len - 1] == '?';
+}
+
+static const char *slot_name(const char *names, int i, char out[16]) {
+    int len;
+    const char *s = slot_find(names, i, &len);
+    if (s[len - 1] == '?') len--;
+    CHECK(len < 16, "slot name %.*s is too long", len, s);
+    memcpy(out, s, (size_t)len);
+    out[len] = 0;
+    return out;
+}
+
+int op_inputs(op_kind kind) {
+    return slot_count(op_classes[kind].ins);
+}
+int op_outputs(op_kind kind) {
+    return slot_count(op_classes[kind].outs);
+}
+bool op_input_optional(op_kind kind, int i) {
+    return slot_optional(op_classes[kind].ins, i);
+}
+const char *op_input_name(op_kind kind, int i, char out[16]) {
+    return slot_name(op_classes[kind].ins, i, out);
+}
+const char *op_output_name(op_kind kind, int i, char out[16]) {
+    return slot_name(op_classes[kind].outs, i, out);
+}
+
+/* ---- checks that rules are made of ---- */
+
+static const char *op_name(const op_infer *io) {
+    return op_classes[io->kind].name;
+}
+static bool given(const op_infer *io, int i) {
+    return io->in[i].rows > 0;
+}
+
+static status expect_cols(const op_infer *io, int i, int64_t cols, const char *why, err *e) {
+    char name[16];
+    if (!given(io, i) || io->in[i].cols == cols) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld columns but %s is %lld", op_name(io),
+                   op_input_name(io->kind, i, name), (long long)io->in[i].cols, why,
+                   (long long)cols);
+}
+
+static status expect_rows(const op_infer *io, int i, int64_t rows, const char *why, err *e) {
+    char name[16];
+    if (!given(io, i) || io->in[i].rows == rows) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld rows but %s is %lld", op_name(io),
+                   op_input_name(io->kind, i, name), (long long)io->in[i].rows, why,
+                   (long long)rows);
+}
+
+static status same_cols(const op_infer *io, int i, int j, err *e) {
+    char a[16], b[16];
+    if (!given(io, i) || !given(io, j) || io->in[i].cols == io->in[j].cols) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld columns but %s has %lld", op_name(io),
+                   op_input_name(io->kind, i, a), (long long)io->in[i].cols,
+                   op_input_name(io->kind, j, b), (long long)io->in[j].cols);
+}
+
+static status same_rows(const op_infer *io, int i, int j, err *e) {
+    char a[16], b[16];
+    if (!given(io, i) || !given(io, j) || io->in[i].rows == io->in[j].rows) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld rows but %s has %lld", op_name(io),
+                   op_input_name(io->kind, i, a), (long long)io->in[i].rows,
+                   op_input_name(io->kind, j, b), (long long)io->in[j].rows);
+}
+
+static status expect_dtype(const op_infer *io, int i, dtype want, err *e) {
+    char name[16];
+    if (!given(io, i) || io->in[i].dt == want) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s is %s but must be %s", op_name(io),
+                   op_input_name(io->kind, i, name), dtype_name(io->in[i].dt), dtype_name(want));
+}
+
+static status expect_positive(const op_infer *io, const char *what, int64_t n, err *e) {
+    if (n > 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s is %lld but must be positive", op_name(io), what,
+                   (long long)n);
+}
+
+static status expect_dropout(const op_infer *io, float p, err *e) {
+    if (p >= 0 && p < 1) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: dropout is %g but must be in [0, 1)", op_name(io), (double)p);
+}
+
+static dtype act_dt(const op_infer *io) {
+    return io->in[0].dt;
+}
+/* Norm weights, biases, statistics and gradients of parameters. */
+static dtype real_dt(const op_infer *io) {
+    return act_dt(io) == DT_F64 ? DT_F64 : DT_F32;
+}
+
+static void set_out(op_infer *io, int i, dtype dt, int64_t rows, int64_t cols) {
+    io->out[i] = (tensor){NULL, dt, rows, cols, cols};
+}
+static void out_like(op_infer *io, int i, int in) {
+    set_out(io, i, act_dt(io), io->in[in].rows, io->in[in].cols);
+}
+
+static double elements(const tensor *t) {
+    return (double)t->rows * (double)t->cols;
+}
+
+/* FLOPs of an op that does `fwd` and `bwd` operations per element of input 0. */
+static void count_elementwise(op_infer *io, double fwd, double bwd) {
+    io->flops_fwd = fwd * elements(&io->in[0]);
+    io->flops_bwd_input = bwd * elements(&io->in[0]);
+}
+
+/* ---- one rule per op ---- */
+
+static status infer_EMBED(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_cols(io, 1, 1, "the size of an id", e));
+    set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
+    io->flops_bwd_weight = elements(&io->out[0]);
+    return ST_OK;
+}
+
+static status infer_LINEAR(op_infer *io, err *e) {
+    const tensor *x = &io->in[0], *w = &io->in[1];
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_dtype(io, 2, real_dt(io), e));
+    TRY(same_cols(io, 0, 1, e));
+    TRY(expect_rows(io, 2, 1, "the shape of a bias", e));
+    TRY(expect_cols(io, 2, w->rows, "the number of rows of w", e));
+    set_out(io, 0, act_dt(io), x->rows, w->rows);
+    double product = 2.0 * elements(x) * (double)w->rows;
+    io->flops_fwd = product + (given(io, 2) ? elements(&io->out[0]) : 0);
+    if (io->want_grad & 1u) io->flops_bwd_input = product;
+    if (io->want_grad & 2u) io->flops_bwd_weight += product;
+    if (io->want_grad & 4u) io->flops_bwd_weight += elements(&io->out[0]);
+    return ST_OK;
+}
+
+static status infer_ADD(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(same_rows(io, 0, 1, e));
+    TRY(same_cols(io, 0, 1, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, 1, 0);
+    return ST_OK;
+}
+
+static status infer_COPY(op_infer *io, err *e) {
+    (void)e;
+    out_like(io, 0, 0);
+    return ST_OK;
+}
+
+/* Weights of a norm: inputs 1 to `last`, [1,C] each. */
+static status infer_norm(op_infer *io, int last, err *e) {
+    for (int i = 1; i <= last; i++) {
+        TRY(expect_dtype(io, i, real_dt(io), e));
+        TRY(same_cols(io, 0, i, e));
+        TRY(expect_rows(io, i, 1, "the shape of a norm weight", e));
+    }
+    if (!(io->attr->norm.eps >= 0))
+        return err_set(e, ST_USAGE, "%s: eps is %g but must not be negative", op_name(io),
+                       (double)io->attr->norm.eps);
+    out_like(io, 0, 0);
+    for (int i = 1; i <= last; i++) set_out(io, i, real_dt(io), io->in[0].rows, 1);
+    return ST_OK;
+}
+
+static status infer_RMSNORM(op_infer *io, err *e) {
+    TRY(infer_norm(io, 1, e));
+    count_elementwise(io, 4, 9);
+    return ST_OK;
+}
+
+static status infer_LAYERNORM(op_infer *io, err *e) {
+    TRY(infer_norm(io, 2, e));
+    count_elementwise(io, 7, 13);
+    return ST_OK;
+}
+
+static status infer_ROPE(op_infer *io, err *e) {
+    int64_t heads = io->attr->rope.heads, dim = io->attr->rope.head_dim;
+    int64_t rotary = io->attr->rope.rotary_dim;
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_dtype(io, 2, real_dt(io), e));
+    TRY(same_rows(io, 0, 1, e));
+    TRY(expect_cols(io, 1, 1, "the size of a position", e));
+    TRY(expect_cols(io, 2, rotary, "rotary_dim", e));
+    TRY(expect_positive(io, "heads", heads, e));
+    TRY(expect_positive(io, "head_dim", dim, e));
+    if (rotary < 2 || rotary % 2 || rotary > dim)
+        return err_set(e, ST_USAGE,
+                       "rope: rotary_dim is %lld but must be even and at most head_dim %lld",
+                       (long long)rotary, (long long)dim);
+    if (heads * dim > io->in[0].cols)
+        return err_set(e, ST_USAGE, "rope: %lld heads of %lld need %lld columns but x has %lld",
+                       (long long)heads, (long long)dim, (long long)(heads * dim),
+                       (long long)io->in[0].cols);
+    out_like(io, 0, 0);
+    io->flops_fwd = 3.0 * (double)io->in[0].rows * (double)(heads * rotary);
+    io->flops_bwd_input = io->flops_fwd;
+    return ST_OK;
+}
+
+/* Visible (query, key) pairs of one head of one sequence, as far as known when recording: queries
+ * are the last Tq of Tk positions, no document masks. Causal without window: half of Tq*Tq, plus
+ * the keys before the first query. */
+static double attention_pairs(const op_attr *at) {
+    double Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
+    double before = Tk > Tq ? Tk - Tq : 0;
+    if (window <= 0) return at->attention.causal ? Tq * before + Tq * Tq / 2 : Tq * Tk;
+    double pairs = 0;
+    for (double i = 0; i < Tq; i++) {
+        double past = before + i + 1 < window ? before + i + 1 : window;
+        pairs += at->attention.causal ? past : past + Tk - (before + i + 1);
+    }
+    return pairs;
+}
+
+static status attention_check_attr(const op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    TRY(expect_positive(io, "B", at->attention.B, e));
+    TRY(expect_positive(io, "Tq", at->attention.Tq, e));
+    TRY(expect_positive(io, "Tk", at->attention.Tk, e));
+    TRY(expect_positive(io, "H", at->attention.H, e));
+    TRY(expect_positive(io, "K", at->attention.K, e));
+    TRY(expect_positive(io, "D", at->attention.D, e));
+    TRY(expect_positive(io, "Dv", at->attention.Dv, e));
+    TRY(expect_dropout(io, at->attention.dropout, e));
+    if (at->attention.H % at->attention.K)
+        return err_set(e, ST_USAGE, "attention: %d query heads are not a multiple of %d kv heads",
+                       at->attention.H, at->attention.K);
+    if (at->attention.D > OP_MAX_HEAD_DIM || at->attention.Dv > OP_MAX_HEAD_DIM)
+        return err_set(e, ST_USAGE, "attention: head size %d is over the limit of %d",
+                       at->attention.D > at->attention.Dv ? at->attention.D : at->attention.Dv,
+                       OP_MAX_HEAD_DIM);
+    if (at->attention.window < 0)
+        return err_set(e, ST_USAGE, "attention: window is %d but must not be negative",
+                       at->attention.window);
+    return ST_OK;
+}
+
+static status infer_ATTENTION(op_infer *io, err *e) {
+    TRY(attention_check_attr(io, e));
+    int64_t B = io->attr->attention.B, Tq = io->attr->attention.Tq, Tk = io->attr->attention.Tk;
+    int64_t H = io->attr->attention.H, K = io->attr->attention.K;
+    int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_dtype(io, 2, act_dt(io), e));
+    TRY(expect_dtype(io, 3, DT_I32, e));
+    TRY(expect_dtype(io, 4, DT_I32, e));
+    TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));
+    TRY(expect_rows(io, 1, B * Tk, "B*Tk", e));
+    TRY(expect_rows(io, 2, B * Tk, "B*Tk", e));
+    TRY(expect_rows(io, 3, B * Tq, "B*Tq", e));
+    TRY(expect_rows(io, 4, B, "B", e));
+    TRY(expect_cols(io, 0, H * D, "H*D", e));
+    TRY(expect_cols(io, 1, K * D, "K*D", e));
+    TRY(expect_cols(io, 2, K * Dv, "K*Dv", e));
+    TRY(expect_cols(io, 3, 1, "the size of a bound", e));
+    TRY(expect_cols(io, 4, 1, "the size of a position", e));
+    set_out(io, 0, act_dt(io), B * Tq, H * Dv);
+    set_out(io, 1, real_dt(io), B * H, Tq);
+    double pairs = (double)(B * H) * attention_pairs(io->attr);
+    io->flops_fwd = pairs * 2.0 * (double)(D + Dv);
+    /* dp, dv of Dv; s again, dq, dk of D */
+    io->flops_bwd_input = pairs * 2.0 * (double)(3 * D + 2 * Dv);
+    return ST_OK;
+}
+
+static status infer_ACT(op_infer *io, err *e) {
+    (void)e;
+    out_like(io, 0, 0);
+    count_elementwise(io, 8, 12);
+    return ST_OK;
+}
+
+static status infer_GATED(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(same_rows(io, 0, 1, e));
+    TRY(same_cols(io, 0, 1, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, 9, 15);
+    return ST_OK;
+}
+
+static status infer_DROPOUT(op_infer *io, err *e) {
+    TRY(expect_dropout(io, io->attr->dropout.p, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, 1, 1);
+    return ST_OK;
+}
+
+enum { HEAD_CHUNK_BYTES = 16 << 20, HEAD_CHUNK_MIN_ROWS = 16 };
+
+int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab) {
+    int64_t chunk = attr->head.chunk_rows;
+    if (chunk == 0) {
+        chunk = HEAD_CHUNK_BYTES / (4 * vocab);
+        chunk -= chunk % HEAD_CHUNK_MIN_ROWS;
+        if (chunk < HEAD_CHUNK_MIN_ROWS) chunk = HEAD_CHUNK_MIN_ROWS;
+    }
+    return chunk < rows ? chunk : rows;
+}
+
+/* The gradients are made in the forward pass, so that is where their FLOPs count. */
+static status infer_HEAD_CE(op_infer *io, err *e) {
+    const tensor *x = &io->in[0];
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(same_cols(io, 0, 1, e));
+    TRY(same_rows(io, 0, 2, e));
+    TRY(expect_cols(io, 2, 1, "the size of a target", e));
+    if (io->attr->head.chunk_rows < 0)
+        return err_set(e, ST_USAGE, "head_ce: chunk_rows is %lld but must not be negative",
+                       (long long)io->attr->head.chunk_rows);
+    bool grad = io->attr->head.with_grad;
+    set_out(io, 0, real_dt(io), x->rows, 1);
+    set_out(io, 1, real_dt(io), x->rows, 1);
+    if (grad) set_out(io, 2, act_dt(io), x->rows, x->cols);
+    double product = 2.0 * elements(x) * (double)io->in[1].rows;
+    double softmax = 4.0 * (double)x->rows * (double)io->in[1].rows;
+    bool want_dw = grad && (io->want_grad & 2u);
+    io->flops_fwd = product * (1.0 + (grad ? 1.0 : 0.0) + (want_dw ? 1.0 : 0.0)) + softmax;
+    return ST_OK;
+}
+
+static status infer_KV_STORE(op_infer *io, err *e) {
+    int64_t B = io->attr->kv.B, T = io->attr->kv.T, Tmax = io->attr->kv.Tmax;
+    TRY(expect_positive(io, "B", B, e));
+    TRY(expect_positive(io, "T", T, e));
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(same_cols(io, 0, 1, e));
+    TRY(expect_rows(io, 0, B * Tmax, "B*Tmax", e));
+    TRY(expect_rows(io, 1, B * T, "B*T", e));
+    TRY(expect_rows(io, 2, B, "B", e));
+    TRY(expect_cols(io, 2, 1, "the size of a position", e));
+    if (T > Tmax)
+        return err_set(e, ST_USAGE, "kv_store: %lld new rows do not fit a cache of %lld",
+                       (long long)T, (long long)Tmax);
+    out_like(io, 0, 0);
+    return ST_OK;
+}
+
+static status (*const rules[OP_COUNT])(op_infer *io, err *e) = {
+#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) [OP_##ID] = infer_##ID,
+#include "op/ops.def"
+#undef OP
+};
+
+/* ---- what is the same for all ops ---- */
+
+static status check_inputs(const op_infer *io, err *e) {
+    char name[16];
+    for (int i = 0; i < op_inputs(io->kind); i++) {
+        const tensor *t = &io->in[i];
+        op_input_name(io->kind, i, name);
+        if (!given(io, i)) {
+            if (op_input_optional(io->kind, i)) continue;
+            return err_set(e, ST_USAGE, "%s: input %s is missing", op_name(io), name);
+        }
+        if (t->cols < 1 || t->ld < t->cols)
+            return err_set(e, ST_USAGE, "%s: %s has %lld columns but rows are %lld apart",
+                           op_name(io), name, (long long)t->cols, (long long)t->ld);
+    }
+    dtype dt = act_dt(io);
+    if (dt == DT_F32 || dt == DT_BF16 || dt == DT_F16 || dt == DT_F64) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s is %s but must be a floating-point format", op_name(io),
+                   op_input_name(io->kind, 0, name), dtype_name(dt));
+}
+
+static double tensor_bytes(const tensor *t) {
+    return elements(t) * (double)dtype_bytes(t->dt);
+}
+
+/* Memory traffic when everything named by the masks is read or written once. */
+static void count_bytes(op_infer *io) {
+    const op_class *k = &op_classes[io->kind];
+    double saved = 0, dout = 0, din[2] = {0, 0};
+    for (int i = 0; i < op_inputs(io->kind); i++) {
+        const tensor *t = &io->in[i];
+        io->bytes_fwd += tensor_bytes(t);
+        if ((k->bwd_in >> i) & 1u) saved += tensor_bytes(t);
+        if (!((io->want_grad >> i) & 1u)) continue;
+        if ((k->diff >> i) & 1u) din[0] += tensor_bytes(t);
+        if ((k->weights >> i) & 1u) din[1] += elements(t) * (double)dtype_bytes(real_dt(io));
+    }
+    for (int i = 0; i < op_outputs(io->kind); i++) {
+        io->bytes_fwd += tensor_bytes(&io->out[i]);
+        if ((k->bwd_out >> i) & 1u) saved += tensor_bytes(&io->out[i]);
+    }
+    if (io->kind == OP_EMBED) /* only the rows that are looked up are touched */
+        io->bytes_fwd += tensor_bytes(&io->out[0]) - tensor_bytes(&io->in[0]);
+    if (k->flags & OPF_GRAD_IN_FWD) {
+        io->bytes_fwd += din[1];
+        return;
+    }
+    dout = tensor_bytes(&io->out[0]);
+    bool fused = k->flags & OPF_FUSED_BWD;
+    if (din[0] > 0 || (fused && din[1] > 0))
+        io->bytes_bwd_input = saved + dout + din[0] + (fused ? din[1] : 0);
+    if (!fused && din[1] > 0) io->bytes_bwd_weight = saved + dout + din[1];
+}
+
+status op_infer_call(op_infer *io, err *e) {
+    CHECK(io->kind < OP_COUNT, "op kind %d", (int)io->kind);
+    op_infer asked = *io;
+    *io = (op_infer){.kind = asked.kind, .attr = asked.attr, .dev = asked.dev};
+    io->want_grad = asked.want_grad;
+    memcpy(io->in, asked.in, sizeof(io->in));
+    TRY(check_inputs(io, e));
+    TRY(rules[io->kind](io, e));
+    const op_class *k = &op_classes[io->kind];
+    bool fused = k->flags & OPF_FUSED_BWD;
+    if (!(io->want_grad & (fused ? k->diff | k->weights : k->diff))) io->flops_bwd_input = 0;
+    if (!(io->want_grad & k->weights)) io->flops_bwd_weight = 0;
+    count_bytes(io);
+    const op_impl *impl = op_find_cpu(io->dev, io->kind, act_dt(io));
+    int64_t ws[3] = {0, 0, 0};
+    if (impl && impl->workspace) impl->workspace(io, ws);
+    io->ws_fwd_bytes = ws[0];
+    io->ws_bwd_input_bytes = ws[1];
+    io->ws_bwd_weight_bytes = ws[2];
+    return ST_OK;
+}

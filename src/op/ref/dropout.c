@@ -1,0 +1,27 @@
+/* y = x keep / (1-p); dx = dy keep / (1-p), with the same keeps. x and y may be the same memory. */
+#include "op/dropout.h"
+#include "op/ref/ref.h"
+
+static void mask_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
+    REAL scale = dropout_scale(c->attr->dropout.p);
+    uint64_t base = (uint64_t)c->run->micro_batch * (uint64_t)(to->rows * to->cols);
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < to->rows; n++) {
+        dropout_draw draw = dropout_open(c->run, c->attr->dropout.p, c->attr->dropout.stream);
+        for (int64_t i = 0; i < to->cols; i++) {
+            bool keep = dropout_keeps(&draw, base + (uint64_t)(n * to->cols + i));
+            put(row_of(to, n) + i, keep ? load(row_of(from, n)[i]) * scale : 0, add);
+        }
+    }
+}
+
+static void dropout_fwd(const op_call *c) {
+    mask_rows(c, &c->in[0], &c->out[0], false);
+}
+
+static void dropout_bwd(const op_call *c) {
+    if (c->din[0].data) mask_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+}
+
+const op_impl REF_IMPL(DROPOUT) = {dropout_fwd, dropout_bwd, NULL, NULL};

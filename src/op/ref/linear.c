@@ -1,0 +1,70 @@
+/* y = x w^T + bias; dx = dy w; dw = dy^T x; dbias = column sums of dy. */
+#include "op/ref/ref.h"
+
+static void linear_fwd(const op_call *c) {
+    const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *y = &c->out[0];
+    int threads = ref_threads(c);
+    PARALLEL_FOR_2
+    for (int64_t n = 0; n < y->rows; n++) {
+        for (int64_t o = 0; o < y->cols; o++) {
+            ACC sum = dot(row_of(x, n), row_of(w, o), x->cols);
+            if (bias->data) sum += real_row_of(bias, 0)[o];
+            row_of(y, n)[o] = store(sum);
+        }
+    }
+}
+
+/* dx[n,i] = sum_o dy[n,o] w[o,i] */
+static void linear_bwd_input(const op_call *c) {
+    const tensor *w = &c->in[1], *dy = &c->dout[0], *dx = &c->din[0];
+    if (!dx->data) return;
+    bool add = op_accumulates(c, 0);
+    int threads = ref_threads(c);
+    PARALLEL_FOR_2
+    for (int64_t n = 0; n < dx->rows; n++) {
+        for (int64_t b = 0; b < blocks_of(dx->cols); b++) {
+            int64_t first = b * BLOCK, len = block_len(dx->cols, first);
+            ACC acc[BLOCK] = {0};
+            for (int64_t o = 0; o < dy->cols; o++)
+                axpy(acc, load(row_of(dy, n)[o]), row_of(w, o) + first, len);
+            for (int64_t i = 0; i < len; i++) put(row_of(dx, n) + first + i, acc[i], add);
+        }
+    }
+}
+
+/* dw[o,i] = sum_n dy[n,o] x[n,i] */
+static void linear_dw(const op_call *c) {
+    const tensor *x = &c->in[0], *dy = &c->dout[0], *dw = &c->din[1];
+    bool add = op_accumulates(c, 1);
+    int threads = ref_threads(c);
+    PARALLEL_FOR_2
+    for (int64_t o = 0; o < dw->rows; o++) {
+        for (int64_t b = 0; b < blocks_of(dw->cols); b++) {
+            int64_t first = b * BLOCK, len = block_len(dw->cols, first);
+            ACC acc[BLOCK] = {0};
+            for (int64_t n = 0; n < dy->rows; n++)
+                axpy(acc, load(row_of(dy, n)[o]), row_of(x, n) + first, len);
+            for (int64_t i = 0; i < len; i++) put_real(real_row_of(dw, o) + first + i, acc[i], add);
+        }
+    }
+}
+
+static void linear_dbias(const op_call *c) {
+    const tensor *dy = &c->dout[0], *db = &c->din[2];
+    bool add = op_accumulates(c, 2);
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t b = 0; b < blocks_of(db->cols); b++) {
+        int64_t first = b * BLOCK, len = block_len(db->cols, first);
+        ACC acc[BLOCK] = {0};
+        for (int64_t n = 0; n < dy->rows; n++) axpy(acc, 1, row_of(dy, n) + first, len);
+        for (int64_t i = 0; i < len; i++) put_real(real_row_of(db, 0) + first + i, acc[i], add);
+    }
+}
+
+static void linear_bwd_weight(const op_call *c) {
+    if (c->din[1].data) linear_dw(c);
+    if (c->din[2].data) linear_dbias(c);
+}
+
+const op_impl REF_IMPL(LINEAR) = {linear_fwd, linear_bwd_input, linear_bwd_weight, NULL};

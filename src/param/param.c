@@ -1,0 +1,197 @@
+/* The parameter store (see param.h). */
+#include "param/param.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+
+enum { ALIGN_ELEMS = 64 };
+
+typedef struct pack {
+    const char *name;
+    int first, n;
+} pack;
+
+struct param_store {
+    arena *a;
+    dtype compute;
+    param *item;
+    int n, cap;
+    pack *packs;
+    int n_packs, cap_packs;
+    bool in_pack;
+    int64_t flat_elems, elems;
+    float *master, *grad;
+    void *work;
+};
+
+param_store *param_store_new(arena *a, dtype compute) {
+    param_store *s = ARENA_NEW(a, param_store);
+    s->a = a;
+    s->compute = compute;
+    return s;
+}
+
+dtype param_store_compute(const param_store *s) {
+    return s->compute;
+}
+
+static void *grow(arena *a, void *items, int n, int *cap, size_t item_bytes) {
+    if (n < *cap) return items;
+    int bigger = *cap ? *cap * 2 : 32;
+    void *fresh = arena_alloc(a, (size_t)bigger * item_bytes);
+    if (n) memcpy(fresh, items, (size_t)n * item_bytes);
+    *cap = bigger;
+    return fresh;
+}
+
+static void align(param_store *s) {
+    s->flat_elems = (s->flat_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+}
+
+int param_add(param_store *s, const param *p) {
+    s->item = grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
+    bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
+    if (!s->in_pack || first_of_pack) align(s);
+    param *q = &s->item[s->n];
+    *q = *p;
+    q->name = arena_strdup(s->a, p->name);
+    q->offset = s->flat_elems;
+    s->flat_elems += param_elems(p);
+    s->elems += param_elems(p);
+    if (s->in_pack) {
+        pack *k = &s->packs[s->n_packs - 1];
+        CHECK(k->n == 0 || p->rank == 1 || s->item[k->first].cols == p->cols,
+              "pack %s: %s has another width", k->name, p->name);
+        k->n++;
+    }
+    return s->n++;
+}
+
+void param_pack_begin(param_store *s, const char *name) {
+    CHECK(!s->in_pack, "pack %s begins inside another", name);
+    s->packs = grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
+    s->packs[s->n_packs++] = (pack){.name = arena_strdup(s->a, name), .first = s->n};
+    s->in_pack = true;
+}
+
+void param_pack_end(param_store *s) {
+    s->in_pack = false;
+}
+
+int param_count(const param_store *s) {
+    return s->n;
+}
+
+const param *param_at(const param_store *s, int index) {
+    return &s->item[index];
+}
+
+int param_find(const param_store *s, const char *name) {
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->item[i].name, name) == 0) return i;
+    return -1;
+}
+
+static const pack *find_pack(const param_store *s, const char *name) {
+    for (int k = 0; k < s->n_packs; k++)
+        if (strcmp(s->packs[k].name, name) == 0) return &s->packs[k];
+    return NULL;
+}
+
+bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
+    int first = param_find(s, name), last = first;
+    if (first < 0) {
+        const pack *k = find_pack(s, name);
+        if (!k) return false;
+        first = k->first;
+        last = k->first + k->n - 1;
+    }
+    const param *p = &s->item[first];
+    int64_t elems = s->item[last].offset + param_elems(&s->item[last]) - p->offset;
+    bool copied = s->compute != DT_F32 && p->rank == 2;
+    dtype dt = copied ? s->compute : DT_F32;
+    *out = (graph_param_ref){.name = name,
+                             .where = copied ? SPACE_WORK : SPACE_MASTER,
+                             .dt = dt,
+                             .rows = p->rank == 1 ? 1 : elems / p->cols,
+                             .cols = p->rank == 1 ? elems : p->cols,
+                             .offset_bytes = p->offset * (int64_t)dtype_bytes(dt),
+                             .grad_offset_bytes = p->offset * 4,
+                             .trainable = true};
+    return true;
+}
+
+param_sizes param_store_sizes(const param_store *s) {
+    int64_t flat = (s->flat_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+    return (param_sizes){.elems = s->elems,
+                         .flat_elems = flat,
+                         .master_bytes = flat * 4,
+                         .work_bytes =
+                             s->compute == DT_F32 ? 0 : flat * (int64_t)dtype_bytes(s->compute),
+                         .grad_bytes = flat * 4};
+}
+
+void param_store_bind(param_store *s, float *master, void *work, float *grad) {
+    s->master = master;
+    s->work = work;
+    s->grad = grad;
+}
+
+float *param_master(const param_store *s) {
+    return s->master;
+}
+void *param_work(const param_store *s) {
+    return s->work;
+}
+float *param_grad(const param_store *s) {
+    return s->grad;
+}
+
+static void init_one(const param_store *s, const param *p, uint64_t seed) {
+    float *w = s->master + p->offset;
+    int64_t n = param_elems(p);
+    if (p->init != INIT_NORMAL) {
+        float c = p->init == INIT_ONES ? 1.0f : 0.0f;
+        for (int64_t i = 0; i < n; i++) w[i] = c;
+        return;
+    }
+    rng_key key = rng_key_named(seed, p->name);
+    enum { CHUNK = 1 << 14 };
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += CHUNK)
+        rng_fill_normal(key, (uint64_t)i, w + i, n - i < CHUNK ? n - i : CHUNK, p->init_std);
+}
+
+void param_init_all(param_store *s, uint64_t seed) {
+    for (int i = 0; i < s->n; i++) init_one(s, &s->item[i], seed);
+    param_refresh_work(s);
+}
+
+void param_refresh_work(param_store *s) {
+    if (!s->work) return;
+    for (int i = 0; i < s->n; i++) {
+        const param *p = &s->item[i];
+        if (p->rank != 2) continue;
+        dtype_convert((char *)s->work + p->offset * (int64_t)dtype_bytes(s->compute), s->compute,
+                      s->master + p->offset, DT_F32, param_elems(p));
+    }
+}
+
+uint64_t param_digest(const param_store *s) {
+    uint64_t sum = 0;
+    for (int i = 0; i < s->n; i++) {
+        const param *p = &s->item[i];
+        const float *w = s->master + p->offset;
+        uint64_t name = hash_bytes(p->name, strlen(p->name));
+        int64_t n = param_elems(p);
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+        for (int64_t j = 0; j < n; j++) {
+            uint32_t bits;
+            memcpy(&bits, &w[j], 4);
+            sum += mix64(name ^ mix64((uint64_t)j ^ ((uint64_t)bits << 32)));
+        }
+    }
+    return sum;
+}

@@ -1,0 +1,73 @@
+/* The parameter store: names, shapes, init rules, and one flat layout that weights, gradients and
+ * optimizer state share.
+ *
+ * A parameter's elements are at the same element offset in every flat array (fp32 master, compute
+ * copy, gradient, optimizer moments), so optimizers and checkpoints walk arrays, not objects.
+ * Matrices are [out,in] here; a file may hold them transposed (GPT-2). Members of a pack are
+ * adjacent rows of one larger matrix (q|k|v, gate|up): families multiply by the pack once, files
+ * and digests see the members. */
+#ifndef PARAM_PARAM_H
+#define PARAM_PARAM_H
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "prog/graph.h"
+
+typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES } param_init_kind;
+
+typedef struct param {
+    const char *name;   /* as in a Hugging Face checkpoint */
+    int64_t rows, cols; /* rows 1 for vectors */
+    int rank;           /* in files: 1 or 2 */
+    bool transposed;    /* files hold [cols, rows] */
+    param_init_kind init;
+    double init_std;
+    int64_t offset; /* first element in every flat array */
+} param;
+
+typedef struct param_store param_store;
+
+/* compute: dtype of the copies that matrix products read. DT_F32: the masters themselves. */
+param_store *param_store_new(arena *a, dtype compute);
+dtype param_store_compute(const param_store *s);
+
+/* Declares a parameter; offset is filled in. Returns its index. */
+int param_add(param_store *s, const param *p);
+/* Parameters added between begin and end form a pack of that name, without gaps; all must have
+ * equal cols. */
+void param_pack_begin(param_store *s, const char *name);
+void param_pack_end(param_store *s);
+
+int param_count(const param_store *s);
+const param *param_at(const param_store *s, int index);
+int param_find(const param_store *s, const char *name); /* -1: absent */
+static inline int64_t param_elems(const param *p) {
+    return p->rows * p->cols;
+}
+
+/* How a graph refers to a parameter or a pack. False: no such name. */
+bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
+
+typedef struct param_sizes {
+    int64_t elems;      /* unique parameters */
+    int64_t flat_elems; /* length of a flat array: elems plus alignment */
+    int64_t master_bytes, work_bytes, grad_bytes;
+} param_sizes;
+param_sizes param_store_sizes(const param_store *s);
+
+/* Gives the flat arrays; work is NULL when compute is fp32, grad may be NULL (no training). */
+void param_store_bind(param_store *s, float *master, void *work, float *grad);
+float *param_master(const param_store *s);
+void *param_work(const param_store *s);
+float *param_grad(const param_store *s);
+
+/* Fills masters by rule; element i of a parameter depends on (seed, name, i) only. */
+void param_init_all(param_store *s, uint64_t seed);
+/* Masters rounded into the compute copies. */
+void param_refresh_work(param_store *s);
+
+/* Sum over all elements of a mix of (name, element index, bits of the master), modulo 2^64: does
+ * not depend on layout, order or thread count. Equal digests: equal weights. */
+uint64_t param_digest(const param_store *s);
+
+#endif

@@ -1,0 +1,103 @@
+/* One builder per op: sets the attributes, decides what may work in place, emits. */
+#include "prog/graph_int.h"
+
+static val emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
+                int in_place) {
+    static const op_attr none = {0};
+    op_rec *r = graph_emit(g, kind, attr ? attr : &none, in, n_in, in_place);
+    return r ? r->out[0] : VAL_NONE;
+}
+
+/* May an op reuse v's buffer? Only a whole value that an op of the same block has just made. */
+static bool is_temporary(const graph *g, val v) {
+    if (g->failed || v == VAL_NONE) return false;
+    const value *x = &g->value[v];
+    return x->producer >= 0 && x->parent == VAL_NONE && x->block == g->block &&
+           g->buf[x->buf].where == SPACE_FRAME &&
+           !(op_classes[g->op[x->producer].kind].bwd_out & 1u);
+}
+
+val graph_embed(graph *g, val table, val ids) {
+    return emit(g, OP_EMBED, NULL, (val[]){table, ids}, 2, -1);
+}
+
+val graph_linear(graph *g, val x, val w, val bias) {
+    return emit(g, OP_LINEAR, NULL, (val[]){x, w, bias}, 3, -1);
+}
+
+val graph_add(graph *g, val a, val b) {
+    return emit(g, OP_ADD, NULL, (val[]){a, b}, 2, is_temporary(g, b) ? 1 : -1);
+}
+
+val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset) {
+    op_attr attr = {.norm = {.eps = eps, .unit_offset = unit_offset}};
+    return emit(g, OP_RMSNORM, &attr, (val[]){x, w}, 2, -1);
+}
+
+val graph_layernorm(graph *g, val x, val w, val b, float eps) {
+    op_attr attr = {.norm = {.eps = eps}};
+    return emit(g, OP_LAYERNORM, &attr, (val[]){x, w, b}, 3, -1);
+}
+
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
+               bool interleaved) {
+    op_attr attr = {.rope = {.heads = heads,
+                             .head_dim = head_dim,
+                             .rotary_dim = rotary_dim,
+                             .interleaved = interleaved}};
+    return emit(g, OP_ROPE, &attr, (val[]){x, pos, table}, 3, is_temporary(g, x) ? 0 : -1);
+}
+
+val graph_attention(graph *g, const graph_attention_spec *s, val q, val k, val v, val start,
+                    val qpos) {
+    op_attr attr = {.attention = {.B = s->B,
+                                  .Tq = s->Tq,
+                                  .Tk = s->Tk,
+                                  .H = s->H,
+                                  .K = s->K,
+                                  .D = s->D,
+                                  .Dv = s->Dv,
+                                  .scale = s->scale,
+                                  .window = s->window,
+                                  .causal = s->causal,
+                                  .dropout = g->opt.train ? s->dropout : 0.0f,
+                                  .stream = g->stream++}};
+    return emit(g, OP_ATTENTION, &attr, (val[]){q, k, v, start, qpos}, 5, -1);
+}
+
+val graph_act(graph *g, val x, act_kind kind) {
+    op_attr attr = {.act = {.kind = kind}};
+    return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+}
+
+val graph_gated(graph *g, val gate, val up, act_kind kind) {
+    op_attr attr = {.act = {.kind = kind}};
+    return emit(g, OP_GATED, &attr, (val[]){gate, up}, 2, -1);
+}
+
+val graph_dropout(graph *g, val x, float p) {
+    uint32_t stream = g->stream++;
+    if (!g->opt.train || p <= 0.0f) return x;
+    op_attr attr = {.dropout = {.p = p, .stream = stream}};
+    return emit(g, OP_DROPOUT, &attr, (val[]){x}, 1, is_temporary(g, x) ? 0 : -1);
+}
+
+val graph_head_ce(graph *g, val x, val w, val targets, int64_t chunk_rows, float z_loss) {
+    op_attr attr = {
+        .head = {.chunk_rows = chunk_rows, .z_loss = z_loss, .with_grad = g->opt.train}};
+    op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets}, 3, -1);
+    if (!r) return VAL_NONE;
+    val dw = g->value[w].param_grad;
+    if (g->opt.train && dw != VAL_NONE) {
+        r->din[1] = dw;
+        r->acc_param = 2; /* the head is the first use of its weight in a step */
+        g->value[dw].written = true;
+    }
+    return r->out[0];
+}
+
+val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax) {
+    if (g->failed) return VAL_NONE;
+    op_attr attr = {.kv = {.B = B, .T = T, .Tmax = Tmax}};
+    return emit(g, OP_KV_STORE, &attr, (val[]){cache, src, qpos}, 3, 0);
+}

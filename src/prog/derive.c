@@ -1,0 +1,312 @@
+/* Backward, derived from the op table, and recompute.
+ *
+ * The forward ops are visited last to first. For each, the gradients of its outputs are complete
+ * when it is reached. Its weight gradient is emitted first (phase W: afterwards the input is often
+ * dead and its memory is reused), then its input gradient (phase B). What backward reads of the
+ * forward goes through `resolve`: a value that the policy of its block keeps is used as it is;
+ * another is recomputed on demand by emitting its producer again, once, in phase B. The same kernel
+ * on the same inputs gives the same bits, so recompute never changes a gradient.
+ *
+ * Gradient buffers are shared where addition only passes them on: in y = a + b both gradients are
+ * dy's buffer. Adding into a shared buffer is allowed only when nobody still has to read the old
+ * contents; otherwise a copy is made. */
+#include "prog/graph_int.h"
+
+#include <string.h>
+
+typedef struct derive {
+    graph *g;
+    int32_t n_values; /* of the forward */
+    val *grad;        /* [n_values] gradient of a forward value; VAL_NONE: none yet */
+    int64_t *covered; /* [n_values] columns of its gradient that views have written */
+    val *clone;       /* [n_values] recomputed copy */
+    val *passed_on;   /* forward values whose gradient is another's buffer */
+    int32_t n_passed_on, cap_passed_on;
+    bool *param_used; /* [n_values] this parameter gradient has been written in this program */
+} derive;
+
+static int32_t buf_of(const derive *d, val v) {
+    return d->g->value[v].buf;
+}
+
+/* ---- recompute ---- */
+
+static bool is_kept(const derive *d, val v) {
+    const value *x = &d->g->value[v];
+    if (x->producer < 0) return true;
+    if (x->overwritten) return false;
+    if (x->block < 0 || x->escapes) return true;
+    if (d->g->opt.recompute == RECOMPUTE_NONE) return true;
+    if (d->g->opt.recompute == RECOMPUTE_FULL) return false;
+    return !(op_classes[d->g->op[x->producer].kind].flags & OPF_CHEAP);
+}
+
+static val resolve(derive *d, val v);
+
+/* Which input's buffer the forward op took; -1: none. */
+static int in_place_input(const graph *g, const op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (r->in[i] != VAL_NONE && r->out[0] != VAL_NONE && g->value[r->in[i]].overwritten &&
+            g->value[r->in[i]].buf == g->value[r->out[0]].buf)
+            return i;
+    return -1;
+}
+
+static void recompute_op(derive *d, int32_t index) {
+    graph *g = d->g;
+    op_rec r = g->op[index];
+    int taken = in_place_input(g, &r);
+    val original[OP_MAX_IN];
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        original[i] = r.in[i];
+        if (r.in[i] != VAL_NONE) r.in[i] = resolve(d, r.in[i]);
+    }
+    for (int o = 0; o < OP_MAX_OUT; o++) {
+        if (r.out[o] == VAL_NONE) continue;
+        tensor t = g->value[r.out[o]].t;
+        val fresh = o == 0 && taken >= 0
+                        ? graph_new_value(g, &t, buf_of(d, r.in[taken]), g->value[r.out[o]].name)
+                        : graph_alloc_like(g, &t, g->value[r.out[o]].name);
+        d->clone[r.out[o]] = fresh;
+        r.out[o] = fresh;
+    }
+    if (taken >= 0) d->clone[original[taken]] = VAL_NONE; /* its copy has been overwritten too */
+    if (r.ws_buf >= 0) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, g->buf[r.ws_buf].bytes);
+    r.phase = PHASE_B;
+    r.recomputed = true;
+    graph_append(g, &r);
+}
+
+static val resolve(derive *d, val v) {
+    const value *x = &d->g->value[v];
+    if (x->parent != VAL_NONE) {
+        val parent = x->parent;
+        int64_t col0 = x->offset - d->g->value[parent].offset, cols = x->t.cols;
+        val p = resolve(d, parent);
+        return p == parent ? v : graph_view(d->g, p, col0, cols);
+    }
+    if (is_kept(d, v)) return v;
+    if (d->clone[v] == VAL_NONE) recompute_op(d, x->producer);
+    return d->clone[v];
+}
+
+/* ---- gradients ---- */
+
+/* Does a value other than x, whose producer is still to be visited, hold its gradient in `buf`? */
+static bool awaited_by_other(const derive *d, int32_t buf, val x, int32_t op) {
+    for (int32_t i = 0; i < d->n_passed_on; i++) {
+        val u = d->passed_on[i];
+        if (u != x && d->grad[u] != VAL_NONE && buf_of(d, d->grad[u]) == buf &&
+            d->g->value[u].producer < op && d->g->value[u].producer >= 0)
+            return true;
+    }
+    return false;
+}
+
+static void set_grad(derive *d, val x, val dx) {
+    d->grad[x] = dx;
+    val parent = d->g->value[x].parent;
+    if (parent != VAL_NONE) d->covered[parent] += d->g->value[x].t.cols;
+}
+
+static void pass_on(derive *d, val x, val dy) {
+    set_grad(d, x, dy);
+    d->passed_on =
+        graph_grow(d->g->a, d->passed_on, d->n_passed_on, &d->cap_passed_on, sizeof *d->passed_on);
+    d->passed_on[d->n_passed_on++] = x;
+}
+
+static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
+    op_rec r = {.kind = f->kind,
+                .entry = entry,
+                .phase = phase,
+                .attr = f->attr,
+                .ws_buf = -1,
+                .block = f->block};
+    for (int i = 0; i < OP_MAX_IN; i++) r.in[i] = r.din[i] = VAL_NONE;
+    for (int o = 0; o < OP_MAX_OUT; o++) r.out[o] = r.dout[o] = VAL_NONE;
+    return r;
+}
+
+static val emit_elementwise(derive *d, op_kind kind, val a, val b, int32_t block) {
+    graph *g = d->g;
+    op_rec r = {.kind = kind, .entry = ENTRY_FWD, .phase = PHASE_B, .ws_buf = -1, .block = block};
+    for (int i = 0; i < OP_MAX_IN; i++) r.in[i] = r.din[i] = VAL_NONE;
+    for (int o = 0; o < OP_MAX_OUT; o++) r.out[o] = r.dout[o] = VAL_NONE;
+    r.in[0] = a;
+    r.in[1] = b;
+    tensor t = g->value[a].t;
+    r.out[0] = graph_alloc_like(g, &t, g->value[a].name);
+    graph_append(g, &r);
+    return r.out[0];
+}
+
+/* Where op number `op` puts the gradient of activation x; *acc: it must add. */
+static val grad_target(derive *d, val x, val dout, int32_t op, bool *acc) {
+    graph *g = d->g;
+    *acc = false;
+    if (d->grad[x] == VAL_NONE) {
+        val parent = g->value[x].parent, dx;
+        if (parent != VAL_NONE) {
+            if (d->grad[parent] == VAL_NONE) {
+                CHECK(d->covered[parent] == 0, "gradient of a view whose parent is gone");
+                d->grad[parent] = graph_alloc_like(g, &g->value[parent].t, g->value[parent].name);
+            }
+            int64_t col0 = g->value[x].offset - g->value[parent].offset;
+            dx = graph_view(g, d->grad[parent], col0, g->value[x].t.cols);
+        } else {
+            tensor t = g->value[x].t;
+            dx = graph_alloc_like(g, &t, g->value[x].name);
+        }
+        set_grad(d, x, dx);
+        return dx;
+    }
+    *acc = true;
+    int32_t buf = buf_of(d, d->grad[x]);
+    if (awaited_by_other(d, buf, x, op) || (dout != VAL_NONE && buf_of(d, dout) == buf)) {
+        CHECK(g->value[x].parent == VAL_NONE, "shared gradient of a view");
+        d->grad[x] = emit_elementwise(d, OP_COPY, d->grad[x], VAL_NONE, g->value[x].block);
+    }
+    return d->grad[x];
+}
+
+static void backward_add(derive *d, const op_rec *f, val dy) {
+    for (int i = 0; i < 2; i++) {
+        val x = f->in[i];
+        if (!d->g->value[x].needs_grad) continue;
+        if (d->grad[x] == VAL_NONE && d->g->value[x].parent == VAL_NONE)
+            pass_on(d, x, dy);
+        else if (d->grad[x] == VAL_NONE) {
+            bool acc;
+            val dx = grad_target(d, x, dy, 0, &acc);
+            op_rec r = backward_rec(f, ENTRY_FWD, PHASE_B);
+            r.kind = OP_COPY;
+            r.in[0] = dy;
+            r.out[0] = dx;
+            graph_append(d->g, &r);
+        } else
+            d->grad[x] = emit_elementwise(d, OP_ADD, d->grad[x], dy, f->block);
+    }
+}
+
+/* Sets din for weight inputs; returns whether any is wanted. */
+static bool weight_targets(derive *d, const op_rec *f, op_rec *r) {
+    const op_class *k = &op_classes[f->kind];
+    bool any = false;
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        val w = f->in[i];
+        if (!(k->weights >> i & 1) || w == VAL_NONE || !d->g->value[w].needs_grad) continue;
+        val dw = d->g->value[w].param_grad;
+        if (dw == VAL_NONE) {
+            graph_fail(d->g, ST_FAILED,
+                       "%s: the gradient of input %d, which is no parameter, "
+                       "is not available",
+                       k->name, i);
+            return false;
+        }
+        r->din[i] = dw;
+        if (d->param_used[w] || d->g->value[dw].written)
+            r->acc |= (uint8_t)(1u << i);
+        else
+            r->acc_param |= (uint8_t)(1u << i);
+        d->param_used[w] = true;
+        any = true;
+    }
+    return any;
+}
+
+static bool input_wanted(const derive *d, const op_rec *f) {
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if ((op_classes[f->kind].diff >> i & 1) && f->in[i] != VAL_NONE &&
+            d->g->value[f->in[i]].needs_grad)
+            return true;
+    return false;
+}
+
+/* What this entry of the backward reads. Where input and weight gradients are separate entries the
+ * op is bilinear: the gradient of either factor reads only the other one. */
+static void read_operands(derive *d, const op_rec *f, op_rec *r) {
+    const op_class *k = &op_classes[f->kind];
+    unsigned reads = k->bwd_in;
+    if (!(k->flags & OPF_FUSED_BWD) && k->weights)
+        reads &= ~(unsigned)(r->entry == ENTRY_BWD_WEIGHT ? k->weights : k->diff);
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if ((reads >> i & 1) && f->in[i] != VAL_NONE) r->in[i] = resolve(d, f->in[i]);
+    for (int o = 0; o < OP_MAX_OUT; o++)
+        if ((k->bwd_out >> o & 1) && f->out[o] != VAL_NONE) r->out[o] = resolve(d, f->out[o]);
+}
+
+static void input_targets(derive *d, const op_rec *f, op_rec *r, val dy, int32_t op) {
+    const op_class *k = &op_classes[f->kind];
+    graph *g = d->g;
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        val x = f->in[i];
+        if (!(k->diff >> i & 1) || x == VAL_NONE || !g->value[x].needs_grad) continue;
+        CHECK(g->value[x].producer >= 0, "%s: gradient of an external value", k->name);
+        bool reuse = i == 0 && (k->flags & OPF_INPLACE_0) && g->value[x].overwritten &&
+                     d->grad[x] == VAL_NONE && g->value[dy].parent == VAL_NONE &&
+                     !awaited_by_other(d, buf_of(d, dy), f->out[0], op);
+        bool acc = false;
+        if (reuse) {
+            set_grad(d, x, graph_new_value(g, &g->value[dy].t, buf_of(d, dy), g->value[x].name));
+            r->din[i] = d->grad[x];
+        } else
+            r->din[i] = grad_target(d, x, dy, op, &acc);
+        if (acc) r->acc |= (uint8_t)(1u << i);
+    }
+}
+
+static void backward_op(derive *d, int32_t index) {
+    graph *g = d->g;
+    op_rec f = g->op[index];
+    const op_class *k = &op_classes[f.kind];
+    if (k->flags & OPF_GRAD_IN_FWD) {
+        if (f.out[2] != VAL_NONE && g->value[f.in[0]].needs_grad) {
+            CHECK(d->grad[f.in[0]] == VAL_NONE, "the head must be the last use of its input");
+            set_grad(d, f.in[0], f.out[2]);
+        }
+        return;
+    }
+    val dy = d->grad[f.out[0]];
+    if (dy == VAL_NONE) return;
+    CHECK(d->covered[f.out[0]] == 0 || d->covered[f.out[0]] == g->value[f.out[0]].t.cols,
+          "%s: only part of the output has a gradient", k->name);
+    if (f.kind == OP_ADD) {
+        backward_add(d, &f, dy);
+        return;
+    }
+    bool fused = (k->flags & OPF_FUSED_BWD) != 0;
+    op_rec w =
+        backward_rec(&f, fused ? ENTRY_BWD_INPUT : ENTRY_BWD_WEIGHT, fused ? PHASE_B : PHASE_W);
+    w.dout[0] = dy;
+    bool want_w = weight_targets(d, &f, &w), want_x = input_wanted(d, &f);
+    if (want_w && !fused) {
+        read_operands(d, &f, &w);
+        if (f.ws_bwd_weight_bytes)
+            w.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_weight_bytes);
+        w.flops = f.flops_bwd_weight;
+        w.bytes = f.bytes_bwd_weight;
+        graph_append(g, &w);
+    }
+    if (!want_x && !(fused && want_w)) return;
+    op_rec r = fused ? w : backward_rec(&f, ENTRY_BWD_INPUT, PHASE_B);
+    r.dout[0] = dy;
+    read_operands(d, &f, &r);
+    input_targets(d, &f, &r, dy, index);
+    if (f.ws_bwd_input_bytes) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_input_bytes);
+    r.flops = f.flops_bwd_input;
+    r.bytes = f.bytes_bwd_input;
+    graph_append(g, &r);
+}
+
+void graph_derive_backward(graph *g) {
+    int32_t n = g->n_values, n_ops = g->n_ops;
+    derive d = {.g = g,
+                .n_values = n,
+                .grad = ARENA_ARRAY(g->a, val, n),
+                .covered = ARENA_ARRAY(g->a, int64_t, n),
+                .clone = ARENA_ARRAY(g->a, val, n),
+                .param_used = ARENA_ARRAY(g->a, bool, n)};
+    for (int32_t v = 0; v < n; v++) d.grad[v] = d.clone[v] = VAL_NONE;
+    for (int32_t i = n_ops - 1; i >= 0 && !g->failed; i--) backward_op(&d, i);
+}

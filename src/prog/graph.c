@@ -1,0 +1,266 @@
+/* Values, buffers and the emission of forward ops. Invariants are in graph.h. */
+#include "prog/graph_int.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t ALIGN_BYTES = 64;
+
+static int64_t align_up(int64_t n) {
+    return (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+graph *graph_new(arena *a, const graph_options *opt) {
+    graph *g = ARENA_NEW(a, graph);
+    g->a = a;
+    g->opt = *opt;
+    g->block = -1;
+    return g;
+}
+
+const graph_options *graph_get_options(const graph *g) {
+    return &g->opt;
+}
+
+bool graph_failed(const graph *g) {
+    return g->failed;
+}
+
+void graph_fail(graph *g, status code, const char *fmt, ...) {
+    if (g->failed) return;
+    g->failed = true;
+    char text[sizeof g->first_error.message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    err_set(&g->first_error, code, "%s", text);
+}
+
+void *graph_grow(arena *a, void *items, int32_t n, int32_t *cap, size_t item_bytes) {
+    if (n < *cap) return items;
+    int32_t bigger = *cap ? *cap * 2 : 64;
+    void *fresh = arena_alloc(a, (size_t)bigger * item_bytes);
+    if (n) memcpy(fresh, items, (size_t)n * item_bytes);
+    *cap = bigger;
+    return fresh;
+}
+
+int32_t graph_new_buffer(graph *g, space where, int64_t bytes) {
+    g->buf = graph_grow(g->a, g->buf, g->n_bufs, &g->cap_bufs, sizeof *g->buf);
+    buffer *b = &g->buf[g->n_bufs];
+    *b = (buffer){.where = where, .bytes = bytes, .first = INT32_MAX, .last = -1};
+    if (where == SPACE_PINNED) {
+        b->offset = g->pinned_bytes;
+        g->pinned_bytes += align_up(bytes);
+    }
+    return g->n_bufs++;
+}
+
+val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name) {
+    g->value = graph_grow(g->a, g->value, g->n_values, &g->cap_values, sizeof *g->value);
+    value *v = &g->value[g->n_values];
+    *v = (value){.t = *shape,
+                 .name = name ? name : "",
+                 .buf = buf,
+                 .producer = -1,
+                 .block = -1,
+                 .parent = VAL_NONE,
+                 .param_grad = VAL_NONE};
+    v->t.data = NULL;
+    return g->n_values++;
+}
+
+val graph_alloc_like(graph *g, const tensor *shape, const char *name) {
+    tensor t = *shape;
+    t.ld = t.cols;
+    int32_t buf = graph_new_buffer(g, SPACE_FRAME, t.rows * t.cols * (int64_t)dtype_bytes(t.dt));
+    return graph_new_value(g, &t, buf, name);
+}
+
+op_rec *graph_append(graph *g, const op_rec *r) {
+    g->op = graph_grow(g->a, g->op, g->n_ops, &g->cap_ops, sizeof *g->op);
+    g->op[g->n_ops] = *r;
+    return &g->op[g->n_ops++];
+}
+
+/* ---- external values ---- */
+
+static val external(graph *g, space where, const char *name, dtype dt, int64_t rows, int64_t cols) {
+    if (g->failed) return VAL_NONE;
+    tensor t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols};
+    int32_t buf = graph_new_buffer(g, where, rows * cols * (int64_t)dtype_bytes(dt));
+    return graph_new_value(g, &t, buf, arena_strdup(g->a, name));
+}
+
+val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols) {
+    return external(g, SPACE_PINNED, name, dt, rows, cols);
+}
+
+val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols, const_fill fill,
+                const void *ctx, size_t ctx_bytes) {
+    val v = external(g, SPACE_PINNED, name, dt, rows, cols);
+    if (v == VAL_NONE) return v;
+    g->constant =
+        graph_grow(g->a, g->constant, g->n_constants, &g->cap_constants, sizeof *g->constant);
+    g->constant[g->n_constants++] =
+        (const_value){.v = v, .fill = fill, .ctx = arena_memdup(g->a, ctx, ctx_bytes)};
+    return v;
+}
+
+val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols,
+                int64_t offset_bytes) {
+    val v = external(g, SPACE_STATE, name, dt, rows, cols);
+    if (v != VAL_NONE) g->buf[g->value[v].buf].offset = offset_bytes;
+    return v;
+}
+
+val graph_param(graph *g, const graph_param_ref *ref) {
+    for (val v = 0; v < g->n_values; v++) {
+        const buffer *b = &g->buf[g->value[v].buf];
+        if (b->where == ref->where && b->offset == ref->offset_bytes &&
+            strcmp(g->value[v].name, ref->name) == 0)
+            return v;
+    }
+    val v = external(g, ref->where, ref->name, ref->dt, ref->rows, ref->cols);
+    if (v == VAL_NONE) return v;
+    g->buf[g->value[v].buf].offset = ref->offset_bytes;
+    if (!ref->trainable || !g->opt.train) return v;
+    dtype grad_dt = g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
+    val dv = external(g, SPACE_GRAD, ref->name, grad_dt, ref->rows, ref->cols);
+    g->buf[g->value[dv].buf].offset = ref->grad_offset_bytes;
+    g->value[v].needs_grad = true;
+    g->value[v].param_grad = dv;
+    return v;
+}
+
+val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
+    if (g->failed || v == VAL_NONE) return VAL_NONE;
+    CHECK(col0 >= 0 && cols > 0 && col0 + cols <= g->value[v].t.cols,
+          "view of columns %ld..%ld of %ld", (long)col0, (long)(col0 + cols),
+          (long)g->value[v].t.cols);
+    int64_t offset = g->value[v].offset + col0;
+    for (val u = v + 1; u < g->n_values; u++)
+        if (g->value[u].parent == v && g->value[u].offset == offset && g->value[u].t.cols == cols)
+            return u;
+    tensor t = g->value[v].t;
+    t.cols = cols;
+    val u = graph_new_value(g, &t, g->value[v].buf, g->value[v].name);
+    const value *p = &g->value[v];
+    value *w = &g->value[u];
+    w->offset = offset;
+    w->producer = p->producer;
+    w->out_index = p->out_index;
+    w->block = p->block;
+    w->needs_grad = p->needs_grad;
+    w->parent = v;
+    return u;
+}
+
+void graph_output(graph *g, val v, const char *name) {
+    if (g->failed || v == VAL_NONE) return;
+    buffer *b = &g->buf[g->value[v].buf];
+    CHECK(b->where == SPACE_FRAME && g->value[v].offset == 0, "output %s is not a whole value",
+          name);
+    b->where = SPACE_PINNED;
+    b->offset = g->pinned_bytes;
+    g->pinned_bytes += align_up(b->bytes);
+    g->value[v].name = arena_strdup(g->a, name);
+}
+
+void graph_name(graph *g, val v, const char *fmt, ...) {
+    if (g->failed || v == VAL_NONE) return;
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    g->value[v].name = arena_strdup(g->a, text);
+}
+
+int64_t graph_cols(const graph *g, val v) {
+    return v == VAL_NONE ? 0 : g->value[v].t.cols;
+}
+int64_t graph_rows(const graph *g, val v) {
+    return v == VAL_NONE ? 0 : g->value[v].t.rows;
+}
+
+void graph_block_begin(graph *g, int layer) {
+    CHECK(g->block == -1, "block %d begins inside block %d", layer, (int)g->block);
+    g->block = layer;
+}
+
+void graph_block_end(graph *g) {
+    g->block = -1;
+}
+
+/* ---- emission ---- */
+
+static void note_read(graph *g, val v) {
+    CHECK(!g->value[v].overwritten, "value %d (%s) is read after its buffer was reused", (int)v,
+          g->value[v].name);
+    for (; v != VAL_NONE; v = g->value[v].parent)
+        if (g->value[v].producer >= 0 && g->value[v].block != g->block) g->value[v].escapes = true;
+}
+
+/* The buffer of in[i] becomes that of the output. */
+static val take_buffer(graph *g, val from, const tensor *t) {
+    value *old = &g->value[from];
+    CHECK(old->parent == VAL_NONE && old->offset == 0, "an op in place needs a whole buffer");
+    old->overwritten = true;
+    for (val u = from + 1; u < g->n_values; u++)
+        if (g->value[u].parent == from) g->value[u].overwritten = true;
+    return graph_new_value(g, t, old->buf, old->name);
+}
+
+op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
+                   int in_place) {
+    if (g->failed) return NULL;
+    const op_class *k = &op_classes[kind];
+    op_infer io = {.kind = kind, .attr = attr, .dev = g->opt.dev};
+    op_rec r = {.kind = kind,
+                .entry = ENTRY_FWD,
+                .phase = PHASE_F,
+                .attr = *attr,
+                .ws_buf = -1,
+                .block = g->block};
+    bool needs_grad = false;
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        r.in[i] = i < n_in ? in[i] : VAL_NONE;
+        r.din[i] = VAL_NONE;
+        if (r.in[i] == VAL_NONE) continue;
+        note_read(g, r.in[i]);
+        io.in[i] = g->value[r.in[i]].t;
+        if (!((k->diff | k->weights) >> i & 1) || !g->value[r.in[i]].needs_grad) continue;
+        needs_grad = true;
+        io.want_grad |= (uint8_t)(1u << i);
+    }
+    err e = {0};
+    status st = op_infer_call(&io, &e);
+    if (st != ST_OK) {
+        graph_fail(g, st, "%s", e.message);
+        return NULL;
+    }
+    for (int o = 0; o < OP_MAX_OUT; o++) {
+        r.out[o] = r.dout[o] = VAL_NONE;
+        if (io.out[o].rows == 0) continue;
+        r.out[o] = o == 0 && in_place >= 0 ? take_buffer(g, in[in_place], &io.out[0])
+                                           : graph_alloc_like(g, &io.out[o], NULL);
+        value *v = &g->value[r.out[o]];
+        v->producer = g->n_ops;
+        v->out_index = o;
+        v->block = g->block;
+        v->needs_grad = o == 0 && needs_grad;
+    }
+    if (io.ws_fwd_bytes > 0) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, io.ws_fwd_bytes);
+    r.flops = io.flops_fwd;
+    r.bytes = io.bytes_fwd;
+    r.ws_bwd_input_bytes = io.ws_bwd_input_bytes;
+    r.ws_bwd_weight_bytes = io.ws_bwd_weight_bytes;
+    r.flops_bwd_input = io.flops_bwd_input;
+    r.flops_bwd_weight = io.flops_bwd_weight;
+    r.bytes_bwd_input = io.bytes_bwd_input;
+    r.bytes_bwd_weight = io.bytes_bwd_weight;
+    return graph_append(g, &r);
+}

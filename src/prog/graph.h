@@ -1,0 +1,117 @@
+/* Recording: a family's forward code calls these builders once; the calls become a program.
+ *
+ * Reading order: graph.h (recording), graph.c (values, buffers, emission), build.c (one builder per
+ * op), derive.c (backward and recompute), pack.c (memory layout of a frame), prog.h / prog.c
+ * (binding and replay).
+ *
+ * Invariants
+ *  1. A value is a matrix in a buffer; a buffer lives in one space (a frame, pinned memory,
+ * parameters, ...).
+ *  2. Views share the buffer of their parent: a column range of the same rows.
+ *  3. An op that works in place makes a new value in the old buffer; the old value can no longer be
+ * read. Who needs it later (a backward) gets a recomputed copy.
+ *  4. The first error is kept; later builder calls do nothing and return VAL_NONE. graph_finish
+ * reports it. So a family is straight-line code without error handling. */
+#ifndef PROG_GRAPH_H
+#define PROG_GRAPH_H
+
+#include "base/arena.h"
+#include "op/op.h"
+
+typedef int32_t val;
+enum { VAL_NONE = -1 };
+
+/* Where a buffer lives. The owner of a space gives its base address when the program is bound. */
+typedef enum space {
+    SPACE_FRAME,  /* activations of one (chunk, phase): shared by all programs of a run, planned by
+                     liveness */
+    SPACE_PINNED, /* inputs, outputs, constants of one program: keeps its contents between replays
+                   */
+    SPACE_MASTER, /* fp32 parameters */
+    SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
+    SPACE_GRAD,   /* fp32 parameter gradients */
+    SPACE_STATE,  /* KV caches */
+    SPACE_COUNT
+} space;
+
+typedef enum recompute_policy {
+    RECOMPUTE_NONE,
+    RECOMPUTE_SELECTIVE,
+    RECOMPUTE_FULL
+} recompute_policy;
+
+typedef struct graph graph;
+
+typedef struct graph_options {
+    dev *dev;
+    dtype dt;   /* storage of activations */
+    bool train; /* record for training: dropout is active, the head makes gradients */
+    recompute_policy recompute; /* of blocks */
+} graph_options;
+
+/* The graph lives in `a`, as does the program made from it. */
+graph *graph_new(arena *a, const graph_options *opt);
+const graph_options *graph_get_options(const graph *g);
+
+/* External values. */
+val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols);
+typedef void (*const_fill)(void *dst, const void *ctx);
+/* Filled once when the program is bound; `ctx` (ctx_bytes of plain data) is copied. */
+val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols, const_fill fill,
+                const void *ctx, size_t ctx_bytes);
+/* Where a parameter lives. Offsets in bytes from the base of its space. */
+typedef struct graph_param_ref {
+    const char *name;
+    space where; /* SPACE_MASTER or SPACE_WORK */
+    dtype dt;
+    int64_t rows, cols, offset_bytes, grad_offset_bytes;
+    bool trainable;
+} graph_param_ref;
+val graph_param(graph *g, const graph_param_ref *ref);
+val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols,
+                int64_t offset_bytes);
+
+/* Columns [col0, col0 + cols) of v. */
+val graph_view(graph *g, val v, int64_t col0, int64_t cols);
+/* Keeps v in pinned memory after the replay, to be read by name. Must be called right after v was
+ * made. */
+void graph_output(graph *g, val v, const char *name);
+/* Names the op that made v, for messages and dumps ("layers.3.attn"). */
+void graph_name(graph *g, val v, const char *fmt, ...) ATH_PRINTF(3, 4);
+int64_t graph_cols(const graph *g, val v);
+int64_t graph_rows(const graph *g, val v);
+bool graph_failed(const graph *g);
+/* For families: a config that cannot be recorded. */
+void graph_fail(graph *g, status code, const char *fmt, ...) ATH_PRINTF(3, 4);
+
+/* Ops recorded between begin and end belong to one block: the unit of recompute. Blocks do not
+ * nest. */
+void graph_block_begin(graph *g, int layer);
+void graph_block_end(graph *g);
+
+/* One builder per op; optional operands may be VAL_NONE. Semantics and shapes: op/ops.def. */
+val graph_embed(graph *g, val table, val ids);
+val graph_linear(graph *g, val x, val w, val bias);
+/* a + b; b's buffer is reused for the sum unless b is a parameter, an input or a view. */
+val graph_add(graph *g, val a, val b);
+val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset);
+val graph_layernorm(graph *g, val x, val w, val b, float eps);
+/* Rotates the first `heads` heads of each row in place. */
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
+               bool interleaved);
+typedef struct graph_attention_spec {
+    int B, Tq, Tk, H, K, D, Dv;
+    float scale, dropout;
+    int window;
+    bool causal;
+} graph_attention_spec;
+val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
+                    val qpos);
+val graph_act(graph *g, val x, act_kind kind);
+val graph_gated(graph *g, val gate, val up, act_kind kind);
+val graph_dropout(graph *g, val x, float p); /* nothing when p is 0 or not training */
+/* Returns nll [N,1]; in training the gradients of x and w are made here. */
+val graph_head_ce(graph *g, val x, val w, val targets, int64_t chunk_rows, float z_loss);
+val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax);
+
+#endif

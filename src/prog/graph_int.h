@@ -1,0 +1,104 @@
+/* Private types of the prog module. */
+#ifndef PROG_GRAPH_INT_H
+#define PROG_GRAPH_INT_H
+
+#include "prog/prog.h"
+
+typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
+
+typedef struct value {
+    tensor t;          /* data NULL until bound */
+    const char *name;  /* "" when the family gave none */
+    int32_t buf;       /* index into graph.buf */
+    int64_t offset;    /* of the first element, in elements from the buffer's start */
+    int32_t producer;  /* forward op that made it; -1: external */
+    int32_t out_index; /* which output of the producer */
+    int32_t block;     /* block it was made in; -1: none */
+    val parent;        /* view of; VAL_NONE */
+    bool overwritten;  /* an in-place op took its buffer */
+    bool escapes;      /* read in forward outside its block */
+    bool needs_grad;   /* depends on a trainable parameter */
+    val param_grad;    /* of a parameter: its gradient value */
+    bool written;      /* of a parameter gradient: the forward writes it (the head) */
+} value;
+
+typedef struct buffer {
+    space where;
+    int64_t bytes;
+    int64_t offset;      /* in its space; frame offsets come from pack.c */
+    int32_t first, last; /* op indices between which it is live (frame buffers) */
+} buffer;
+
+typedef struct op_rec {
+    op_kind kind;
+    op_entry entry;
+    op_phase phase;
+    op_attr attr;
+    val in[OP_MAX_IN], out[OP_MAX_OUT], dout[OP_MAX_OUT], din[OP_MAX_IN];
+    uint8_t acc, acc_param;
+    int32_t ws_buf; /* -1: none */
+    int32_t block;
+    bool recomputed;
+    double flops, bytes;
+    int64_t ws_bwd_input_bytes, ws_bwd_weight_bytes; /* of a forward op, for its backward */
+    double flops_bwd_input, flops_bwd_weight, bytes_bwd_input, bytes_bwd_weight;
+    op_fn fn;
+    op_call call;
+} op_rec;
+
+typedef struct const_value {
+    val v;
+    const_fill fill;
+    void *ctx;
+} const_value;
+
+struct graph {
+    arena *a;
+    graph_options opt;
+    err first_error;
+    bool failed;
+    value *value;
+    int32_t n_values, cap_values;
+    buffer *buf;
+    int32_t n_bufs, cap_bufs;
+    op_rec *op;
+    int32_t n_ops, cap_ops;
+    const_value *constant;
+    int32_t n_constants, cap_constants;
+    int32_t block;   /* current, -1 */
+    uint32_t stream; /* of the next random op */
+    int64_t pinned_bytes;
+};
+
+struct prog {
+    graph *g;
+    prog_stats stats;
+};
+
+/* graph.c */
+void *graph_grow(arena *a, void *items, int32_t n, int32_t *cap, size_t item_bytes);
+int32_t graph_new_buffer(graph *g, space where, int64_t bytes);
+val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name);
+val graph_alloc_like(graph *g, const tensor *shape,
+                     const char *name); /* contiguous, in the frame */
+op_rec *graph_append(graph *g, const op_rec *r);
+/* Records a forward op: infers outputs, allocates them (or takes the buffer of input `in_place` >=
+ * 0), returns the op. */
+op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
+                   int in_place);
+
+/* derive.c */
+void graph_derive_backward(graph *g);
+
+/* pack.c: offsets for buffers with lifetimes so that overlapping lifetimes do not overlap in
+ * memory. Two buffers are simultaneously live if their closed intervals meet. Returns the total;
+ * offsets are multiples of 64. */
+typedef struct pack_item {
+    int64_t bytes, offset;
+    int32_t first, last;
+} pack_item;
+int64_t pack_items(pack_item *items, int n);
+/* The maximum over time of the sum of live bytes (each rounded to 64). */
+int64_t pack_live_peak(const pack_item *items, int n);
+
+#endif

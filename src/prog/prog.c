@@ -1,0 +1,228 @@
+/* Finishing a graph into a program, binding it to memory, replaying it. */
+#include "prog/graph_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lifetimes and layout ---- */
+
+static void touch(graph *g, val v, int32_t at) {
+    if (v == VAL_NONE) return;
+    buffer *b = &g->buf[g->value[v].buf];
+    if (at < b->first) b->first = at;
+    if (at > b->last) b->last = at;
+}
+
+static void find_lifetimes(graph *g) {
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const op_rec *r = &g->op[i];
+        for (int k = 0; k < OP_MAX_IN; k++) {
+            touch(g, r->in[k], i);
+            touch(g, r->din[k], i);
+        }
+        for (int k = 0; k < OP_MAX_OUT; k++) {
+            touch(g, r->out[k], i);
+            touch(g, r->dout[k], i);
+        }
+        if (r->ws_buf >= 0) g->buf[r->ws_buf].first = g->buf[r->ws_buf].last = i;
+    }
+}
+
+static void lay_out_frame(graph *g, prog_stats *s) {
+    pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
+    int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
+    int n = 0;
+    for (int32_t b = 0; b < g->n_bufs; b++) {
+        if (g->buf[b].where != SPACE_FRAME || g->buf[b].last < 0) continue;
+        items[n] =
+            (pack_item){.bytes = g->buf[b].bytes, .first = g->buf[b].first, .last = g->buf[b].last};
+        index[n++] = b;
+    }
+    s->frame_bytes = pack_items(items, n);
+    s->live_peak_bytes = pack_live_peak(items, n);
+    s->buffers = n;
+    for (int i = 0; i < n; i++) g->buf[index[i]].offset = items[i].offset;
+    free(items);
+    free(index);
+}
+
+static void collect_stats(graph *g, prog_stats *s) {
+    int32_t n_forward = 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const op_rec *r = &g->op[i];
+        double *flops = r->phase == PHASE_F ? &s->flops_forward
+                        : r->recomputed     ? &s->flops_recompute
+                                            : &s->flops_backward;
+        *flops += r->flops;
+        s->bytes_moved += r->bytes;
+        s->ops_recomputed += r->recomputed;
+        if (r->phase == PHASE_F) n_forward = i + 1;
+        if (r->ws_buf >= 0 && g->buf[r->ws_buf].bytes > s->workspace_peak_bytes)
+            s->workspace_peak_bytes = g->buf[r->ws_buf].bytes;
+    }
+    s->ops = g->n_ops;
+    for (int32_t b = 0; b < g->n_bufs; b++)
+        if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
+            g->buf[b].last >= n_forward)
+            s->saved_bytes += g->buf[b].bytes;
+    s->pinned_bytes = g->pinned_bytes;
+}
+
+static op_fn entry_of(const op_impl *impl, op_entry entry) {
+    if (entry == ENTRY_FWD) return impl->fwd;
+    return entry == ENTRY_BWD_INPUT ? impl->bwd_input : impl->bwd_weight;
+}
+
+static status find_kernels(graph *g, err *e) {
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        op_rec *r = &g->op[i];
+        const op_impl *impl = op_find(g->opt.dev, r->kind, g->opt.dt);
+        r->fn = impl ? entry_of(impl, r->entry) : NULL;
+        if (!r->fn)
+            return err_set(e, ST_FAILED, "op %s has no %s kernel for %s on this device",
+                           op_classes[r->kind].name, r->entry == ENTRY_FWD ? "forward" : "backward",
+                           dtype_name(g->opt.dt));
+    }
+    return ST_OK;
+}
+
+status prog_finish(prog **out, graph *g, err *e) {
+    if (!g->failed && g->opt.train) graph_derive_backward(g);
+    if (g->failed) {
+        if (e) *e = g->first_error;
+        return g->first_error.code;
+    }
+    prog *p = ARENA_NEW(g->a, prog);
+    p->g = g;
+    find_lifetimes(g);
+    lay_out_frame(g, &p->stats);
+    collect_stats(g, &p->stats);
+    TRY(find_kernels(g, e));
+    *out = p;
+    return ST_OK;
+}
+
+const prog_stats *prog_get_stats(const prog *p) {
+    return &p->stats;
+}
+
+/* ---- binding ---- */
+
+static tensor tensor_of(const graph *g, val v) {
+    return v == VAL_NONE ? (tensor){0} : g->value[v].t;
+}
+
+static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
+    op_call *c = &r->call;
+    c->attr = &r->attr;
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        c->in[i] = tensor_of(g, r->in[i]);
+        c->din[i] = tensor_of(g, r->din[i]);
+    }
+    for (int o = 0; o < OP_MAX_OUT; o++) {
+        c->out[o] = tensor_of(g, r->out[o]);
+        c->dout[o] = tensor_of(g, r->dout[o]);
+    }
+    c->acc = r->acc;
+    c->acc_param = r->acc_param;
+    if (r->ws_buf >= 0) c->ws = (char *)base[SPACE_FRAME] + g->buf[r->ws_buf].offset;
+    op_prepare(g->opt.dev, r->kind, (op_phase)r->entry, c);
+}
+
+void prog_bind(prog *p, void *const base[SPACE_COUNT]) {
+    graph *g = p->g;
+    for (val v = 0; v < g->n_values; v++) {
+        value *x = &g->value[v];
+        const buffer *b = &g->buf[x->buf];
+        bool used = b->where != SPACE_FRAME || b->last >= 0;
+        x->t.data = base[b->where] && used ? (char *)base[b->where] + b->offset +
+                                                 x->offset * (int64_t)dtype_bytes(x->t.dt)
+                                           : NULL;
+    }
+    for (int32_t i = 0; i < g->n_ops; i++) bind_op(g, &g->op[i], base);
+    for (int32_t i = 0; i < g->n_constants; i++) {
+        void *dst = g->value[g->constant[i].v].t.data;
+        if (dst) g->constant[i].fill(dst, g->constant[i].ctx);
+    }
+}
+
+const tensor *prog_tensor(const prog *p, const char *name) {
+    const graph *g = p->g;
+    for (val v = 0; v < g->n_values; v++)
+        if (g->buf[g->value[v].buf].where == SPACE_PINNED && strcmp(g->value[v].name, name) == 0)
+            return &g->value[v].t;
+    return NULL;
+}
+
+/* ---- replay ---- */
+
+void prog_replay(const prog *p, unsigned phases, const op_run *run) {
+    graph *g = p->g;
+    if (dev_get_kind(g->opt.dev) == DEV_META) return;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        op_rec *r = &g->op[i];
+        if (!(phases >> r->phase & 1u)) continue;
+        r->call.run = run;
+        r->fn(&r->call);
+    }
+}
+
+static bool visit_written(const graph *g, const op_rec *r, int32_t index, bool gradients,
+                          prog_visitor visit, void *ctx) {
+    const op_class *k = &op_classes[r->kind];
+    int n = gradients ? OP_MAX_IN : OP_MAX_OUT;
+    for (int i = 0; i < n; i++) {
+        val v = gradients ? r->din[i] : r->out[i];
+        if (v == VAL_NONE) continue;
+        char word[16], what[64];
+        if (gradients)
+            snprintf(what, sizeof what, "gradient of %s", op_input_name(r->kind, i, word));
+        else
+            snprintf(what, sizeof what, "%s", op_output_name(r->kind, i, word));
+        prog_event ev = {.index = index,
+                         .op = k->name,
+                         .name = g->value[v].name,
+                         .what = what,
+                         .phase = r->phase,
+                         .t = gradients ? r->call.din[i] : r->call.out[i]};
+        if (!visit(ctx, &ev)) return false;
+    }
+    return true;
+}
+
+void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor visit, void *ctx) {
+    graph *g = p->g;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        op_rec *r = &g->op[i];
+        if (!(phases >> r->phase & 1u)) continue;
+        r->call.run = run;
+        if (dev_get_kind(g->opt.dev) != DEV_META) r->fn(&r->call);
+        if (r->entry == ENTRY_FWD && !visit_written(g, r, i, false, visit, ctx)) return;
+        if (!visit_written(g, r, i, true, visit, ctx)) return;
+    }
+}
+
+void prog_print(const prog *p, strbuf *out) {
+    const graph *g = p->g;
+    static const char *const entries[] = {"fwd", "bwd_input", "bwd_weight"};
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const op_rec *r = &g->op[i];
+        strbuf_printf(out, "%4d %c %-10s %-10s%s", (int)i, "FBW"[r->phase],
+                      op_classes[r->kind].name, entries[r->entry],
+                      r->recomputed ? " recomputed" : "");
+        const val *lists[] = {r->in, r->out, r->dout, r->din};
+        static const char *const labels[] = {" in", " out", " dout", " din"};
+        for (int l = 0; l < 4; l++) {
+            int n = l == 0 || l == 3 ? OP_MAX_IN : OP_MAX_OUT;
+            for (int k = 0; k < n; k++) {
+                if (lists[l][k] == VAL_NONE) continue;
+                const value *v = &g->value[lists[l][k]];
+                strbuf_printf(out, "%s%d=%s[%ld,%ld]@%d:%ld", labels[l], k, v->name,
+                              (long)v->t.rows, (long)v->t.cols, (int)g->buf[v->buf].where,
+                              (long)g->buf[v->buf].offset);
+            }
+        }
+        strbuf_printf(out, " %.3g MFLOP\n", r->flops / 1e6);
+    }
+}

@@ -1,0 +1,64 @@
+/* A finished program: a flat list of op calls with planned memory, replayed every step without
+ * allocating, checking or branching on shapes. Made from a graph by prog_finish; lives in the
+ * graph's arena. */
+#ifndef PROG_PROG_H
+#define PROG_PROG_H
+
+#include "base/strbuf.h"
+#include "prog/graph.h"
+
+typedef struct prog prog;
+
+/* Derives the backward (for training graphs), lays out memory, looks up kernels. The graph must not
+ * be used afterwards. Fails with the first recording error, or naming the op that has no kernel. */
+status prog_finish(prog **out, graph *g, err *e) ATH_MUST_USE;
+
+/* Sizes, known before any memory exists. Bytes; FLOPs with a multiply-add as two. */
+typedef struct prog_stats {
+    int64_t frame_bytes;     /* the packed frame */
+    int64_t live_peak_bytes; /* maximum over time of the bytes that are live: a lower bound of
+                                frame_bytes */
+    int64_t pinned_bytes;
+    int64_t workspace_peak_bytes; /* largest workspace of one op (inside the frame) */
+    int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
+    double flops_forward, flops_backward, flops_recompute;
+    double bytes_moved;
+    int ops, ops_recomputed, buffers;
+} prog_stats;
+const prog_stats *prog_get_stats(const prog *p);
+
+/* Gives every value its address and fills constants. base[SPACE_FRAME] needs frame_bytes,
+ * base[SPACE_PINNED] pinned_bytes. Bases that a program does not use may be NULL. May be called
+ * again when memory moves. */
+void prog_bind(prog *p, void *const base[SPACE_COUNT]);
+
+/* The memory of a named input, constant or output; the tensor's data is NULL before prog_bind.
+ * NULL: no such name. */
+const tensor *prog_tensor(const prog *p, const char *name);
+
+enum {
+    PROG_F = 1 << PHASE_F,
+    PROG_B = 1 << PHASE_B,
+    PROG_W = 1 << PHASE_W,
+    PROG_ALL = PROG_F | PROG_B | PROG_W
+};
+/* Runs the ops of the given phases in order. On the meta device it does nothing. */
+void prog_replay(const prog *p, unsigned phases, const op_run *run);
+
+/* The debug walk: runs op by op and shows every tensor that was just written. Stop by returning
+ * false. */
+typedef struct prog_event {
+    int index;        /* of the op in the program */
+    const char *op;   /* "linear" */
+    const char *name; /* what the family called the value, or "" */
+    const char *what; /* "y", "gradient of x", ... */
+    op_phase phase;
+    tensor t;
+} prog_event;
+typedef bool (*prog_visitor)(void *ctx, const prog_event *ev);
+void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor visit, void *ctx);
+
+/* One line per op: phase, name, shapes, buffer offsets, FLOPs. */
+void prog_print(const prog *p, strbuf *out);
+
+#endif

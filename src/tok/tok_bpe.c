@@ -1,0 +1,183 @@
+/* Byte-pair encoding of one pre-token: O(n log n) with a heap of candidate merges, and a cache of
+ * the words already seen in this call, which natural text hits more than nine times in ten. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "tok/tok_internal.h"
+#include "tok/tok_unicode.h"
+
+/* One cache line; longer words and results are not kept. */
+enum { CACHE_KEY = 22, CACHE_IDS = 10, CACHE_MAX = 1 << 14 };
+typedef struct cached {
+    int32_t id[CACHE_IDS];
+    uint8_t n_key, n_id; /* n_key 0: free */
+    char key[CACHE_KEY];
+} cached;
+_Static_assert(sizeof(cached) == 64, "a cache entry is one cache line");
+
+/* Symbols of the word form a list over positions, so that a merge is O(1). */
+typedef struct symbol {
+    int32_t id; /* -1: merged into the symbol before */
+    int32_t prev, next;
+} symbol;
+
+/* order = rank << 32 | position: lowest rank first, then leftmost. Ids tell stale candidates. */
+typedef struct candidate {
+    uint64_t order;
+    int32_t left, right;
+} candidate;
+
+struct bpe_state {
+    cached *cache;
+    uint32_t cache_mask;
+    symbol *symbol;
+    candidate *heap;
+    size_t n_heap, cap;
+};
+
+bpe_state *bpe_state_new(size_t text_len) {
+    bpe_state *s = xcalloc(1, sizeof(*s));
+    size_t entries = 64;
+    while (entries < CACHE_MAX && entries < text_len / 8) entries *= 2;
+    s->cache = xcalloc(entries, sizeof(cached));
+    s->cache_mask = (uint32_t)entries - 1;
+    return s;
+}
+
+void bpe_state_free(bpe_state *s) {
+    if (!s) return;
+    free(s->cache);
+    free(s->symbol);
+    free(s->heap);
+    free(s);
+}
+
+/* Each symbol but the last gives one candidate and each merge at most two, of which it used one. */
+static void reserve(bpe_state *s, size_t n) {
+    if (n <= s->cap) return;
+    s->cap = n < 64 ? 64 : n;
+    free(s->symbol);
+    free(s->heap);
+    s->symbol = xmalloc(s->cap * sizeof(symbol));
+    s->heap = xmalloc(2 * s->cap * sizeof(candidate));
+}
+
+static void heap_push(bpe_state *s, candidate c) {
+    size_t i = s->n_heap++;
+    while (i > 0 && s->heap[(i - 1) / 2].order > c.order) {
+        s->heap[i] = s->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    s->heap[i] = c;
+}
+
+static candidate heap_pop(bpe_state *s) {
+    candidate top = s->heap[0], last = s->heap[--s->n_heap];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < s->n_heap; i = child) {
+        if (child + 1 < s->n_heap && s->heap[child + 1].order < s->heap[child].order) child++;
+        if (s->heap[child].order >= last.order) break;
+        s->heap[i] = s->heap[child];
+    }
+    s->heap[i] = last;
+    return top;
+}
+
+static void offer(const tok *t, bpe_state *s, int32_t left) {
+    int32_t right = left < 0 ? -1 : s->symbol[left].next;
+    if (right < 0) return;
+    int32_t a = s->symbol[left].id, b = s->symbol[right].id;
+    int32_t rank = pair_map_get(&t->merge, pair_key(a, b));
+    if (rank < 0) return;
+    heap_push(s, (candidate){(uint64_t)(uint32_t)rank << 32 | (uint32_t)left, a, b});
+}
+
+static void merge_all(const tok *t, bpe_state *s, int32_t n) {
+    s->n_heap = 0;
+    for (int32_t i = 0; i + 1 < n; i++) offer(t, s, i);
+    while (s->n_heap > 0) {
+        candidate c = heap_pop(s);
+        int32_t at = (int32_t)(c.order & UINT32_MAX);
+        symbol *left = &s->symbol[at];
+        if (left->id != c.left || left->next < 0 || s->symbol[left->next].id != c.right) continue;
+        symbol *right = &s->symbol[left->next];
+        left->id = t->merged[c.order >> 32];
+        right->id = -1;
+        left->next = right->next;
+        if (left->next >= 0) s->symbol[left->next].prev = at;
+        offer(t, s, left->prev);
+        offer(t, s, at);
+    }
+}
+
+static status unknown_error(tok_enc *enc, const char *at, int len) {
+    uintptr_t begin = (uintptr_t)enc->begin, here = (uintptr_t)at;
+    size_t offset = enc->begin_at + (here >= begin ? here - begin : 0);
+    err_set(enc->e, ST_FORMAT, "the character at byte %zu ('%.*s') is not in the vocabulary",
+            offset, len, at);
+    return err_hint(enc->e, "train the tokenizer on text that has it, or use kind bpe or byte, "
+                            "which know every byte");
+}
+
+/* Writes the first symbols of a word; -1 with the error set when one is unknown. Without an unk
+ * token that is an error rather than a silent loss of text. */
+static int32_t first_symbols(tok_enc *enc, const char *word, size_t len) {
+    const tok *t = enc->t;
+    symbol *sym = enc->bpe->symbol;
+    int32_t n = 0;
+    for (size_t i = 0; i < len;) {
+        uint32_t cp;
+        int size = t->byte_level ? 1 : utf8_decode(word + i, len - i, &cp);
+        CHECK(size > 0, "the word is not UTF-8 at byte %zu", i);
+        int32_t id = t->byte_level ? t->byte_id[(uint8_t)word[i]]
+                                   : str_map_get(&t->by_bytes, word + i, (size_t)size);
+        bool unknown = id < 0;
+        if (unknown && t->unk < 0) {
+            (void)unknown_error(enc, word + i, size);
+            return -1;
+        }
+        i += (size_t)size;
+        if (unknown) id = t->unk;
+        if (unknown && t->fuse_unk && n > 0 && sym[n - 1].id == id) continue;
+        sym[n] = (symbol){.id = id, .prev = n - 1, .next = n + 1};
+        n++;
+    }
+    sym[n - 1].next = -1;
+    return n;
+}
+
+static status encode_uncached(tok_enc *enc, const char *word, size_t len) {
+    const tok *t = enc->t;
+    bpe_state *s = enc->bpe;
+    int32_t whole = t->ignore_merges ? str_map_get(&t->by_bytes, word, len) : -1;
+    if (whole >= 0) {
+        tok_ids_push(enc->out, whole);
+        return ST_OK;
+    }
+    reserve(s, len);
+    int32_t n = first_symbols(enc, word, len);
+    if (n < 0) return ST_FORMAT;
+    merge_all(t, s, n);
+    for (int32_t i = 0; i >= 0; i = s->symbol[i].next) tok_ids_push(enc->out, s->symbol[i].id);
+    return ST_OK;
+}
+
+status bpe_encode_word(tok_enc *enc, const char *word, size_t len) {
+    if (len > CACHE_KEY) return encode_uncached(enc, word, len);
+    cached *c = &enc->bpe->cache[(uint32_t)hash_bytes(word, len) & enc->bpe->cache_mask];
+    tok_ids *out = enc->out;
+    if (c->n_key == len && memcmp(c->key, word, len) == 0) {
+        for (int i = 0; i < c->n_id; i++) tok_ids_push(out, c->id[i]);
+        return ST_OK;
+    }
+    int64_t before = out->n;
+    TRY(encode_uncached(enc, word, len));
+    int64_t n = out->n - before;
+    if (n > CACHE_IDS) return ST_OK;
+    c->n_key = (uint8_t)len;
+    c->n_id = (uint8_t)n;
+    memcpy(c->key, word, len);
+    memcpy(c->id, out->id + before, (size_t)n * sizeof(int32_t));
+    return ST_OK;
+}

@@ -1,0 +1,204 @@
+/* Reads tokenizer.json: the whole, its options, its hash.
+ *
+ * What this module does not implement is refused by name, because a tokenizer that differs a little
+ * spoils a model silently. `truncation` and `padding` are settings of a call in the library they
+ * come from and are ignored. Reading order: tok_read_json here, tok_json_parts.c for what stands
+ * around the model, tok_json_model.c for vocabulary and merges. */
+#include "tok/tok_json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) {
+    char what[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    err_set(r->e, ST_FORMAT, "%s: %s: %s", r->origin, path, what);
+    return err_where(r->e, "%s", path);
+}
+
+status tok_json_keys(tok_reader *r, const json_t *obj, const char *path,
+                     const char *const *known) {
+    const char *key;
+    json_t *value;
+    if (!json_is_object(obj)) return tok_bad(r, path, "is not an object");
+    json_object_foreach((json_t *)obj, key, value) {
+        const char *const *k = known;
+        while (*k && strcmp(*k, key) != 0) k++;
+        if (!*k) return tok_bad(r, path, "key \"%.80s\" is not supported", key);
+    }
+    return ST_OK;
+}
+
+status tok_json_type(tok_reader *r, const json_t *obj, const char *path, const char **type) {
+    const char *s = json_string_value(json_object_get(obj, "type"));
+    if (!s) return tok_bad(r, path, "has no \"type\"");
+    *type = s;
+    return ST_OK;
+}
+
+status tok_json_bool(tok_reader *r, const json_t *obj, const char *path, const char *key,
+                     bool otherwise, bool *value) {
+    const json_t *j = json_object_get(obj, key);
+    *value = otherwise;
+    if (!j || json_is_null(j)) return ST_OK;
+    if (!json_is_boolean(j)) return tok_bad(r, path, "\"%s\" is not true or false", key);
+    *value = json_is_true(j);
+    return ST_OK;
+}
+
+/* An option that must be off: absent, null, false, 0 or "". */
+static status must_be_off(tok_reader *r, const json_t *model, const char *key) {
+    const json_t *j = json_object_get(model, key);
+    bool off = !j || json_is_null(j) || json_is_false(j) ||
+               (json_is_number(j) && json_number_value(j) == 0) ||
+               (json_is_string(j) && json_string_length(j) == 0);
+    return off ? ST_OK : tok_bad(r, "model", "\"%s\" is set, which is not supported", key);
+}
+
+static status read_unk(tok_reader *r, const json_t *model) {
+    const json_t *j = json_object_get(model, "unk_token");
+    r->t->unk = -1;
+    if (!j || json_is_null(j)) return ST_OK;
+    if (!json_is_string(j)) return tok_bad(r, "model.unk_token", "is not a string");
+    int32_t id = str_map_get(&r->t->by_text, json_string_value(j), json_string_length(j));
+    if (id < 0 || !r->t->token[id].in_model) {
+        return tok_bad(r, "model.unk_token", "\"%.80s\" is not in the vocabulary",
+                       json_string_value(j));
+    }
+    r->t->unk = id;
+    return ST_OK;
+}
+
+static status read_model_options(tok_reader *r, const json_t *model) {
+    static const char *const KNOWN[] = {"type", "dropout", "unk_token", "continuing_subword_prefix",
+                                        "end_of_word_suffix", "fuse_unk", "byte_fallback",
+                                        "ignore_merges", "vocab", "merges", NULL};
+    static const char *const OFF[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
+                                      "byte_fallback"};
+    const json_t *type = json_object_get(model, "type");
+    if (!json_is_object(model)) return tok_bad(r, "model", "is missing or not an object");
+    if (type && (!json_is_string(type) || strcmp(json_string_value(type), "BPE") != 0)) {
+        return tok_bad(r, "model.type", "\"%.80s\" is not supported (BPE is)",
+                       json_is_string(type) ? json_string_value(type) : "?");
+    }
+    TRY(tok_json_keys(r, model, "model", KNOWN));
+    for (int i = 0; i < ARRAY_LEN(OFF); i++) TRY(must_be_off(r, model, OFF[i]));
+    TRY(tok_json_bool(r, model, "model", "fuse_unk", false, &r->t->fuse_unk));
+    return tok_json_bool(r, model, "model", "ignore_merges", false, &r->t->ignore_merges);
+}
+
+/* ---- hash ---- */
+
+static int hash_chunk(const char *bytes, size_t n, void *state) {
+    return XXH3_64bits_update(state, bytes, n) == XXH_OK ? 0 : -1;
+}
+
+static void hash_number(XXH3_state_t *x, int64_t v) {
+    XXH3_64bits_update(x, &v, sizeof(v));
+}
+
+/* Over what decides ids and text, in one canonical form: spacing, key order and the two spellings
+ * of merges do not count. */
+static uint64_t canonical_hash(const tok *t, const json_t *root, const int32_t *merge_pairs) {
+    static const char *const PARTS[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder",
+                                        "added_tokens"};
+    XXH3_state_t *x = XXH3_createState();
+    CHECK(x, "no memory for a hash state");
+    XXH3_64bits_reset(x);
+    for (int i = 0; i < ARRAY_LEN(PARTS); i++) {
+        const json_t *part = json_object_get(root, PARTS[i]);
+        if (part) {
+            json_dump_callback(part, hash_chunk, x,
+                               JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+        }
+        hash_number(x, i);
+    }
+    hash_number(x, t->ignore_merges | t->fuse_unk << 1);
+    hash_number(x, t->unk);
+    for (int32_t id = 0; id < t->n_token; id++) {
+        hash_number(x, t->token[id].text ? t->token[id].n_text : -1);
+        if (t->token[id].text) XXH3_64bits_update(x, t->token[id].text, t->token[id].n_text);
+    }
+    hash_number(x, t->n_merges);
+    if (t->n_merges > 0) {
+        XXH3_64bits_update(x, merge_pairs, 2 * sizeof(int32_t) * (size_t)t->n_merges);
+    }
+    uint64_t hash = XXH3_64bits_digest(x);
+    XXH3_freeState(x);
+    return hash;
+}
+
+/* Ranks in order give the pairs back; a pair that a later rank replaced hashes as (-1, -1). */
+static uint64_t hash_all(const tok *t, const json_t *root) {
+    int32_t *pairs = xmalloc(2 * sizeof(int32_t) * (size_t)(t->n_merges + 1));
+    memset(pairs, 0xFF, 2 * sizeof(int32_t) * (size_t)(t->n_merges + 1));
+    for (uint32_t i = 0; i < t->merge.cap; i++) {
+        if (t->merge.key[i] == 0) continue;
+        uint64_t pair = t->merge.key[i] - 1;
+        pairs[2 * t->merge.value[i]] = (int32_t)(pair >> 32);
+        pairs[2 * t->merge.value[i] + 1] = (int32_t)(uint32_t)pair;
+    }
+    uint64_t hash = canonical_hash(t, root, pairs);
+    free(pairs);
+    return hash;
+}
+
+/* ---- the whole ---- */
+
+static int32_t first_known(const tok *t, const char *const *names, int n) {
+    for (int i = 0; i < n; i++) {
+        int32_t id = tok_id(t, names[i]);
+        if (id >= 0) return id;
+    }
+    return -1;
+}
+
+static void guess_bos_eos(tok *t) {
+    static const char *const EOS[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"};
+    static const char *const BOS[] = {"<|begin_of_text|>", "<s>", "<bos>"};
+    t->eos = first_known(t, EOS, ARRAY_LEN(EOS));
+    t->bos = t->n_prefix > 0 ? t->prefix[0] : first_known(t, BOS, ARRAY_LEN(BOS));
+}
+
+static status read_root(tok_reader *r, const json_t *root) {
+    static const char *const KNOWN[] = {"version",        "truncation", "padding",
+                                        "added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model",
+                                        NULL};
+    TRY(tok_json_keys(r, root, "top level", KNOWN));
+    const json_t *model = json_object_get(root, "model");
+    TRY(read_model_options(r, model));
+    TRY(tok_read_normalizer(r, json_object_get(root, "normalizer"), "normalizer", 0));
+    TRY(tok_read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"), "pre_tokenizer", 0));
+    r->t->byte_level = r->saw_byte_level;
+    TRY(tok_read_vocab(r, model, json_object_get(root, "added_tokens")));
+    TRY(read_unk(r, model));
+    TRY(tok_read_merges(r, json_object_get(model, "merges")));
+    TRY(tok_read_post_processor(r, json_object_get(root, "post_processor"), "post_processor", 0));
+    TRY(tok_read_decoder(r, json_object_get(root, "decoder")));
+    guess_bos_eos(r->t);
+    r->t->hash = hash_all(r->t, root);
+    return ST_OK;
+}
+
+status tok_read_json(tok *t, const char *origin, err *e) {
+    tok_reader r = {.t = t, .origin = origin, .e = e};
+    if (t->json_len > TOK_MAX_JSON_BYTES) {
+        return tok_bad(&r, "top level", "%zu bytes is more than any tokenizer has", t->json_len);
+    }
+    json_error_t je;
+    json_t *root = json_loadb(t->json, t->json_len, JSON_REJECT_DUPLICATES, &je);
+    if (!root) {
+        err_set(e, ST_FORMAT, "%s: not a tokenizer.json: %s", origin, je.text);
+        return err_where(e, "%s:%d:%d", origin, je.line, je.column);
+    }
+    status st = read_root(&r, root);
+    json_decref(root);
+    return st;
+}

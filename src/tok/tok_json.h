@@ -1,0 +1,41 @@
+/* Typed access to a tokenizer.json whose every byte may be hostile. A path such as
+ * "pre_tokenizer.pretokenizers[1]" names the place in errors. */
+#ifndef TOK_TOK_JSON_H
+#define TOK_TOK_JSON_H
+
+#include <jansson.h>
+
+#include "tok/tok_internal.h"
+
+typedef struct tok_reader {
+    tok *t;
+    const char *origin;
+    err *e;
+    bool saw_byte_level; /* in the pre-tokenizer */
+} tok_reader;
+
+/* "ORIGIN: PATH: what", ST_FORMAT. */
+status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) ATH_PRINTF(3, 4);
+/* Every key of obj is one of `known` (ends with NULL); obj is an object. */
+status tok_json_keys(tok_reader *r, const json_t *obj, const char *path,
+                     const char *const *known) ATH_MUST_USE;
+/* The string "type" of a component. */
+status tok_json_type(tok_reader *r, const json_t *obj, const char *path,
+                     const char **type) ATH_MUST_USE;
+/* obj[key] as a boolean; absent or null gives `otherwise`. */
+status tok_json_bool(tok_reader *r, const json_t *obj, const char *path, const char *key,
+                     bool otherwise, bool *value) ATH_MUST_USE;
+
+/* tok_json_parts.c: everything around the model. Each takes the component (NULL or null: none). */
+status tok_read_normalizer(tok_reader *r, const json_t *j, const char *path,
+                           int depth) ATH_MUST_USE;
+status tok_read_pre_tokenizer(tok_reader *r, const json_t *j, const char *path,
+                              int depth) ATH_MUST_USE;
+status tok_read_post_processor(tok_reader *r, const json_t *j, const char *path,
+                               int depth) ATH_MUST_USE;
+status tok_read_decoder(tok_reader *r, const json_t *j) ATH_MUST_USE;
+/* tok_json_model.c: the ids. */
+status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) ATH_MUST_USE;
+status tok_read_merges(tok_reader *r, const json_t *merges) ATH_MUST_USE;
+
+#endif

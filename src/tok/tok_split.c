@@ -1,0 +1,111 @@
+/* Runs the steps of a pre-tokenizer: each cuts the pieces of the one before it.
+ *
+ * A step yields pieces (matches and the text between them) from left to right; the behaviour
+ * decides which become pre-tokens and which are joined. One piece is held back at most, so nothing
+ * is stored. */
+#include <string.h>
+
+#include "tok/tok_internal.h"
+
+typedef struct split {
+    tok_enc *enc;
+    const pretok_step *step;
+    int n_steps; /* this one and those after it */
+    const char *text;
+    pretok_emit_fn *emit;
+    bool holding, held_match;
+    size_t start, end; /* the piece held back */
+} split;
+
+static status flush(split *s) {
+    if (!s->holding || s->start == s->end) return ST_OK;
+    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, s->text + s->start, s->end - s->start,
+                      s->emit);
+}
+
+static status hold(split *s, size_t start, size_t end, bool match) {
+    TRY(flush(s));
+    s->holding = true;
+    s->held_match = match;
+    s->start = start;
+    s->end = end;
+    return ST_OK;
+}
+
+/* Takes the next piece, in order. */
+static status take(split *s, size_t start, size_t end, bool match) {
+    bool before = s->holding && s->held_match;
+    if (start == end) return ST_OK;
+    switch (s->step->behavior) {
+        case PRETOK_ISOLATED: break;
+        case PRETOK_REMOVED:
+            if (match) return ST_OK;
+            break;
+        case PRETOK_CONTIGUOUS:
+            if (s->holding && s->held_match == match) {
+                s->end = end;
+                return ST_OK;
+            }
+            break;
+        case PRETOK_WITH_PREVIOUS:
+            if (s->holding && match && !before) {
+                s->end = end;
+                s->held_match = true;
+                return ST_OK;
+            }
+            break;
+        case PRETOK_WITH_NEXT:
+            if (before && !match) {
+                s->end = end;
+                s->held_match = false;
+                return ST_OK;
+            }
+            break;
+    }
+    return hold(s, start, end, match);
+}
+
+static status with_prefix(split *s, const char *text, size_t len) {
+    if (text[0] == ' ') {
+        return pretok_run(s->enc, s->step + 1, s->n_steps - 1, text, len, s->emit);
+    }
+    strbuf *b = &s->enc->prefixed;
+    strbuf_clear(b);
+    strbuf_putc(b, ' ');
+    strbuf_append(b, text, len);
+    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, b->data, b->len, s->emit);
+}
+
+/* A hand-written matcher covers the text, so `isolated` needs no bookkeeping: the usual case. */
+static status run_covering(split *s, const char *text, size_t len) {
+    const pretok_step *p = s->step;
+    for (size_t at = 0; at < len;) {
+        size_t end = p->kind == PRETOK_GPT2 ? pretok_gpt2_end(text, len, at)
+                                            : pretok_cl100k_end(text, len, at, p->max_digits);
+        TRY(pretok_run(s->enc, p + 1, s->n_steps - 1, text + at, end - at, s->emit));
+        at = end;
+    }
+    return ST_OK;
+}
+
+static bool covers_all(const pretok_step *p) {
+    if (p->kind != PRETOK_GPT2 && p->kind != PRETOK_CL100K) return false;
+    return p->behavior == PRETOK_ISOLATED || (p->behavior == PRETOK_REMOVED && p->invert);
+}
+
+status pretok_run(tok_enc *enc, const pretok_step *steps, int n, const char *text, size_t len,
+                  pretok_emit_fn *emit) {
+    if (len == 0) return ST_OK;
+    if (n == 0) return emit(enc, text, len);
+    split s = {.enc = enc, .step = steps, .n_steps = n, .text = text, .emit = emit};
+    if (steps->kind == PRETOK_PREFIX) return with_prefix(&s, text, len);
+    if (covers_all(steps)) return run_covering(&s, text, len);
+    for (size_t at = 0; at < len;) {
+        size_t start, end;
+        TRY(pretok_find(steps, text, len, at, &start, &end, &enc->match_data, enc->e));
+        TRY(take(&s, at, start, steps->invert));
+        TRY(take(&s, start, end, !steps->invert));
+        at = end;
+    }
+    return flush(&s);
+}

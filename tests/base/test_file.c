@@ -1,0 +1,304 @@
+/* Files: reads, atomic writes that fail, folders, removal without following links, the stream. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+typedef struct fixture {
+    arena *a;
+    char *dir;
+} fixture;
+
+static int set_up(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    f->a = arena_new("test");
+    const char *base = getenv("TMPDIR");
+    f->dir = arena_printf(f->a, "%s/athanor-file-XXXXXX", base ? base : "/tmp");
+    *state = f;
+    return mkdtemp(f->dir) ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    status s = file_remove_tree(f->dir, NULL);
+    arena_free(f->a);
+    free(f);
+    return s == ST_OK ? 0 : -1;
+}
+
+static void write_file(const char *path, const char *text) {
+    err e = {0};
+    assert_int_equal(file_write_atomic(path, text, strlen(text), &e), ST_OK);
+}
+
+static void assert_content(const char *path, const char *text) {
+    char *data;
+    size_t len;
+    err e = {0};
+    assert_int_equal(file_read_all(path, &data, &len, &e), ST_OK);
+    assert_int_equal(len, strlen(text));
+    assert_string_equal(data, text);
+    free(data);
+}
+
+static void test_write_and_read(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "a.txt");
+    write_file(path, "one");
+    assert_content(path, "one");
+    write_file(path, "");
+    assert_content(path, "");
+    assert_int_equal(file_size(path), 0);
+    write_file(path, "a longer text");
+    assert_content(path, "a longer text");
+    assert_int_equal(file_size(path), 13);
+}
+
+static void test_read_errors_name_the_path(void **state) {
+    fixture *f = *state;
+    char *data, *path = path_join(f->a, f->dir, "missing");
+    size_t len;
+    err e = {0};
+    assert_int_equal(file_read_all(path, &data, &len, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, path));
+    assert_non_null(strstr(e.message, "No such file"));
+    assert_string_equal(e.where, path);
+    assert_int_equal(file_read_all(f->dir, &data, &len, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "Is a directory"));
+    file_map m;
+    assert_int_equal(file_map_open(&m, f->dir, &e), ST_FAILED);
+    assert_int_equal(file_map_open(&m, "/dev/null", &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "not a regular file"));
+}
+
+/* Files whose size is not known before: pipes and /proc. */
+static void test_read_unknown_size(void **state) {
+    (void)state;
+    char *data;
+    size_t len;
+    err e = {0};
+    assert_int_equal(file_read_all("/proc/self/maps", &data, &len, &e), ST_OK);
+    assert_true(len > 100 && strlen(data) == len);
+    free(data);
+    int ends[2], saved = dup(STDIN_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "piped", 5), 5);
+    close(ends[1]);
+    dup2(ends[0], STDIN_FILENO);
+    assert_int_equal(file_read_all("-", &data, &len, &e), ST_OK);
+    assert_string_equal(data, "piped");
+    free(data);
+    dup2(saved, STDIN_FILENO);
+    close(saved);
+    close(ends[0]);
+}
+
+static int count_entries(fixture *f, const char *dir) {
+    char **names;
+    int n;
+    err e = {0};
+    assert_int_equal(file_list_dir(f->a, dir, &names, &n, &e), ST_OK);
+    return n;
+}
+
+/* A limit on the size of files makes write(2) fail half way, as a full disk does. */
+static void with_file_limit(rlim_t bytes, struct rlimit *saved) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, saved);
+    struct rlimit limit = {bytes, saved->rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void test_failed_write_leaves_old_file(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "a.txt");
+    write_file(path, "old");
+    char *big = calloc(1, 100000);
+    struct rlimit saved;
+    err e = {0};
+    with_file_limit(4096, &saved);
+    status s = file_write_atomic(path, big, 100000, &e);
+    setrlimit(RLIMIT_FSIZE, &saved);
+    assert_int_equal(s, ST_FAILED);
+    assert_non_null(strstr(e.message, path));
+    assert_content(path, "old");
+    assert_int_equal(count_entries(f, f->dir), 1); /* the temporary file is gone */
+    free(big);
+    char *nowhere = path_join(f->a, f->dir, "no/such/file");
+    assert_int_equal(file_write_atomic(nowhere, "x", 1, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, nowhere));
+}
+
+static void test_folders(void **state) {
+    fixture *f = *state;
+    err e = {0};
+    char *deep = path_join(f->a, f->dir, "x/y//z/");
+    assert_int_equal(file_make_dirs(deep, &e), ST_OK);
+    assert_int_equal(file_make_dirs(deep, &e), ST_OK);
+    assert_true(file_is_dir(deep) && file_exists(deep));
+    write_file(path_join(f->a, f->dir, "x/b"), "b");
+    write_file(path_join(f->a, f->dir, "x/a"), "a");
+    char **names;
+    int n;
+    assert_int_equal(file_list_dir(f->a, path_join(f->a, f->dir, "x"), &names, &n, &e), ST_OK);
+    assert_int_equal(n, 3);
+    assert_string_equal(names[0], "a");
+    assert_string_equal(names[1], "b");
+    assert_string_equal(names[2], "y");
+    char *blocked = path_join(f->a, f->dir, "x/a/c");
+    assert_int_equal(file_make_dirs(blocked, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "x/a"));
+    assert_int_equal(file_list_dir(f->a, blocked, &names, &n, &e), ST_FAILED);
+    assert_int_equal(file_sync_dir(f->dir, &e), ST_OK);
+    assert_int_equal(file_sync_dir(blocked, &e), ST_FAILED);
+}
+
+static void test_remove_tree_spares_link_targets(void **state) {
+    fixture *f = *state;
+    err e = {0};
+    char *keep = path_join(f->a, f->dir, "keep"), *gone = path_join(f->a, f->dir, "gone");
+    assert_int_equal(file_make_dirs(keep, &e), ST_OK);
+    assert_int_equal(file_make_dirs(path_join(f->a, gone, "sub/deeper"), &e), ST_OK);
+    write_file(path_join(f->a, keep, "precious"), "p");
+    write_file(path_join(f->a, gone, "sub/file"), "x");
+    assert_int_equal(symlink(keep, path_join(f->a, gone, "sub/link")), 0);
+    assert_int_equal(file_remove_tree(gone, &e), ST_OK);
+    assert_false(file_exists(gone));
+    assert_content(path_join(f->a, keep, "precious"), "p");
+    char *link = path_join(f->a, f->dir, "toplink");
+    assert_int_equal(symlink(keep, link), 0);
+    assert_int_equal(file_remove_tree(link, &e), ST_OK);
+    assert_content(path_join(f->a, keep, "precious"), "p");
+    assert_int_equal(file_remove_tree(gone, &e), ST_OK); /* absent is fine */
+}
+
+static void test_paths(void **state) {
+    fixture *f = *state;
+    assert_string_equal(path_join(f->a, "a", "b"), "a/b");
+    assert_string_equal(path_join(f->a, "a/", "b"), "a/b");
+    assert_string_equal(path_join(f->a, "", "b"), "b");
+    assert_string_equal(path_join(f->a, "a", "/b"), "/b");
+    assert_string_equal(path_base("a/b/c.txt"), "c.txt");
+    assert_string_equal(path_base("c.txt"), "c.txt");
+}
+
+static void test_map(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "m");
+    err e = {0};
+    file_map m;
+    write_file(path, "mapped");
+    assert_int_equal(file_map_open(&m, path, &e), ST_OK);
+    assert_int_equal(m.len, 6);
+    assert_memory_equal(m.data, "mapped", 6);
+    file_map_close(&m);
+    assert_null(m.data);
+    write_file(path, "");
+    assert_int_equal(file_map_open(&m, path, &e), ST_OK);
+    assert_int_equal(m.len, 0);
+    file_map_close(&m);
+}
+
+static void test_stream_hashes_what_it_writes(void **state) {
+    fixture *f = *state;
+    enum { N = 3000000 };
+    uint8_t *bytes = malloc(N);
+    for (int i = 0; i < N; i++) bytes[i] = (uint8_t)(i * 31 >> 3);
+    char *path = path_join(f->a, f->dir, "s");
+    file_out out;
+    err e = {0};
+    assert_int_equal(file_out_open(&out, path, &e), ST_OK);
+    for (size_t at = 0, step = 1; at < N; at += step, step = step * 3 + 1) {
+        if (step > N - at) step = N - at;
+        assert_int_equal(file_out_write(&out, bytes + at, step, &e), ST_OK);
+    }
+    assert_int_equal(out.written, N);
+    uint64_t hash, again;
+    assert_int_equal(file_out_close(&out, &hash, &e), ST_OK);
+    assert_true(hash == hash_bytes(bytes, N));
+    assert_int_equal(hash_file(path, &again, &e), ST_OK);
+    assert_true(hash == again);
+    file_map m;
+    assert_int_equal(file_map_open(&m, path, &e), ST_OK);
+    assert_int_equal(m.len, N);
+    assert_memory_equal(m.data, bytes, N);
+    file_map_close(&m);
+    free(bytes);
+}
+
+/* /dev/full: every write fails with "no space left". The first error is what all later calls say.
+ */
+static void test_stream_remembers_its_first_error(void **state) {
+    (void)state;
+    static const uint8_t BLOCK[1 << 20];
+    file_out out;
+    err first = {0}, later = {0}, last = {0};
+    assert_int_equal(file_out_open(&out, "/dev/full", &first), ST_OK);
+    assert_int_equal(file_out_write(&out, BLOCK, sizeof BLOCK, &first), ST_FAILED);
+    assert_non_null(strstr(first.message, "/dev/full"));
+    assert_non_null(strstr(first.message, "No space left"));
+    assert_int_equal(file_out_write(&out, "x", 1, &later), ST_FAILED);
+    assert_string_equal(later.message, first.message);
+    assert_int_equal(file_out_close(&out, NULL, &last), ST_FAILED);
+    assert_string_equal(last.message, first.message);
+    assert_int_equal(file_out_open(&out, "/dev/full", &first), ST_OK);
+    assert_int_equal(file_out_write(&out, "x", 1, &first), ST_OK); /* still in the buffer */
+    assert_int_equal(file_out_close(&out, NULL, &last), ST_FAILED);
+}
+
+static void test_stream_abandon_removes_the_file(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "s");
+    file_out out;
+    err e = {0};
+    assert_int_equal(file_out_open(&out, path, &e), ST_OK);
+    assert_int_equal(file_out_write(&out, "x", 1, &e), ST_OK);
+    file_out_abandon(&out);
+    file_out_abandon(&out);
+    assert_false(file_exists(path));
+    assert_int_equal(file_out_open(&out, path_join(f->a, f->dir, "no/file"), &e), ST_FAILED);
+    file_out_abandon(&out);
+}
+
+/* XXH3-64 is a fixed function: these are its published values for the empty input and "a". */
+static void test_hash_values(void **state) {
+    (void)state;
+    char text[17];
+    hash_format(hash_bytes(NULL, 0), text);
+    assert_string_equal(text, "2d06800538d394c2");
+    hash_format(hash_bytes("a", 1), text);
+    assert_string_equal(text, "e6c632b61e964e1f");
+    hash_format(0x1f, text);
+    assert_string_equal(text, "000000000000001f");
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(test_write_and_read),
+        CASE(test_read_errors_name_the_path),
+        CASE(test_read_unknown_size),
+        CASE(test_failed_write_leaves_old_file),
+        CASE(test_folders),
+        CASE(test_remove_tree_spares_link_targets),
+        CASE(test_paths),
+        CASE(test_map),
+        CASE(test_stream_hashes_what_it_writes),
+        CASE(test_stream_remembers_its_first_error),
+        CASE(test_stream_abandon_removes_the_file),
+        CASE(test_hash_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

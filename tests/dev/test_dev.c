@@ -1,0 +1,179 @@
+/* Devices: reservations and their high-water mark, the choice of threads and instruction set. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dev/dev.h"
+
+static dev *open_dev(dev_kind kind, int threads) {
+    dev *d;
+    err e = {0};
+    assert_int_equal(dev_open(&d, kind, threads, &e), ST_OK);
+    return d;
+}
+
+static void test_reserve_and_high_water(void **state) {
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 20000 * page - 100;
+    dev *d = open_dev(DEV_CPU, 1);
+    void *p;
+    err e = {0};
+    size_t anon = dev_process_anon_bytes();
+    assert_int_equal(dev_reserve(d, &p, bytes, "arena", &e), ST_OK);
+    assert_int_equal((uintptr_t)p % page, 0);
+    assert_int_equal(dev_high_water_bytes(p, bytes), 0);
+    char *c = p;
+    c[0] = 1;
+    assert_int_equal(dev_high_water_bytes(p, bytes), page);
+    c[5000 * page + 7] = 1; /* in another chunk of the scan */
+    assert_int_equal(dev_high_water_bytes(p, bytes), 5001 * page);
+    memset(c + 5001 * page, 1, 10 * page);
+    assert_int_equal(dev_high_water_bytes(p, bytes), 5011 * page);
+    assert_int_equal(c[2 * page], 0); /* zero-filled; reading counts as touching only below */
+    assert_true(dev_process_anon_bytes() < anon + 1000 * page); /* most pages were never given */
+    c[bytes - 1] = 1;
+    assert_int_equal(dev_high_water_bytes(p, bytes), 20000 * page);
+    dev_release(d, p, bytes);
+    dev_close(d);
+}
+
+static void test_touched_memory_is_counted(void **state) {
+    (void)state;
+    size_t bytes = 64 << 20;
+    dev *d = open_dev(DEV_CPU, 1);
+    void *p;
+    size_t before = dev_process_anon_bytes();
+    assert_int_equal(dev_reserve(d, &p, bytes, "arena", NULL), ST_OK);
+    memset(p, 1, bytes);
+    size_t after = dev_process_anon_bytes();
+    assert_true(after >= before + bytes * 9 / 10 && after <= before + bytes * 11 / 10);
+    assert_true(dev_process_peak_bytes() >= bytes);
+    dev_release(d, p, bytes);
+    assert_true(dev_process_anon_bytes() <= after - bytes * 9 / 10);
+    dev_close(d);
+}
+
+static void test_too_much_memory_is_one_error(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_CPU, 1);
+    void *p = d;
+    err e = {0};
+    assert_int_equal(dev_reserve(d, &p, (size_t)1 << 50, "the step arena", &e), ST_MEMORY);
+    assert_null(p);
+    assert_non_null(strstr(e.message, "the step arena"));
+    assert_non_null(strstr(e.message, "1125899906.8 MB"));
+    assert_int_equal(dev_reserve(d, &p, SIZE_MAX, "x", &e), ST_MEMORY);
+    dev_release(d, NULL, 5);
+    dev_close(d);
+}
+
+static void test_meta_holds_nothing(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META, 0);
+    void *p = d;
+    err e = {0};
+    assert_int_equal(dev_get_kind(d), DEV_META);
+    assert_int_equal(dev_reserve(d, &p, (size_t)1 << 50, "arena", &e), ST_OK);
+    assert_null(p);
+    assert_int_equal(dev_high_water_bytes(p, (size_t)1 << 50), 0);
+    dev_release(d, p, (size_t)1 << 50);
+    dev_close(d);
+}
+
+static void test_memory_numbers_are_sane(void **state) {
+    (void)state;
+    size_t total = dev_machine_total_bytes(), available = dev_machine_available_bytes();
+    assert_true(total > 64u << 20);
+    assert_true(available > 0 && available <= total);
+    assert_true(dev_process_anon_bytes() > 0 && dev_process_anon_bytes() < total);
+    assert_true(dev_process_peak_bytes() >= dev_process_anon_bytes());
+}
+
+static void test_isa_can_only_be_lowered(void **state) {
+    (void)state;
+    unsetenv("ATHANOR_ISA");
+    dev *d = open_dev(DEV_CPU, 1);
+    cpu_isa machine = dev_isa(d);
+    dev_close(d);
+    for (int i = ISA_BASE; i <= ISA_AVX512_BF16; i++) {
+        setenv("ATHANOR_ISA", cpu_isa_name((cpu_isa)i), 1);
+        d = open_dev(DEV_CPU, 1);
+        assert_int_equal(dev_isa(d), (cpu_isa)i < machine ? (cpu_isa)i : machine);
+        dev_close(d);
+    }
+    setenv("ATHANOR_ISA", "avx3", 1);
+    err e = {0};
+    assert_int_equal(dev_open(&d, DEV_CPU, 1, &e), ST_USAGE);
+    assert_null(d);
+    assert_non_null(strstr(e.message, "avx3"));
+    assert_non_null(strstr(e.hint, "avx512_bf16"));
+    assert_string_equal(e.where, "ATHANOR_ISA");
+    unsetenv("ATHANOR_ISA");
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    unsetenv("OMP_NUM_THREADS");
+    dev *d = open_dev(DEV_CPU, 0);
+    int cores = dev_threads(d);
+    assert_in_range(cores, 1, 1 << 16);
+    dev_close(d);
+    setenv("OMP_NUM_THREADS", "1,2", 1);
+    d = open_dev(DEV_CPU, 0);
+    assert_int_equal(dev_threads(d), 1);
+    dev_close(d);
+    setenv("OMP_NUM_THREADS", "100000", 1);
+    d = open_dev(DEV_CPU, 0);
+    assert_int_equal(dev_threads(d), cores);
+    dev_close(d);
+    d = open_dev(DEV_CPU, 3);
+    assert_int_equal(dev_threads(d), 3);
+    dev_close(d);
+    unsetenv("OMP_NUM_THREADS");
+}
+
+static void *create_cache(dev *d) {
+    (void)d;
+    return calloc(1, sizeof(int));
+}
+
+/* The cache's only content is where to count its destruction. */
+static int *destroyed;
+static void destroy_cache(void *cache) {
+    ++*destroyed;
+    free(cache);
+}
+
+static void test_cache_lives_as_long_as_the_dev(void **state) {
+    (void)state;
+    int count = 0;
+    destroyed = &count;
+    dev *d = open_dev(DEV_CPU, 1);
+    void *cache = dev_kernel_cache(d, create_cache, destroy_cache);
+    assert_non_null(cache);
+    assert_ptr_equal(dev_kernel_cache(d, create_cache, destroy_cache), cache);
+    assert_int_equal(count, 0);
+    dev_close(d);
+    assert_int_equal(count, 1);
+    dev_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reserve_and_high_water),
+        cmocka_unit_test(test_touched_memory_is_counted),
+        cmocka_unit_test(test_too_much_memory_is_one_error),
+        cmocka_unit_test(test_meta_holds_nothing),
+        cmocka_unit_test(test_memory_numbers_are_sane),
+        cmocka_unit_test(test_isa_can_only_be_lowered),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_cache_lives_as_long_as_the_dev),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
