@@ -4,7 +4,7 @@ PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev
             libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev
 # The corpus when no TEXT is given: fetched with curl, or else the text of bible-kjv.
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
-SOURCES = $(shell find src include tests bench -name '*.[ch]')
+SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]')
 
 .PHONY: build deps quickstart test bench format check clean help
 

@@ -57,9 +57,7 @@ class Block(nn.Module):
         qkv = self.qkv(F.rms_norm(x, (c,), self.norm1.to(x.dtype), 1e-5)).view(b, t, h + 2 * k, d).transpose(1, 2)
         q, k_, v = qkv.split((h, k, k), dim=1)
         q, k_ = rotate(q, cos, sin), rotate(k_, cos, sin)
-        # Repeating the kv heads is faster than enable_gqa, which leaves the fused CPU kernel.
-        k_, v = (z.repeat_interleave(h // k, dim=1) for z in (k_, v))
-        y = F.scaled_dot_product_attention(q, k_, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k_, v, is_causal=True, enable_gqa=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, h * d))
         gate, up = self.gate_up(F.rms_norm(x, (c,), self.norm2.to(x.dtype), 1e-5)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)

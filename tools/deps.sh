@@ -15,7 +15,7 @@ for package in "$@"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-echo "athanor: installing ${#missing[@]} Debian packages: ${missing[*]}"
+echo "athanor: installing Debian packages: ${missing[*]}"
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then

@@ -50,7 +50,8 @@ status file_sync_dir(const char *path, err *e) {
     if (fd < 0) return err_errno(e, path, "cannot open folder %s", path);
     /* Some file systems cannot sync a folder and say EINVAL; then there is nothing to wait for. */
     status s = ST_OK;
-    if (file_sys_fsync(fd) != 0 && errno != EINVAL) s = err_errno(e, path, "cannot sync folder %s", path);
+    if (file_sys_fsync(fd) != 0 && errno != EINVAL)
+        s = err_errno(e, path, "cannot sync folder %s", path);
     close(fd);
     return s;
 }

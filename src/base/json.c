@@ -20,9 +20,14 @@ json_t *json_f64(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* A real keeps a point or an exponent, so that it reads back as a real. */
+/* A real keeps a point or an exponent, so that it reads back as a real. Whole numbers that a double
+ * counts exactly are written out. */
 static void format_real(strbuf *out, double value) {
     char text[40];
+    if (value == rint(value) && fabs(value) < 1e15) {
+        strbuf_printf(out, "%.1f", value);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;

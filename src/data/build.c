@@ -7,8 +7,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { FEW_FILES = 32, NEAR_BYTES = 4096 };
@@ -63,10 +62,13 @@ static status add_text(build *b, shard_writer *w, const document *doc, size_t fr
     b->ids.n = 0;
     status st = tok_encode(b->tok, doc->text + from, to - from, 0, &b->ids, e);
     if (st != ST_OK) {
+        char place[480];
         if (doc->line)
-            err_context(e, "%s:%u", doc->source, doc->line);
+            snprintf(place, sizeof place, "%s:%u", doc->source, doc->line);
         else
-            err_context(e, "%s", doc->source);
+            snprintf(place, sizeof place, "%s", doc->source);
+        err_context(e, "%s", place);
+        err_where(e, "%s", place);
         return st;
     }
     return shard_writer_add(w, b->ids.id, b->ids.n, doc->source, doc->line, to - from, e);
@@ -110,7 +112,7 @@ static void report(build *b, bool last) {
 static status open_writers(build *b, err *e) {
     shard_writer_options wo = {.tok_hash = tok_hash(b->tok),
                                .vocab_size = tok_vocab_size(b->tok),
-                               .eos = tok_eos(b->tok),
+                               .eos = b->opt->no_eos ? -1 : tok_eos(b->tok),
                                .shard_tokens = b->opt->shard_tokens};
     bool split = b->opt->valid_fraction > 0;
     const char *train = path_join(b->mem, b->out_dir, "train");

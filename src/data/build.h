@@ -31,6 +31,7 @@ typedef struct data_build_options {
     data_split split;
     uint64_t seed;
     uint64_t shard_tokens; /* 0: default */
+    bool no_eos;           /* leave out the tokenizer's end-of-text token after documents */
     /* Called about four times a second, and at the end. May be NULL. */
     void (*progress)(void *ctx, const data_progress *p);
     void *progress_ctx;

@@ -330,7 +330,8 @@ status loader_error(const loader *l, err *e) {
             l->fault_tok - sh->first_tok);
     err_where(e, "%s/%s", s->dir, sh->file);
     err_hint(e,
-             "check the folder with `athanor data show %s`, rebuild it with `athanor data build`",
+             "check the folder with `athanor data show --verify %s`, rebuild it with `athanor data "
+             "build`",
              s->dir);
     return ST_FORMAT;
 }

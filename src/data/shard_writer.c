@@ -3,6 +3,8 @@
  * after all shards: a folder with a manifest is complete. */
 #include "data/shard_format.h"
 
+#include "base/file_fault.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,7 +28,8 @@ static const char *shard_path(shard_writer *w, int number, shard_kind kind) {
 
 static status remove_file(arena *scratch, const char *dir, const char *name, err *e) {
     const char *path = path_join(scratch, dir, name);
-    return unlink(path) == 0 ? ST_OK : err_errno(e, path, "cannot remove %s", path);
+    return file_sys_unlinkat(AT_FDCWD, path, 0) == 0 ? ST_OK
+                                                     : err_errno(e, path, "cannot remove %s", path);
 }
 
 static bool is_shard_file(const char *name) {
@@ -103,7 +106,8 @@ static status seal_file(shard_writer *w, int number, shard_kind kind, uint64_t *
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) return err_errno(e, path, "cannot open %s", path);
     status st = ST_OK;
-    if (pwrite(fd, header, sizeof header, 0) != (ssize_t)sizeof header || fsync(fd) != 0)
+    if (file_sys_write(fd, header, sizeof header) != (ssize_t)sizeof header ||
+        file_sys_fsync(fd) != 0)
         st = err_errno(e, path, "cannot write %s", path);
     if (close(fd) != 0 && st == ST_OK) st = err_errno(e, path, "cannot write %s", path);
     return st == ST_OK ? hash_file(path, hash, e) : st;

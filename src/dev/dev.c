@@ -39,17 +39,30 @@ const char *cpu_isa_name(cpu_isa isa) {
 }
 
 #if defined(__x86_64__)
-/* CPUID leaf 7, subleaf 1; older compilers have no name for this feature. */
+/* Features for which not every compiler's __builtin_cpu_supports has a name, straight from CPUID.
+ */
+static bool has_f16c_movbe_lzcnt(void) {
+    unsigned eax, ebx, ecx, edx;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx >> 29 & 1) || !(ecx >> 22 & 1))
+        return false;
+    return __get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx) && (ecx >> 5 & 1);
+}
+
 static bool has_avx512_bf16(void) {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
 }
 
-/* __builtin_cpu_supports also asks the system whether it saves the wide registers. */
+/* Kernels are compiled for the levels x86-64-v3 and v4, so all of a level must be there.
+ * __builtin_cpu_supports also asks whether the system saves the wide registers. */
 static cpu_isa detect_isa(void) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return ISA_BASE;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") ||
+        !has_f16c_movbe_lzcnt())
+        return ISA_BASE;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
+        !__builtin_cpu_supports("avx512vl"))
         return ISA_AVX2;
     return has_avx512_bf16() ? ISA_AVX512_BF16 : ISA_AVX512;
 }

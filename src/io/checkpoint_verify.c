@@ -18,7 +18,10 @@ static status check_file(const char *path, const manifest_file *f, err *e) {
                        (long long)bytes, (unsigned long long)f->bytes,
                        (uint64_t)bytes < f->bytes ? "truncated" : "changed");
     uint64_t hash = 0;
-    if (hash_file(path, &hash, e) != ST_OK) return err_context(e, "%s", f->name);
+    if (hash_file(path, &hash, e) != ST_OK) {
+        err_context(e, "%s", f->name);
+        return ST_FORMAT;
+    }
     if (hash != f->hash)
         return err_set(e, ST_FORMAT, "%s: checksum differs (file damaged)", f->name);
     return ST_OK;
@@ -143,7 +146,8 @@ static status find_newest(arena *a, const char *run_dir, bool need_state, char *
     if (n == 0) return ST_OK;
     err_set(e, ST_FORMAT, "none of the %d checkpoints of %s is good", n, run_dir);
     err_where(e, "%s", run_dir);
-    return err_hint(e, "see `athanor verify checkpoint` for each, or start anew with --fresh");
+    err_hint(e, "see `athanor verify checkpoint` for each, or start anew with --fresh");
+    return ST_FORMAT;
 }
 
 status checkpoint_find_newest(arena *a, const char *run_dir, char **dir, int64_t *step,

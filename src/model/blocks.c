@@ -20,6 +20,19 @@ void block_declare_linear(param_store *s, const char *prefix, int64_t out, int64
     param_add(s, &(param){.name = name, .rows = 1, .cols = out, .rank = 1, .init = INIT_ZEROS});
 }
 
+void block_declare_table(param_store *s, const char *prefix, int64_t rows, int64_t width,
+                         double std) {
+    char name[256];
+    snprintf(name, sizeof name, "%s.weight", prefix);
+    param_add(s, &(param){.name = name,
+                          .rows = rows,
+                          .cols = width,
+                          .rank = 2,
+                          .table = true,
+                          .init = INIT_NORMAL,
+                          .init_std = std});
+}
+
 void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool bias) {
     char name[256];
     snprintf(name, sizeof name, "%s.weight", prefix);

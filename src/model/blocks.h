@@ -8,6 +8,9 @@
 /* Declares a matrix [out,in] and, if bias, its vector: PREFIX.weight, PREFIX.bias. */
 void block_declare_linear(param_store *s, const char *prefix, int64_t out, int64_t in, bool bias,
                           double std, bool transposed);
+/* A table of rows that are looked up: PREFIX.weight [rows,width]. */
+void block_declare_table(param_store *s, const char *prefix, int64_t rows, int64_t width,
+                         double std);
 void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool bias);
 
 /* x w^T + bias of PREFIX.weight and PREFIX.bias (if it exists). */

@@ -316,6 +316,8 @@ status model_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, mod
     const char *key;
     json_t *v;
     json_object_foreach(all, key, v) TRY_GOTO(st, read_entry(key, v, out, e), done);
+    v = json_object_get(all, "rope_theta"); /* the top-level key wins over rope_parameters */
+    if (v) TRY_GOTO(st, read_entry("rope_theta", v, out, e), done);
     TRY_GOTO(st, out->family->check(out, e), done);
     out->from = from ? arena_strdup(a, from) : NULL;
 done:

@@ -67,14 +67,12 @@ int64_t model_cache_bytes(const model_config *mc, int B, int Tmax, dtype dt) {
            (int64_t)dtype_bytes(dt);
 }
 
-int64_t model_matmul_params(const model_config *mc, const param_store *s) {
+int64_t model_embedding_params(const model_config *mc, const param_store *s) {
     int64_t n = 0;
     const char *head = mc->family->head_weight(mc);
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        bool table =
-            strstr(p->name, "embed_tokens") || strstr(p->name, ".wte") || strstr(p->name, ".wpe");
-        if (!table || strcmp(p->name, head) == 0) n += param_elems(p);
+        if (p->table || strcmp(p->name, head) == 0) n += param_elems(p);
     }
     return n;
 }

@@ -61,8 +61,8 @@ int64_t model_cache_bytes(const model_config *mc, int B, int Tmax, dtype dt);
  */
 val model_param(model_rec *r, const char *fmt, ...) ATH_PRINTF(2, 3);
 
-/* Parameters that take part in matrix products for every token: all but position tables and the
- * embedding, unless it is also the head. */
-int64_t model_matmul_params(const model_config *mc, const param_store *s);
+/* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
+ * out. */
+int64_t model_embedding_params(const model_config *mc, const param_store *s);
 
 #endif

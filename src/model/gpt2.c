@@ -52,8 +52,8 @@ static void declare_layer(const model_config *mc, param_store *s, int l) {
 static void gpt2_declare(const model_config *mc, param_store *s) {
     int64_t C = mc->hidden_size;
     double std = mc->initializer_range;
-    block_declare_linear(s, "transformer.wte", mc->vocab_size, C, false, std, false);
-    block_declare_linear(s, "transformer.wpe", mc->max_position_embeddings, C, false, std, false);
+    block_declare_table(s, "transformer.wte", mc->vocab_size, C, std);
+    block_declare_table(s, "transformer.wpe", mc->max_position_embeddings, C, std);
     for (int l = 0; l < mc->num_hidden_layers; l++) declare_layer(mc, s, l);
     block_declare_norm(s, "transformer.ln_f", C, true);
     if (!mc->tie_word_embeddings)

@@ -97,8 +97,8 @@ static void declare_layer(const model_config *mc, param_store *s, int l) {
 }
 
 static void llama_declare(const model_config *mc, param_store *s) {
-    block_declare_linear(s, "model.embed_tokens", mc->vocab_size, mc->hidden_size, false,
-                         mc->initializer_range, false);
+    block_declare_table(s, "model.embed_tokens", mc->vocab_size, mc->hidden_size,
+                        mc->initializer_range);
     for (int l = 0; l < mc->num_hidden_layers; l++) declare_layer(mc, s, l);
     block_declare_norm(s, "model.norm", mc->hidden_size, false);
     if (!mc->tie_word_embeddings)

@@ -125,8 +125,7 @@ struct op_infer;
 /* The kernels of one op on one backend; a NULL entry means "not needed for this op". */
 typedef struct op_impl {
     op_fn fwd, bwd_input, bwd_weight;
-    /* Bytes of c->ws that fwd, bwd_input and bwd_weight want (in this order; the
-     * array arrives zeroed).
+    /* Bytes of c->ws that fwd, bwd_input and bwd_weight want, in this order, into a zeroed array.
      * NULL: none. May depend on shapes, attributes, want_grad, and on threads and instruction set
      * of io->dev (also set on a meta device: a plan made there must equal the real run). */
     void (*workspace)(const struct op_infer *io, int64_t ws[3]);

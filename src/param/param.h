@@ -20,6 +20,7 @@ typedef struct param {
     int64_t rows, cols; /* rows 1 for vectors */
     int rank;           /* in files: 1 or 2 */
     bool transposed;    /* files hold [cols, rows] */
+    bool table;         /* rows are looked up: token and position embeddings */
     param_init_kind init;
     double init_std;
     int64_t offset; /* first element in every flat array */

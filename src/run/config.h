@@ -177,6 +177,8 @@ status config_error(const config *c, err *e, const char *path, const char *fmt, 
 /* The complete config, defaults included, in the order of the table; config_from_json reads it
  * back to an equal config. The caller owns it. */
 json_t *config_to_json(const config *c);
+/* The same as YAML with the origin of each value as a comment; it loads back. free() it. */
+char *config_to_yaml(const config *c);
 /* One value of it by key path; NULL when there is no such key. The caller owns it. */
 json_t *config_get_json(const config *c, const char *path);
 /* [{"key", "a", "b"}], one element per key that differs; empty when equal. The caller owns it. */

@@ -3,11 +3,9 @@
  * `prefix` is "" or "stages.N.": inside a stage the same keys mean the same options. */
 #include "run/config_int.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "base/yaml.h"
 
 enum { MAX_WORDS = 256 };
 
@@ -30,33 +28,27 @@ static const char *last_segment(const char *path) {
 }
 
 /* Nearest full path of an unknown one: a sibling, else the same word elsewhere, else any path. */
-static bool nearest_path(const char *path, char *out, size_t size) {
+static const char *nearest_path(arena *memory, const char *path) {
     const char *words[MAX_WORDS], *leaf = last_segment(path);
-    char parent[YAML_MAX_PATH];
-    snprintf(parent, sizeof parent, "%.*s", leaf > path ? (int)(leaf - path - 1) : 0, path);
+    const char *parent = arena_strndup(memory, path, leaf > path ? (size_t)(leaf - path - 1) : 0);
     int n = known_words(parent, words), i = text_nearest(leaf, words, n);
-    if (i >= 0) {
-        snprintf(out, size, "%s%s%s", parent, *parent ? "." : "", words[i]);
-        return true;
-    }
+    if (i >= 0) return arena_printf(memory, "%s%s%s", parent, *parent ? "." : "", words[i]);
     n = known_words(NULL, words);
     for (i = 0; i < n; i++)
-        if (strcmp(last_segment(words[i]), leaf) == 0) break;
-    if (i == n) i = text_nearest(path, words, n);
-    if (i >= 0) snprintf(out, size, "%s", words[i]);
-    return i >= 0;
+        if (strcmp(last_segment(words[i]), leaf) == 0) return words[i];
+    i = text_nearest(path, words, n);
+    return i >= 0 ? words[i] : NULL;
 }
 
 static status unknown_key(const config *c, const char *prefix, const char *path, err *e) {
-    char shown[2 * YAML_MAX_PATH], near[YAML_MAX_PATH];
-    snprintf(shown, sizeof shown, "%s%s", prefix, path);
-    const char *where = config_where(c, shown);
-    if (nearest_path(path, near, sizeof near)) {
+    const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
+    const char *where = config_where(c, shown), *near = nearest_path(c->memory, path);
+    if (near) {
         err_set(e, ST_USAGE, "unknown key '%s' (%s); nearest: %s%s", shown, where, prefix, near);
         err_hint(e, "did you mean '%s%s'?", prefix, near);
     } else {
         err_set(e, ST_USAGE, "unknown key '%s' (%s)", shown, where);
-        err_hint(e, "athanor config --help lists all keys");
+        err_hint(e, "athanor config schema --markdown lists all keys");
     }
     return err_where(e, "%s", where);
 }
@@ -80,15 +72,12 @@ static bool is_item_key(const char *owner, const char *key) {
 }
 
 static status check_until(const config *c, const char *prefix, const json_t *until, err *e) {
-    char path[YAML_MAX_PATH], member[64];
-    const char *key;
+    const char *key, *path = arena_printf(c->memory, "%suntil", prefix);
     json_t *value;
-    snprintf(path, sizeof path, "%suntil", prefix);
     if (!json_is_object(until)) return not_an_object(c, path, e);
     json_object_foreach((json_t *)until, key, value) {
-        snprintf(member, sizeof member, "until.%.50s", key);
-        if (is_item_key("stages", member)) continue;
-        snprintf(path, sizeof path, "%suntil.%.200s", prefix, key);
+        if (is_item_key("stages", arena_printf(c->memory, "until.%s", key))) continue;
+        path = arena_printf(c->memory, "%suntil.%s", prefix, key);
         return config_error(c, e, path,
                             "unknown key '%s'; a stage ends at until.steps or "
                             "until.tokens",
@@ -104,8 +93,7 @@ static status check_stage_key(const config *c, const char *prefix, const char *k
     if (strcmp(key, "model") == 0 && json_object_size(value) == 1 &&
         json_object_get(value, "rope_theta"))
         return ST_OK;
-    char path[YAML_MAX_PATH];
-    snprintf(path, sizeof path, "%s%.200s", prefix, key);
+    const char *path = arena_printf(c->memory, "%s%s", prefix, key);
     bool section = !strcmp(key, "data") || !strcmp(key, "train") || !strcmp(key, "optim");
     if (!section) {
         config_error(c, e, path, "a stage cannot change '%s'", path);
@@ -125,8 +113,7 @@ static status check_element(const config *c, const option *o, const char *prefix
         if (o->type == OPTION_STAGES) {
             TRY(check_stage_key(c, prefix, key, value, e));
         } else if (!is_item_key(o->path, key)) {
-            char path[YAML_MAX_PATH];
-            snprintf(path, sizeof path, "%s%.200s", prefix, key);
+            const char *path = arena_printf(c->memory, "%s%s", prefix, key);
             return config_error(c, e, path, "unknown key '%s'; known: path, weight", path);
         }
     }
@@ -138,11 +125,9 @@ static status check_elements(const config *c, const option *o, const char *outer
     size_t i;
     json_t *element;
     json_array_foreach(list, i, element) {
-        char prefix[YAML_MAX_PATH];
-        int n = snprintf(prefix, sizeof prefix, "%s%s.%zu", outer, o->path, i);
-        if (!json_is_object(element)) return not_an_object(c, prefix, e);
-        snprintf(prefix + n, sizeof prefix - (size_t)n, ".");
-        TRY(check_element(c, o, prefix, element, e));
+        const char *path = arena_printf(c->memory, "%s%s.%zu", outer, o->path, i);
+        if (!json_is_object(element)) return not_an_object(c, path, e);
+        TRY(check_element(c, o, arena_printf(c->memory, "%s.", path), element, e));
     }
     return ST_OK;
 }
@@ -156,11 +141,8 @@ static status check_member(const config *c, const json_t *value, const char *pre
     if (o) return ST_OK;
     if (!model && !config_is_group(path)) return unknown_key(c, prefix, path, e);
     if (json_is_null(value)) return ST_OK;
-    if (!json_is_object(value)) {
-        char shown[2 * YAML_MAX_PATH];
-        snprintf(shown, sizeof shown, "%s%s", prefix, path);
-        return not_an_object(c, shown, e);
-    }
+    if (!json_is_object(value))
+        return not_an_object(c, arena_printf(c->memory, "%s%s", prefix, path), e);
     return model ? ST_OK : check_object(c, value, prefix, path, e);
 }
 
@@ -169,8 +151,7 @@ static status check_object(const config *c, const json_t *node, const char *pref
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)node, key, value) {
-        char below[YAML_MAX_PATH];
-        snprintf(below, sizeof below, "%s%s%s", path, *path ? "." : "", key);
+        const char *below = arena_printf(c->memory, "%s%s%s", path, *path ? "." : "", key);
         TRY(check_member(c, value, prefix, below, e));
     }
     return ST_OK;

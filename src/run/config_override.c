@@ -121,6 +121,16 @@ void config_set_origins(json_t *origins, const char *path, const json_t *value, 
     }
 }
 
+/* Containers that an override made come from the command line too. */
+static void set_parent_origins(json_t *origins, const char *path) {
+    char parent[YAML_MAX_PATH];
+    for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
+        snprintf(parent, sizeof parent, "%.*s", (int)(dot - path), path);
+        if (!yaml_origin(origins, parent))
+            json_object_set_new(origins, parent, json_string(COMMAND_LINE));
+    }
+}
+
 /* A length of the run on the command line replaces another one in the file. */
 static void replace_length(json_t *root, json_t *origins, const char *path) {
     static const char *const lengths[] = {"train.steps", "train.tokens", "train.epochs"};
@@ -148,6 +158,7 @@ status config_apply_override(json_t *root, json_t *origins, const char *text, er
     status st = set_path(root, path, value, e);
     if (st == ST_OK) {
         forget_origins(origins, path);
+        set_parent_origins(origins, path);
         config_set_origins(origins, path, value, COMMAND_LINE);
         replace_length(root, origins, path);
     }

@@ -54,13 +54,13 @@ struct tok {
     uint64_t hash;
 
     tok_token *token;
-    int32_t n_token;   /* highest id + 1 */
-    str_map by_text;   /* content -> id */
-    str_map by_bytes;  /* model tokens only; filled for characters and for ignore_merges */
-    bool byte_level;   /* the model works on the 256-character byte alphabet */
+    int32_t n_token;  /* highest id + 1 */
+    str_map by_text;  /* content -> id */
+    str_map by_bytes; /* model tokens only; filled for characters and for ignore_merges */
+    bool byte_level;  /* the model works on the 256-character byte alphabet */
     int32_t byte_id[256];
-    pair_map merge;    /* pair of ids -> rank */
-    int32_t *merged;   /* rank -> id */
+    pair_map merge;  /* pair of ids -> rank */
+    int32_t *merged; /* rank -> id */
     int32_t n_merges;
     bool ignore_merges, fuse_unk;
     int32_t unk; /* -1: none */

@@ -22,8 +22,7 @@ status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) {
     return err_where(r->e, "%s", path);
 }
 
-status tok_json_keys(tok_reader *r, const json_t *obj, const char *path,
-                     const char *const *known) {
+status tok_json_keys(tok_reader *r, const json_t *obj, const char *path, const char *const *known) {
     const char *key;
     json_t *value;
     if (!json_is_object(obj)) return tok_bad(r, path, "is not an object");
@@ -76,9 +75,17 @@ static status read_unk(tok_reader *r, const json_t *model) {
 }
 
 static status read_model_options(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type", "dropout", "unk_token", "continuing_subword_prefix",
-                                        "end_of_word_suffix", "fuse_unk", "byte_fallback",
-                                        "ignore_merges", "vocab", "merges", NULL};
+    static const char *const KNOWN[] = {"type",
+                                        "dropout",
+                                        "unk_token",
+                                        "continuing_subword_prefix",
+                                        "end_of_word_suffix",
+                                        "fuse_unk",
+                                        "byte_fallback",
+                                        "ignore_merges",
+                                        "vocab",
+                                        "merges",
+                                        NULL};
     static const char *const OFF[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
                                       "byte_fallback"};
     const json_t *type = json_object_get(model, "type");
@@ -122,7 +129,7 @@ static uint64_t canonical_hash(const tok *t, const json_t *root, const int32_t *
     hash_number(x, t->ignore_merges | t->fuse_unk << 1);
     hash_number(x, t->unk);
     for (int32_t id = 0; id < t->n_token; id++) {
-        hash_number(x, t->token[id].text ? t->token[id].n_text : -1);
+        hash_number(x, t->token[id].text ? (int64_t)t->token[id].n_text : -1);
         if (t->token[id].text) XXH3_64bits_update(x, t->token[id].text, t->token[id].n_text);
     }
     hash_number(x, t->n_merges);
@@ -167,10 +174,9 @@ static void guess_bos_eos(tok *t) {
 }
 
 static status read_root(tok_reader *r, const json_t *root) {
-    static const char *const KNOWN[] = {"version",        "truncation", "padding",
-                                        "added_tokens",   "normalizer", "pre_tokenizer",
-                                        "post_processor", "decoder",    "model",
-                                        NULL};
+    static const char *const KNOWN[] = {
+        "version",       "truncation",     "padding", "added_tokens", "normalizer",
+        "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     TRY(tok_json_keys(r, root, "top level", KNOWN));
     const json_t *model = json_object_get(root, "model");
     TRY(read_model_options(r, model));

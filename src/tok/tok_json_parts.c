@@ -76,10 +76,11 @@ static status read_byte_level(tok_reader *r, const json_t *j, const char *path) 
 }
 
 static status read_behavior(tok_reader *r, const json_t *j, const char *path, pretok_step *s) {
-    static const char *const NAMES[] = {
-        [PRETOK_ISOLATED] = "Isolated",     [PRETOK_REMOVED] = "Removed",
-        [PRETOK_CONTIGUOUS] = "Contiguous", [PRETOK_WITH_PREVIOUS] = "MergedWithPrevious",
-        [PRETOK_WITH_NEXT] = "MergedWithNext"};
+    static const char *const NAMES[] = {[PRETOK_ISOLATED] = "Isolated",
+                                        [PRETOK_REMOVED] = "Removed",
+                                        [PRETOK_CONTIGUOUS] = "Contiguous",
+                                        [PRETOK_WITH_PREVIOUS] = "MergedWithPrevious",
+                                        [PRETOK_WITH_NEXT] = "MergedWithNext"};
     const char *name = json_string_value(json_object_get(j, "behavior"));
     for (int i = 0; name && i < ARRAY_LEN(NAMES); i++) {
         if (strcmp(name, NAMES[i]) != 0) continue;

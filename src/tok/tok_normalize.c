@@ -19,9 +19,8 @@ status tok_normalize_nfc(const char *text, size_t len, char **out, size_t *out_l
     *out_len = 0;
     if (surely_nfc(text, len)) return ST_OK;
     utf8proc_uint8_t *done = NULL;
-    utf8proc_ssize_t n =
-        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)len, &done,
-                     (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)len, &done,
+                                      (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     if (n < 0) {
         return err_set(e, ST_FORMAT, "Unicode normalisation failed: %s", utf8proc_errmsg(n));
     }

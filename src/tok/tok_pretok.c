@@ -73,7 +73,7 @@ size_t pretok_gpt2_end(const char *s, size_t n, size_t i) {
         int next = class_at(s, n, i + 1, &len);
         if (next >= 0 && next != UNI_SPACE) return run_end(s, n, i + 1, (uni_class)next);
     }
-    size_t end = run_end(s, n, i, (uni_class)class);
+    size_t end = run_end(s, n, i, (uni_class) class);
     return class == UNI_SPACE ? space_end(s, n, i, end) : end;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/rng_normal_table.h"
 #include "base/status.h"
 
 /* Known-answer vectors of the Random123 distribution (philox4x32, 10 rounds). */
@@ -89,6 +90,26 @@ static void test_normal_against_erfc(void **state) {
         if (error > worst) worst = error;
     }
     assert_true(worst < 1e-4);
+}
+
+/* Every knot, and the middle of every sub-interval, where a chord is farthest from its curve: so
+ * also the tails that no number of draws would reach. */
+static void test_normal_table(void **state) {
+    (void)state;
+    int sub = 1 << NORMAL_SUB_BITS, knots = ARRAY_LEN(NORMAL_Q24);
+    assert_int_equal(knots, (63 - NORMAL_MIN_EXP) * sub + 1);
+    assert_true(NORMAL_Q24[0] > 6 << 24);
+    assert_int_equal(NORMAL_Q24[knots - 1], 0);
+    for (int i = 0; i + 1 < knots; i++) {
+        double octave = ldexp(1, i / sub + NORMAL_MIN_EXP - 64);
+        for (int half = 0; half < 2; half++) {
+            double p = octave * (1 + (i % sub + half * 0.5) / sub);
+            double z = (NORMAL_Q24[i] + (half ? NORMAL_Q24[i + 1] : NORMAL_Q24[i])) * 0x1p-25;
+            double density = exp(-z * z / 2) / sqrt(2 * M_PI);
+            double error = fabs(erfc(z / sqrt(2)) / 2 - p) / density;
+            assert_true(error < (half ? 1e-4 : 1e-7));
+        }
+    }
 }
 
 static void test_normal_moments(void **state) {
@@ -188,6 +209,7 @@ int main(void) {
         cmocka_unit_test(test_keys_differ),
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_normal_against_erfc),
+        cmocka_unit_test(test_normal_table),
         cmocka_unit_test(test_normal_moments),
         cmocka_unit_test(test_golden_bits),
         cmocka_unit_test(test_fill_is_split_free),

@@ -9,11 +9,11 @@
 #include "op/cpu/pack.h"
 
 enum {
-    ROW_BLOCK = 96,           /* rows of A packed at a time by one thread */
+    ROW_BLOCK = 96,            /* rows of A packed at a time by one thread */
     COLUMN_BLOCK = 2 * TILE_N, /* columns of B packed at a time by one thread */
-    K_BLOCK = 1024,           /* units of k per pass when C can hold partial sums (f32) */
-    PACKED_B_UNITS = 2 << 20, /* 8 MB: a share of the last-level cache */
-    TASKS_PER_THREAD = 8,     /* so that the last ones end together */
+    K_BLOCK = 1024,            /* units of k per pass when C can hold partial sums (f32) */
+    PACKED_B_UNITS = 2 << 20,  /* 8 MB: a share of the last-level cache */
+    TASKS_PER_THREAD = 8,      /* so that the last ones end together */
 };
 
 typedef struct blocking {
@@ -21,10 +21,12 @@ typedef struct blocking {
     int64_t nc;        /* columns of B packed at a time */
 } blocking;
 
-static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+static int64_t round_up(int64_t x, int64_t to) {
+    return (x + to - 1) / to * to;
+}
 
 static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    blocking b = {.units = pack_units(k, ab_dt)};
+    blocking b = {.units = pack_units(k, pack_pairs(ab_dt))};
     int64_t parts = c_dt == DT_F32 ? (b.units + K_BLOCK - 1) / K_BLOCK : 1;
     b.ku = parts > 0 ? (b.units + parts - 1) / parts : 1;
     int64_t fit = PACKED_B_UNITS / (b.ku > 0 ? b.ku : 1);
@@ -34,7 +36,9 @@ static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     return b;
 }
 
-static int64_t a_floats(const blocking *b) { return round_up(b->ku * ROW_BLOCK, 16); }
+static int64_t a_floats(const blocking *b) {
+    return round_up(b->ku * ROW_BLOCK, 16);
+}
 
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     (void)m;
@@ -50,8 +54,10 @@ V_INLINE vf multiply_add(float a, vf b, vf acc, bool pairs) {
     return v_fma(v_set1(a), b, acc);
 }
 
-/* out [TILE_M, TILE_N] = A panel x B panel over `units`. */
-V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, float *out, bool pairs) {
+/* out [TILE_M, TILE_N] = A panel x B panel over `units`. Inlined only into the two functions below,
+ * so that nothing else competes for registers. */
+V_INLINE void multiply_tile_body(int64_t units, const float *a, const float *b, float *out,
+                                 bool pairs) {
     vf acc[TILE_M][TILE_NV];
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_M; i++)
@@ -60,16 +66,27 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, float
     for (int64_t u = 0; u < units; u++, a += TILE_M, b += TILE_N) {
         vf bv[TILE_NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < TILE_NV; j++) bv[j] = v_load(b + j * VW);
+        for (int j = 0; j < TILE_NV; j++) bv[j] = v_keep(v_load(b + j * VW));
 #pragma GCC unroll 16
         for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 4
-            for (int j = 0; j < TILE_NV; j++) acc[i][j] = multiply_add(a[i], bv[j], acc[i][j], pairs);
+            for (int j = 0; j < TILE_NV; j++)
+                acc[i][j] = multiply_add(a[i], bv[j], acc[i][j], pairs);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_NV; j++) v_store(out + i * TILE_N + j * VW, acc[i][j]);
+}
+
+__attribute__((noinline)) static void multiply_tile(int64_t units, const float *a, const float *b,
+                                                    float *out) {
+    multiply_tile_body(units, a, b, out, false);
+}
+
+__attribute__((noinline)) static void multiply_tile_pairs(int64_t units, const float *a,
+                                                          const float *b, float *out) {
+    multiply_tile_body(units, a, b, out, V_DOT_BF16);
 }
 
 /* Adds bias and old contents, rounds, writes the part of the tile that exists. */
@@ -98,13 +115,13 @@ static void pack_panels(float *dst, int R, const void *src, int64_t ld, bool k_c
     int64_t at = k_contiguous ? r0 * ld + k0 : k0 * ld + r0;
     const void *p = (const char *)src + at * (dt == DT_BF16 ? 2 : 4);
     if (dt == DT_BF16 && k_contiguous)
-        pack_k_contiguous(dst, R, p, ld, rows, k, DT_BF16);
+        pack_k_contiguous(dst, R, p, ld, rows, k, DT_BF16, V_DOT_BF16);
     else if (dt == DT_BF16)
-        pack_r_contiguous(dst, R, p, ld, rows, k, DT_BF16);
+        pack_r_contiguous(dst, R, p, ld, rows, k, DT_BF16, V_DOT_BF16);
     else if (k_contiguous)
-        pack_k_contiguous(dst, R, p, ld, rows, k, DT_F32);
+        pack_k_contiguous(dst, R, p, ld, rows, k, DT_F32, false);
     else
-        pack_r_contiguous(dst, R, p, ld, rows, k, DT_F32);
+        pack_r_contiguous(dst, R, p, ld, rows, k, DT_F32, false);
 }
 
 /* One pass: a block of k, a block of columns. */
@@ -127,9 +144,9 @@ static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t 
         const float *bias = p->bias ? p->bias + p->j0 + j : NULL;
         for (int64_t i = 0; i < rows; i += TILE_M) {
             if (pairs)
-                multiply_tile(p->units, packed_a + i * p->units, b, tile, true);
+                multiply_tile_pairs(p->units, packed_a + i * p->units, b, tile);
             else
-                multiply_tile(p->units, packed_a + i * p->units, b, tile, false);
+                multiply_tile(p->units, packed_a + i * p->units, b, tile);
             int64_t at = (i0 + i) * g->ldc + p->j0 + j;
             int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
             if (g->c_dt == DT_BF16)
@@ -160,7 +177,7 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
             pass p = {.g = g, .j0 = j0, .k0 = u0 * per, .packed_b = packed_b};
             p.cols = g->n - j0 < b.nc ? g->n - j0 : b.nc;
             p.k = g->k - p.k0 < b.ku * per ? g->k - p.k0 : b.ku * per;
-            p.units = pack_units(p.k, g->ab_dt);
+            p.units = pack_units(p.k, pack_pairs(g->ab_dt));
             p.bias = u0 == 0 ? g->bias : NULL;
             p.add = g->accumulate || u0 > 0;
             int64_t panels = (p.cols + TILE_N - 1) / TILE_N, groups = 1;

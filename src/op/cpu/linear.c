@@ -24,7 +24,9 @@ static void linear_bwd_input(const op_call *c) {
     CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
 }
 
-static int64_t bias_slices(int64_t rows) { return (rows + BIAS_SLICE - 1) / BIAS_SLICE; }
+static int64_t bias_slices(int64_t rows) {
+    return (rows + BIAS_SLICE - 1) / BIAS_SLICE;
+}
 
 /* partial[s, :] = column sums of slice s of dy. */
 V_INLINE void sum_slice(float *sum, const tensor *dy, int64_t s, dtype dt) {

@@ -5,8 +5,7 @@
 #include "op/cpu/variant.h"
 #include "op/op.h"
 
-#define CPU_OPS(X)                                                                                 \
-    X(LINEAR, linear)
+#define CPU_OPS(X) X(LINEAR, linear)
 
 #define CPU_OP_DECLARE(ID, name)                                                                   \
     extern const op_impl CPU_FN(cpu_##name##_f32), CPU_FN(cpu_##name##_bf16);
@@ -14,6 +13,8 @@ CPU_OPS(CPU_OP_DECLARE)
 #undef CPU_OP_DECLARE
 
 /* Threads of the device that runs a call. */
-static inline int call_threads(const op_call *c) { return dev_threads(c->run->dev); }
+static inline int call_threads(const op_call *c) {
+    return dev_threads(c->run->dev);
+}
 
 #endif

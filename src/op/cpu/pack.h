@@ -1,6 +1,6 @@
 /* Packing for the register-blocked products: a panel of R rows (of A, or columns of B) is stored
- * k-major, panel[u * R + r], zero-padded in r. A unit u is one f32, or a pair of bf16 (k = 2u, 2u+1)
- * where the machine multiplies bf16 pairs. bf16 is widened to f32 where it does not. */
+ * k-major, panel[u * R + r], zero-padded in r. A unit u is one f32, or a pair of bf16 (k = 2u,
+ * 2u+1) where the machine multiplies bf16 pairs. bf16 is widened to f32 where it does not. */
 #ifndef OP_CPU_PACK_H
 #define OP_CPU_PACK_H
 
@@ -27,22 +27,27 @@ typedef uint16_t v4h_mem __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint32_t v4u __attribute__((vector_size(16)));
 
 /* Whether a product of operands of this type runs on bf16 pairs here. */
-V_INLINE bool pack_pairs(dtype dt) { return V_DOT_BF16 && dt == DT_BF16; }
-V_INLINE int64_t pack_units(int64_t k, dtype dt) { return pack_pairs(dt) ? (k + 1) / 2 : k; }
+V_INLINE bool pack_pairs(dtype dt) {
+    return V_DOT_BF16 && dt == DT_BF16;
+}
+V_INLINE int64_t pack_units(int64_t k, bool pairs) {
+    return pairs ? (k + 1) / 2 : k;
+}
 
 /* Four units of one row, k contiguous. */
-V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt) {
+V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt, bool pairs) {
     if (dt == DT_F32) return *(const v4f_mem *)((const float *)src + i);
-    if (V_DOT_BF16) return *(const v4f_mem *)((const uint16_t *)src + i);
+    if (pairs) return *(const v4f_mem *)((const uint16_t *)src + i);
     v4u w = __builtin_convertvector(*(const v4h_mem *)((const uint16_t *)src + i), v4u);
     return (v4f)(w << 16);
 }
 
 /* Unit u (which holds k = k0 + u, or the pair from k0 + 2u) of an operand; beyond k_end: zero. */
-V_INLINE float pack_unit(const void *src, int64_t at, int64_t step, int64_t left, dtype dt) {
+V_INLINE float pack_unit(const void *src, int64_t at, int64_t step, int64_t left, dtype dt,
+                         bool pairs) {
     if (dt == DT_F32) return ((const float *)src)[at];
     const uint16_t *h = (const uint16_t *)src + at;
-    if (!V_DOT_BF16) return bf16_to_f32(h[0]);
+    if (!pairs) return bf16_to_f32(h[0]);
     uint32_t u = h[0] | (left > 1 ? (uint32_t)h[step] << 16 : 0u);
     float f;
     memcpy(&f, &u, 4);
@@ -51,15 +56,15 @@ V_INLINE float pack_unit(const void *src, int64_t at, int64_t step, int64_t left
 
 /* One panel; element (r, k) at src[r * ld + k]. */
 V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, int64_t rows,
-                              int64_t k, dtype dt) {
-    int64_t per = pack_pairs(dt) ? 2 : 1, whole = k / per / 4 * 4, units = pack_units(k, dt);
+                              int64_t k, dtype dt, bool pairs) {
+    int64_t per = pairs ? 2 : 1, whole = k / per / 4 * 4, units = pack_units(k, pairs);
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4) {
         for (int64_t u = 0; u < whole; u += 4) {
-            v4f a = pack_load4(src, r * ld + u * per, dt);
-            v4f b = pack_load4(src, (r + 1) * ld + u * per, dt);
-            v4f c = pack_load4(src, (r + 2) * ld + u * per, dt);
-            v4f d = pack_load4(src, (r + 3) * ld + u * per, dt);
+            v4f a = pack_load4(src, r * ld + u * per, dt, pairs);
+            v4f b = pack_load4(src, (r + 1) * ld + u * per, dt, pairs);
+            v4f c = pack_load4(src, (r + 2) * ld + u * per, dt, pairs);
+            v4f d = pack_load4(src, (r + 3) * ld + u * per, dt, pairs);
             v4f ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
             v4f ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
             v4f cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
@@ -72,28 +77,28 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
         }
         for (int64_t u = whole; u < units; u++)
             for (int64_t i = r; i < r + 4; i++)
-                dst[u * R + i] = pack_unit(src, i * ld + u * per, 1, k - u * per, dt);
+                dst[u * R + i] = pack_unit(src, i * ld + u * per, 1, k - u * per, dt, pairs);
     }
     for (; r < rows; r++)
         for (int64_t u = 0; u < units; u++)
-            dst[u * R + r] = pack_unit(src, r * ld + u * per, 1, k - u * per, dt);
+            dst[u * R + r] = pack_unit(src, r * ld + u * per, 1, k - u * per, dt, pairs);
     for (; r < R; r++)
         for (int64_t u = 0; u < units; u++) dst[u * R + r] = 0.0f;
 }
 
 /* Panels of rows whose k is contiguous. */
 V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
-                                int64_t k, dtype dt) {
-    int64_t units = pack_units(k, dt), bytes = dt == DT_BF16 ? 2 : 4;
+                                int64_t k, dtype dt, bool pairs) {
+    int64_t units = pack_units(k, pairs), bytes = dt == DT_BF16 ? 2 : 4;
     for (int64_t r = 0; r < rows; r += R)
         pack_transposed(dst + r * units, R, (const char *)src + r * ld * bytes, ld,
-                        rows - r < R ? rows - r : R, k, dt);
+                        rows - r < R ? rows - r : R, k, dt, pairs);
 }
 
 /* R units of one k (or pair of k) from r on; rows that do not exist are zero. */
 V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t ld, int64_t rows,
-                       int64_t left, dtype dt) {
-    if (rows >= R && (left > 1 || !pack_pairs(dt))) {
+                       int64_t left, dtype dt, bool pairs) {
+    if (rows >= R && (left > 1 || !pairs)) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; r += 4) {
             if (dt == DT_F32) {
@@ -102,25 +107,24 @@ V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t l
             }
             const uint16_t *h = (const uint16_t *)src + at + r;
             v4u lo = __builtin_convertvector(*(const v4h_mem *)h, v4u), u = lo << 16;
-            if (V_DOT_BF16)
-                u = lo | __builtin_convertvector(*(const v4h_mem *)(h + ld), v4u) << 16;
+            if (pairs) u = lo | __builtin_convertvector(*(const v4h_mem *)(h + ld), v4u) << 16;
             *(v4f_mem *)(dst + r) = (v4f)u;
         }
         return;
     }
     for (int r = 0; r < R; r++)
-        dst[r] = r < rows ? pack_unit(src, at + r, ld, left, dt) : 0.0f;
+        dst[r] = r < rows ? pack_unit(src, at + r, ld, left, dt, pairs) : 0.0f;
 }
 
 /* Element (r, k) at src[k * ld + r]. Several panels at once, so that a row of src is read in one
  * go; a panel is R * units(k) floats. */
 V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
-                                int64_t k, dtype dt) {
-    int64_t per = pack_pairs(dt) ? 2 : 1, units = pack_units(k, dt);
+                                int64_t k, dtype dt, bool pairs) {
+    int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs);
     for (int64_t u = 0; u < units; u++)
         for (int64_t r = 0; r < rows; r += R)
             pack_row(dst + r * units + u * R, R, src, u * per * ld + r, ld, rows - r, k - u * per,
-                     dt);
+                     dt, pairs);
 }
 
 #endif

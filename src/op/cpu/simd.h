@@ -43,15 +43,29 @@ typedef float vf_mem __attribute__((vector_size(V_BYTES), aligned(4), may_alias)
 typedef int32_t vi_mem __attribute__((vector_size(V_BYTES), aligned(4), may_alias));
 typedef uint16_t vh_mem __attribute__((vector_size(V_BYTES / 2), aligned(2), may_alias));
 
-V_INLINE vf v_load(const float *p) { return *(const vf_mem *)p; }
-V_INLINE void v_store(float *p, vf v) { *(vf_mem *)p = v; }
-V_INLINE vi v_load_i(const int32_t *p) { return *(const vi_mem *)p; }
-V_INLINE vf v_zero(void) { return (vf){0}; }
-V_INLINE vf v_set1(float x) { return x - (vf){0}; }
-V_INLINE vi v_set1_i(int32_t x) { return x + (vi){0}; }
+V_INLINE vf v_load(const float *p) {
+    return *(const vf_mem *)p;
+}
+V_INLINE void v_store(float *p, vf v) {
+    *(vf_mem *)p = v;
+}
+V_INLINE vi v_load_i(const int32_t *p) {
+    return *(const vi_mem *)p;
+}
+V_INLINE vf v_zero(void) {
+    return (vf){0};
+}
+V_INLINE vf v_set1(float x) {
+    return x - (vf){0};
+}
+V_INLINE vi v_set1_i(int32_t x) {
+    return x + (vi){0};
+}
 
 /* Lanes of a where mask is all ones, of b where it is zero. */
-V_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+V_INLINE vf v_select(vi mask, vf a, vf b) {
+    return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
 
 V_INLINE vf v_fma(vf a, vf b, vf c) {
 #if V_AVX512
@@ -61,6 +75,16 @@ V_INLINE vf v_fma(vf a, vf b, vf c) {
 #else
     return a * b + c;
 #endif
+}
+
+/* Holds a value in a register: without it compilers load the same operand again at every use. */
+V_INLINE vf v_keep(vf a) {
+#if V_AVX512
+    __asm__("" : "+v"(a));
+#elif defined(__SSE2__)
+    __asm__("" : "+x"(a));
+#endif
+    return a;
 }
 
 /* When a lane of a is NaN the result is that of b. */
@@ -82,7 +106,9 @@ V_INLINE vf v_min(vf a, vf b) {
     return v_select(a < b, a, b);
 #endif
 }
-V_INLINE vf v_abs(vf a) { return (vf)((vi)a & 0x7fffffff); }
+V_INLINE vf v_abs(vf a) {
+    return (vf)((vi)a & 0x7fffffff);
+}
 V_INLINE vf v_sqrt(vf a) {
 #if V_AVX512
     return _mm512_sqrt_ps(a);

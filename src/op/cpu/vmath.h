@@ -32,7 +32,9 @@ V_INLINE vf v_exp(vf x) {
 }
 
 /* 1 / (1 + exp(-x)) */
-V_INLINE vf v_logistic(vf x) { return 1.0f / (1.0f + v_exp(-x)); }
+V_INLINE vf v_logistic(vf x) {
+    return 1.0f / (1.0f + v_exp(-x));
+}
 
 /* Near 0 the odd polynomial of Cephes, elsewhere 1 - 2 / (exp(2|x|) + 1). */
 V_INLINE vf v_tanh(vf x) {

@@ -1,0 +1,71 @@
+/* The frame of the command line: a table of commands, one parser for all, one way to fail.
+ *
+ * A command is a `const cli_command command_NAME` in its own cmd_*.c and one line in commands.def.
+ * Its name may be two words ("config print"); the longest match wins. The form is
+ *     athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] [--json]
+ * where --key.path=value is key.path=value, and everything after "--" is an input. */
+#ifndef APP_CLI_H
+#define APP_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { CLI_MAX_OPTIONS = 32 };
+
+/* `value` names what follows ("N", "FILE"); NULL for a flag. A table ends with a NULL name. */
+typedef struct cli_option {
+    const char *name; /* without the dashes */
+    const char *value;
+    const char *help;
+} cli_option;
+
+typedef struct cli_args cli_args;
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary;
+    const char *usage; /* what follows the name: "CONFIG [key=value...] [--dry-run]" */
+    status (*run)(const cli_args *args, err *e);
+    const cli_option *options;  /* NULL for none; --json, --help and -o are known to all */
+    int min_inputs, max_inputs; /* max_inputs < 0: no bound */
+    bool takes_output;          /* -o OUT */
+    bool takes_keys;            /* key.path=value */
+    const char *details;        /* more text for --help, may be NULL */
+} cli_command;
+
+struct cli_args {
+    const cli_command *command;
+    const char **inputs;
+    int n_inputs;
+    const char *output;     /* -o, or NULL */
+    const char **overrides; /* "key.path=value", in order, without dashes */
+    int n_overrides;
+    bool json;
+    const char *values[CLI_MAX_OPTIONS]; /* by index in command->options; "" for a flag */
+};
+
+/* The program: parses, runs, reports; returns the exit status. */
+int cli_main(int argc, char **argv);
+
+/* Whether --name was given, and its value (NULL when it was not). The command must declare it. */
+bool cli_has(const cli_args *args, const char *name);
+const char *cli_value(const cli_args *args, const char *name);
+/* The value as a number (suffixes allowed) in [lo, hi], or `fallback` when it was not given. */
+status cli_int(const cli_args *args, const char *name, int64_t fallback, int64_t lo, int64_t hi,
+               int64_t *out, err *e) ATH_MUST_USE;
+status cli_num(const cli_args *args, const char *name, double fallback, double lo, double hi,
+               double *out, err *e) ATH_MUST_USE;
+/* The value of an override by key, the last one given; NULL when absent. */
+const char *cli_override(const cli_args *args, const char *key);
+/* Refuses overrides whose key is not in `keys` (ended by NULL), for commands that take a few. */
+status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) ATH_MUST_USE;
+
+/* Prints one JSON value and a newline to standard output and flushes; gives up the value. */
+void cli_print_json(json_t *value);
+/* The same over several lines, for people. */
+void cli_print_json_pretty(json_t *value);
+
+#endif

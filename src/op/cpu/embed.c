@@ -1,0 +1,56 @@
+/* EMBED: rows of a table. The gradient is partitioned by columns: a thread owns some columns of the
+ * whole table and walks all rows in order, so every sum has the order of n. */
+#include "op/cpu/ops.h"
+#include "op/cpu/rows.h"
+
+static int64_t id_at(const op_call *c, int64_t n) {
+    const tensor *ids = &c->in[1];
+    int64_t id = ((const int32_t *)ids->data)[n * ids->ld];
+    CHECK(id >= 0 && id < c->in[0].rows, "embed: id %lld is outside the table of %lld rows",
+          (long long)id, (long long)c->in[0].rows);
+    return id;
+}
+
+static void embed_fwd(const op_call *c) {
+    const tensor *table = &c->in[0], *y = &c->out[0];
+    int64_t bytes = y->dt == DT_BF16 ? 2 : 4;
+#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+    for (int64_t n = 0; n < y->rows; n++)
+        memcpy((char *)y->data + n * y->ld * bytes,
+               (const char *)table->data + id_at(c, n) * table->ld * bytes,
+               (size_t)(y->cols * bytes));
+}
+
+V_INLINE void add_columns(const op_call *c, int64_t j0, int64_t j1, dtype dt) {
+    const tensor *dy = &c->dout[0], *dt_table = &c->din[0];
+    float *to = dt_table->data;
+    if (!op_accumulates(c, 0))
+        for (int64_t v = 0; v < dt_table->rows; v++)
+            memset(to + v * dt_table->ld + j0, 0, (size_t)(j1 - j0) * sizeof(float));
+    for (int64_t n = 0; n < dy->rows; n++) {
+        int64_t id = id_at(c, n);
+        FOR_VECTORS(j1 - j0, j, left) {
+            vf v = row_get(dy, n, j0 + j, left, dt);
+            row_put(dt_table, id, j0 + j, v, left, true, DT_F32);
+        }
+    }
+}
+
+static void embed_bwd_weight(const op_call *c) {
+    enum { GRAIN = 32 }; /* columns: two cache lines of f32 */
+    int64_t grains = (c->dout[0].cols + GRAIN - 1) / GRAIN, cols = c->dout[0].cols;
+    int threads = call_threads(c);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < threads; t++) {
+        int64_t j0 = grains * t / threads * GRAIN, j1 = grains * (t + 1) / threads * GRAIN;
+        j1 = j1 < cols ? j1 : cols;
+        if (j0 >= j1) continue;
+        if (c->dout[0].dt == DT_BF16)
+            add_columns(c, j0, j1, DT_BF16);
+        else
+            add_columns(c, j0, j1, DT_F32);
+    }
+}
+
+const op_impl CPU_FN(cpu_embed_f32) = {embed_fwd, NULL, embed_bwd_weight, NULL};
+const op_impl CPU_FN(cpu_embed_bf16) = {embed_fwd, NULL, embed_bwd_weight, NULL};

@@ -1,0 +1,163 @@
+/* RMSNORM and LAYERNORM, one body: xhat = (x - mean) rstd with mean = 0 for the first.
+ *
+ * Backward, with g = dy w:  dx = rstd (g - [mean(g)] - xhat mean(g xhat));  dw = sum dy xhat;
+ * db = sum dy, summed over rows in slices of fixed size, then over the slices in order. Two passes
+ * over a row that stays in cache: bandwidth-bound. */
+#include "op/cpu/ops.h"
+#include "op/cpu/rows.h"
+
+enum { SLICE = 128 }; /* rows per partial sum of dw, db */
+
+typedef struct norm_view {
+    tensor x, w, b, mean, rstd;
+    float eps, offset; /* weight is w + offset */
+} norm_view;
+
+V_INLINE norm_view norm_open(const op_call *c, bool center) {
+    norm_view v = {.x = c->in[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
+    v.eps = c->attr->norm.eps;
+    v.offset = c->attr->norm.unit_offset ? 1.0f : 0.0f;
+    if (center) v.mean = c->out[1], v.b = c->in[2];
+    return v;
+}
+
+static float *stat(const tensor *t, int64_t i) {
+    return (float *)t->data + i * t->ld;
+}
+
+V_INLINE vf weight_at(const norm_view *v, int64_t j, int64_t n) {
+    return v->w.data ? get_upto(v->w.data, j, n, DT_F32) + v->offset : v_set1(1.0f);
+}
+
+/* sum (x - shift)^2, or sum x. */
+V_INLINE float row_moment(const tensor *x, int64_t i, float shift, bool square, dtype dt) {
+    vf s = v_zero();
+    int64_t whole = x->cols / VW * VW, j = 0;
+    for (; j < whole; j += VW) {
+        vf d = v_get(x->data, i * x->ld + j, dt) - shift;
+        s = square ? v_fma(d, d, s) : s + d;
+    }
+    float tail = 0.0f;
+    for (; j < x->cols; j++) {
+        float d = s_get(x->data, i * x->ld + j, dt) - shift;
+        tail += square ? d * d : d;
+    }
+    return v_sum(s) + tail;
+}
+
+V_INLINE void norm_forward(const op_call *c, bool center, dtype dt) {
+    norm_view v = norm_open(c, center);
+    const tensor *y = &c->out[0];
+    float inv = 1.0f / (float)v.x.cols;
+#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+    for (int64_t i = 0; i < y->rows; i++) {
+        float mean = center ? row_moment(&v.x, i, 0.0f, false, dt) * inv : 0.0f;
+        float rstd = 1.0f / __builtin_sqrtf(row_moment(&v.x, i, mean, true, dt) * inv + v.eps);
+        *stat(&v.rstd, i) = rstd;
+        if (center) *stat(&v.mean, i) = mean;
+        FOR_VECTORS(y->cols, j, n) {
+            vf r = (row_get(&v.x, i, j, n, dt) - mean) * rstd * weight_at(&v, j, n);
+            if (v.b.data) r += get_upto(v.b.data, j, n, DT_F32);
+            row_put(y, i, j, r, n, false, dt);
+        }
+    }
+}
+
+/* mean(g xhat) in *gx; mean(g) returned. */
+V_INLINE float row_means(const norm_view *v, const tensor *dy, int64_t i, float mean, float rstd,
+                         float *gx, dtype dt) {
+    vf sum_g = v_zero(), sum_gx = v_zero();
+    FOR_VECTORS(dy->cols, j, n) {
+        vf g = row_get(dy, i, j, n, dt) * weight_at(v, j, n); /* 0 beyond the row */
+        sum_g += g;
+        sum_gx = v_fma(g, (row_get(&v->x, i, j, n, dt) - mean) * rstd, sum_gx);
+    }
+    *gx = v_sum(sum_gx) / (float)dy->cols;
+    return v_sum(sum_g) / (float)dy->cols;
+}
+
+/* dx of one row; adds the row to sum_w and sum_b (each [C], or NULL). */
+V_INLINE void backward_row(const op_call *c, const norm_view *v, int64_t i, float *sum_w,
+                           float *sum_b, bool center, dtype dt) {
+    const tensor *dy = &c->dout[0], *dx = &c->din[0];
+    float mean = center ? *stat(&v->mean, i) : 0.0f, rstd = *stat(&v->rstd, i), gx;
+    float g_mean = row_means(v, dy, i, mean, rstd, &gx, dt);
+    if (!center) g_mean = 0.0f;
+    bool add = op_accumulates(c, 0);
+    FOR_VECTORS(dy->cols, j, n) {
+        vf d = row_get(dy, i, j, n, dt), xhat = (row_get(&v->x, i, j, n, dt) - mean) * rstd;
+        if (sum_w) put_upto(sum_w, j, v_fma(d, xhat, get_upto(sum_w, j, n, DT_F32)), n, DT_F32);
+        if (sum_b) put_upto(sum_b, j, d + get_upto(sum_b, j, n, DT_F32), n, DT_F32);
+        vf r = rstd * (d * weight_at(v, j, n) - g_mean - xhat * gx);
+        if (dx->data) row_put(dx, i, j, r, n, add, dt);
+    }
+}
+
+static int64_t slices_of(int64_t rows) {
+    return (rows + SLICE - 1) / SLICE;
+}
+
+static void add_slices(const op_call *c, int i, const float *partial, int64_t stride,
+                       int64_t slices) {
+    float *to = c->din[i].data;
+    bool add = op_accumulates(c, i);
+    if (!to) return;
+#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+    for (int64_t j = 0; j < c->din[i].cols; j++) {
+        float s = 0.0f;
+        for (int64_t k = 0; k < slices; k++) s += partial[k * stride + j];
+        to[j] = add ? to[j] + s : s;
+    }
+}
+
+V_INLINE void norm_backward(const op_call *c, bool center, dtype dt) {
+    norm_view v = norm_open(c, center);
+    int64_t rows = c->dout[0].rows, C = c->dout[0].cols, slices = slices_of(rows);
+    float *partial = c->ws; /* [slices, 2, C] */
+    bool want_w = c->din[1].data, want_b = center && c->din[2].data;
+#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+    for (int64_t s = 0; s < slices; s++) {
+        float *sum_w = want_w ? partial + 2 * s * C : NULL;
+        float *sum_b = want_b ? partial + (2 * s + 1) * C : NULL;
+        if (sum_w) memset(sum_w, 0, (size_t)C * sizeof(float));
+        if (sum_b) memset(sum_b, 0, (size_t)C * sizeof(float));
+        int64_t end = (s + 1) * SLICE < rows ? (s + 1) * SLICE : rows;
+        for (int64_t i = s * SLICE; i < end; i++) backward_row(c, &v, i, sum_w, sum_b, center, dt);
+    }
+    if (want_w) add_slices(c, 1, partial, 2 * C, slices);
+    if (want_b) add_slices(c, 2, partial + C, 2 * C, slices);
+}
+
+static void norm_workspace(const op_infer *io, int64_t ws[3]) {
+    ws[1] = slices_of(io->in[0].rows) * 2 * io->in[0].cols * (int64_t)sizeof(float);
+}
+
+static void rms_fwd_f32(const op_call *c) {
+    norm_forward(c, false, DT_F32);
+}
+static void rms_fwd_bf16(const op_call *c) {
+    norm_forward(c, false, DT_BF16);
+}
+static void rms_bwd_f32(const op_call *c) {
+    norm_backward(c, false, DT_F32);
+}
+static void rms_bwd_bf16(const op_call *c) {
+    norm_backward(c, false, DT_BF16);
+}
+static void layer_fwd_f32(const op_call *c) {
+    norm_forward(c, true, DT_F32);
+}
+static void layer_fwd_bf16(const op_call *c) {
+    norm_forward(c, true, DT_BF16);
+}
+static void layer_bwd_f32(const op_call *c) {
+    norm_backward(c, true, DT_F32);
+}
+static void layer_bwd_bf16(const op_call *c) {
+    norm_backward(c, true, DT_BF16);
+}
+
+const op_impl CPU_FN(cpu_rmsnorm_f32) = {rms_fwd_f32, rms_bwd_f32, NULL, norm_workspace};
+const op_impl CPU_FN(cpu_rmsnorm_bf16) = {rms_fwd_bf16, rms_bwd_bf16, NULL, norm_workspace};
+const op_impl CPU_FN(cpu_layernorm_f32) = {layer_fwd_f32, layer_bwd_f32, NULL, norm_workspace};
+const op_impl CPU_FN(cpu_layernorm_bf16) = {layer_fwd_bf16, layer_bwd_bf16, NULL, norm_workspace};

@@ -1,0 +1,30 @@
+/* Rows of a tensor, a vector at a time; the last vector of a row may be partial. */
+#ifndef OP_CPU_ROWS_H
+#define OP_CPU_ROWS_H
+
+#include "op/cpu/simd.h"
+#include "op/op.h"
+
+/* for (j = 0, VW, 2 VW, ...) with n = elements left from j on. */
+#define FOR_VECTORS(cols, j, n) for (int64_t j = 0, n = (cols); n > 0; j += VW, n -= VW)
+
+V_INLINE vf get_upto(const void *p, int64_t i, int64_t n, dtype dt) {
+    return n >= VW ? v_get(p, i, dt) : v_get_n(p, i, n, dt);
+}
+V_INLINE void put_upto(void *p, int64_t i, vf v, int64_t n, dtype dt) {
+    if (n >= VW)
+        v_put(p, i, v, dt);
+    else
+        v_put_n(p, i, v, n, dt);
+}
+
+V_INLINE vf row_get(const tensor *t, int64_t i, int64_t j, int64_t n, dtype dt) {
+    return get_upto(t->data, i * t->ld + j, n, dt);
+}
+/* Writes, or adds and rounds once. */
+V_INLINE void row_put(const tensor *t, int64_t i, int64_t j, vf v, int64_t n, bool add, dtype dt) {
+    if (add) v += row_get(t, i, j, n, dt);
+    put_upto(t->data, i * t->ld + j, v, n, dt);
+}
+
+#endif

@@ -1,0 +1,40 @@
+#include "optim/optim.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <string.h>
+
+#include "op/vecops.h"
+
+extern const optim_class optim_adamw;
+
+static const optim_class *const classes[] = {&optim_adamw};
+
+const optim_class *optim_find(const char *name) {
+    for (int i = 0; i < ARRAY_LEN(classes); i++)
+        if (strcmp(classes[i]->name, name) == 0) return classes[i];
+    return NULL;
+}
+
+void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay) {
+    for (int i = 0; i < param_count(s); i++) {
+        decay[i] = true;
+        for (int k = 0; k < n; k++)
+            if (fnmatch(no_decay[k], param_at(s, i)->name, 0) == 0) decay[i] = false;
+    }
+}
+
+double optim_grad_norm(dev *d, const param_store *s) {
+    double sum = 0;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        sum += vec_sum_squares(d, param_grad(s) + p->offset, param_elems(p));
+    }
+    return sqrt(sum);
+}
+
+double optim_clip_factor(double norm, double clip_norm) {
+    if (clip_norm <= 0) return 1.0;
+    double factor = clip_norm / (norm + 1e-6);
+    return factor < 1.0 ? factor : 1.0;
+}

@@ -1,0 +1,39 @@
+/* Optimizers. Each declares its state (flat fp32 arrays beside the parameters); memory plan,
+ * checkpoint and, later, sharding follow from the declaration. A new one is a file and a row in
+ * optim.c. */
+#ifndef OPTIM_OPTIM_H
+#define OPTIM_OPTIM_H
+
+#include "dev/dev.h"
+#include "param/param.h"
+
+enum { OPTIM_MAX_STATES = 4 };
+
+typedef struct optim_hyper {
+    double lr, beta1, beta2, eps, weight_decay;
+    int64_t step;     /* from 1 */
+    float grad_scale; /* gradients are multiplied by this (clipping) */
+} optim_hyper;
+
+typedef struct optim_class {
+    const char *name;
+    int n_states;
+    const char *state_names[OPTIM_MAX_STATES]; /* in checkpoints: STATE.PARAMETER */
+    /* One update of all parameters; decay[i]: parameter i is decayed. Masters, compute
+     * copies and state are written; gradients are read. */
+    void (*update)(dev *d, const param_store *s, const bool *decay, float *const *state,
+                   const optim_hyper *h);
+} optim_class;
+
+const optim_class *optim_find(const char *name);
+
+/* decay[i] for each parameter: not matched by any of the glob patterns (fnmatch). */
+void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay);
+
+/* Global L2 norm of all gradients, in double, summed in a fixed order. */
+double optim_grad_norm(dev *d, const param_store *s);
+/* Factor that brings the norm down to clip_norm (0: no clipping): min(1, clip / (norm + 1e-6)), as
+ * PyTorch does. */
+double optim_clip_factor(double norm, double clip_norm);
+
+#endif

@@ -1,0 +1,82 @@
+/* The plan of a run: everything it will hold in memory, at which address, and what its programs
+ * cost, before any of it exists. The trainer runs the same object: a plan made on the meta device
+ * and one made on the cpu differ only in that the second can be committed (memory reserved,
+ * programs bound).
+ *
+ * The arena, low to high: parameters (fp32 masters), compute copies, gradients, optimizer state,
+ * pinned memory of each program, KV cache of the sampler, and one frame that all programs share, as
+ * large as the largest needs. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <jansson.h>
+
+#include "model/family.h"
+#include "optim/optim.h"
+
+typedef struct plan_spec {
+    model_config model;
+    dtype compute; /* DT_F32, DT_BF16 */
+    int T;
+    int train_B;   /* micro-batch; 0: no training program */
+    int valid_B;   /* 0: no validation program */
+    int cache_tok; /* longest sequence of the sampler; 0: no sampler */
+    int prefill_T; /* tokens per prefill pass of the sampler */
+    const optim_class *optim;
+    recompute_policy recompute;
+    bool document_mask;
+    int64_t chunk_rows;
+    float z_loss;
+} plan_spec;
+
+typedef enum plan_region_kind {
+    REGION_PARAMS,
+    REGION_WORK,
+    REGION_GRADS,
+    REGION_OPTIM,
+    REGION_PINNED,
+    REGION_CACHE,
+    REGION_FRAME,
+    REGION_COUNT
+} plan_region_kind;
+
+typedef enum plan_prog { PLAN_TRAIN, PLAN_VALID, PLAN_PREFILL, PLAN_DECODE, PLAN_PROGS } plan_prog;
+
+typedef struct plan {
+    plan_spec spec;
+    dev *dev;
+    arena *memory; /* of the plan itself: graphs, store */
+    param_store *store;
+    prog *prog[PLAN_PROGS]; /* NULL: not in this plan */
+    int64_t pinned_offset[PLAN_PROGS];
+    struct {
+        int64_t offset, bytes;
+    } region[REGION_COUNT];
+    int64_t peak_bytes; /* of the arena */
+    void *base;         /* after plan_commit */
+    float *optim_state[OPTIM_MAX_STATES];
+} plan;
+
+/* Records all programs on `d` and lays out the arena. `mc` and the rest of spec are copied. */
+status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
+/* ST_MEMORY when the arena and the process do not fit into `limit_bytes` (0: what the machine has
+ * free); the hint names the key to change and a value that fits. */
+status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;
+/* Reserves the arena and binds store and programs. Nothing is initialised. */
+status plan_commit(plan *p, err *e) ATH_MUST_USE;
+void plan_free(plan *p);
+
+/* Bytes of anonymous memory that the process holds beside the arena: code caches of the kernels,
+ * thread stacks, tables. */
+int64_t plan_baseline_bytes(const plan *p);
+/* params{}, memory{} of `athanor plan --json` (cli.md). */
+json_t *plan_json(const plan *p, int64_t limit_bytes);
+/* The table that is printed before step 0. */
+void plan_print(const plan *p, strbuf *out);
+
+/* FLOPs of one training micro-batch: what the model's mathematics needs (MFU), and with recompute
+ * (HFU). */
+double plan_model_flops(const plan *p);
+double plan_hardware_flops(const plan *p);
+
+#endif

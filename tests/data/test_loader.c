@@ -1,0 +1,382 @@
+/* The loader: every claim of loader.h, on sets whose i-th token is i % vocab. */
+#include "data_test.h"
+
+#include <math.h>
+
+#include "data/loader.h"
+#include "data/mixture.h"
+
+typedef struct rows {
+    int B, T;
+    int32_t *ids, *targets, *start, *pos;
+} rows;
+
+static rows rows_new(int B, int T) {
+    size_t n = (size_t)B * (size_t)T;
+    rows r = {B, T, xcalloc(n, 4), xcalloc(n, 4), xcalloc(n, 4), xcalloc(n, 4)};
+    memset(r.ids, 0x7f, n * 4); /* what is not written would show */
+    memset(r.targets, 0x7f, n * 4);
+    return r;
+}
+
+static void rows_free(rows *r) {
+    free(r->ids);
+    free(r->targets);
+    free(r->start);
+    free(r->pos);
+}
+
+static int64_t rows_fill(rows *r, loader *l, uint64_t first) {
+    return loader_fill(l, first, r->B, r->ids, r->targets, r->start, r->pos);
+}
+
+static loader *open_one(const char *dir, int T, bool mask, bool shuffle, uint64_t seed) {
+    loader_source src = {dir, 1.0};
+    loader_config cfg = {.sources = &src,
+                         .n_sources = 1,
+                         .seq_len = T,
+                         .document_mask = mask,
+                         .shuffle = shuffle,
+                         .seed = seed};
+    loader *l = NULL;
+    assert_ok(loader_open(&l, &cfg, e));
+    return l;
+}
+
+enum { VOCAB = 60000 };
+
+static void test_epoch_covers_each_sequence_once(void **state) {
+    const char *dir = counting_set(*state, "a", 700, 200, VOCAB, 500);
+    const int T = 32;
+    loader *l = open_one(dir, T, false, true, 5);
+    uint64_t N = loader_totals(l).tokens, n = loader_sequences(l);
+    assert_int_equal(n, N / (uint64_t)T);
+    assert_true(N < VOCAB); /* so an id is a place */
+    rows r = rows_new(1, T);
+    uint64_t first_of_epoch[3];
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        uint8_t *seen = xcalloc(N, 1);
+        uint64_t in_order = 0, previous = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t sample = epoch * n + i;
+            assert_int_equal(loader_epoch_of(l, sample), epoch);
+            assert_int_equal(rows_fill(&r, l, sample), T);
+            for (int t = 0; t < T; t++) {
+                assert_int_equal(seen[r.ids[t]]++, 0);
+                assert_int_equal(r.targets[t], (uint64_t)(r.ids[t] + 1) % N);
+                assert_int_equal(r.pos[t], t);
+                assert_int_equal(r.start[t], 0);
+            }
+            in_order += i && (uint64_t)r.ids[0] == (previous + (uint64_t)T) % N;
+            previous = (uint64_t)r.ids[0];
+            if (i == 0) first_of_epoch[epoch] = previous;
+        }
+        assert_true(in_order < n / 4);
+        uint64_t left = 0;
+        for (uint64_t i = 0; i < N; i++) left += !seen[i];
+        assert_int_equal(left, N % (uint64_t)T);
+        free(seen);
+    }
+    assert_true(first_of_epoch[0] != first_of_epoch[1] || first_of_epoch[1] != first_of_epoch[2]);
+    rows_free(&r);
+    loader_close(l);
+}
+
+static void test_seed_changes_order(void **state) {
+    const char *dir = counting_set(*state, "a", 300, 100, VOCAB, 0);
+    loader *a = open_one(dir, 8, false, true, 1), *b = open_one(dir, 8, false, true, 2);
+    int same = 0;
+    for (uint64_t i = 0; i < 50; i++)
+        same += loader_place_of(a, i).first_tok == loader_place_of(b, i).first_tok;
+    assert_true(same < 10);
+    loader_close(a);
+    loader_close(b);
+}
+
+/* Batches of any size starting anywhere give the same rows as one sample at a time. */
+static void test_seek_equals_sequential(void **state) {
+    const char *dir = counting_set(*state, "a", 400, 90, VOCAB, 300);
+    loader *l = open_one(dir, 24, true, true, 3);
+    loader *again = open_one(dir, 24, true, true, 3);
+    rows all = rows_new(64, 24), some = rows_new(5, 24);
+    rows_fill(&all, l, 1000);
+    for (int b = 59; b >= 0; b -= 7) {
+        rows_fill(&some, again, 1000 + (uint64_t)b);
+        size_t at = (size_t)b * 24, bytes = 5 * 24 * 4;
+        assert_memory_equal(some.ids, all.ids + at, bytes);
+        assert_memory_equal(some.targets, all.targets + at, bytes);
+        assert_memory_equal(some.start, all.start + at, bytes);
+        assert_memory_equal(some.pos, all.pos + at, bytes);
+    }
+    rows_free(&all);
+    rows_free(&some);
+    loader_close(l);
+    loader_close(again);
+}
+
+/* Masks by definition, from the document lengths, one token at a time. */
+static void check_masked_row(const rows *r, const int64_t *doc_of, uint64_t N) {
+    int start = 0;
+    for (int t = 0; t < r->T; t++) {
+        uint64_t at = (uint64_t)r->ids[t], next = (at + 1) % N;
+        if (t > 0 && doc_of[at] != doc_of[r->ids[t - 1]]) start = t;
+        assert_int_equal(r->start[t], start);
+        assert_int_equal(r->pos[t], t - start);
+        bool same = doc_of[at] == doc_of[next];
+        assert_int_equal(r->targets[t], same ? (int32_t)next : LOADER_IGNORE);
+    }
+}
+
+static void test_masks_and_positions(void **state) {
+    const int n_docs = 600;
+    const char *dir = counting_set(*state, "a", n_docs, 150, VOCAB, 700);
+    int64_t *doc_of = xcalloc(VOCAB, sizeof *doc_of);
+    uint64_t N = 0;
+    for (int d = 0; d < n_docs; d++)
+        for (int64_t i = doc_length((uint64_t)d, 150); i > 0; i--) doc_of[N++] = d;
+    const int lengths[] = {1, 2, 7, 64, 333};
+    for (int k = 0; k < ARRAY_LEN(lengths); k++) {
+        loader *l = open_one(dir, lengths[k], true, true, 9);
+        assert_int_equal(loader_totals(l).tokens, N);
+        rows r = rows_new(1, lengths[k]);
+        for (uint64_t i = 0; i < 2 * loader_sequences(l); i++) {
+            int64_t live = rows_fill(&r, l, i), counted = 0;
+            check_masked_row(&r, doc_of, N);
+            for (int t = 0; t < r.T; t++) counted += r.targets[t] != LOADER_IGNORE;
+            assert_int_equal(live, counted);
+            assert_int_equal(loader_count_targets(l, i, 1), live);
+        }
+        assert_ok(loader_error(l, e));
+        rows_free(&r);
+        loader_close(l);
+    }
+    free(doc_of);
+}
+
+static void test_count_targets_of_a_step(void **state) {
+    const char *dir = counting_set(*state, "a", 600, 150, VOCAB, 700);
+    for (int mode = 0; mode < 4; mode++) {
+        loader *l = open_one(dir, 40, mode & 1, mode & 2, 4);
+        rows r = rows_new(16, 40);
+        for (uint64_t first = 0; first < 500; first += 16)
+            assert_int_equal(rows_fill(&r, l, first), loader_count_targets(l, first, 16));
+        rows_free(&r);
+        loader_close(l);
+    }
+}
+
+/* Each token but the first is a target once, in order; the tail is padding. */
+static void test_validation_covers_all_once(void **state) {
+    const char *dir = counting_set(*state, "a", 97, 60, VOCAB, 200);
+    const int lengths[] = {1, 5, 16, 100000};
+    for (int k = 0; k < ARRAY_LEN(lengths); k++) {
+        int T = lengths[k];
+        loader *l = open_one(dir, T, false, false, 0);
+        int64_t next = 1, N = (int64_t)loader_totals(l).tokens;
+        uint64_t n = loader_sequences(l);
+        rows r = rows_new(3, T);
+        for (uint64_t first = 0; first < n; first += 3) {
+            rows_fill(&r, l, first);
+            for (int64_t i = 0; i < 3 * (int64_t)T; i++) {
+                assert_in_range(r.ids[i], 0, VOCAB - 1);
+                if (next < N) {
+                    assert_int_equal(r.ids[i], next - 1);
+                    assert_int_equal(r.targets[i], next++);
+                } else {
+                    assert_int_equal(r.targets[i], LOADER_IGNORE);
+                }
+            }
+        }
+        assert_int_equal(next, N);
+        assert_int_equal(loader_count_targets(l, 0, n + 7), N - 1);
+        rows_free(&r);
+        loader_close(l);
+    }
+}
+
+static void test_mixture_stays_within_one(void **state) {
+    (void)state;
+    const double weights[][5] = {{0.7, 0.3}, {1, 1, 1}, {0.9, 0.05, 0.03, 0.015, 0.005}, {1e-4, 2}};
+    const int sizes[] = {2, 3, 5, 2};
+    for (int c = 0; c < ARRAY_LEN(sizes); c++) {
+        mixture *m;
+        assert_ok(mixture_new(&m, weights[c], sizes[c], e));
+        uint64_t count[5] = {0};
+        double sum = 0;
+        for (int k = 0; k < sizes[c]; k++) sum += weights[c][k];
+        for (uint64_t i = 0; i < 3 * MIXTURE_SLOTS; i++) {
+            uint64_t ordinal;
+            int k = mixture_source(m, i, &ordinal);
+            assert_int_equal(ordinal, count[k]++);
+            for (int j = 0; j < sizes[c]; j++)
+                assert_true(fabs((double)count[j] - (double)(i + 1) * mixture_share(m, j)) < 1);
+        }
+        for (int k = 0; k < sizes[c]; k++)
+            assert_true(fabs(mixture_share(m, k) - weights[c][k] / sum) <= 1.0 / MIXTURE_SLOTS);
+        mixture_free(m);
+    }
+}
+
+static void test_mixture_weights_checked(void **state) {
+    (void)state;
+    const double bad[][2] = {{1, 0}, {1, -1}, {1, NAN}, {1, INFINITY}, {1, 1e-9}};
+    for (int i = 0; i < ARRAY_LEN(bad); i++) {
+        mixture *m;
+        err e = {0};
+        assert_int_equal(mixture_new(&m, bad[i], 2, &e), ST_USAGE);
+        assert_non_null(strstr(e.where, "weight"));
+    }
+}
+
+static void test_sources_are_told_apart(void **state) {
+    scene *sc = *state;
+    loader_source src[] = {{counting_set(sc, "a", 300, 50, VOCAB, 0), 3},
+                           {counting_set(sc, "b", 90, 50, VOCAB, 0), 1}};
+    loader_config cfg = {.sources = src, .n_sources = 2, .seq_len = 16, .shuffle = true};
+    loader *l;
+    assert_ok(loader_open(&l, &cfg, e));
+    assert_true(fabs(loader_source_share(l, 0) - 0.75) < 1e-9);
+    uint64_t count[2] = {0}, n1 = loader_source_shards(l, 1)->totals.tokens / 16;
+    uint8_t *seen = xcalloc(n1, 1);
+    for (uint64_t i = 0; i < 4 * n1; i++) {
+        loader_place p = loader_place_of(l, i);
+        count[p.source]++;
+        if (p.source == 1) assert_int_equal(seen[p.sequence]++, 0);
+    }
+    assert_int_equal(count[1], n1); /* one whole epoch of the small source */
+    free(seen);
+    loader_close(l);
+}
+
+/* A walk to sample 4 * 10^15 would not end: seeking must be arithmetic. */
+static void test_far_seek(void **state) {
+    const char *dir = counting_set(*state, "a", 300, 50, VOCAB, 0);
+    loader *l = open_one(dir, 16, true, true, 1);
+    rows r = rows_new(4, 16);
+    for (uint64_t i = 0; i < 1000; i++)
+        rows_fill(&r, l, UINT64_C(4000000000000000) + i * UINT64_C(1000000007));
+    assert_ok(loader_error(l, e));
+    rows_free(&r);
+    loader_close(l);
+}
+
+static void expect_refusal(loader_config cfg, const char *where, const char *words) {
+    loader *l;
+    err e = {0};
+    assert_int_equal(loader_open(&l, &cfg, &e), ST_USAGE);
+    assert_null(l);
+    if (!strstr(e.message, words)) fail_msg("\"%s\" lacks \"%s\"", e.message, words);
+    if (!strstr(e.where, where)) fail_msg("where \"%s\" lacks \"%s\"", e.where, where);
+}
+
+static void test_refusals(void **state) {
+    loader_source src = {counting_set(*state, "a", 10, 5, 100, 0), 1};
+    loader_config good = {.sources = &src, .n_sources = 1, .seq_len = 4, .shuffle = true};
+    loader_config c = good;
+    c.seq_len = 5000;
+    expect_refusal(c, "seq_len", "5000");
+    c.seq_len = 0;
+    expect_refusal(c, "seq_len", "0");
+    c = good;
+    c.n_sources = 0;
+    expect_refusal(c, "data.train", "0");
+    c = good;
+    c.vocab_size = 99;
+    expect_refusal(c, "vocab_size", "99");
+    c = good;
+    c.tok_hash = 77;
+    expect_refusal(c, "a", "another tokenizer");
+    src.weight = 0;
+    expect_refusal(good, "weight", "not a positive");
+}
+
+static void corrupt(scene *sc, const char *name, long offset, uint64_t value, size_t bytes) {
+    FILE *f = fopen(in_scene(sc, name), "r+b");
+    assert_non_null(f);
+    fseek(f, offset, SEEK_SET);
+    assert_int_equal(fwrite(&value, 1, bytes, f), bytes);
+    fclose(f);
+}
+
+static void read_all(loader *l, int T) {
+    rows r = rows_new(1, T);
+    for (uint64_t i = 0; i < loader_sequences(l); i++) {
+        rows_fill(&r, l, i);
+        for (int t = 0; t < T; t++) {
+            assert_in_range(r.ids[t], 0, 99);
+            assert_true(r.targets[t] == LOADER_IGNORE || (uint32_t)r.targets[t] < 100);
+            assert_in_range(r.start[t], 0, t);
+        }
+    }
+    rows_free(&r);
+}
+
+static void test_corruption_is_sticky(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "a", 50, 20, 100, 0);
+    corrupt(sc, "a/shard-00000.bin", SHARD_HEADER_BYTES + 2 * 11, 100, 2);
+    loader *l = open_one(dir, 8, true, true, 1);
+    assert_ok(loader_error(l, e));
+    read_all(l, 8);
+    err e = {0};
+    assert_int_equal(loader_error(l, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "shard-00000.bin"));
+    assert_non_null(strstr(e.message, "token 11"));
+    loader_close(l);
+
+    dir = counting_set(sc, "b", 50, 20, 100, 0);
+    const uint64_t ends[] = {0, UINT64_MAX, UINT64_C(1) << 40};
+    for (int i = 0; i < ARRAY_LEN(ends); i++) {
+        corrupt(sc, "b/shard-00000.idx", SHARD_HEADER_BYTES + 16 * 20, ends[i], 8);
+        l = open_one(dir, 8, true, true, 1);
+        read_all(l, 8);
+        assert_int_equal(loader_error(l, &e), ST_FORMAT);
+        loader_close(l);
+    }
+}
+
+static void test_describe(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "a", 200, 60, VOCAB, 300);
+    loader *l = open_one(dir, 50, true, true, 1);
+    const shards *s = loader_source_shards(l, 0);
+    for (uint64_t i = 0; i < loader_sequences(l); i++) {
+        loader_span *span;
+        int n = 0;
+        assert_ok(loader_describe(l, i, sc->mem, &span, &n, e));
+        uint64_t at = loader_place_of(l, i).first_tok, covered = 0;
+        for (int k = 0; k < n; k++) {
+            shard_range r;
+            assert_true(shards_document(s, span[k].document, &r));
+            assert_int_equal(span[k].first_tok, at);
+            assert_in_range(span[k].first_tok, r.first_tok, r.end_tok - 1);
+            assert_in_range(span[k].end_tok, span[k].first_tok + 1, r.end_tok);
+            assert_int_equal(span[k].line, r.line);
+            assert_int_equal(span[k].from_start, at == r.first_tok);
+            covered += span[k].end_tok - span[k].first_tok;
+            at = span[k].end_tok % s->totals.tokens;
+        }
+        assert_int_equal(covered, 50);
+    }
+    loader_close(l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_epoch_covers_each_sequence_once, scene_open,
+                                        scene_close),
+        cmocka_unit_test_setup_teardown(test_seed_changes_order, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_seek_equals_sequential, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_masks_and_positions, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_count_targets_of_a_step, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_validation_covers_all_once, scene_open, scene_close),
+        cmocka_unit_test(test_mixture_stays_within_one),
+        cmocka_unit_test(test_mixture_weights_checked),
+        cmocka_unit_test_setup_teardown(test_sources_are_told_apart, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_far_seek, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_refusals, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_corruption_is_sticky, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_describe, scene_open, scene_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

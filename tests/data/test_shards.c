@@ -1,0 +1,256 @@
+/* Shard folders: what is written is read back, and no damage goes unnoticed or crashes. */
+#include "data_test.h"
+
+static char *slurp(const char *path, size_t *n) {
+    char *data = NULL;
+    assert_ok(file_read_all(path, &data, n, e));
+    return data;
+}
+
+static void expect_open_error(const char *dir, status code, const char *words) {
+    shards *s;
+    err e = {0};
+    assert_int_equal(shards_open(&s, dir, &e), code);
+    assert_null(s);
+    if (!strstr(e.message, words)) fail_msg("\"%s\" lacks \"%s\"", e.message, words);
+    assert_true(e.hint[0] != '\0' && e.where[0] != '\0');
+}
+
+static void round_trip(scene *sc, const char *name, int32_t vocab, int width) {
+    const char *dir = counting_set(sc, name, 500, 300, vocab, 400);
+    shards *s = NULL;
+    assert_ok(shards_open(&s, dir, e));
+    assert_ok(shards_verify(s, e));
+    assert_int_equal(s->width_bytes, width);
+    assert_int_equal(s->totals.documents, 500);
+    assert_true(s->n_shards > 3);
+    assert_int_equal(s->totals.text_bytes, s->totals.tokens * 3);
+    int64_t n = (int64_t)s->totals.tokens;
+    int32_t *ids = xcalloc((size_t)n, sizeof *ids);
+    shards_copy(s, 0, n, ids);
+    for (int64_t i = 0; i < n; i++) assert_int_equal(ids[i], i % vocab);
+    uint64_t at = 0;
+    for (uint64_t d = 0; d < 500; d++) {
+        shard_range r;
+        assert_true(shards_document(s, d, &r));
+        assert_int_equal(r.first_tok, at);
+        at += (uint64_t)doc_length(d, 300);
+        assert_int_equal(r.end_tok, at);
+        assert_int_equal(r.line, d + 1);
+        assert_int_equal(shards_documents_before(s, r.first_tok), d);
+        assert_int_equal(shards_documents_before(s, r.end_tok - 1), d);
+        assert_int_equal(shards_documents_before(s, r.end_tok), d + 1);
+        int32_t one;
+        shards_copy(s, r.end_tok - 1, 1, &one);
+        assert_int_equal(one, (at - 1) % (uint64_t)vocab);
+    }
+    shard_range r;
+    assert_false(shards_document(s, 500, &r));
+    free(ids);
+    shards_close(s);
+}
+
+static void test_round_trip_u16(void **state) {
+    round_trip(*state, "u16", 65536, 2);
+}
+static void test_round_trip_u32(void **state) {
+    round_trip(*state, "u32", 65537, 4);
+}
+
+static void test_eos_and_sources(void **state) {
+    scene *sc = *state;
+    const char *dir = in_scene(sc, "eos");
+    shard_writer_options opt = {.tok_hash = 1, .vocab_size = 10, .eos = 9};
+    shard_writer *w;
+    assert_ok(shard_writer_open(&w, dir, &opt, e));
+    assert_ok(shard_writer_add(w, (int32_t[]){1, 2}, 2, "a", 0, 2, e));
+    assert_ok(shard_writer_add(w, NULL, 0, "empty", 0, 0, e));
+    assert_ok(shard_writer_add(w, (int32_t[]){3}, 1, "b", 7, 1, e));
+    err e2 = {0};
+    assert_int_equal(shard_writer_add(w, (int32_t[]){10}, 1, "c", 0, 1, &e2), ST_USAGE);
+    assert_non_null(strstr(e2.message, "10"));
+    assert_ok(shard_writer_finish(w, e));
+    shard_writer_free(w);
+    shards *s;
+    assert_ok(shards_open(&s, dir, e));
+    int32_t ids[5];
+    assert_int_equal(s->totals.tokens, 5);
+    assert_int_equal(shards_copy(s, 0, 5, ids), 9);
+    assert_memory_equal(ids, ((int32_t[]){1, 2, 9, 3, 9}), sizeof ids);
+    shard_range r;
+    assert_true(shards_document(s, 1, &r));
+    assert_string_equal(s->source[r.source], "b");
+    assert_int_equal(r.line, 7);
+    shards_close(s);
+}
+
+static void test_empty_set_is_an_error(void **state) {
+    shard_writer_options opt = {.vocab_size = 10, .eos = -1};
+    shard_writer *w;
+    err e = {0};
+    const char *dir = in_scene(*state, "empty");
+    assert_int_equal(shard_writer_open(&w, dir, &opt, &e), ST_OK);
+    assert_int_equal(shard_writer_finish(w, &e), ST_USAGE);
+    shard_writer_free(w);
+    assert_false(file_exists(in_scene(*state, "empty/manifest.json")));
+}
+
+static void test_rebuild_removes_old_shards(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "again", 500, 300, 100, 400);
+    put_text(sc, "again/notes.txt", "mine");
+    assert_true(file_exists(in_scene(sc, "again/shard-00002.bin")));
+    counting_set(sc, "again", 3, 5, 100, 0);
+    assert_false(file_exists(in_scene(sc, "again/shard-00002.bin")));
+    assert_true(file_exists(in_scene(sc, "again/notes.txt")));
+    shards *s;
+    assert_ok(shards_open(&s, dir, e));
+    assert_ok(shards_verify(s, e));
+    shards_close(s);
+}
+
+static void test_missing(void **state) {
+    scene *sc = *state;
+    expect_open_error(in_scene(sc, "nowhere"), ST_USAGE, "no such folder");
+    expect_open_error(put_text(sc, "file", "x"), ST_USAGE, "is a file");
+    counting_set(sc, "bare", 3, 5, 100, 0);
+    remove(in_scene(sc, "bare/manifest.json"));
+    expect_open_error(in_scene(sc, "bare"), ST_FORMAT, "no manifest.json");
+    assert_ok(file_make_dirs(in_scene(sc, "split"), e));
+    counting_set(sc, "split/train", 3, 5, 100, 0);
+    expect_open_error(in_scene(sc, "split"), ST_USAGE, "holds a split");
+    counting_set(sc, "gone", 3, 5, 100, 0);
+    remove(in_scene(sc, "gone/shard-00000.idx"));
+    expect_open_error(in_scene(sc, "gone"), ST_FORMAT, "shard-00000.idx is missing");
+}
+
+static void test_other_tokenizer(void **state) {
+    shards *s;
+    assert_ok(shards_open(&s, counting_set(*state, "tok", 3, 5, 100, 0), e));
+    err e = {0};
+    assert_int_equal(shards_check_tokenizer(s, 0x1234, &e), ST_OK);
+    assert_int_equal(shards_check_tokenizer(s, 0x9, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "0000000000001234"));
+    assert_non_null(strstr(e.message, "0000000000000009"));
+    assert_non_null(strstr(e.hint, "data build"));
+    shards_close(s);
+}
+
+/* Every byte of the file in turn gets another value. Headers must be refused when opening, bodies
+ * by shards_verify; lookups on what opens must stay in bounds (the sanitizers watch). */
+static void flip_every_byte(scene *sc, const char *dir, const char *path) {
+    size_t n;
+    char *good = slurp(path, &n);
+    for (size_t i = 0; i < n; i++) {
+        char *bad = xmalloc(n);
+        memcpy(bad, good, n);
+        bad[i] = (char)(bad[i] ^ (1 << (i % 8)));
+        put_bytes(sc, path, bad, n);
+        free(bad);
+        shards *s;
+        err e = {0};
+        status st = shards_open(&s, dir, &e);
+        if (i < SHARD_HEADER_BYTES) assert_int_equal(st, ST_FORMAT);
+        if (st != ST_OK) continue;
+        assert_int_equal(shards_verify(s, &e), ST_FORMAT);
+        assert_non_null(strstr(e.message, path));
+        for (uint64_t t = 0; t < s->totals.tokens; t++) {
+            shard_range r;
+            shards_document(s, shards_documents_before(s, t), &r);
+        }
+        shards_close(s);
+    }
+    put_bytes(sc, path, good, n);
+    free(good);
+}
+
+static void test_every_byte_flipped(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "flip", 40, 20, 100, 0);
+    flip_every_byte(sc, dir, in_scene(sc, "flip/shard-00000.bin"));
+    flip_every_byte(sc, dir, in_scene(sc, "flip/shard-00000.idx"));
+}
+
+static void test_every_truncation(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "cut", 20, 10, 100, 0);
+    const char *names[] = {"cut/shard-00000.bin", "cut/shard-00000.idx"};
+    for (int k = 0; k < 2; k++) {
+        const char *path = in_scene(sc, names[k]);
+        size_t n;
+        char *good = slurp(path, &n);
+        for (size_t len = 0; len < n; len++) {
+            put_bytes(sc, path, good, len);
+            expect_open_error(dir, ST_FORMAT, "truncated");
+        }
+        put_bytes(sc, path, good, n);
+        free(good);
+    }
+}
+
+/* The manifest with each byte changed, and cut at each length: an error or an equal set. */
+static void test_hostile_manifest(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "man", 20, 10, 100, 40);
+    size_t n;
+    char *good = slurp(in_scene(sc, "man/manifest.json"), &n);
+    for (size_t i = 0; i < 2 * n; i++) {
+        char *bad = xmalloc(n);
+        memcpy(bad, good, n);
+        size_t len = i < n ? n : i - n;
+        if (i < n) bad[i] = (char)(bad[i] ^ (1 << (i % 7)));
+        put_bytes(sc, "man/manifest.json", bad, len);
+        free(bad);
+        shards *s;
+        err e = {0};
+        if (shards_open(&s, dir, &e) == ST_OK) {
+            if (shards_verify(s, &e) != ST_OK) assert_int_equal(e.code, ST_FORMAT);
+            shards_close(s);
+        } else {
+            assert_int_equal(e.code, ST_FORMAT);
+        }
+    }
+    free(good);
+}
+
+static void manifest_says(scene *sc, const char *from, const char *to, const char *words) {
+    const char *dir = counting_set(sc, "says", 20, 10, 100, 40);
+    const char *path = in_scene(sc, "says/manifest.json");
+    size_t n;
+    char *text = slurp(path, &n);
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    char *out = arena_printf(sc->mem, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    put_text(sc, "says/manifest.json", out);
+    free(text);
+    expect_open_error(dir, ST_FORMAT, words);
+}
+
+static void test_manifest_keys(void **state) {
+    scene *sc = *state;
+    manifest_says(sc, "\"version\": 1", "\"version\": 2", "version");
+    manifest_says(sc, "\"dtype\": \"u16\"", "\"dtype\": \"f16\"", "dtype");
+    manifest_says(sc, "\"dtype\": \"u16\"", "\"dtype\": \"u32\"", "truncated");
+    manifest_says(sc, "shard-00000.bin", "../../../etc/passwd", "next shard");
+    manifest_says(sc, "\"tokens\": ", "\"tokens\": -", "tokens");
+    manifest_says(sc, "\"tokens\": ", "\"tokens\": 90000", "tokens");
+    manifest_says(sc, "\"vocab_size\": 100", "\"vocab_size\": 99", "vocabulary");
+    manifest_says(sc, "athanor-shards", "other", "format");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_round_trip_u16, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_round_trip_u32, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_eos_and_sources, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_empty_set_is_an_error, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_rebuild_removes_old_shards, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_missing, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_other_tokenizer, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_every_byte_flipped, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_every_truncation, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_hostile_manifest, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_manifest_keys, scene_open, scene_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

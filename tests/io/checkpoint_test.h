@@ -1,0 +1,77 @@
+/* Shared by the checkpoint tests: writes small checkpoints whose content depends on the step. */
+#ifndef TESTS_IO_CHECKPOINT_TEST_H
+#define TESTS_IO_CHECKPOINT_TEST_H
+
+#include "io/checkpoint.h"
+#include "io/io_test.h"
+
+/* A file that the caller of the writer makes itself. */
+static inline status test_make_cursor(checkpoint_writer *w, err *e) {
+    file_out f;
+    TRY(file_out_open(&f, checkpoint_writer_path(w, "state/cursor.json"), e));
+    status st = file_out_write(&f, "{}", 2, e);
+    if (st == ST_OK) return file_out_close(&f, NULL, e);
+    file_out_abandon(&f);
+    return st;
+}
+
+static inline status test_add_files(checkpoint_writer *w, int64_t step, err *e) {
+    float weights[64], moments[32];
+    for (int i = 0; i < 64; i++) weights[i] = (float)(step * 100 + i);
+    for (int i = 0; i < 32; i++) moments[i] = (float)(step * 1000 - i);
+    st_source bf16 = {.data = weights, .dt = DT_F32, .out_dt = DT_BF16};
+    st_tensor model = {"w", DT_BF16, 2, {8, 8}, NULL, st_source_fill, &bf16};
+    st_tensor state[] = {{.name = "m", .dt = DT_F32, .rank = 1, .dims = {32}, .data = moments},
+                         {.name = "v", .dt = DT_F32, .rank = 1, .dims = {32}, .data = moments}};
+    TRY(checkpoint_writer_add_blob(w, "config.json", "{\"model_type\":\"llama\"}", 22, e));
+    TRY(checkpoint_writer_add_tensors(w, "model.safetensors", &model, 1, e));
+    TRY(checkpoint_writer_add_tensors(w, "state/optimizer.safetensors", state, 2, e));
+    TRY(test_make_cursor(w, e));
+    return checkpoint_writer_add_file(w, "state/cursor.json", e);
+}
+
+static inline status test_save(const char *run, int64_t step, err *e) {
+    checkpoint_writer *w;
+    TRY(checkpoint_writer_begin(&w, run, step, 4096, e));
+    status st = test_add_files(w, step, e);
+    if (st == ST_OK) return checkpoint_writer_commit(w, e);
+    checkpoint_writer_abort(w);
+    return st;
+}
+
+/* Every tensor of the folder holds what test_save wrote for the step. */
+static inline void test_content(arena *a, const char *dir, int64_t step) {
+    st_reader *r;
+    err e;
+    float f = 0;
+    assert_ok(st_open(&r, dir, &e), e);
+    assert_ok(st_view_read(st_find(r, "w"), 0, 1, &f, DT_F32, &e), e);
+    assert_true(f == bf16_to_f32(f32_to_bf16((float)(step * 100))));
+    st_close(r);
+    assert_ok(st_open(&r, path_join(a, dir, "state/optimizer.safetensors"), &e), e);
+    assert_ok(st_view_read(st_find(r, "v"), 31, 1, &f, DT_F32, &e), e);
+    assert_true(f == (float)(step * 1000 - 31));
+    st_close(r);
+}
+
+/* The newest good step of the run, with its content checked; -1 when there is none. */
+static inline int64_t test_newest(arena *a, const char *run) {
+    char *dir;
+    int64_t step;
+    err e;
+    assert_ok(checkpoint_find_newest(a, run, &dir, &step, NULL, NULL, &e), e);
+    if (dir) test_content(a, dir, step);
+    return step;
+}
+
+/* Hidden names left in RUN/checkpoints. */
+static inline int test_leftovers(arena *a, const char *run) {
+    char **names;
+    int n, hidden = 0;
+    err e;
+    assert_ok(file_list_dir(a, path_join(a, run, "checkpoints"), &names, &n, &e), e);
+    for (int i = 0; i < n; i++) hidden += names[i][0] == '.';
+    return hidden;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* The cases of the op matrix: for every op a function that appends cases of odd and boundary sizes.
+ * A new row in ops.def does not compile here until it has a cases_ID. */
+#ifndef TESTS_OP_CASES_H
+#define TESTS_OP_CASES_H
+
+#include "op/harness.h"
+
+typedef struct case_list {
+    op_case *items;
+    int n, cap;
+} case_list;
+
+static inline op_case *case_add(case_list *l, op_kind kind) {
+    op_case zero = {.kind = kind};
+    VEC_PUSH(l->items, l->n, l->cap, zero);
+    return &l->items[l->n - 1];
+}
+
+#define LABEL(c, ...) snprintf((c)->label, sizeof((c)->label), __VA_ARGS__)
+
+/* Rows and columns around vector widths and block sizes. */
+static const int64_t SIZES[][2] = {{1, 1}, {1, 64}, {2, 3}, {3, 16}, {5, 33}, {33, 65}, {7, 257}};
+
+static void cases_EMBED(case_list *l) {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        op_case *c = case_add(l, OP_EMBED);
+        int64_t V = sizes[i][0], C = sizes[i][1], N = sizes[i][2];
+        LABEL(c, "embed V=%d C=%d N=%d", (int)V, (int)C, (int)N);
+        c->in[0] = (slot){MATRIX, V, C, 0, 0};
+        c->in[1] = (slot){INTEGERS, N, 1, V, 0};
+    }
+}
+
+static void cases_LINEAR(case_list *l) {
+    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
+                                       {64, 64, 64}, {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
+                                       {131, 48, 80}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        op_case *c = case_add(l, OP_LINEAR);
+        int64_t N = sizes[i / 2][0], I = sizes[i / 2][1], O = sizes[i / 2][2];
+        LABEL(c, "linear N=%d I=%d O=%d bias=%d", (int)N, (int)I, (int)O, i % 2);
+        c->in[0] = (slot){ACTIVATION, N, I, 0, 0};
+        c->in[1] = (slot){MATRIX, O, I, 0, 0};
+        if (i % 2) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
+    }
+}
+
+/* `inputs` activations of the same shape. */
+static void cases_elementwise(case_list *l, op_kind kind, int inputs, op_attr attr, int tag,
+                              double scale) {
+    for (int i = 0; i < ARRAY_LEN(SIZES); i++) {
+        op_case *c = case_add(l, kind);
+        c->attr = attr;
+        LABEL(c, "%s N=%d C=%d attr=%d", op_classes[kind].name, (int)SIZES[i][0], (int)SIZES[i][1],
+              tag);
+        for (int k = 0; k < inputs; k++)
+            c->in[k] = (slot){ACTIVATION, SIZES[i][0], SIZES[i][1], 0, scale};
+    }
+}
+
+static void cases_ADD(case_list *l) { cases_elementwise(l, OP_ADD, 2, (op_attr){0}, 0, 0); }
+static void cases_COPY(case_list *l) { cases_elementwise(l, OP_COPY, 1, (op_attr){0}, 0, 0); }
+
+static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_offset) {
+    op_attr attr = {.norm = {.eps = 1e-5f, .unit_offset = unit_offset}};
+    int first = l->n;
+    cases_elementwise(l, kind, 1, attr, w + 2 * b + 4 * unit_offset, 0);
+    for (op_case *c = l->items + first; c < l->items + l->n; c++) {
+        if (w) c->in[1] = (slot){VECTOR, 1, c->in[0].cols, 0, 0};
+        if (b) c->in[2] = (slot){VECTOR, 1, c->in[0].cols, 0, 0};
+    }
+}
+
+static void cases_RMSNORM(case_list *l) {
+    cases_norm(l, OP_RMSNORM, true, false, false);
+    cases_norm(l, OP_RMSNORM, true, false, true);
+}
+
+static void cases_LAYERNORM(case_list *l) {
+    cases_norm(l, OP_LAYERNORM, true, true, false);
+    cases_norm(l, OP_LAYERNORM, true, false, false);
+    cases_norm(l, OP_LAYERNORM, false, false, false);
+    cases_norm(l, OP_LAYERNORM, false, true, false);
+    cases_norm(l, OP_LAYERNORM, true, true, true);
+}
+
+static void cases_ROPE(case_list *l) {
+    /* rows, heads, head_dim, rotary_dim, columns that pass through behind the heads */
+    static const int32_t sizes[][5] = {{1, 1, 2, 2, 0},   {5, 3, 8, 8, 0},   {9, 2, 16, 6, 16},
+                                       {3, 1, 10, 10, 3}, {33, 3, 64, 64, 0}, {4, 2, 34, 34, 1}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 2];
+        op_case *c = case_add(l, OP_ROPE);
+        c->attr.rope.heads = s[1], c->attr.rope.head_dim = s[2], c->attr.rope.rotary_dim = s[3];
+        c->attr.rope.interleaved = i % 2;
+        LABEL(c, "rope N=%d H=%d D=%d rotary=%d rest=%d interleaved=%d", s[0], s[1], s[2], s[3],
+              s[4], i % 2);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1] * s[2] + s[4], 0, 0};
+        c->in[1] = (slot){INTEGERS, s[0], 1, 40, 0};
+        c->in[2] = (slot){ANGLES, 40, s[3], 0, 0};
+    }
+}
+
+typedef struct attention_case {
+    int32_t B, Tq, Tk, H, K, D, Dv, window;
+    bool causal;
+    fill start;
+    bool qpos; /* queries are the last Tq positions */
+    float dropout;
+} attention_case;
+
+static const attention_case ATTENTION_CASES[] = {
+    {1, 1, 1, 1, 1, 1, 1, 0, true, ABSENT, false, 0},
+    {2, 7, 7, 2, 2, 8, 8, 0, true, ABSENT, false, 0},
+    {2, 7, 7, 4, 2, 16, 16, 0, true, STARTS, false, 0},
+    {1, 33, 33, 3, 1, 5, 5, 0, true, STARTS, false, 0},
+    {1, 65, 65, 2, 1, 64, 64, 0, true, STARTS, false, 0},
+    {1, 130, 130, 1, 1, 32, 32, 0, true, ABSENT, false, 0},
+    {2, 16, 16, 2, 1, 16, 16, 4, true, STARTS, false, 0},
+    {1, 21, 21, 2, 2, 12, 12, 5, false, ABSENT, false, 0},
+    {1, 9, 14, 2, 2, 8, 8, 0, false, ABSENT, false, 0},
+    {2, 1, 37, 4, 2, 16, 16, 0, true, ABSENT, true, 0},
+    {2, 5, 20, 4, 4, 8, 12, 0, true, ABSENT, true, 0},
+    {1, 5, 20, 2, 1, 24, 16, 7, true, ABSENT, true, 0},
+    {2, 12, 12, 2, 2, 16, 16, 0, true, BLIND, false, 0},
+    {2, 12, 12, 4, 2, 16, 16, 0, true, STARTS, false, 0.25f},
+    {1, 35, 35, 2, 2, 48, 48, 0, false, ABSENT, false, 0.5f},
+    {1, 4, 4, 1, 1, 128, 128, 0, true, ABSENT, false, 0},
+};
+
+static void cases_ATTENTION(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) {
+        const attention_case *a = &ATTENTION_CASES[i];
+        op_case *c = case_add(l, OP_ATTENTION);
+        LABEL(c, "attention #%d B=%d Tq=%d Tk=%d H=%d K=%d D=%d Dv=%d", i, a->B, a->Tq, a->Tk, a->H,
+              a->K, a->D, a->Dv);
+        c->attr.attention.B = a->B, c->attr.attention.Tq = a->Tq, c->attr.attention.Tk = a->Tk;
+        c->attr.attention.H = a->H, c->attr.attention.K = a->K;
+        c->attr.attention.D = a->D, c->attr.attention.Dv = a->Dv;
+        c->attr.attention.scale = 1.0f / sqrtf((float)a->D);
+        c->attr.attention.window = a->window, c->attr.attention.causal = a->causal;
+        c->attr.attention.dropout = a->dropout, c->attr.attention.stream = 3;
+        c->in[0] = (slot){ACTIVATION, a->B * a->Tq, a->H * a->D, 0, 0};
+        c->in[1] = (slot){ACTIVATION, a->B * a->Tk, a->K * a->D, 0, 0};
+        c->in[2] = (slot){ACTIVATION, a->B * a->Tk, a->K * a->Dv, 0, 0};
+        if (a->start != ABSENT) c->in[3] = (slot){a->start, a->B * a->Tq, 1, a->Tq, 0};
+        if (a->qpos) c->in[4] = (slot){LATEST, a->B, 1, a->Tk - a->Tq, 0};
+    }
+}
+
+static void cases_ACT(case_list *l) {
+    for (int kind = ACT_GELU_TANH; kind <= ACT_RELU2; kind++)
+        cases_elementwise(l, OP_ACT, 1, (op_attr){.act = {.kind = (act_kind)kind}}, kind, 6);
+}
+
+static void cases_GATED(case_list *l) {
+    for (int kind = ACT_GELU_TANH; kind <= ACT_RELU2; kind++)
+        cases_elementwise(l, OP_GATED, 2, (op_attr){.act = {.kind = (act_kind)kind}}, kind, 4);
+}
+
+static void cases_DROPOUT(case_list *l) {
+    cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0.3f, .stream = 9}}, 30, 0);
+    cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0, .stream = 9}}, 0, 0);
+}
+
+static void cases_HEAD_CE(case_list *l) {
+    /* N, C, V, chunk_rows */
+    static const int64_t sizes[][4] = {{1, 1, 2, 0},  {3, 5, 7, 1},      {17, 33, 65, 4},
+                                       {40, 64, 64, 16}, {9, 20, 300, 0}, {33, 48, 257, 32}};
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int64_t *s = sizes[i / 4];
+        op_case *c = case_add(l, OP_HEAD_CE);
+        c->attr.head.chunk_rows = s[3], c->attr.head.with_grad = i % 2;
+        c->attr.head.z_loss = i & 2 ? 0.01f : 0;
+        LABEL(c, "head_ce N=%d C=%d V=%d chunk=%d grad=%d z=%d", (int)s[0], (int)s[1], (int)s[2],
+              (int)s[3], i % 2, (i & 2) / 2);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
+        c->in[1] = (slot){MATRIX, s[2], s[1], 0, 2.0 / sqrt((double)s[1])};
+        c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
+    }
+}
+
+static void cases_KV_STORE(case_list *l) {
+    static const int32_t sizes[][4] = {{1, 1, 1, 1}, {2, 1, 9, 5}, {3, 4, 11, 64}, {2, 7, 7, 33}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i];
+        op_case *c = case_add(l, OP_KV_STORE);
+        c->attr.kv.B = s[0], c->attr.kv.T = s[1], c->attr.kv.Tmax = s[2];
+        LABEL(c, "kv_store B=%d T=%d Tmax=%d W=%d", s[0], s[1], s[2], s[3]);
+        c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
+        c->in[1] = (slot){ACTIVATION, s[0] * s[1], s[3], 0, 0};
+        c->in[2] = (slot){INTEGERS, s[0], 1, s[2] - s[1] + 1, 0};
+    }
+}
+
+static void (*const CASES[OP_COUNT])(case_list *l) = {
+#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) [OP_##ID] = cases_##ID,
+#include "op/ops.def"
+#undef OP
+};
+
+#endif

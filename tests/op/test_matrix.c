@@ -1,0 +1,370 @@
+/* The op matrix: every op x dtype x odd and boundary sizes x optional inputs x strided or not x
+ * accumulated or not x backend, against the double reference; the double reference's gradients
+ * against central finite differences. cases.h has the sizes, harness.h the buffers and tolerances. */
+#include "op/cases.h"
+
+enum { DEVS = 2 };
+
+/* One backend: devices with 1 and 2 threads and the same instruction set. */
+typedef struct backend {
+    char name[32];
+    bool reference;
+    dev *devs[DEVS];
+} backend;
+
+static const op_impl *impl_of(const backend *b, op_kind kind, dtype dt) {
+    return b->reference ? op_find_reference(kind, dt) : op_find(b->devs[0], kind, dt);
+}
+
+/* One way to run a case. */
+typedef struct trial {
+    const op_case *cs;
+    const backend *b;
+    const op_impl *impl;
+    dtype dt;
+    bool strided, accumulate;
+    char label[192];
+} trial;
+
+static op_run run_on(dev *d, bool accumulate) {
+    return (op_run){.dev = d,
+                    .seed = 11,
+                    .step = 5,
+                    .micro_batch = 3,
+                    .first_micro = !accumulate,
+                    .grad_scale = 0.5f};
+}
+
+static bool grad_in_fwd(op_kind kind) { return op_classes[kind].flags & OPF_GRAD_IN_FWD; }
+
+static bool has_backward(op_kind kind) {
+    return !grad_in_fwd(kind) && (op_classes[kind].diff | op_classes[kind].weights);
+}
+
+/* ---- truth: the double reference on the values that the tested program has ---- */
+
+static void copy_values(const tensor *to, const tensor *from) {
+    for (int64_t n = 0; n < to->rows * to->cols; n++) tensor_set(to, n, tensor_get(from, n));
+}
+
+static void truth_open(side *t, const side *like, dev *d) {
+    side_open(t, like->cs, DT_F64, false, d);
+    for (int i = 0; i < OP_MAX_IN; i++) copy_values(&t->in[i].t, &like->in[i].t);
+    copy_values(&t->dout[0].t, &like->dout[0].t);
+}
+
+/* Both go on to backward from the same saved outputs: the true ones, rounded once. */
+static void share_outputs(side *s, side *truth) {
+    for (int o = 0; o < OP_MAX_OUT; o++) {
+        copy_values(&s->out[o].t, &truth->out[o].t);
+        copy_values(&truth->out[o].t, &s->out[o].t);
+    }
+}
+
+/* ---- checks ---- */
+
+static void check_guards(const trial *tr, const side *s, const char *when) {
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        if (s->din[i].mem && !buf_guards_hold(&s->din[i]))
+            fail_msg("%s: %s writes around the gradient of input %d", tr->label, when, i);
+    }
+    for (int o = 0; o < OP_MAX_OUT; o++)
+        if (s->out[o].mem && !buf_guards_hold(&s->out[o]))
+            fail_msg("%s: %s writes around output %d", tr->label, when, o);
+}
+
+/* Inputs must be what they were: filled again, they have the same bytes. */
+static void check_inputs_untouched(const trial *tr, const side *s) {
+    side again;
+    side_open(&again, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (s->in[i].mem && memcmp(s->in[i].mem, again.in[i].mem, s->in[i].bytes))
+            fail_msg("%s: writes its input %d", tr->label, i);
+    if (memcmp(s->dout[0].mem, again.dout[0].mem, s->dout[0].bytes))
+        fail_msg("%s: writes the gradient of its output", tr->label);
+    side_close(&again);
+}
+
+/* Magnitude of the terms that an op subtracts from each other: when its result is near 0, rounding
+ * errors are measured against those terms. Activations: 1 + tanh near 0, times the input. */
+static double cancelled_forward(const side *s) {
+    op_kind kind = s->cs->kind;
+    if (kind == OP_ACT) return max_abs(&s->in[0].t);
+    return kind == OP_GATED ? max_abs(&s->in[0].t) * max_abs(&s->in[1].t) : 1e-30;
+}
+
+/* Norms: |dy||w| rstd; attention: |dp|; activations: as forward. */
+static double cancelled_backward(const side *s) {
+    op_kind kind = s->cs->kind;
+    if (kind == OP_ATTENTION) return 1;
+    if (kind == OP_RMSNORM || kind == OP_LAYERNORM)
+        return max_abs(&s->out[kind == OP_RMSNORM ? 1 : 2].t) * max_abs(&s->dout[0].t);
+    return cancelled_forward(s) * max_abs(&s->dout[0].t);
+}
+
+static void compare_outputs(const trial *tr, const side *s, const side *truth) {
+    char name[16];
+    double floor = cancelled_forward(s);
+    for (int o = 0; o < op_outputs(tr->cs->kind); o++)
+        if (s->out[o].mem)
+            compare(tr->label, op_output_name(tr->cs->kind, o, name), tr->dt, &s->out[o].t,
+                    &truth->out[o].t, floor);
+}
+
+static void compare_gradients(const trial *tr, const side *s, const side *truth, unsigned want) {
+    char name[16], what[24];
+    double floor = cancelled_backward(s);
+    for (int i = 0; i < op_inputs(tr->cs->kind); i++) {
+        if (!s->din[i].mem || !((want >> i) & 1u)) continue;
+        snprintf(what, sizeof what, "d%s", op_input_name(tr->cs->kind, i, name));
+        compare(tr->label, what, tr->dt, &s->din[i].t, &truth->din[i].t, floor);
+    }
+}
+
+static void compare_bits(const trial *tr, const side *a, const side *b, const char *why) {
+    for (int o = 0; o < OP_MAX_OUT; o++)
+        if (a->out[o].mem && memcmp(a->out[o].mem, b->out[o].mem, a->out[o].bytes))
+            fail_msg("%s: output %d has other bits %s", tr->label, o, why);
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (a->din[i].mem && memcmp(a->din[i].mem, b->din[i].mem, a->din[i].bytes))
+            fail_msg("%s: gradient of input %d has other bits %s", tr->label, i, why);
+}
+
+/* What was run with one thread gives the same bits again, and with 2 threads. */
+static void check_repeats(const trial *tr, side *s, bool backward) {
+    static const char *const why[DEVS] = {"when run again", "with 2 threads"};
+    for (int k = 0; k < DEVS; k++) {
+        side again;
+        op_run run = run_on(tr->b->devs[k], tr->accumulate);
+        side_open(&again, tr->cs, tr->dt, tr->strided, tr->b->devs[k]);
+        if (backward) {
+            for (int o = 0; o < OP_MAX_OUT; o++)
+                if (s->out[o].mem) memcpy(again.out[o].mem, s->out[o].mem, s->out[o].bytes);
+            side_backward(&again, tr->impl, &run, tr->accumulate, ~0u);
+        } else {
+            side_forward(&again, tr->impl, &run, tr->accumulate);
+        }
+        compare_bits(tr, s, &again, why[k]);
+        side_close(&again);
+    }
+}
+
+/* Asked for one gradient alone, an op gives the same gradient. */
+static void check_each_alone(const trial *tr, side *s, const side *truth) {
+    op_run run = run_on(tr->b->devs[0], tr->accumulate);
+    for (int i = 0; i < op_inputs(tr->cs->kind); i++) {
+        if (!((s->io.want_grad >> i) & 1u)) continue;
+        side_backward(s, tr->impl, &run, tr->accumulate, 1u << i);
+        compare_gradients(tr, s, truth, 1u << i);
+        check_guards(tr, s, "backward for one input");
+    }
+}
+
+static void check_equal(const trial *tr, const tensor *a, const tensor *b, const char *what) {
+    for (int64_t n = 0; n < a->rows * a->cols; n++)
+        if (tensor_get(a, n) != tensor_get(b, n))
+            fail_msg("%s: %s, element %lld differs", tr->label, what, (long long)n);
+}
+
+/* out 0 in the memory of input `which`: the same result. `s` holds the result of forward. */
+static void check_in_place(const trial *tr, const side *s, int which) {
+    op_run run = run_on(tr->b->devs[0], false);
+    side p;
+    side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
+    side_fresh_ws(&p, p.io.ws_fwd_bytes);
+    op_call c = side_call(&p, &run, false);
+    for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
+    c.out[0] = c.in[which];
+    tr->impl->fwd(&c);
+    check_equal(tr, &c.out[0], &s->out[0].t, "in place");
+    assert_true(buf_guards_hold(&p.in[which]));
+    side_close(&p);
+}
+
+/* din 0 in the memory of dout 0. `s` holds the result of backward. */
+static void check_gradient_in_place(const trial *tr, const side *s) {
+    op_run run = run_on(tr->b->devs[0], false);
+    side p;
+    side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
+    side_fresh_ws(&p, p.io.ws_bwd_input_bytes);
+    op_call c = side_call(&p, &run, false);
+    for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
+    c.dout[0] = c.din[0] = p.dout[0].t;
+    tr->impl->bwd_input(&c);
+    check_equal(tr, &c.din[0], &s->din[0].t, "gradient in place");
+    assert_true(buf_guards_hold(&p.dout[0]));
+    side_close(&p);
+}
+
+static void check_forward(const trial *tr, side *s, side *truth) {
+    op_run run = run_on(tr->b->devs[0], tr->accumulate);
+    uint32_t flags = op_classes[tr->cs->kind].flags;
+    side_forward(truth, op_find_reference(tr->cs->kind, DT_F64), &run, tr->accumulate);
+    side_forward(s, tr->impl, &run, tr->accumulate);
+    compare_outputs(tr, s, truth);
+    bool made_gradients = grad_in_fwd(tr->cs->kind) && tr->cs->attr.head.with_grad;
+    if (made_gradients) compare_gradients(tr, s, truth, op_classes[tr->cs->kind].weights);
+    check_guards(tr, s, "forward");
+    check_repeats(tr, s, false);
+    if (flags & OPF_INPLACE_0) check_in_place(tr, s, 0);
+    if (flags & OPF_INPLACE_1) check_in_place(tr, s, 1);
+}
+
+static void check_backward(const trial *tr, side *s, side *truth) {
+    op_run run = run_on(tr->b->devs[0], tr->accumulate);
+    share_outputs(s, truth);
+    side_backward(truth, op_find_reference(tr->cs->kind, DT_F64), &run, tr->accumulate, ~0u);
+    side_backward(s, tr->impl, &run, tr->accumulate, ~0u);
+    compare_gradients(tr, s, truth, ~0u);
+    check_guards(tr, s, "backward");
+    check_repeats(tr, s, true);
+    if ((op_classes[tr->cs->kind].flags & OPF_INPLACE_0) && !tr->accumulate)
+        check_gradient_in_place(tr, s);
+    check_each_alone(tr, s, truth);
+}
+
+static void check_trial(const op_case *cs, const backend *b, dtype dt, bool strided,
+                        bool accumulate) {
+    trial tr = {cs, b, impl_of(b, cs->kind, dt), dt, strided, accumulate, ""};
+    snprintf(tr.label, sizeof tr.label, "%s, %s %s%s%s", cs->label, b->name, dtype_name(dt),
+             strided ? ", strided" : "", accumulate ? ", accumulate" : "");
+    if (!tr.impl) fail_msg("%s: no kernel", tr.label);
+    side s, truth;
+    side_open(&s, cs, dt, strided, b->devs[0]);
+    truth_open(&truth, &s, b->devs[0]);
+    check_forward(&tr, &s, &truth);
+    if (has_backward(cs->kind)) check_backward(&tr, &s, &truth);
+    check_inputs_untouched(&tr, &s);
+    side_close(&s);
+    side_close(&truth);
+}
+
+/* ---- finite differences of the double reference ---- */
+
+/* The scalar whose gradient backward makes. */
+static double objective(side *s, const op_run *run) {
+    double sum = 0;
+    side_forward(s, op_find_reference(s->cs->kind, DT_F64), run, false);
+    const tensor *y = &s->out[0].t;
+    if (!grad_in_fwd(s->cs->kind)) {
+        for (int64_t n = 0; n < y->rows * y->cols; n++)
+            sum += tensor_get(y, n) * tensor_get(&s->dout[0].t, n);
+        return sum;
+    }
+    for (int64_t n = 0; n < y->rows; n++) {
+        double lse = tensor_get(&s->out[1].t, n);
+        if (tensor_get(&s->in[2].t, n) < 0) continue;
+        sum += tensor_get(y, n) + (double)s->cs->attr.head.z_loss * lse * lse;
+    }
+    return sum * (double)run->grad_scale;
+}
+
+static void check_slope(side *s, const op_run *run, int i, int64_t n, double gradient) {
+    const double h = 1e-5;
+    double x = tensor_get(&s->in[i].t, n);
+    tensor_set(&s->in[i].t, n, x + h);
+    double up = objective(s, run);
+    tensor_set(&s->in[i].t, n, x - h);
+    double slope = (up - objective(s, run)) / (2 * h);
+    tensor_set(&s->in[i].t, n, x);
+    if (fabs(slope - gradient) > 1e-6 * (1 + fabs(gradient)))
+        fail_msg("%s: d(input %d)[%lld] is %.10g but the slope is %.10g", s->cs->label, i,
+                 (long long)n, gradient, slope);
+}
+
+static void check_finite_differences(const op_case *cs, dev *d) {
+    enum { PROBES = 12 };
+    const op_impl *ref = op_find_reference(cs->kind, DT_F64);
+    op_run run = run_on(d, false);
+    side s, at;
+    side_open(&s, cs, DT_F64, false, d);
+    side_open(&at, cs, DT_F64, false, d);
+    side_forward(&s, ref, &run, false);
+    if (has_backward(cs->kind)) side_backward(&s, ref, &run, false, ~0u);
+    for (int i = 0; i < op_inputs(cs->kind); i++) {
+        if (!((s.io.want_grad >> i) & 1u)) continue;
+        bool dx_is_output = grad_in_fwd(cs->kind) && !((op_classes[cs->kind].weights >> i) & 1u);
+        const tensor *g = dx_is_output ? &s.out[2].t : &s.din[i].t;
+        int64_t size = g->rows * g->cols, step = size / PROBES + 1;
+        for (int64_t n = 0; n < size; n += step)
+            check_slope(&at, &run, i, n, tensor_get(g, n));
+    }
+    side_close(&s);
+    side_close(&at);
+}
+
+/* ---- the matrix ---- */
+
+static void backend_open(backend *b, const char *isa) {
+    err e;
+    if (isa) setenv("ATHANOR_ISA", isa, 1);
+    for (int k = 0; k < DEVS; k++)
+        if (dev_open(&b->devs[k], DEV_CPU, k + 1, &e) != ST_OK) fail_msg("%s", e.message);
+    unsetenv("ATHANOR_ISA");
+    b->reference = isa == NULL;
+    snprintf(b->name, sizeof b->name, "%s", isa ? isa : "reference");
+}
+
+static void backend_close(backend *b) {
+    for (int k = 0; k < DEVS; k++) dev_close(b->devs[k]);
+}
+
+static case_list cases_of(op_kind kind) {
+    case_list l = {0};
+    CASES[kind](&l);
+    if (l.n == 0) fail_msg("op %s has no cases", op_classes[kind].name);
+    return l;
+}
+
+static void check_op(const backend *b, op_kind kind, dtype dt) {
+    if (!b->reference && impl_of(b, kind, dt) == op_find_reference(kind, dt)) return;
+    case_list l = cases_of(kind);
+    for (int i = 0; i < l.n; i++)
+        for (int way = 0; way < 4; way++)
+            check_trial(&l.items[i], b, dt, way & 1, way & 2);
+    free(l.items);
+}
+
+static void check_backend(const char *isa) {
+    static const dtype dtypes[] = {DT_F32, DT_BF16, DT_F16, DT_F64};
+    backend b;
+    backend_open(&b, isa);
+    bool available = !isa || strcmp(cpu_isa_name(dev_isa(b.devs[0])), isa) == 0;
+    for (int kind = 0; kind < OP_COUNT && available; kind++)
+        for (int k = 0; k < ARRAY_LEN(dtypes); k++) check_op(&b, (op_kind)kind, dtypes[k]);
+    backend_close(&b);
+    if (!available) skip();
+}
+
+static void test_reference(void **state) { (void)state, check_backend(NULL); }
+static void test_base(void **state) { (void)state, check_backend("base"); }
+static void test_avx2(void **state) { (void)state, check_backend("avx2"); }
+static void test_avx512(void **state) { (void)state, check_backend("avx512"); }
+static void test_avx512_bf16(void **state) { (void)state, check_backend("avx512_bf16"); }
+
+static void test_gradients_of_reference(void **state) {
+    (void)state;
+    backend b;
+    backend_open(&b, NULL);
+    for (int kind = 0; kind < OP_COUNT; kind++) {
+        case_list l = cases_of((op_kind)kind);
+        for (int i = 0; i < l.n; i++) {
+            bool no_gradient = grad_in_fwd((op_kind)kind) && !l.items[i].attr.head.with_grad;
+            if (!no_gradient) check_finite_differences(&l.items[i], b.devs[1]);
+        }
+        free(l.items);
+    }
+    backend_close(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients_of_reference),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_base),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
