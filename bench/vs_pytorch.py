@@ -166,6 +166,13 @@ def machine():
     return name, [f for f in wanted if f in flags]
 
 
+def warn_if_busy():
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"vs_pytorch: load average {load:.1f}: something else is running, the numbers will be too low",
+              file=sys.stderr)
+
+
 def summary(rates):
     rows = [(s, statistics.median(r), min(r), max(r)) for s, r in rates.items()]
     torch_rates = [row[1] for row in rows if row[0] not in ATHANOR_SETTINGS]
@@ -218,6 +225,7 @@ def main():
     if unknown:
         sys.exit(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
     config = load_config(args.config, args.overrides)
+    warn_if_busy()
     try:
         if any(s in ATHANOR_SETTINGS for s in settings):
             prepare_athanor(config, args)

@@ -33,7 +33,7 @@ typedef struct cli_command {
     int min_inputs, max_inputs; /* max_inputs < 0: no bound */
     bool takes_output;          /* -o OUT */
     bool takes_keys;            /* key.path=value */
-    const char *details;        /* more text for --help, may be NULL */
+    char *(*details)(void);     /* more text for --help, on the heap; may be NULL */
 } cli_command;
 
 struct cli_args {

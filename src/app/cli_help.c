@@ -2,6 +2,7 @@
 #include "app/cli_int.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void print_row(const cli_command *c) {
@@ -33,7 +34,10 @@ void cli_print_command_help(const cli_command *c) {
     if (c->takes_output) printf("  %-22s %s\n", "-o OUT", "where the result goes");
     print_option("json", NULL, "standard output carries only JSON");
     print_option("help", NULL, "this text");
-    if (c->details) printf("\n%s\n", c->details);
+    if (!c->details) return;
+    char *text = c->details();
+    printf("\n%s", text);
+    free(text);
 }
 
 bool cli_print_group_help(const char *word) {

@@ -107,6 +107,7 @@ const cli_command command_config_print = {
     .min_inputs = 1,
     .max_inputs = 1,
     .takes_keys = true,
+    .details = config_help,
 };
 
 static const cli_option schema_options[] = {

@@ -168,16 +168,8 @@ static status run_build(const cli_args *args, err *e) {
     return ST_OK;
 }
 
-const cli_command command_data_build = {
-    .name = "data build",
-    .summary = "turn text into token shards",
-    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
-    .run = run_build,
-    .min_inputs = 1,
-    .max_inputs = -1,
-    .takes_output = true,
-    .takes_keys = true,
-    .details =
+static char *build_help(void) {
+    return xstrdup(
         "IN is a text file (one document), a .jsonl file (one document a line), a folder of\n"
         "such files, or - for standard input. The shards go to SHARDS, or with valid= to\n"
         "SHARDS/train and SHARDS/valid.\n"
@@ -190,8 +182,21 @@ const cli_command command_data_build = {
         "                     at the exact byte); auto: lines for few files, else documents\n"
         "  field=text         the field of a JSONL object that holds the text\n"
         "  format=auto        text or jsonl, instead of going by the file's name\n"
+        "  eos=true           put the tokenizer's end-of-text token after each document\n"
         "  seed=0             of the split by documents\n"
-        "  shard_tokens=100M  size of one shard file\n",
+        "  shard_tokens=100M  size of one shard file\n");
+}
+
+const cli_command command_data_build = {
+    .name = "data build",
+    .summary = "turn text into token shards",
+    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
+    .run = run_build,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .takes_output = true,
+    .takes_keys = true,
+    .details = build_help,
 };
 
 /* ---- data show ---- */

@@ -1,45 +1,70 @@
-/* athanor verify: proves a promise. This file: a checkpoint is whole. */
+/* athanor verify: proves a promise. This file: checkpoints are whole. */
 #include <stdio.h>
 
 #include "app/cli.h"
 #include "base/file.h"
 #include "io/checkpoint.h"
 
-static void report(const cli_args *args, bool ok, const char *detail) {
-    if (args->json) {
-        cli_print_json(json_pack("{s:b, s:s}", "ok", ok, "detail", detail));
-    } else {
-        printf("%s: %s\n", ok ? "ok" : "broken", detail);
+/* Whether one folder is whole, and a sentence about it. */
+static bool verify_folder(arena *a, const char *dir, const char **detail) {
+    checkpoint_kind kind;
+    err why = {0};
+    if (checkpoint_verify(dir, &kind, &why) != ST_OK) {
+        *detail =
+            arena_printf(a, "%s: %s%s%s", dir, why.message, why.hint[0] ? "; " : "", why.hint);
+        return false;
     }
+    *detail = kind == CHECKPOINT_RESUMABLE
+                  ? arena_printf(a, "%s: every file matches its checksum", dir)
+                  : arena_printf(a,
+                                 "%s: a well-formed model without state/; it can be used but not "
+                                 "resumed, and has no checksums",
+                                 dir);
+    return true;
 }
 
-/* A folder that never was a model is an unreadable input (3); damage is a broken promise (1), told
- * on standard output, so err stays empty and nothing more is said about it. */
+/* All checkpoints of a run; the sentence is about the newest bad one. */
+static bool verify_run(arena *a, const char *run_dir, const int64_t *steps, int n,
+                       const char **detail) {
+    for (int i = n - 1; i >= 0; i--)
+        if (!verify_folder(a, checkpoint_path(a, run_dir, steps[i]), detail)) return false;
+    *detail = arena_printf(a, "%s: all checkpoints are whole (%d, newest step-%lld)", run_dir, n,
+                           (long long)steps[n - 1]);
+    return true;
+}
+
+static status verify_input(arena *a, const char *path, bool *ok, const char **detail, err *e) {
+    int64_t *steps = NULL;
+    int n = 0;
+    if (file_exists(path_join(a, path, "state")) ||
+        file_exists(path_join(a, path, "config.json"))) {
+        *ok = verify_folder(a, path, detail);
+        return ST_OK;
+    }
+    TRY(checkpoint_list(a, path, &steps, &n, e));
+    if (n > 0) {
+        *ok = verify_run(a, path, steps, n, detail);
+        return ST_OK;
+    }
+    err_set(e, ST_FORMAT, "%s is no checkpoint, model folder or run with checkpoints", path);
+    err_where(e, "%s", path);
+    err_hint(e, "checkpoints lie in RUN/checkpoints/step-N");
+    return ST_FORMAT;
+}
+
+/* A broken promise is a result, told on standard output; err stays empty for it, so that nothing
+ * more is said. */
 static status verify_checkpoint(const cli_args *args, err *e) {
-    const char *path = args->inputs[0];
     arena *a = arena_new("verify");
-    char *dir = NULL;
-    bool has_state = file_exists(path_join(a, path, "state"));
-    status st = ST_OK;
-    if (has_state)
-        dir = arena_strdup(a, path);
-    else
-        st = checkpoint_resolve(a, path, &dir, e);
+    bool ok = false;
+    const char *detail = "";
+    status st = verify_input(a, args->inputs[0], &ok, &detail, e);
     if (st == ST_OK) {
-        checkpoint_kind kind;
-        err why = {0};
-        st = checkpoint_verify(dir, &kind, &why);
-        const char *detail =
-            arena_printf(a, "%s%s%s", why.message, why.hint[0] ? "; " : "", why.hint);
-        if (st == ST_OK)
-            detail = kind == CHECKPOINT_RESUMABLE
-                         ? arena_printf(a, "%s: every file matches its checksum", dir)
-                         : arena_printf(a,
-                                        "%s: a well-formed model without state/: it can be used, "
-                                        "but not resumed, and has no checksums",
-                                        dir);
-        report(args, st == ST_OK, detail);
-        if (st != ST_OK) st = ST_FAILED;
+        if (args->json)
+            cli_print_json(json_pack("{s:b, s:s}", "ok", ok, "detail", detail));
+        else
+            printf("%s: %s\n", ok ? "ok" : "broken", detail);
+        if (!ok) st = ST_FAILED;
     }
     arena_free(a);
     return st;
@@ -52,6 +77,6 @@ const cli_command command_verify_checkpoint = {
     .run = verify_checkpoint,
     .min_inputs = 1,
     .max_inputs = 1,
-    .details = "DIR is a checkpoint, a model folder, or a run (its newest good checkpoint).\n"
-               "Exit status: 0 whole, 1 damaged, 3 not a checkpoint at all.",
+    .details = "DIR is a checkpoint, a model folder, or a run (all its checkpoints).\n"
+               "Exit status: 0 whole, 1 damaged, 3 nothing of that kind.",
 };

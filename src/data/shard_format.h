@@ -33,7 +33,7 @@ status shard_header_check(const file_map *m, const char *path, const shards *s, 
 void shard_file_name(char out[32], int number, shard_kind kind);
 /* manifest.json as text, for the writer. */
 status manifest_write(const shards *s, const char *path, err *e);
-/* The folder part of every message's hint. */
+/* The hint of every error about a damaged folder. */
 void shards_hint_rebuild(err *e);
 
 #endif

@@ -14,6 +14,7 @@
 
 #define SHOWN_NAME_BYTES 96
 #define MAX_SHARDS 10000
+#define MAX_TENSORS 1000000
 
 struct st_reader {
     arena *mem;
@@ -172,6 +173,27 @@ static status check_tiling(const st_view *views, int64_t n, const uint8_t *data,
     return st;
 }
 
+/* Parsed JSON takes many times its text. This bounds it by the tree that tensors can need, before a
+ * hundred megabytes of "{},{}," or "0,0," become gigabytes. */
+static status check_extent(const char *text, size_t len, err *e) {
+    size_t objects = 0, commas = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        if (in_string && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            in_string = !in_string;
+        else if (!in_string) {
+            objects += text[i] == '{';
+            commas += text[i] == ',';
+        }
+    }
+    if (objects <= MAX_TENSORS && commas <= 65536 + objects * (ST_MAX_RANK + 8)) return ST_OK;
+    return err_set(e, ST_FORMAT,
+                   "the header holds more than tensors need (%zu objects, %zu commas)", objects,
+                   commas);
+}
+
 /* The JSON header; *data is the byte after it. */
 static status parse_header(const uint8_t *bytes, size_t len, json_t **root, size_t *data, err *e) {
     if (len < 8) return err_set(e, ST_FORMAT, "%zu bytes are too few for a safetensors file", len);
@@ -185,6 +207,7 @@ static status parse_header(const uint8_t *bytes, size_t len, json_t **root, size
                        (unsigned long long)n, len - 8);
     if (n < 2 || bytes[8] != '{')
         return err_set(e, ST_FORMAT, "the header does not begin with '{'");
+    TRY(check_extent((const char *)bytes + 8, (size_t)n, e));
     json_error_t je;
     *root = json_loadb((const char *)bytes + 8, (size_t)n, JSON_REJECT_DUPLICATES, &je);
     if (!*root && json_error_code(&je) == json_error_duplicate_key)

@@ -116,6 +116,11 @@ static void pass_on(derive *d, val x, val dy) {
     d->passed_on[d->n_passed_on++] = x;
 }
 
+static void clear_operands(op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++) r->in[i] = r->din[i] = r->shape_in[i] = VAL_NONE;
+    for (int o = 0; o < OP_MAX_OUT; o++) r->out[o] = r->dout[o] = r->shape_out[o] = VAL_NONE;
+}
+
 static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
     op_rec r = {.kind = f->kind,
                 .entry = entry,
@@ -123,16 +128,16 @@ static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
                 .attr = f->attr,
                 .ws_buf = -1,
                 .block = f->block};
-    for (int i = 0; i < OP_MAX_IN; i++) r.in[i] = r.din[i] = VAL_NONE;
-    for (int o = 0; o < OP_MAX_OUT; o++) r.out[o] = r.dout[o] = VAL_NONE;
+    clear_operands(&r);
+    memcpy(r.shape_in, f->in, sizeof r.shape_in);
+    memcpy(r.shape_out, f->out, sizeof r.shape_out);
     return r;
 }
 
 static val emit_elementwise(derive *d, op_kind kind, val a, val b, int32_t block) {
     graph *g = d->g;
     op_rec r = {.kind = kind, .entry = ENTRY_FWD, .phase = PHASE_B, .ws_buf = -1, .block = block};
-    for (int i = 0; i < OP_MAX_IN; i++) r.in[i] = r.din[i] = VAL_NONE;
-    for (int o = 0; o < OP_MAX_OUT; o++) r.out[o] = r.dout[o] = VAL_NONE;
+    clear_operands(&r);
     r.in[0] = a;
     r.in[1] = b;
     tensor t = g->value[a].t;
@@ -181,6 +186,7 @@ static void backward_add(derive *d, const op_rec *f, val dy) {
             val dx = grad_target(d, x, dy, 0, &acc);
             op_rec r = backward_rec(f, ENTRY_FWD, PHASE_B);
             r.kind = OP_COPY;
+            clear_operands(&r);
             r.in[0] = dy;
             r.out[0] = dx;
             graph_append(d->g, &r);

@@ -228,7 +228,7 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
     bool needs_grad = false;
     for (int i = 0; i < OP_MAX_IN; i++) {
         r.in[i] = i < n_in ? in[i] : VAL_NONE;
-        r.din[i] = VAL_NONE;
+        r.din[i] = r.shape_in[i] = VAL_NONE;
         if (r.in[i] == VAL_NONE) continue;
         note_read(g, r.in[i]);
         io.in[i] = g->value[r.in[i]].t;
@@ -243,7 +243,7 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
         return NULL;
     }
     for (int o = 0; o < OP_MAX_OUT; o++) {
-        r.out[o] = r.dout[o] = VAL_NONE;
+        r.out[o] = r.dout[o] = r.shape_out[o] = VAL_NONE;
         if (io.out[o].rows == 0) continue;
         r.out[o] = o == 0 && in_place >= 0 ? take_buffer(g, in[in_place], &io.out[0])
                                            : graph_alloc_like(g, &io.out[o], NULL);

@@ -35,6 +35,7 @@ typedef struct op_rec {
     op_phase phase;
     op_attr attr;
     val in[OP_MAX_IN], out[OP_MAX_OUT], dout[OP_MAX_OUT], din[OP_MAX_IN];
+    val shape_in[OP_MAX_IN], shape_out[OP_MAX_OUT]; /* of a backward: operands it does not read */
     uint8_t acc, acc_param;
     int32_t ws_buf; /* -1: none */
     int32_t block;

@@ -109,20 +109,24 @@ const prog_stats *prog_get_stats(const prog *p) {
 
 /* ---- binding ---- */
 
-static tensor tensor_of(const graph *g, val v) {
-    return v == VAL_NONE ? (tensor){0} : g->value[v].t;
+/* The tensor of v; where a backward does not read v, that of `shape` without data. */
+static tensor tensor_of(const graph *g, val v, val shape) {
+    if (v != VAL_NONE) return g->value[v].t;
+    tensor t = shape == VAL_NONE ? (tensor){0} : g->value[shape].t;
+    t.data = NULL;
+    return t;
 }
 
 static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
     op_call *c = &r->call;
     c->attr = &r->attr;
     for (int i = 0; i < OP_MAX_IN; i++) {
-        c->in[i] = tensor_of(g, r->in[i]);
-        c->din[i] = tensor_of(g, r->din[i]);
+        c->in[i] = tensor_of(g, r->in[i], r->shape_in[i]);
+        c->din[i] = tensor_of(g, r->din[i], VAL_NONE);
     }
     for (int o = 0; o < OP_MAX_OUT; o++) {
-        c->out[o] = tensor_of(g, r->out[o]);
-        c->dout[o] = tensor_of(g, r->dout[o]);
+        c->out[o] = tensor_of(g, r->out[o], r->shape_out[o]);
+        c->dout[o] = tensor_of(g, r->dout[o], VAL_NONE);
     }
     c->acc = r->acc;
     c->acc_param = r->acc_param;

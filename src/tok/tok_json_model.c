@@ -58,7 +58,7 @@ static status count_ids(tok_reader *r, const json_t *vocab, const json_t *added,
     const char *key;
     json_t *value;
     size_t i;
-    int32_t id, top = -1;
+    int32_t id = 0, top = -1;
     json_object_foreach((json_t *)vocab, key, value) {
         TRY(read_id(r, value, "model.vocab", n, &id));
         if (id > top) top = id;

@@ -37,7 +37,7 @@ END
 expect 0 --version;            has out "athanor "
 expect 0 --help;               has out "config print"
 expect 0 config --help;        has out "config why"
-expect 0 config print --help;  has out "usage: athanor config print CONFIG"
+expect 0 config print --help;  has out "usage: athanor config print CONFIG"; has out "optim.schedule.warmup_steps"
 expect 2;                      has out "usage:"
 expect 2 confg print x;        has err "unknown command 'confg'"; has err "hint: did you mean 'athanor config'?"
 expect 2 config prnt x;        has err "did you mean 'athanor config print'?"

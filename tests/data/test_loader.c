@@ -174,6 +174,7 @@ static void test_validation_covers_all_once(void **state) {
         loader *l = open_one(dir, T, false, false, 0);
         int64_t next = 1, N = (int64_t)loader_totals(l).tokens;
         uint64_t n = loader_sequences(l);
+        assert_int_equal(n, (N - 1) / T + ((N - 1) % T != 0));
         rows r = rows_new(3, T);
         for (uint64_t first = 0; first < n; first += 3) {
             rows_fill(&r, l, first);

@@ -188,6 +188,34 @@ static void test_header_length_is_checked(void **state) {
     }
 }
 
+/* "{"a":[unit unit unit ... ]}" with n units. */
+static status open_repeated(strbuf *text, const char *unit, int n, err *e) {
+    strbuf file = {0};
+    strbuf_clear(text);
+    strbuf_puts(text, "{\"a\":[");
+    for (int i = 0; i < n; i++) strbuf_puts(text, unit);
+    strbuf_puts(text, "0]}");
+    make_file(&file, text->data, 0);
+    st_reader *r;
+    status st = st_open_bytes(&r, file.data, file.len, "x", e);
+    strbuf_free(&file);
+    return st;
+}
+
+static void test_headers_that_swell_are_refused(void **state) {
+    (void)state;
+    strbuf text = {0};
+    err e;
+    assert_int_equal(open_repeated(&text, "0,", 100000, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "more than tensors need (1 objects, 100000 commas)"));
+    assert_int_equal(open_repeated(&text, "{},", 1000000, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "(1000001 objects, 1000000 commas)"));
+    assert_int_equal(open_repeated(&text, "\",\\\",{\",", 30000, &e), ST_FORMAT);
+    assert_non_null(
+        strstr(e.message, "entry of tensor 'a' is no object")); /* strings count as one */
+    strbuf_free(&text);
+}
+
 /* What an accepted file promises: every view inside the data, of the size of its shape. */
 static void touch_all(st_reader *r, const uint8_t *file, size_t len) {
     unsigned sum = 0;

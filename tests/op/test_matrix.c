@@ -357,7 +357,9 @@ static void test_gradients_of_reference(void **state) {
     backend_close(&b);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc;
+    restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients_of_reference),
         cmocka_unit_test(test_reference),

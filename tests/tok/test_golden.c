@@ -1,5 +1,6 @@
 /* Ids equal those of Hugging Face tokenizers on every committed case
- * (tests/oracle/make_tok_golden.py): patterns, behaviours, added tokens, templates, normal forms. */
+ * (tests/oracle/make_tok_golden.py): patterns, behaviours, added tokens, templates, normal forms.
+ */
 #include "tok/tok_test.h"
 
 /* Keys of `patch` replace top-level keys; "model.x" replaces an option of the model. */
@@ -65,11 +66,10 @@ static void test_cases(void **state) {
 static void check_training(const char *file, const char *pattern, int32_t vocab_size) {
     size_t len;
     char *text = read_golden(GOLDEN("corpus.txt"), &len);
-    tok *ours = train_on((tok_train_options){.kind = TOK_BPE,
-                                             .vocab_size = vocab_size,
-                                             .pattern = pattern,
-                                             .min_frequency = 2},
-                         text, len);
+    tok *ours = train_on(
+        (tok_train_options){
+            .kind = TOK_BPE, .vocab_size = vocab_size, .pattern = pattern, .min_frequency = 2},
+        text, len);
     const char *made = "/tok_test_trained.json";
     char path[512];
     snprintf(path, sizeof(path), "%s%s", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", made);

@@ -32,6 +32,7 @@ V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
             return r * r;
         }
     }
+    *slope = v_set1(1.0f);
     return x;
 }
 

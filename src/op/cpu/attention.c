@@ -1,0 +1,15 @@
+/* ATTENTION as an op: forward and backward are in attention_fwd.c and attention_bwd.c, what they
+ * share in attention.h. */
+#include "op/cpu/attention_parts.h"
+#include "op/cpu/ops.h"
+
+static void attention_workspace(const op_infer *io, int64_t ws[3]) {
+    int64_t bytes = dev_threads(io->dev) * (int64_t)sizeof(float);
+    ws[0] = CPU_FN(attention_fwd_floats)(io->attr) * bytes;
+    ws[1] = CPU_FN(attention_bwd_floats)(io->attr) * bytes;
+}
+
+const op_impl CPU_FN(cpu_attention_f32) = {CPU_FN(attention_fwd_f32), CPU_FN(attention_bwd_f32),
+                                           NULL, attention_workspace};
+const op_impl CPU_FN(cpu_attention_bf16) = {CPU_FN(attention_fwd_bf16), CPU_FN(attention_bwd_bf16),
+                                            NULL, attention_workspace};

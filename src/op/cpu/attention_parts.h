@@ -1,0 +1,15 @@
+/* The halves of attention; attention.c joins them into the op. Workspace is per thread. */
+#ifndef OP_CPU_ATTENTION_PARTS_H
+#define OP_CPU_ATTENTION_PARTS_H
+
+#include "op/cpu/variant.h"
+#include "op/op.h"
+
+void CPU_FN(attention_fwd_f32)(const op_call *c);
+void CPU_FN(attention_fwd_bf16)(const op_call *c);
+void CPU_FN(attention_bwd_f32)(const op_call *c);
+void CPU_FN(attention_bwd_bf16)(const op_call *c);
+int64_t CPU_FN(attention_fwd_floats)(const op_attr *at);
+int64_t CPU_FN(attention_bwd_floats)(const op_attr *at);
+
+#endif

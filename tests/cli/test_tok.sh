@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# athanor tok: train, encode, decode from the command line, and how each fails.
+set -euo pipefail
+athanor=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+    echo "FAIL: $*"
+    exit 1
+}
+
+expect_status() { # STATUS COMMAND...: exits so
+    local want=$1 got=0
+    shift
+    "$@" >out 2>err || got=$?
+    [ "$got" = "$want" ] || fail "status $got instead of $want: $* $(cat out err)"
+}
+
+mkdir -p in/deeper
+for _ in 1 2 3 4 5 6 7 8; do echo 'the furnace feeds the fire, and the fire feeds the furnace'; done >in/a.txt
+printf '{"text": "the fire is \\u00f6ld"}\n{"text": "the end"}\n' >in/deeper/b.jsonl
+
+"$athanor" tok train in -o tok.json --kind bpe --vocab-size 280 --pattern gpt2 --json >out
+grep -q '"vocab_size":' out && grep -q '"seconds":' out || fail "tok train --json: $(cat out)"
+grep -q '"merges"' tok.json || fail "no merges in tok.json"
+
+# Any bytes come back exactly.
+printf 'the fire\xff\x00\xc3 f\xc3\xb6ld\r\n  end' >text
+ids=$("$athanor" tok encode tok.json text | tr ' ' ,)
+"$athanor" tok decode tok.json --ids "$ids" >back
+cmp text back || fail "encode and decode changed the bytes"
+[ "$("$athanor" tok encode tok.json - <text | tr ' ' ,)" = "$ids" ] || fail "standard input differs"
+"$athanor" tok encode tok.json text --json | tr -d ' ' | grep -q "{\"ids\":\[$ids\]}" || fail "--json ids"
+"$athanor" tok decode tok.json --ids "$ids" --json | grep -q '"text":' || fail "--json text"
+
+# Characters: as many tokens as the text has, none special when none is asked for.
+"$athanor" tok train in/a.txt -o char.json --kind char --special "" --json | tr -d ' ' |
+    grep -q '"vocab_size":15' || fail "char vocabulary"
+printf 'the Fire' >unknown
+expect_status 3 "$athanor" tok encode char.json unknown
+grep -q 'byte 4' err || fail "offset of the unknown character: $(cat err)"
+
+# A folder gets what Hugging Face readers need.
+mkdir folder
+"$athanor" tok train in -o folder --kind byte >out
+[ -s folder/tokenizer.json ] && [ -s folder/tokenizer_config.json ] || fail "folder output"
+
+: >empty.txt
+expect_status 2 "$athanor" tok train empty.txt -o no.json
+expect_status 2 "$athanor" tok train in
+expect_status 2 "$athanor" tok train in -o no.json --kind words
+expect_status 2 "$athanor" tok train in -o no.json --vocab-size 100
+expect_status 2 "$athanor" tok train in -o no.json --pattern words
+expect_status 2 "$athanor" tok decode tok.json
+expect_status 2 "$athanor" tok decode tok.json --ids 1,x
+expect_status 2 "$athanor" tok decode tok.json --ids 99999
+expect_status 1 "$athanor" tok encode none.json text
+head -c 500 tok.json >cut.json
+expect_status 3 "$athanor" tok encode cut.json text
+[ ! -e no.json ] || fail "a failed training left a file"

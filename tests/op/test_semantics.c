@@ -1,0 +1,352 @@
+/* What ops.def promises beyond numbers: masks, groups, positions, targets, offsets. Checked on every
+ * backend of this machine in f32, and against plain formulas. */
+#include "op/harness.h"
+
+static dev *open_dev(void) {
+    dev *d;
+    err e;
+    if (dev_open(&d, DEV_CPU, 2, &e) != ST_OK) fail_msg("%s", e.message);
+    return d;
+}
+
+/* The kernels under test: the device's choice in f32. */
+static const op_impl *impl_of(const side *s) { return op_find(s->io.dev, s->cs->kind, s->dt); }
+
+static op_run plain_run(dev *d) {
+    return (op_run){.dev = d, .seed = 1, .step = 2, .first_micro = true, .grad_scale = 1};
+}
+
+static void forward(side *s) {
+    op_run run = plain_run(s->io.dev);
+    side_forward(s, impl_of(s), &run, false);
+}
+
+static void backward(side *s) {
+    op_run run = plain_run(s->io.dev);
+    side_backward(s, impl_of(s), &run, false, ~0u);
+}
+
+static op_case attention(int B, int Tq, int Tk, int H, int K, int D) {
+    op_case c = {.label = "attention", .kind = OP_ATTENTION};
+    c.attr.attention.B = B, c.attr.attention.Tq = Tq, c.attr.attention.Tk = Tk;
+    c.attr.attention.H = H, c.attr.attention.K = K;
+    c.attr.attention.D = c.attr.attention.Dv = D;
+    c.attr.attention.scale = 1.0f / sqrtf((float)D), c.attr.attention.causal = true;
+    c.in[0] = (slot){ACTIVATION, B * Tq, H * D, 0, 0};
+    c.in[1] = (slot){ACTIVATION, B * Tk, K * D, 0, 0};
+    c.in[2] = (slot){ACTIVATION, B * Tk, K * D, 0, 0};
+    return c;
+}
+
+/* Copies `rows` rows of elements. */
+static void copy_rows(const tensor *to, int64_t to_row, const tensor *from, int64_t from_row,
+                      int64_t rows) {
+    for (int64_t i = 0; i < rows * to->cols; i++)
+        tensor_set(to, to_row * to->cols + i, tensor_get(from, from_row * to->cols + i));
+}
+
+static void assert_rows_equal(const tensor *a, int64_t a_row, const tensor *b, int64_t b_row,
+                              int64_t rows, double tolerance) {
+    for (int64_t i = 0; i < rows * a->cols; i++) {
+        double x = tensor_get(a, a_row * a->cols + i), y = tensor_get(b, b_row * b->cols + i);
+        if (!(fabs(x - y) <= tolerance))
+            fail_msg("row %lld, element %lld: %.9g is not %.9g", (long long)(i / a->cols),
+                     (long long)(i % a->cols), x, y);
+    }
+}
+
+/* Two documents packed in one sequence of 5 + 8 tokens give what two sequences alone give. */
+static void test_document_mask(void **state) {
+    (void)state;
+    enum { LEFT = 5, RIGHT = 8, T = LEFT + RIGHT };
+    dev *d = open_dev();
+    op_case packed = attention(1, T, T, 4, 2, 16);
+    packed.in[3] = (slot){INTEGERS, T, 1, 1, 0};
+    side p;
+    side_open(&p, &packed, DT_F32, true, d);
+    for (int i = LEFT; i < T; i++) tensor_set(&p.in[3].t, i, LEFT);
+    forward(&p);
+    backward(&p);
+    for (int part = 0; part < 2; part++) {
+        int first = part ? LEFT : 0, len = part ? RIGHT : LEFT;
+        op_case alone = attention(1, len, len, 4, 2, 16);
+        side a;
+        side_open(&a, &alone, DT_F32, false, d);
+        for (int i = 0; i < 3; i++) copy_rows(&a.in[i].t, 0, &p.in[i].t, first, len);
+        copy_rows(&a.dout[0].t, 0, &p.dout[0].t, first, len);
+        forward(&a);
+        backward(&a);
+        assert_rows_equal(&a.out[0].t, 0, &p.out[0].t, first, len, 2e-6);
+        for (int i = 0; i < 3; i++)
+            assert_rows_equal(&a.din[i].t, 0, &p.din[i].t, first, len, 1e-5);
+        side_close(&a);
+    }
+    side_close(&p);
+    dev_close(d);
+}
+
+/* K kv heads, or the same heads repeated for each query head: the same bits. */
+static void test_groups_equal_repeated_heads(void **state) {
+    (void)state;
+    enum { T = 11, H = 4, K = 2, D = 16 };
+    dev *d = open_dev();
+    op_case grouped = attention(1, T, T, H, K, D), full = attention(1, T, T, H, H, D);
+    side g, f;
+    side_open(&g, &grouped, DT_F32, false, d);
+    side_open(&f, &full, DT_F32, false, d);
+    for (int i = 1; i < 3; i++)
+        for (int64_t n = 0; n < T * H * D; n++) {
+            int64_t t = n / (H * D), h = n / D % H, c = n % D;
+            int64_t from = t * K * D + h * K / H * D + c;
+            tensor_set(&f.in[i].t, n, tensor_get(&g.in[i].t, from));
+        }
+    forward(&g);
+    forward(&f);
+    assert_memory_equal(g.out[0].mem, f.out[0].mem, g.out[0].bytes);
+    assert_memory_equal(g.out[1].mem, f.out[1].mem, g.out[1].bytes);
+    side_close(&g);
+    side_close(&f);
+    dev_close(d);
+}
+
+static void test_query_without_keys(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    op_case c = attention(1, 6, 6, 2, 1, 8);
+    c.in[3] = (slot){INTEGERS, 6, 1, 1, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    tensor_set(&s.in[3].t, 3, 99);
+    forward(&s);
+    for (int h = 0; h < 2; h++) {
+        assert_true(tensor_get(&s.out[1].t, h * 6 + 3) == -INFINITY);
+        assert_true(isfinite(tensor_get(&s.out[1].t, h * 6 + 2)));
+    }
+    for (int i = 0; i < 16; i++) assert_true(tensor_get(&s.out[0].t, 3 * 16 + i) == 0);
+    backward(&s);
+    for (int i = 0; i < 16; i++) assert_true(tensor_get(&s.din[0].t, 3 * 16 + i) == 0);
+    for (int64_t i = 0; i < 6 * 8; i++) {
+        assert_true(isfinite(tensor_get(&s.din[1].t, i)));
+        assert_true(isfinite(tensor_get(&s.din[2].t, i)));
+    }
+    side_close(&s);
+    dev_close(d);
+}
+
+/* One query with qpos = t and a cache gives row t of the full forward. */
+static void test_decode_equals_full(void **state) {
+    (void)state;
+    enum { T = 19, AT = 12 };
+    dev *d = open_dev();
+    op_case full = attention(1, T, T, 4, 2, 16), one = attention(1, 1, T, 4, 2, 16);
+    one.in[4] = (slot){LATEST, 1, 1, AT, 0};
+    side f, o;
+    side_open(&f, &full, DT_F32, false, d);
+    side_open(&o, &one, DT_F32, false, d);
+    copy_rows(&o.in[0].t, 0, &f.in[0].t, AT, 1);
+    for (int i = 1; i < 3; i++) copy_rows(&o.in[i].t, 0, &f.in[i].t, 0, T);
+    forward(&f);
+    forward(&o);
+    assert_rows_equal(&o.out[0].t, 0, &f.out[0].t, AT, 1, 1e-6);
+    side_close(&f);
+    side_close(&o);
+    dev_close(d);
+}
+
+/* Dropout drops its share, scales the rest, and changes with step and micro-batch. */
+static void test_dropout_share(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    op_case c = {.label = "dropout", .kind = OP_DROPOUT, .attr = {.dropout = {.p = 0.25f}}};
+    c.in[0] = (slot){ACTIVATION, 100, 1000, 0, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    for (int64_t i = 0; i < 100000; i++) tensor_set(&s.in[0].t, i, 3);
+    op_run runs[3] = {plain_run(d), plain_run(d), plain_run(d)};
+    runs[1].step++, runs[2].micro_batch++;
+    uint8_t *first = malloc(s.out[0].bytes);
+    for (int r = 0; r < 3; r++) {
+        int64_t dropped = 0;
+        side_forward(&s, impl_of(&s), &runs[r], false);
+        for (int64_t i = 0; i < 100000; i++) {
+            double y = tensor_get(&s.out[0].t, i);
+            assert_true(y == 0 || fabs(y - 4) < 1e-5);
+            dropped += y == 0;
+        }
+        assert_true(dropped > 24400 && dropped < 25600); /* 4 sigma */
+        if (r == 0) memcpy(first, s.out[0].mem, s.out[0].bytes);
+        if (r > 0) assert_memory_not_equal(first, s.out[0].mem, s.out[0].bytes);
+    }
+    free(first);
+    side_close(&s);
+    dev_close(d);
+}
+
+/* Position 3 turns pair 0 by 3 rad; halves and neighbours are paired as the attribute says. */
+static void test_rope_angle(void **state) {
+    (void)state;
+    enum { D = 8 };
+    dev *d = open_dev();
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        op_case c = {.label = "rope", .kind = OP_ROPE};
+        c.attr.rope.heads = 1, c.attr.rope.head_dim = c.attr.rope.rotary_dim = D;
+        c.attr.rope.interleaved = interleaved;
+        c.in[0] = (slot){ACTIVATION, 1, D, 0, 0};
+        c.in[1] = (slot){LATEST, 1, 1, 3, 0};
+        c.in[2] = (slot){ANGLES, 10, D, 0, 0};
+        side s;
+        side_open(&s, &c, DT_F32, false, d);
+        forward(&s);
+        int partner = interleaved ? 1 : D / 2;
+        double x1 = tensor_get(&s.in[0].t, 0), x2 = tensor_get(&s.in[0].t, partner);
+        double y1 = tensor_get(&s.out[0].t, 0), y2 = tensor_get(&s.out[0].t, partner);
+        assert_true(fabs(y1 - (x1 * cos(3.0) - x2 * sin(3.0))) < 1e-6);
+        assert_true(fabs(y2 - (x2 * cos(3.0) + x1 * sin(3.0))) < 1e-6);
+        side_close(&s);
+    }
+    dev_close(d);
+}
+
+static op_case head(int N, int C, int V, int chunk, float z_loss) {
+    op_case c = {.label = "head_ce", .kind = OP_HEAD_CE};
+    c.attr.head.chunk_rows = chunk, c.attr.head.z_loss = z_loss, c.attr.head.with_grad = true;
+    c.in[0] = (slot){ACTIVATION, N, C, 0, 0};
+    c.in[1] = (slot){MATRIX, V, C, 0, 0};
+    c.in[2] = (slot){TARGETS, N, 1, V, 0};
+    return c;
+}
+
+/* Row n of the dense logits, and their log-sum-exp. */
+static double dense_logits(const side *s, int64_t n, double *logits) {
+    const tensor *x = &s->in[0].t, *w = &s->in[1].t;
+    double sum = 0;
+    for (int64_t v = 0; v < w->rows; v++) {
+        logits[v] = 0;
+        for (int64_t i = 0; i < x->cols; i++)
+            logits[v] += tensor_get(x, n * x->cols + i) * tensor_get(w, v * w->cols + i);
+        sum += exp(logits[v]);
+    }
+    return log(sum);
+}
+
+/* Loss and dx of the chunked head equal softmax over all logits, with and without z-loss. Rows with
+ * a negative target have no loss and no gradient. */
+static void test_head_equals_dense_softmax(void **state) {
+    (void)state;
+    enum { N = 13, C = 8, V = 21 };
+    dev *d = open_dev();
+    for (int z = 0; z < 2; z++) {
+        op_case c = head(N, C, V, 4, z ? 0.1f : 0);
+        side s;
+        side_open(&s, &c, DT_F32, false, d);
+        forward(&s);
+        for (int64_t n = 0; n < N; n++) {
+            double logits[V], lse = dense_logits(&s, n, logits);
+            int target = (int)tensor_get(&s.in[2].t, n);
+            double nll = target < 0 ? 0 : lse - logits[target];
+            assert_true(fabs(tensor_get(&s.out[0].t, n) - nll) < 1e-5);
+            assert_true(fabs(tensor_get(&s.out[1].t, n) - lse) < 1e-5);
+            for (int i = 0; i < C; i++) {
+                double dx = 0;
+                for (int v = 0; v < V; v++) {
+                    double dl = (1 + (z ? 0.2 : 0) * lse) * exp(logits[v] - lse) - (v == target);
+                    dx += dl * tensor_get(&s.in[1].t, v * C + i);
+                }
+                double got = tensor_get(&s.out[2].t, n * C + i);
+                assert_true(fabs(got - (target < 0 ? 0 : dx)) < 2e-5);
+            }
+        }
+        side_close(&s);
+    }
+    dev_close(d);
+}
+
+/* The gradient of w does not depend on what ignored rows hold. */
+static void test_ignored_rows_leave_no_trace(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    op_case c = head(12, 8, 16, 4, 0.05f);
+    side a, b;
+    side_open(&a, &c, DT_F32, false, d);
+    side_open(&b, &c, DT_F32, false, d);
+    for (int64_t n = 0; n < 12; n++)
+        for (int64_t i = 0; i < 8 && tensor_get(&b.in[2].t, n) < 0; i++)
+            tensor_set(&b.in[0].t, n * 8 + i, 2.5);
+    forward(&a);
+    forward(&b);
+    assert_memory_equal(a.din[1].mem, b.din[1].mem, a.din[1].bytes);
+    side_close(&a);
+    side_close(&b);
+    dev_close(d);
+}
+
+static void test_norm_unit_offset(void **state) {
+    (void)state;
+    enum { C = 40 };
+    dev *d = open_dev();
+    op_case c = {.label = "rmsnorm", .kind = OP_RMSNORM, .attr = {.norm = {.eps = 1e-6f}}};
+    c.in[0] = (slot){ACTIVATION, 1, C, 0, 0};
+    c.in[1] = (slot){VECTOR, 1, C, 0, 0};
+    op_case shifted = c;
+    shifted.attr.norm.unit_offset = true;
+    side plain, offset;
+    side_open(&plain, &c, DT_F32, false, d);
+    side_open(&offset, &shifted, DT_F32, false, d);
+    for (int i = 0; i < C; i++) tensor_set(&plain.in[1].t, i, 1 + tensor_get(&offset.in[1].t, i));
+    forward(&plain);
+    forward(&offset);
+    assert_rows_equal(&plain.out[0].t, 0, &offset.out[0].t, 0, 1, 1e-6);
+    double sum = 0;
+    for (int i = 0; i < C; i++) sum += pow(tensor_get(&plain.in[0].t, i), 2);
+    assert_true(fabs(tensor_get(&plain.out[1].t, 0) - 1 / sqrt(sum / C + 1e-6)) < 1e-6);
+    side_close(&plain);
+    side_close(&offset);
+    dev_close(d);
+}
+
+/* A micro-batch after the first adds to parameter gradients, the first one writes. */
+static void test_first_micro_batch_writes(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    op_case c = {.label = "linear", .kind = OP_LINEAR};
+    c.in[0] = (slot){ACTIVATION, 3, 4, 0, 0};
+    c.in[1] = (slot){MATRIX, 5, 4, 0, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    float dw[20];
+    for (int i = 0; i < 20; i++) dw[i] = 100;
+    op_run run = plain_run(d);
+    s.ws = buf_new(DT_U8, 1, s.io.ws_bwd_weight_bytes, 0, 0);
+    op_call call = side_call(&s, &run, false);
+    call.in[0] = s.in[0].t, call.in[1] = s.in[1].t, call.dout[0] = s.dout[0].t;
+    call.din[1] = (tensor){dw, DT_F32, 5, 4, 4};
+    impl_of(&s)->bwd_weight(&call);
+    float once[20];
+    memcpy(once, dw, sizeof once);
+    run.first_micro = false;
+    impl_of(&s)->bwd_weight(&call);
+    for (int i = 0; i < 20; i++) {
+        assert_true(fabsf(once[i]) < 50);
+        assert_true(fabsf(dw[i] - 2 * once[i]) < 1e-5f);
+    }
+    side_close(&s);
+    dev_close(d);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    restart_with_sleeping_threads(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_document_mask),
+        cmocka_unit_test(test_groups_equal_repeated_heads),
+        cmocka_unit_test(test_query_without_keys),
+        cmocka_unit_test(test_decode_equals_full),
+        cmocka_unit_test(test_dropout_share),
+        cmocka_unit_test(test_rope_angle),
+        cmocka_unit_test(test_head_equals_dense_softmax),
+        cmocka_unit_test(test_ignored_rows_leave_no_trace),
+        cmocka_unit_test(test_norm_unit_offset),
+        cmocka_unit_test(test_first_micro_batch_writes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

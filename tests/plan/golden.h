@@ -1,0 +1,126 @@
+/* Golden models (tests/oracle): loading one and running it in the layout under test. */
+#ifndef TESTS_PLAN_GOLDEN_H
+#define TESTS_PLAN_GOLDEN_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "io/hf_weights.h"
+#include "plan/plan.h"
+
+static const char *const golden_names[] = {"gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied",
+                                           "llama-bias-untied", "llama-rope3-mqa"};
+
+#define MUST(expr)                                                                                 \
+    do {                                                                                           \
+        err must_err = {0};                                                                        \
+        status must_status = (expr);                                                               \
+        if (must_status != ST_OK)                                                                  \
+            fail_msg("%s: %s (%s)", #expr, must_err.message, must_err.where);                      \
+        (void)must_err;                                                                            \
+    } while (0)
+#define E (&must_err)
+
+typedef struct golden {
+    char dir[512];
+    arena *a;
+    dev *dev;
+    model_config mc;
+    st_reader *file; /* golden.safetensors */
+    const st_view *ids, *logits, *loss;
+    int B, T;
+    plan *p;
+} golden;
+
+static inline json_t *golden_json(const golden *g, const char *name) {
+    char path[640];
+    snprintf(path, sizeof path, "%s/%s", g->dir, name);
+    json_t *j = json_load_file(path, 0, NULL);
+    assert_non_null(j);
+    return j;
+}
+
+/* `spec` gives compute, recompute, document_mask; shapes come from the golden ids. */
+static inline void golden_open(golden *g, const char *name, plan_spec spec) {
+    *g = (golden){.a = arena_new("golden")};
+    snprintf(g->dir, sizeof g->dir, "%s/golden/models/%s", TEST_DIR, name);
+    MUST(dev_open(&g->dev, DEV_CPU, 0, E));
+    json_t *config = golden_json(g, "config.json");
+    MUST(model_config_read(g->a, config, 0, &g->mc, E));
+    json_decref(config);
+    char path[640];
+    snprintf(path, sizeof path, "%s/golden.safetensors", g->dir);
+    MUST(st_open(&g->file, path, E));
+    g->ids = st_find(g->file, "ids");
+    g->logits = st_find(g->file, "logits");
+    g->loss = st_find(g->file, "loss");
+    g->B = (int)g->ids->dims[0];
+    g->T = (int)g->ids->dims[1] - 1;
+    spec.model = g->mc;
+    if (!spec.T) spec.T = g->T;
+    if (!spec.train_B) spec.train_B = g->B;
+    spec.optim = optim_find("adamw");
+    MUST(plan_new(&g->p, g->dev, &spec, E));
+    MUST(plan_commit(g->p, E));
+    MUST(hf_load_weights(g->p->store, g->dir, E));
+}
+
+static inline void golden_close(golden *g) {
+    plan_free(g->p);
+    st_close(g->file);
+    dev_close(g->dev);
+    arena_free(g->a);
+}
+
+static inline int32_t *golden_ints(const prog *p, const char *name) {
+    return prog_tensor(p, name)->data;
+}
+
+/* Splits ids [B,T+1] into the inputs of a language-model program. */
+static inline void golden_feed(const prog *p, const int32_t *ids, int B, int T) {
+    for (int b = 0; b < B; b++)
+        for (int t = 0; t < T; t++) {
+            golden_ints(p, "ids")[b * T + t] = ids[b * (T + 1) + t];
+            golden_ints(p, "pos")[b * T + t] = t;
+            if (prog_tensor(p, "targets"))
+                golden_ints(p, "targets")[b * T + t] = ids[b * (T + 1) + t + 1];
+        }
+}
+
+/* One forward and backward over `ids`; returns the mean loss. */
+static inline double golden_step(golden *g, const int32_t *ids, uint64_t step) {
+    const prog *p = g->p->prog[PLAN_TRAIN];
+    golden_feed(p, ids, g->B, g->T);
+    int64_t n = (int64_t)g->B * g->T;
+    op_run run = {.dev = g->dev,
+                  .seed = 1,
+                  .step = step,
+                  .first_micro = true,
+                  .grad_scale = (float)(1.0 / (double)n)};
+    prog_replay(p, PROG_F, &run);
+    prog_replay(p, PROG_B | PROG_W, &run);
+    const float *nll = prog_tensor(p, "nll")->data;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += nll[i];
+    return sum / (double)n;
+}
+
+/* max |a-b| / max |b| */
+static inline double golden_distance(const float *a, const float *b, int64_t n) {
+    double diff = 0, size = 1e-30;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= diff)) diff = d; /* NaN counts */
+        if (fabs(b[i]) > size) size = fabs(b[i]);
+    }
+    return diff / size;
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* Golden models: logits, loss, every gradient and a 10-step curve against PyTorch in double
+ * precision; recompute policies against each other, bit for bit. */
+#include "golden.h"
+
+static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2;
+
+/* All logits of the golden batch through a program of its own. */
+static void test_logits(void **state) {
+    (void)state;
+    for (int m = 0; m < ARRAY_LEN(golden_names); m++) {
+        golden g;
+        golden_open(&g, golden_names[m], (plan_spec){.compute = DT_F32});
+        int64_t n = (int64_t)g.B * g.T;
+        graph_options opt = {.dev = g.dev, .dt = DT_F32};
+        model_rec r = {.g = graph_new(g.a, &opt),
+                       .mc = &g.mc,
+                       .params = g.p->store,
+                       .task = TASK_LOGITS,
+                       .B = g.B,
+                       .T = g.T,
+                       .n_logits = n};
+        model_record(&r);
+        prog *p;
+        MUST(prog_finish(&p, r.g, E));
+        const prog_stats *s = prog_get_stats(p);
+        void *base[SPACE_COUNT] = {[SPACE_FRAME] = aligned_alloc(64, (size_t)s->frame_bytes + 64),
+                                   [SPACE_PINNED] = aligned_alloc(64, (size_t)s->pinned_bytes + 64),
+                                   [SPACE_MASTER] = param_master(g.p->store)};
+        prog_bind(p, base);
+        golden_feed(p, (const int32_t *)(const void *)g.ids->data, g.B, g.T);
+        for (int i = 0; i < n; i++) golden_ints(p, "rows")[i] = i;
+        op_run run = {.dev = g.dev};
+        prog_replay(p, PROG_F, &run);
+        double d = golden_distance(prog_tensor(p, "logits")->data,
+                                   (const float *)(const void *)g.logits->data, g.logits->numel);
+        print_message("%s: logits %.2e\n", golden_names[m], d);
+        assert_true(d < LOGITS);
+        free(base[SPACE_FRAME]);
+        free(base[SPACE_PINNED]);
+        golden_close(&g);
+    }
+}
+
+static void check_gradients(const golden *g) {
+    const param_store *s = g->p->store;
+    double worst = 0;
+    arena *a = arena_new("grads");
+    st_tensor *t = hf_tensors(a, s, param_grad(s), "grad.", DT_F32, true);
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        const st_view *v = st_find(g->file, t[i].name);
+        assert_non_null(v);
+        float *mine = malloc(sizeof(float) * (size_t)param_elems(p));
+        if (t[i].data)
+            memcpy(mine, t[i].data, sizeof(float) * (size_t)param_elems(p));
+        else
+            MUST(t[i].fill(t[i].ctx, 0, param_elems(p), mine, E));
+        double d = golden_distance(mine, (const float *)(const void *)v->data, v->numel);
+        if (d > worst) worst = d;
+        if (!(d < GRADS)) fail_msg("gradient of %s: %.2e", p->name, d);
+        free(mine);
+    }
+    arena_free(a);
+    print_message("   gradients %.2e\n", worst);
+}
+
+static void test_loss_and_gradients(void **state) {
+    (void)state;
+    for (int m = 0; m < ARRAY_LEN(golden_names); m++) {
+        golden g;
+        golden_open(&g, golden_names[m], (plan_spec){.compute = DT_F32});
+        memset(param_grad(g.p->store), 0xff, (size_t)param_store_sizes(g.p->store).grad_bytes);
+        double loss = golden_step(&g, (const int32_t *)(const void *)g.ids->data, 1);
+        float want = *(const float *)(const void *)g.loss->data;
+        print_message("%s: loss %.7f, golden %.7f\n", golden_names[m], loss, want);
+        assert_true(fabs(loss - want) < GRADS * want);
+        check_gradients(&g);
+        golden_close(&g);
+    }
+}
+
+/* Largest relative distance of a 10-step loss curve from the golden one. */
+static double curve_distance(const char *name, dtype compute) {
+    golden g;
+    golden_open(&g, name, (plan_spec){.compute = compute});
+    json_t *curve = golden_json(&g, "curve.json");
+    const char *no_decay[] = {"*.bias", "*norm*", "*ln_*"};
+    bool decay[256];
+    optim_decay_mask(g.p->store, no_decay, 3, decay);
+    double worst = 0;
+    int n = (int)json_array_size(json_object_get(curve, "ids"));
+    assert_int_equal(n, 10);
+    for (int k = 0; k < n; k++) {
+        int32_t ids[4096];
+        json_t *batch = json_array_get(json_object_get(curve, "ids"), (size_t)k);
+        for (int b = 0; b < g.B; b++)
+            for (int t = 0; t <= g.T; t++)
+                ids[b * (g.T + 1) + t] = (int32_t)json_integer_value(
+                    json_array_get(json_array_get(batch, (size_t)b), (size_t)t));
+        double loss = golden_step(&g, ids, (uint64_t)k + 1);
+        double want = json_number_value(json_array_get(json_object_get(curve, "loss"), (size_t)k));
+        double d = fabs(loss - want) / want;
+        if (!(d <= worst)) worst = d;
+        double norm = optim_grad_norm(g.dev, g.p->store);
+        optim_hyper h = {.lr = json_number_value(json_object_get(curve, "lr")),
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8,
+                         .weight_decay = 0.1,
+                         .step = k + 1,
+                         .grad_scale = (float)optim_clip_factor(norm, 1.0)};
+        optim_find("adamw")->update(g.dev, g.p->store, decay, g.p->optim_state, &h);
+    }
+    json_decref(curve);
+    golden_close(&g);
+    return worst;
+}
+
+static void test_curve(void **state) {
+    (void)state;
+    for (int m = 0; m < ARRAY_LEN(golden_names); m++) {
+        double f32 = curve_distance(golden_names[m], DT_F32);
+        double bf16 = curve_distance(golden_names[m], DT_BF16);
+        print_message("%s: curve fp32 %.2e, bf16 %.2e\n", golden_names[m], f32, bf16);
+        assert_true(f32 < CURVE);
+        assert_true(bf16 < CURVE_BF16);
+    }
+}
+
+/* Dropout on, so that recomputed masks count too. */
+static float *gradients_under(const char *name, recompute_policy policy, dtype compute,
+                              int64_t *bytes, prog_stats *stats) {
+    golden g;
+    golden_open(&g, name, (plan_spec){.compute = compute, .recompute = policy});
+    golden_step(&g, (const int32_t *)(const void *)g.ids->data, 7);
+    *bytes = param_store_sizes(g.p->store).grad_bytes;
+    *stats = *prog_get_stats(g.p->prog[PLAN_TRAIN]);
+    float *copy = malloc((size_t)*bytes);
+    memcpy(copy, param_grad(g.p->store), (size_t)*bytes);
+    golden_close(&g);
+    return copy;
+}
+
+static void test_recompute_is_bitwise(void **state) {
+    (void)state;
+    for (int m = 0; m < ARRAY_LEN(golden_names); m++)
+        for (int k = 0; k < 2; k++) {
+            dtype compute = k ? DT_BF16 : DT_F32;
+            int64_t bytes;
+            prog_stats none, s;
+            float *want = gradients_under(golden_names[m], RECOMPUTE_NONE, compute, &bytes, &none);
+            for (recompute_policy r = RECOMPUTE_SELECTIVE; r <= RECOMPUTE_FULL; r++) {
+                float *got = gradients_under(golden_names[m], r, compute, &bytes, &s);
+                assert_memory_equal(got, want, (size_t)bytes);
+                assert_true(s.ops_recomputed > 0);
+                assert_true(s.saved_bytes < none.saved_bytes);
+                free(got);
+            }
+            free(want);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_logits), cmocka_unit_test(test_loss_and_gradients),
+        cmocka_unit_test(test_curve), cmocka_unit_test(test_recompute_is_bitwise)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

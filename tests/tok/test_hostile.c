@@ -1,0 +1,137 @@
+/* Files that are wrong: each is refused with ST_FORMAT and a message that names the place. */
+#include <time.h>
+
+#include "tok/tok_test.h"
+
+#define LEVEL "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},"
+#define MODEL(vocab, merges)                                                                       \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}"
+#define AB "{\"a\":0,\"b\":1,\"ab\":2}"
+#define CHARS "\"decoder\":{\"type\":\"Fuse\"},"
+
+static void refuse(const char *json, const char *names) {
+    err e = {0};
+    tok *t = NULL;
+    status st = tok_parse(&t, json, strlen(json), "bad.json", &e);
+    if (st != ST_FORMAT || t || !strstr(e.message, names) || !e.where[0]) {
+        fail_msg("%s\ngave status %d, \"%s\", where \"%s\"; expected %s", json, (int)st, e.message,
+                 e.where, names);
+    }
+}
+
+static void test_json(void **state) {
+    (void)state;
+    refuse("", "bad.json");
+    refuse("[]", "top level");
+    refuse("{", "bad.json");
+    refuse("{\"model\":{}}", "model.vocab");
+    refuse("{\"colour\":1}", "colour");
+    refuse("{\"model\":null}", "model");
+    char deep[5000];
+    memset(deep, '[', sizeof(deep) - 1);
+    deep[sizeof(deep) - 1] = '\0';
+    refuse(deep, "bad.json");
+}
+
+static void test_vocabulary(void **state) {
+    (void)state;
+    refuse("{" LEVEL MODEL("{\"a\":0,\"b\":0}", "[]") "}", "id 0");
+    refuse("{" LEVEL MODEL("{\"a\":0,\"a\":1}", "[]") "}", "duplicate");
+    refuse("{" LEVEL MODEL("{\"a\":2147483646}", "[]") "}", "out of range");
+    refuse("{" LEVEL MODEL("{\"a\":-1}", "[]") "}", "out of range");
+    refuse("{" LEVEL MODEL("{\"a\":1.5}", "[]") "}", "integer");
+    refuse("{" LEVEL MODEL("{}", "[]") "}", "empty");
+    refuse("{" LEVEL MODEL("[\"a\"]", "[]") "}", "model.vocab");
+    refuse("{" LEVEL "\"added_tokens\":{}," MODEL(AB, "[]") "}", "added_tokens");
+    refuse("{" LEVEL "\"added_tokens\":[1]," MODEL(AB, "[]") "}", "added_tokens");
+    refuse("{" LEVEL "\"added_tokens\":[{\"id\":0,\"content\":\"x\"}]," MODEL(AB, "[]") "}",
+           "added_tokens[0]");
+    refuse("{" LEVEL "\"added_tokens\":[{\"id\":3,\"content\":\"a\"}]," MODEL(AB, "[]") "}",
+           "added_tokens[0]");
+    refuse("{" LEVEL "\"added_tokens\":[{\"id\":3,\"content\":\"\"}]," MODEL(AB, "[]") "}",
+           "content");
+    refuse("{" LEVEL
+           "\"added_tokens\":[{\"id\":3,\"content\":\"x\",\"special\":1}]," MODEL(AB, "[]") "}",
+           "special");
+}
+
+static void test_merges(void **state) {
+    (void)state;
+    refuse("{" LEVEL MODEL(AB, "[\"a c\"]") "}", "model.merges[0]");
+    refuse("{" LEVEL MODEL(AB, "[\"a b\",\"b a\"]") "}", "\"ba\"");
+    refuse("{" LEVEL MODEL(AB, "[\"ab\"]") "}", "model.merges[0]");
+    refuse("{" LEVEL MODEL(AB, "[\"a b c\"]") "}", "model.merges[0]");
+    refuse("{" LEVEL MODEL(AB, "[[\"a\"]]") "}", "model.merges[0]");
+    refuse("{" LEVEL MODEL(AB, "[7]") "}", "model.merges[0]");
+    refuse("{" LEVEL MODEL(AB, "{}") "}", "model.merges");
+}
+
+static void test_parts(void **state) {
+    (void)state;
+    refuse("{" MODEL(AB, "[]") "}", "decoder");
+    refuse("{" CHARS "\"normalizer\":{\"type\":\"NFKC\"}," MODEL(AB, "[]") "}", "NFKC");
+    refuse("{" CHARS "\"pre_tokenizer\":{\"type\":\"Metaspace\"}," MODEL(AB, "[]") "}",
+           "Metaspace");
+    refuse("{" CHARS "\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," MODEL(AB, "[]") "}", "decoder");
+    refuse("{" CHARS "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
+           "\"behavior\":\"Isolated\"}," MODEL(AB, "[]") "}",
+           "pattern");
+    refuse("{" CHARS "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
+           "\"behavior\":\"Sometimes\"}," MODEL(AB, "[]") "}",
+           "Sometimes");
+    refuse("{" CHARS "\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL(AB, "[]") "}",
+           "BertProcessing");
+    refuse("{" CHARS "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+           "{\"SpecialToken\":{\"id\":\"q\"}}],\"special_tokens\":{\"q\":{\"ids\":[99]}}}," MODEL(
+               AB, "[]") "}",
+           "post_processor");
+    refuse("{" CHARS "\"model\":{\"type\":\"Unigram\"}}", "Unigram");
+    refuse("{" CHARS "\"model\":{\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}}",
+           "byte_fallback");
+    refuse("{" CHARS "\"model\":{\"unk_token\":\"?\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+           "unk_token");
+}
+
+/* A pattern that backtracks without end gives up with an error, soon. */
+static void test_runaway_pattern(void **state) {
+    (void)state;
+    tok *t = parse_ok("{" CHARS "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+                      "\"(a+)+(?:b|c)\"},\"behavior\":\"Isolated\"}," MODEL(AB, "[]") "}");
+    char text[4000];
+    memset(text, 'a', sizeof(text));
+    err e = {0};
+    tok_ids ids = {0};
+    clock_t start = clock();
+    assert_int_equal(tok_encode(t, text, sizeof(text), 0, &ids, &e), ST_FORMAT);
+    assert_true(clock() - start < 10 * CLOCKS_PER_SEC);
+    tok_ids_free(&ids);
+    tok_free(t);
+}
+
+/* A good file cut anywhere is refused, never read beyond its end. */
+static void test_truncation(void **state) {
+    (void)state;
+    size_t len;
+    char *text = read_golden(GOLDEN("char.json"), &len);
+    for (size_t n = 0; n < len; n++) {
+        err e = {0};
+        tok *t;
+        char *cut = malloc(n + 1);
+        memcpy(cut, text, n);
+        assert_int_equal(tok_parse(&t, cut, n, "cut.json", &e), ST_FORMAT);
+        free(cut);
+    }
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_merges),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_runaway_pattern),
+        cmocka_unit_test(test_truncation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

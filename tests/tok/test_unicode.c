@@ -1,0 +1,115 @@
+/* UTF-8 at its borders, character classes, the byte alphabet, and the two pattern matchers on texts
+ * whose splits are worked out by hand. */
+#include "tok/tok_internal.h"
+#include "tok/tok_test.h"
+#include "tok/tok_unicode.h"
+
+static void test_utf8(void **state) {
+    (void)state;
+    char c[4];
+    uint32_t back;
+    for (uint32_t cp = 0; cp < 0x110000; cp++) {
+        if (cp >= 0xD800 && cp < 0xE000) continue;
+        int n = utf8_encode(cp, c);
+        assert_int_equal(utf8_decode(c, (size_t)n, &back), n);
+        assert_int_equal(back, cp);
+        if (n > 1) {
+            assert_int_equal(utf8_decode(c, (size_t)n - 1, &back), 0);
+            assert_int_equal(utf8_open_tail(c, (size_t)n - 1), n - 1);
+            assert_int_equal(utf8_open_tail(c, (size_t)n), 0);
+        }
+    }
+    static const char *const BAD[] = {
+        "\x80",         "\xC0\x80",         "\xC1\xBF",         "\xE0\x9F\xBF",
+        "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"};
+    for (int i = 0; i < ARRAY_LEN(BAD); i++) {
+        assert_int_equal(utf8_decode(BAD[i], strlen(BAD[i]), &back), 0);
+        assert_int_equal(utf8_valid_prefix(BAD[i], strlen(BAD[i])), 0);
+        assert_int_equal(utf8_open_tail(BAD[i], strlen(BAD[i]) > 2 ? 2 : 1), 0);
+    }
+    assert_int_equal(utf8_valid_prefix("abcdefghi\xFFxyz", 13), 9);
+}
+
+static void test_classes(void **state) {
+    (void)state;
+    int n[4] = {0};
+    for (uint32_t cp = 0; cp < 0x110000; cp++) n[uni_class_of(cp)]++;
+    assert_int_equal(n[UNI_LETTER], 141028); /* Unicode 16 */
+    assert_int_equal(n[UNI_NUMBER], 1911);
+    assert_int_equal(n[UNI_SPACE], 25);
+    static const uint32_t LETTER[] = {'a',   'Z',   0xAA,   0xDF,   0x17F,
+                                      0x430, 0x5D0, 0x4E00, 0xAC00, 0x1E030};
+    static const uint32_t NUMBER[] = {'0', '9', 0xB2, 0xBD, 0x663, 0x2167, 0x3007, 0x1D7D8};
+    static const uint32_t SPACE[] = {'\t',   '\n',   0x0B,   0x0C,   '\r',   ' ',
+                                     0x85,   0xA0,   0x1680, 0x2000, 0x200A, 0x2028,
+                                     0x2029, 0x202F, 0x205F, 0x3000};
+    static const uint32_t OTHER[] = {0,      0x1C,    0x1F,   '_',      0x301,  0x200B,  0x200D,
+                                     0xFEFF, 0x1F600, 0xE000, 0x10FFFF, 0xD800, 0x110000};
+    for (int i = 0; i < ARRAY_LEN(LETTER); i++)
+        assert_int_equal(uni_class_of(LETTER[i]), UNI_LETTER);
+    for (int i = 0; i < ARRAY_LEN(NUMBER); i++)
+        assert_int_equal(uni_class_of(NUMBER[i]), UNI_NUMBER);
+    for (int i = 0; i < ARRAY_LEN(SPACE); i++) assert_int_equal(uni_class_of(SPACE[i]), UNI_SPACE);
+    for (int i = 0; i < ARRAY_LEN(OTHER); i++) assert_int_equal(uni_class_of(OTHER[i]), UNI_OTHER);
+}
+
+static void test_alphabet(void **state) {
+    (void)state;
+    bool used[0x144] = {false};
+    for (int b = 0; b < 256; b++) {
+        uint32_t cp = byte_alphabet_char((uint8_t)b);
+        assert_true(cp < 0x144 && !used[cp]);
+        used[cp] = true;
+        assert_int_equal(byte_alphabet_byte(cp), b);
+    }
+    assert_int_equal(byte_alphabet_char(' '), 0x120);
+    assert_int_equal(byte_alphabet_char('\n'), 0x10A);
+    assert_int_equal(byte_alphabet_byte(' '), -1);
+    assert_int_equal(byte_alphabet_byte(0x144), -1);
+}
+
+/* `want` is the text with | between the pieces. */
+static void check_split(bool gpt2, const char *want) {
+    char text[256];
+    size_t n = 0, at = 0;
+    for (const char *p = want; *p; p++) {
+        if (*p != '|') text[n++] = *p;
+    }
+    for (const char *p = want; *p;) {
+        size_t piece = strcspn(p, "|");
+        size_t end = gpt2 ? pretok_gpt2_end(text, n, at) : pretok_cl100k_end(text, n, at, 3);
+        if (end - at != piece) fail_msg("%s: piece of %zu bytes at %zu", want, end - at, at);
+        at = end;
+        p += piece + (p[piece] == '|');
+    }
+    assert_int_equal(at, n);
+}
+
+static void test_gpt2_splits(void **state) {
+    (void)state;
+    check_split(true, "Hello|,| world|!!|  | 42|nd");
+    check_split(true, "don|'t| DON|'|T|'|x");
+    check_split(true, "a| |\n|b|\n\n");
+    check_split(true, "   | x|   ");
+    check_split(true, "12345| 678");
+    check_split(true, "a|\xC2\xA0|\xC2\xA0|b| \xE4\xB8\xAD");
+}
+
+static void test_llama3_splits(void **state) {
+    (void)state;
+    check_split(false, "Hello|,| world|!!| | |42|nd");
+    check_split(false, "don|'t| DON|'T|'x|'Re");
+    check_split(false, "a| \n|b|\n\n");
+    check_split(false, "   | x|   ");
+    check_split(false, "123|45| |678");
+    check_split(false, "(x|);\r\n|\ty| \n \n|  | z");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_alphabet),      cmocka_unit_test(test_gpt2_splits),
+        cmocka_unit_test(test_llama3_splits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
