@@ -1,0 +1,179 @@
+/* Time and rate of every op at the shapes of a 10M-parameter Llama step (B 32, T 256, C 384, H 6,
+ * K 2, D 64, F 1024, V 4096), in f32 and bf16:
+ *
+ *   bench_ops [threads]
+ *
+ * GFLOP/s counts what op_infer_call states; GB/s its memory traffic. Best of several runs. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "op/op.h"
+#include "op/vecops.h"
+
+enum { B = 32, T = 256, N = B * T, C = 384, H = 6, K = 2, D = 64, F = 1024, V = 4096, RUNS = 7 };
+
+typedef struct bench {
+    dev *d;
+    arena *a;
+    dtype dt;
+} bench;
+
+static tensor make(const bench *b, dtype dt, int64_t rows, int64_t cols, int64_t limit) {
+    tensor t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols};
+    uint64_t state = (uint64_t)(rows * 31 + cols);
+    t.data = arena_alloc(b->a, (size_t)(rows * cols) * dtype_bytes(dt));
+    for (int64_t i = 0; i < rows * cols; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        float v = (float)(state >> 40) * 0x1p-24f - 0.5f;
+        if (dt == DT_F32) ((float *)t.data)[i] = v;
+        if (dt == DT_BF16) ((uint16_t *)t.data)[i] = f32_to_bf16(v);
+        if (dt == DT_I32) ((int32_t *)t.data)[i] = (int32_t)((state >> 33) % (uint64_t)limit);
+    }
+    return t;
+}
+
+static double best_seconds(op_fn fn, const op_call *c) {
+    double best = 1e30;
+    for (int i = 0; i < RUNS; i++) {
+        int64_t t0 = clock_now_ns();
+        fn(c);
+        double s = (double)(clock_now_ns() - t0) * 1e-9;
+        best = s < best ? s : best;
+    }
+    return best;
+}
+
+static void report(const char *name, const char *phase, const bench *b, double s, double flops,
+                   double bytes) {
+    printf("%-22s %-10s %-5s %9.3f ms %8.1f GFLOP/s %7.1f GB/s\n", name, phase, dtype_name(b->dt),
+           s * 1e3, flops / s * 1e-9, bytes / s * 1e-9);
+}
+
+/* Runs the phases of one op; gradients of everything that can have one. */
+static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, const tensor *in,
+                   int n_in) {
+    const op_class *cls = &op_classes[kind];
+    op_infer io = {.kind = kind, .attr = &attr, .dev = b->d};
+    io.want_grad = (uint8_t)(cls->diff | cls->weights);
+    op_run run = {.dev = b->d, .seed = 1, .grad_scale = 1.0f / N, .first_micro = true};
+    op_call c = {.attr = &attr, .run = &run};
+    for (int i = 0; i < n_in; i++) io.in[i] = c.in[i] = in[i];
+    err e = {0};
+    if (op_infer_call(&io, &e) != ST_OK) {
+        fprintf(stderr, "%s: cannot infer\n", label);
+        exit(1);
+    }
+    for (int i = 0; i < OP_MAX_OUT; i++) {
+        const tensor *o = &io.out[i];
+        if (!o->rows) continue;
+        c.out[i] = make(b, o->dt, o->rows, o->cols, 1);
+        c.dout[i] = make(b, o->dt, o->rows, o->cols, 1);
+    }
+    for (int i = 0; i < n_in; i++) {
+        bool weight = cls->weights >> i & 1;
+        if (c.in[i].rows && (weight || (cls->diff >> i & 1)))
+            c.din[i] = make(b, weight ? DT_F32 : c.in[i].dt, c.in[i].rows, c.in[i].cols, 1);
+    }
+    const op_impl *impl = op_find(b->d, kind, b->dt);
+    int64_t ws = io.ws_fwd_bytes;
+    if (io.ws_bwd_input_bytes > ws) ws = io.ws_bwd_input_bytes;
+    if (io.ws_bwd_weight_bytes > ws) ws = io.ws_bwd_weight_bytes;
+    c.ws = arena_alloc(b->a, (size_t)(ws > 4096 ? ws : 4096));
+    report(label, "fwd", b, best_seconds(impl->fwd, &c), io.flops_fwd, io.bytes_fwd);
+    if (impl->bwd_input)
+        report(label, "bwd_input", b, best_seconds(impl->bwd_input, &c), io.flops_bwd_input,
+               io.bytes_bwd_input);
+    if (impl->bwd_weight)
+        report(label, "bwd_weight", b, best_seconds(impl->bwd_weight, &c), io.flops_bwd_weight,
+               io.bytes_bwd_weight);
+    arena_reset(b->a);
+}
+
+static void bench_linear(bench *b, const char *label, int64_t in, int64_t out) {
+    tensor t[2] = {make(b, b->dt, N, in, 0), make(b, b->dt, out, in, 0)};
+    run_op(b, label, OP_LINEAR, (op_attr){0}, t, 2);
+}
+
+static void bench_attention(bench *b, const char *label, int32_t batch, int32_t time) {
+    op_attr at = {.attention = {.B = batch, .Tq = time, .Tk = time, .H = H, .K = K, .D = D}};
+    at.attention.Dv = D, at.attention.scale = 0.125f, at.attention.causal = true;
+    tensor t[3] = {make(b, b->dt, batch * time, H * D, 0), make(b, b->dt, batch * time, K * D, 0),
+                   make(b, b->dt, batch * time, K * D, 0)};
+    run_op(b, label, OP_ATTENTION, at, t, 3);
+}
+
+static void bench_small_ops(bench *b) {
+    op_attr norm = {.norm = {.eps = 1e-5f}}, silu = {.act = {.kind = ACT_SILU}};
+    op_attr gelu = {.act = {.kind = ACT_GELU_TANH}};
+    op_attr rope = {.rope = {.heads = H + K, .head_dim = D, .rotary_dim = D}};
+    run_op(b, "rmsnorm", OP_RMSNORM, norm,
+           (tensor[]){make(b, b->dt, N, C, 0), make(b, DT_F32, 1, C, 0)}, 2);
+    run_op(b, "layernorm", OP_LAYERNORM, norm,
+           (tensor[]){make(b, b->dt, N, C, 0), make(b, DT_F32, 1, C, 0), make(b, DT_F32, 1, C, 0)},
+           3);
+    run_op(b, "rope", OP_ROPE, rope,
+           (tensor[]){make(b, b->dt, N, (H + 2 * K) * D, 0), make(b, DT_I32, N, 1, T),
+                      make(b, DT_F32, T, D, 0)},
+           3);
+    run_op(b, "gated silu", OP_GATED, silu,
+           (tensor[]){make(b, b->dt, N, F, 0), make(b, b->dt, N, F, 0)}, 2);
+    run_op(b, "gelu tanh", OP_ACT, gelu, (tensor[]){make(b, b->dt, N, F, 0)}, 1);
+    run_op(b, "add", OP_ADD, (op_attr){0},
+           (tensor[]){make(b, b->dt, N, C, 0), make(b, b->dt, N, C, 0)}, 2);
+    run_op(b, "embed", OP_EMBED, (op_attr){0},
+           (tensor[]){make(b, b->dt, V, C, 0), make(b, DT_I32, N, 1, V)}, 2);
+}
+
+static void bench_adamw(bench *b) {
+    enum { PARAMS = 10 << 20 };
+    tensor t[4];
+    for (int i = 0; i < 4; i++) t[i] = make(b, DT_F32, 1, PARAMS, 0);
+    for (int64_t i = 0; i < PARAMS; i++) ((float *)t[2].data)[i] += 0.5f;
+    adamw_args a = {.param = t[0].data, .m = t[1].data, .v = t[2].data, .grad = t[3].data};
+    a.n = PARAMS;
+    a.lr = 1e-3f, a.beta1 = 0.9f, a.beta2 = 0.95f, a.eps = 1e-8f, a.weight_decay = 0.1f;
+    a.correction1 = 0.1f, a.correction2 = 0.05f, a.grad_scale = 1.0f;
+    double adamw = 1e30, norm = 1e30, total = 0.0;
+    for (int i = 0; i < RUNS; i++) {
+        int64_t t0 = clock_now_ns();
+        vec_update_adamw(b->d, &a);
+        int64_t t1 = clock_now_ns();
+        total += vec_sum_squares(b->d, a.grad, PARAMS);
+        int64_t t2 = clock_now_ns();
+        adamw = (double)(t1 - t0) * 1e-9 < adamw ? (double)(t1 - t0) * 1e-9 : adamw;
+        norm = (double)(t2 - t1) * 1e-9 < norm ? (double)(t2 - t1) * 1e-9 : norm;
+    }
+    if (!(total > 0.0)) exit(1);
+    report("adamw 10.5M", "update", b, adamw, 15.0 * PARAMS, 28.0 * PARAMS);
+    report("sum of squares 10.5M", "norm", b, norm, 2.0 * PARAMS, 4.0 * PARAMS);
+    arena_reset(b->a);
+}
+
+int main(int argc, char **argv) {
+    err e = {0};
+    bench b = {.a = arena_new("bench")};
+    if (dev_open(&b.d, DEV_CPU, argc > 1 ? atoi(argv[1]) : 0, &e) != ST_OK) return 1;
+    printf("%s, %d threads\n", cpu_isa_name(dev_isa(b.d)), dev_threads(b.d));
+    for (int i = 0; i < 2; i++) {
+        b.dt = i ? DT_BF16 : DT_F32;
+        bench_linear(&b, "linear qkv 384x640", C, (H + 2 * K) * D);
+        bench_linear(&b, "linear o 384x384", C, C);
+        bench_linear(&b, "linear gate|up 384x2048", C, 2 * F);
+        bench_linear(&b, "linear down 1024x384", F, C);
+        op_attr head = {.head = {.with_grad = true}};
+        run_op(
+            &b, "head_ce V 4096", OP_HEAD_CE, head,
+            (tensor[]){make(&b, b.dt, N, C, 0), make(&b, b.dt, V, C, 0), make(&b, DT_I32, N, 1, V)},
+            3);
+        bench_attention(&b, "attention B32 T256", B, T);
+        bench_attention(&b, "attention B1 T4096", 1, 4096);
+        bench_small_ops(&b);
+    }
+    b.dt = DT_F32;
+    bench_adamw(&b);
+    arena_free(b.a);
+    dev_close(b.d);
+    return 0;
+}

@@ -130,7 +130,10 @@ def run_athanor(setting, config, args):
 
 def command(words, env=None):
     words = [str(w) for w in words]
-    done = subprocess.run(words, env=env, cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(words, env=env, cwd=ROOT, capture_output=True, text=True)
+    except OSError as e:
+        raise SideFailed(f"{words[0]}: {e.strerror}") from e
     if done.returncode != 0:
         tail = (done.stdout + done.stderr).strip().splitlines()[-3:]
         raise SideFailed(f"{' '.join(words[:3])} ended with status {done.returncode}: {' '.join(tail)}")

@@ -30,6 +30,6 @@ foreach(v IN LISTS CPU_VARIANTS)
     target_sources(ath_op PRIVATE $<TARGET_OBJECTS:ath_op_cpu_${v}>)
 endforeach()
 
-# Time and rate of every op at training shapes; compares the matrix product with oneDNN.
+# Time and rate of every op at training shapes.
 add_executable(bench_ops EXCLUDE_FROM_ALL bench/bench_ops.c)
-target_link_libraries(bench_ops PRIVATE ${UPTO_op} ath_flags DNNL::dnnl)
+target_link_libraries(bench_ops PRIVATE ${UPTO_op} ath_flags)

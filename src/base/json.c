@@ -113,3 +113,31 @@ static void format_value(strbuf *out, const json_t *value, int indent, int level
 void json_format(strbuf *out, const json_t *value, int indent) {
     format_value(out, value, indent, 0);
 }
+
+/* Bytes of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7); 0: none begins here. */
+static size_t utf8_sequence(const uint8_t *s, size_t left) {
+    if (s[0] < 0x80) return 1;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || n > left) return 0;
+    uint8_t lo = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    uint8_t hi = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < lo || s[1] > hi) return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    return n;
+}
+
+json_t *json_text(const char *bytes, size_t len) {
+    strbuf clean = {0};
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_sequence((const uint8_t *)bytes + i, len - i);
+        if (n)
+            strbuf_append(&clean, bytes + i, n);
+        else
+            strbuf_puts(&clean, "\xef\xbf\xbd");
+        i += n ? n : 1;
+    }
+    json_t *s = json_stringn(strbuf_cstr(&clean), clean.len);
+    strbuf_free(&clean);
+    return s;
+}

@@ -12,6 +12,9 @@ json_t *json_f32(float value);
 /* The same for a double. */
 json_t *json_f64(double value);
 
+/* A string of any bytes: those that are not UTF-8 become U+FFFD, one for each. */
+json_t *json_text(const char *bytes, size_t len);
+
 /* Appends the value in the order of its keys; indent 0 gives one line, otherwise spaces per level
  * (lists of scalars stay on one line). Reals take the fewest digits that read back exactly. */
 void json_format(strbuf *out, const json_t *value, int indent);

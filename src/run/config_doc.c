@@ -209,8 +209,7 @@ static void yaml_object(const config *c, strbuf *out, const char *path, int leve
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
-        char below[1024];
-        snprintf(below, sizeof below, "%s%s%s", path, *path ? "." : "", key);
+        const char *below = arena_printf(c->memory, "%s%s%s", path, *path ? "." : "", key);
         if (json_object_size(value) > 0) {
             strbuf_printf(out, "%*s", 2 * level, "");
             yaml_word(out, key);

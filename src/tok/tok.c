@@ -52,6 +52,11 @@ void tok_free(tok *t) {
 
 /* ---- encode ---- */
 
+size_t tok_offset(const tok_enc *enc, const char *at) {
+    size_t here = (size_t)(at - enc->begin);
+    return enc->begin_at + (here > enc->begin_skip ? here - enc->begin_skip : 0);
+}
+
 static status encode_pieces(tok_enc *enc, const char *text, size_t len) {
     return pretok_run(enc, enc->t->step, enc->t->n_steps, text, len, bpe_encode_word);
 }
@@ -68,7 +73,7 @@ static status encode_unnormalized(tok_enc *enc, const char *text, size_t len) {
     /* Offsets in errors count from the start of this piece, in its normal form. */
     const char *begin = enc->begin;
     size_t begin_at = enc->begin_at;
-    enc->begin_at += (size_t)(text - begin);
+    enc->begin_at = tok_offset(enc, text);
     enc->begin = normal;
     status st = encode_normalized(enc, normal, n);
     enc->begin = begin;

@@ -1,7 +1,14 @@
 /* Tokenizers: text to ids and back, trained here or read from a Hugging Face tokenizer.json.
  *
- * A tok is immutable after loading and may be used by many threads at once. Text is bytes;
- * byte-level kinds round-trip any bytes exactly, valid UTF-8 or not. */
+ * Kinds: byte-level BPE (GPT-2, Llama 3, Qwen, OLMo, ... and our own), raw bytes, characters; ids
+ * are those of Hugging Face tokenizers for the same file and text.
+ *
+ * A tok is immutable after loading and may be used by many threads at once. Text is bytes. A byte
+ * that is not UTF-8 ends the text before it, is a pre-token of its own and becomes the token of
+ * that byte, so byte-level kinds without a normalizer give back any bytes exactly; characters have
+ * no such token and refuse it.
+ *
+ * Reading order: tok_internal.h (the stages of encoding), tok.c, tok_json.c, tok_train.c. */
 #ifndef TOK_TOK_H
 #define TOK_TOK_H
 
@@ -55,15 +62,21 @@ void tok_stream_flush(tok_stream *s, strbuf *out);
 
 int32_t tok_vocab_size(const tok *t); /* highest id + 1 */
 int32_t tok_bos(const tok *t);        /* -1: none */
-int32_t tok_eos(const tok *t);        /* -1: none; the id put after each document */
+/* -1: none; the id put after each document. From tokenizer_config.json, else the first there is of
+ * <|endoftext|>, </s>, <|end_of_text|>, <eos>. */
+int32_t tok_eos(const tok *t);
 /* The id of a token by its content, -1 if absent. */
 int32_t tok_id(const tok *t, const char *content);
 /* The bytes that one token stands for (not NUL-terminated); NULL for an unused id. Special tokens:
  * their content. */
 const char *tok_bytes(const tok *t, int32_t id, size_t *len);
-/* XXH3 of the canonical tokenizer.json: written into shards and checkpoints, compared on load. */
+/* XXH3 over what decides ids and text (not over spacing or key order): written into shards and
+ * checkpoints, compared on load. */
 uint64_t tok_hash(const tok *t);
 
+/* BPE gives the merges of Hugging Face's BpeTrainer (highest count, then smallest pair of ids) over
+ * the alphabet of all 256 bytes, so nothing is ever unknown. Characters: sorted, after the special
+ * tokens; others are an error in encoding, unless "<unk>" is among the special tokens. */
 typedef enum tok_kind { TOK_BPE, TOK_CHAR, TOK_BYTE } tok_kind;
 /* Pre-tokenizer patterns by name: "gpt2", "llama3". */
 typedef struct tok_train_options {
@@ -71,8 +84,8 @@ typedef struct tok_train_options {
     int32_t vocab_size;         /* target, specials included (ignored for char and byte) */
     const char *pattern;        /* NULL: "llama3" */
     const char *const *special; /* special tokens, first ids; NULL: {"<|endoftext|>"} */
-    int n_special;
-    int64_t min_frequency; /* pairs rarer than this are not merged; 0 = 2 */
+    int n_special;              /* 0 with special != NULL: none at all, and tok_eos is -1 */
+    int64_t min_frequency;      /* pairs rarer than this are not merged; 0 = 2 */
     void (*progress)(void *ctx, double fraction, const char *what);
     void *progress_ctx;
 } tok_train_options;

@@ -111,13 +111,19 @@ static void merge_all(const tok *t, bpe_state *s, int32_t n) {
     }
 }
 
-static status unknown_error(tok_enc *enc, const char *at, int len) {
-    uintptr_t begin = (uintptr_t)enc->begin, here = (uintptr_t)at;
-    size_t offset = enc->begin_at + (here >= begin ? here - begin : 0);
-    err_set(enc->e, ST_FORMAT, "the character at byte %zu ('%.*s') is not in the vocabulary",
-            offset, len, at);
-    return err_hint(enc->e, "train the tokenizer on text that has it, or use kind bpe or byte, "
-                            "which know every byte");
+static void unknown_error(tok_enc *enc, const char *at, int len, uint32_t cp) {
+    size_t offset = tok_offset(enc, at);
+    if (enc->t->byte_level) {
+        err_set(enc->e, ST_FORMAT, "the vocabulary has no token for byte 0x%02x (at byte %zu)",
+                (uint8_t)*at, offset);
+        err_hint(enc->e, "a byte-level tokenizer needs all 256 bytes");
+    } else {
+        err_set(enc->e, ST_FORMAT,
+                "the character at byte %zu, U+%04X '%.*s', is not in the "
+                "vocabulary",
+                offset, (unsigned)cp, len, at);
+        err_hint(enc->e, "train on text that has it, or use kind bpe or byte");
+    }
 }
 
 /* Writes the first symbols of a word; -1 with the error set when one is unknown. Without an unk
@@ -126,21 +132,22 @@ static int32_t first_symbols(tok_enc *enc, const char *word, size_t len) {
     const tok *t = enc->t;
     symbol *sym = enc->bpe->symbol;
     int32_t n = 0;
+    bool was_unknown = false;
     for (size_t i = 0; i < len;) {
-        uint32_t cp;
+        uint32_t cp = 0;
         int size = t->byte_level ? 1 : utf8_decode(word + i, len - i, &cp);
         CHECK(size > 0, "the word is not UTF-8 at byte %zu", i);
         int32_t id = t->byte_level ? t->byte_id[(uint8_t)word[i]]
                                    : str_map_get(&t->by_bytes, word + i, (size_t)size);
-        bool unknown = id < 0;
+        bool unknown = id < 0, fused = unknown && was_unknown && t->fuse_unk;
+        was_unknown = unknown;
         if (unknown && t->unk < 0) {
-            (void)unknown_error(enc, word + i, size);
+            unknown_error(enc, word + i, size, cp);
             return -1;
         }
         i += (size_t)size;
-        if (unknown) id = t->unk;
-        if (unknown && t->fuse_unk && n > 0 && sym[n - 1].id == id) continue;
-        sym[n] = (symbol){.id = id, .prev = n - 1, .next = n + 1};
+        if (fused) continue;
+        sym[n] = (symbol){.id = unknown ? t->unk : id, .prev = n - 1, .next = n + 1};
         n++;
     }
     sym[n - 1].next = -1;

@@ -83,9 +83,13 @@ typedef struct tok_enc {
     bpe_state *bpe;
     strbuf prefixed;   /* a piece with the space that add_prefix_space puts before it */
     void *match_data;  /* PCRE2, made on first use */
-    const char *begin; /* the text whose offsets errors name, */
-    size_t begin_at;   /* and where it lies in what the caller gave */
+    const char *begin; /* text whose offsets errors name, where it lies in the caller's text, */
+    size_t begin_at;   /* and how many bytes at its start are not the caller's */
+    size_t begin_skip;
 } tok_enc;
+
+/* Where a byte of the text at hand lies in the caller's text (near there, after normalisation). */
+size_t tok_offset(const tok_enc *enc, const char *at);
 
 /* tok_json.c: fills a zeroed tok from its JSON. */
 status tok_read_json(tok *t, const char *origin, err *e) ATH_MUST_USE;

@@ -69,11 +69,21 @@ static status with_prefix(split *s, const char *text, size_t len) {
     if (text[0] == ' ') {
         return pretok_run(s->enc, s->step + 1, s->n_steps - 1, text, len, s->emit);
     }
-    strbuf *b = &s->enc->prefixed;
+    tok_enc *enc = s->enc;
+    strbuf *b = &enc->prefixed;
     strbuf_clear(b);
     strbuf_putc(b, ' ');
     strbuf_append(b, text, len);
-    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, b->data, b->len, s->emit);
+    const char *begin = enc->begin;
+    size_t begin_at = enc->begin_at;
+    enc->begin_at = tok_offset(enc, text);
+    enc->begin = b->data;
+    enc->begin_skip = 1;
+    status st = pretok_run(enc, s->step + 1, s->n_steps - 1, b->data, b->len, s->emit);
+    enc->begin = begin;
+    enc->begin_at = begin_at;
+    enc->begin_skip = 0;
+    return st;
 }
 
 /* A hand-written matcher covers the text, so `isolated` needs no bookkeeping: the usual case. */

@@ -377,11 +377,17 @@ static void test_short_stream_leaves_no_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IO_TEST(test_round_trip_of_every_dtype),    IO_TEST(test_reads_what_python_wrote),
-        IO_TEST(test_hostile_headers_are_refused),  IO_TEST(test_header_length_is_checked),
-        IO_TEST(test_bit_flips_never_crash),        IO_TEST(test_sharded_folder),
-        IO_TEST(test_hostile_index_is_refused),     IO_TEST(test_folder_without_weights),
-        IO_TEST(test_conversion_and_transposition), IO_TEST(test_short_stream_leaves_no_file),
+        IO_TEST(test_round_trip_of_every_dtype),
+        IO_TEST(test_reads_what_python_wrote),
+        IO_TEST(test_hostile_headers_are_refused),
+        IO_TEST(test_header_length_is_checked),
+        IO_TEST(test_headers_that_swell_are_refused),
+        IO_TEST(test_bit_flips_never_crash),
+        IO_TEST(test_sharded_folder),
+        IO_TEST(test_hostile_index_is_refused),
+        IO_TEST(test_folder_without_weights),
+        IO_TEST(test_conversion_and_transposition),
+        IO_TEST(test_short_stream_leaves_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,9 @@ static void cases_EMBED(case_list *l) {
 }
 
 static void cases_LINEAR(case_list *l) {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
-                                       {64, 64, 64}, {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
-                                       {131, 48, 80}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 64, 64},  {3, 5, 7},
+                                       {17, 33, 65}, {64, 64, 64}, {5, 257, 129},
+                                       {70, 96, 31}, {2, 16, 300}, {131, 48, 80}};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_LINEAR);
         int64_t N = sizes[i / 2][0], I = sizes[i / 2][1], O = sizes[i / 2][2];
@@ -59,8 +59,12 @@ static void cases_elementwise(case_list *l, op_kind kind, int inputs, op_attr at
     }
 }
 
-static void cases_ADD(case_list *l) { cases_elementwise(l, OP_ADD, 2, (op_attr){0}, 0, 0); }
-static void cases_COPY(case_list *l) { cases_elementwise(l, OP_COPY, 1, (op_attr){0}, 0, 0); }
+static void cases_ADD(case_list *l) {
+    cases_elementwise(l, OP_ADD, 2, (op_attr){0}, 0, 0);
+}
+static void cases_COPY(case_list *l) {
+    cases_elementwise(l, OP_COPY, 1, (op_attr){0}, 0, 0);
+}
 
 static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_offset) {
     op_attr attr = {.norm = {.eps = 1e-5f, .unit_offset = unit_offset}};
@@ -87,7 +91,7 @@ static void cases_LAYERNORM(case_list *l) {
 
 static void cases_ROPE(case_list *l) {
     /* rows, heads, head_dim, rotary_dim, columns that pass through behind the heads */
-    static const int32_t sizes[][5] = {{1, 1, 2, 2, 0},   {5, 3, 8, 8, 0},   {9, 2, 16, 6, 16},
+    static const int32_t sizes[][5] = {{1, 1, 2, 2, 0},   {5, 3, 8, 8, 0},    {9, 2, 16, 6, 16},
                                        {3, 1, 10, 10, 3}, {33, 3, 64, 64, 0}, {4, 2, 34, 34, 1}};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         const int32_t *s = sizes[i / 2];
@@ -166,7 +170,7 @@ static void cases_DROPOUT(case_list *l) {
 
 static void cases_HEAD_CE(case_list *l) {
     /* N, C, V, chunk_rows */
-    static const int64_t sizes[][4] = {{1, 1, 2, 0},  {3, 5, 7, 1},      {17, 33, 65, 4},
+    static const int64_t sizes[][4] = {{1, 1, 2, 0},     {3, 5, 7, 1},    {17, 33, 65, 4},
                                        {40, 64, 64, 16}, {9, 20, 300, 0}, {33, 48, 257, 32}};
     for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
         const int64_t *s = sizes[i / 4];

@@ -84,24 +84,24 @@ static inline void *element(const tensor *t, int64_t i) {
 static inline double tensor_get(const tensor *t, int64_t i) {
     const void *p = element(t, i);
     switch (t->dt) {
-    case DT_F32: return (double)*(const float *)p;
-    case DT_F64: return *(const double *)p;
-    case DT_BF16: return (double)bf16_to_f32(*(const uint16_t *)p);
-    case DT_F16: return (double)f16_to_f32(*(const uint16_t *)p);
-    case DT_I32: return *(const int32_t *)p;
-    default: fail_msg("dtype %s", dtype_name(t->dt)); return 0;
+        case DT_F32: return (double)*(const float *)p;
+        case DT_F64: return *(const double *)p;
+        case DT_BF16: return (double)bf16_to_f32(*(const uint16_t *)p);
+        case DT_F16: return (double)f16_to_f32(*(const uint16_t *)p);
+        case DT_I32: return *(const int32_t *)p;
+        default: fail_msg("dtype %s", dtype_name(t->dt)); return 0;
     }
 }
 
 static inline void tensor_set(const tensor *t, int64_t i, double v) {
     void *p = element(t, i);
     switch (t->dt) {
-    case DT_F32: *(float *)p = (float)v; break;
-    case DT_F64: *(double *)p = v; break;
-    case DT_BF16: *(uint16_t *)p = f32_to_bf16((float)v); break;
-    case DT_F16: *(uint16_t *)p = f32_to_f16((float)v); break;
-    case DT_I32: *(int32_t *)p = (int32_t)v; break;
-    default: fail_msg("dtype %s", dtype_name(t->dt));
+        case DT_F32: *(float *)p = (float)v; break;
+        case DT_F64: *(double *)p = v; break;
+        case DT_BF16: *(uint16_t *)p = f32_to_bf16((float)v); break;
+        case DT_F16: *(uint16_t *)p = f32_to_f16((float)v); break;
+        case DT_I32: *(int32_t *)p = (int32_t)v; break;
+        default: fail_msg("dtype %s", dtype_name(t->dt));
     }
 }
 
@@ -134,7 +134,9 @@ typedef struct side {
     buf in[OP_MAX_IN], out[OP_MAX_OUT], dout[OP_MAX_OUT], din[OP_MAX_IN], ws;
 } side;
 
-static inline dtype real_dtype(dtype dt) { return dt == DT_F64 ? DT_F64 : DT_F32; }
+static inline dtype real_dtype(dtype dt) {
+    return dt == DT_F64 ? DT_F64 : DT_F32;
+}
 
 static inline dtype slot_dtype(fill f, dtype dt) {
     if (f == ACTIVATION || f == MATRIX) return dt;
@@ -151,17 +153,17 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
     double below = floor((u + 1.0) / 2.0 * (double)s->limit);
     int64_t doc = (i % (s->limit ? s->limit : 1)) / 5 * 5;
     switch (s->fill) {
-    case INTEGERS: return below;
-    case TARGETS: return i % 3 == 1 ? -1 : below;
-    case STARTS: return (double)doc;
-    case BLIND: return i % 4 == 2 ? (double)s->limit + 1 : (double)doc;
-    case LATEST: return (double)s->limit;
-    case ANGLES: {
-        int64_t half = s->cols / 2, pos = i / s->cols, k = i % s->cols;
-        double angle = (double)pos * pow(100.0, -(double)(k % half) / (double)half);
-        return k < half ? cos(angle) : sin(angle);
-    }
-    default: return uniform((uint64_t)which, i, s->scale > 0 ? s->scale : 1.5);
+        case INTEGERS: return below;
+        case TARGETS: return i % 3 == 1 ? -1 : below;
+        case STARTS: return (double)doc;
+        case BLIND: return i % 4 == 2 ? (double)s->limit + 1 : (double)doc;
+        case LATEST: return (double)s->limit;
+        case ANGLES: {
+            int64_t half = s->cols / 2, pos = i / s->cols, k = i % s->cols;
+            double angle = (double)pos * pow(100.0, -(double)(k % half) / (double)half);
+            return k < half ? cos(angle) : sin(angle);
+        }
+        default: return uniform((uint64_t)which, i, s->scale > 0 ? s->scale : 1.5);
     }
 }
 

@@ -1,6 +1,7 @@
 /* The op matrix: every op x dtype x odd and boundary sizes x optional inputs x strided or not x
  * accumulated or not x backend, against the double reference; the double reference's gradients
- * against central finite differences. cases.h has the sizes, harness.h the buffers and tolerances. */
+ * against central finite differences. cases.h has the sizes, harness.h the buffers and tolerances.
+ */
 #include "op/cases.h"
 
 enum { DEVS = 2 };
@@ -35,7 +36,9 @@ static op_run run_on(dev *d, bool accumulate) {
                     .grad_scale = 0.5f};
 }
 
-static bool grad_in_fwd(op_kind kind) { return op_classes[kind].flags & OPF_GRAD_IN_FWD; }
+static bool grad_in_fwd(op_kind kind) {
+    return op_classes[kind].flags & OPF_GRAD_IN_FWD;
+}
 
 static bool has_backward(op_kind kind) {
     return !grad_in_fwd(kind) && (op_classes[kind].diff | op_classes[kind].weights);
@@ -286,8 +289,7 @@ static void check_finite_differences(const op_case *cs, dev *d) {
         bool dx_is_output = grad_in_fwd(cs->kind) && !((op_classes[cs->kind].weights >> i) & 1u);
         const tensor *g = dx_is_output ? &s.out[2].t : &s.din[i].t;
         int64_t size = g->rows * g->cols, step = size / PROBES + 1;
-        for (int64_t n = 0; n < size; n += step)
-            check_slope(&at, &run, i, n, tensor_get(g, n));
+        for (int64_t n = 0; n < size; n += step) check_slope(&at, &run, i, n, tensor_get(g, n));
     }
     side_close(&s);
     side_close(&at);
@@ -320,8 +322,7 @@ static void check_op(const backend *b, op_kind kind, dtype dt) {
     if (!b->reference && impl_of(b, kind, dt) == op_find_reference(kind, dt)) return;
     case_list l = cases_of(kind);
     for (int i = 0; i < l.n; i++)
-        for (int way = 0; way < 4; way++)
-            check_trial(&l.items[i], b, dt, way & 1, way & 2);
+        for (int way = 0; way < 4; way++) check_trial(&l.items[i], b, dt, way & 1, way & 2);
     free(l.items);
 }
 
@@ -336,11 +337,21 @@ static void check_backend(const char *isa) {
     if (!available) skip();
 }
 
-static void test_reference(void **state) { (void)state, check_backend(NULL); }
-static void test_base(void **state) { (void)state, check_backend("base"); }
-static void test_avx2(void **state) { (void)state, check_backend("avx2"); }
-static void test_avx512(void **state) { (void)state, check_backend("avx512"); }
-static void test_avx512_bf16(void **state) { (void)state, check_backend("avx512_bf16"); }
+static void test_reference(void **state) {
+    (void)state, check_backend(NULL);
+}
+static void test_base(void **state) {
+    (void)state, check_backend("base");
+}
+static void test_avx2(void **state) {
+    (void)state, check_backend("avx2");
+}
+static void test_avx512(void **state) {
+    (void)state, check_backend("avx512");
+}
+static void test_avx512_bf16(void **state) {
+    (void)state, check_backend("avx512_bf16");
+}
 
 static void test_gradients_of_reference(void **state) {
     (void)state;

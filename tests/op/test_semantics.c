@@ -1,5 +1,5 @@
-/* What ops.def promises beyond numbers: masks, groups, positions, targets, offsets. Checked on every
- * backend of this machine in f32, and against plain formulas. */
+/* What ops.def promises beyond numbers: masks, groups, positions, targets, offsets. Checked on
+ * every backend of this machine in f32, and against plain formulas. */
 #include "op/harness.h"
 
 static dev *open_dev(void) {
@@ -10,7 +10,9 @@ static dev *open_dev(void) {
 }
 
 /* The kernels under test: the device's choice in f32. */
-static const op_impl *impl_of(const side *s) { return op_find(s->io.dev, s->cs->kind, s->dt); }
+static const op_impl *impl_of(const side *s) {
+    return op_find(s->io.dev, s->cs->kind, s->dt);
+}
 
 static op_run plain_run(dev *d) {
     return (op_run){.dev = d, .seed = 1, .step = 2, .first_micro = true, .grad_scale = 1};

@@ -1,6 +1,8 @@
 /* Ids equal those of Hugging Face tokenizers on every committed case
  * (tests/oracle/make_tok_golden.py): patterns, behaviours, added tokens, templates, normal forms.
  */
+#include <unistd.h>
+
 #include "tok/tok_test.h"
 
 /* Keys of `patch` replace top-level keys; "model.x" replaces an option of the model. */
@@ -70,9 +72,12 @@ static void check_training(const char *file, const char *pattern, int32_t vocab_
         (tok_train_options){
             .kind = TOK_BPE, .vocab_size = vocab_size, .pattern = pattern, .min_frequency = 2},
         text, len);
-    const char *made = "/tok_test_trained.json";
+    const char *tmp = getenv("TMPDIR");
     char path[512];
-    snprintf(path, sizeof(path), "%s%s", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", made);
+    snprintf(path, sizeof(path), "%s/tok_trained_XXXXXX", tmp ? tmp : "/tmp");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
     err e = {0};
     assert_int_equal(tok_save_file(ours, path, &e), ST_OK);
     json_t *a = json_load_file(path, 0, NULL), *b = json_load_file(file, 0, NULL);

@@ -108,6 +108,29 @@ static void test_runaway_pattern(void **state) {
     tok_free(t);
 }
 
+/* Text that a loaded vocabulary cannot write: the offset is that of the caller's text. */
+static void test_gaps_in_vocabulary(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *text, *names;
+    } CASES[] = {
+        {"{" LEVEL MODEL("{\"\u0120\":0,\"a\":1}", "[]") "}", "aa aab", "0x62 (at byte 5)"},
+        {"{" LEVEL MODEL("{\"a\":1}", "[]") "}", "aa", "0x20 (at byte 0)"},
+        {"{" CHARS "\"normalizer\":{\"type\":\"NFC\"}," MODEL(AB, "[]") "}", "ab\xC3\xA9",
+         "byte 2, U+00E9"},
+    };
+    for (int i = 0; i < ARRAY_LEN(CASES); i++) {
+        err e = {0};
+        tok_ids ids = {0};
+        tok *t = parse_ok(CASES[i].json);
+        assert_int_equal(tok_encode(t, CASES[i].text, strlen(CASES[i].text), 0, &ids, &e),
+                         ST_FORMAT);
+        if (!strstr(e.message, CASES[i].names)) fail_msg("%s", e.message);
+        tok_ids_free(&ids);
+        tok_free(t);
+    }
+}
+
 /* A good file cut anywhere is refused, never read beyond its end. */
 static void test_truncation(void **state) {
     (void)state;
@@ -131,6 +154,7 @@ int main(void) {
         cmocka_unit_test(test_merges),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_runaway_pattern),
+        cmocka_unit_test(test_gaps_in_vocabulary),
         cmocka_unit_test(test_truncation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

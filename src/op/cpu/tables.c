@@ -3,6 +3,7 @@
 
 #include "op/cpu/gemm_tile.h"
 #include "op/cpu/ops.h"
+#include "op/cpu/peak_loop.h"
 #include "op/cpu/vecops_impl.h"
 
 #define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name##_f32),
@@ -20,4 +21,6 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .sum_squares = CPU_FN(vec_sum_squares),
     .all_finite = CPU_FN(vec_all_finite),
     .scale = CPU_FN(vec_scale),
+    .fma_loop = CPU_FN(peak_fma_loop),
+    .dot_loop = CPU_FN(peak_dot_loop),
 };

@@ -14,6 +14,8 @@ typedef struct cpu_kernels {
     double (*sum_squares)(int threads, const float *x, int64_t n);
     bool (*all_finite)(int threads, const float *x, int64_t n);
     void (*scale)(int threads, float *x, int64_t n, float by);
+    double (*fma_loop)(int threads, int64_t rounds);
+    double (*dot_loop)(int threads, int64_t rounds);
 } cpu_kernels;
 
 extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,

@@ -1,0 +1,38 @@
+/* Twelve independent accumulators hide the latency of the multiply-add on every current core. */
+#include "op/cpu/peak_loop.h"
+
+#include "op/cpu/simd.h"
+
+enum { CHAINS = 12 };
+
+double CPU_FN(peak_fma_loop)(int threads, int64_t rounds) {
+#pragma omp parallel num_threads(threads)
+    {
+        vf acc[CHAINS], a = v_keep(v_set1(0.5f)), b = v_keep(v_set1(1.0f));
+        for (int i = 0; i < CHAINS; i++) acc[i] = v_set1((float)i);
+        for (int64_t r = 0; r < rounds; r++)
+            for (int i = 0; i < CHAINS; i++) acc[i] = v_keep(v_fma(acc[i], a, b));
+        for (int i = 0; i < CHAINS; i++) v_keep(acc[i]);
+    }
+    return 2.0 * CHAINS * VW * (double)rounds * threads;
+}
+
+#if defined(__AVX512BF16__)
+double CPU_FN(peak_dot_loop)(int threads, int64_t rounds) {
+#pragma omp parallel num_threads(threads)
+    {
+        vf acc[CHAINS];
+        __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f00), b = (__m512bh)_mm512_set1_epi16(0x3f80);
+        for (int i = 0; i < CHAINS; i++) acc[i] = v_zero();
+        for (int64_t r = 0; r < rounds; r++)
+            for (int i = 0; i < CHAINS; i++) acc[i] = v_keep(_mm512_dpbf16_ps(acc[i], a, b));
+        for (int i = 0; i < CHAINS; i++) v_keep(acc[i]);
+    }
+    return 4.0 * CHAINS * VW * (double)rounds * threads;
+}
+#else
+/* Without bf16 instructions operands are widened: the limit is that of fp32. */
+double CPU_FN(peak_dot_loop)(int threads, int64_t rounds) {
+    return CPU_FN(peak_fma_loop)(threads, rounds);
+}
+#endif

@@ -1,0 +1,251 @@
+/* The run folder: lock, config file, the decision between new and resume. See folder.h. */
+#include "run/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+/* What --fresh removes. The config goes last, so that a clearing cut short leaves a run. */
+static const char *const OWNED[] = {"checkpoints", "samples",   "traces",     "metrics.jsonl",
+                                    "report.html", "plan.json", "config.json"};
+
+struct run_folder {
+    char *path;
+    int lock_fd;
+};
+
+/* ---- lock ---- */
+
+/* Someone who lists runs holds the lock for a moment (run_is_locked), so a taken lock is tried
+ * again. */
+static bool try_lock(int fd) {
+    for (int i = 0; i < 5; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+    }
+    return false;
+}
+
+static status lock_taken(int fd, const char *path, err *e) {
+    char text[32] = {0};
+    long pid = pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+    if (pid > 0)
+        err_set(e, ST_FAILED, "another athanor (pid %ld) is training in %s", pid, path);
+    else
+        err_set(e, ST_FAILED, "another athanor is training in %s", path);
+    err_where(e, "%s/.lock", path);
+    return err_hint(e, "wait for it, or train elsewhere with run=OTHER");
+}
+
+static status take_lock(const char *path, const char *lock_path, int *out, err *e) {
+    int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return err_errno(e, lock_path, "cannot open %s", lock_path);
+    status st = ST_OK;
+    char text[32];
+    int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (!try_lock(fd))
+        st = errno == EWOULDBLOCK ? lock_taken(fd, path, e)
+                                  : err_errno(e, lock_path, "cannot lock %s", lock_path);
+    else if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
+        st = err_errno(e, lock_path, "cannot write %s", lock_path);
+    if (st == ST_OK)
+        *out = fd;
+    else
+        close(fd);
+    return st;
+}
+
+status run_open(run_folder **out, const char *path, err *e) {
+    *out = NULL;
+    int fd = -1;
+    TRY(file_make_dirs(path, e));
+    arena *a = arena_new("run folder");
+    status st = take_lock(path, path_join(a, path, ".lock"), &fd, e);
+    arena_free(a);
+    if (st != ST_OK) return st;
+    *out = xmalloc(sizeof **out);
+    **out = (run_folder){.path = xstrdup(path), .lock_fd = fd};
+    return ST_OK;
+}
+
+void run_close(run_folder *r) {
+    if (!r) return;
+    close(r->lock_fd); /* frees the lock; the file stays, or two processes could hold two of them */
+    free(r->path);
+    free(r);
+}
+
+const char *run_path(const run_folder *r) {
+    return r->path;
+}
+
+bool run_is_locked(const char *path) {
+    arena *a = arena_new("run folder");
+    int fd = open(path_join(a, path, ".lock"), O_RDONLY | O_CLOEXEC);
+    arena_free(a);
+    if (fd < 0) return false;
+    bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return locked;
+}
+
+/* ---- files ---- */
+
+static status parse_json(json_t **out, const char *path, err *e) {
+    char *text;
+    size_t len;
+    json_error_t why;
+    TRY(file_read_all(path, &text, &len, e));
+    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    free(text);
+    if (*out) return ST_OK;
+    err_set(e, ST_FORMAT, "%s is not JSON: %s", path, why.text);
+    return err_where(e, "%s:%d", path, why.line);
+}
+
+status run_read_json(json_t **out, const char *path, const char *name, err *e) {
+    *out = NULL;
+    arena *a = arena_new("run folder");
+    char *file = path_join(a, path, name);
+    status st = file_exists(file) ? parse_json(out, file, e) : ST_OK;
+    arena_free(a);
+    return st;
+}
+
+status run_write_json(const run_folder *r, const char *name, const json_t *value, err *e) {
+    strbuf text = {0};
+    json_format(&text, value, 2);
+    strbuf_putc(&text, '\n');
+    arena *a = arena_new("run folder");
+    status st = file_write_atomic(path_join(a, r->path, name), text.data, text.len, e);
+    arena_free(a);
+    strbuf_free(&text);
+    return st;
+}
+
+status run_write_config(const run_folder *r, const config *c, err *e) {
+    json_t *value = config_to_json(c);
+    status st = run_write_json(r, "config.json", value, e);
+    json_decref(value);
+    return st;
+}
+
+static bool is_run_config(const json_t *value) {
+    return json_is_object(json_object_get(value, "model")) &&
+           json_is_object(json_object_get(value, "train"));
+}
+
+status run_read_config(json_t **out, const char *path, err *e) {
+    TRY(run_read_json(out, path, "config.json", e));
+    if (is_run_config(*out)) return ST_OK;
+    json_decref(*out);
+    *out = NULL;
+    err_set(e, ST_FORMAT, "%s is not a run folder", path);
+    err_where(e, "%s/config.json", path);
+    return err_hint(e, "a run folder is what `athanor train` writes; `athanor runs list` shows "
+                       "those under runs/");
+}
+
+bool run_is_run(const char *path) {
+    json_t *value = NULL;
+    bool is_run = run_read_json(&value, path, "config.json", NULL) == ST_OK && is_run_config(value);
+    json_decref(value);
+    return is_run;
+}
+
+/* ---- new or resume ---- */
+
+/* Longer values (lists of sources, say) are cut so that the sentence stays one. */
+static void put_value(strbuf *out, const json_t *value) {
+    enum { SHOWN_BYTES = 60 };
+    strbuf text = {0};
+    if (json_is_string(value))
+        strbuf_puts(&text, json_string_value(value));
+    else if (value)
+        json_format(&text, value, 0);
+    else
+        strbuf_puts(&text, "absent");
+    if (text.len <= SHOWN_BYTES)
+        strbuf_append(out, text.data, text.len);
+    else
+        strbuf_printf(out, "%.*s...", (int)SHOWN_BYTES, text.data);
+    strbuf_free(&text);
+}
+
+static bool is_auto(const json_t *value) {
+    return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
+}
+
+static int list_changes(strbuf *out, const json_t *differences, bool (*is_free)(const char *key)) {
+    int n = 0;
+    size_t i;
+    json_t *row;
+    json_array_foreach(differences, i, row) {
+        const char *key = json_string_value(json_object_get(row, "key"));
+        json_t *now = json_object_get(row, "b");
+        if (is_free(key) || is_auto(now)) continue;
+        strbuf_printf(out, "%s%s was ", n++ ? "; " : "", key);
+        put_value(out, json_object_get(row, "a"));
+        strbuf_puts(out, ", is now ");
+        put_value(out, now);
+    }
+    return n;
+}
+
+status run_compare_config(const char *name, const json_t *stored, const config *now,
+                          bool (*is_free)(const char *key), err *e) {
+    config *then;
+    if (config_from_json(&then, stored, NULL, "config.json", NULL, 0, e) != ST_OK)
+        return err_context(e, "the stored config of %s cannot be read", name);
+    json_t *differences = config_diff(then, now);
+    strbuf changes = {0};
+    status st = ST_OK;
+    if (list_changes(&changes, differences, is_free) > 0) {
+        st = err_set(e, ST_USAGE, "%s was started with another config: %s", name, changes.data);
+        err_where(e, "%s/config.json", name);
+        err_hint(e, "add --fresh to start anew in the same folder (its checkpoints are removed), "
+                    "or --fork NEW to go on with the new keys in another one");
+    }
+    strbuf_free(&changes);
+    json_decref(differences);
+    config_free(then);
+    return st;
+}
+
+static status clear(const run_folder *r, err *e) {
+    arena *a = arena_new("run folder");
+    status st = ST_OK;
+    for (int i = 0; i < ARRAY_LEN(OWNED) && st == ST_OK; i++)
+        st = file_remove_tree(path_join(a, r->path, OWNED[i]), e);
+    arena_free(a);
+    return st;
+}
+
+status run_prepare(run_folder *r, const config *c, bool fresh, run_start *out, err *e) {
+    *out = RUN_START_NEW;
+    json_t *stored = NULL;
+    TRY(run_read_json(&stored, r->path, "config.json", e));
+    if (!stored) return ST_OK;
+    status st = ST_OK;
+    if (!is_run_config(stored)) {
+        st = err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's",
+                     r->path);
+        err_where(e, "%s/config.json", r->path);
+        err_hint(e, "choose another folder with run=NEW");
+    } else if (fresh) {
+        st = clear(r, e);
+    } else {
+        st = run_compare_config(r->path, stored, c, config_key_is_free, e);
+        *out = RUN_START_RESUME;
+    }
+    json_decref(stored);
+    return st;
+}

@@ -1,0 +1,52 @@
+/* The folder of a run: its lock, its resolved config, and whether a start begins or resumes it.
+ *
+ *     RUN/.lock           held while a process trains here; the process id stands in it
+ *     RUN/config.json     the resolved config with which the run began
+ *     RUN/plan.json       what `athanor plan` said (optional)
+ *     RUN/metrics.jsonl   what happened (metrics.h)
+ *     RUN/report.html     the same for people (report.h)
+ *     RUN/checkpoints/    step-N folders
+ *
+ * Other files in the folder are the user's: they are never touched. */
+#ifndef RUN_FOLDER_H
+#define RUN_FOLDER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "run/config.h"
+
+typedef struct run_folder run_folder;
+
+/* Makes the folder when absent and takes its lock, which ends with the process at the latest. Fails
+ * when another process holds it, naming that one. */
+status run_open(run_folder **out, const char *path, err *e) ATH_MUST_USE;
+void run_close(run_folder *r); /* NULL is fine */
+const char *run_path(const run_folder *r);
+/* Whether a process trains in the folder right now. */
+bool run_is_locked(const char *path);
+
+/* Whether the folder holds a run: a config.json with `model` and `train`. A Hugging Face folder,
+ * which has a config.json too, is none. */
+bool run_is_run(const char *path);
+
+/* RUN/config.json, written in one step. */
+status run_write_config(const run_folder *r, const config *c, err *e) ATH_MUST_USE;
+status run_read_config(json_t **out, const char *path, err *e) ATH_MUST_USE;
+/* RUN/NAME with one JSON value, or NULL when there is no such file. */
+status run_read_json(json_t **out, const char *path, const char *name, err *e) ATH_MUST_USE;
+status run_write_json(const run_folder *r, const char *name, const json_t *value,
+                      err *e) ATH_MUST_USE;
+
+typedef enum run_start { RUN_START_NEW, RUN_START_RESUME } run_start;
+/* What a start with this config does. An absent run is new; with `fresh` an existing one is
+ * cleared and new; otherwise it is resumed if only free keys differ. Refuses a folder whose
+ * config.json belongs to something else. The new config is not written yet. */
+status run_prepare(run_folder *r, const config *c, bool fresh, run_start *out, err *e) ATH_MUST_USE;
+/* Fails with a sentence that lists every key which differs and is not free, with both values. A key
+ * that is now `auto` accepts whatever it was resolved to when the run began. `name` is the run. */
+status run_compare_config(const char *name, const json_t *stored, const config *now,
+                          bool (*is_free)(const char *key), err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,47 @@
+/* RUN/metrics.jsonl: what happened in a run, one JSON object a line, only ever appended to.
+ *
+ * The objects are those of `train --json`; each has `event`, and all but `start` and `end` have
+ * `step`. The steps of `step` events ascend through the file, because a resume first cuts away what
+ * comes after its checkpoint. A line is written by one call without fsync: a crash can tear the
+ * last line, never an earlier one, and every reader passes over a torn last line. */
+#ifndef RUN_METRICS_H
+#define RUN_METRICS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+/* RUN/metrics.jsonl, in the arena. */
+char *metrics_path(arena *a, const char *run_dir);
+
+/* The writer. Opening makes the file when absent and cuts off a torn last line. */
+typedef struct metrics_log metrics_log;
+status metrics_open(metrics_log **out, const char *run_dir, err *e) ATH_MUST_USE;
+/* Appends one object. When the write fails (full disk) the file is left as it was before. */
+status metrics_write(metrics_log *m, const json_t *event, err *e) ATH_MUST_USE;
+void metrics_close(metrics_log *m); /* NULL is fine */
+
+/* Resume at `step`: drops every object with a later `step`, an `end` with later `steps`, and a torn
+ * last line; all or nothing. Reads only the part of the file behind `step`. A run without the file
+ * is fine. */
+status metrics_truncate_after(const char *run_dir, int64_t step, err *e) ATH_MUST_USE;
+
+typedef enum metrics_extent {
+    METRICS_ALL,
+    METRICS_LAST_STEP, /* of the `step` events only the last one */
+} metrics_extent;
+/* `event` is borrowed. Anything but ST_OK ends the reading and is returned. */
+typedef status (*metrics_visitor)(void *user, const json_t *event, err *e);
+/* Calls `visit` for each object in order. A run without the file has no objects. */
+status metrics_read(const char *run_dir, metrics_extent extent, metrics_visitor visit, void *user,
+                    err *e) ATH_MUST_USE;
+
+/* Members as numbers; NaN or `fallback` where absent or null. */
+double metrics_num(const json_t *event, const char *key);
+int64_t metrics_int(const json_t *event, const char *key, int64_t fallback);
+bool metrics_is(const json_t *event, const char *name);
+
+#endif

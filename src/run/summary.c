@@ -1,0 +1,123 @@
+/* Summaries of runs. Of the step events only the last is parsed, so a listing stays quick. */
+#include "run/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "run/folder.h"
+#include "run/metrics.h"
+
+typedef struct collector {
+    run_summary *s;
+    bool ended, alarmed;
+} collector;
+
+static void take_valid(run_summary *s, const json_t *event) {
+    s->val_loss = metrics_num(event, "val_loss");
+    s->val_bpb = metrics_num(event, "val_bpb");
+    if (isnan(s->val_loss)) return;
+    if (isnan(s->best_val_loss) || s->val_loss < s->best_val_loss) {
+        s->best_val_loss = s->val_loss;
+        s->best_val_step = metrics_int(event, "step", -1);
+    }
+}
+
+static status take_event(void *user, const json_t *event, err *e) {
+    (void)e;
+    collector *c = user;
+    run_summary *s = c->s;
+    if (metrics_is(event, "start")) {
+        s->params = metrics_int(event, "params", s->params);
+        c->ended = c->alarmed = false;
+    } else if (metrics_is(event, "step")) {
+        s->steps = metrics_int(event, "step", s->steps);
+        s->tokens = metrics_int(event, "tokens", s->tokens);
+        s->last_loss = metrics_num(event, "loss");
+        s->tok_per_s = metrics_num(event, "tok_per_s");
+    } else if (metrics_is(event, "valid")) {
+        take_valid(s, event);
+    } else if (metrics_is(event, "alarm")) {
+        c->alarmed = true;
+    } else if (metrics_is(event, "end")) {
+        c->ended = true;
+        s->peak_rss_bytes = metrics_int(event, "peak_rss_bytes", s->peak_rss_bytes);
+    }
+    return ST_OK;
+}
+
+/* A run that did not end was killed; one that ended after an alarm before its last step was stopped
+ * by it. */
+static const char *state_of(const collector *c) {
+    const run_summary *s = c->s;
+    if (run_is_locked(s->path)) return "training";
+    bool complete = s->planned_steps < 0 ? c->ended : s->steps >= s->planned_steps;
+    if (complete && s->steps > 0) return "finished";
+    if (c->alarmed) return "failed";
+    return s->steps > 0 ? "stopped" : "new";
+}
+
+static run_summary blank(arena *a, const char *path) {
+    char *copy = arena_strdup(a, path);
+    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = '\0';
+    return (run_summary){.name = path_base(copy),
+                         .path = copy,
+                         .params = -1,
+                         .planned_steps = -1,
+                         .tokens = -1,
+                         .last_loss = NAN,
+                         .best_val_loss = NAN,
+                         .best_val_step = -1,
+                         .val_loss = NAN,
+                         .val_bpb = NAN,
+                         .tok_per_s = NAN,
+                         .peak_rss_bytes = -1};
+}
+
+status run_summarize(arena *a, const char *path, run_summary *out, err *e) {
+    json_t *root;
+    *out = blank(a, path);
+    TRY(run_read_config(&root, path, e));
+    out->planned_steps = metrics_int(json_object_get(root, "train"), "steps", -1);
+    json_decref(root);
+    collector c = {.s = out};
+    TRY(metrics_read(path, METRICS_LAST_STEP, take_event, &c, e));
+    out->state = state_of(&c);
+    return ST_OK;
+}
+
+static json_t *count(int64_t n) {
+    return n < 0 ? json_null() : json_integer(n);
+}
+
+json_t *run_summary_json(const run_summary *s) {
+    return json_pack("{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "name", s->name, "path", s->path, "state", s->state, "params",
+                     count(s->params), "steps", (json_int_t)s->steps, "planned_steps",
+                     count(s->planned_steps), "tokens", count(s->tokens), "last_loss",
+                     json_f64(s->last_loss), "best_val_loss", json_f64(s->best_val_loss),
+                     "best_val_step", count(s->best_val_step), "val_loss", json_f64(s->val_loss),
+                     "val_bpb", json_f64(s->val_bpb), "tok_per_s", json_f64(s->tok_per_s),
+                     "peak_rss_bytes", count(s->peak_rss_bytes));
+}
+
+status run_find_all(arena *a, const char *folder, run_summary **out, int *n, err *e) {
+    char **names;
+    int n_names;
+    *n = 0;
+    TRY(file_list_dir(a, folder, &names, &n_names, e));
+    *out = ARENA_ARRAY(a, run_summary, n_names);
+    for (int i = 0; i < n_names; i++) {
+        char *path = path_join(a, folder, names[i]);
+        err why = {0};
+        if (!run_is_run(path)) continue;
+        if (run_summarize(a, path, &(*out)[*n], &why) == ST_OK)
+            ++*n;
+        else
+            log_warn("%s is left out: %s", path, why.message);
+    }
+    return ST_OK;
+}

@@ -1,0 +1,88 @@
+/* --dump-grads: loss and every gradient of one batch, for comparison with other implementations. */
+#include <stdlib.h>
+
+#include "io/hf_weights.h"
+#include "io/npy.h"
+#include "train/session.h"
+
+static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err *e) {
+    status st = ST_OK;
+    if (ids->rank != 2 || ids->dims[0] < 1 || ids->dims[1] < 2)
+        st = err_set(e, ST_FORMAT, "%s must hold ids [B,T+1] with T >= 1", path);
+    for (int64_t i = 0; i < ids->numel && st == ST_OK; i++)
+        if (ids->data[i] < 0 || ids->data[i] >= vocab)
+            st = err_set(e, ST_FORMAT, "%s: id %d at element %ld is outside the vocabulary of %ld",
+                         path, ids->data[i], (long)i, (long)vocab);
+    if (st != ST_OK) err_where(e, "%s", path);
+    return st;
+}
+
+static void fill(const prog *p, const npy_i32 *ids, int B, int T) {
+    int32_t *in = prog_tensor(p, "ids")->data, *pos = prog_tensor(p, "pos")->data;
+    int32_t *targets = prog_tensor(p, "targets")->data;
+    for (int b = 0; b < B; b++)
+        for (int t = 0; t < T; t++) {
+            in[b * T + t] = ids->data[b * (T + 1) + t];
+            targets[b * T + t] = ids->data[b * (T + 1) + t + 1];
+            pos[b * T + t] = t;
+        }
+}
+
+static status run_batch(session *s, const npy_i32 *ids, const char *out_file, double *loss,
+                        err *e) {
+    int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
+    if (T > s->model.max_position_embeddings) {
+        err_set(e, ST_USAGE, "the batch has %d positions, the model's end at %ld", T,
+                (long)s->model.max_position_embeddings);
+        return err_hint(e, "set model.max_position_embeddings=%d", T);
+    }
+    plan_spec spec = {.model = s->model,
+                      .compute =
+                          s->c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32,
+                      .T = T,
+                      .train_B = B,
+                      .optim = optim_find("adamw"),
+                      .recompute = (recompute_policy)s->c->train.recompute,
+                      .z_loss = (float)s->c->optim.z_loss,
+                      .chunk_rows = s->c->train.head_chunk_rows};
+    TRY(plan_new(&s->plan, s->dev, &spec, e));
+    TRY(plan_check_fits(s->plan, s->c->train.memory_limit, e));
+    TRY(plan_commit(s->plan, e));
+    if (s->model.from)
+        TRY(hf_load_weights(s->plan->store, s->model.from, e));
+    else
+        param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
+    const prog *p = s->plan->prog[PLAN_TRAIN];
+    fill(p, ids, B, T);
+    op_run run = {.dev = s->dev,
+                  .seed = (uint64_t)s->c->train.seed,
+                  .first_micro = true,
+                  .grad_scale = (float)(1.0 / ((double)B * T))};
+    prog_replay(p, PROG_ALL, &run);
+    const float *nll = prog_tensor(p, "nll")->data;
+    double sum = 0;
+    for (int64_t i = 0; i < (int64_t)B * T; i++) sum += nll[i];
+    *loss = sum / ((double)B * T);
+    st_tensor *t = hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32, true);
+    return st_write(out_file, t, param_count(s->plan->store), NULL, e);
+}
+
+status train_dump_gradients(config *c, const char *ids_file, const char *out_file, double *loss,
+                            err *e) {
+    static const train_options none = {0};
+    session s = {.c = c, .opt = &none, .a = arena_new("gradients")};
+    npy_i32 ids = {0};
+    status st;
+    if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
+        c->train.precision.compute = CONFIG_PRECISION_FP32;
+    TRY_GOTO(st, npy_read_i32(&ids, ids_file, e), done);
+    c->train.seq_len = ids.rank == 2 && ids.dims[1] > 1 ? ids.dims[1] - 1 : 1;
+    TRY_GOTO(st, dev_open(&s.dev, DEV_CPU, (int)c->train.threads, e), done);
+    TRY_GOTO(st, session_open_model(&s, e), done);
+    TRY_GOTO(st, check_ids(&ids, ids_file, s.model.vocab_size, e), done);
+    st = run_batch(&s, &ids, out_file, loss, e);
+done:
+    npy_i32_free(&ids);
+    session_close(&s);
+    return st;
+}

@@ -1,0 +1,83 @@
+/* When a loss or gradient norm is not finite, weights have not been updated yet: the step is run
+ * again op by op, and the first tensor with a NaN or Inf is named. */
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "train/session.h"
+
+typedef struct finding {
+    bool found;
+    char text[512];
+} finding;
+
+static bool is_finite_at(const tensor *t, int64_t r, int64_t c) {
+    int64_t at = r * t->ld + c;
+    if (t->dt == DT_BF16) return isfinite(bf16_to_f32(((const uint16_t *)t->data)[at]));
+    if (t->dt == DT_F64) return isfinite(((const double *)t->data)[at]);
+    return t->dt != DT_F32 || isfinite(((const float *)t->data)[at]);
+}
+
+static bool visit(void *ctx, const prog_event *ev) {
+    finding *f = ctx;
+    for (int64_t r = 0; r < ev->t.rows; r++)
+        for (int64_t c = 0; c < ev->t.cols; c++) {
+            if (is_finite_at(&ev->t, r, c)) continue;
+            f->found = true;
+            snprintf(f->text, sizeof f->text,
+                     "op %s (%s) wrote a NaN or Inf into %s at row %ld, column %ld of [%ld,%ld]",
+                     ev->op, *ev->name ? ev->name : "unnamed", ev->what, (long)r, (long)c,
+                     (long)ev->t.rows, (long)ev->t.cols);
+            return false;
+        }
+    return true;
+}
+
+static status not_finite(session *s, const char *text, err *e) {
+    int64_t step = s->at.step + 1;
+    json_t *o = session_event("alarm", step);
+    json_object_set_new(o, "kind", json_string("nonfinite"));
+    json_object_set_new(o, "message", json_string(text));
+    TRY(session_emit(s, o, e));
+    err_set(e, ST_NONFINITE, "step %ld: %s", (long)step, text);
+    err_where(e, "%s", s->c->run);
+    return err_hint(
+        e,
+        "lower optim.lr (now %g) or lengthen optim.schedule.warmup_steps, then start again: "
+        "the newest checkpoint is unharmed",
+        s->c->optim.lr);
+}
+
+/* A weight that is itself not finite is the first cause. */
+static bool weights_are_bad(const session *s, finding *f) {
+    const param_store *ps = s->plan->store;
+    for (int i = 0; i < param_count(ps); i++) {
+        const param *p = param_at(ps, i);
+        for (int64_t k = 0; k < param_elems(p); k++) {
+            if (isfinite(param_master(ps)[p->offset + k])) continue;
+            snprintf(f->text, sizeof f->text, "parameter %s holds a NaN or Inf at element %ld",
+                     p->name, (long)k);
+            return true;
+        }
+    }
+    return false;
+}
+
+status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
+    const prog *p = s->plan->prog[PLAN_TRAIN];
+    finding f = {0};
+    if (weights_are_bad(s, &f)) return not_finite(s, f.text, e);
+    for (int m = 0; m < s->table.micro_batches; m++) {
+        loop_fill(s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B, s->B,
+                  s->c->data.document_mask);
+        op_run run = {.dev = s->dev,
+                      .seed = (uint64_t)s->c->train.seed,
+                      .step = (uint64_t)s->at.step + 1,
+                      .micro_batch = (uint32_t)m,
+                      .first_micro = m == 0,
+                      .grad_scale = grad_scale};
+        prog_walk(p, PROG_ALL, &run, visit, &f);
+        if (f.found) return not_finite(s, f.text, e);
+    }
+    return not_finite(s, "the global gradient norm overflowed though every gradient is finite", e);
+}

@@ -1,0 +1,60 @@
+/* Samples during training, through the plan's own prefill and decode programs. */
+#include <string.h>
+
+#include "base/json.h"
+#include "train/session.h"
+
+status samples_encode(session *s, err *e) {
+    const config_texts *prompts = &s->c->sample.prompts;
+    s->prompts = ARENA_ARRAY(s->a, tok_ids, prompts->n + 1);
+    for (int i = 0; i < prompts->n; i++) {
+        status st =
+            tok_encode(s->tok, prompts->items[i], strlen(prompts->items[i]), 0, &s->prompts[i], e);
+        if (st == ST_OK && s->prompts[i].n == 0)
+            st = config_error(s->c, e, "sample.prompts", "prompt %d is empty", i + 1);
+        if (st != ST_OK) {
+            err_context(e, "sample.prompts[%d]", i);
+            return st;
+        }
+    }
+    return ST_OK;
+}
+
+static status write_one(session *s, generator *g, int i, err *e) {
+    const config *c = s->c;
+    generate_request rq = {.prompt = s->prompts[i].id,
+                           .n_prompt = s->prompts[i].n,
+                           .max_new = c->sample.max_new,
+                           .sample = {.temperature = c->sample.temperature,
+                                      .top_k = (int)c->sample.top_k,
+                                      .top_p = c->sample.top_p,
+                                      .repetition_penalty = 1.0,
+                                      .seed = (uint64_t)c->train.seed},
+                           .eos = tok_eos(s->tok),
+                           .tok = s->tok};
+    tok_ids ids = {0};
+    strbuf text = {0};
+    generate_finish finish;
+    status st = generate_run(g, &rq, &ids, &text, &finish, e);
+    if (st == ST_OK) {
+        json_t *o = session_event("sample", s->at.step);
+        json_object_set_new(o, "prompt", json_string(c->sample.prompts.items[i]));
+        json_object_set_new(o, "text", json_text(strbuf_cstr(&text), text.len));
+        st = session_emit(s, o, e);
+    }
+    tok_ids_free(&ids);
+    strbuf_free(&text);
+    return st;
+}
+
+status samples_write(session *s, err *e) {
+    if (!s->plan->prog[PLAN_DECODE]) return ST_OK;
+    generator g = {.prefill = s->plan->prog[PLAN_PREFILL],
+                   .decode = s->plan->prog[PLAN_DECODE],
+                   .dev = s->dev,
+                   .prefill_T = s->plan->spec.prefill_T,
+                   .Tmax = s->plan->spec.cache_tok,
+                   .vocab = (int32_t)s->model.vocab_size};
+    for (int i = 0; i < s->c->sample.prompts.n; i++) TRY(write_one(s, &g, i, e));
+    return ST_OK;
+}

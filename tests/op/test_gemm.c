@@ -1,0 +1,146 @@
+/* Matrix products of every instruction set that this machine has: layouts, odd sizes, accumulation,
+ * bias, leading strides, bf16; and the same bits with any number of threads. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "op/gemm.h"
+
+enum { PAD = 5, GUARD = 0x7b };
+
+typedef struct matrix {
+    void *data;
+    int64_t rows, cols, ld;
+    dtype dt;
+} matrix;
+
+static float get(const matrix *m, int64_t i, int64_t j) {
+    int64_t at = i * m->ld + j;
+    return m->dt == DT_BF16 ? bf16_to_f32(((uint16_t *)m->data)[at]) : ((float *)m->data)[at];
+}
+
+/* Values with few bits: sums are not exact, but bf16 holds the operands. */
+static matrix make(arena *a, int64_t rows, int64_t cols, dtype dt, uint32_t seed) {
+    matrix m = {.rows = rows, .cols = cols, .ld = cols + PAD, .dt = dt};
+    size_t bytes = dt == DT_BF16 ? 2 : 4, n = (size_t)(rows * m.ld);
+    m.data = arena_alloc(a, n * bytes + 64);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        float v = bf16_to_f32(f32_to_bf16((float)(int32_t)seed * 0x1p-31f));
+        if (dt == DT_BF16)
+            ((uint16_t *)m.data)[i] = f32_to_bf16(v);
+        else
+            ((float *)m.data)[i] = v;
+    }
+    memset((char *)m.data + n * bytes, GUARD, 64);
+    return m;
+}
+
+typedef struct shape {
+    int64_t m, n, k;
+} shape;
+
+static void fill_args(gemm_args *g, const matrix *a, const matrix *b, const matrix *c, shape s) {
+    g->m = s.m, g->n = s.n, g->k = s.k;
+    g->a = a->data, g->lda = a->ld, g->b = b->data, g->ldb = b->ld, g->c = c->data, g->ldc = c->ld;
+    g->ab_dt = a->dt, g->c_dt = c->dt;
+}
+
+static void run_threads(const gemm_args *g, int threads, arena *a) {
+    dev *d;
+    err e = {0};
+    assert_int_equal(dev_open(&d, DEV_CPU, threads, &e), ST_OK);
+    int64_t ws = gemm_ws_bytes(dev_isa(d), threads, g->m, g->n, g->k, g->ab_dt, g->c_dt);
+    char *p = arena_alloc(a, (size_t)ws + 4096);
+    memset(p, 0xff, (size_t)ws + 4096); /* NaN: what is not written must not be read */
+    gemm_run(d, g, p);
+    for (int i = 0; i < 64; i++) assert_int_equal((unsigned char)p[ws + i], 0xff);
+    dev_close(d);
+}
+
+static void check_element(const gemm_args *g, const matrix *a, const matrix *b, const matrix *old,
+                          const matrix *c, int64_t i, int64_t j) {
+    double sum = 0.0, size = 0.0;
+    for (int64_t k = 0; k < g->k; k++) {
+        double x = (double)(g->a_trans ? get(a, k, i) : get(a, i, k));
+        double y = (double)(g->b_trans ? get(b, j, k) : get(b, k, j));
+        sum += x * y, size += fabs(x * y);
+    }
+    if (g->bias) sum += (double)g->bias[j];
+    if (g->accumulate) sum += (double)get(old, i, j);
+    double slack = size * 1e-6 + fabs(sum) * (g->c_dt == DT_BF16 ? 0x1p-8 : 1e-6) + 1e-6;
+    double got = (double)get(c, i, j);
+    if (!(fabs(got - sum) <= slack))
+        fail_msg("[%lld,%lld] of %lldx%lldx%lld: %g, not %g", (long long)i, (long long)j,
+                 (long long)g->m, (long long)g->n, (long long)g->k, got, sum);
+}
+
+/* One shape in one combination of layouts and options (bits of `mode`). */
+static void check_mode(arena *mem, shape s, int mode, dtype ab_dt, dtype c_dt) {
+    bool ta = mode & 1, tb = mode & 2, add = mode & 4, with_bias = mode & 8;
+    matrix a = ta ? make(mem, s.k, s.m, ab_dt, 1) : make(mem, s.m, s.k, ab_dt, 1);
+    matrix b = tb ? make(mem, s.n, s.k, ab_dt, 2) : make(mem, s.k, s.n, ab_dt, 2);
+    matrix bias = make(mem, 1, s.n, DT_F32, 3), old = make(mem, s.m, s.n, c_dt, 4), c[2];
+    gemm_args g = {.a_trans = ta, .b_trans = tb, .accumulate = add};
+    if (with_bias) g.bias = bias.data;
+    size_t bytes = (size_t)(s.m * old.ld) * (c_dt == DT_BF16 ? 2 : 4) + 64;
+    for (int t = 0; t < 2; t++) {
+        c[t] = make(mem, s.m, s.n, c_dt, 4);
+        fill_args(&g, &a, &b, &c[t], s);
+        run_threads(&g, t ? 3 : 1, mem);
+    }
+    assert_memory_equal(c[0].data, c[1].data, bytes);
+    for (int64_t i = 0; i<s.m; i += s.m> 40 ? 13 : 1)
+        for (int64_t j = 0; j<s.n; j += s.n> 40 ? 7 : 1)
+            check_element(&g, &a, &b, &old, &c[0], i, j);
+    for (int64_t i = 0; i < s.m; i++)
+        for (int64_t j = s.n; j < old.ld; j++) /* the gap between rows is untouched */
+            assert_true(get(&c[0], i, j) == get(&old, i, j));
+    arena_reset(mem);
+}
+
+static void check_isa(const char *isa) {
+    static const shape shapes[] = {{1, 1, 1},    {3, 2, 5},     {12, 32, 16},   {13, 33, 17},
+                                   {97, 65, 31}, {5, 100, 200}, {130, 40, 300}, {20, 30, 2500}};
+    setenv("ATHANOR_ISA", isa, 1);
+    arena *mem = arena_new("test");
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (int mode = 0; mode < 16; mode++) {
+            check_mode(mem, shapes[i], mode, DT_F32, DT_F32);
+            check_mode(mem, shapes[i], mode, DT_BF16, DT_F32);
+            check_mode(mem, shapes[i], mode, DT_BF16, DT_BF16);
+        }
+    }
+    arena_free(mem);
+    unsetenv("ATHANOR_ISA");
+}
+
+static void test_base(void **state) {
+    (void)state, check_isa("base");
+}
+static void test_avx2(void **state) {
+    (void)state, check_isa("avx2");
+}
+static void test_avx512(void **state) {
+    (void)state, check_isa("avx512");
+}
+static void test_avx512_bf16(void **state) {
+    (void)state, check_isa("avx512_bf16");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_base),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

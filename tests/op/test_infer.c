@@ -1,0 +1,183 @@
+/* Shape inference: the sentence for each kind of mistake, FLOPs, bytes, chunking, and the choice of
+ * kernels. */
+#include "op/harness.h"
+
+static dev *open_dev(dev_kind kind) {
+    dev *d;
+    err e;
+    if (dev_open(&d, kind, 2, &e) != ST_OK) fail_msg("%s", e.message);
+    return d;
+}
+
+static tensor shape(dtype dt, int64_t rows, int64_t cols) {
+    return (tensor){NULL, dt, rows, cols, cols};
+}
+
+static void expect_error(op_infer *io, const char *sentence) {
+    err e;
+    assert_int_equal(op_infer_call(io, &e), ST_USAGE);
+    assert_string_equal(e.message, sentence);
+}
+
+static void test_errors_name_both_sizes(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {0};
+    op_infer io = {.kind = OP_LINEAR, .attr = &at, .dev = d};
+    io.in[0] = shape(DT_F32, 4, 64);
+    expect_error(&io, "linear: input w is missing");
+    io.in[1] = shape(DT_F32, 10, 128);
+    expect_error(&io, "linear: x has 64 columns but w has 128");
+    io.in[1] = shape(DT_BF16, 10, 64);
+    expect_error(&io, "linear: w is bf16 but must be f32");
+    io.in[1] = shape(DT_F32, 10, 64);
+    io.in[2] = shape(DT_F32, 1, 9);
+    expect_error(&io, "linear: bias has 9 columns but the number of rows of w is 10");
+    io.in[2] = shape(DT_F32, 1, 10);
+    io.in[0].ld = 63;
+    expect_error(&io, "linear: x has 64 columns but rows are 63 apart");
+    io.in[0] = shape(DT_I32, 4, 64);
+    expect_error(&io, "linear: x is i32 but must be a floating-point format");
+    dev_close(d);
+}
+
+static op_infer attention_of(op_attr *at, dev *d) {
+    *at = (op_attr){.attention = {.B = 2, .Tq = 6, .Tk = 6, .H = 4, .K = 2, .D = 8, .Dv = 8}};
+    op_infer io = {.kind = OP_ATTENTION, .attr = at, .dev = d, .want_grad = 7};
+    io.in[0] = shape(DT_BF16, 12, 32);
+    io.in[1] = io.in[2] = shape(DT_BF16, 12, 16);
+    return io;
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at;
+    err e;
+    op_infer io = attention_of(&at, d);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[0].rows, 12);
+    assert_int_equal(io.out[0].cols, 32);
+    assert_int_equal(io.out[0].dt, DT_BF16);
+    assert_int_equal(io.out[1].rows, 8);
+    assert_int_equal(io.out[1].cols, 6);
+    assert_int_equal(io.out[1].dt, DT_F32);
+    double full = io.flops_fwd;
+    assert_true(full == 2.0 * 2 * 4 * 36 * 16);
+    at.attention.causal = true;
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_true(io.flops_fwd == full / 2);
+    at.attention.K = 3;
+    expect_error(&io, "attention: 4 query heads are not a multiple of 3 kv heads");
+    io = attention_of(&at, d);
+    io.in[1] = shape(DT_BF16, 10, 16);
+    expect_error(&io, "attention: k has 10 rows but B*Tk is 12");
+    io = attention_of(&at, d);
+    at.attention.dropout = 1;
+    expect_error(&io, "attention: dropout is 1 but must be in [0, 1)");
+    dev_close(d);
+}
+
+static void test_flops_follow_wanted_gradients(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {0};
+    err e;
+    op_infer io = {.kind = OP_LINEAR, .attr = &at, .dev = d};
+    io.in[0] = shape(DT_F32, 4, 8), io.in[1] = shape(DT_F32, 16, 8);
+    for (unsigned want = 0; want < 4; want++) {
+        io.want_grad = (uint8_t)want;
+        assert_int_equal(op_infer_call(&io, &e), ST_OK);
+        assert_true(io.flops_fwd == 1024);
+        assert_true(io.flops_bwd_input == (want & 1 ? 1024 : 0));
+        assert_true(io.flops_bwd_weight == (want & 2 ? 1024 : 0));
+        assert_true(io.bytes_fwd == 4.0 * (32 + 128 + 64));
+        assert_true((io.bytes_bwd_input > 0) == ((want & 1) != 0));
+        assert_true((io.bytes_bwd_weight > 0) == ((want & 2) != 0));
+    }
+    dev_close(d);
+}
+
+static void test_head_chunks(void **state) {
+    (void)state;
+    op_attr at = {0};
+    for (int64_t V = 2; V < 300000; V = V * 3 + 1) {
+        int64_t rows = op_head_chunk_rows(&at, 1 << 20, V);
+        assert_true(rows == 1 << 20 || rows % 16 == 0);
+        assert_true(rows * V * 4 <= 32 << 20);
+        assert_true(rows == 1 << 20 || rows * V * 4 >= 8 << 20);
+    }
+    assert_int_equal(op_head_chunk_rows(&at, 5, 50257), 5);
+    at.head.chunk_rows = 24;
+    assert_int_equal(op_head_chunk_rows(&at, 100, 50257), 24);
+}
+
+/* A plan made without data asks for what the real run asks for. */
+static void test_meta_workspace_equals_cpu(void **state) {
+    (void)state;
+    dev *devs[2] = {open_dev(DEV_META), open_dev(DEV_CPU)};
+    op_attr at[2];
+    op_infer io[2];
+    err e;
+    for (int k = 0; k < 2; k++) {
+        at[k] = (op_attr){.head = {.chunk_rows = 8, .with_grad = true}};
+        io[k] = (op_infer){.kind = OP_HEAD_CE, .attr = &at[k], .dev = devs[k], .want_grad = 3};
+        io[k].in[0] = shape(DT_F32, 20, 16), io[k].in[1] = shape(DT_F32, 50, 16);
+        io[k].in[2] = shape(DT_I32, 20, 1);
+        assert_int_equal(op_infer_call(&io[k], &e), ST_OK);
+    }
+    assert_true(io[0].ws_fwd_bytes >= 8 * 50 * 4);
+    assert_int_equal(io[0].ws_fwd_bytes, io[1].ws_fwd_bytes);
+    dev_close(devs[0]);
+    dev_close(devs[1]);
+}
+
+static void test_kernel_choice(void **state) {
+    (void)state;
+    dev *meta = open_dev(DEV_META), *cpu = open_dev(DEV_CPU);
+    for (int kind = 0; kind < OP_COUNT; kind++) {
+        assert_null(op_find(cpu, (op_kind)kind, DT_I32));
+        assert_null(op_find(meta, (op_kind)kind, DT_I32));
+        op_find(meta, (op_kind)kind, DT_F32)->fwd(NULL); /* does nothing */
+        assert_ptr_equal(op_find(cpu, (op_kind)kind, DT_F64),
+                         op_find_reference((op_kind)kind, DT_F64));
+        setenv("ATHANOR_KERNELS", "reference", 1);
+        assert_ptr_equal(op_find(cpu, (op_kind)kind, DT_F32),
+                         op_find_reference((op_kind)kind, DT_F32));
+        unsetenv("ATHANOR_KERNELS");
+    }
+    dev_close(meta);
+    dev_close(cpu);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    char name[16];
+    assert_int_equal(op_inputs(OP_ATTENTION), 5);
+    assert_int_equal(op_outputs(OP_HEAD_CE), 3);
+    assert_string_equal(op_input_name(OP_ATTENTION, 4, name), "qpos");
+    assert_string_equal(op_output_name(OP_HEAD_CE, 2, name), "dx");
+    assert_true(op_input_optional(OP_LINEAR, 2));
+    assert_false(op_input_optional(OP_LINEAR, 1));
+    for (int kind = 0; kind < OP_COUNT; kind++) {
+        const op_class *k = &op_classes[kind];
+        assert_true(op_inputs((op_kind)kind) <= OP_MAX_IN);
+        assert_true(op_outputs((op_kind)kind) <= OP_MAX_OUT);
+        assert_false(k->diff & k->weights);
+        assert_true((k->diff | k->weights | k->bwd_in) < 1u << op_inputs((op_kind)kind));
+        assert_true(k->bwd_out < 1u << op_outputs((op_kind)kind));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors_name_both_sizes),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_flops_follow_wanted_gradients),
+        cmocka_unit_test(test_head_chunks),
+        cmocka_unit_test(test_meta_workspace_equals_cpu),
+        cmocka_unit_test(test_kernel_choice),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
