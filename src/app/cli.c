@@ -140,7 +140,7 @@ int cli_main(int argc, char **argv) {
     }
     if (answer_help(argc, argv)) return fflush(stdout) == 0 ? ST_OK : ST_FAILED;
     status st = run_command(argc, argv, &e);
-    if (st == ST_OK) return ST_OK;
+    if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
     if (has_word(argc, argv, "--json"))
         report_json(&e);

@@ -165,22 +165,6 @@ static status parse_ids(const char *list, tok_ids *ids, err *e) {
     return ST_OK;
 }
 
-/* JSON holds no broken UTF-8: each such byte becomes U+FFFD. */
-static json_t *json_text(const strbuf *b) {
-    const char *s = strbuf_cstr(b);
-    strbuf whole = {0};
-    for (size_t at = 0; at < b->len;) {
-        size_t valid = utf8_valid_prefix(s + at, b->len - at);
-        strbuf_append(&whole, s + at, valid);
-        at += valid;
-        if (at < b->len) strbuf_puts(&whole, "\xEF\xBF\xBD");
-        at += at < b->len;
-    }
-    json_t *j = json_stringn(strbuf_cstr(&whole), whole.len);
-    strbuf_free(&whole);
-    return j;
-}
-
 static status decode_list(const cli_args *args, const tok *t, tok_ids *ids, strbuf *text, err *e) {
     const char *list = cli_value(args, "ids");
     if (!list) {
@@ -198,7 +182,7 @@ static status run_decode(const cli_args *args, err *e) {
     TRY(tok_load(&t, args->inputs[0], e));
     status st = decode_list(args, t, &ids, &text, e);
     if (st == ST_OK && args->json) {
-        cli_print_json(json_pack("{s:o}", "text", json_text(&text)));
+        cli_print_json(json_pack("{s:o}", "text", json_text(strbuf_cstr(&text), text.len)));
     } else if (st == ST_OK && fwrite(strbuf_cstr(&text), 1, text.len, stdout) != text.len) {
         st = err_errno(e, "standard output", "cannot write the text");
     }

@@ -308,9 +308,9 @@ void svg_chart_write(strbuf *out, const svg_chart *c) {
     put_x_axis(out, c, &r);
     put_mark(out, c, &r);
     strbuf_printf(out,
-                  "<svg class=\"plot\" width=\"100%%\" height=\"100%%\" viewBox=\"0 0 %d %d\" "
+                  "<svg class=\"plot%s\" width=\"100%%\" height=\"100%%\" viewBox=\"0 0 %d %d\" "
                   "preserveAspectRatio=\"none\">\n",
-                  GRID, GRID);
+                  c->cut_outliers ? " cut" : "", GRID, GRID);
     for (int i = 0; i < c->n_series; i++) put_series(out, &c->series[i], &r);
     strbuf_puts(out, "</svg>\n</svg>\n");
 }

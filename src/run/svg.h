@@ -36,7 +36,7 @@ typedef struct svg_chart {
 void svg_chart_write(strbuf *out, const svg_chart *c);
 
 /* At most max_points of the n points, such that the picture stays the same: of each of
- * max_points / 2 columns the lowest and the highest, in order. NaN survives as one gap per column.
+ * max_points / 2 columns the lowest and the highest, in order; of one without a finite value one point.
  * Writes indices to `out` and returns how many. */
 int64_t svg_decimate(const double *x, const double *y, int64_t n, double x0, double x1, bool log_x,
                      int64_t max_points, int64_t *out);

@@ -44,8 +44,8 @@ extern const char *const PRETOK_LLAMA3_REGEX;
 status pretok_step_regex(pretok_step *s, const char *regex, err *e) ATH_MUST_USE;
 void pretok_step_free(pretok_step *s);
 
-/* Finds the next match at or after `from`: [*start, *end), *end > *start; *start == len when there
- * is none. match_data: see pretok_regex_find. */
+/* Finds the next match at or after `from`: [*start, *end), empty only for PRETOK_REGEX (look-ahead
+ * alone); *start == len when there is none. match_data: see pretok_regex_find. */
 status pretok_find(const pretok_step *s, const char *text, size_t len, size_t from, size_t *start,
                    size_t *end, void **match_data, err *e) ATH_MUST_USE;
 /* End of the pre-token that starts at `from`, for the matchers that cover the text. */

@@ -38,7 +38,7 @@ static int match(void *code, const char *text, size_t len, size_t from, pcre2_ma
     CHECK(ctx, "PCRE2 has no memory");
     pcre2_set_match_limit(ctx, MATCH_LIMIT);
     pcre2_set_heap_limit(ctx, HEAP_LIMIT_KIB);
-    const uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
+    const uint32_t options = PCRE2_NO_UTF_CHECK;
     int rc = pcre2_match(code, (PCRE2_SPTR)text, len, from, options, md, ctx);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
         rc = pcre2_match(code, (PCRE2_SPTR)text, len, from, options | PCRE2_NO_JIT, md, ctx);
@@ -67,10 +67,7 @@ status pretok_regex_find(void *code, const char *text, size_t len, size_t from, 
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(*match_data);
     /* \K can move the start behind the end or before the last piece. */
     *start = at[0] < from ? from : at[0];
-    *end = at[1];
-    if (*end <= *start) {
-        return err_set(e, ST_FORMAT, "the pre-tokenizer pattern matched nothing at byte %zu", from);
-    }
+    *end = at[1] < *start ? *start : at[1];
     return ST_OK;
 }
 

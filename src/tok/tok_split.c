@@ -2,7 +2,7 @@
  *
  * A step yields pieces (matches and the text between them) from left to right; the behaviour
  * decides which become pre-tokens and which are joined. One piece is held back at most, so nothing
- * is stored. */
+ * is stored. A pattern may match nothing, which cuts there. */
 #include <string.h>
 
 #include "tok/tok_internal.h"
@@ -35,7 +35,6 @@ static status hold(split *s, size_t start, size_t end, bool match) {
 /* Takes the next piece, in order. */
 static status take(split *s, size_t start, size_t end, bool match) {
     bool before = s->holding && s->held_match;
-    if (start == end) return ST_OK;
     switch (s->step->behavior) {
         case PRETOK_ISOLATED: break;
         case PRETOK_REMOVED:
@@ -98,6 +97,11 @@ static status run_covering(split *s, const char *text, size_t len) {
     return ST_OK;
 }
 
+static size_t char_end(const char *text, size_t len, size_t i) {
+    for (i++; i < len && ((uint8_t)text[i] & 0xC0) == 0x80;) i++;
+    return i;
+}
+
 static bool covers_all(const pretok_step *p) {
     if (p->kind != PRETOK_GPT2 && p->kind != PRETOK_CL100K) return false;
     return p->behavior == PRETOK_ISOLATED || (p->behavior == PRETOK_REMOVED && p->invert);
@@ -110,12 +114,20 @@ status pretok_run(tok_enc *enc, const pretok_step *steps, int n, const char *tex
     split s = {.enc = enc, .step = steps, .n_steps = n, .text = text, .emit = emit};
     if (steps->kind == PRETOK_PREFIX) return with_prefix(&s, text, len);
     if (covers_all(steps)) return run_covering(&s, text, len);
-    for (size_t at = 0; at < len;) {
+    size_t at = 0;
+    for (size_t search = 0; search < len;) {
         size_t start, end;
-        TRY(pretok_find(steps, text, len, at, &start, &end, &enc->match_data, enc->e));
-        TRY(take(&s, at, start, steps->invert));
+        TRY(pretok_find(steps, text, len, search, &start, &end, &enc->match_data, enc->e));
+        if (start == len) break;
+        if (end == start && start == at && at > 0) { /* an empty match next to the last one */
+            search = char_end(text, len, start);
+            continue;
+        }
+        if (start > at) TRY(take(&s, at, start, steps->invert));
         TRY(take(&s, start, end, !steps->invert));
         at = end;
+        search = end > start ? end : char_end(text, len, start);
     }
+    if (at < len) TRY(take(&s, at, len, steps->invert));
     return flush(&s);
 }

@@ -136,8 +136,9 @@ static int cache_tok(const session *s, int prefill_T) {
     for (int i = 0; i < s->c->sample.prompts.n; i++)
         if (s->prompts[i].n > most) most = s->prompts[i].n;
     if (most == 0) return 0;
-    int64_t tok = (most + s->c->sample.max_new + prefill_T - 1) / prefill_T * prefill_T;
-    return (int)(tok < s->model.max_position_embeddings ? tok : s->model.max_position_embeddings);
+    int64_t rounded = (most + s->c->sample.max_new + prefill_T - 1) / prefill_T * prefill_T;
+    return (int)(rounded < s->model.max_position_embeddings ? rounded
+                                                            : s->model.max_position_embeddings);
 }
 
 status session_make_plan(session *s, err *e) {

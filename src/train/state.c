@@ -63,11 +63,11 @@ static status add_state(const session *s, checkpoint_writer *w, arena *a, err *e
                                       e));
     char digest[17];
     hash_format(param_digest(ps), digest);
-    json_t *cursor =
+    json_t *where =
         json_pack("{s:I,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "samples",
                   (json_int_t)s->at.samples, "tokens", (json_int_t)s->at.tokens, "seconds",
                   json_f64(s->at.seconds), "optimizer", s->optim->name, "digest", digest);
-    return add_json(w, "state/cursor.json", cursor, e);
+    return add_json(w, "state/cursor.json", where, e);
 }
 
 static uint64_t expected_bytes(const session *s) {

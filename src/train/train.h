@@ -12,6 +12,7 @@
 #include <jansson.h>
 #include <signal.h>
 
+#include "plan/plan.h"
 #include "run/config.h"
 
 typedef struct train_options {
@@ -29,8 +30,7 @@ status train_run(config *c, const train_options *opt, err *e) ATH_MUST_USE;
 
 /* The plan of a config, made on the meta device without data: `athanor plan`, `train --dry-run`.
  * The caller frees the plan and closes the device. */
-struct plan;
-status train_plan(config *c, dev *meta, struct plan **out, err *e) ATH_MUST_USE;
+status train_plan(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
 
 /* Loss and gradients of one batch of ids [B,T+1] from an .npy file, written by Hugging Face names;
  * no update. */

@@ -335,6 +335,103 @@ static void test_first_micro_batch_writes(void **state) {
     dev_close(d);
 }
 
+/* New rows land at qpos[b] of sequence b's part of the cache; every other row stays. */
+static void test_kv_store_rows(void **state) {
+    (void)state;
+    enum { B = 2, T = 3, MAX = 8, W = 5 };
+    static const int qpos[B] = {4, 1};
+    dev *d = open_dev();
+    op_case c = {.label = "kv_store", .kind = OP_KV_STORE, .attr = {.kv = {B, T, MAX}}};
+    c.in[0] = (slot){ACTIVATION, B * MAX, W, 0, 0};
+    c.in[1] = (slot){ACTIVATION, B * T, W, 0, 0};
+    c.in[2] = (slot){INTEGERS, B, 1, 1, 0};
+    side s;
+    side_open(&s, &c, DT_F32, true, d);
+    for (int b = 0; b < B; b++) tensor_set(&s.in[2].t, b, qpos[b]);
+    forward(&s);
+    for (int row = 0; row < B * MAX; row++) {
+        int b = row / MAX, t = row % MAX - qpos[b];
+        bool is_new = t >= 0 && t < T;
+        assert_rows_equal(&s.out[0].t, row, &s.in[is_new].t, is_new ? b * T + t : row, 1, 0);
+    }
+    side_close(&s);
+    dev_close(d);
+}
+
+static void test_embed_rows(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    op_case c = {.label = "embed", .kind = OP_EMBED};
+    c.in[0] = (slot){MATRIX, 9, 6, 0, 0};
+    c.in[1] = (slot){INTEGERS, 20, 1, 9, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    forward(&s);
+    for (int n = 0; n < 20; n++)
+        assert_rows_equal(&s.out[0].t, n, &s.in[0].t, (int64_t)tensor_get(&s.in[1].t, n), 1, 0);
+    side_close(&s);
+    dev_close(d);
+}
+
+/* act(1) and act(-2), to 7 digits, from the published formulas; gated multiplies by up. */
+static void test_activation_values(void **state) {
+    (void)state;
+    static const double expect[][2] = {
+        [ACT_GELU_TANH] = {0.84119199, -0.04540231},
+        [ACT_GELU_EXACT] = {0.84134475, -0.04550026},
+        [ACT_SILU] = {0.73105858, -0.23840584},
+        [ACT_RELU] = {1, 0},
+        [ACT_RELU2] = {1, 0},
+    };
+    dev *d = open_dev();
+    for (int k = ACT_GELU_TANH; k <= ACT_RELU2; k++) {
+        op_case act = {.label = "act", .kind = OP_ACT, .attr = {.act = {(act_kind)k}}};
+        act.in[0] = (slot){ACTIVATION, 1, 2, 0, 0};
+        op_case gated = act;
+        gated.kind = OP_GATED;
+        gated.in[1] = act.in[0];
+        side a, g;
+        side_open(&a, &act, DT_F32, false, d);
+        side_open(&g, &gated, DT_F32, false, d);
+        for (int i = 0; i < 2; i++) {
+            tensor_set(&a.in[0].t, i, i ? -2 : 1);
+            tensor_set(&g.in[0].t, i, i ? -2 : 1);
+            tensor_set(&g.in[1].t, i, 3);
+        }
+        forward(&a);
+        forward(&g);
+        for (int i = 0; i < 2; i++) {
+            assert_true(fabs(tensor_get(&a.out[0].t, i) - expect[k][i]) < 2e-7);
+            assert_true(fabs(tensor_get(&g.out[0].t, i) - 3 * expect[k][i]) < 6e-7);
+        }
+        side_close(&a);
+        side_close(&g);
+    }
+    dev_close(d);
+}
+
+/* Mean 0 and variance var/(var + eps) before weight and bias. */
+static void test_layernorm_moments(void **state) {
+    (void)state;
+    enum { C = 50 };
+    dev *d = open_dev();
+    op_case c = {.label = "layernorm", .kind = OP_LAYERNORM, .attr = {.norm = {.eps = 0.5f}}};
+    c.in[0] = (slot){ACTIVATION, 1, C, 0, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    double x_mean = 0, x_var = 0, y_mean = 0, y_var = 0;
+    forward(&s);
+    for (int i = 0; i < C; i++) x_mean += tensor_get(&s.in[0].t, i) / C;
+    for (int i = 0; i < C; i++) x_var += pow(tensor_get(&s.in[0].t, i) - x_mean, 2) / C;
+    for (int i = 0; i < C; i++) y_mean += tensor_get(&s.out[0].t, i) / C;
+    for (int i = 0; i < C; i++) y_var += pow(tensor_get(&s.out[0].t, i), 2) / C;
+    assert_true(fabs(y_mean) < 1e-6);
+    assert_true(fabs(y_var - x_var / (x_var + 0.5)) < 1e-6);
+    assert_true(fabs(tensor_get(&s.out[1].t, 0) - x_mean) < 1e-6);
+    side_close(&s);
+    dev_close(d);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
@@ -349,6 +446,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_ignored_rows_leave_no_trace),
         cmocka_unit_test(test_norm_unit_offset),
         cmocka_unit_test(test_first_micro_batch_writes),
+        cmocka_unit_test(test_kv_store_rows),
+        cmocka_unit_test(test_embed_rows),
+        cmocka_unit_test(test_activation_values),
+        cmocka_unit_test(test_layernorm_moments),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("the device's kernels", tests, NULL, NULL);
+    setenv("ATHANOR_KERNELS", "reference", 1);
+    return failed + cmocka_run_group_tests_name("reference", tests, NULL, NULL);
 }

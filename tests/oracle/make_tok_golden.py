@@ -122,6 +122,8 @@ def patches():
     for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         for invert in (False, True):
             yield sequence(split({"Regex": "\\s|[aeiou]{2}|\\p{Lu}"}, behavior, invert), level)
+    for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+        yield sequence(split({"Regex": "(?=[aeiou])|\\s+"}, behavior), level)
     yield sequence(split({"String": " "}, "MergedWithNext"), level)
     yield sequence(split({"Regex": "\\p{N}{1,3}"}, "Isolated"),
                    split({"Regex": "[一-龥぀-ゟ゠-ヿ]+"}, "Isolated"),

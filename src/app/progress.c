@@ -1,0 +1,109 @@
+#include "app/progress.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+void progress_init(progress *p, FILE *out) {
+    *p = (progress){.out = out, .live = isatty(fileno(out)), .began_ns = clock_now_ns()};
+}
+
+void progress_format_duration(double seconds, char out[24]) {
+    long s = (long)(seconds + 0.5);
+    if (s < 60)
+        snprintf(out, 24, "%lds", s);
+    else if (s < 3600)
+        snprintf(out, 24, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(out, 24, "%ldh%02ldm", s / 3600, s / 60 % 60);
+}
+
+static double num(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
+
+static const char *text(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* Clears the live line, so that a lasting one can be printed. */
+static void settle(progress *p) {
+    if (p->line_open) fputs("\r\033[K", p->out);
+    p->line_open = false;
+}
+
+static void show_bar(FILE *out, double share) {
+    enum { WIDTH = 20 };
+    int full = (int)(share * WIDTH);
+    for (int i = 0; i < WIDTH; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
+}
+
+static void on_step(progress *p, const json_t *o) {
+    int64_t step = (int64_t)num(o, "step"), now = clock_now_ns();
+    bool last = step == p->total_steps;
+    if (p->live && !last && now - p->shown_ns < 100000000) return; /* ten times a second */
+    p->shown_ns = now;
+    double done = (double)(step - p->first_step), left = (double)(p->total_steps - step);
+    char eta[24];
+    progress_format_duration(done > 0 ? clock_since_s(p->began_ns) / done * left : 0, eta);
+    settle(p);
+    if (p->live) show_bar(p->out, (double)step / (double)p->total_steps);
+    fprintf(p->out,
+            " step %ld/%ld  loss %.4f  norm %.2f  lr %.2e  %.0f tok/s  mfu %.0f%%  %.0f ms  eta %s",
+            (long)step, (long)p->total_steps, num(o, "loss"), num(o, "grad_norm"), num(o, "lr"),
+            num(o, "tok_per_s"), 100 * num(o, "mfu"), num(o, "step_ms"), eta);
+    p->line_open = p->live;
+    if (!p->live) fputc('\n', p->out);
+}
+
+static void on_start(progress *p, const json_t *o) {
+    p->total_steps = (int64_t)num(o, "steps");
+    p->first_step = (int64_t)num(o, "step");
+    p->began_ns = clock_now_ns();
+    fprintf(p->out, "run %s: %.2fM parameters, %s on %s, %ld threads, peak %.0f GFLOP/s\n",
+            text(o, "run"), num(o, "params") / 1e6, text(o, "precision"), text(o, "isa"),
+            (long)num(o, "threads"), num(o, "peak_gflops"));
+    if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
+}
+
+static void on_sample(progress *p, const json_t *o) {
+    const char *dim = p->live ? "\033[2m" : "", *plain = p->live ? "\033[0m" : "";
+    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)num(o, "step"), dim,
+            text(o, "prompt"), plain, text(o, "text"));
+}
+
+void progress_event(void *ctx, const json_t *o) {
+    progress *p = ctx;
+    const char *kind = text(o, "event");
+    if (strcmp(kind, "step") == 0) {
+        on_step(p, o);
+        fflush(p->out);
+        return;
+    }
+    settle(p);
+    if (strcmp(kind, "start") == 0) on_start(p, o);
+    if (strcmp(kind, "valid") == 0)
+        fprintf(p->out, "  step %ld  validation loss %.4f  %.3f bits per byte\n",
+                (long)num(o, "step"), num(o, "val_loss"), num(o, "val_bpb"));
+    if (strcmp(kind, "sample") == 0) on_sample(p, o);
+    if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", text(o, "path"));
+    if (strcmp(kind, "alarm") == 0) fprintf(p->out, "  alarm: %s\n", text(o, "message"));
+    if (strcmp(kind, "end") == 0)
+        fprintf(p->out, "trained %ld steps; memory: planned %.1f MiB, used %.1f MiB\n",
+                (long)num(o, "steps"), num(o, "planned_peak_bytes") / (1 << 20),
+                num(o, "touched_peak_bytes") / (1 << 20));
+    fflush(p->out);
+}
+
+void progress_plan(void *ctx, const char *table) {
+    progress *p = ctx;
+    fputs(table, p->out);
+    fflush(p->out);
+}
+
+void progress_end(progress *p) {
+    settle(p);
+    fflush(p->out);
+}

@@ -1,0 +1,28 @@
+/* Training events as text for people: on a terminal one live line with a bar, rate and ETA, and a lasting line for each
+ * validation, sample and checkpoint; in a file or pipe one line per logged step. */
+#ifndef APP_PROGRESS_H
+#define APP_PROGRESS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct progress {
+    FILE *out;
+    bool live;             /* out is a terminal */
+    bool line_open;        /* the live line is on screen */
+    int64_t total_steps, first_step;
+    int64_t began_ns, shown_ns;
+} progress;
+
+void progress_init(progress *p, FILE *out);
+/* For train_options.on_event and on_plan; ctx is the progress. */
+void progress_event(void *ctx, const json_t *event);
+void progress_plan(void *ctx, const char *table);
+void progress_end(progress *p);
+
+/* "3m07s", "1h02m", "12s" */
+void progress_format_duration(double seconds, char out[24]);
+
+#endif

@@ -1,0 +1,172 @@
+/* Collects a report's data, and puts quantities into words. */
+#include "run/report_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/folder.h"
+#include "run/metrics.h"
+#include "run/svg.h"
+
+/* ---- columns ---- */
+
+static void table_grow(report_table *t) {
+    if (t->n < t->cap) return;
+    t->cap = t->cap ? t->cap * 2 : 1024;
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        t->column[i] = xrealloc(t->column[i], sizeof(double) * (size_t)t->cap);
+}
+
+/* A step line stands for all steps since the one before it (train.log_every). */
+static void take_step(report_data *d, const json_t *event) {
+    report_table *t = &d->steps;
+    double step = metrics_num(event, "step"), ms = metrics_num(event, "step_ms");
+    double before = t->n ? t->column[COLUMN_STEP][t->n - 1] : 0;
+    if (!isfinite(step)) return;
+    if (isfinite(ms) && step > before) d->train_s += ms * 1e-3 * (step - before);
+    table_grow(t);
+    const double row[COLUMN_COUNT] = {
+        [COLUMN_STEP] = step,
+        [COLUMN_LOSS] = metrics_num(event, "loss"),
+        [COLUMN_SMOOTH] = NAN,
+        [COLUMN_GRAD_NORM] = metrics_num(event, "grad_norm"),
+        [COLUMN_LR] = metrics_num(event, "lr"),
+        [COLUMN_TOK_PER_S] = metrics_num(event, "tok_per_s"),
+        [COLUMN_MFU] = 100 * metrics_num(event, "mfu"),
+        [COLUMN_HFU] = 100 * metrics_num(event, "hfu"),
+    };
+    for (int i = 0; i < COLUMN_COUNT; i++) t->column[i][t->n] = row[i];
+    t->n++;
+}
+
+static void take_valid(report_data *d, const json_t *event) {
+    report_valid *v = &d->valid;
+    double step = metrics_num(event, "step"), loss = metrics_num(event, "val_loss");
+    if (!isfinite(step)) return;
+    if (!d->first_valid) d->first_valid = json_deep_copy(event);
+    if (v->n == v->cap) {
+        v->cap = v->cap ? v->cap * 2 : 64;
+        v->step = xrealloc(v->step, sizeof(double) * (size_t)v->cap);
+        v->loss = xrealloc(v->loss, sizeof(double) * (size_t)v->cap);
+    }
+    v->step[v->n] = step;
+    v->loss[v->n++] = loss;
+}
+
+static void replace(json_t **slot, const json_t *event) {
+    json_decref(*slot);
+    *slot = json_deep_copy(event);
+}
+
+static status take_event(void *user, const json_t *event, err *e) {
+    (void)e;
+    report_data *d = user;
+    if (metrics_is(event, "step")) {
+        take_step(d, event);
+    } else if (metrics_is(event, "valid")) {
+        take_valid(d, event);
+    } else if (metrics_is(event, "sample")) {
+        json_array_append_new(d->samples, json_deep_copy(event));
+    } else if (metrics_is(event, "alarm")) {
+        json_array_append_new(d->alarms, json_deep_copy(event));
+    } else if (metrics_is(event, "checkpoint")) {
+        d->n_checkpoints++;
+        d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
+    } else if (metrics_is(event, "start")) {
+        replace(&d->start, event);
+    } else if (metrics_is(event, "end")) {
+        replace(&d->end, event);
+    }
+    return ST_OK;
+}
+
+/* An exponential mean over about a fiftieth of the run, corrected for its start. */
+static void smooth_loss(report_table *t) {
+    double decay = 1 - 1 / fmax(1, (double)t->n / 50), sum = 0, weight = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        double loss = t->column[COLUMN_LOSS][i];
+        if (!isfinite(loss)) continue;
+        sum = decay * sum + (1 - decay) * loss;
+        weight = decay * weight + (1 - decay);
+        t->column[COLUMN_SMOOTH][i] = sum / weight;
+    }
+}
+
+static double mean_of(const report_table *t, report_column c) {
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        double value = t->column[c][i];
+        if (!isfinite(value)) continue;
+        sum += value;
+        n++;
+    }
+    return n ? sum / (double)n : (double)NAN;
+}
+
+status report_data_load(report_data *d, const char *run_dir, err *e) {
+    *d = (report_data){.memory = arena_new("report"),
+                       .samples = json_array(),
+                       .alarms = json_array(),
+                       .last_checkpoint = -1};
+    status st;
+    TRY_GOTO(st, run_summarize(d->memory, run_dir, &d->summary, e), failed);
+    TRY_GOTO(st, run_read_config(&d->config, run_dir, e), failed);
+    TRY_GOTO(st, run_read_json(&d->plan, run_dir, "plan.json", e), failed);
+    TRY_GOTO(st, metrics_read(run_dir, METRICS_ALL, take_event, d, e), failed);
+    smooth_loss(&d->steps);
+    d->mean_tok_per_s = mean_of(&d->steps, COLUMN_TOK_PER_S);
+    return ST_OK;
+failed:
+    report_data_free(d);
+    return st;
+}
+
+void report_data_free(report_data *d) {
+    json_decref(d->config);
+    json_decref(d->plan);
+    json_decref(d->start);
+    json_decref(d->end);
+    json_decref(d->samples);
+    json_decref(d->alarms);
+    json_decref(d->first_valid);
+    for (int i = 0; i < COLUMN_COUNT; i++) free(d->steps.column[i]);
+    free(d->valid.step);
+    free(d->valid.loss);
+    arena_free(d->memory);
+}
+
+/* ---- quantities ---- */
+
+void report_put_count(strbuf *out, double n) {
+    char text[32];
+    svg_format_number(text, n);
+    strbuf_puts(out, text);
+}
+
+void report_put_bytes(strbuf *out, double n) {
+    static const char *const UNITS[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    while (fabs(n) >= 999.5 && unit < ARRAY_LEN(UNITS) - 1) {
+        n /= 1000;
+        unit++;
+    }
+    strbuf_printf(out,
+                  unit == 0 || n >= 99.95 ? "%.0f %s"
+                  : n >= 9.995            ? "%.1f %s"
+                                          : "%.2f %s",
+                  n, UNITS[unit]);
+}
+
+void report_put_seconds(strbuf *out, double s) {
+    long long whole = (long long)(s + 0.5);
+    if (s < 10)
+        strbuf_printf(out, "%.1f s", s);
+    else if (whole < 180)
+        strbuf_printf(out, "%lld s", whole);
+    else if (whole < 3600)
+        strbuf_printf(out, "%lld min %lld s", whole / 60, whole % 60);
+    else
+        strbuf_printf(out, "%lld h %lld min", whole / 3600, whole / 60 % 60);
+}
