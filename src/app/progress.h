@@ -1,5 +1,6 @@
-/* Training events as text for people: on a terminal one live line with a bar, rate and ETA, and a lasting line for each
- * validation, sample and checkpoint; in a file or pipe one line per logged step. */
+/* Training events as text for people: on a terminal one live line with a bar, rate and ETA, and a
+ * lasting line for each validation, sample and checkpoint; in a file or pipe one line per logged
+ * step. */
 #ifndef APP_PROGRESS_H
 #define APP_PROGRESS_H
 
@@ -10,8 +11,8 @@
 
 typedef struct progress {
     FILE *out;
-    bool live;             /* out is a terminal */
-    bool line_open;        /* the live line is on screen */
+    bool live;      /* out is a terminal */
+    bool line_open; /* the live line is on screen */
     int64_t total_steps, first_step;
     int64_t began_ns, shown_ns;
 } progress;

@@ -17,4 +17,6 @@ void train_catch_signals(void) {
     for (int i = 0; i < ARRAY_LEN(caught); i++) sigaction(caught[i], &sa, NULL);
 }
 
-const volatile sig_atomic_t *train_stop_flag(void) { return &stop_requested; }
+const volatile sig_atomic_t *train_stop_flag(void) {
+    return &stop_requested;
+}

@@ -66,8 +66,8 @@ typedef void (*checkpoint_skip_fn)(void *ctx, const char *dir, const err *why);
 status checkpoint_find_newest(arena *a, const char *run_dir, char **dir, int64_t *step,
                               checkpoint_skip_fn on_skip, void *ctx, err *e) ATH_MUST_USE;
 
-/* Folder that holds the model meant by path: the folder itself when it has a config.json, else the
- * newest good checkpoint of the run at path. */
+/* Folder that holds the model meant by path: the newest good checkpoint of a run, else the folder
+ * itself when it has a config.json. */
 status checkpoint_resolve(arena *a, const char *path, char **dir, err *e) ATH_MUST_USE;
 
 /* Deletes all but the newest `keep` checkpoints (0: keeps all) and those whose step is a multiple

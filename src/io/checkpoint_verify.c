@@ -158,12 +158,13 @@ status checkpoint_find_newest(arena *a, const char *run_dir, char **dir, int64_t
 status checkpoint_resolve(arena *a, const char *path, char **dir, err *e) {
     int64_t step;
     *dir = NULL;
+    /* A run has a config.json of its own: its checkpoints come first. */
+    TRY(find_newest(a, path, false, dir, &step, NULL, NULL, e));
+    if (*dir) return ST_OK;
     if (file_exists(path_join(a, path, "config.json"))) {
         *dir = arena_strdup(a, path);
         return ST_OK;
     }
-    TRY(find_newest(a, path, false, dir, &step, NULL, NULL, e));
-    if (*dir) return ST_OK;
     err_set(e, ST_FORMAT,
             "%s is neither a model folder (no config.json) nor a run with checkpoints", path);
     err_where(e, "%s", path);

@@ -22,7 +22,7 @@ static status record(plan *p, plan_prog which, const model_rec *shape, bool trai
     r.chunk_rows = p->spec.chunk_rows;
     r.z_loss = train ? p->spec.z_loss : 0.0f;
     model_record(&r);
-    static const char *const names[] = {"training", "validation", "prefill", "decode"};
+    static const char *const names[] = {"training", "validation", "prefill", "decode", "logits"};
     status st = prog_finish(&p->prog[which], r.g, e);
     if (st != ST_OK) err_context(e, "recording the %s program", names[which]);
     return st;
@@ -35,6 +35,8 @@ static status record_all(plan *p, err *e) {
     if (s->train_B) TRY(record(p, PLAN_TRAIN, &lm, true, e));
     lm.B = s->valid_B;
     if (s->valid_B) TRY(record(p, PLAN_VALID, &lm, false, e));
+    model_rec all = {.task = TASK_LOGITS, .B = 1, .T = s->logits_T, .n_logits = s->logits_T};
+    if (s->logits_T) TRY(record(p, PLAN_LOGITS, &all, false, e));
     if (!s->cache_tok) return ST_OK;
     model_rec gen = {.task = TASK_LOGITS, .B = 1, .Tmax = s->cache_tok, .n_logits = 1};
     gen.T = s->prefill_T;

@@ -22,6 +22,7 @@ typedef struct plan_spec {
     int valid_B;   /* 0: no validation program */
     int cache_tok; /* longest sequence of the sampler; 0: no sampler */
     int prefill_T; /* tokens per prefill pass of the sampler */
+    int logits_T;  /* one sequence whose logits are all wanted; 0: none */
     const optim_class *optim;
     recompute_policy recompute;
     bool document_mask;
@@ -40,7 +41,14 @@ typedef enum plan_region_kind {
     REGION_COUNT
 } plan_region_kind;
 
-typedef enum plan_prog { PLAN_TRAIN, PLAN_VALID, PLAN_PREFILL, PLAN_DECODE, PLAN_PROGS } plan_prog;
+typedef enum plan_prog {
+    PLAN_TRAIN,
+    PLAN_VALID,
+    PLAN_PREFILL,
+    PLAN_DECODE,
+    PLAN_LOGITS,
+    PLAN_PROGS
+} plan_prog;
 
 typedef struct plan {
     plan_spec spec;

@@ -301,6 +301,8 @@ static void backward_op(derive *d, int32_t index) {
     input_targets(d, &f, &r, dy, index);
     if (f.ws_bwd_input_bytes) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_input_bytes);
     r.flops = f.flops_bwd_input;
+    /* The two gradients of a product cost twice the product; what goes beyond is done again. */
+    if (f.kind == OP_ATTENTION) r.flops_again = r.flops - 2.0 * f.flops;
     r.bytes = f.bytes_bwd_input;
     graph_append(g, &r);
 }

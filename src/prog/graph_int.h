@@ -41,6 +41,7 @@ typedef struct op_rec {
     int32_t block;
     bool recomputed;
     double flops, bytes;
+    double flops_again; /* of those: work that the forward has done before (scores of attention) */
     int64_t ws_bwd_input_bytes, ws_bwd_weight_bytes; /* of a forward op, for its backward */
     double flops_bwd_input, flops_bwd_weight, bytes_bwd_input, bytes_bwd_weight;
     op_fn fn;

@@ -54,7 +54,8 @@ static void collect_stats(graph *g, prog_stats *s) {
         double *flops = r->phase == PHASE_F ? &s->flops_forward
                         : r->recomputed     ? &s->flops_recompute
                                             : &s->flops_backward;
-        *flops += r->flops;
+        *flops += r->flops - r->flops_again;
+        s->flops_recompute += r->flops_again;
         s->bytes_moved += r->bytes;
         s->ops_recomputed += r->recomputed;
         if (r->phase == PHASE_F) n_forward = i + 1;

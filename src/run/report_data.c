@@ -81,11 +81,13 @@ static status take_event(void *user, const json_t *event, err *e) {
     return ST_OK;
 }
 
-/* An exponential mean over about a fiftieth of the run, corrected for its start. */
+/* An exponential mean over the last fiftieth of the run, over less where the run is young and the
+ * loss falls fast. */
 static void smooth_loss(report_table *t) {
-    double decay = 1 - 1 / fmax(1, (double)t->n / 50), sum = 0, weight = 0;
+    double full = fmax(1, (double)t->n / 50), sum = 0, weight = 0;
     for (int64_t i = 0; i < t->n; i++) {
         double loss = t->column[COLUMN_LOSS][i];
+        double decay = 1 - 1 / fmin(full, 1 + (double)i / 20);
         if (!isfinite(loss)) continue;
         sum = decay * sum + (1 - decay) * loss;
         weight = decay * weight + (1 - decay);

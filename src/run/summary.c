@@ -13,7 +13,8 @@
 
 typedef struct collector {
     run_summary *s;
-    bool ended, alarmed;
+    bool ended;
+    int64_t alarm_step; /* of the last alarm; -1: none */
 } collector;
 
 static void take_valid(run_summary *s, const json_t *event) {
@@ -32,7 +33,7 @@ static status take_event(void *user, const json_t *event, err *e) {
     run_summary *s = c->s;
     if (metrics_is(event, "start")) {
         s->params = metrics_int(event, "params", s->params);
-        c->ended = c->alarmed = false;
+        c->ended = false;
     } else if (metrics_is(event, "step")) {
         s->steps = metrics_int(event, "step", s->steps);
         s->tokens = metrics_int(event, "tokens", s->tokens);
@@ -41,7 +42,7 @@ static status take_event(void *user, const json_t *event, err *e) {
     } else if (metrics_is(event, "valid")) {
         take_valid(s, event);
     } else if (metrics_is(event, "alarm")) {
-        c->alarmed = true;
+        c->alarm_step = metrics_int(event, "step", s->steps);
     } else if (metrics_is(event, "end")) {
         c->ended = true;
         s->peak_rss_bytes = metrics_int(event, "peak_rss_bytes", s->peak_rss_bytes);
@@ -49,14 +50,13 @@ static status take_event(void *user, const json_t *event, err *e) {
     return ST_OK;
 }
 
-/* A run that did not end was killed; one that ended after an alarm before its last step was stopped
- * by it. */
+/* An alarm after which no step was made has stopped the run. */
 static const char *state_of(const collector *c) {
     const run_summary *s = c->s;
     if (run_is_locked(s->path)) return "training";
     bool complete = s->planned_steps < 0 ? c->ended : s->steps >= s->planned_steps;
     if (complete && s->steps > 0) return "finished";
-    if (c->alarmed) return "failed";
+    if (c->alarm_step >= 0 && c->alarm_step >= s->steps) return "failed";
     return s->steps > 0 ? "stopped" : "new";
 }
 
@@ -83,7 +83,7 @@ status run_summarize(arena *a, const char *path, run_summary *out, err *e) {
     TRY(run_read_config(&root, path, e));
     out->planned_steps = metrics_int(json_object_get(root, "train"), "steps", -1);
     json_decref(root);
-    collector c = {.s = out};
+    collector c = {.s = out, .alarm_step = -1};
     TRY(metrics_read(path, METRICS_LAST_STEP, take_event, &c, e));
     out->state = state_of(&c);
     return ST_OK;

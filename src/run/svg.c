@@ -67,11 +67,11 @@ void svg_format_number(char out[32], double value) {
     double size = fabs(value);
     if (!isfinite(value)) {
         snprintf(out, 32, "n/a");
-    } else if (size != 0 && (size < 1e-3 || size >= 1e15)) {
+    } else if (size != 0 && (size < 1e-2 || size >= 1e15)) {
         char text[32];
         snprintf(text, sizeof text, "%.2e", value);
         char *e = strchr(text, 'e');
-        format_plain(out, strtod(text, NULL) / pow(10, strtol(e + 1, NULL, 10)), 3);
+        format_plain(out, strtod(text, NULL) / pow(10, (double)strtol(e + 1, NULL, 10)), 3);
         size_t n = strlen(out);
         snprintf(out + n, 32 - n, "e%ld", strtol(e + 1, NULL, 10));
     } else if (size < 9999.5) {
@@ -138,7 +138,8 @@ int64_t svg_decimate(const double *x, const double *y, int64_t n, double x0, dou
     int64_t kept = 0, columns = max_points / 2;
     column c = {-1, -1, -1, -1};
     for (int64_t i = 0; i < n; i++) {
-        int64_t number = n <= max_points ? i : (int64_t)(scaled(x[i], x0, x1, log_x) * columns);
+        int64_t number =
+            n <= max_points ? i : (int64_t)(scaled(x[i], x0, x1, log_x) * (double)columns);
         if (n > max_points && number >= columns) number = columns - 1;
         if (number != c.number) {
             kept += put_column(&c, out + kept);
@@ -180,6 +181,7 @@ static double high_quantile(const svg_series *s) {
 
 static void widen(const svg_chart *c, const svg_series *s, range *r) {
     double high = c->cut_outliers ? high_quantile(s) : INFINITY;
+    if (isfinite(c->y_top)) high = c->y_top;
     for (int64_t i = 0; i < s->n; i++) {
         r->x0 = fmin(r->x0, s->x[i]);
         r->x1 = fmax(r->x1, s->x[i]);
@@ -245,18 +247,20 @@ static void put_x_axis(strbuf *out, const svg_chart *c, const range *r) {
                                : "middle",
                       text);
     }
+    if (!c->x_label) return;
     strbuf_puts(out, "<text class=\"axis\" x=\"100%\" y=\"100%\" dy=\"34\" text-anchor=\"end\">");
     svg_put_escaped(out, c->x_label);
     strbuf_puts(out, "</text>\n");
 }
 
 static int grid_point(double place) {
-    return (int)lrint(fmax(-1, fmin(2, place)) * GRID);
+    return (int)lrint(fmax(0, fmin(1, place)) * GRID);
 }
 
+/* What lies above the picture touches its upper edge, but is not drawn along it. */
 static void put_path(strbuf *out, const svg_series *s, const range *r, const int64_t *points,
                      int64_t n, const char *kind) {
-    bool dots = strcmp(kind, "dots") == 0, pen_down = false;
+    bool dots = strcmp(kind, "dots") == 0, pen_down = false, was_above = false;
     strbuf_printf(out, "<path class=\"%s %s\"", kind, s->css);
     if (!dots) {
         strbuf_puts(out, " data-name=\"");
@@ -265,13 +269,14 @@ static void put_path(strbuf *out, const svg_series *s, const range *r, const int
     }
     strbuf_puts(out, " d=\"");
     for (int64_t i = 0; i < n; i++) {
-        double y = s->y[points[i]];
-        if (isfinite(y)) {
-            strbuf_printf(out, "%c%d %d%s", pen_down && !dots ? 'L' : 'M',
-                          grid_point(place_x(r, s->x[points[i]])), grid_point(place_y(r, y)),
+        double x = s->x[points[i]], y = s->y[points[i]];
+        bool above = y > r->y1;
+        if (isfinite(y) && !(dots && above))
+            strbuf_printf(out, "%c%d %d%s", pen_down && !dots && !(above && was_above) ? 'L' : 'M',
+                          grid_point(place_x(r, x)), grid_point(place_y(r, y)),
                           dots || n == 1 ? "h0" : "");
-        }
         pen_down = isfinite(y);
+        was_above = above;
     }
     strbuf_puts(out, "\"/>\n");
 }
@@ -308,9 +313,9 @@ void svg_chart_write(strbuf *out, const svg_chart *c) {
     put_x_axis(out, c, &r);
     put_mark(out, c, &r);
     strbuf_printf(out,
-                  "<svg class=\"plot%s\" width=\"100%%\" height=\"100%%\" viewBox=\"0 0 %d %d\" "
+                  "<svg class=\"plot\" width=\"100%%\" height=\"100%%\" viewBox=\"0 0 %d %d\" "
                   "preserveAspectRatio=\"none\">\n",
-                  c->cut_outliers ? " cut" : "", GRID, GRID);
+                  GRID, GRID);
     for (int i = 0; i < c->n_series; i++) put_series(out, &c->series[i], &r);
     strbuf_puts(out, "</svg>\n</svg>\n");
 }

@@ -23,12 +23,13 @@ typedef struct svg_series {
 
 typedef struct svg_chart {
     const char *title; /* also what a screen reader says */
-    const char *x_label;
+    const char *x_label; /* NULL: none */
     svg_series series[SVG_MAX_SERIES];
     int n_series;
     bool log_x;        /* only with x > 0 */
     bool from_zero;    /* the y axis starts at 0 */
-    bool cut_outliers; /* the top 0.5 % of the values may leave the picture */
+    bool cut_outliers; /* the top 0.5 % of the values may lie above the picture */
+    double y_top;      /* what exceeds it lies above the picture; NaN: no bound */
     double mark_x;     /* a vertical line, such as an alarm; NaN: none */
 } svg_chart;
 
@@ -36,8 +37,8 @@ typedef struct svg_chart {
 void svg_chart_write(strbuf *out, const svg_chart *c);
 
 /* At most max_points of the n points, such that the picture stays the same: of each of
- * max_points / 2 columns the lowest and the highest, in order; of one without a finite value one point.
- * Writes indices to `out` and returns how many. */
+ * max_points / 2 columns the lowest and the highest, in order; of one without a finite value one
+ * point. Writes indices to `out` and returns how many. */
 int64_t svg_decimate(const double *x, const double *y, int64_t n, double x0, double x1, bool log_x,
                      int64_t max_points, int64_t *out);
 /* Multiples of 1, 2 or 5 times a power of ten that lie in [lo, hi], about `want` of them. */

@@ -1,0 +1,256 @@
+/* athanor generate: text or ids in, continuation out; or the logits of a prompt. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/cli.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "io/npy.h"
+#include "plan/open_model.h"
+
+typedef struct prompts {
+    tok_ids *item;
+    int n, cap;
+} prompts;
+
+/* ---- prompts ---- */
+
+static status parse_ids(const char *list, tok_ids *out, err *e) {
+    for (const char *s = list; *s; s += *s == ',') {
+        char word[32];
+        size_t n = strcspn(s, ",");
+        int64_t id;
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
+        if (!text_parse_int(word, &id) || id < 0 || id > INT32_MAX) {
+            err_set(e, ST_USAGE, "'%s' is not a token id", word);
+            err_hint(e, "write ids as 1,2,3");
+            return err_where(e, "--ids");
+        }
+        tok_ids_push(out, (int32_t)id);
+        s += n;
+    }
+    return ST_OK;
+}
+
+static status encode(const open_model *m, const char *text, tok_ids *out, err *e) {
+    if (m->tok) return tok_encode(m->tok, text, strlen(text), TOK_ADD_SPECIAL, out, e);
+    err_set(e, ST_USAGE, "%s has no tokenizer.json, so text cannot be encoded", m->dir);
+    return err_hint(e, "give the prompt as --ids 1,2,3");
+}
+
+static status read_batch_line(const open_model *m, const json_t *o, tok_ids *out, err *e) {
+    const json_t *ids = json_object_get(o, "ids");
+    const char *text = json_string_value(json_object_get(o, "prompt"));
+    if (text) return encode(m, text, out, e);
+    if (!json_is_array(ids))
+        return err_set(e, ST_FORMAT, "a batch line needs \"prompt\" (text) or \"ids\" (a list)");
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)ids, i, v) tok_ids_push(out, (int32_t)json_integer_value(v));
+    return ST_OK;
+}
+
+static status read_batch(const open_model *m, const char *path, prompts *p, err *e) {
+    char *data;
+    size_t len;
+    TRY(file_read_all(path, &data, &len, e));
+    status st = ST_OK;
+    int line = 0;
+    for (char *s = data; st == ST_OK && *s;) {
+        size_t n = strcspn(s, "\n");
+        line++;
+        if (strspn(s, " \t\r") < n) {
+            json_t *o = json_loadb(s, n, 0, NULL);
+            VEC_PUSH(p->item, p->n, p->cap, (tok_ids){0});
+            st = o ? read_batch_line(m, o, &p->item[p->n - 1], e)
+                   : err_set(e, ST_FORMAT, "the line is not JSON");
+            json_decref(o);
+            if (st != ST_OK) err_where(e, "%s:%d", path, line);
+        }
+        s += n + (s[n] == '\n');
+    }
+    free(data);
+    return st;
+}
+
+static status read_prompts(const cli_args *args, const open_model *m, prompts *p, err *e) {
+    const char *text = cli_value(args, "prompt"), *ids = cli_value(args, "ids");
+    const char *batch = cli_value(args, "batch");
+    if ((text != NULL) + (ids != NULL) + (batch != NULL) != 1) {
+        err_set(e, ST_USAGE, "generate needs one of --prompt TEXT, --ids 1,2,3, --batch F.jsonl");
+        return err_hint(e, "for example: athanor generate %s --prompt \"Once upon a time\"",
+                        args->inputs[0]);
+    }
+    if (batch) return read_batch(m, batch, p, e);
+    VEC_PUSH(p->item, p->n, p->cap, (tok_ids){0});
+    return text ? encode(m, text, &p->item[0], e) : parse_ids(ids, &p->item[0], e);
+}
+
+static status check_ids(const open_model *m, const prompts *p, err *e) {
+    for (int i = 0; i < p->n; i++)
+        for (int64_t k = 0; k < p->item[i].n; k++) {
+            int32_t id = p->item[i].id[k];
+            if (id >= 0 && id < m->config.vocab_size) continue;
+            err_set(e, ST_USAGE, "token id %d is outside the vocabulary of %ld", id,
+                    (long)m->config.vocab_size);
+            return err_hint(e, "ids go from 0 to %ld", (long)m->config.vocab_size - 1);
+        }
+    return ST_OK;
+}
+
+static int64_t longest(const prompts *p) {
+    int64_t most = 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->item[i].n > most) most = p->item[i].n;
+    return most;
+}
+
+/* ---- generation ---- */
+
+static void print_piece(void *ctx, const char *text, size_t len) {
+    (void)ctx;
+    fwrite(text, 1, len, stdout);
+    fflush(stdout);
+}
+
+static json_t *ids_json(const tok_ids *ids) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
+}
+
+static status read_request(const cli_args *args, const open_model *m, generate_request *rq,
+                           err *e) {
+    int64_t top_k, seed;
+    sample_options *s = &rq->sample;
+    TRY(cli_int(args, "max-new", 128, 1, 1 << 24, &rq->max_new, e));
+    TRY(cli_num(args, "temperature", 0.8, 0, 100, &s->temperature, e));
+    TRY(cli_int(args, "top-k", 0, 0, INT32_MAX, &top_k, e));
+    TRY(cli_num(args, "top-p", 0.95, 0, 1, &s->top_p, e));
+    TRY(cli_num(args, "min-p", 0, 0, 1, &s->min_p, e));
+    TRY(cli_num(args, "repetition-penalty", 1, 0.01, 100, &s->repetition_penalty, e));
+    TRY(cli_int(args, "seed", 0, 0, INT64_MAX, &seed, e));
+    s->top_k = (int)top_k;
+    s->seed = (uint64_t)seed;
+    rq->eos = m->tok ? tok_eos(m->tok) : -1;
+    rq->tok = m->tok;
+    return ST_OK;
+}
+
+static status generate_one(const cli_args *args, const open_model *m, const tok_ids *prompt,
+                           generate_request rq, err *e) {
+    generator g = open_model_generator(m);
+    tok_ids out = {0};
+    strbuf text = {0}, shown = {0};
+    generate_finish finish;
+    rq.prompt = prompt->id;
+    rq.n_prompt = prompt->n;
+    status st = ST_OK;
+    if (!args->json && m->tok) {
+        rq.on_text = print_piece;
+        st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
+        fwrite(strbuf_cstr(&shown), 1, shown.len, stdout);
+    }
+    if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &finish, e);
+    if (st == ST_OK && args->json)
+        cli_print_json(json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", ids_json(prompt), "ids",
+                                 ids_json(&out), "text", json_text(strbuf_cstr(&text), text.len),
+                                 "finish", generate_finish_name(finish)));
+    else if (st == ST_OK && m->tok)
+        putchar('\n');
+    for (int64_t i = 0; st == ST_OK && !args->json && !m->tok && i < out.n; i++)
+        printf("%d%c", out.id[i], i + 1 < out.n ? ',' : '\n');
+    strbuf_free(&text);
+    strbuf_free(&shown);
+    tok_ids_free(&out);
+    return st;
+}
+
+static status generate_all(const cli_args *args, open_model *m, const prompts *p, err *e) {
+    generate_request rq = {0};
+    const char *stop = cli_value(args, "stop");
+    TRY(read_request(args, m, &rq, e));
+    rq.stop = &stop;
+    rq.n_stop = stop && *stop ? 1 : 0;
+    int64_t room = longest(p) + rq.max_new;
+    int64_t ctx = m->config.max_position_embeddings;
+    TRY(open_model_load(m, (int)(room < ctx ? room : ctx), 0, e));
+    for (int i = 0; i < p->n; i++) TRY(generate_one(args, m, &p->item[i], rq, e));
+    return ST_OK;
+}
+
+/* ---- logits ---- */
+
+static status parse_positions(const char *s, int64_t n, int64_t *from, int64_t *to, err *e) {
+    *from = 0;
+    *to = n;
+    if (!s) return ST_OK;
+    char tail;
+    long a, b;
+    if (sscanf(s, "%ld:%ld%c", &a, &b, &tail) == 2 && a >= 0 && a < b && b <= n) {
+        *from = a;
+        *to = b;
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "--positions %s is not a range a:b with 0 <= a < b <= %ld", s, (long)n);
+    return err_where(e, "--positions");
+}
+
+static status write_logits(const cli_args *args, open_model *m, const prompts *p, err *e) {
+    int64_t n = p->item[0].n, from, to, V = m->config.vocab_size;
+    if (n == 0 || n > m->config.max_position_embeddings)
+        return err_set(e, ST_USAGE, "the prompt has %ld tokens; 1 to %ld are possible", (long)n,
+                       (long)m->config.max_position_embeddings);
+    TRY(parse_positions(cli_value(args, "positions"), n, &from, &to, e));
+    TRY(open_model_load(m, 0, (int)n, e));
+    const float *logits = open_model_logits(m, p->item[0].id, (int)n);
+    TRY(npy_write_f32(cli_value(args, "logits"), logits + from * V, 2, (int64_t[]){to - from, V},
+                      e));
+    if (args->json)
+        cli_print_json(json_pack("{s:o,s:s,s:[I,I]}", "prompt_ids", ids_json(&p->item[0]), "logits",
+                                 cli_value(args, "logits"), "shape", (json_int_t)(to - from),
+                                 (json_int_t)V));
+    return ST_OK;
+}
+
+static status cmd_generate(const cli_args *args, err *e) {
+    open_model m = {0};
+    prompts p = {0};
+    status st = open_model_read(&m, args->inputs[0], 0, e);
+    if (st == ST_OK) st = read_prompts(args, &m, &p, e);
+    if (st == ST_OK) st = check_ids(&m, &p, e);
+    if (st == ST_OK)
+        st =
+            cli_has(args, "logits") ? write_logits(args, &m, &p, e) : generate_all(args, &m, &p, e);
+    for (int i = 0; i < p.n; i++) tok_ids_free(&p.item[i]);
+    free(p.item);
+    open_model_close(&m);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"prompt", "TEXT", "text to continue"},
+    {"ids", "1,2,3", "token ids to continue"},
+    {"batch", "F.jsonl", "one {\"prompt\"} or {\"ids\"} a line"},
+    {"max-new", "N", "at most this many new tokens (128)"},
+    {"temperature", "X", "0 takes the most likely token (0.8)"},
+    {"top-k", "K", "keep the K most likely tokens; 0 = all (0)"},
+    {"top-p", "P", "keep the most likely tokens of mass P (0.95)"},
+    {"min-p", "P", "drop tokens below P times the most likely (0)"},
+    {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
+    {"stop", "TEXT", "end before this text"},
+    {"seed", "N", "of the draws (0)"},
+    {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32 instead of generating"},
+    {"positions", "a:b", "only these positions of the logits"},
+    {0}};
+
+const cli_command command_generate = {
+    .name = "generate",
+    .summary = "continue a prompt, or write its logits",
+    .usage = "MODEL --prompt TEXT | --ids 1,2,3 | --batch F.jsonl [--option value]",
+    .run = cmd_generate,
+    .options = options,
+    .min_inputs = 1,
+    .max_inputs = 1};

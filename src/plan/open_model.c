@@ -1,0 +1,68 @@
+#include "plan/open_model.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "io/checkpoint.h"
+#include "io/hf_weights.h"
+
+enum { PREFILL_T = 64 };
+
+status open_model_read(open_model *m, const char *path, int threads, err *e) {
+    *m = (open_model){.a = arena_new("model")};
+    if (!file_exists(path)) {
+        err_set(e, ST_USAGE, "there is no model at %s", path);
+        err_hint(e, "give a Hugging Face folder or a run folder");
+        return err_where(e, "%s", path);
+    }
+    TRY(dev_open(&m->dev, DEV_CPU, threads, e));
+    TRY(checkpoint_resolve(m->a, path, &m->dir, e));
+    json_t *o = json_pack("{s:s}", "from", m->dir);
+    status st = model_config_read(m->a, o, 0, &m->config, e);
+    json_decref(o);
+    if (st != ST_OK) return st;
+    char *tokenizer = path_join(m->a, m->dir, "tokenizer.json");
+    return file_exists(tokenizer) ? tok_load(&m->tok, tokenizer, e) : ST_OK;
+}
+
+status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
+    plan_spec spec = {.model = m->config,
+                      .compute = DT_F32,
+                      .T = 1,
+                      .cache_tok = cache_tok,
+                      .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
+                      .logits_T = logits_T};
+    TRY(plan_new(&m->plan, m->dev, &spec, e));
+    TRY(plan_check_fits(m->plan, 0, e));
+    TRY(plan_commit(m->plan, e));
+    return hf_load_weights(m->plan->store, m->dir, e);
+}
+
+generator open_model_generator(const open_model *m) {
+    return (generator){.prefill = m->plan->prog[PLAN_PREFILL],
+                       .decode = m->plan->prog[PLAN_DECODE],
+                       .dev = m->dev,
+                       .prefill_T = m->plan->spec.prefill_T,
+                       .Tmax = m->plan->spec.cache_tok,
+                       .vocab = (int32_t)m->config.vocab_size};
+}
+
+const float *open_model_logits(const open_model *m, const int32_t *ids, int n) {
+    const prog *p = m->plan->prog[PLAN_LOGITS];
+    int32_t *in = prog_tensor(p, "ids")->data, *pos = prog_tensor(p, "pos")->data;
+    int32_t *rows = prog_tensor(p, "rows")->data;
+    for (int i = 0; i < n; i++) {
+        in[i] = ids[i];
+        pos[i] = rows[i] = i;
+    }
+    op_run run = {.dev = m->dev, .first_micro = true, .grad_scale = 1.0f};
+    prog_replay(p, PROG_F, &run);
+    return prog_tensor(p, "logits")->data;
+}
+
+void open_model_close(open_model *m) {
+    plan_free(m->plan);
+    tok_free(m->tok);
+    dev_close(m->dev);
+    arena_free(m->a);
+}

@@ -1,0 +1,28 @@
+/* A model opened for inference: config, tokenizer, weights in memory, programs bound. */
+#ifndef PLAN_OPEN_MODEL_H
+#define PLAN_OPEN_MODEL_H
+
+#include "infer/generate.h"
+#include "plan/plan.h"
+
+typedef struct open_model {
+    arena *a;
+    dev *dev;
+    char *dir; /* the Hugging Face folder */
+    model_config config;
+    tok *tok; /* NULL: the folder has none */
+    plan *plan;
+} open_model;
+
+/* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, or a run folder (its
+ * newest good checkpoint). threads 0: all cores. */
+status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
+/* Loads the weights (computing in fp32) with room for sequences of cache_tok tokens and, if
+ * logits_T > 0, for the logits of a whole sequence of that length. */
+status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
+generator open_model_generator(const open_model *m);
+/* Logits [n,V] of ids[0..n), n = logits_T, by one forward pass; in the plan's memory. */
+const float *open_model_logits(const open_model *m, const int32_t *ids, int n);
+void open_model_close(open_model *m);
+
+#endif

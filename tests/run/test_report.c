@@ -1,0 +1,291 @@
+/* The report and its charts: well-formed and escaped HTML, the same bytes twice, small at a million
+ * steps, empty and broken runs; ticks, numbers, decimation, the terminal curve. */
+#include "run/run_test.h"
+
+#include <math.h>
+
+#include "run/report.h"
+#include "run/svg.h"
+
+static const char CONFIG[] = "{\"run\": \"runs/a&b\", \"model\": {\"hidden_size\": 64}, "
+                             "\"train\": {\"steps\": 40}, \"sample\": {\"prompts\": [\"<i>\"]}}";
+
+static char *report_of(const char *dir, const char *metrics) {
+    put_file(dir, "config.json", CONFIG);
+    put_file(dir, "metrics.jsonl", metrics);
+    OK(report_write(dir, NULL));
+    return get_file(dir, "report.html");
+}
+
+static void put_step(strbuf *out, int64_t step, const char *loss) {
+    strbuf_printf(out,
+                  "{\"event\": \"step\", \"step\": %lld, \"loss\": %s, \"grad_norm\": 1.0, "
+                  "\"lr\": 1e-3, \"tokens\": %lld, \"tok_per_s\": 1000.0, \"mfu\": 0.5, "
+                  "\"hfu\": 0.5, \"step_ms\": 10.0}\n",
+                  (long long)step, loss, (long long)step * 100);
+}
+
+static void put_start(strbuf *out) {
+    strbuf_puts(out, "{\"event\": \"start\", \"params\": 2900000, \"text_bytes\": 1100000}\n");
+}
+
+/* A run of n steps with validation, a hostile sample and an end. */
+static void put_run(strbuf *out, int64_t n) {
+    put_start(out);
+    for (int64_t i = 1; i <= n; i++) {
+        char loss[32];
+        snprintf(loss, sizeof loss, "%.5f", 1.5 + 3.0 / (double)i);
+        put_step(out, i, loss);
+    }
+    strbuf_printf(out,
+                  "{\"event\": \"valid\", \"step\": %lld, \"val_loss\": 1.52, \"val_bpb\": 2.4}\n"
+                  "{\"event\": \"sample\", \"step\": %lld, \"prompt\": \"</b>\", \"text\": "
+                  "\"<script>alert(1)</script> \\u0001 \\\"&'\"}\n"
+                  "{\"event\": \"end\", \"steps\": %lld, \"peak_rss_bytes\": 90000000, "
+                  "\"planned_peak_bytes\": 100000000}\n",
+                  (long long)n, (long long)n, (long long)n);
+}
+
+/* Length of the tag name at s. */
+static size_t name_length(const char *s) {
+    return strcspn(s, " >/\n");
+}
+
+static bool is_void(const char *name, size_t n) {
+    static const char *const VOID[] = {"meta", "input", "br"};
+    for (int i = 0; i < ARRAY_LEN(VOID); i++)
+        if (strlen(VOID[i]) == n && strncmp(VOID[i], name, n) == 0) return true;
+    return false;
+}
+
+/* Where the tag that starts at s ends, with regard to quoted attributes. */
+static const char *tag_end(const char *s) {
+    char quote = 0;
+    for (; *s && (quote || *s != '>'); s++) {
+        if (quote ? *s == quote : (*s == '"' || *s == '\'')) quote = quote ? 0 : *s;
+    }
+    return s;
+}
+
+/* Every element is closed, in order; style and script hold no tags. */
+static void expect_well_formed(const char *html) {
+    const char *open[64];
+    int depth = 0;
+    assert_true(strncmp(html, "<!DOCTYPE html>", 15) == 0);
+    for (const char *s = strchr(html + 15, '<'); s; s = strchr(s, '<')) {
+        bool closing = s[1] == '/';
+        const char *name = s + 1 + closing, *end = tag_end(s);
+        size_t n = name_length(name);
+        assert_true(*end == '>');
+        assert_true(n > 0 && ((*name >= 'a' && *name <= 'z')));
+        if (closing) {
+            assert_true(depth > 0);
+            depth--;
+            if (name_length(open[depth]) != n || strncmp(open[depth], name, n) != 0)
+                fail_msg("<%.*s> closed by </%.*s>", 12, open[depth], (int)n, name);
+        } else if (!is_void(name, n) && end[-1] != '/') {
+            assert_true(depth < 64);
+            open[depth++] = name;
+        }
+        s = end;
+        if (!closing && (strncmp(name, "script", n) == 0 || strncmp(name, "style", n) == 0)) {
+            s = strstr(s, strncmp(name, "script", n) == 0 ? "</script>" : "</style>");
+            assert_non_null(s);
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static int count_of(const char *text, const char *word) {
+    int n = 0;
+    for (const char *s = text; (s = strstr(s, word)); s++) n++;
+    return n;
+}
+
+static void expect_self_contained(const char *html) {
+    assert_null(strstr(html, "http:"));
+    assert_null(strstr(html, "https:"));
+    assert_null(strstr(html, " src="));
+    assert_null(strstr(html, "url("));
+    assert_null(strstr(html, "nan"));
+    assert_null(strstr(html, "inf%"));
+}
+
+static void test_whole_report(void **state) {
+    strbuf metrics = {0};
+    put_run(&metrics, 40);
+    char *html = report_of(*state, metrics.data), *again = report_of(*state, metrics.data);
+    assert_string_equal(html, again);
+    expect_well_formed(html);
+    expect_self_contained(html);
+    assert_non_null(strstr(html, "Trained 2.9M parameters on 1.10 MB of text, 4000 tokens in all, "
+                                 "for 0.4 s; validation loss 1.52 nats per token = 2.4 bits per "
+                                 "byte."));
+    assert_non_null(strstr(html, "&lt;script&gt;alert(1)&lt;/script&gt; \xef\xbf\xbd &quot;"));
+    assert_int_equal(count_of(html, "<script"), 1);
+    assert_non_null(strstr(html, "<b>&lt;/b&gt;</b>"));
+    assert_non_null(strstr(html, "10.0 % less than planned"));
+    assert_int_equal(count_of(html, "<svg class=\"chart\""), 6);
+    assert_non_null(strstr(html, "class=\"state finished\""));
+    free(html);
+    free(again);
+    strbuf_free(&metrics);
+}
+
+static void test_plan_is_shown_by_class(void **state) {
+    put_file(*state, "plan.json",
+             "{\"memory\": {\"peak_bytes\": 60, \"baseline_bytes\": 40, \"param_bytes\": 20, "
+             "\"grad_bytes\": 20, \"activation_peak_bytes\": 20}}");
+    strbuf metrics = {0};
+    put_start(&metrics);
+    strbuf_puts(&metrics, "{\"event\": \"end\", \"steps\": 0, \"peak_rss_bytes\": 200}\n");
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    assert_non_null(strstr(html, "class=\"m1\" style=\"width:10.00%\""));
+    assert_non_null(strstr(html, "class=\"m6\" style=\"width:20.00%\""));
+    assert_non_null(strstr(html, "100.0 % more than planned"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
+static void test_small_and_broken_runs(void **state) {
+    strbuf metrics = {0};
+    char *html = report_of(*state, "");
+    expect_well_formed(html);
+    assert_non_null(strstr(html, "No step has been recorded yet."));
+    free(html);
+    put_start(&metrics);
+    put_step(&metrics, 1, "4.5");
+    html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    expect_self_contained(html);
+    free(html);
+    put_step(&metrics, 2, "null");
+    strbuf_puts(&metrics, "{\"event\": \"alarm\", \"step\": 2, \"message\": \"loss is <NaN>\", "
+                          "\"op\": \"rmsnorm\"}\n");
+    html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    expect_self_contained(html);
+    assert_non_null(strstr(html, "loss is &lt;NaN&gt;"));
+    assert_non_null(strstr(html, "op: rmsnorm"));
+    assert_non_null(strstr(html, "class=\"state failed\""));
+    free(html);
+    strbuf_free(&metrics);
+}
+
+/* Events with wrong types and missing members must not break the page. */
+static void test_hostile_events(void **state) {
+    char *html = report_of(*state, "{\"event\": \"step\"}\n{\"event\": 3}\n{}\n"
+                                   "{\"event\": \"step\", \"step\": \"x\", \"loss\": []}\n"
+                                   "{\"event\": \"step\", \"step\": 1e300, \"loss\": -1e300}\n"
+                                   "{\"event\": \"sample\", \"text\": 5}\n"
+                                   "{\"event\": \"alarm\"}\n{\"event\": \"valid\"}\n"
+                                   "{\"event\": \"end\", \"peak_rss_bytes\": -5}\n");
+    expect_well_formed(html);
+    free(html);
+}
+
+static void test_no_run(void **state) {
+    err e = {0};
+    assert_int_equal(report_write(*state, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "is not a run folder"));
+}
+
+static void test_many_steps_stay_small(void **state) {
+    (void)state;
+    enum { N = 1000000 };
+    double *x = xmalloc(sizeof(double) * N), *y = xmalloc(sizeof(double) * N);
+    for (int i = 0; i < N; i++) {
+        x[i] = i + 1;
+        y[i] = i == 777777 ? 100 : 2 + sin(i * 0.7);
+    }
+    int64_t points[SVG_MAX_POINTS];
+    int64_t n = svg_decimate(x, y, N, 1, N, false, SVG_MAX_POINTS, points);
+    assert_true(n <= SVG_MAX_POINTS && n > SVG_MAX_POINTS / 2);
+    bool spike = false;
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(i == 0 || points[i] > points[i - 1]);
+        spike |= points[i] == 777777;
+    }
+    assert_true(spike);
+    strbuf out = {0};
+    svg_chart c = {.title = "t",
+                   .series = {{"s", "raw", x, y, N, false}},
+                   .n_series = 1,
+                   .y_top = NAN,
+                   .mark_x = NAN};
+    svg_chart_write(&out, &c);
+    assert_true(out.len < 40000);
+    strbuf_free(&out);
+    free(x);
+    free(y);
+}
+
+static void test_gaps(void **state) {
+    (void)state;
+    const double x[] = {1, 2, 3, 4}, y[] = {1, 2, NAN, 4};
+    strbuf out = {0};
+    svg_chart c = {.title = "t",
+                   .series = {{"s", "raw", x, y, 4, false}},
+                   .n_series = 1,
+                   .y_top = NAN,
+                   .mark_x = NAN};
+    svg_chart_write(&out, &c);
+    const char *path = strstr(out.data, " d=\"");
+    assert_int_equal(strcspn(path + 4, "\""), strlen("M0 9464L3333 6488M10000 536"));
+    assert_int_equal(count_of(path, "M"), 2);
+    strbuf_free(&out);
+}
+
+static void expect_number(double value, const char *want) {
+    char text[32];
+    svg_format_number(text, value);
+    assert_string_equal(text, want);
+}
+
+static void test_numbers_and_ticks(void **state) {
+    (void)state;
+    expect_number(0, "0");
+    expect_number(1.525, "1.52");
+    expect_number(2000, "2000");
+    expect_number(12345, "12.3k");
+    expect_number(2912448, "2.91M");
+    expect_number(3e-4, "3e-4");
+    expect_number(-0.5, "-0.5");
+    expect_number(1e300, "1e300");
+    double ticks[SVG_MAX_TICKS];
+    assert_int_equal(svg_ticks(0, 2000, 4, ticks), 5);
+    assert_true(ticks[0] == 0 && ticks[4] == 2000);
+    assert_int_equal(svg_ticks(1, 1, 4, ticks), 0);
+    assert_true(svg_ticks(1.1, 9.4, 4, ticks) >= 3);
+}
+
+static void test_terminal_curve(void **state) {
+    (void)state;
+    const double falling[] = {4, 3, 2, 1}, none[] = {NAN};
+    strbuf out = {0};
+    report_terminal_curve(&out, falling, 4, 12, 2);
+    assert_string_equal(out.data, "     4 │⠙⢦⡀⠀\n     1 │⠀⠀⠙⢦\n");
+    strbuf_clear(&out);
+    report_terminal_curve(&out, none, 1, 40, 4);
+    report_terminal_curve(&out, none, 0, 40, 4);
+    assert_int_equal(out.len, 0);
+    strbuf_free(&out);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        T(test_whole_report),
+        T(test_plan_is_shown_by_class),
+        T(test_small_and_broken_runs),
+        T(test_hostile_events),
+        T(test_no_run),
+        cmocka_unit_test(test_many_steps_stay_small),
+        cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_numbers_and_ticks),
+        cmocka_unit_test(test_terminal_curve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
