@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "app/cli.h"
+#include "base/arena.h"
 #include "base/file.h"
 #include "io/checkpoint.h"
 
@@ -70,6 +71,11 @@ static status verify_checkpoint(const cli_args *args, err *e) {
     return st;
 }
 
+static char *verify_help(void) {
+    return xstrdup("DIR is a checkpoint, a model folder, or a run (all its checkpoints).\n"
+                   "Exit status: 0 whole, 1 damaged, 3 nothing of that kind.\n");
+}
+
 const cli_command command_verify_checkpoint = {
     .name = "verify checkpoint",
     .summary = "whether every file of a checkpoint is what was written",
@@ -77,6 +83,5 @@ const cli_command command_verify_checkpoint = {
     .run = verify_checkpoint,
     .min_inputs = 1,
     .max_inputs = 1,
-    .details = "DIR is a checkpoint, a model folder, or a run (all its checkpoints).\n"
-               "Exit status: 0 whole, 1 damaged, 3 nothing of that kind.",
+    .details = verify_help,
 };

@@ -11,7 +11,8 @@
 /* One step of AdamW with decoupled decay (Loshchilov & Hutter 2019) over n elements:
  *   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   p = p - lr * weight_decay * p - lr * (m / correction1) / (sqrt(v / correction2) + eps)
- * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (bf16 copy: 14) written per element. */
+ * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (bf16 copy: 14) written per element.
+ */
 typedef struct adamw_args {
     float *param, *m, *v;
     const float *grad;

@@ -21,35 +21,50 @@ static bool fits(const plan *p, int64_t limit_bytes) {
     return p->peak_bytes + plan_baseline_bytes(p) <= limit_or_free(limit_bytes);
 }
 
-/* The largest micro-batch that fits by linear scaling of what depends on it. */
-static int fitting_micro_batch(const plan *p, int64_t limit) {
-    int64_t frame = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes;
-    int64_t rest = limit - plan_baseline_bytes(p) - (p->peak_bytes - frame);
-    return frame > 0 && rest > 0 ? (int)(p->spec.train_B * (rest / 64) / (frame / 64 + 1)) : 0;
+static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int64_t limit) {
+    plan_spec spec = p->spec;
+    spec.train_B = micro_batch;
+    if (spec.valid_B) spec.valid_B = micro_batch;
+    spec.recompute = recompute;
+    plan *smaller;
+    if (plan_new(&smaller, p->dev, &spec, NULL) != ST_OK) return false;
+    bool yes = fits(smaller, limit);
+    plan_free(smaller);
+    return yes;
+}
+
+/* The largest micro-batch that fits, by planning it: a divisor of the present one, so that it
+ * divides the batch too. 0: none. */
+static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_t limit) {
+    for (int B = p->spec.train_B; B >= 1; B--)
+        if (p->spec.train_B % B == 0 && fits_with(p, B, recompute, limit)) return B;
+    return 0;
+}
+
+/* Every hint has been tried. */
+static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
+    int B = fitting_micro_batch(p, p->spec.recompute, limit);
+    int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
+    err_where(e, "train.micro_batch_size");
+    if (B >= 1)
+        return err_hint(e, "set train.micro_batch_size=%d (it is %d)%s", B, p->spec.train_B,
+                        B_full == p->spec.train_B ? ", or train.recompute=full" : "");
+    if (B_full >= 1)
+        return err_hint(e, "set train.micro_batch_size=%d (it is %d) and train.recompute=full",
+                        B_full, p->spec.train_B);
+    err_where(e, "train.seq_len");
+    return err_hint(e, "shorten train.seq_len (it is %d) or choose a smaller model", p->spec.T);
 }
 
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) {
     if (fits(p, limit_bytes)) return ST_OK;
     int64_t limit = limit_or_free(limit_bytes), need = p->peak_bytes + plan_baseline_bytes(p);
     err_set(e, ST_MEMORY,
-            "the run needs %.2f GiB, of which activations take %.2f GiB, and %.2f GiB are %s",
-            (double)need / (1 << 30), (double)p->region[REGION_FRAME].bytes / (1 << 30),
-            (double)limit / (1 << 30), limit_bytes > 0 ? "allowed" : "free");
-    int B = fitting_micro_batch(p, limit);
-    if (B >= 1) {
-        err_where(e, "train.micro_batch_size");
-        return err_hint(e, "set train.micro_batch_size=%d (it is %d)%s", B, p->spec.train_B,
-                        p->spec.recompute == RECOMPUTE_FULL ? "" : ", or train.recompute=full");
-    }
-    if (p->spec.train_B > 1 || p->spec.recompute != RECOMPUTE_FULL) {
-        err_where(e, "train.recompute");
-        return err_hint(e,
-                        "set train.micro_batch_size=1 train.recompute=full, shorten train.seq_len "
-                        "(it is %d), or choose a smaller model",
-                        p->spec.T);
-    }
-    err_where(e, "train.seq_len");
-    return err_hint(e, "shorten train.seq_len (it is %d) or choose a smaller model", p->spec.T);
+            "the run needs %.1f MiB, of which activations take %.1f MiB, and %.1f MiB are %s",
+            (double)need / (1 << 20), (double)p->region[REGION_FRAME].bytes / (1 << 20),
+            (double)limit / (1 << 20), limit_bytes > 0 ? "allowed" : "free");
+    if (p->spec.train_B) return hint_at_what_fits(p, limit, e);
+    return err_hint(e, "choose a smaller model or a machine with more memory");
 }
 
 static int64_t workspace_bytes(const plan *p) {

@@ -29,7 +29,6 @@ static void take_step(report_data *d, const json_t *event) {
     const double row[COLUMN_COUNT] = {
         [COLUMN_STEP] = step,
         [COLUMN_LOSS] = metrics_num(event, "loss"),
-        [COLUMN_SMOOTH] = NAN,
         [COLUMN_GRAD_NORM] = metrics_num(event, "grad_norm"),
         [COLUMN_LR] = metrics_num(event, "lr"),
         [COLUMN_TOK_PER_S] = metrics_num(event, "tok_per_s"),
@@ -81,17 +80,24 @@ static status take_event(void *user, const json_t *event, err *e) {
     return ST_OK;
 }
 
-/* An exponential mean over the last fiftieth of the run, over less where the run is young and the
- * loss falls fast. */
-static void smooth_loss(report_table *t) {
-    double full = fmax(1, (double)t->n / 50), sum = 0, weight = 0;
-    for (int64_t i = 0; i < t->n; i++) {
-        double loss = t->column[COLUMN_LOSS][i];
+/* An exponential mean over the last fiftieth of the run, over less where the run is young and its
+ * values change fast. */
+static void smooth(const double *in, double *out, int64_t n) {
+    double full = fmax(1, (double)n / 50), sum = 0, weight = 0;
+    for (int64_t i = 0; i < n; i++) {
         double decay = 1 - 1 / fmin(full, 1 + (double)i / 20);
-        if (!isfinite(loss)) continue;
-        sum = decay * sum + (1 - decay) * loss;
+        out[i] = in[i];
+        if (!isfinite(in[i])) continue;
+        sum = decay * sum + (1 - decay) * in[i];
         weight = decay * weight + (1 - decay);
-        t->column[COLUMN_SMOOTH][i] = sum / weight;
+        out[i] = sum / weight;
+    }
+}
+
+static void smooth_columns(report_table *t) {
+    for (int i = COLUMN_STEP + 1; i < COLUMN_COUNT; i++) {
+        t->smooth[i] = xmalloc(sizeof(double) * (size_t)t->n);
+        smooth(t->column[i], t->smooth[i], t->n);
     }
 }
 
@@ -117,7 +123,7 @@ status report_data_load(report_data *d, const char *run_dir, err *e) {
     TRY_GOTO(st, run_read_config(&d->config, run_dir, e), failed);
     TRY_GOTO(st, run_read_json(&d->plan, run_dir, "plan.json", e), failed);
     TRY_GOTO(st, metrics_read(run_dir, METRICS_ALL, take_event, d, e), failed);
-    smooth_loss(&d->steps);
+    smooth_columns(&d->steps);
     d->mean_tok_per_s = mean_of(&d->steps, COLUMN_TOK_PER_S);
     return ST_OK;
 failed:
@@ -133,7 +139,10 @@ void report_data_free(report_data *d) {
     json_decref(d->samples);
     json_decref(d->alarms);
     json_decref(d->first_valid);
-    for (int i = 0; i < COLUMN_COUNT; i++) free(d->steps.column[i]);
+    for (int i = 0; i < COLUMN_COUNT; i++) {
+        free(d->steps.column[i]);
+        free(d->steps.smooth[i]);
+    }
     free(d->valid.step);
     free(d->valid.loss);
     arena_free(d->memory);

@@ -12,7 +12,6 @@
 typedef enum report_column {
     COLUMN_STEP,
     COLUMN_LOSS,
-    COLUMN_SMOOTH, /* of the loss */
     COLUMN_GRAD_NORM,
     COLUMN_LR,
     COLUMN_TOK_PER_S,
@@ -23,6 +22,7 @@ typedef enum report_column {
 
 typedef struct report_table {
     double *column[COLUMN_COUNT];
+    double *smooth[COLUMN_COUNT]; /* running means, except of the steps */
     int64_t n, cap;
 } report_table;
 

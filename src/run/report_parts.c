@@ -153,22 +153,22 @@ void report_put_alarms(strbuf *out, const report_data *d) {
 
 /* ---- curves ---- */
 
-static svg_series column_series(const report_data *d, report_column c, const char *name,
-                                const char *css) {
-    return (svg_series){.name = name,
-                        .css = css,
-                        .x = d->steps.column[COLUMN_STEP],
-                        .y = d->steps.column[c],
-                        .n = d->steps.n};
+static svg_series series_of(const report_data *d, const double *y, const char *name,
+                            const char *css) {
+    return (svg_series){
+        .name = name, .css = css, .x = d->steps.column[COLUMN_STEP], .y = y, .n = d->steps.n};
 }
 
+/* Series without a name are the faint background of another. */
 static void put_legend(strbuf *out, const svg_chart *c) {
-    bool marked = isfinite(c->mark_x);
-    if (c->n_series < 2 && !marked) return;
+    int n = isfinite(c->mark_x);
+    for (int i = 0; i < c->n_series; i++) n += c->series[i].name != NULL;
+    if (n < 2) return;
     strbuf_puts(out, "<p class=\"legend\">");
     for (int i = 0; i < c->n_series; i++)
-        strbuf_printf(out, "<span class=\"%s\">%s</span>", c->series[i].css, c->series[i].name);
-    if (marked) strbuf_puts(out, "<span class=\"alarm\">alarm</span>");
+        if (c->series[i].name)
+            strbuf_printf(out, "<span class=\"%s\">%s</span>", c->series[i].css, c->series[i].name);
+    if (isfinite(c->mark_x)) strbuf_puts(out, "<span class=\"alarm\">alarm</span>");
     strbuf_puts(out, "</p>\n");
 }
 
@@ -186,22 +186,35 @@ static double alarm_step(const report_data *d) {
 }
 
 /* The first twentieth of a run falls so far that it would flatten the rest: over linear steps it
- * may lie above the picture. */
+ * may lie above the picture, and so may single steps far above the curve. */
 static double usual_loss(const report_data *d) {
-    return d->steps.n < 100 ? (double)NAN : d->steps.column[COLUMN_SMOOTH][d->steps.n / 20];
+    const double *smooth = d->steps.smooth[COLUMN_LOSS], *raw = d->steps.column[COLUMN_LOSS];
+    int64_t n = d->steps.n, first = n / 20;
+    double low = INFINITY, top = -INFINITY, highest = -INFINITY;
+    if (n < 100) return NAN;
+    for (int64_t i = first; i < n; i++) {
+        low = fmin(low, smooth[i]);
+        top = fmax(top, smooth[i]);
+        highest = fmax(highest, raw[i]);
+    }
+    for (int64_t i = 0; i < d->valid.n; i++)
+        if (d->valid.step[i] > d->steps.column[COLUMN_STEP][first])
+            highest = fmax(highest, d->valid.loss[i]);
+    return fmin(highest, top + 0.5 * (top - low));
 }
 
 /* The same curves over steps and over their logarithm; the reader picks with two radio buttons. */
 static void put_loss(strbuf *out, const report_data *d) {
     svg_series valid = {"validation", "valid", d->valid.step, d->valid.loss, d->valid.n, true};
-    svg_chart c = {.title = "Loss, nats per token",
-                   .x_label = "step",
-                   .series = {column_series(d, COLUMN_LOSS, "training, each step", "raw"),
-                              column_series(d, COLUMN_SMOOTH, "training, smoothed", "smooth"),
-                              valid},
-                   .n_series = d->valid.n ? 3 : 2,
-                   .y_top = usual_loss(d),
-                   .mark_x = alarm_step(d)};
+    svg_chart c = {
+        .title = "Loss, nats per token",
+        .x_label = "step",
+        .series = {series_of(d, d->steps.column[COLUMN_LOSS], "training, each step", "raw"),
+                   series_of(d, d->steps.smooth[COLUMN_LOSS], "training, smoothed", "smooth"),
+                   valid},
+        .n_series = d->valid.n ? 3 : 2,
+        .y_top = usual_loss(d),
+        .mark_x = alarm_step(d)};
     bool both = d->steps.n >= 10 && d->steps.column[COLUMN_STEP][0] > 0 &&
                 !(d->valid.n && d->valid.step[0] <= 0);
     strbuf_puts(out, "<div class=\"loss\">\n");
@@ -220,29 +233,36 @@ static void put_loss(strbuf *out, const report_data *d) {
     strbuf_puts(out, "</div>\n");
 }
 
+/* One column: every step faint, their running mean over it. A column without noise is its own
+ * mean. */
 static void put_small(strbuf *out, const report_data *d, const char *title, report_column column,
-                      bool from_zero, bool cut) {
+                      bool noisy) {
+    const double *raw = d->steps.column[column], *mean = d->steps.smooth[column];
     svg_chart c = {.title = title,
-                   .series = {column_series(d, column, title, "smooth")},
-                   .n_series = 1,
-                   .from_zero = from_zero,
-                   .cut_outliers = cut,
+                   .series = {series_of(d, raw, NULL, "raw"),
+                              series_of(d, noisy ? mean : raw, title, "smooth")},
+                   .n_series = 2,
+                   .from_zero = true,
+                   .cut_outliers = noisy,
                    .y_top = NAN,
                    .mark_x = alarm_step(d)};
     put_chart(out, &c, "small");
 }
 
+/* HFU is shown only where it differs, that is where something is computed again. */
 static void put_mfu(strbuf *out, const report_data *d) {
+    const double *mfu = d->steps.smooth[COLUMN_MFU], *hfu = d->steps.smooth[COLUMN_HFU];
+    bool differ = false;
+    for (int64_t i = 0; i < d->steps.n; i++) differ |= fabs(hfu[i] - mfu[i]) > 0.02 * mfu[i];
     svg_chart c = {.title = "Utilisation, % of peak FLOPs",
-                   .series = {column_series(d, COLUMN_MFU, "MFU", "smooth"),
-                              column_series(d, COLUMN_HFU, "HFU", "raw")},
-                   .n_series = 1,
+                   .series = {series_of(d, d->steps.column[COLUMN_MFU], NULL, "raw"),
+                              series_of(d, mfu, "MFU", "smooth"),
+                              series_of(d, hfu, "HFU", "valid")},
+                   .n_series = differ ? 3 : 2,
                    .from_zero = true,
+                   .cut_outliers = true,
                    .y_top = NAN,
                    .mark_x = alarm_step(d)};
-    /* HFU differs only where something is computed again. */
-    for (int64_t i = 0; i < d->steps.n; i++)
-        if (fabs(c.series[0].y[i] - c.series[1].y[i]) > 0.01 * c.series[0].y[i]) c.n_series = 2;
     put_chart(out, &c, "small");
 }
 
@@ -253,9 +273,9 @@ void report_put_curves(strbuf *out, const report_data *d) {
     } else {
         put_loss(out, d);
         strbuf_puts(out, "<div class=\"grid4\">\n");
-        put_small(out, d, "Learning rate", COLUMN_LR, true, false);
-        put_small(out, d, "Gradient norm, before clipping", COLUMN_GRAD_NORM, true, true);
-        put_small(out, d, "Tokens per second", COLUMN_TOK_PER_S, true, true);
+        put_small(out, d, "Learning rate", COLUMN_LR, false);
+        put_small(out, d, "Gradient norm, before clipping", COLUMN_GRAD_NORM, true);
+        put_small(out, d, "Tokens per second", COLUMN_TOK_PER_S, true);
         put_mfu(out, d);
         strbuf_puts(out, "</div>\n");
     }
@@ -264,17 +284,23 @@ void report_put_curves(strbuf *out, const report_data *d) {
 
 /* ---- samples ---- */
 
+/* The prompt, set off, and what follows it; a text that repeats its prompt says it once. */
 static void put_sample(strbuf *out, const json_t *event) {
-    const char *prompt = json_string_value(json_object_get(event, "prompt"));
-    const char *text = json_string_value(json_object_get(event, "text"));
+    const json_t *prompt = json_object_get(event, "prompt"), *text = json_object_get(event, "text");
+    const char *head = json_is_string(prompt) ? json_string_value(prompt) : "";
+    const char *tail = json_is_string(text) ? json_string_value(text) : "";
+    size_t n_head = json_string_length(prompt), n_tail = json_string_length(text);
+    if (n_tail >= n_head && memcmp(tail, head, n_head) == 0) {
+        tail += n_head;
+        n_tail -= n_head;
+    }
     strbuf_puts(out, "<blockquote>");
-    if (prompt && *prompt) {
+    if (n_head > 0) {
         strbuf_puts(out, "<b>");
-        svg_put_escaped(out, prompt);
+        svg_put_escaped_bytes(out, head, n_head);
         strbuf_puts(out, "</b>");
     }
-    if (text && prompt && strncmp(text, prompt, strlen(prompt)) == 0) text += strlen(prompt);
-    if (text) svg_put_escaped(out, text);
+    svg_put_escaped_bytes(out, tail, n_tail);
     strbuf_puts(out, "</blockquote>\n");
 }
 
@@ -346,6 +372,13 @@ static double planned_bytes(const report_data *d, const json_t *memory) {
     return metrics_num(d->end, "planned_peak_bytes");
 }
 
+/* What the plan promises is anonymous memory; resident memory also counts the pages of mapped
+ * shards. */
+static double used_bytes(const report_data *d) {
+    double anonymous = metrics_num(d->end, "peak_anon_bytes");
+    return isfinite(anonymous) ? anonymous : metrics_num(d->end, "peak_rss_bytes");
+}
+
 static void put_classes(strbuf *out, const json_t *memory, double scale) {
     for (int i = 0; i < ARRAY_LEN(CLASSES); i++) {
         double bytes = metrics_num(memory, CLASSES[i].key);
@@ -383,7 +416,7 @@ static void put_memory_verdict(strbuf *out, double planned, double actual) {
 void report_put_memory(strbuf *out, const report_data *d) {
     const json_t *memory = json_object_get(d->plan, "memory");
     double planned = planned_bytes(d, memory);
-    double actual = metrics_num(d->end, "peak_rss_bytes");
+    double actual = used_bytes(d);
     double scale = fmax(isfinite(planned) ? planned : 0, isfinite(actual) ? actual : 0);
     if (!(scale > 0)) return;
     strbuf_puts(out, "<section class=\"memory\">\n<h2>Memory, planned and used</h2>\n");
@@ -439,9 +472,11 @@ void report_put_next(strbuf *out, const report_data *d) {
     if (strcmp(s->state, "finished") == 0)
         snprintf(more, sizeof more, "/config.json train.steps=%lld", (long long)done * 2);
     strbuf_puts(out, "<section class=\"next\">\n<h2>How to go on</h2>\n<dl>\n");
-    put_command(out, "Let it write", "athanor generate ", s->path,
-                " --prompt &quot;Once upon a time&quot;");
-    put_command(out, "Train further from the newest checkpoint", "athanor train ", s->path, more);
+    if (s->steps > 0)
+        put_command(out, "Let it write", "athanor generate ", s->path,
+                    " --prompt &quot;Once upon a time&quot;");
+    put_command(out, s->steps > 0 ? "Train further from the newest checkpoint" : "Train it",
+                "athanor train ", s->path, more);
     put_command(out, "See its numbers again", "athanor runs show ", s->path, "");
     put_command(out, "Renew this page", "athanor runs report ", s->path, "");
     strbuf_puts(out, "</dl>\n");

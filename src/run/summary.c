@@ -50,13 +50,14 @@ static status take_event(void *user, const json_t *event, err *e) {
     return ST_OK;
 }
 
-/* An alarm after which no step was made has stopped the run. */
+/* An alarm after which no step was made has stopped the run. A trainer that has said `end` still
+ * holds the lock while it writes the report. */
 static const char *state_of(const collector *c) {
     const run_summary *s = c->s;
-    if (run_is_locked(s->path)) return "training";
+    if (c->alarm_step >= 0 && c->alarm_step >= s->steps) return "failed";
+    if (!c->ended && run_is_locked(s->path)) return "training";
     bool complete = s->planned_steps < 0 ? c->ended : s->steps >= s->planned_steps;
     if (complete && s->steps > 0) return "finished";
-    if (c->alarm_step >= 0 && c->alarm_step >= s->steps) return "failed";
     return s->steps > 0 ? "stopped" : "new";
 }
 

@@ -31,9 +31,9 @@ static int utf8_length(const unsigned char *s) {
     return bad ? 0 : n;
 }
 
-void svg_put_escaped(strbuf *out, const char *text) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
+void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
+    const unsigned char *s = (const unsigned char *)text, *end = s + len;
+    while (s < end) {
         int n = utf8_length(s);
         switch (*s) {
             case '&': strbuf_puts(out, "&amp;"); break;
@@ -49,6 +49,10 @@ void svg_put_escaped(strbuf *out, const char *text) {
         }
         s += n ? n : 1;
     }
+}
+
+void svg_put_escaped(strbuf *out, const char *text) {
+    svg_put_escaped_bytes(out, text, strlen(text));
 }
 
 /* At most `digits` significant digits, without an exponent or trailing zeros. */
@@ -262,7 +266,7 @@ static void put_path(strbuf *out, const svg_series *s, const range *r, const int
                      int64_t n, const char *kind) {
     bool dots = strcmp(kind, "dots") == 0, pen_down = false, was_above = false;
     strbuf_printf(out, "<path class=\"%s %s\"", kind, s->css);
-    if (!dots) {
+    if (!dots && s->name) {
         strbuf_puts(out, " data-name=\"");
         svg_put_escaped(out, s->name);
         strbuf_puts(out, "\"");

@@ -14,7 +14,7 @@
 enum { SVG_MAX_SERIES = 4, SVG_MAX_POINTS = 2000, SVG_MAX_TICKS = 12 };
 
 typedef struct svg_series {
-    const char *name;    /* for the legend and the pointer's label */
+    const char *name;    /* for the pointer's label; NULL: none */
     const char *css;     /* class of its strokes */
     const double *x, *y; /* x ascending; a y that is not finite is a gap */
     int64_t n;
@@ -22,7 +22,7 @@ typedef struct svg_series {
 } svg_series;
 
 typedef struct svg_chart {
-    const char *title; /* also what a screen reader says */
+    const char *title;   /* also what a screen reader says */
     const char *x_label; /* NULL: none */
     svg_series series[SVG_MAX_SERIES];
     int n_series;
@@ -48,5 +48,7 @@ void svg_format_number(char out[32], double value);
 /* Appends text for HTML content or a quoted attribute: & < > " ' are escaped, control characters
  * shown as U+FFFD. */
 void svg_put_escaped(strbuf *out, const char *text);
+/* The same for n bytes with a NUL after them; there may be more NULs among them. */
+void svg_put_escaped_bytes(strbuf *out, const char *text, size_t n);
 
 #endif

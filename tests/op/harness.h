@@ -302,7 +302,7 @@ static inline double tolerance(dtype program, dtype stored, double ref, double s
     if (program == DT_F32) return 1e-5 * scale;
     double ulp = program == DT_BF16 ? 1.0 / 256 : 1.0 / 2048;
     double rounding = stored == program ? ulp * fabs(ref) : 0;
-    return rounding + ulp / 2 * scale;
+    return rounding + ulp * scale;
 }
 
 static inline double max_abs(const tensor *t) {

@@ -2,6 +2,7 @@
 #include "run/run_test.h"
 
 #include "base/file_fault.h"
+#include "run/folder.h"
 #include "run/metrics.h"
 #include "run/summary.h"
 
@@ -152,6 +153,11 @@ static void test_summary(void **state) {
     static const char RECOVERED[] = START STEP(1) "{\"event\": \"alarm\", \"step\": 1}\n" STEP(2);
     assert_string_equal(summarize(a, *state, ALARM).state, "failed");
     assert_string_equal(summarize(a, *state, RECOVERED).state, "stopped");
+    run_folder *lock;
+    OK(run_open(&lock, *state, NULL));
+    assert_string_equal(summarize(a, *state, START STEP(1)).state, "training");
+    assert_string_equal(summarize(a, *state, START STEP(1) END(1)).state, "stopped");
+    run_close(lock);
     json_t *object = run_summary_json(&s);
     assert_true(json_is_null(json_object_get(object, "peak_rss_bytes")));
     assert_int_equal(json_integer_value(json_object_get(object, "planned_steps")), 3);

@@ -40,7 +40,7 @@ static void put_run(strbuf *out, int64_t n) {
     strbuf_printf(out,
                   "{\"event\": \"valid\", \"step\": %lld, \"val_loss\": 1.52, \"val_bpb\": 2.4}\n"
                   "{\"event\": \"sample\", \"step\": %lld, \"prompt\": \"</b>\", \"text\": "
-                  "\"<script>alert(1)</script> \\u0001 \\\"&'\"}\n"
+                  "\"<script>alert(1)</script> \\u0000\\u0001 \\\"&'\"}\n"
                   "{\"event\": \"end\", \"steps\": %lld, \"peak_rss_bytes\": 90000000, "
                   "\"planned_peak_bytes\": 100000000}\n",
                   (long long)n, (long long)n, (long long)n);
@@ -121,7 +121,8 @@ static void test_whole_report(void **state) {
     assert_non_null(strstr(html, "Trained 2.9M parameters on 1.10 MB of text, 4000 tokens in all, "
                                  "for 0.4 s; validation loss 1.52 nats per token = 2.4 bits per "
                                  "byte."));
-    assert_non_null(strstr(html, "&lt;script&gt;alert(1)&lt;/script&gt; \xef\xbf\xbd &quot;"));
+    assert_non_null(
+        strstr(html, "&lt;script&gt;alert(1)&lt;/script&gt; \xef\xbf\xbd\xef\xbf\xbd &quot;"));
     assert_int_equal(count_of(html, "<script"), 1);
     assert_non_null(strstr(html, "<b>&lt;/b&gt;</b>"));
     assert_non_null(strstr(html, "10.0 % less than planned"));

@@ -5,7 +5,20 @@
 #include "op/cpu/variant.h"
 #include "op/op.h"
 
-#define CPU_OPS(X) X(LINEAR, linear)
+/* clang-format off */
+#define CPU_OPS(X)                                                                                 \
+    X(LINEAR, linear)                                                                              \
+    X(HEAD_CE, head_ce)                                                                            \
+    X(ATTENTION, attention)                                                                        \
+    X(RMSNORM, rmsnorm)                                                                            \
+    X(LAYERNORM, layernorm)                                                                        \
+    X(ROPE, rope)                                                                                  \
+    X(ACT, act)                                                                                    \
+    X(GATED, gated)                                                                                \
+    X(ADD, add)                                                                                    \
+    X(COPY, copy)                                                                                  \
+    X(EMBED, embed)
+/* clang-format on */
 
 #define CPU_OP_DECLARE(ID, name)                                                                   \
     extern const op_impl CPU_FN(cpu_##name##_f32), CPU_FN(cpu_##name##_bf16);

@@ -1,0 +1,171 @@
+/* What the user of quickstart sees: a line per stage, the training, the result, what is next. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "app/quickstart.h"
+#include "app/train_signals.h"
+#include "base/clock.h"
+#include "run/report.h"
+
+void quick_stage(const quick *q, const char *name, int64_t began_ns, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    bool color = isatty(fileno(q->out));
+    fprintf(q->out, "%s✓%s %-9s  %s  %s%.1f s%s\n", color ? "\033[32m" : "", color ? "\033[0m" : "",
+            name, text, color ? "\033[2m" : "", clock_since_s(began_ns), color ? "\033[0m" : "");
+    fflush(q->out);
+}
+
+/* ---- while it trains ---- */
+
+static double num(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
+
+static bool is(const json_t *o, const char *kind) {
+    const char *event = json_string_value(json_object_get(o, "event"));
+    return event && strcmp(event, kind) == 0;
+}
+
+/* The machine may become slower than it was when it was measured: other programs, heat. */
+static bool too_slow(const quick_watch *w) {
+    double part_s = clock_since_s(w->part_began_ns), all_s = clock_since_s(w->began_ns);
+    int64_t done = w->at_step - w->part_first_step;
+    if (done < 10 || part_s < 0.1 * w->limit_s) return false;
+    double left_s = part_s / (double)done * (double)(w->total_steps - w->at_step);
+    return left_s > 0.05 * w->limit_s && all_s + left_s > w->limit_s;
+}
+
+static void on_step(quick_watch *w, const json_t *o) {
+    VEC_PUSH(w->loss, w->n_loss, w->cap_loss, num(o, "loss"));
+    w->at_step = (int64_t)num(o, "step");
+    if (*train_stop_flag()) w->by_signal = true;
+    if (w->by_signal || too_slow(w)) w->stop = 1;
+}
+
+static int prompt_index(const quick *q, const char *prompt) {
+    for (int i = 0; prompt && i < QUICK_PROMPTS; i++)
+        if (strcmp(prompt, q->corpus.prompts[i]) == 0) return i;
+    return -1;
+}
+
+static void on_sample(quick_watch *w, const json_t *o) {
+    int i = prompt_index(w->q, json_string_value(json_object_get(o, "prompt")));
+    if (i < 0) return;
+    json_decref(w->sample[i]);
+    w->sample[i] = json_incref((json_t *)o);
+}
+
+void quick_watch_event(void *ctx, const json_t *event) {
+    quick_watch *w = ctx;
+    if (is(event, "start")) {
+        w->total_steps = (int64_t)num(event, "steps");
+        w->at_step = w->part_first_step = (int64_t)num(event, "step");
+        w->part_began_ns = clock_now_ns();
+    }
+    if (is(event, "valid")) {
+        w->val_loss = num(event, "val_loss");
+        w->val_bpb = num(event, "val_bpb");
+    }
+    if (is(event, "sample"))
+        on_sample(w, event); /* shown at the end */
+    else if (!is(event, "checkpoint"))
+        progress_event(&w->view, event);
+    if (is(event, "step")) on_step(w, event);
+}
+
+void quick_watch_plan(void *ctx, const char *table) {
+    quick_watch *w = ctx;
+    if (w->n_loss == 0) progress_plan(&w->view, table);
+}
+
+void quick_watch_free(quick_watch *w) {
+    for (int i = 0; i < QUICK_PROMPTS; i++) json_decref(w->sample[i]);
+    free(w->loss);
+}
+
+/* ---- the result ---- */
+
+static int columns(FILE *out) {
+    struct winsize size;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+        return size.ws_col < 100 ? size.ws_col : 100;
+    return 80;
+}
+
+/* The text with its lines indented, at most `lines` of them, each at most `width` characters. */
+static void print_lines(FILE *out, const char *text, int lines, int width) {
+    int column = 0;
+    for (const char *p = text; *p; p++) {
+        bool continues = ((unsigned char)*p & 0xC0) == 0x80;
+        if (!continues && column == width && *p != '\n') {
+            fputs("\n    ", out);
+            lines--;
+            column = 0;
+        }
+        if (lines <= 0) break;
+        if (*p == '\n') {
+            if (--lines <= 0) break;
+            fputs("\n    ", out);
+            column = 0;
+            continue;
+        }
+        fputc(*p, out);
+        column += !continues;
+    }
+    fputc('\n', out);
+}
+
+static void print_samples(const quick *q, const quick_watch *w) {
+    bool color = isatty(fileno(q->out));
+    fputs("\nIt writes (the prompt, then its own words):\n", q->out);
+    for (int i = 0; i < QUICK_PROMPTS; i++) {
+        const char *text = json_string_value(json_object_get(w->sample[i], "text"));
+        if (!text) continue;
+        strbuf whole = {0};
+        strbuf_printf(&whole, "%s%s", q->corpus.prompts[i], text);
+        fputs(color ? "\n    \033[36m" : "\n    ", q->out);
+        print_lines(q->out, strbuf_cstr(&whole), 7, columns(q->out) - 5);
+        if (color) fputs("\033[0m", q->out);
+        strbuf_free(&whole);
+    }
+}
+
+static void print_curve(const quick *q, const quick_watch *w) {
+    if (w->n_loss < 2) return;
+    strbuf curve = {0};
+    report_terminal_curve(&curve, w->loss, w->n_loss, columns(q->out) - 4, 8);
+    fprintf(q->out, "\nTraining loss, step 1 to %lld:\n%s", (long long)w->n_loss,
+            strbuf_cstr(&curve));
+    strbuf_free(&curve);
+}
+
+static void print_next(const quick *q) {
+    const char *run = q->run;
+    int64_t more = 2 * q->plan.steps;
+    fprintf(q->out,
+            "\nThe report: %s/report.html\n"
+            "\nWhat to try next:\n"
+            "  athanor generate %s --prompt \"%.20s\"   let it write\n"
+            "  athanor train %s/quickstart.yaml train.steps=%lld   go on training\n"
+            "  athanor verify checkpoint %s   check every byte of the model\n"
+            "  athanor plan smollm2-135m   what a larger model would need\n"
+            "  make quickstart TEXT=my.txt   the same with your own text\n",
+            run, run, q->corpus.prompts[0], run, (long long)more, run);
+}
+
+void quick_print_result(const quick *q, const quick_watch *w) {
+    fprintf(q->out,
+            "\nValidation: %.3f bits per byte on the held-out tenth of the text (loss %.4f).\n",
+            w->val_bpb, w->val_loss);
+    print_samples(q, w);
+    print_curve(q, w);
+    print_next(q);
+    fflush(q->out);
+}

@@ -1,0 +1,172 @@
+# Bad input: each gives one sentence that names the thing, a hint, the exit status of its kind, and
+# with --json exactly one error object; what was there before stays. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config c.yaml
+expect 0 train c.yaml run=good train.steps=12
+
+# refused STATUS MESSAGE_PART WHERE_PART ARGS...: both as text and as JSON.
+refused() {
+    local want=$1 message=$2 where=$3 kind
+    shift 3
+    expect "$want" "$@"
+    has err "athanor: error: "
+    has err "$message"
+    [ "$(grep -c 'athanor: error:' err)" = 1 ] || fail "not one error"
+    grep -q '  hint: ..' err || fail "no hint"
+    expect "$want" "$@" --json
+    case $want in 1) kind=failed ;; 2) kind=usage ;; 3) kind=format ;; 4) kind=memory ;; 5) kind=nonfinite ;; esac
+    grep '"error"' out >error
+    [ "$(wc -l <error)" = 1 ] || fail "not exactly one error object"
+    grep -qE "^\{\"error\": \{\"kind\": \"$kind\", \"message\": \"[^\"]+.*\", \"hint\": \"[^\"]+.*\", \"where\": \"[^\"]+.*\"\}\}$" error ||
+        fail "the error object is incomplete"
+    grep -qF -- "$message" error || fail "no '$message' in the message"
+    grep -q "\"where\": \".*$where.*\"" error || fail "where is not $where"
+}
+# The same for train, which must not leave a new folder.
+train_refused() {
+    local want=$1 message=$2 where=$3
+    shift 3
+    refused "$want" "$message" "$where" train "$@" run=new
+    [ "$(wc -l <out)" = 1 ] || fail "more than the error on standard output"
+    [ ! -e new/checkpoints ] && [ ! -e new/metrics.jsonl ] || fail "the refused run left a folder"
+}
+
+# ---- corpus ----
+: >empty.txt
+printf 'some text\n\0\1\2\3 more' >binary.txt
+printf 'caf\351 and more latin-1 text\n' >latin1.txt
+refused 2 empty.txt empty.txt data build empty.txt -o s tokenizer=char.json
+refused 3 "byte 10" binary.txt data build binary.txt -o s tokenizer=char.json
+refused 3 latin1.txt latin1.txt data build latin1.txt -o s tokenizer=char.json
+refused 1 absent.txt absent.txt data build absent.txt -o s tokenizer=char.json
+refused 2 empty.txt empty.txt tok train empty.txt -o t.json --kind char
+[ ! -e s/shard-00000.bin ] && [ ! -e t.json ] || fail "refused input left output"
+
+# ---- config ----
+sed 's/hidden_size/hiden_size/' c.yaml >typo.yaml
+train_refused 2 "nearest: " model.hiden_size typo.yaml
+grep -q "model.hidden_size" error || fail "the nearest key is not named"
+sed 's/seq_len: 32/seq_len: many/' c.yaml >type.yaml
+train_refused 2 train.seq_len type.yaml:5 type.yaml
+sed 's/hidden_size: 32/hidden_size: wide/' c.yaml >type2.yaml
+train_refused 2 hidden_size type2.yaml:2 type2.yaml
+train_refused 2 stps 'command line' c.yaml train.stps=3
+train_refused 2 model.hidden_size model.hidden_size c.yaml model.hidden_size=wide
+printf 'run: [a\n' >broken.yaml
+train_refused 2 broken.yaml broken.yaml broken.yaml
+train_refused 1 absent.yaml absent.yaml absent.yaml
+train_refused 2 "hidden_size 33 is not a multiple of num_attention_heads 4" model.num_attention_heads \
+    c.yaml model.hidden_size=33
+train_refused 2 "head_dim 7 is odd" model.head_dim c.yaml model.head_dim=7
+train_refused 2 "num_key_value_heads 3" model.num_key_value_heads c.yaml model.num_key_value_heads=3
+train_refused 2 "hidden_size 33 is not a multiple" model.num_attention_heads c.yaml "$gpt2_model" model.hidden_size=33
+train_refused 2 "train.seq_len is 65, the model's positions end at 64" train.seq_len c.yaml train.seq_len=65
+train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size=8
+train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
+train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
+train_refused 4 "MiB are allowed" train. c.yaml train.memory_limit=1M
+
+# ---- data ----
+make_text 5 3 | tr a-m n-z >other.txt
+"$athanor" tok train other.txt -o other.json --kind char >log 2>&1 || fail "tok train"
+train_refused 2 tokenizer set/train c.yaml tokenizer=other.json model.vocab_size=99
+train_refused 1 set/absent set/absent c.yaml data.train=set/absent
+train_refused 1 set/absent set/absent c.yaml data.valid=set/absent
+train_refused 1 absent.json absent.json c.yaml tokenizer=absent.json
+cp -r set cut
+truncate -s -7 cut/train/shard-00000.bin
+train_refused 3 truncated cut/train/shard-00000.bin c.yaml data.train=cut/train
+train_refused 2 "split/train" set c.yaml data.train=set || true
+
+# ---- resume ----
+refused 2 "optim.lr was 0.01, is now 0.02" good/config.json train c.yaml run=good optim.lr=0.02
+# A second process finds the run taken.
+"$athanor" train c.yaml run=held train.steps=1000000 checkpoint.every=0 eval.every=0 sample.every=0 \
+    train.digest_every=0 >held.log 2>&1 &
+holder=$!
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -s held/metrics.jsonl ] || sleep 0.2; done
+refused 1 "(pid $holder) is training in held" held/.lock train c.yaml run=held
+kill -9 $holder
+wait $holder 2>log
+
+# ---- checkpoints ----
+step_of() { field step "$1"; } # first event of a resumed run
+damage() { # HOW FILE
+    case $1 in
+        cut) truncate -s -9 "$2" ;;
+        flip) printf '\252' | dd of="$2" bs=1 seek=$(($(stat -c %s "$2") / 2)) conv=notrunc 2>log ;;
+        gone) rm "$2" ;;
+    esac
+}
+for how in cut flip gone; do
+    for file in model.safetensors state/optimizer.safetensors state/cursor.json config.json; do
+        rm -rf bad
+        cp -r good bad
+        damage $how bad/checkpoints/step-12/$file
+        expect 0 train c.yaml run=bad train.steps=12 --json
+        event start out | grep -q '"step": 8' || fail "$how $file: did not fall back to step 8"
+        has err step-12
+        results step bad >bad.steps
+        results step good | cmp - bad.steps || fail "$how $file: another result after falling back"
+    done
+done
+rm -rf bad
+cp -r good bad
+for s in 4 8 12; do damage flip bad/checkpoints/step-$s/model.safetensors; done
+refused 3 checkpoint bad train c.yaml run=bad train.steps=16
+for s in 4 8 12; do [ -d bad/checkpoints/step-$s ] || fail "a damaged checkpoint was removed"; done
+refused 3 model.safetensors model.safetensors generate bad --prompt the
+expect 0 train c.yaml run=bad --fresh train.steps=4
+
+# ---- full disk ----
+# Every K-th write fails: the run stops with a sentence, or goes on where the write did not matter;
+# the checkpoints that were there verify, and the next start finishes with the same result.
+expect 0 train c.yaml run=disk train.steps=4
+for k in 1 2 4 7 11 16 22 29 37 46; do
+    rm -rf full
+    cp -r disk full
+    last="ATHANOR_FAULT=write:$k train"
+    status=0
+    ATHANOR_FAULT=write:$k "$athanor" train c.yaml run=full train.steps=12 --json >out 2>err || status=$?
+    case $status in
+        0) ;;
+        1) grep '"error"' out | grep -q "No space left on device" || fail "the error does not say so" ;;
+        *) fail "exit $status" ;;
+    esac
+    expect 0 verify checkpoint full/checkpoints/step-4
+    expect 0 train c.yaml run=full train.steps=12
+    results step full >full.steps
+    results step good | cmp - full.steps || fail "write $k failed: another result"
+done
+# A real one, where the kernel lets us make it.
+mkdir small
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=400k tmpfs small 2>log; then
+    trap 'umount "$work/small"; rm -rf "$work"' EXIT
+    last="train on a full disk"
+    refused 1 "small/run" small/run train c.yaml run=small/run checkpoint.keep=50
+    grep -qi "space" error || fail "the error does not speak of space"
+    newest=$(ls -d small/run/checkpoints/step-* | sort -V | tail -n 1)
+    expect 0 verify checkpoint "$newest"
+    ls -a small/run/checkpoints | grep -q tmp && fail "a half-written checkpoint stays"
+    grep -vE '^\{.*\}$' small/run/metrics.jsonl && fail "a broken line in metrics.jsonl"
+    echo "full disk: real tmpfs"
+fi
+
+# ---- NaN ----
+expect 0 train c.yaml run=nan train.steps=4 optim.lr=1e6 optim.clip_norm=0
+expect 5 train c.yaml run=nan2 train.steps=40 optim.lr=1e6 optim.clip_norm=0 optim.weight_decay=1e3 eval.every=0 \
+    sample.prompts=[]
+grep -qE "step [0-9]+: op [a-z_]+ \(.+\) wrote a NaN or Inf into .+ at row [0-9]+" err ||
+    fail "step, op and tensor are not named"
+has err "hint: lower optim.lr"
+event alarm nan2/metrics.jsonl >alarm || fail "no alarm event"
+at=$(grep -oE 'step [0-9]+:' err | grep -o '[0-9]*')
+[ "$(field step alarm)" = "$at" ] || fail "the alarm has another step"
+[ "$(event step nan2/metrics.jsonl | wc -l)" = $((at - 1)) ] || fail "steps after the NaN"
+for c in nan2/checkpoints/step-*; do
+    [ ! -d "$c" ] || expect 0 verify checkpoint "$c"
+done
+refused 5 "step $at: op" nan2 train c.yaml run=nan2 train.steps=40 optim.lr=1e6 optim.clip_norm=0 \
+    optim.weight_decay=1e3 eval.every=0 sample.prompts=[]
+finish

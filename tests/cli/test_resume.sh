@@ -1,0 +1,74 @@
+# A run that was interrupted computes what an uninterrupted one does, bit for bit: weights (digests),
+# losses, norms, validation and samples. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config c.yaml
+
+# fp32 Llama, and GPT-2 with dropout in bf16 storage.
+expect 0 train c.yaml run=llama
+expect 0 train c.yaml run=gpt2 "$gpt2_model" train.precision=bf16
+for r in llama gpt2; do
+    [ "$(results step $r | grep -c '"digest"')" = 40 ] || fail "$r: not every step has a digest"
+    [ "$(results step $r | grep -o '"digest": "[^"]*"' | sort -u | wc -l)" = 40 ] ||
+        fail "$r: the digests do not change"
+    results "step|valid|sample" $r >$r.want
+    results step $r >$r.steps
+done
+cmp -s llama.want gpt2.want && fail "the two models compute the same"
+
+# The same command in another folder repeats, also with another number of threads.
+expect 0 train c.yaml run=again train.threads=1
+results "step|valid|sample" again >again.got
+cmp llama.want again.got || fail "a repeated run differs"
+
+# More steps later: the schedule is given by decay_steps, so that its end does not move.
+expect 0 train c.yaml run=longer train.steps=13
+expect 0 train c.yaml run=longer train.steps=27 --json
+[ "$(grep -c '"event": "step"' out)" = 14 ] || fail "a resumed run prints other than its own steps"
+expect 0 train c.yaml run=longer
+results step longer >longer.got
+cmp llama.steps longer.got || fail "a run continued with more steps differs"
+
+# A finished run that is started again does nothing.
+expect 0 train c.yaml run=longer --json
+lacks out '"event": "step"'
+results step longer | cmp llama.steps - || fail "starting a finished run changed it"
+
+# SIGTERM and SIGUSR1 at random moments: exit 75, state saved.
+RANDOM=11
+stop_and_go() { # RUN WANT KEYS...
+    local run=$1 want=$2 stops=0 tries=0 got
+    shift 2
+    while [ $tries -lt 12 ]; do
+        tries=$((tries + 1))
+        last="train c.yaml run=$run $*, stopped"
+        "$athanor" train c.yaml run="$run" train.threads=1 "$@" >out 2>err &
+        sleep "0.$(printf %02d $((RANDOM % 25 + 4)))"
+        kill -s "$([ $((tries % 2)) = 0 ] && echo USR1 || echo TERM)" $! 2>kill.err
+        wait $!
+        got=$?
+        case $got in
+            0) break ;;
+            75)
+                stops=$((stops + 1))
+                has err "state saved"
+                ;;
+            138 | 143) ;; # before the handler was there
+            *) fail "exit $got after a signal" ;;
+        esac
+    done
+    expect 0 train c.yaml run="$run" "$@"
+    results "step|valid|sample" "$run" >"$run.got"
+    cmp "$want" "$run.got" || fail "a run that was stopped $stops times differs"
+    stops_in_all=$((stops_in_all + stops))
+}
+stops_in_all=0
+stop_and_go stopped llama.want
+stop_and_go stopped2 gpt2.want "$gpt2_model" train.precision=bf16
+[ $stops_in_all -gt 0 ] || fail "no signal met a run"
+echo "stopped and continued $stops_in_all times"
+
+cd "$root" || exit 1
+bash tools/kill_test.sh 20 "$athanor" >"$work/out" 2>&1 || { last=kill_test.sh; cd "$work" && fail "exit $?"; }
+grep -v "all passed" "$work/out"
+finish

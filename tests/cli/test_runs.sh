@@ -1,0 +1,59 @@
+# `athanor runs list|show|diff|report`. $1 is the program.
+set -u
+athanor=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+# expect STATUS ARGS...: runs the program; its output is in out and err.
+expect() {
+    want=$1
+    shift
+    "$athanor" "$@" >out 2>err </dev/null
+    got=$?
+    last="athanor $*"
+    [ $got -eq "$want" ] || fail "exit $got, not $want"
+}
+fail() {
+    echo "FAILED: $last: $1"
+    sed 's/^/    out: /' out
+    sed 's/^/    err: /' err
+    failures=$((failures + 1))
+}
+has() { grep -qF -- "$2" "$1" || fail "no '$2' in std$1"; }
+
+make_run() {
+    mkdir -p "runs/$1"
+    printf '{"model": {"hidden_size": 64}, "train": {"steps": 2, "seed": %s}}\n' "$2" \
+        >"runs/$1/config.json"
+    printf '%s\n' '{"event": "start", "params": 1200000}' \
+        '{"event": "step", "step": 1, "loss": 4.5}' \
+        '{"event": "step", "step": 2, "loss": 3.25}' \
+        '{"event": "valid", "step": 2, "val_loss": 3.5, "val_bpb": 2.0}' >"runs/$1/metrics.jsonl"
+}
+
+expect 1 runs list;                   has err "there is no folder runs"
+mkdir runs
+expect 0 runs list;                   has out "no runs in runs"
+make_run one 1
+make_run two 2
+mkdir runs/other
+expect 0 runs list;                   has out "one   finished     1.2M        2    3.2500     3.5000"
+expect 0 runs list runs --json;       has out '"name": "two"'
+grep -q other out && fail "lists a folder that is no run"
+expect 0 runs show runs/one;          has out "best_val_loss"
+expect 0 runs show runs/one/ --json;  has out '"val_bpb": 2.0'
+expect 3 runs show runs/other;        has err "runs/other is not a run folder"
+expect 0 runs diff runs/one runs/two; has out "train.seed"
+has out "1 -> 2"
+expect 0 runs diff runs/one runs/two --json; has out '"key": "train.seed"'
+expect 0 runs diff runs/one runs/one; has out "the configs are equal"
+expect 0 runs report runs/one;        has out "runs/one/report.html"
+grep -q "1.2M parameters" runs/one/report.html || fail "the report does not name the parameters"
+echo broken >>runs/two/metrics.jsonl
+expect 3 runs show runs/two;          has err "line 5"
+expect 0 runs list;                   has err "runs/two is left out"
+
+[ $failures -eq 0 ] && echo "all passed"
+exit $((failures > 0))
