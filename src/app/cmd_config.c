@@ -6,6 +6,7 @@
 #include "app/cli.h"
 #include "base/json.h"
 #include "base/strbuf.h"
+#include "model/config.h"
 #include "run/config.h"
 
 static status print_config(const cli_args *args, err *e) {
@@ -22,6 +23,13 @@ static status print_config(const cli_args *args, err *e) {
     return ST_OK;
 }
 
+/* `model:` is an open object to the config; the model module knows its keys. */
+static json_t *full_schema(void) {
+    json_t *schema = config_schema();
+    json_object_set_new(json_object_get(schema, "properties"), "model", model_config_schema());
+    return schema;
+}
+
 static status print_schema(const cli_args *args, err *e) {
     (void)e;
     if (cli_has(args, "markdown") && !args->json) {
@@ -29,9 +37,9 @@ static status print_schema(const cli_args *args, err *e) {
         fputs(text, stdout);
         free(text);
     } else if (args->json) {
-        cli_print_json(config_schema());
+        cli_print_json(full_schema());
     } else {
-        cli_print_json_pretty(config_schema());
+        cli_print_json_pretty(full_schema());
     }
     return ST_OK;
 }

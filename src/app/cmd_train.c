@@ -50,7 +50,8 @@ static status run(const cli_args *args, config *c, err *e) {
     train_catch_signals();
     progress view;
     progress_init(&view, stdout);
-    train_options opt = {.fresh = cli_has(args, "fresh"),
+    train_options opt = {.fork = cli_value(args, "fork"),
+                         .fresh = cli_has(args, "fresh"),
                          .stop = train_stop_flag(),
                          .on_event = args->json ? print_event_json : progress_event,
                          .on_plan = args->json ? NULL : progress_plan,
@@ -72,13 +73,15 @@ static status cmd_train(const cli_args *args, err *e) {
 static const cli_option options[] = {
     {"dry-run", NULL, "plan the run, print the plan, change nothing"},
     {"fresh", NULL, "start anew although the run folder holds a run"},
+    {"fork", "NEW", "go on from the newest checkpoint in a new run folder; any key may change"},
     {"dump-grads", "OUT", "write loss and gradients of one batch as safetensors; no update"},
     {"ids-file", "F.npy", "the batch for --dump-grads: int32 [B,T+1]"},
     {0}};
 
 const cli_command command_train = {.name = "train",
                                    .summary = "train a model, or go on with a run",
-                                   .usage = "CONFIG [key=value...] [--dry-run] [--fresh]",
+                                   .usage =
+                                       "CONFIG [key=value...] [--dry-run] [--fresh | --fork NEW]",
                                    .run = cmd_train,
                                    .options = options,
                                    .min_inputs = 1,

@@ -48,6 +48,9 @@ status checkpoint_clean(const char *run_dir, err *e) ATH_MUST_USE;
 /* The steps of the folders named step-N, ascending, good or not. */
 status checkpoint_list(arena *a, const char *run_dir, int64_t **steps, int *n, err *e) ATH_MUST_USE;
 
+/* Copies a good checkpoint (dir) into another run, under its step. */
+status checkpoint_copy(const char *dir, const char *run_dir, err *e) ATH_MUST_USE;
+
 typedef enum checkpoint_kind {
     CHECKPOINT_RESUMABLE, /* weights, state/ and manifest: every checksum holds */
     CHECKPOINT_MODEL,     /* a model folder without state/: usable, but not resumable */

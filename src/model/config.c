@@ -176,10 +176,12 @@ static status read_number(const key_row *k, const json_t *v, double *out, err *e
     if (!ok || !whole) {
         err_set(e, ST_USAGE, "%s must be %s", k->name,
                 k->type == KEY_TYPE_INT ? "a whole number" : "a number");
+        err_hint(e, k->type == KEY_TYPE_INT ? "write it like 384 or 32k" : "write it like 0.1");
         return at_key(e, k->name);
     }
     if (x < k->lo || x > k->hi) {
         err_set(e, ST_USAGE, "%s is %g, outside %g..%g", k->name, x, k->lo, k->hi);
+        err_hint(e, "the nearest possible value is %g", x < k->lo ? k->lo : k->hi);
         return at_key(e, k->name);
     }
     *out = x;
@@ -191,12 +193,13 @@ static status read_key(const key_row *k, const json_t *v, model_config *mc, err 
     if (k->type == KEY_TYPE_BOOL) {
         if (!json_is_boolean(v)) {
             err_set(e, ST_USAGE, "%s must be true or false", k->name);
+            err_hint(e, "write true or false without quotes");
             return at_key(e, k->name);
         }
         *(bool *)member = json_is_true(v);
         return ST_OK;
     }
-    double x;
+    double x = 0;
     TRY(read_number(k, v, &x, e));
     if (k->type == KEY_TYPE_INT)
         *(int64_t *)member = (int64_t)x;

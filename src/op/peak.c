@@ -10,7 +10,7 @@ double peak_flops(const dev *d, dtype dt) {
     double best = 0;
     for (int i = 0; i < RUNS; i++) { /* the first run also wakes the threads */
         int64_t began = clock_now_ns();
-        double rate = loop(dev_threads(d), ROUNDS) / clock_since_s(began);
+        double flops = loop(dev_threads(d), ROUNDS), rate = flops / clock_since_s(began);
         if (rate > best) best = rate;
     }
     return best;

@@ -20,6 +20,9 @@ static status wrong_value(config *c, const option *o, const char *path, const js
     json_format(&have, value, 0);
     config_error(c, e, path, "'%s' must be %s, not %.200s", path, want, strbuf_cstr(&have));
     strbuf_free(&have);
+    bool has_default = strcmp(o->fallback, "null") != 0;
+    err_hint(e, "it means: %s%s%s", o->help, has_default ? "; the default is " : "",
+             has_default ? o->fallback : "");
     return ST_USAGE;
 }
 

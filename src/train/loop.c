@@ -162,6 +162,8 @@ static status emit_start(session *s, err *e) {
     json_object_set_new(o, "isa", json_string(cpu_isa_name(dev_isa(s->dev))));
     json_object_set_new(o, "threads", json_integer(dev_threads(s->dev)));
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
+    json_object_set_new(o, "text_bytes",
+                        json_integer((json_int_t)loader_totals(s->train).text_bytes));
     put_f32(o, "peak_gflops", s->peak_flops / 1e9);
     json_object_set_new(
         o, "flops_formula",
@@ -187,6 +189,7 @@ static status emit_end(session *s, err *e) {
 
 static status stop_now(session *s, err *e) {
     TRY(state_save(s, e));
+    TRY(emit_end(s, e));
     err_set(e, ST_STOPPED, "stopped after step %ld, state saved", (long)s->at.step);
     return err_hint(e, "start the same command again to go on");
 }

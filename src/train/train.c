@@ -5,12 +5,29 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "io/checkpoint.h"
 #include "run/report.h"
 #include "train/session.h"
+
+/* What `auto` was resolved to when the run began still holds, also on another machine. */
+static status adopt_precision(config *c, const char *run, err *e) {
+    if (!run_is_run(run)) return ST_OK;
+    json_t *stored;
+    config *before;
+    TRY(run_read_config(&stored, run, e));
+    status st = config_from_json(&before, stored, NULL, run, NULL, 0, e);
+    json_decref(stored);
+    if (st != ST_OK) return st;
+    if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
+        c->train.precision.compute = before->train.precision.compute;
+    config_free(before);
+    return ST_OK;
+}
 
 static status open_session(session *s, config *c, const train_options *opt, dev_kind kind, err *e) {
     *s = (session){.c = c, .opt = opt, .a = arena_new("run")};
     TRY(config_check_supported(c, e));
+    if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
     TRY(dev_open(&s->dev, kind, (int)c->train.threads, e));
     return session_open_model(s, e);
 }
@@ -21,6 +38,25 @@ static status open_folder(session *s, err *e) {
     TRY(run_open(&s->folder, s->c->run, e));
     TRY(run_prepare(s->folder, s->c, s->opt->fresh, &start, e));
     return run_write_config(s->folder, s->c, e);
+}
+
+/* --fork: the newest checkpoint goes on in a new folder, where any key may differ. */
+static status fork_run(session *s, err *e) {
+    config *c = s->c;
+    char *newest;
+    int64_t step;
+    if (run_is_run(s->opt->fork)) {
+        err_set(e, ST_USAGE, "%s already holds a run", s->opt->fork);
+        return err_hint(e, "fork into a new folder");
+    }
+    TRY(checkpoint_find_newest(s->a, c->run, &newest, &step, NULL, NULL, e));
+    if (!newest) {
+        err_set(e, ST_USAGE, "%s has no checkpoint to fork from", c->run);
+        return err_hint(e, "train it first, or set run=%s to start there", s->opt->fork);
+    }
+    TRY(checkpoint_copy(newest, s->opt->fork, e));
+    c->run = arena_strdup(c->memory, s->opt->fork);
+    return ST_OK;
 }
 
 /* What happened after the checkpoint that is resumed will happen again. */
@@ -43,6 +79,7 @@ static status write_plan(session *s, err *e) {
 
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
+    if (s->opt->fork) TRY(fork_run(s, e));
     TRY(session_open_data(s, e));
     TRY(session_make_plan(s, e));
     TRY(open_folder(s, e));

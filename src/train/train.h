@@ -16,7 +16,8 @@
 #include "run/config.h"
 
 typedef struct train_options {
-    bool fresh;                        /* start anew in an existing run folder */
+    const char *fork; /* go on in this new run folder, from the newest checkpoint */
+    bool fresh;       /* start anew in an existing run folder */
     const volatile sig_atomic_t *stop; /* set by a signal handler: save and return ST_STOPPED */
     void (*on_event)(void *ctx, const json_t *event); /* may be NULL */
     void (*on_plan)(void *ctx,

@@ -50,7 +50,7 @@ static void test_pieces(void **state) {
 static void test_padding(void **state) {
     (void)state;
     for (size_t len = 0; len < 200; len++) {
-        char text[200], whole[65], bytes[65];
+        char text[200] = {0}, whole[65], bytes[65];
         uint8_t digest[32];
         sha256 s;
         for (size_t i = 0; i < len; i++) text[i] = (char)(i * 7 + len);
