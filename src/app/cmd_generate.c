@@ -48,7 +48,12 @@ static status read_batch_line(const open_model *m, const json_t *o, tok_ids *out
         return err_set(e, ST_FORMAT, "a batch line needs \"prompt\" (text) or \"ids\" (a list)");
     size_t i;
     json_t *v;
-    json_array_foreach((json_t *)ids, i, v) tok_ids_push(out, (int32_t)json_integer_value(v));
+    json_array_foreach((json_t *)ids, i, v) {
+        json_int_t id = json_integer_value(v);
+        if (!json_is_integer(v) || id < 0 || id > INT32_MAX)
+            return err_set(e, ST_FORMAT, "element %zu of \"ids\" is not a token id", i);
+        tok_ids_push(out, (int32_t)id);
+    }
     return ST_OK;
 }
 

@@ -13,7 +13,7 @@
 #include "run/folder.h"
 #include "train/train.h"
 
-enum { DEFAULT_SECONDS = 108, MOST_CORRECTIONS = 3 };
+enum { DEFAULT_SECONDS = 108 };
 
 /* ---- text to shards ---- */
 
@@ -124,10 +124,10 @@ static int64_t corrected_steps(const quick_watch *w) {
 /* A part ends early when a signal came, or when the machine has become too slow for the time. */
 static status train_parts(quick *q, const char *config_path, quick_watch *w, err *e) {
     int64_t steps = q->plan.steps;
-    for (int part = 0;; part++) {
-        status st = train_part(config_path, steps, part == 0, w, e);
+    for (;;) {
+        status st = train_part(config_path, steps, w->corrections == 0, w, e);
         if (st != ST_STOPPED) return st;
-        if (w->by_signal || part == MOST_CORRECTIONS) {
+        if (w->by_signal) {
             err_hint(e, "athanor train %s goes on from there", config_path);
             return st;
         }
@@ -136,6 +136,7 @@ static status train_parts(quick *q, const char *config_path, quick_watch *w, err
         fprintf(q->out, "  the machine is slower than measured: %lld steps instead of %lld\n",
                 (long long)steps, (long long)q->plan.steps);
         q->plan.steps = steps;
+        w->corrections++;
         TRY(quick_write_config(q, &config_path, e));
     }
 }

@@ -17,7 +17,7 @@
 #include "run/config.h"
 #include "tok/tok.h"
 
-enum { QUICK_PROMPTS = 3 };
+enum { QUICK_PROMPTS = 3, QUICK_CORRECTIONS = 3 };
 
 typedef struct quick_corpus {
     const char *path; /* file or folder */
@@ -43,8 +43,8 @@ typedef struct quick_size {
 typedef struct quick_plan {
     const quick_size *size;
     int T;
-    int64_t steps;
-    double step_s; /* measured */
+    int64_t steps, warmup; /* the warm-up stays when the steps are corrected */
+    double step_s;         /* measured */
 } quick_plan;
 
 typedef struct quick {
@@ -70,9 +70,10 @@ typedef struct quick_watch {
     quick *q;
     progress view;
     int64_t began_ns;
-    double limit_s;               /* projected beyond this, the number of steps is corrected */
-    volatile sig_atomic_t stop;   /* given to the trainer */
-    bool by_signal;               /* why it stopped */
+    double limit_s;             /* projected beyond this, the number of steps is corrected */
+    volatile sig_atomic_t stop; /* given to the trainer */
+    bool by_signal;             /* why it stopped */
+    int corrections;
     int64_t total_steps, at_step; /* of this part */
     int64_t part_began_ns, part_first_step;
     double *loss; /* of each step; heap */

@@ -33,11 +33,13 @@ static bool is(const json_t *o, const char *kind) {
     return event && strcmp(event, kind) == 0;
 }
 
-/* The machine may become slower than it was when it was measured: other programs, heat. */
+/* The machine may become slower than it was when it was measured: other programs, heat. A short
+ * disturbance is waited out; after the last correction the run goes on to its end. */
 static bool too_slow(const quick_watch *w) {
     double part_s = clock_since_s(w->part_began_ns), all_s = clock_since_s(w->began_ns);
     int64_t done = w->at_step - w->part_first_step;
-    if (done < 10 || part_s < 0.1 * w->limit_s) return false;
+    if (w->corrections == QUICK_CORRECTIONS || all_s < 0.3 * w->limit_s) return false;
+    if (done < 2 || part_s < 0.05 * w->limit_s) return false;
     double left_s = part_s / (double)done * (double)(w->total_steps - w->at_step);
     return left_s > 0.05 * w->limit_s && all_s + left_s > w->limit_s;
 }
@@ -62,6 +64,14 @@ static void on_sample(quick_watch *w, const json_t *o) {
     w->sample[i] = json_incref((json_t *)o);
 }
 
+/* Samples are for the end, checkpoints for `train`; a file or pipe gets about twenty steps. */
+static bool is_shown(const quick_watch *w, const json_t *event) {
+    if (is(event, "sample") || is(event, "checkpoint")) return false;
+    if (!is(event, "step") || w->view.live) return true;
+    int64_t step = (int64_t)num(event, "step"), every = (w->total_steps + 19) / 20;
+    return step % every == 0 || step == w->total_steps;
+}
+
 void quick_watch_event(void *ctx, const json_t *event) {
     quick_watch *w = ctx;
     if (is(event, "start")) {
@@ -73,10 +83,8 @@ void quick_watch_event(void *ctx, const json_t *event) {
         w->val_loss = num(event, "val_loss");
         w->val_bpb = num(event, "val_bpb");
     }
-    if (is(event, "sample"))
-        on_sample(w, event); /* shown at the end */
-    else if (!is(event, "checkpoint"))
-        progress_event(&w->view, event);
+    if (is(event, "sample")) on_sample(w, event);
+    if (is_shown(w, event)) progress_event(&w->view, event);
     if (is(event, "step")) on_step(w, event);
 }
 

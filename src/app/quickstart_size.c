@@ -58,14 +58,13 @@ static void put_data(const quick *q, strbuf *out) {
 
 static void put_training(const quick *q, strbuf *out) {
     const quick_plan *p = &q->plan;
-    int64_t warmup = p->steps / 20 > 1 ? p->steps / 20 : 1;
     strbuf_printf(out,
                   "train:\n  steps: %lld\n  seq_len: %d\n  global_batch_size: %d\n"
                   "  micro_batch_size: %d\noptim:\n  lr: %g\n  betas: [0.9, 0.99]\n"
                   "  weight_decay: 0.1\n  schedule: {kind: cosine, warmup_steps: %lld, "
                   "min_lr: %g}\n",
                   (long long)p->steps, p->T, p->size->batch, p->size->batch, p->size->lr,
-                  (long long)warmup, p->size->lr / 30);
+                  (long long)p->warmup, p->size->lr / 30);
 }
 
 static void put_milestones(const quick *q, strbuf *out) {
@@ -133,6 +132,7 @@ static status measure(quick *q, const quick_size *size, double *step_s, err *e) 
     timing t = {0};
     q->plan.size = size;
     q->plan.steps = TIMED_STEPS;
+    q->plan.warmup = 1;
     TRY(quick_write_config(q, &path, e));
     status st = train_briefly(path, folder, &t, e);
     status removed = file_remove_tree(folder, st == ST_OK ? e : NULL);
@@ -191,5 +191,6 @@ status quick_choose_size(quick *q, err *e) {
     q->plan.size = size;
     q->plan.step_s = step_s;
     q->plan.steps = steps_for(q, size, step_s);
+    q->plan.warmup = q->plan.steps / 20 + 1;
     return ST_OK;
 }

@@ -1,0 +1,112 @@
+# athanor generate: golden ids, seeds, filters, stop strings, streaming, and refusals. $1 is the
+# program.
+. "$(dirname "$0")/lib.sh"
+golden=$root/tests/golden/models
+ids_of() { grep -o "\"$1\": *\[[0-9, ]*\]" "$2" | sed 's/.*\[//; s/[] ]//g'; } # MEMBER FILE: 1,2,3
+
+# Greedy continuation of every golden model.
+for m in "$golden"/*/; do
+    prompt=$(ids_of prompt_ids "$m/generate.json")
+    want=$(ids_of ids "$m/generate.json")
+    [ -n "$want" ] || fail "no golden ids in $m"
+    n=$(tr ',' '\n' <<<"$want" | wc -l)
+    expect 0 generate "$m" --ids "$prompt" --max-new "$n" --temperature 0 --json
+    [ "$(ids_of ids out)" = "$want" ] || fail "ids $(ids_of ids out) instead of $want"
+    [ "$(ids_of prompt_ids out)" = "$prompt" ] || fail "prompt_ids"
+    has out '"finish": "length"'
+    expect 0 generate "$m" --ids "$prompt" --max-new "$n" --temperature 5 --top-k 1 --seed 9 --json
+    [ "$(ids_of ids out)" = "$want" ] || fail "top-k 1 is not greedy"
+    expect 0 generate "$m" --ids "$prompt" --max-new "$n" --temperature 0
+    [ "$(cat out)" = "$want" ] || fail "ids as text"
+done
+
+# Logits of a prompt as .npy: [T,V] in fp32; positions select rows.
+m=$golden/llama-gqa-tied
+expect 0 generate "$m" --ids 1,2,3,4,5 --logits all.npy --json
+has out '"shape": [5, 97]'
+expect 0 generate "$m" --ids 1,2,3,4,5 --logits some.npy --positions 3:5
+head -c 128 all.npy | grep -aq "'descr': '<f4'.*(5, 97)" || fail "the header of all.npy"
+cmp <(tail -c $((2 * 97 * 4)) all.npy) <(tail -c $((2 * 97 * 4)) some.npy) || fail "positions 3:5"
+[ "$(stat -c %s some.npy)" = $((128 + 2 * 97 * 4)) ] || fail "the size of some.npy"
+expect 2 generate "$m" --ids 1,2,3 --logits x.npy --positions 2:9
+has err "--positions 2:9"
+
+# Text: a small model of our own.
+make_data
+write_config c.yaml
+expect 0 train c.yaml train.steps=40
+text_of() { sed -E 's/.*"text": "(([^"\\]|\\.)*)".*/\1/' "$1"; }
+expect 0 generate run --prompt "the fire" --seed 3 --max-new 40 --json
+cp out seed3
+expect 0 generate run --prompt "the fire" --seed 3 --max-new 40 --json
+cmp out seed3 || fail "the same seed gives another text"
+OMP_NUM_THREADS=1 "$athanor" generate run --prompt "the fire" --seed 3 --max-new 40 --json >out
+cmp out seed3 || fail "one thread gives another text"
+expect 0 generate run --prompt "the fire" --seed 4 --max-new 40 --json
+cmp -s out seed3 && fail "another seed gives the same text"
+expect 0 generate run/checkpoints/step-40 --prompt "the fire" --seed 3 --max-new 40 --json
+cmp out seed3 || fail "the checkpoint and its run differ"
+
+# What is streamed equals the JSON text, after the prompt.
+expect 0 generate run --prompt "the fire" --seed 3 --max-new 40
+printf 'the fire%b\n' "$(text_of seed3)" | cmp - out || fail "streamed text differs"
+
+# Stop strings end the text before them, wherever the tokens fall.
+whole=$(text_of seed3)
+for stop in "${whole:10:1}" "${whole:7:3}" "${whole:20:5}"; do
+    before=${whole%%"$stop"*}
+    expect 0 generate run --prompt "the fire" --seed 3 --max-new 40 --stop "$stop" --json
+    has out '"finish": "stop"'
+    [ "$(text_of out)" = "$before" ] || fail "stop '$stop' gives '$(text_of out)', not '$before'"
+    expect 0 generate run --prompt "the fire" --seed 3 --max-new 40 --stop "$stop"
+    [ "$(cat out)" = "the fire$before" ] || fail "stop '$stop' streams '$(cat out)'"
+done
+expect 0 generate run --prompt "the fire" --seed 3 --max-new 40 --stop QQQ --json
+cmp out seed3 || fail "a stop string that does not occur changes the text"
+
+# The context ends generation; an end-of-text token does too.
+expect 0 generate run --prompt "the fire" --max-new 500 --json
+has out '"finish": "length"'
+n=$(ids_of ids out | tr ',' '\n' | wc -l)
+[ $((n + 8)) -ge 64 ] && [ $((n + 8)) -le 65 ] || fail "$n new tokens in a context of 64"
+cp -r run/checkpoints/step-40 ends
+id=$(ids_of ids seed3 | cut -d, -f6)
+first=$(ids_of ids seed3 | tr ',' '\n' | grep -nx "$id" | head -n 1 | cut -d: -f1)
+tok=$(head -c 1 <<<"$("$athanor" tok decode char.json --ids "$id")" )
+sed -i "s/\"eos_token\": *[^,}]*/\"eos_token\": \"$tok\"/" ends/tokenizer_config.json
+if grep -q "\"eos_token\": \"$tok\"" ends/tokenizer_config.json; then
+    expect 0 generate ends --prompt "the fire" --seed 3 --max-new 40 --json
+    if grep -q '"finish": "eos"' out; then
+        [ "$(ids_of ids out | tr ',' '\n' | grep -c .)" = $((first - 1)) ] || fail "ids after the end"
+        echo "end of text: finish eos"
+    fi
+fi
+
+# Several prompts at once give what each gives alone.
+printf '%s\n' '{"prompt": "the fire"}' '' '{"ids": [1, 2, 3]}' >batch.jsonl
+expect 0 generate run --batch batch.jsonl --seed 3 --max-new 40 --json
+[ "$(wc -l <out)" = 2 ] || fail "two prompts, other lines"
+[ "$(text_of <(head -n 1 out))" = "$whole" ] || fail "the first of a batch differs"
+cp out both
+expect 0 generate run --ids 1,2,3 --seed 3 --max-new 40 --json
+[ "$(ids_of ids out)" = "$(ids_of ids <(tail -n 1 both))" ] || fail "the second of a batch differs"
+
+# Refusals.
+expect 2 generate run --prompt "" --json;              has out "the prompt is empty"; has out '"kind": "usage"'
+expect 2 generate run --ids "" ;                       has err "the prompt is empty"
+expect 2 generate run --ids 1,x;                       has err "'x' is not a token id"
+expect 2 generate run --ids 1,9999 --json;             has out "token id 9999 is outside the vocabulary"
+expect 2 generate run --ids=-1;                        has err "-1"
+expect 3 generate run --prompt "the FIRE";             has err "byte"
+expect 2 generate run --prompt "$(text_of seed3)$whole"; has err "the context holds 64"
+expect 2 generate run;                                 has err "--prompt TEXT"
+expect 2 generate run --prompt a --ids 1;              has err "one of"
+expect 2 generate absent --prompt a;                   has err "there is no model at absent"
+expect 2 generate "$m" --prompt a;                     has err "no tokenizer.json"
+expect 2 generate run --prompt the --top-p 2;          has err "--top-p"
+expect 2 generate run --prompt the --max-new 0;        has err "--max-new"
+printf '{"prompt": "the"}\n{oops\n' >bad.jsonl
+expect 3 generate run --batch bad.jsonl --json;        has out 'bad.jsonl:2'
+printf '{"ids": [1, "a"]}\n' >bad2.jsonl
+expect 3 generate run --batch bad2.jsonl --json;       has out 'bad2.jsonl:1'
+finish
