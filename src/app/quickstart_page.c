@@ -154,18 +154,19 @@ static void print_curve(const quick *q, const quick_watch *w) {
     strbuf_free(&curve);
 }
 
-static void print_next(const quick *q) {
-    const char *run = q->run;
+static void print_next(const quick *q, const quick_watch *w) {
+    const char *run = q->run, *prompt = q->corpus.prompts[0];
     int64_t more = 2 * q->plan.steps;
+    int first_line = (int)strcspn(prompt, "\n\"$`\\");
     fprintf(q->out,
             "\nThe report: %s/report.html\n"
             "\nWhat to try next:\n"
-            "  athanor generate %s --prompt \"%.20s\"   let it write\n"
+            "  athanor generate %s --prompt \"%.*s\"   let it write\n"
             "  athanor train %s/quickstart.yaml train.steps=%lld   go on training\n"
-            "  athanor verify checkpoint %s   check every byte of the model\n"
+            "  athanor verify checkpoint %s/checkpoints/step-%lld   check every byte of the model\n"
             "  athanor plan smollm2-135m   what a larger model would need\n"
             "  make quickstart TEXT=my.txt   the same with your own text\n",
-            run, run, q->corpus.prompts[0], run, (long long)more, run);
+            run, run, first_line, prompt, run, (long long)more, run, (long long)w->at_step);
 }
 
 void quick_print_result(const quick *q, const quick_watch *w) {
@@ -174,6 +175,6 @@ void quick_print_result(const quick *q, const quick_watch *w) {
             w->val_bpb, w->val_loss);
     print_samples(q, w);
     print_curve(q, w);
-    print_next(q);
+    print_next(q, w);
     fflush(q->out);
 }

@@ -42,6 +42,28 @@ void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool 
     param_add(s, &(param){.name = name, .rows = 1, .cols = width, .rank = 1, .init = INIT_ZEROS});
 }
 
+void block_declare_packed(param_store *s, const char *prefix, const char *pack,
+                          const block_part *parts, int n, int64_t in, bool bias, double std) {
+    char name[256];
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, pack);
+    param_pack_begin(s, name);
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%s.%s_proj", prefix, parts[i].name);
+        block_declare_linear(s, name, parts[i].width, in, false, std, false);
+    }
+    param_pack_end(s);
+    if (!bias) return;
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, pack);
+    param_pack_begin(s, name);
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%s.%s_proj.bias", prefix, parts[i].name);
+        param_add(
+            s, &(param){
+                   .name = name, .rows = 1, .cols = parts[i].width, .rank = 1, .init = INIT_ZEROS});
+    }
+    param_pack_end(s);
+}
+
 val block_linear(model_rec *r, const char *prefix, val x) {
     val w = model_param(r, "%s.weight", prefix), b = model_param(r, "%s.bias", prefix);
     val y = graph_linear(r->g, x, w, b);

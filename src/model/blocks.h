@@ -13,6 +13,15 @@ void block_declare_table(param_store *s, const char *prefix, int64_t rows, int64
                          double std);
 void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool bias);
 
+/* Several projections of one input that are multiplied as one: PREFIX.PART_proj.weight and, if
+ * bias, .bias for each part, packed as PREFIX.PACK.weight and PREFIX.PACK.bias. */
+typedef struct block_part {
+    const char *name;
+    int64_t width;
+} block_part;
+void block_declare_packed(param_store *s, const char *prefix, const char *pack,
+                          const block_part *parts, int n, int64_t in, bool bias, double std);
+
 /* x w^T + bias of PREFIX.weight and PREFIX.bias (if it exists). */
 val block_linear(model_rec *r, const char *prefix, val x);
 

@@ -47,51 +47,19 @@ static void declare_layer(const model_config *mc, param_store *s, int l) {
     int64_t C = mc->hidden_size, F = mc->intermediate_size, D = mc->head_dim;
     int64_t HD = mc->num_attention_heads * D, KD = mc->num_key_value_heads * D;
     double std = mc->initializer_range;
-    static const char *const qkv[] = {"q", "k", "v"};
-    int64_t width[] = {HD, KD, KD};
+    const block_part qkv[] = {{"q", HD}, {"k", KD}, {"v", KD}};
+    const block_part gate_up[] = {{"gate", F}, {"up", F}};
     char name[128];
     snprintf(name, sizeof name, "model.layers.%d.input_layernorm", l);
     block_declare_norm(s, name, C, false);
-    snprintf(name, sizeof name, "model.layers.%d.self_attn.qkv_proj.weight", l);
-    param_pack_begin(s, name);
-    for (int i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "model.layers.%d.self_attn.%s_proj", l, qkv[i]);
-        block_declare_linear(s, name, width[i], C, false, std, false);
-    }
-    param_pack_end(s);
-    if (mc->attention_bias) {
-        snprintf(name, sizeof name, "model.layers.%d.self_attn.qkv_proj.bias", l);
-        param_pack_begin(s, name);
-        for (int i = 0; i < 3; i++) {
-            snprintf(name, sizeof name, "model.layers.%d.self_attn.%s_proj.bias", l, qkv[i]);
-            param_add(
-                s,
-                &(param){.name = name, .rows = 1, .cols = width[i], .rank = 1, .init = INIT_ZEROS});
-        }
-        param_pack_end(s);
-    }
+    snprintf(name, sizeof name, "model.layers.%d.self_attn", l);
+    block_declare_packed(s, name, "qkv_proj", qkv, 3, C, mc->attention_bias, std);
     snprintf(name, sizeof name, "model.layers.%d.self_attn.o_proj", l);
     block_declare_linear(s, name, C, HD, mc->attention_bias, std, false);
     snprintf(name, sizeof name, "model.layers.%d.post_attention_layernorm", l);
     block_declare_norm(s, name, C, false);
-    snprintf(name, sizeof name, "model.layers.%d.mlp.gate_up_proj.weight", l);
-    param_pack_begin(s, name);
-    static const char *const gate_up[] = {"gate", "up"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(name, sizeof name, "model.layers.%d.mlp.%s_proj", l, gate_up[i]);
-        block_declare_linear(s, name, F, C, false, std, false);
-    }
-    param_pack_end(s);
-    if (mc->mlp_bias) {
-        snprintf(name, sizeof name, "model.layers.%d.mlp.gate_up_proj.bias", l);
-        param_pack_begin(s, name);
-        for (int i = 0; i < 2; i++) {
-            snprintf(name, sizeof name, "model.layers.%d.mlp.%s_proj.bias", l, gate_up[i]);
-            param_add(s,
-                      &(param){.name = name, .rows = 1, .cols = F, .rank = 1, .init = INIT_ZEROS});
-        }
-        param_pack_end(s);
-    }
+    snprintf(name, sizeof name, "model.layers.%d.mlp", l);
+    block_declare_packed(s, name, "gate_up_proj", gate_up, 2, C, mc->mlp_bias, std);
     snprintf(name, sizeof name, "model.layers.%d.mlp.down_proj", l);
     block_declare_linear(s, name, C, F, mc->mlp_bias, std, false);
 }

@@ -25,7 +25,7 @@ m=$golden/llama-gqa-tied
 expect 0 generate "$m" --ids 1,2,3,4,5 --logits all.npy --json
 has out '"shape": [5, 97]'
 expect 0 generate "$m" --ids 1,2,3,4,5 --logits some.npy --positions 3:5
-head -c 128 all.npy | grep -aq "'descr': '<f4'.*(5, 97)" || fail "the header of all.npy"
+head -c 128 all.npy | grep -aq "'descr': '<f4'.*(5, 97" || fail "the header of all.npy"
 cmp <(tail -c $((2 * 97 * 4)) all.npy) <(tail -c $((2 * 97 * 4)) some.npy) || fail "positions 3:5"
 [ "$(stat -c %s some.npy)" = $((128 + 2 * 97 * 4)) ] || fail "the size of some.npy"
 expect 2 generate "$m" --ids 1,2,3 --logits x.npy --positions 2:9
@@ -74,13 +74,9 @@ id=$(ids_of ids seed3 | cut -d, -f6)
 first=$(ids_of ids seed3 | tr ',' '\n' | grep -nx "$id" | head -n 1 | cut -d: -f1)
 tok=$(head -c 1 <<<"$("$athanor" tok decode char.json --ids "$id")" )
 sed -i "s/\"eos_token\": *[^,}]*/\"eos_token\": \"$tok\"/" ends/tokenizer_config.json
-if grep -q "\"eos_token\": \"$tok\"" ends/tokenizer_config.json; then
-    expect 0 generate ends --prompt "the fire" --seed 3 --max-new 40 --json
-    if grep -q '"finish": "eos"' out; then
-        [ "$(ids_of ids out | tr ',' '\n' | grep -c .)" = $((first - 1)) ] || fail "ids after the end"
-        echo "end of text: finish eos"
-    fi
-fi
+expect 0 generate ends --prompt "the fire" --seed 3 --max-new 40 --json
+has out '"finish": "eos"'
+[ "$(ids_of ids out | tr ',' '\n' | grep -c .)" = $((first - 1)) ] || fail "ids after the end"
 
 # Several prompts at once give what each gives alone.
 printf '%s\n' '{"prompt": "the fire"}' '' '{"ids": [1, 2, 3]}' >batch.jsonl

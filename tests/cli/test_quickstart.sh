@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# athanor quickstart on small texts: what it writes, twice in the same folder, and how it fails.
+set -euo pipefail
+athanor=$(realpath "$1")
+export OMP_WAIT_POLICY=passive # the machine may be busy with other tests
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+    echo "FAIL: $*"
+    exit 1
+}
+
+expect_status() { # STATUS COMMAND...: exits so, and says one sentence
+    local want=$1 got=0
+    shift
+    "$@" >out 2>err || got=$?
+    [ "$got" = "$want" ] || fail "status $got instead of $want: $* $(cat out err)"
+}
+
+expect_text() { # WORDS FILE
+    grep -q -- "$1" "$2" || fail "no \"$1\" in $2: $(cat "$2")"
+}
+
+# About 60 KB that something can be learned from.
+awk 'BEGIN {
+    srand(7)
+    split("the a one no every", d); split("furnace fire metal salt master flame", s)
+    split("feeds watches turns keeps loves hides", v)
+    for (i = 0; i < 1900; i++)
+        printf "%s %s %s %s %s.\n", d[int(rand()*5)+1], s[int(rand()*6)+1], v[int(rand()*6)+1],
+            d[int(rand()*5)+1], s[int(rand()*6)+1]
+}' >text.txt
+
+# --json: one object on standard output, all else on standard error.
+"$athanor" quickstart text.txt -o run --seconds 2 --json >out 2>err || fail "$(cat err)"
+[ "$(wc -l <out)" = 1 ] || fail "standard output holds more than one line: $(cat out)"
+for key in run train_s val_loss val_bpb sample; do expect_text "\"$key\":" out; done
+expect_text "bits per byte" err
+for file in tokenizer.json shards/train/manifest.json shards/valid/manifest.json checkpoints \
+    metrics.jsonl report.html quickstart.yaml; do
+    [ -e "run/$file" ] || fail "no run/$file"
+done
+[ ! -e run/.measure ] || fail "the measurement was left behind"
+expect_text "<svg" run/report.html
+
+# It has learned: five words of 28 letters' worth each are well below two bits a byte.
+bpb=$(sed -E 's/.*"val_bpb": ?([0-9.]+).*/\1/' out)
+awk -v x="$bpb" 'BEGIN { exit !(x > 0.1 && x < 3.5) }' || fail "val_bpb is $bpb"
+
+# The config it wrote is one that others take, and that goes on from the run.
+"$athanor" config print run/quickstart.yaml >/dev/null
+"$athanor" plan run/quickstart.yaml >/dev/null
+steps=$(sed -n 's/^  steps: //p' run/quickstart.yaml)
+"$athanor" train run/quickstart.yaml train.steps=$((steps + 2)) >out 2>err || fail "$(cat out err)"
+expect_text "resuming after step $steps" out
+"$athanor" verify checkpoint "run/checkpoints/step-$((steps + 2))" >out || fail "$(cat out)"
+
+# A second start replaces the run, and says so. What it proposes to try works.
+"$athanor" quickstart text.txt -o run --seconds 1 >out 2>err || fail "$(cat out err)"
+expect_text "replaced" out
+expect_text "What to try next" out
+expect_text "run/report.html" out
+generate=$(sed -n 's/^  \(athanor generate .*\)   .*/\1/p' out)
+[ -n "$generate" ] || fail "no generate command is proposed: $(cat out)"
+athanor() { "$athanor" "$@"; }
+eval "${generate} --max-new 4" >written || fail "the proposed command failed: $generate"
+
+# Folders and standard input are texts, too.
+mkdir folder && head -c 30000 text.txt >folder/a.txt
+"$athanor" quickstart - -o run2 --seconds 1 --json <text.txt >out 2>err || fail "$(cat err)"
+"$athanor" quickstart folder -o run3 --seconds 1 --json >out 2>err || fail "$(cat err)"
+
+# Bad input: one sentence, the right status, no traces of a run.
+expect_status 1 "$athanor" quickstart missing.txt -o bad
+expect_text "missing.txt" err
+: >empty.txt
+expect_status 2 "$athanor" quickstart empty.txt -o bad
+expect_text "empty" err
+head -c 200 text.txt >tiny.txt
+expect_status 2 "$athanor" quickstart tiny.txt -o bad
+expect_text "too little text" err
+head -c 70000 "$athanor" >binary.txt
+expect_status 3 "$athanor" quickstart binary.txt -o bad
+expect_text "binary.txt" err
+expect_status 3 "$athanor" quickstart binary.txt -o bad --json
+expect_text '"kind":' out
+expect_status 2 "$athanor" quickstart text.txt -o bad --seconds x
+expect_status 2 "$athanor" quickstart text.txt text.txt
+[ ! -e bad/checkpoints ] || fail "a failed start left checkpoints"
+
+# A signal saves the state and exits 75; the config goes on from there.
+"$athanor" quickstart text.txt -o stopped --seconds 60 >out 2>err &
+pid=$!
+for _ in $(seq 100); do
+    [ -s stopped/metrics.jsonl ] && break
+    sleep 0.1
+done
+kill -TERM $pid
+got=0
+wait $pid || got=$?
+if [ "$got" = 75 ]; then
+    expect_text "stopped/quickstart.yaml" err
+    [ -d stopped/checkpoints ] || fail "no state was saved"
+else # it was done before the signal
+    [ "$got" = 0 ] || fail "status $got after SIGTERM: $(cat err)"
+fi
+echo ok

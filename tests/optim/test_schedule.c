@@ -1,0 +1,123 @@
+/* Learning rates at known steps: the published SmolLM3 run, a 1B cosine, 1-sqrt, and the edges of
+ * every shape. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "base/status.h"
+#include "optim/schedule.h"
+
+typedef struct point {
+    int64_t step;
+    double lr;
+} point;
+
+/* `digits`: relative accuracy of the published figures. */
+static void check(const schedule *s, const point *p, int n, double digits) {
+    for (int i = 0; i < n; i++) {
+        double got = schedule_lr(s, p[i].step);
+        if (!(fabs(got - p[i].lr) <= digits * p[i].lr + 1e-18))
+            fail_msg("step %ld: %.9g instead of %.9g", (long)p[i].step, got, p[i].lr);
+    }
+}
+#define CHECK_POINTS(s, digits, ...)                                                               \
+    do {                                                                                           \
+        const point points[] = {__VA_ARGS__};                                                      \
+        check(&(s), points, ARRAY_LEN(points), digits);                                            \
+    } while (0)
+
+static void test_smollm3(void **state) {
+    (void)state;
+    schedule s = {.kind = SCHEDULE_WSD,
+                  .decay = DECAY_LINEAR,
+                  .lr = 2e-4,
+                  .warmup_steps = 2000,
+                  .decay_steps = 522000,
+                  .total_steps = 4720000};
+    CHECK_POINTS(s, 1e-3, {1, 1e-7}, {1000, 1e-4}, {2000, 2e-4}, {4198001, 2e-4}, {4459001, 1e-4},
+                 {4720000, 3.83e-10}, {4720001, 0});
+    assert_true(schedule_lr(&s, 4198002) < 2e-4);
+}
+
+static void test_cosine(void **state) {
+    (void)state;
+    schedule s = {.kind = SCHEDULE_COSINE,
+                  .lr = 5e-4,
+                  .min_lr = 5e-5,
+                  .warmup_steps = 2000,
+                  .decay_steps = 18000,
+                  .total_steps = 20000};
+    CHECK_POINTS(s, 5e-4, {1, 2.5e-7}, {2000, 5e-4}, {6500, 4.341e-4}, {11000, 2.75e-4},
+                 {15500, 1.159e-4}, {20000, 5e-5});
+    schedule automatic = s;
+    automatic.decay_steps = -1;
+    for (int64_t k = 1; k <= 20000; k += 7)
+        assert_true(schedule_lr(&s, k) == schedule_lr(&automatic, k));
+    s.total_steps = 30000; /* after an earlier end the rate stays */
+    CHECK_POINTS(s, 1e-12, {20001, 5e-5}, {30000, 5e-5});
+}
+
+static void test_one_minus_sqrt(void **state) {
+    (void)state;
+    schedule s = {.kind = SCHEDULE_WSD,
+                  .decay = DECAY_1_SQRT,
+                  .lr = 3e-3,
+                  .decay_steps = 100000,
+                  .total_steps = 599999};
+    CHECK_POINTS(s, 2e-4, {1, 3e-3}, {500000, 3e-3}, {525000, 1.5e-3}, {550000, 8.787e-4},
+                 {600000, 0});
+}
+
+static void test_wsd_curves(void **state) {
+    (void)state;
+    schedule s = {.kind = SCHEDULE_WSD,
+                  .decay = DECAY_EXPONENTIAL,
+                  .lr = 1e-2,
+                  .decay_steps = 100,
+                  .total_steps = 1000};
+    CHECK_POINTS(s, 1e-9, {901, 1e-2}, {951, 1e-3}, {1001, 1e-4}); /* to lr/100 */
+    s.min_lr = 1e-6;
+    CHECK_POINTS(s, 1e-9, {901, 1e-2}, {951, 1e-4}, {1001, 1e-6});
+    s.decay = DECAY_COSINE;
+    CHECK_POINTS(s, 1e-9, {901, 1e-2}, {951, 0.5 * (1e-2 + 1e-6)}, {1001, 1e-6});
+    s.decay_steps = 0; /* never decays */
+    CHECK_POINTS(s, 1e-12, {1000, 1e-2});
+    s.decay = DECAY_LINEAR;
+    s.decay_steps = -1; /* a fifth */
+    CHECK_POINTS(s, 1e-12, {801, 1e-2}, {901, 0.5 * (1e-2 + 1e-6)});
+    for (int64_t k = 802; k <= 1000; k++) assert_true(schedule_lr(&s, k) < schedule_lr(&s, k - 1));
+}
+
+static void test_linear_constant_multistep(void **state) {
+    (void)state;
+    schedule s = {.kind = SCHEDULE_LINEAR,
+                  .lr = 1.0,
+                  .min_lr = 0.2,
+                  .warmup_steps = 10,
+                  .decay_steps = -1,
+                  .total_steps = 110};
+    CHECK_POINTS(s, 1e-12, {1, 0.1}, {5, 0.5}, {10, 1.0}, {60, 0.6}, {110, 0.2});
+    s.kind = SCHEDULE_CONSTANT;
+    CHECK_POINTS(s, 1e-12, {5, 0.5}, {10, 1.0}, {110, 1.0});
+    const int64_t at[] = {80, 90}; /* DeepSeek: 80/10/10 */
+    s = (schedule){.kind = SCHEDULE_MULTISTEP,
+                   .lr = 1.0,
+                   .gamma = 0.316,
+                   .warmup_steps = 10,
+                   .total_steps = 100,
+                   .milestones = at,
+                   .n_milestones = 2};
+    CHECK_POINTS(s, 1e-12, {5, 0.5}, {80, 1.0}, {81, 0.316}, {90, 0.316}, {91, 0.316 * 0.316});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_smollm3), cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_one_minus_sqrt), cmocka_unit_test(test_wsd_curves),
+        cmocka_unit_test(test_linear_constant_multistep)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
