@@ -6,7 +6,7 @@
 
 void block_declare_linear(param_store *s, const char *prefix, int64_t out, int64_t in, bool bias,
                           double std, bool transposed) {
-    char name[256];
+    char name[320];
     snprintf(name, sizeof name, "%s.weight", prefix);
     param_add(s, &(param){.name = name,
                           .rows = out,
@@ -22,7 +22,7 @@ void block_declare_linear(param_store *s, const char *prefix, int64_t out, int64
 
 void block_declare_table(param_store *s, const char *prefix, int64_t rows, int64_t width,
                          double std) {
-    char name[256];
+    char name[320];
     snprintf(name, sizeof name, "%s.weight", prefix);
     param_add(s, &(param){.name = name,
                           .rows = rows,
@@ -34,7 +34,7 @@ void block_declare_table(param_store *s, const char *prefix, int64_t rows, int64
 }
 
 void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool bias) {
-    char name[256];
+    char name[320];
     snprintf(name, sizeof name, "%s.weight", prefix);
     param_add(s, &(param){.name = name, .rows = 1, .cols = width, .rank = 1, .init = INIT_ONES});
     if (!bias) return;
@@ -44,7 +44,7 @@ void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool 
 
 void block_declare_packed(param_store *s, const char *prefix, const char *pack,
                           const block_part *parts, int n, int64_t in, bool bias, double std) {
-    char name[256];
+    char name[320];
     snprintf(name, sizeof name, "%s.%s.weight", prefix, pack);
     param_pack_begin(s, name);
     for (int i = 0; i < n; i++) {

@@ -4,39 +4,87 @@
 
 static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2;
 
-/* All logits of the golden batch through a program of its own. */
+/* A program of its own for all logits of B sequences. */
+typedef struct logits_prog {
+    prog *p;
+    void *base[SPACE_COUNT];
+} logits_prog;
+
+static logits_prog logits_record(golden *g, int B, int T, bool document_mask) {
+    logits_prog l = {0};
+    graph_options opt = {.dev = g->dev, .dt = DT_F32};
+    model_rec r = {.g = graph_new(g->a, &opt),
+                   .mc = &g->mc,
+                   .params = g->p->store,
+                   .task = TASK_LOGITS,
+                   .B = B,
+                   .T = T,
+                   .n_logits = (int64_t)B * T,
+                   .document_mask = document_mask};
+    model_record(&r);
+    MUST(prog_finish(&l.p, r.g, E));
+    const prog_stats *s = prog_get_stats(l.p);
+    l.base[SPACE_FRAME] = aligned_alloc(64, ((size_t)s->frame_bytes + 63) / 64 * 64);
+    l.base[SPACE_PINNED] = aligned_alloc(64, ((size_t)s->pinned_bytes + 63) / 64 * 64);
+    l.base[SPACE_MASTER] = param_master(g->p->store);
+    memset(l.base[SPACE_FRAME], 0xff, (size_t)s->frame_bytes);
+    prog_bind(l.p, l.base);
+    for (int i = 0; i < B * T; i++) golden_ints(l.p, "rows")[i] = i;
+    return l;
+}
+
+static double logits_distance(const golden *g, const logits_prog *l, const st_view *want) {
+    op_run run = {.dev = g->dev};
+    prog_replay(l->p, PROG_F, &run);
+    return golden_distance(prog_tensor(l->p, "logits")->data,
+                           (const float *)(const void *)want->data, want->numel);
+}
+
+static void logits_free(logits_prog *l) {
+    free(l->base[SPACE_FRAME]);
+    free(l->base[SPACE_PINNED]);
+}
+
 static void test_logits(void **state) {
     (void)state;
     for (int m = 0; m < ARRAY_LEN(golden_names); m++) {
         golden g;
         golden_open(&g, golden_names[m], (plan_spec){.compute = DT_F32});
-        int64_t n = (int64_t)g.B * g.T;
-        graph_options opt = {.dev = g.dev, .dt = DT_F32};
-        model_rec r = {.g = graph_new(g.a, &opt),
-                       .mc = &g.mc,
-                       .params = g.p->store,
-                       .task = TASK_LOGITS,
-                       .B = g.B,
-                       .T = g.T,
-                       .n_logits = n};
-        model_record(&r);
-        prog *p;
-        MUST(prog_finish(&p, r.g, E));
-        const prog_stats *s = prog_get_stats(p);
-        void *base[SPACE_COUNT] = {[SPACE_FRAME] = aligned_alloc(64, (size_t)s->frame_bytes + 64),
-                                   [SPACE_PINNED] = aligned_alloc(64, (size_t)s->pinned_bytes + 64),
-                                   [SPACE_MASTER] = param_master(g.p->store)};
-        prog_bind(p, base);
-        golden_feed(p, (const int32_t *)(const void *)g.ids->data, g.B, g.T);
-        for (int i = 0; i < n; i++) golden_ints(p, "rows")[i] = i;
-        op_run run = {.dev = g.dev};
-        prog_replay(p, PROG_F, &run);
-        double d = golden_distance(prog_tensor(p, "logits")->data,
-                                   (const float *)(const void *)g.logits->data, g.logits->numel);
+        logits_prog l = logits_record(&g, g.B, g.T, false);
+        golden_feed(l.p, (const int32_t *)(const void *)g.ids->data, g.B, g.T);
+        double d = logits_distance(&g, &l, g.logits);
         print_message("%s: logits %.2e\n", golden_names[m], d);
         assert_true(d < LOGITS);
-        free(base[SPACE_FRAME]);
-        free(base[SPACE_PINNED]);
+        logits_free(&l);
+        golden_close(&g);
+    }
+}
+
+/* Several documents in one row, attention and positions inside each. */
+static void test_packed_documents(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-gqa-tied", "llama-rope3-mqa"};
+    for (int m = 0; m < ARRAY_LEN(names); m++) {
+        golden g;
+        golden_open(&g, names[m], (plan_spec){.compute = DT_F32});
+        char path[640];
+        snprintf(path, sizeof path, "%s/packed.safetensors", g.dir);
+        st_reader *packed;
+        MUST(st_open(&packed, path, E));
+        const st_view *ids = st_find(packed, "ids"), *start = st_find(packed, "start");
+        int T = (int)ids->dims[1] - 1;
+        logits_prog l = logits_record(&g, 1, T, true);
+        golden_feed(l.p, (const int32_t *)(const void *)ids->data, 1, T);
+        for (int t = 0; t < T; t++) {
+            int32_t first = ((const int32_t *)(const void *)start->data)[t];
+            golden_ints(l.p, "start")[t] = first;
+            golden_ints(l.p, "pos")[t] = t - first;
+        }
+        double d = logits_distance(&g, &l, st_find(packed, "logits"));
+        print_message("%s: packed documents %.2e\n", names[m], d);
+        assert_true(d < LOGITS);
+        logits_free(&l);
+        st_close(packed);
         golden_close(&g);
     }
 }
@@ -162,7 +210,8 @@ static void test_recompute_is_bitwise(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits), cmocka_unit_test(test_loss_and_gradients),
-        cmocka_unit_test(test_curve), cmocka_unit_test(test_recompute_is_bitwise)};
+        cmocka_unit_test(test_logits), cmocka_unit_test(test_packed_documents),
+        cmocka_unit_test(test_loss_and_gradients), cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_recompute_is_bitwise)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,29 +54,90 @@ V_INLINE float pack_unit(const void *src, int64_t at, int64_t step, int64_t left
     return f;
 }
 
+#if V_AVX512
+/* The first `lanes` quarters of a vector; a whole panel row of R = 8, 12 or 16 floats. */
+V_INLINE void pack_store(float *dst, __m512 v, int lanes) {
+    if (lanes == 4) {
+        _mm512_storeu_ps(dst, v);
+        return;
+    }
+    if (lanes >= 2) _mm256_storeu_ps(dst, _mm512_castps512_ps256(v));
+    if (lanes == 1) _mm_storeu_ps(dst, _mm512_castps512_ps128(v));
+    if (lanes == 3) _mm_storeu_ps(dst + 8, _mm512_extractf32x4_ps(v, 2));
+}
+
+/* Row i of each quarter: rows i, 4 + i, 8 + i, ... `ld` apart. */
+V_INLINE __m512 pack_gather(const float *src, int64_t ld, int i, int lanes) {
+    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(src + i * ld));
+    if (lanes > 1) v = _mm512_insertf32x4(v, _mm_loadu_ps(src + (4 + i) * ld), 1);
+    if (lanes > 2) v = _mm512_insertf32x4(v, _mm_loadu_ps(src + (8 + i) * ld), 2);
+    if (lanes > 3) v = _mm512_insertf32x4(v, _mm_loadu_ps(src + (12 + i) * ld), 3);
+    return v;
+}
+
+/* 4 * lanes rows of 32-bit units (f32, or bf16 pairs), `ld` units apart; units [0, whole). The
+ * quarters are transposed inside themselves, so no shuffle crosses them. */
+V_INLINE void pack_quarters(float *dst, int R, const float *src, int64_t ld, int64_t whole,
+                            int lanes) {
+    for (int64_t u = 0; u < whole; u += 4, src += 4) {
+        __m512 a = pack_gather(src, ld, 0, lanes), b = pack_gather(src, ld, 1, lanes);
+        __m512 c = pack_gather(src, ld, 2, lanes), d = pack_gather(src, ld, 3, lanes);
+        __m512d ab0 = (__m512d)_mm512_unpacklo_ps(a, b), ab1 = (__m512d)_mm512_unpackhi_ps(a, b);
+        __m512d cd0 = (__m512d)_mm512_unpacklo_ps(c, d), cd1 = (__m512d)_mm512_unpackhi_ps(c, d);
+        pack_store(dst + u * R, (__m512)_mm512_unpacklo_pd(ab0, cd0), lanes);
+        pack_store(dst + (u + 1) * R, (__m512)_mm512_unpackhi_pd(ab0, cd0), lanes);
+        pack_store(dst + (u + 2) * R, (__m512)_mm512_unpacklo_pd(ab1, cd1), lanes);
+        pack_store(dst + (u + 3) * R, (__m512)_mm512_unpackhi_pd(ab1, cd1), lanes);
+    }
+}
+#endif
+
+/* Four rows, any type; units [0, whole). */
+V_INLINE void pack_quarter(float *dst, int R, const void *src, int64_t at, int64_t ld,
+                           int64_t whole, dtype dt, bool pairs) {
+    for (int64_t u = 0; u < whole; u += 4, at += pairs ? 8 : 4) {
+        v4f a = pack_load4(src, at, dt, pairs), b = pack_load4(src, at + ld, dt, pairs);
+        v4f c = pack_load4(src, at + 2 * ld, dt, pairs), d = pack_load4(src, at + 3 * ld, dt, pairs);
+        v4f ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+        v4f ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+        v4f cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+        v4f cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+        float *o = dst + u * R;
+        *(v4f_mem *)o = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+        *(v4f_mem *)(o + R) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+        *(v4f_mem *)(o + 2 * R) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+        *(v4f_mem *)(o + 3 * R) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+    }
+}
+
+/* Rows [r, r + 4 * lanes) of a panel as far as whole vectors go. */
+V_INLINE int pack_lanes(int R, int64_t r, int64_t rows, int64_t ld, dtype dt, bool pairs) {
+    if (!V_AVX512 || !(dt == DT_F32 || (pairs && ld % 2 == 0))) return 1;
+    if (r + 16 <= rows) return 4;
+    if (R == 12 && r + 12 <= rows) return 3;
+    return r + 8 <= rows ? 2 : 1;
+}
+
 /* One panel; element (r, k) at src[r * ld + k]. */
 V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                               int64_t k, dtype dt, bool pairs) {
     int64_t per = pairs ? 2 : 1, whole = k / per / 4 * 4, units = pack_units(k, pairs);
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-        for (int64_t u = 0; u < whole; u += 4) {
-            v4f a = pack_load4(src, r * ld + u * per, dt, pairs);
-            v4f b = pack_load4(src, (r + 1) * ld + u * per, dt, pairs);
-            v4f c = pack_load4(src, (r + 2) * ld + u * per, dt, pairs);
-            v4f d = pack_load4(src, (r + 3) * ld + u * per, dt, pairs);
-            v4f ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-            v4f ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-            v4f cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-            v4f cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-            float *o = dst + u * R + r;
-            *(v4f_mem *)o = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
-            *(v4f_mem *)(o + R) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
-            *(v4f_mem *)(o + 2 * R) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
-            *(v4f_mem *)(o + 3 * R) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
-        }
+    for (int lanes; r + 4 <= rows; r += 4 * lanes) {
+        lanes = pack_lanes(R, r, rows, ld, dt, pairs);
+#if V_AVX512
+        const float *from = (const float *)((const char *)src + r * ld * (dt == DT_BF16 ? 2 : 4));
+        if (lanes == 4)
+            pack_quarters(dst + r, R, from, ld / per, whole, 4);
+        else if (lanes == 3)
+            pack_quarters(dst + r, R, from, ld / per, whole, 3);
+        else if (lanes == 2)
+            pack_quarters(dst + r, R, from, ld / per, whole, 2);
+        else
+#endif
+            pack_quarter(dst + r, R, src, r * ld, ld, whole, dt, pairs);
         for (int64_t u = whole; u < units; u++)
-            for (int64_t i = r; i < r + 4; i++)
+            for (int64_t i = r; i < r + 4 * lanes; i++)
                 dst[u * R + i] = pack_unit(src, i * ld + u * per, 1, k - u * per, dt, pairs);
     }
     for (; r < rows; r++)
@@ -98,6 +159,26 @@ V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, 
 /* R units of one k (or pair of k) from r on; rows that do not exist are zero. */
 V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t ld, int64_t rows,
                        int64_t left, dtype dt, bool pairs) {
+#if V_AVX512
+    for (int r = 0; r < R; r += 16) {
+        int width = R - r < 16 ? R - r : 16;
+        int64_t n = rows - r < width ? rows - r : width;
+        __mmask16 m = n > 0 ? (__mmask16)(0xffffu >> (16 - n)) : 0;
+        __m512i v;
+        if (dt == DT_F32) {
+            v = (__m512i)_mm512_maskz_loadu_ps(m, (const float *)src + at + r);
+        } else {
+            const uint16_t *h = (const uint16_t *)src + at + r;
+            __m512i lo = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, h));
+            __m512i hi = lo;
+            if (pairs) hi = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(left > 1 ? m : 0, h + ld));
+            v = _mm512_slli_epi32(hi, 16);
+            if (pairs) v = _mm512_or_si512(v, lo);
+        }
+        pack_store(dst + r, (__m512)v, width / 4);
+    }
+    return;
+#endif
     if (rows >= R && (left > 1 || !pairs)) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; r += 4) {
@@ -116,15 +197,22 @@ V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t l
         dst[r] = r < rows ? pack_unit(src, at + r, ld, left, dt, pairs) : 0.0f;
 }
 
+/* Units between which pack_r_contiguous changes panels: rows of src that are a power of two apart
+ * share the ways of one cache set, so few of them are open at a time. */
+enum { PACK_UNITS = 4 };
+
 /* Element (r, k) at src[k * ld + r]. Several panels at once, so that a row of src is read in one
  * go; a panel is R * units(k) floats. */
 V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                                 int64_t k, dtype dt, bool pairs) {
     int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs);
-    for (int64_t u = 0; u < units; u++)
+    for (int64_t u0 = 0; u0 < units; u0 += PACK_UNITS) {
+        int64_t end = u0 + PACK_UNITS < units ? u0 + PACK_UNITS : units;
         for (int64_t r = 0; r < rows; r += R)
-            pack_row(dst + r * units + u * R, R, src, u * per * ld + r, ld, rows - r, k - u * per,
-                     dt, pairs);
+            for (int64_t u = u0; u < end; u++)
+                pack_row(dst + r * units + u * R, R, src, u * per * ld + r, ld, rows - r,
+                         k - u * per, dt, pairs);
+    }
 }
 
 #endif

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# The documents tell the truth: README's examples run, --help names every option, recipes plan.
+set -euo pipefail
+athanor=$(realpath "$1")
+root=$PWD
+export OMP_WAIT_POLICY=passive # the machine may be busy with other tests
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+    echo "FAIL: $*"
+    exit 1
+}
+
+mkdir bin
+ln -s "$athanor" bin/athanor
+PATH=$work/bin:$PATH
+
+awk 'BEGIN {
+    srand(3)
+    split("The A No One", d); split("furnace fire metal salt flame", s); split("feeds turns keeps", v)
+    for (i = 0; i < 1200; i++)
+        printf "%s %s %s the %s.\n", d[int(rand()*4)+1], s[int(rand()*5)+1], v[int(rand()*3)+1],
+            s[int(rand()*5)+1]
+}' >my.txt
+
+# README: fences after "<!-- test: sh -->" are run, those after "<!-- test: file NAME -->" written.
+awk '
+    /^<!-- test: / { kind = $3; name = $4; next }
+    /^```/ && open { open = 0; close(out); next }
+    /^```/ && kind != "" {
+        open = 1; n++
+        if (kind == "sh") { out = sprintf("%02d.sh", n); print "set -e" >out }
+        else if (kind == "file") { out = sprintf("%02d.file", n); print name >(out ".name"); printf "" >out }
+        else out = "/dev/null"
+        kind = ""; next
+    }
+    open { print >out }
+' "$root/README.md"
+examples=0
+for part in [0-9][0-9].sh [0-9][0-9].file; do [ -e "$part" ] && examples=$((examples + 1)); done
+[ "$examples" -ge 6 ] || fail "README.md has only $examples marked examples"
+for name in [0-9][0-9].file.name; do cp "${name%.name}" "$(cat "$name")"; done
+for script in [0-9][0-9].sh; do
+    bash "$script" >out 2>&1 || fail "README example: $(cat "$script" out)"
+done
+[ -e runs/tiny/report.html ] || fail "the example run has no report"
+[ -e runs/tiny/checkpoints/step-60/model.safetensors ] || fail "the example did not go on"
+
+# Links of the documents lead somewhere.
+for page in README.md CONTRIBUTING.md docs/architecture.md docs/dependencies.md; do
+    grep -oE '\]\([^)#]+' "$root/$page" | sed 's/^](//' | while read -r link; do
+        case $link in http*) continue ;; esac
+        [ -e "$(dirname "$root/$page")/$link" ] || fail "$page links to $link, which is not there"
+    done || exit 1
+done
+
+# --help of every command: status 0, usage, and the options that all have.
+athanor --help >help
+sed -n '/^commands:/,/^$/p' help | sed -n 's/^  \([a-z]\+\( [a-z]\+\)\?\) .*/\1/p' >commands
+[ "$(wc -l <commands)" -ge 15 ] || fail "--help lists few commands: $(cat help)"
+while read -r command; do
+    # shellcheck disable=SC2086 # a command may be two words
+    athanor $command --help >out || fail "athanor $command --help fails"
+    for word in "^athanor $command: " "^usage: athanor $command" "--json" "--help"; do
+        grep -q -- "$word" out || fail "athanor $command --help lacks \"$word\""
+    done
+    sed -n 's/^usage: //p' out | grep -oE -- '--[a-z][a-z-]*' | while read -r option; do
+        grep -q -- "^  $option" out || fail "athanor $command --help does not explain $option"
+    done || exit 1
+done <commands
+
+# Recipes: each plans; the small one also runs. Their tokenizers stand outside the repository.
+athanor tok train my.txt -o char.json --kind char
+athanor data build my.txt -o char tokenizer=char.json valid=0.1 >out
+for recipe in "$root"/recipes/*.yaml; do
+    vocab=()
+    grep -q 'preset:' "$recipe" || vocab=(model.vocab_size=65)
+    athanor plan "$recipe" tokenizer=null sample.prompts=[] "${vocab[@]}" --json >out 2>err ||
+        [ $? = 4 ] || fail "$(basename "$recipe") does not plan: $(cat err out)"
+    grep -q '"peak_bytes":' out || fail "$(basename "$recipe"): no plan: $(cat err out)"
+done
+athanor train "$root/recipes/shakespeare_char.yaml" run=recipe tokenizer=char.json \
+    "data.train=[{path: char/train}]" data.valid=char/valid train.steps=3 \
+    'sample.prompts=["The"]' sample.max_new=8 >out 2>&1 || fail "shakespeare_char: $(cat out)"
+grep -q "validation loss" out || fail "shakespeare_char: $(cat out)"
+echo ok
