@@ -6,11 +6,13 @@ PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
 SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]')
 
-.PHONY: build deps quickstart test bench format check clean help
+.PHONY: build configure deps quickstart test bench format check clean help
 
-build: deps ## build build/athanor and the tests (default)
+build: configure ## build build/athanor (default)
+	@cmake --build --preset release --target athanor
+
+configure: deps
 	@test -f build/build.ninja || cmake --preset release
-	@cmake --build --preset release
 
 deps: ## install the Debian packages that are missing
 	@tools/deps.sh $(PACKAGES)
@@ -19,12 +21,13 @@ quickstart: build ## text to a model that writes, in minutes: make quickstart [T
 	@tools/deps.sh $(CORPUS_PACKAGES)
 	@build/athanor quickstart $(if $(TEXT),"$(TEXT)")
 
-test: build ## run every test
+test: configure ## build and run every test
+	@cmake --build --preset release
 	@ctest --preset release
 
-bench: build ## measure kernels and training on this machine
-	@build/athanor bench kernels
-	@build/athanor bench train
+bench: configure ## time every op; bench/vs_pytorch.sh compares training with PyTorch
+	@cmake --build --preset release --target bench_ops
+	@build/bench_ops
 
 format: ## rewrite the C sources in the house style
 	@clang-format -i $(SOURCES)

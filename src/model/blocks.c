@@ -44,7 +44,7 @@ void block_declare_norm(param_store *s, const char *prefix, int64_t width, bool 
 
 void block_declare_packed(param_store *s, const char *prefix, const char *pack,
                           const block_part *parts, int n, int64_t in, bool bias, double std) {
-    char name[320];
+    char name[256];
     snprintf(name, sizeof name, "%s.%s.weight", prefix, pack);
     param_pack_begin(s, name);
     for (int i = 0; i < n; i++) {

@@ -27,6 +27,10 @@ enum { VW = 8 };
 enum { VW = 4 };
 #endif
 
+#ifndef V_AVX512
+#define V_AVX512 0
+#endif
+
 #define V_INLINE static inline __attribute__((always_inline, unused))
 
 #if V_AVX512
