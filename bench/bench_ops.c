@@ -1,12 +1,13 @@
 /* Time and rate of every op at the shapes of a 10M-parameter Llama step (B 32, T 256, C 384, H 6,
  * K 2, D 64, F 1024, V 4096), in f32 and bf16:
  *
- *   bench_ops [threads]
+ *   bench_ops [threads [name]]     only ops whose line begins with `name`
  *
  * GFLOP/s counts what op_infer_call states; GB/s its memory traffic. Best of several runs; with one
  * thread in processor time, so that a busy machine hardly disturbs it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/arena.h"
@@ -19,6 +20,7 @@ typedef struct bench {
     dev *d;
     arena *a;
     dtype dt;
+    const char *only;
 } bench;
 
 static tensor make(const bench *b, dtype dt, int64_t rows, int64_t cols, int64_t limit) {
@@ -63,6 +65,10 @@ static void report(const char *name, const char *phase, const bench *b, double s
 /* Runs the phases of one op; gradients of everything that can have one. */
 static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, const tensor *in,
                    int n_in) {
+    if (strncmp(label, b->only, strlen(b->only)) != 0) {
+        arena_reset(b->a);
+        return;
+    }
     const op_class *cls = &op_classes[kind];
     op_infer io = {.kind = kind, .attr = &attr, .dev = b->d};
     io.want_grad = (uint8_t)(cls->diff | cls->weights);
@@ -163,7 +169,7 @@ static void bench_adamw(bench *b) {
 int main(int argc, char **argv) {
     err e = {0};
     setvbuf(stdout, NULL, _IOLBF, 0);
-    bench b = {.a = arena_new("bench")};
+    bench b = {.a = arena_new("bench"), .only = argc > 2 ? argv[2] : ""};
     if (dev_open(&b.d, DEV_CPU, argc > 1 ? atoi(argv[1]) : 0, &e) != ST_OK) return 1;
     printf("%s, %d threads\n", cpu_isa_name(dev_isa(b.d)), dev_threads(b.d));
     for (int i = 0; i < 2; i++) {
@@ -182,7 +188,7 @@ int main(int argc, char **argv) {
         bench_small_ops(&b);
     }
     b.dt = DT_F32;
-    bench_adamw(&b);
+    if (!*b.only) bench_adamw(&b);
     arena_free(b.a);
     dev_close(b.d);
     return 0;

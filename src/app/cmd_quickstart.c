@@ -149,7 +149,9 @@ static status train_model(quick *q, quick_watch *w, err *e) {
     w->began_ns = clock_now_ns();
     status st = train_parts(q, path, w, e);
     progress_end(&w->view);
-    if (st == ST_OK) quick_stage(q, "trained", w->began_ns, "%lld steps", (long long)w->at_step);
+    if (st == ST_OK)
+        quick_stage(q, "trained", w->began_ns, "%lld steps; memory planned %.1f MiB, used %.1f MiB",
+                    (long long)w->at_step, w->planned_mib, w->used_mib);
     return st;
 }
 

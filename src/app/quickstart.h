@@ -58,6 +58,8 @@ typedef struct quick {
     quick_plan plan;
 } quick;
 
+/* Batches of a validation; 0: the whole held-out part, which is small enough. */
+int quick_eval_batches(const quick *q);
 /* Measures a few steps and chooses size and number of steps. */
 status quick_choose_size(quick *q, err *e) ATH_MUST_USE;
 /* Writes RUN/quickstart.yaml for the plan; its path is in the arena. */
@@ -78,7 +80,7 @@ typedef struct quick_watch {
     int64_t part_began_ns, part_first_step;
     double *loss; /* of each step; heap */
     int64_t n_loss, cap_loss;
-    double val_loss, val_bpb;
+    double val_loss, val_bpb, planned_mib, used_mib;
     json_t *sample[QUICK_PROMPTS]; /* the newest, by prompt */
 } quick_watch;
 

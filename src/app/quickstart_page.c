@@ -64,9 +64,11 @@ static void on_sample(quick_watch *w, const json_t *o) {
     w->sample[i] = json_incref((json_t *)o);
 }
 
-/* Samples are for the end, checkpoints for `train`; a file or pipe gets about twenty steps. */
+/* Samples and memory are told at the end; a corrected part goes on where the line was; a file or
+ * pipe gets about twenty steps. */
 static bool is_shown(const quick_watch *w, const json_t *event) {
-    if (is(event, "sample") || is(event, "checkpoint")) return false;
+    if (is(event, "sample") || is(event, "checkpoint") || is(event, "end")) return false;
+    if (is(event, "start")) return w->corrections == 0;
     if (!is(event, "step") || w->view.live) return true;
     int64_t step = (int64_t)num(event, "step"), every = (w->total_steps + 19) / 20;
     return step % every == 0 || step == w->total_steps;
@@ -77,7 +79,13 @@ void quick_watch_event(void *ctx, const json_t *event) {
     if (is(event, "start")) {
         w->total_steps = (int64_t)num(event, "steps");
         w->at_step = w->part_first_step = (int64_t)num(event, "step");
-        w->part_began_ns = clock_now_ns();
+        w->part_began_ns = w->view.began_ns = clock_now_ns();
+        w->view.total_steps = w->total_steps;
+        w->view.first_step = w->at_step;
+    }
+    if (is(event, "end")) {
+        w->planned_mib = num(event, "planned_peak_bytes") / (1 << 20);
+        w->used_mib = num(event, "touched_peak_bytes") / (1 << 20);
     }
     if (is(event, "valid")) {
         w->val_loss = num(event, "val_loss");
@@ -163,16 +171,16 @@ static void print_next(const quick *q, const quick_watch *w) {
             "\nWhat to try next:\n"
             "  athanor generate %s --prompt \"%.*s\"   let it write\n"
             "  athanor train %s/quickstart.yaml train.steps=%lld   go on training\n"
-            "  athanor verify checkpoint %s/checkpoints/step-%lld   check every byte of the model\n"
+            "  athanor verify checkpoint %s/checkpoints/step-%lld   check it\n"
             "  athanor plan smollm2-135m   what a larger model would need\n"
             "  make quickstart TEXT=my.txt   the same with your own text\n",
             run, run, first_line, prompt, run, (long long)more, run, (long long)w->at_step);
 }
 
 void quick_print_result(const quick *q, const quick_watch *w) {
-    fprintf(q->out,
-            "\nValidation: %.3f bits per byte on the held-out tenth of the text (loss %.4f).\n",
-            w->val_bpb, w->val_loss);
+    fprintf(q->out, "\nValidation: %.3f bits per byte on %s of the text (loss %.4f).\n", w->val_bpb,
+            quick_eval_batches(q) ? "a part of the held-out tenth" : "the held-out tenth",
+            w->val_loss);
     print_samples(q, w);
     print_curve(q, w);
     print_next(q, w);

@@ -9,7 +9,13 @@
 #include "base/file.h"
 #include "train/train.h"
 
-enum { TIMED_STEPS = 6, WARM_STEPS = 2, LONGEST_T = 128, SHORTEST_T = 16 };
+enum {
+    TIMED_STEPS = 6,
+    WARM_STEPS = 2,
+    LONGEST_T = 128,
+    SHORTEST_T = 16,
+    MOST_VALID_TOK = 1 << 17
+};
 
 /* More passes over the same text than this and the model learns it by heart. */
 static const double MOST_EPOCHS = 6;
@@ -67,12 +73,17 @@ static void put_training(const quick *q, strbuf *out) {
                   (long long)p->warmup, p->size->lr / 30);
 }
 
+int quick_eval_batches(const quick *q) {
+    int batch_tok = q->plan.size->batch * q->plan.T;
+    return q->data.valid.tokens > MOST_VALID_TOK ? MOST_VALID_TOK / batch_tok : 0;
+}
+
 static void put_milestones(const quick *q, strbuf *out) {
     int64_t quarter = (q->plan.steps + 3) / 4;
     strbuf_printf(out,
-                  "checkpoint: {every: 0, keep: 2}\neval: {every: %lld}\nsample:\n  every: %lld\n"
-                  "  max_new: 96\n  prompts:\n",
-                  (long long)quarter, (long long)quarter);
+                  "checkpoint: {every: 0, keep: 2}\neval: {every: %lld, batches: %d}\nsample:\n"
+                  "  every: %lld\n  max_new: 96\n  prompts:\n",
+                  (long long)quarter, quick_eval_batches(q), (long long)quarter);
     for (int i = 0; i < QUICK_PROMPTS; i++)
         strbuf_printf(out, "    - %s\n", quoted(q->a, q->corpus.prompts[i]));
 }

@@ -50,7 +50,7 @@ done
 
 # Links of the documents lead somewhere.
 for page in README.md CONTRIBUTING.md docs/architecture.md docs/dependencies.md; do
-    grep -oE '\]\([^)#]+' "$root/$page" | sed 's/^](//' | while read -r link; do
+    { grep -oE '\]\([^)#]+' "$root/$page" || true; } | sed 's/^](//' | while read -r link; do
         case $link in http*) continue ;; esac
         [ -e "$(dirname "$root/$page")/$link" ] || fail "$page links to $link, which is not there"
     done || exit 1
@@ -66,13 +66,13 @@ while read -r command; do
     for word in "^athanor $command: " "^usage: athanor $command" "--json" "--help"; do
         grep -q -- "$word" out || fail "athanor $command --help lacks \"$word\""
     done
-    sed -n 's/^usage: //p' out | grep -oE -- '--[a-z][a-z-]*' | while read -r option; do
+    sed -n 's/^usage: //p' out | sed 's/--option value//' | { grep -oE -- '--[a-z][a-z-]*' || true; } | while read -r option; do
         grep -q -- "^  $option" out || fail "athanor $command --help does not explain $option"
     done || exit 1
 done <commands
 
 # Recipes: each plans; the small one also runs. Their tokenizers stand outside the repository.
-athanor tok train my.txt -o char.json --kind char
+athanor tok train my.txt -o char.json --kind char >out
 athanor data build my.txt -o char tokenizer=char.json valid=0.1 >out
 for recipe in "$root"/recipes/*.yaml; do
     vocab=()

@@ -3,7 +3,10 @@
  *
  * Scores are kept transposed, S^T [keys, queries]: a block of ATT_Q queries lies in the lanes, so
  * maximum, sum and exponential run down the keys without any horizontal step, and S^T is at once
- * the packed right operand of O^T = V^T P^T and dQ^T = K^T dS^T. */
+ * the packed right operand of O^T = V^T P^T and dQ^T = K^T dS^T.
+ *
+ * Where the machine multiplies bf16 pairs, bf16 operands are packed as pairs, and P and dS are
+ * rounded to bf16 for the products they enter; scores, sums and accumulators stay f32. */
 #ifndef OP_CPU_ATTENTION_H
 #define OP_CPU_ATTENTION_H
 
@@ -27,9 +30,14 @@ V_INLINE int64_t att_round(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-/* c [ATT_R, ATT_Q] (+)= A B; A(i, u) = a[i * row + u * step], B packed. */
+/* Units (f32, or bf16 pairs) of n elements of storage dt. */
+V_INLINE int64_t att_units(int64_t n, dtype dt) {
+    return pack_units(n, pack_pairs(dt));
+}
+
+/* c [ATT_R, ATT_Q] = A B * scale, or += A B; A(i, u) = a[i * row + u * step], B packed. */
 V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                       float *c, int64_t ldc, bool add) {
+                       float *c, int64_t ldc, float scale, bool add, bool pairs) {
     vf acc[ATT_R][ATT_NV];
 #pragma GCC unroll 16
     for (int i = 0; i < ATT_R; i++)
@@ -43,27 +51,81 @@ V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step,
         for (int i = 0; i < ATT_R; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < ATT_NV; j++)
-                acc[i][j] = v_fma(v_set1(a[i * row]), bv[j], acc[i][j]);
+                acc[i][j] = pack_multiply_add(a[i * row], bv[j], acc[i][j], pairs);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < ATT_R; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < ATT_NV; j++) v_store(c + i * ldc + j * VW, acc[i][j]);
+        for (int j = 0; j < ATT_NV; j++)
+            v_store(c + i * ldc + j * VW, add ? acc[i][j] : acc[i][j] * scale);
+}
+
+/* The tile as functions of their own, so that nothing else competes for registers. */
+#define ATT_TILE __attribute__((noinline, unused)) static void
+ATT_TILE att_new_f32(int64_t units, const float *a, const float *b, float *c, float scale) {
+    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, false);
+}
+ATT_TILE att_new_pairs(int64_t units, const float *a, const float *b, float *c, float scale) {
+    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, V_DOT_BF16);
+}
+ATT_TILE att_add_f32(int64_t units, const float *a, const float *b, float *c) {
+    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, 1.0f, true, false);
+}
+ATT_TILE att_add_pairs(int64_t units, const float *a, const float *b, float *c) {
+    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, 1.0f, true, V_DOT_BF16);
+}
+ATT_TILE att_rows_f32(int64_t row, const float *a, const float *b, float *c, int64_t ldc) {
+    att_tile(ATT_Q, a, row, 1, b, c, ldc, 1.0f, true, false);
+}
+ATT_TILE att_rows_pairs(int64_t row, const float *a, const float *b, float *c, int64_t ldc) {
+    att_tile(ATT_Q / 2, a, row, 1, b, c, ldc, 1.0f, true, V_DOT_BF16);
 }
 
 /* A packed in panels of ATT_R rows; c has ATT_Q columns. */
-__attribute__((noinline, unused)) static void att_tile_new(int64_t units, const float *a,
-                                                           const float *b, float *c) {
-    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, false);
+V_INLINE void att_tile_new(int64_t units, const float *a, const float *b, float *c, float scale,
+                           dtype dt) {
+    pack_pairs(dt) ? att_new_pairs(units, a, b, c, scale) : att_new_f32(units, a, b, c, scale);
 }
-__attribute__((noinline, unused)) static void att_tile_add(int64_t units, const float *a,
-                                                           const float *b, float *c) {
-    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, true);
+V_INLINE void att_tile_add(int64_t units, const float *a, const float *b, float *c, dtype dt) {
+    pack_pairs(dt) ? att_add_pairs(units, a, b, c) : att_add_f32(units, a, b, c);
 }
-/* A is rows of S^T as they are: A(i, u) = a[i * ATT_Q + u]. */
-__attribute__((noinline, unused)) static void att_tile_rows(int64_t units, const float *a,
-                                                            const float *b, float *c, int64_t ldc) {
-    att_tile(units, a, ATT_Q, 1, b, c, ldc, true);
+/* A is ATT_R rows of ATT_Q queries as att_pair_queries leaves them. */
+V_INLINE void att_tile_rows(const float *a, const float *b, float *c, int64_t ldc, dtype dt) {
+    int64_t row = att_units(ATT_Q, dt);
+    pack_pairs(dt) ? att_rows_pairs(row, a, b, c, ldc) : att_rows_f32(row, a, b, c, ldc);
+}
+
+/* The scores s [n keys, ATT_Q] as right operand over the keys: themselves, or pairs of keys. */
+V_INLINE const float *att_pair_keys(float *pairs, const float *s, int64_t n, dtype dt) {
+    if (!pack_pairs(dt)) return s;
+#if V_DOT_BF16
+    static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                       21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                       11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i interleave = _mm512_loadu_si512(order);
+    for (int64_t j = 0; j < n; j += 2, s += 2 * ATT_Q) {
+        for (int q = 0; q < ATT_Q; q += VW) {
+            __m512i h = (__m512i)_mm512_cvtne2ps_pbh(v_load(s + ATT_Q + q), v_load(s + q));
+            _mm512_storeu_si512(pairs + j / 2 * ATT_Q + q, _mm512_permutexvar_epi16(interleave, h));
+        }
+    }
+#else
+    (void)n;
+#endif
+    return pairs;
+}
+
+/* The scores as left operand over the queries: themselves, or pairs of queries. */
+V_INLINE const float *att_pair_queries(float *pairs, const float *s, int64_t n, dtype dt) {
+    if (!pack_pairs(dt)) return s;
+#if V_DOT_BF16
+    for (int64_t j = 0; j < n; j++, s += ATT_Q)
+        _mm512_storeu_si512(pairs + j * ATT_Q / 2,
+                            (__m512i)_mm512_cvtne2ps_pbh(v_load(s + VW), v_load(s)));
+#else
+    (void)n;
+#endif
+    return pairs;
 }
 
 /* The keys that each query of a block sees, [low, high) per lane, and their union. */
@@ -140,10 +202,21 @@ V_INLINE const void *att_at(const tensor *t, int64_t row, int64_t col, dtype dt)
 
 /* Packed right operand [cols, ATT_Q] of rows of one head: queries in the lanes. */
 V_INLINE void att_pack_queries(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
-                               int64_t cols, float scale, dtype dt) {
-    pack_transposed(dst, ATT_Q, att_at(t, row, col, dt), t->ld, rows, cols, dt, false);
-    if (scale == 1.0f) return;
-    for (int64_t i = 0; i < cols * ATT_Q; i += VW) v_store(dst + i, v_load(dst + i) * scale);
+                               int64_t cols, dtype dt) {
+    pack_transposed(dst, ATT_Q, att_at(t, row, col, dt), t->ld, rows, cols, dt, pack_pairs(dt));
+}
+
+/* Panels of ATT_R columns [col, col + cols) of rows [row, row + rows), zero beyond them up to
+ * `padded` rows: left operand over the keys. */
+V_INLINE void att_pack_over_keys(float *dst, const tensor *t, int64_t row, int64_t col,
+                                 int64_t rows, int64_t cols, int64_t padded, dtype dt) {
+    int64_t units = att_units(padded, dt), used = att_units(rows, dt);
+    for (int64_t d = 0; d < cols; d += ATT_R) {
+        float *panel = dst + d * units;
+        pack_r_contiguous(panel, ATT_R, att_at(t, row, col + d, dt), t->ld,
+                          cols - d < ATT_R ? cols - d : ATT_R, rows, dt, pack_pairs(dt));
+        for (int64_t i = used * ATT_R; i < units * ATT_R; i++) panel[i] = 0.0f;
+    }
 }
 
 /* t[row + r, col + d] (+)= x[d * ATT_Q + r] * by[r]; `turned` holds ATT_Q * cols floats. */

@@ -16,18 +16,32 @@ typedef struct bwd_buffers {
     float *q_rows, *g_rows; /* [Dp/Q][Q][Q], [Dvp/Q][Q][Q]: the same, packed for dK and dV */
     float *p, *ds;          /* [ATT_KEYS, Q] */
     float *dq, *turned;     /* [Dr, Q], [Q, D] */
+    float *p_rows, *ds_rows, *ds_keys; /* [ATT_KEYS, Q] in pairs of queries, queries, keys */
 } bwd_buffers;
 
-enum { BWD_PARTS = 13 };
+enum { BWD_PARTS = 16 };
 
 static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, Dr = att_round(D, ATT_R);
     int64_t Dp = att_round(D, ATT_Q), Dvp = att_round(Dv, ATT_Q);
     int64_t Tk = att_round(at->attention.Tk, ATT_R);
-    int64_t sizes[BWD_PARTS] = {Tk * D,      Tk * Dv,          Tk * Dr,          Tk * Dp,
-                                Tk * Dvp,    D * ATT_Q,        Dv * ATT_Q,       Dp * ATT_Q,
-                                Dvp * ATT_Q, ATT_KEYS * ATT_Q, ATT_KEYS * ATT_Q, Dr * ATT_Q,
-                                Dr * ATT_Q};
+    int64_t pairs = V_DOT_BF16 * ATT_KEYS * ATT_Q / 2;
+    int64_t sizes[BWD_PARTS] = {Tk * D,
+                                Tk * Dv,
+                                Tk * Dr,
+                                Tk * Dp,
+                                Tk * Dvp,
+                                D * ATT_Q,
+                                Dv * ATT_Q,
+                                Dp * ATT_Q,
+                                Dvp * ATT_Q,
+                                ATT_KEYS * ATT_Q,
+                                ATT_KEYS * ATT_Q,
+                                Dr * ATT_Q,
+                                Dr * ATT_Q,
+                                pairs,
+                                pairs,
+                                pairs};
     float *part[BWD_PARTS];
     int64_t total = 0;
     for (int i = 0; i < BWD_PARTS; i++) {
@@ -35,8 +49,9 @@ static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
         total += att_round(sizes[i], 16);
     }
     if (b)
-        *b = (bwd_buffers){part[0], part[1], part[2], part[3],  part[4],  part[5], part[6],
-                           part[7], part[8], part[9], part[10], part[11], part[12]};
+        *b = (bwd_buffers){part[0],  part[1],  part[2],  part[3], part[4],  part[5],
+                           part[6],  part[7],  part[8],  part[9], part[10], part[11],
+                           part[12], part[13], part[14], part[15]};
     return total;
 }
 
@@ -44,25 +59,21 @@ V_INLINE void pack_keys(const op_call *c, const bwd_buffers *b, int64_t seq, int
     const op_attr *at = c->attr;
     const tensor *k = &c->in[1], *v = &c->in[2];
     int64_t D = at->attention.D, Dv = at->attention.Dv, Tk = at->attention.Tk, row = seq * Tk;
-    int64_t padded = att_round(Tk, ATT_R);
-    pack_k_contiguous(b->k, ATT_R, att_at(k, row, kv * D, dt), k->ld, Tk, D, dt, false);
-    pack_k_contiguous(b->v, ATT_R, att_at(v, row, kv * Dv, dt), v->ld, Tk, Dv, dt, false);
-    for (int64_t d = 0; d < D; d += ATT_R) {
-        float *panel = b->kt + d * padded;
-        pack_r_contiguous(panel, ATT_R, att_at(k, row, kv * D + d, dt), k->ld,
-                          D - d < ATT_R ? D - d : ATT_R, Tk, dt, false);
-        for (int64_t i = Tk * ATT_R; i < padded * ATT_R; i++) panel[i] = 0.0f;
-    }
+    bool pairs = pack_pairs(dt);
+    pack_k_contiguous(b->k, ATT_R, att_at(k, row, kv * D, dt), k->ld, Tk, D, dt, pairs);
+    pack_k_contiguous(b->v, ATT_R, att_at(v, row, kv * Dv, dt), v->ld, Tk, Dv, dt, pairs);
+    att_pack_over_keys(b->kt, k, row, kv * D, Tk, D, att_round(Tk, ATT_R), dt);
 }
 
 /* [Q queries, cols] in panels of ATT_Q columns; queries that do not exist are zero. */
 V_INLINE void pack_query_rows(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
                               int64_t cols, dtype dt) {
+    int64_t units = att_units(ATT_Q, dt), used = att_units(rows, dt);
     for (int64_t d = 0; d < cols; d += ATT_Q) {
-        float *panel = dst + d * ATT_Q;
+        float *panel = dst + d * units;
         pack_r_contiguous(panel, ATT_Q, att_at(t, row, col + d, dt), t->ld,
-                          cols - d < ATT_Q ? cols - d : ATT_Q, rows, dt, false);
-        for (int64_t i = rows * ATT_Q; i < ATT_Q * ATT_Q; i++) panel[i] = 0.0f;
+                          cols - d < ATT_Q ? cols - d : ATT_Q, rows, dt, pack_pairs(dt));
+        for (int64_t i = used * ATT_Q; i < units * ATT_Q; i++) panel[i] = 0.0f;
     }
 }
 
@@ -116,32 +127,38 @@ V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buff
     int64_t D = at->attention.D, Dv = at->attention.Dv, Dr = att_round(D, ATT_R);
     int64_t Dp = att_round(D, ATT_Q), Dvp = att_round(Dv, ATT_Q);
     int64_t padded = att_round(at->attention.Tk, ATT_R), row = v->b * at->attention.Tq + v->q0;
+    int64_t Du = att_units(D, dt), Dvu = att_units(Dv, dt), Qu = att_units(ATT_Q, dt);
     float lse[ATT_Q], delta[ATT_Q];
     const float *from =
         (const float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
     for (int64_t i = 0; i < ATT_Q; i++) lse[i] = i < v->rows ? from[i] : 0.0f;
     query_deltas(c, v, h, delta, dt);
     memset(b->dq, 0, (size_t)(Dr * ATT_Q) * sizeof(float));
-    att_pack_queries(b->q, &c->in[0], row, h * D, v->rows, D, at->attention.scale, dt);
-    att_pack_queries(b->go, &c->dout[0], row, h * Dv, v->rows, Dv, 1.0f, dt);
+    att_pack_queries(b->q, &c->in[0], row, h * D, v->rows, D, dt);
+    att_pack_queries(b->go, &c->dout[0], row, h * Dv, v->rows, Dv, dt);
     pack_query_rows(b->q_rows, &c->in[0], row, h * D, v->rows, D, dt);
     pack_query_rows(b->g_rows, &c->dout[0], row, h * Dv, v->rows, Dv, dt);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = v->end - j0 < ATT_KEYS ? att_round(v->end - j0, ATT_R) : ATT_KEYS;
         for (int64_t j = 0; j < n; j += ATT_R) {
-            att_tile_new(D, b->k + (j0 + j) * D, b->q, b->p + j * ATT_Q);
-            att_tile_new(Dv, b->v + (j0 + j) * Dv, b->go, b->ds + j * ATT_Q);
+            att_tile_new(Du, b->k + (j0 + j) * Du, b->q, b->p + j * ATT_Q, at->attention.scale, dt);
+            att_tile_new(Dvu, b->v + (j0 + j) * Dvu, b->go, b->ds + j * ATT_Q, 1.0f, dt);
         }
         differentiate(c, v, b, h, lse, delta, j0, n);
+        const float *ds = att_pair_keys(b->ds_keys, b->ds, n, dt);
         for (int64_t d = 0; d < Dr; d += ATT_R)
-            att_tile_add(n, b->kt + d * padded + j0 * ATT_R, b->ds, b->dq + d * ATT_Q);
+            att_tile_add(att_units(n, dt),
+                         b->kt + d * att_units(padded, dt) + att_units(j0, dt) * ATT_R, ds,
+                         b->dq + d * ATT_Q, dt);
+        const float *p_rows = att_pair_queries(b->p_rows, b->p, n, dt);
+        const float *ds_rows = att_pair_queries(b->ds_rows, b->ds, n, dt);
         for (int64_t j = 0; j < n; j += ATT_R) {
             for (int64_t d = 0; d < Dvp; d += ATT_Q)
-                att_tile_rows(ATT_Q, b->p + j * ATT_Q, b->g_rows + d * ATT_Q,
-                              b->dv + (j0 + j) * Dvp + d, Dvp);
+                att_tile_rows(p_rows + j * Qu, b->g_rows + d * Qu, b->dv + (j0 + j) * Dvp + d, Dvp,
+                              dt);
             for (int64_t d = 0; d < Dp; d += ATT_Q)
-                att_tile_rows(ATT_Q, b->ds + j * ATT_Q, b->q_rows + d * ATT_Q,
-                              b->dk + (j0 + j) * Dp + d, Dp);
+                att_tile_rows(ds_rows + j * Qu, b->q_rows + d * Qu, b->dk + (j0 + j) * Dp + d, Dp,
+                              dt);
         }
     }
     if (c->din[0].data)

@@ -10,25 +10,28 @@
 enum { SPAN = 16 * ATT_Q }; /* queries per task */
 
 typedef struct fwd_buffers {
-    float *k, *v;         /* K panels [keys/R][D][R]; V^T panels [Dv/R][keys][R] */
-    float *q, *s, *o, *t; /* [D, Q], [ATT_KEYS, Q], [Dv, Q], turned output */
-    int64_t first, keys;  /* keys that are packed */
+    float *k, *v;        /* K panels [keys/R][D][R]; V^T panels [Dv/R][keys][R] */
+    float *q, *s, *p;    /* [D, Q], [ATT_KEYS, Q], the same in pairs of keys */
+    float *o, *t;        /* [Dv, Q], turned output */
+    int64_t first, keys; /* keys that are packed */
 } fwd_buffers;
+
+enum { FWD_PARTS = 7 };
 
 /* Sizes in floats; with base NULL only counts. */
 static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv;
     int64_t Tk = att_round(at->attention.Tk, ATT_R) + ATT_R, Dr = att_round(Dv, ATT_R);
-    int64_t sizes[6] = {Tk * D, Tk * Dr, D * ATT_Q, ATT_KEYS * ATT_Q, Dr * ATT_Q, Dr * ATT_Q};
+    int64_t sizes[FWD_PARTS] = {
+        Tk * D,     Tk * Dr,   D * ATT_Q, ATT_KEYS * ATT_Q, V_DOT_BF16 * ATT_KEYS * ATT_Q / 2,
+        Dr * ATT_Q, Dr * ATT_Q};
     int64_t total = 0;
-    float *at_part[6];
-    for (int i = 0; i < 6; i++) {
-        at_part[i] = base ? base + total : NULL;
+    float *part[FWD_PARTS];
+    for (int i = 0; i < FWD_PARTS; i++) {
+        part[i] = base ? base + total : NULL;
         total += att_round(sizes[i], 16);
     }
-    if (b)
-        *b = (fwd_buffers){at_part[0], at_part[1], at_part[2], at_part[3],
-                           at_part[4], at_part[5], 0,          0};
+    if (b) *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4], part[5], part[6], 0, 0};
     return total;
 }
 
@@ -39,13 +42,8 @@ V_INLINE void pack_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t k
     b->first = first;
     b->keys = att_round(end - first, ATT_R);
     pack_k_contiguous(b->k, ATT_R, att_at(&c->in[1], row, kv * D, dt), c->in[1].ld, end - first, D,
-                      dt, false);
-    for (int64_t d = 0; d < Dv; d += ATT_R) {
-        float *panel = b->v + d * b->keys;
-        pack_r_contiguous(panel, ATT_R, att_at(&c->in[2], row, kv * Dv + d, dt), c->in[2].ld,
-                          Dv - d < ATT_R ? Dv - d : ATT_R, end - first, dt, false);
-        for (int64_t i = (end - first) * ATT_R; i < b->keys * ATT_R; i++) panel[i] = 0.0f;
-    }
+                      dt, pack_pairs(dt));
+    att_pack_over_keys(b->v, &c->in[2], row, kv * Dv, end - first, Dv, b->keys, dt);
 }
 
 /* s = exp(s - max) with the running maximum and sum; rescales o when the maximum grows. */
@@ -93,18 +91,21 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
     vf max[ATT_NV], sum[ATT_NV];
     for (int q = 0; q < ATT_NV; q++) max[q] = v_set1(-INFINITY), sum[q] = v_zero();
     memset(b->o, 0, (size_t)(Dr * ATT_Q) * sizeof(float));
-    att_pack_queries(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D,
-                     at->attention.scale, dt);
+    att_pack_queries(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, dt);
+    int64_t units = att_units(D, dt), v_units = att_units(b->keys, dt);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = v->end - j0 < ATT_KEYS ? att_round(v->end - j0, ATT_R) : ATT_KEYS;
         int64_t at_key = j0 - b->first;
         for (int64_t j = 0; j < n; j += ATT_R)
-            att_tile_new(D, b->k + (at_key + j) * D, b->q, b->s + j * ATT_Q);
+            att_tile_new(units, b->k + (at_key + j) * units, b->q, b->s + j * ATT_Q,
+                         at->attention.scale, dt);
         att_mask(v, b->s, j0, n, -INFINITY);
         soften(b->s, n, b->o, Dr, max, sum);
         if (at->attention.dropout > 0.0f) att_drop(c, v, h, b->s, j0, n);
+        const float *p = att_pair_keys(b->p, b->s, n, dt);
         for (int64_t d = 0; d < Dr; d += ATT_R)
-            att_tile_add(n, b->v + d * b->keys + at_key * ATT_R, b->s, b->o + d * ATT_Q);
+            att_tile_add(att_units(n, dt), b->v + d * v_units + att_units(at_key, dt) * ATT_R, p,
+                         b->o + d * ATT_Q, dt);
     }
     finish_queries(c, v, b, h, max, sum, dt);
 }

@@ -46,14 +46,6 @@ int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_d
     return (round_up(b.ku * b.nc, 16) + threads * a_floats(&b)) * (int64_t)sizeof(float);
 }
 
-V_INLINE vf multiply_add(float a, vf b, vf acc, bool pairs) {
-#if V_DOT_BF16
-    if (pairs) return _mm512_dpbf16_ps(acc, (__m512bh)v_set1(a), (__m512bh)b);
-#endif
-    (void)pairs;
-    return v_fma(v_set1(a), b, acc);
-}
-
 /* out [TILE_M, TILE_N] = A panel x B panel over `units`. Inlined only into the two functions below,
  * so that nothing else competes for registers. */
 V_INLINE void multiply_tile_body(int64_t units, const float *a, const float *b, float *out,
@@ -71,7 +63,7 @@ V_INLINE void multiply_tile_body(int64_t units, const float *a, const float *b, 
         for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < TILE_NV; j++)
-                acc[i][j] = multiply_add(a[i], bv[j], acc[i][j], pairs);
+                acc[i][j] = pack_multiply_add(a[i], bv[j], acc[i][j], pairs);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_M; i++)

@@ -6,12 +6,6 @@
 
 #include "op/cpu/simd.h"
 
-#if defined(__AVX512BF16__) && V_AVX512
-#define V_DOT_BF16 1
-#else
-#define V_DOT_BF16 0
-#endif
-
 /* Register tile: TILE_M rows, TILE_N = TILE_NV vectors of columns. */
 #if V_AVX512
 enum { TILE_M = 12, TILE_NV = 2, TILE_N = TILE_NV * VW };
@@ -32,6 +26,15 @@ V_INLINE bool pack_pairs(dtype dt) {
 }
 V_INLINE int64_t pack_units(int64_t k, bool pairs) {
     return pairs ? (k + 1) / 2 : k;
+}
+
+/* acc + a * b; with pairs a and the lanes of b hold two bf16 each. */
+V_INLINE vf pack_multiply_add(float a, vf b, vf acc, bool pairs) {
+#if V_DOT_BF16
+    if (pairs) return _mm512_dpbf16_ps(acc, (__m512bh)v_set1(a), (__m512bh)b);
+#endif
+    (void)pairs;
+    return v_fma(v_set1(a), b, acc);
 }
 
 /* Four units of one row, k contiguous. */
@@ -97,7 +100,8 @@ V_INLINE void pack_quarter(float *dst, int R, const void *src, int64_t at, int64
                            int64_t whole, dtype dt, bool pairs) {
     for (int64_t u = 0; u < whole; u += 4, at += pairs ? 8 : 4) {
         v4f a = pack_load4(src, at, dt, pairs), b = pack_load4(src, at + ld, dt, pairs);
-        v4f c = pack_load4(src, at + 2 * ld, dt, pairs), d = pack_load4(src, at + 3 * ld, dt, pairs);
+        v4f c = pack_load4(src, at + 2 * ld, dt, pairs),
+            d = pack_load4(src, at + 3 * ld, dt, pairs);
         v4f ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
         v4f ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
         v4f cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
@@ -171,7 +175,8 @@ V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t l
             const uint16_t *h = (const uint16_t *)src + at + r;
             __m512i lo = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, h));
             __m512i hi = lo;
-            if (pairs) hi = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(left > 1 ? m : 0, h + ld));
+            if (pairs)
+                hi = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(left > 1 ? m : 0, h + ld));
             v = _mm512_slli_epi32(hi, 16);
             if (pairs) v = _mm512_or_si512(v, lo);
         }

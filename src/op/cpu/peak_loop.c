@@ -5,6 +5,11 @@
 
 enum { CHAINS = 12 };
 
+/* Without a use the compiler would drop the whole loop. */
+V_INLINE void consume(vf *acc) {
+    __asm__ volatile("" : : "r"(acc) : "memory");
+}
+
 /* Makes the compiler believe that the results are wanted. */
 static void use(const vf acc[CHAINS]) {
     volatile float sink = 0;

@@ -9,26 +9,39 @@
 
 /* exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2)/2; ln 2 is split in two parts so that
  * n * high is exact. */
-V_INLINE vf v_exp(vf x) {
-    vf c = v_min(v_set1(89.0f), v_max(v_set1(-88.0f), x));
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    vf shifted = v_fma(c, v_set1(1.44269504f), v_set1(magic));
-    vf n = shifted - magic;
-    vf r = v_fma(n, v_set1(-0.693359375f), c);
-    r = v_fma(n, v_set1(2.12194440e-4f), r);
+V_INLINE vf v_exp_poly(vf r) {
     vf p = v_set1(1.9875691500e-4f);
     p = v_fma(p, r, v_set1(1.3981999507e-3f));
     p = v_fma(p, r, v_set1(8.3334519073e-3f));
     p = v_fma(p, r, v_set1(4.1665795894e-2f));
     p = v_fma(p, r, v_set1(1.6666665459e-1f));
     p = v_fma(p, r, v_set1(5.0000001201e-1f));
-    p = v_fma(p, r * r, r) + 1.0f;
-    /* p < 1 where n = 128, so the exponent field never overflows below the cut. */
-    vf y = (vf)((vi)p + (((vi)shifted - 0x4b400000) << 23));
+    return v_fma(p, r * r, r) + 1.0f;
+}
+
+#if V_AVX512
+/* Scaling by 2^n overflows as it should; NaN passes minimum, comparison and scaling. */
+V_INLINE vf v_exp(vf x) {
+    vf c = v_min(v_set1(89.0f), x);
+    vf n = _mm512_roundscale_ps(c * 1.44269504f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    vf r = v_fma(n, v_set1(2.12194440e-4f), v_fma(n, v_set1(-0.693359375f), c));
+    __mmask16 normal = _mm512_cmp_ps_mask(x, v_set1(-87.3365447f), _CMP_NLT_UQ);
+    return _mm512_maskz_scalef_ps(normal, v_exp_poly(r), n);
+}
+#else
+V_INLINE vf v_exp(vf x) {
+    vf c = v_min(v_set1(89.0f), v_max(v_set1(-88.0f), x));
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    vf shifted = v_fma(c, v_set1(1.44269504f), v_set1(magic));
+    vf n = shifted - magic;
+    vf r = v_fma(n, v_set1(2.12194440e-4f), v_fma(n, v_set1(-0.693359375f), c));
+    /* The polynomial is < 1 where n = 128, so the exponent field never overflows below the cut. */
+    vf y = (vf)((vi)v_exp_poly(r) + (((vi)shifted - 0x4b400000) << 23));
     y = v_select(x < v_set1(-87.3365447f), v_zero(), y);
     y = v_select(x > v_set1(88.7228394f), v_set1(__builtin_inff()), y);
     return v_select(x != x, x, y);
 }
+#endif
 
 /* 1 / (1 + exp(-x)) */
 V_INLINE vf v_logistic(vf x) {

@@ -1,0 +1,13 @@
+# Fuzzers of everything that parses outside bytes: cmake --preset fuzz, then tools/fuzz.sh.
+option(ATHANOR_FUZZ "build tests/fuzz (clang)" OFF)
+if(ATHANOR_FUZZ)
+    file(GLOB fuzzers CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+    foreach(f IN LISTS fuzzers)
+        get_filename_component(name ${f} NAME_WE)
+        add_executable(${name} ${f})
+        target_link_libraries(${name} PRIVATE ${LOWER} ath_flags)
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+        list(APPEND fuzz_names ${name})
+    endforeach()
+    add_custom_target(fuzzers DEPENDS ${fuzz_names})
+endif()

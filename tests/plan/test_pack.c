@@ -1,0 +1,145 @@
+/* Frame packing: random instances never overlap, and the presets' frames stay within 5 % of what is
+ * live at once, on the meta device, at several batch sizes, lengths and policies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "model/presets.h"
+#include "plan/plan.h"
+#include "prog/graph_int.h"
+
+static int64_t up(int64_t n) {
+    return (n + 63) / 64 * 64;
+}
+
+static void check_packing(const pack_item *item, int n, int64_t total) {
+    int64_t end = 0;
+    for (int i = 0; i < n; i++) {
+        assert_true(item[i].offset >= 0 && item[i].offset % 64 == 0);
+        if (item[i].offset + up(item[i].bytes) > end) end = item[i].offset + up(item[i].bytes);
+        for (int j = 0; j < i; j++) {
+            bool together = item[i].first <= item[j].last && item[j].first <= item[i].last;
+            bool apart = item[i].offset + item[i].bytes <= item[j].offset ||
+                         item[j].offset + item[j].bytes <= item[i].offset;
+            if (together && !apart) fail_msg("items %d and %d overlap", i, j);
+        }
+    }
+    assert_true(total == end);
+    assert_true(total >= pack_live_peak(item, n));
+}
+
+/* The peak by the definition: at every time, the sum of what lives. */
+static int64_t slow_live_peak(const pack_item *item, int n, int32_t times) {
+    int64_t peak = 0;
+    for (int32_t t = 0; t < times; t++) {
+        int64_t live = 0;
+        for (int i = 0; i < n; i++)
+            if (item[i].first <= t && t <= item[i].last) live += up(item[i].bytes);
+        if (live > peak) peak = live;
+    }
+    return peak;
+}
+
+static void test_random_instances(void **state) {
+    (void)state;
+    enum { MOST = 120, TIMES = 60 };
+    pack_item item[MOST];
+    rng_key key = rng_key_numbered(3, 1);
+    uint64_t at = 0;
+    for (int trial = 0; trial < 400; trial++) {
+        int n = (int)(rng_u32(key, at++) % MOST);
+        for (int i = 0; i < n; i++) {
+            int32_t first = (int32_t)(rng_u32(key, at++) % TIMES);
+            int32_t length = (int32_t)(rng_u32(key, at++) % (trial % 2 ? TIMES : 5));
+            int64_t bytes = rng_u32(key, at++) % (trial % 3 ? 5000 : 100) + (trial % 5 > 0);
+            item[i] = (pack_item){.bytes = bytes,
+                                  .offset = -1,
+                                  .first = first,
+                                  .last = first + length < TIMES ? first + length : TIMES - 1};
+        }
+        int64_t total = pack_items(item, n);
+        assert_true(pack_live_peak(item, n) == slow_live_peak(item, n, TIMES));
+        check_packing(item, n, total);
+    }
+}
+
+static void test_simple_instances(void **state) {
+    (void)state;
+    assert_true(pack_items(NULL, 0) == 0);
+    /* One after the other: they share the place. */
+    pack_item chain[] = {{100, 0, 0, 1}, {100, 0, 2, 3}, {128, 0, 4, 4}};
+    assert_true(pack_items(chain, 3) == 128);
+    /* Closed intervals: one is read while the next is written. */
+    pack_item touching[] = {{64, 0, 0, 1}, {64, 0, 1, 2}};
+    assert_true(pack_items(touching, 2) == 128);
+    /* A stack packs without loss. */
+    pack_item stack[20];
+    for (int i = 0; i < 20; i++) stack[i] = (pack_item){64 * (i + 1), 0, i, 40 - i};
+    assert_true(pack_items(stack, 20) == pack_live_peak(stack, 20));
+}
+
+typedef struct shape {
+    int B, T;
+    recompute_policy recompute;
+    dtype compute;
+} shape;
+
+static double arena_ratio(dev *d, const char *preset, shape s) {
+    arena *a = arena_new("preset");
+    json_t *o = json_pack("{s:s}", "preset", preset);
+    plan_spec spec = {.compute = s.compute,
+                      .T = s.T,
+                      .train_B = s.B,
+                      .valid_B = s.B,
+                      .optim = optim_find("adamw"),
+                      .recompute = s.recompute,
+                      .document_mask = true};
+    err e = {0};
+    plan *p;
+    assert_int_equal(model_config_read(a, o, 0, &spec.model, &e), ST_OK);
+    if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s: %s", preset, e.message);
+    const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
+    assert_true(st->frame_bytes >= st->live_peak_bytes && st->live_peak_bytes > 0);
+    /* Everything outside the frame is live throughout. */
+    double rest = (double)(p->peak_bytes - p->region[REGION_FRAME].bytes);
+    double ratio = (double)st->frame_bytes / (double)st->live_peak_bytes;
+    assert_true((double)p->peak_bytes <= 1.05 * (rest + (double)st->live_peak_bytes));
+    plan_free(p);
+    json_decref(o);
+    arena_free(a);
+    return ratio;
+}
+
+static void test_presets(void **state) {
+    (void)state;
+    static const shape shapes[] = {{1, 64, RECOMPUTE_NONE, DT_F32},
+                                   {8, 256, RECOMPUTE_NONE, DT_BF16},
+                                   {3, 500, RECOMPUTE_SELECTIVE, DT_BF16},
+                                   {4, 1024, RECOMPUTE_FULL, DT_F32},
+                                   {32, 1024, RECOMPUTE_FULL, DT_BF16}};
+    dev *d;
+    assert_int_equal(dev_open(&d, DEV_META, 4, NULL), ST_OK);
+    double worst = 0;
+    for (int i = 0; preset_name(i); i++)
+        for (int k = 0; k < ARRAY_LEN(shapes); k++) {
+            double r = arena_ratio(d, preset_name(i), shapes[k]);
+            if (r > 1.05)
+                fail_msg("%s, shape %d: frame %.3f x live bytes", preset_name(i), k, r);
+            if (r > worst) worst = r;
+        }
+    print_message("largest frame / live bytes: %.4f\n", worst);
+    dev_close(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_instances),
+                                       cmocka_unit_test(test_simple_instances),
+                                       cmocka_unit_test(test_presets)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

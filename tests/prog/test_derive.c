@@ -1,0 +1,434 @@
+/* Backward and recompute as derived from recorded graphs, in double precision: gradients against
+ * finite differences, for hand-made graphs with every kind of sharing and for random ones; the same
+ * bits under every recompute policy, with and without garbage in the frame, and twice the gradient
+ * after a second micro-batch. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "prog/graph_int.h"
+
+enum { B = 2, T = 3, N = B * T, C = 4, V = 7, MAX_PARAM = 1024 };
+
+typedef struct lab {
+    arena *a;
+    dev *dev;
+    graph *g;
+    prog *p;
+    val pos, rope; /* made on first use */
+    int64_t n_params; /* doubles */
+    uint64_t pick;    /* counter of random choices */
+    uint64_t seed;
+    double param[MAX_PARAM], grad[MAX_PARAM];
+    void *frame, *pinned;
+} lab;
+
+typedef val (*body_fn)(lab *l, val x);
+
+/* ---- recording ---- */
+
+static val weight(lab *l, int64_t rows, int64_t cols) {
+    char name[16];
+    snprintf(name, sizeof name, "w%ld", (long)l->n_params);
+    CHECK(l->n_params + rows * cols <= MAX_PARAM, "more parameters than the test has room for");
+    graph_param_ref ref = {.name = name,
+                           .where = SPACE_MASTER,
+                           .dt = DT_F64,
+                           .rows = rows,
+                           .cols = cols,
+                           .offset_bytes = l->n_params * 8,
+                           .grad_offset_bytes = l->n_params * 8,
+                           .trainable = true};
+    l->n_params += rows * cols;
+    return graph_param(l->g, &ref);
+}
+
+static val linear(lab *l, val x, int64_t out) {
+    return graph_linear(l->g, x, weight(l, out, graph_cols(l->g, x)), weight(l, 1, out));
+}
+static val norm(lab *l, val x) {
+    return graph_rmsnorm(l->g, x, weight(l, 1, C), 1e-5f, false);
+}
+static val layernorm(lab *l, val x) {
+    return graph_layernorm(l->g, x, weight(l, 1, C), weight(l, 1, C), 1e-5f);
+}
+
+static void fill_rope(void *dst, const void *ctx) {
+    (void)ctx;
+    double *t = dst; /* [T,2]: cos, sin */
+    for (int p = 0; p < T; p++) {
+        t[2 * p] = cos(0.7 * p);
+        t[2 * p + 1] = sin(0.7 * p);
+    }
+}
+
+/* Two query heads on one key head of width 2, rotated. */
+static val attention(lab *l, val x, float dropout) {
+    graph *g = l->g;
+    if (l->pos == VAL_NONE) {
+        l->pos = graph_input(g, "pos", DT_I32, N, 1);
+        l->rope = graph_const(g, "rope", DT_F64, T, 2, fill_rope, "", 1);
+    }
+    val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
+    graph_attention_spec s = {.B = B, .Tq = T, .Tk = T, .H = 2, .K = 1, .D = 2, .Dv = 2,
+                              .scale = 0.7f, .dropout = dropout, .causal = true};
+    val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
+                            graph_view(g, qkv, 6, 2), VAL_NONE, VAL_NONE);
+    return linear(l, o, C);
+}
+
+static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
+    graph_options opt = {.dev = l->dev, .dt = DT_F64, .train = true, .recompute = policy};
+    l->g = graph_new(l->a, &opt);
+    l->pos = l->rope = VAL_NONE;
+    l->n_params = 0;
+    l->pick = 0;
+    val ids = graph_input(l->g, "ids", DT_I32, N, 1);
+    val targets = graph_input(l->g, "targets", DT_I32, N, 1);
+    val table = weight(l, V, C);
+    val x = body(l, graph_embed(l->g, table, ids));
+    val nll = graph_head_ce(l->g, norm(l, x), tied ? table : weight(l, V, C), targets, 4, 0.1f);
+    graph_output(l->g, nll, "nll");
+    graph_output(l->g, l->g->op[l->g->n_ops - 1].out[1], "lse");
+    err e = {0};
+    if (prog_finish(&l->p, l->g, &e) != ST_OK) fail_msg("%s", e.message);
+    const prog_stats *s = prog_get_stats(l->p);
+    l->frame = aligned_alloc(64, (size_t)s->frame_bytes + 64);
+    l->pinned = aligned_alloc(64, (size_t)s->pinned_bytes + 64);
+    void *base[SPACE_COUNT] = {[SPACE_FRAME] = l->frame,
+                               [SPACE_PINNED] = l->pinned,
+                               [SPACE_MASTER] = l->param,
+                               [SPACE_GRAD] = l->grad};
+    prog_bind(l->p, base);
+    for (int i = 0; i < N; i++) {
+        ((int32_t *)prog_tensor(l->p, "ids")->data)[i] = (i * 5 + 2) % V;
+        ((int32_t *)prog_tensor(l->p, "targets")->data)[i] = i == 4 ? -1 : (i * 3 + 1) % V;
+        const tensor *pos = prog_tensor(l->p, "pos");
+        if (pos) ((int32_t *)pos->data)[i] = i % T;
+    }
+}
+
+static void lab_open(lab *l, uint64_t seed) {
+    memset(l, 0, sizeof *l);
+    l->a = arena_new("derive");
+    l->seed = seed;
+    assert_int_equal(dev_open(&l->dev, DEV_CPU, 1, NULL), ST_OK);
+    for (int i = 0; i < MAX_PARAM; i++)
+        l->param[i] = 0.6 * rng_normal_q24(rng_key_numbered(seed, 1), (uint64_t)i) / 16777216.0;
+}
+
+static void release(lab *l) {
+    free(l->frame);
+    free(l->pinned);
+    l->frame = l->pinned = NULL;
+}
+
+static void lab_close(lab *l) {
+    release(l);
+    dev_close(l->dev);
+    arena_free(l->a);
+}
+
+/* ---- running ---- */
+
+static const double GRAD_SCALE = 0.25;
+
+static op_run run_of(const lab *l, bool first) {
+    return (op_run){.dev = l->dev, .seed = 3, .step = 5, .first_micro = first,
+                    .grad_scale = (float)GRAD_SCALE};
+}
+
+static double objective(lab *l) {
+    op_run run = run_of(l, true);
+    prog_replay(l->p, PROG_F, &run);
+    const double *nll = prog_tensor(l->p, "nll")->data, *lse = prog_tensor(l->p, "lse")->data;
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        if (i != 4) sum += nll[i] + (double)0.1f * lse[i] * lse[i];
+    return GRAD_SCALE * sum;
+}
+
+static void gradients(lab *l, int garbage) {
+    memset(l->frame, garbage, (size_t)prog_get_stats(l->p)->frame_bytes);
+    memset(l->grad, garbage, sizeof l->grad);
+    op_run run = run_of(l, true);
+    prog_replay(l->p, PROG_F, &run);
+    prog_replay(l->p, PROG_B | PROG_W, &run);
+}
+
+/* The objective at kept + by * direction. */
+static double objective_at(lab *l, const double *kept, const double *direction, double by) {
+    for (int64_t i = 0; i < l->n_params; i++) l->param[i] = kept[i] + by * direction[i];
+    return objective(l);
+}
+
+/* Fourth-order central difference along a direction. */
+static double difference(lab *l, const double *direction) {
+    const double h = 2e-5;
+    double kept[MAX_PARAM];
+    memcpy(kept, l->param, sizeof kept);
+    double near = objective_at(l, kept, direction, h) - objective_at(l, kept, direction, -h);
+    double far = objective_at(l, kept, direction, 2 * h) - objective_at(l, kept, direction, -2 * h);
+    memcpy(l->param, kept, sizeof kept);
+    return (8 * near - far) / (12 * h);
+}
+
+/* The derivative along random directions, or along every axis. */
+static void check_differences(lab *l, const char *what, bool every_axis) {
+    double grad[MAX_PARAM];
+    gradients(l, 0xff);
+    memcpy(grad, l->grad, sizeof grad); /* the head's is written by every forward */
+    int64_t n_directions = every_axis ? l->n_params : 6;
+    for (int64_t k = 0; k < n_directions; k++) {
+        double direction[MAX_PARAM] = {0}, want = 0, size = 0;
+        rng_key key = rng_key_numbered(8, (uint64_t)k);
+        for (int64_t i = 0; i < l->n_params; i++) {
+            direction[i] =
+                every_axis ? (double)(i == k) : rng_normal_q24(key, (uint64_t)i) / 16777216.0;
+            want += grad[i] * direction[i];
+            size += fabs(grad[i] * direction[i]);
+        }
+        double got = difference(l, direction);
+        if (!(fabs(got - want) < 1e-8 + 1e-6 * size))
+            fail_msg("%s, direction %ld: gradient %.10g, finite difference %.10g", what, (long)k,
+                     want, got);
+    }
+}
+
+/* Everything that must hold of a graph; returns the largest number of ops that were recomputed. */
+static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed, bool every_axis) {
+    lab l;
+    lab_open(&l, seed);
+    double want[MAX_PARAM];
+    int recomputed = 0;
+    for (recompute_policy r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+        record(&l, body, r, tied);
+        size_t bytes = (size_t)l.n_params * 8;
+        if (r == RECOMPUTE_NONE) {
+            check_differences(&l, what, every_axis);
+            gradients(&l, 0);
+            memcpy(want, l.grad, bytes);
+        }
+        const prog_stats *s = prog_get_stats(l.p);
+        assert_true(r != RECOMPUTE_NONE || s->flops_recompute == 0 || s->ops_recomputed >= 0);
+        if (s->ops_recomputed > recomputed) recomputed = s->ops_recomputed;
+        for (int k = 0; k < 2; k++) { /* garbage in the frame is never read */
+            gradients(&l, k ? 0xff : 0x3c);
+            if (memcmp(l.grad, want, bytes) != 0) fail_msg("%s: other bits, policy %d", what, r);
+        }
+        op_run second = run_of(&l, false);
+        prog_replay(l.p, PROG_ALL, &second);
+        for (int64_t i = 0; i < l.n_params; i++)
+            if (fabs(l.grad[i] - 2 * want[i]) > 1e-12 * (1 + fabs(want[i])))
+                fail_msg("%s: parameter %ld is not added up, policy %d", what, (long)i, r);
+        release(&l);
+    }
+    lab_close(&l);
+    return recomputed;
+}
+
+/* ---- hand-made graphs ---- */
+
+static val plain(lab *l, val x) {
+    return linear(l, x, C);
+}
+static val used_three_times(lab *l, val x) {
+    val a = linear(l, x, C);
+    val y = graph_add(l->g, a, graph_act(l->g, a, ACT_SILU));
+    return graph_add(l->g, y, linear(l, a, C));
+}
+static val added_to_itself(lab *l, val x) {
+    val n = norm(l, x);
+    return graph_add(l->g, x, graph_add(l->g, n, n));
+}
+static val residual_chain(lab *l, val x) {
+    for (int i = 0; i < 3; i++) {
+        graph_block_begin(l->g, i);
+        x = graph_add(l->g, x, linear(l, norm(l, x), C));
+        x = graph_add(l->g, x, linear(l, graph_act(l->g, linear(l, norm(l, x), 6), ACT_GELU_TANH), C));
+        graph_block_end(l->g);
+    }
+    return x;
+}
+static val parallel_residual(lab *l, val x) {
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        val n = layernorm(l, x);
+        val f = linear(l, n, C), h = graph_act(l->g, linear(l, n, C), ACT_GELU_EXACT);
+        x = graph_add(l->g, graph_add(l->g, x, f), h);
+        graph_block_end(l->g);
+    }
+    return x;
+}
+static val views(lab *l, val x) {
+    graph_block_begin(l->g, 0);
+    val gu = linear(l, norm(l, x), 2 * C);
+    val y = graph_gated(l->g, graph_view(l->g, gu, 0, C), graph_view(l->g, gu, C, C), ACT_SILU);
+    x = graph_add(l->g, x, linear(l, y, C));
+    graph_block_end(l->g);
+    return x;
+}
+static val overlapping_uses_of_views(lab *l, val x) {
+    graph_block_begin(l->g, 0);
+    val gu = linear(l, norm(l, x), 2 * C);
+    val a = graph_view(l->g, gu, 0, C), b = graph_view(l->g, gu, C, C);
+    val y = graph_gated(l->g, a, b, ACT_SILU), z = graph_gated(l->g, b, a, ACT_SILU);
+    x = graph_add(l->g, graph_add(l->g, x, graph_add(l->g, a, y)), graph_add(l->g, b, z));
+    graph_block_end(l->g);
+    return x;
+}
+static val transformer(lab *l, val x) {
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        x = graph_add(l->g, x, attention(l, norm(l, x), 0));
+        val gu = linear(l, norm(l, x), 2 * C);
+        val y = graph_gated(l->g, graph_view(l->g, gu, 0, C), graph_view(l->g, gu, C, C), ACT_SILU);
+        x = graph_add(l->g, x, linear(l, y, C));
+        graph_block_end(l->g);
+    }
+    return x;
+}
+static val with_dropout(lab *l, val x) {
+    x = graph_dropout(l->g, x, 0.2f);
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        val n = layernorm(l, x);
+        x = graph_add(l->g, x, graph_dropout(l->g, attention(l, n, 0.25f), 0.3f));
+        x = graph_add(l->g, x, graph_dropout(l->g, linear(l, layernorm(l, x), C), 0.3f));
+        graph_block_end(l->g);
+    }
+    return x;
+}
+static val shared_weight(lab *l, val x) {
+    val w = weight(l, C, C);
+    for (int i = 0; i < 3; i++) {
+        graph_block_begin(l->g, i);
+        x = graph_add(l->g, x, graph_act(l->g, graph_linear(l->g, x, w, VAL_NONE), ACT_SILU));
+        graph_block_end(l->g);
+    }
+    return x;
+}
+static val skip_over_blocks(lab *l, val x) {
+    graph_block_begin(l->g, 0);
+    val early = graph_act(l->g, linear(l, norm(l, x), C), ACT_SILU);
+    val y = graph_add(l->g, x, linear(l, early, C));
+    graph_block_end(l->g);
+    graph_block_begin(l->g, 1);
+    y = graph_add(l->g, y, linear(l, norm(l, y), C));
+    y = graph_add(l->g, y, early);
+    graph_block_end(l->g);
+    return graph_add(l->g, graph_add(l->g, x, y), early);
+}
+static val adds_only(lab *l, val x) {
+    val a = linear(l, x, C), b = linear(l, x, C);
+    val c = graph_add(l->g, a, graph_act(l->g, b, ACT_RELU2));
+    val d = graph_add(l->g, a, c);
+    return graph_add(l->g, x, graph_add(l->g, d, graph_add(l->g, a, b)));
+}
+
+static void test_hand_made(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        body_fn body;
+        bool recomputes;
+    } graphs[] = {{"plain", plain, false},
+                  {"used three times", used_three_times, false},
+                  {"added to itself", added_to_itself, false},
+                  {"residual chain", residual_chain, true},
+                  {"parallel residual", parallel_residual, true},
+                  {"views", views, true},
+                  {"overlapping uses of views", overlapping_uses_of_views, true},
+                  {"transformer", transformer, true},
+                  {"dropout", with_dropout, true},
+                  {"shared weight", shared_weight, true},
+                  {"skip over blocks", skip_over_blocks, true},
+                  {"adds only", adds_only, false}};
+    for (int i = 0; i < ARRAY_LEN(graphs); i++)
+        for (int tied = 0; tied < 2; tied++) {
+            int n = check_graph(graphs[i].name, graphs[i].body, tied, 1, true);
+            assert_true((n > 0) || !graphs[i].recomputes);
+        }
+}
+
+/* ---- random graphs ---- */
+
+static uint32_t choose(lab *l, uint32_t n) {
+    return rng_u32(rng_key_numbered(l->seed, 2), l->pick++) % n;
+}
+
+/* A value of width C that no op in place has taken. */
+static val any(lab *l, const val *pool, int n) {
+    for (;;) {
+        val v = pool[choose(l, (uint32_t)n)];
+        if (!l->g->value[v].overwritten) return v;
+    }
+}
+
+static val random_op(lab *l, const val *pool, int n) {
+    graph *g = l->g;
+    val a = any(l, pool, n);
+    switch (choose(l, 9)) {
+        case 0: return linear(l, a, C);
+        case 1: return graph_act(g, a, ACT_SILU);
+        case 2: return norm(l, a);
+        case 3: return layernorm(l, a);
+        case 4: return graph_gated(g, a, any(l, pool, n), ACT_GELU_TANH);
+        case 5: return graph_dropout(g, linear(l, a, C), 0.2f);
+        case 6: {
+            val gu = linear(l, a, 2 * C);
+            val x = graph_view(g, gu, 0, C), y = graph_view(g, gu, C, C);
+            return choose(l, 2) ? graph_gated(g, x, y, ACT_SILU) : graph_add(g, x, y);
+        }
+        default: return graph_add(g, a, any(l, pool, n));
+    }
+}
+
+static val random_body(lab *l, val x) {
+    enum { MOST = 16 };
+    val pool[MOST + 1] = {x};
+    int n = 1, n_ops = 3 + (int)choose(l, 9), block = 0;
+    bool open = false;
+    for (int i = 0; i < n_ops; i++) {
+        if (choose(l, 3) == 0) {
+            if (open) graph_block_end(l->g);
+            open = !open;
+            if (open) graph_block_begin(l->g, block++);
+        }
+        pool[n] = random_op(l, pool, n);
+        n++;
+    }
+    if (open) graph_block_end(l->g);
+    val sum = VAL_NONE; /* of all that is left, so that every value matters */
+    for (int i = 0; i < n; i++) {
+        if (l->g->value[pool[i]].overwritten) continue;
+        sum = sum == VAL_NONE ? pool[i] : graph_add(l->g, sum, pool[i]);
+    }
+    return sum;
+}
+
+static void test_random(void **state) {
+    (void)state;
+    int with_recompute = 0;
+    for (uint64_t seed = 100; seed < 500; seed++) {
+        char what[32];
+        snprintf(what, sizeof what, "random graph %d", (int)seed);
+        with_recompute += check_graph(what, random_body, seed % 2, seed, false) > 0;
+    }
+    print_message("400 random graphs, %d with recomputed ops\n", with_recompute);
+    assert_true(with_recompute > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hand_made),
+                                       cmocka_unit_test(test_random)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
