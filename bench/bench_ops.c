@@ -106,16 +106,17 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
     arena_reset(b->a);
 }
 
-static void bench_linear(bench *b, const char *label, int64_t in, int64_t out) {
-    tensor t[2] = {make(b, b->dt, N, in, 0), make(b, b->dt, out, in, 0)};
+static void bench_linear(bench *b, const char *label, int64_t rows, int64_t in, int64_t out) {
+    tensor t[2] = {make(b, b->dt, rows, in, 0), make(b, b->dt, out, in, 0)};
     run_op(b, label, OP_LINEAR, (op_attr){0}, t, 2);
 }
 
-static void bench_attention(bench *b, const char *label, int32_t batch, int32_t time) {
-    op_attr at = {.attention = {.B = batch, .Tq = time, .Tk = time, .H = H, .K = K, .D = D}};
-    at.attention.Dv = D, at.attention.scale = 0.125f, at.attention.causal = true;
-    tensor t[3] = {make(b, b->dt, batch * time, H * D, 0), make(b, b->dt, batch * time, K * D, 0),
-                   make(b, b->dt, batch * time, K * D, 0)};
+static void bench_attention(bench *b, const char *label, int32_t batch, int32_t queries,
+                            int32_t time) {
+    op_attr at = {.attention = {.B = batch, .Tq = queries, .Tk = time, .H = H, .K = K, .D = D}};
+    at.attention.Dv = D, at.attention.scale = 0.125f, at.attention.causal = queries > 1;
+    tensor t[3] = {make(b, b->dt, batch * queries, H * D, 0),
+                   make(b, b->dt, batch * time, K * D, 0), make(b, b->dt, batch * time, K * D, 0)};
     run_op(b, label, OP_ATTENTION, at, t, 3);
 }
 
@@ -135,6 +136,8 @@ static void bench_small_ops(bench *b) {
     run_op(b, "gated silu", OP_GATED, silu,
            (tensor[]){make(b, b->dt, N, F, 0), make(b, b->dt, N, F, 0)}, 2);
     run_op(b, "gelu tanh", OP_ACT, gelu, (tensor[]){make(b, b->dt, N, F, 0)}, 1);
+    op_attr drop = {.dropout = {.p = 0.1f}};
+    run_op(b, "dropout", OP_DROPOUT, drop, (tensor[]){make(b, b->dt, N, C, 0)}, 1);
     run_op(b, "add", OP_ADD, (op_attr){0},
            (tensor[]){make(b, b->dt, N, C, 0), make(b, b->dt, N, C, 0)}, 2);
     run_op(b, "embed", OP_EMBED, (op_attr){0},
@@ -174,17 +177,19 @@ int main(int argc, char **argv) {
     printf("%s, %d threads\n", cpu_isa_name(dev_isa(b.d)), dev_threads(b.d));
     for (int i = 0; i < 2; i++) {
         b.dt = i ? DT_BF16 : DT_F32;
-        bench_linear(&b, "linear qkv 384x640", C, (H + 2 * K) * D);
-        bench_linear(&b, "linear o 384x384", C, C);
-        bench_linear(&b, "linear gate|up 384x2048", C, 2 * F);
-        bench_linear(&b, "linear down 1024x384", F, C);
+        bench_linear(&b, "linear qkv 384x640", N, C, (H + 2 * K) * D);
+        bench_linear(&b, "linear o 384x384", N, C, C);
+        bench_linear(&b, "linear gate|up 384x2048", N, C, 2 * F);
+        bench_linear(&b, "linear down 1024x384", N, F, C);
         op_attr head = {.head = {.with_grad = true}};
         run_op(
             &b, "head_ce V 4096", OP_HEAD_CE, head,
             (tensor[]){make(&b, b.dt, N, C, 0), make(&b, b.dt, V, C, 0), make(&b, DT_I32, N, 1, V)},
             3);
-        bench_attention(&b, "attention B32 T256", B, T);
-        bench_attention(&b, "attention B1 T4096", 1, 4096);
+        bench_attention(&b, "attention B32 T256", B, T, T);
+        bench_attention(&b, "attention B1 T4096", 1, 4096, 4096);
+        bench_attention(&b, "attention 1 of 4096", 1, 1, 4096);
+        bench_linear(&b, "linear 1 row 384x4096", 1, C, V);
         bench_small_ops(&b);
     }
     b.dt = DT_F32;

@@ -18,7 +18,9 @@ llama_keys=(train.precision=fp32)
 gpt2_keys=(train.precision=bf16 "$gpt2_model")
 for v in "${variants[@]}"; do
     declare -n keys=${v}_keys
+    began=$(now_ms)
     expect 0 train c.yaml run="$v" "${keys[@]}"
+    took=$(($(now_ms) - began))
     results "step|valid|sample" "$v" >"$v.want"
 done
 
@@ -34,7 +36,7 @@ start_and_kill() {
     else
         "$athanor" train c.yaml run="$run" "$@" >out 2>err &
         pid=$!
-        sleep "0.$(printf %03d $((RANDOM % 500)))"
+        sleep_part $took
         kill -9 $pid 2>kill.err
     fi
     wait $pid 2>wait.err

@@ -14,6 +14,9 @@ PALETTE = ["#1c2128", "#e5534b", "#57ab5a", "#c69026", "#539bf5", "#b083f0", "#3
 BRIGHT = ["#768390", "#ff938a", "#8ddb8c", "#eac55f", "#96d0ff", "#dcbdfb", "#76e3ea", "#ffffff"]
 TEXT, GROUND = "#adbac7", "#1c2128"
 CELL_W, CELL_H, MARGIN, BAR = 8.4, 18, 14, 30
+# Wide spaces collapse in SVG, and braille is often wider than the rest: each is placed alone.
+OTHER = "[^\\s\u2800-\u28ff\u2502]+"
+WORDS = re.compile(f"[\u2800-\u28ff]+|\u2502|{OTHER}(?: {OTHER})*")
 ESCAPE = re.compile(r"\x1b\[([0-9;:]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|\x1b.")
 
 
@@ -64,18 +67,18 @@ def draw(lines, columns, title):
     yield f'<rect width="100%" height="100%" rx="8" fill="{GROUND}"/>'
     for i, color in enumerate(("#e5534b", "#c69026", "#57ab5a")):
         yield f'<circle cx="{MARGIN + 6 + 18 * i}" cy="18" r="5.5" fill="{color}"/>'
-    yield (f'<g fill="{TEXT}" font-size="14" xml:space="preserve" font-family="ui-monospace, '
+    yield (f'<g fill="{TEXT}" font-size="14" font-family="ui-monospace, '
            "SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace\">")
     style = {}
     for row, line in enumerate(lines):
         parts, style = spans(line, style)
         y = BAR + MARGIN + row * CELL_H + 13
         for column, text, look in parts:
-            if not text.strip():
-                continue
             attributes = "".join(f' {k}="{v}"' for k, v in look.items())
-            yield (f'<text x="{MARGIN + column * CELL_W:.1f}" y="{y}" '
-                   f'textLength="{len(text) * CELL_W:.1f}"{attributes}>{escape(text)}</text>')
+            for run in WORDS.finditer(text):
+                x, chars = MARGIN + (column + run.start()) * CELL_W, len(run.group())
+                yield (f'<text x="{x:.1f}" y="{y}" textLength="{chars * CELL_W:.1f}"'
+                       f'{attributes}>{escape(run.group())}</text>')
     yield "</g>\n</svg>"
 
 

@@ -111,8 +111,11 @@ static status run_command(int argc, char **argv, err *e) {
     status st = cli_parse(&args, command, argc - 1 - words, argv + 1 + words, e);
     if (st == ST_OK) st = command->run(&args, e);
     cli_args_free(&args);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        if (st == ST_OK) st = err_errno(e, "standard output", "cannot write standard output");
+    if ((fflush(stdout) != 0 || ferror(stdout)) && st == ST_OK) {
+        st = err_set(e, ST_FAILED, "cannot write standard output"); /* errno may be long gone */
+        err_where(e, "standard output");
+        err_hint(e, "its disk may be full, or its reader gone");
+    }
     return st;
 }
 

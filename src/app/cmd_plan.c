@@ -37,6 +37,14 @@ static void print_plan(const plan *p) {
     strbuf_free(&text);
 }
 
+/* That a plan does not fit the memory this machine happens to have free is an answer; that it
+ * breaks a limit which was given is a failure. */
+static status say_too_large(const cli_args *args, bool limit_given, err *e) {
+    if (!args->json && !limit_given) printf("  does not fit: %s\n  %s\n", e->message, e->hint);
+    if (args->json) e->message[0] = '\0'; /* `fits: false` has said it */
+    return limit_given ? ST_MEMORY : ST_OK;
+}
+
 static status cmd_plan(const cli_args *args, err *e) {
     config *c;
     dev *meta;
@@ -49,7 +57,7 @@ static status cmd_plan(const cli_args *args, err *e) {
             cli_print_json(plan_json(p, c->train.memory_limit));
         else if (p)
             print_plan(p);
-        if (p && args->json && e) e->message[0] = '\0'; /* `fits: false` says it */
+        if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
         dev_close(meta);
     }

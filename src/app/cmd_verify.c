@@ -37,14 +37,14 @@ static bool verify_run(arena *a, const char *run_dir, const int64_t *steps, int 
 static status verify_input(arena *a, const char *path, bool *ok, const char **detail, err *e) {
     int64_t *steps = NULL;
     int n = 0;
+    TRY(checkpoint_list(a, path, &steps, &n, e));
+    if (n > 0) { /* a run has a config.json of its own, so this comes first */
+        *ok = verify_run(a, path, steps, n, detail);
+        return ST_OK;
+    }
     if (file_exists(path_join(a, path, "state")) ||
         file_exists(path_join(a, path, "config.json"))) {
         *ok = verify_folder(a, path, detail);
-        return ST_OK;
-    }
-    TRY(checkpoint_list(a, path, &steps, &n, e));
-    if (n > 0) {
-        *ok = verify_run(a, path, steps, n, detail);
         return ST_OK;
     }
     err_set(e, ST_FORMAT, "%s is no checkpoint, model folder or run with checkpoints", path);

@@ -1,6 +1,7 @@
 #include "app/progress.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,26 +35,32 @@ static void settle(progress *p) {
     p->line_open = false;
 }
 
-static void show_bar(FILE *out, double share) {
-    enum { WIDTH = 20 };
-    int full = (int)(share * WIDTH);
-    for (int i = 0; i < WIDTH; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
+/* A terminal line that wraps cannot be cleared with one return: 80 columns get the short form. */
+static bool is_narrow(const progress *p) {
+    struct winsize size;
+    return p->live && ioctl(fileno(p->out), TIOCGWINSZ, &size) == 0 && size.ws_col < 120;
+}
+
+static void show_bar(FILE *out, double share, int width) {
+    int full = (int)(share * width);
+    for (int i = 0; i < width; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
 }
 
 static void on_step(progress *p, const json_t *o) {
     int64_t step = (int64_t)num(o, "step"), now = clock_now_ns();
-    bool last = step == p->total_steps;
+    bool last = step == p->total_steps, narrow = is_narrow(p);
     if (p->live && !last && now - p->shown_ns < 100000000) return; /* ten times a second */
     p->shown_ns = now;
     double done = (double)(step - p->first_step), left = (double)(p->total_steps - step);
     char eta[24];
     progress_format_duration(done > 0 ? clock_since_s(p->began_ns) / done * left : 0, eta);
     settle(p);
-    if (p->live) show_bar(p->out, (double)step / (double)p->total_steps);
-    fprintf(p->out,
-            " step %ld/%ld  loss %.4f  norm %.2f  lr %.2e  %.0f tok/s  mfu %.0f%%  %.0f ms  eta %s",
-            (long)step, (long)p->total_steps, num(o, "loss"), num(o, "grad_norm"), num(o, "lr"),
-            num(o, "tok_per_s"), 100 * num(o, "mfu"), num(o, "step_ms"), eta);
+    if (p->live) show_bar(p->out, (double)step / (double)p->total_steps, narrow ? 12 : 20);
+    fprintf(p->out, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps, num(o, "loss"));
+    if (!narrow) fprintf(p->out, "  norm %.2f  lr %.2e", num(o, "grad_norm"), num(o, "lr"));
+    fprintf(p->out, "  %.0f tok/s", num(o, "tok_per_s"));
+    if (!narrow) fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * num(o, "mfu"), num(o, "step_ms"));
+    fprintf(p->out, "  eta %s", eta);
     p->line_open = p->live;
     if (!p->live) fputc('\n', p->out);
 }

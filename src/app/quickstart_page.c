@@ -1,4 +1,5 @@
 /* What the user of quickstart sees: a line per stage, the training, the result, what is next. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,19 +163,19 @@ static void print_curve(const quick *q, const quick_watch *w) {
     strbuf_free(&curve);
 }
 
+/* Commands as this user can type them: the program under the name it was started by. */
 static void print_next(const quick *q, const quick_watch *w) {
-    const char *run = q->run, *prompt = q->corpus.prompts[0];
-    int64_t more = 2 * q->plan.steps;
+    const char *program = program_invocation_name, *run = q->run, *prompt = q->corpus.prompts[0];
     int first_line = (int)strcspn(prompt, "\n\"$`\\");
-    fprintf(q->out,
-            "\nThe report: %s/report.html\n"
-            "\nWhat to try next:\n"
-            "  athanor generate %s --prompt \"%.*s\"   let it write\n"
-            "  athanor train %s/quickstart.yaml train.steps=%lld   go on training\n"
-            "  athanor verify checkpoint %s/checkpoints/step-%lld   check it\n"
-            "  athanor plan smollm2-135m   what a larger model would need\n"
-            "  make quickstart TEXT=my.txt   the same with your own text\n",
-            run, run, first_line, prompt, run, (long long)more, run, (long long)w->at_step);
+    fprintf(q->out, "\nThe report: %s/report.html\n\nWhat to try next:\n", run);
+    fprintf(q->out, "  let it write        %s generate %s --prompt \"%.*s\"\n", program, run,
+            first_line, prompt);
+    fprintf(q->out, "  train it longer     %s train %s/quickstart.yaml train.steps=%lld\n", program,
+            run, (long long)q->plan.steps * 3 / 2);
+    fprintf(q->out, "  check every byte    %s verify checkpoint %s/checkpoints/step-%lld\n",
+            program, run, (long long)w->at_step);
+    fprintf(q->out, "  plan a larger one   %s plan smollm2-135m\n", program);
+    fprintf(q->out, "  use your own text   make quickstart TEXT=my.txt\n");
 }
 
 void quick_print_result(const quick *q, const quick_watch *w) {

@@ -26,10 +26,10 @@ static const int FEWEST_STEPS = 20;
 static const quick_size SIZES[] = {
     {.C = 64, .L = 2, .H = 2, .F = 192, .batch = 8, .lr = 4e-3, .tokens = 0},
     {.C = 96, .L = 3, .H = 3, .F = 256, .batch = 8, .lr = 4e-3, .tokens = 0.4e6},
-    {.C = 128, .L = 4, .H = 4, .F = 352, .batch = 8, .lr = 3e-3, .tokens = 0.8e6},
-    {.C = 192, .L = 4, .H = 6, .F = 512, .batch = 8, .lr = 2.5e-3, .tokens = 1.4e6},
-    {.C = 256, .L = 6, .H = 8, .F = 704, .batch = 16, .lr = 2e-3, .tokens = 4e6},
-    {.C = 384, .L = 8, .H = 12, .F = 1024, .batch = 16, .lr = 1.5e-3, .tokens = 12e6},
+    {.C = 128, .L = 4, .H = 4, .F = 352, .batch = 8, .lr = 4e-3, .tokens = 0.8e6},
+    {.C = 192, .L = 4, .H = 6, .F = 512, .batch = 8, .lr = 2.5e-3, .tokens = 3e6},
+    {.C = 256, .L = 6, .H = 8, .F = 704, .batch = 16, .lr = 2e-3, .tokens = 8e6},
+    {.C = 384, .L = 8, .H = 12, .F = 1024, .batch = 16, .lr = 1.5e-3, .tokens = 20e6},
 };
 
 /* ---- the config ---- */

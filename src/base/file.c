@@ -39,12 +39,12 @@ static status write_full(int fd, const char *path, const uint8_t *p, size_t n, e
 static status open_read(const char *path, int *fd, struct stat *st, err *e) {
     do *fd = open(path, O_RDONLY | O_CLOEXEC);
     while (*fd < 0 && errno == EINTR);
-    if (*fd < 0) return err_errno(e, path, "cannot open %s", path);
+    if (*fd < 0) return err_unreadable(e, "open", path);
     if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return ST_OK;
     if (S_ISDIR(st->st_mode)) errno = EISDIR;
-    err_errno(e, path, "cannot read %s", path);
+    err_unreadable(e, "read", path);
     close(*fd);
-    return ST_FAILED;
+    return ST_FORMAT;
 }
 
 /* Reads to the end of fd; `expect` is a hint of the size, never trusted. */
@@ -56,9 +56,9 @@ static status read_to_end(int fd, const char *path, size_t expect, char **data, 
         if (n + 1 >= cap) buf = xrealloc(buf, cap = cap < 4096 ? 8192 : cap * 2);
         ssize_t got = read_retry(fd, buf + n, cap - n - 1);
         if (got < 0) {
-            err_errno(e, path, "cannot read %s", path);
+            err_unreadable(e, "read", path);
             free(buf);
-            return ST_FAILED;
+            return ST_FORMAT;
         }
         if (got == 0) break;
         n += (size_t)got;
@@ -243,7 +243,7 @@ status hash_file(const char *path, uint64_t *hash, err *e) {
     ssize_t got;
     while ((got = read_retry(fd, buf, OUT_BUFFER_BYTES)) > 0)
         XXH3_64bits_update(state, buf, (size_t)got);
-    status s = got < 0 ? err_errno(e, path, "cannot read %s", path) : ST_OK;
+    status s = got < 0 ? err_unreadable(e, "read", path) : ST_OK;
     *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     free(buf);

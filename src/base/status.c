@@ -63,6 +63,12 @@ status err_errno(err *e, const char *path, const char *fmt, ...) {
     return err_where(e, "%s", path);
 }
 
+status err_unreadable(err *e, const char *verb, const char *path) {
+    err_errno(e, path, "cannot %s %s", verb, path);
+    if (e) e->code = ST_FORMAT;
+    return ST_FORMAT;
+}
+
 const char *status_kind(status s) {
     switch (s) {
         case ST_OK: return "ok";

@@ -50,6 +50,8 @@ status err_where(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
 status err_context(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
 /* err_set with ": strerror(errno)" appended; code ST_FAILED, where = path. */
 status err_errno(err *e, const char *path, const char *fmt, ...) ATH_PRINTF(3, 4);
+/* The same for an input that cannot be read: "cannot VERB PATH: ...", code ST_FORMAT. */
+status err_unreadable(err *e, const char *verb, const char *path);
 /* One word per status for error.kind: failed, usage, format, memory, nonfinite, rank, stopped. */
 const char *status_kind(status s);
 

@@ -73,8 +73,7 @@ static status add_folder(reader *r, const char *dir, reader_format format, int d
         if (names[i][0] == '.') continue;
         char *path = path_join(r->mem, dir, names[i]);
         struct stat link, sb;
-        if (lstat(path, &link) != 0 || stat(path, &sb) != 0)
-            return err_errno(e, path, "cannot read %s", path);
+        if (lstat(path, &link) != 0 || stat(path, &sb) != 0) return err_unreadable(e, "read", path);
         if (S_ISDIR(link.st_mode))
             TRY(add_folder(r, path, format, depth + 1, e));
         else if (S_ISREG(sb.st_mode))
@@ -90,7 +89,7 @@ static status add_input(reader *r, const char *input, reader_format format, err 
         add_file(r, path, NULL, format);
         return ST_OK;
     }
-    if (stat(path, &sb) != 0) return err_errno(e, path, "cannot read %s", path);
+    if (stat(path, &sb) != 0) return err_unreadable(e, "read", path);
     if (S_ISDIR(sb.st_mode)) return add_folder(r, path, format, 0, e);
     add_file(r, path, &sb, format);
     return ST_OK;
@@ -178,7 +177,7 @@ static status fill_buffer(reader *r, err *e) {
     while (got < 0 && errno == EINTR);
     if (got > 0) strbuf_append(&r->buf, chunk, (size_t)got);
     free(chunk);
-    if (got < 0) return err_errno(e, path, "cannot read %s", path);
+    if (got < 0) return err_unreadable(e, "read", path);
     r->end = got == 0;
     return ST_OK;
 }
@@ -246,7 +245,7 @@ static bool is_blank(const char *s, size_t n) {
 static status open_lines(reader *r, err *e) {
     const char *path = r->file[r->at].path;
     r->fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    return r->fd < 0 ? err_errno(e, path, "cannot open %s", path) : ST_OK;
+    return r->fd < 0 ? err_unreadable(e, "open", path) : ST_OK;
 }
 
 /* One JSONL document; doc->len 0 at the end of the file. */

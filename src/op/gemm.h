@@ -1,10 +1,11 @@
 /* Matrix products: C = A B (+ C) (+ bias), in f32 or bf16 storage with f32 accumulation.
  *
- * Own packed kernels (op/cpu/gemm_tile.c), one per instruction set. Every element of C is one chain
+ * Two implementations: own packed kernels (op/cpu/gemm_tile.c), one per instruction set, and oneDNN
+ * (op/gemm_onednn.c); gemm.c chooses. Of the own ones: every element of C is one chain
  * of multiply-adds in the order of k, cut only at multiples of a fixed block, so the bits do not
  * depend on the number of threads. Any of the four layouts costs the same, because both operands
  * are packed; bf16 operands stay bf16 where the machine multiplies it and are widened while packing
- * elsewhere. */
+ * elsewhere. Products of one or two rows stream B instead (op/cpu/gemv.c). */
 #ifndef OP_GEMM_H
 #define OP_GEMM_H
 
@@ -31,6 +32,6 @@ typedef struct gemm_args {
 int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,
                       dtype c_dt);
 /* ws: of that size, 64-byte aligned. */
-void gemm_run(const dev *d, const gemm_args *g, void *ws);
+void gemm_run(dev *d, const gemm_args *g, void *ws);
 
 #endif

@@ -52,6 +52,12 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     if (B_full >= 1)
         return err_hint(e, "set train.micro_batch_size=%d (it is %d) and train.recompute=full",
                         B_full, p->spec.train_B);
+    int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes;
+    if (p->peak_bytes - activations + plan_baseline_bytes(p) > limit_or_free(limit)) {
+        err_where(e, "model");
+        return err_hint(e, "choose a smaller model: without activations it needs %.1f MiB",
+                        (double)(p->peak_bytes - activations) / (1 << 20));
+    }
     err_where(e, "train.seq_len");
     return err_hint(e, "shorten train.seq_len (it is %d) or choose a smaller model", p->spec.T);
 }
@@ -115,7 +121,7 @@ void plan_print(const plan *p, strbuf *out) {
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
     if (p->prog[PLAN_TRAIN]) {
         const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
-        snprintf(note, sizeof note, "%.1f MiB kept for the backward, workspace %.1f MiB",
+        snprintf(note, sizeof note, "%.0f kept for backward, workspace %.0f",
                  (double)st->saved_bytes / (1 << 20), (double)st->workspace_peak_bytes / (1 << 20));
     } else
         note[0] = '\0';

@@ -97,6 +97,19 @@ static status refuse_small_floats(const config *c, err *e) {
     return ST_OK;
 }
 
+/* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
+static status refuse_mixtures(const config *c, err *e) {
+    int compute = c->train.precision.compute, params = c->train.precision.params;
+    if (c->train.precision.grads == CONFIG_PRECISION_BF16)
+        return refuse(c, e, "train.precision.grads", "gradients in bf16", "write fp32");
+    if (c->train.precision.optim == CONFIG_PRECISION_BF16)
+        return refuse(c, e, "train.precision.optim", "optimizer state in bf16", "write fp32");
+    if (params != CONFIG_PRECISION_AUTO && params != compute)
+        return refuse(c, e, "train.precision.params", "another format than that of compute",
+                      "leave it out");
+    return ST_OK;
+}
+
 static status refuse_layouts(const config *c, err *e) {
     const struct {
         const char *path, *what;
@@ -119,11 +132,12 @@ static status refuse_layouts(const config *c, err *e) {
 }
 
 status config_check_supported(const config *c, err *e) {
-    TRY(refuse_small_floats(c, e));
-    TRY(refuse_layouts(c, e));
-    if (c->data.packing == CONFIG_PACKING_BESTFIT)
-        return refuse(c, e, "data.packing", "best-fit packing", "write concat or none");
     if (c->stages.n > 0) return refuse(c, e, "stages", "training in stages", "remove `stages`");
+    TRY(refuse_small_floats(c, e));
+    TRY(refuse_mixtures(c, e));
+    TRY(refuse_layouts(c, e));
+    if (c->data.packing != CONFIG_PACKING_CONCAT)
+        return refuse(c, e, "data.packing", "packing other than concat", "write concat");
     if (c->train.deterministic)
         return refuse(c, e, "train.deterministic", "the deterministic mode",
                       "write false; a run on one rank repeats bit for bit anyway");

@@ -29,7 +29,7 @@ void tok_ids_push(tok_ids *v, int32_t id);
 void tok_ids_free(tok_ids *v);
 
 /* Reads tokenizer.json (a file, or a folder that holds one; tokenizer_config.json beside it, if
- * any, names the special tokens). Errors: ST_FAILED unreadable, ST_FORMAT naming the key that is
+ * any, names the special tokens). Errors: ST_FORMAT unreadable, or naming the key that is
  * wrong or not supported. */
 status tok_load(tok **out, const char *path, err *e) ATH_MUST_USE;
 status tok_parse(tok **out, const char *json, size_t len, const char *origin, err *e) ATH_MUST_USE;

@@ -71,15 +71,15 @@ static void test_read_errors_name_the_path(void **state) {
     char *data, *path = path_join(f->a, f->dir, "missing");
     size_t len;
     err e = {0};
-    assert_int_equal(file_read_all(path, &data, &len, &e), ST_FAILED);
+    assert_int_equal(file_read_all(path, &data, &len, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, path));
     assert_non_null(strstr(e.message, "No such file"));
     assert_string_equal(e.where, path);
-    assert_int_equal(file_read_all(f->dir, &data, &len, &e), ST_FAILED);
+    assert_int_equal(file_read_all(f->dir, &data, &len, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "Is a directory"));
     file_map m;
-    assert_int_equal(file_map_open(&m, f->dir, &e), ST_FAILED);
-    assert_int_equal(file_map_open(&m, "/dev/null", &e), ST_FAILED);
+    assert_int_equal(file_map_open(&m, f->dir, &e), ST_FORMAT);
+    assert_int_equal(file_map_open(&m, "/dev/null", &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "not a regular file"));
 }
 

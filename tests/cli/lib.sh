@@ -40,6 +40,10 @@ lacks() { ! grep -qF -- "$2" "$1" || fail "there is '$2' in std$1"; }
 field() { grep -o "\"$1\": *[^,}]*" "$2" | tail -n 1 | sed 's/^[^:]*: *//; s/"//g'; }
 # event KIND FILE: the lines of one kind of event.
 event() { grep -F "\"event\": \"$1\"" "$2"; }
+# now_ms: a clock.
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+# sleep_part MS: for a random part of that time.
+sleep_part() { sleep "$(awk "BEGIN { printf \"%.4f\", $1 * $RANDOM / 32768 / 1000 }")"; }
 # calc EXPRESSION: true where awk says so.
 calc() { awk "BEGIN { exit !($1) }"; }
 

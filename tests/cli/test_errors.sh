@@ -65,7 +65,7 @@ train_refused 2 "train.seq_len is 65, the model's positions end at 64" train.seq
 train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size=8
 train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
 train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
-train_refused 4 "MiB are allowed" train. c.yaml train.memory_limit=1M
+train_refused 4 "MiB are allowed" model c.yaml train.memory_limit=1M
 
 # ---- data ----
 make_text 5 3 | tr a-m n-z >other.txt
@@ -85,7 +85,7 @@ refused 2 "optim.lr was 0.01, is now 0.02" good/config.json train c.yaml run=goo
 "$athanor" train c.yaml run=held train.steps=1000000 checkpoint.every=0 eval.every=0 sample.every=0 \
     train.digest_every=0 >held.log 2>&1 &
 holder=$!
-for _ in 1 2 3 4 5 6 7 8 9 10; do [ -s held/metrics.jsonl ] || sleep 0.2; done
+for _ in {1..50}; do [ -s held/metrics.jsonl ] || sleep 0.2; done
 refused 1 "(pid $holder) is training in held" held/.lock train c.yaml run=held
 kill -9 $holder
 wait $holder 2>log

@@ -91,6 +91,9 @@ for percent in 5 20 50 95; do
 done
 fits_after_hint $((base + least - 1024))
 expect 4 train c.yaml run=tight train.memory_limit=1M --json
+has out '"where": "model"'
+expect 4 train c.yaml run=tight model.max_position_embeddings=8192 train.seq_len=8192 \
+    train.global_batch_size=1 train.micro_batch_size=1 train.memory_limit=30M --json
 has out '"where": "train.seq_len"'
 expect 4 plan no_data.yaml train.memory_limit=1M --json
 has out '"fits": false'

@@ -62,15 +62,32 @@ expect_text "resuming after step $steps" out
 expect_text "replaced" out
 expect_text "What to try next" out
 expect_text "run/report.html" out
-generate=$(sed -n 's/^  \(athanor generate .*\)   .*/\1/p' out)
+generate=$(sed -n 's/^  let it write  *//p' out)
 [ -n "$generate" ] || fail "no generate command is proposed: $(cat out)"
-athanor() { "$athanor" "$@"; }
-eval "${generate} --max-new 4" >written || fail "the proposed command failed: $generate"
+eval "$generate --max-new 4" >written || fail "the proposed command failed: $generate"
 
 # Folders and standard input are texts, too.
 mkdir folder && head -c 30000 text.txt >folder/a.txt
 "$athanor" quickstart - -o run2 --seconds 1 --json <text.txt >out 2>err || fail "$(cat err)"
 "$athanor" quickstart folder -o run3 --seconds 1 --json >out 2>err || fail "$(cat err)"
+
+# Without a text: a damaged cache and a download with another SHA-256 are not used, and the Bible
+# (here an imitation) comes without its verse numbers. Nothing here reaches the network.
+mkdir -p fake cache/athanor
+cp text.txt cache/athanor/tinyshakespeare.txt
+awk '{ printf "1Sm%d:%d %s\n", NR / 30 + 1, NR % 30 + 1, $0 }' text.txt >verses
+for _ in $(seq 70); do cat verses; done >all_verses
+printf '#!/bin/sh\n/bin/cat %s/text.txt\n' "$work" >fake/curl
+printf '#!/bin/sh\n/bin/cat %s/all_verses\n' "$work" >fake/bible
+chmod +x fake/curl fake/bible
+PATH=$work/fake XDG_CACHE_HOME=$work/cache "$athanor" quickstart -o run4 --seconds 1 >out 2>err ||
+    fail "$(cat out err)"
+expect_text "King James" out
+expect_text "SHA-256" out
+grep -q "1Sm" run4/corpus.txt && fail "verse numbers are left in the text"
+rm fake/bible
+expect_status 1 env PATH="$work/fake" XDG_CACHE_HOME="$work/cache" "$athanor" quickstart -o bad
+expect_text "no text to learn from" err
 
 # Bad input: one sentence, the right status, no traces of a run.
 expect_status 1 "$athanor" quickstart missing.txt -o bad

@@ -13,14 +13,17 @@ first_step_ms() {
     "$athanor" train c.yaml run="run-$1" train.steps="$1" train.digest_every=0 checkpoint.every=0 \
         eval.every=0 sample.every=0 --json >fifo 2>err &
     pid=$!
-    while read -r line; do
+    exec 3<fifo # stays open, so that the run lives on
+    while read -r line <&3; do
         case $line in *'"event": "step"'*) break ;; esac
-    done <fifo
+    done
     ms=$((($(date +%s%N) - began) / 1000000))
     rss=$(awk '/^VmHWM/ { print $2 }' /proc/$pid/status 2>log)
     kill -9 $pid 2>log
     wait $pid 2>log
+    exec 3<&-
     rm fifo
+    [ -n "$rss" ] || fail "the run ended before its memory was read"
     planned=$(field planned_peak_bytes "run-$1/metrics.jsonl")
 }
 best_of() { # STEPS: the fastest of five starts, its planned bytes in planned, its memory in best_rss

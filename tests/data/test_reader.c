@@ -131,7 +131,7 @@ static void test_empty_corpus(void **state) {
     expect_error(put_text(sc, "n.jsonl", "\n\n"), NULL, ST_USAGE, "holds no text", "n.jsonl");
     assert_ok(file_make_dirs(in_scene(sc, "dir"), e));
     expect_error(in_scene(sc, "dir"), NULL, ST_USAGE, "holds no files", "dir");
-    expect_error(in_scene(sc, "absent"), NULL, ST_FAILED, "No such file", "absent");
+    expect_error(in_scene(sc, "absent"), NULL, ST_FORMAT, "No such file", "absent");
 }
 
 static void test_binary_refused(void **state) {

@@ -171,8 +171,8 @@ static void test_draws(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distributions), cmocka_unit_test(test_repetition_penalty),
-        cmocka_unit_test(test_greedy), cmocka_unit_test(test_draws)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_distributions),
+                                       cmocka_unit_test(test_repetition_penalty),
+                                       cmocka_unit_test(test_greedy), cmocka_unit_test(test_draws)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

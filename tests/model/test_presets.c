@@ -15,11 +15,16 @@ static const struct {
     int64_t params;
     int layers;
 } published[] = {
-    {"gpt2", 124439808, 12},           {"gpt2-medium", 354823168, 24},
-    {"gpt2-large", 774030080, 36},     {"gpt2-xl", 1557611200, 48},
-    {"smollm2-135m", 134515008, 30},   {"smollm2-360m", 361821120, 32},
-    {"smollm2-1.7b", 1711376384, 24},  {"tinyllama-1.1b", 1100048384, 22},
-    {"microllama-300m", 304636928, 12}, {"llama-3.2-1b", 1235814400, 16},
+    {"gpt2", 124439808, 12},
+    {"gpt2-medium", 354823168, 24},
+    {"gpt2-large", 774030080, 36},
+    {"gpt2-xl", 1557611200, 48},
+    {"smollm2-135m", 134515008, 30},
+    {"smollm2-360m", 361821120, 32},
+    {"smollm2-1.7b", 1711376384, 24},
+    {"tinyllama-1.1b", 1100048384, 22},
+    {"microllama-300m", 304636928, 12},
+    {"llama-3.2-1b", 1235814400, 16},
 };
 
 static void open_preset(arena *a, const char *name, const char *more, model_config *mc) {

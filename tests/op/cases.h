@@ -131,6 +131,10 @@ static const attention_case ATTENTION_CASES[] = {
     {2, 12, 12, 4, 2, 16, 16, 0, true, STARTS, false, 0.25f},
     {1, 35, 35, 2, 2, 48, 48, 0, false, ABSENT, false, 0.5f},
     {1, 4, 4, 1, 1, 128, 128, 0, true, ABSENT, false, 0},
+    /* one query */
+    {2, 1, 40, 4, 2, 20, 12, 9, true, ABSENT, true, 0},
+    {3, 1, 33, 2, 1, 64, 64, 0, false, BLIND, false, 0},
+    {1, 1, 20, 2, 1, 8, 8, 0, false, ABSENT, false, 0.25f},
     /* several spans of queries and blocks of keys */
     {1, 600, 600, 2, 1, 8, 16, 0, true, STARTS, false, 0},
     {1, 300, 300, 1, 1, 16, 8, 150, true, STARTS, false, 0.1f},

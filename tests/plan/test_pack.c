@@ -129,8 +129,7 @@ static void test_presets(void **state) {
     for (int i = 0; preset_name(i); i++)
         for (int k = 0; k < ARRAY_LEN(shapes); k++) {
             double r = arena_ratio(d, preset_name(i), shapes[k]);
-            if (r > 1.05)
-                fail_msg("%s, shape %d: frame %.3f x live bytes", preset_name(i), k, r);
+            if (r > 1.05) fail_msg("%s, shape %d: frame %.3f x live bytes", preset_name(i), k, r);
             if (r > worst) worst = r;
         }
     print_message("largest frame / live bytes: %.4f\n", worst);

@@ -23,7 +23,7 @@ typedef struct lab {
     dev *dev;
     graph *g;
     prog *p;
-    val pos, rope; /* made on first use */
+    val pos, rope;    /* made on first use */
     int64_t n_params; /* doubles */
     uint64_t pick;    /* counter of random choices */
     uint64_t seed;
@@ -78,8 +78,16 @@ static val attention(lab *l, val x, float dropout) {
         l->rope = graph_const(g, "rope", DT_F64, T, 2, fill_rope, "", 1);
     }
     val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
-    graph_attention_spec s = {.B = B, .Tq = T, .Tk = T, .H = 2, .K = 1, .D = 2, .Dv = 2,
-                              .scale = 0.7f, .dropout = dropout, .causal = true};
+    graph_attention_spec s = {.B = B,
+                              .Tq = T,
+                              .Tk = T,
+                              .H = 2,
+                              .K = 1,
+                              .D = 2,
+                              .Dv = 2,
+                              .scale = 0.7f,
+                              .dropout = dropout,
+                              .causal = true};
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
                             graph_view(g, qkv, 6, 2), VAL_NONE, VAL_NONE);
     return linear(l, o, C);
@@ -142,8 +150,8 @@ static void lab_close(lab *l) {
 static const double GRAD_SCALE = 0.25;
 
 static op_run run_of(const lab *l, bool first) {
-    return (op_run){.dev = l->dev, .seed = 3, .step = 5, .first_micro = first,
-                    .grad_scale = (float)GRAD_SCALE};
+    return (op_run){
+        .dev = l->dev, .seed = 3, .step = 5, .first_micro = first, .grad_scale = (float)GRAD_SCALE};
 }
 
 static double objective(lab *l) {
@@ -218,7 +226,6 @@ static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed,
             memcpy(want, l.grad, bytes);
         }
         const prog_stats *s = prog_get_stats(l.p);
-        assert_true(r != RECOMPUTE_NONE || s->flops_recompute == 0 || s->ops_recomputed >= 0);
         if (s->ops_recomputed > recomputed) recomputed = s->ops_recomputed;
         for (int k = 0; k < 2; k++) { /* garbage in the frame is never read */
             gradients(&l, k ? 0xff : 0x3c);
@@ -253,7 +260,8 @@ static val residual_chain(lab *l, val x) {
     for (int i = 0; i < 3; i++) {
         graph_block_begin(l->g, i);
         x = graph_add(l->g, x, linear(l, norm(l, x), C));
-        x = graph_add(l->g, x, linear(l, graph_act(l->g, linear(l, norm(l, x), 6), ACT_GELU_TANH), C));
+        x = graph_add(l->g, x,
+                      linear(l, graph_act(l->g, linear(l, norm(l, x), 6), ACT_GELU_TANH), C));
         graph_block_end(l->g);
     }
     return x;

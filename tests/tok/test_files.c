@@ -123,7 +123,7 @@ static void test_missing_file(void **state) {
     err e = {0};
     tok *t;
     char path[512];
-    assert_int_equal(tok_load(&t, in_dir(path, sizeof(path), "none.json"), &e), ST_FAILED);
+    assert_int_equal(tok_load(&t, in_dir(path, sizeof(path), "none.json"), &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "none.json"));
     assert_null(t);
 }

@@ -38,7 +38,7 @@ V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
 V_INLINE void act_forward(const op_call *c, act_kind kind, dtype dt) {
     const tensor *x = &c->in[0], *up = &c->in[1], *y = &c->out[0];
     bool gated = up->data;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t i = 0; i < y->rows; i++) {
         FOR_VECTORS(y->cols, j, n) {
             vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
@@ -52,7 +52,7 @@ V_INLINE void act_backward(const op_call *c, act_kind kind, dtype dt) {
     const tensor *x = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
     const tensor *dx = &c->din[0], *dup = &c->din[1];
     bool gated = up->data, add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, dy->rows * dy->cols)) schedule(static)
     for (int64_t i = 0; i < dy->rows; i++) {
         FOR_VECTORS(dy->cols, j, n) {
             vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);

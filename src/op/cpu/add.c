@@ -5,7 +5,7 @@
 /* y (+)= a (+ b); b may be NULL, y may be b. */
 V_INLINE void add_rows(const op_call *c, const tensor *a, const tensor *b, const tensor *y,
                        bool accumulate, dtype dt) {
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t i = 0; i < y->rows; i++) {
         FOR_VECTORS(y->cols, j, n) {
             vf v = row_get(a, i, j, n, dt);

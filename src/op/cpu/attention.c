@@ -1,5 +1,5 @@
-/* ATTENTION as an op: forward and backward are in attention_fwd.c and attention_bwd.c, what they
- * share in attention.h. */
+/* ATTENTION as an op: forward and backward are in attention_fwd.c (attention_one.c) and
+ * attention_bwd.c, what they share in attention.h. */
 #include "op/cpu/attention_parts.h"
 #include "op/cpu/ops.h"
 
@@ -9,7 +9,18 @@ static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     ws[1] = CPU_FN(attention_bwd_floats)(io->attr) * bytes;
 }
 
-const op_impl CPU_FN(cpu_attention_f32) = {CPU_FN(attention_fwd_f32), CPU_FN(attention_bwd_f32),
-                                           NULL, attention_workspace};
-const op_impl CPU_FN(cpu_attention_bf16) = {CPU_FN(attention_fwd_bf16), CPU_FN(attention_bwd_bf16),
-                                            NULL, attention_workspace};
+static bool single_query(const op_call *c) {
+    return c->attr->attention.Tq == 1 && c->attr->attention.dropout == 0.0f;
+}
+
+static void attention_f32(const op_call *c) {
+    single_query(c) ? CPU_FN(attention_one_f32)(c) : CPU_FN(attention_fwd_f32)(c);
+}
+static void attention_bf16(const op_call *c) {
+    single_query(c) ? CPU_FN(attention_one_bf16)(c) : CPU_FN(attention_fwd_bf16)(c);
+}
+
+const op_impl CPU_FN(cpu_attention_f32) = {attention_f32, CPU_FN(attention_bwd_f32), NULL,
+                                           attention_workspace};
+const op_impl CPU_FN(cpu_attention_bf16) = {attention_bf16, CPU_FN(attention_bwd_bf16), NULL,
+                                            attention_workspace};

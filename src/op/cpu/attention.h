@@ -13,10 +13,10 @@
 #include <math.h>
 #include <omp.h>
 
+#include "op/cpu/draws.h"
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 #include "op/cpu/vmath.h"
-#include "op/dropout.h"
 
 /* Register tile ATT_R x ATT_Q; keys are taken ATT_KEYS at a time so that S^T stays in cache. */
 #if V_AVX512
@@ -28,6 +28,12 @@ enum { ATT_NV = TILE_NV, ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
 
 V_INLINE int64_t att_round(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
+}
+
+V_INLINE int att_threads(const op_call *c) {
+    const op_attr *a = c->attr;
+    int64_t pairs = (int64_t)a->attention.B * a->attention.H * a->attention.Tq * a->attention.Tk;
+    return pairs * (a->attention.D + a->attention.Dv) < SMALL_PRODUCT ? 1 : call_threads(c);
 }
 
 /* Units (f32, or bf16 pairs) of n elements of storage dt. */
@@ -187,12 +193,13 @@ static inline void att_drop(const op_call *c, const att_view *v, int64_t h, floa
     uint64_t H = (uint64_t)at->attention.H, B = (uint64_t)at->attention.B;
     uint64_t Tq = (uint64_t)at->attention.Tq, Tk = (uint64_t)at->attention.Tk;
     float scale = dropout_scale(at->attention.dropout);
+    dropout_draw draw = dropout_open(c->run, at->attention.dropout, at->attention.stream);
+    float factors[ATT_KEYS];
     for (int64_t i = 0; i < v->rows; i++) {
-        dropout_draw draw = dropout_open(c->run, at->attention.dropout, at->attention.stream);
         uint64_t row = ((uint64_t)v->b * H + (uint64_t)h) * Tq + (uint64_t)(v->q0 + i);
         uint64_t counter = (c->run->micro_batch * B * H * Tq + row) * Tk + (uint64_t)j0;
-        for (int64_t j = 0; j < n; j++)
-            s[j * ATT_Q + i] *= dropout_keeps(&draw, counter + (uint64_t)j) ? scale : 0.0f;
+        draw_factors(&draw, scale, counter, n, factors);
+        for (int64_t j = 0; j < n; j++) s[j * ATT_Q + i] *= factors[j];
     }
 }
 

@@ -205,7 +205,7 @@ V_INLINE void backward_head(const op_call *c, const bwd_buffers *b, int64_t seq,
 V_INLINE void attention_backward(const op_call *c, dtype dt) {
     const op_attr *at = c->attr;
     int64_t stride = bwd_layout(at, NULL, NULL), K = at->attention.K;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(dynamic)
+#pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
     for (int64_t t = 0; t < at->attention.B * K; t++) {
         bwd_buffers b;
         bwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);

@@ -131,7 +131,7 @@ V_INLINE void attention_forward(const op_call *c, dtype dt) {
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
     int64_t stride = fwd_layout(at, NULL, NULL);
-#pragma omp parallel for num_threads(call_threads(c)) schedule(dynamic)
+#pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
     for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
         fwd_buffers b;
         fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);

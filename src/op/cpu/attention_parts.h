@@ -1,4 +1,5 @@
-/* The halves of attention; attention.c joins them into the op. Workspace is per thread. */
+/* The parts of attention (`one`: forward of a single query); attention.c joins them into the op.
+ * Workspace is per thread. */
 #ifndef OP_CPU_ATTENTION_PARTS_H
 #define OP_CPU_ATTENTION_PARTS_H
 
@@ -7,6 +8,8 @@
 
 void CPU_FN(attention_fwd_f32)(const op_call *c);
 void CPU_FN(attention_fwd_bf16)(const op_call *c);
+void CPU_FN(attention_one_f32)(const op_call *c);
+void CPU_FN(attention_one_bf16)(const op_call *c);
 void CPU_FN(attention_bwd_f32)(const op_call *c);
 void CPU_FN(attention_bwd_bf16)(const op_call *c);
 int64_t CPU_FN(attention_fwd_floats)(const op_attr *at);

@@ -14,7 +14,7 @@ static int64_t id_at(const op_call *c, int64_t n) {
 static void embed_fwd(const op_call *c) {
     const tensor *table = &c->in[0], *y = &c->out[0];
     int64_t bytes = y->dt == DT_BF16 ? 2 : 4;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t n = 0; n < y->rows; n++)
         memcpy((char *)y->data + n * y->ld * bytes,
                (const char *)table->data + id_at(c, n) * table->ld * bytes,
@@ -39,7 +39,7 @@ V_INLINE void add_columns(const op_call *c, int64_t j0, int64_t j1, dtype dt) {
 static void embed_bwd_weight(const op_call *c) {
     enum { GRAIN = 32 }; /* columns: two cache lines of f32 */
     int64_t grains = (c->dout[0].cols + GRAIN - 1) / GRAIN, cols = c->dout[0].cols;
-    int threads = call_threads(c);
+    int threads = loop_threads(c, cols * (c->dout[0].rows + c->din[0].rows));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < threads; t++) {
         int64_t j0 = grains * t / threads * GRAIN, j1 = grains * (t + 1) / threads * GRAIN;

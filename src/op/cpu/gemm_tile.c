@@ -6,6 +6,7 @@
  * into equal blocks that depend on the shape, never on threads. */
 #include "op/cpu/gemm_tile.h"
 
+#include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 
 enum {
@@ -160,9 +161,14 @@ static void run_task(const pass *p, float *packed_a, int64_t task, int64_t group
 }
 
 void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
+    if (CPU_FN(gemv_fits)(g)) {
+        CPU_FN(gemv)(threads, g);
+        return;
+    }
     blocking b = choose_blocking(g->n, g->k, g->ab_dt, g->c_dt);
     int64_t per = pack_pairs(g->ab_dt) ? 2 : 1, row_blocks = (g->m + ROW_BLOCK - 1) / ROW_BLOCK;
     float *packed_b = ws, *packed_a = packed_b + round_up(b.ku * b.nc, 16);
+    if (g->m * g->n * g->k < SMALL_PRODUCT) threads = 1;
 #pragma omp parallel num_threads(threads)
     for (int64_t j0 = 0; j0 < g->n; j0 += b.nc) {
         for (int64_t u0 = 0; u0 < b.units; u0 += b.ku) {

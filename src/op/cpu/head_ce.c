@@ -93,9 +93,9 @@ static void head_dx(const op_call *c, const head_buffers *b, int64_t n0, int64_t
     g.b = w->data, g.ldb = w->ld, g.c_dt = DT_F32;
     g.c = direct ? (float *)dx->data + n0 * dx->ld : b->dx;
     g.ldc = direct ? dx->ld : dx->cols;
-    CPU_FN(gemm_packed)(call_threads(c), &g, b->gemm);
+    gemm_run(c->run->dev, &g, b->gemm);
     if (direct) return;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, rows * dx->cols)) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         row_scale((uint16_t *)dx->data + (n0 + r) * dx->ld, b->dx + r * dx->cols, dx->cols, 1.0f,
                   DT_BF16);
@@ -109,7 +109,7 @@ static void head_dw(const op_call *c, const head_buffers *b, int64_t n0, int64_t
     g.b = (const char *)x->data + n0 * x->ld * bytes, g.ldb = x->ld;
     g.c = dw->data, g.ldc = dw->ld, g.c_dt = DT_F32;
     g.accumulate = n0 > 0 || op_accumulates(c, 1);
-    CPU_FN(gemm_packed)(call_threads(c), &g, b->gemm);
+    gemm_run(c->run->dev, &g, b->gemm);
 }
 
 static void head_ce_fwd(const op_call *c) {
@@ -126,8 +126,8 @@ static void head_ce_fwd(const op_call *c) {
         g.a = (const char *)x->data + n0 * x->ld * bytes;
         g.b = w->data, g.ldb = w->ld, g.b_trans = true;
         g.c = b.logits, g.ldc = V, g.c_dt = DT_F32;
-        CPU_FN(gemm_packed)(call_threads(c), &g, b.gemm);
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+        gemm_run(c->run->dev, &g, b.gemm);
+#pragma omp parallel for num_threads(loop_threads(c, rows *V)) schedule(static)
         for (int64_t r = 0; r < rows; r++) {
             if (x->dt == DT_BF16)
                 head_row(c, n0 + r, b.logits + r * V, grad, DT_BF16);

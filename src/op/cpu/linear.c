@@ -12,7 +12,7 @@ static void linear_fwd(const op_call *c) {
     gemm_args g = {.m = x->rows, .n = w->rows, .k = x->cols, .a = x->data, .lda = x->ld};
     g.b = w->data, g.ldb = w->ld, g.b_trans = true, g.ab_dt = x->dt;
     g.c = y->data, g.ldc = y->ld, g.c_dt = y->dt, g.bias = bias->data;
-    CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
+    gemm_run(c->run->dev, &g, c->ws);
 }
 
 static void linear_bwd_input(const op_call *c) {
@@ -21,7 +21,7 @@ static void linear_bwd_input(const op_call *c) {
     gemm_args g = {.m = dy->rows, .n = w->cols, .k = w->rows, .a = dy->data, .lda = dy->ld};
     g.b = w->data, g.ldb = w->ld, g.ab_dt = dy->dt;
     g.c = dx->data, g.ldc = dx->ld, g.c_dt = dx->dt, g.accumulate = op_accumulates(c, 0);
-    CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
+    gemm_run(c->run->dev, &g, c->ws);
 }
 
 static int64_t bias_slices(int64_t rows) {
@@ -45,7 +45,7 @@ static void sum_bias(const op_call *c) {
     float *partial = c->ws, *db = c->din[2].data;
     int64_t slices = bias_slices(dy->rows), n = dy->cols;
     bool add = op_accumulates(c, 2);
-#pragma omp parallel num_threads(call_threads(c))
+#pragma omp parallel num_threads(loop_threads(c, dy->rows *n))
     {
 #pragma omp for schedule(static)
         for (int64_t s = 0; s < slices; s++) {
@@ -69,7 +69,7 @@ static void linear_bwd_weight(const op_call *c) {
         gemm_args g = {.m = dy->cols, .n = x->cols, .k = dy->rows, .a = dy->data, .lda = dy->ld};
         g.a_trans = true, g.b = x->data, g.ldb = x->ld, g.ab_dt = dy->dt;
         g.c = dw->data, g.ldc = dw->ld, g.c_dt = DT_F32, g.accumulate = op_accumulates(c, 1);
-        CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
+        gemm_run(c->run->dev, &g, c->ws);
     }
     if (c->din[2].data) sum_bias(c);
 }

@@ -49,7 +49,7 @@ V_INLINE void norm_forward(const op_call *c, bool center, dtype dt) {
     norm_view v = norm_open(c, center);
     const tensor *y = &c->out[0];
     float inv = 1.0f / (float)v.x.cols;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t i = 0; i < y->rows; i++) {
         float mean = center ? row_moment(&v.x, i, 0.0f, false, dt) * inv : 0.0f;
         float rstd = 1.0f / __builtin_sqrtf(row_moment(&v.x, i, mean, true, dt) * inv + v.eps);
@@ -102,7 +102,7 @@ static void add_slices(const op_call *c, int i, const float *partial, int64_t st
     float *to = c->din[i].data;
     bool add = op_accumulates(c, i);
     if (!to) return;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, c->din[i].cols *slices)) schedule(static)
     for (int64_t j = 0; j < c->din[i].cols; j++) {
         float s = 0.0f;
         for (int64_t k = 0; k < slices; k++) s += partial[k * stride + j];
@@ -115,7 +115,7 @@ V_INLINE void norm_backward(const op_call *c, bool center, dtype dt) {
     int64_t rows = c->dout[0].rows, C = c->dout[0].cols, slices = slices_of(rows);
     float *partial = c->ws; /* [slices, 2, C] */
     bool want_w = c->din[1].data, want_b = center && c->din[2].data;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, rows *C)) schedule(static)
     for (int64_t s = 0; s < slices; s++) {
         float *sum_w = want_w ? partial + 2 * s * C : NULL;
         float *sum_b = want_b ? partial + (2 * s + 1) * C : NULL;

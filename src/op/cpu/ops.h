@@ -17,7 +17,8 @@
     X(GATED, gated)                                                                                \
     X(ADD, add)                                                                                    \
     X(COPY, copy)                                                                                  \
-    X(EMBED, embed)
+    X(EMBED, embed)                                                                                \
+    X(DROPOUT, dropout)
 /* clang-format on */
 
 #define CPU_OP_DECLARE(ID, name)                                                                   \
@@ -28,6 +29,14 @@ CPU_OPS(CPU_OP_DECLARE)
 /* Threads of the device that runs a call. */
 static inline int call_threads(const op_call *c) {
     return dev_threads(c->run->dev);
+}
+
+/* Waking threads costs up to tens of microseconds, and so does work of this size. */
+enum { SMALL_LOOP = 1 << 16, SMALL_PRODUCT = 1 << 21 }; /* elements; multiply-adds */
+
+/* Threads for a loop over so many elements. */
+static inline int loop_threads(const op_call *c, int64_t elements) {
+    return elements < SMALL_LOOP ? 1 : call_threads(c);
 }
 
 #endif

@@ -38,7 +38,7 @@ V_INLINE void rotate_rows(const op_call *c, const tensor *x, const tensor *y, fl
                           dtype dt) {
     const tensor *pos = &c->in[1], *table = &c->in[2];
     int64_t heads = c->attr->rope.heads, D = c->attr->rope.head_dim, R = c->attr->rope.rotary_dim;
-#pragma omp parallel for num_threads(call_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t i = 0; i < y->rows; i++) {
         int32_t p = ((const int32_t *)pos->data)[i * pos->ld];
         const float *row = (const float *)table->data + p * table->ld;

@@ -4,7 +4,12 @@
 
 #include "op/cpu/simd.h"
 
-enum { BLOCK = 1 << 14 };
+enum { BLOCK = 1 << 14, SMALL = 4 * BLOCK };
+
+/* Waking threads costs more than they save on few elements. */
+static int loop_share(int threads, int64_t n) {
+    return n < SMALL ? 1 : threads;
+}
 
 typedef struct adamw_consts {
     vf keep1, keep2, add1, add2, grad_scale, decay, step, root, eps;
@@ -50,7 +55,7 @@ void CPU_FN(vec_adamw)(int threads, const adamw_args *a) {
         .root = v_set1((float)root),
         .eps = v_set1(a->eps),
     };
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(loop_share(threads, a->n)) schedule(static)
     for (int64_t i = 0; i < a->n; i += BLOCK)
         update_block(a, &k, i, i + BLOCK < a->n ? i + BLOCK : a->n);
 }
@@ -73,7 +78,7 @@ double CPU_FN(vec_sum_squares)(int threads, const float *x, int64_t n) {
     for (int64_t i0 = 0; i0 < n; i0 += (int64_t)AT_ONCE * BLOCK) {
         int64_t left = n - i0, blocks = (left + BLOCK - 1) / BLOCK;
         if (blocks > AT_ONCE) blocks = AT_ONCE;
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(loop_share(threads, blocks *BLOCK)) schedule(static)
         for (int64_t b = 0; b < blocks; b++) {
             int64_t at = i0 + b * BLOCK;
             sums[b] = block_squares(x + at, n - at < BLOCK ? n - at : BLOCK);
@@ -85,7 +90,7 @@ double CPU_FN(vec_sum_squares)(int threads, const float *x, int64_t n) {
 
 bool CPU_FN(vec_all_finite)(int threads, const float *x, int64_t n) {
     uint32_t bad = 0;
-#pragma omp parallel for num_threads(threads) schedule(static) reduction(| : bad)
+#pragma omp parallel for num_threads(loop_share(threads, n)) schedule(static) reduction(| : bad)
     for (int64_t i0 = 0; i0 < n; i0 += BLOCK) {
         int64_t end = i0 + BLOCK < n ? i0 + BLOCK : n;
         uint32_t seen = 0;
@@ -100,6 +105,6 @@ bool CPU_FN(vec_all_finite)(int threads, const float *x, int64_t n) {
 }
 
 void CPU_FN(vec_scale)(int threads, float *x, int64_t n, float by) {
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(loop_share(threads, n)) schedule(static)
     for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
