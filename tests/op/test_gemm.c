@@ -107,8 +107,9 @@ static void check_mode(arena *mem, shape s, int mode, dtype ab_dt, dtype c_dt, b
 }
 
 static void check_shapes(bool same_bits) {
-    static const shape shapes[] = {{1, 1, 1},    {3, 2, 5},     {12, 32, 16},   {13, 33, 17},
-                                   {97, 65, 31}, {5, 100, 200}, {130, 40, 300}, {20, 30, 2500}};
+    static const shape shapes[] = {{1, 1, 1},      {3, 2, 5},      {12, 32, 16},   {13, 33, 17},
+                                   {97, 65, 31},   {5, 100, 200},  {130, 40, 300}, {20, 30, 2500},
+                                   {131, 91, 300}, {40, 70, 2500}, {1, 530, 501},  {2, 1030, 257}};
     arena *mem = arena_new("test");
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int mode = 0; mode < 16; mode++) {
