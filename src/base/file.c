@@ -133,8 +133,7 @@ status file_map_open(file_map *m, const char *path, err *e) {
     TRY(open_read(path, &fd, &st, e));
     status s = ST_OK;
     if (!S_ISREG(st.st_mode)) {
-        err_set(e, ST_FAILED, "cannot map %s: not a regular file", path);
-        s = ST_FAILED;
+        s = err_set(e, ST_FORMAT, "cannot map %s: not a regular file", path);
         err_where(e, "%s", path);
     } else if (st.st_size > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -39,7 +39,7 @@ printf 'caf\351 and more latin-1 text\n' >latin1.txt
 refused 2 empty.txt empty.txt data build empty.txt -o s tokenizer=char.json
 refused 3 "byte 10" binary.txt data build binary.txt -o s tokenizer=char.json
 refused 3 latin1.txt latin1.txt data build latin1.txt -o s tokenizer=char.json
-refused 1 absent.txt absent.txt data build absent.txt -o s tokenizer=char.json
+refused 3 absent.txt absent.txt data build absent.txt -o s tokenizer=char.json
 refused 2 empty.txt empty.txt tok train empty.txt -o t.json --kind char
 [ ! -e s/shard-00000.bin ] && [ ! -e t.json ] || fail "refused input left output"
 
@@ -55,7 +55,7 @@ train_refused 2 stps 'command line' c.yaml train.stps=3
 train_refused 2 model.hidden_size model.hidden_size c.yaml model.hidden_size=wide
 printf 'run: [a\n' >broken.yaml
 train_refused 2 broken.yaml broken.yaml broken.yaml
-train_refused 1 absent.yaml absent.yaml absent.yaml
+train_refused 3 absent.yaml absent.yaml absent.yaml
 train_refused 2 "hidden_size 33 is not a multiple of num_attention_heads 4" model.num_attention_heads \
     c.yaml model.hidden_size=33
 train_refused 2 "head_dim 7 is odd" model.head_dim c.yaml model.head_dim=7
@@ -73,7 +73,7 @@ make_text 5 3 | tr a-m n-z >other.txt
 train_refused 2 tokenizer set/train c.yaml tokenizer=other.json model.vocab_size=99
 train_refused 2 set/absent set/absent c.yaml data.train=set/absent
 train_refused 2 set/absent set/absent c.yaml data.valid=set/absent
-train_refused 1 absent.json absent.json c.yaml tokenizer=absent.json
+train_refused 3 absent.json absent.json c.yaml tokenizer=absent.json
 cp -r set cut
 truncate -s -7 cut/train/shard-00000.bin
 train_refused 3 truncated cut/train/shard-00000.bin c.yaml data.train=cut/train

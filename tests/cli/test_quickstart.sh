@@ -90,7 +90,7 @@ expect_status 1 env PATH="$work/fake" XDG_CACHE_HOME="$work/cache" "$athanor" qu
 expect_text "no text to learn from" err
 
 # Bad input: one sentence, the right status, no traces of a run.
-expect_status 1 "$athanor" quickstart missing.txt -o bad
+expect_status 3 "$athanor" quickstart missing.txt -o bad
 expect_text "missing.txt" err
 : >empty.txt
 expect_status 2 "$athanor" quickstart empty.txt -o bad
