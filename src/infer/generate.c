@@ -116,7 +116,7 @@ status generate_run(generator *g, const generate_request *rq, tok_ids *out, strb
     float *logits = xmalloc(sizeof(float) * (size_t)g->vocab);
     tok_ids seen = {0};
     for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&seen, rq->prompt[i]);
-    sampler *s = sampler_new(&rq->sample, g->vocab);
+    sampler *s = sampler_new(&rq->sample, g->n_ids);
     status st = ST_OK;
     *finish = FINISH_LENGTH;
     generator_reset(g);

@@ -12,7 +12,8 @@ typedef struct generator {
     const prog *prefill, *decode; /* TASK_LOGITS, B = 1, one row of logits */
     dev *dev;
     int prefill_T, Tmax;
-    int32_t vocab;
+    int32_t vocab;    /* columns of the logits */
+    int32_t n_ids;    /* ids below this may be picked: rows that pad the vocabulary never are */
     int64_t n_cached; /* tokens in the cache */
 } generator;
 

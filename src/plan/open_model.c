@@ -39,12 +39,15 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
 }
 
 generator open_model_generator(const open_model *m) {
+    int32_t vocab = (int32_t)m->config.vocab_size;
+    int32_t known = m->tok ? tok_vocab_size(m->tok) : vocab;
     return (generator){.prefill = m->plan->prog[PLAN_PREFILL],
                        .decode = m->plan->prog[PLAN_DECODE],
                        .dev = m->dev,
                        .prefill_T = m->plan->spec.prefill_T,
                        .Tmax = m->plan->spec.cache_tok,
-                       .vocab = (int32_t)m->config.vocab_size};
+                       .vocab = vocab,
+                       .n_ids = known < vocab ? known : vocab};
 }
 
 const float *open_model_logits(const open_model *m, const int32_t *ids, int n) {

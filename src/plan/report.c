@@ -121,7 +121,7 @@ void plan_print(const plan *p, strbuf *out) {
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
     if (p->prog[PLAN_TRAIN]) {
         const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
-        snprintf(note, sizeof note, "%.0f kept for backward, workspace %.0f",
+        snprintf(note, sizeof note, "%.1f MiB kept for backward, %.1f scratch",
                  (double)st->saved_bytes / (1 << 20), (double)st->workspace_peak_bytes / (1 << 20));
     } else
         note[0] = '\0';

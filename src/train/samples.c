@@ -54,7 +54,8 @@ status samples_write(session *s, err *e) {
                    .dev = s->dev,
                    .prefill_T = s->plan->spec.prefill_T,
                    .Tmax = s->plan->spec.cache_tok,
-                   .vocab = (int32_t)s->model.vocab_size};
+                   .vocab = (int32_t)s->model.vocab_size,
+                   .n_ids = tok_vocab_size(s->tok)};
     for (int i = 0; i < s->c->sample.prompts.n; i++) TRY(write_one(s, &g, i, e));
     return ST_OK;
 }

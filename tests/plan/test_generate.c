@@ -46,7 +46,8 @@ static generator generator_of(const lab *l) {
                        .dev = p->dev,
                        .prefill_T = p->spec.prefill_T,
                        .Tmax = p->spec.cache_tok,
-                       .vocab = (int32_t)l->V};
+                       .vocab = (int32_t)l->V,
+                       .n_ids = (int32_t)l->V};
 }
 
 static double distance_at(const lab *l, const float *logits, int n) {
