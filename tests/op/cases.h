@@ -21,11 +21,11 @@ static inline op_case *case_add(case_list *l, op_kind kind) {
 /* Rows and columns around vector widths and block sizes. The last of each op's sizes is above the
  * size from which kernels use several threads. */
 static const int64_t SIZES[][2] = {{1, 1},  {1, 64},  {2, 3},   {3, 16},
-                                   {5, 33}, {33, 65}, {7, 257}, {130, 515}};
+                                   {5, 33}, {33, 65}, {7, 257}, {130, 257}};
 
 static void cases_EMBED(case_list *l) {
     static const int64_t sizes[][3] = {
-        {1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}, {90, 130, 510}};
+        {1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}, {50, 65, 510}};
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_EMBED);
         int64_t V = sizes[i][0], C = sizes[i][1], N = sizes[i][2];
@@ -38,7 +38,7 @@ static void cases_EMBED(case_list *l) {
 static void cases_LINEAR(case_list *l) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
                                        {64, 64, 64},  {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
-                                       {131, 48, 80}, {600, 37, 121}};
+                                       {131, 48, 80}, {290, 61, 121}};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_LINEAR);
         int64_t N = sizes[i / 2][0], I = sizes[i / 2][1], O = sizes[i / 2][2];
@@ -103,7 +103,7 @@ static void cases_ROPE(case_list *l) {
     /* rows, heads, head_dim, rotary_dim, columns that pass through behind the heads */
     static const int32_t sizes[][5] = {{1, 1, 2, 2, 0},     {5, 3, 8, 8, 0},    {9, 2, 16, 6, 16},
                                        {3, 1, 10, 10, 3},   {33, 3, 64, 64, 0}, {4, 2, 34, 34, 1},
-                                       {301, 3, 64, 48, 31}};
+                                       {151, 3, 64, 48, 31}};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         const int32_t *s = sizes[i / 2];
         op_case *c = case_add(l, OP_ROPE);
@@ -192,7 +192,7 @@ static void cases_HEAD_CE(case_list *l) {
     /* N, C, V, chunk_rows */
     static const int64_t sizes[][4] = {{1, 1, 2, 0},     {3, 5, 7, 1},    {17, 33, 65, 4},
                                        {40, 64, 64, 16}, {9, 20, 300, 0}, {33, 48, 257, 32},
-                                       {310, 30, 301, 0}};
+                                       {111, 66, 301, 0}};
     for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
         const int64_t *s = sizes[i / 4];
         op_case *c = case_add(l, OP_HEAD_CE);

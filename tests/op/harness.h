@@ -296,7 +296,8 @@ static inline void side_backward(side *s, const op_impl *impl, const op_run *run
 /* Largest difference that a result of this storage may have. `scale`: largest magnitude in the
  * tensor. f32: 1e-5 of the scale (float rounding, and sums of up to a few hundred products).
  * bf16: one rounding is 2^-8 relative; one of the result, and one of the scale for intermediate
- * values that a kernel keeps in bf16 (the head rounds dlogits, attention its probabilities). f64: only the order of sums. */
+ * values that a kernel keeps in bf16 (the head rounds dlogits, attention its probabilities). f64:
+ * only the order of sums. */
 static inline double tolerance(dtype program, dtype stored, double ref, double scale) {
     if (program == DT_F64) return 1e-12 * scale;
     if (program == DT_F32) return 1e-5 * scale;

@@ -32,7 +32,7 @@ static inline int call_threads(const op_call *c) {
 }
 
 /* Waking threads costs up to tens of microseconds, and so does work of this size. */
-enum { SMALL_LOOP = 1 << 16, SMALL_PRODUCT = 1 << 21 }; /* elements; multiply-adds */
+enum { SMALL_LOOP = 1 << 15, SMALL_PRODUCT = 1 << 21 }; /* elements; multiply-adds */
 
 /* Threads for a loop over so many elements. */
 static inline int loop_threads(const op_call *c, int64_t elements) {
