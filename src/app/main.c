@@ -4,11 +4,11 @@
 
 #include "app/cli.h"
 
-/* Threads that wait for others spin shortly, then sleep. libgomp's default is to spin for milliseconds,
- * which on a machine that does anything else holds back the very thread that is waited for: a step
- * of a 0.8M model beside other jobs took 1,500 ms so, and 60 ms with this; alone 26 and 27 ms. It
- * reads its environment before main, so the program starts itself again, once; what the user has
- * set wins. */
+/* Threads that wait for others spin shortly, then sleep. libgomp's default is to spin for
+ * milliseconds, which on a machine that does anything else holds back the very thread that is
+ * waited for: a step of a 0.8M model beside other jobs took 1,500 ms so, and 60 ms with this; alone
+ * 26 and 27 ms. It reads its environment before main, so the program starts itself again, once;
+ * what the user has set wins. */
 static void let_waiting_threads_sleep(char **argv) {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
