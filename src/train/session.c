@@ -97,7 +97,7 @@ static int64_t steps_of(const session *s) {
     if (c->train.epochs > 0)
         steps = c->train.epochs * (double)loader_sequences(s->train) / per_step;
     int64_t whole = (int64_t)steps;
-    return whole < steps ? whole + 1 : whole;
+    return (double)whole < steps ? whole + 1 : whole;
 }
 
 status session_open_data(session *s, err *e) {
