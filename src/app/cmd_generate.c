@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/cli.h"
+#include "app/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -16,23 +17,6 @@ typedef struct prompts {
 } prompts;
 
 /* ---- prompts ---- */
-
-static status parse_ids(const char *list, tok_ids *out, err *e) {
-    for (const char *s = list; *s; s += *s == ',') {
-        char word[32];
-        size_t n = strcspn(s, ",");
-        int64_t id;
-        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
-        if (!text_parse_int(word, &id) || id < 0 || id > INT32_MAX) {
-            err_set(e, ST_USAGE, "'%s' is not a token id", word);
-            err_hint(e, "write ids as 1,2,3");
-            return err_where(e, "--ids");
-        }
-        tok_ids_push(out, (int32_t)id);
-        s += n;
-    }
-    return ST_OK;
-}
 
 static status encode(const open_model *m, const char *text, tok_ids *out, err *e) {
     if (m->tok) return tok_encode(m->tok, text, strlen(text), TOK_ADD_SPECIAL, out, e);
@@ -90,7 +74,7 @@ static status read_prompts(const cli_args *args, const open_model *m, prompts *p
     }
     if (batch) return read_batch(m, batch, p, e);
     VEC_PUSH(p->item, p->n, p->cap, (tok_ids){0});
-    return text ? encode(m, text, &p->item[0], e) : parse_ids(ids, &p->item[0], e);
+    return text ? encode(m, text, &p->item[0], e) : cli_parse_ids(ids, &p->item[0], e);
 }
 
 static status check_ids(const open_model *m, const prompts *p, err *e) {

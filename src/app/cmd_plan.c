@@ -30,13 +30,6 @@ static status load(const cli_args *args, config **c, err *e) {
     return config_load(c, NULL, overrides, n, e);
 }
 
-static void print_plan(const plan *p) {
-    strbuf text = {0};
-    plan_print(p, &text);
-    fputs(strbuf_cstr(&text), stdout);
-    strbuf_free(&text);
-}
-
 /* That a plan does not fit the memory this machine happens to have free is an answer; that it
  * breaks a limit which was given is a failure. */
 static status say_too_large(const cli_args *args, bool limit_given, err *e) {
@@ -56,7 +49,7 @@ static status cmd_plan(const cli_args *args, err *e) {
         if (p && args->json)
             cli_print_json(plan_json(p, c->train.memory_limit));
         else if (p)
-            print_plan(p);
+            plan_print(p);
         if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
         dev_close(meta);

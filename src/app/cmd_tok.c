@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/cli.h"
+#include "app/cli_ids.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -148,30 +149,13 @@ static status run_encode(const cli_args *args, err *e) {
 
 /* ---- decode ---- */
 
-static status parse_ids(const char *list, tok_ids *ids, err *e) {
-    for (const char *p = list; *p;) {
-        char one[32];
-        size_t len = strcspn(p, ", ");
-        int64_t id = -1;
-        snprintf(one, sizeof(one), "%.*s", (int)(len < 31 ? len : 31), p);
-        if (len > 0 && (!text_parse_int(one, &id) || id < 0 || id > INT32_MAX)) {
-            err_set(e, ST_USAGE, "\"%s\" in the list of ids is not an id", one);
-            err_hint(e, "write --ids 1,2,3");
-            return err_where(e, "--ids");
-        }
-        if (len > 0) tok_ids_push(ids, (int32_t)id);
-        p += len + (p[len] != '\0');
-    }
-    return ST_OK;
-}
-
 static status decode_list(const cli_args *args, const tok *t, tok_ids *ids, strbuf *text, err *e) {
     const char *list = cli_value(args, "ids");
     if (!list) {
         err_set(e, ST_USAGE, "tok decode needs ids");
         return err_hint(e, "add --ids 1,2,3");
     }
-    TRY(parse_ids(list, ids, e));
+    TRY(cli_parse_ids(list, ids, e));
     return tok_decode(t, ids->id, ids->n, false, text, e);
 }
 

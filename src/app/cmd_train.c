@@ -33,12 +33,7 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     plan *p = NULL;
     status st = train_plan(c, meta, &p, e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
-    if (p && !args->json) {
-        strbuf text = {0};
-        plan_print(p, &text);
-        fputs(strbuf_cstr(&text), stdout);
-        strbuf_free(&text);
-    }
+    if (p && !args->json) plan_print(p);
     plan_free(p);
     dev_close(meta);
     return st;

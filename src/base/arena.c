@@ -95,6 +95,14 @@ char *arena_strndup(arena *a, const char *s, size_t n) {
     return p;
 }
 
+void *arena_grow(arena *a, void *items, int32_t n, int32_t *cap, size_t item_bytes) {
+    if (n < *cap) return items;
+    *cap = *cap ? *cap * 2 : 32;
+    void *fresh = arena_alloc(a, (size_t)*cap * item_bytes);
+    if (n) memcpy(fresh, items, (size_t)n * item_bytes);
+    return fresh;
+}
+
 char *arena_strdup(arena *a, const char *s) {
     return arena_strndup(a, s, strlen(s));
 }

@@ -26,6 +26,9 @@ char *arena_printf(arena *a, const char *fmt, ...) ATH_PRINTF(2, 3);
 void *arena_memdup(arena *a, const void *p, size_t bytes);
 size_t arena_bytes_used(const arena *a);
 
+/* Room for item n of an array that grows by doubling; the old array stays until the arena ends. */
+void *arena_grow(arena *a, void *items, int32_t n, int32_t *cap, size_t item_bytes);
+
 #define ARENA_NEW(a, type) ((type *)arena_alloc((a), sizeof(type)))
 #define ARENA_ARRAY(a, type, n) ((type *)arena_alloc((a), sizeof(type) * (size_t)(n)))
 

@@ -112,7 +112,7 @@ status hf_load_weights(const param_store *s, const char *path, err *e) {
         const st_view *v = st_get(r, i);
         if (!is_buffer(v->name) && !is_wanted(s, r, v)) st = check_extra(s, v, e);
     }
-    if (st == ST_OK) param_refresh_work((param_store *)s);
+    if (st == ST_OK) param_refresh_work(s);
     st_close(r);
     return st;
 }

@@ -37,21 +37,12 @@ dtype param_store_compute(const param_store *s) {
     return s->compute;
 }
 
-static void *grow(arena *a, void *items, int n, int *cap, size_t item_bytes) {
-    if (n < *cap) return items;
-    int bigger = *cap ? *cap * 2 : 32;
-    void *fresh = arena_alloc(a, (size_t)bigger * item_bytes);
-    if (n) memcpy(fresh, items, (size_t)n * item_bytes);
-    *cap = bigger;
-    return fresh;
-}
-
 static void align(param_store *s) {
     s->flat_elems = (s->flat_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
 }
 
 int param_add(param_store *s, const param *p) {
-    s->item = grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
+    s->item = arena_grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
     bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
     if (!s->in_pack || first_of_pack) align(s);
     param *q = &s->item[s->n];
@@ -71,7 +62,7 @@ int param_add(param_store *s, const param *p) {
 
 void param_pack_begin(param_store *s, const char *name) {
     CHECK(!s->in_pack, "pack %s begins inside another", name);
-    s->packs = grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
+    s->packs = arena_grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
     s->packs[s->n_packs++] = (pack){.name = arena_strdup(s->a, name), .first = s->n};
     s->in_pack = true;
 }
@@ -169,7 +160,7 @@ void param_init_all(param_store *s, uint64_t seed) {
     param_refresh_work(s);
 }
 
-void param_refresh_work(param_store *s) {
+void param_refresh_work(const param_store *s) {
     if (!s->work) return;
     for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];

@@ -65,7 +65,7 @@ float *param_grad(const param_store *s);
 /* Fills masters by rule; element i of a parameter depends on (seed, name, i) only. */
 void param_init_all(param_store *s, uint64_t seed);
 /* Masters rounded into the compute copies. */
-void param_refresh_work(param_store *s);
+void param_refresh_work(const param_store *s);
 
 /* Sum over all elements of a mix of (name, element index, bits of the master), modulo 2^64: does
  * not depend on layout, order or thread count. Equal digests: equal weights. */

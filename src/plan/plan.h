@@ -80,7 +80,9 @@ int64_t plan_baseline_bytes(const plan *p);
 /* params{}, memory{} of `athanor plan --json` (cli.md). */
 json_t *plan_json(const plan *p, int64_t limit_bytes);
 /* The table that is printed before step 0. */
-void plan_print(const plan *p, strbuf *out);
+void plan_describe(const plan *p, strbuf *out);
+/* The same on standard output. */
+void plan_print(const plan *p);
 
 /* FLOPs of one training micro-batch: what the model's mathematics needs (MFU), and with recompute
  * (HFU). */

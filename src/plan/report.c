@@ -107,7 +107,7 @@ static void line(strbuf *out, const char *what, int64_t bytes, const char *note)
     strbuf_printf(out, "  %-22s %10.1f MiB  %s\n", what, (double)bytes / (1 << 20), note);
 }
 
-void plan_print(const plan *p, strbuf *out) {
+void plan_describe(const plan *p, strbuf *out) {
     param_sizes ps = param_store_sizes(p->store);
     const plan_spec *s = &p->spec;
     static const char *const policies[] = {"none", "selective", "full"};
@@ -130,4 +130,11 @@ void plan_print(const plan *p, strbuf *out) {
          p->region[REGION_PINNED].bytes + p->region[REGION_CACHE].bytes, "");
     line(out, "arena", p->peak_bytes, "");
     line(out, "process baseline", plan_baseline_bytes(p), "");
+}
+
+void plan_print(const plan *p) {
+    strbuf text = {0};
+    plan_describe(p, &text);
+    fputs(strbuf_cstr(&text), stdout);
+    strbuf_free(&text);
 }

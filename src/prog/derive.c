@@ -112,7 +112,7 @@ static void set_grad(derive *d, val x, val dx) {
 static void pass_on(derive *d, val x, val dy) {
     set_grad(d, x, dy);
     d->passed_on =
-        graph_grow(d->g->a, d->passed_on, d->n_passed_on, &d->cap_passed_on, sizeof *d->passed_on);
+        arena_grow(d->g->a, d->passed_on, d->n_passed_on, &d->cap_passed_on, sizeof *d->passed_on);
     d->passed_on[d->n_passed_on++] = x;
 }
 

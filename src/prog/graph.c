@@ -38,17 +38,8 @@ void graph_fail(graph *g, status code, const char *fmt, ...) {
     err_set(&g->first_error, code, "%s", text);
 }
 
-void *graph_grow(arena *a, void *items, int32_t n, int32_t *cap, size_t item_bytes) {
-    if (n < *cap) return items;
-    int32_t bigger = *cap ? *cap * 2 : 64;
-    void *fresh = arena_alloc(a, (size_t)bigger * item_bytes);
-    if (n) memcpy(fresh, items, (size_t)n * item_bytes);
-    *cap = bigger;
-    return fresh;
-}
-
 int32_t graph_new_buffer(graph *g, space where, int64_t bytes) {
-    g->buf = graph_grow(g->a, g->buf, g->n_bufs, &g->cap_bufs, sizeof *g->buf);
+    g->buf = arena_grow(g->a, g->buf, g->n_bufs, &g->cap_bufs, sizeof *g->buf);
     buffer *b = &g->buf[g->n_bufs];
     *b = (buffer){.where = where, .bytes = bytes, .first = INT32_MAX, .last = -1};
     if (where == SPACE_PINNED) {
@@ -59,7 +50,7 @@ int32_t graph_new_buffer(graph *g, space where, int64_t bytes) {
 }
 
 val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name) {
-    g->value = graph_grow(g->a, g->value, g->n_values, &g->cap_values, sizeof *g->value);
+    g->value = arena_grow(g->a, g->value, g->n_values, &g->cap_values, sizeof *g->value);
     value *v = &g->value[g->n_values];
     *v = (value){.t = *shape,
                  .name = name ? name : "",
@@ -80,7 +71,7 @@ val graph_alloc_like(graph *g, const tensor *shape, const char *name) {
 }
 
 op_rec *graph_append(graph *g, const op_rec *r) {
-    g->op = graph_grow(g->a, g->op, g->n_ops, &g->cap_ops, sizeof *g->op);
+    g->op = arena_grow(g->a, g->op, g->n_ops, &g->cap_ops, sizeof *g->op);
     g->op[g->n_ops] = *r;
     return &g->op[g->n_ops++];
 }
@@ -103,7 +94,7 @@ val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
     val v = external(g, SPACE_PINNED, name, dt, rows, cols);
     if (v == VAL_NONE) return v;
     g->constant =
-        graph_grow(g->a, g->constant, g->n_constants, &g->cap_constants, sizeof *g->constant);
+        arena_grow(g->a, g->constant, g->n_constants, &g->cap_constants, sizeof *g->constant);
     g->constant[g->n_constants++] =
         (const_value){.v = v, .fill = fill, .ctx = arena_memdup(g->a, ctx, ctx_bytes)};
     return v;

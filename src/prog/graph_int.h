@@ -78,7 +78,6 @@ struct prog {
 };
 
 /* graph.c */
-void *graph_grow(arena *a, void *items, int32_t n, int32_t *cap, size_t item_bytes);
 int32_t graph_new_buffer(graph *g, space where, int64_t bytes);
 val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name);
 val graph_alloc_like(graph *g, const tensor *shape,

@@ -37,8 +37,7 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
         return err_hint(e, "set model.max_position_embeddings=%d", T);
     }
     plan_spec spec = {.model = s->model,
-                      .compute =
-                          s->c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32,
+                      .compute = session_compute(s->c),
                       .T = T,
                       .train_B = B,
                       .optim = optim_find("adamw"),
@@ -59,10 +58,7 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
                   .first_micro = true,
                   .grad_scale = (float)(1.0 / ((double)B * T))};
     prog_replay(p, PROG_ALL, &run);
-    const float *nll = prog_tensor(p, "nll")->data;
-    double sum = 0;
-    for (int64_t i = 0; i < (int64_t)B * T; i++) sum += nll[i];
-    *loss = sum / ((double)B * T);
+    *loss = loop_sum_nll(p) / ((double)B * T);
     st_tensor *t = hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32, true);
     return st_write(out_file, t, param_count(s->plan->store), NULL, e);
 }

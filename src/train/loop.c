@@ -48,14 +48,14 @@ typedef struct step_result {
     bool finite;
 } step_result;
 
-static double sum_nll(const prog *p) {
+double loop_sum_nll(const prog *p) {
     const tensor *t = prog_tensor(p, "nll");
     double sum = 0;
     for (int64_t i = 0; i < t->rows; i++) sum += ((const float *)t->data)[i];
     return sum;
 }
 
-static op_run run_of(const session *s, int micro_batch, float grad_scale) {
+op_run loop_run_of(const session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
@@ -94,7 +94,7 @@ static status run_step(session *s, step_result *r, err *e) {
     float scale = grad_scale_of(s, s->at.samples, &r->targets);
     for (int i = 0; i < s->table.n; i++) {
         const step_entry *t = &s->table.entry[i];
-        op_run run = run_of(s, t->micro_batch, scale);
+        op_run run = loop_run_of(s, t->micro_batch, scale);
         if (t->action == STEP_OPTIMIZER) {
             update(s, r);
         } else if (t->action == STEP_FORWARD) {
@@ -104,7 +104,7 @@ static status run_step(session *s, step_result *r, err *e) {
             TRY(loader_error(s->train, e));
             r->wait_ns += clock_now_ns() - wait;
             prog_replay(p, PROG_F, &run);
-            r->nll_sum += sum_nll(p);
+            r->nll_sum += loop_sum_nll(p);
         } else {
             prog_replay(p, PROG_B | PROG_W, &run);
         }

@@ -50,6 +50,10 @@ static void resolve_precision(session *s) {
         c->train.precision.optim = CONFIG_PRECISION_FP32;
 }
 
+dtype session_compute(const config *c) {
+    return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
+}
+
 /* The key of a model error gets its line: "model.hidden_size" becomes "model.hidden_size
  * (tiny.yaml:7)". */
 static status locate_model_error(const session *s, status st, err *e) {
@@ -144,10 +148,12 @@ static int cache_tok(const session *s, int prefill_T) {
 status session_make_plan(session *s, err *e) {
     enum { PREFILL_T = 16 };
     const config *c = s->c;
-    s->optim = optim_find("adamw");
+    json_t *name = config_get_json(c, "optim.name");
+    s->optim = optim_find(json_string_value(name));
+    CHECK(s->optim, "optimizer %s is an option but has no class", json_string_value(name));
+    json_decref(name);
     plan_spec spec = {.model = s->model,
-                      .compute =
-                          c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32,
+                      .compute = session_compute(c),
                       .T = s->T,
                       .train_B = s->B,
                       .valid_B = c->data.valid ? s->B : 0,

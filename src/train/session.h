@@ -65,6 +65,13 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 /* Fills the inputs of a language-model program with samples; returns the number of targets. */
 int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool document_mask);
 
+/* What the ops of a micro-batch of the coming step get. */
+op_run loop_run_of(const session *s, int micro_batch, float grad_scale);
+/* Sum of the output "nll" in double, in order. */
+double loop_sum_nll(const prog *p);
+/* DT_BF16 or DT_F32, after `auto` was resolved. */
+dtype session_compute(const config *c);
+
 /* validate.c: emits a `valid` event. */
 status validate(session *s, err *e) ATH_MUST_USE;
 

@@ -47,11 +47,13 @@ static status fork_run(session *s, err *e) {
     int64_t step;
     if (run_is_run(s->opt->fork)) {
         err_set(e, ST_USAGE, "%s already holds a run", s->opt->fork);
+        err_where(e, "--fork %s", s->opt->fork);
         return err_hint(e, "fork into a new folder");
     }
     TRY(checkpoint_find_newest(s->a, c->run, &newest, &step, NULL, NULL, e));
     if (!newest) {
         err_set(e, ST_USAGE, "%s has no checkpoint to fork from", c->run);
+        err_where(e, "run (%s)", config_where(c, "run"));
         return err_hint(e, "train it first, or set run=%s to start there", s->opt->fork);
     }
     TRY(checkpoint_copy(newest, s->opt->fork, e));
@@ -71,7 +73,7 @@ static status write_plan(session *s, err *e) {
     json_decref(o);
     if (st != ST_OK || !s->opt->on_plan) return st;
     strbuf table = {0};
-    plan_print(s->plan, &table);
+    plan_describe(s->plan, &table);
     s->opt->on_plan(s->opt->ctx, strbuf_cstr(&table));
     strbuf_free(&table);
     return ST_OK;

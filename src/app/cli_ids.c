@@ -1,0 +1,23 @@
+#include "app/cli_ids.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+status cli_parse_ids(const char *list, tok_ids *out, err *e) {
+    for (const char *s = list; *s;) {
+        char word[32];
+        size_t n = strcspn(s, ", ");
+        int64_t id = -1;
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
+        if (n > 0 && (!text_parse_int(word, &id) || id < 0 || id > INT32_MAX)) {
+            err_set(e, ST_USAGE, "'%s' is not a token id", word);
+            err_hint(e, "write --ids 1,2,3");
+            return err_where(e, "--ids");
+        }
+        if (n > 0) tok_ids_push(out, (int32_t)id);
+        s += n + (s[n] != '\0');
+    }
+    return ST_OK;
+}
