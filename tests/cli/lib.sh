@@ -1,4 +1,4 @@
-# Sourced by the scripts that train, with the program as their $1: a temporary folder to work in, a
+# Sourced by the scripts of this folder, with the program as their $1: a temporary folder to work in, a
 # small corpus, a config, and checks that count failures.
 #
 # Every script ends with `finish`. Nothing here needs more than bash, grep, sed and awk.

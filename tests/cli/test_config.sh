@@ -1,27 +1,5 @@
 # The command-line frame and `athanor config`. $1 is the program.
-set -u
-athanor=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-# expect STATUS ARGS...: runs the program; its output is in out and err.
-expect() {
-    want=$1
-    shift
-    "$athanor" "$@" >out 2>err </dev/null
-    got=$?
-    last="athanor $*"
-    [ $got -eq "$want" ] || fail "exit $got, not $want"
-}
-fail() {
-    echo "FAILED: $last: $1"
-    sed 's/^/    out: /' out
-    sed 's/^/    err: /' err
-    failures=$((failures + 1))
-}
-has() { grep -qF -- "$2" "$1" || fail "no '$2' in std$1"; }
+. "$(dirname "$0")/lib.sh"
 is_empty() { [ ! -s "$1" ] || fail "std$1 is not empty"; }
 
 cat >tiny.yaml <<'END'
@@ -86,5 +64,4 @@ has err "absent.yaml"
 expect 0 config schema;  has out '"$schema": "https://json-schema.org/draft/2020-12/schema"'
 expect 0 config schema --markdown;  has out '| `train.steps` |'
 
-echo "$failures failures"
-[ $failures -eq 0 ]
+finish

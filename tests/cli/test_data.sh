@@ -1,28 +1,6 @@
 # `athanor data build` and `data show`. $1 is the program.
-set -u
-athanor=$(realpath "$1")
 golden=$(realpath "$(dirname "$0")/../golden/tok")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-# expect STATUS ARGS...: runs the program; its output is in out and err.
-expect() {
-    want=$1
-    shift
-    "$athanor" "$@" >out 2>err </dev/null
-    got=$?
-    last="athanor $*"
-    [ $got -eq "$want" ] || fail "exit $got, not $want"
-}
-fail() {
-    echo "FAILED: $last: $1"
-    sed 's/^/    out: /' out
-    sed 's/^/    err: /' err
-    failures=$((failures + 1))
-}
-has() { grep -qF -- "$2" "$1" || fail "no '$2' in std$1"; }
+. "$(dirname "$0")/lib.sh"
 
 cp "$golden/bpe_gpt2.json" tok.json
 printf '%s\n' '{"text":"To be, or not to be"}' '{"text":"that is the question"}' >two.jsonl
@@ -72,5 +50,4 @@ truncate -s -1 set/shard-00000.bin
 expect 3 data show set
 has err 'truncated'
 
-[ $failures -eq 0 ] && echo "data: all right"
-exit $((failures > 0))
+finish

@@ -1,27 +1,5 @@
 # `athanor runs list|show|diff|report`. $1 is the program.
-set -u
-athanor=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-# expect STATUS ARGS...: runs the program; its output is in out and err.
-expect() {
-    want=$1
-    shift
-    "$athanor" "$@" >out 2>err </dev/null
-    got=$?
-    last="athanor $*"
-    [ $got -eq "$want" ] || fail "exit $got, not $want"
-}
-fail() {
-    echo "FAILED: $last: $1"
-    sed 's/^/    out: /' out
-    sed 's/^/    err: /' err
-    failures=$((failures + 1))
-}
-has() { grep -qF -- "$2" "$1" || fail "no '$2' in std$1"; }
+. "$(dirname "$0")/lib.sh"
 
 make_run() {
     mkdir -p "runs/$1"
@@ -55,5 +33,4 @@ echo broken >>runs/two/metrics.jsonl
 expect 3 runs show runs/two;          has err "line 5"
 expect 0 runs list;                   has err "runs/two is left out"
 
-[ $failures -eq 0 ] && echo "all passed"
-exit $((failures > 0))
+finish
