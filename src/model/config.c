@@ -46,7 +46,6 @@ static const char *const harmless[] = {"architectures",
                                        "auto_map",
                                        "_name_or_path",
                                        "is_llama_config",
-                                       "rope_interleaved",
                                        "transformers.js_config",
                                        "return_dict",
                                        "output_hidden_states",
@@ -58,15 +57,11 @@ static const char *const harmless[] = {"architectures",
                                        "summary_use_proj",
                                        "task_specific_params",
                                        "gradient_checkpointing",
-                                       "scale_attn_weights",
                                        "reorder_and_upcast_attn",
-                                       "add_cross_attention",
                                        "chunk_size_feed_forward",
                                        "id2label",
                                        "label2id",
-                                       "is_encoder_decoder",
                                        "problem_type",
-                                       "scale_attn_by_inverse_layer_idx",
                                        "_commit_hash",
                                        "_attn_implementation_autoset",
                                        "is_decoder",
@@ -210,21 +205,46 @@ static status read_key(const key_row *k, const json_t *v, model_config *mc, err 
 
 static status read_activation(const json_t *v, const model_family *f, model_config *mc, err *e) {
     static const struct {
-        const char *word, *family;
+        const char *word;
         act_kind act;
-    } acts[] = {{"silu", "llama", ACT_SILU},         {"swish", "llama", ACT_SILU},
-                {"gelu_new", "gpt2", ACT_GELU_TANH}, {"gelu_pytorch_tanh", "gpt2", ACT_GELU_TANH},
-                {"gelu", "gpt2", ACT_GELU_EXACT},    {"relu", "gpt2", ACT_RELU}};
+    } acts[] = {{"silu", ACT_SILU},          {"swish", ACT_SILU},
+                {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
+                {"gelu", ACT_GELU_EXACT},    {"relu", ACT_RELU}};
     const char *word = json_string_value(v);
     for (int i = 0; word && i < ARRAY_LEN(acts); i++) {
-        if (strcmp(acts[i].word, word) != 0 || strcmp(acts[i].family, f->model_type) != 0) continue;
+        if (strcmp(acts[i].word, word) != 0 || !in_words(f->activations, word)) continue;
         mc->act = acts[i].act;
         return ST_OK;
     }
     err_set(e, ST_USAGE, "model_type %s does not support the activation '%s'", f->model_type,
             word ? word : "(not a string)");
-    err_hint(e, "use %s", strcmp(f->model_type, "llama") == 0 ? "silu" : "gelu_new, gelu or relu");
+    err_hint(e, "use one of: %s", f->activations);
     return at_key(e, "hidden_act");
+}
+
+/* Switches of published configs that change the function, each with the only setting we compute. */
+static const struct {
+    const char *key;
+    bool only;
+} fixed[] = {{"scale_attn_weights", true},
+             {"scale_attn_by_inverse_layer_idx", false},
+             {"add_cross_attention", false},
+             {"is_encoder_decoder", false},
+             {"rope_interleaved", false}};
+
+/* *known: the key is one of them. */
+static status read_fixed(const char *key, const json_t *v, bool *known, err *e) {
+    *known = false;
+    for (int i = 0; i < ARRAY_LEN(fixed); i++) {
+        if (strcmp(fixed[i].key, key) != 0) continue;
+        *known = true;
+        if (json_is_boolean(v) && json_is_true(v) == fixed[i].only) return ST_OK;
+        err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
+                fixed[i].only ? "true" : "false");
+        err_hint(e, "the model would compute another function; leave it out only if that is meant");
+        return at_key(e, key);
+    }
+    return ST_OK;
 }
 
 static double number_or(const json_t *o, const char *key, double fallback) {
@@ -272,6 +292,9 @@ static status read_entry(const char *key, const json_t *v, model_config *mc, err
     if (f->rotary && (strcmp(key, "rope_scaling") == 0 || strcmp(key, "rope_parameters") == 0))
         return read_rope(v, key, mc, e);
     if (in_list(special, 3, key) || in_list(harmless, ARRAY_LEN(harmless), key)) return ST_OK;
+    bool known;
+    TRY(read_fixed(key, v, &known, e));
+    if (known) return ST_OK;
     for (int i = 0; i < ARRAY_LEN(keys); i++)
         if (strcmp(keys[i].name, key) == 0 && in_words(f->keys, key))
             return read_key(&keys[i], v, mc, e);

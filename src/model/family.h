@@ -37,6 +37,7 @@ typedef struct model_family {
     const char *model_type;   /* of config.json */
     const char *architecture; /* "LlamaForCausalLM" */
     const char *keys;         /* space-separated names of keys.def that this family understands */
+    const char *activations; /* space-separated words of hidden_act, its names elsewhere included */
     void (*defaults)(model_config *mc);                      /* before keys are read */
     status (*check)(model_config *mc, err *e);               /* derives omitted members */
     void (*declare)(const model_config *mc, param_store *s); /* parameters and init */

@@ -126,6 +126,7 @@ const model_family family_gpt2 = {
     .keys = "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
             "max_position_embeddings rms_norm_eps initializer_range tie_word_embeddings "
             "embd_pdrop attn_pdrop resid_pdrop",
+    .activations = "gelu_new gelu_pytorch_tanh gelu relu",
     .defaults = gpt2_defaults,
     .check = gpt2_check,
     .declare = gpt2_declare,

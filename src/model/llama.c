@@ -160,6 +160,7 @@ const model_family family_llama = {
     .keys = "vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
             "head_dim intermediate_size max_position_embeddings rms_norm_eps rope_theta "
             "initializer_range tie_word_embeddings attention_bias mlp_bias attn_pdrop",
+    .activations = "silu swish",
     .defaults = llama_defaults,
     .check = llama_check,
     .declare = llama_declare,

@@ -32,6 +32,11 @@ train_refused() {
     [ ! -e new/checkpoints ] && [ ! -e new/metrics.jsonl ] || fail "the refused run left a folder"
 }
 
+# A switch that changes the function of a published model is not passed over.
+train_refused 2 scale_attn_by_inverse_layer_idx model.scale_attn_by_inverse_layer_idx c.yaml \
+    "$gpt2_model" model.scale_attn_by_inverse_layer_idx=true
+train_refused 2 "activation 'gelu'" model.hidden_act c.yaml model.hidden_act=gelu
+
 # ---- corpus ----
 : >empty.txt
 printf 'some text\n\0\1\2\3 more' >binary.txt
