@@ -15,20 +15,21 @@
 #include "op/gemm_onednn.h"
 
 typedef struct gemm_cache {
-    onednn_cache *onednn; /* NULL: own kernels */
+    onednn_cache *onednn;
+    bool prefer_onednn; /* ATHANOR_GEMM=onednn */
 } gemm_cache;
 
 static void *gemm_cache_new(dev *d) {
     gemm_cache *c = xmalloc(sizeof *c);
     const char *choice = getenv("ATHANOR_GEMM");
-    bool onednn = choice && strcmp(choice, "onednn") == 0;
-    c->onednn = onednn ? onednn_cache_new(dev_threads(d)) : NULL;
+    c->prefer_onednn = choice && strcmp(choice, "onednn") == 0;
+    c->onednn = onednn_cache_new(dev_threads(d));
     return c;
 }
 
 static void gemm_cache_free(void *cache) {
     gemm_cache *c = cache;
-    if (c->onednn) onednn_cache_free(c->onednn);
+    onednn_cache_free(c->onednn);
     free(c);
 }
 
@@ -37,12 +38,25 @@ int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k,
     return cpu_kernels_of(isa)->gemm_ws(threads, m, n, k, ab_dt, c_dt);
 }
 
-void gemm_run(dev *d, const gemm_args *g, void *ws) {
-    const gemm_cache *c = dev_kernel_cache(d, gemm_cache_new, gemm_cache_free);
-    if (c->onednn) {
+const char *gemm_impl_name(gemm_impl impl) {
+    return impl == GEMM_ONEDNN ? "onednn" : "own";
+}
+
+static const gemm_cache *cache_of(dev *d) {
+    return dev_kernel_cache(d, gemm_cache_new, gemm_cache_free);
+}
+
+bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
+    if (impl == GEMM_ONEDNN) {
         int64_t bytes =
             gemm_ws_bytes(dev_isa(d), dev_threads(d), g->m, g->n, g->k, g->ab_dt, g->c_dt);
-        if (onednn_run(c->onednn, g, ws, bytes)) return;
+        return onednn_run(cache_of(d)->onednn, g, ws, bytes);
     }
     cpu_kernels_of(dev_isa(d))->gemm(dev_threads(d), g, ws);
+    return true;
+}
+
+void gemm_run(dev *d, const gemm_args *g, void *ws) {
+    if (cache_of(d)->prefer_onednn && gemm_run_with(d, GEMM_ONEDNN, g, ws)) return;
+    gemm_run_with(d, GEMM_OWN, g, ws);
 }

@@ -34,4 +34,10 @@ int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k,
 /* ws: of that size, 64-byte aligned. */
 void gemm_run(dev *d, const gemm_args *g, void *ws);
 
+/* One implementation, for measuring. Returns false when it has no such product or wants more
+ * workspace; nothing was done then. */
+typedef enum gemm_impl { GEMM_OWN, GEMM_ONEDNN, GEMM_IMPLS } gemm_impl;
+const char *gemm_impl_name(gemm_impl impl);
+bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws);
+
 #endif

@@ -204,15 +204,19 @@ V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t l
 
 /* Units between which pack_r_contiguous changes panels: rows of src that are a power of two apart
  * share the ways of one cache set, so few of them are open at a time. */
-enum { PACK_UNITS = 4 };
+enum { PACK_UNITS = 4, PACK_AHEAD = 12 }; /* and how many units before their use rows are fetched */
 
 /* Element (r, k) at src[k * ld + r]. Several panels at once, so that a row of src is read in one
  * go; a panel is R * units(k) floats. */
 V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                                 int64_t k, dtype dt, bool pairs) {
-    int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs);
+    int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs), bytes = dt == DT_BF16 ? 2 : 4;
     for (int64_t u0 = 0; u0 < units; u0 += PACK_UNITS) {
         int64_t end = u0 + PACK_UNITS < units ? u0 + PACK_UNITS : units;
+        if (u0 + PACK_AHEAD + PACK_UNITS <= units)
+            for (int64_t i = per * (u0 + PACK_AHEAD); i < per * (end + PACK_AHEAD); i++)
+                for (int64_t r = 0; r < rows; r += 64 / bytes)
+                    __builtin_prefetch((const char *)src + (i * ld + r) * bytes);
         for (int64_t r = 0; r < rows; r += R)
             for (int64_t u = u0; u < end; u++)
                 pack_row(dst + r * units + u * R, R, src, u * per * ld + r, ld, rows - r,
