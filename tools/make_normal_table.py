@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes src/base/rng_normal_table.h: upper quantiles of the standard normal as Q24 integers.
+"""Writes src/base/rng_normal_table.c: upper quantiles of the standard normal as Q24 integers.
 
 Knot i = 32 * e + j stands for the tail probability p = 2^(e+10) * (1 + j/32) / 2^64, so p doubles
 every 32 knots, from 2^-54 (8.3 sigma) to 1/2 (0). The root of Q(z) = p is found by Newton's method
 in 60-digit decimal arithmetic, so that the table does not depend on the machine's libm.
 
-    python3 tools/make_normal_table.py > src/base/rng_normal_table.h
+    python3 tools/make_normal_table.py > src/base/rng_normal_table.c
 """
 from decimal import Decimal, getcontext
 
@@ -48,13 +48,11 @@ def main():
     values.reverse()
     print("/* Made by tools/make_normal_table.py: upper normal quantiles, 24 fraction bits. Knot\n"
           f" * {SUB} * e + j is at tail probability 2^(e + {FIRST_EXP} - 64) * (1 + j / {SUB}). */")
-    print("#ifndef BASE_RNG_NORMAL_TABLE_H\n#define BASE_RNG_NORMAL_TABLE_H\n\n#include <stdint.h>\n")
-    print(f"enum {{ NORMAL_SUB_BITS = {SUB.bit_length() - 1}, NORMAL_MIN_EXP = {FIRST_EXP} }};\n")
-    print("/* clang-format off */")
-    print(f"static const int32_t NORMAL_Q24[{count + 1}] = {{")
+    print('#include "base/rng_normal_table.h"\n\n/* clang-format off */')
+    print("const int32_t RNG_NORMAL_Q24[RNG_NORMAL_KNOTS] = {")
     for i in range(0, len(values), 9):
         print("    " + " ".join(f"{v}," for v in values[i:i + 9]))
-    print("};\n/* clang-format on */\n\n#endif")
+    print("};\n/* clang-format on */")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,6 @@
 #include "base/rng_normal_table.h"
 #include "base/status.h"
 
-uint64_t mix64(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static rng_key key_from_u64(uint64_t x) {
     return (rng_key){{(uint32_t)x, (uint32_t)(x >> 32)}};
 }
@@ -58,14 +52,15 @@ float rng_uniform(rng_key key, uint64_t counter) {
 
 /* The top bit is the sign; the other 63, over 2^64, are the tail probability. Its binary exponent
  * and next five bits choose the knot, the rest interpolates: an error below 6e-5 everywhere. */
-static int32_t normal_from_bits(uint64_t bits) {
-    enum { FRACTION_BITS = 24 };
-    uint64_t u = (bits & INT64_MAX) | (1u << NORMAL_MIN_EXP);
+int32_t rng_normal_from_bits(uint64_t bits) {
+    enum { MIN_EXP = RNG_NORMAL_MIN_EXP, SUB_BITS = RNG_NORMAL_SUB_BITS };
+    enum { FRACTION_BITS = RNG_NORMAL_FRACTION_BITS };
+    uint64_t u = (bits & INT64_MAX) | (1u << MIN_EXP);
     int e = 63 - __builtin_clzll(u);
     uint64_t mantissa = u << (63 - e) << 1; /* without the leading one */
-    int knot = (e - NORMAL_MIN_EXP) << NORMAL_SUB_BITS | (int)(mantissa >> (64 - NORMAL_SUB_BITS));
-    int64_t fraction = (int64_t)(mantissa << NORMAL_SUB_BITS >> (64 - FRACTION_BITS));
-    int64_t hi = NORMAL_Q24[knot], lo = NORMAL_Q24[knot + 1];
+    int knot = (e - MIN_EXP) << SUB_BITS | (int)(mantissa >> (64 - SUB_BITS));
+    int64_t fraction = (int64_t)(mantissa << SUB_BITS >> (64 - FRACTION_BITS));
+    int64_t hi = RNG_NORMAL_Q24[knot], lo = RNG_NORMAL_Q24[knot + 1];
     int32_t q = (int32_t)(hi - ((hi - lo) * fraction >> FRACTION_BITS));
     return bits >> 63 ? -q : q;
 }
@@ -74,8 +69,8 @@ static int32_t normal_from_bits(uint64_t bits) {
 static void normal_pair(rng_key key, uint64_t pair, int32_t q[2]) {
     uint32_t r[4];
     rng_block(key, pair, 0, r);
-    q[0] = normal_from_bits((uint64_t)r[1] << 32 | r[0]);
-    q[1] = normal_from_bits((uint64_t)r[3] << 32 | r[2]);
+    q[0] = rng_normal_from_bits((uint64_t)r[1] << 32 | r[0]);
+    q[1] = rng_normal_from_bits((uint64_t)r[3] << 32 | r[2]);
 }
 
 int32_t rng_normal_q24(rng_key key, uint64_t index) {

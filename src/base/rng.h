@@ -24,13 +24,20 @@ float rng_uniform(rng_key key, uint64_t counter);
  * Inverse distribution function by table and integer interpolation; |error| < 1e-4, tails to beyond
  * 6 sigma. */
 int32_t rng_normal_q24(rng_key key, uint64_t index);
-/* out[i] = (float)(std * normal(first + i)); the product is rounded once, from double. */
+/* The normal that 64 bits of the stream make. */
+int32_t rng_normal_from_bits(uint64_t bits);
+/* out[i] = (float)(std * normal(first + i)); the product is rounded once, from double. This is the
+ * definition; op/vecops.h draws many at a time, the same bits. */
 void rng_fill_normal(rng_key key, uint64_t first, float *out, int64_t n, double std);
 
 /* A keyed permutation of [0, n): a balanced Feistel network with cycle walking. O(1), no memory. */
 uint64_t rng_permute(rng_key key, uint64_t n, uint64_t index);
 
-/* SplitMix64 finaliser: a good 64-bit mix of one word. */
-uint64_t mix64(uint64_t x);
+/* SplitMix64 finaliser: a good 64-bit mix of one word. Inline, so that loops over it vectorise. */
+static inline uint64_t mix64(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
 
 #endif

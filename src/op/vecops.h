@@ -1,14 +1,36 @@
-/* What the trainer does to whole parameter and gradient buffers: optimizer update, norm, checks.
- * Memory-bound, parallel; the same bits whatever the number of threads. */
+/* What the trainer does to whole flat arrays of parameters and gradients: initial values, optimizer
+ * update, norm, digest. Memory-bound; one parallel region each, however many tensors there are.
+ *
+ * The tensors of a flat array are spans, cut into blocks of fixed size. Threads share out the
+ * blocks and sums go by block, in order: the same bits whatever the number of threads. */
 #ifndef OP_VECOPS_H
 #define OP_VECOPS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "dev/dev.h"
 
-/* One step of AdamW with decoupled decay (Loshchilov & Hutter 2019) over n elements:
+enum { VEC_BLOCK = 1 << 14 }; /* elements; the last block of a span is shorter */
+
+typedef struct vec_span {
+    int64_t at, n;       /* elements at .. at + n - 1 of every flat array */
+    uint64_t name;       /* for digests: hash of the tensor's name */
+    bool copied;         /* has a copy that is rounded to bf16 */
+    int64_t first_block; /* blocks of the spans before it: vec_spans_index */
+} vec_span;
+
+typedef struct vec_spans {
+    vec_span *item;
+    int n;
+    int64_t elems, blocks; /* vec_spans_index */
+} vec_spans;
+
+/* Fills in what follows from the items' n. */
+void vec_spans_index(vec_spans *s);
+
+/* One step of AdamW with decoupled decay (Loshchilov & Hutter 2019):
  *   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   p = p - lr * weight_decay * p - lr * (m / correction1) / (sqrt(v / correction2) + eps)
  * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (bf16 copy: 14) written per element.
@@ -16,18 +38,31 @@
 typedef struct adamw_args {
     float *param, *m, *v;
     const float *grad;
-    uint16_t *param_bf16; /* rounded copy of the new parameters, or NULL */
-    int64_t n;
+    uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
+    const bool *decay;    /* [spans]: weight_decay applies */
     float lr, beta1, beta2, eps, weight_decay;
     float correction1, correction2;
     float grad_scale;
 } adamw_args;
 
-void vec_update_adamw(const dev *d, const adamw_args *a);
+/* digest: of the new parameters, made in the same pass, as vec_digest would; NULL: not wanted. */
+void vec_update_adamw(const dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest);
 /* Sum of x^2 in double. */
-double vec_sum_squares(const dev *d, const float *x, int64_t n);
-/* No NaN and no infinity. */
-bool vec_all_finite(const dev *d, const float *x, int64_t n);
-void vec_scale(const dev *d, float *x, int64_t n, float by);
+double vec_sum_squares(const dev *d, const vec_spans *s, const float *x);
+/* Sum over all elements of mix64(name ^ mix64(index in span | bits << 32)), modulo 2^64. */
+uint64_t vec_digest(const dev *d, const vec_spans *s, const float *x);
+
+/* Initial values of one span. */
+typedef struct vec_rule {
+    bool normal; /* element i is rng_fill_normal's, std * normal(i); else value */
+    float value;
+    double std;
+    rng_key key;
+} vec_rule;
+
+/* rule[spans]; x_bf16 as in adamw_args. */
+void vec_draw(const dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
+/* Copied spans of x, rounded. */
+void vec_round(const dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
 
 #endif

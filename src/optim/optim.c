@@ -25,12 +25,7 @@ void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, 
 }
 
 double optim_grad_norm(dev *d, const param_store *s) {
-    double sum = 0;
-    for (int i = 0; i < param_count(s); i++) {
-        const param *p = param_at(s, i);
-        sum += vec_sum_squares(d, param_grad(s) + p->offset, param_elems(p));
-    }
-    return sqrt(sum);
+    return sqrt(vec_sum_squares(d, param_spans(s), param_grad(s)));
 }
 
 double optim_clip_factor(double norm, double clip_norm) {

@@ -20,9 +20,10 @@ typedef struct optim_class {
     int n_states;
     const char *state_names[OPTIM_MAX_STATES]; /* in checkpoints: STATE.PARAMETER */
     /* One update of all parameters; decay[i]: parameter i is decayed. Masters, compute
-     * copies and state are written; gradients are read. */
+     * copies and state are written; gradients are read. digest, unless NULL, gets what
+     * param_digest would say afterwards, without another pass over the weights. */
     void (*update)(dev *d, const param_store *s, const bool *decay, float *const *state,
-                   const optim_hyper *h);
+                   const optim_hyper *h, uint64_t *digest);
 } optim_class;
 
 const optim_class *optim_find(const char *name);

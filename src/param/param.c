@@ -1,10 +1,10 @@
 /* The parameter store (see param.h). */
 #include "param/param.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "base/rng.h"
 
 enum { ALIGN_ELEMS = 64 };
 
@@ -22,11 +22,14 @@ struct param_store {
     int n_packs, cap_packs;
     bool in_pack;
     int64_t flat_elems, elems;
+    dev *dev;
+    vec_spans spans;
     float *master, *grad;
-    void *work;
+    uint16_t *work;
 };
 
 param_store *param_store_new(arena *a, dtype compute) {
+    CHECK(compute == DT_F32 || compute == DT_BF16, "compute copies in %s", dtype_name(compute));
     param_store *s = ARENA_NEW(a, param_store);
     s->a = a;
     s->compute = compute;
@@ -124,7 +127,21 @@ param_sizes param_store_sizes(const param_store *s) {
                          .grad_bytes = flat * 4};
 }
 
-void param_store_bind(param_store *s, float *master, void *work, float *grad) {
+static void make_spans(param_store *s) {
+    s->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, s->n), .n = s->n};
+    for (int i = 0; i < s->n; i++) {
+        const param *p = &s->item[i];
+        s->spans.item[i] = (vec_span){.at = p->offset,
+                                      .n = param_elems(p),
+                                      .name = hash_bytes(p->name, strlen(p->name)),
+                                      .copied = s->compute != DT_F32 && p->rank == 2};
+    }
+    vec_spans_index(&s->spans);
+}
+
+void param_store_bind(param_store *s, dev *d, float *master, void *work, float *grad) {
+    make_spans(s);
+    s->dev = d;
     s->master = master;
     s->work = work;
     s->grad = grad;
@@ -133,56 +150,33 @@ void param_store_bind(param_store *s, float *master, void *work, float *grad) {
 float *param_master(const param_store *s) {
     return s->master;
 }
-void *param_work(const param_store *s) {
+uint16_t *param_work(const param_store *s) {
     return s->work;
 }
 float *param_grad(const param_store *s) {
     return s->grad;
 }
-
-static void init_one(const param_store *s, const param *p, uint64_t seed) {
-    float *w = s->master + p->offset;
-    int64_t n = param_elems(p);
-    if (p->init != INIT_NORMAL) {
-        float c = p->init == INIT_ONES ? 1.0f : 0.0f;
-        for (int64_t i = 0; i < n; i++) w[i] = c;
-        return;
-    }
-    rng_key key = rng_key_named(seed, p->name);
-    enum { CHUNK = 1 << 14 };
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i += CHUNK)
-        rng_fill_normal(key, (uint64_t)i, w + i, n - i < CHUNK ? n - i : CHUNK, p->init_std);
+const vec_spans *param_spans(const param_store *s) {
+    return &s->spans;
 }
 
 void param_init_all(param_store *s, uint64_t seed) {
-    for (int i = 0; i < s->n; i++) init_one(s, &s->item[i], seed);
-    param_refresh_work(s);
+    vec_rule *rule = xcalloc((size_t)s->n, sizeof *rule);
+    for (int i = 0; i < s->n; i++) {
+        const param *p = &s->item[i];
+        rule[i] = (vec_rule){.normal = p->init == INIT_NORMAL,
+                             .value = p->init == INIT_ONES ? 1.0f : 0.0f,
+                             .std = p->init_std,
+                             .key = rng_key_named(seed, p->name)};
+    }
+    vec_draw(s->dev, &s->spans, rule, s->master, s->work);
+    free(rule);
 }
 
 void param_refresh_work(const param_store *s) {
-    if (!s->work) return;
-    for (int i = 0; i < s->n; i++) {
-        const param *p = &s->item[i];
-        if (p->rank != 2) continue;
-        dtype_convert((char *)s->work + p->offset * (int64_t)dtype_bytes(s->compute), s->compute,
-                      s->master + p->offset, DT_F32, param_elems(p));
-    }
+    if (s->work) vec_round(s->dev, &s->spans, s->master, s->work);
 }
 
 uint64_t param_digest(const param_store *s) {
-    uint64_t sum = 0;
-    for (int i = 0; i < s->n; i++) {
-        const param *p = &s->item[i];
-        const float *w = s->master + p->offset;
-        uint64_t name = hash_bytes(p->name, strlen(p->name));
-        int64_t n = param_elems(p);
-#pragma omp parallel for schedule(static) reduction(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
-            uint32_t bits;
-            memcpy(&bits, &w[j], 4);
-            sum += mix64(name ^ mix64((uint64_t)j ^ ((uint64_t)bits << 32)));
-        }
-    }
-    return sum;
+    return vec_digest(s->dev, &s->spans, s->master);
 }

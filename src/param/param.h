@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/dtype.h"
+#include "op/vecops.h"
 #include "prog/graph.h"
 
 typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES } param_init_kind;
@@ -28,7 +29,8 @@ typedef struct param {
 
 typedef struct param_store param_store;
 
-/* compute: dtype of the copies that matrix products read. DT_F32: the masters themselves. */
+/* compute: dtype of the copies that matrix products read, DT_BF16, or DT_F32: the masters
+ * themselves. */
 param_store *param_store_new(arena *a, dtype compute);
 dtype param_store_compute(const param_store *s);
 
@@ -56,13 +58,17 @@ typedef struct param_sizes {
 } param_sizes;
 param_sizes param_store_sizes(const param_store *s);
 
-/* Gives the flat arrays; work is NULL when compute is fp32, grad may be NULL (no training). */
-void param_store_bind(param_store *s, float *master, void *work, float *grad);
+/* Gives the flat arrays, which are on device d; work is NULL when compute is fp32, grad may be NULL
+ * (no training). All parameters have been added. */
+void param_store_bind(param_store *s, dev *d, float *master, void *work, float *grad);
 float *param_master(const param_store *s);
-void *param_work(const param_store *s);
+uint16_t *param_work(const param_store *s); /* bf16, of matrices only */
 float *param_grad(const param_store *s);
+/* The parameters as spans of the flat arrays, in their order. */
+const vec_spans *param_spans(const param_store *s);
 
-/* Fills masters by rule; element i of a parameter depends on (seed, name, i) only. */
+/* Fills masters by rule, and their copies; element i of a parameter depends on (seed, name, i)
+ * only. */
 void param_init_all(param_store *s, uint64_t seed);
 /* Masters rounded into the compute copies. */
 void param_refresh_work(const param_store *s);

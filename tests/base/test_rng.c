@@ -96,15 +96,16 @@ static void test_normal_against_erfc(void **state) {
  * also the tails that no number of draws would reach. */
 static void test_normal_table(void **state) {
     (void)state;
-    int sub = 1 << NORMAL_SUB_BITS, knots = ARRAY_LEN(NORMAL_Q24);
-    assert_int_equal(knots, (63 - NORMAL_MIN_EXP) * sub + 1);
-    assert_true(NORMAL_Q24[0] > 6 << 24);
-    assert_int_equal(NORMAL_Q24[knots - 1], 0);
+    int sub = 1 << RNG_NORMAL_SUB_BITS, knots = ARRAY_LEN(RNG_NORMAL_Q24);
+    assert_int_equal(knots, (63 - RNG_NORMAL_MIN_EXP) * sub + 1);
+    assert_true(RNG_NORMAL_Q24[0] > 6 << 24);
+    assert_int_equal(RNG_NORMAL_Q24[knots - 1], 0);
     for (int i = 0; i + 1 < knots; i++) {
-        double octave = ldexp(1, i / sub + NORMAL_MIN_EXP - 64);
+        double octave = ldexp(1, i / sub + RNG_NORMAL_MIN_EXP - 64);
         for (int half = 0; half < 2; half++) {
             double p = octave * (1 + (i % sub + half * 0.5) / sub);
-            double z = (NORMAL_Q24[i] + (half ? NORMAL_Q24[i + 1] : NORMAL_Q24[i])) * 0x1p-25;
+            double z =
+                (RNG_NORMAL_Q24[i] + (half ? RNG_NORMAL_Q24[i + 1] : RNG_NORMAL_Q24[i])) * 0x1p-25;
             double density = exp(-z * z / 2) / sqrt(2 * M_PI);
             double error = fabs(erfc(z / sqrt(2)) / 2 - p) / density;
             assert_true(error < (half ? 1e-4 : 1e-7));

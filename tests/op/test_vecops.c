@@ -1,4 +1,6 @@
-/* Whole-buffer operations against plain loops, with the same bits for 1 and 3 threads. */
+/* Whole-array operations on every instruction set of this machine against plain loops over the
+ * definitions: draws, digests and copies bit for bit, the rest closely; with the same bits for 1, 2
+ * and 3 threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +14,6 @@
 #include "base/dtype.h"
 #include "op/vecops.h"
 
-enum { LEN = 70003 }; /* several blocks and an odd end */
-
 static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_bf16"};
 
 static dev *open_dev(const char *isa, int threads) {
@@ -22,6 +22,30 @@ static dev *open_dev(const char *isa, int threads) {
     setenv("ATHANOR_ISA", isa, 1);
     assert_int_equal(dev_open(&d, DEV_CPU, threads, &e), ST_OK);
     return d;
+}
+
+/* Tensors of odd lengths at odd offsets, with gaps between them, an empty one and several blocks.
+ */
+enum { SPANS = 9, LEN = 90000 };
+static const int64_t LENGTHS[SPANS] = {1, 7, VEC_BLOCK, 33, 0, 3 * VEC_BLOCK + 5, 64, 16391, 31};
+
+static vec_spans make_spans(arena *a) {
+    vec_spans s = {.item = ARENA_ARRAY(a, vec_span, SPANS), .n = SPANS};
+    int64_t at = 3;
+    for (int i = 0; i < SPANS; i++) {
+        s.item[i] = (vec_span){at, LENGTHS[i], .name = mix64((uint64_t)i), .copied = i % 3 != 1};
+        at += LENGTHS[i] + i;
+    }
+    assert_true(at <= LEN);
+    vec_spans_index(&s);
+    return s;
+}
+
+/* The span of element i of the flat array, or -1 in a gap. */
+static int span_at(const vec_spans *s, int64_t i) {
+    for (int k = 0; k < s->n; k++)
+        if (i >= s->item[k].at && i < s->item[k].at + s->item[k].n) return k;
+    return -1;
 }
 
 static float *make(arena *a, uint32_t seed) {
@@ -33,87 +57,257 @@ static float *make(arena *a, uint32_t seed) {
     return x;
 }
 
-static adamw_args make_step(arena *a, bool with_copy) {
+static uint64_t digest(const vec_spans *s, const float *x) {
+    uint64_t sum = 0;
+    for (int k = 0; k < s->n; k++)
+        for (int64_t i = 0; i < s->item[k].n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &x[s->item[k].at + i], 4);
+            sum += mix64(s->item[k].name ^ mix64((uint64_t)i ^ (uint64_t)bits << 32));
+        }
+    return sum;
+}
+
+static void check_copies(const vec_spans *s, const float *x, const uint16_t *copy) {
+    for (int i = 0; i < LEN; i++) {
+        int k = span_at(s, i);
+        assert_int_equal(copy[i], k >= 0 && s->item[k].copied ? f32_to_bf16(x[i]) : 0);
+    }
+}
+
+static void test_index(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    vec_spans s = make_spans(a);
+    static const int64_t first[SPANS] = {0, 1, 2, 3, 4, 4, 8, 9, 11};
+    for (int i = 0; i < SPANS; i++) assert_int_equal(s.item[i].first_block, first[i]);
+    assert_int_equal(s.blocks, 12);
+    int64_t elems = 0;
+    for (int i = 0; i < SPANS; i++) elems += LENGTHS[i];
+    assert_int_equal(s.elems, elems);
+    arena_free(a);
+}
+
+/* ---- AdamW ---- */
+
+static adamw_args make_step(arena *a) {
+    static const bool decay[SPANS] = {true, false, true, true, true, true, false, true, false};
     adamw_args s = {.param = make(a, 1), .m = make(a, 2), .v = make(a, 3), .grad = make(a, 4)};
-    s.n = LEN;
     for (int i = 0; i < LEN; i++) s.v[i] = fabsf(s.v[i]);
-    if (with_copy) s.param_bf16 = ARENA_ARRAY(a, uint16_t, LEN);
+    s.param_bf16 = ARENA_ARRAY(a, uint16_t, LEN);
+    s.decay = decay;
     s.lr = 0.01f, s.beta1 = 0.9f, s.beta2 = 0.95f, s.eps = 1e-8f, s.weight_decay = 0.1f;
     s.correction1 = 1.0f - 0.9f * 0.9f, s.correction2 = 1.0f - 0.95f * 0.95f, s.grad_scale = 0.5f;
     return s;
 }
 
-static void check_step(const adamw_args *old, const adamw_args *now, int i) {
+static void check_step(const adamw_args *old, const adamw_args *now, int i, bool decay) {
     double g = (double)old->grad[i] * 0.5, p = (double)old->param[i];
     double m = 0.9 * (double)old->m[i] + 0.1 * g, v = 0.95 * (double)old->v[i] + 0.05 * g * g;
     double root = sqrt(v / (double)old->correction2);
-    double want = p - 0.01 * 0.1 * p - 0.01 * (m / (double)old->correction1) / (root + 1e-8);
+    double want = p - (decay ? 0.01 * 0.1 * p : 0.0);
+    want -= 0.01 * (m / (double)old->correction1) / (root + 1e-8);
     assert_true(fabs((double)now->m[i] - m) < 1e-6);
     assert_true(fabs((double)now->v[i] - v) < 1e-6);
     assert_true(fabs((double)now->param[i] - want) < 1e-6 + 1e-5 * fabs(want - p));
-    if (now->param_bf16) assert_int_equal(now->param_bf16[i], f32_to_bf16(now->param[i]));
+}
+
+static void check_unchanged(const adamw_args *old, const adamw_args *now, int i) {
+    assert_true(now->param[i] == old->param[i] && now->m[i] == old->m[i] && now->v[i] == old->v[i]);
 }
 
 static void test_adamw(void **state) {
     (void)state;
     for (int isa = 0; isa < 4; isa++) {
         arena *a = arena_new("test");
-        adamw_args old = make_step(a, false), one = make_step(a, true), three = make_step(a, true);
-        dev *d1 = open_dev(ISAS[isa], 1), *d3 = open_dev(ISAS[isa], 3);
-        vec_update_adamw(d1, &one);
-        vec_update_adamw(d3, &three);
-        for (int i = 0; i < LEN; i++) check_step(&old, &one, i);
-        assert_memory_equal(one.param, three.param, LEN * sizeof(float));
-        assert_memory_equal(one.m, three.m, LEN * sizeof(float));
-        assert_memory_equal(one.v, three.v, LEN * sizeof(float));
-        dev_close(d1), dev_close(d3), arena_free(a);
+        vec_spans s = make_spans(a);
+        adamw_args old = make_step(a), one = make_step(a);
+        dev *d = open_dev(ISAS[isa], 1);
+        vec_update_adamw(d, &s, &one, NULL);
+        dev_close(d);
+        for (int i = 0; i < LEN; i++) {
+            int k = span_at(&s, i);
+            if (k < 0)
+                check_unchanged(&old, &one, i);
+            else
+                check_step(&old, &one, i, old.decay[k]);
+        }
+        check_copies(&s, one.param, one.param_bf16);
+        for (int threads = 1; threads <= 3; threads++) {
+            adamw_args many = make_step(a);
+            uint64_t sum = 0;
+            d = open_dev(ISAS[isa], threads);
+            vec_update_adamw(d, &s, &many, &sum);
+            dev_close(d);
+            assert_memory_equal(one.param, many.param, LEN * sizeof(float));
+            assert_memory_equal(one.m, many.m, LEN * sizeof(float));
+            assert_memory_equal(one.v, many.v, LEN * sizeof(float));
+            assert_memory_equal(one.param_bf16, many.param_bf16, LEN * sizeof(uint16_t));
+            assert_true(sum == digest(&s, one.param));
+        }
+        arena_free(a);
     }
 }
 
-static void test_sum_squares(void **state) {
+static void test_adamw_without_copies(void **state) {
     (void)state;
     for (int isa = 0; isa < 4; isa++) {
         arena *a = arena_new("test");
-        float *x = make(a, 7);
-        dev *d1 = open_dev(ISAS[isa], 1), *d3 = open_dev(ISAS[isa], 3);
-        for (int n = LEN; n > 0; n /= 3) {
-            double want = 0.0;
-            for (int i = 0; i < n; i++) want += (double)x[i] * (double)x[i];
-            double one = vec_sum_squares(d1, x, n), three = vec_sum_squares(d3, x, n);
-            assert_true(fabs(one - want) <= 1e-12 * want);
-            assert_true(one == three);
-        }
-        assert_true(vec_sum_squares(d1, x, 0) == 0.0);
-        dev_close(d1), dev_close(d3), arena_free(a);
-    }
-}
-
-static void test_finite_and_scale(void **state) {
-    (void)state;
-    for (int isa = 0; isa < 4; isa++) {
-        arena *a = arena_new("test");
-        float *x = make(a, 9), *y = make(a, 9);
-        dev *d = open_dev(ISAS[isa], 3);
-        assert_true(vec_all_finite(d, x, LEN));
-        static const int places[] = {0, 16384, LEN - 1};
-        static const float values[] = {NAN, INFINITY, -INFINITY};
-        for (int p = 0; p < 3; p++) {
-            float kept = x[places[p]];
-            x[places[p]] = values[p];
-            assert_false(vec_all_finite(d, x, LEN));
-            x[places[p]] = kept;
-        }
-        vec_scale(d, x, LEN, 0.25f);
-        for (int i = 0; i < LEN; i++) assert_true(x[i] == y[i] * 0.25f);
+        vec_spans s = make_spans(a);
+        adamw_args with = make_step(a), without = make_step(a);
+        without.param_bf16 = NULL;
+        dev *d = open_dev(ISAS[isa], 2);
+        vec_update_adamw(d, &s, &with, NULL);
+        vec_update_adamw(d, &s, &without, NULL);
+        assert_memory_equal(with.param, without.param, LEN * sizeof(float));
         dev_close(d), arena_free(a);
     }
 }
 
+/* ---- sums ---- */
+
+/* One block after the other in every thread count; NaN outside of the spans does not count. */
+static void test_sum_squares(void **state) {
+    (void)state;
+    for (int isa = 0; isa < 4; isa++) {
+        arena *a = arena_new("test");
+        vec_spans s = make_spans(a);
+        float *x = make(a, 7);
+        double want = 0.0, one = 0.0;
+        for (int i = 0; i < LEN; i++) {
+            if (span_at(&s, i) < 0)
+                x[i] = NAN;
+            else
+                want += (double)x[i] * (double)x[i];
+        }
+        for (int threads = 1; threads <= 3; threads++) {
+            dev *d = open_dev(ISAS[isa], threads);
+            double got = vec_sum_squares(d, &s, x);
+            if (threads == 1) one = got;
+            assert_true(got == one);
+            dev_close(d);
+        }
+        assert_true(fabs(one - want) <= 1e-12 * want);
+        arena_free(a);
+    }
+}
+
+/* More blocks than are summed at a time: many tensors of one element. */
+static void test_sum_of_many_tensors(void **state) {
+    (void)state;
+    enum { N = 10001 };
+    arena *a = arena_new("test");
+    float *x = make(a, 11);
+    vec_spans s = {.item = ARENA_ARRAY(a, vec_span, N), .n = N};
+    double want = 0.0;
+    for (int i = 0; i < N; i++) {
+        s.item[i] = (vec_span){.at = i, .n = 1};
+        want += (double)x[i] * (double)x[i];
+    }
+    vec_spans_index(&s);
+    dev *d = open_dev("avx2", 2);
+    assert_true(vec_sum_squares(d, &s, x) == want); /* added one by one, in order */
+    s.n = 0;
+    vec_spans_index(&s);
+    assert_true(vec_sum_squares(d, &s, x) == 0.0);
+    dev_close(d), arena_free(a);
+}
+
+static void test_digest(void **state) {
+    (void)state;
+    for (int isa = 0; isa < 4; isa++) {
+        arena *a = arena_new("test");
+        vec_spans s = make_spans(a);
+        float *x = make(a, 5);
+        x[s.item[5].at + 4] = NAN, x[s.item[5].at + 5] = -0.0f;
+        for (int threads = 1; threads <= 3; threads++) {
+            dev *d = open_dev(ISAS[isa], threads);
+            assert_true(vec_digest(d, &s, x) == digest(&s, x));
+            dev_close(d);
+        }
+        arena_free(a);
+    }
+}
+
+/* ---- initial values ---- */
+
+static vec_rule *make_rules(arena *a) {
+    vec_rule *r = ARENA_ARRAY(a, vec_rule, SPANS);
+    for (int i = 0; i < SPANS; i++)
+        r[i] = (vec_rule){.normal = i != 3 && i != 6,
+                          .value = i == 3 ? 1.0f : 0.0f,
+                          .std = 0.02 * (i + 1) * (i == 2 ? 1e30 : 1.0), /* also beyond float */
+                          .key = rng_key_numbered(17, (uint64_t)i)};
+    return r;
+}
+
+static void draw_plainly(const vec_spans *s, const vec_rule *r, float *x) {
+    for (int k = 0; k < s->n; k++) {
+        float *p = x + s->item[k].at;
+        for (int64_t i = 0; i < s->item[k].n; i++)
+            p[i] = r[k].normal
+                       ? (float)(r[k].std * (rng_normal_q24(r[k].key, (uint64_t)i) * 0x1p-24))
+                       : r[k].value;
+    }
+}
+
+static void test_draw(void **state) {
+    (void)state;
+    for (int isa = 0; isa < 4; isa++) {
+        arena *a = arena_new("test");
+        vec_spans s = make_spans(a);
+        vec_rule *rule = make_rules(a);
+        float *want = ARENA_ARRAY(a, float, LEN);
+        draw_plainly(&s, rule, want);
+        for (int threads = 1; threads <= 3; threads++) {
+            float *x = ARENA_ARRAY(a, float, LEN);
+            uint16_t *copy = ARENA_ARRAY(a, uint16_t, LEN), *again = ARENA_ARRAY(a, uint16_t, LEN);
+            dev *d = open_dev(ISAS[isa], threads);
+            vec_draw(d, &s, rule, x, copy);
+            assert_memory_equal(x, want, LEN * sizeof(float));
+            check_copies(&s, x, copy);
+            vec_round(d, &s, x, again);
+            assert_memory_equal(copy, again, LEN * sizeof(uint16_t));
+            memset(x, 0, LEN * sizeof(float));
+            vec_draw(d, &s, rule, x, NULL);
+            assert_memory_equal(x, want, LEN * sizeof(float));
+            dev_close(d);
+        }
+        arena_free(a);
+    }
+}
+
+/* Many more draws, from several keys: rare tails and every part of the table's centre. */
+static void test_draw_many(void **state) {
+    (void)state;
+    enum { N = 1 << 19 };
+    float *want = malloc(N * sizeof *want), *x = malloc(N * sizeof *x);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        vec_rule rule = {.normal = true, .std = 0.02, .key = rng_key_named(seed, "many")};
+        vec_span span = {.at = 0, .n = N};
+        vec_spans s = {.item = &span, .n = 1};
+        vec_spans_index(&s);
+        rng_fill_normal(rule.key, 0, want, N, rule.std);
+        for (int isa = 0; isa < 4; isa++) {
+            dev *d = open_dev(ISAS[isa], 2);
+            vec_draw(d, &s, &rule, x, NULL);
+            assert_memory_equal(x, want, N * sizeof *x);
+            dev_close(d);
+        }
+    }
+    free(want), free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_index),
         cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_adamw_without_copies),
         cmocka_unit_test(test_sum_squares),
-        cmocka_unit_test(test_finite_and_scale),
+        cmocka_unit_test(test_sum_of_many_tensors),
+        cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_draw),
+        cmocka_unit_test(test_draw_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

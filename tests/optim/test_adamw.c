@@ -52,7 +52,7 @@ static void lab_open(lab *l, dtype compute) {
         memset(l->state[i], 0, flat * 4);
     }
     l->work = compute == DT_F32 ? NULL : aligned_alloc(64, flat * 4);
-    param_store_bind(l->s, l->master, l->work, l->grad);
+    param_store_bind(l->s, l->dev, l->master, l->work, l->grad);
     param_init_all(l->s, 5);
     l->p = calloc(flat, 8);
     l->m = calloc(flat, 8);
@@ -123,7 +123,9 @@ static void run(dtype compute) {
                          .weight_decay = 0.1,
                          .step = step,
                          .grad_scale = (float)optim_clip_factor(norm, 1.0)};
-        optim_find("adamw")->update(l.dev, l.s, l.decay, l.state, &h);
+        uint64_t digest = 0;
+        optim_find("adamw")->update(l.dev, l.s, l.decay, l.state, &h, step % 2 ? &digest : NULL);
+        assert_true(digest == (step % 2 ? param_digest(l.s) : 0));
         for (int i = 0; i < param_count(l.s); i++) formula(&l, i, &h);
     }
     double p = worst_distance(&l, l.master, l.p), m = worst_distance(&l, l.state[0], l.m);
@@ -164,7 +166,7 @@ static void test_decay_mask(void **state) {
                      .weight_decay = 0.5,
                      .step = 1,
                      .grad_scale = 1};
-    optim_find("adamw")->update(l.dev, l.s, l.decay, l.state, &h);
+    optim_find("adamw")->update(l.dev, l.s, l.decay, l.state, &h, NULL);
     for (int i = 0; i < 4; i++) {
         const param *q = param_at(l.s, i);
         for (int64_t k = q->offset; k < q->offset + param_elems(q); k++)

@@ -19,8 +19,9 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .gemm = CPU_FN(gemm_packed),
     .adamw = CPU_FN(vec_adamw),
     .sum_squares = CPU_FN(vec_sum_squares),
-    .all_finite = CPU_FN(vec_all_finite),
-    .scale = CPU_FN(vec_scale),
+    .digest = CPU_FN(vec_digest),
+    .draw = CPU_FN(vec_draw),
+    .round = CPU_FN(vec_round),
     .fma_loop = CPU_FN(peak_fma_loop),
     .dot_loop = CPU_FN(peak_dot_loop),
 };

@@ -10,10 +10,11 @@ typedef struct cpu_kernels {
     const op_impl *const *f32, *const *bf16; /* [OP_COUNT], NULL where there is no tuned kernel */
     int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
-    void (*adamw)(int threads, const adamw_args *a);
-    double (*sum_squares)(int threads, const float *x, int64_t n);
-    bool (*all_finite)(int threads, const float *x, int64_t n);
-    void (*scale)(int threads, float *x, int64_t n, float by);
+    void (*adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest);
+    double (*sum_squares)(int threads, const vec_spans *s, const float *x);
+    uint64_t (*digest)(int threads, const vec_spans *s, const float *x);
+    void (*draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
+    void (*round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16);
     double (*fma_loop)(int threads, int64_t rounds);
     double (*dot_loop)(int threads, int64_t rounds);
 } cpu_kernels;

@@ -1,13 +1,16 @@
-/* Whole-buffer operations of one instruction set; op/vecops.c chooses. */
+/* Whole-array operations of one instruction set; op/vecops.c chooses. vecops.c: what a step does;
+ * vecinit.c: what the start does. */
 #ifndef OP_CPU_VECOPS_IMPL_H
 #define OP_CPU_VECOPS_IMPL_H
 
 #include "op/cpu/variant.h"
 #include "op/vecops.h"
 
-void CPU_FN(vec_adamw)(int threads, const adamw_args *a);
-double CPU_FN(vec_sum_squares)(int threads, const float *x, int64_t n);
-bool CPU_FN(vec_all_finite)(int threads, const float *x, int64_t n);
-void CPU_FN(vec_scale)(int threads, float *x, int64_t n, float by);
+void CPU_FN(vec_adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest);
+double CPU_FN(vec_sum_squares)(int threads, const vec_spans *s, const float *x);
+uint64_t CPU_FN(vec_digest)(int threads, const vec_spans *s, const float *x);
+void CPU_FN(vec_draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x,
+                      uint16_t *x_bf16);
+void CPU_FN(vec_round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16);
 
 #endif

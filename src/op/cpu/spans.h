@@ -1,0 +1,47 @@
+/* Blocks of the spans of op/vecops.h, and what both files of whole-array operations do to some
+ * elements: digest and rounding. */
+#ifndef OP_CPU_SPANS_H
+#define OP_CPU_SPANS_H
+
+#include "op/cpu/simd.h"
+#include "op/vecops.h"
+
+typedef struct span_block {
+    const vec_span *span;
+    int index;     /* of the span */
+    int64_t first; /* element of the span */
+    int64_t n;
+} span_block;
+
+/* By bisection: the last span that begins at or before block b and is not empty. */
+static inline span_block span_find_block(const vec_spans *s, int64_t b) {
+    int lo = 0, hi = s->n;
+    while (hi - lo > 1) {
+        int middle = lo + (hi - lo) / 2;
+        if (s->item[middle].first_block <= b)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    const vec_span *p = &s->item[lo];
+    int64_t first = (b - p->first_block) * VEC_BLOCK, left = p->n - first;
+    return (span_block){p, lo, first, left < VEC_BLOCK ? left : VEC_BLOCK};
+}
+
+/* Waking threads costs more than they save on few elements. */
+static inline int span_share(const vec_spans *s, int threads) {
+    return s->elems < 4 * VEC_BLOCK ? 1 : threads;
+}
+
+/* Elements x[0..n) of a span, of which the first has index `first`. */
+static inline uint64_t span_digest(uint64_t name, int64_t first, const float *x, int64_t n) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        sum += mix64(name ^ mix64((uint64_t)(first + i) ^ (uint64_t)bits << 32));
+    }
+    return sum;
+}
+
+#endif
