@@ -15,6 +15,7 @@ static int64_t page_up(int64_t n) {
 static status record(plan *p, plan_prog which, const model_rec *shape, bool train, err *e) {
     graph_options opt = {
         .dev = p->dev, .dt = p->spec.compute, .train = train, .recompute = p->spec.recompute};
+    opt.grads_in_frame = train && !p->spec.accumulates;
     model_rec r = *shape;
     r.g = graph_new(p->memory, &opt);
     r.mc = &p->spec.model;
@@ -47,6 +48,10 @@ static status record_all(plan *p, err *e) {
 
 /* ---- arena ---- */
 
+static bool grads_in_frame(const plan *p) {
+    return p->spec.train_B && !p->spec.accumulates;
+}
+
 static void lay_out(plan *p) {
     param_sizes ps = param_store_sizes(p->store);
     const plan_spec *s = &p->spec;
@@ -65,7 +70,8 @@ static void lay_out(plan *p) {
         if (st->frame_bytes > frame) frame = st->frame_bytes;
     }
     p->region[REGION_PINNED].bytes = pinned;
-    p->region[REGION_FRAME].bytes = frame;
+    int64_t shared = grads_in_frame(p) ? p->region[REGION_GRADS].bytes : 0;
+    p->region[REGION_FRAME].bytes = frame > shared ? frame - shared : 0;
     if (s->cache_tok)
         p->region[REGION_CACHE].bytes = model_cache_bytes(&s->model, 1, s->cache_tok, s->compute);
     int64_t offset = 0;
@@ -104,16 +110,21 @@ static void *region_base(const plan *p, plan_region_kind k) {
     return p->region[k].bytes ? (char *)p->base + p->region[k].offset : NULL;
 }
 
+static void *frame_base(const plan *p) {
+    plan_region_kind first = grads_in_frame(p) ? REGION_GRADS : REGION_FRAME;
+    return (char *)p->base + p->region[first].offset;
+}
+
 status plan_commit(plan *p, err *e) {
     TRY(dev_reserve(p->dev, &p->base, (size_t)p->peak_bytes, "the run's arena", e));
-    param_store_bind(p->store, region_base(p, REGION_PARAMS), region_base(p, REGION_WORK),
+    param_store_bind(p->store, p->dev, region_base(p, REGION_PARAMS), region_base(p, REGION_WORK),
                      region_base(p, REGION_GRADS));
     int64_t flat = param_store_sizes(p->store).flat_elems;
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++)
         p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * flat;
     for (int i = 0; i < PLAN_PROGS; i++) {
         if (!p->prog[i]) continue;
-        void *base[SPACE_COUNT] = {[SPACE_FRAME] = region_base(p, REGION_FRAME),
+        void *base[SPACE_COUNT] = {[SPACE_FRAME] = frame_base(p),
                                    [SPACE_PINNED] =
                                        (char *)region_base(p, REGION_PINNED) + p->pinned_offset[i],
                                    [SPACE_MASTER] = region_base(p, REGION_PARAMS),

@@ -3,9 +3,10 @@
  * and one made on the cpu differ only in that the second can be committed (memory reserved,
  * programs bound).
  *
- * The arena, low to high: parameters (fp32 masters), compute copies, gradients, optimizer state,
- * pinned memory of each program, KV cache of the sampler, and one frame that all programs share, as
- * large as the largest needs. */
+ * The arena, low to high: parameters (fp32 masters), compute copies, optimizer state, pinned memory
+ * of each program, KV cache of the sampler, gradients, and one frame that all programs share, as
+ * large as the largest needs. With one micro-batch a step the frame begins where the gradients do:
+ * those of a layer lie where activations of later layers were (prog/graph.h, grads_in_frame). */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -18,11 +19,12 @@ typedef struct plan_spec {
     model_config model;
     dtype compute; /* DT_F32, DT_BF16 */
     int T;
-    int train_B;   /* micro-batch; 0: no training program */
-    int valid_B;   /* 0: no validation program */
-    int cache_tok; /* longest sequence of the sampler; 0: no sampler */
-    int prefill_T; /* tokens per prefill pass of the sampler */
-    int logits_T;  /* one sequence whose logits are all wanted; 0: none */
+    int train_B;      /* micro-batch; 0: no training program */
+    bool accumulates; /* several micro-batches add to the gradients of a step */
+    int valid_B;      /* 0: no validation program */
+    int cache_tok;    /* longest sequence of the sampler; 0: no sampler */
+    int prefill_T;    /* tokens per prefill pass of the sampler */
+    int logits_T;     /* one sequence whose logits are all wanted; 0: none */
     const optim_class *optim;
     recompute_policy recompute;
     bool document_mask;
@@ -33,11 +35,11 @@ typedef struct plan_spec {
 typedef enum plan_region_kind {
     REGION_PARAMS,
     REGION_WORK,
-    REGION_GRADS,
     REGION_OPTIM,
     REGION_PINNED,
     REGION_CACHE,
-    REGION_FRAME,
+    REGION_GRADS,
+    REGION_FRAME, /* without the gradients, where the frame begins with them */
     REGION_COUNT
 } plan_region_kind;
 

@@ -23,6 +23,7 @@ static bool fits(const plan *p, int64_t limit_bytes) {
 
 static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int64_t limit) {
     plan_spec spec = p->spec;
+    if (micro_batch < spec.train_B) spec.accumulates = true;
     spec.train_B = micro_batch;
     if (spec.valid_B) spec.valid_B = micro_batch;
     spec.recompute = recompute;
@@ -117,11 +118,13 @@ void plan_describe(const plan *p, strbuf *out) {
                   policies[s->recompute]);
     line(out, "parameters", p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes,
          s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies");
-    line(out, "gradients", p->region[REGION_GRADS].bytes, "fp32");
+    line(out, "gradients", p->region[REGION_GRADS].bytes,
+         s->accumulates ? "fp32" : "fp32, where activations were that are done with");
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
     if (p->prog[PLAN_TRAIN]) {
         const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
-        snprintf(note, sizeof note, "%.1f MiB kept for backward, %.1f scratch",
+        snprintf(note, sizeof note, "%s%.1f MiB kept for backward, %.1f scratch",
+                 s->accumulates ? "" : "beyond the gradients; ",
                  (double)st->saved_bytes / (1 << 20), (double)st->workspace_peak_bytes / (1 << 20));
     } else
         note[0] = '\0';

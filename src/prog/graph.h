@@ -47,6 +47,10 @@ typedef struct graph_options {
     dtype dt;   /* storage of activations */
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
+    /* One replay is the whole step, so a parameter gradient lives only from its first write to the
+     * end, and what died before that write may lie in its place: the frame begins with the
+     * gradients. */
+    bool grads_in_frame;
 } graph_options;
 
 /* The graph lives in `a`, as does the program made from it. */

@@ -4,8 +4,6 @@
 
 #include "prog/prog.h"
 
-typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
-
 typedef struct value {
     tensor t;          /* data NULL until bound */
     const char *name;  /* "" when the family gave none */
@@ -87,16 +85,20 @@ op_rec *graph_append(graph *g, const op_rec *r);
  * 0), returns the op. */
 op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
                    int in_place);
+/* Gives recorded op r one more input, of which backward only passes the gradient on. Its output
+ * depends on it from now on. */
+bool graph_add_input(graph *g, op_rec *r, int i, val v);
 
 /* derive.c */
 void graph_derive_backward(graph *g);
 
 /* pack.c: offsets for buffers with lifetimes so that overlapping lifetimes do not overlap in
  * memory. Two buffers are simultaneously live if their closed intervals meet. Returns the total;
- * offsets are multiples of 64. */
+ * offsets are multiples of 64. A fixed item has its offset already; fixed items must not meet. */
 typedef struct pack_item {
     int64_t bytes, offset;
     int32_t first, last;
+    bool fixed;
 } pack_item;
 int64_t pack_items(pack_item *items, int n);
 /* The maximum over time of the sum of live bytes (each rounded to 64). */

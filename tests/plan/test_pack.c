@@ -63,7 +63,18 @@ static void test_random_instances(void **state) {
                                   .first = first,
                                   .last = first + length < TIMES ? first + length : TIMES - 1};
         }
+        int fixed = trial % 4 ? 0 : n / 3;
+        int64_t offset = 0;
+        for (int i = 0; i < fixed; i++) {
+            item[i].fixed = true, item[i].offset = offset;
+            offset += up(item[i].bytes) + 64 * (i % 3);
+        }
         int64_t total = pack_items(item, n);
+        offset = 0;
+        for (int i = 0; i < fixed; i++) {
+            assert_true(item[i].offset == offset);
+            offset += up(item[i].bytes) + 64 * (i % 3);
+        }
         assert_true(pack_live_peak(item, n) == slow_live_peak(item, n, TIMES));
         check_packing(item, n, total);
     }
@@ -73,14 +84,14 @@ static void test_simple_instances(void **state) {
     (void)state;
     assert_true(pack_items(NULL, 0) == 0);
     /* One after the other: they share the place. */
-    pack_item chain[] = {{100, 0, 0, 1}, {100, 0, 2, 3}, {128, 0, 4, 4}};
+    pack_item chain[] = {{100, 0, 0, 1, false}, {100, 0, 2, 3, false}, {128, 0, 4, 4, false}};
     assert_true(pack_items(chain, 3) == 128);
     /* Closed intervals: one is read while the next is written. */
-    pack_item touching[] = {{64, 0, 0, 1}, {64, 0, 1, 2}};
+    pack_item touching[] = {{64, 0, 0, 1, false}, {64, 0, 1, 2, false}};
     assert_true(pack_items(touching, 2) == 128);
     /* A stack packs without loss. */
     pack_item stack[20];
-    for (int i = 0; i < 20; i++) stack[i] = (pack_item){64 * (i + 1), 0, i, 40 - i};
+    for (int i = 0; i < 20; i++) stack[i] = (pack_item){64 * (i + 1), 0, i, 40 - i, false};
     assert_true(pack_items(stack, 20) == pack_live_peak(stack, 20));
 }
 
