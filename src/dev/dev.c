@@ -9,9 +9,11 @@
 #include <fcntl.h>
 #include <omp.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -48,6 +50,22 @@ static bool has_f16c_movbe_lzcnt(void) {
     return __get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx) && (ecx >> 5 & 1);
 }
 
+/* The brand string is 48 bytes in three leaves; family and model are extended as CPUID leaf 1 says.
+ */
+void dev_machine_name(char out[DEV_NAME_MAX]) {
+    unsigned r[12] = {0}, eax = 0, ebx, ecx, edx;
+    for (unsigned i = 0; i < 3; i++)
+        __get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
+    char brand[sizeof r + 1] = {0};
+    memcpy(brand, r, sizeof r);
+    size_t n = strlen(brand);
+    while (n > 0 && brand[n - 1] == ' ') brand[--n] = '\0';
+    __get_cpuid(1, &eax, &ebx, &ecx, &edx);
+    unsigned family = (eax >> 8 & 15) + (eax >> 20 & 255);
+    unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
+    snprintf(out, DEV_NAME_MAX, "%s (family %u model %u)", brand, family, model);
+}
+
 static bool has_avx512_bf16(void) {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
@@ -67,6 +85,11 @@ static cpu_isa detect_isa(void) {
     return has_avx512_bf16() ? ISA_AVX512_BF16 : ISA_AVX512;
 }
 #else
+void dev_machine_name(char out[DEV_NAME_MAX]) {
+    struct utsname u;
+    snprintf(out, DEV_NAME_MAX, "%s", uname(&u) == 0 ? u.machine : "unknown");
+}
+
 static cpu_isa detect_isa(void) {
     return ISA_BASE;
 }

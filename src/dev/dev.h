@@ -28,6 +28,10 @@ int dev_threads(const dev *d);
 cpu_isa dev_isa(const dev *d);
 const char *cpu_isa_name(cpu_isa isa);
 
+/* The processor as it names itself, with family and model: "AMD EPYC (family 25 model 17)". */
+enum { DEV_NAME_MAX = 96 };
+void dev_machine_name(char out[DEV_NAME_MAX]);
+
 /* A slot in which the op module keeps its per-device cache; destroyed by dev_close through
  * `destroy`. */
 void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *cache));

@@ -1,28 +1,45 @@
-/* Chooses the implementation of a matrix product: our kernel for the device's instruction set, or
- * oneDNN when ATHANOR_GEMM=onednn asks for it.
+/* Chooses the implementation of a matrix product: the one remembered as faster for this shape on
+ * this machine (gemm_choice.h), or what ATHANOR_GEMM=own|onednn says.
  *
- * Measured at the shapes of bench_ops (one core of an EPYC Zen 4, oneDNN 2.6; GFLOP/s, own first):
- * f32 99-110 against 100-111 on avx512, 103-109 against 100-108 on avx2; bf16 192-222 against
- * 191-219 on avx512_bf16, 107-111 against 38-111 on avx512. Nowhere is oneDNN 5 % faster, and only
- * the own kernels promise bits that do not depend on threads, so they are always the default. */
+ * What was never measured is computed by the own kernels: at the shapes of GPT-2, SmolLM2 and a
+ * small Llama they are at 93-95 % of the multiply-add loop on Zen 4 (docs/performance.md),
+ * oneDNN 2.6 is nowhere 3 % faster, and their bits do not depend on the number of threads. */
 #include "op/gemm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "op/cpu/tables.h"
+#include "op/gemm_choice.h"
 #include "op/gemm_onednn.h"
 
 typedef struct gemm_cache {
     onednn_cache *onednn;
-    bool prefer_onednn; /* ATHANOR_GEMM=onednn */
+    gemm_choices choices;
+    gemm_policy policy;
 } gemm_cache;
 
+/* A damaged file of choices must not stop a run that can do without it. */
+static void read_choices(gemm_cache *c, const dev *d) {
+    char path[4096];
+    err e = {0};
+    if (gemm_choices_path(path, sizeof path) &&
+        gemm_choices_read(&c->choices, d, path, &e) != ST_OK)
+        log_warn("%s; own matrix products are used", e.message);
+}
+
 static void *gemm_cache_new(dev *d) {
-    gemm_cache *c = xmalloc(sizeof *c);
-    const char *choice = getenv("ATHANOR_GEMM");
-    c->prefer_onednn = choice && strcmp(choice, "onednn") == 0;
+    gemm_cache *c = xcalloc(1, sizeof *c);
+    const char *word = getenv("ATHANOR_GEMM");
+    bool said = word && *word;
+    c->policy = GEMM_REMEMBERED;
+    if (said && strcmp(word, "own") == 0) c->policy = GEMM_ALL_OWN;
+    if (said && strcmp(word, "onednn") == 0) c->policy = GEMM_ALL_ONEDNN;
+    if (said && c->policy == GEMM_REMEMBERED && strcmp(word, "remembered") != 0)
+        log_warn("ATHANOR_GEMM is \"%s\": use own, onednn or remembered", word);
+    if (c->policy == GEMM_REMEMBERED) read_choices(c, d);
     c->onednn = onednn_cache_new(dev_threads(d));
     return c;
 }
@@ -30,7 +47,19 @@ static void *gemm_cache_new(dev *d) {
 static void gemm_cache_free(void *cache) {
     gemm_cache *c = cache;
     onednn_cache_free(c->onednn);
+    gemm_choices_free(&c->choices);
     free(c);
+}
+
+static const gemm_cache *cache_of(dev *d) {
+    return dev_kernel_cache(d, gemm_cache_new, gemm_cache_free);
+}
+
+gemm_policy gemm_get_policy(dev *d, int *by_onednn) {
+    const gemm_cache *c = cache_of(d);
+    *by_onednn = 0;
+    for (int i = 0; i < c->choices.n; i++) *by_onednn += c->choices.item[i].impl == GEMM_ONEDNN;
+    return c->policy;
 }
 
 int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,
@@ -40,10 +69,6 @@ int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k,
 
 const char *gemm_impl_name(gemm_impl impl) {
     return impl == GEMM_ONEDNN ? "onednn" : "own";
-}
-
-static const gemm_cache *cache_of(dev *d) {
-    return dev_kernel_cache(d, gemm_cache_new, gemm_cache_free);
 }
 
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
@@ -56,7 +81,11 @@ bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     return true;
 }
 
+static gemm_impl choose(const gemm_cache *c, const gemm_args *g) {
+    if (c->policy == GEMM_REMEMBERED) return gemm_choices_find(&c->choices, g);
+    return c->policy == GEMM_ALL_ONEDNN ? GEMM_ONEDNN : GEMM_OWN;
+}
+
 void gemm_run(dev *d, const gemm_args *g, void *ws) {
-    if (cache_of(d)->prefer_onednn && gemm_run_with(d, GEMM_ONEDNN, g, ws)) return;
-    gemm_run_with(d, GEMM_OWN, g, ws);
+    if (!gemm_run_with(d, choose(cache_of(d), g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
 }

@@ -1,11 +1,13 @@
-/* Matrix products: C = A B (+ C) (+ bias), in f32 or bf16 storage with f32 accumulation.
+/* Matrix products: C = A B (+ bias) (+ C or a residual), in f32 or bf16 storage with f32
+ * accumulation.
  *
  * Two implementations: own packed kernels (op/cpu/gemm_tile.c), one per instruction set, and oneDNN
- * (op/gemm_onednn.c); gemm.c chooses. Of the own ones: every element of C is one chain
- * of multiply-adds in the order of k, cut only at multiples of a fixed block, so the bits do not
- * depend on the number of threads. Any of the four layouts costs the same, because both operands
- * are packed; bf16 operands stay bf16 where the machine multiplies it and are widened while packing
- * elsewhere. Products of one or two rows stream B instead (op/cpu/gemv.c). */
+ * (op/gemm_onednn.c); gemm.c chooses by what was measured (gemm_choice.h). Of the own ones: every
+ * element of C is one chain of multiply-adds in the order of k, cut only at multiples of a fixed
+ * block, so the bits do not depend on the number of threads. Any of the four layouts costs the
+ * same, because both operands are packed; bf16 operands stay bf16 where the machine multiplies it
+ * and are widened while packing elsewhere. Products of one or two rows stream B instead
+ * (op/cpu/gemv.c). */
 #ifndef OP_GEMM_H
 #define OP_GEMM_H
 
@@ -25,7 +27,9 @@ typedef struct gemm_args {
     int64_t ldc;
     dtype c_dt;
     const float *bias; /* [n], or NULL */
-    bool accumulate;   /* add to C */
+    const void *res;   /* [m,n] like C, added to the product; NULL for none */
+    int64_t ldr;
+    bool accumulate; /* add to C; then there is no res */
 } gemm_args;
 
 /* Workspace for a call of this shape, with any layout and up to `threads` threads. */
@@ -33,6 +37,10 @@ int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k,
                       dtype c_dt);
 /* ws: of that size, 64-byte aligned. */
 void gemm_run(dev *d, const gemm_args *g, void *ws);
+
+/* How implementations are chosen on this device, and for how many products oneDNN is remembered. */
+typedef enum gemm_policy { GEMM_REMEMBERED, GEMM_ALL_OWN, GEMM_ALL_ONEDNN } gemm_policy;
+gemm_policy gemm_get_policy(dev *d, int *by_onednn);
 
 /* One implementation, for measuring. Returns false when it has no such product or wants more
  * workspace; nothing was done then. */

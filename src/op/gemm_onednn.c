@@ -178,7 +178,7 @@ static const product *find(onednn_cache *c, const gemm_args *g) {
     for (int i = 0; i < c->n; i++)
         if (same(&c->products[i], g)) return &c->products[i];
     product p = {.key = *g, .with_bias = g->bias != NULL};
-    p.key.a = p.key.b = p.key.c = NULL, p.key.bias = NULL;
+    p.key.a = p.key.b = p.key.c = NULL, p.key.bias = NULL, p.key.res = NULL;
     make_primitive(c, &p);
     VEC_PUSH(c->products, c->n, c->cap, p);
     return &c->products[c->n - 1];
@@ -199,12 +199,25 @@ static bool execute(const onednn_cache *c, const product *p, const gemm_args *g,
            dnnl_stream_wait(c->stream) == dnnl_success;
 }
 
+/* C = res, so that the product can be added to it. */
+static void copy_residual(const gemm_args *g) {
+    int64_t bytes = (int64_t)dtype_bytes(g->c_dt);
+    for (int64_t i = 0; i < g->m; i++)
+        memcpy((char *)g->c + i * g->ldc * bytes, (const char *)g->res + i * g->ldr * bytes,
+               (size_t)(g->n * bytes));
+}
+
 bool onednn_run(onednn_cache *c, const gemm_args *g, void *ws, int64_t ws_bytes) {
+    gemm_args plain = *g;
+    if (g->res) plain.accumulate = true;
+    g = &plain;
     if (g->m == 0 || g->n == 0 || g->k == 0 || !start(c)) return false;
     int before = omp_get_max_threads(); /* what oneDNN plans and runs with */
     omp_set_num_threads(c->threads);
     const product *p = find(c, g);
-    bool done = p->primitive && p->scratch_bytes <= ws_bytes && execute(c, p, g, ws);
+    bool done = p->primitive && p->scratch_bytes <= ws_bytes;
+    if (done && g->res) copy_residual(g);
+    done = done && execute(c, p, g, ws);
     omp_set_num_threads(before);
     return done;
 }

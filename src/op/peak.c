@@ -1,5 +1,7 @@
 #include "op/peak.h"
 
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "op/cpu/tables.h"
 
@@ -14,4 +16,52 @@ double peak_flops(const dev *d, dtype dt) {
         if (rate > best) best = rate;
     }
     return best * dev_threads(d);
+}
+
+/* ---- memory ---- */
+
+/* Far above the caches that these threads can reach. Virtual machines report the caches of the
+ * whole host, so there is an upper bound. */
+static int64_t array_bytes(void) {
+    const int64_t least = 64 << 20, most = 256 << 20;
+    int64_t bytes = 4 * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes < least ? least : bytes > most ? most : bytes;
+}
+
+/* As much is written as read, and nothing is read only because it will be written. */
+static void scale_all(int threads, uint64_t *a, int64_t n) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) a[i] = 3 * a[i];
+}
+
+static uint64_t sum_all(int threads, const uint64_t *a, int64_t n) {
+    uint64_t sum = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += a[i];
+    return sum;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+status peak_bandwidth(dev *d, double *bytes_per_s, err *e) {
+    enum { RUNS = 10 };
+    int64_t bytes = array_bytes(), n = bytes / (int64_t)sizeof(uint64_t);
+    void *memory;
+    TRY(dev_reserve(d, &memory, (size_t)bytes, "measuring the memory's bandwidth", e));
+    int threads = dev_threads(d);
+    scale_all(threads, memory, n); /* pages exist, and lie near the threads that use them */
+    *bytes_per_s = 0;
+    for (int i = 0; i < RUNS; i++) {
+        int64_t began = clock_now_ns();
+        scale_all(threads, memory, n);
+        *bytes_per_s = larger(*bytes_per_s, 2.0 * (double)bytes / clock_since_s(began));
+        began = clock_now_ns();
+        volatile uint64_t kept = sum_all(threads, memory, n);
+        (void)kept; /* a sum that nobody wants would not be made */
+        *bytes_per_s = larger(*bytes_per_s, (double)bytes / clock_since_s(began));
+    }
+    dev_release(d, memory, (size_t)bytes);
+    return ST_OK;
 }

@@ -25,7 +25,20 @@ val graph_linear(graph *g, val x, val w, val bias) {
     return emit(g, OP_LINEAR, NULL, (val[]){x, w, bias}, 3, -1);
 }
 
+/* Where b is the product that was recorded last, a joins it as its residual: one pass over memory
+ * and one rounding less. */
+static bool join_product(graph *g, val a, val b) {
+    op_rec *last = g->n_ops > 0 ? &g->op[g->n_ops - 1] : NULL;
+    if (g->failed || a == VAL_NONE || !is_temporary(g, b) || last->kind != OP_LINEAR ||
+        last->out[0] != b || last->in[3] != VAL_NONE || g->value[a].buf == g->value[b].buf)
+        return false;
+    const tensor *x = &g->value[a].t, *y = &g->value[b].t;
+    return x->rows == y->rows && x->cols == y->cols && x->dt == y->dt &&
+           graph_add_input(g, last, 3, a);
+}
+
 val graph_add(graph *g, val a, val b) {
+    if (join_product(g, a, b)) return b;
     return emit(g, OP_ADD, NULL, (val[]){a, b}, 2, is_temporary(g, b) ? 1 : -1);
 }
 

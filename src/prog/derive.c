@@ -175,24 +175,22 @@ static val grad_target(derive *d, val x, val dout, int32_t op, bool *acc) {
     return d->grad[x];
 }
 
-static void backward_add(derive *d, const op_rec *f, val dy) {
-    for (int i = 0; i < 2; i++) {
-        val x = f->in[i];
-        if (!d->g->value[x].needs_grad) continue;
-        if (d->grad[x] == VAL_NONE && d->g->value[x].parent == VAL_NONE)
-            pass_on(d, x, dy);
-        else if (d->grad[x] == VAL_NONE) {
-            bool acc;
-            val dx = grad_target(d, x, dy, 0, &acc);
-            op_rec r = backward_rec(f, ENTRY_FWD, PHASE_B);
-            r.kind = OP_COPY;
-            clear_operands(&r);
-            r.in[0] = dy;
-            r.out[0] = dx;
-            graph_append(d->g, &r);
-        } else
-            d->grad[x] = emit_elementwise(d, OP_ADD, d->grad[x], dy, f->block);
-    }
+/* The gradient of a summand x of f's output. */
+static void backward_summand(derive *d, const op_rec *f, val x, val dy) {
+    if (x == VAL_NONE || !d->g->value[x].needs_grad) return;
+    if (d->grad[x] == VAL_NONE && d->g->value[x].parent == VAL_NONE)
+        pass_on(d, x, dy);
+    else if (d->grad[x] == VAL_NONE) {
+        bool acc;
+        val dx = grad_target(d, x, dy, 0, &acc);
+        op_rec r = backward_rec(f, ENTRY_FWD, PHASE_B);
+        r.kind = OP_COPY;
+        clear_operands(&r);
+        r.in[0] = dy;
+        r.out[0] = dx;
+        graph_append(d->g, &r);
+    } else
+        d->grad[x] = emit_elementwise(d, OP_ADD, d->grad[x], dy, f->block);
 }
 
 /* Sets din for weight inputs; returns whether any is wanted. */
@@ -278,9 +276,10 @@ static void backward_op(derive *d, int32_t index) {
     CHECK(d->covered[f.out[0]] == 0 || d->covered[f.out[0]] == g->value[f.out[0]].t.cols,
           "%s: only part of the output has a gradient", k->name);
     if (f.kind == OP_ADD) {
-        backward_add(d, &f, dy);
+        for (int i = 0; i < 2; i++) backward_summand(d, &f, f.in[i], dy);
         return;
     }
+    if (f.kind == OP_LINEAR) backward_summand(d, &f, f.in[3], dy);
     bool fused = (k->flags & OPF_FUSED_BWD) != 0;
     op_rec w =
         backward_rec(&f, fused ? ENTRY_BWD_INPUT : ENTRY_BWD_WEIGHT, fused ? PHASE_B : PHASE_W);

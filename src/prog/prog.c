@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /* ---- lifetimes and layout ---- */
 
 static void touch(graph *g, val v, int32_t at) {
@@ -29,14 +31,23 @@ static void find_lifetimes(graph *g) {
     }
 }
 
+/* A gradient is read after the program, by the optimizer. */
+static pack_item item_of(const graph *g, const buffer *b) {
+    pack_item it = {.bytes = b->bytes, .first = b->first, .last = b->last};
+    if (b->where == SPACE_FRAME) return it;
+    it.fixed = true, it.offset = b->offset, it.last = g->n_ops;
+    return it;
+}
+
 static void lay_out_frame(graph *g, prog_stats *s) {
     pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
     int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
     int n = 0;
     for (int32_t b = 0; b < g->n_bufs; b++) {
-        if (g->buf[b].where != SPACE_FRAME || g->buf[b].last < 0) continue;
-        items[n] =
-            (pack_item){.bytes = g->buf[b].bytes, .first = g->buf[b].first, .last = g->buf[b].last};
+        bool grad = g->buf[b].where == SPACE_GRAD && g->opt.grads_in_frame;
+        CHECK(!grad || g->buf[b].last >= 0, "a gradient is never written");
+        if ((g->buf[b].where != SPACE_FRAME && !grad) || g->buf[b].last < 0) continue;
+        items[n] = item_of(g, &g->buf[b]);
         index[n++] = b;
     }
     s->frame_bytes = pack_items(items, n);
@@ -108,8 +119,6 @@ const prog_stats *prog_get_stats(const prog *p) {
     return &p->stats;
 }
 
-/* ---- binding ---- */
-
 /* The tensor of v; where a backward does not read v, that of `shape` without data. */
 static tensor tensor_of(const graph *g, val v, val shape) {
     if (v != VAL_NONE) return g->value[v].t;
@@ -117,6 +126,26 @@ static tensor tensor_of(const graph *g, val v, val shape) {
     t.data = NULL;
     return t;
 }
+
+prog_op prog_get_op(const prog *p, int i) {
+    const graph *g = p->g;
+    const op_rec *r = &g->op[i];
+    val named = r->out[0] != VAL_NONE ? r->out[0] : r->shape_out[0];
+    prog_op o = {.kind = r->kind,
+                 .entry = r->entry,
+                 .phase = r->phase,
+                 .recomputed = r->recomputed,
+                 .block = r->block,
+                 .name = named == VAL_NONE ? "" : g->value[named].name,
+                 .attr = &r->attr,
+                 .flops = r->flops,
+                 .bytes = r->bytes};
+    for (int k = 0; k < OP_MAX_IN; k++) o.in[k] = tensor_of(g, r->in[k], r->shape_in[k]);
+    for (int k = 0; k < OP_MAX_OUT; k++) o.out[k] = tensor_of(g, r->out[k], r->shape_out[k]);
+    return o;
+}
+
+/* ---- binding ---- */
 
 static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
     op_call *c = &r->call;
@@ -170,6 +199,21 @@ void prog_replay(const prog *p, unsigned phases, const op_run *run) {
         if (!(phases >> r->phase & 1u)) continue;
         r->call.run = run;
         r->fn(&r->call);
+    }
+}
+
+void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_t *ns_per_op) {
+    graph *g = p->g;
+    if (dev_get_kind(g->opt.dev) == DEV_META) return;
+    int64_t began = clock_now_ns();
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        op_rec *r = &g->op[i];
+        if (!(phases >> r->phase & 1u)) continue;
+        r->call.run = run;
+        r->fn(&r->call);
+        int64_t ended = clock_now_ns();
+        ns_per_op[i] += ended - began;
+        began = ended;
     }
 }
 

@@ -27,6 +27,22 @@ typedef struct prog_stats {
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
 
+/* Op number i of stats.ops, as it was recorded or derived: for profiles and cost models. */
+typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
+typedef struct prog_op {
+    op_kind kind;
+    op_entry entry;
+    op_phase phase;
+    bool recomputed;      /* the forward again, in the backward */
+    int block;            /* layer; -1: outside */
+    const char *name;     /* what the family called the output of the (forward) op, or "" */
+    const op_attr *attr;  /* lives as long as the program */
+    tensor in[OP_MAX_IN]; /* shapes of the forward's operands, also of a backward; rows 0: absent */
+    tensor out[OP_MAX_OUT];
+    double flops, bytes;
+} prog_op;
+prog_op prog_get_op(const prog *p, int i);
+
 /* Gives every value its address and fills constants. base[SPACE_FRAME] needs frame_bytes,
  * base[SPACE_PINNED] pinned_bytes. Bases that a program does not use may be NULL. May be called
  * again when memory moves. */
@@ -44,6 +60,8 @@ enum {
 };
 /* Runs the ops of the given phases in order. On the meta device it does nothing. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run);
+/* The same; adds the time of op i to ns_per_op[i]. */
+void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_t *ns_per_op);
 
 /* The debug walk: runs op by op and shows every tensor that was just written. Stop by returning
  * false. */

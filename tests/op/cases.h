@@ -39,13 +39,15 @@ static void cases_LINEAR(case_list *l) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
                                        {64, 64, 64},  {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
                                        {131, 48, 80}, {290, 61, 121}};
-    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+    for (int i = 0; i < 3 * ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_LINEAR);
-        int64_t N = sizes[i / 2][0], I = sizes[i / 2][1], O = sizes[i / 2][2];
-        LABEL(c, "linear N=%d I=%d O=%d bias=%d", (int)N, (int)I, (int)O, i % 2);
+        int64_t N = sizes[i / 3][0], I = sizes[i / 3][1], O = sizes[i / 3][2];
+        LABEL(c, "linear N=%d I=%d O=%d bias=%d res=%d", (int)N, (int)I, (int)O, i % 3 > 0,
+              i % 3 == 2);
         c->in[0] = (slot){ACTIVATION, N, I, 0, 0};
         c->in[1] = (slot){MATRIX, O, I, 0, 0};
-        if (i % 2) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
+        if (i % 3 > 0) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
+        if (i % 3 == 2) c->in[3] = (slot){ACTIVATION, N, O, 0, 0};
     }
 }
 

@@ -65,6 +65,7 @@ static void run_threads(const gemm_args *g, int threads, arena *a) {
     dev_close(d);
 }
 
+/* old: what is added, C before or the residual. */
 static void check_element(const gemm_args *g, const matrix *a, const matrix *b, const matrix *old,
                           const matrix *c, int64_t i, int64_t j) {
     double sum = 0.0, size = 0.0;
@@ -74,7 +75,7 @@ static void check_element(const gemm_args *g, const matrix *a, const matrix *b, 
         sum += x * y, size += fabs(x * y);
     }
     if (g->bias) sum += (double)g->bias[j];
-    if (g->accumulate) sum += (double)get(old, i, j);
+    if (g->accumulate || g->res) sum += (double)get(old, i, j);
     double slack = size * 1e-6 + fabs(sum) * (g->c_dt == DT_BF16 ? 0x1p-8 : 1e-6) + 1e-6;
     double got = (double)get(c, i, j);
     if (!(fabs(got - sum) <= slack))
@@ -84,12 +85,13 @@ static void check_element(const gemm_args *g, const matrix *a, const matrix *b, 
 
 /* One shape in one combination of layouts and options (bits of `mode`). */
 static void check_mode(arena *mem, shape s, int mode, dtype ab_dt, dtype c_dt, bool same_bits) {
-    bool ta = mode & 1, tb = mode & 2, add = mode & 4, with_bias = mode & 8;
+    bool ta = mode & 1, tb = mode & 2, with_bias = mode & 4, add = mode & 8, with_res = mode & 16;
     matrix a = ta ? make(mem, s.k, s.m, ab_dt, 1) : make(mem, s.m, s.k, ab_dt, 1);
     matrix b = tb ? make(mem, s.n, s.k, ab_dt, 2) : make(mem, s.k, s.n, ab_dt, 2);
     matrix bias = make(mem, 1, s.n, DT_F32, 3), old = make(mem, s.m, s.n, c_dt, 4), c[2];
     gemm_args g = {.a_trans = ta, .b_trans = tb, .accumulate = add};
     if (with_bias) g.bias = bias.data;
+    if (with_res) g.res = old.data, g.ldr = old.ld;
     size_t bytes = (size_t)(s.m * old.ld) * (c_dt == DT_BF16 ? 2 : 4) + 64;
     for (int t = 0; t < 2; t++) {
         c[t] = make(mem, s.m, s.n, c_dt, 4);
@@ -112,7 +114,8 @@ static void check_shapes(bool same_bits) {
                                    {131, 91, 300}, {40, 70, 2500}, {1, 530, 501},  {2, 1030, 257}};
     arena *mem = arena_new("test");
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        for (int mode = 0; mode < 16; mode++) {
+        for (int mode = 0; mode < 32; mode++) {
+            if ((mode & 24) == 24) continue; /* accumulates, so there is no residual */
             check_mode(mem, shapes[i], mode, DT_F32, DT_F32, same_bits);
             check_mode(mem, shapes[i], mode, DT_BF16, DT_F32, same_bits);
             check_mode(mem, shapes[i], mode, DT_BF16, DT_BF16, same_bits);

@@ -103,9 +103,9 @@ static void test_head_chunks(void **state) {
     op_attr at = {0};
     for (int64_t V = 2; V < 300000; V = V * 3 + 1) {
         int64_t rows = op_head_chunk_rows(&at, 1 << 20, V);
-        assert_true(rows == 1 << 20 || rows % 16 == 0);
-        assert_true(rows * V * 4 <= 32 << 20);
-        assert_true(rows == 1 << 20 || rows * V * 4 >= 8 << 20);
+        assert_true(rows % 16 == 0 && rows >= 16 && rows <= 1024);
+        assert_true(rows == 16 || rows * V * 4 <= 96 << 20);
+        assert_true(rows == 1024 || rows * V * 4 >= 48 << 20);
     }
     assert_int_equal(op_head_chunk_rows(&at, 5, 50257), 5);
     at.head.chunk_rows = 24;

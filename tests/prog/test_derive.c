@@ -342,6 +342,16 @@ static val adds_only(lab *l, val x) {
     return graph_add(l->g, x, graph_add(l->g, d, graph_add(l->g, a, b)));
 }
 
+/* A sum joins the product that was recorded last, unless that is both its summands. */
+static val products_added(lab *l, val x) {
+    val y = linear(l, x, C), z = linear(l, x, C);
+    val sum = graph_add(l->g, y, z);
+    assert_true(sum == z && l->g->op[l->g->n_ops - 1].in[3] == y);
+    val w = linear(l, sum, C), twice = graph_add(l->g, w, w);
+    assert_true(twice != w);
+    return graph_add(l->g, twice, sum);
+}
+
 static void test_hand_made(void **state) {
     (void)state;
     static const struct {
@@ -359,7 +369,8 @@ static void test_hand_made(void **state) {
                   {"dropout", with_dropout, true},
                   {"shared weight", shared_weight, true},
                   {"skip over blocks", skip_over_blocks, true},
-                  {"adds only", adds_only, false}};
+                  {"adds only", adds_only, false},
+                  {"products added", products_added, false}};
     for (int i = 0; i < ARRAY_LEN(graphs); i++)
         for (int tied = 0; tied < 2; tied++) {
             int n = check_graph(graphs[i].name, graphs[i].body, tied, 1, true);

@@ -39,29 +39,34 @@ static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     return b;
 }
 
-static int64_t a_floats(const blocking *b) {
-    return round_up(b->ku * ROW_BLOCK, 16);
+static int64_t a_floats(const blocking *b, int64_t m) {
+    int64_t rows = m < ROW_BLOCK ? round_up(m, TILE_M) : ROW_BLOCK;
+    return round_up(b->ku * rows, 16);
+}
+
+static int product_threads(int threads, int64_t m, int64_t n, int64_t k) {
+    return m * n * k < SMALL_PRODUCT ? 1 : threads;
 }
 
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    (void)m;
     blocking b = choose_blocking(n, k, ab_dt, c_dt);
-    return (round_up(b.ku * b.nc, 16) + threads * a_floats(&b)) * (int64_t)sizeof(float);
+    int64_t packed_a = product_threads(threads, m, n, k) * a_floats(&b, m);
+    return (round_up(b.ku * b.nc, 16) + packed_a) * (int64_t)sizeof(float);
 }
 
-/* Where a tile goes: C = tile (+ bias) (+ C). */
+/* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. */
 typedef struct tile_out {
-    void *c; /* its first element */
+    void *c;
     int64_t ldc;
-    const float *bias; /* of its first column, or NULL */
-    bool add;
+    const float *bias; /* NULL: none */
+    const void *plus;  /* C itself, or the residual; NULL: none */
+    int64_t ldp;
 } tile_out;
 
 V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype dt) {
-    int64_t at = i * o->ldc + j;
     if (o->bias) v += v_load(o->bias + j);
-    if (o->add) v += v_get(o->c, at, dt);
-    v_put(o->c, at, v, dt);
+    if (o->plus) v += v_get(o->plus, i * o->ldp + j, dt);
+    v_put(o->c, i * o->ldc + j, v, dt);
 }
 
 /* C is fetched while the products run. */
@@ -130,7 +135,7 @@ V_INLINE void store_edge(const float *tile, const tile_out *o, int64_t rows, int
         for (; j < cols; j++) {
             float v = tile[i * TILE_N + j];
             if (o->bias) v += o->bias[j];
-            if (o->add) v += s_get(o->c, i * o->ldc + j, dt);
+            if (o->plus) v += s_get(o->plus, i * o->ldp + j, dt);
             s_put(o->c, i * o->ldc + j, v, dt);
         }
     }
@@ -157,7 +162,8 @@ typedef struct pass {
     int64_t j0, cols, k0, k, units;
     const float *packed_b;
     const float *bias;
-    bool add;
+    const void *plus; /* [m,n] in the format of C */
+    int64_t ldp;
 } pass;
 
 static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
@@ -169,11 +175,13 @@ static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t 
     for (; panel < panel_end; panel++) {
         const float *b = p->packed_b + panel * TILE_N * p->units;
         int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
-        tile_out o = {.ldc = g->ldc, .add = p->add};
+        tile_out o = {.ldc = g->ldc, .ldp = p->ldp};
         o.bias = p->bias ? p->bias + p->j0 + j : NULL;
         for (int64_t i = 0; i < rows; i += TILE_M) {
             const float *a = packed_a + i * p->units;
-            o.c = (char *)g->c + ((i0 + i) * g->ldc + p->j0 + j) * bytes;
+            int64_t row = i0 + i, col = p->j0 + j;
+            o.c = (char *)g->c + (row * g->ldc + col) * bytes;
+            if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
             int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
             if (tile_rows == TILE_M && cols == TILE_N) {
                 whole(p->units, a, b, &o);
@@ -222,7 +230,7 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
     blocking b = choose_blocking(g->n, g->k, g->ab_dt, g->c_dt);
     int64_t per = pack_pairs(g->ab_dt) ? 2 : 1;
     float *packed_b = ws, *packed_a = packed_b + round_up(b.ku * b.nc, 16);
-    if (g->m * g->n * g->k < SMALL_PRODUCT) threads = 1;
+    threads = product_threads(threads, g->m, g->n, g->k);
 #pragma omp parallel num_threads(threads)
     for (int64_t j0 = 0; j0 < g->n; j0 += b.nc) {
         for (int64_t u0 = 0; u0 < b.units; u0 += b.ku) {
@@ -231,7 +239,8 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
             p.k = g->k - p.k0 < b.ku * per ? g->k - p.k0 : b.ku * per;
             p.units = pack_units(p.k, pack_pairs(g->ab_dt));
             p.bias = u0 == 0 ? g->bias : NULL;
-            p.add = g->accumulate || u0 > 0;
+            bool again = g->accumulate || u0 > 0;
+            p.plus = again ? g->c : g->res, p.ldp = again ? g->ldc : g->ldr;
             sharing s = share_out(g->m, (p.cols + TILE_N - 1) / TILE_N, threads);
 #pragma omp for schedule(static)
             for (int64_t j = 0; j < p.cols; j += COLUMN_BLOCK) {
@@ -241,7 +250,7 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
             }
 #pragma omp for schedule(dynamic)
             for (int64_t t = 0; t < s.row_blocks * s.groups; t++) {
-                float *mine = packed_a + omp_get_thread_num() * a_floats(&b);
+                float *mine = packed_a + omp_get_thread_num() * a_floats(&b, g->m);
                 run_task(&p, mine, t, &s);
             }
         }

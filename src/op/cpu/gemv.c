@@ -47,6 +47,7 @@ V_INLINE void dot_columns(const gemm_args *g, int64_t i, int64_t j, int64_t colu
         float v = v_sum(acc[q]);
         if (g->bias) v += g->bias[j + q];
         if (g->accumulate) v += s_get(g->c, i * g->ldc + j + q, g->c_dt);
+        if (g->res) v += s_get(g->res, i * g->ldr + j + q, g->c_dt);
         s_put(g->c, i * g->ldc + j + q, v, g->c_dt);
     }
 }

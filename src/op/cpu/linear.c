@@ -1,4 +1,5 @@
-/* LINEAR: y = x w^T + bias through the packed product. FLOPs 2 N I O in each of its three phases.
+/* LINEAR: y = x w^T + bias + res through the packed product. FLOPs 2 N I O in each of its three
+ * phases.
  *
  * The bias gradient sums columns of dy in fixed slices of rows, then the slices in order. */
 #include "op/cpu/gemm_tile.h"
@@ -12,6 +13,7 @@ static void linear_fwd(const op_call *c) {
     gemm_args g = {.m = x->rows, .n = w->rows, .k = x->cols, .a = x->data, .lda = x->ld};
     g.b = w->data, g.ldb = w->ld, g.b_trans = true, g.ab_dt = x->dt;
     g.c = y->data, g.ldc = y->ld, g.c_dt = y->dt, g.bias = bias->data;
+    g.res = c->in[3].data, g.ldr = c->in[3].ld;
     gemm_run(c->run->dev, &g, c->ws);
 }
 

@@ -1,14 +1,16 @@
-/* y = x w^T + bias; dx = dy w; dw = dy^T x; dbias = column sums of dy. */
+/* y = x w^T + bias + res; dx = dy w; dw = dy^T x; dbias = column sums of dy. */
 #include "op/ref/ref.h"
 
 static void linear_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *y = &c->out[0];
+    const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *res = &c->in[3];
+    const tensor *y = &c->out[0];
     int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t o = 0; o < y->cols; o++) {
             ACC sum = dot(row_of(x, n), row_of(w, o), x->cols);
             if (bias->data) sum += real_row_of(bias, 0)[o];
+            if (res->data) sum += load(row_of(res, n)[o]);
             row_of(y, n)[o] = store(sum);
         }
     }

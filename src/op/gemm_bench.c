@@ -1,0 +1,96 @@
+#include "op/gemm_bench.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "op/peak.h"
+
+enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 40 };
+static const double ENOUGH_S = 0.3; /* of rounds beyond the least number */
+
+const char *gemm_layout_name(gemm_layout layout) {
+    static const char *const names[] = {"forward", "backward input", "backward weight"};
+    return names[layout];
+}
+
+static int64_t align_up(int64_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Small numbers that are not all alike. */
+static void fill(void *data, dtype dt, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)((i * 7919) % 1021 - 510) / 1024.0f;
+        if (dt == DT_BF16)
+            ((uint16_t *)data)[i] = f32_to_bf16(v);
+        else
+            ((float *)data)[i] = v;
+    }
+}
+
+typedef struct job {
+    gemm_args g;
+    void *ws, *memory;
+    size_t bytes;
+} job;
+
+gemm_args gemm_case_args(const gemm_case *c) {
+    bool weight = c->layout == GEMM_BACKWARD_WEIGHT, forward = c->layout == GEMM_FORWARD;
+    gemm_args g = {.m = c->m, .n = c->n, .k = c->k, .ab_dt = c->dt, .ldc = c->n};
+    g.c_dt = weight ? DT_F32 : c->dt;
+    g.a_trans = weight, g.lda = weight ? c->m : c->k;
+    g.b_trans = forward, g.ldb = forward ? c->k : c->n;
+    g.accumulate = weight;
+    return g;
+}
+
+static status set_up(job *j, dev *d, const gemm_case *c, err *e) {
+    j->g = gemm_case_args(c);
+    dtype c_dt = j->g.c_dt;
+    int64_t item = (int64_t)dtype_bytes(c->dt), m = c->m, n = c->n, k = c->k;
+    int64_t a = align_up(m * k * item), b = align_up(k * n * item);
+    int64_t y = align_up(m * n * (int64_t)dtype_bytes(c_dt));
+    int64_t ws = gemm_ws_bytes(dev_isa(d), dev_threads(d), m, n, k, c->dt, c_dt);
+    j->bytes = (size_t)(a + b + y + ws);
+    TRY(dev_reserve(d, &j->memory, j->bytes, "a matrix product", e));
+    char *at = j->memory;
+    fill(at, c->dt, m * k);
+    fill(at + a, c->dt, k * n);
+    memset(at + a + b, 0, (size_t)(y + ws)); /* pages exist */
+    j->g.a = at, j->g.b = at + a, j->g.c = at + a + b;
+    j->ws = at + a + b + y;
+    return ST_OK;
+}
+
+/* Seconds of one call; 0: there is no such product. */
+static double time_once(dev *d, const job *j, gemm_impl impl) {
+    int64_t began = clock_now_ns();
+    return gemm_run_with(d, impl, &j->g, j->ws) ? clock_since_s(began) : 0;
+}
+
+static double run_round(dev *d, const job *j, gemm_timing *t) {
+    double spent = 0;
+    for (int i = 0; i < GEMM_IMPLS; i++) {
+        double s = time_once(d, j, (gemm_impl)i);
+        if (s > 0 && (t->best_s[i] == 0 || s < t->best_s[i])) t->best_s[i] = s;
+        spent += s;
+    }
+    double peak = peak_flops(d, j->g.ab_dt);
+    if (peak > t->peak_flops) t->peak_flops = peak;
+    return spent;
+}
+
+status gemm_bench_run(dev *d, const gemm_case *c, gemm_timing *out, err *e) {
+    job j;
+    TRY(set_up(&j, d, c, e));
+    gemm_timing cold = {0};
+    run_round(d, &j, &cold);
+    *out = (gemm_timing){0};
+    double spent = 0;
+    while (out->rounds < LEAST_ROUNDS || (spent < ENOUGH_S && out->rounds < MOST_ROUNDS)) {
+        spent += run_round(d, &j, out);
+        out->rounds++;
+    }
+    dev_release(d, j.memory, j.bytes);
+    return ST_OK;
+}

@@ -1,0 +1,34 @@
+/* Timing one matrix product with every implementation in turn, beside the arithmetic limit. */
+#ifndef OP_GEMM_BENCH_H
+#define OP_GEMM_BENCH_H
+
+#include "op/gemm.h"
+
+/* The three layouts of a linear layer, with operands as they lie in memory. */
+typedef enum gemm_layout {
+    GEMM_FORWARD,         /* y = x w^T */
+    GEMM_BACKWARD_INPUT,  /* dx = dy w */
+    GEMM_BACKWARD_WEIGHT, /* dw += dy^T x, in f32 */
+    GEMM_LAYOUTS
+} gemm_layout;
+const char *gemm_layout_name(gemm_layout layout);
+
+typedef struct gemm_case {
+    int64_t m, n, k;
+    gemm_layout layout;
+    dtype dt; /* of both operands */
+} gemm_case;
+
+typedef struct gemm_timing {
+    double best_s[GEMM_IMPLS]; /* 0: the implementation has no such product */
+    double peak_flops;         /* op/peak.h, measured between the rounds */
+    int rounds;
+} gemm_timing;
+
+/* The arguments of such a product, without its data. */
+gemm_args gemm_case_args(const gemm_case *c);
+
+/* At least 5 rounds after one to warm up, more where they are short. */
+status gemm_bench_run(dev *d, const gemm_case *c, gemm_timing *out, err *e) ATH_MUST_USE;
+
+#endif
