@@ -1,7 +1,7 @@
 /* Time and rate of every op at the shapes of a 10M-parameter Llama step (B 32, T 256, C 384, H 6,
  * K 2, D 64, F 1024, V 4096), in f32 and bf16:
  *
- *   bench_ops [threads [name]]     only ops whose line begins with `name`
+ *   bench_ops [threads [name [type]]]     only ops whose line begins with `name`; f32 or bf16
  *
  * GFLOP/s counts what op_infer_call states; GB/s its memory traffic. Best of several runs; with one
  * thread in processor time, so that a busy machine hardly disturbs it. */
@@ -58,7 +58,7 @@ static double best_seconds(const bench *b, op_fn fn, const op_call *c) {
 
 static void report(const char *name, const char *phase, const bench *b, double s, double flops,
                    double bytes) {
-    printf("%-22s %-10s %-5s %9.3f ms %8.1f GFLOP/s %7.1f GB/s\n", name, phase, dtype_name(b->dt),
+    printf("%-26s %-10s %-5s %9.3f ms %8.1f GFLOP/s %7.1f GB/s\n", name, phase, dtype_name(b->dt),
            s * 1e3, flops / s * 1e-9, bytes / s * 1e-9);
 }
 
@@ -112,11 +112,13 @@ static void bench_linear(bench *b, const char *label, int64_t rows, int64_t in, 
 }
 
 static void bench_attention(bench *b, const char *label, int32_t batch, int32_t queries,
-                            int32_t time) {
-    op_attr at = {.attention = {.B = batch, .Tq = queries, .Tk = time, .H = H, .K = K, .D = D}};
-    at.attention.Dv = D, at.attention.scale = 0.125f, at.attention.causal = queries > 1;
-    tensor t[3] = {make(b, b->dt, batch * queries, H * D, 0),
-                   make(b, b->dt, batch * time, K * D, 0), make(b, b->dt, batch * time, K * D, 0)};
+                            int32_t time, int32_t heads, int32_t kv_heads) {
+    op_attr at = {.attention = {.B = batch, .Tq = queries, .Tk = time, .D = D, .Dv = D}};
+    at.attention.H = heads, at.attention.K = kv_heads;
+    at.attention.scale = 0.125f, at.attention.causal = queries > 1;
+    int64_t q_rows = (int64_t)batch * queries, k_rows = (int64_t)batch * time;
+    tensor t[3] = {make(b, b->dt, q_rows, heads * D, 0), make(b, b->dt, k_rows, kv_heads * D, 0),
+                   make(b, b->dt, k_rows, kv_heads * D, 0)};
     run_op(b, label, OP_ATTENTION, at, t, 3);
 }
 
@@ -150,15 +152,19 @@ static void bench_adamw(bench *b) {
     for (int i = 0; i < 4; i++) t[i] = make(b, DT_F32, 1, PARAMS, 0);
     for (int64_t i = 0; i < PARAMS; i++) ((float *)t[2].data)[i] += 0.5f;
     adamw_args a = {.param = t[0].data, .m = t[1].data, .v = t[2].data, .grad = t[3].data};
-    a.n = PARAMS;
+    bool decay = true;
+    a.decay = &decay;
+    vec_span span = {.n = PARAMS};
+    vec_spans spans = {.item = &span, .n = 1};
+    vec_spans_index(&spans);
     a.lr = 1e-3f, a.beta1 = 0.9f, a.beta2 = 0.95f, a.eps = 1e-8f, a.weight_decay = 0.1f;
     a.correction1 = 0.1f, a.correction2 = 0.05f, a.grad_scale = 1.0f;
     double adamw = 1e30, norm = 1e30, total = 0.0;
     for (int i = 0; i < RUNS; i++) {
         double t0 = now_seconds(b);
-        vec_update_adamw(b->d, &a);
+        vec_update_adamw(b->d, &spans, &a, NULL);
         double t1 = now_seconds(b);
-        total += vec_sum_squares(b->d, a.grad, PARAMS);
+        total += vec_sum_squares(b->d, &spans, a.grad);
         double t2 = now_seconds(b);
         adamw = t1 - t0 < adamw ? t1 - t0 : adamw;
         norm = t2 - t1 < norm ? t2 - t1 : norm;
@@ -177,6 +183,7 @@ int main(int argc, char **argv) {
     printf("%s, %d threads\n", cpu_isa_name(dev_isa(b.d)), dev_threads(b.d));
     for (int i = 0; i < 2; i++) {
         b.dt = i ? DT_BF16 : DT_F32;
+        if (argc > 3 && strcmp(argv[3], dtype_name(b.dt)) != 0) continue;
         bench_linear(&b, "linear qkv 384x640", N, C, (H + 2 * K) * D);
         bench_linear(&b, "linear o 384x384", N, C, C);
         bench_linear(&b, "linear gate|up 384x2048", N, C, 2 * F);
@@ -186,9 +193,11 @@ int main(int argc, char **argv) {
             &b, "head_ce V 4096", OP_HEAD_CE, head,
             (tensor[]){make(&b, b.dt, N, C, 0), make(&b, b.dt, V, C, 0), make(&b, DT_I32, N, 1, V)},
             3);
-        bench_attention(&b, "attention B32 T256", B, T, T);
-        bench_attention(&b, "attention B1 T4096", 1, 4096, 4096);
-        bench_attention(&b, "attention 1 of 4096", 1, 1, 4096);
+        bench_attention(&b, "attention B32 T256", B, T, T, H, K);
+        bench_attention(&b, "attention GPT-2 B4 T1024", 4, 1024, 1024, 12, 12);
+        bench_attention(&b, "attention SmolLM2 B2 T2048", 2, 2048, 2048, 9, 3);
+        bench_attention(&b, "attention B1 T4096", 1, 4096, 4096, H, K);
+        bench_attention(&b, "attention 1 of 4096", 1, 1, 4096, H, K);
         bench_linear(&b, "linear 1 row 384x4096", 1, C, V);
         bench_small_ops(&b);
     }

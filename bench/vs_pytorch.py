@@ -1,54 +1,80 @@
 """Training speed of athanor against PyTorch on this machine's CPU. Run it through bench/vs_pytorch.sh.
 
-Every round runs each setting of each side once, in its own process and one after the other, so that slow drift of the
-machine meets all of them alike. A run is a few warm-up steps that are dropped and then the measured ones; its result
-is the median tokens per second of those steps, and a setting's result the median over the rounds.
+Every setting of each side is a program of its own that is set up and warmed up once and then waits. A round asks each of
+them in turn for one optimizer step. A setting's result is the median over the rounds; ratios are taken inside each round,
+then their median. Settings that do not fit in memory together are split into passes, each with athanor in it.
 
-PyTorch gets what makes it fast: as many threads as cores, fused kernels, and an allocator that keeps large blocks
-(without that it spends 5-10 % of a step on page faults).
+PyTorch gets what makes it fast: as many threads as cores, fused kernels, and an allocator that keeps large blocks and takes
+huge pages for them (without the first it spends up to 20 % of a step on page faults; the second brings some 5 %).
 
-Reading order: main, run_rounds, then the two sides, then the report.
+Workloads are the .yaml files beside this one. `key.path=value` changes a workload on both sides.
+
+Reading order: main, run_passes, then the two sides, then the report.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
 import re
-import shutil
+import shlex
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import yaml
 
-import torch_llama
+from vs_peers import Clock, Peer, PeerFailed
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-ATHANOR_SETTINGS = {"athanor-fp32": "fp32", "athanor-bf16": "bf16"}
+WORKLOADS = ("gpt2", "smollm2", "llama10m")
+ATHANOR_SETTINGS = {
+    "athanor-fp32": ["train.precision=fp32"],
+    "athanor-bf16": ["train.precision=bf16"],
+    "athanor-fp32-selective": ["train.precision=fp32", "train.recompute=selective"],
+    "athanor-bf16-selective": ["train.precision=bf16", "train.recompute=selective"],
+}
+TORCH_SETTINGS = [f"{weights}-{mode}" for mode in ("compile", "eager")
+                  for weights in ("fp32", "bf16-autocast", "bf16-weights")]
 MALLOC = ("glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
           "glibc.malloc.mmap_max=0")
-TEXT_BYTES = 4_000_000
-
-
-class SideFailed(Exception):
-    pass
+RESERVE_BYTES = 1 << 30  # for the system, beside the programs
+# What makes each side use AVX2 and nothing newer. oneDNN and MKL are parts of PyTorch.
+AVX2_ATHANOR = {"ATHANOR_ISA": "avx2"}
+AVX2_TORCH = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+              "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"}
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("overrides", nargs="*", metavar="key.path=value", help="changes the config on both sides")
-    parser.add_argument("--config", type=Path, default=HERE / "llama10m.yaml")
-    parser.add_argument("--athanor", type=Path, default=ROOT / "build" / "athanor")
+    parser.add_argument("overrides", nargs="*", metavar="key.path=value")
+    parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
+    parser.add_argument("--settings", help="separated by commas; default: athanor in fp32 and bf16 and all of PyTorch's, "
+                        "its bf16 only where the processor has bf16. There are "
+                        f"{', '.join([*ATHANOR_SETTINGS, *TORCH_SETTINGS])}")
+    parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="avx2: both sides use nothing newer")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--only", help="settings, separated by commas; default: all")
+    parser.add_argument("--warmup", type=int, default=2, help="steps after set-up that do not count, at least 2")
+    parser.add_argument("--athanor", type=Path, default=ROOT / "build" / "athanor")
     parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results")
-    return parser.parse_args()
+    args = parser.parse_intermixed_args()
+    if args.rounds < 1 or args.warmup < 2:  # the second step is the first with all of the memory in use
+        parser.error("--rounds must be at least 1 and --warmup at least 2")
+    return args
+
+
+def choose_settings(args):
+    """Returns athanor's and PyTorch's, those of a side in the order in which they are set up."""
+    bf16 = args.isa == "native" and {"avx512_bf16", "amx_bf16"} & set(cpu_flags())
+    default = ["athanor-fp32", "athanor-bf16", *(s for s in TORCH_SETTINGS if bf16 or s.startswith("fp32"))]
+    chosen = args.settings.split(",") if args.settings else default
+    for s in chosen:
+        if s not in ATHANOR_SETTINGS and s not in TORCH_SETTINGS:
+            sys.exit(f"vs_pytorch: no setting {s}; there are {', '.join([*ATHANOR_SETTINGS, *TORCH_SETTINGS])}")
+    return [s for s in ATHANOR_SETTINGS if s in chosen], [s for s in TORCH_SETTINGS if s in chosen]
 
 
 def load_config(path, overrides):
@@ -63,92 +89,204 @@ def load_config(path, overrides):
     return config
 
 
-# --- PyTorch
-
-def run_torch(setting, config, args):
-    train = config["train"]
-    shape = dict(config["model"], seq_len=train["seq_len"], batch=train["global_batch_size"],
-                 warmup=args.warmup, steps=args.steps)
-    env = dict(os.environ, OMP_NUM_THREADS=str(cores()), GLIBC_TUNABLES=MALLOC)
-    out = command([sys.executable, str(HERE / "torch_llama.py"), setting, json.dumps(shape)], env)
-    result = json.loads(out.splitlines()[-1])
-    return result["params"], result["tok_per_s"]
+def say(text, end="\n"):
+    print(text, end=end, file=sys.stderr, flush=True)
 
 
-# --- athanor
+# --- the two sides
 
-def write_text(path):
-    """Words with a Zipf distribution: enough variety for a tokenizer of a few thousand tokens."""
-    rng = np.random.default_rng(0)
-    letters = np.array(list("etaoinshrdlucmfwypvbgk"))
-    words = ["".join(rng.choice(letters, rng.integers(2, 9))) for _ in range(20_000)]
-    picks = np.minimum(rng.zipf(1.2, TEXT_BYTES // 6), len(words)) - 1
-    text = " ".join(words[i] for i in picks)
-    path.write_text(re.sub(r"((?:\S+ ){400})", r"\1\n\n", text)[:TEXT_BYTES] + "\n")
+class Workload:
+    def __init__(self, name, args):
+        self.name, self.args, self.path = name, args, HERE / f"{name}.yaml"
+        config = load_config(self.path, args.overrides)
+        train = config["train"]
+        self.shape = dict(config["model"], seq_len=train["seq_len"], batch=train["global_batch_size"])
 
+    def athanor_words(self, setting):
+        return [self.args.athanor.resolve(), "bench", "train", self.path.relative_to(ROOT), *self.args.overrides,
+                *ATHANOR_SETTINGS[setting], "--on-demand"]
 
-def prepare_athanor(config, args):
-    """Makes the tokenizer and the shards that the config names."""
-    shards = Path(config["data"]["train"][0]["path"])
-    tokenizer = Path(config["tokenizer"])
-    text = shards.parent / "text.txt"
-    text.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(shards, ignore_errors=True)
-    write_text(text)
-    vocab = str(config["model"]["vocab_size"])
-    command([args.athanor, "tok", "train", text, "-o", tokenizer, "--kind", "bpe", "--vocab-size", vocab])
-    command([args.athanor, "data", "build", text, "-o", shards, f"tokenizer={tokenizer}"])
+    def torch_env(self):
+        """Compiled code goes to a folder for each instruction set: PyTorch's cache would hand the code made for one to a
+        program that runs with the other, which then computes NaN or crashes."""
+        cache = ROOT / "build" / "bench" / f"inductor-{self.args.isa}"
+        env = dict(OMP_NUM_THREADS=str(cores()), GLIBC_TUNABLES=MALLOC, THP_MEM_ALLOC_ENABLE="1",
+                   TORCHINDUCTOR_COMPILE_THREADS="1", TORCHINDUCTOR_CACHE_DIR=str(cache))
+        return env | (AVX2_TORCH if self.args.isa == "avx2" else {})
 
+    def start(self, setting):
+        if setting in ATHANOR_SETTINGS:
+            env = AVX2_ATHANOR if self.args.isa == "avx2" else {}
+            return Peer(setting, self.athanor_words(setting), os.environ | env, ROOT)
+        words = [sys.executable, HERE / "torch_model.py", setting, json.dumps(self.shape), "--serve"]
+        return Peer(setting, words, os.environ | self.torch_env(), ROOT)
 
-def athanor_command(setting, config, args):
-    return [str(args.athanor), "train", str(args.config), *args.overrides,
-            f"train.precision={ATHANOR_SETTINGS[setting]}", f"train.steps={args.warmup + args.steps}",
-            f"run={config['run']}-{setting}", "--fresh", "--json"]
-
-
-def parse_steps(output, warmup):
-    """output: the lines of train --json. Returns the parameter count and tok_per_s of the steps after warm-up."""
-    params, rates = None, []
-    for line in output.splitlines():
-        event = json.loads(line)
-        if "error" in event:
-            raise SideFailed(event["error"]["message"])
-        if event["event"] == "start":
-            params = event["params"]
-        elif event["event"] == "step" and event["step"] > warmup:
-            rates.append(event["tok_per_s"])
-    if not rates:
-        raise SideFailed(f"no step after the {warmup} warm-up steps")
-    return params, rates
+    def estimate_torch_bytes(self, setting, params):
+        """Peak memory of a PyTorch setting, rather too much: weights, gradients and two moments; three copies of the logits
+        and the values that eager fp32 saves, which compiling makes fewer; what the allocator keeps and cannot use."""
+        s = self.shape
+        tokens, c = s["batch"] * s["seq_len"], s["hidden_size"]
+        f = s.get("intermediate_size", 4 * c)
+        per_layer = 18 * c + (4 if s["model_type"] == "llama" else 1) * f
+        saved = 4 * tokens * (3 * s["vocab_size"] + s["num_hidden_layers"] * per_layer)
+        return 16 * params + int(1.3 * saved * (0.6 if setting.endswith("compile") else 1.0)) + (400 << 20)
 
 
-def run_athanor(setting, config, args):
-    return parse_steps(command(athanor_command(setting, config, args)), args.warmup)
+# --- passes and rounds
+
+def available_bytes():
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/meminfo has no MemAvailable")
 
 
-# --- rounds
+class Pass:
+    """Programs that are alive together."""
 
-def command(words, env=None):
-    words = [str(w) for w in words]
-    try:
-        done = subprocess.run(words, env=env, cwd=ROOT, capture_output=True, text=True)
-    except OSError as e:
-        raise SideFailed(f"{words[0]}: {e.strerror}") from e
-    if done.returncode != 0:
-        tail = (done.stdout + done.stderr).strip().splitlines()[-3:]
-        raise SideFailed(f"{' '.join(words[:3])} ended with status {done.returncode}: {' '.join(tail)}")
-    return done.stdout
+    def __init__(self, workload):
+        self.workload, self.peers = workload, {}
+        self.rates, self.losses, self.ends = {}, {}, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.peers.values():
+            p.__exit__()
+
+    def add(self, setting):
+        """Sets a program up and warms it up. Returns false, without it, where memory could be short."""
+        say(f"{self.workload.name}: {setting}: setting up", end="")
+        peer = self.workload.start(setting)
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(peer)
+            peer.wait_ready()
+            ready = peer.ready
+            need = ready.get("planned_peak_bytes") or self.workload.estimate_torch_bytes(setting, ready["params"])
+            if need + RESERVE_BYTES > available_bytes():
+                say(f": needs about {need / 1e9:.1f} GB, has to wait")
+                return False
+            for i in range(self.workload.args.warmup):
+                say(f", warm-up {i + 1}", end="")
+                peer.step()
+            say("")
+            undo.pop_all()
+        self.peers[setting] = peer
+        return True
+
+    def drop(self, setting):
+        self.peers.pop(setting).__exit__()
+
+    def run(self, number, clock):
+        args, peers = self.workload.args, list(self.peers.values())
+        self.rates = {s: [] for s in self.peers}
+        for r in range(args.rounds):
+            turn = r % len(peers)
+            for p in peers[turn:] + peers[:turn]:  # nobody always follows the same one
+                say(f"{self.workload.name}, pass {number}, round {r + 1}/{args.rounds}: {p.name:24}", end="")
+                event = clock.step(p, peers)
+                self.rates[p.name].append(event["tok_per_s"])
+                self.losses[p.name] = event["loss"]
+                say(f" {event['tok_per_s']:9.0f} tok/s")
+        self.ends = {p.name: p.finish() for p in peers}
 
 
-def run_rounds(settings, config, args):
-    rates, params = {s: [] for s in settings}, {}
-    for r in range(args.rounds):
-        for s in settings:
-            run = run_athanor if s in ATHANOR_SETTINGS else run_torch
-            params[s], steps = run(s, config, args)
-            rates[s].append(statistics.median(steps))
-            print(f"round {r + 1}/{args.rounds} {s:24} {rates[s][-1]:10.0f} tok/s", file=sys.stderr, flush=True)
-    return rates, params
+def only_athanor(group):
+    return all(s in ATHANOR_SETTINGS for s in group.peers)
+
+
+def fill(group, athanor, torch):
+    """Sets up as many of athanor's settings and then of PyTorch's as memory allows; athanor's last ones make room for
+    PyTorch's first. Returns those of PyTorch that do not even fit beside one of athanor's."""
+    too_large = []
+    for s in athanor:
+        group.add(s)
+    for s in torch:
+        fits = group.add(s)
+        while not fits and only_athanor(group) and len(group.peers) > 1:
+            group.drop(list(group.peers)[-1])
+            fits = group.add(s)
+        if not fits and only_athanor(group):
+            too_large.append(s)
+    if not group.peers:
+        raise PeerFailed(f"{(athanor or torch)[0]} does not fit in memory")
+    return too_large
+
+
+def run_passes(workload, athanor, torch):
+    """Returns the passes and the clock. A setting too large for memory is in none of them."""
+    passes, clock, missing = [], Clock(), [*athanor, *torch]
+    while missing:
+        with Pass(workload) as group:
+            first = sorted(athanor, key=lambda s: s not in missing)  # so that none that is missing makes room
+            too_large = fill(group, first, [s for s in torch if s in missing] or torch)
+            check_same_model(group)
+            group.run(len(passes) + 1, clock)
+            passes.append(group)
+        missing = [s for s in missing if s not in group.rates and s not in too_large]
+        torch = [s for s in torch if s not in too_large]
+    return passes, clock
+
+
+def check_same_model(group):
+    params = {s: p.ready["params"] for s, p in group.peers.items()}
+    if len(set(params.values())) > 1:
+        raise PeerFailed(f"the sides do not train the same model: parameters {params}")
+
+
+# --- results
+
+class Result:
+    """What the passes say about one setting."""
+
+    def __init__(self, setting, passes):
+        mine = [p for p in passes if setting in p.rates]
+        rates = [r for p in mine for r in p.rates[setting]]
+        self.setting, self.rate, self.low, self.high = setting, statistics.median(rates), min(rates), max(rates)
+        self.passes = [i + 1 for i, p in enumerate(passes) if p in mine]
+        self.loss = mine[-1].losses[setting]
+        self.rss = max(p.ends[setting]["peak_rss_bytes"] for p in mine)
+
+
+def ratios(passes, setting, other):
+    """One for each round in which both ran."""
+    return [a / b for p in passes if setting in p.rates and other in p.rates
+            for a, b in zip(p.rates[setting], p.rates[other])]
+
+
+def show_ratio(passes, setting, other):
+    r = ratios(passes, setting, other)
+    return f"{statistics.median(r):.2f} ({min(r):.2f} - {max(r):.2f})" if r else "-"
+
+
+def results_table(passes, rows, fastest):
+    lines = ["| setting | tok/s, median | slowest - fastest | of the fastest PyTorch | peak RSS, GB | loss | pass |",
+             "|---|---|---|---|---|---|---|"]
+    for r in rows:
+        lines.append(f"| {r.setting} | {r.rate:.0f} | {r.low:.0f} - {r.high:.0f} | {show_ratio(passes, r.setting, fastest)} "
+                     f"| {r.rss / 1e9:.2f} | {r.loss:.3f} | {', '.join(map(str, r.passes))} |")
+    return "\n".join(lines)
+
+
+def ratio_table(passes, athanor, torch):
+    lines = [f"| | {' | '.join(athanor)} |", "|---" * (1 + len(athanor)) + "|"]
+    for t in torch:
+        lines.append(f"| of {t} | {' | '.join(show_ratio(passes, a, t) for a in athanor)} |")
+    return "\n".join(lines)
+
+
+def show_results(passes, athanor, torch):
+    ran = [s for s in [*torch, *athanor] if any(s in p.rates for p in passes)]
+    left_out = [s for s in [*torch, *athanor] if s not in ran]
+    rows = {s: Result(s, passes) for s in ran}
+    fastest = max((s for s in ran if s in torch), key=lambda s: rows[s].rate, default=None)
+    parts = [results_table(passes, rows.values(), fastest)]
+    if athanor and fastest:
+        parts.append(ratio_table(passes, [s for s in athanor if s in ran], [s for s in torch if s in ran]))
+    if left_out:
+        parts.append(f"Left out for lack of memory: {', '.join(left_out)}.")
+    return "\n\n".join(parts)
 
 
 # --- report
@@ -157,87 +295,89 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
-def machine():
-    info = {}
-    for line in subprocess.run(["lscpu"], env=dict(os.environ, LC_ALL="C"), capture_output=True,
-                               text=True).stdout.splitlines():
-        key, _, value = line.partition(":")
-        info[key.strip()] = value.strip()
-    flags = set(info.get("Flags", "").split())
-    wanted = ["avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_tile"]
-    name = f"{info.get('Model name', 'unknown')} (family {info.get('CPU family')} model {info.get('Model')})"
-    return name, [f for f in wanted if f in flags]
+def lscpu():
+    out = subprocess.run(["lscpu"], env=os.environ | {"LC_ALL": "C"}, capture_output=True, text=True, check=True).stdout
+    pairs = (line.partition(":") for line in out.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def warn_if_busy():
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        print(f"vs_pytorch: load average {load:.1f}: something else is running, the numbers will be too low",
-              file=sys.stderr)
+def cpu_flags():
+    flags = set(lscpu().get("Flags", "").split())
+    return [f for f in ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if f in flags]
 
 
-def summary(rates):
-    rows = [(s, statistics.median(r), min(r), max(r)) for s, r in rates.items()]
-    torch_rates = [row[1] for row in rows if row[0] not in ATHANOR_SETTINGS]
-    best = max(torch_rates) if torch_rates else None
-    return rows, best
+def cpu_name():
+    info = lscpu()
+    return f"{info.get('Model name', 'unknown')} (family {info.get('CPU family')} model {info.get('Model')})"
 
 
-def table(rows, best):
-    lines = ["| setting | tok/s, median of rounds | slowest - fastest round | of the fastest PyTorch |", "|---|---|---|---|"]
-    for name, median, low, high in rows:
-        ratio = f"{median / best:.2f}" if best else "-"
-        lines.append(f"| {name} | {median:.0f} | {low:.0f} - {high:.0f} | {ratio} |")
-    return "\n".join(lines)
+def describe_sides(workload, group):
+    """One paragraph from what the programs said about themselves and how they were started."""
+    parts = []
+    for side, known in (("athanor", True), ("PyTorch", False)):
+        peers = [p for s, p in group.peers.items() if (s in ATHANOR_SETTINGS) == known]
+        if not peers:
+            continue
+        ready = peers[0].ready  # a side's settings agree on what is shown
+        version = f" {ready['torch']}" if "torch" in ready else ""
+        parts.append(f"{side}{version}: {ready['threads']} threads, instruction set {ready['isa']}.")
+        if known:
+            shown = workload.athanor_words(peers[0].name)
+            parts.append(f"Run as `{shlex.join(['build/athanor', *map(str, shown[1:])])}`.")
+        else:
+            env = {k: v for k, v in workload.torch_env().items() if k != "TORCHINDUCTOR_CACHE_DIR"}
+            parts.append(f"Run with `{' '.join(f'{k}={v}' for k, v in env.items())}`; its `bf16-weights` settings keep no "
+                         "fp32 copy of the weights, which no trainer would do, and stand here as its upper bound.")
+    return " ".join(parts)
 
 
-def write_report(rates, params, config, args):
-    name, flags = machine()
-    train = config["train"]
-    date = datetime.date.today().isoformat()
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{name.split('(')[0]} {cores()}c".lower()).strip("-")
-    rows, best = summary(rates)
-    body = f"""# Training speed against PyTorch, {date}
+def report(workload, passes, clock, tables):
+    args, s = workload.args, workload.shape
+    waiting, foreign = clock.shares()
+    params = next(iter(passes[0].peers.values())).ready["params"]
+    return f"""# Training speed against PyTorch: {workload.name}, {args.isa} instructions, {datetime.date.today().isoformat()}
 
-{name}, {cores()} cores, {' '.join(flags)}. PyTorch {torch_llama.torch.__version__}.
-Llama, {', '.join(f'{p:,}' for p in sorted(set(params.values())))} parameters, {train['global_batch_size']} sequences of
-{train['seq_len']} tokens a step; {args.rounds} rounds, every setting once a round; {args.steps} steps measured after {args.warmup} of warm-up.
+{cpu_name()}, {cores()} cores, {' '.join(cpu_flags())}.
+{s['model_type']} with {params:,} parameters, {s['batch']} sequences of {s['seq_len']:,} random tokens a step.
 
-{table(rows, best)}
+{tables}
 
-Command: `bench/vs_pytorch.sh {' '.join(sys.argv[1:])}`. PyTorch runs with `OMP_NUM_THREADS={cores()}
-GLIBC_TUNABLES={MALLOC}`; its `bf16-weights` settings keep no fp32 copy of the weights, which no trainer
-would do, and stand here as its upper bound.
+{args.rounds} rounds; in each, every setting that is alive runs one step in turn, after {args.warmup} steps of warm-up at
+the start. A ratio is the median (lowest - highest) of those inside the rounds; settings that did not fit in memory
+together ran in different passes and have none. PyTorch's allocator is set to keep memory for speed, which adds to its
+peak. While one ran, the waiting ones used {100 * waiting:.1f} % of the processor time, everything else
+{100 * foreign:.1f} %.
+
+{describe_sides(workload, passes[0])}
+
+Command: `{shlex.join(['bench/vs_pytorch.sh', *sys.argv[1:]])}`
 """
-    if any(s in ATHANOR_SETTINGS for s in rates):
-        first = next(s for s in rates if s in ATHANOR_SETTINGS)
-        shown = " ".join(os.path.relpath(w, ROOT) if os.path.isabs(w) else w for w in athanor_command(first, config, args))
-        body += f"athanor runs as `{shown}`.\n"
+
+
+def write_report(workload, text):
+    args = workload.args
+    machine = re.sub(r"[^a-z0-9]+", "-", f"{cpu_name().split('(')[0]} {cores()}c".lower()).strip("-")
+    name = f"vs_pytorch-{datetime.date.today().isoformat()}-{machine}-{workload.name}-{args.isa}.md"
     args.results.mkdir(parents=True, exist_ok=True)
-    path = args.results / f"vs_pytorch-{date}-{slug}.md"
-    path.write_text(body)
-    print(table(rows, best))
-    print(f"written to {path}", file=sys.stderr)
+    (args.results / name).write_text(text)
+    say(f"written to {args.results / name}")
 
 
 def main():
     args = arguments()
-    known = [*torch_llama.SETTINGS, *ATHANOR_SETTINGS]
-    settings = args.only.split(",") if args.only else known
-    unknown = [s for s in settings if s not in known]
-    if unknown:
-        sys.exit(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
-    config = load_config(args.config, args.overrides)
-    warn_if_busy()
+    athanor, torch = choose_settings(args)
     try:
-        if any(s in ATHANOR_SETTINGS for s in settings):
-            prepare_athanor(config, args)
-        rates, params = run_rounds(settings, config, args)
-    except SideFailed as e:
+        for name in WORKLOADS if args.workload == "all" else [args.workload]:
+            workload = Workload(name, args)
+            passes, clock = run_passes(workload, athanor, torch)
+            tables = show_results(passes, athanor, torch)
+            print(f"{name}, {args.isa}\n\n{tables}\n")
+            write_report(workload, report(workload, passes, clock, tables))
+            if max(clock.shares()) > 0.02:
+                say(f"vs_pytorch: {name}: other work took {100 * max(clock.shares()):.0f} % of the processor: measure again")
+    except PeerFailed as e:
+        say("")
         sys.exit(f"vs_pytorch: {e}")
-    if len(set(params.values())) > 1:
-        sys.exit(f"vs_pytorch: the sides do not train the same model: parameters {params}")
-    write_report(rates, params, config, args)
 
 
 if __name__ == "__main__":
