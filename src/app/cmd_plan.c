@@ -1,34 +1,9 @@
 /* athanor plan MODEL|CONFIG: what a run will need, from the program that will run. */
 #include <stdio.h>
-#include <string.h>
 
 #include "app/cli.h"
-#include "base/file.h"
-#include "model/presets.h"
+#include "app/model_arg.h"
 #include "train/train.h"
-
-/* A preset name, a Hugging Face folder or a config.json become a config whose `model:` they are. */
-static status load(const cli_args *args, config **c, err *e) {
-    const char *in = args->inputs[0];
-    char key[4200];
-    const char *name = path_base(in);
-    bool folder = file_is_dir(in), model_file = strcmp(name, "config.json") == 0;
-    if (!preset_json(in) && !folder && !model_file)
-        return config_load(c, in, args->overrides, args->n_overrides, e);
-    if (preset_json(in))
-        snprintf(key, sizeof key, "model.preset=%s", in);
-    else if (folder)
-        snprintf(key, sizeof key, "model.from=\"%s\"", in);
-    else
-        snprintf(key, sizeof key, "model.from=\"%.*s\"", (int)(name - in > 0 ? name - in - 1 : 1),
-                 name - in > 0 ? in : ".");
-    const char *overrides[128];
-    int n = 0;
-    overrides[n++] = key;
-    for (int i = 0; i < args->n_overrides && n < ARRAY_LEN(overrides); i++)
-        overrides[n++] = args->overrides[i];
-    return config_load(c, NULL, overrides, n, e);
-}
 
 /* That a plan does not fit the memory this machine happens to have free is an answer; that it
  * breaks a limit which was given is a failure. */
@@ -42,7 +17,7 @@ static status cmd_plan(const cli_args *args, err *e) {
     config *c;
     dev *meta;
     plan *p = NULL;
-    TRY(load(args, &c, e));
+    TRY(model_arg_load(args->inputs[0], args, &c, e));
     status st = dev_open(&meta, DEV_META, (int)c->train.threads, e);
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);

@@ -70,7 +70,7 @@ status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e
     for (int m = 0; m < s->table.micro_batches; m++) {
         loop_fill(s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B, s->B,
                   s->c->data.document_mask);
-        op_run run = loop_run_of(s, m, grad_scale);
+        op_run run = execute_run_of(s, m, grad_scale);
         prog_walk(p, PROG_ALL, &run, visit, &f);
         if (f.found) return not_finite(s, f.text, e);
     }

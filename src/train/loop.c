@@ -1,13 +1,9 @@
-/* Steps: fill, forward, backward, norm, update; and what happens between them. The step path
- * allocates nothing but the event objects. */
-#include <math.h>
-#include <string.h>
-
-#include "base/clock.h"
-#include "base/file.h"
+/* The training loop: steps (execute.c) on samples of the loader, and what happens between them. The
+ * step path allocates nothing but the event objects. */
 #include "base/json.h"
 #include "base/log.h"
-#include "train/session.h"
+#include "op/gemm.h"
+#include "train/execute.h"
 
 json_t *session_event(const char *kind, int64_t step) {
     json_t *o = json_pack("{s:s}", "event", kind);
@@ -26,9 +22,9 @@ static void put_f32(json_t *o, const char *key, double x) {
     json_object_set_new(o, key, json_f32((float)x));
 }
 
-static json_t *digest_json(const session *s) {
+static json_t *digest_json(uint64_t digest) {
     char hex[17];
-    hash_format(param_digest(s->plan->store), hex);
+    hash_format(digest, hex);
     return json_string(hex);
 }
 
@@ -40,78 +36,21 @@ int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool d
 
 /* ---- one step ---- */
 
-typedef struct step_result {
-    double nll_sum;
-    int64_t targets;
-    double norm, lr;
-    int64_t wait_ns, total_ns;
-    bool finite;
-} step_result;
-
-double loop_sum_nll(const prog *p) {
-    const tensor *t = prog_tensor(p, "nll");
-    double sum = 0;
-    for (int64_t i = 0; i < t->rows; i++) sum += ((const float *)t->data)[i];
-    return sum;
+static int64_t count_targets(const session *s) {
+    return loader_count_targets(s->train, s->at.samples, (uint64_t)s->batch);
 }
 
-op_run loop_run_of(const session *s, int micro_batch, float grad_scale) {
-    return (op_run){.dev = s->dev,
-                    .seed = (uint64_t)s->c->train.seed,
-                    .step = (uint64_t)s->at.step + 1,
-                    .micro_batch = (uint32_t)micro_batch,
-                    .first_micro = micro_batch == 0,
-                    .grad_scale = grad_scale};
-}
-
-static void update(session *s, step_result *r) {
-    const config *c = s->c;
-    r->norm = optim_grad_norm(s->dev, s->plan->store);
-    r->lr = schedule_lr(&s->schedule, s->at.step + 1);
-    r->finite = isfinite(r->nll_sum) && isfinite(r->norm);
-    if (!r->finite) return;
-    optim_hyper h = {.lr = r->lr,
-                     .beta1 = c->optim.betas.items[0],
-                     .beta2 = c->optim.betas.items[1],
-                     .eps = c->optim.eps,
-                     .weight_decay = c->optim.weight_decay,
-                     .step = s->at.step + 1,
-                     .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
-    s->optim->update(s->dev, s->plan->store, s->decay, s->plan->optim_state, &h);
-}
-
-/* Gradients are divided by the unmasked targets of the whole step, known before its first
- * micro-batch. */
-static float grad_scale_of(const session *s, uint64_t first_sample, int64_t *targets) {
-    *targets = loader_count_targets(s->train, first_sample, (uint64_t)s->batch);
-    return *targets > 0 ? (float)(1.0 / (double)*targets) : 0.0f;
+static status fill(session *s, int micro_batch, err *e) {
+    uint64_t first = s->at.samples + (uint64_t)micro_batch * (uint64_t)s->B;
+    loop_fill(s->train, s->plan->prog[PLAN_TRAIN], first, s->B, s->c->data.document_mask);
+    return loader_error(s->train, e);
 }
 
 static status run_step(session *s, step_result *r, err *e) {
-    const prog *p = s->plan->prog[PLAN_TRAIN];
-    int64_t began = clock_now_ns();
-    *r = (step_result){0};
-    float scale = grad_scale_of(s, s->at.samples, &r->targets);
-    for (int i = 0; i < s->table.n; i++) {
-        const step_entry *t = &s->table.entry[i];
-        op_run run = loop_run_of(s, t->micro_batch, scale);
-        if (t->action == STEP_OPTIMIZER) {
-            update(s, r);
-        } else if (t->action == STEP_FORWARD) {
-            int64_t wait = clock_now_ns();
-            uint64_t first = s->at.samples + (uint64_t)t->micro_batch * (uint64_t)s->B;
-            loop_fill(s->train, p, first, s->B, s->c->data.document_mask);
-            TRY(loader_error(s->train, e));
-            r->wait_ns += clock_now_ns() - wait;
-            prog_replay(p, PROG_F, &run);
-            r->nll_sum += loop_sum_nll(p);
-        } else {
-            prog_replay(p, PROG_B | PROG_W, &run);
-        }
-    }
-    r->total_ns = clock_now_ns() - began;
+    static const step_source loaded = {.count_targets = count_targets, .fill = fill};
+    TRY(execute_step(s, &loaded, NULL, r, e));
     if (r->finite) return ST_OK;
-    return guard_explain(s, s->at.samples, scale, e);
+    return guard_explain(s, s->at.samples, r->grad_scale, e);
 }
 
 static status emit_step(session *s, const step_result *r, err *e) {
@@ -127,8 +66,7 @@ static status emit_step(session *s, const step_result *r, err *e) {
     put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / s->peak_flops);
     put_f32(o, "step_ms", seconds * 1e3);
     put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
-    int64_t every = s->c->train.digest_every;
-    if (every > 0 && s->at.step % every == 0) json_object_set_new(o, "digest", digest_json(s));
+    if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
     return session_emit(s, o, e);
 }
 
@@ -152,15 +90,28 @@ static status after_step(session *s, err *e) {
     return ST_OK;
 }
 
+/* Results depend on the implementation in their last bits, so a run says which it has. */
+static json_t *matrix_products_json(const session *s) {
+    int by_onednn;
+    switch (gemm_get_policy(s->dev, &by_onednn)) {
+        case GEMM_ALL_OWN: break;
+        case GEMM_ALL_ONEDNN: return json_string("onednn");
+        case GEMM_REMEMBERED:
+            if (by_onednn > 0) return json_sprintf("own, %d shapes by onednn", by_onednn);
+    }
+    return json_string("own");
+}
+
 static status emit_start(session *s, err *e) {
     json_t *o = session_event("start", s->at.step);
     json_object_set_new(o, "run", json_string(s->c->run));
     json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
-    json_object_set_new(o, "digest", digest_json(s));
+    json_object_set_new(o, "digest", digest_json(param_digest(s->plan->store)));
     json_object_set_new(o, "steps", json_integer(s->total_steps));
     json_object_set_new(o, "precision", json_string(dtype_name(s->plan->spec.compute)));
     json_object_set_new(o, "isa", json_string(cpu_isa_name(dev_isa(s->dev))));
     json_object_set_new(o, "threads", json_integer(dev_threads(s->dev)));
+    json_object_set_new(o, "matrix_products", matrix_products_json(s));
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
     json_object_set_new(o, "text_bytes",
                         json_integer((json_int_t)loader_totals(s->train).text_bytes));
@@ -200,10 +151,7 @@ status loop_run(session *s, err *e) {
     while (s->at.step < s->total_steps) {
         step_result r;
         TRY(run_step(s, &r, e));
-        s->at.step++;
-        s->at.samples += (uint64_t)s->batch;
-        s->at.tokens += (uint64_t)(s->batch * s->T);
-        s->at.seconds += (double)r.total_ns / 1e9;
+        execute_advance(s, &r);
         if (s->at.step % s->c->train.log_every == 0 || s->at.step == s->total_steps)
             TRY(emit_step(s, &r, e));
         TRY(after_step(s, e));

@@ -156,6 +156,7 @@ status session_make_plan(session *s, err *e) {
                       .compute = session_compute(c),
                       .T = s->T,
                       .train_B = s->B,
+                      .accumulates = s->batch > s->B,
                       .valid_B = c->data.valid ? s->B : 0,
                       .cache_tok = cache_tok(s, PREFILL_T),
                       .prefill_T = PREFILL_T,
@@ -170,7 +171,7 @@ status session_make_plan(session *s, err *e) {
 
 /* ---- state ---- */
 
-status session_start_state(session *s, err *e) {
+status session_commit(session *s, err *e) {
     const config *c = s->c;
     param_store *store = s->plan->store;
     TRY(plan_commit(s->plan, e));
@@ -178,6 +179,13 @@ status session_start_state(session *s, err *e) {
     optim_decay_mask(store, c->optim.no_decay.items, c->optim.no_decay.n, s->decay);
     s->table = step_build_accumulation(s->a, (int)(s->batch / s->B));
     s->peak_flops = peak_flops(s->dev, s->plan->spec.compute);
+    return ST_OK;
+}
+
+status session_start_state(session *s, err *e) {
+    const config *c = s->c;
+    param_store *store = s->plan->store;
+    TRY(session_commit(s, e));
     char *newest = NULL;
     int64_t step;
     TRY(checkpoint_clean(c->run, e));

@@ -48,6 +48,9 @@ typedef struct session {
 status session_open_model(session *s, err *e) ATH_MUST_USE;
 status session_open_data(session *s, err *e) ATH_MUST_USE;
 status session_make_plan(session *s, err *e) ATH_MUST_USE;
+/* Memory without values, the step table, the machine's limit. */
+status session_commit(session *s, err *e) ATH_MUST_USE;
+/* That, and initial, imported or resumed weights and state. */
 status session_start_state(session *s, err *e) ATH_MUST_USE;
 void session_close(session *s);
 
@@ -65,10 +68,10 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 /* Fills the inputs of a language-model program with samples; returns the number of targets. */
 int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool document_mask);
 
-/* What the ops of a micro-batch of the coming step get. */
-op_run loop_run_of(const session *s, int micro_batch, float grad_scale);
+/* execute.c: what the ops of a micro-batch of the coming step get. */
+op_run execute_run_of(const session *s, int micro_batch, float grad_scale);
 /* Sum of the output "nll" in double, in order. */
-double loop_sum_nll(const prog *p);
+double execute_sum_nll(const prog *p);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
 dtype session_compute(const config *c);
 

@@ -16,7 +16,7 @@ status validate(session *s, err *e) {
     for (uint64_t i = 0; i < batches; i++) {
         targets += loop_fill(s->valid, p, i * (uint64_t)s->B, s->B, s->c->data.document_mask);
         prog_replay(p, PROG_F, &run);
-        sum += loop_sum_nll(p);
+        sum += execute_sum_nll(p);
     }
     TRY(loader_error(s->valid, e));
     double mean = targets ? sum / (double)targets : 0;

@@ -49,7 +49,7 @@ done
 [ -e runs/tiny/checkpoints/step-60/model.safetensors ] || fail "the example did not go on"
 
 # Links of the documents lead somewhere.
-for page in README.md CONTRIBUTING.md docs/architecture.md docs/dependencies.md; do
+for page in README.md CONTRIBUTING.md docs/architecture.md docs/dependencies.md docs/performance.md; do
     { grep -oE '\]\([^)#]+' "$root/$page" || true; } | sed 's/^](//' | while read -r link; do
         case $link in http*) continue ;; esac
         [ -e "$(dirname "$root/$page")/$link" ] || fail "$page links to $link, which is not there"

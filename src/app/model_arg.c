@@ -1,0 +1,36 @@
+#include "app/model_arg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "model/presets.h"
+
+/* The override that says what `input` is: model.preset=... or model.from=...; false: a config. */
+static bool model_override(const char *input, char *key, size_t size) {
+    const char *name = path_base(input);
+    if (preset_json(input))
+        snprintf(key, size, "model.preset=%s", input);
+    else if (file_is_dir(input))
+        snprintf(key, size, "model.from=\"%s\"", input);
+    else if (strcmp(name, "config.json") == 0)
+        snprintf(key, size, "model.from=\"%.*s\"", (int)(name - input > 0 ? name - input - 1 : 1),
+                 name - input > 0 ? input : ".");
+    else
+        return false;
+    return true;
+}
+
+status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {
+    char key[4200];
+    if (!model_override(input, key, sizeof key))
+        return config_load(out, input, args->overrides, args->n_overrides, e);
+    const char **overrides = xcalloc((size_t)args->n_overrides + 1, sizeof *overrides);
+    overrides[0] = key;
+    for (int i = 0; i < args->n_overrides; i++) overrides[i + 1] = args->overrides[i];
+    status st = config_load(out, NULL, overrides, args->n_overrides + 1, e);
+    free(overrides);
+    return st;
+}

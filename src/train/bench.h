@@ -1,0 +1,55 @@
+/* Measuring training steps: the plan, step table and programs of `train` on random ids. No data, no
+ * run folder and no weights are opened; a tokenizer only where the vocabulary is its size.
+ *
+ * Reading order: this file, bench.c (one step), bench_profile.h (where its time goes),
+ * bench_icicle.h (the same as a picture). bench_gemm.h measures matrix products alone. */
+#ifndef TRAIN_BENCH_H
+#define TRAIN_BENCH_H
+
+#include "run/config.h"
+#include "train/bench_profile.h"
+
+typedef struct bench bench;
+
+/* What is known before the first step. */
+typedef struct bench_facts {
+    const char *isa, *precision;
+    int threads;
+    int64_t params, tok_per_step;
+    int micro_batches;
+    int64_t planned_peak_bytes, activation_bytes; /* kept for backward */
+    double model_flops, hardware_flops;           /* of a step */
+    double peak_flops; /* FLOP/s of the machine in this precision: op/peak.h */
+} bench_facts;
+
+typedef struct bench_step {
+    int64_t step; /* from 1 */
+    int64_t ns;
+    double tok_per_s, mfu, hfu, loss;
+} bench_step;
+
+/* Drops what measuring has no use for: validation, samples, a tokenizer that is not needed. */
+void bench_trim_config(config *c);
+/* Trims the config, plans, reserves memory and initialises weights from the seed. `c` must outlive
+ * the bench. The learning rate stays at optim.lr. */
+status bench_open(bench **out, config *c, err *e) ATH_MUST_USE;
+void bench_close(bench *b);
+const bench_facts *bench_get_facts(const bench *b);
+
+/* One optimizer step. ST_NONFINITE when there was no update. */
+status bench_run_step(bench *b, bench_step *out, err *e) ATH_MUST_USE;
+
+/* Of n > 0 steps; mfu and hfu are those of the median. */
+typedef struct bench_summary {
+    double tok_per_s, tok_per_s_min, tok_per_s_max, step_ms, mfu, hfu, loss; /* loss: the last */
+    int64_t peak_rss_bytes;                                                  /* now */
+} bench_summary;
+bench_summary bench_summarize(const bench *b, const bench_step *steps, int n);
+
+/* From here on the time of every op is measured. */
+void bench_start_profile(bench *b);
+/* The steps since then; measures the memory's bandwidth, which touches memory of its own. The rows
+ * live as long as the bench. */
+status bench_get_profile(bench *b, bench_profile *out, err *e) ATH_MUST_USE;
+
+#endif

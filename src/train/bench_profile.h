@@ -1,0 +1,75 @@
+/* Where the time of a step goes: the ops of the program, grouped by what a person knows, the
+ * value's name without its layer ("mlp.down_proj") and the pass. Times are means over the measured
+ * steps, so that they add up to the step. */
+#ifndef TRAIN_BENCH_PROFILE_H
+#define TRAIN_BENCH_PROFILE_H
+
+#include <jansson.h>
+
+#include "plan/plan.h"
+#include "train/execute.h"
+
+typedef enum bench_class {
+    BENCH_MATMUL,
+    BENCH_HEAD, /* the largest product with softmax, loss and their gradients */
+    BENCH_ATTENTION,
+    BENCH_NORM,
+    BENCH_ACTIVATION,
+    BENCH_ROTARY,
+    BENCH_ELEMENTWISE, /* additions, copies, embeddings, dropout */
+    BENCH_OPTIMIZER,
+    BENCH_BETWEEN, /* samples, and what no op accounts for */
+    BENCH_CLASSES
+} bench_class;
+
+typedef enum bench_pass {
+    BENCH_FORWARD,
+    BENCH_BACKWARD_INPUT, /* also of ops whose gradients come together */
+    BENCH_BACKWARD_WEIGHT,
+    BENCH_RECOMPUTE,
+    BENCH_UPDATE,
+    BENCH_NO_PASS,
+    BENCH_PASSES
+} bench_pass;
+
+typedef struct bench_row {
+    char name[96];
+    bench_class class;
+    bench_pass pass;
+    int64_t calls; /* of a step, as are all that follow */
+    double seconds, flops, bytes;
+} bench_row;
+
+typedef struct bench_profile {
+    bench_row *rows; /* longest first */
+    int n;
+    int64_t steps;
+    double step_s;
+    double peak_flops, peak_bandwidth; /* op/peak.h */
+} bench_profile;
+
+/* Fills rows from the times of `steps` steps that took total_ns; they live in `a`. */
+void bench_profile_fill(bench_profile *out, arena *a, const plan *p, int micro_batches,
+                        const step_times *times, int64_t total_ns);
+
+/* What follows the layer's number: "model.layers.3.mlp.down_proj" is "mlp.down_proj"; without one
+ * the whole name. */
+const char *bench_without_layer(const char *name);
+const char *bench_class_name(bench_class c);
+const char *bench_pass_name(bench_pass p);
+/* Of the nearer limit: the larger of FLOP/s over the arithmetic peak and bytes/s over that of
+ * memory. What the caches hold can exceed the second. */
+double bench_row_of_limit(const bench_profile *p, const bench_row *r);
+
+/* Shares of the step; they add up to 1. The head counts as matrix product. */
+typedef struct bench_shares {
+    double matmul, attention, other;
+    double head; /* part of matmul */
+} bench_shares;
+bench_shares bench_profile_shares(const bench_profile *p);
+
+json_t *bench_profile_json(const bench_profile *p);
+/* A table with a line per row, a total, and the shares. */
+void bench_profile_describe(const bench_profile *p, strbuf *out);
+
+#endif

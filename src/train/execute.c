@@ -1,0 +1,91 @@
+/* Fill, forward, backward, norm, update. Nothing here allocates. */
+#include "train/execute.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+
+double execute_sum_nll(const prog *p) {
+    const tensor *t = prog_tensor(p, "nll");
+    double sum = 0;
+    for (int64_t i = 0; i < t->rows; i++) sum += ((const float *)t->data)[i];
+    return sum;
+}
+
+op_run execute_run_of(const session *s, int micro_batch, float grad_scale) {
+    return (op_run){.dev = s->dev,
+                    .seed = (uint64_t)s->c->train.seed,
+                    .step = (uint64_t)s->at.step + 1,
+                    .micro_batch = (uint32_t)micro_batch,
+                    .first_micro = micro_batch == 0,
+                    .grad_scale = grad_scale};
+}
+
+static void update(session *s, step_times *times, step_result *r) {
+    const config *c = s->c;
+    int64_t began = clock_now_ns();
+    r->norm = optim_grad_norm(s->dev, s->plan->store);
+    int64_t normed = clock_now_ns();
+    r->lr = schedule_lr(&s->schedule, s->at.step + 1);
+    r->finite = isfinite(r->nll_sum) && isfinite(r->norm);
+    if (!r->finite) return;
+    optim_hyper h = {.lr = r->lr,
+                     .beta1 = c->optim.betas.items[0],
+                     .beta2 = c->optim.betas.items[1],
+                     .eps = c->optim.eps,
+                     .weight_decay = c->optim.weight_decay,
+                     .step = s->at.step + 1,
+                     .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
+    int64_t every = c->train.digest_every;
+    r->has_digest = every > 0 && h.step % every == 0;
+    s->optim->update(s->dev, s->plan->store, s->decay, s->plan->optim_state, &h,
+                     r->has_digest ? &r->digest : NULL);
+    if (!times) return;
+    times->norm_ns += normed - began;
+    times->update_ns += clock_now_ns() - normed;
+}
+
+static void replay(const session *s, unsigned phases, const op_run *run, step_times *times) {
+    const prog *p = s->plan->prog[PLAN_TRAIN];
+    if (times)
+        prog_replay_timed(p, phases, run, times->op_ns);
+    else
+        prog_replay(p, phases, run);
+}
+
+static status forward(session *s, const step_source *from, const op_run *run, step_times *times,
+                      step_result *r, err *e) {
+    int64_t began = clock_now_ns();
+    TRY(from->fill(s, (int)run->micro_batch, e));
+    int64_t waited = clock_now_ns() - began;
+    r->wait_ns += waited;
+    if (times) times->fill_ns += waited;
+    replay(s, PROG_F, run, times);
+    r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    return ST_OK;
+}
+
+status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
+                    err *e) {
+    int64_t began = clock_now_ns();
+    *r = (step_result){.targets = from->count_targets(s)};
+    r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
+    for (int i = 0; i < s->table.n; i++) {
+        const step_entry *t = &s->table.entry[i];
+        op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
+        switch (t->action) {
+            case STEP_FORWARD: TRY(forward(s, from, &run, times, r, e)); break;
+            case STEP_BACKWARD: replay(s, PROG_B | PROG_W, &run, times); break;
+            case STEP_OPTIMIZER: update(s, times, r); break;
+        }
+    }
+    r->total_ns = clock_now_ns() - began;
+    return ST_OK;
+}
+
+void execute_advance(session *s, const step_result *r) {
+    s->at.step++;
+    s->at.samples += (uint64_t)s->batch;
+    s->at.tokens += (uint64_t)(s->batch * s->T);
+    s->at.seconds += (double)r->total_ns / 1e9;
+}

@@ -1,0 +1,39 @@
+/* One optimizer step: the walk of the step table, the same for training and for measuring it. The
+ * source of samples and the wish for times differ; what is computed does not. */
+#ifndef TRAIN_EXECUTE_H
+#define TRAIN_EXECUTE_H
+
+#include "train/session.h"
+
+/* Where the samples of the coming step come from. */
+typedef struct step_source {
+    /* Unmasked targets of the whole step: gradients are divided by them, so they are known before
+     * the first micro-batch. */
+    int64_t (*count_targets)(const session *s);
+    status (*fill)(session *s, int micro_batch, err *e);
+} step_source;
+
+typedef struct step_result {
+    double nll_sum;
+    int64_t targets;
+    float grad_scale;
+    double norm, lr;
+    int64_t wait_ns, total_ns; /* wait: for samples; it is part of the total */
+    bool finite;               /* false: there was no update */
+    bool has_digest;           /* train.digest_every asks for one after this step */
+    uint64_t digest;           /* of the weights */
+} step_result;
+
+/* Where the time went; each step adds to it. */
+typedef struct step_times {
+    int64_t *op_ns; /* by op of the training program */
+    int64_t fill_ns, norm_ns, update_ns;
+} step_times;
+
+/* Runs the step after s->at without moving s->at. times: NULL when not wanted. */
+status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
+                    err *e) ATH_MUST_USE;
+/* Moves s->at past the step. */
+void execute_advance(session *s, const step_result *r);
+
+#endif
