@@ -329,8 +329,8 @@ static status infer_DROPOUT(op_infer *io, err *e) {
     return ST_OK;
 }
 
-/* w and its gradient, both far larger than the caches, are read once per chunk: at 80 rows the three
- * products of SmolLM2's head reach half the machine's speed, at 512 nearly all of it. */
+/* w and its gradient, both far larger than the caches, are read once per chunk: at 80 rows the
+ * three products of SmolLM2's head reach half the machine's speed, at 512 nearly all of it. */
 enum { HEAD_CHUNK_BYTES = 96 << 20, HEAD_CHUNK_MIN_ROWS = 16, HEAD_CHUNK_MAX_ROWS = 1024 };
 
 int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab) {
