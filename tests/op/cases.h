@@ -144,6 +144,11 @@ static const attention_case ATTENTION_CASES[] = {
     {2, 12, 12, 4, 2, 16, 16, 0, true, STARTS, false, 0.25f},
     {1, 35, 35, 2, 2, 48, 48, 0, false, ABSENT, false, 0.5f},
     {1, 4, 4, 1, 1, 128, 128, 0, true, ABSENT, false, 0},
+    {6, 40, 40, 2, 1, 16, 16, 0, true, ABSENT, false, 0},
+    {1, 260, 260, 4, 1, 64, 64, 0, true, ABSENT, false, 0},
+    {2, 100, 100, 6, 2, 64, 64, 0, true, STARTS, false, 0},
+    {1, 129, 129, 3, 1, 80, 40, 0, true, ABSENT, false, 0},
+    {1, 70, 70, 4, 1, 24, 24, 0, true, STARTS, false, 0.2f},
     /* one query */
     {2, 1, 40, 4, 2, 20, 12, 9, true, ABSENT, true, 0},
     {3, 1, 33, 2, 1, 64, 64, 0, false, BLIND, false, 0},

@@ -9,14 +9,16 @@ V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
     switch (kind) {
         case ACT_SILU: {
             vf s = v_logistic(x);
-            *slope = s * (1.0f + x * (1.0f - s));
+            *slope = s * v_fma(x, 1.0f - s, v_set1(1.0f));
             return x * s;
         }
         case ACT_GELU_TANH: {
-            const float k = 0.7978845608f, cubic = 0.044715f; /* sqrt(2/pi) */
-            vf sq = x * x, t = v_tanh(k * x * (1.0f + cubic * sq));
-            *slope = 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * k * (1.0f + 3.0f * cubic * sq);
-            return 0.5f * x * (1.0f + t);
+            /* (1 + tanh(z)) / 2 = logistic(2 z) */
+            const float k = 1.5957691216f, cubic = 0.044715f; /* 2 sqrt(2/pi) */
+            vf sq = x * x, s = v_logistic(k * x * v_fma(sq, v_set1(cubic), v_set1(1.0f)));
+            vf inner = k * x * v_fma(sq, v_set1(3.0f * cubic), v_set1(1.0f)); /* x z' */
+            *slope = v_fma(s * (1.0f - s), inner, s);
+            return x * s;
         }
         case ACT_GELU_EXACT: {
             vf phi = 0.5f * (1.0f + v_erf(x * 0.7071067812f));
@@ -35,59 +37,54 @@ V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
     __builtin_unreachable();
 }
 
-V_INLINE void act_forward(const op_call *c, act_kind kind, dtype dt) {
+V_INLINE void forward_row(const op_call *c, int64_t i, act_kind kind, dtype dt) {
     const tensor *x = &c->in[0], *up = &c->in[1], *y = &c->out[0];
     bool gated = up->data;
-#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) {
-        FOR_VECTORS(y->cols, j, n) {
-            vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
-            if (gated) v *= row_get(up, i, j, n, dt);
-            row_put(y, i, j, v, n, false, dt);
-        }
+    FOR_VECTORS(y->cols, j, n) {
+        vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
+        if (gated) v *= row_get(up, i, j, n, dt);
+        row_put(y, i, j, v, n, false, dt);
     }
 }
 
-V_INLINE void act_backward(const op_call *c, act_kind kind, dtype dt) {
+V_INLINE void backward_row(const op_call *c, int64_t i, act_kind kind, dtype dt) {
     const tensor *x = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
     const tensor *dx = &c->din[0], *dup = &c->din[1];
     bool gated = up->data, add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
-#pragma omp parallel for num_threads(loop_threads(c, dy->rows * dy->cols)) schedule(static)
-    for (int64_t i = 0; i < dy->rows; i++) {
-        FOR_VECTORS(dy->cols, j, n) {
-            vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
-            vf d = row_get(dy, i, j, n, dt), u = v_set1(1.0f);
-            if (gated) u = row_get(up, i, j, n, dt);
-            if (dx->data) row_put(dx, i, j, d * u * slope, n, add_x, dt);
-            if (gated && dup->data) row_put(dup, i, j, d * v, n, add_up, dt);
-        }
+    FOR_VECTORS(dy->cols, j, n) {
+        vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
+        vf d = row_get(dy, i, j, n, dt), u = v_set1(1.0f);
+        if (gated) u = row_get(up, i, j, n, dt);
+        if (dx->data) row_put(dx, i, j, d * u * slope, n, add_x, dt);
+        if (gated && dup->data) row_put(dup, i, j, d * v, n, add_up, dt);
     }
 }
 
 /* One specialised loop per activation and storage type. */
-#define ACT_SWITCH(call, dt)                                                                       \
+#define ACT_SWITCH(row)                                                                            \
     switch (c->attr->act.kind) {                                                                   \
-        case ACT_GELU_TANH: call(c, ACT_GELU_TANH, dt); break;                                     \
-        case ACT_GELU_EXACT: call(c, ACT_GELU_EXACT, dt); break;                                   \
-        case ACT_SILU: call(c, ACT_SILU, dt); break;                                               \
-        case ACT_RELU: call(c, ACT_RELU, dt); break;                                               \
-        case ACT_RELU2: call(c, ACT_RELU2, dt); break;                                             \
+        case ACT_GELU_TANH: WITH_DTYPE(dt, row, c, i, ACT_GELU_TANH); break;                       \
+        case ACT_GELU_EXACT: WITH_DTYPE(dt, row, c, i, ACT_GELU_EXACT); break;                     \
+        case ACT_SILU: WITH_DTYPE(dt, row, c, i, ACT_SILU); break;                                 \
+        case ACT_RELU: WITH_DTYPE(dt, row, c, i, ACT_RELU); break;                                 \
+        case ACT_RELU2: WITH_DTYPE(dt, row, c, i, ACT_RELU2); break;                               \
     }
 
-static void act_fwd_f32(const op_call *c) {
-    ACT_SWITCH(act_forward, DT_F32)
-}
-static void act_fwd_bf16(const op_call *c) {
-    ACT_SWITCH(act_forward, DT_BF16)
-}
-static void act_bwd_f32(const op_call *c) {
-    ACT_SWITCH(act_backward, DT_F32)
-}
-static void act_bwd_bf16(const op_call *c) {
-    ACT_SWITCH(act_backward, DT_BF16)
+static void act_forward(const op_call *c) {
+    const tensor *y = &c->out[0];
+    dtype dt = y->dt;
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
+    for (int64_t i = 0; i < y->rows; i++) ACT_SWITCH(forward_row)
 }
 
-const op_impl CPU_FN(cpu_act_f32) = {act_fwd_f32, act_bwd_f32, NULL, NULL};
-const op_impl CPU_FN(cpu_act_bf16) = {act_fwd_bf16, act_bwd_bf16, NULL, NULL};
-const op_impl CPU_FN(cpu_gated_f32) = {act_fwd_f32, act_bwd_f32, NULL, NULL};
-const op_impl CPU_FN(cpu_gated_bf16) = {act_fwd_bf16, act_bwd_bf16, NULL, NULL};
+static void act_backward(const op_call *c) {
+    const tensor *dy = &c->dout[0];
+    dtype dt = dy->dt;
+#pragma omp parallel for num_threads(loop_threads(c, dy->rows * dy->cols)) schedule(static)
+    for (int64_t i = 0; i < dy->rows; i++) ACT_SWITCH(backward_row)
+}
+
+const op_impl CPU_FN(cpu_act_f32) = {act_forward, act_backward, NULL, NULL};
+const op_impl CPU_FN(cpu_act_bf16) = {act_forward, act_backward, NULL, NULL};
+const op_impl CPU_FN(cpu_gated_f32) = {act_forward, act_backward, NULL, NULL};
+const op_impl CPU_FN(cpu_gated_bf16) = {act_forward, act_backward, NULL, NULL};

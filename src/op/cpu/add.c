@@ -2,21 +2,24 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 
-/* y (+)= a (+ b); b may be NULL, y may be b. */
-V_INLINE void add_rows(const op_call *c, const tensor *a, const tensor *b, const tensor *y,
-                       bool accumulate, dtype dt) {
-#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) {
-        FOR_VECTORS(y->cols, j, n) {
-            vf v = row_get(a, i, j, n, dt);
-            if (b) v += row_get(b, i, j, n, dt);
-            row_put(y, i, j, v, n, accumulate, dt);
-        }
+/* Row i of y (+)= a (+ b); b may be NULL, y may be b. */
+V_INLINE void add_row(const tensor *a, const tensor *b, const tensor *y, int64_t i, bool accumulate,
+                      dtype dt) {
+    FOR_VECTORS(y->cols, j, n) {
+        vf v = row_get(a, i, j, n, dt);
+        if (b) v += row_get(b, i, j, n, dt);
+        row_put(y, i, j, v, n, accumulate, dt);
     }
 }
 
+static void add_rows(const op_call *c, const tensor *a, const tensor *b, const tensor *y,
+                     bool accumulate, dtype dt) {
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
+    for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(dt, add_row, a, b, y, i, accumulate);
+}
+
 /* The gradient of every input is the gradient of the output. */
-V_INLINE void add_backward(const op_call *c, int inputs, dtype dt) {
+static void add_backward(const op_call *c, int inputs, dtype dt) {
     for (int i = 0; i < inputs; i++) {
         bool accumulate = op_accumulates(c, i);
         if (c->din[i].data && (accumulate || c->din[i].data != c->dout[0].data))

@@ -4,9 +4,9 @@
 #include "op/cpu/ops.h"
 
 static void attention_workspace(const op_infer *io, int64_t ws[3]) {
-    int64_t bytes = dev_threads(io->dev) * (int64_t)sizeof(float);
-    ws[0] = CPU_FN(attention_fwd_floats)(io->attr) * bytes;
-    ws[1] = CPU_FN(attention_bwd_floats)(io->attr) * bytes;
+    int threads = dev_threads(io->dev);
+    ws[0] = CPU_FN(attention_fwd_floats)(io->attr) * threads * (int64_t)sizeof(float);
+    ws[1] = CPU_FN(attention_bwd_floats)(io->attr, threads) * (int64_t)sizeof(float);
 }
 
 static bool single_query(const op_call *c) {

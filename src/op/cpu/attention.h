@@ -1,34 +1,25 @@
-/* What forward and backward attention share: the block shape, the register tile, which keys a block
- * of queries sees, and the packing of heads.
+/* What forward and backward attention share: which keys a block of queries sees, masks, dropout,
+ * the exponential, pairs.
  *
  * Scores are kept transposed, S^T [keys, queries]: a block of ATT_Q queries lies in the lanes, so
  * maximum, sum and exponential run down the keys without any horizontal step, and S^T is at once
- * the packed right operand of O^T = V^T P^T and dQ^T = K^T dS^T.
+ * the left operand of O = P V, dQ = dS K (a column of queries at a time) and dV = P^T dO, dK = dS^T
+ * Q (a row of keys at a time). Scores are in units of log 2.
  *
- * Where the machine multiplies bf16 pairs, bf16 operands are packed as pairs, and P and dS are
- * rounded to bf16 for the products they enter; scores, sums and accumulators stay f32. */
+ * Where the machine multiplies bf16 pairs, P and dS are rounded to bf16 for the products they
+ * enter; scores and sums stay f32. */
 #ifndef OP_CPU_ATTENTION_H
 #define OP_CPU_ATTENTION_H
 
 #include <math.h>
 #include <omp.h>
 
+#include "op/cpu/attention_tile.h"
 #include "op/cpu/draws.h"
-#include "op/cpu/ops.h"
-#include "op/cpu/pack.h"
 #include "op/cpu/vmath.h"
 
-/* Register tile ATT_R x ATT_Q; keys are taken ATT_KEYS at a time so that S^T stays in cache. */
-#if V_AVX512
-enum { ATT_R = 8 };
-#else
-enum { ATT_R = 4 };
-#endif
-enum { ATT_NV = TILE_NV, ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
-
-V_INLINE int64_t att_round(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
+#define ATT_LOG2E 1.4426950409f
+#define ATT_LN2 0.6931471806f
 
 V_INLINE int att_threads(const op_call *c) {
     const op_attr *a = c->attr;
@@ -36,110 +27,17 @@ V_INLINE int att_threads(const op_call *c) {
     return pairs * (a->attention.D + a->attention.Dv) < SMALL_PRODUCT ? 1 : call_threads(c);
 }
 
-/* Units (f32, or bf16 pairs) of n elements of storage dt. */
-V_INLINE int64_t att_units(int64_t n, dtype dt) {
-    return pack_units(n, pack_pairs(dt));
-}
-
-/* c [ATT_R, ATT_Q] = A B * scale, or += A B; A(i, u) = a[i * row + u * step], B packed. */
-V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                       float *c, int64_t ldc, float scale, bool add, bool pairs) {
-    vf acc[ATT_R][ATT_NV];
-#pragma GCC unroll 16
-    for (int i = 0; i < ATT_R; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < ATT_NV; j++) acc[i][j] = add ? v_load(c + i * ldc + j * VW) : v_zero();
-    for (int64_t u = 0; u < units; u++, a += step, b += ATT_Q) {
-        vf bv[ATT_NV];
-#pragma GCC unroll 4
-        for (int j = 0; j < ATT_NV; j++) bv[j] = v_keep(v_load(b + j * VW));
-#pragma GCC unroll 16
-        for (int i = 0; i < ATT_R; i++)
-#pragma GCC unroll 4
-            for (int j = 0; j < ATT_NV; j++)
-                acc[i][j] = pack_multiply_add(a[i * row], bv[j], acc[i][j], pairs);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < ATT_R; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < ATT_NV; j++)
-            v_store(c + i * ldc + j * VW, add ? acc[i][j] : acc[i][j] * scale);
-}
-
-/* The tile as functions of their own, so that nothing else competes for registers. */
-#define ATT_TILE __attribute__((noinline, unused)) static void
-ATT_TILE att_new_f32(int64_t units, const float *a, const float *b, float *c, float scale) {
-    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, false);
-}
-ATT_TILE att_new_pairs(int64_t units, const float *a, const float *b, float *c, float scale) {
-    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, V_DOT_BF16);
-}
-ATT_TILE att_add_f32(int64_t units, const float *a, const float *b, float *c) {
-    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, 1.0f, true, false);
-}
-ATT_TILE att_add_pairs(int64_t units, const float *a, const float *b, float *c) {
-    att_tile(units, a, 1, ATT_R, b, c, ATT_Q, 1.0f, true, V_DOT_BF16);
-}
-ATT_TILE att_rows_f32(int64_t row, const float *a, const float *b, float *c, int64_t ldc) {
-    att_tile(ATT_Q, a, row, 1, b, c, ldc, 1.0f, true, false);
-}
-ATT_TILE att_rows_pairs(int64_t row, const float *a, const float *b, float *c, int64_t ldc) {
-    att_tile(ATT_Q / 2, a, row, 1, b, c, ldc, 1.0f, true, V_DOT_BF16);
-}
-
-/* A packed in panels of ATT_R rows; c has ATT_Q columns. */
-V_INLINE void att_tile_new(int64_t units, const float *a, const float *b, float *c, float scale,
-                           dtype dt) {
-    pack_pairs(dt) ? att_new_pairs(units, a, b, c, scale) : att_new_f32(units, a, b, c, scale);
-}
-V_INLINE void att_tile_add(int64_t units, const float *a, const float *b, float *c, dtype dt) {
-    pack_pairs(dt) ? att_add_pairs(units, a, b, c) : att_add_f32(units, a, b, c);
-}
-/* A is ATT_R rows of ATT_Q queries as att_pair_queries leaves them. */
-V_INLINE void att_tile_rows(const float *a, const float *b, float *c, int64_t ldc, dtype dt) {
-    int64_t row = att_units(ATT_Q, dt);
-    pack_pairs(dt) ? att_rows_pairs(row, a, b, c, ldc) : att_rows_f32(row, a, b, c, ldc);
-}
-
-/* The scores s [n keys, ATT_Q] as right operand over the keys: themselves, or pairs of keys. */
-V_INLINE const float *att_pair_keys(float *pairs, const float *s, int64_t n, dtype dt) {
-    if (!pack_pairs(dt)) return s;
-#if V_DOT_BF16
-    static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                       21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                       11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    __m512i interleave = _mm512_loadu_si512(order);
-    for (int64_t j = 0; j < n; j += 2, s += 2 * ATT_Q) {
-        for (int q = 0; q < ATT_Q; q += VW) {
-            __m512i h = (__m512i)_mm512_cvtne2ps_pbh(v_load(s + ATT_Q + q), v_load(s + q));
-            _mm512_storeu_si512(pairs + j / 2 * ATT_Q + q, _mm512_permutexvar_epi16(interleave, h));
-        }
-    }
-#else
-    (void)n;
-#endif
-    return pairs;
-}
-
-/* The scores as left operand over the queries: themselves, or pairs of queries. */
-V_INLINE const float *att_pair_queries(float *pairs, const float *s, int64_t n, dtype dt) {
-    if (!pack_pairs(dt)) return s;
-#if V_DOT_BF16
-    for (int64_t j = 0; j < n; j++, s += ATT_Q)
-        _mm512_storeu_si512(pairs + j * ATT_Q / 2,
-                            (__m512i)_mm512_cvtne2ps_pbh(v_load(s + VW), v_load(s)));
-#else
-    (void)n;
-#endif
-    return pairs;
-}
-
-/* The keys that each query of a block sees, [low, high) per lane, and their union. */
+/* The keys that each query of a block sees, [low, high) per lane. Lanes without a query see what
+ * the last query sees. */
 typedef struct att_view {
     int64_t b, q0, rows; /* sequence, first query, queries that exist (<= ATT_Q) */
+    int64_t h0, h1;      /* query heads of the task: set by the caller */
     int32_t low[ATT_Q], high[ATT_Q];
     int64_t first, end; /* union over the lanes that see any key; first is a multiple of ATT_R */
-    int64_t all_first, all_end; /* keys that every lane sees */
+    int64_t all_first, all_end;      /* keys that every lane sees */
+    int64_t tile_end[ATT_Q / ATT_R]; /* end of the union over ATT_R queries */
+    int64_t vec_end[ATT_NV];         /* the same over a vector */
+    int vecs;                        /* vectors that hold queries */
 } att_view;
 
 V_INLINE int64_t att_query_position(const op_call *c, int64_t b, int64_t i) {
@@ -147,102 +45,146 @@ V_INLINE int64_t att_query_position(const op_call *c, int64_t b, int64_t i) {
     return i + (qpos->data ? ((const int32_t *)qpos->data)[b * qpos->ld] : 0);
 }
 
+V_INLINE int64_t att_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+V_INLINE int64_t att_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Adds lane i, which sees [low, high), to the unions. */
+V_INLINE void att_look_lane(att_view *v, int64_t i, int64_t low, int64_t high) {
+    if (low < high) {
+        v->first = att_min(v->first, low);
+        v->end = att_max(v->end, high);
+        v->tile_end[i / ATT_R] = att_max(v->tile_end[i / ATT_R], high);
+        v->vec_end[i / VW] = att_max(v->vec_end[i / VW], high);
+    }
+    v->all_first = att_max(v->all_first, low);
+    v->all_end = att_min(v->all_end, high);
+    v->low[i] = (int32_t)low, v->high[i] = (int32_t)high;
+}
+
 V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
     const op_attr *at = c->attr;
     const tensor *start = &c->in[3];
     int64_t Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
     att_view v = {.b = b, .q0 = q0, .first = Tk, .all_end = Tk};
-    v.rows = Tq - q0 < ATT_Q ? Tq - q0 : ATT_Q;
+    v.rows = att_min(Tq - q0, ATT_Q);
+    v.vecs = att_vectors(v.rows);
+    int64_t low = 0, high = 0;
     for (int64_t i = 0; i < ATT_Q; i++) {
-        int64_t low = 0, high = 0;
         if (i < v.rows) {
             int64_t p = att_query_position(c, b, q0 + i);
             low = start->data ? ((const int32_t *)start->data)[(b * Tq + q0 + i) * start->ld] : 0;
             if (low < 0) low = 0;
-            if (window > 0 && p - window + 1 > low) low = p - window + 1;
-            high = at->attention.causal && p + 1 < Tk ? p + 1 : Tk;
+            if (window > 0) low = att_max(low, p - window + 1);
+            high = at->attention.causal ? att_min(p + 1, Tk) : Tk;
+            high = att_max(high, low);
         }
-        if (high < low) high = low;
-        if (low < high && low < v.first) v.first = low;
-        if (low < high && high > v.end) v.end = high;
-        v.all_first = low > v.all_first ? low : v.all_first;
-        v.all_end = high < v.all_end ? high : v.all_end;
-        v.low[i] = (int32_t)low, v.high[i] = (int32_t)high;
+        att_look_lane(&v, i, low, high);
     }
     v.first = v.first / ATT_R * ATT_R;
     return v;
 }
 
-/* Scores of keys [j0, j0 + n) that a lane does not see become `hidden`. */
-V_INLINE void att_mask(const att_view *v, float *s, int64_t j0, int64_t n, float hidden) {
-    if (j0 >= v->all_first && j0 + n <= v->all_end) return;
-    for (int q = 0; q < ATT_NV; q++) {
-        vi low = v_load_i(v->low + q * VW), high = v_load_i(v->high + q * VW);
-        for (int64_t j = 0; j < n; j++) {
-            vi key = v_set1_i((int32_t)(j0 + j));
-            float *at = s + j * ATT_Q + q * VW;
-            v_store(at, v_select((key >= low) & (key < high), v_load(at), v_set1(hidden)));
-        }
-    }
+/* The block of queries and the head after head h of block v; no rows: there is none. */
+typedef struct att_block {
+    int64_t row, rows, h;
+} att_block;
+
+V_INLINE att_block att_next(const op_call *c, const att_view *v, int64_t h) {
+    int64_t Tq = c->attr->attention.Tq, row = v->b * Tq + v->q0;
+    if (h + 1 < v->h1) return (att_block){row, v->rows, h + 1};
+    return (att_block){row + ATT_Q, att_max(0, att_min(Tq - v->q0 - ATT_Q, ATT_Q)), v->h0};
 }
 
-/* Multiplies scores [n keys, ATT_Q] by keep/(1-p). */
-static inline void att_drop(const op_call *c, const att_view *v, int64_t h, float *s, int64_t j0,
-                            int64_t n) {
+/* Vectors before the first that sees key j or a later one. */
+V_INLINE int att_skip(const att_view *v, int64_t j) {
+    int q = 0;
+    while (q < v->vecs - 1 && v->vec_end[q] <= j) q++;
+    return q;
+}
+
+/* Keys [j0, j0 + n) are hidden from some lane before the first and from the second number on. */
+V_INLINE void att_border(const att_view *v, int64_t j0, int64_t n, int64_t border[2]) {
+    border[0] = att_min(att_max(v->all_first - j0, 0), n);
+    border[1] = att_min(att_max(v->all_end - j0, border[0]), n);
+}
+
+V_INLINE vi att_sees(const att_view *v, int q, int64_t key) {
+    vi j = v_set1_i((int32_t)key);
+    return (j >= v_load_i(v->low + q * VW)) & (j < v_load_i(v->high + q * VW));
+}
+
+/* factors [n keys, ATT_Q]: keep/(1-p). */
+static inline void att_draw(const op_call *c, const att_view *v, int64_t h, float *factors,
+                            int64_t j0, int64_t n) {
     const op_attr *at = c->attr;
     uint64_t H = (uint64_t)at->attention.H, B = (uint64_t)at->attention.B;
     uint64_t Tq = (uint64_t)at->attention.Tq, Tk = (uint64_t)at->attention.Tk;
-    float scale = dropout_scale(at->attention.dropout);
+    float scale = dropout_scale(at->attention.dropout), drawn[ATT_KEYS];
     dropout_draw draw = dropout_open(c->run, at->attention.dropout, at->attention.stream);
-    float factors[ATT_KEYS];
     for (int64_t i = 0; i < v->rows; i++) {
         uint64_t row = ((uint64_t)v->b * H + (uint64_t)h) * Tq + (uint64_t)(v->q0 + i);
         uint64_t counter = (c->run->micro_batch * B * H * Tq + row) * Tk + (uint64_t)j0;
-        draw_factors(&draw, scale, counter, n, factors);
-        for (int64_t j = 0; j < n; j++) s[j * ATT_Q + i] *= factors[j];
+        draw_factors(&draw, scale, counter, n, drawn);
+        for (int64_t j = 0; j < n; j++) factors[j * ATT_Q + i] = drawn[j];
     }
+    for (int64_t i = v->rows; i < ATT_Q; i++)
+        for (int64_t j = 0; j < n; j++) factors[j * ATT_Q + i] = 0.0f;
 }
 
-V_INLINE const void *att_at(const tensor *t, int64_t row, int64_t col, dtype dt) {
-    return (const char *)t->data + (row * t->ld + col) * (dt == DT_BF16 ? 2 : 4);
+/* 2^r with a relative error of 2e-7, or 3e-6 where the result is rounded to bf16 anyway; r in
+ * [0, 1) with AVX-512, else in [-1/2, 1/2]. */
+V_INLINE vf att_exp2_poly(vf r, bool rough) {
+#if V_AVX512
+    vf p = v_set1(rough ? 1.342668441e-2f : 1.867130208e-3f);
+    if (!rough) p = v_fma(p, r, v_set1(9.017029981e-3f));
+    p = rough ? p : v_fma(p, r, v_set1(5.57999134e-2f));
+    p = v_fma(p, r, v_set1(rough ? 5.224247391e-2f : 2.401644501e-1f));
+    p = v_fma(p, r, v_set1(rough ? 2.41280205e-1f : 6.931513118e-1f));
+    if (rough) p = v_fma(p, r, v_set1(6.930448449e-1f));
+#else
+    vf p = v_set1(rough ? 9.582852994e-3f : 1.326472708e-3f);
+    if (!rough) p = v_fma(p, r, v_set1(9.671512649e-3f));
+    p = rough ? p : v_fma(p, r, v_set1(5.550733744e-2f));
+    p = v_fma(p, r, v_set1(rough ? 5.590642474e-2f : 2.402224209e-1f));
+    p = v_fma(p, r, v_set1(rough ? 2.402409861e-1f : 6.931469776e-1f));
+    if (rough) p = v_fma(p, r, v_set1(6.931241934e-1f));
+#endif
+    return v_fma(p, r, v_set1(1.0f));
 }
 
-/* Packed right operand [cols, ATT_Q] of rows of one head: queries in the lanes. */
-V_INLINE void att_pack_queries(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
-                               int64_t cols, dtype dt) {
-    pack_transposed(dst, ATT_Q, att_at(t, row, col, dt), t->ld, rows, cols, dt, pack_pairs(dt));
+/* 2^x for x <= 0 (or hardly more); 0 below 2^-126 and at -inf; NaN stays NaN. */
+V_INLINE vf att_exp2(vf x, bool rough) {
+#if V_AVX512
+    vf r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __mmask16 normal = _mm512_cmp_ps_mask(x, v_set1(-126.0f), _CMP_NLT_UQ);
+    return _mm512_maskz_scalef_ps(normal, att_exp2_poly(r, rough), x);
+#else
+    const float magic = 12583039.0f; /* 1.5 * 2^23 + 127: the sum ends in the exponent of 2^n */
+    vf shifted = x + magic, r = x - (shifted - magic);
+    vf y = att_exp2_poly(r, rough) * (vf)((vi)shifted << 23);
+    return (vf)((vi)y & ~(x < v_set1(-126.0f)));
+#endif
 }
 
-/* Panels of ATT_R columns [col, col + cols) of rows [row, row + rows), zero beyond them up to
- * `padded` rows: left operand over the keys. */
-V_INLINE void att_pack_over_keys(float *dst, const tensor *t, int64_t row, int64_t col,
-                                 int64_t rows, int64_t cols, int64_t padded, dtype dt) {
-    int64_t units = att_units(padded, dt), used = att_units(rows, dt);
-    for (int64_t d = 0; d < cols; d += ATT_R) {
-        float *panel = dst + d * units;
-        pack_r_contiguous(panel, ATT_R, att_at(t, row, col + d, dt), t->ld,
-                          cols - d < ATT_R ? cols - d : ATT_R, rows, dt, pack_pairs(dt));
-        for (int64_t i = used * ATT_R; i < units * ATT_R; i++) panel[i] = 0.0f;
-    }
+#if V_DOT_BF16
+/* Two rows of ATT_Q queries, each rounded to bf16 in the order of the queries. */
+V_INLINE __m512i att_round_row(vf first, vf second) {
+    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
 }
-
-/* t[row + r, col + d] (+)= x[d * ATT_Q + r] * by[r]; `turned` holds ATT_Q * cols floats. */
-V_INLINE void att_store_queries(const tensor *t, int64_t row, int64_t col, int64_t rows,
-                                int64_t cols, const float *x, float *turned, bool add, dtype dt) {
-    pack_transposed(turned, (int)cols, x, ATT_Q, cols, ATT_Q, DT_F32, false);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t d = 0; d < cols; d += VW) {
-            int64_t n = cols - d, at = (row + r) * t->ld + col + d;
-            vf v =
-                n >= VW ? v_load(turned + r * cols + d) : v_get_n(turned + r * cols, d, n, DT_F32);
-            if (n >= VW) {
-                v_put(t->data, at, add ? v + v_get(t->data, at, dt) : v, dt);
-            } else {
-                if (add) v += v_get_n(t->data, at, n, dt);
-                v_put_n(t->data, at, v, n, dt);
-            }
-        }
-    }
+/* What att_round_row made of two keys, as pairs of keys. */
+V_INLINE void att_pair_keys(float *pairs, __m512i key, __m512i next) {
+    static const uint16_t order[64] = {
+        0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+        11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53,
+        22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
+    __m512i low = _mm512_loadu_si512(order), high = _mm512_loadu_si512(order + 32);
+    _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(key, low, next));
+    _mm512_storeu_si512(pairs + VW, _mm512_permutex2var_epi16(key, high, next));
 }
+#endif
 
 #endif

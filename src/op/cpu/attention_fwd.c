@@ -10,28 +10,43 @@
 enum { SPAN = 16 * ATT_Q }; /* queries per task */
 
 typedef struct fwd_buffers {
-    float *k, *v;        /* K panels [keys/R][D][R]; V^T panels [Dv/R][keys][R] */
-    float *q, *s, *p;    /* [D, Q], [ATT_KEYS, Q], the same in pairs of keys */
-    float *o, *t;        /* [Dv, Q], turned output */
+    float *k, *v;        /* K panels [keys/R][D][R]; V panels [Dv/Q][keys][Q] */
+    float *q, *s;        /* [D, Q], [ATT_KEYS, Q] */
+    float *p;            /* s in pairs of keys, where the machine multiplies them; else s */
+    float *keep;         /* dropout factors [ATT_KEYS, Q], or NULL */
+    float *o;            /* [Q, Dvp] */
     int64_t first, keys; /* keys that are packed */
 } fwd_buffers;
+
+/* What a block of queries knows of the keys it has met; per query, scores in units of log 2. */
+typedef struct fwd_state {
+    float max[ATT_Q], sum[ATT_Q];
+} fwd_state;
 
 enum { FWD_PARTS = 7 };
 
 /* Sizes in floats; with base NULL only counts. */
-static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
-    int64_t D = at->attention.D, Dv = at->attention.Dv;
-    int64_t Tk = att_round(at->attention.Tk, ATT_R) + ATT_R, Dr = att_round(Dv, ATT_R);
-    int64_t sizes[FWD_PARTS] = {
-        Tk * D,     Tk * Dr,   D * ATT_Q, ATT_KEYS * ATT_Q, V_DOT_BF16 * ATT_KEYS * ATT_Q / 2,
-        Dr * ATT_Q, Dr * ATT_Q};
+static int64_t fwd_layout(const op_attr *at, dtype dt, float *base, fwd_buffers *b) {
+    int64_t D = at->attention.D, Dv = at->attention.Dv, block = ATT_KEYS * ATT_Q;
+    int64_t Tk = att_round(at->attention.Tk, ATT_R) + ATT_R;
+    int64_t sizes[FWD_PARTS] = {Tk * D,
+                                Tk * att_round(Dv, ATT_Q),
+                                D * ATT_Q,
+                                block,
+                                V_DOT_BF16 * block / 2,
+                                at->attention.dropout > 0.0f ? block : 0,
+                                ATT_Q * att_round(Dv, VW)};
     int64_t total = 0;
     float *part[FWD_PARTS];
     for (int i = 0; i < FWD_PARTS; i++) {
         part[i] = base ? base + total : NULL;
         total += att_round(sizes[i], 16);
     }
-    if (b) *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4], part[5], part[6], 0, 0};
+    if (b) {
+        *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4], part[5], part[6], 0, 0};
+        if (!pack_pairs(dt)) b->p = b->s;
+        if (!sizes[5]) b->keep = NULL;
+    }
     return total;
 }
 
@@ -41,102 +56,178 @@ V_INLINE void pack_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t k
     int64_t D = at->attention.D, Dv = at->attention.Dv, row = seq * at->attention.Tk + first;
     b->first = first;
     b->keys = att_round(end - first, ATT_R);
-    pack_k_contiguous(b->k, ATT_R, att_at(&c->in[1], row, kv * D, dt), c->in[1].ld, end - first, D,
-                      dt, pack_pairs(dt));
-    att_pack_over_keys(b->v, &c->in[2], row, kv * Dv, end - first, Dv, b->keys, dt);
+    att_pack_keys(b->k, &c->in[1], row, kv * D, end - first, D, dt);
+    att_pack_rows(b->v, &c->in[2], row, kv * Dv, end - first, Dv, b->keys, dt);
 }
 
-/* s = exp(s - max) with the running maximum and sum; rescales o when the maximum grows. */
-V_INLINE void soften(float *s, int64_t n, float *o, int64_t Dr, vf *max, vf *sum) {
-    for (int q = 0; q < ATT_NV; q++) {
-        vf m = max[q];
-        for (int64_t j = 0; j < n; j++) m = v_max(m, v_load(s + j * ATT_Q + q * VW));
-        /* A lane that has seen no key keeps m = -inf; it must not meet inf - inf. */
-        vf safe = v_select(m == v_set1(-INFINITY), v_zero(), m);
-        vf shrink = v_exp(max[q] - safe), total = sum[q] * shrink;
-        for (int64_t j = 0; j < n; j++) {
-            vf p = v_exp(v_load(s + j * ATT_Q + q * VW) - safe);
-            v_store(s + j * ATT_Q + q * VW, p);
-            total += p;
+V_INLINE void hide(const att_view *v, float *s, int64_t j0, int64_t from, int64_t to) {
+    for (int64_t j = from; j < to; j++) {
+        for (int q = 0; q < ATT_NV; q++) {
+            float *at = s + j * ATT_Q + q * VW;
+            v_store(at, v_select(att_sees(v, q, j0 + j), v_load(at), v_set1(-INFINITY)));
         }
-        for (int64_t d = 0; d < Dr; d++)
-            v_store(o + d * ATT_Q + q * VW, v_load(o + d * ATT_Q + q * VW) * shrink);
-        max[q] = m, sum[q] = total;
+    }
+}
+
+V_INLINE vf column_max(const float *s, int64_t n, vf m) {
+    vf m1 = m;
+    for (int64_t j = 0; j < n; j += 2) {
+        m = v_max(m, v_load(s + j * ATT_Q));
+        m1 = v_max(m1, v_load(s + (j + 1) * ATT_Q));
+    }
+    return v_max(m, m1);
+}
+
+/* p = 2^(s - shift) (* keep), as operand of P V; adds to sum what precedes dropout. */
+V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf *sum, bool drop,
+                           dtype dt) {
+    for (int64_t j = 0; j < n; j += 2) {
+        vf p[2][ATT_NV];
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++) {
+#pragma GCC unroll 4
+            for (int q = 0; q < ATT_NV; q++) {
+                int64_t at = (j + i) * ATT_Q + q * VW;
+                p[i][q] = att_exp2(v_load(b->s + at) - shift[q], pack_pairs(dt));
+                sum[q] += p[i][q];
+                if (drop) p[i][q] *= v_load(b->keep + at);
+                if (!pack_pairs(dt)) v_store(b->p + at, p[i][q]);
+            }
+        }
+#if V_DOT_BF16
+        if (pack_pairs(dt))
+            att_pair_keys(b->p + j / 2 * ATT_Q, att_round_row(p[0][0], p[0][1]),
+                          att_round_row(p[1][0], p[1][1]));
+#endif
+    }
+}
+
+/* Scores to probabilities, up to the maximum so far; o shrinks where the maximum grew. */
+V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t n, int64_t Dvp,
+                     dtype dt) {
+    vf shift[ATT_NV], sum[ATT_NV];
+    float shrink[ATT_Q];
+    for (int q = 0; q < ATT_NV; q++) {
+        vf before = v_load(st->max + q * VW), m = column_max(b->s + q * VW, n, before);
+        /* A lane that has seen no key keeps m = -inf; it must not meet inf - inf. */
+        shift[q] = v_select(m == v_set1(-INFINITY), v_zero(), m);
+        vf by = att_exp2(before - shift[q], false);
+        sum[q] = v_load(st->sum + q * VW) * by;
+        v_store(st->max + q * VW, m);
+        v_store(shrink + q * VW, by);
+    }
+    if (b->keep)
+        exponentiate(b, n, shift, sum, true, dt);
+    else
+        exponentiate(b, n, shift, sum, false, dt);
+    for (int q = 0; q < ATT_NV; q++) v_store(st->sum + q * VW, sum[q]);
+    for (int64_t i = 0; i < rows; i++) {
+        float *o = b->o + i * Dvp;
+        for (int64_t d = 0; shrink[i] != 1.0f && d < Dvp; d += VW)
+            v_store(o + d, v_load(o + d) * shrink[i]);
     }
 }
 
 V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
-                             const vf *max, const vf *sum, dtype dt) {
+                             const fwd_state *st, dtype dt) {
     const op_attr *at = c->attr;
-    int64_t Dv = at->attention.Dv;
-    float lse[ATT_Q];
-    for (int q = 0; q < ATT_NV; q++) {
-        vi none = sum[q] == v_zero();
-        vf inv = v_select(none, v_zero(), 1.0f / sum[q]);
-        for (int64_t d = 0; d < Dv; d++)
-            v_store(b->o + d * ATT_Q + q * VW, v_load(b->o + d * ATT_Q + q * VW) * inv);
-        for (int i = 0; i < VW; i++)
-            lse[q * VW + i] = none[i] ? -INFINITY : max[q][i] + logf(sum[q][i]);
+    int64_t Dv = at->attention.Dv, Dvp = att_round(Dv, VW);
+    float lse[ATT_Q], inv[ATT_Q];
+    for (int q = 0; q < ATT_Q; q += VW) {
+        vf sum = v_load(st->sum + q), max = v_load(st->max + q);
+        vi none = sum == v_zero();
+        v_store(inv + q, v_select(none, v_zero(), 1.0f / sum));
+        v_store(lse + q, v_select(none, v_set1(-INFINITY), max * ATT_LN2 + v_log(sum)));
     }
-    att_store_queries(&c->out[0], v->b * at->attention.Tq + v->q0, h * Dv, v->rows, Dv, b->o, b->t,
-                      false, dt);
+    for (int64_t i = 0; i < v->rows; i++)
+        att_store_row(&c->out[0], v->b * at->attention.Tq + v->q0 + i, h * Dv, Dv, b->o + i * Dvp,
+                      inv[i], false, dt);
     float *to = (float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
     for (int64_t i = 0; i < v->rows; i++) to[i] = lse[i];
+}
+
+/* o += P V for keys [j0, j0 + n), each tile of queries as far as it sees. */
+V_INLINE void mix_values(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t j0,
+                         int64_t n, dtype dt) {
+    int64_t Dv = c->attr->attention.Dv, Dvp = att_round(Dv, VW);
+    int64_t units = att_units(b->keys, dt), at_unit = att_units(j0 - b->first, dt);
+    for (int64_t d = 0; d < Dv; d += ATT_Q) {
+        const float *values = b->v + d * units + at_unit * ATT_Q;
+        for (int64_t i = 0; i < v->rows; i += ATT_R) {
+            int64_t keys = att_min(v->tile_end[i / ATT_R] - j0, n);
+            if (keys > 0)
+                att_mix(att_units(keys, dt), b->p + i, values, b->o + i * Dvp + d, Dvp,
+                        att_vectors(Dv - d), dt);
+        }
+    }
+}
+
+/* A share of the queries that follow, and of where the results of these go. */
+V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int64_t part,
+                             int64_t parts, dtype dt) {
+    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv;
+    int64_t row = v->b * c->attr->attention.Tq + v->q0;
+    att_block next = att_next(c, v, h);
+    att_prefetch_share(&c->out[0], row, h * Dv, v->rows, Dv, part, parts, dt);
+    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts, dt);
 }
 
 V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
                            dtype dt) {
     const op_attr *at = c->attr;
-    int64_t D = at->attention.D, Dr = att_round(at->attention.Dv, ATT_R);
-    vf max[ATT_NV], sum[ATT_NV];
-    for (int q = 0; q < ATT_NV; q++) max[q] = v_set1(-INFINITY), sum[q] = v_zero();
-    memset(b->o, 0, (size_t)(Dr * ATT_Q) * sizeof(float));
+    int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW), units = att_units(D, dt);
+    fwd_state st;
+    for (int i = 0; i < ATT_Q; i++) st.max[i] = -INFINITY, st.sum[i] = 0.0f;
+    memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
     att_pack_queries(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, dt);
-    int64_t units = att_units(D, dt), v_units = att_units(b->keys, dt);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
-        int64_t n = v->end - j0 < ATT_KEYS ? att_round(v->end - j0, ATT_R) : ATT_KEYS;
-        int64_t at_key = j0 - b->first;
-        for (int64_t j = 0; j < n; j += ATT_R)
-            att_tile_new(units, b->k + (at_key + j) * units, b->q, b->s + j * ATT_Q,
-                         at->attention.scale, dt);
-        att_mask(v, b->s, j0, n, -INFINITY);
-        soften(b->s, n, b->o, Dr, max, sum);
-        if (at->attention.dropout > 0.0f) att_drop(c, v, h, b->s, j0, n);
-        const float *p = att_pair_keys(b->p, b->s, n, dt);
-        for (int64_t d = 0; d < Dr; d += ATT_R)
-            att_tile_add(att_units(n, dt), b->v + d * v_units + att_units(at_key, dt) * ATT_R, p,
-                         b->o + d * ATT_Q, dt);
+        int64_t n = att_min(att_round(v->end - j0, ATT_R), ATT_KEYS), border[2];
+        for (int64_t j = 0; j < n; j += ATT_R) {
+            int skip = att_skip(v, j0 + j);
+            if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R, dt);
+            att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
+                       b->s + j * ATT_Q + skip * VW, at->attention.scale * ATT_LOG2E,
+                       v->vecs - skip, dt);
+        }
+        att_border(v, j0, n, border);
+        hide(v, b->s, j0, 0, border[0]);
+        hide(v, b->s, j0, border[1], n);
+        if (b->keep) att_draw(c, v, h, b->keep, j0, n);
+        soften(b, &st, v->rows, n, Dvp, dt);
+        mix_values(c, v, b, j0, n, dt);
     }
-    finish_queries(c, v, b, h, max, sum, dt);
+    finish_queries(c, v, b, h, &st, dt);
 }
 
 V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t q0,
                           dtype dt) {
     const op_attr *at = c->attr;
     int64_t group = at->attention.H / at->attention.K, first = at->attention.Tk, end = 0;
-    int64_t q_end = q0 + SPAN < at->attention.Tq ? q0 + SPAN : at->attention.Tq;
+    int64_t q_end = att_min(q0 + SPAN, at->attention.Tq);
     for (int64_t q = q0; q < q_end; q += ATT_Q) {
         att_view v = att_look(c, seq, q);
-        first = v.first < first ? v.first : first;
-        end = v.end > end ? v.end : end;
+        first = att_min(v.first, first);
+        end = att_max(v.end, end);
     }
     if (first < end) pack_span(c, b, seq, kv, first, end, dt);
     for (int64_t q = q0; q < q_end; q += ATT_Q) {
         att_view v = att_look(c, seq, q);
-        for (int64_t h = kv * group; h < (kv + 1) * group; h++) attend_block(c, &v, b, h, dt);
+        v.h0 = kv * group, v.h1 = v.h0 + group;
+        for (int64_t h = v.h0; h < v.h1; h++) attend_block(c, &v, b, h, dt);
     }
 }
 
-V_INLINE void attention_forward(const op_call *c, dtype dt) {
+static void attention_forward(const op_call *c, dtype dt) {
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
-    int64_t stride = fwd_layout(at, NULL, NULL);
+    int64_t stride = fwd_layout(at, dt, NULL, NULL);
 #pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
     for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
         fwd_buffers b;
-        fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
+        fwd_layout(at, dt, (float *)c->ws + omp_get_thread_num() * stride, &b);
         /* Late spans see the most keys: first. */
-        attend_span(c, &b, t / spans / K, t / spans % K, (spans - 1 - t % spans) * SPAN, dt);
+        WITH_DTYPE(dt, attend_span, c, &b, t / spans / K, t / spans % K,
+                   (spans - 1 - t % spans) * SPAN);
     }
 }
 
@@ -148,5 +239,5 @@ void CPU_FN(attention_fwd_bf16)(const op_call *c) {
 }
 
 int64_t CPU_FN(attention_fwd_floats)(const op_attr *at) {
-    return fwd_layout(at, NULL, NULL);
+    return fwd_layout(at, DT_F32, NULL, NULL);
 }

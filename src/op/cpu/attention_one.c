@@ -70,11 +70,11 @@ V_INLINE void attend_one(const op_call *c, int64_t b, int64_t h, float *s, dtype
         n > 0 ? max + logf(sum) : -INFINITY;
 }
 
-V_INLINE void attention_one(const op_call *c, int64_t stride, dtype dt) {
+static void attention_one(const op_call *c, int64_t stride, dtype dt) {
     int64_t H = c->attr->attention.H;
 #pragma omp parallel for num_threads(att_threads(c)) schedule(static)
     for (int64_t t = 0; t < c->attr->attention.B * H; t++)
-        attend_one(c, t / H, t % H, (float *)c->ws + omp_get_thread_num() * stride, dt);
+        WITH_DTYPE(dt, attend_one, c, t / H, t % H, (float *)c->ws + omp_get_thread_num() * stride);
 }
 
 void CPU_FN(attention_one_f32)(const op_call *c) {

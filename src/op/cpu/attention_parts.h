@@ -1,5 +1,4 @@
-/* The parts of attention (`one`: forward of a single query); attention.c joins them into the op.
- * Workspace is per thread. */
+/* The parts of attention (`one`: forward of a single query); attention.c joins them into the op. */
 #ifndef OP_CPU_ATTENTION_PARTS_H
 #define OP_CPU_ATTENTION_PARTS_H
 
@@ -12,7 +11,7 @@ void CPU_FN(attention_one_f32)(const op_call *c);
 void CPU_FN(attention_one_bf16)(const op_call *c);
 void CPU_FN(attention_bwd_f32)(const op_call *c);
 void CPU_FN(attention_bwd_bf16)(const op_call *c);
-int64_t CPU_FN(attention_fwd_floats)(const op_attr *at);
-int64_t CPU_FN(attention_bwd_floats)(const op_attr *at);
+int64_t CPU_FN(attention_fwd_floats)(const op_attr *at); /* per thread */
+int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads);
 
 #endif

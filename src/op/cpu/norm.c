@@ -13,7 +13,7 @@ typedef struct norm_view {
     float eps, offset; /* weight is w + offset */
 } norm_view;
 
-V_INLINE norm_view norm_open(const op_call *c, bool center) {
+static norm_view norm_open(const op_call *c, bool center) {
     norm_view v = {.x = c->in[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
     v.eps = c->attr->norm.eps;
     v.offset = c->attr->norm.unit_offset ? 1.0f : 0.0f;
@@ -45,21 +45,29 @@ V_INLINE float row_moment(const tensor *x, int64_t i, float shift, bool square, 
     return v_sum(s) + tail;
 }
 
-V_INLINE void norm_forward(const op_call *c, bool center, dtype dt) {
+V_INLINE void forward_row(const op_call *c, const norm_view *v, int64_t i, bool center, dtype dt) {
+    const tensor *y = &c->out[0];
+    float inv = 1.0f / (float)v->x.cols;
+    float mean = center ? row_moment(&v->x, i, 0.0f, false, dt) * inv : 0.0f;
+    float rstd = 1.0f / __builtin_sqrtf(row_moment(&v->x, i, mean, true, dt) * inv + v->eps);
+    *stat(&v->rstd, i) = rstd;
+    if (center) *stat(&v->mean, i) = mean;
+    FOR_VECTORS(y->cols, j, n) {
+        vf r = (row_get(&v->x, i, j, n, dt) - mean) * rstd * weight_at(v, j, n);
+        if (v->b.data) r += get_upto(v->b.data, j, n, DT_F32);
+        row_put(y, i, j, r, n, false, dt);
+    }
+}
+
+static void norm_forward(const op_call *c, bool center, dtype dt) {
     norm_view v = norm_open(c, center);
     const tensor *y = &c->out[0];
-    float inv = 1.0f / (float)v.x.cols;
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t i = 0; i < y->rows; i++) {
-        float mean = center ? row_moment(&v.x, i, 0.0f, false, dt) * inv : 0.0f;
-        float rstd = 1.0f / __builtin_sqrtf(row_moment(&v.x, i, mean, true, dt) * inv + v.eps);
-        *stat(&v.rstd, i) = rstd;
-        if (center) *stat(&v.mean, i) = mean;
-        FOR_VECTORS(y->cols, j, n) {
-            vf r = (row_get(&v.x, i, j, n, dt) - mean) * rstd * weight_at(&v, j, n);
-            if (v.b.data) r += get_upto(v.b.data, j, n, DT_F32);
-            row_put(y, i, j, r, n, false, dt);
-        }
+        if (center)
+            WITH_DTYPE(dt, forward_row, c, &v, i, true);
+        else
+            WITH_DTYPE(dt, forward_row, c, &v, i, false);
     }
 }
 
@@ -110,7 +118,7 @@ static void add_slices(const op_call *c, int i, const float *partial, int64_t st
     }
 }
 
-V_INLINE void norm_backward(const op_call *c, bool center, dtype dt) {
+static void norm_backward(const op_call *c, bool center, dtype dt) {
     norm_view v = norm_open(c, center);
     int64_t rows = c->dout[0].rows, C = c->dout[0].cols, slices = slices_of(rows);
     float *partial = c->ws; /* [slices, 2, C] */
@@ -122,7 +130,12 @@ V_INLINE void norm_backward(const op_call *c, bool center, dtype dt) {
         if (sum_w) memset(sum_w, 0, (size_t)C * sizeof(float));
         if (sum_b) memset(sum_b, 0, (size_t)C * sizeof(float));
         int64_t end = (s + 1) * SLICE < rows ? (s + 1) * SLICE : rows;
-        for (int64_t i = s * SLICE; i < end; i++) backward_row(c, &v, i, sum_w, sum_b, center, dt);
+        for (int64_t i = s * SLICE; i < end; i++) {
+            if (center)
+                WITH_DTYPE(dt, backward_row, c, &v, i, sum_w, sum_b, true);
+            else
+                WITH_DTYPE(dt, backward_row, c, &v, i, sum_w, sum_b, false);
+        }
     }
     if (want_w) add_slices(c, 1, partial, 2 * C, slices);
     if (want_b) add_slices(c, 2, partial + C, 2 * C, slices);

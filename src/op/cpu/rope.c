@@ -34,23 +34,26 @@ V_INLINE void copy_part(const tensor *x, const tensor *y, int64_t i, int64_t at,
     FOR_VECTORS(cols, j, n) row_put(y, i, at + j, row_get(x, i, at + j, n, dt), n, add, dt);
 }
 
-V_INLINE void rotate_rows(const op_call *c, const tensor *x, const tensor *y, float sign, bool add,
-                          dtype dt) {
+V_INLINE void rotate_row(const op_call *c, const tensor *x, const tensor *y, int64_t i, float sign,
+                         bool add, dtype dt) {
     const tensor *pos = &c->in[1], *table = &c->in[2];
     int64_t heads = c->attr->rope.heads, D = c->attr->rope.head_dim, R = c->attr->rope.rotary_dim;
-#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) {
-        int32_t p = ((const int32_t *)pos->data)[i * pos->ld];
-        const float *row = (const float *)table->data + p * table->ld;
-        for (int64_t h = 0; h < heads; h++) {
-            if (c->attr->rope.interleaved)
-                rotate_neighbours(x, y, i, h * D, R / 2, row, sign, add, dt);
-            else
-                rotate_halves(x, y, i, h * D, R / 2, row, sign, add, dt);
-            copy_part(x, y, i, h * D + R, D - R, add, dt);
-        }
-        copy_part(x, y, i, heads * D, y->cols - heads * D, add, dt);
+    int32_t p = ((const int32_t *)pos->data)[i * pos->ld];
+    const float *row = (const float *)table->data + p * table->ld;
+    for (int64_t h = 0; h < heads; h++) {
+        if (c->attr->rope.interleaved)
+            rotate_neighbours(x, y, i, h * D, R / 2, row, sign, add, dt);
+        else
+            rotate_halves(x, y, i, h * D, R / 2, row, sign, add, dt);
+        copy_part(x, y, i, h * D + R, D - R, add, dt);
     }
+    copy_part(x, y, i, heads * D, y->cols - heads * D, add, dt);
+}
+
+static void rotate_rows(const op_call *c, const tensor *x, const tensor *y, float sign, bool add,
+                        dtype dt) {
+#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
+    for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(dt, rotate_row, c, x, y, i, sign, add);
 }
 
 static void rope_fwd_f32(const op_call *c) {

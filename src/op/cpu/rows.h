@@ -5,6 +5,10 @@
 #include "op/cpu/simd.h"
 #include "op/op.h"
 
+/* Calls f(..., dt) with a constant dt. Inside a parallel region what was constant around it is a
+ * variable, so this stands inside of it, around the work of a row. */
+#define WITH_DTYPE(dt, f, ...) ((dt) == DT_BF16 ? f(__VA_ARGS__, DT_BF16) : f(__VA_ARGS__, DT_F32))
+
 /* for (j = 0, VW, 2 VW, ...) with n = elements left from j on. */
 #define FOR_VECTORS(cols, j, n) for (int64_t j = 0, n = (cols); n > 0; j += VW, n -= VW)
 

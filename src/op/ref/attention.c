@@ -77,8 +77,8 @@ static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
         sum += p;
         axpy(acc, p * keep_factor(c, &draw, b, h, i, j), k_head(c, &c->in[2], b, j, k, Dv), Dv);
     }
-    for (int64_t d = 0; d < Dv; d++) o[d] = store(sum > 0 ? acc[d] / sum : 0);
-    *lse_of(c, b, i, h) = sum > 0 ? (REAL)((ACC)max + log(sum)) : -(REAL)INFINITY;
+    for (int64_t d = 0; d < Dv; d++) o[d] = store(sum == 0 ? 0 : acc[d] / sum);
+    *lse_of(c, b, i, h) = sum == 0 ? -(REAL)INFINITY : (REAL)((ACC)max + log(sum));
 }
 
 static void attention_fwd(const op_call *c) {
