@@ -74,14 +74,25 @@ static void act_forward(const op_call *c) {
     const tensor *y = &c->out[0];
     dtype dt = y->dt;
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) ACT_SWITCH(forward_row)
+    for (int64_t i = 0; i < y->rows; i++) {
+        for (int k = 0; k < 2; k++) row_prefetch(&c->in[k], i + 1);
+        row_prefetch(y, i + 1);
+        ACT_SWITCH(forward_row)
+    }
 }
 
 static void act_backward(const op_call *c) {
     const tensor *dy = &c->dout[0];
     dtype dt = dy->dt;
 #pragma omp parallel for num_threads(loop_threads(c, dy->rows * dy->cols)) schedule(static)
-    for (int64_t i = 0; i < dy->rows; i++) ACT_SWITCH(backward_row)
+    for (int64_t i = 0; i < dy->rows; i++) {
+        row_prefetch(dy, i + 1);
+        for (int k = 0; k < 2; k++) {
+            row_prefetch(&c->in[k], i + 1);
+            row_prefetch(&c->din[k], i + 1);
+        }
+        ACT_SWITCH(backward_row)
+    }
 }
 
 const op_impl CPU_FN(cpu_act_f32) = {act_forward, act_backward, NULL, NULL};

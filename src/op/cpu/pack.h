@@ -155,9 +155,13 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
 V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                                 int64_t k, dtype dt, bool pairs) {
     int64_t units = pack_units(k, pairs), bytes = dt == DT_BF16 ? 2 : 4;
-    for (int64_t r = 0; r < rows; r += R)
+    for (int64_t r = 0; r < rows; r += R) {
+        for (int64_t i = r + R; i < rows && i < r + 2 * R; i++)
+            for (int64_t b = 0; b < k * bytes; b += 64)
+                __builtin_prefetch((const char *)src + i * ld * bytes + b, 0, 2);
         pack_transposed(dst + r * units, R, (const char *)src + r * ld * bytes, ld,
                         rows - r < R ? rows - r : R, k, dt, pairs);
+    }
 }
 
 /* R units of one k (or pair of k) from r on; rows that do not exist are zero. */
