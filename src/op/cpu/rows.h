@@ -22,8 +22,8 @@ V_INLINE void put_upto(void *p, int64_t i, vf v, int64_t n, dtype dt) {
         v_put_n(p, i, v, n, dt);
 }
 
-/* Asks for a row before it is needed. The machine itself looks ahead only within a page, and rows of
- * activations are often a page long. */
+/* Asks for a row before it is needed. The machine itself looks ahead only within a page, and rows
+ * of activations are often a page long. */
 V_INLINE void row_prefetch(const tensor *t, int64_t i) {
     if (!t->data || i >= t->rows) return;
     int64_t bytes = t->dt == DT_BF16 ? 2 : 4;
