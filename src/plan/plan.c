@@ -10,12 +10,16 @@ static int64_t page_up(int64_t n) {
     return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+static bool grads_in_frame(const plan *p) {
+    return p->spec.train_B && !p->spec.accumulates;
+}
+
 /* ---- programs ---- */
 
 static status record(plan *p, plan_prog which, const model_rec *shape, bool train, err *e) {
     graph_options opt = {
         .dev = p->dev, .dt = p->spec.compute, .train = train, .recompute = p->spec.recompute};
-    opt.grads_in_frame = train && !p->spec.accumulates;
+    opt.grads_in_frame = train && grads_in_frame(p);
     model_rec r = *shape;
     r.g = graph_new(p->memory, &opt);
     r.mc = &p->spec.model;
@@ -47,10 +51,6 @@ static status record_all(plan *p, err *e) {
 }
 
 /* ---- arena ---- */
-
-static bool grads_in_frame(const plan *p) {
-    return p->spec.train_B && !p->spec.accumulates;
-}
 
 static void lay_out(plan *p) {
     param_sizes ps = param_store_sizes(p->store);

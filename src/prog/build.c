@@ -28,13 +28,14 @@ val graph_linear(graph *g, val x, val w, val bias) {
 /* Where b is the product that was recorded last, a joins it as its residual: one pass over memory
  * and one rounding less. */
 static bool join_product(graph *g, val a, val b) {
-    op_rec *last = g->n_ops > 0 ? &g->op[g->n_ops - 1] : NULL;
-    if (g->failed || a == VAL_NONE || !is_temporary(g, b) || last->kind != OP_LINEAR ||
-        last->out[0] != b || last->in[3] != VAL_NONE || g->value[a].buf == g->value[b].buf)
-        return false;
+    if (a == VAL_NONE || !is_temporary(g, b)) return false;
+    op_rec *last = &g->op[g->n_ops - 1];
+    if (last->kind != OP_LINEAR || last->out[0] != b || last->in[3] != VAL_NONE) return false;
     const tensor *x = &g->value[a].t, *y = &g->value[b].t;
-    return x->rows == y->rows && x->cols == y->cols && x->dt == y->dt &&
-           graph_add_input(g, last, 3, a);
+    bool same_shape = x->rows == y->rows && x->cols == y->cols && x->dt == y->dt;
+    if (!same_shape || g->value[a].buf == g->value[b].buf) return false;
+    graph_add_input(g, last, 3, a);
+    return true;
 }
 
 val graph_add(graph *g, val a, val b) {

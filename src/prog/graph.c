@@ -256,12 +256,11 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
     return graph_append(g, &r);
 }
 
-bool graph_add_input(graph *g, op_rec *r, int i, val v) {
+void graph_add_input(graph *g, op_rec *r, int i, val v) {
     note_read(g, v);
     r->in[i] = v;
     const tensor *t = &g->value[v].t;
     r->flops += (double)t->rows * (double)t->cols;
     r->bytes += (double)t->rows * (double)t->cols * (double)dtype_bytes(t->dt);
     if (g->value[v].needs_grad) g->value[r->out[0]].needs_grad = true;
-    return true;
 }

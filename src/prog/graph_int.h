@@ -87,7 +87,7 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
                    int in_place);
 /* Gives recorded op r one more input, of which backward only passes the gradient on. Its output
  * depends on it from now on. */
-bool graph_add_input(graph *g, op_rec *r, int i, val v);
+void graph_add_input(graph *g, op_rec *r, int i, val v);
 
 /* derive.c */
 void graph_derive_backward(graph *g);

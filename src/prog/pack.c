@@ -23,7 +23,6 @@ typedef struct ordered {
 
 static int by_size(const void *a, const void *b) {
     const ordered *x = a, *y = b;
-    if (x->item->fixed != y->item->fixed) return x->item->fixed ? -1 : 1;
     if (x->item->bytes != y->item->bytes) return x->item->bytes < y->item->bytes ? 1 : -1;
     if (x->item->first != y->item->first) return x->item->first - y->item->first;
     return x->index - y->index;
@@ -31,7 +30,6 @@ static int by_size(const void *a, const void *b) {
 
 static int by_birth(const void *a, const void *b) {
     const ordered *x = a, *y = b;
-    if (x->item->fixed != y->item->fixed) return x->item->fixed ? -1 : 1;
     if (x->item->first != y->item->first) return x->item->first - y->item->first;
     if (x->item->last != y->item->last) return y->item->last - x->item->last;
     return x->index - y->index;
@@ -40,7 +38,6 @@ static int by_birth(const void *a, const void *b) {
 /* What dies last, and of that the largest, first: long lives find no room among gradients. */
 static int by_death(const void *a, const void *b) {
     const ordered *x = a, *y = b;
-    if (x->item->fixed != y->item->fixed) return x->item->fixed ? -1 : 1;
     if (x->item->last != y->item->last) return y->item->last - x->item->last;
     return by_size(a, b);
 }
@@ -49,8 +46,8 @@ static bool lives_with(const pack_item *a, const pack_item *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Inserts items in the given order, fixed ones first, each other at the lowest free offset;
- * `placed` stays sorted by offset. */
+/* Inserts items in the given order, in which fixed ones come first, each other at the lowest free
+ * offset; `placed` stays sorted by offset. */
 static int64_t place_in_order(ordered *order, int n) {
     pack_item **placed = xmalloc(sizeof *placed * (size_t)(n ? n : 1));
     int64_t total = 0;
@@ -83,15 +80,14 @@ static void keep_if_better(packing *best, int64_t total, const pack_item *items,
     for (int i = 0; i < n; i++) best->offsets[i] = items[i].offset;
 }
 
-/* The item that reaches the top goes to the front. */
+/* The item that reaches the top goes to the front; none of these is fixed. */
 static void promote_topmost(ordered *order, int n, int64_t total) {
     int top = 0;
     while (top < n && order[top].item->offset + rounded(order[top].item->bytes) < total) top++;
-    if (top == n || order[top].item->fixed) return;
+    if (top == n) return;
     ordered moved = order[top];
-    int at = top;
-    for (; at > 0 && !order[at - 1].item->fixed; at--) order[at] = order[at - 1];
-    order[at] = moved;
+    memmove(order + 1, order, sizeof *order * (size_t)top);
+    order[0] = moved;
 }
 
 int64_t pack_items(pack_item *items, int n) {
@@ -99,13 +95,17 @@ int64_t pack_items(pack_item *items, int n) {
     ordered *order = xmalloc(sizeof *order * (size_t)(n ? n : 1));
     packing best = {INT64_MAX, xmalloc(sizeof *best.offsets * (size_t)(n ? n : 1))};
     int64_t live = pack_live_peak(items, n), enough = live + live / NEAR;
-    for (int i = 0; i < n; i++) order[i] = (ordered){&items[i], i};
+    int fixed = 0, at = 0;
+    for (int i = 0; i < n; i++)
+        if (items[i].fixed) order[fixed++] = (ordered){&items[i], i};
+    for (int i = 0; i < n; i++)
+        if (!items[i].fixed) order[fixed + at++] = (ordered){&items[i], i};
     for (int k = n < GREEDY_LIMIT ? 0 : 1; k < ARRAY_LEN(orders) && best.total > live; k++) {
-        qsort(order, (size_t)n, sizeof *order, orders[k]);
+        qsort(order + fixed, (size_t)at, sizeof *order, orders[k]);
         for (int i = 0; i == 0 || (i < PROMOTIONS && best.total > enough); i++) {
             int64_t total = place_in_order(order, n);
             keep_if_better(&best, total, items, n);
-            promote_topmost(order, n, total);
+            promote_topmost(order + fixed, at, total);
         }
     }
     for (int i = 0; i < n; i++) items[i].offset = best.offsets[i];

@@ -191,30 +191,24 @@ const tensor *prog_tensor(const prog *p, const char *name) {
 
 /* ---- replay ---- */
 
-void prog_replay(const prog *p, unsigned phases, const op_run *run) {
-    graph *g = p->g;
-    if (dev_get_kind(g->opt.dev) == DEV_META) return;
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        op_rec *r = &g->op[i];
-        if (!(phases >> r->phase & 1u)) continue;
-        r->call.run = run;
-        r->fn(&r->call);
-    }
-}
-
 void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_t *ns_per_op) {
     graph *g = p->g;
     if (dev_get_kind(g->opt.dev) == DEV_META) return;
-    int64_t began = clock_now_ns();
+    int64_t began = ns_per_op ? clock_now_ns() : 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
         op_rec *r = &g->op[i];
         if (!(phases >> r->phase & 1u)) continue;
         r->call.run = run;
         r->fn(&r->call);
+        if (!ns_per_op) continue;
         int64_t ended = clock_now_ns();
         ns_per_op[i] += ended - began;
         began = ended;
     }
+}
+
+void prog_replay(const prog *p, unsigned phases, const op_run *run) {
+    prog_replay_timed(p, phases, run, NULL);
 }
 
 static bool visit_written(const graph *g, const op_rec *r, int32_t index, bool gradients,

@@ -60,7 +60,7 @@ enum {
 };
 /* Runs the ops of the given phases in order. On the meta device it does nothing. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run);
-/* The same; adds the time of op i to ns_per_op[i]. */
+/* The same; adds the time of op i to ns_per_op[i], unless that is NULL. */
 void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_t *ns_per_op);
 
 /* The debug walk: runs op by op and shows every tensor that was just written. Stop by returning

@@ -46,11 +46,7 @@ static void update(session *s, step_times *times, step_result *r) {
 }
 
 static void replay(const session *s, unsigned phases, const op_run *run, step_times *times) {
-    const prog *p = s->plan->prog[PLAN_TRAIN];
-    if (times)
-        prog_replay_timed(p, phases, run, times->op_ns);
-    else
-        prog_replay(p, phases, run);
+    prog_replay_timed(s->plan->prog[PLAN_TRAIN], phases, run, times ? times->op_ns : NULL);
 }
 
 static status forward(session *s, const step_source *from, const op_run *run, step_times *times,

@@ -1,5 +1,4 @@
-/* Blocks of the spans of op/vecops.h, and what both files of whole-array operations do to some
- * elements: digest and rounding. */
+/* Blocks of the spans of op/vecops.h: which span a block is of, and for how many threads. */
 #ifndef OP_CPU_SPANS_H
 #define OP_CPU_SPANS_H
 
@@ -31,17 +30,6 @@ static inline span_block span_find_block(const vec_spans *s, int64_t b) {
 /* Waking threads costs more than they save on few elements. */
 static inline int span_share(const vec_spans *s, int threads) {
     return s->elems < 4 * VEC_BLOCK ? 1 : threads;
-}
-
-/* Elements x[0..n) of a span, of which the first has index `first`. */
-static inline uint64_t span_digest(uint64_t name, int64_t first, const float *x, int64_t n) {
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], 4);
-        sum += mix64(name ^ mix64((uint64_t)(first + i) ^ (uint64_t)bits << 32));
-    }
-    return sum;
 }
 
 #endif

@@ -52,6 +52,17 @@ static void update_some(const adamw_args *a, const adamw_consts *k, uint16_t *co
         for (int64_t j = i; j < end; j++) copy[j] = f32_to_bf16(a->param[j]);
 }
 
+/* Elements x[0..n) of a span, of which the first has index `first`. */
+static inline uint64_t span_digest(uint64_t name, int64_t first, const float *x, int64_t n) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        sum += mix64(name ^ mix64((uint64_t)(first + i) ^ (uint64_t)bits << 32));
+    }
+    return sum;
+}
+
 /* Piece by piece, so that the digest reads new parameters from the nearest cache. */
 static uint64_t update_block(const adamw_args *a, adamw_consts k, span_block b, bool digest) {
     enum { PIECE = 1 << 10 };
