@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes src/tok/tok_unicode_table.h: letter, number or space for every code point.
+"""Writes src/tok/text/unicode_table.h: letter, number or space for every code point.
 
 The classes are those of the regex engine inside Hugging Face `tokenizers` (Oniguruma), asked code
 point by code point, because equal ids need equal classes and Python's own unicodedata may be
 several Unicode versions behind. Needs: pip install tokenizers. Usage:
 
-    python tools/make_unicode_table.py > src/tok/tok_unicode_table.h
+    python tools/make_unicode_table.py > src/tok/text/unicode_table.h
 """
 import tokenizers
 from tokenizers import Regex, pre_tokenizers

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "data/reader.h"
 #include "tok/tok.h"
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 /* ---- train ---- */
 

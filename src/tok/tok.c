@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/tok_internal.h"
-#include "tok/tok_unicode.h"
+#include "tok/internal.h"
+#include "tok/text/unicode.h"
 
 void tok_ids_push(tok_ids *v, int32_t id) {
     VEC_PUSH(v->id, v->n, v->cap, id);

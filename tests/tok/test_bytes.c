@@ -2,7 +2,7 @@
  * are refused with an offset; streaming never prints part of a character. */
 #include "base/rng.h"
 #include "tok/tok_test.h"
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 static tok *golden_bpe(void) {
     return load_golden(GOLDEN("bpe_llama3.json"));

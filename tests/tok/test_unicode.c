@@ -1,8 +1,8 @@
 /* UTF-8 at its borders, character classes, the byte alphabet, and the two pattern matchers on texts
  * whose splits are worked out by hand. */
-#include "tok/tok_internal.h"
+#include "tok/internal.h"
 #include "tok/tok_test.h"
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 static void test_utf8(void **state) {
     (void)state;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/tok_internal.h"
-#include "tok/tok_unicode.h"
+#include "tok/internal.h"
+#include "tok/text/unicode.h"
 
 /* One cache line; longer words and results are not kept. */
 enum { CACHE_KEY = 22, CACHE_IDS = 10, CACHE_MAX = 1 << 14 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tok/tok_json.h"
+#include "tok/format/json.h"
 
 enum { MAX_DEPTH = 4 }; /* Sequences inside Sequences */
 

@@ -1,11 +1,11 @@
 /* Typed access to a tokenizer.json whose every byte may be hostile. A path such as
  * "pre_tokenizer.pretokenizers[1]" names the place in errors. */
-#ifndef TOK_TOK_JSON_H
-#define TOK_TOK_JSON_H
+#ifndef TOK_FORMAT_JSON_H
+#define TOK_FORMAT_JSON_H
 
 #include <jansson.h>
 
-#include "tok/tok_internal.h"
+#include "tok/internal.h"
 
 typedef struct tok_reader {
     tok *t;

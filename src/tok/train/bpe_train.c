@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/tok_train.h"
-#include "tok/tok_unicode.h"
+#include "tok/train/train.h"
+#include "tok/text/unicode.h"
 
 /* A longer pre-token is counted in parts: text without spaces would otherwise make one word, and
  * each merge walks its words whole. */

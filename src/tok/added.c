@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/tok_internal.h"
-#include "tok/tok_unicode.h"
+#include "tok/internal.h"
+#include "tok/text/unicode.h"
 
 static int32_t new_node(tok_trie *m) {
     VEC_PUSH(m->token, m->n_nodes, m->cap_nodes, -1);

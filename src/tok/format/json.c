@@ -4,7 +4,7 @@
  * spoils a model silently. `truncation` and `padding` are settings of a call in the library they
  * come from and are ignored. Reading order: tok_read_json here, tok_json_parts.c for what stands
  * around the model, tok_json_model.c for vocabulary and merges. */
-#include "tok/tok_json.h"
+#include "tok/format/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>

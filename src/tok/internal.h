@@ -7,13 +7,13 @@
  *   tok_pretok.c    pre-tokens, by hand-written matcher or tok_regex.c
  *   tok_bpe.c       merges inside one pre-token
  * A later model kind (Unigram, WordPiece) replaces the last stage only. */
-#ifndef TOK_TOK_INTERNAL_H
-#define TOK_TOK_INTERNAL_H
+#ifndef TOK_INTERNAL_H
+#define TOK_INTERNAL_H
 
 #include "base/arena.h"
 #include "tok/tok.h"
-#include "tok/tok_map.h"
-#include "tok/tok_pretok.h"
+#include "tok/text/map.h"
+#include "tok/pretok/pretok.h"
 
 /* Limits that keep hostile files bounded; far above any published tokenizer. */
 enum {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/tok_internal.h"
+#include "tok/internal.h"
 
 /* "eos_token" and its like are a string or an object with "content". */
 static status config_token(const tok *t, const json_t *config, const char *key, const char *path,

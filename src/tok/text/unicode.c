@@ -1,11 +1,11 @@
 /* UTF-8 and character classes. The table is generated (tools/make_unicode_table.py) from the regex
  * engine of Hugging Face tokenizers, so that splits are the same. */
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tok/tok_unicode_table.h"
+#include "tok/text/unicode_table.h"
 
 uni_class uni_class_of(uint32_t cp) {
     if (cp >= 0x110000) return UNI_OTHER;

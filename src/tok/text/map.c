@@ -1,5 +1,5 @@
 /* Hash maps of the tokenizer; see tok_map.h. */
-#include "tok/tok_map.h"
+#include "tok/text/map.h"
 
 #include <stdlib.h>
 #include <string.h>

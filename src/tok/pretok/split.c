@@ -5,7 +5,7 @@
  * is stored. A pattern may match nothing, which cuts there. */
 #include <string.h>
 
-#include "tok/tok_internal.h"
+#include "tok/internal.h"
 
 typedef struct split {
     tok_enc *enc;

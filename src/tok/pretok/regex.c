@@ -5,7 +5,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "tok/tok_pretok.h"
+#include "tok/pretok/pretok.h"
 
 enum { MATCH_LIMIT = 1000000, HEAP_LIMIT_KIB = 64 << 10, MAX_PATTERN = 16 << 10 };
 

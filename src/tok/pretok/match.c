@@ -3,11 +3,11 @@
  * Both patterns are alternations tried in order at each position, and their alternatives overlap so
  * little that one look at the character class decides. Only white space needs care: `\s+(?!\S)`
  * leaves the last space of a run to the word after it. */
-#include "tok/tok_pretok.h"
+#include "tok/pretok/pretok.h"
 
 #include <string.h>
 
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 const char *const PRETOK_GPT2_REGEX =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";

@@ -1,8 +1,8 @@
 /* What the trainers share. */
-#ifndef TOK_TOK_TRAIN_H
-#define TOK_TOK_TRAIN_H
+#ifndef TOK_TRAIN_TRAIN_H
+#define TOK_TRAIN_TRAIN_H
 
-#include "tok/tok_internal.h"
+#include "tok/internal.h"
 
 typedef struct bpe_trainer bpe_trainer;
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "tok/tok.h"
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 status tok_stream_push(tok_stream *s, int32_t id, strbuf *out, err *e) {
     strbuf text = {0};

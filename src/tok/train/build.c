@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/tok_train.h"
+#include "tok/train/train.h"
 
 static json_t *byte_level(bool use_regex) {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,

@@ -2,8 +2,8 @@
  *
  * The published patterns have hand-written matchers that cover every byte of a text; any other
  * pattern goes through PCRE2. Text here is valid UTF-8. */
-#ifndef TOK_TOK_PRETOK_H
-#define TOK_TOK_PRETOK_H
+#ifndef TOK_PRETOK_PRETOK_H
+#define TOK_PRETOK_PRETOK_H
 
 #include "base/arena.h"
 #include "base/status.h"

@@ -1,8 +1,8 @@
 /* The two hash maps that tokenizers need: pairs of ids and byte strings, both to a number. Linear
  * probing, at most half full; keys are hashed with XXH3 or a 64-bit mix, nothing is ever removed.
  */
-#ifndef TOK_TOK_MAP_H
-#define TOK_TOK_MAP_H
+#ifndef TOK_TEXT_MAP_H
+#define TOK_TEXT_MAP_H
 
 #include <stddef.h>
 #include <stdint.h>

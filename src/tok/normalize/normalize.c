@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#include "tok/tok_internal.h"
-#include "tok/tok_unicode.h"
+#include "tok/internal.h"
+#include "tok/text/unicode.h"
 
 /* No character below U+0300 changes under NFC (the first that combines is U+0300), and most text
  * has none above. */

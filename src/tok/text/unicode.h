@@ -1,6 +1,6 @@
 /* UTF-8 and the three character classes that pre-tokenizer patterns are made of. */
-#ifndef TOK_TOK_UNICODE_H
-#define TOK_TOK_UNICODE_H
+#ifndef TOK_TEXT_UNICODE_H
+#define TOK_TEXT_UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>

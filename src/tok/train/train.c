@@ -1,11 +1,11 @@
 /* Training: options, reading text, and the kinds whose vocabulary is just a list. BPE merges are in
  * tok_bpe_train.c, the file that comes out in tok_build.c. */
-#include "tok/tok_train.h"
+#include "tok/train/train.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/tok_unicode.h"
+#include "tok/text/unicode.h"
 
 static status bad_option(err *e, const char *key, const char *message, const char *hint) {
     err_set(e, ST_USAGE, "%s", message);
