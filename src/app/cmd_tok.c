@@ -1,127 +1,114 @@
-/* athanor tok train|encode|decode: tokenizers from the command line. */
+/* athanor tok encode|decode: text to ids and back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/cli.h"
 #include "app/cli_ids.h"
-#include "base/arena.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "data/reader.h"
 #include "tok/tok.h"
-#include "tok/text/unicode.h"
 
-/* ---- train ---- */
+/* ---- lines of JSON ---- */
 
-static status parse_kind(const char *name, tok_kind *kind, err *e) {
-    static const char *const NAMES[] = {
-        [TOK_BPE] = "bpe", [TOK_CHAR] = "char", [TOK_BYTE] = "byte"};
-    *kind = TOK_BPE;
-    for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
-        if (name && strcmp(name, NAMES[i]) != 0) continue;
-        *kind = (tok_kind)i;
-        return ST_OK;
-    }
-    err_set(e, ST_USAGE, "tokenizer kind \"%.40s\" is not known", name);
-    err_hint(e, "use bpe, char or byte");
-    return err_where(e, "--kind");
+/* Calls `each` with the JSON value of every line of a text; prints what it gives, a line each. */
+typedef status line_fn(const cli_args *args, const tok *t, const json_t *in, json_t **out, err *e);
+
+static status do_line(const cli_args *args, const tok *t, const char *line, size_t len,
+                      line_fn *each, err *e) {
+    json_error_t je;
+    json_t *out = NULL;
+    json_t *in = json_loadb(line, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+    if (!in) return err_set(e, ST_FORMAT, "not JSON: %s", je.text);
+    status st = each(args, t, in, &out, e);
+    json_decref(in);
+    if (st == ST_OK) cli_print_json(out);
+    return st;
 }
 
-/* "a,b" into its parts; an empty list is no token at all. */
-static const char **split_list(arena *a, const char *list, int *n) {
-    const char **parts = ARENA_ARRAY(a, const char *, strlen(list) + 1);
-    *n = 0;
-    for (const char *p = list; *p;) {
-        size_t len = strcspn(p, ",");
-        parts[(*n)++] = arena_strndup(a, p, len);
-        p += len + (p[len] == ',');
-    }
-    return parts;
-}
-
-static status train_options(const cli_args *args, arena *a, tok_train_options *opt, err *e) {
-    int64_t vocab_size, min_frequency;
-    TRY(parse_kind(cli_value(args, "kind"), &opt->kind, e));
-    TRY(cli_int(args, "vocab-size", 32768, 1, 1 << 24, &vocab_size, e));
-    TRY(cli_int(args, "min-frequency", 2, 1, INT32_MAX, &min_frequency, e));
-    opt->vocab_size = (int32_t)vocab_size;
-    opt->min_frequency = min_frequency;
-    opt->pattern = cli_value(args, "pattern");
-    if (cli_has(args, "special")) {
-        opt->special = split_list(a, cli_value(args, "special"), &opt->n_special);
+static status do_lines(const cli_args *args, const tok *t, const char *text, size_t len,
+                       const char *file, line_fn *each, err *e) {
+    int64_t number = 0;
+    for (size_t at = 0; at < len;) {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t n = end ? (size_t)(end - text) - at : len - at;
+        number++;
+        if (n > 0 && do_line(args, t, text + at, n, each, e) != ST_OK) {
+            return err_where(e, "%s:%lld", file, (long long)number);
+        }
+        at += n + 1;
     }
     return ST_OK;
 }
 
-static status add_documents(tok_trainer *tr, reader *r, err *e) {
-    document doc;
-    bool more;
-    for (;;) {
-        TRY(reader_next(r, &doc, &more, e));
-        if (!more) return ST_OK;
-        if (tok_trainer_add(tr, doc.text, doc.len, e) != ST_OK) {
-            return err_context(e, "%s", doc.source);
-        }
-    }
+/* ---- encode ---- */
+
+static json_t *id_list(const tok_ids *ids) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
 }
 
-static status read_and_train(const cli_args *args, tok_trainer *tr, tok **out, err *e) {
-    reader *r;
-    TRY(reader_open(&r, args->inputs, args->n_inputs, NULL, e));
-    status st = add_documents(tr, r, e);
-    reader_close(r);
-    return st == ST_OK ? tok_trainer_finish(tr, out, e) : st;
+static json_t *span_list(const tok_spans *v) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < v->n; i++) {
+        json_array_append_new(list, json_pack("[i, i]", v->span[i].start, v->span[i].end));
+    }
+    return list;
 }
 
-static status save(const tok *t, const char *path, err *e) {
-    return file_is_dir(path) ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
+static void print_plain(const tok_ids *ids) {
+    for (int64_t i = 0; i < ids->n; i++) printf(i ? " %d" : "%d", (int)ids->id[i]);
+    printf("\n");
 }
 
-static status run_train(const cli_args *args, err *e) {
-    if (!args->output) {
-        err_set(e, ST_USAGE, "tok train needs a place for its result");
-        return err_hint(e, "add -o tok.json");
+/* {"ids"} of a text, with --offsets also where each lies: "offsets" in characters, as Hugging Face
+ * tokenizers counts, "byte_offsets" in bytes. */
+static status encode_json(const cli_args *args, const tok *t, const char *text, size_t len,
+                          json_t **out, err *e) {
+    tok_ids ids = {0};
+    tok_spans spans = {0};
+    bool offsets = cli_has(args, "offsets");
+    unsigned flags = cli_has(args, "special") ? TOK_ADD_SPECIAL : 0;
+    status st = offsets ? tok_encode_spans(t, text, len, flags, &ids, &spans, e)
+                        : tok_encode(t, text, len, flags, &ids, e);
+    if (st == ST_OK) *out = json_pack("{s:o}", "ids", id_list(&ids));
+    if (st == ST_OK && offsets) {
+        json_t *bytes = span_list(&spans);
+        tok_spans_to_chars(&spans, text, len);
+        json_object_set_new(*out, "offsets", span_list(&spans));
+        json_object_set_new(*out, "byte_offsets", bytes);
     }
-    arena *a = arena_new("tok train");
-    tok_train_options opt = {0};
-    tok_trainer *tr = NULL;
-    tok *t = NULL;
-    int64_t start = clock_now_ns();
-    status st;
-    TRY_GOTO(st, train_options(args, a, &opt, e), out);
-    TRY_GOTO(st, tok_trainer_new(&tr, &opt, e), out);
-    TRY_GOTO(st, read_and_train(args, tr, &t, e), out);
-    TRY_GOTO(st, save(t, args->output, e), out);
-    double seconds = clock_since_s(start);
-    if (args->json) {
-        cli_print_json(json_pack("{s:i, s:o}", "vocab_size", (int)tok_vocab_size(t), "seconds",
-                                 json_f64(seconds)));
-    } else {
-        printf("%s: %d tokens in %.1f s\n", args->output, (int)tok_vocab_size(t), seconds);
-    }
-out:
-    tok_free(t);
-    tok_trainer_free(tr);
-    arena_free(a);
+    tok_ids_free(&ids);
+    tok_spans_free(&spans);
     return st;
 }
 
-/* ---- encode ---- */
-
-static void print_ids(const tok_ids *ids, bool json) {
-    if (json) {
-        json_t *list = json_array();
-        for (int64_t i = 0; i < ids->n; i++) {
-            json_array_append_new(list, json_integer(ids->id[i]));
-        }
-        cli_print_json(json_pack("{s:o}", "ids", list));
-        return;
+static status encode_line(const cli_args *args, const tok *t, const json_t *in, json_t **out,
+                          err *e) {
+    const json_t *text = json_is_object(in) ? json_object_get(in, "text") : in;
+    if (!json_is_string(text)) {
+        err_set(e, ST_FORMAT, "the line is neither a JSON string nor an object with \"text\"");
+        return err_hint(e, "leave --jsonl out to encode the file as one text");
     }
-    for (int64_t i = 0; i < ids->n; i++) printf(i ? " %d" : "%d", (int)ids->id[i]);
-    printf("\n");
+    return encode_json(args, t, json_string_value(text), json_string_length(text), out, e);
+}
+
+static status encode_whole(const cli_args *args, const tok *t, const char *text, size_t len,
+                           const char *file, err *e) {
+    status st;
+    if (args->json || cli_has(args, "offsets")) {
+        json_t *out = NULL;
+        st = encode_json(args, t, text, len, &out, e);
+        if (st == ST_OK) cli_print_json(out);
+    } else {
+        tok_ids ids = {0};
+        st = tok_encode(t, text, len, cli_has(args, "special") ? TOK_ADD_SPECIAL : 0, &ids, e);
+        if (st == ST_OK) print_plain(&ids);
+        tok_ids_free(&ids);
+    }
+    return st == ST_OK ? st : err_where(e, "%s", file);
 }
 
 static status run_encode(const cli_args *args, err *e) {
@@ -132,15 +119,8 @@ static status run_encode(const cli_args *args, err *e) {
     TRY(tok_load(&t, args->inputs[0], e));
     status st = file_read_all(file, &text, &len, e);
     if (st == ST_OK) {
-        tok_ids ids = {0};
-        unsigned flags = cli_has(args, "special") ? TOK_ADD_SPECIAL : 0;
-        st = tok_encode(t, text, len, flags, &ids, e);
-        if (st == ST_OK) {
-            print_ids(&ids, args->json);
-        } else {
-            err_where(e, "%s", file);
-        }
-        tok_ids_free(&ids);
+        st = cli_has(args, "jsonl") ? do_lines(args, t, text, len, file, encode_line, e)
+                                    : encode_whole(args, t, text, len, file, e);
         free(text);
     }
     tok_free(t);
@@ -149,22 +129,31 @@ static status run_encode(const cli_args *args, err *e) {
 
 /* ---- decode ---- */
 
-static status decode_list(const cli_args *args, const tok *t, tok_ids *ids, strbuf *text, err *e) {
-    const char *list = cli_value(args, "ids");
-    if (!list) {
-        err_set(e, ST_USAGE, "tok decode needs ids");
-        return err_hint(e, "add --ids 1,2,3");
-    }
-    TRY(cli_parse_ids(list, ids, e));
-    return tok_decode(t, ids->id, ids->n, false, text, e);
-}
-
-static status run_decode(const cli_args *args, err *e) {
-    tok *t;
+static status decode_line(const cli_args *args, const tok *t, const json_t *in, json_t **out,
+                          err *e) {
     tok_ids ids = {0};
     strbuf text = {0};
-    TRY(tok_load(&t, args->inputs[0], e));
-    status st = decode_list(args, t, &ids, &text, e);
+    const json_t *list = json_is_object(in) ? json_object_get(in, "ids") : in, *id;
+    size_t i;
+    if (!json_is_array(list)) {
+        return err_set(e, ST_FORMAT,
+                       "the line is neither a list of ids nor an object with \"ids\"");
+    }
+    json_array_foreach((json_t *)list, i, id) {
+        tok_ids_push(&ids, json_is_integer(id) ? (int32_t)json_integer_value(id) : -1);
+    }
+    status st = tok_decode(t, ids.id, ids.n, cli_has(args, "skip-special"), &text, e);
+    if (st == ST_OK) *out = json_text(strbuf_cstr(&text), text.len);
+    tok_ids_free(&ids);
+    strbuf_free(&text);
+    return st;
+}
+
+static status decode_list(const cli_args *args, const tok *t, const char *list, err *e) {
+    tok_ids ids = {0};
+    strbuf text = {0};
+    status st = cli_parse_ids(list, &ids, e);
+    if (st == ST_OK) st = tok_decode(t, ids.id, ids.n, cli_has(args, "skip-special"), &text, e);
     if (st == ST_OK && args->json) {
         cli_print_json(json_pack("{s:o}", "text", json_text(strbuf_cstr(&text), text.len)));
     } else if (st == ST_OK && fwrite(strbuf_cstr(&text), 1, text.len, stdout) != text.len) {
@@ -172,47 +161,45 @@ static status run_decode(const cli_args *args, err *e) {
     }
     strbuf_free(&text);
     tok_ids_free(&ids);
+    return st;
+}
+
+static status decode_file(const cli_args *args, const tok *t, const char *file, err *e) {
+    char *text;
+    size_t len;
+    TRY(file_read_all(file, &text, &len, e));
+    status st = do_lines(args, t, text, len, file, decode_line, e);
+    free(text);
+    return st;
+}
+
+static status run_decode(const cli_args *args, err *e) {
+    const char *list = cli_value(args, "ids");
+    if (!list && !cli_has(args, "jsonl")) {
+        err_set(e, ST_USAGE, "tok decode needs ids");
+        return err_hint(e, "add --ids 1,2,3");
+    }
+    tok *t;
+    TRY(tok_load(&t, args->inputs[0], e));
+    status st = list ? decode_list(args, t, list, e)
+                     : decode_file(args, t, args->n_inputs > 1 ? args->inputs[1] : "-", e);
     tok_free(t);
     return st;
 }
 
 /* ---- the table ---- */
 
-static const cli_option train_option_table[] = {
-    {"kind", "KIND", "bpe (byte-level, the default), char or byte"},
-    {"vocab-size", "N", "tokens, special ones included (bpe; default 32768)"},
-    {"pattern", "NAME", "how text is cut before merging: llama3 (default) or gpt2"},
-    {"special", "A,B", "special tokens, the first ids (default <|endoftext|>; \"\" for none)"},
-    {"min-frequency", "N", "pairs rarer than this are not merged (default 2)"},
-    {NULL, NULL, NULL},
-};
-
-static char *train_help(void) {
-    return xstrdup("An existing folder as OUT also gets tokenizer_config.json and "
-                   "special_tokens_map.json.\n");
-}
-
-const cli_command command_tok_train = {
-    .name = "tok train",
-    .summary = "train a tokenizer on text and JSONL, files or folders",
-    .usage = "IN... -o OUT.json [--kind bpe|char|byte] [--vocab-size N] [--pattern NAME]",
-    .run = run_train,
-    .options = train_option_table,
-    .min_inputs = 1,
-    .max_inputs = -1,
-    .takes_output = true,
-    .details = train_help,
-};
-
 static const cli_option encode_option_table[] = {
     {"special", NULL, "add what the post-processor adds, such as a begin token"},
+    {"offsets", NULL, "also where each token lies in the text, in characters and in bytes"},
+    {"jsonl", NULL, "each line is a text: a JSON string, or an object with \"text\""},
     {NULL, NULL, NULL},
 };
 
 const cli_command command_tok_encode = {
     .name = "tok encode",
     .summary = "text to ids; the whole input is one text",
-    .usage = "TOKENIZER [FILE|-] [--special]",
+    .usage = "TOKENIZER [FILE|-] [--special] [--offsets] [--jsonl]",
     .run = run_encode,
     .options = encode_option_table,
     .min_inputs = 1,
@@ -221,15 +208,17 @@ const cli_command command_tok_encode = {
 
 static const cli_option decode_option_table[] = {
     {"ids", "1,2,3", "the ids"},
+    {"skip-special", NULL, "leave special tokens out"},
+    {"jsonl", NULL, "each line of FILE is a list of ids, or an object with \"ids\""},
     {NULL, NULL, NULL},
 };
 
 const cli_command command_tok_decode = {
     .name = "tok decode",
     .summary = "ids to text; without --json the bytes and nothing else",
-    .usage = "TOKENIZER --ids 1,2,3",
+    .usage = "TOKENIZER --ids 1,2,3 | TOKENIZER [FILE|-] --jsonl",
     .run = run_decode,
     .options = decode_option_table,
     .min_inputs = 1,
-    .max_inputs = 1,
+    .max_inputs = 2,
 };

@@ -90,9 +90,9 @@ static size_t strip_right(const char *text, size_t len, size_t end) {
     return end;
 }
 
-status tok_added_split(tok_enc *enc, const tok_trie *m, const char *text, size_t len,
-                       tok_rest_fn *rest) {
-    size_t done = 0;
+status tok_added_split(tok_enc *enc, const tok_trie *m, const tok_piece *p, tok_rest_fn *rest) {
+    const char *text = p->s;
+    size_t len = p->len, done = 0;
     for (size_t i = 0; m->n_added > 0 && i < len;) {
         size_t n = 0;
         const tok_added *a = m->first[(uint8_t)text[i]] ? longest(m, text + i, len - i, &n) : NULL;
@@ -105,9 +105,11 @@ status tok_added_split(tok_enc *enc, const tok_trie *m, const char *text, size_t
         if (a->single_word && !is_single_word(text, len, start, end)) continue;
         if (a->lstrip) start = strip_left(text, start, done);
         if (a->rstrip) end = strip_right(text, len, end);
-        if (done < start) TRY(rest(enc, text + done, start - done));
-        tok_ids_push(enc->out, a->id);
+        tok_piece before = piece_slice(p, done, start);
+        if (done < start) TRY(rest(enc, &before));
+        enc_push(enc, a->id, p, start, end);
         done = end;
     }
-    return done < len ? rest(enc, text + done, len - done) : ST_OK;
+    tok_piece after = piece_slice(p, done, len);
+    return done < len ? rest(enc, &after) : ST_OK;
 }

@@ -1,26 +1,31 @@
 /* What the files of this module share: the loaded tokenizer and the state of one encode call.
  *
  * Encoding is a chain; each stage cuts the text finer and hands pieces on:
- *   tok.c           cuts out bytes that are not UTF-8
- *   tok_added.c     cuts out added tokens, before and after normalisation
- *   tok_normalize.c NFC
- *   tok_pretok.c    pre-tokens, by hand-written matcher or tok_regex.c
- *   tok_bpe.c       merges inside one pre-token
- * A later model kind (Unigram, WordPiece) replaces the last stage only. */
+ *   encode.c    cuts out bytes that are not UTF-8
+ *   added.c     cuts out added tokens, before and after normalisation
+ *   normalize/  changes characters
+ *   pretok/     cuts pre-tokens
+ *   model/      ids of one pre-token
+ *   post/       what stands around the ids of a text
+ * Decoding is tokens through the steps of decoder/. format/ reads all this from files and writes
+ * it. */
 #ifndef TOK_INTERNAL_H
 #define TOK_INTERNAL_H
 
 #include "base/arena.h"
-#include "tok/tok.h"
-#include "tok/text/map.h"
+#include "tok/model/model.h"
+#include "tok/normalize/normalize.h"
 #include "tok/pretok/pretok.h"
+#include "tok/text/map.h"
+#include "tok/text/piece.h"
+#include "tok/tok.h"
 
 /* Limits that keep hostile files bounded; far above any published tokenizer. */
 enum {
     TOK_MAX_JSON_BYTES = 512 << 20,
     TOK_MAX_TOKEN_BYTES = 1 << 16,
     TOK_MAX_ADDED_BYTES = 1024,
-    TOK_MAX_STEPS = 32,      /* pre-tokenizer steps */
+    TOK_MAX_STEPS = 32,      /* of a normalizer, pre-tokenizer or decoder */
     TOK_MAX_TEMPLATE = 256,  /* ids that a post-processor adds on one side */
     TOK_MAX_TEXT = INT32_MAX /* bytes in one encode call: positions are int32 */
 };
@@ -54,67 +59,66 @@ struct tok {
     uint64_t hash;
 
     tok_token *token;
-    int32_t n_token;  /* highest id + 1 */
-    str_map by_text;  /* content -> id */
-    str_map by_bytes; /* model tokens only; filled for characters and for ignore_merges */
-    bool byte_level;  /* the model works on the 256-character byte alphabet */
-    int32_t byte_id[256];
-    pair_map merge;  /* pair of ids -> rank */
-    int32_t *merged; /* rank -> id */
-    int32_t n_merges;
-    bool ignore_merges, fuse_unk;
-    int32_t unk; /* -1: none */
+    int32_t n_token;      /* highest id + 1 */
+    str_map by_text;      /* content -> id */
+    bool byte_level;      /* the model works on the 256-character byte alphabet */
+    int32_t byte_id[256]; /* the token of a byte, -1: none */
+    int32_t unk;          /* -1: none */
 
-    bool nfc;
     tok_trie raw, normal; /* added tokens matched before and after normalisation */
+    norm_step norm[TOK_MAX_STEPS];
+    int n_norm;
     pretok_step step[TOK_MAX_STEPS];
     int n_steps;
+    const model_class *class;
+    void *model;
     int32_t *prefix, *suffix; /* what the post-processor puts around a text */
     int n_prefix, n_suffix;
     int32_t bos, eos;
 };
 
 /* State of one encode call. */
-typedef struct bpe_state bpe_state;
 typedef struct tok_enc {
     const tok *t;
     tok_ids *out;
+    tok_spans *spans; /* beside `out`; NULL: not asked for */
     err *e;
-    bpe_state *bpe;
-    strbuf prefixed;   /* a piece with the space that add_prefix_space puts before it */
-    void *match_data;  /* PCRE2, made on first use */
-    const char *begin; /* text whose offsets errors name, where it lies in the caller's text, */
-    size_t begin_at;   /* and how many bytes at its start are not the caller's */
-    size_t begin_skip;
+    norm_work norm;
+    tok_text step_text[TOK_MAX_STEPS]; /* of the pre-tokenizer steps that change text */
+    void *match_data;                  /* PCRE2, made on first use */
+    void *model;                       /* of model_class.state_new */
 } tok_enc;
 
-/* Where a byte of the text at hand lies in the caller's text (near there, after normalisation). */
-size_t tok_offset(const tok_enc *enc, const char *at);
+/* Appends an id that stands for word[start, end). */
+static inline void enc_push(tok_enc *enc, int32_t id, const tok_piece *word, size_t start,
+                            size_t end) {
+    VEC_PUSH(enc->out->id, enc->out->n, enc->out->cap, id);
+    if (!enc->spans) return;
+    tok_span span = end > start ? (tok_span){word->from[start].start, word->from[end - 1].end}
+                                : (tok_span){0, 0};
+    VEC_PUSH(enc->spans->span, enc->spans->n, enc->spans->cap, span);
+}
+/* Sets the error "the vocabulary has no token for ... at byte N" for the character at word[at]. */
+status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) ATH_MUST_USE;
 
-/* tok_json.c: fills a zeroed tok from its JSON. */
+/* The id of a token that the model can give, -1 if none has this content. */
+int32_t tok_model_id(const tok *t, const char *s, size_t n);
+
+/* format/json.c: fills a zeroed tok from its JSON. */
 status tok_read_json(tok *t, const char *origin, err *e) ATH_MUST_USE;
 
-/* tok_added.c */
+/* added.c */
 void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a);
 void tok_trie_free(tok_trie *m);
 /* Splits text at added tokens: appends their ids and calls `rest` on what lies between. */
-typedef status tok_rest_fn(tok_enc *enc, const char *text, size_t len);
-status tok_added_split(tok_enc *enc, const tok_trie *m, const char *text, size_t len,
+typedef status tok_rest_fn(tok_enc *enc, const tok_piece *text);
+status tok_added_split(tok_enc *enc, const tok_trie *m, const tok_piece *text,
                        tok_rest_fn *rest) ATH_MUST_USE;
 
-/* tok_normalize.c: NFC of valid UTF-8. When nothing changes, *out stays NULL; else free() it. */
-status tok_normalize_nfc(const char *text, size_t len, char **out, size_t *out_len,
-                         err *e) ATH_MUST_USE;
-
-/* tok_alphabet.c: the printable character that stands for each byte in byte-level tokenizers. */
+/* text/alphabet.c: the printable character that stands for each byte in byte-level tokenizers. */
 uint32_t byte_alphabet_char(uint8_t byte);
 /* Byte for a character of the alphabet, -1 for any other character. */
 int byte_alphabet_byte(uint32_t cp);
 void byte_alphabet_append(strbuf *b, const char *bytes, size_t n);
-
-/* tok_bpe.c */
-bpe_state *bpe_state_new(size_t text_len);
-void bpe_state_free(bpe_state *s);
-status bpe_encode_word(tok_enc *enc, const char *word, size_t len) ATH_MUST_USE;
 
 #endif

@@ -28,6 +28,16 @@ typedef struct tok_ids {
 void tok_ids_push(tok_ids *v, int32_t id);
 void tok_ids_free(tok_ids *v);
 
+/* A stretch of the text, in bytes: [start, end). */
+typedef struct tok_span {
+    int32_t start, end;
+} tok_span;
+typedef struct tok_spans {
+    tok_span *span;
+    int64_t n, cap;
+} tok_spans;
+void tok_spans_free(tok_spans *v);
+
 /* Reads tokenizer.json (a file, or a folder that holds one; tokenizer_config.json beside it, if
  * any, names the special tokens). Errors: ST_FORMAT unreadable, or naming the key that is
  * wrong or not supported. */
@@ -45,6 +55,13 @@ enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
  * cannot represent, naming the byte offset. */
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) ATH_MUST_USE;
+/* The same, and which bytes of the text each id stands for (whole characters, even where a token
+ * has only some of their bytes; what the post-processor adds has {0, 0}). */
+status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
+                        tok_spans *spans, err *e) ATH_MUST_USE;
+/* Spans in bytes to spans in characters, in place; spans in order of start take linear time. A byte
+ * that is not UTF-8 counts as one character. */
+void tok_spans_to_chars(tok_spans *v, const char *text, size_t len);
 /* Appends the text of ids; skip_special leaves special tokens out. ST_USAGE: an id outside the
  * vocabulary. */
 status tok_decode(const tok *t, const int32_t *ids, int64_t n, bool skip_special, strbuf *out,

@@ -2,8 +2,8 @@
  *
  * What this module does not implement is refused by name, because a tokenizer that differs a little
  * spoils a model silently. `truncation` and `padding` are settings of a call in the library they
- * come from and are ignored. Reading order: tok_read_json here, tok_json_parts.c for what stands
- * around the model, tok_json_model.c for vocabulary and merges. */
+ * come from and are ignored. Reading order: tok_read_json here, tok_json_vocab.c for the ids,
+ * the *_json.c beside each stage for the rest. */
 #include "tok/format/json.h"
 
 #include <stdarg.h>
@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+
+enum { MAX_DEPTH = 4 }; /* Sequences inside Sequences */
 
 status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) {
     char what[512];
@@ -51,13 +53,35 @@ status tok_json_bool(tok_reader *r, const json_t *obj, const char *path, const c
     return ST_OK;
 }
 
-/* An option that must be off: absent, null, false, 0 or "". */
-static status must_be_off(tok_reader *r, const json_t *model, const char *key) {
-    const json_t *j = json_object_get(model, key);
-    bool off = !j || json_is_null(j) || json_is_false(j) ||
-               (json_is_number(j) && json_number_value(j) == 0) ||
-               (json_is_string(j) && json_string_length(j) == 0);
-    return off ? ST_OK : tok_bad(r, "model", "\"%s\" is set, which is not supported", key);
+status tok_json_each(tok_reader *r, const json_t *j, const char *path, const char *key, int depth,
+                     tok_part_fn *part) {
+    const char *known[] = {"type", key, NULL};
+    const json_t *list = json_object_get(j, key), *member;
+    size_t i;
+    TRY(tok_json_keys(r, j, path, known));
+    if (!json_is_array(list)) return tok_bad(r, path, "\"%s\" is not an array", key);
+    if (depth >= MAX_DEPTH) return tok_bad(r, path, "sequences are nested too deep");
+    json_array_foreach((json_t *)list, i, member) {
+        char sub[256];
+        snprintf(sub, sizeof(sub), "%.200s.%s[%zu]", path, key, i);
+        TRY(part(r, member, sub, depth + 1));
+    }
+    return ST_OK;
+}
+
+/* ---- the model ---- */
+
+static status read_class(tok_reader *r, const json_t *model) {
+    static const model_class *const CLASSES[] = {&MODEL_BPE};
+    const json_t *type = json_object_get(model, "type");
+    const char *name = type ? json_string_value(type) : "BPE"; /* old files have none */
+    if (!json_is_object(model)) return tok_bad(r, "model", "is missing or not an object");
+    for (int i = 0; name && i < ARRAY_LEN(CLASSES); i++) {
+        if (strcmp(CLASSES[i]->type, name) != 0) continue;
+        r->t->class = CLASSES[i];
+        return ST_OK;
+    }
+    return tok_bad(r, "model.type", "\"%.80s\" is not supported", name ? name : "?");
 }
 
 static status read_unk(tok_reader *r, const json_t *model) {
@@ -74,45 +98,19 @@ static status read_unk(tok_reader *r, const json_t *model) {
     return ST_OK;
 }
 
-static status read_model_options(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type",
-                                        "dropout",
-                                        "unk_token",
-                                        "continuing_subword_prefix",
-                                        "end_of_word_suffix",
-                                        "fuse_unk",
-                                        "byte_fallback",
-                                        "ignore_merges",
-                                        "vocab",
-                                        "merges",
-                                        NULL};
-    static const char *const OFF[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
-                                      "byte_fallback"};
-    const json_t *type = json_object_get(model, "type");
-    if (!json_is_object(model)) return tok_bad(r, "model", "is missing or not an object");
-    if (type && (!json_is_string(type) || strcmp(json_string_value(type), "BPE") != 0)) {
-        return tok_bad(r, "model.type", "\"%.80s\" is not supported (BPE is)",
-                       json_is_string(type) ? json_string_value(type) : "?");
-    }
-    TRY(tok_json_keys(r, model, "model", KNOWN));
-    for (int i = 0; i < ARRAY_LEN(OFF); i++) TRY(must_be_off(r, model, OFF[i]));
-    TRY(tok_json_bool(r, model, "model", "fuse_unk", false, &r->t->fuse_unk));
-    return tok_json_bool(r, model, "model", "ignore_merges", false, &r->t->ignore_merges);
-}
-
 /* ---- hash ---- */
 
 static int hash_chunk(const char *bytes, size_t n, void *state) {
     return XXH3_64bits_update(state, bytes, n) == XXH_OK ? 0 : -1;
 }
 
-static void hash_number(XXH3_state_t *x, int64_t v) {
+void tok_hash_number(XXH3_state_t *x, int64_t v) {
     XXH3_64bits_update(x, &v, sizeof(v));
 }
 
 /* Over what decides ids and text, in one canonical form: spacing, key order and the two spellings
  * of merges do not count. */
-static uint64_t canonical_hash(const tok *t, const json_t *root, const int32_t *merge_pairs) {
+static uint64_t hash_all(const tok *t, const json_t *root) {
     static const char *const PARTS[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder",
                                         "added_tokens"};
     XXH3_state_t *x = XXH3_createState();
@@ -124,35 +122,16 @@ static uint64_t canonical_hash(const tok *t, const json_t *root, const int32_t *
             json_dump_callback(part, hash_chunk, x,
                                JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
         }
-        hash_number(x, i);
+        tok_hash_number(x, i);
     }
-    hash_number(x, t->ignore_merges | t->fuse_unk << 1);
-    hash_number(x, t->unk);
+    tok_hash_number(x, t->unk);
     for (int32_t id = 0; id < t->n_token; id++) {
-        hash_number(x, t->token[id].text ? (int64_t)t->token[id].n_text : -1);
+        tok_hash_number(x, t->token[id].text ? (int64_t)t->token[id].n_text : -1);
         if (t->token[id].text) XXH3_64bits_update(x, t->token[id].text, t->token[id].n_text);
     }
-    hash_number(x, t->n_merges);
-    if (t->n_merges > 0) {
-        XXH3_64bits_update(x, merge_pairs, 2 * sizeof(int32_t) * (size_t)t->n_merges);
-    }
+    t->class->hash(t, x);
     uint64_t hash = XXH3_64bits_digest(x);
     XXH3_freeState(x);
-    return hash;
-}
-
-/* Ranks in order give the pairs back; a pair that a later rank replaced hashes as (-1, -1). */
-static uint64_t hash_all(const tok *t, const json_t *root) {
-    int32_t *pairs = xmalloc(2 * sizeof(int32_t) * (size_t)(t->n_merges + 1));
-    memset(pairs, 0xFF, 2 * sizeof(int32_t) * (size_t)(t->n_merges + 1));
-    for (uint32_t i = 0; i < t->merge.cap; i++) {
-        if (t->merge.key[i] == 0) continue;
-        uint64_t pair = t->merge.key[i] - 1;
-        pairs[2 * t->merge.value[i]] = (int32_t)(pair >> 32);
-        pairs[2 * t->merge.value[i] + 1] = (int32_t)(uint32_t)pair;
-    }
-    uint64_t hash = canonical_hash(t, root, pairs);
-    free(pairs);
     return hash;
 }
 
@@ -179,13 +158,13 @@ static status read_root(tok_reader *r, const json_t *root) {
         "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     TRY(tok_json_keys(r, root, "top level", KNOWN));
     const json_t *model = json_object_get(root, "model");
-    TRY(read_model_options(r, model));
+    TRY(read_class(r, model));
     TRY(tok_read_normalizer(r, json_object_get(root, "normalizer"), "normalizer", 0));
     TRY(tok_read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer"), "pre_tokenizer", 0));
     r->t->byte_level = r->saw_byte_level;
     TRY(tok_read_vocab(r, model, json_object_get(root, "added_tokens")));
     TRY(read_unk(r, model));
-    TRY(tok_read_merges(r, json_object_get(model, "merges")));
+    TRY(r->t->class->read(r, model));
     TRY(tok_read_post_processor(r, json_object_get(root, "post_processor"), "post_processor", 0));
     TRY(tok_read_decoder(r, json_object_get(root, "decoder")));
     guess_bos_eos(r->t);

@@ -26,7 +26,17 @@ status tok_json_type(tok_reader *r, const json_t *obj, const char *path,
 status tok_json_bool(tok_reader *r, const json_t *obj, const char *path, const char *key,
                      bool otherwise, bool *value) ATH_MUST_USE;
 
-/* tok_json_parts.c: everything around the model. Each takes the component (NULL or null: none). */
+static inline bool tok_json_absent(const json_t *j) {
+    return !j || json_is_null(j);
+}
+/* Calls `part` on each member of a Sequence, whose array stands under `key`. */
+typedef status tok_part_fn(tok_reader *r, const json_t *j, const char *path, int depth);
+status tok_json_each(tok_reader *r, const json_t *j, const char *path, const char *key, int depth,
+                     tok_part_fn *part) ATH_MUST_USE;
+/* For model_class.hash. */
+void tok_hash_number(XXH3_state_t *x, int64_t v);
+
+/* The *_json.c of each stage. Each takes the component (NULL or null: none). */
 status tok_read_normalizer(tok_reader *r, const json_t *j, const char *path,
                            int depth) ATH_MUST_USE;
 status tok_read_pre_tokenizer(tok_reader *r, const json_t *j, const char *path,
@@ -34,8 +44,7 @@ status tok_read_pre_tokenizer(tok_reader *r, const json_t *j, const char *path,
 status tok_read_post_processor(tok_reader *r, const json_t *j, const char *path,
                                int depth) ATH_MUST_USE;
 status tok_read_decoder(tok_reader *r, const json_t *j) ATH_MUST_USE;
-/* tok_json_model.c: the ids. */
+/* json_vocab.c: the ids. */
 status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) ATH_MUST_USE;
-status tok_read_merges(tok_reader *r, const json_t *merges) ATH_MUST_USE;
 
 #endif

@@ -1,10 +1,11 @@
 /* Byte-pair encoding of one pre-token: O(n log n) with a heap of candidate merges, and a cache of
  * the words already seen in this call, which natural text hits more than nine times in ten. */
+#include "tok/model/bpe.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/internal.h"
 #include "tok/text/unicode.h"
 
 /* One cache line; longer words and results are not kept. */
@@ -20,6 +21,7 @@ _Static_assert(sizeof(cached) == 64, "a cache entry is one cache line");
 typedef struct symbol {
     int32_t id; /* -1: merged into the symbol before */
     int32_t prev, next;
+    int32_t at; /* first byte in the word */
 } symbol;
 
 /* order = rank << 32 | position: lowest rank first, then leftmost. Ids tell stale candidates. */
@@ -28,15 +30,16 @@ typedef struct candidate {
     int32_t left, right;
 } candidate;
 
-struct bpe_state {
+typedef struct bpe_state {
     cached *cache;
     uint32_t cache_mask;
     symbol *symbol;
     candidate *heap;
     size_t n_heap, cap;
-};
+} bpe_state;
 
-bpe_state *bpe_state_new(size_t text_len) {
+static void *bpe_state_new(const tok *t, size_t text_len) {
+    (void)t;
     bpe_state *s = xcalloc(1, sizeof(*s));
     size_t entries = 64;
     while (entries < CACHE_MAX && entries < text_len / 8) entries *= 2;
@@ -45,8 +48,8 @@ bpe_state *bpe_state_new(size_t text_len) {
     return s;
 }
 
-void bpe_state_free(bpe_state *s) {
-    if (!s) return;
+static void bpe_state_free(void *state) {
+    bpe_state *s = state;
     free(s->cache);
     free(s->symbol);
     free(s->heap);
@@ -84,107 +87,106 @@ static candidate heap_pop(bpe_state *s) {
     return top;
 }
 
-static void offer(const tok *t, bpe_state *s, int32_t left) {
+static void offer(const bpe_model *m, bpe_state *s, int32_t left) {
     int32_t right = left < 0 ? -1 : s->symbol[left].next;
     if (right < 0) return;
     int32_t a = s->symbol[left].id, b = s->symbol[right].id;
-    int32_t rank = pair_map_get(&t->merge, pair_key(a, b));
+    int32_t rank = pair_map_get(&m->merge, pair_key(a, b));
     if (rank < 0) return;
     heap_push(s, (candidate){(uint64_t)(uint32_t)rank << 32 | (uint32_t)left, a, b});
 }
 
-static void merge_all(const tok *t, bpe_state *s, int32_t n) {
+static void merge_all(const bpe_model *m, bpe_state *s, int32_t n) {
     s->n_heap = 0;
-    for (int32_t i = 0; i + 1 < n; i++) offer(t, s, i);
+    for (int32_t i = 0; i + 1 < n; i++) offer(m, s, i);
     while (s->n_heap > 0) {
         candidate c = heap_pop(s);
         int32_t at = (int32_t)(c.order & UINT32_MAX);
         symbol *left = &s->symbol[at];
         if (left->id != c.left || left->next < 0 || s->symbol[left->next].id != c.right) continue;
         symbol *right = &s->symbol[left->next];
-        left->id = t->merged[c.order >> 32];
+        left->id = m->merged[c.order >> 32];
         right->id = -1;
         left->next = right->next;
         if (left->next >= 0) s->symbol[left->next].prev = at;
-        offer(t, s, left->prev);
-        offer(t, s, at);
+        offer(m, s, left->prev);
+        offer(m, s, at);
     }
 }
 
-static void unknown_error(tok_enc *enc, const char *at, int len, uint32_t cp) {
-    size_t offset = tok_offset(enc, at);
-    if (enc->t->byte_level) {
-        err_set(enc->e, ST_FORMAT, "the vocabulary has no token for byte 0x%02x (at byte %zu)",
-                (uint8_t)*at, offset);
-        err_hint(enc->e, "a byte-level tokenizer needs all 256 bytes");
-    } else {
-        err_set(enc->e, ST_FORMAT,
-                "the character at byte %zu, U+%04X '%.*s', is not in the "
-                "vocabulary",
-                offset, (unsigned)cp, len, at);
-        err_hint(enc->e, "train on text that has it, or use kind bpe or byte");
-    }
-}
-
-/* Writes the first symbols of a word; -1 with the error set when one is unknown. Without an unk
- * token that is an error rather than a silent loss of text. */
-static int32_t first_symbols(tok_enc *enc, const char *word, size_t len) {
+/* Writes the first symbols of a word, positions in `at`; -1 with the error set when one is unknown.
+ * Without an unk token that is an error rather than a silent loss of text. */
+static int32_t first_symbols(tok_enc *enc, const tok_piece *word) {
     const tok *t = enc->t;
-    symbol *sym = enc->bpe->symbol;
+    const bpe_model *m = t->model;
+    symbol *sym = ((bpe_state *)enc->model)->symbol;
     int32_t n = 0;
     bool was_unknown = false;
-    for (size_t i = 0; i < len;) {
+    for (size_t i = 0; i < word->len;) {
         uint32_t cp = 0;
-        int size = t->byte_level ? 1 : utf8_decode(word + i, len - i, &cp);
+        int size = t->byte_level ? 1 : utf8_decode(word->s + i, word->len - i, &cp);
         CHECK(size > 0, "the word is not UTF-8 at byte %zu", i);
-        int32_t id = t->byte_level ? t->byte_id[(uint8_t)word[i]]
-                                   : str_map_get(&t->by_bytes, word + i, (size_t)size);
-        bool unknown = id < 0, fused = unknown && was_unknown && t->fuse_unk;
+        int32_t id = t->byte_level ? t->byte_id[(uint8_t)word->s[i]]
+                                   : str_map_get(&m->by_bytes, word->s + i, (size_t)size);
+        bool unknown = id < 0, fused = unknown && was_unknown && m->fuse_unk;
         was_unknown = unknown;
-        if (unknown && t->unk < 0) {
-            unknown_error(enc, word + i, size, cp);
-            return -1;
+        if (unknown && t->unk < 0) return enc_unknown(enc, word, i) == ST_OK ? 0 : -1;
+        if (!fused) {
+            sym[n] = (symbol){unknown ? t->unk : id, n - 1, n + 1, (int32_t)i};
+            n++;
         }
         i += (size_t)size;
-        if (fused) continue;
-        sym[n] = (symbol){.id = unknown ? t->unk : id, .prev = n - 1, .next = n + 1};
-        n++;
     }
     sym[n - 1].next = -1;
     return n;
 }
 
-static status encode_uncached(tok_enc *enc, const char *word, size_t len) {
-    const tok *t = enc->t;
-    bpe_state *s = enc->bpe;
-    int32_t whole = t->ignore_merges ? str_map_get(&t->by_bytes, word, len) : -1;
+static status encode_uncached(tok_enc *enc, const tok_piece *word) {
+    const bpe_model *m = enc->t->model;
+    bpe_state *s = enc->model;
+    int32_t whole = m->ignore_merges ? str_map_get(&m->by_bytes, word->s, word->len) : -1;
     if (whole >= 0) {
-        tok_ids_push(enc->out, whole);
+        enc_push(enc, whole, word, 0, word->len);
         return ST_OK;
     }
-    reserve(s, len);
-    int32_t n = first_symbols(enc, word, len);
+    reserve(s, word->len);
+    int32_t n = first_symbols(enc, word);
     if (n < 0) return ST_FORMAT;
-    merge_all(t, s, n);
-    for (int32_t i = 0; i >= 0; i = s->symbol[i].next) tok_ids_push(enc->out, s->symbol[i].id);
+    merge_all(m, s, n);
+    for (int32_t i = 0, next; i >= 0; i = next) {
+        next = s->symbol[i].next;
+        size_t end = next >= 0 ? (size_t)s->symbol[next].at : word->len;
+        enc_push(enc, s->symbol[i].id, word, (size_t)s->symbol[i].at, end);
+    }
     return ST_OK;
 }
 
-status bpe_encode_word(tok_enc *enc, const char *word, size_t len) {
-    if (len > CACHE_KEY) return encode_uncached(enc, word, len);
-    cached *c = &enc->bpe->cache[(uint32_t)hash_bytes(word, len) & enc->bpe->cache_mask];
+static status bpe_encode(tok_enc *enc, const tok_piece *word) {
+    if (word->len > CACHE_KEY || enc->spans) return encode_uncached(enc, word);
+    bpe_state *s = enc->model;
+    cached *c = &s->cache[(uint32_t)hash_bytes(word->s, word->len) & s->cache_mask];
     tok_ids *out = enc->out;
-    if (c->n_key == len && memcmp(c->key, word, len) == 0) {
+    if (c->n_key == word->len && memcmp(c->key, word->s, word->len) == 0) {
         for (int i = 0; i < c->n_id; i++) tok_ids_push(out, c->id[i]);
         return ST_OK;
     }
     int64_t before = out->n;
-    TRY(encode_uncached(enc, word, len));
+    TRY(encode_uncached(enc, word));
     int64_t n = out->n - before;
     if (n > CACHE_IDS) return ST_OK;
-    c->n_key = (uint8_t)len;
+    c->n_key = (uint8_t)word->len;
     c->n_id = (uint8_t)n;
-    memcpy(c->key, word, len);
+    memcpy(c->key, word->s, word->len);
     memcpy(c->id, out->id + before, (size_t)n * sizeof(int32_t));
     return ST_OK;
 }
+
+const model_class MODEL_BPE = {
+    .type = "BPE",
+    .read = bpe_read,
+    .free = bpe_free,
+    .hash = bpe_hash,
+    .state_new = bpe_state_new,
+    .state_free = bpe_state_free,
+    .encode = bpe_encode,
+};

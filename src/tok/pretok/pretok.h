@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "tok/text/piece.h"
 
 typedef enum pretok_kind {
     PRETOK_GPT2,    /* hand-written matchers: */
@@ -52,7 +53,7 @@ status pretok_find(const pretok_step *s, const char *text, size_t len, size_t fr
 size_t pretok_gpt2_end(const char *text, size_t len, size_t from);
 size_t pretok_cl100k_end(const char *text, size_t len, size_t from, int max_digits);
 
-/* tok_regex.c */
+/* regex.c */
 status pretok_regex_compile(void **code, const char *regex, err *e) ATH_MUST_USE;
 void pretok_regex_free(void *code);
 /* *match_data is made on first use and freed by pretok_match_data_free: one per thread. ST_FORMAT:
@@ -63,8 +64,8 @@ void pretok_match_data_free(void *match_data);
 
 /* Cuts a piece by steps[0..n) and calls `emit` on the results, in order. */
 struct tok_enc;
-typedef status pretok_emit_fn(struct tok_enc *enc, const char *text, size_t len);
-status pretok_run(struct tok_enc *enc, const pretok_step *steps, int n, const char *text,
-                  size_t len, pretok_emit_fn *emit) ATH_MUST_USE;
+typedef status pretok_emit_fn(struct tok_enc *enc, const tok_piece *word);
+status pretok_run(struct tok_enc *enc, const pretok_step *steps, int n, const tok_piece *text,
+                  pretok_emit_fn *emit) ATH_MUST_USE;
 
 #endif

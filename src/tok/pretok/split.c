@@ -11,7 +11,7 @@ typedef struct split {
     tok_enc *enc;
     const pretok_step *step;
     int n_steps; /* this one and those after it */
-    const char *text;
+    const tok_piece *text;
     pretok_emit_fn *emit;
     bool holding, held_match;
     size_t start, end; /* the piece held back */
@@ -19,8 +19,8 @@ typedef struct split {
 
 static status flush(split *s) {
     if (!s->holding || s->start == s->end) return ST_OK;
-    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, s->text + s->start, s->end - s->start,
-                      s->emit);
+    tok_piece piece = piece_slice(s->text, s->start, s->end);
+    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, &piece, s->emit);
 }
 
 static status hold(split *s, size_t start, size_t end, bool match) {
@@ -64,34 +64,26 @@ static status take(split *s, size_t start, size_t end, bool match) {
     return hold(s, start, end, match);
 }
 
-static status with_prefix(split *s, const char *text, size_t len) {
-    if (text[0] == ' ') {
-        return pretok_run(s->enc, s->step + 1, s->n_steps - 1, text, len, s->emit);
-    }
-    tok_enc *enc = s->enc;
-    strbuf *b = &enc->prefixed;
-    strbuf_clear(b);
-    strbuf_putc(b, ' ');
-    strbuf_append(b, text, len);
-    const char *begin = enc->begin;
-    size_t begin_at = enc->begin_at;
-    enc->begin_at = tok_offset(enc, text);
-    enc->begin = b->data;
-    enc->begin_skip = 1;
-    status st = pretok_run(enc, s->step + 1, s->n_steps - 1, b->data, b->len, s->emit);
-    enc->begin = begin;
-    enc->begin_at = begin_at;
-    enc->begin_skip = 0;
-    return st;
+/* The space stands for the first character of the piece. */
+static status with_prefix(split *s, const tok_piece *text) {
+    tok_text *b = &s->enc->step_text[s->step - s->enc->t->step];
+    if (text->s[0] == ' ') return pretok_run(s->enc, s->step + 1, s->n_steps - 1, text, s->emit);
+    text_reset(b, text->from != NULL);
+    text_add(b, " ", 1, piece_from(text, 0));
+    text_copy(b, text, 0, text->len);
+    tok_piece piece = text_piece(b, text->first);
+    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, &piece, s->emit);
 }
 
 /* A hand-written matcher covers the text, so `isolated` needs no bookkeeping: the usual case. */
-static status run_covering(split *s, const char *text, size_t len) {
+static status run_covering(split *s, const tok_piece *text) {
     const pretok_step *p = s->step;
-    for (size_t at = 0; at < len;) {
-        size_t end = p->kind == PRETOK_GPT2 ? pretok_gpt2_end(text, len, at)
-                                            : pretok_cl100k_end(text, len, at, p->max_digits);
-        TRY(pretok_run(s->enc, p + 1, s->n_steps - 1, text + at, end - at, s->emit));
+    for (size_t at = 0; at < text->len;) {
+        size_t end = p->kind == PRETOK_GPT2
+                         ? pretok_gpt2_end(text->s, text->len, at)
+                         : pretok_cl100k_end(text->s, text->len, at, p->max_digits);
+        tok_piece piece = piece_slice(text, at, end);
+        TRY(pretok_run(s->enc, p + 1, s->n_steps - 1, &piece, s->emit));
         at = end;
     }
     return ST_OK;
@@ -107,26 +99,27 @@ static bool covers_all(const pretok_step *p) {
     return p->behavior == PRETOK_ISOLATED || (p->behavior == PRETOK_REMOVED && p->invert);
 }
 
-status pretok_run(tok_enc *enc, const pretok_step *steps, int n, const char *text, size_t len,
+status pretok_run(tok_enc *enc, const pretok_step *steps, int n, const tok_piece *text,
                   pretok_emit_fn *emit) {
+    size_t len = text->len;
     if (len == 0) return ST_OK;
-    if (n == 0) return emit(enc, text, len);
+    if (n == 0) return emit(enc, text);
     split s = {.enc = enc, .step = steps, .n_steps = n, .text = text, .emit = emit};
-    if (steps->kind == PRETOK_PREFIX) return with_prefix(&s, text, len);
-    if (covers_all(steps)) return run_covering(&s, text, len);
+    if (steps->kind == PRETOK_PREFIX) return with_prefix(&s, text);
+    if (covers_all(steps)) return run_covering(&s, text);
     size_t at = 0;
     for (size_t search = 0; search < len;) {
         size_t start, end;
-        TRY(pretok_find(steps, text, len, search, &start, &end, &enc->match_data, enc->e));
+        TRY(pretok_find(steps, text->s, len, search, &start, &end, &enc->match_data, enc->e));
         if (start == len) break;
         if (end == start && start == at && at > 0) { /* an empty match next to the last one */
-            search = char_end(text, len, start);
+            search = char_end(text->s, len, start);
             continue;
         }
         if (start > at) TRY(take(&s, at, start, steps->invert));
         TRY(take(&s, start, end, !steps->invert));
         at = end;
-        search = end > start ? end : char_end(text, len, start);
+        search = end > start ? end : char_end(text->s, len, start);
     }
     if (at < len) TRY(take(&s, at, len, steps->invert));
     return flush(&s);

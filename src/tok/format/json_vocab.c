@@ -1,7 +1,7 @@
-/* Vocabulary, added tokens and merges of a tokenizer.json.
+/* Vocabulary and added tokens of a tokenizer.json.
  *
- * Invariant: every id has one content and every content one id; merges name tokens that exist. */
-#include <stdlib.h>
+ * Invariant: every id has one content and every content one id. */
+#include <stdio.h>
 #include <string.h>
 
 #include "tok/format/json.h"
@@ -46,6 +46,9 @@ static status add_model_token(tok_reader *r, const char *text, size_t len, int32
         return tok_bad(r, "model.vocab", "id %d is given to \"%.40s\" and \"%.40s\"", (int)id,
                        k->text, text);
     }
+    if (str_map_get(&t->by_text, text, len) >= 0) {
+        return tok_bad(r, "model.vocab", "\"%.40s\" is there twice", text);
+    }
     k->text = arena_strndup(t->mem, text, len);
     k->n_text = (uint32_t)len;
     k->in_model = true;
@@ -53,14 +56,47 @@ static status add_model_token(tok_reader *r, const char *text, size_t len, int32
     return ST_OK;
 }
 
+/* A vocabulary is an object {content: id}, or Unigram's list [[content, score], ...] in order of
+ * ids; both look alike through this cursor. */
+typedef struct vocab_cursor {
+    const json_t *vocab;
+    void *at;
+    size_t next;
+    const char *text;
+    size_t len;
+    const json_t *id; /* NULL: the place in the list */
+} vocab_cursor;
+
+static bool next_token(vocab_cursor *c) {
+    if (json_is_array(c->vocab)) {
+        const json_t *pair = json_array_get(c->vocab, c->next++);
+        c->text = json_string_value(json_array_get(pair, 0));
+        c->len = json_string_length(json_array_get(pair, 0));
+        return pair != NULL;
+    }
+    json_t *object = (json_t *)c->vocab;
+    c->at = c->at ? json_object_iter_next(object, c->at) : json_object_iter(object);
+    if (!c->at) return false;
+    c->text = json_object_iter_key(c->at);
+    c->len = strlen(c->text);
+    c->id = json_object_iter_value(c->at);
+    return true;
+}
+
+static status token_id(tok_reader *r, const vocab_cursor *c, size_t n, int32_t *id) {
+    if (!c->text) return tok_bad(r, "model.vocab", "entry %zu is not [token, score]", c->next - 1);
+    if (c->id) return read_id(r, c->id, "model.vocab", n, id);
+    *id = (int32_t)(c->next - 1);
+    return ST_OK;
+}
+
 /* First pass over the ids: the highest decides the size of the table. */
 static status count_ids(tok_reader *r, const json_t *vocab, const json_t *added, size_t n) {
-    const char *key;
     json_t *value;
     size_t i;
     int32_t id = 0, top = -1;
-    json_object_foreach((json_t *)vocab, key, value) {
-        TRY(read_id(r, value, "model.vocab", n, &id));
+    for (vocab_cursor c = {.vocab = vocab}; next_token(&c);) {
+        TRY(token_id(r, &c, n, &id));
         if (id > top) top = id;
     }
     json_array_foreach((json_t *)added, i, value) {
@@ -76,13 +112,12 @@ static status count_ids(tok_reader *r, const json_t *vocab, const json_t *added,
 /* The trie holds the content as it will look when it is searched for. */
 static status add_to_trie(tok_reader *r, const tok_token *k, tok_added a, bool normalized) {
     tok *t = r->t;
-    char *normal = NULL;
-    size_t n = 0;
-    if (normalized && t->nfc) TRY(tok_normalize_nfc(k->text, k->n_text, &normal, &n, r->e));
-    tok_trie_add(normalized ? &t->normal : &t->raw, normal ? normal : k->text,
-                 normal ? n : k->n_text, a);
-    free(normal);
-    return ST_OK;
+    norm_work work = {0};
+    tok_piece text = {.s = k->text, .len = k->n_text, .first = true}, normal = text;
+    status st = normalized ? norm_run(t->norm, t->n_norm, &text, &work, &normal, r->e) : ST_OK;
+    if (st == ST_OK) tok_trie_add(normalized ? &t->normal : &t->raw, normal.s, normal.len, a);
+    norm_work_free(&work);
+    return st;
 }
 
 static status read_added_token(tok_reader *r, const json_t *j, const char *path) {
@@ -118,16 +153,6 @@ static status read_added_token(tok_reader *r, const json_t *j, const char *path)
     return add_to_trie(r, k, a, normalized);
 }
 
-/* Model tokens by their bytes: characters are looked up so, and whole words (ignore_merges). */
-static void index_by_bytes(tok *t) {
-    for (int32_t id = 0; id < t->n_token; id++) {
-        const tok_token *k = &t->token[id];
-        if (k->in_model && str_map_get(&t->by_bytes, k->bytes, k->n_bytes) < 0) {
-            str_map_add(&t->by_bytes, k->bytes, k->n_bytes, id);
-        }
-    }
-}
-
 static void index_bytes(tok *t) {
     for (int b = 0; b < 256; b++) {
         char c[4];
@@ -137,21 +162,29 @@ static void index_bytes(tok *t) {
     }
 }
 
+static status read_model_tokens(tok_reader *r, const json_t *vocab, size_t n) {
+    int32_t id = 0;
+    for (vocab_cursor c = {.vocab = vocab}; next_token(&c);) {
+        TRY(token_id(r, &c, n, &id));
+        TRY(add_model_token(r, c.text, c.len, id));
+    }
+    return ST_OK;
+}
+
 status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) {
     const json_t *vocab = json_object_get(model, "vocab");
-    const char *key;
     json_t *value;
     size_t i;
-    if (!json_is_object(vocab)) return tok_bad(r, "model.vocab", "is missing or not an object");
+    if (!json_is_object(vocab) && !json_is_array(vocab)) {
+        return tok_bad(r, "model.vocab", "is missing or neither an object nor an array");
+    }
     if (added && !json_is_null(added) && !json_is_array(added)) {
         return tok_bad(r, "added_tokens", "is not an array");
     }
-    size_t n = json_object_size(vocab) + json_array_size(added);
+    size_t n = json_object_size(vocab) + json_array_size(vocab) + json_array_size(added);
     TRY(count_ids(r, vocab, added, n));
     str_map_reserve(&r->t->by_text, (uint32_t)n);
-    json_object_foreach((json_t *)vocab, key, value) {
-        TRY(add_model_token(r, key, strlen(key), (int32_t)json_integer_value(value)));
-    }
+    TRY(read_model_tokens(r, vocab, n));
     json_array_foreach((json_t *)added, i, value) {
         char path[64];
         snprintf(path, sizeof(path), "added_tokens[%zu]", i);
@@ -160,71 +193,6 @@ status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) {
     for (int32_t id = 0; id < r->t->n_token; id++) {
         if (r->t->token[id].text) set_bytes(r->t, &r->t->token[id]);
     }
-    if (!r->t->byte_level || r->t->ignore_merges) index_by_bytes(r->t);
     index_bytes(r->t);
     return ST_OK;
-}
-
-/* "a b" or ["a", "b"]. */
-static bool merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b) {
-    if (json_is_array(j) && json_array_size(j) == 2) {
-        const json_t *x = json_array_get(j, 0), *y = json_array_get(j, 1);
-        *a = json_string_value(x);
-        *b = json_string_value(y);
-        *n_a = json_string_length(x);
-        *n_b = json_string_length(y);
-        return *a && *b;
-    }
-    const char *s = json_string_value(j);
-    const char *space = s ? strchr(s, ' ') : NULL;
-    if (!space || strchr(space + 1, ' ')) return false;
-    *a = s;
-    *n_a = (size_t)(space - s);
-    *b = space + 1;
-    *n_b = json_string_length(j) - *n_a - 1;
-    return true;
-}
-
-static int32_t model_id(const tok *t, const char *s, size_t n) {
-    int32_t id = str_map_get(&t->by_text, s, n);
-    return id >= 0 && t->token[id].in_model ? id : -1;
-}
-
-static status read_merge(tok_reader *r, const json_t *j, const char *path, strbuf *whole) {
-    const char *a, *b;
-    size_t n_a, n_b;
-    tok *t = r->t;
-    if (!merge_sides(j, &a, &n_a, &b, &n_b)) {
-        return tok_bad(r, path, "is neither \"a b\" nor [\"a\", \"b\"]");
-    }
-    strbuf_clear(whole);
-    strbuf_append(whole, a, n_a);
-    strbuf_append(whole, b, n_b);
-    int32_t left = model_id(t, a, n_a), right = model_id(t, b, n_b);
-    int32_t id = model_id(t, strbuf_cstr(whole), whole->len);
-    if (left < 0 || right < 0 || id < 0) {
-        return tok_bad(r, path, "token \"%.60s\" is not in the vocabulary",
-                       left < 0    ? strndupa(a, n_a < 60 ? n_a : 60)
-                       : right < 0 ? b
-                                   : strbuf_cstr(whole));
-    }
-    pair_map_put(&t->merge, pair_key(left, right), t->n_merges);
-    t->merged[t->n_merges++] = id;
-    return ST_OK;
-}
-
-status tok_read_merges(tok_reader *r, const json_t *merges) {
-    tok *t = r->t;
-    if (!json_is_array(merges)) return tok_bad(r, "model.merges", "is missing or not an array");
-    t->merged = ARENA_ARRAY(t->mem, int32_t, json_array_size(merges));
-    pair_map_reserve(&t->merge, (uint32_t)json_array_size(merges));
-    strbuf whole = {0};
-    status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < json_array_size(merges); i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "model.merges[%zu]", i);
-        st = read_merge(r, json_array_get(merges, i), path, &whole);
-    }
-    strbuf_free(&whole);
-    return st;
 }

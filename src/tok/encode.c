@@ -1,0 +1,151 @@
+/* Text to ids: runs the chain of internal.h. */
+#include <string.h>
+
+#include "tok/internal.h"
+#include "tok/text/unicode.h"
+
+/* ---- the chain ---- */
+
+static status encode_word(tok_enc *enc, const tok_piece *word) {
+    return enc->t->class->encode(enc, word);
+}
+
+static status encode_pieces(tok_enc *enc, const tok_piece *text) {
+    return pretok_run(enc, enc->t->step, enc->t->n_steps, text, encode_word);
+}
+
+static status encode_normalized(tok_enc *enc, const tok_piece *text) {
+    return tok_added_split(enc, &enc->t->normal, text, encode_pieces);
+}
+
+static status encode_unnormalized(tok_enc *enc, const tok_piece *text) {
+    tok_piece normal;
+    TRY(norm_run(enc->t->norm, enc->t->n_norm, text, &enc->norm, &normal, enc->e));
+    return encode_normalized(enc, &normal);
+}
+
+/* A byte that is not UTF-8 is its own pre-token: it ends the text before it and becomes the token
+ * of that byte, so any bytes survive a round trip. Kinds without byte tokens refuse it. */
+static status encode_bad_byte(tok_enc *enc, const tok_piece *text, size_t at) {
+    const tok *t = enc->t;
+    uint8_t byte = (uint8_t)text->s[at];
+    int32_t id = t->byte_id[byte] >= 0 ? t->byte_id[byte] : t->unk;
+    if (id < 0) {
+        err_set(enc->e, ST_FORMAT, "byte %zu (0x%02x) of the text is not UTF-8", at, byte);
+        return err_hint(enc->e, "convert the text to UTF-8, or use a byte-level tokenizer");
+    }
+    enc_push(enc, id, text, at, at + 1);
+    return ST_OK;
+}
+
+static status encode_text(tok_enc *enc, const tok_piece *text) {
+    for (size_t at = 0; at < text->len;) {
+        size_t valid = utf8_valid_prefix(text->s + at, text->len - at);
+        tok_piece part = piece_slice(text, at, at + valid);
+        if (valid > 0) TRY(tok_added_split(enc, &enc->t->raw, &part, encode_unnormalized));
+        at += valid;
+        if (at < text->len) TRY(encode_bad_byte(enc, text, at));
+        at += at < text->len;
+    }
+    return ST_OK;
+}
+
+/* ---- one call ---- */
+
+static void enc_free(tok_enc *enc) {
+    if (enc->model) enc->t->class->state_free(enc->model);
+    norm_work_free(&enc->norm);
+    for (int i = 0; i < TOK_MAX_STEPS; i++) text_free(&enc->step_text[i]);
+    pretok_match_data_free(enc->match_data);
+}
+
+static status encode_piece(const tok *t, const tok_piece *text, unsigned flags, tok_ids *out,
+                           tok_spans *spans, err *e) {
+    static const tok_piece NOWHERE = {.s = ""};
+    bool special = flags & TOK_ADD_SPECIAL;
+    int64_t ids_before = out->n, spans_before = spans ? spans->n : 0;
+    tok_enc enc = {.t = t, .out = out, .spans = spans, .e = e};
+    if (t->class->state_new) enc.model = t->class->state_new(t, text->len);
+    for (int i = 0; special && i < t->n_prefix; i++) enc_push(&enc, t->prefix[i], &NOWHERE, 0, 0);
+    status st = encode_text(&enc, text);
+    for (int i = 0; special && i < t->n_suffix; i++) enc_push(&enc, t->suffix[i], &NOWHERE, 0, 0);
+    if (st != ST_OK) out->n = ids_before;
+    if (st != ST_OK && spans) spans->n = spans_before;
+    enc_free(&enc);
+    return st;
+}
+
+/* Each byte stands for its whole character; one that is not UTF-8 for itself. */
+static tok_text places_of(const char *s, size_t len) {
+    tok_text t = {.tracked = true};
+    for (size_t i = 0; i < len;) {
+        uint32_t cp;
+        int n = utf8_decode(s + i, len - i, &cp);
+        if (n == 0) n = 1;
+        text_add(&t, s + i, (size_t)n, (tok_span){(int32_t)i, (int32_t)i + n});
+        i += (size_t)n;
+    }
+    return t;
+}
+
+status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
+                        tok_spans *spans, err *e) {
+    if (len > TOK_MAX_TEXT) {
+        err_set(e, ST_USAGE, "a text of %zu bytes is more than one encode call takes (2 GiB)", len);
+        return err_hint(e, "split it into documents");
+    }
+    tok_text places = places_of(text, len);
+    tok_piece piece = text_piece(&places, true);
+    status st = encode_piece(t, &piece, flags, out, spans, e);
+    text_free(&places);
+    return st;
+}
+
+/* An error names the place in the text, which only an encoding with places knows. */
+static status encode_again(const tok *t, const char *text, size_t len, err *e) {
+    tok_ids ids = {0};
+    tok_spans spans = {0};
+    if (e) *e = (err){0};
+    status st = tok_encode_spans(t, text, len, 0, &ids, &spans, e);
+    tok_ids_free(&ids);
+    tok_spans_free(&spans);
+    return st;
+}
+
+status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
+                  err *e) {
+    if (len > TOK_MAX_TEXT) return tok_encode_spans(t, text, len, flags, out, NULL, e);
+    tok_piece piece = {.s = text, .len = len, .first = true};
+    status st = encode_piece(t, &piece, flags, out, NULL, e);
+    return st == ST_FORMAT ? encode_again(t, text, len, e) : st;
+}
+
+status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {
+    int place = piece_from(word, at).start;
+    uint32_t cp = 0;
+    int len = utf8_decode(word->s + at, word->len - at, &cp);
+    if (enc->t->byte_level) {
+        err_set(enc->e, ST_FORMAT, "the vocabulary has no token for byte 0x%02x (at byte %d)",
+                (uint8_t)word->s[at], place);
+        return err_hint(enc->e, "a byte-level tokenizer needs all 256 bytes");
+    }
+    err_set(enc->e, ST_FORMAT, "the character at byte %d, U+%04X '%.*s', is not in the vocabulary",
+            place, (unsigned)cp, len, word->s + at);
+    return err_hint(enc->e, "train on text that has it, or use kind bpe or byte");
+}
+
+/* ---- spans ---- */
+
+void tok_spans_to_chars(tok_spans *v, const char *text, size_t len) {
+    size_t at = 0, chars = 0;
+    for (int64_t i = 0; i < 2 * v->n; i++) {
+        tok_span *s = &v->span[i / 2];
+        int32_t *edge = i % 2 ? &s->end : &s->start;
+        if ((size_t)*edge < at) at = chars = 0; /* rare: overlapping spans go back a little */
+        for (uint32_t cp; at < (size_t)*edge && at < len; chars++) {
+            int n = utf8_decode(text + at, len - at, &cp);
+            at += n > 0 ? (size_t)n : 1;
+        }
+        *edge = (int32_t)chars;
+    }
+}
