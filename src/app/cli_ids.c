@@ -21,3 +21,14 @@ status cli_parse_ids(const char *list, tok_ids *out, err *e) {
     }
     return ST_OK;
 }
+
+const char **cli_split_tokens(arena *a, const char *list, int *n) {
+    const char **parts = ARENA_ARRAY(a, const char *, strlen(list) + 1);
+    *n = 0;
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ",");
+        parts[(*n)++] = arena_strndup(a, p, len);
+        p += len + (p[len] == ',');
+    }
+    return parts;
+}

@@ -1,10 +1,13 @@
-/* Token ids on the command line: --ids 1,2,3. */
+/* Tokens on the command line: --ids 1,2,3 and --special A,B. */
 #ifndef APP_CLI_IDS_H
 #define APP_CLI_IDS_H
 
+#include "base/arena.h"
 #include "tok/tok.h"
 
 /* Appends the ids of a list separated by commas or spaces. ST_USAGE names the word that is none. */
 status cli_parse_ids(const char *list, tok_ids *out, err *e) ATH_MUST_USE;
+/* "a,b" into its parts, in the arena; an empty list is no token at all. */
+const char **cli_split_tokens(arena *a, const char *list, int *n);
 
 #endif

@@ -114,28 +114,31 @@ void json_format(strbuf *out, const json_t *value, int indent) {
     format_value(out, value, indent, 0);
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7); 0: none begins here. */
-static size_t utf8_sequence(const uint8_t *s, size_t left) {
-    if (s[0] < 0x80) return 1;
-    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || n > left) return 0;
+/* Bytes of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7). *whole false: none begins
+ * here; then the bytes that begin one (one at least). */
+static size_t utf8_sequence(const uint8_t *s, size_t left, bool *whole) {
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0x80 ? 2 : 1, i = 1;
     uint8_t lo = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
     uint8_t hi = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    if (s[1] < lo || s[1] > hi) return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    return n;
+    *whole = false;
+    if (s[0] >= 0x80 && (s[0] < 0xc2 || s[0] > 0xf4)) return 1;
+    for (; i < n && i < left && s[i] >= lo && s[i] <= hi; i++) {
+        lo = 0x80;
+        hi = 0xbf;
+    }
+    *whole = i == n;
+    return i;
 }
 
 json_t *json_text(const char *bytes, size_t len) {
     strbuf clean = {0};
-    for (size_t i = 0; i < len;) {
-        size_t n = utf8_sequence((const uint8_t *)bytes + i, len - i);
-        if (n)
+    for (size_t i = 0, n; i < len; i += n) {
+        bool whole;
+        n = utf8_sequence((const uint8_t *)bytes + i, len - i, &whole);
+        if (whole)
             strbuf_append(&clean, bytes + i, n);
         else
             strbuf_puts(&clean, "\xef\xbf\xbd");
-        i += n ? n : 1;
     }
     json_t *s = json_stringn(strbuf_cstr(&clean), clean.len);
     strbuf_free(&clean);

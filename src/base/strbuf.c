@@ -19,11 +19,22 @@ static void reserve(strbuf *b, size_t n) {
     b->cap = cap;
 }
 
-void strbuf_append(strbuf *b, const void *bytes, size_t n) {
+char *strbuf_extend(strbuf *b, size_t n) {
     reserve(b, n);
-    if (n) memcpy(b->data + b->len, bytes, n);
     b->len += n;
     b->data[b->len] = '\0';
+    return b->data + b->len - n;
+}
+
+void strbuf_truncate(strbuf *b, size_t len) {
+    CHECK(len <= b->len, "%zu bytes cut to %zu", b->len, len);
+    b->len = len;
+    if (b->data) b->data[len] = '\0';
+}
+
+void strbuf_append(strbuf *b, const void *bytes, size_t n) {
+    char *to = strbuf_extend(b, n);
+    if (n) memcpy(to, bytes, n);
 }
 
 void strbuf_puts(strbuf *b, const char *s) {

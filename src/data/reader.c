@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ typedef struct input_file {
 
 struct reader {
     arena *mem;
-    const char *field;
+    const char *field, *label; /* label NULL: not asked for */
     input_file *file;
     int n_files, cap;
     bool text_only, sized;
@@ -112,6 +113,7 @@ status reader_open(reader **out, const char *const *inputs, int n, const reader_
     reader *r = xcalloc(1, sizeof *r);
     r->mem = arena_new("reader");
     r->field = arena_strdup(r->mem, opt && opt->field ? opt->field : "text");
+    if (opt && opt->label) r->label = arena_strdup(r->mem, opt->label);
     r->text_only = r->sized = true;
     r->fd = -1;
     status st = ST_OK;
@@ -226,6 +228,7 @@ static status parse_line(reader *r, const char *line, size_t len, document *doc,
                           .len = json_string_length(text),
                           .source = r->file[r->at].path,
                           .line = r->line};
+        if (r->label) doc->label = json_string_value(json_object_get(r->json, r->label));
         return ST_OK;
     }
     if (!json_is_object(r->json)) return line_error(r, e, "is not a JSON object", "");
@@ -280,7 +283,9 @@ static status next_text(reader *r, document *doc, err *e) {
     }
     r->at++;
     r->bytes_done += doc->len;
-    return text_check(path, doc->text, doc->len, e);
+    status st = text_check(path, doc->text, doc->len, e);
+    reader_forget(r, doc->len); /* the check has read all of it */
+    return st;
 }
 
 status reader_next(reader *r, document *doc, bool *more, err *e) {
@@ -292,6 +297,14 @@ status reader_next(reader *r, document *doc, bool *more, err *e) {
     *more = doc->len > 0;
     r->n_docs += *more;
     return *more || r->n_docs ? ST_OK : no_text(r, e);
+}
+
+/* Pages of a mapping come back from the file if they are touched again after all. */
+void reader_forget(const reader *r, size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > r->map.len) bytes = r->map.len;
+    if (bytes / page == 0) return;
+    madvise((void *)(uintptr_t)r->map.data, bytes / page * page, MADV_DONTNEED);
 }
 
 int reader_n_files(const reader *r) {

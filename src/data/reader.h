@@ -16,6 +16,7 @@ typedef enum reader_format { READER_AUTO, READER_TEXT, READER_JSONL } reader_for
 typedef struct reader_options {
     reader_format format; /* READER_AUTO: by the file's name; standard input is text */
     const char *field;    /* of a JSONL object; NULL: "text" */
+    const char *label;    /* a second field of it, for document.label; NULL: none */
 } reader_options;
 
 typedef struct document {
@@ -23,6 +24,7 @@ typedef struct document {
     size_t len;
     const char *source; /* path, valid until reader_close; "-" for standard input */
     uint32_t line;      /* in a JSONL file, from 1; 0: the whole file */
+    const char *label;  /* what the label field holds, as text; NULL: no text */
 } document;
 
 typedef struct reader reader;
@@ -36,6 +38,9 @@ void reader_close(reader *r);
  * that is not JSON or lacks the field, named with file and line or offset. ST_USAGE at the end when
  * there was no text at all. */
 status reader_next(reader *r, document *doc, bool *more, err *e) ATH_MUST_USE;
+
+/* The caller needs the first `bytes` of the document no more: they need not stay resident. */
+void reader_forget(const reader *r, size_t bytes);
 
 int reader_n_files(const reader *r);
 /* True when no input is JSONL: there is one document per file. */

@@ -138,9 +138,10 @@ status generate_run(generator *g, const generate_request *rq, tok_ids *out, strb
         if (i + 1 == rq->max_new || g->n_cached >= g->Tmax) break;
         generator_feed(g, &id, 1, logits);
     }
-    if (rq->tok && *finish != FINISH_STOP) tok_stream_flush(&t.stream, text);
+    if (rq->tok && *finish != FINISH_STOP) TRY_GOTO(st, tok_stream_flush(&t.stream, text, e), done);
     show_until(&t, text->len);
 done:
+    tok_stream_free(&t.stream);
     sampler_free(s);
     tok_ids_free(&seen);
     free(logits);

@@ -11,6 +11,24 @@ static int32_t new_node(tok_trie *m) {
     return m->n_nodes - 1;
 }
 
+static void note_start(tok_trie *m, const char *text, size_t len) {
+    uint8_t first = (uint8_t)text[0];
+    m->first[first] = true;
+    for (int second = 0; second < 256; second++) {
+        int bit = first * 256 + second;
+        bool begins = len == 1 || (uint8_t)text[1] == second;
+        m->two[bit / 64] |= (uint64_t)begins << bit % 64;
+    }
+}
+
+/* Whether a token may begin at text[i]: nearly always not, so this has to be quick. */
+static inline bool may_begin(const tok_trie *m, const char *text, size_t len, size_t i) {
+    if (!m->first[(uint8_t)text[i]]) return false;
+    if (i + 1 == len) return true;
+    int bit = (uint8_t)text[i] * 256 + (uint8_t)text[i + 1];
+    return m->two[bit / 64] >> bit % 64 & 1;
+}
+
 void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a) {
     if (len == 0) return;
     if (m->n_nodes == 0) new_node(m);
@@ -24,7 +42,7 @@ void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a) {
         }
         node = next;
     }
-    m->first[(uint8_t)text[0]] = true;
+    note_start(m, text, len);
     m->token[node] = m->n_added;
     VEC_PUSH(m->added, m->n_added, m->cap_added, a);
 }
@@ -95,7 +113,7 @@ status tok_added_split(tok_enc *enc, const tok_trie *m, const tok_piece *p, tok_
     size_t len = p->len, done = 0;
     for (size_t i = 0; m->n_added > 0 && i < len;) {
         size_t n = 0;
-        const tok_added *a = m->first[(uint8_t)text[i]] ? longest(m, text + i, len - i, &n) : NULL;
+        const tok_added *a = may_begin(m, text, len, i) ? longest(m, text + i, len - i, &n) : NULL;
         if (!a) {
             i++;
             continue;

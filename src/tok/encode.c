@@ -1,4 +1,6 @@
 /* Text to ids: runs the chain of internal.h. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tok/internal.h"
@@ -31,7 +33,10 @@ static status encode_bad_byte(tok_enc *enc, const tok_piece *text, size_t at) {
     uint8_t byte = (uint8_t)text->s[at];
     int32_t id = t->byte_id[byte] >= 0 ? t->byte_id[byte] : t->unk;
     if (id < 0) {
-        err_set(enc->e, ST_FORMAT, "byte %zu (0x%02x) of the text is not UTF-8", at, byte);
+        err_set(
+            enc->e, ST_FORMAT,
+            "byte %zu (0x%02x) of the text is not UTF-8, and the vocabulary has no token for it",
+            at, byte);
         return err_hint(enc->e, "convert the text to UTF-8, or use a byte-level tokenizer");
     }
     enc_push(enc, id, text, at, at + 1);
@@ -52,27 +57,55 @@ static status encode_text(tok_enc *enc, const tok_piece *text) {
 
 /* ---- one call ---- */
 
-static void enc_free(tok_enc *enc) {
+void enc_free(tok_enc *enc) {
+    if (!enc) return;
     if (enc->model) enc->t->class->state_free(enc->model);
     norm_work_free(&enc->norm);
     for (int i = 0; i < TOK_MAX_STEPS; i++) text_free(&enc->step_text[i]);
     pretok_match_data_free(enc->match_data);
+    free(enc);
 }
 
-static status encode_piece(const tok *t, const tok_piece *text, unsigned flags, tok_ids *out,
-                           tok_spans *spans, err *e) {
-    static const tok_piece NOWHERE = {.s = ""};
-    bool special = flags & TOK_ADD_SPECIAL;
+/* A state that no other call uses: one of an earlier call, with the words it has met, or a new one.
+ * The tok is immutable but for this shelf, which many threads may use at once. */
+static tok_enc *enc_take(const tok *t) {
+    tok *shelf = (tok *)t;
+    for (int i = 0; i < TOK_IDLE; i++) {
+        tok_enc *enc = atomic_exchange(&shelf->idle[i], NULL);
+        if (enc) return enc;
+    }
+    tok_enc *enc = xcalloc(1, sizeof(*enc));
+    enc->t = t;
+    if (t->class->state_new) enc->model = t->class->state_new(t);
+    return enc;
+}
+
+static void enc_give_back(tok_enc *enc) {
+    tok *shelf = (tok *)enc->t;
+    for (int i = 0; enc && i < TOK_IDLE; i++) {
+        tok_enc *none = NULL;
+        if (atomic_compare_exchange_strong(&shelf->idle[i], &none, enc)) return;
+    }
+    enc_free(enc);
+}
+
+static status encode_piece(const tok *t, const tok_piece *text, tok_ids *out, tok_spans *spans,
+                           err *e) {
     int64_t ids_before = out->n, spans_before = spans ? spans->n : 0;
-    tok_enc enc = {.t = t, .out = out, .spans = spans, .e = e};
-    if (t->class->state_new) enc.model = t->class->state_new(t, text->len);
-    for (int i = 0; special && i < t->n_prefix; i++) enc_push(&enc, t->prefix[i], &NOWHERE, 0, 0);
-    status st = encode_text(&enc, text);
-    for (int i = 0; special && i < t->n_suffix; i++) enc_push(&enc, t->suffix[i], &NOWHERE, 0, 0);
+    tok_enc *enc = enc_take(t);
+    enc->out = out;
+    enc->spans = spans;
+    enc->e = e;
+    status st = encode_text(enc, text);
     if (st != ST_OK) out->n = ids_before;
     if (st != ST_OK && spans) spans->n = spans_before;
-    enc_free(&enc);
+    enc_give_back(enc);
     return st;
+}
+
+status encode_part(const tok *t, const char *text, size_t len, bool first, tok_ids *out) {
+    tok_piece piece = {.s = text, .len = len, .first = first};
+    return encode_piece(t, &piece, out, NULL, NULL);
 }
 
 /* Each byte stands for its whole character; one that is not UTF-8 for itself. */
@@ -88,15 +121,30 @@ static tok_text places_of(const char *s, size_t len) {
     return t;
 }
 
+static status check_size(size_t len, err *e) {
+    if (len <= TOK_MAX_TEXT) return ST_OK;
+    err_set(e, ST_USAGE, "a text of %zu bytes is more than one encode call takes (2 GiB)", len);
+    return err_hint(e, "split it into documents");
+}
+
 status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                         tok_spans *spans, err *e) {
-    if (len > TOK_MAX_TEXT) {
-        err_set(e, ST_USAGE, "a text of %zu bytes is more than one encode call takes (2 GiB)", len);
-        return err_hint(e, "split it into documents");
-    }
+    bool special = flags & TOK_ADD_SPECIAL;
+    TRY(check_size(len, e));
     tok_text places = places_of(text, len);
     tok_piece piece = text_piece(&places, true);
-    status st = encode_piece(t, &piece, flags, out, spans, e);
+    int64_t ids_before = out->n, spans_before = spans->n;
+    if (special) post_before(&t->post, out, spans);
+    int64_t first = out->n, first_span = spans->n;
+    status st = encode_piece(t, &piece, out, spans, e);
+    if (st == ST_OK) {
+        post_trim_spans(t, special, text, out->id + first, spans->span + first_span,
+                        out->n - first);
+        if (special) post_after(&t->post, out, spans);
+    } else {
+        out->n = ids_before;
+        spans->n = spans_before;
+    }
     text_free(&places);
     return st;
 }
@@ -105,7 +153,6 @@ status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned fla
 static status encode_again(const tok *t, const char *text, size_t len, err *e) {
     tok_ids ids = {0};
     tok_spans spans = {0};
-    if (e) *e = (err){0};
     status st = tok_encode_spans(t, text, len, 0, &ids, &spans, e);
     tok_ids_free(&ids);
     tok_spans_free(&spans);
@@ -114,10 +161,16 @@ static status encode_again(const tok *t, const char *text, size_t len, err *e) {
 
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) {
-    if (len > TOK_MAX_TEXT) return tok_encode_spans(t, text, len, flags, out, NULL, e);
-    tok_piece piece = {.s = text, .len = len, .first = true};
-    status st = encode_piece(t, &piece, flags, out, NULL, e);
-    return st == ST_FORMAT ? encode_again(t, text, len, e) : st;
+    bool special = flags & TOK_ADD_SPECIAL;
+    int64_t before = out->n;
+    TRY(check_size(len, e));
+    if (special) post_before(&t->post, out, NULL);
+    status st = encode_parallel_pays(t, len) ? encode_parallel(t, text, len, out)
+                                             : encode_part(t, text, len, true, out);
+    if (special) post_after(&t->post, out, NULL);
+    if (st == ST_OK) return ST_OK;
+    out->n = before;
+    return encode_again(t, text, len, e);
 }
 
 status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {
@@ -132,6 +185,13 @@ status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {
     err_set(enc->e, ST_FORMAT, "the character at byte %d, U+%04X '%.*s', is not in the vocabulary",
             place, (unsigned)cp, len, word->s + at);
     return err_hint(enc->e, "train on text that has it, or use kind bpe or byte");
+}
+
+status enc_unknown_word(tok_enc *enc, const tok_piece *word) {
+    int len = word->len < 60 ? (int)word->len : 60;
+    err_set(enc->e, ST_FORMAT, "the word at byte %d, \"%.*s\", is not in the vocabulary",
+            piece_from(word, 0).start, len, word->s);
+    return err_hint(enc->e, "the vocabulary has no unknown token; use one that has");
 }
 
 /* ---- spans ---- */

@@ -13,8 +13,10 @@
 #define TOK_INTERNAL_H
 
 #include "base/arena.h"
+#include "tok/decoder/decoder.h"
 #include "tok/model/model.h"
 #include "tok/normalize/normalize.h"
+#include "tok/post/post.h"
 #include "tok/pretok/pretok.h"
 #include "tok/text/map.h"
 #include "tok/text/piece.h"
@@ -25,16 +27,19 @@ enum {
     TOK_MAX_JSON_BYTES = 512 << 20,
     TOK_MAX_TOKEN_BYTES = 1 << 16,
     TOK_MAX_ADDED_BYTES = 1024,
-    TOK_MAX_STEPS = 32,      /* of a normalizer, pre-tokenizer or decoder */
-    TOK_MAX_TEMPLATE = 256,  /* ids that a post-processor adds on one side */
-    TOK_MAX_TEXT = INT32_MAX /* bytes in one encode call: positions are int32 */
+    TOK_MAX_STEPS = 32,       /* of a normalizer, pre-tokenizer or decoder */
+    TOK_MAX_TEMPLATE = 256,   /* ids that a post-processor adds on one side */
+    TOK_MAX_TEXT = INT32_MAX, /* bytes in one encode call: positions are int32 */
+    TOK_IDLE = 16             /* encode states kept for the next call */
 };
 
-/* One id. text NULL: unused. `text` is the content in tokenizer.json, `bytes` what it stands for.
- */
+/* One id. text NULL: unused. `text` is the content in tokenizer.json, `shown` what a decoder gets:
+ * the content, or what the normalizer makes of it for an added token that is matched after it.
+ * `bytes` is what the token stands for in the middle of a text; until the decoder is read, what the
+ * model works on. */
 typedef struct tok_token {
-    const char *text, *bytes;
-    uint32_t n_text, n_bytes;
+    const char *text, *shown, *bytes;
+    uint32_t n_text, n_shown, n_bytes;
     bool in_model, added, special;
 } tok_token;
 
@@ -49,8 +54,11 @@ typedef struct tok_trie {
     int32_t n_nodes, cap_nodes;
     tok_added *added;
     int32_t n_added, cap_added;
-    bool first[256]; /* some token begins with this byte */
+    bool first[256];      /* some token begins with this byte, */
+    uint64_t two[1 << 10]; /* and with these two: bit by first byte * 256 + second */
 } tok_trie;
+
+typedef struct tok_enc tok_enc;
 
 struct tok {
     arena *mem;
@@ -72,13 +80,18 @@ struct tok {
     int n_steps;
     const model_class *class;
     void *model;
-    int32_t *prefix, *suffix; /* what the post-processor puts around a text */
-    int n_prefix, n_suffix;
+    tok_post post;
+    dec_step dec[TOK_MAX_STEPS];
+    int n_dec;
+    bool plain; /* decoding puts the `bytes` of tokens together */
     int32_t bos, eos;
+    struct tok_source *source; /* format/format.h; NULL: made here, or from a string */
+
+    _Atomic(tok_enc *) idle[TOK_IDLE]; /* states of earlier calls, with what they remember */
 };
 
-/* State of one encode call. */
-typedef struct tok_enc {
+/* State of one encode call. Kept for later calls: buffers and the model's cache of words. */
+struct tok_enc {
     const tok *t;
     tok_ids *out;
     tok_spans *spans; /* beside `out`; NULL: not asked for */
@@ -87,8 +100,17 @@ typedef struct tok_enc {
     tok_text step_text[TOK_MAX_STEPS]; /* of the pre-tokenizer steps that change text */
     void *match_data;                  /* PCRE2, made on first use */
     void *model;                       /* of model_class.state_new */
-} tok_enc;
+};
+void enc_free(tok_enc *enc);
 
+/* Room for n more ids at the end of a list, of which the caller may use some. */
+static inline int32_t *tok_ids_room(tok_ids *v, int64_t n) {
+    if (v->n + n > v->cap) {
+        v->cap = 2 * (v->n + n);
+        v->id = xrealloc(v->id, sizeof(*v->id) * (size_t)v->cap);
+    }
+    return v->id + v->n;
+}
 /* Appends an id that stands for word[start, end). */
 static inline void enc_push(tok_enc *enc, int32_t id, const tok_piece *word, size_t start,
                             size_t end) {
@@ -100,12 +122,25 @@ static inline void enc_push(tok_enc *enc, int32_t id, const tok_piece *word, siz
 }
 /* Sets the error "the vocabulary has no token for ... at byte N" for the character at word[at]. */
 status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) ATH_MUST_USE;
+/* The same for a word as a whole. */
+status enc_unknown_word(tok_enc *enc, const tok_piece *word) ATH_MUST_USE;
+
+/* encode.c: appends the ids of a part of a text, without places or error. `first`: the text begins
+ * here. */
+status encode_part(const tok *t, const char *text, size_t len, bool first,
+                   tok_ids *out) ATH_MUST_USE;
+/* batch.c: whether a text of this length is worth cutting for many threads, and doing it. */
+bool encode_parallel_pays(const tok *t, size_t len);
+status encode_parallel(const tok *t, const char *text, size_t len, tok_ids *out) ATH_MUST_USE;
 
 /* The id of a token that the model can give, -1 if none has this content. */
 int32_t tok_model_id(const tok *t, const char *s, size_t n);
 
 /* format/json.c: fills a zeroed tok from its JSON. */
 status tok_read_json(tok *t, const char *origin, err *e) ATH_MUST_USE;
+
+/* decoder/tokens.c: fills tok.plain and what tokens stand for, once the decoder is read. */
+status dec_fill_tokens(tok *t, err *e) ATH_MUST_USE;
 
 /* added.c */
 void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a);
@@ -120,5 +155,7 @@ uint32_t byte_alphabet_char(uint8_t byte);
 /* Byte for a character of the alphabet, -1 for any other character. */
 int byte_alphabet_byte(uint32_t cp);
 void byte_alphabet_append(strbuf *b, const char *bytes, size_t n);
+/* Appends the bytes that s stands for; false, with nothing appended, if not all of it does. */
+bool byte_alphabet_read(strbuf *bytes, const char *s, size_t n);
 
 #endif

@@ -42,8 +42,10 @@ status tok_parse(tok **out, const char *json, size_t len, const char *origin, er
 
 void tok_free(tok *t) {
     if (!t) return;
+    for (int i = 0; i < TOK_IDLE; i++) enc_free(t->idle[i]);
     for (int i = 0; i < t->n_norm; i++) norm_step_free(&t->norm[i]);
     for (int i = 0; i < t->n_steps; i++) pretok_step_free(&t->step[i]);
+    for (int i = 0; i < t->n_dec; i++) dec_step_free(&t->dec[i]);
     if (t->class) t->class->free(t->model);
     tok_trie_free(&t->raw);
     tok_trie_free(&t->normal);

@@ -51,31 +51,48 @@ status tok_save_file(const tok *t, const char *path, err *e) ATH_MUST_USE;
 status tok_save_dir(const tok *t, const char *dir, int64_t model_max_length, err *e) ATH_MUST_USE;
 
 enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
-/* Appends ids to `out`. Added tokens in the text are recognised. ST_FORMAT: bytes that this kind
- * cannot represent, naming the byte offset. */
+/* Appends ids to `out`. Added tokens in the text are recognised. Long texts are shared by all
+ * threads, unless the caller is one of several. ST_FORMAT: bytes that this kind cannot represent,
+ * naming the byte offset. */
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) ATH_MUST_USE;
-/* The same, and which bytes of the text each id stands for (whole characters, even where a token
- * has only some of their bytes; what the post-processor adds has {0, 0}). */
+/* Many texts, by all threads: the ids of texts[i] replace what is in out[i]. On an error *failed
+ * (may be NULL) is the first text that cannot be encoded. */
+typedef struct tok_string {
+    const char *text;
+    size_t len;
+} tok_string;
+status tok_encode_batch(const tok *t, const tok_string *texts, int64_t n, unsigned flags,
+                        tok_ids *out, int64_t *failed, err *e) ATH_MUST_USE;
+/* As tok_encode, and which bytes of the text each id stands for (whole characters, even where a
+ * token has only some of their bytes; what the post-processor adds has {0, 0}). */
 status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                         tok_spans *spans, err *e) ATH_MUST_USE;
 /* Spans in bytes to spans in characters, in place; spans in order of start take linear time. A byte
  * that is not UTF-8 counts as one character. */
 void tok_spans_to_chars(tok_spans *v, const char *text, size_t len);
-/* Appends the text of ids; skip_special leaves special tokens out. ST_USAGE: an id outside the
- * vocabulary. */
+/* Appends the text of ids; skip_special leaves special tokens out. It is what Hugging Face
+ * tokenizers gives, except that byte-level kinds give bytes back as they are (U+FFFD there, where
+ * they are not UTF-8) and that special tokens are left out even if normalisation changes them.
+ * ST_USAGE: an id outside the vocabulary; ST_FORMAT: a decoder's pattern gave up. */
 status tok_decode(const tok *t, const int32_t *ids, int64_t n, bool skip_special, strbuf *out,
                   err *e) ATH_MUST_USE;
 
-/* Streaming decode: holds back bytes until they are whole characters. */
+/* Streaming decode: all that is appended is what tok_decode gives for all ids. Text is held back
+ * while it is not whole characters or later ids may change it, never longer. Begins with
+ * {.t, .skip_special} set. */
 typedef struct tok_stream {
     const tok *t;
     bool skip_special;
     uint8_t held[8];
     int n_held;
+    int64_t n_ids;
+    struct dec_run *run;
 } tok_stream;
 status tok_stream_push(tok_stream *s, int32_t id, strbuf *out, err *e) ATH_MUST_USE;
-void tok_stream_flush(tok_stream *s, strbuf *out);
+/* Ends the text: appends what is held back. The stream is as new and needs no tok_stream_free. */
+status tok_stream_flush(tok_stream *s, strbuf *out, err *e) ATH_MUST_USE;
+void tok_stream_free(tok_stream *s);
 
 int32_t tok_vocab_size(const tok *t); /* highest id + 1 */
 int32_t tok_bos(const tok *t);        /* -1: none */
@@ -91,18 +108,28 @@ const char *tok_bytes(const tok *t, int32_t id, size_t *len);
  * checkpoints, compared on load. */
 uint64_t tok_hash(const tok *t);
 
-/* BPE gives the merges of Hugging Face's BpeTrainer (highest count, then smallest pair of ids) over
- * the alphabet of all 256 bytes, so nothing is ever unknown. Characters: sorted, after the special
- * tokens; others are an error in encoding, unless "<unk>" is among the special tokens. */
-typedef enum tok_kind { TOK_BPE, TOK_CHAR, TOK_BYTE } tok_kind;
-/* Pre-tokenizer patterns by name: "gpt2", "llama3". */
+/* BPE: byte-level over the alphabet of all 256 bytes, so nothing is ever unknown; with pattern
+ * "sentencepiece" over characters, with a token for every byte of those that are not in the
+ * vocabulary. Its merges, and the tokens of WordPiece, are those of Hugging Face's BpeTrainer and
+ * WordPieceTrainer (highest count, then smallest pair of ids). Unigram: Kudo 2018
+ * (arXiv:1804.10959). Characters: sorted, after the special tokens; others are an error in
+ * encoding, unless "<unk>" is among the special tokens. */
+typedef enum tok_kind { TOK_BPE, TOK_UNIGRAM, TOK_WORDPIECE, TOK_CHAR, TOK_BYTE } tok_kind;
+/* Zero or NULL is the default throughout. The result depends on the text and on these, never on the
+ * number of threads. */
 typedef struct tok_train_options {
     tok_kind kind;
     int32_t vocab_size;         /* target, specials included (ignored for char and byte) */
-    const char *pattern;        /* NULL: "llama3" */
-    const char *const *special; /* special tokens, first ids; NULL: {"<|endoftext|>"} */
+    const char *pattern;        /* bpe: "llama3", any name of pretok.h, "sentencepiece" */
+    const char *const *special; /* special tokens, first ids; NULL: those usual for the kind */
     int n_special;              /* 0 with special != NULL: none at all, and tok_eos is -1 */
     int64_t min_frequency;      /* pairs rarer than this are not merged; 0 = 2 */
+    double coverage;            /* share of the text whose characters get a token: 1, and 0.9995
+                                 * with pattern sentencepiece and for unigram */
+    bool byte_fallback;         /* unigram: tokens for bytes, too */
+    int64_t ram_bytes; /* resident memory to stay below, 192 MiB at least; 0: a quarter of the
+                        * machine's, at most 2 GiB. When words no longer fit, the rarest go, with a
+                        * warning */
     void (*progress)(void *ctx, double fraction, const char *what);
     void *progress_ctx;
 } tok_train_options;
@@ -111,7 +138,8 @@ typedef struct tok_train_options {
 typedef struct tok_trainer tok_trainer;
 status tok_trainer_new(tok_trainer **out, const tok_train_options *opt, err *e) ATH_MUST_USE;
 status tok_trainer_add(tok_trainer *tr, const char *text, size_t len, err *e) ATH_MUST_USE;
-/* Finishes and frees nothing; the tok is independent of the trainer. ST_USAGE: empty corpus. */
+/* The tokenizer, independent of the trainer; the same again when called again. No text may follow.
+ * ST_USAGE: an empty corpus, or a vocabulary too small for its characters. */
 status tok_trainer_finish(tok_trainer *tr, tok **out, err *e) ATH_MUST_USE;
 void tok_trainer_free(tok_trainer *tr);
 

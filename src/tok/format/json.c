@@ -71,10 +71,18 @@ status tok_json_each(tok_reader *r, const json_t *j, const char *path, const cha
 
 /* ---- the model ---- */
 
+/* Old files name no type. */
+static const char *kind_by_keys(const json_t *model) {
+    if (json_is_array(json_object_get(model, "vocab"))) return "Unigram";
+    if (json_object_get(model, "max_input_chars_per_word")) return "WordPiece";
+    return json_object_get(model, "merges") ? "BPE" : "WordLevel";
+}
+
 static status read_class(tok_reader *r, const json_t *model) {
-    static const model_class *const CLASSES[] = {&MODEL_BPE};
+    static const model_class *const CLASSES[] = {&MODEL_BPE, &MODEL_UNIGRAM, &MODEL_WORDPIECE,
+                                                 &MODEL_WORDLEVEL};
     const json_t *type = json_object_get(model, "type");
-    const char *name = type ? json_string_value(type) : "BPE"; /* old files have none */
+    const char *name = type ? json_string_value(type) : kind_by_keys(model);
     if (!json_is_object(model)) return tok_bad(r, "model", "is missing or not an object");
     for (int i = 0; name && i < ARRAY_LEN(CLASSES); i++) {
         if (strcmp(CLASSES[i]->type, name) != 0) continue;
@@ -87,10 +95,12 @@ static status read_class(tok_reader *r, const json_t *model) {
 static status read_unk(tok_reader *r, const json_t *model) {
     const json_t *j = json_object_get(model, "unk_token");
     r->t->unk = -1;
-    if (!j || json_is_null(j)) return ST_OK;
+    if (tok_json_absent(j) && !r->t->class->names_unk) return ST_OK;
     if (!json_is_string(j)) return tok_bad(r, "model.unk_token", "is not a string");
     int32_t id = str_map_get(&r->t->by_text, json_string_value(j), json_string_length(j));
-    if (id < 0 || !r->t->token[id].in_model) {
+    bool found = id >= 0 && r->t->token[id].in_model;
+    if (!found && r->t->class->names_unk) return ST_OK;
+    if (!found) {
         return tok_bad(r, "model.unk_token", "\"%.80s\" is not in the vocabulary",
                        json_string_value(j));
     }
@@ -149,7 +159,7 @@ static void guess_bos_eos(tok *t) {
     static const char *const EOS[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"};
     static const char *const BOS[] = {"<|begin_of_text|>", "<s>", "<bos>"};
     t->eos = first_known(t, EOS, ARRAY_LEN(EOS));
-    t->bos = t->n_prefix > 0 ? t->prefix[0] : first_known(t, BOS, ARRAY_LEN(BOS));
+    t->bos = t->post.n_prefix > 0 ? t->post.prefix[0] : first_known(t, BOS, ARRAY_LEN(BOS));
 }
 
 static status read_root(tok_reader *r, const json_t *root) {

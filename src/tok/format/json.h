@@ -11,7 +11,7 @@ typedef struct tok_reader {
     tok *t;
     const char *origin;
     err *e;
-    bool saw_byte_level; /* in the pre-tokenizer */
+    bool saw_byte_level, byte_level_last; /* in the pre-tokenizer */
 } tok_reader;
 
 /* "ORIGIN: PATH: what", ST_FORMAT. */

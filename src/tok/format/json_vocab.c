@@ -20,22 +20,23 @@ static status read_id(tok_reader *r, const json_t *j, const char *path, size_t n
     return ST_OK;
 }
 
-/* What a token stands for: bytes if it is written in the byte alphabet throughout. */
-static void set_bytes(tok *t, tok_token *k) {
+/* What the model works on: bytes if a token is written in the byte alphabet throughout. */
+static void set_bytes(tok *t, tok_token *k, strbuf *bytes) {
     k->bytes = k->text;
     k->n_bytes = k->n_text;
-    if (!t->byte_level || k->added) return;
-    char *bytes = arena_alloc(t->mem, k->n_text);
-    uint32_t n = 0, cp;
-    for (uint32_t i = 0; i < k->n_text;) {
-        int len = utf8_decode(k->text + i, k->n_text - i, &cp);
-        int byte = len > 0 ? byte_alphabet_byte(cp) : -1;
-        if (byte < 0) return;
-        bytes[n++] = (char)byte;
-        i += (uint32_t)len;
+    strbuf_clear(bytes);
+    if (!t->byte_level || !k->in_model || !byte_alphabet_read(bytes, k->text, k->n_text)) return;
+    k->bytes = arena_memdup(t->mem, strbuf_cstr(bytes), bytes->len);
+    k->n_bytes = (uint32_t)bytes->len;
+}
+
+static void set_all_bytes(tok *t) {
+    strbuf bytes = {0};
+    for (int32_t id = 0; id < t->n_token; id++) {
+        tok_token *k = &t->token[id];
+        if (k->text) set_bytes(t, k, &bytes);
     }
-    k->bytes = bytes;
-    k->n_bytes = n;
+    strbuf_free(&bytes);
 }
 
 static status add_model_token(tok_reader *r, const char *text, size_t len, int32_t id) {
@@ -49,8 +50,8 @@ static status add_model_token(tok_reader *r, const char *text, size_t len, int32
     if (str_map_get(&t->by_text, text, len) >= 0) {
         return tok_bad(r, "model.vocab", "\"%.40s\" is there twice", text);
     }
-    k->text = arena_strndup(t->mem, text, len);
-    k->n_text = (uint32_t)len;
+    k->text = k->shown = arena_strndup(t->mem, text, len);
+    k->n_text = k->n_shown = (uint32_t)len;
     k->in_model = true;
     str_map_add(&t->by_text, k->text, len, id);
     return ST_OK;
@@ -109,13 +110,17 @@ static status count_ids(tok_reader *r, const json_t *vocab, const json_t *added,
     return ST_OK;
 }
 
-/* The trie holds the content as it will look when it is searched for. */
-static status add_to_trie(tok_reader *r, const tok_token *k, tok_added a, bool normalized) {
+/* The trie holds the content as it will look when it is searched for, and so it is decoded. */
+static status add_to_trie(tok_reader *r, tok_token *k, tok_added a, bool normalized) {
     tok *t = r->t;
     norm_work work = {0};
     tok_piece text = {.s = k->text, .len = k->n_text, .first = true}, normal = text;
     status st = normalized ? norm_run(t->norm, t->n_norm, &text, &work, &normal, r->e) : ST_OK;
     if (st == ST_OK) tok_trie_add(normalized ? &t->normal : &t->raw, normal.s, normal.len, a);
+    if (st == ST_OK && normal.s != text.s) {
+        k->shown = arena_strndup(t->mem, normal.s, normal.len);
+        k->n_shown = (uint32_t)normal.len;
+    }
     norm_work_free(&work);
     return st;
 }
@@ -144,8 +149,8 @@ static status read_added_token(tok_reader *r, const json_t *j, const char *path)
         return tok_bad(r, path, "id %d or content \"%.40s\" is already taken", (int)a.id, text);
     }
     if (known < 0) {
-        k->text = arena_strndup(t->mem, text, len);
-        k->n_text = (uint32_t)len;
+        k->text = k->shown = arena_strndup(t->mem, text, len);
+        k->n_text = k->n_shown = (uint32_t)len;
         str_map_add(&t->by_text, k->text, len, a.id);
     }
     k->added = true;
@@ -153,12 +158,14 @@ static status read_added_token(tok_reader *r, const json_t *j, const char *path)
     return add_to_trie(r, k, a, normalized);
 }
 
+/* Models that spell bytes in another way set them when they are read. */
 static void index_bytes(tok *t) {
     for (int b = 0; b < 256; b++) {
         char c[4];
         int len = utf8_encode(byte_alphabet_char((uint8_t)b), c);
         int32_t id = str_map_get(&t->by_text, c, (size_t)len);
-        t->byte_id[b] = id >= 0 && t->token[id].in_model ? id : -1;
+        bool is_byte = t->byte_level && id >= 0 && t->token[id].in_model;
+        t->byte_id[b] = is_byte ? id : -1;
     }
 }
 
@@ -190,9 +197,7 @@ status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) {
         snprintf(path, sizeof(path), "added_tokens[%zu]", i);
         TRY(read_added_token(r, value, path));
     }
-    for (int32_t id = 0; id < r->t->n_token; id++) {
-        if (r->t->token[id].text) set_bytes(r->t, &r->t->token[id]);
-    }
+    set_all_bytes(r->t);
     index_bytes(r->t);
     return ST_OK;
 }

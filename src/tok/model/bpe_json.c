@@ -7,13 +7,22 @@
 
 #include "tok/model/bpe.h"
 
-/* An option that must be off: absent, null, false, 0 or "". */
-static status must_be_off(tok_reader *r, const json_t *model, const char *key) {
+static status read_affix(tok_reader *r, const json_t *model, const char *key, const char **out) {
     const json_t *j = json_object_get(model, key);
-    bool off = !j || json_is_null(j) || json_is_false(j) ||
-               (json_is_number(j) && json_number_value(j) == 0) ||
-               (json_is_string(j) && json_string_length(j) == 0);
-    return off ? ST_OK : tok_bad(r, "model", "\"%s\" is set, which is not supported", key);
+    if (tok_json_absent(j) || (json_is_string(j) && json_string_length(j) == 0)) return ST_OK;
+    if (!json_is_string(j) || json_string_length(j) > TOK_MAX_AFFIX) {
+        return tok_bad(r, "model", "\"%s\" is not a short string", key);
+    }
+    *out = arena_strdup(r->t->mem, json_string_value(j));
+    return ST_OK;
+}
+
+static status read_dropout(tok_reader *r, const json_t *model, float *share) {
+    const json_t *j = json_object_get(model, "dropout");
+    if (tok_json_absent(j)) return ST_OK;
+    *share = (float)json_number_value(j);
+    if (json_is_number(j) && *share >= 0 && *share <= 1) return ST_OK;
+    return tok_bad(r, "model.dropout", "is not a number from 0 to 1");
 }
 
 static status read_options(tok_reader *r, const json_t *model) {
@@ -28,13 +37,18 @@ static status read_options(tok_reader *r, const json_t *model) {
                                         "vocab",
                                         "merges",
                                         NULL};
-    static const char *const OFF[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
-                                      "byte_fallback"};
     bpe_model *m = r->t->model;
     TRY(tok_json_keys(r, model, "model", KNOWN));
-    for (int i = 0; i < ARRAY_LEN(OFF); i++) TRY(must_be_off(r, model, OFF[i]));
+    TRY(read_affix(r, model, "continuing_subword_prefix", &m->prefix));
+    TRY(read_affix(r, model, "end_of_word_suffix", &m->suffix));
+    TRY(read_dropout(r, model, &m->dropout));
     TRY(tok_json_bool(r, model, "model", "fuse_unk", false, &m->fuse_unk));
-    return tok_json_bool(r, model, "model", "ignore_merges", false, &m->ignore_merges);
+    TRY(tok_json_bool(r, model, "model", "byte_fallback", false, &m->byte_fallback));
+    TRY(tok_json_bool(r, model, "model", "ignore_merges", false, &m->ignore_merges));
+    if (r->t->byte_level && (m->prefix || m->suffix)) {
+        return tok_bad(r, "model", "affixes of subwords do not go with ByteLevel");
+    }
+    return ST_OK;
 }
 
 /* ---- merges ---- */
@@ -59,6 +73,14 @@ static bool merge_sides(const json_t *j, const char **a, size_t *n_a, const char
     return true;
 }
 
+/* A pair that comes twice has the later rank. */
+static void put_merge(bpe_model *m, int32_t left, int32_t right, int32_t id) {
+    uint64_t pair = pair_key(left, right) + 1;
+    uint32_t i = (uint32_t)mix64(pair) & m->mask;
+    while (m->slot[i].pair != 0 && m->slot[i].pair != pair) i = (i + 1) & m->mask;
+    m->slot[i] = (bpe_merge){pair, m->n_merges++, id};
+}
+
 static status read_merge(tok_reader *r, const json_t *j, const char *path, strbuf *whole) {
     const char *a, *b;
     size_t n_a, n_b;
@@ -66,9 +88,12 @@ static status read_merge(tok_reader *r, const json_t *j, const char *path, strbu
     if (!merge_sides(j, &a, &n_a, &b, &n_b)) {
         return tok_bad(r, path, "is neither \"a b\" nor [\"a\", \"b\"]");
     }
+    const bpe_model *m = t->model;
+    size_t skip = m->prefix ? strlen(m->prefix) : 0;
+    if (n_b < skip) return tok_bad(r, path, "\"%.60s\" lacks the prefix of subwords", b);
     strbuf_clear(whole);
     strbuf_append(whole, a, n_a);
-    strbuf_append(whole, b, n_b);
+    strbuf_append(whole, b + skip, n_b - skip);
     int32_t left = tok_model_id(t, a, n_a), right = tok_model_id(t, b, n_b);
     int32_t id = tok_model_id(t, strbuf_cstr(whole), whole->len);
     if (left < 0 || right < 0 || id < 0) {
@@ -77,17 +102,17 @@ static status read_merge(tok_reader *r, const json_t *j, const char *path, strbu
                        : right < 0 ? b
                                    : strbuf_cstr(whole));
     }
-    bpe_model *m = t->model;
-    pair_map_put(&m->merge, pair_key(left, right), m->n_merges);
-    m->merged[m->n_merges++] = id;
+    put_merge(t->model, left, right, id);
     return ST_OK;
 }
 
 static status read_merges(tok_reader *r, const json_t *merges) {
     bpe_model *m = r->t->model;
     if (!json_is_array(merges)) return tok_bad(r, "model.merges", "is missing or not an array");
-    m->merged = ARENA_ARRAY(r->t->mem, int32_t, json_array_size(merges));
-    pair_map_reserve(&m->merge, (uint32_t)json_array_size(merges));
+    uint32_t slots = 16;
+    while (slots / 2 < json_array_size(merges)) slots *= 2;
+    m->slot = xcalloc(slots, sizeof(*m->slot));
+    m->mask = slots - 1;
     strbuf whole = {0};
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < json_array_size(merges); i++) {
@@ -103,9 +128,20 @@ static status read_merges(tok_reader *r, const json_t *merges) {
 static void index_by_bytes(const tok *t, bpe_model *m) {
     for (int32_t id = 0; id < t->n_token; id++) {
         const tok_token *k = &t->token[id];
-        if (k->in_model && str_map_get(&m->by_bytes, k->bytes, k->n_bytes) < 0) {
-            str_map_add(&m->by_bytes, k->bytes, k->n_bytes, id);
+        const char *s = t->byte_level ? k->bytes : k->text;
+        uint32_t n = t->byte_level ? k->n_bytes : k->n_text;
+        if (k->in_model && str_map_get(&m->by_bytes, s, n) < 0) {
+            str_map_add(&m->by_bytes, s, n, id);
         }
+    }
+}
+
+/* A token of its own for each byte, where there is one. */
+static void find_fallbacks(tok *t) {
+    char name[8];
+    for (int b = 0; b < 256; b++) {
+        int n = snprintf(name, sizeof(name), "<0x%02X>", b);
+        t->byte_id[b] = tok_model_id(t, name, (size_t)n);
     }
 }
 
@@ -114,6 +150,7 @@ status bpe_read(tok_reader *r, const json_t *model) {
     bpe_model *m = t->model = xcalloc(1, sizeof(*m));
     TRY(read_options(r, model));
     if (!t->byte_level || m->ignore_merges) index_by_bytes(t, m);
+    if (m->byte_fallback && !t->byte_level) find_fallbacks(t);
     return read_merges(r, json_object_get(model, "merges"));
 }
 
@@ -123,13 +160,13 @@ void bpe_hash(const tok *t, XXH3_state_t *x) {
     size_t bytes = 2 * sizeof(int32_t) * (size_t)m->n_merges;
     int32_t *pairs = xmalloc(bytes + 1);
     memset(pairs, 0xFF, bytes);
-    for (uint32_t i = 0; i < m->merge.cap; i++) {
-        if (m->merge.key[i] == 0) continue;
-        uint64_t pair = m->merge.key[i] - 1;
-        pairs[2 * m->merge.value[i]] = (int32_t)(pair >> 32);
-        pairs[2 * m->merge.value[i] + 1] = (int32_t)(uint32_t)pair;
+    for (uint32_t i = 0; i <= m->mask; i++) {
+        if (m->slot[i].pair == 0) continue;
+        uint64_t pair = m->slot[i].pair - 1;
+        pairs[2 * m->slot[i].rank] = (int32_t)(pair >> 32);
+        pairs[2 * m->slot[i].rank + 1] = (int32_t)(uint32_t)pair;
     }
-    tok_hash_number(x, m->ignore_merges | m->fuse_unk << 1);
+    tok_hash_number(x, m->ignore_merges | m->fuse_unk << 1 | m->byte_fallback << 2);
     tok_hash_number(x, m->n_merges);
     XXH3_64bits_update(x, pairs, bytes);
     free(pairs);
@@ -138,7 +175,7 @@ void bpe_hash(const tok *t, XXH3_state_t *x) {
 void bpe_free(void *model) {
     bpe_model *m = model;
     if (!m) return;
-    pair_map_free(&m->merge);
+    free(m->slot);
     str_map_free(&m->by_bytes);
     free(m);
 }

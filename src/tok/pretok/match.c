@@ -1,165 +1,99 @@
-/* Hand-written matchers for the published patterns.
+/* Hand-written matchers for the patterns of GPT-2 and of GPT-4's first tokenizer (cl100k), from
+ * which most others descend.
  *
- * Both patterns are alternations tried in order at each position, and their alternatives overlap so
+ * The patterns are alternations tried in order at each position, and their alternatives overlap so
  * little that one look at the character class decides. Only white space needs care: `\s+(?!\S)`
  * leaves the last space of a run to the word after it. */
-#include "tok/pretok/pretok.h"
+#include "tok/pretok/match.h"
 
-#include <string.h>
+#include <limits.h>
 
-#include "tok/text/unicode.h"
+#include "tok/pretok/scan.h"
 
-const char *const PRETOK_GPT2_REGEX =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-const char *const PRETOK_LLAMA3_REGEX =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-static const char *const QWEN2_REGEX =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
-/* Class and length of the character at i; at the end class -1. */
-static inline int class_at(const char *s, size_t n, size_t i, int *len) {
-    if (i >= n) {
-        *len = 0;
-        return -1;
-    }
-    uint32_t cp;
-    *len = utf8_decode(s + i, n - i, &cp);
-    CHECK(*len > 0, "pre-tokenizer text is not UTF-8 at byte %zu", i);
-    return (int)uni_class_of(cp);
-}
-
-static size_t run_end(const char *s, size_t n, size_t i, uni_class class) {
-    int len;
-    while (class_at(s, n, i, &len) == (int)class) i += (size_t)len;
-    return i;
-}
-
-static inline bool is_newline(char c) {
-    return c == '\r' || c == '\n';
-}
-
-/* 's 't 're 've 'm 'll 'd after the apostrophe at i; 0 when none. With `fold` in any case, where
- * U+017F (long s) folds to s. */
-static size_t contraction_end(const char *s, size_t n, size_t i, bool fold) {
-    size_t left = n - i - 1;
-    if (left == 0) return 0;
-    char fold_bit = fold ? 0x20 : 0;
-    char a = s[i + 1] | fold_bit, b = left > 1 ? (char)(s[i + 2] | fold_bit) : '\0';
-    if (a == 's' || a == 't' || a == 'm' || a == 'd') return i + 2;
-    if (((a == 'r' || a == 'v') && b == 'e') || (a == 'l' && b == 'l')) return i + 3;
-    if (fold && left > 1 && memcmp(s + i + 1, "\xC5\xBF", 2) == 0) return i + 3;
-    return 0;
-}
-
-/* `\s+(?!\S)|\s+` for the run [i, end): all but its last character, unless the text ends or there
- * is only one. */
-static size_t space_end(const char *s, size_t n, size_t i, size_t end) {
-    if (end == n) return end;
-    size_t last = end - 1;
-    while (((uint8_t)s[last] & 0xC0) == 0x80) last--;
-    return last > i ? last : end;
-}
+enum { WORDS = UNI_LETTERS | UNI_DIGIT | UNI_BLANK }; /* all but symbols */
 
 size_t pretok_gpt2_end(const char *s, size_t n, size_t i) {
     if (s[i] == '\'') {
-        size_t end = contraction_end(s, n, i, false);
+        size_t end = scan_contraction(s, n, i, false);
         if (end) return end;
     }
-    int len;
-    int class = class_at(s, n, i, &len);
-    if (s[i] == ' ') {
-        int next = class_at(s, n, i + 1, &len);
-        if (next >= 0 && next != UNI_SPACE) return run_end(s, n, i + 1, (uni_class)next);
+    size_t len, word = i;
+    unsigned bits = scan_at(s, n, i, &len);
+    if (s[i] == ' ' && i + 1 < n) {
+        unsigned next = scan_at(s, n, i + 1, &len);
+        if (!(next & UNI_BLANK)) {
+            bits = next;
+            word++;
+        }
     }
-    size_t end = run_end(s, n, i, (uni_class) class);
-    return class == UNI_SPACE ? space_end(s, n, i, end) : end;
+    if (bits & UNI_LETTERS) return scan_run(s, n, word, UNI_LETTERS);
+    if (bits & UNI_DIGIT) return scan_run(s, n, word, UNI_DIGIT);
+    if (bits & UNI_BLANK) return scan_space_gpt2(s, n, i, scan_run(s, n, i, UNI_BLANK));
+    return scan_run_not(s, n, word, WORDS);
 }
 
-/* The run of white space at i: up to its last newline if it has one, else as space_end. */
-static size_t cl100k_space_end(const char *s, size_t n, size_t i) {
-    size_t end = run_end(s, n, i, UNI_SPACE);
-    for (size_t j = end; j > i; j--) {
-        if (is_newline(s[j - 1])) return j;
-    }
-    return space_end(s, n, i, end);
-}
+/* What distinguishes the members of the cl100k family; always a constant, so that each member is
+ * compiled for itself. */
+typedef struct cl100k_rule {
+    unsigned letters; /* \p{L}, or with \p{M} */
+    int max_digits;
+    bool contractions;
+    bool space_to_end; /* `\s++$` first: white space at the end of the text is one piece */
+} cl100k_rule;
 
-static size_t symbols_end(const char *s, size_t n, size_t i) {
-    i = run_end(s, n, i, UNI_OTHER);
-    while (i < n && is_newline(s[i])) i++;
+static inline size_t symbols_end(const char *s, size_t n, size_t i, unsigned words) {
+    i = scan_run_not(s, n, i, words);
+    while (i < n && scan_is_newline(s[i])) i++;
     return i;
 }
 
-size_t pretok_cl100k_end(const char *s, size_t n, size_t i, int max_digits) {
-    if (s[i] == '\'') {
-        size_t end = contraction_end(s, n, i, true);
+static inline size_t cl100k_end(const char *s, size_t n, size_t i, cl100k_rule r) {
+    unsigned words = r.letters | UNI_DIGIT | UNI_BLANK;
+    if (r.contractions && s[i] == '\'') {
+        size_t end = scan_contraction(s, n, i, true);
         if (end) return end;
     }
-    int len, len_after;
-    int class = class_at(s, n, i, &len);
-    if (class == UNI_LETTER) return run_end(s, n, i, UNI_LETTER);
-    if (class == UNI_NUMBER) {
-        for (int k = 0; k < max_digits && class == UNI_NUMBER; k++) {
-            i += (size_t)len;
-            class = class_at(s, n, i, &len);
-        }
-        return i;
-    }
-    size_t after = i + (size_t)len;
-    int next = class_at(s, n, after, &len_after);
-    if (next == UNI_LETTER && !is_newline(s[i])) return run_end(s, n, after, UNI_LETTER);
-    if (class == UNI_OTHER) return symbols_end(s, n, i);
-    if (s[i] == ' ' && next == UNI_OTHER) return symbols_end(s, n, after);
-    return cl100k_space_end(s, n, i);
+    size_t len, len_after;
+    unsigned bits = scan_at(s, n, i, &len);
+    if (bits & r.letters) return scan_run(s, n, i, r.letters);
+    if (bits & UNI_DIGIT) return scan_some(s, n, i, UNI_DIGIT, r.max_digits);
+    size_t after = i + len;
+    unsigned next = scan_at(s, n, after, &len_after);
+    if ((next & r.letters) && !scan_is_newline(s[i])) return scan_run(s, n, after, r.letters);
+    if (!(bits & UNI_BLANK)) return symbols_end(s, n, i, words);
+    if (s[i] == ' ' && after < n && !(next & words)) return symbols_end(s, n, after, words);
+    if (r.space_to_end && scan_run(s, n, i, UNI_BLANK) == n) return n;
+    return scan_space_cl100k(s, n, i);
 }
 
-static void find_digits(const char *s, size_t n, size_t from, bool single, size_t *start,
-                        size_t *end) {
-    int len;
-    size_t i = from;
-    while (i < n && class_at(s, n, i, &len) != UNI_NUMBER) i += (size_t)len;
-    *start = i;
-    *end = i == n ? n : single ? i + (size_t)len : run_end(s, n, i, UNI_NUMBER);
+size_t pretok_cl100k_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, 3, true, false});
 }
 
-status pretok_find(const pretok_step *p, const char *s, size_t n, size_t from, size_t *start,
-                   size_t *end, void **match_data, err *e) {
-    *start = from;
-    *end = n;
-    if (from >= n) return ST_OK;
-    switch (p->kind) {
-        case PRETOK_GPT2: *end = pretok_gpt2_end(s, n, from); break;
-        case PRETOK_CL100K: *end = pretok_cl100k_end(s, n, from, p->max_digits); break;
-        case PRETOK_DIGITS: find_digits(s, n, from, p->max_digits == 1, start, end); break;
-        case PRETOK_LITERAL: {
-            const char *hit = memmem(s + from, n - from, p->literal, p->n_literal);
-            *start = hit ? (size_t)(hit - s) : n;
-            *end = hit ? *start + p->n_literal : n;
-            break;
-        }
-        case PRETOK_REGEX:
-            return pretok_regex_find(p->regex, s, n, from, start, end, match_data, e);
-        case PRETOK_PREFIX: break;
-    }
-    return ST_OK;
+size_t match_cl100k_1_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, 1, true, false});
 }
 
-status pretok_step_regex(pretok_step *p, const char *regex, err *e) {
-    if (strcmp(regex, PRETOK_GPT2_REGEX) == 0) {
-        p->kind = PRETOK_GPT2;
-    } else if (strcmp(regex, PRETOK_LLAMA3_REGEX) == 0 || strcmp(regex, QWEN2_REGEX) == 0) {
-        p->kind = PRETOK_CL100K;
-        p->max_digits = strcmp(regex, QWEN2_REGEX) == 0 ? 1 : 3;
-    } else {
-        p->kind = PRETOK_REGEX;
-        return pretok_regex_compile(&p->regex, regex, e);
-    }
-    return ST_OK;
+size_t match_cl100k_2_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, 2, true, false});
 }
 
-void pretok_step_free(pretok_step *p) {
-    if (p->kind == PRETOK_REGEX) pretok_regex_free(p->regex);
-    p->regex = NULL;
+size_t match_cl100k_all_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, INT_MAX, true, false});
+}
+
+size_t match_cl100k_plain_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, 1, false, false});
+}
+
+size_t match_tiktoken_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, 3, true, true});
+}
+
+size_t match_tiktoken_all_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS, INT_MAX, true, true});
+}
+
+size_t match_qwen35_end(const char *s, size_t n, size_t i) {
+    return cl100k_end(s, n, i, (cl100k_rule){UNI_LETTERS | UNI_MARK, 1, true, false});
 }

@@ -1,7 +1,11 @@
 /* Pre-tokenizers: how a text is cut into the pieces inside which merges happen.
  *
- * The published patterns have hand-written matchers that cover every byte of a text; any other
- * pattern goes through PCRE2. Text here is valid UTF-8. */
+ * A pre-tokenizer is a chain of steps; each cuts the pieces of the one before it (split.c) or
+ * changes their text (change.c). The published patterns have hand-written matchers (match*.c,
+ * listed in patterns.c); any other goes through a general engine (regex/). Text here is valid
+ * UTF-8.
+ *
+ * Reading order: this header, scan.h and match.c, patterns.c, split.c, pretok_json.c. */
 #ifndef TOK_PRETOK_PRETOK_H
 #define TOK_PRETOK_PRETOK_H
 
@@ -10,12 +14,16 @@
 #include "tok/text/piece.h"
 
 typedef enum pretok_kind {
-    PRETOK_GPT2,    /* hand-written matchers: */
-    PRETOK_CL100K,  /* numbers in groups of up to max_digits; Llama 3 has 3, Qwen 1 */
-    PRETOK_DIGITS,  /* \p{N}, or runs of it when max_digits is 0 */
-    PRETOK_LITERAL, /* a fixed string */
-    PRETOK_REGEX,   /* PCRE2 */
-    PRETOK_PREFIX,  /* cuts nothing, puts a space before a piece that has none */
+    PRETOK_COVER,     /* a matcher whose matches leave no gap: step.end */
+    PRETOK_FIND,      /* a matcher whose matches leave gaps: step.find */
+    PRETOK_LITERAL,   /* a fixed string */
+    PRETOK_REGEX,     /* any pattern */
+    PRETOK_FIXED,     /* pieces of step.length characters */
+    PRETOK_SCRIPTS,   /* cuts where the script changes */
+    PRETOK_PREFIX,    /* cuts nothing, puts a space before a piece that has none */
+    PRETOK_METASPACE, /* cuts nothing, puts step.literal for each space */
+    PRETOK_ALPHABET,  /* cuts nothing, puts the printable character for each byte */
+    PRETOK_BYTES,     /* takes that back */
 } pretok_kind;
 
 /* What becomes of the pieces that match and of those between. */
@@ -27,45 +35,111 @@ typedef enum pretok_behavior {
     PRETOK_WITH_NEXT,
 } pretok_behavior;
 
+/* When PRETOK_METASPACE puts its mark before a piece that does not begin with it. */
+typedef enum pretok_prepend { PRETOK_ALWAYS, PRETOK_FIRST, PRETOK_NEVER } pretok_prepend;
+
+/* End of the match that starts at `from` (< n). */
+typedef size_t pretok_end_fn(const char *s, size_t n, size_t from);
+/* The next match at or after `from`, not empty; *start == n when there is none. */
+typedef void pretok_find_fn(const char *s, size_t n, size_t from, size_t *start, size_t *end);
+
 typedef struct pretok_step {
     pretok_kind kind;
-    int max_digits;
     pretok_behavior behavior;
     bool invert;
+    pretok_prepend prepend;
+    pretok_end_fn *end;
+    pretok_find_fn *find;
     const char *literal;
     size_t n_literal;
-    void *regex; /* pcre2_code */
+    size_t length;
+    void *regex;
 } pretok_step;
 
-/* The regular expressions of the named patterns, as they stand in tokenizer.json. */
+/* ---- matchers ---- */
+
+pretok_end_fn pretok_gpt2_end, pretok_cl100k_end;
+/* One character each: Rust's numbers, white space, punctuation as BERT has it. */
+pretok_find_fn pretok_find_number, pretok_find_space, pretok_find_punct;
+/* \p{N}+ and so on, by that engine's tables. */
+pretok_find_fn pretok_find_words; /* \w+|[^\w\s]+ */
+
+/* ---- published patterns ---- */
+
+/* How a pattern is to be read: `$`, `(?m:`, `{1,3}+`, \h and \w mean different things. */
+typedef enum pretok_dialect {
+    PRETOK_ONIGURUMA, /* tokenizer.json */
+    PRETOK_RUST,      /* .tiktoken: the crate fancy-regex */
+} pretok_dialect;
+
+/* One member of a pre-tokenizer: a pattern to split by, or all numbers or all punctuation. */
+typedef enum pretok_part_kind {
+    PRETOK_PART_REGEX,  /* isolated */
+    PRETOK_PART_DIGITS, /* each number by itself */
+    PRETOK_PART_DIGIT_RUNS,
+    PRETOK_PART_PUNCT_RUNS,
+} pretok_part_kind;
+typedef struct pretok_part {
+    pretok_part_kind kind;
+    const char *regex; /* Oniguruma */
+} pretok_part;
+
+enum { PRETOK_MAX_PARTS = 6 };
+/* A published pre-tokenizer by its names: ours first, then those of GGUF's tokenizer.ggml.pre.
+ * Members whose regex is NULL end the lists. */
+typedef struct pretok_named {
+    const char *names; /* separated by spaces */
+    int n_parts;
+    pretok_part part[PRETOK_MAX_PARTS];
+} pretok_named;
+extern const pretok_named PRETOK_NAMED[];
+extern const int PRETOK_NAMED_N;
+/* NULL: no such name. */
+const pretok_named *pretok_by_name(const char *name);
+/* The step of one part. */
+status pretok_step_part(pretok_step *s, const pretok_part *part, err *e) ATH_MUST_USE;
+
+/* The patterns of gpt2 and llama3, as they stand in tokenizer.json. */
 extern const char *const PRETOK_GPT2_REGEX;
 extern const char *const PRETOK_LLAMA3_REGEX;
-/* A step for a regular expression: a hand-written matcher if it is a published one, else PCRE2.
- * ST_FORMAT: does not compile. */
-status pretok_step_regex(pretok_step *s, const char *regex, err *e) ATH_MUST_USE;
+/* A step that isolates the matches of a pattern: a hand-written matcher if it is a published one,
+ * else the general engine. ST_FORMAT: the pattern is wrong or has something not supported. */
+status pretok_step_regex(pretok_step *s, const char *regex, pretok_dialect dialect,
+                         err *e) ATH_MUST_USE;
 void pretok_step_free(pretok_step *s);
+/* Whether a pre-token ends between any letter and white space after it, whatever else the text
+ * holds: there a long text can be cut. */
+bool pretok_ends_letters(const pretok_step *s);
+/* Whether the step looks at single characters only, so that a cut next to a letter or white space
+ * changes nothing. */
+bool pretok_is_single(const pretok_step *s);
 
-/* Finds the next match at or after `from`: [*start, *end), empty only for PRETOK_REGEX (look-ahead
- * alone); *start == len when there is none. match_data: see pretok_regex_find. */
-status pretok_find(const pretok_step *s, const char *text, size_t len, size_t from, size_t *start,
-                   size_t *end, void **match_data, err *e) ATH_MUST_USE;
-/* End of the pre-token that starts at `from`, for the matchers that cover the text. */
-size_t pretok_gpt2_end(const char *text, size_t len, size_t from);
-size_t pretok_cl100k_end(const char *text, size_t len, size_t from, int max_digits);
+/* ---- any pattern: regex/ ---- */
 
-/* regex.c */
+/* Oniguruma's dialect. ST_FORMAT: wrong or not supported, saying at which character. */
 status pretok_regex_compile(void **code, const char *regex, err *e) ATH_MUST_USE;
+status pretok_regex_compile_as(void **code, const char *regex, pretok_dialect dialect,
+                               err *e) ATH_MUST_USE;
 void pretok_regex_free(void *code);
-/* *match_data is made on first use and freed by pretok_match_data_free: one per thread. ST_FORMAT:
- * the match took more than the limit of steps. */
+/* The next match at or after `from` (at most len); it may be empty, also at the end. *match_data is
+ * made on first use and freed by pretok_match_data_free: one per thread. ST_FORMAT: the match took
+ * more steps than are granted for a text of this length. */
+status pretok_regex_search(void *code, const char *text, size_t len, size_t from, size_t *start,
+                           size_t *end, bool *found, void **match_data, err *e) ATH_MUST_USE;
+/* The same; no match is *start == len and *end > len. */
 status pretok_regex_find(void *code, const char *text, size_t len, size_t from, size_t *start,
                          size_t *end, void **match_data, err *e) ATH_MUST_USE;
 void pretok_match_data_free(void *match_data);
+
+/* ---- running ---- */
 
 /* Cuts a piece by steps[0..n) and calls `emit` on the results, in order. */
 struct tok_enc;
 typedef status pretok_emit_fn(struct tok_enc *enc, const tok_piece *word);
 status pretok_run(struct tok_enc *enc, const pretok_step *steps, int n, const tok_piece *text,
                   pretok_emit_fn *emit) ATH_MUST_USE;
+/* change.c: one step that changes text; *out is `text` itself or lives in the step's buffer. */
+void pretok_change(struct tok_enc *enc, const pretok_step *step, const tok_piece *text,
+                   tok_piece *out);
 
 #endif

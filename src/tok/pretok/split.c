@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "tok/internal.h"
+#include "tok/text/unicode.h"
+#include "tok/text/unicode_sets.h"
 
 typedef struct split {
     tok_enc *enc;
@@ -17,10 +19,18 @@ typedef struct split {
     size_t start, end; /* the piece held back */
 } split;
 
+/* Hands text[start, end) to the steps after this one. */
+static inline status pass_on(const split *s, size_t start, size_t end) {
+    tok_piece piece = piece_slice(s->text, start, end);
+    if (s->n_steps == 1) return s->emit(s->enc, &piece);
+    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, &piece, s->emit);
+}
+
+/* ---- matches and what becomes of them ---- */
+
 static status flush(split *s) {
     if (!s->holding || s->start == s->end) return ST_OK;
-    tok_piece piece = piece_slice(s->text, s->start, s->end);
-    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, &piece, s->emit);
+    return pass_on(s, s->start, s->end);
 }
 
 static status hold(split *s, size_t start, size_t end, bool match) {
@@ -64,63 +74,117 @@ static status take(split *s, size_t start, size_t end, bool match) {
     return hold(s, start, end, match);
 }
 
-/* The space stands for the first character of the piece. */
-static status with_prefix(split *s, const tok_piece *text) {
-    tok_text *b = &s->enc->step_text[s->step - s->enc->t->step];
-    if (text->s[0] == ' ') return pretok_run(s->enc, s->step + 1, s->n_steps - 1, text, s->emit);
-    text_reset(b, text->from != NULL);
-    text_add(b, " ", 1, piece_from(text, 0));
-    text_copy(b, text, 0, text->len);
-    tok_piece piece = text_piece(b, text->first);
-    return pretok_run(s->enc, s->step + 1, s->n_steps - 1, &piece, s->emit);
+/* The next match at or after `from`; *start == len and *end > len: none. */
+static status find(split *s, size_t from, size_t *start, size_t *end) {
+    const pretok_step *p = s->step;
+    const char *text = s->text->s;
+    size_t len = s->text->len;
+    switch (p->kind) {
+        case PRETOK_COVER:
+            *start = from;
+            *end = p->end(text, len, from);
+            return ST_OK;
+        case PRETOK_FIND: p->find(text, len, from, start, end); break;
+        case PRETOK_LITERAL: {
+            const char *hit = memmem(text + from, len - from, p->literal, p->n_literal);
+            *start = hit ? (size_t)(hit - text) : len;
+            *end = *start + p->n_literal;
+            break;
+        }
+        default:
+            return pretok_regex_find(p->regex, text, len, from, start, end, &s->enc->match_data,
+                                     s->enc->e);
+    }
+    if (*start == len) *end = len + 1;
+    return ST_OK;
 }
 
-/* A hand-written matcher covers the text, so `isolated` needs no bookkeeping: the usual case. */
-static status run_covering(split *s, const tok_piece *text) {
-    const pretok_step *p = s->step;
-    for (size_t at = 0; at < text->len;) {
-        size_t end = p->kind == PRETOK_GPT2
-                         ? pretok_gpt2_end(text->s, text->len, at)
-                         : pretok_cl100k_end(text->s, text->len, at, p->max_digits);
-        tok_piece piece = piece_slice(text, at, end);
-        TRY(pretok_run(s->enc, p + 1, s->n_steps - 1, &piece, s->emit));
+static status run_matches(split *s) {
+    size_t len = s->text->len, at = 0;
+    bool invert = s->step->invert;
+    for (size_t search = 0; search < len;) {
+        size_t start, end;
+        TRY(find(s, search, &start, &end));
+        if (start == len && end > len) break;
+        if (end == start && start == at && at > 0) { /* an empty match next to the last one */
+            search = start + utf8_size(s->text->s[start]);
+            continue;
+        }
+        if (start > at) TRY(take(s, at, start, invert));
+        TRY(take(s, start, end, !invert));
+        at = end;
+        search = end > start || end == len ? end : start + utf8_size(s->text->s[start]);
+    }
+    if (at < len) TRY(take(s, at, len, invert));
+    return flush(s);
+}
+
+/* A matcher that leaves no gaps needs no bookkeeping: the usual case. */
+static status run_covering(const split *s) {
+    pretok_end_fn *match = s->step->end;
+    for (size_t at = 0; at < s->text->len;) {
+        size_t end = match(s->text->s, s->text->len, at);
+        TRY(pass_on(s, at, end));
         at = end;
     }
     return ST_OK;
 }
 
-static size_t char_end(const char *text, size_t len, size_t i) {
-    for (i++; i < len && ((uint8_t)text[i] & 0xC0) == 0x80;) i++;
-    return i;
+static bool covers_all(const pretok_step *p) {
+    if (p->kind != PRETOK_COVER) return false;
+    return p->behavior == PRETOK_ISOLATED || (p->behavior == PRETOK_REMOVED && p->invert);
 }
 
-static bool covers_all(const pretok_step *p) {
-    if (p->kind != PRETOK_GPT2 && p->kind != PRETOK_CL100K) return false;
-    return p->behavior == PRETOK_ISOLATED || (p->behavior == PRETOK_REMOVED && p->invert);
+bool pretok_ends_letters(const pretok_step *s) {
+    return covers_all(s);
+}
+
+bool pretok_is_single(const pretok_step *s) {
+    return s->kind == PRETOK_FIND && s->find == pretok_find_number;
+}
+
+/* ---- other ways to cut ---- */
+
+static status run_fixed(const split *s) {
+    size_t len = s->text->len;
+    for (size_t start = 0, at = 0; at < len; start = at) {
+        for (size_t k = 0; k < s->step->length && at < len; k++) at += utf8_size(s->text->s[at]);
+        TRY(pass_on(s, start, at));
+    }
+    return ST_OK;
+}
+
+/* Cuts where the script changes; a character that goes with any script changes nothing, but those
+ * before the first script are lost, as they are in the library whose rule this is. */
+static status run_scripts(const split *s) {
+    const char *text = s->text->s;
+    size_t len = s->text->len, start = len, n;
+    int script = 0;
+    for (size_t at = 0; at < len; at += n) {
+        int next = uni_spm_script_of(utf8_next(text + at, &n));
+        if (next == 0 || next == script) continue;
+        if (script != 0) TRY(pass_on(s, start, at));
+        script = next;
+        start = at;
+    }
+    return start < len ? pass_on(s, start, len) : ST_OK;
 }
 
 status pretok_run(tok_enc *enc, const pretok_step *steps, int n, const tok_piece *text,
                   pretok_emit_fn *emit) {
-    size_t len = text->len;
-    if (len == 0) return ST_OK;
+    if (text->len == 0) return ST_OK;
     if (n == 0) return emit(enc, text);
     split s = {.enc = enc, .step = steps, .n_steps = n, .text = text, .emit = emit};
-    if (steps->kind == PRETOK_PREFIX) return with_prefix(&s, text);
-    if (covers_all(steps)) return run_covering(&s, text);
-    size_t at = 0;
-    for (size_t search = 0; search < len;) {
-        size_t start, end;
-        TRY(pretok_find(steps, text->s, len, search, &start, &end, &enc->match_data, enc->e));
-        if (start == len) break;
-        if (end == start && start == at && at > 0) { /* an empty match next to the last one */
-            search = char_end(text->s, len, start);
-            continue;
-        }
-        if (start > at) TRY(take(&s, at, start, steps->invert));
-        TRY(take(&s, start, end, !steps->invert));
-        at = end;
-        search = end > start ? end : char_end(text->s, len, start);
+    switch (steps->kind) {
+        case PRETOK_COVER: return covers_all(steps) ? run_covering(&s) : run_matches(&s);
+        case PRETOK_FIND:
+        case PRETOK_LITERAL:
+        case PRETOK_REGEX: return run_matches(&s);
+        case PRETOK_FIXED: return run_fixed(&s);
+        case PRETOK_SCRIPTS: return run_scripts(&s);
+        default: break;
     }
-    if (at < len) TRY(take(&s, at, len, steps->invert));
-    return flush(&s);
+    tok_piece changed;
+    pretok_change(enc, steps, text, &changed);
+    return pretok_run(enc, steps + 1, n - 1, &changed, emit);
 }

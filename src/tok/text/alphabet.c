@@ -21,6 +21,21 @@ int byte_alphabet_byte(uint32_t cp) {
     return cp == 0x143 ? 0xAD : -1;
 }
 
+bool byte_alphabet_read(strbuf *bytes, const char *s, size_t n) {
+    size_t before = bytes->len;
+    uint32_t cp;
+    for (size_t i = 0; i < n;) {
+        int len = utf8_decode(s + i, n - i, &cp), byte = len > 0 ? byte_alphabet_byte(cp) : -1;
+        if (byte < 0) {
+            strbuf_truncate(bytes, before);
+            return false;
+        }
+        strbuf_putc(bytes, (char)byte);
+        i += (size_t)len;
+    }
+    return true;
+}
+
 void byte_alphabet_append(strbuf *b, const char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char c[4];

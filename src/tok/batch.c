@@ -1,0 +1,136 @@
+/* Many texts, or one long text, by all threads. The ids do not depend on the number of threads.
+ *
+ * A long text is cut where every tokenizer that allows it would cut as well: between a letter and
+ * white space. The patterns that take letters take them to the end of their run, so one pre-token
+ * ends there and another begins, whatever lies further on either side. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tok/internal.h"
+#include "tok/text/unicode.h"
+
+enum { CHUNK_BYTES = 128 << 10, SEARCH_BYTES = 8 << 10 };
+
+/* ---- many texts ---- */
+
+status tok_encode_batch(const tok *t, const tok_string *texts, int64_t n, unsigned flags,
+                        tok_ids *out, int64_t *failed, err *e) {
+    int64_t first_bad = n;
+#pragma omp parallel for schedule(dynamic, 1) if (n > 1 && !omp_in_parallel())
+    for (int64_t i = 0; i < n; i++) {
+        out[i].n = 0;
+        if (tok_encode(t, texts[i].text, texts[i].len, flags, &out[i], NULL) == ST_OK) continue;
+#pragma omp critical(tok_encode_batch_failed)
+        if (i < first_bad) first_bad = i;
+    }
+    if (first_bad == n) return ST_OK;
+    if (failed) *failed = first_bad;
+    const tok_string *bad = &texts[first_bad];
+    return tok_encode(t, bad->text, bad->len, flags, &out[first_bad], e);
+}
+
+/* ---- one long text ---- */
+
+/* Normalizers that change characters in their place, with neighbours at most inside a word. */
+static bool is_local(const norm_step *s) {
+    return s->kind == NORM_NFC;
+}
+
+/* One step that ends a pre-token at every end of a run of letters; before it only such as look at
+ * one character at a time. */
+static bool cuts_after_letters(const tok *t) {
+    int i = 0;
+    while (i < t->n_steps && pretok_is_single(&t->step[i])) i++;
+    return i < t->n_steps && pretok_ends_letters(&t->step[i]);
+}
+
+static bool letter_before(const char *s, size_t at) {
+    size_t i = at;
+    do i--;
+    while (i > 0 && at - i < 4 && ((uint8_t)s[i] & 0xC0) == 0x80);
+    uint32_t cp;
+    return utf8_decode(s + i, at - i, &cp) == (int)(at - i) && uni_class_of(cp) == UNI_LETTER;
+}
+
+static bool is_cut(const char *s, size_t at) {
+    return (s[at] == ' ' || s[at] == '\n' || s[at] == '\t') && letter_before(s, at);
+}
+
+/* A token with such a place inside, or that takes white space after a letter, would be cut. */
+static bool is_whole(const tok *t, const tok_trie *m) {
+    for (int32_t k = 0; k < m->n_added; k++) {
+        const tok_token *token = &t->token[m->added[k].id];
+        if (m->added[k].rstrip && letter_before(token->text, token->n_text)) return false;
+        for (uint32_t i = 1; i < token->n_text; i++) {
+            if (is_cut(token->text, i)) return false;
+        }
+    }
+    return true;
+}
+
+static bool can_be_cut(const tok *t) {
+    for (int i = 0; i < t->n_norm; i++) {
+        if (!is_local(&t->norm[i])) return false;
+    }
+    return cuts_after_letters(t) && is_whole(t, &t->raw) && is_whole(t, &t->normal);
+}
+
+/* The first cut at or after `at`, `len` if there is none near. */
+static size_t next_cut(const char *s, size_t len, size_t at) {
+    size_t end = len - at < SEARCH_BYTES ? len : at + SEARCH_BYTES;
+    for (; at < end; at++) {
+        if (is_cut(s, at)) return at;
+    }
+    return end < len ? 0 : len;
+}
+
+/* Cuts a text into parts of about CHUNK_BYTES; the caller frees them. */
+static int64_t cut(const char *s, size_t len, tok_string **parts) {
+    int64_t n = 0, cap = 0;
+    *parts = NULL;
+    for (size_t from = 0, to; from < len; from = to) {
+        to = len;
+        for (size_t at = from + CHUNK_BYTES; at < len; at += SEARCH_BYTES) {
+            size_t found = next_cut(s, len, at);
+            if (found == 0) continue;
+            to = found;
+            break;
+        }
+        VEC_PUSH(*parts, n, cap, ((tok_string){s + from, to - from}));
+    }
+    return n;
+}
+
+bool encode_parallel_pays(const tok *t, size_t len) {
+    return len >= 4 * CHUNK_BYTES && omp_get_max_threads() > 1 && !omp_in_parallel() &&
+           can_be_cut(t);
+}
+
+status encode_parallel(const tok *t, const char *text, size_t len, tok_ids *out) {
+    tok_string *part;
+    int64_t n = cut(text, len, &part), total = out->n;
+    tok_ids *ids = xcalloc((size_t)n, sizeof(*ids));
+    status st = ST_OK;
+#pragma omp parallel for schedule(dynamic, 1) reduction(max : st)
+    for (int64_t i = 0; i < n; i++) {
+        status mine = encode_part(t, part[i].text, part[i].len, i == 0, &ids[i]);
+        if (mine > st) st = mine;
+    }
+    int64_t *at = xmalloc(sizeof(int64_t) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        at[i] = total;
+        total += ids[i].n;
+    }
+    tok_ids_room(out, total - out->n);
+#pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(out->id + at[i], ids[i].id, sizeof(int32_t) * (size_t)ids[i].n);
+        tok_ids_free(&ids[i]);
+    }
+    if (st == ST_OK) out->n = total;
+    free(at);
+    free(ids);
+    free(part);
+    return st;
+}

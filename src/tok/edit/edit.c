@@ -1,0 +1,75 @@
+/* Opening and closing a tree; see edit.h. */
+#include "tok/edit/edit.h"
+
+#include <string.h>
+
+#include "tok/format/tree.h"
+
+status edit_open(edit *d, const tok *t, err *e) {
+    json_error_t je;
+    *d = (edit){.t = t, .root = json_loadb(t->json, t->json_len, 0, &je)};
+    if (!d->root) return err_set(e, ST_FORMAT, "the tokenizer's JSON is damaged: %s", je.text);
+    d->added = json_object_get(d->root, "added_tokens");
+    if (!json_is_array(d->added)) {
+        d->added = json_array();
+        json_object_set_new(d->root, "added_tokens", d->added);
+    }
+    d->model = json_object_get(d->root, "model");
+    d->vocab = json_object_get(d->model, "vocab");
+    d->merges = json_object_get(d->model, "merges");
+    return ST_OK;
+}
+
+void edit_drop(edit *d) {
+    json_decref(d->root);
+    *d = (edit){0};
+}
+
+static int32_t same_token(const tok *now, const tok *before, int32_t id) {
+    return id < 0 ? -1 : tok_id(now, before->token[id].text);
+}
+
+status edit_finish(edit *d, tok **out, err *e) {
+    const tok *t = d->t;
+    json_t *root = d->root;
+    *d = (edit){0};
+    TRY(tree_to_tok(out, root, "edited tokenizer", e));
+    (*out)->bos = same_token(*out, t, t->bos);
+    (*out)->eos = same_token(*out, t, t->eos);
+    return ST_OK;
+}
+
+json_t *edit_add_entry(edit *d, int32_t id, const char *content, bool special) {
+    json_t *entry = tree_added_token(id, content, strlen(content), special);
+    json_array_append_new(d->added, entry);
+    return entry;
+}
+
+/* Hugging Face readers number an added token that the model lacks by what came before it. */
+status edit_check_next_id(const edit *d, err *e) {
+    int32_t n = d->t->n_token, size = 0, top = -1;
+    for (int32_t id = 0; id < n; id++) {
+        size += d->t->token[id].in_model;
+        if (d->t->token[id].added) top = id;
+    }
+    int32_t next = top >= size ? top + 1 : size;
+    if (next == n) return ST_OK;
+    err_set(e, ST_USAGE,
+            "the ids of this tokenizer have gaps: a new token would be %d here and %d elsewhere",
+            (int)n, (int)next);
+    return err_hint(e, "`athanor tok prune` makes ids dense");
+}
+
+const char *edit_option(const edit *d, const char *key) {
+    const char *s = json_string_value(json_object_get(d->model, key));
+    return s ? s : "";
+}
+
+bool edit_is(const edit *d, const char *model_type) {
+    const char *type = edit_option(d, "type");
+    return strcmp(*type ? type : "BPE", model_type) == 0; /* old files have none */
+}
+
+bool edit_flag(const edit *d, const char *key) {
+    return json_is_true(json_object_get(d->model, key));
+}

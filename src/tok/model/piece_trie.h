@@ -1,0 +1,68 @@
+/* A set of byte strings with a number each, as a double array: the child of a node by byte b stands
+ * at base ^ b, so a step is one load of eight bytes. For models that look for the vocabulary's
+ * pieces in a text.
+ *
+ * Walking: start at unit[0], trie_step for each byte; the value is that of the bytes so far. */
+#ifndef TOK_MODEL_PIECE_TRIE_H
+#define TOK_MODEL_PIECE_TRIE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/strbuf.h"
+
+struct tok;
+
+/* link = base << TRIE_LABEL_BITS | label. The label is the byte that leads here; it is above 255 in
+ * a free unit and in the root, which no byte leads to. No two nodes have the same base. */
+typedef struct trie_unit {
+    uint32_t link;
+    int32_t value; /* -1: no string ends here */
+} trie_unit;
+
+enum {
+    TRIE_LABEL_BITS = 9,
+    TRIE_LABEL_MASK = (1 << TRIE_LABEL_BITS) - 1,
+    TRIE_MAX_UNITS = 1 << (32 - TRIE_LABEL_BITS)
+};
+
+typedef struct piece_trie {
+    trie_unit
+        *unit; /* unit[0] is the root, unit[1..255] are free for good: the children of a leaf */
+    uint32_t n_units;
+} piece_trie;
+
+typedef struct piece_key {
+    const char *s;
+    uint32_t n;
+    int32_t value; /* >= 0 */
+} piece_key;
+
+/* Builds the trie of different, non-empty keys; sorts them. False: they need more than
+ * TRIE_MAX_UNITS nodes. Free with piece_trie_free in either case. */
+bool piece_trie_build(piece_trie *t, piece_key *key, int32_t n) ATH_MUST_USE;
+void piece_trie_free(piece_trie *t);
+
+/* Moves to the child by `byte`; false when there is none. */
+static inline bool trie_step(const piece_trie *t, trie_unit *at, uint8_t byte) {
+    *at = t->unit[(at->link >> TRIE_LABEL_BITS) ^ byte];
+    return (at->link & TRIE_LABEL_MASK) == byte;
+}
+
+/* The value of s[0..n), -1 when it is not in the set. */
+int32_t piece_trie_find(const piece_trie *t, const char *s, size_t n);
+
+/* ---- the vocabulary as keys ---- */
+
+/* Appends to *out, which is cleared first, the bytes that a piece matches in the text that a model
+ * sees: its characters or, when the model works on bytes, those it spells in the byte alphabet.
+ * False: it spells none. */
+bool piece_text_key(const struct tok *t, const char *text, size_t n, strbuf *out);
+
+/* The keys of all model tokens, values their ids, in the arena; what spells no bytes and the empty
+ * string are left out. */
+piece_key *piece_keys(const struct tok *t, arena *mem, int32_t *n);
+
+#endif

@@ -1,0 +1,263 @@
+/* Unigram, WordPiece and WordLevel: ids and offsets of the libraries they come from
+ * (tests/oracle/make_tok_models.py), hostile models, time on texts that never end. */
+#include <time.h>
+
+#include "tok/model/unigram.h"
+#include "tok/tok_test.h"
+
+/* ---- golden cases ---- */
+
+static tok *load_group(const json_t *group) {
+    char *text = json_dumps(json_object_get(group, "tokenizer"), JSON_COMPACT);
+    tok *t = parse_ok(text);
+    free(text);
+    const json_t *types = json_object_get(group, "types");
+    if (!types) return t;
+    err e = {0};
+    uint8_t *type = calloc((size_t)tok_vocab_size(t), 1);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        type[i] = (uint8_t)json_integer_value(json_array_get(types, i));
+    }
+    uint64_t before = tok_hash(t);
+    assert_int_equal(unigram_use_sentencepiece(t, &(unigram_options){type}, &e), ST_OK);
+    assert_true(tok_hash(t) != before);
+    free(type);
+    return t;
+}
+
+static void check_ids(const json_t *one, const tok_ids *ids, const char *name) {
+    const json_t *want = json_object_get(one, "ids");
+    for (size_t i = 0; i < json_array_size(want) || (int64_t)i < ids->n; i++) {
+        if (i < json_array_size(want) && (int64_t)i < ids->n &&
+            json_integer_value(json_array_get(want, i)) == ids->id[i]) {
+            continue;
+        }
+        fail_msg("%s, text \"%s\": ids differ at %d of %d (%d expected)", name,
+                 json_string_value(json_object_get(one, "text")), (int)i, (int)ids->n,
+                 (int)json_array_size(want));
+    }
+}
+
+static void check_offsets(const json_t *one, const tok_spans *spans, const char *name) {
+    const json_t *want = json_object_get(one, "offsets");
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        const json_t *pair = json_array_get(want, i);
+        if (json_integer_value(json_array_get(pair, 0)) != spans->span[i].start ||
+            json_integer_value(json_array_get(pair, 1)) != spans->span[i].end) {
+            fail_msg("%s, text \"%s\": offsets differ at %d", name,
+                     json_string_value(json_object_get(one, "text")), (int)i);
+        }
+    }
+}
+
+/* Twice without offsets: the second time, words are remembered. */
+static void check_case(const tok *t, const json_t *one, const char *name) {
+    const json_t *text = json_object_get(one, "text");
+    const char *s = json_string_value(text);
+    size_t len = json_string_length(text);
+    err e = {0};
+    for (int i = 0; i < 2; i++) {
+        tok_ids ids = encode_ok(t, s, len, 0);
+        check_ids(one, &ids, name);
+        tok_ids_free(&ids);
+    }
+    tok_ids ids = {0};
+    tok_spans spans = {0};
+    assert_int_equal(tok_encode_spans(t, s, len, 0, &ids, &spans, &e), ST_OK);
+    assert_int_equal(ids.n, spans.n);
+    check_ids(one, &ids, name);
+    tok_spans_to_chars(&spans, s, len);
+    check_offsets(one, &spans, name);
+    tok_ids_free(&ids);
+    tok_spans_free(&spans);
+}
+
+static void test_golden(void **state) {
+    (void)state;
+    json_t *groups = json_load_file(GOLDEN("models.json"), 0, NULL), *group, *one;
+    size_t i, k, checked = 0;
+    json_array_foreach(groups, i, group) {
+        tok *t = load_group(group);
+        json_array_foreach(json_object_get(group, "cases"), k, one) {
+            check_case(t, one, json_string_value(json_object_get(group, "name")));
+            checked++;
+        }
+        tok_free(t);
+    }
+    assert_true(checked > 700);
+    json_decref(groups);
+}
+
+/* ---- what the golden cases cannot show ---- */
+
+#define FUSE "{\"decoder\":{\"type\":\"Fuse\"},\"model\":"
+#define UNIGRAM(vocab) FUSE "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":" vocab "}}"
+
+static void check_encode(const tok *t, const char *text, size_t len, const char *want) {
+    tok_ids ids = encode_ok(t, text, len, 0);
+    strbuf got = {0};
+    for (int64_t i = 0; i < ids.n; i++) strbuf_printf(&got, " %d", (int)ids.id[i]);
+    assert_string_equal(strbuf_cstr(&got), want);
+    strbuf_free(&got);
+    tok_ids_free(&ids);
+}
+
+/* "ab" "c" wins by one unit in the last place, but Hugging Face's reader makes the two scores equal
+ * and then takes the first way that it finds (tokenizers 0.23.3 gives these ids). */
+static void test_numbers_as_hugging_face_reads_them(void **state) {
+    (void)state;
+    tok *t = parse_ok(UNIGRAM("[[\"?\",-20.0],[\"ab\",-3.8201843579187997],[\"c\",0.0],"
+                              "[\"a\",0.0],[\"bc\",-3.8201843579188],[\"b\",-50.0]]"));
+    check_encode(t, "abc", 3, " 3 4");
+    tok_free(t);
+}
+
+static void test_bytes_that_are_not_text(void **state) {
+    (void)state;
+    tok *t = parse_ok(FUSE "{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":"
+                           "[[\"?\",0],[\"a\",-1],[\"<0xFF>\",-2]]}}");
+    check_encode(t,
+                 "a\xFF"
+                 "a\xFE",
+                 4, " 1 2 1 0");
+    tok_free(t);
+    t = parse_ok(
+        FUSE "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":"
+             "\"##\",\"max_input_chars_per_word\":9,\"vocab\":{\"?\":0,\"a\":1,\"\u00FF\":2}}}");
+    check_encode(t, "a\xFF", 2, " 1 0");
+    tok_free(t);
+}
+
+/* Models of old files name no type. */
+static void test_type_left_out(void **state) {
+    (void)state;
+    tok *t = parse_ok(FUSE "{\"unk_id\":0,\"vocab\":[[\"?\",0],[\"ab\",-1]]}}");
+    check_encode(t, "abx", 3, " 1 0");
+    tok_free(t);
+    t = parse_ok(FUSE "{\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\","
+                      "\"max_input_chars_per_word\":9,\"vocab\":{\"?\":0,\"a\":1,\"##b\":2}}}");
+    check_encode(t, "ab", 2, " 1 2");
+    tok_free(t);
+    t = parse_ok(FUSE "{\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"ab\":1}}}");
+    check_encode(t, "ab", 2, " 1");
+    tok_free(t);
+}
+
+/* Without an unknown token, a text that needs one is an error that names the place. */
+static void test_no_unknown_token(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *text, *names;
+    } CASES[] = {
+        {FUSE "{\"type\":\"Unigram\",\"unk_id\":null,\"vocab\":[[\"a\",-1],[\"b\",-1]]}}", "abxa",
+         "byte 2, U+0078"},
+        {FUSE "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"a\":0}}}", "abc",
+         "\"abc\""},
+        {FUSE "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\","
+              "\"max_input_chars_per_word\":9,\"vocab\":{\"a\":0}}}",
+         "abc", "\"abc\""},
+    };
+    for (int i = 0; i < ARRAY_LEN(CASES); i++) {
+        err e = {0};
+        tok_ids ids = {0};
+        tok *t = parse_ok(CASES[i].json);
+        assert_int_equal(tok_encode(t, CASES[i].text, strlen(CASES[i].text), 0, &ids, &e),
+                         ST_FORMAT);
+        assert_int_equal(ids.n, 0);
+        if (!strstr(e.message, CASES[i].names)) fail_msg("%s", e.message);
+        check_encode(t, "a", 1, " 0"); /* the state of the failed call does no harm */
+        tok_ids_free(&ids);
+        tok_free(t);
+    }
+}
+
+/* ---- hostile models ---- */
+
+static void refuse(const char *json, const char *names) {
+    err e = {0};
+    tok *t = NULL;
+    status st = tok_parse(&t, json, strlen(json), "bad.json", &e);
+    if (st != ST_FORMAT || t || !strstr(e.message, names) || !e.where[0]) {
+        fail_msg("%s\ngave status %d, \"%s\", where \"%s\"; expected %s", json, (int)st, e.message,
+                 e.where, names);
+    }
+}
+
+static void test_hostile_unigram(void **state) {
+    (void)state;
+    refuse(UNIGRAM("[[\"a\",\"-1\"]]"), "model.vocab[0]");
+    refuse(UNIGRAM("[[\"a\",null]]"), "model.vocab[0]");
+    refuse(UNIGRAM("[[\"?\",0],[\"a\"]]"), "model.vocab[1]");
+    refuse(UNIGRAM("[[\"?\",0],[\"a\",1,2]]"), "model.vocab[1]");
+    refuse(UNIGRAM("[[\"?\",0],[1,2]]"), "model.vocab");
+    refuse(UNIGRAM("[\"a\"]"), "model.vocab");
+    refuse(UNIGRAM("{\"a\":0}"), "model.vocab");
+    refuse(UNIGRAM("[]"), "empty");
+    refuse(UNIGRAM("[[\"?\",0],[\"\",-1]]"), "the piece is empty");
+    refuse(UNIGRAM("[[\"?\",0],[\"a\",-1],[\"a\",-2]]"), "twice");
+    refuse(UNIGRAM("[[\"?\",0],[\"a\",1e300]]"), "out of range");
+    refuse(UNIGRAM("[[\"?\",0],[\"a\",-1e999]]"), "bad.json");
+    refuse(UNIGRAM("[[\"?\",0],[\"a\",NaN]]"), "bad.json");
+    refuse(FUSE "{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}", "unk_id");
+    refuse(FUSE "{\"type\":\"Unigram\",\"unk_id\":-1,\"vocab\":[[\"a\",0]]}}", "unk_id");
+    refuse(FUSE "{\"type\":\"Unigram\",\"unk_id\":\"0\",\"vocab\":[[\"a\",0]]}}", "unk_id");
+    refuse(FUSE "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"alpha\":1}}", "alpha");
+    refuse(FUSE "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"byte_fallback\":1}}",
+           "byte_fallback");
+    char long_piece[9000];
+    memset(long_piece, 'a', sizeof(long_piece));
+    strbuf b = {0};
+    strbuf_printf(&b, UNIGRAM("[[\"?\",0],[\"%.*s\",-1]]"), (int)sizeof(long_piece), long_piece);
+    refuse(strbuf_cstr(&b), "9000 bytes");
+    strbuf_free(&b);
+}
+
+static void test_hostile_words(void **state) {
+    (void)state;
+#define WORDPIECE(rest) FUSE "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}," rest "}}"
+#define LIMITS "\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":9"
+    refuse(WORDPIECE(LIMITS), "unk_token");
+    refuse(WORDPIECE(LIMITS ",\"unk_token\":3"), "unk_token");
+    refuse(WORDPIECE(LIMITS ",\"unk_token\":\"a\",\"max\":1"), "\"max\"");
+    refuse(WORDPIECE("\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\""),
+           "max_input_chars_per_word");
+    refuse(WORDPIECE("\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\","
+                     "\"max_input_chars_per_word\":-1"),
+           "max_input_chars_per_word");
+    refuse(WORDPIECE("\"unk_token\":\"a\",\"max_input_chars_per_word\":1"), "prefix");
+    refuse(FUSE "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}", "unk_token");
+    refuse(FUSE "{\"type\":\"WordLevel\",\"vocab\":[\"a\"],\"unk_token\":\"a\"}}", "vocab");
+    refuse(FUSE "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\",\"merges\":[]}}",
+           "merges");
+}
+
+/* No spaces, every place has several pieces: time and memory grow with the text, no faster. */
+static void test_endless_word(void **state) {
+    (void)state;
+    enum { LEN = 4 << 20 };
+    tok *t =
+        parse_ok(UNIGRAM("[[\"?\",0],[\"a\",-2.5],[\"aa\",-3],[\"aaaaaaaa\",-5],[\"ab\",-4]]"));
+    char *text = malloc(LEN);
+    memset(text, 'a', LEN);
+    clock_t start = clock();
+    tok_ids ids = encode_ok(t, text, LEN, 0);
+    assert_true(clock() - start < 20 * CLOCKS_PER_SEC);
+    assert_int_equal(ids.n, LEN / 8);
+    tok_ids_free(&ids);
+    tok_free(t);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_numbers_as_hugging_face_reads_them),
+        cmocka_unit_test(test_bytes_that_are_not_text),
+        cmocka_unit_test(test_type_left_out),
+        cmocka_unit_test(test_no_unknown_token),
+        cmocka_unit_test(test_hostile_unigram),
+        cmocka_unit_test(test_hostile_words),
+        cmocka_unit_test(test_endless_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
