@@ -96,6 +96,8 @@ static status encode_piece(const tok *t, const tok_piece *text, tok_ids *out, to
     enc->out = out;
     enc->spans = spans;
     enc->e = e;
+    pretok_match_data_begin(enc->match_data);
+    pretok_match_data_begin(enc->norm.match_data);
     status st = encode_text(enc, text);
     if (st != ST_OK) out->n = ids_before;
     if (st != ST_OK && spans) spans->n = spans_before;

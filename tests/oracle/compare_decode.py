@@ -107,7 +107,7 @@ class Ours:
                                capture_output=True, text=True)
         if p.returncode:
             return p.stderr.strip()
-        return [json.loads(x) for x in p.stdout.splitlines()]
+        return [json.loads(x) for x in p.stdout.split("\n") if x]
 
 
 def oracle_decode(tk, ids, skip):

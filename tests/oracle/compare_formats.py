@@ -19,7 +19,7 @@ import unicodedata
 import sentencepiece as spm
 import tiktoken
 import tiktoken.load
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 
 def texts_of(corpus, n, seed):
@@ -239,11 +239,11 @@ PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
            r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
-def trained_byte_level(corpus, pre):
+def trained_byte_level(corpus, pre, vocab_size=3000):
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre
     t.decoder = decoders.ByteLevel()
-    t.train(corpus, trainers.BpeTrainer(vocab_size=3000, show_progress=False,
+    t.train(corpus, trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False,
                                         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return t
 
@@ -257,7 +257,7 @@ def alphabet():
 def check_tiktoken(ath, folder, corpus, texts):
     import base64
     t = trained_byte_level(corpus, pre_tokenizers.Sequence([
-        pre_tokenizers.Split(__import__("tokenizers").Regex(PATTERN), "isolated"),
+        pre_tokenizers.Split(Regex(PATTERN), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
     to_byte = alphabet()
     ranks = {bytes(to_byte[c] for c in s): i for s, i in t.get_vocab().items()}

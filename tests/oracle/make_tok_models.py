@@ -24,6 +24,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "tok"
 LINES = (OUT / "corpus.txt").read_text().split("\n")[:200]
 SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": False}
+TIED = "ЂЃЄ"
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
@@ -135,6 +136,10 @@ def score(value):
     return b"\x15" + struct.pack("<f", value)
 
 
+def renamed(piece, value):
+    return b"\x0A" + written(len(piece.encode())) + piece.encode() + score(value)
+
+
 def types(sp, user):
     def kind(i):
         return (2 if sp.is_unknown(i) else 3 if sp.is_control(i) else 6 if sp.is_byte(i) else 5 if sp.is_unused(i)
@@ -144,7 +149,7 @@ def types(sp, user):
 
 def spm_groups(folder):
     """Beside models as they are trained: pieces that are UNUSED; scores near those of user-defined
-    symbols; and scores so large that sums are rounded and taken back to 0, many of them equal."""
+    symbols; and ways through a text that differ by as little as the rounding of a sum."""
     rng = random.Random(4)
     user = ["<sep>", "ing", "▁the▁"]
     bytes_ = spm(folder, "a", byte_fallback=True, character_coverage=0.98)
@@ -152,24 +157,32 @@ def spm_groups(folder):
     every = spm(folder, "c", character_coverage=1.0, hard_vocab_limit=False)
     unused = edited(every, lambda i: b"\x18\x05" if i % 3 == 0 and len(every.id_to_piece(i)) > 1 else b"")
     near = edited(symbols, lambda i: b"" if symbols.id_to_piece(i) in user else score(rng.randrange(1, 9) / 10))
-    coarse = edited(every, lambda i: score(-rng.randrange(1, 4) * 7000.1))
+    near_ties = ["▁"] + ["".join(p) for n in (1, 2, 3) for p in itertools.product(TIED, repeat=n)]
+    ties_ = edited(every, lambda i: renamed(near_ties[i - 3], -300 * len(near_ties[i - 3]) - rng.random() / 500)
+                   if 3 <= i < 3 + len(near_ties) else b"")
     for name, sp, listed in (("sentencepiece bytes", bytes_, ()), ("sentencepiece symbols", near, user),
-                             ("sentencepiece unused", unused, ()), ("sentencepiece coarse", coarse, ())):
+                             ("sentencepiece unused", unused, ()), ("sentencepiece ties", ties_, ())):
         size = sp.get_piece_size()
         model = {"type": "Unigram", "unk_id": sp.unk_id(), "byte_fallback": any(sp.is_byte(i) for i in range(size)),
                  "vocab": [[sp.id_to_piece(i), sp.get_score(i)] for i in range(size)]}
         yield name, shell(model), sp, types(sp, listed)
 
 
-def texts(pieces, longest=9):
+def texts(pieces):
     rng = random.Random(9)
     chars = sorted({c for p in pieces for c in p})
     yield from ["", " ", "▁▁", "the furnace", "▁the▁furnace▁that▁feeds▁itself", "a<unk>b <unk><unk>", "<0x41><0x0A>x",
                 "xyxyx axy x<unk>", "naïve e\u0301 한글 中文 👍🏽 \U0010ffff", "abcabc abab abcdefgh ##a c## 日本c#", "\x01\x7f"]
     for i in range(24):
-        words = [rng.choice(pieces) + (rng.choice(chars) if i % 2 else "") for _ in range(rng.choice((1, 3, longest)))]
+        words = [rng.choice(pieces) + (rng.choice(chars) if i % 2 else "") for _ in range(rng.choice((1, 3, 9)))]
         yield rng.choice(("", " ", "▁")).join(words)
         yield "".join(rng.choice(rng.sample(chars, 2)) for _ in range(rng.choice((4, 30))))
+
+
+def tied_texts():
+    rng = random.Random(3)
+    for n in (1, 3, 10, 30, 100, 100, 100, 100):
+        yield " ".join("".join(rng.choice(TIED) for _ in range(rng.randrange(1, 9))) for _ in range(n))
 
 
 def main():
@@ -181,7 +194,9 @@ def main():
             {"text": x, "ids": e.ids, "offsets": e.offsets} for x, e in encoded]})
     with tempfile.TemporaryDirectory() as folder:
         for name, root, sp, kinds in spm_groups(folder):
-            inputs = texts([piece for piece, _ in root["model"]["vocab"]], 60 if name.endswith("coarse") else 9)
+            inputs = list(texts([piece for piece, _ in root["model"]["vocab"]]))
+            if name.endswith("ties"):
+                inputs = tied_texts()
             groups.append({"name": name, "tokenizer": root, "types": kinds, "cases": [
                 {"text": sp.normalize(x), "ids": sp.encode(x)} for x in inputs]})
     (OUT / "models.json").write_text(json.dumps(groups, ensure_ascii=False, separators=(",", ":")))

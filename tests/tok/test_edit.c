@@ -10,7 +10,7 @@ static int32_t id_of(const tok *t, const char *content) {
     return id;
 }
 
-static void check_ids(const tok *t, const char *text, unsigned flags, int n, ...) {
+static void expect_ids(const tok *t, const char *text, unsigned flags, int n, ...) {
     tok_ids ids = encode_ok(t, text, strlen(text), flags);
     va_list list;
     va_start(list, n);
@@ -62,7 +62,7 @@ static void test_add(void **state) {
     assert_int_equal(tok_eos(u), tok_eos(t));
     assert_int_equal(tok_bos(u), tok_bos(t));
     assert_true(tok_hash(u) != tok_hash(t));
-    check_ids(u, "<|user|>furnaces", 0, 2, n, n + 1);
+    expect_ids(u, "<|user|>furnaces", 0, 2, n, n + 1);
     tok_ids ids = encode_ok(u, "xfurnaces", 9, 0); /* not a word of its own */
     for (int64_t i = 0; i < ids.n; i++) assert_true(ids.id[i] < n);
     tok_ids_free(&ids);
@@ -244,9 +244,9 @@ static void test_prune_unigram(void **state) {
     assert_int_equal(p.r.n, 5);
     assert_int_equal(tok_id(p.new, "aa"), -1);
     assert_int_equal(tok_id(p.new, "ab"), -1);
-    check_ids(p.new, "ababa", 0, 2, id_of(p.new, "abab"), id_of(p.new, "a"));
-    check_ids(p.new, "cc", 0, 1, id_of(p.new, "cc"));
-    check_ids(p.new, "z", 0, 1, id_of(p.new, "<u>"));
+    expect_ids(p.new, "ababa", 0, 2, id_of(p.new, "abab"), id_of(p.new, "a"));
+    expect_ids(p.new, "cc", 0, 1, id_of(p.new, "cc"));
+    expect_ids(p.new, "z", 0, 1, id_of(p.new, "<u>"));
     pruned_free(&p);
 }
 
@@ -267,8 +267,8 @@ static void test_prune_wordpiece(void **state) {
     (void)state;
     pruned p = prune_ok(parse_ok(WORDPIECE), "go going", 8, (tok_prune_options){.min_count = 1});
     assert_int_equal(p.r.n, 11); /* without "##ing"; "##xx" alone covers its character */
-    check_ids(p.new, "going gog", TOK_ADD_SPECIAL, 5, id_of(p.new, "[CLS]"), id_of(p.new, "going"),
-              id_of(p.new, "go"), id_of(p.new, "##g"), id_of(p.new, "[SEP]"));
+    expect_ids(p.new, "going gog", TOK_ADD_SPECIAL, 5, id_of(p.new, "[CLS]"), id_of(p.new, "going"),
+               id_of(p.new, "go"), id_of(p.new, "##g"), id_of(p.new, "[SEP]"));
     pruned_free(&p);
 }
 
@@ -283,8 +283,8 @@ static void test_prune_parts(void **state) {
     assert_int_equal(p.r.n, 5); /* a, b, c, abc, and ab, by which abc is made; not bc, cb */
     assert_int_equal(p.r.n_parts, 1);
     assert_int_equal(tok_id(p.new, "bc"), -1);
-    check_ids(p.new, "abc", 0, 1, id_of(p.new, "abc"));
-    check_ids(p.new, "bc", 0, 2, id_of(p.new, "b"), id_of(p.new, "c"));
+    expect_ids(p.new, "abc", 0, 1, id_of(p.new, "abc"));
+    expect_ids(p.new, "bc", 0, 2, id_of(p.new, "b"), id_of(p.new, "c"));
     pruned_free(&p);
 }
 
@@ -320,9 +320,9 @@ static void test_extend_bpe(void **state) {
     assert_int_equal(r.n_left, 1); /* c */
     assert_int_equal(id_of(x, "d"), 5);
     assert_int_equal(id_of(x, "<t>"), 9);
-    check_ids(x, "bab", 0, 2, 1, 3); /* the first one's merge comes before b a */
-    check_ids(x, "abab", 0, 1, id_of(x, "abab"));
-    check_ids(x, "ba<s><t>", 0, 3, id_of(x, "ba"), 4, 9);
+    expect_ids(x, "bab", 0, 2, 1, 3); /* the first one's merge comes before b a */
+    expect_ids(x, "abab", 0, 1, id_of(x, "abab"));
+    expect_ids(x, "ba<s><t>", 0, 3, id_of(x, "ba"), 4, 9);
     tok_free(x);
     tok_free(a);
     tok_free(b);
@@ -337,7 +337,7 @@ static void test_extend_unigram(void **state) {
     tok_extend_result r;
     if (tok_edit_extend(a, b, false, &x, &r, &e) != ST_OK) fail_msg("%s", e.message);
     assert_int_equal(r.n_tokens, 1);
-    check_ids(x, "azb", 0, 2, 0, 7);
+    expect_ids(x, "azb", 0, 2, 0, 7);
     assert_int_equal(tok_id(x, "?"), -1);
     tok_free(x);
     tok_free(b);

@@ -85,8 +85,17 @@ static void test_parts(void **state) {
                AB, "[]") "}",
            "post_processor");
     refuse("{" CHARS "\"model\":{\"type\":\"Trigram\"}}", "Trigram");
-    refuse("{" CHARS "\"model\":{\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}}",
+    refuse("{" CHARS "\"model\":{\"byte_fallback\":7,\"vocab\":{\"a\":0},\"merges\":[]}}",
            "byte_fallback");
+    refuse("{" CHARS "\"model\":{\"dropout\":1.5,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout");
+    refuse("{" CHARS "\"model\":{\"end_of_word_suffix\":[],\"vocab\":{\"a\":0},\"merges\":[]}}",
+           "end_of_word_suffix");
+    refuse("{" CHARS "\"model\":{\"continuing_subword_prefix\":\"##\",\"vocab\":{\"a\":0,\"b\":1,"
+           "\"ab\":2},\"merges\":[\"a b\"]}}",
+           "prefix");
+    refuse("{" LEVEL
+           "\"model\":{\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+           "affixes");
     refuse("{" CHARS "\"model\":{\"unk_token\":\"?\",\"vocab\":{\"a\":0},\"merges\":[]}}",
            "unk_token");
 }

@@ -45,6 +45,54 @@ static inline tok_ids encode_ok(const tok *t, const char *text, size_t len, unsi
     return ids;
 }
 
+static inline void check_ids(const json_t *one, const tok_ids *ids, const char *name) {
+    const json_t *want = json_object_get(one, "ids");
+    for (size_t i = 0; i < json_array_size(want) || (int64_t)i < ids->n; i++) {
+        if (i < json_array_size(want) && (int64_t)i < ids->n &&
+            json_integer_value(json_array_get(want, i)) == ids->id[i]) {
+            continue;
+        }
+        fail_msg("%s, text \"%s\": ids differ at %d of %d (%d expected)", name,
+                 json_string_value(json_object_get(one, "text")), (int)i, (int)ids->n,
+                 (int)json_array_size(want));
+    }
+}
+
+static inline void check_offsets(const json_t *one, const tok_spans *spans, const char *name) {
+    const json_t *want = json_object_get(one, "offsets");
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        const json_t *pair = json_array_get(want, i);
+        if (json_integer_value(json_array_get(pair, 0)) != spans->span[i].start ||
+            json_integer_value(json_array_get(pair, 1)) != spans->span[i].end) {
+            fail_msg("%s, text \"%s\": offsets differ at %d", name,
+                     json_string_value(json_object_get(one, "text")), (int)i);
+        }
+    }
+}
+
+/* A golden case {"text", "ids", "offsets" in characters or absent}. Twice without offsets: the
+ * second time, words are remembered. */
+static inline void check_golden(const tok *t, const json_t *one, const char *name) {
+    const json_t *text = json_object_get(one, "text");
+    const char *s = json_string_value(text);
+    size_t len = json_string_length(text);
+    err e = {0};
+    for (int i = 0; i < 2; i++) {
+        tok_ids ids = encode_ok(t, s, len, 0);
+        check_ids(one, &ids, name);
+        tok_ids_free(&ids);
+    }
+    tok_ids ids = {0};
+    tok_spans spans = {0};
+    assert_int_equal(tok_encode_spans(t, s, len, 0, &ids, &spans, &e), ST_OK);
+    assert_int_equal(ids.n, spans.n);
+    check_ids(one, &ids, name);
+    tok_spans_to_chars(&spans, s, len);
+    check_offsets(one, &spans, name);
+    tok_ids_free(&ids);
+    tok_spans_free(&spans);
+}
+
 /* Decoding gives the bytes back exactly. */
 static inline void check_round_trip(const tok *t, const char *text, size_t len) {
     err e = {0};

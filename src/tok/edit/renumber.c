@@ -5,29 +5,30 @@
 
 /* ---- ids beside the vocabulary ---- */
 
-static void map_id(json_t *id, edit_id_fn *fn, void *ctx) {
-    if (json_is_integer(id)) json_integer_set(id, fn(ctx, (int32_t)json_integer_value(id)));
+/* A template may list ids that it does not use, which nobody has checked. */
+static void map_id(const edit *d, json_t *id, edit_id_fn *fn, void *ctx) {
+    json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (v >= 0 && v < d->t->n_token && d->t->token[v].text)
+        json_integer_set(id, fn(ctx, (int32_t)v));
 }
 
 /* TemplateProcessing lists ids by name, the BERT and RoBERTa processors have [content, id]. */
-static void map_processor(json_t *p, edit_id_fn *fn, void *ctx) {
+static void map_processor(const edit *d, json_t *p, edit_id_fn *fn, void *ctx) {
     static const char *const PAIRS[] = {"sep", "cls"};
     const char *name;
     json_t *special, *id, *part;
     size_t i;
     json_object_foreach(json_object_get(p, "special_tokens"), name, special)
-        json_array_foreach(json_object_get(special, "ids"), i, id) map_id(id, fn, ctx);
+        json_array_foreach(json_object_get(special, "ids"), i, id) map_id(d, id, fn, ctx);
     for (int k = 0; k < ARRAY_LEN(PAIRS); k++)
-        map_id(json_array_get(json_object_get(p, PAIRS[k]), 1), fn, ctx);
+        map_id(d, json_array_get(json_object_get(p, PAIRS[k]), 1), fn, ctx);
     /* As deep as the reader let it be. */
-    json_array_foreach(json_object_get(p, "processors"), i, part) map_processor(part, fn, ctx);
+    json_array_foreach(json_object_get(p, "processors"), i, part) map_processor(d, part, fn, ctx);
 }
 
 void edit_map_other_ids(edit *d, edit_id_fn *fn, void *ctx) {
-    map_processor(json_object_get(d->root, "post_processor"), fn, ctx);
-    json_t *pad = json_object_get(json_object_get(d->root, "padding"), "pad_id");
-    json_int_t id = json_integer_value(pad);
-    if (id >= 0 && id < d->t->n_token && d->t->token[id].text) map_id(pad, fn, ctx);
+    map_processor(d, json_object_get(d->root, "post_processor"), fn, ctx);
+    map_id(d, json_object_get(json_object_get(d->root, "padding"), "pad_id"), fn, ctx);
 }
 
 /* ---- the vocabulary ---- */
@@ -79,6 +80,6 @@ void edit_renumber(edit *d, const int32_t *new_id) {
     else
         renumber_object(d, new_id);
     json_array_foreach(d->added, i, entry)
-        map_id(json_object_get(entry, "id"), look_up, (void *)new_id);
+        map_id(d, json_object_get(entry, "id"), look_up, (void *)new_id);
     edit_map_other_ids(d, look_up, (void *)new_id);
 }

@@ -50,6 +50,14 @@ bool format_line(line_cursor *c, const char **line, size_t *len);
 status sentencepiece_load(tok_input *in, tok **out) ATH_MUST_USE;
 status tiktoken_load(tok_input *in, tok **out) ATH_MUST_USE;
 status gpt2_load(tok_input *in, tok **out) ATH_MUST_USE;
+/* The same from the two files in memory. */
+typedef struct gpt2_texts {
+    const char *vocab;
+    size_t n_vocab;
+    const char *merges;
+    size_t n_merges;
+} gpt2_texts;
+status gpt2_from_texts(tok_input *in, const gpt2_texts *f, tok **out) ATH_MUST_USE;
 status bert_load(tok_input *in, tok **out) ATH_MUST_USE;
 status llama2c_load(tok_input *in, tok **out) ATH_MUST_USE;
 

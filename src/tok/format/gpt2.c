@@ -24,9 +24,7 @@ typedef struct gpt2_reader {
 } gpt2_reader;
 
 /* The other file of the two: same folder, the usual names. */
-static status read_beside(const gpt2_reader *r, const char *const *names, char **text,
-                          size_t *len) {
-    const tok_input *in = r->in;
+static status read_beside(const tok_input *in, const char *const *names, char **text, size_t *len) {
     for (int i = 0; names[i]; i++) {
         const char *path = path_join(in->mem, in->dir, names[i]);
         if (file_exists(path)) return file_read_all(path, text, len, in->e);
@@ -157,31 +155,35 @@ static json_t *tree(const gpt2_reader *r) {
     });
 }
 
-static status read_both(gpt2_reader *r) {
-    static const char *const VOCAB[] = {"vocab.json", "encoder.json", NULL};
-    static const char *const MERGES[] = {"merges.txt", "vocab.bpe", NULL};
-    const tok_input *in = r->in;
-    bool is_vocab = in->len > 0 && (in->bytes[0] == '{' || strstr(in->base, ".json"));
-    char *text;
-    size_t len;
-    TRY(read_beside(r, is_vocab ? MERGES : VOCAB, &text, &len));
-    status st = is_vocab ? read_vocab(r, in->bytes, in->len) : read_vocab(r, text, len);
-    if (st == ST_OK) {
-        st = is_vocab ? read_merges(r, text, len) : read_merges(r, in->bytes, in->len);
-    }
-    free(text);
-    return st == ST_OK ? find_special(r) : st;
+static status read_texts(gpt2_reader *r, const gpt2_texts *f) {
+    TRY(read_vocab(r, f->vocab, f->n_vocab));
+    TRY(read_merges(r, f->merges, f->n_merges));
+    return find_special(r);
 }
 
-status gpt2_load(tok_input *in, tok **out) {
+status gpt2_from_texts(tok_input *in, const gpt2_texts *f, tok **out) {
     gpt2_reader r = {
         .in = in, .merges = json_array(), .made = json_object(), .special = json_object()};
-    status st = read_both(&r);
+    status st = read_texts(&r, f);
     if (st == ST_OK) st = tree_to_tok(out, tree(&r), in->path, in->e);
     json_decref(r.vocab);
     json_decref(r.merges);
     json_decref(r.made);
     json_decref(r.special);
+    return st;
+}
+
+status gpt2_load(tok_input *in, tok **out) {
+    static const char *const VOCAB[] = {"vocab.json", "encoder.json", NULL};
+    static const char *const MERGES[] = {"merges.txt", "vocab.bpe", NULL};
+    bool is_vocab = in->len > 0 && (in->bytes[0] == '{' || strstr(in->base, ".json"));
+    char *text;
+    size_t len;
+    TRY(read_beside(in, is_vocab ? MERGES : VOCAB, &text, &len));
+    gpt2_texts f = is_vocab ? (gpt2_texts){in->bytes, in->len, text, len}
+                            : (gpt2_texts){text, len, in->bytes, in->len};
+    status st = gpt2_from_texts(in, &f, out);
+    free(text);
     return st;
 }
 

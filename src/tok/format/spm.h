@@ -8,13 +8,15 @@
  *   spm_from.c               from a tok, where that is possible
  *
  * A tok made from a model has the ids of sentencepiece for every text. Its tokenizer.json has them
- * too but for four things that tokenizer.json cannot say:
+ * too but for what tokenizer.json cannot say:
  *   - control symbols written in the text ("<s>") become those tokens there, plain text here;
  *   - a user-defined symbol there begins a new text, which gets its own "▁"; here it does not;
- *   - Unigram: among segmentations of equal score, and of texts with unknown characters, the two
- *     libraries choose differently;
+ *   - Unigram: the two libraries choose differently among segmentations of nearly equal score, and
+ *     Metaspace puts no "▁" before a text that begins with a space which is not removed;
  *   - BPE: different pieces of equal score (as in vocabularies that were joined by hand) go by
  *     their ids there, by their place in the text here; pieces marked unused are taken there.
+ * Decoding is that of the tokenizer.json. It is sentencepiece's, but for unknown pieces, bytes that
+ * are no character, and texts that begin with the character U+2581 itself.
  * Not read, with the reason: models of kind "word", treat_whitespace_as_suffix, denormalizers,
  * spaces that are not escaped. */
 #ifndef TOK_FORMAT_SPM_H

@@ -3,6 +3,7 @@
  *   bpe_json.c     options and merges from tokenizer.json
  *   bpe_symbols.c  a word's first symbols: bytes or characters
  *   bpe_merge.c    merges symbols, lowest rank first
+ *   bpe_cut.c      where a text without words can be cut all the same
  *   bpe.c          the class: whole words, the cache of words, the chain of the above */
 #ifndef TOK_MODEL_BPE_H
 #define TOK_MODEL_BPE_H
@@ -20,6 +21,17 @@ typedef struct bpe_merge {
     int32_t rank, id;
 } bpe_merge;
 
+/* Where no merge can reach across, because no token has those characters side by side. Models that
+ * were made for text without pre-tokens (Llama 2) cut there: short words are quick and are
+ * remembered. */
+typedef struct bpe_cut {
+    bool possible;
+    bool before_mark;        /* before "\u2581" after anything else */
+    bool elsewhere;          /* between bytes that `joined` does not have */
+    uint32_t joined[256][8]; /* bit b of row a: some token has the bytes a, b side by side, or b
+                                does not begin a character */
+} bpe_cut;
+
 typedef struct bpe_model {
     bpe_merge *slot;
     uint32_t mask;    /* slots - 1 */
@@ -27,7 +39,8 @@ typedef struct bpe_model {
     str_map by_bytes; /* tokens by what they stand for: characters, words of ignore_merges */
     bool ignore_merges, fuse_unk, byte_fallback;
     const char *prefix, *suffix; /* of characters inside a word, of its last; NULL: none */
-    float dropout;               /* share of merges left out (Provilkov et al. 2020) */
+    bpe_cut cut;
+    float dropout; /* share of merges left out (Provilkov et al. 2020) */
 } bpe_model;
 
 /* A part of the word on its way to become a token. */
@@ -67,6 +80,11 @@ typedef struct bpe_dropout {
 } bpe_dropout;
 /* Merges w->symbol[0..n) in place and returns how many are left. */
 int32_t bpe_merge_all(const bpe_model *m, bpe_work *w, int32_t n, bpe_dropout *drop);
+
+/* bpe_cut.c: once everything else of the model is read. */
+void bpe_cut_find(const tok *t, bpe_model *m);
+/* The end of the part that begins at `from`. */
+size_t bpe_cut_end(const bpe_cut *c, const char *s, size_t n, size_t from);
 
 /* bpe_json.c */
 status bpe_read(tok_reader *r, const json_t *model) ATH_MUST_USE;

@@ -151,7 +151,9 @@ status bpe_read(tok_reader *r, const json_t *model) {
     TRY(read_options(r, model));
     if (!t->byte_level || m->ignore_merges) index_by_bytes(t, m);
     if (m->byte_fallback && !t->byte_level) find_fallbacks(t);
-    return read_merges(r, json_object_get(model, "merges"));
+    TRY(read_merges(r, json_object_get(model, "merges")));
+    bpe_cut_find(t, m);
+    return ST_OK;
 }
 
 /* Ranks in order give the pairs back; a pair that a later rank replaced hashes as (-1, -1). */

@@ -38,36 +38,53 @@ static int32_t character_id(const bpe_model *m, const tok_piece *word, size_t at
     return str_map_get(&m->by_bytes, text, n + size + strlen(after));
 }
 
+/* Symbols in the order of tokenizers: unknown characters wait, so as to be fused, until a character
+ * with a token of its own comes, or another unknown one that is not fused. Fallback bytes do not
+ * wait for them: in a vocabulary that has the bytes of some characters only they overtake unknown
+ * ones. Places follow the symbols. */
+typedef struct symbol_line {
+    bpe_symbol *symbol;
+    int32_t n, end;
+    int32_t unknown; /* bytes that wait */
+} symbol_line;
+
+static void add(symbol_line *l, int32_t id, int32_t len) {
+    l->symbol[l->n++] = (bpe_symbol){id, l->end, l->end + len};
+    l->end += len;
+}
+
+static void add_unknown(symbol_line *l, int32_t unk) {
+    if (l->unknown > 0) add(l, unk, l->unknown);
+    l->unknown = 0;
+}
+
 /* <0xNN> for each byte of a character, if the vocabulary has them all. */
-static bool add_fallback(const tok *t, const tok_piece *word, size_t at, size_t size, bpe_work *w,
-                         int32_t *n) {
-    for (size_t i = at; i < at + size; i++) {
-        if (t->byte_id[(uint8_t)word->s[i]] < 0) return false;
+static bool add_fallback(const tok *t, const char *s, size_t size, symbol_line *l) {
+    for (size_t i = 0; i < size; i++) {
+        if (t->byte_id[(uint8_t)s[i]] < 0) return false;
     }
-    for (size_t i = at; i < at + size; i++) {
-        int32_t id = t->byte_id[(uint8_t)word->s[i]];
-        w->symbol[(*n)++] = (bpe_symbol){id, (int32_t)i, (int32_t)i + 1};
-    }
+    for (size_t i = 0; i < size; i++) add(l, t->byte_id[(uint8_t)s[i]], 1);
     return true;
 }
 
 static status first_characters(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) {
     const tok *t = enc->t;
     const bpe_model *m = t->model;
-    bool was_unknown = false;
-    *n = 0;
+    symbol_line l = {.symbol = w->symbol};
     for (size_t i = 0, size; i < word->len; i += size) {
         size = utf8_size(word->s[i]);
-        int32_t id = character_id(m, word, i, size), end = (int32_t)(i + size);
-        if (id < 0 && m->byte_fallback && add_fallback(t, word, i, size, w, n)) continue;
-        if (id < 0 && t->unk < 0) return enc_unknown(enc, word, i);
-        if (id < 0 && was_unknown && m->fuse_unk) {
-            w->symbol[*n - 1].end = end;
-            continue;
+        int32_t id = character_id(m, word, i, size);
+        if (id >= 0) {
+            add_unknown(&l, t->unk);
+            add(&l, id, (int32_t)size);
+        } else if (!m->byte_fallback || !add_fallback(t, word->s + i, size, &l)) {
+            if (t->unk < 0) return enc_unknown(enc, word, i);
+            if (!m->fuse_unk) add_unknown(&l, t->unk);
+            l.unknown += (int32_t)size;
         }
-        was_unknown = id < 0;
-        w->symbol[(*n)++] = (bpe_symbol){id < 0 ? t->unk : id, (int32_t)i, end};
     }
+    add_unknown(&l, t->unk);
+    *n = l.n;
     return ST_OK;
 }
 

@@ -159,7 +159,6 @@ static bool remember(const tok *t, const stretch *part, const char *word) {
 static status encode_stretch(tok_enc *enc, const tok_piece *word, const stretch *part) {
     const unigram_model *m = enc->t->model;
     unigram_state *s = enc->model;
-    if (m->sentencepiece && fabs(s->sum) > UNIGRAM_RESET) s->sum = 0;
     const cached *c = part->slot;
     bool known = c && !enc->spans && remember(enc->t, part, word->s);
     if (!known || !holds_here(m, c, s->sum)) {

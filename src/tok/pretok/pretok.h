@@ -129,6 +129,8 @@ status pretok_regex_search(void *code, const char *text, size_t len, size_t from
 /* The same; no match is *start == len and *end > len. */
 status pretok_regex_find(void *code, const char *text, size_t len, size_t from, size_t *start,
                          size_t *end, void **match_data, err *e) ATH_MUST_USE;
+/* Before a text that has nothing to do with the one before: as if made anew. NULL is fine. */
+void pretok_match_data_begin(void *match_data);
 void pretok_match_data_free(void *match_data);
 
 /* ---- running ---- */

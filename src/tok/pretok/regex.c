@@ -301,6 +301,11 @@ status pretok_regex_find(void *code, const char *text, size_t len, size_t from, 
     return ST_OK;
 }
 
+void pretok_match_data_begin(void *match_data) {
+    rx_data *d = match_data;
+    if (d) d->steps = STEPS_AT_FIRST;
+}
+
 void pretok_match_data_free(void *match_data) {
     rx_data *d = match_data;
     if (!d) return;

@@ -7,7 +7,7 @@
 #include "tok/text/unicode.h"
 #include "tok/train/unigram.h"
 
-enum { N_CODE_POINTS = 0x110000, SEEDS = 1000000, EM_STEPS = 2, MAX_THREADS = 16 };
+enum { N_CODE_POINTS = 0x110000, SEEDS = 1000000, SEEDS_PER_TOKEN = 16, EM_STEPS = 2, MAX_THREADS = 16 };
 /* After each round of steps this share of the pieces stays; the last round has some to spare. */
 static const double SHRINK = 0.75, SPARE = 1.1;
 
@@ -125,6 +125,9 @@ static void run(tok_trainer *tr, const word_ref *words, int64_t n, const char_co
     /* A candidate takes about 300 bytes at its peak, in the tree and in the sums of threads. */
     int64_t seeds = (room - 8 * text.n) / 512;
     if (seeds > SEEDS) seeds = SEEDS;
+    if (seeds > (int64_t)SEEDS_PER_TOKEN * tr->opt.vocab_size) {
+        seeds = (int64_t)SEEDS_PER_TOKEN * tr->opt.vocab_size;
+    }
     if (seeds < 2 * (int64_t)tr->opt.vocab_size) seeds = 2 * (int64_t)tr->opt.vocab_size;
     uni_seed(&u.model, (int32_t)seeds, count, room, &tr->opt);
     train(&u, tr->opt.vocab_size - reserved, &tr->opt);

@@ -10,6 +10,7 @@
 #ifndef TOK_TRAIN_UNIGRAM_H
 #define TOK_TRAIN_UNIGRAM_H
 
+#include "base/rng.h"
 #include "tok/train/bpe.h"
 
 enum {
@@ -50,8 +51,17 @@ typedef struct uni_trie {
 } uni_trie;
 void uni_trie_build(uni_trie *t, const uni_model *m);
 void uni_trie_free(uni_trie *t);
-/* The slot below a node (root: 0), NULL when no piece goes on so. */
-const uni_slot *uni_trie_step(const uni_trie *t, int32_t node, int32_t ch);
+/* The node of a single character. */
+static inline int32_t uni_trie_first(int32_t ch) {
+    return ch;
+}
+/* The slot below a node, NULL when no piece goes on so. */
+static inline const uni_slot *uni_trie_step(const uni_trie *t, int32_t node, int32_t ch) {
+    uint64_t key = ((uint64_t)(uint32_t)node << 32 | (uint32_t)ch) + 1;
+    uint32_t i = (uint32_t)mix64(key) & t->mask;
+    while (t->slot[i].key && t->slot[i].key != key) i = (i + 1) & t->mask;
+    return t->slot[i].key ? &t->slot[i] : NULL;
+}
 
 /* ---- unigram_lattice.c ---- */
 
@@ -64,6 +74,8 @@ typedef struct uni_lattice {
     int32_t n_edges, cap_edges;
     int32_t *first; /* edges that start at i: [first[i], first[i + 1]) */
     double *alpha, *beta, *log_alpha, *log_beta;
+    int32_t *node, *depth, *open; /* by place, while pieces are looked for */
+    int32_t *grid;                /* [n, PIECE_MAX_CHARS] pieces by place and length - 1 */
     int32_t n, cap; /* characters */
 } uni_lattice;
 void uni_lattice_set(uni_lattice *l, const uni_trie *t, const int32_t *run, int32_t n);

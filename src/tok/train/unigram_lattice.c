@@ -20,6 +20,10 @@ static void reserve(uni_lattice *l, int32_t n) {
     l->beta = xrealloc(l->beta, room * sizeof(*l->beta));
     l->log_alpha = xrealloc(l->log_alpha, room * sizeof(*l->log_alpha));
     l->log_beta = xrealloc(l->log_beta, room * sizeof(*l->log_beta));
+    l->node = xrealloc(l->node, room * sizeof(*l->node));
+    l->depth = xrealloc(l->depth, room * sizeof(*l->depth));
+    l->open = xrealloc(l->open, room * sizeof(*l->open));
+    l->grid = xrealloc(l->grid, room * sizeof(*l->grid) * PIECE_MAX_CHARS);
 }
 
 void uni_lattice_free(uni_lattice *l) {
@@ -29,7 +33,29 @@ void uni_lattice_free(uni_lattice *l) {
     free(l->beta);
     free(l->log_alpha);
     free(l->log_beta);
+    free(l->node);
+    free(l->depth);
+    free(l->open);
+    free(l->grid);
     *l = (uni_lattice){0};
+}
+
+/* One more character for all places that still have a piece going on, so that look-ups, which mostly
+ * wait for memory, wait together. Returns how many such places are left. */
+static int32_t go_on(uni_lattice *l, const uni_trie *t, const int32_t *run, int32_t len,
+                     int32_t n_open) {
+    int32_t left = 0;
+    for (int32_t k = 0; k < n_open; k++) {
+        int32_t i = l->open[k];
+        if (i + len >= l->n) break; /* places are in order */
+        const uni_slot *s = uni_trie_step(t, l->node[i], run[i + len]);
+        if (!s) continue;
+        l->node[i] = s->node;
+        l->grid[(int64_t)i * PIECE_MAX_CHARS + len] = s->piece;
+        l->depth[i] = len + 1;
+        l->open[left++] = i;
+    }
+    return left;
 }
 
 void uni_lattice_set(uni_lattice *l, const uni_trie *t, const int32_t *run, int32_t n) {
@@ -37,13 +63,21 @@ void uni_lattice_set(uni_lattice *l, const uni_trie *t, const int32_t *run, int3
     l->n = n;
     l->n_edges = 0;
     for (int32_t i = 0; i < n; i++) {
+        l->open[i] = i;
+        l->depth[i] = 1;
+        l->node[i] = uni_trie_first(run[i]);
+        l->grid[(int64_t)i * PIECE_MAX_CHARS] = run[i];
+    }
+    int32_t n_open = n;
+    for (int32_t len = 1; len < PIECE_MAX_CHARS && n_open > 0; len++) {
+        n_open = go_on(l, t, run, len, n_open);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t *piece = l->grid + (int64_t)i * PIECE_MAX_CHARS;
         l->first[i] = l->n_edges;
-        for (int32_t k = i, node = 0; k < n; k++) {
-            const uni_slot *s = uni_trie_step(t, node, run[k]);
-            if (!s) break;
-            node = s->node;
-            if (s->piece < 0) continue;
-            VEC_PUSH(l->edge, l->n_edges, l->cap_edges, ((uni_edge){s->piece, k + 1 - i}));
+        for (int32_t len = 1; len <= l->depth[i]; len++) {
+            if (piece[len - 1] < 0) continue;
+            VEC_PUSH(l->edge, l->n_edges, l->cap_edges, ((uni_edge){piece[len - 1], len}));
         }
     }
     l->first[n] = l->n_edges;

@@ -1,0 +1,157 @@
+/* BPE over characters gives the ids and offsets of Hugging Face tokenizers
+ * (tests/oracle/make_tok_bpe.py); dropout; many threads give what one gives. */
+#include <omp.h>
+
+#include "tok/tok_test.h"
+
+static void test_golden(void **state) {
+    (void)state;
+    json_t *groups = json_load_file(GOLDEN("bpe_chars.json"), 0, NULL), *group, *one;
+    size_t i, k, checked = 0;
+    json_array_foreach(groups, i, group) {
+        char *text = json_dumps(json_object_get(group, "tokenizer"), JSON_COMPACT);
+        tok *t = parse_ok(text);
+        json_array_foreach(json_object_get(group, "cases"), k, one) {
+            check_golden(t, one, json_string_value(json_object_get(group, "name")));
+            checked++;
+        }
+        tok_free(t);
+        free(text);
+    }
+    assert_true(checked > 300);
+    json_decref(groups);
+}
+
+/* ---- dropout ---- */
+
+/* The golden byte-level tokenizer with a share of its merges left out. */
+static tok *with_dropout(double share) {
+    json_t *root = json_load_file(GOLDEN("bpe_llama3.json"), 0, NULL);
+    json_object_set_new(json_object_get(root, "model"), "dropout", json_real(share));
+    char *text = json_dumps(root, JSON_COMPACT);
+    tok *t = parse_ok(text);
+    json_decref(root);
+    free(text);
+    return t;
+}
+
+/* More tokens the more is left out, from those of all merges to one a byte; always the same for the
+ * same text, and always the text again. */
+static void test_dropout(void **state) {
+    (void)state;
+    static const double SHARES[] = {0, 0.1, 0.5, 1};
+    size_t len;
+    char *text = read_golden(GOLDEN("corpus.txt"), &len);
+    tok *plain = load_golden(GOLDEN("bpe_llama3.json"));
+    tok_ids all = encode_ok(plain, text, len, 0);
+    int64_t before = 0;
+    for (int i = 0; i < ARRAY_LEN(SHARES); i++) {
+        tok *t = with_dropout(SHARES[i]);
+        tok_ids ids = encode_ok(t, text, len, 0), again = encode_ok(t, text, len, 0);
+        assert_true(ids.n > before);
+        assert_int_equal(ids.n, again.n);
+        assert_memory_equal(ids.id, again.id, (size_t)ids.n * sizeof(int32_t));
+        check_round_trip(t, text, len);
+        if (SHARES[i] == 0) assert_int_equal(ids.n, all.n);
+        if (SHARES[i] == 1) assert_int_equal(ids.n, len);
+        before = ids.n;
+        tok_ids_free(&ids);
+        tok_ids_free(&again);
+        tok_free(t);
+    }
+    tok_ids_free(&all);
+    tok_free(plain);
+    free(text);
+}
+
+/* ---- threads ---- */
+
+static char *repeated(const char *path, size_t times, size_t *len) {
+    size_t one;
+    char *text = read_golden(path, &one), *all = malloc(one * times);
+    for (size_t i = 0; i < times; i++) memcpy(all + i * one, text, one);
+    free(text);
+    *len = one * times;
+    return all;
+}
+
+static tok_ids encode_by(const tok *t, const char *text, size_t len, int threads) {
+    int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    tok_ids ids = encode_ok(t, text, len, TOK_ADD_SPECIAL);
+    omp_set_num_threads(before);
+    return ids;
+}
+
+/* A text long enough to be shared, with bytes that are not UTF-8 and added tokens in it. */
+static void test_long_text(void **state) {
+    (void)state;
+    static const char *const FILES[] = {GOLDEN("bpe_llama3.json"), GOLDEN("bpe_gpt2.json")};
+    size_t len;
+    char *text = repeated(GOLDEN("corpus.txt"), 60, &len);
+    for (size_t i = 0; i + 40 < len; i += 40009)
+        memcpy(text + i, "<mask>  <left> word <|endoftext|>\xFF ", 35);
+    for (int i = 0; i < ARRAY_LEN(FILES); i++) {
+        tok *t = load_golden(FILES[i]);
+        tok_ids one = encode_by(t, text, len, 1);
+        for (int threads = 2; threads <= 5; threads++) {
+            tok_ids many = encode_by(t, text, len, threads);
+            assert_int_equal(one.n, many.n);
+            assert_memory_equal(one.id, many.id, (size_t)one.n * sizeof(int32_t));
+            tok_ids_free(&many);
+        }
+        tok_ids_free(&one);
+        tok_free(t);
+    }
+    free(text);
+}
+
+static void test_batch(void **state) {
+    (void)state;
+    enum { TEXTS = 200 };
+    tok *t = load_golden(GOLDEN("bpe_gpt2.json"));
+    size_t len;
+    char *text = read_golden(GOLDEN("corpus.txt"), &len);
+    tok_string list[TEXTS];
+    tok_ids out[TEXTS] = {{0}};
+    err e = {0};
+    for (size_t i = 0; i < TEXTS; i++) list[i] = (tok_string){text + i * 50, i % 90};
+    assert_int_equal(tok_encode_batch(t, list, TEXTS, TOK_ADD_SPECIAL, out, NULL, &e), ST_OK);
+    for (int i = 0; i < TEXTS; i++) {
+        tok_ids one = encode_ok(t, list[i].text, list[i].len, TOK_ADD_SPECIAL);
+        assert_int_equal(one.n, out[i].n);
+        assert_memory_equal(one.id, out[i].id, (size_t)one.n * sizeof(int32_t));
+        tok_ids_free(&one);
+    }
+    for (int i = 0; i < TEXTS; i++) tok_ids_free(&out[i]);
+    tok_free(t);
+    free(text);
+}
+
+/* The first text that cannot be encoded is named, whatever thread met it. */
+static void test_batch_names_the_first_failure(void **state) {
+    (void)state;
+    tok *t =
+        parse_ok("{\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}");
+    tok_string list[50];
+    tok_ids out[50] = {{0}};
+    int64_t failed = -1;
+    err e = {0};
+    for (int i = 0; i < 50; i++) list[i] = (tok_string){i % 7 == 5 ? "ab" : "aa", 2};
+    assert_int_equal(tok_encode_batch(t, list, 50, 0, out, &failed, &e), ST_FORMAT);
+    assert_int_equal(failed, 5);
+    if (!strstr(e.message, "byte 1, U+0062")) fail_msg("%s", e.message);
+    for (int i = 0; i < 50; i++) tok_ids_free(&out[i]);
+    tok_free(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_batch_names_the_first_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
