@@ -32,9 +32,21 @@ status tok_encode_batch(const tok *t, const tok_string *texts, int64_t n, unsign
 
 /* ---- one long text ---- */
 
-/* Normalizers that change characters in their place, with neighbours at most inside a word. */
+/* Normalizers that look at one character and the marks after it, and leave an ASCII letter and
+ * white space what they are. */
 static bool is_local(const norm_step *s) {
-    return s->kind == NORM_NFC;
+    switch (s->kind) {
+        case NORM_NFC:
+        case NORM_NFD:
+        case NORM_NFKC:
+        case NORM_NFKD:
+        case NORM_STRIP_ACCENTS:
+        case NORM_STRIP_NONSPACING:
+        case NORM_CLEAN:
+        case NORM_CHINESE:
+        case NORM_LOWERCASE: return true;
+        default: return false;
+    }
 }
 
 /* One step that ends a pre-token at every end of a run of letters; before it only such as look at
@@ -45,25 +57,27 @@ static bool cuts_after_letters(const tok *t) {
     return i < t->n_steps && pretok_ends_letters(&t->step[i]);
 }
 
-static bool letter_before(const char *s, size_t at) {
+/* A normalizer may make marks of other letters, and a mark does not end before a newline. */
+static bool letter_before(const char *s, size_t at, bool ascii) {
     size_t i = at;
+    if (ascii) return (unsigned)(((uint8_t)s[at - 1] | 0x20) - 'a') < 26;
     do i--;
     while (i > 0 && at - i < 4 && ((uint8_t)s[i] & 0xC0) == 0x80);
     uint32_t cp;
     return utf8_decode(s + i, at - i, &cp) == (int)(at - i) && uni_class_of(cp) == UNI_LETTER;
 }
 
-static bool is_cut(const char *s, size_t at) {
-    return (s[at] == ' ' || s[at] == '\n' || s[at] == '\t') && letter_before(s, at);
+static bool is_cut(const char *s, size_t at, bool ascii) {
+    return (s[at] == ' ' || s[at] == '\n' || s[at] == '\t') && letter_before(s, at, ascii);
 }
 
 /* A token with such a place inside, or that takes white space after a letter, would be cut. */
 static bool is_whole(const tok *t, const tok_trie *m) {
     for (int32_t k = 0; k < m->n_added; k++) {
         const tok_token *token = &t->token[m->added[k].id];
-        if (m->added[k].rstrip && letter_before(token->text, token->n_text)) return false;
+        if (m->added[k].rstrip && letter_before(token->text, token->n_text, false)) return false;
         for (uint32_t i = 1; i < token->n_text; i++) {
-            if (is_cut(token->text, i)) return false;
+            if (is_cut(token->text, i, false)) return false;
         }
     }
     return true;
@@ -77,22 +91,22 @@ static bool can_be_cut(const tok *t) {
 }
 
 /* The first cut at or after `at`, `len` if there is none near. */
-static size_t next_cut(const char *s, size_t len, size_t at) {
+static size_t next_cut(const char *s, size_t len, size_t at, bool ascii) {
     size_t end = len - at < SEARCH_BYTES ? len : at + SEARCH_BYTES;
     for (; at < end; at++) {
-        if (is_cut(s, at)) return at;
+        if (is_cut(s, at, ascii)) return at;
     }
     return end < len ? 0 : len;
 }
 
 /* Cuts a text into parts of about CHUNK_BYTES; the caller frees them. */
-static int64_t cut(const char *s, size_t len, tok_string **parts) {
+static int64_t cut(const char *s, size_t len, bool ascii, tok_string **parts) {
     int64_t n = 0, cap = 0;
     *parts = NULL;
     for (size_t from = 0, to; from < len; from = to) {
         to = len;
         for (size_t at = from + CHUNK_BYTES; at < len; at += SEARCH_BYTES) {
-            size_t found = next_cut(s, len, at);
+            size_t found = next_cut(s, len, at, ascii);
             if (found == 0) continue;
             to = found;
             break;
@@ -109,7 +123,7 @@ bool encode_parallel_pays(const tok *t, size_t len) {
 
 status encode_parallel(const tok *t, const char *text, size_t len, tok_ids *out) {
     tok_string *part;
-    int64_t n = cut(text, len, &part), total = out->n;
+    int64_t n = cut(text, len, t->n_norm > 0, &part), total = out->n;
     tok_ids *ids = xcalloc((size_t)n, sizeof(*ids));
     status st = ST_OK;
 #pragma omp parallel for schedule(dynamic, 1) reduction(max : st)

@@ -94,12 +94,26 @@ static void test_jsonl_longer_than_buffer(void **state) {
 
 static void test_field_and_format(void **state) {
     const char *in = put_text(*state, "a.data", "{\"body\":\"x\"}\n");
-    reader *r = open_inputs(&in, 1, &(reader_options){READER_JSONL, "body"});
+    reader *r = open_inputs(&in, 1, &(reader_options){.format = READER_JSONL, .field = "body"});
     expect_document(r, "x", "a.data", 1);
     expect_end(r);
     in = put_text(*state, "b.jsonl", "not json");
-    r = open_inputs(&in, 1, &(reader_options){READER_TEXT, NULL});
+    r = open_inputs(&in, 1, &(reader_options){.format = READER_TEXT});
     expect_document(r, "not json", "b.jsonl", 0);
+    expect_end(r);
+}
+
+static void test_label(void **state) {
+    const char *in = put_text(*state, "a.jsonl",
+                              "{\"text\":\"x\",\"lang\":\"de\"}\n{\"text\":\"y\",\"lang\":3}\n");
+    reader *r = open_inputs(&in, 1, &(reader_options){.label = "lang"});
+    document doc;
+    bool more;
+    assert_int_equal(reader_next(r, &doc, &more, NULL), ST_OK);
+    assert_string_equal(doc.label, "de");
+    assert_int_equal(reader_next(r, &doc, &more, NULL), ST_OK);
+    assert_true(more);
+    assert_null(doc.label);
     expect_end(r);
 }
 
@@ -116,7 +130,7 @@ static void test_standard_input(void **state) {
     int saved = dup(STDIN_FILENO);
     const char *in = "-";
     assert_non_null(freopen(path, "r", stdin));
-    reader *r = open_inputs(&in, 1, &(reader_options){READER_JSONL, NULL});
+    reader *r = open_inputs(&in, 1, &(reader_options){.format = READER_JSONL});
     assert_int_equal(reader_bytes_total(r), 0);
     expect_document(r, "piped", "-", 1);
     expect_document(r, "two", "-", 2);
@@ -174,6 +188,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_jsonl_lines, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_jsonl_longer_than_buffer, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_field_and_format, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_label, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_bytes_pass_through, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_standard_input, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_empty_corpus, scene_open, scene_close),

@@ -45,7 +45,7 @@ static inline tok_ids encode_ok(const tok *t, const char *text, size_t len, unsi
     return ids;
 }
 
-static inline void check_ids(const json_t *one, const tok_ids *ids, const char *name) {
+static inline void check_golden_ids(const json_t *one, const tok_ids *ids, const char *name) {
     const json_t *want = json_object_get(one, "ids");
     for (size_t i = 0; i < json_array_size(want) || (int64_t)i < ids->n; i++) {
         if (i < json_array_size(want) && (int64_t)i < ids->n &&
@@ -58,7 +58,8 @@ static inline void check_ids(const json_t *one, const tok_ids *ids, const char *
     }
 }
 
-static inline void check_offsets(const json_t *one, const tok_spans *spans, const char *name) {
+static inline void check_golden_offsets(const json_t *one, const tok_spans *spans,
+                                        const char *name) {
     const json_t *want = json_object_get(one, "offsets");
     for (size_t i = 0; i < json_array_size(want); i++) {
         const json_t *pair = json_array_get(want, i);
@@ -79,16 +80,16 @@ static inline void check_golden(const tok *t, const json_t *one, const char *nam
     err e = {0};
     for (int i = 0; i < 2; i++) {
         tok_ids ids = encode_ok(t, s, len, 0);
-        check_ids(one, &ids, name);
+        check_golden_ids(one, &ids, name);
         tok_ids_free(&ids);
     }
     tok_ids ids = {0};
     tok_spans spans = {0};
     assert_int_equal(tok_encode_spans(t, s, len, 0, &ids, &spans, &e), ST_OK);
     assert_int_equal(ids.n, spans.n);
-    check_ids(one, &ids, name);
+    check_golden_ids(one, &ids, name);
     tok_spans_to_chars(&spans, s, len);
-    check_offsets(one, &spans, name);
+    check_golden_offsets(one, &spans, name);
     tok_ids_free(&ids);
     tok_spans_free(&spans);
 }

@@ -1,5 +1,4 @@
 /* What must stay in a vocabulary so that it represents every text that it did. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,32 +65,18 @@ static void mark_bytes(const edit *d, bool *keep) {
     }
 }
 
-/* The score of an unknown character is reckoned from the lowest of all. */
-static void mark_lowest_score(const edit *d, bool *keep) {
-    double lowest = INFINITY;
-    size_t at = 0, i;
-    json_t *piece;
-    json_array_foreach(d->vocab, i, piece) {
-        double score = json_number_value(json_array_get(piece, 1));
-        if (score >= lowest) continue;
-        lowest = score;
-        at = i;
-    }
-    keep[at] = true;
-}
-
 void edit_mark_required(const edit *d, const int64_t *count, bool *keep) {
     const tok *t = d->t;
     edit_symbols s = {0};
     bool fallback = edit_flag(d, "byte_fallback"), bpe = edit_is(d, "BPE");
     mark_named(d, keep);
     if (fallback) mark_bytes(d, keep);
-    if (json_is_array(d->vocab)) mark_lowest_score(d, keep);
     for (int32_t id = 0; id < t->n_token; id++) {
         if (!t->token[id].in_model || keep[id]) continue;
         edit_symbols_of(d, &t->token[id], &s);
         if (s.n == 1) keep[id] = !fallback || count[id] > 0;
-        /* A piece may be all that represents one of its characters. */
+        /* A piece may be all that represents one of its characters. (The score of an unknown
+         * character depends on the lowest of all, but stays below what any such piece has.) */
         for (int32_t i = 0; i < s.n && !bpe && !fallback; i++)
             if (s.id[i] < 0) keep[id] = true;
     }

@@ -25,7 +25,26 @@ static bool wants_mark(const pretok_step *p, const tok_piece *text) {
     return text->len < p->n_literal || memcmp(text->s, p->literal, p->n_literal) != 0;
 }
 
+/* Without places: in one go, into room for a text of spaces. */
+static void put_marks(strbuf *b, const pretok_step *p, const tok_piece *text, bool first) {
+    size_t n = p->n_literal, start = b->len;
+    char *to = strbuf_extend(b, (text->len + 1) * n), *at = to;
+    if (first) at = mempcpy(at, p->literal, n);
+    for (size_t i = 0; i < text->len; i++) {
+        if (text->s[i] == ' ') {
+            at = mempcpy(at, p->literal, n);
+        } else {
+            *at++ = text->s[i];
+        }
+    }
+    strbuf_truncate(b, start + (size_t)(at - to));
+}
+
 static void add_marks(tok_text *b, const pretok_step *p, const tok_piece *text) {
+    if (!text->from) {
+        put_marks(&b->s, p, text, wants_mark(p, text));
+        return;
+    }
     if (wants_mark(p, text)) text_add(b, p->literal, p->n_literal, piece_from(text, 0));
     for (size_t at = 0; at < text->len;) {
         const char *space = memchr(text->s + at, ' ', text->len - at);

@@ -131,20 +131,42 @@ void pretok_find_number(const char *s, size_t n, size_t from, size_t *start, siz
     find_char(s, n, from, uni_is_numeric, start, end);
 }
 
-void pretok_find_space(const char *s, size_t n, size_t from, size_t *start, size_t *end) {
-    find_char(s, n, from, is_space, start, end);
-}
-
 void pretok_find_punct(const char *s, size_t n, size_t from, size_t *start, size_t *end) {
     find_char(s, n, from, uni_is_bert_punct, start, end);
 }
 
+void pretok_find_unspaced(const char *s, size_t n, size_t from, size_t *start, size_t *end) {
+    *start = scan_run(s, n, from, UNI_BLANK);
+    *end = scan_run_not(s, n, *start, UNI_BLANK);
+}
+
 void pretok_find_words(const char *s, size_t n, size_t from, size_t *start, size_t *end) {
-    size_t i = from, len = 0;
-    uint32_t cp = 0;
-    while (i < n && is_space(cp = utf8_next(s + i, &len))) i += len;
-    *start = i;
-    bool word = i < n && uni_is_word(cp);
-    while (i < n && !is_space(cp = utf8_next(s + i, &len)) && uni_is_word(cp) == word) i += len;
+    size_t i = scan_run(s, n, from, UNI_BLANK), len;
+    *start = *end = i;
+    if (i == n) return;
+    bool word = uni_is_word(utf8_next(s + i, &len));
+    for (; i < n; i += len) {
+        if (word) i = scan_run(s, n, i, UNI_LETTERS);
+        if (i == n) break;
+        uint32_t cp = utf8_next(s + i, &len);
+        if (uni_is_word(cp) != word || is_space(cp)) break;
+    }
+    *end = i;
+}
+
+void pretok_find_bert_words(const char *s, size_t n, size_t from, size_t *start, size_t *end) {
+    size_t i = scan_run(s, n, from, UNI_BLANK), len;
+    *start = *end = i;
+    if (i == n) return;
+    if (uni_is_bert_punct(utf8_next(s + i, &len))) {
+        *end = i + len;
+        return;
+    }
+    for (; i < n; i += len) {
+        i = scan_run(s, n, i, UNI_LETTERS | UNI_DIGIT); /* one mark was punctuation once */
+        if (i == n) break;
+        uint32_t cp = utf8_next(s + i, &len);
+        if (is_space(cp) || uni_is_bert_punct(cp)) break;
+    }
     *end = i;
 }

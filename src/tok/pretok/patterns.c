@@ -159,7 +159,10 @@ const pretok_named PRETOK_NAMED[] = {
      {REGEX("\\d{1,3}(?=(?:\\d{3})*\\b)"), REGEX(CASED(FOLDED "?") "\\p{N}{1,3}|" CASED_REST)}},
     {"youtu",
      2,
-     {REGEX("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\\x{3040}-ゟ゠-"
+     {REGEX("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\\x{"
+            "3040}"
+            "-"
+            "ゟ゠-"
             "ヿ]"
             "+"),
       REGEX(CASED(FOLDED "?") "\\p{N}|" CASED_REST)}},

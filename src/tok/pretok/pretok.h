@@ -59,10 +59,11 @@ typedef struct pretok_step {
 /* ---- matchers ---- */
 
 pretok_end_fn pretok_gpt2_end, pretok_cl100k_end;
-/* One character each: Rust's numbers, white space, punctuation as BERT has it. */
-pretok_find_fn pretok_find_number, pretok_find_space, pretok_find_punct;
-/* \p{N}+ and so on, by that engine's tables. */
-pretok_find_fn pretok_find_words; /* \w+|[^\w\s]+ */
+/* One character each: Rust's numbers, punctuation as BERT has it. */
+pretok_find_fn pretok_find_number, pretok_find_punct;
+/* Words: what lies between white space; `\w+|[^\w\s]+` by Rust's tables; BERT's, that is
+ * punctuation or what lies between it and white space. */
+pretok_find_fn pretok_find_unspaced, pretok_find_words, pretok_find_bert_words;
 
 /* ---- published patterns ---- */
 

@@ -126,22 +126,23 @@ static status read_punctuation(tok_reader *r, const json_t *j, const char *path)
     return new_step(r, path, s);
 }
 
-static status read_bert(tok_reader *r, const json_t *j, const char *path) {
-    TRY(no_options(r, j, path));
-    TRY(find_step(r, path, pretok_find_space, PRETOK_REMOVED));
-    return find_step(r, path, pretok_find_punct, PRETOK_ISOLATED);
-}
-
-static status read_whitespace(tok_reader *r, const json_t *j, const char *path) {
-    pretok_step s = {
-        .kind = PRETOK_FIND, .find = pretok_find_words, .behavior = PRETOK_REMOVED, .invert = true};
+/* Keeps the matches of a pattern and drops what lies between. */
+static status word_step(tok_reader *r, const json_t *j, const char *path, pretok_find_fn *find) {
+    pretok_step s = {.kind = PRETOK_FIND, .find = find, .behavior = PRETOK_REMOVED, .invert = true};
     TRY(no_options(r, j, path));
     return new_step(r, path, s);
 }
 
+static status read_bert(tok_reader *r, const json_t *j, const char *path) {
+    return word_step(r, j, path, pretok_find_bert_words);
+}
+
+static status read_whitespace(tok_reader *r, const json_t *j, const char *path) {
+    return word_step(r, j, path, pretok_find_words);
+}
+
 static status read_whitespace_split(tok_reader *r, const json_t *j, const char *path) {
-    TRY(no_options(r, j, path));
-    return find_step(r, path, pretok_find_space, PRETOK_REMOVED);
+    return word_step(r, j, path, pretok_find_unspaced);
 }
 
 /* The string j[key], which is one character, into the literal of a step. */

@@ -74,6 +74,17 @@ static status take(split *s, size_t start, size_t end, bool match) {
     return hold(s, start, end, match);
 }
 
+/* A literal is a few bytes, mostly the mark of Metaspace: preparing a search would cost more. */
+static size_t find_literal(const pretok_step *p, const char *text, size_t len, size_t from) {
+    while (len - from >= p->n_literal) {
+        const char *hit = memchr(text + from, p->literal[0], len - from - p->n_literal + 1);
+        if (!hit) break;
+        if (memcmp(hit, p->literal, p->n_literal) == 0) return (size_t)(hit - text);
+        from = (size_t)(hit - text) + 1;
+    }
+    return len;
+}
+
 /* The next match at or after `from`; *start == len and *end > len: none. */
 static status find(split *s, size_t from, size_t *start, size_t *end) {
     const pretok_step *p = s->step;
@@ -85,12 +96,10 @@ static status find(split *s, size_t from, size_t *start, size_t *end) {
             *end = p->end(text, len, from);
             return ST_OK;
         case PRETOK_FIND: p->find(text, len, from, start, end); break;
-        case PRETOK_LITERAL: {
-            const char *hit = memmem(text + from, len - from, p->literal, p->n_literal);
-            *start = hit ? (size_t)(hit - text) : len;
+        case PRETOK_LITERAL:
+            *start = find_literal(p, text, len, from);
             *end = *start + p->n_literal;
             break;
-        }
         default:
             return pretok_regex_find(p->regex, text, len, from, start, end, &s->enc->match_data,
                                      s->enc->e);
@@ -130,6 +139,22 @@ static status run_covering(const split *s) {
     return ST_OK;
 }
 
+/* The same where gaps are dropped and matches kept. */
+static status run_kept(const split *s) {
+    pretok_find_fn *next = s->step->find;
+    size_t len = s->text->len, start, end = 0;
+    for (;;) {
+        next(s->text->s, len, end, &start, &end);
+        if (start == len) return ST_OK;
+        TRY(pass_on(s, start, end));
+        if (end == len) return ST_OK;
+    }
+}
+
+static bool keeps_matches(const pretok_step *p) {
+    return p->kind == PRETOK_FIND && p->behavior == PRETOK_REMOVED && p->invert;
+}
+
 static bool covers_all(const pretok_step *p) {
     if (p->kind != PRETOK_COVER) return false;
     return p->behavior == PRETOK_ISOLATED || (p->behavior == PRETOK_REMOVED && p->invert);
@@ -154,15 +179,25 @@ static status run_fixed(const split *s) {
     return ST_OK;
 }
 
+/* Letters of ASCII are one script. */
+static bool is_near(uint32_t a, uint32_t b) {
+    return a < 0x80 && b < 0x80 && (uni_byte[a] & uni_byte[b] & (UNI_UPPER | UNI_LOWER));
+}
+
 /* Cuts where the script changes; a character that goes with any script changes nothing, but those
  * before the first script are lost, as they are in the library whose rule this is. */
 static status run_scripts(const split *s) {
     const char *text = s->text->s;
     size_t len = s->text->len, start = len, n;
     int script = 0;
+    uint32_t before = 0; /* of the script at hand, to save a look-up */
     for (size_t at = 0; at < len; at += n) {
-        int next = uni_spm_script_of(utf8_next(text + at, &n));
-        if (next == 0 || next == script) continue;
+        uint32_t cp = utf8_next(text + at, &n);
+        if (cp == ' ' || (script != 0 && is_near(cp, before))) continue;
+        int next = uni_spm_script_of(cp);
+        if (next == 0) continue;
+        before = cp;
+        if (next == script) continue;
         if (script != 0) TRY(pass_on(s, start, at));
         script = next;
         start = at;
@@ -177,7 +212,7 @@ status pretok_run(tok_enc *enc, const pretok_step *steps, int n, const tok_piece
     split s = {.enc = enc, .step = steps, .n_steps = n, .text = text, .emit = emit};
     switch (steps->kind) {
         case PRETOK_COVER: return covers_all(steps) ? run_covering(&s) : run_matches(&s);
-        case PRETOK_FIND:
+        case PRETOK_FIND: return keeps_matches(steps) ? run_kept(&s) : run_matches(&s);
         case PRETOK_LITERAL:
         case PRETOK_REGEX: return run_matches(&s);
         case PRETOK_FIXED: return run_fixed(&s);
