@@ -230,7 +230,7 @@ static void put_vocabulary(strbuf *out, const view_tok *t, bool color) {
                   (int)w->special, (int)w->used,
                   w->size ? 100.0 * (double)w->used / (double)w->size : 0);
     put_examples(out, t, "never used here", &w->unused);
-    put_examples(out, t, "not even by their own text", &w->unreachable);
+    put_examples(out, t, "unreachable by their own text", &w->unreachable);
     put_examples(out, t, "parts of characters", &w->partial);
     strbuf_printf(out, "  %-34s", "longest");
     for (int64_t i = 0; i < w->longest.n && i < 2; i++) {

@@ -98,7 +98,9 @@ static status encode_piece(const tok *t, const tok_piece *text, tok_ids *out, to
     enc->e = e;
     pretok_match_data_begin(enc->match_data);
     pretok_match_data_begin(enc->norm.match_data);
+    enc->lost_bytes = 0;
     status st = encode_text(enc, text);
+    if (enc->lost_bytes > 0) atomic_fetch_add(&((tok *)t)->lost_bytes, enc->lost_bytes);
     if (st != ST_OK) out->n = ids_before;
     if (st != ST_OK && spans) spans->n = spans_before;
     enc_give_back(enc);

@@ -54,7 +54,7 @@ typedef struct tok_trie {
     int32_t n_nodes, cap_nodes;
     tok_added *added;
     int32_t n_added, cap_added;
-    bool first[256];      /* some token begins with this byte, */
+    bool first[256];       /* some token begins with this byte, */
     uint64_t two[1 << 10]; /* and with these two: bit by first byte * 256 + second */
 } tok_trie;
 
@@ -87,6 +87,7 @@ struct tok {
     int32_t bos, eos;
     struct tok_source *source; /* format/format.h; NULL: made here, or from a string */
 
+    _Atomic(int64_t) lost_bytes;       /* left out in all calls, see tok_lost_bytes */
     _Atomic(tok_enc *) idle[TOK_IDLE]; /* states of earlier calls, with what they remember */
 };
 
@@ -96,6 +97,7 @@ struct tok_enc {
     tok_ids *out;
     tok_spans *spans; /* beside `out`; NULL: not asked for */
     err *e;
+    int64_t lost_bytes; /* of this call */
     norm_work norm;
     tok_text step_text[TOK_MAX_STEPS]; /* of the pre-tokenizer steps that change text */
     void *match_data;                  /* PCRE2, made on first use */

@@ -55,6 +55,10 @@ void tok_free(tok *t) {
     free(t);
 }
 
+int64_t tok_lost_bytes(const tok *t) {
+    return t->lost_bytes;
+}
+
 int32_t tok_vocab_size(const tok *t) {
     return t->n_token;
 }

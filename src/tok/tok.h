@@ -56,6 +56,11 @@ enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
  * naming the byte offset. */
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) ATH_MUST_USE;
+/* Bytes of valid text that all calls so far have left out, because a byte-level vocabulary has no
+ * token for them and no unknown token: what Hugging Face tokenizers and llama.cpp do without a
+ * word.
+ */
+int64_t tok_lost_bytes(const tok *t);
 /* Many texts, by all threads: the ids of texts[i] replace what is in out[i]. On an error *failed
  * (may be NULL) is the first text that cannot be encoded. */
 typedef struct tok_string {

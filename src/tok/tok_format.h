@@ -8,6 +8,7 @@
  *   GPT-2            a folder with vocab.json and merges.txt: byte-level BPE, the pattern of GPT-2
  *   BERT             vocab.txt, one WordPiece token a line
  *   llama2.c         tokenizer.bin: pieces with scores, as SentencePiece's BPE with byte fallback
+ *   GGUF             the tokenizer inside a model file of llama.cpp
  *
  * Reading gives the ids of the program that the format belongs to; the tokenizer.json made from it
  * gives those of Hugging Face tokenizers, and src/tok/format/spm.h says where these can differ.
@@ -25,10 +26,11 @@ typedef enum tok_format {
     TOK_FORMAT_GPT2,
     TOK_FORMAT_BERT,
     TOK_FORMAT_LLAMA2C,
+    TOK_FORMAT_GGUF, /* read only: it is written with a model */
     TOK_FORMATS
 } tok_format;
 
-/* Names as --to takes them: json, sentencepiece, tiktoken, gpt2, bert, llama2c. */
+/* Names as --to takes them: json, sentencepiece, tiktoken, gpt2, bert, llama2c, gguf. */
 const char *tok_format_name(tok_format f);
 /* ST_USAGE: not a name. */
 status tok_format_parse(const char *name, tok_format *f, err *e) ATH_MUST_USE;

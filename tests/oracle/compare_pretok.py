@@ -89,14 +89,15 @@ def main():
         for name, pre_tokenizer in cases.pre_tokenizers():
             if args.only not in name:
                 continue
-            few = texts[:: 7] if name.startswith("regex ") and not args.quick else texts
-            models = [piece_model()]
+            few = texts if args.quick else texts[::7]
+            runs = [(piece_model(), few if name.startswith("regex ") else texts)]
             if not name.startswith(("regex ", "pattern ")): # those change no text
-                models.append(char_model(pre_tokenizer, few))
-            for model in models:
+                runs.append((char_model(pre_tokenizer, few), few))
+            for model, some in runs:
                 label = f"{name} ({model['type']})"
-                bad += compare(args.athanor, label, pre_tokenizer, model, few, pathlib.Path(tmp)) > 0
+                bad += compare(args.athanor, label, pre_tokenizer, model, some, pathlib.Path(tmp)) > 0
                 n += 1
+                print(f"\r{n} ", end="", file=sys.stderr, flush=True)
     print(f"{n} comparisons over {len(texts)} texts, {bad} with differences")
     sys.exit(bad > 0)
 

@@ -54,7 +54,7 @@ def texts():
     rng = random.Random(5)
     pool = list("abcdefghiklmnorstuvw    ") + list("ÖßéМояΑ炉火中文불नسไ😀\n\t▁<>0x41\u0301") + ["the ", " heat", "▁▁", "it's"]
     fixed = ["", " ", "  ", "a", "the heat of the furnace", "théé", "😀😀x😀", "x▁y", "▁", "▁▁the", "the▁▁heat", "<0x41>A",
-             "中文中文 the 中文", "\n\n", "e the", "the the the", "a" * 60, " " * 9 + "the"]
+             "中文中文 the 中文", "\n\n", "e the", "the the the", "a" * 60, "the\x04\x00 heat\u00a2 of\x13\x14\x04", "\x04", "zq quiz zzzz of § it", " " * 9 + "the"]
     return fixed + ["".join(rng.choice(pool) for _ in range(n)) for n in (6, 9, 14, 20, 30, 50, 110) for _ in range(2)]
 
 
@@ -72,7 +72,18 @@ def groups():
     yield "prefix", trained(300, words, ["<unk>"], continuing_subword_prefix="##")
     yield "suffix", trained(300, words, ["<unk>"], end_of_word_suffix="</w>")
     yield "both affixes", trained(300, words, ["<unk>"], continuing_subword_prefix="##", end_of_word_suffix="</w>")
+    yield "bytes missing", bytes_missing()
     yield "all merges dropped", changed(llama, dropout=1.0)
+
+
+def bytes_missing():
+    """Byte-level, without the tokens of some bytes: they are left out, and what follows moves up."""
+    root = json.loads((OUT / "bpe_llama3.json").read_text())
+    lost = set("ĀĄċĴĵ¢§zq")
+    vocab = {k: v for k, v in root["model"]["vocab"].items() if not lost & set(k)}
+    merges = [m for m in root["model"]["merges"] if not lost & set("".join(m))]
+    root["model"].update(vocab=vocab, merges=merges)
+    return root
 
 
 def main():

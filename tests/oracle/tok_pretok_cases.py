@@ -163,7 +163,7 @@ def code_point_texts():
     rest = sorted(set(assigned) - set(ideographs[97:]) | {0xE000, 0xFFFF, 0x10FFFF, 0x1CCF0, 0x11DE0,
                                                           0x16FF4, 0x10D69, 0x1E5F0, 0x2FFC})
     for i in range(0, len(rest), 48):
-        yield " ".join(f"{c}{c} a{c}B{c}1{c}!{c}\n{c}'s{c}\t{c} é{c}中{c}" for c in map(chr, rest[i:i + 48]))
+        yield " ".join(f"{c}{c} a{c}B1{c}!{c}\n{c}'s{c} é{c}中" for c in map(chr, rest[i:i + 48]))
 
 
 WORDS = ("the Furnace don't WE'LL it'ſ I'M naïve e\u0301 Straße Москва ОГОНЬ Αθήνα ὈΔΥΣΣΕΎΣ 炉火 金属 "

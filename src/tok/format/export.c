@@ -9,7 +9,8 @@
 static const char *const NAMES[TOK_FORMATS] = {
     [TOK_FORMAT_JSON] = "json",         [TOK_FORMAT_SENTENCEPIECE] = "sentencepiece",
     [TOK_FORMAT_TIKTOKEN] = "tiktoken", [TOK_FORMAT_GPT2] = "gpt2",
-    [TOK_FORMAT_BERT] = "bert",         [TOK_FORMAT_LLAMA2C] = "llama2c"};
+    [TOK_FORMAT_BERT] = "bert",         [TOK_FORMAT_LLAMA2C] = "llama2c",
+    [TOK_FORMAT_GGUF] = "gguf"};
 
 const char *tok_format_name(tok_format f) {
     return NAMES[f];
@@ -36,7 +37,8 @@ tok_format tok_format_of_path(const char *path) {
                 {"merges.txt", TOK_FORMAT_GPT2},
                 {"vocab.json", TOK_FORMAT_GPT2},
                 {".txt", TOK_FORMAT_BERT},
-                {".bin", TOK_FORMAT_LLAMA2C}};
+                {".bin", TOK_FORMAT_LLAMA2C},
+                {".gguf", TOK_FORMAT_GGUF}};
     size_t n = strlen(path);
     for (int i = 0; i < ARRAY_LEN(ENDS); i++) {
         size_t m = strlen(ENDS[i].end);
@@ -56,6 +58,10 @@ status tok_export(const tok *t, const char *path, tok_format f, err *e) {
         case TOK_FORMAT_GPT2: return gpt2_write(t, path, e);
         case TOK_FORMAT_BERT: return bert_write(t, path, e);
         case TOK_FORMAT_LLAMA2C: return llama2c_write(t, path, e);
+        case TOK_FORMAT_GGUF:
+            err_set(e, ST_USAGE,
+                    "a GGUF file is written with its model, not for a tokenizer alone");
+            return err_hint(e, "convert to json, sentencepiece, tiktoken, gpt2, bert or llama2c");
         case TOK_FORMAT_JSON:
         case TOK_FORMATS: break;
     }

@@ -60,6 +60,7 @@ typedef struct gpt2_texts {
 status gpt2_from_texts(tok_input *in, const gpt2_texts *f, tok **out) ATH_MUST_USE;
 status bert_load(tok_input *in, tok **out) ATH_MUST_USE;
 status llama2c_load(tok_input *in, tok **out) ATH_MUST_USE;
+status gguf_load(tok_input *in, tok **out) ATH_MUST_USE;
 
 status sentencepiece_write(const tok *t, const char *path, err *e) ATH_MUST_USE;
 status tiktoken_write(const tok *t, const char *path, err *e) ATH_MUST_USE;
@@ -71,6 +72,7 @@ status llama2c_write(const tok *t, const char *path, err *e) ATH_MUST_USE;
 bool sentencepiece_looks(const char *bytes, size_t len);
 bool tiktoken_looks(const char *bytes, size_t len);
 bool llama2c_looks(const char *bytes, size_t len);
+bool gguf_looks(const char *bytes, size_t len);
 
 /* Writes tokenizer_config.json and special_tokens_map.json. `extra` (may be NULL, taken over) holds
  * keys that stand in the config too. */

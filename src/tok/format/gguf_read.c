@@ -105,20 +105,33 @@ static status read_merges(const gguf_reader *r, json_t *merges) {
     return ST_OK;
 }
 
-/* Padding entries, which llama.cpp's converter makes for ids without a token, are left out. */
+static bool is_added(const gguf_reader *r, int32_t i) {
+    int32_t type = type_of(r->g, i);
+    return type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED;
+}
+
+static int32_t last_normal(const gguf_reader *r) {
+    int32_t i = r->g->n_tokens - 1;
+    while (i >= 0 && (is_added(r, i) || type_of(r->g, i) == GGUF_TOKEN_UNUSED)) i--;
+    return i;
+}
+
+/* Hugging Face tokenizers numbers added tokens from the end of the vocabulary on, unless they are
+ * in it: those before a normal token have to be. Padding entries, which llama.cpp's converter makes
+ * for ids without a token, are left out. */
 static status split_tokens(const gguf_reader *r, json_t *vocab, json_t *added) {
     const gguf_tokenizer *g = r->g;
+    int32_t last = last_normal(r);
     for (int32_t i = 0; i < g->n_tokens; i++) {
-        int32_t type = type_of(g, i);
         const tok_string *s = &g->token[i];
-        if (type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED) {
-            bool special = type == GGUF_TOKEN_CONTROL;
+        bool special = type_of(g, i) == GGUF_TOKEN_CONTROL;
+        if (is_added(r, i)) {
             json_array_append_new(added, tree_added_token(i, s->text, s->len, special));
-        } else if (type != GGUF_TOKEN_UNUSED) {
-            const char *text = content(r, i);
-            if (json_object_get(vocab, text)) return bad(r, "\"%.60s\" is there twice", text);
-            json_object_set_new(vocab, text, json_integer(i));
         }
+        if (i > last || type_of(g, i) == GGUF_TOKEN_UNUSED) continue;
+        const char *text = content(r, i);
+        if (json_object_get(vocab, text)) return bad(r, "\"%.60s\" is there twice", text);
+        json_object_set_new(vocab, text, json_integer(i));
     }
     return ST_OK;
 }

@@ -74,6 +74,8 @@ static status recognise(const tok_input *in, tok_format *f) {
         *f = vocab ? TOK_FORMAT_GPT2 : TOK_FORMAT_JSON;
     } else if (in->len >= 8 && memcmp(s, "#version", 8) == 0) {
         *f = TOK_FORMAT_GPT2;
+    } else if (gguf_looks(s, in->len)) {
+        *f = TOK_FORMAT_GGUF;
     } else if (sentencepiece_looks(s, in->len)) {
         *f = TOK_FORMAT_SENTENCEPIECE;
     } else if (llama2c_looks(s, in->len)) {
@@ -88,8 +90,9 @@ static status recognise(const tok_input *in, tok_format *f) {
         *f = TOK_FORMAT_JSON; /* whose reader says what is wrong with it */
     } else {
         format_bad(in, "is not a tokenizer in a format that is known");
-        return err_hint(in->e, "known: tokenizer.json, SentencePiece .model, tiktoken ranks, "
-                               "vocab.json with merges.txt, vocab.txt, llama2.c tokenizer.bin");
+        return err_hint(in->e,
+                        "known: tokenizer.json, SentencePiece .model, tiktoken ranks, "
+                        "vocab.json with merges.txt, vocab.txt, llama2.c tokenizer.bin, GGUF");
     }
     return ST_OK;
 }
@@ -103,6 +106,7 @@ static status read_as(tok_input *in, tok_format f, tok **out) {
         case TOK_FORMAT_GPT2: return gpt2_load(in, out);
         case TOK_FORMAT_BERT: return bert_load(in, out);
         case TOK_FORMAT_LLAMA2C: return llama2c_load(in, out);
+        case TOK_FORMAT_GGUF: return gguf_load(in, out);
         case TOK_FORMAT_JSON:
         case TOK_FORMATS: break;
     }
@@ -143,17 +147,30 @@ static status find_in_folder(arena *mem, const char *dir, const char **path, err
     return err_where(e, "%s", dir);
 }
 
+/* Model files are large and only their beginning is looked at, so they are mapped. */
+static status read_bytes(tok_input *in, file_map *map, char **bytes) {
+    if (file_map_open(map, in->path, NULL) == ST_OK) {
+        in->bytes = (const char *)map->data;
+        in->len = map->len;
+        if (gguf_looks(in->bytes, in->len)) return ST_OK;
+    }
+    TRY(file_read_all(in->path, bytes, &in->len, in->e));
+    in->bytes = *bytes;
+    return ST_OK;
+}
+
 static status load(arena *mem, tok **out, const char *path, const tok_load_options *opt, err *e) {
-    char *bytes;
+    file_map map = {0};
+    char *bytes = NULL;
     tok_input in = {.path = path, .mem = mem, .e = e};
     if (opt) in.opt = *opt;
     if (file_is_dir(path)) TRY(find_in_folder(mem, path, &in.path, e));
     in.base = path_base(in.path);
     in.dir = arena_strndup(mem, in.path, (size_t)(in.base - in.path));
-    TRY(file_read_all(in.path, &bytes, &in.len, e));
-    in.bytes = bytes;
-    status st = read_file(&in, out);
+    status st = read_bytes(&in, &map, &bytes);
+    if (st == ST_OK) st = read_file(&in, out);
     json_decref((json_t *)in.config);
+    file_map_close(&map);
     free(bytes);
     return st;
 }

@@ -13,16 +13,39 @@ static void reserve(bpe_work *w, size_t n) {
     w->symbol = xmalloc(w->cap_symbols * sizeof(*w->symbol));
 }
 
-static status first_bytes(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) {
+/* Length of a byte's character in the byte alphabet, which is the text that tokenizers works on. */
+static inline int32_t spelled(char byte) {
+    return byte_alphabet_char((uint8_t)byte) < 0x80 ? 1 : 2;
+}
+
+/* Some bytes were left out. Places as tokenizers has them: it lays the symbols that are left side
+ * by side from the start of the word, and looks up what stood there. */
+static void close_ranks(const tok_piece *word, bpe_symbol *symbol, int32_t n) {
+    int32_t start = 0, from = 0, at = 0; /* the byte at index `at` is spelled from `from` on */
+    for (int32_t i = 0; i < n; i++) {
+        int32_t end = start + spelled(word->s[symbol[i].at]);
+        for (; from + spelled(word->s[at]) <= start; at++) from += spelled(word->s[at]);
+        symbol[i].at = at;
+        for (; from + spelled(word->s[at]) < end; at++) from += spelled(word->s[at]);
+        symbol[i].end = at + 1;
+        start = end;
+    }
+}
+
+/* A vocabulary need not have all bytes (SmolLM2's lacks some control characters): one without a
+ * token and without an unknown token is left out, as tokenizers and llama.cpp do, and counted. */
+static void first_bytes(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) {
     const int32_t *byte_id = enc->t->byte_id;
     *n = 0;
     for (size_t i = 0; i < word->len; i++) {
         int32_t id = byte_id[(uint8_t)word->s[i]];
         if (id < 0) id = enc->t->unk;
-        if (id < 0) return enc_unknown(enc, word, i);
-        w->symbol[(*n)++] = (bpe_symbol){id, (int32_t)i, (int32_t)i + 1};
+        if (id >= 0) w->symbol[(*n)++] = (bpe_symbol){id, (int32_t)i, (int32_t)i + 1};
     }
-    return ST_OK;
+    int64_t lost = (int64_t)word->len - *n;
+    if (lost == 0) return;
+    enc->lost_bytes += lost;
+    if (enc->spans) close_ranks(word, w->symbol, *n);
 }
 
 /* The token of a character at its place in the word, with the affixes that belong there. */
@@ -90,5 +113,7 @@ static status first_characters(tok_enc *enc, const tok_piece *word, bpe_work *w,
 
 status bpe_first_symbols(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) {
     reserve(w, word->len);
-    return enc->t->byte_level ? first_bytes(enc, word, w, n) : first_characters(enc, word, w, n);
+    if (!enc->t->byte_level) return first_characters(enc, word, w, n);
+    first_bytes(enc, word, w, n);
+    return ST_OK;
 }
