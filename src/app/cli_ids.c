@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/text.h"
 
 status cli_parse_ids(const char *list, tok_ids *out, err *e) {
@@ -31,4 +32,12 @@ const char **cli_split_tokens(arena *a, const char *list, int *n) {
         p += len + (p[len] == ',');
     }
     return parts;
+}
+
+void cli_warn_of_lost_bytes(const tok *t) {
+    int64_t lost = tok_lost_bytes(t);
+    if (lost == 0) return;
+    log_warn("%lld byte%s of the text %s left out: the vocabulary has no token for %s",
+             (long long)lost, lost == 1 ? "" : "s", lost == 1 ? "was" : "were",
+             lost == 1 ? "it" : "them");
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "app/cli.h"
+#include "app/cli_ids.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -158,8 +159,9 @@ static status run_build(const cli_args *args, err *e) {
     TRY(tok_load(&t, tokenizer, e));
     data_build_result r;
     status st = data_build(args->inputs, args->n_inputs, args->output, t, &opt, &r, e);
-    tok_free(t);
     if (live) fputc('\n', stderr);
+    cli_warn_of_lost_bytes(t);
+    tok_free(t);
     TRY(st);
     if (args->json) return print_build_json(args->output, &r, e);
     bool split = r.valid.tokens > 0;

@@ -7,7 +7,6 @@
 #include "app/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "tok/tok.h"
 
@@ -112,15 +111,6 @@ static status encode_whole(const cli_args *args, const tok *t, const char *text,
     return st == ST_OK ? st : err_where(e, "%s", file);
 }
 
-/* Left out as other programs do, but not in silence. */
-static void warn_of_lost(const tok *t) {
-    int64_t lost = tok_lost_bytes(t);
-    if (lost == 0) return;
-    log_warn("%lld byte%s of the text %s left out: the vocabulary has no token for %s",
-             (long long)lost, lost == 1 ? "" : "s", lost == 1 ? "was" : "were",
-             lost == 1 ? "it" : "them");
-}
-
 static status run_encode(const cli_args *args, err *e) {
     const char *file = args->n_inputs > 1 ? args->inputs[1] : "-";
     char *text;
@@ -133,7 +123,7 @@ static status run_encode(const cli_args *args, err *e) {
                                     : encode_whole(args, t, text, len, file, e);
         free(text);
     }
-    warn_of_lost(t);
+    cli_warn_of_lost_bytes(t);
     tok_free(t);
     return st;
 }

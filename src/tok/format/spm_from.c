@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tok/format/charsmap_make.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
 #include "tok/model/bpe.h"
@@ -38,8 +39,31 @@ static void each_member(spm_maker *k, const char *part, const char *list_key, me
     json_array_foreach((json_t *)list, i, member) see(k, member);
 }
 
+static void use_charsmap(spm_maker *k, const strbuf *bytes, const char *name) {
+    k->m->charsmap = arena_memdup(k->mem, bytes->data, bytes->len);
+    k->m->n_charsmap = bytes->len;
+    k->m->normalizer = name;
+}
+
+/* The normal form is written as rules, and counts as if it stood there as such. */
+static void see_nfkc(spm_maker *k) {
+    strbuf bytes = {0}, text = {0};
+    charsmap_nfkc(&bytes);
+    use_charsmap(k, &bytes, "nfkc");
+    base64_append(&text, bytes.data, bytes.len);
+    json_object_set_new(
+        k->root, "normalizer",
+        json_pack("{s:s, s:s}", "type", "Precompiled", "precompiled_charsmap", strbuf_cstr(&text)));
+    strbuf_free(&bytes);
+    strbuf_free(&text);
+}
+
 static void see_normalizer(spm_maker *k, const json_t *j) {
     spm_model *m = k->m;
+    if (shape_is_type(j, "NFKC") && j == json_object_get(k->root, "normalizer")) {
+        see_nfkc(k);
+        return;
+    }
     const json_t *map = json_object_get(j, "precompiled_charsmap");
     if (shape_is_type(j, "Prepend")) m->add_dummy_prefix = true;
     if (shape_is_type(j, "Strip")) m->remove_extra_whitespaces = true;
