@@ -36,7 +36,7 @@ static bool ends_with(const char *s, const char *suffix) {
 static bool looks_like_tokenizer(arena *a, const char *path) {
     static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",
                                         "vocab.json", "vocab.txt"};
-    static const char *const SUFFIXES[] = {".json", ".model", ".tiktoken", ".bin"};
+    static const char *const SUFFIXES[] = {".json", ".model", ".tiktoken", ".bin", ".gguf"};
     bool dir = file_is_dir(path);
     for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
         if (dir ? file_exists(path_join(a, path, NAMES[i]))
@@ -246,10 +246,10 @@ static const cli_option report_option_table[] = {
 
 static char *report_help(void) {
     return xstrdup(
-        "Tokenizers come first: files named .json, .model, .tiktoken or .bin, and folders that\n"
-        "hold one; all other inputs are texts. A folder of texts is one row. Without --by,\n"
-        "documents are grouped by the script that most of their letters belong to. Documents\n"
-        "beyond 8 MiB are cut at line ends.\n"
+        "Tokenizers come first: files named .json, .model, .tiktoken, .bin or .gguf, and\n"
+        "folders that hold one; all other inputs are texts. A folder of texts is one row.\n"
+        "Without --by, documents are grouped by the script that most of their letters belong\n"
+        "to. Documents beyond 8 MiB are cut at line ends.\n"
         "\n"
         "fertility        tokens per word; words are encoded one by one, without special tokens\n"
         "PCW              share of words that take two or more tokens\n"

@@ -100,7 +100,7 @@ struct tok_enc {
     int64_t lost_bytes; /* of this call */
     norm_work norm;
     tok_text step_text[TOK_MAX_STEPS]; /* of the pre-tokenizer steps that change text */
-    void *match_data;                  /* PCRE2, made on first use */
+    void *match_data;                  /* of patterns, made on first use */
     void *model;                       /* of model_class.state_new */
 };
 void enc_free(tok_enc *enc);

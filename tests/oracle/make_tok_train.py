@@ -4,13 +4,15 @@
 Trains on tests/golden/tok/corpus.txt and on texts of repeated characters, where a token can be made
 from other parts a second time:
   bpe        [{text, pattern, vocab_size, merges, vocab}], byte-level; text null: the corpus
-  wordpiece  [{vocab_size, tokens}], for sizes at which WordPieceTrainer, which breaks ties at random,
-             gives the same set of tokens ten times
+  words      {word: count}, the text of wordpiece; counts are such that there are few ties
+  wordpiece  [{vocab_size, tokens}], for sizes at which the set of tokens does not depend on how ties
+             are broken, which WordPieceTrainer does by numbers that differ from run to run
   unigram    [{vocab_size, length}]: into how many tokens sentencepiece's unigram of that size cuts
              the lines of the corpus
 
 Versions: tokenizers 0.23.3, sentencepiece 0.2.3. Run from anywhere: python tests/oracle/make_tok_train.py
 """
+import collections
 import io
 import json
 import pathlib
@@ -56,6 +58,34 @@ def wordpiece(corpus, vocab_size):
     return sets[0] if all(s == sets[0] for s in sets) else None
 
 
+def depends_on_ties(corpus, vocab_size, tokens):
+    """Whether merging with ties broken this way or that leads to other tokens."""
+    words = collections.Counter(w for w, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(
+        normalizers.BertNormalizer().normalize_str(corpus)))
+    for sign in (1, -1):
+        split = {w: [w[0]] + ["##" + c for c in w[1:]] for w in words}
+        vocab = set(SPECIAL) | set("".join(words)) | {s for parts in split.values() for s in parts}
+        while len(vocab) < vocab_size:
+            pairs = collections.Counter()
+            for w, parts in split.items():
+                for pair in zip(parts, parts[1:]):
+                    pairs[pair] += words[w]
+            (a, b), _ = max(pairs.items(), key=lambda p: (p[1], [[sign * ord(c) for c in x] for x in p[0]]))
+            merged = a + b.removeprefix("##")
+            vocab.add(merged)
+            for w, parts in split.items():
+                out = []
+                for part in parts:
+                    if out and out[-1] == a and part == b:
+                        out[-1] = merged
+                    else:
+                        out.append(part)
+                split[w] = out
+        if sorted(vocab) != tokens:
+            return True
+    return False
+
+
 def unigram(corpus, vocab_size):
     lines = [" ".join(line.split()) for line in corpus.splitlines()]
     model = io.BytesIO()
@@ -78,12 +108,16 @@ def main():
     corpus = (GOLDEN / "corpus.txt").read_bytes().decode()
     made = [bpe(corpus, None, "llama3", 3000), bpe(corpus, None, "gpt2", 500)]
     made += [bpe(corpus, repeated(rng), "gpt2", rng.choice((300, 400, 1000))) for _ in range(24)]
-    pieces = [(n, wordpiece(corpus, n)) for n in range(240, 420, 10)]
-    pieces = [{"vocab_size": n, "tokens": t} for n, t in pieces if t]
-    assert len(pieces) >= 2, "no size without ties"
+    words = {"".join(rng.choice("abcdeghi") for _ in range(rng.randint(2, 5))): rng.randint(3, 900)
+             for _ in range(150)}
+    text = " ".join(w for w, count in words.items() for _ in range(count))
+    pieces = [(n, wordpiece(text, n)) for n in range(24, 120, 3)]
+    pieces = [{"vocab_size": n, "tokens": t} for n, t in pieces
+              if t and not depends_on_ties(text, n, t)]
+    assert len(pieces) >= 3, "too few sizes without ties"
     pieces = [pieces[0], pieces[len(pieces) // 2], pieces[-1]]
     (GOLDEN / "train.json").write_text(
-        json.dumps({"bpe": made, "wordpiece": pieces, "unigram": [unigram(corpus, n) for n in (250, 350, 450)]},
+        json.dumps({"bpe": made, "words": words, "wordpiece": pieces, "unigram": [unigram(corpus, n) for n in (170, 185, 200)]},
                    ensure_ascii=False, separators=(",", ":")))
     print([p["vocab_size"] for p in pieces])
 

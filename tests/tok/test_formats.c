@@ -227,6 +227,35 @@ static void test_byte_level_both_ways(void **state) {
     tok_free(t);
 }
 
+/* Trained here, written as a SentencePiece model, the ids stay: normal form KC as rules, too. */
+static void test_trained_to_sentencepiece(void **state) {
+    static const char *const TEXTS[] = {
+        "the furnace that feeds itself", "x  y   z ", "12 caf\xC3\xA9",
+        "e\xCC\x81 A\xCC\x8A e\xCC\x82\xCC\x81 \xEF\xAC\x81 \xC2\xBD",
+        "\xEF\xBC\xA1\xEF\xBD\x82 \xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB"};
+    (void)state;
+    size_t n;
+    char *corpus = read_golden(GOLDEN("corpus.txt"), &n);
+    tok_train_options opt[] = {{.kind = TOK_BPE, .vocab_size = 500, .pattern = "sentencepiece"},
+                               {.kind = TOK_UNIGRAM, .vocab_size = 400}};
+    for (int k = 0; k < ARRAY_LEN(opt); k++) {
+        tok *t = train_on(opt[k], corpus, n);
+        export_ok(t, in_dir("trained.model"), TOK_FORMAT_SENTENCEPIECE);
+        tok *m = load_golden(in_dir("trained.model"));
+        for (int i = 0; i < ARRAY_LEN(TEXTS); i++) {
+            tok_ids a = encode_ok(t, TEXTS[i], strlen(TEXTS[i]), 0);
+            tok_ids b = encode_ok(m, TEXTS[i], strlen(TEXTS[i]), 0);
+            assert_int_equal(a.n, b.n);
+            assert_memory_equal(a.id, b.id, sizeof(*a.id) * (size_t)a.n);
+            tok_ids_free(&a);
+            tok_ids_free(&b);
+        }
+        tok_free(m);
+        tok_free(t);
+    }
+    free(corpus);
+}
+
 /* What a format cannot express is refused with the part's name. */
 static void refuse(const tok *t, tok_format f, const char *word) {
     err e = {0};
@@ -458,6 +487,7 @@ int main(void) {
         cmocka_unit_test(test_llama2c_both_ways),
         cmocka_unit_test(test_byte_level_both_ways),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_trained_to_sentencepiece),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_folder_config),

@@ -126,42 +126,32 @@ static void test_no_unknown_token(void **state) {
 
 /* ---- hostile models ---- */
 
-static void refuse(const char *json, const char *names) {
-    err e = {0};
-    tok *t = NULL;
-    status st = tok_parse(&t, json, strlen(json), "bad.json", &e);
-    if (st != ST_FORMAT || t || !strstr(e.message, names) || !e.where[0]) {
-        fail_msg("%s\ngave status %d, \"%s\", where \"%s\"; expected %s", json, (int)st, e.message,
-                 e.where, names);
-    }
-}
-
 static void test_hostile_unigram(void **state) {
     (void)state;
-    refuse(UNIGRAM("[[\"a\",\"-1\"]]"), "model.vocab[0]");
-    refuse(UNIGRAM("[[\"a\",null]]"), "model.vocab[0]");
-    refuse(UNIGRAM("[[\"?\",0],[\"a\"]]"), "model.vocab[1]");
-    refuse(UNIGRAM("[[\"?\",0],[\"a\",1,2]]"), "model.vocab[1]");
-    refuse(UNIGRAM("[[\"?\",0],[1,2]]"), "model.vocab");
-    refuse(UNIGRAM("[\"a\"]"), "model.vocab");
-    refuse(UNIGRAM("{\"a\":0}"), "model.vocab");
-    refuse(UNIGRAM("[]"), "empty");
-    refuse(UNIGRAM("[[\"?\",0],[\"\",-1]]"), "the piece is empty");
-    refuse(UNIGRAM("[[\"?\",0],[\"a\",-1],[\"a\",-2]]"), "twice");
-    refuse(UNIGRAM("[[\"?\",0],[\"a\",1e300]]"), "out of range");
-    refuse(UNIGRAM("[[\"?\",0],[\"a\",-1e999]]"), "bad.json");
-    refuse(UNIGRAM("[[\"?\",0],[\"a\",NaN]]"), "bad.json");
-    refuse(FUSE "{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}", "unk_id");
-    refuse(FUSE "{\"type\":\"Unigram\",\"unk_id\":-1,\"vocab\":[[\"a\",0]]}}", "unk_id");
-    refuse(FUSE "{\"type\":\"Unigram\",\"unk_id\":\"0\",\"vocab\":[[\"a\",0]]}}", "unk_id");
-    refuse(FUSE "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"alpha\":1}}", "alpha");
-    refuse(FUSE "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"byte_fallback\":1}}",
-           "byte_fallback");
+    refuse_json(UNIGRAM("[[\"a\",\"-1\"]]"), "model.vocab[0]");
+    refuse_json(UNIGRAM("[[\"a\",null]]"), "model.vocab[0]");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"a\"]]"), "model.vocab[1]");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"a\",1,2]]"), "model.vocab[1]");
+    refuse_json(UNIGRAM("[[\"?\",0],[1,2]]"), "model.vocab");
+    refuse_json(UNIGRAM("[\"a\"]"), "model.vocab");
+    refuse_json(UNIGRAM("{\"a\":0}"), "model.vocab");
+    refuse_json(UNIGRAM("[]"), "empty");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"\",-1]]"), "the piece is empty");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"a\",-1],[\"a\",-2]]"), "twice");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"a\",1e300]]"), "out of range");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"a\",-1e999]]"), "bad.json");
+    refuse_json(UNIGRAM("[[\"?\",0],[\"a\",NaN]]"), "bad.json");
+    refuse_json(FUSE "{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}", "unk_id");
+    refuse_json(FUSE "{\"type\":\"Unigram\",\"unk_id\":-1,\"vocab\":[[\"a\",0]]}}", "unk_id");
+    refuse_json(FUSE "{\"type\":\"Unigram\",\"unk_id\":\"0\",\"vocab\":[[\"a\",0]]}}", "unk_id");
+    refuse_json(FUSE "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"alpha\":1}}", "alpha");
+    refuse_json(FUSE "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"byte_fallback\":1}}",
+                "byte_fallback");
     char long_piece[9000];
     memset(long_piece, 'a', sizeof(long_piece));
     strbuf b = {0};
     strbuf_printf(&b, UNIGRAM("[[\"?\",0],[\"%.*s\",-1]]"), (int)sizeof(long_piece), long_piece);
-    refuse(strbuf_cstr(&b), "9000 bytes");
+    refuse_json(strbuf_cstr(&b), "9000 bytes");
     strbuf_free(&b);
 }
 
@@ -169,19 +159,20 @@ static void test_hostile_words(void **state) {
     (void)state;
 #define WORDPIECE(rest) FUSE "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}," rest "}}"
 #define LIMITS "\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":9"
-    refuse(WORDPIECE(LIMITS), "unk_token");
-    refuse(WORDPIECE(LIMITS ",\"unk_token\":3"), "unk_token");
-    refuse(WORDPIECE(LIMITS ",\"unk_token\":\"a\",\"max\":1"), "\"max\"");
-    refuse(WORDPIECE("\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\""),
-           "max_input_chars_per_word");
-    refuse(WORDPIECE("\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\","
-                     "\"max_input_chars_per_word\":-1"),
-           "max_input_chars_per_word");
-    refuse(WORDPIECE("\"unk_token\":\"a\",\"max_input_chars_per_word\":1"), "prefix");
-    refuse(FUSE "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}", "unk_token");
-    refuse(FUSE "{\"type\":\"WordLevel\",\"vocab\":[\"a\"],\"unk_token\":\"a\"}}", "vocab");
-    refuse(FUSE "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\",\"merges\":[]}}",
-           "merges");
+    refuse_json(WORDPIECE(LIMITS), "unk_token");
+    refuse_json(WORDPIECE(LIMITS ",\"unk_token\":3"), "unk_token");
+    refuse_json(WORDPIECE(LIMITS ",\"unk_token\":\"a\",\"max\":1"), "\"max\"");
+    refuse_json(WORDPIECE("\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\""),
+                "max_input_chars_per_word");
+    refuse_json(WORDPIECE("\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\","
+                          "\"max_input_chars_per_word\":-1"),
+                "max_input_chars_per_word");
+    refuse_json(WORDPIECE("\"unk_token\":\"a\",\"max_input_chars_per_word\":1"), "prefix");
+    refuse_json(FUSE "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}", "unk_token");
+    refuse_json(FUSE "{\"type\":\"WordLevel\",\"vocab\":[\"a\"],\"unk_token\":\"a\"}}", "vocab");
+    refuse_json(FUSE
+                "{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\",\"merges\":[]}}",
+                "merges");
 }
 
 /* No spaces, every place has several pieces: time and memory grow with the text, no faster. */

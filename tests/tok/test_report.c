@@ -139,8 +139,9 @@ static void test_vocabulary(void **state) {
     tok *t = parse_ok(SMALL);
     const tok *list[] = {t};
     tok_report *r = tok_report_new(list, 1, true);
-    tok_report_doc docs[] = {{"abba", 4, {tok_report_row(r), -1, -1}},
-                             {"\xFF", 1, {0, -1, -1}}}; /* refused: not UTF-8, and no token for it */
+    tok_report_doc docs[] = {
+        {"abba", 4, {tok_report_row(r), -1, -1}},
+        {"\xFF", 1, {0, -1, -1}}}; /* refused: not UTF-8, and no token for it */
     tok_vocab_report v;
     assert_int_equal(tok_report_add(r, docs, 2, NULL), ST_OK);
     tok_tally s = tok_report_tally(r, 0, 0);

@@ -38,6 +38,17 @@ static inline tok *parse_ok(const char *json) {
     return t;
 }
 
+/* A tokenizer.json that is refused, with a message that names the trouble. */
+static inline void refuse_json(const char *json, const char *names) {
+    err e = {0};
+    tok *t = NULL;
+    status st = tok_parse(&t, json, strlen(json), "bad.json", &e);
+    if (st != ST_FORMAT || t || !strstr(e.message, names) || !e.where[0]) {
+        fail_msg("%s\ngave status %d, \"%s\", where \"%s\"; expected %s", json, (int)st, e.message,
+                 e.where, names);
+    }
+}
+
 static inline tok_ids encode_ok(const tok *t, const char *text, size_t len, unsigned flags) {
     err e = {0};
     tok_ids ids = {0};

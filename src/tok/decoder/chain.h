@@ -30,7 +30,7 @@ struct dec_run {
     int n;
     bool middle;
     size_t taken;     /* bytes and tokens that came in */
-    void *match_data; /* PCRE2, made on first use */
+    void *match_data; /* of patterns, made on first use */
     strbuf *out;      /* of the call at hand */
     err *e;
     dec_state state[];

@@ -44,7 +44,7 @@ typedef struct dec_step {
     dec_string find, put;
     size_t start, stop;
     bool drop_first, clean; /* clean: no space before punctuation and English contractions */
-    void *regex;            /* pcre2_code */
+    void *regex;            /* of pretok_regex_compile */
 } dec_step;
 void dec_step_free(dec_step *s);
 

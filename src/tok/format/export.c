@@ -100,6 +100,22 @@ static void note_ranks(const tok *t, strbuf *out) {
     note_specials(t, out);
 }
 
+/* What is nearly the same in a SentencePiece model (spm.h). */
+static void note_sentencepiece(const tok *t, strbuf *out) {
+    if (t->source && t->source->spm) return;
+    json_t *root = shape_root(t);
+    const json_t *norm = json_object_get(root, "normalizer");
+    const json_t *pre = json_object_get(root, "pre_tokenizer");
+    bool nfkc = shape_is_type(norm, "NFKC");
+    bool first = shape_is_type(pre, "Metaspace") && (nfkc || json_is_null(norm)) &&
+                 !shape_is_string(pre, "prepend_scheme", "never");
+    if (nfkc) strbuf_puts(out, "NFKC became rules, which do not put marks in order");
+    if (first) strbuf_puts(out, nfkc ? "; " : "");
+    if (first) strbuf_puts(out, "a text that begins with a space gets one mark more there");
+    json_decref(root);
+}
+
 void tok_export_notes(const tok *t, tok_format f, strbuf *out) {
     if (f == TOK_FORMAT_TIKTOKEN) note_ranks(t, out);
+    if (f == TOK_FORMAT_SENTENCEPIECE) note_sentencepiece(t, out);
 }

@@ -17,6 +17,8 @@
  *     their ids there, by their place in the text here; pieces marked unused are taken there.
  * Decoding is that of the tokenizer.json. It is sentencepiece's, but for unknown pieces, bytes that
  * are no character, and texts that begin with the character U+2581 itself.
+ * A tokenizer.json whose normalizer is NFKC can be written as a model, with NFKC as rules on
+ * characters (charsmap_make.h).
  * Not read, with the reason: models of kind "word", treat_whitespace_as_suffix, denormalizers,
  * spaces that are not escaped. */
 #ifndef TOK_FORMAT_SPM_H

@@ -90,7 +90,8 @@ static status encode_word(tok_enc *enc, const tok_piece *word) {
     }
     int64_t before = enc->out->n, lost = enc->lost_bytes;
     TRY(encode_uncached(enc, word));
-    if (enc->lost_bytes == lost) cache_put(c, &key, word->len, enc->out->id + before, enc->out->n - before);
+    if (enc->lost_bytes == lost)
+        cache_put(c, &key, word->len, enc->out->id + before, enc->out->n - before);
     return ST_OK;
 }
 

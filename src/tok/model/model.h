@@ -12,7 +12,7 @@ struct tok_reader;
 
 typedef struct model_class {
     const char *type; /* in tokenizer.json */
-    bool names_unk;   /* there is an unk_token; outside the vocabulary it is no error until needed */
+    bool names_unk; /* there is an unk_token; outside the vocabulary it is no error until needed */
     /* Fills tok.model, once the vocabulary is read and tok.byte_level known. `json`: "model". */
     status (*read)(struct tok_reader *r, const json_t *json);
     void (*free)(void *model);

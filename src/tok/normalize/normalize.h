@@ -41,7 +41,7 @@ typedef struct norm_step {
     bool left, right;                 /* STRIP: which ends */
     const char *pattern, *content;    /* REPLACE_LITERAL; PREPEND has content only */
     size_t n_pattern, n_content;      /* pattern may be empty: matches between all characters */
-    void *regex;                      /* REPLACE_REGEX: pcre2_code, owned */
+    void *regex;                      /* REPLACE_REGEX: of pretok_regex_compile, owned */
     const struct norm_charsmap *map;  /* PRECOMPILED, SENTENCEPIECE (NULL: no rules) */
     const struct norm_spiece *spiece; /* SENTENCEPIECE */
 } norm_step;
@@ -78,7 +78,7 @@ typedef struct norm_work {
     tok_text text[2];
     norm_char *chars, *sorted;
     size_t cap_chars, cap_sorted;
-    void *match_data; /* PCRE2 */
+    void *match_data; /* of pretok_regex_search */
 } norm_work;
 void norm_work_free(norm_work *w);
 

@@ -2,7 +2,7 @@
  *
  * A pre-tokenizer is a chain of steps; each cuts the pieces of the one before it (split.c) or
  * changes their text (change.c). The published patterns have hand-written matchers (match*.c,
- * listed in patterns.c); any other goes through a general engine (regex/). Text here is valid
+ * listed in patterns.c); any other goes through a general engine (regex.h). Text here is valid
  * UTF-8.
  *
  * Reading order: this header, scan.h and match.c, patterns.c, split.c, pretok_json.c. */
@@ -87,7 +87,7 @@ typedef struct pretok_part {
 
 enum { PRETOK_MAX_PARTS = 6 };
 /* A published pre-tokenizer by its names: ours first, then those of GGUF's tokenizer.ggml.pre.
- * Members whose regex is NULL end the lists. */
+ */
 typedef struct pretok_named {
     const char *names; /* separated by spaces */
     int n_parts;
@@ -115,7 +115,7 @@ bool pretok_ends_letters(const pretok_step *s);
  * changes nothing. */
 bool pretok_is_single(const pretok_step *s);
 
-/* ---- any pattern: regex/ ---- */
+/* ---- any pattern: regex.h ---- */
 
 /* Oniguruma's dialect. ST_FORMAT: wrong or not supported, saying at which character. */
 status pretok_regex_compile(void **code, const char *regex, err *e) ATH_MUST_USE;

@@ -131,25 +131,41 @@ static int32_t spell_wordpiece(const void *ctx, const char *word, uint32_t len, 
     return n;
 }
 
-/* Which characters stand anywhere but at the start of a word. */
-static uint8_t *find_inside(const word_ref *words, int64_t n) {
-    uint8_t *inside = xcalloc(N_CODE_POINTS, 1);
+static int by_words(const void *x, const void *y) {
+    const char_count *a = x, *b = y;
+    if (a->count != b->count) return a->count > b->count ? -1 : 1;
+    return a->cp < b->cp ? -1 : a->cp > b->cp;
+}
+
+/* The characters that stand anywhere but at the start of a word, those of most words first. */
+static char_count *find_inside(const word_ref *words, int64_t n, int32_t *n_inside) {
+    int64_t *count = xcalloc(N_CODE_POINTS, sizeof(*count));
     for (int64_t i = 0; i < n; i++) {
         for (uint32_t at = 0; at < words[i].len;) {
             uint32_t cp, start = at;
             at += (uint32_t)utf8_decode(words[i].s + at, words[i].len - at, &cp);
-            if (start > 0) inside[cp] = 1;
+            count[cp] += start > 0;
         }
     }
-    return inside;
+    char_count *list = NULL;
+    int32_t cap = 0;
+    *n_inside = 0;
+    for (uint32_t cp = 0; cp < N_CODE_POINTS; cp++) {
+        if (count[cp] > 0) VEC_PUSH(list, *n_inside, cap, ((char_count){cp, count[cp]}));
+    }
+    free(count);
+    if (*n_inside > 0) qsort(list, (size_t)*n_inside, sizeof(*list), by_words);
+    return list;
 }
 
-/* All characters in order of code points, then those with "##". */
+/* All characters in order of code points, then those with "##". The order of these decides between
+ * pairs that are equally frequent; in WordPieceTrainer it is that of their first words in a hash
+ * map, which differs from run to run but has common characters early. */
 static void add_wordpiece_alphabet(tok_draft *d, const word_ref *words, int64_t n, double coverage,
                                    wordpiece_alphabet *a) {
-    int32_t n_chars;
+    int32_t n_chars, n_inside;
     char_count *chars = alphabet_of_words(words, n, coverage, &n_chars);
-    uint8_t *inside = find_inside(words, n);
+    char_count *inside = find_inside(words, n, &n_inside);
     a->first = character_table();
     a->inside = character_table();
     for (int32_t i = 0; i < n_chars; i++) a->first[chars[i].cp] = 0;
@@ -158,11 +174,11 @@ static void add_wordpiece_alphabet(tok_draft *d, const word_ref *words, int64_t 
         a->first[cp] = d->n_token;
         tok_draft_add_char(d, cp);
     }
-    for (uint32_t cp = 0; cp < N_CODE_POINTS; cp++) {
+    for (int32_t i = 0; i < n_inside; i++) {
         char c[5] = {0};
-        if (a->first[cp] < 0 || !inside[cp]) continue;
-        utf8_encode(cp, c);
-        a->inside[cp] = d->n_token;
+        if (a->first[inside[i].cp] < 0) continue;
+        utf8_encode(inside[i].cp, c);
+        a->inside[inside[i].cp] = d->n_token;
         tok_draft_add(d, arena_printf(d->mem, "%s%s", WORDPIECE_PREFIX, c));
     }
     free(inside);

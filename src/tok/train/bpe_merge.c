@@ -140,9 +140,10 @@ static void apply_list(merger *m, const uint32_t *place, uint32_t n, const int32
 
 static void apply_everywhere(merger *m, const int32_t abc[3]) {
     int64_t cut[MAX_THREADS + 1];
-    bpe_text_cut(m->text, m->n_threads, cut);
-#pragma omp parallel for schedule(static, 1) num_threads(m->n_threads)
-    for (int i = 0; i < m->n_threads; i++) {
+    int n_threads = m->text->n < PARALLEL_PLACES ? 1 : m->n_threads;
+    bpe_text_cut(m->text, n_threads, cut);
+#pragma omp parallel for schedule(static, 1) num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++) {
         bpe_apply_range(&m->gains[i], m->text, cut[i], cut[i + 1], abc[0], abc[1], abc[2]);
     }
 }
