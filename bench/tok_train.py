@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""The texts and the peer of bench/tok_train.sh.
+"""What bench/tok_train.sh runs.
 
-    tok_train.py text english|chinese BYTES OUT    a synthetic text, the same for the same arguments
+    tok_train.py compare [options] [TEXT...]       athanor and Hugging Face tokenizers in turn, a table
     tok_train.py peer KIND VOCAB_SIZE TEXT         trains with Hugging Face tokenizers, one document
+    tok_train.py text english|chinese BYTES OUT    a synthetic text, the same for the same arguments
 
 english: words from a Zipf law with an open vocabulary (about as many distinct words as real text of
 the size), lines of sentences. chinese: characters from a Zipf law over 3500, words of two to four of
 them from one over 4000, punctuation once in about 60 words, no spaces: pre-tokens are sentences of
 some 400 bytes that hardly ever repeat.
 """
+import argparse
+import os
+import statistics
+import subprocess
 import sys
+import tempfile
 
 BLOCK = 1 << 20  # words drawn at a time
 
@@ -106,12 +112,63 @@ def train_peer(kind, vocab_size, path):
     tk.train_from_iterator([text], trainer)
 
 
+# ---- in turn ----
+
+def run(command):
+    """User and system seconds and peak resident MB of a process."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status != 0:
+        sys.exit(f"{command} failed")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
+
+
+def corpus(paths, n_bytes, out):
+    if paths:
+        data = b"\n".join(open(p, "rb").read() for p in paths)
+    else:
+        data = subprocess.run(["bible", "-f", "-l9999", "gen1:1-rev22:21"], check=True, capture_output=True).stdout
+    data = (data * (n_bytes // len(data) + 1))[:n_bytes].decode("utf-8", "ignore").encode()
+    with open(out, "wb") as f:
+        f.write(data)
+
+
+def compare(arguments):
+    parser = argparse.ArgumentParser(prog="bench/tok_train.sh")
+    parser.add_argument("--athanor", default="build/athanor")
+    parser.add_argument("--kinds", default="bpe,wordpiece,unigram")
+    parser.add_argument("--vocab-size", default="32768")
+    parser.add_argument("--bytes", type=float, default=9.4e6)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("text", nargs="*")
+    args = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "corpus.txt")
+        corpus(args.text, int(args.bytes), text)
+        base, _ = run([sys.executable, "-c", "import tokenizers"])
+        print(f"{int(args.bytes) / 1e6:.1f} MB, {args.vocab_size} tokens, one thread; medians of {args.rounds}; "
+              f"the peer without its {base:.2f} s of start-up\n")
+        print("| kind | athanor s | tokenizers s | ratio | athanor MB | tokenizers MB |\n|---|---|---|---|---|---|")
+        for kind in args.kinds.split(","):
+            ours, peers = [], []
+            for _ in range(args.rounds):
+                ours.append(run([args.athanor, "tok", "train", text, "-o", os.path.join(folder, "tok.json"),
+                                 "--kind", kind, "--vocab-size", args.vocab_size]))
+                peers.append(run([sys.executable, __file__, "peer", kind, args.vocab_size, text]))
+            a, b = (statistics.median(t for t, _ in x) for x in (ours, peers))
+            rss = [statistics.median(m for _, m in x) for x in (ours, peers)]
+            print(f"| {kind} | {a:.2f} | {b - base:.2f} | {a / (b - base):.3f} | {rss[0]:.0f} | {rss[1]:.0f} |", flush=True)
+
+
 def main():
     command, *args = sys.argv[1:]
     if command == "text":
         make_text(args[0], int(float(args[1])), args[2])
-    else:
+    elif command == "peer":
         train_peer(args[0], int(args[1]), args[2])
+    else:
+        compare(args)
 
 
 main()

@@ -55,8 +55,8 @@ static status train_options(const cli_args *args, arena *a, tok_train_options *o
 
 /* ---- progress ---- */
 
-/* What is being done, how far it is and when it will be done: one line on a terminal, drawn anew ten
- * times a second. */
+/* What is being done, how far it is and when it will be done: one line on a terminal, drawn anew
+ * ten times a second. */
 typedef struct train_view {
     reader *r;
     bool live;
@@ -181,7 +181,8 @@ static char *train_help(void) {
     return xstrdup(
         "An existing folder as OUT also gets tokenizer_config.json and special_tokens_map.json.\n"
         "Pattern sentencepiece makes BPE over characters with a token for every byte, as Llama 2\n"
-        "has it; all other patterns make byte-level BPE. Special tokens by default: <|endoftext|>;\n"
+        "has it; all other patterns make byte-level BPE. Special tokens by default: "
+        "<|endoftext|>;\n"
         "<unk> <s> </s> with sentencepiece; <pad> </s> <unk> for unigram; [PAD] [UNK] [CLS] [SEP]\n"
         "[MASK] for wordpiece. The result does not depend on the number of threads.\n");
 }

@@ -48,6 +48,7 @@ static void test_wrong(void **state) {
         {"(?~ab)", "(?~ is not supported"},
         {"(?(1)a|b)", "(?( is not supported"},
         {"(?s:.)", "(?s is not supported"},
+        {"(?<=a(?=b))", "inside a look behind"},
         {"(?#", "a comment has no )"},
         {"(?<n", "no >"},
         {"\xff", "UTF-8"},

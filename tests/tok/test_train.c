@@ -80,7 +80,8 @@ static void test_wordpiece_golden(void **state) {
     strbuf text = {0};
     const json_t *list = golden("wordpiece", &root);
     json_object_foreach(json_object_get(root, "words"), word, count) {
-        for (json_int_t n = json_integer_value(count); n > 0; n--) strbuf_printf(&text, "%s ", word);
+        for (json_int_t n = json_integer_value(count); n > 0; n--)
+            strbuf_printf(&text, "%s ", word);
     }
     json_array_foreach(list, i, one) {
         json_t *ours = trained_json(
@@ -176,7 +177,8 @@ static char *long_text(size_t len) {
     for (uint64_t i = 0; n < len; i++) {
         uint32_t r = rng_u32(key, i), word = (r & 1023) * (r >> 10 & 1023) >> 10;
         if (i % 97 == 0) {
-            n += (size_t)sprintf(s + n, "中文%c%c錬金術。", 'a' + (int)(r % 26), '0' + (int)(r % 10));
+            n += (size_t)sprintf(s + n, "中文%c%c錬金術。", 'a' + (int)(r % 26),
+                                 '0' + (int)(r % 10));
         } else {
             for (uint32_t w = word + 1; w > 0; w /= 5) s[n++] = "aeklnorstu"[w % 10];
         }
@@ -276,7 +278,8 @@ static void test_pieces(void **state) {
     assert_int_equal(tok_id(t, "e") < 600, 1);
     assert_int_equal(tok_id(t, "20"), -1);
     assert_int_equal(tok_id(t, "\n"), -1);
-    check_text(t, "the furnace\n  in 2024: \xE2\x82\xAC \x01", "the furnace\n  in 2024: \xE2\x82\xAC \x01");
+    check_text(t, "the furnace\n  in 2024: \xE2\x82\xAC \x01",
+               "the furnace\n  in 2024: \xE2\x82\xAC \x01");
     tok_ids ids = encode_ok(t, "gold", 4, TOK_ADD_SPECIAL);
     assert_int_equal(ids.id[0], 1);
     tok_ids_free(&ids);
@@ -343,8 +346,8 @@ static void test_patterns(void **state) {
         char name[64];
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(PRETOK_NAMED[i].names, " "),
                  PRETOK_NAMED[i].names);
-        tok *t = train_on(
-            (tok_train_options){.kind = TOK_BPE, .vocab_size = 400, .pattern = name}, corpus, n);
+        tok *t = train_on((tok_train_options){.kind = TOK_BPE, .vocab_size = 400, .pattern = name},
+                          corpus, n);
         assert_int_equal(tok_vocab_size(t), 400);
         check_round_trip(t, corpus, n);
         tok_free(t);
@@ -352,7 +355,7 @@ static void test_patterns(void **state) {
     free(corpus);
 }
 
-static void refuse(tok_train_options opt, const char *text, const char *where) {
+static void refuse_training(tok_train_options opt, const char *text, const char *where) {
     err e = {0};
     tok_trainer *tr;
     tok *t = NULL;
@@ -368,26 +371,31 @@ static void refuse(tok_train_options opt, const char *text, const char *where) {
 static void test_refused(void **state) {
     (void)state;
     const char *one[] = {"<s>"};
-    refuse((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 5}, "abcdef ghi", "vocab_size");
-    refuse((tok_train_options){.kind = TOK_WORDPIECE, .vocab_size = 9}, "abcdef ghi", "vocab_size");
-    refuse((tok_train_options){.kind = TOK_BPE, .vocab_size = 260, .pattern = "sentencepiece"},
-           "abcdef ghi", "vocab_size");
-    refuse((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .pattern = "gpt2"}, "a",
-           "pattern");
-    refuse((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .special = one, .n_special = 1},
-           "a", "special");
-    refuse((tok_train_options){.kind = TOK_BPE, .vocab_size = 500, .ram_bytes = 1 << 20}, "a", "ram");
-    refuse((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .coverage = 1.5}, "a",
-           "coverage");
+    refuse_training((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 5}, "abcdef ghi",
+                    "vocab_size");
+    refuse_training((tok_train_options){.kind = TOK_WORDPIECE, .vocab_size = 9}, "abcdef ghi",
+                    "vocab_size");
+    refuse_training(
+        (tok_train_options){.kind = TOK_BPE, .vocab_size = 260, .pattern = "sentencepiece"},
+        "abcdef ghi", "vocab_size");
+    refuse_training((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .pattern = "gpt2"},
+                    "a", "pattern");
+    refuse_training(
+        (tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .special = one, .n_special = 1},
+        "a", "special");
+    refuse_training((tok_train_options){.kind = TOK_BPE, .vocab_size = 500, .ram_bytes = 1 << 20},
+                    "a", "ram");
+    refuse_training((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .coverage = 1.5},
+                    "a", "coverage");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bpe_golden), cmocka_unit_test(test_wordpiece_golden),
+        cmocka_unit_test(test_bpe_golden),     cmocka_unit_test(test_wordpiece_golden),
         cmocka_unit_test(test_unigram_length), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_sections),   cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_unigram),    cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_patterns),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_sections),       cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_unigram),        cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

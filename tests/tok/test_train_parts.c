@@ -108,7 +108,8 @@ static int64_t gather_little(const tok *shell, int n_threads, int64_t limit, int
     strbuf text = {0};
     word_set *words;
     int64_t most;
-    for (int i = 0; i < 40000; i++) strbuf_printf(&text, "%c%d ", 'a' + i % 26, i % 2 ? i : i % 200);
+    for (int i = 0; i < 40000; i++)
+        strbuf_printf(&text, "%c%d ", 'a' + i % 26, i % 2 ? i : i % 200);
     omp_set_num_threads(n_threads);
     gather *g = gather_new(shell, CUT_NONE, limit, &opt);
     assert_int_equal(gather_add(g, text.data, text.len, &e), ST_OK);
@@ -159,11 +160,8 @@ static char *merge_random(uint64_t seed, int64_t ram_bytes, int n_threads) {
     tok_draft d = {.mem = arena_new("test")};
     for (uint32_t c = 'a'; c < 'h'; c++) tok_draft_add_char(&d, c);
     tok_train_options opt = {0};
-    bpe_job job = {.draft = &d,
-                   .n_tokens = 900,
-                   .min_frequency = 2,
-                   .ram_bytes = ram_bytes,
-                   .opt = &opt};
+    bpe_job job = {
+        .draft = &d, .n_tokens = 900, .min_frequency = 2, .ram_bytes = ram_bytes, .opt = &opt};
     int64_t n;
     word_ref *list = words_sorted(&words, &n);
     bpe_text text;
@@ -252,8 +250,8 @@ static void test_lattice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),         cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_drop),          cmocka_unit_test(test_little_memory),
+        cmocka_unit_test(test_words),   cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_drop),    cmocka_unit_test(test_little_memory),
         cmocka_unit_test(test_lattice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,6 +206,11 @@ static status read_model(const gguf_reader *r, tok **out) {
     return bad(r, "tokenizer.ggml.model \"%.60s\" is not supported (gpt2, llama, t5, bert)", model);
 }
 
+/* Ids of unused entries have none. */
+static bool has_token(const tok *t, int32_t id) {
+    return id >= 0 && id < t->n_token && t->token[id].text;
+}
+
 status tok_from_gguf(tok **out, const gguf_tokenizer *g, const char *origin, err *e) {
     gguf_reader r = {g, origin, arena_new("gguf tokenizer"), e};
     *out = NULL;
@@ -213,8 +218,8 @@ status tok_from_gguf(tok **out, const gguf_tokenizer *g, const char *origin, err
     arena_free(r.mem);
     if (st != ST_OK) return st;
     tok *t = *out;
-    if (g->bos >= 0) t->bos = g->bos;
-    if (g->eos >= 0) t->eos = g->eos;
+    if (has_token(t, g->bos)) t->bos = g->bos;
+    if (has_token(t, g->eos)) t->eos = g->eos;
     if (!g->chat_template) return ST_OK;
     if (!t->source) t->source = ARENA_NEW(t->mem, struct tok_source);
     t->source->chat_template = arena_strdup(t->mem, g->chat_template);

@@ -25,7 +25,7 @@ typedef struct bin_token {
 
 /* The token at *at, which moves on; false when the file ends inside it. */
 static bool next_token(const char *bytes, size_t len, size_t *at, bin_token *k) {
-    if (len - *at < 8) return false;
+    if (*at > len || len - *at < 8) return false;
     uint32_t bits = u32_at(bytes + *at);
     memcpy(&k->score, &bits, sizeof(bits));
     k->len = u32_at(bytes + *at + 4);

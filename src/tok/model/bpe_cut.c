@@ -28,11 +28,13 @@ static bool has_all_bytes(const tok *t) {
 /* Whether some merge takes the token of a byte, which may be half of a character. */
 static bool merges_bytes(const tok *t, const bpe_model *m) {
     uint8_t *is_byte = xcalloc((size_t)t->n_token, 1);
+    uint64_t n = (uint64_t)t->n_token; /* sentencepiece's characters without a piece come after */
     bool found = false;
     for (int b = 0; b < 256; b++) is_byte[t->byte_id[b]] = 1;
     for (uint32_t i = 0; i <= m->mask && !found; i++) {
-        uint64_t pair = m->slot[i].pair - 1;
-        found = m->slot[i].pair && (is_byte[pair >> 32] || is_byte[(uint32_t)pair]);
+        uint64_t left = (m->slot[i].pair - 1) >> 32, right = (m->slot[i].pair - 1) & UINT32_MAX;
+        if (m->slot[i].pair == 0) continue;
+        found = (left < n && is_byte[left]) || (right < n && is_byte[right]);
     }
     free(is_byte);
     return found;

@@ -71,32 +71,17 @@ static status encode_apart(tok_enc *enc, const tok_piece *word) {
 
 /* ---- words ---- */
 
-static status encode_word(tok_enc *enc, const tok_piece *text, size_t from, size_t to) {
-    const spm_bpe *m = enc->t->model;
-    tok_piece word = piece_slice(text, from, to);
-    if (from == to) return ST_OK;
-    return m->halves ? encode_apart(enc, &word) : MODEL_BPE.encode(enc, &word);
-}
-
-static inline bool mark_at(const char *s, size_t i, size_t n) {
-    return (uint8_t)s[i] == 0xE2 && n - i >= 3 && (uint8_t)s[i + 1] == 0x96 &&
-           (uint8_t)s[i + 2] == 0x81;
-}
-
-/* Cuts before each mark that follows something else. */
 static status encode_words(tok_enc *enc, const tok_piece *text, size_t from, size_t to) {
     const spm_bpe *m = enc->t->model;
-    bool after_mark = true;
-    for (size_t i = from; m->has_words && i < to;) {
-        bool mark = mark_at(text->s, i, to);
-        if (mark && !after_mark) {
-            TRY(encode_word(enc, text, from, i));
-            from = i;
-        }
-        after_mark = mark;
-        i += mark ? 3 : 1;
+    tok_piece part = piece_slice(text, from, to);
+    if (from == to) return ST_OK;
+    if (!m->halves) return MODEL_BPE.encode(enc, &part);
+    for (size_t end; from < to; from = end) {
+        end = m->bpe.cut.possible ? bpe_cut_end(&m->bpe.cut, text->s, to, from) : to;
+        part = piece_slice(text, from, end);
+        TRY(encode_apart(enc, &part));
     }
-    return encode_word(enc, text, from, to);
+    return ST_OK;
 }
 
 /* The longest user-defined piece at text[i]; its id, -1 if there is none. */

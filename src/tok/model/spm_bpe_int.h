@@ -15,7 +15,6 @@ typedef struct spm_bpe {
                               piece, and none is unused */
     piece_trie user;       /* user-defined pieces */
     bool has_user, user_first[256];
-    bool has_words; /* no piece goes on across a "▁" */
     uint64_t hash;
 } spm_bpe;
 

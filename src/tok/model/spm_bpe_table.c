@@ -50,19 +50,14 @@ static void index_texts(builder *b) {
     }
 }
 
-/* A mark after something else inside a piece: words are not apart then, and not when the mark
- * itself is unknown, because runs of unknown characters are one token. */
-static bool pieces_keep_to_words(const builder *b) {
+/* An unused mark falls apart into what is unknown, and runs of that are one token. */
+static void find_cuts(builder *b) {
     const tok *t = b->t;
-    int32_t mark = str_map_get(&b->m->bpe.by_bytes, SPM_SPACE, 3);
-    if (mark < 0 || mark >= t->n_token || b->opt->type[mark] == SPM_UNUSED) return false;
-    for (int32_t id = 0; id < t->n_token; id++) {
-        if (!can_merge(b, id)) continue;
-        const char *s = t->token[id].text;
-        while (strncmp(s, SPM_SPACE, 3) == 0) s += 3;
-        if (strstr(s, SPM_SPACE)) return false;
-    }
-    return true;
+    bpe_cut *c = &b->m->bpe.cut;
+    int32_t mark = tok_model_id(t, SPM_SPACE, strlen(SPM_SPACE));
+    bpe_cut_find(t, &b->m->bpe);
+    c->before_mark &= mark >= 0 && b->opt->type[mark] != SPM_UNUSED;
+    c->possible = c->before_mark || c->elsewhere;
 }
 
 static status find_user_defined(builder *b, arena *scratch) {
@@ -216,8 +211,8 @@ static uint64_t hash_of(const tok *t, const spm_bpe_options *opt) {
 static status build(builder *b, arena *scratch) {
     index_texts(b);
     TRY(find_user_defined(b, scratch));
-    b->m->has_words = pieces_keep_to_words(b);
     make_merges(b, scratch);
+    find_cuts(b);
     return find_halves(b);
 }
 

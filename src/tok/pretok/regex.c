@@ -44,6 +44,7 @@ typedef struct machine {
     rx_data *d;
     const char *s;
     size_t n;
+    size_t end; /* no character is taken from here on: n, or where a look behind stands */
 } machine;
 
 typedef enum outcome { FAILED, MATCHED, GAVE_UP } outcome;
@@ -56,17 +57,21 @@ static void push(machine *m, back_kind kind, int pc, size_t pos, size_t floor) {
 
 /* ---- looking at characters ---- */
 
-/* Length of the character at pos if the set has it, else 0. */
-static inline size_t in_set(const machine *m, const rx_set *set, size_t pos) {
-    if (pos >= m->n) return 0;
+/* Length of the character at pos (< n) if the set has it, else 0. */
+static inline size_t has_at(const machine *m, const rx_set *set, size_t pos) {
     uint8_t byte = (uint8_t)m->s[pos];
     if (byte < 0x80) return set->low[byte];
     size_t len;
     return rx_set_has(set, utf8_next(m->s + pos, &len)) ? len : 0;
 }
 
+/* The same for a character that may be taken. */
+static inline size_t in_set(const machine *m, const rx_set *set, size_t pos) {
+    return pos < m->end ? has_at(m, set, pos) : 0;
+}
+
 static bool word_at(const machine *m, size_t pos) {
-    return in_set(m, m->p->word, pos) > 0;
+    return pos < m->n && has_at(m, m->p->word, pos) > 0;
 }
 
 static bool holds(const machine *m, rx_where where, size_t pos) {
@@ -109,13 +114,16 @@ static bool loop(machine *m, int pc, size_t *pos) {
 /* Whether the code at pc has a match that ends at pos. */
 static outcome look_behind(machine *m, int pc, size_t pos) {
     const rx_code *c = &m->p->code[pc];
-    size_t start = pos, end;
+    size_t start = pos, end, end_before = m->end;
+    outcome o = FAILED;
+    m->end = pos;
     for (int k = 0; c->max < 0 || k <= c->max; k++) {
-        outcome o = k < c->min ? FAILED : run(m, pc + 1, start, pos, &end);
-        if (o != FAILED || start == 0) return o;
+        if (k >= c->min) o = run(m, pc + 1, start, pos, &end);
+        if (o != FAILED || start == 0) break;
         start = utf8_before(m->s, start);
     }
-    return FAILED;
+    m->end = end_before;
+    return o;
 }
 
 /* The code behind an instruction that encloses other code. */
@@ -191,7 +199,7 @@ static outcome step(machine *m, int *pc, size_t *pos) {
             m->d->slot[c->a] = *pos;
             break;
         case RX_OP_MOVED:
-            if (m->d->slot[c->a] == *pos) return FAILED;
+            if (m->d->slot[c->a] == *pos) next = c->to;
             break;
         case RX_OP_ASSERT:
             if (!holds(m, (rx_where)c->a, *pos)) return FAILED;
@@ -283,7 +291,7 @@ static rx_data *prepare(void **match_data, const rx_program *p, const char *text
 status pretok_regex_search(void *code, const char *text, size_t len, size_t from, size_t *start,
                            size_t *end, bool *found, void **match_data, err *e) {
     const rx_program *p = code;
-    machine m = {p, prepare(match_data, p, text, len, from), text, len};
+    machine m = {p, prepare(match_data, p, text, len, from), text, len, len};
     outcome o = search(&m, from, start, end);
     *found = o == MATCHED;
     if (o != GAVE_UP) return ST_OK;

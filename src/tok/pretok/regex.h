@@ -122,7 +122,7 @@ typedef enum rx_op {
     RX_OP_LATER,  /* the other way round: goes to `to`; on failure goes on */
     RX_OP_JUMP,   /* to `to` */
     RX_OP_MARK,   /* notes the position in slot a */
-    RX_OP_MOVED,  /* fails if the position is that of slot a */
+    RX_OP_MOVED,  /* to `to` if the position is that of slot a: an empty round ends a loop */
     RX_OP_ASSERT, /* where = a */
     RX_OP_ATOMIC, /* runs what follows to its MATCH, goes on at `to` */
     RX_OP_AHEAD,  /* the same without moving; negate */

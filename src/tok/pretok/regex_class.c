@@ -124,6 +124,8 @@ status rx_class_escape(rx_parser *x, rx_ranges *r, bool in_class, bool *found) {
 
 /* ---- classes ---- */
 
+static status parse_class(rx_parser *x, bool nested, rx_ranges *out);
+
 /* [:name:] inside a class, if there is one. */
 static status posix_class(rx_parser *x, rx_ranges *r, bool *found) {
     *found = rx_at(x, "[:");
@@ -190,7 +192,7 @@ static status class_item(rx_parser *x, rx_ranges *r) {
         if (found) return ST_OK;
         rx_ranges inner = rx_new_ranges(x);
         x->p++;
-        TRY(rx_parse_class(x, &inner));
+        TRY(parse_class(x, true, &inner));
         rx_add_all(r, &inner);
         return ST_OK;
     }
@@ -201,7 +203,7 @@ static status class_item(rx_parser *x, rx_ranges *r) {
 }
 
 /* A class after its [. The && operator binds least. */
-status rx_parse_class(rx_parser *x, rx_ranges *out) {
+static status parse_class(rx_parser *x, bool nested, rx_ranges *out) {
     rx_ranges part = rx_new_ranges(x), all = rx_new_ranges(x);
     bool negate = rx_skip(x, "^"), intersected = false;
     if (++x->depth > RX_MAX_DEPTH) return rx_wrong(x, "classes are nested too deep");
@@ -224,8 +226,12 @@ status rx_parse_class(rx_parser *x, rx_ranges *out) {
     }
     x->depth--;
     if (intersected) rx_intersect(&part, &all);
-    if (x->fold) rx_fold(&part, &x->t->cases);
+    if (x->fold && !nested) rx_fold(&part, &x->t->cases);
     rx_add_all(out, &part);
     if (negate) rx_negate(out);
     return ST_OK;
+}
+
+status rx_parse_class(rx_parser *x, rx_ranges *out) {
+    return parse_class(x, false, out);
 }

@@ -139,15 +139,17 @@ static status write_choice(compiler *c, const rx_node *n, int32_t *at) {
 }
 
 static status write_endless(compiler *c, const rx_node *n) {
-    int32_t loop;
+    int32_t loop, moved;
     bool empty = may_be_empty(c, n->child[0]);
     int slot = empty ? c->p->n_slots++ : 0;
     TRY(write_choice(c, n, &loop));
     if (empty) TRY(emit(c, (rx_code){.op = RX_OP_MARK, .a = slot}));
     TRY(write_node(c, n->child[0]));
+    moved = c->p->n;
     if (empty) TRY(emit(c, (rx_code){.op = RX_OP_MOVED, .a = slot}));
     TRY(emit(c, (rx_code){.op = RX_OP_JUMP, .to = loop}));
     c->p->code[loop].to = c->p->n;
+    if (empty) c->p->code[moved].to = c->p->n;
     return ST_OK;
 }
 

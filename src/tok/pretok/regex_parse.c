@@ -158,7 +158,10 @@ static status group_body(rx_parser *x, rx_node **out) {
 
 static status look_group(rx_parser *x, bool behind, bool negate, rx_node **out) {
     rx_node *inside;
+    if (x->behind) return rx_wrong(x, "looking around inside a look behind is not supported");
+    x->behind = behind;
     TRY(group_body(x, &inside));
+    x->behind = false;
     *out = new_parent(x, RX_LOOK, inside);
     (*out)->behind = behind;
     (*out)->negate = negate;

@@ -12,6 +12,7 @@ typedef struct rx_parser {
     const char *begin, *p, *end;
     bool fold, dotall, lines, extended; /* the options in force */
     int depth;
+    bool behind; /* inside a look behind */
     err *e;
 } rx_parser;
 

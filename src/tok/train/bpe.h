@@ -114,8 +114,8 @@ typedef struct bpe_lists {
 } bpe_lists;
 /* Takes room for n places of a pair; the caller fills it. */
 uint32_t *bpe_lists_add(bpe_lists *l, uint32_t pair, uint32_t n);
-/* Drops the places that are gone, and the lists that the heap no longer has. With `compact` the text
- * is compacted, too, and the places follow. */
+/* Drops the places that are gone, and the lists that the heap no longer has. With `compact` the
+ * text is compacted, too, and the places follow. */
 void bpe_lists_collect(bpe_lists *l, bpe_heap *heap, const bpe_pairs *pairs, bpe_text *text,
                        bool compact);
 void bpe_lists_resize(bpe_lists *l, uint64_t cap_pool);

@@ -47,7 +47,8 @@ static uint64_t pool_capacity(const merger *m) {
     uint64_t wanted = 4 * (uint64_t)m->text->live + 1024;
     int64_t ram_bytes = m->job->ram_bytes, expected = 200 * (int64_t)m->job->n_tokens;
     int64_t text_bytes = (m->text->live + m->n_ends) * 17 / 4;
-    int64_t pair_bytes = PAIR_BYTES * expected < ram_bytes / 3 ? PAIR_BYTES * expected : ram_bytes / 3;
+    int64_t pair_bytes =
+        PAIR_BYTES * expected < ram_bytes / 3 ? PAIR_BYTES * expected : ram_bytes / 3;
     if (pair_bytes < PAIR_BYTES * (int64_t)m->pairs.n) pair_bytes = PAIR_BYTES * m->pairs.n;
     if (ram_bytes <= 0) return wanted;
     int64_t room = ram_bytes - text_bytes - pair_bytes;
@@ -63,8 +64,7 @@ static bool lists_fit(const merger *m) {
 static void fill_heap_without_lists(merger *m) {
     for (uint32_t i = 0; i < m->pairs.n; i++) {
         const bpe_pair *p = &m->pairs.pair[i];
-        bpe_heap_push(&m->heap,
-                      (bpe_entry){.count = p->count, .pair = p->pair, .list = LIST_NONE});
+        bpe_heap_push(&m->heap, (bpe_entry){.count = p->count, .pair = p->pair, .list = LIST_NONE});
     }
 }
 
@@ -82,8 +82,8 @@ static void adapt_to_memory(merger *m) {
     bpe_lists_build(&m->lists, &m->heap, &m->pairs, m->text, pool_capacity(m), m->n_threads);
 }
 
-/* Places that merging the entry may add: two for each pair replaced. A second list can bring in more
- * than the entry's own, but no more than the pair has in all. */
+/* Places that merging the entry may add: two for each pair replaced. A second list can bring in
+ * more than the entry's own, but no more than the pair has in all. */
 static uint64_t room_for(const merger *m, const bpe_entry *e) {
     const bpe_list *l = &m->lists.list[e->list];
     if (m->pairs.pair[l->pair].n_lists <= 1) return 2 * (uint64_t)l->n;

@@ -3,9 +3,9 @@
  * Documents are copied into a batch, in sections small enough to share out among threads and cut
  * where no published pattern makes a word cross: at a newline between two characters that are not
  * white space, else before a space between two letters. Only a section with neither (128 KiB
- * without a space or newline) is cut at any character. When the batch is full, threads cut sections into
- * words, each into a set of its own, and merge the sets. Batches depend on the text alone, so what
- * is dropped when memory runs short depends on the text and the limit alone. */
+ * without a space or newline) is cut at any character. When the batch is full, threads cut sections
+ * into words, each into a set of its own, and merge the sets. Batches depend on the text alone, so
+ * what is dropped when memory runs short depends on the text and the limit alone. */
 #include "tok/train/gather.h"
 
 #include <omp.h>
@@ -219,8 +219,7 @@ static bool cuts_at_newline(const char *s, size_t len, size_t i) {
 }
 
 static bool cuts_at_space(const char *s, size_t len, size_t i) {
-    return s[i] == ' ' && class_before(s, i) == UNI_LETTER &&
-           class_at(s, len, i + 1) == UNI_LETTER;
+    return s[i] == ' ' && class_before(s, i) == UNI_LETTER && class_at(s, len, i + 1) == UNI_LETTER;
 }
 
 /* Where the section that begins at s ends; there is more text than one holds. */

@@ -7,7 +7,13 @@
 #include "tok/text/unicode.h"
 #include "tok/train/unigram.h"
 
-enum { N_CODE_POINTS = 0x110000, SEEDS = 1000000, SEEDS_PER_TOKEN = 16, EM_STEPS = 2, MAX_THREADS = 16 };
+enum {
+    N_CODE_POINTS = 0x110000,
+    SEEDS = 1000000,
+    SEEDS_PER_TOKEN = 16,
+    EM_STEPS = 2,
+    MAX_THREADS = 16
+};
 /* After each round of steps this share of the pieces stays; the last round has some to spare. */
 static const double SHRINK = 0.75, SPARE = 1.1;
 
@@ -95,8 +101,7 @@ static void add_piece(tok_draft *d, const uni_model *m, const uni_piece *p,
     tok_draft_add(d, arena_strndup(d->mem, text, n));
 }
 
-static void fill_draft(const tok_trainer *tr, uni_model *m, const char_count *chars,
-                       tok_draft *d) {
+static void fill_draft(const tok_trainer *tr, uni_model *m, const char_count *chars, tok_draft *d) {
     tok_draft_add_special(d, &tr->opt);
     if (tr->opt.byte_fallback) tok_draft_add_bytes(d);
     int32_t first = d->n_token;

@@ -76,7 +76,7 @@ typedef struct uni_lattice {
     double *alpha, *beta, *log_alpha, *log_beta;
     int32_t *node, *depth, *open; /* by place, while pieces are looked for */
     int32_t *grid;                /* [n, PIECE_MAX_CHARS] pieces by place and length - 1 */
-    int32_t n, cap; /* characters */
+    int32_t n, cap;               /* characters */
 } uni_lattice;
 void uni_lattice_set(uni_lattice *l, const uni_trie *t, const int32_t *run, int32_t n);
 void uni_lattice_free(uni_lattice *l);

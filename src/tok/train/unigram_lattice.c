@@ -40,8 +40,8 @@ void uni_lattice_free(uni_lattice *l) {
     *l = (uni_lattice){0};
 }
 
-/* One more character for all places that still have a piece going on, so that look-ups, which mostly
- * wait for memory, wait together. Returns how many such places are left. */
+/* One more character for all places that still have a piece going on, so that look-ups, which
+ * mostly wait for memory, wait together. Returns how many such places are left. */
 static int32_t go_on(uni_lattice *l, const uni_trie *t, const int32_t *run, int32_t len,
                      int32_t n_open) {
     int32_t left = 0;
