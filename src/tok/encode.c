@@ -153,18 +153,27 @@ status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned fla
     return st;
 }
 
-/* An error names the place in the text, which only an encoding with places knows. */
-static status encode_again(const tok *t, const char *text, size_t len, err *e) {
-    tok_ids ids = {0};
+/* As tok_encode, slowly. */
+static status encode_with_places(const tok *t, const char *text, size_t len, unsigned flags,
+                                 tok_ids *out, err *e) {
     tok_spans spans = {0};
-    status st = tok_encode_spans(t, text, len, 0, &ids, &spans, e);
-    tok_ids_free(&ids);
+    status st = tok_encode_spans(t, text, len, flags, out, &spans, e);
     tok_spans_free(&spans);
     return st;
 }
 
+/* Metaspace puts a mark before what begins where the text begins, and a normalizer may have taken
+ * that away. */
+static bool needs_places(const tok *t) {
+    bool asks = false, moves = false;
+    for (int i = 0; i < t->n_steps; i++) asks |= t->step[i].prepend == PRETOK_FIRST;
+    for (int i = 0; i < t->n_norm; i++) moves |= norm_moves_front(&t->norm[i]);
+    return asks && moves;
+}
+
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) {
+    if (needs_places(t)) return encode_with_places(t, text, len, flags, out, e);
     bool special = flags & TOK_ADD_SPECIAL;
     int64_t before = out->n;
     TRY(check_size(len, e));
@@ -174,7 +183,8 @@ status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, to
     if (special) post_after(&t->post, out, NULL);
     if (st == ST_OK) return ST_OK;
     out->n = before;
-    return encode_again(t, text, len, e);
+    /* An error names the place in the text, which only an encoding with places knows. */
+    return encode_with_places(t, text, len, flags, out, e);
 }
 
 status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {

@@ -39,6 +39,13 @@ static tok_text with_places(const char *s, size_t n) {
     return t;
 }
 
+static bool moves_front(const norm_step *steps, int n) {
+    for (int i = 0; i < n; i++) {
+        if (norm_moves_front(&steps[i])) return true;
+    }
+    return false;
+}
+
 /* One string through steps, with places and without: both give `want`, the first also the places
  * (two numbers a character, or one when only starts are given). */
 static void check_case(const norm_step *steps, int n, const json_t *c, int per_char,
@@ -53,7 +60,8 @@ static void check_case(const norm_step *steps, int n, const json_t *c, int per_c
     tok_text placed = with_places(text, len);
     tok_piece in = text_piece(&placed, true), bare = {.s = text, .len = len, .first = true}, out;
     if (norm_run(steps, n, &bare, &work, &out, &e) != ST_OK) fail_msg("%s", e.message);
-    if (out.len != n_want || memcmp(out.s, want, n_want) != 0 || !out.first) {
+    bool first = out.first;
+    if (out.len != n_want || memcmp(out.s, want, n_want) != 0) {
         fail_msg("%s\n'%s' became '%.*s' without places, not '%s'", name, text, (int)out.len, out.s,
                  want);
     }
@@ -61,6 +69,8 @@ static void check_case(const norm_step *steps, int n, const json_t *c, int per_c
     if (out.len != n_want || memcmp(out.s, want, n_want) != 0) {
         fail_msg("%s\n'%s' became '%.*s', not '%s'", name, text, (int)out.len, out.s, want);
     }
+    if (out.len > 0) assert_int_equal(out.first, out.from[0].start == 0);
+    if (out.len > 0 && !moves_front(steps, n)) assert_int_equal(out.first, first);
     size_t k = 0;
     for (size_t i = 0; i < out.len; i++) {
         if (((uint8_t)out.s[i] & 0xC0) == 0x80) continue;

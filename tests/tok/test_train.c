@@ -148,7 +148,8 @@ static void test_unigram_length(void **state) {
     err e = {0};
     json_t *root, *one;
     char *corpus = tidy_corpus(&n);
-    json_array_foreach(golden("unigram", &root), i, one) {
+    const json_t *list = golden("unigram", &root);
+    json_array_foreach(list, i, one) {
         tok_trainer *tr;
         tok *t;
         tok_train_options opt = {
@@ -383,6 +384,11 @@ static void test_refused(void **state) {
     refuse_training(
         (tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .special = one, .n_special = 1},
         "a", "special");
+    const char *word[] = {"<unk>", "ab"};
+    refuse_training(
+        (tok_train_options){
+            .kind = TOK_UNIGRAM, .vocab_size = 50, .special = word, .n_special = 2, .coverage = 1},
+        "ab abc ab cab", "special");
     refuse_training((tok_train_options){.kind = TOK_BPE, .vocab_size = 500, .ram_bytes = 1 << 20},
                     "a", "ram");
     refuse_training((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .coverage = 1.5},

@@ -90,7 +90,7 @@ size_t plain_end(const char *s, size_t n, size_t i, unsigned props) {
 
 /* ---- steps ---- */
 
-/* A part of the text is not copied. The text still begins where it began. */
+/* A part of the text is not copied. */
 static void strip(const norm_step *s, tok_piece *text) {
     size_t start = 0, end = text->len;
     while (s->left && start < end) {
@@ -103,9 +103,7 @@ static void strip(const norm_step *s, tok_piece *text) {
         if (!(norm_props(take_char(text->s, &i)) & PROP_SPACE)) break;
         end = before;
     }
-    bool first = text->first;
     *text = piece_slice(text, start, end);
-    text->first = first;
 }
 
 status norm_run(const norm_step *steps, int n, const tok_piece *in, norm_work *w, tok_piece *out,
@@ -125,9 +123,24 @@ status norm_run(const norm_step *steps, int n, const tok_piece *in, norm_work *w
         text_reset(j.out, in->from != NULL);
         TRY(KINDS[steps[i].kind].run(&j));
         *out = text_piece(j.out, in->first);
+        if (out->from && out->len > 0) out->first &= out->from[0].start == j.origin;
         to = 1 - to;
     }
     return ST_OK;
+}
+
+bool norm_moves_front(const norm_step *s) {
+    switch (s->kind) {
+        case NORM_NMT:
+        case NORM_STRIP_ACCENTS:
+        case NORM_STRIP_NONSPACING:
+        case NORM_CLEAN:
+        case NORM_REPLACE_LITERAL:
+        case NORM_REPLACE_REGEX:
+        case NORM_PRECOMPILED:
+        case NORM_SENTENCEPIECE: return true;
+        default: return false;
+    }
 }
 
 /* ---- lives ---- */

@@ -65,6 +65,9 @@ status norm_step_precompiled(norm_step *s, arena *mem, const void *charsmap, siz
 status norm_step_sentencepiece(norm_step *s, arena *mem, const norm_spiece_spec *spec,
                                err *e) ATH_MUST_USE;
 void norm_step_free(norm_step *s);
+/* Whether a step can take characters away at the front, so that `first` of the result is only known
+ * with places. */
+bool norm_moves_front(const norm_step *s);
 
 /* A character on its way through a normal form, see job.h for `change`. */
 typedef struct norm_char {

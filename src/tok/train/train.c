@@ -282,6 +282,19 @@ static status make_draft(tok_trainer *tr, tok_draft *d, err *e) {
     return ST_OK;
 }
 
+/* A piece of the text with the content of a special token would have two ids, or none of its own.
+ * Byte-level BPE and WordPiece let merges end in the special token, as Hugging Face's do. */
+static status check_pieces(const tok_trainer *tr, const tok_draft *d, err *e) {
+    if (tr->form != FORM_PIECE_BPE && tr->form != FORM_UNIGRAM) return ST_OK;
+    for (int32_t i = tr->opt.n_special; i < d->n_token; i++) {
+        if (!is_special(&tr->opt, d->token[i])) continue;
+        err_set(e, ST_USAGE, "special token %s is also a piece of the text", d->token[i]);
+        err_hint(e, "write it so that text does not have it, like <|%s|>", d->token[i]);
+        return err_where(e, "special");
+    }
+    return ST_OK;
+}
+
 static status train(tok_trainer *tr, err *e) {
     if (tr->n_bytes == 0) {
         err_set(e, ST_USAGE, "the corpus is empty: there is no text to train a tokenizer on");
@@ -289,6 +302,7 @@ static status train(tok_trainer *tr, err *e) {
     }
     tok_draft d = {.mem = tr->mem};
     status st = make_draft(tr, &d, e);
+    if (st == ST_OK) st = check_pieces(tr, &d, e);
     if (st == ST_OK) tr->json = tok_build_json(&tr->opt, tr->form, &d);
     free(d.token);
     free(d.merge);
