@@ -10,7 +10,7 @@
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 
-enum { CHUNK_BYTES = 128 << 10, SEARCH_BYTES = 8 << 10 };
+enum { CHUNK_BYTES = 32 << 10, SEARCH_BYTES = 8 << 10 };
 
 /* ---- many texts ---- */
 
