@@ -9,7 +9,7 @@ Writes into tests/golden/tok/formats/:
   ours.tiktoken    ranks
   gpt2/            vocab.json, merges.txt
   bert/            vocab.txt, tokenizer_config.json
-  cases.json       {file: [{text, ids, decoded}]}; decoded is null where a token is unknown
+  cases.json       {file: [{text, ids, decoded}]}; text is null where ids come from no text
 
 Versions: sentencepiece 0.2.3, tokenizers 0.23.3, tiktoken 0.14.
 """
@@ -17,6 +17,7 @@ import base64
 import json
 import os
 import pathlib
+import random
 import shutil
 import struct
 import tempfile
@@ -53,13 +54,18 @@ SPM = {
 }
 
 
-def cases(encode, decode, unknown=None):
-    out = []
-    for text in TEXTS:
-        ids = encode(text)
-        known = unknown is None or unknown not in ids
-        out.append({"text": text, "ids": ids, "decoded": decode(ids) if known else None})
-    return out
+def cases(encode, decode):
+    return [{"text": text, "ids": encode(text), "decoded": decode(encode(text))} for text in TEXTS]
+
+
+def unlikely(sp):
+    """Ids that no text gives: unknown and control pieces, broken runs of bytes, marks at the start."""
+    rng = random.Random(sp.vocab_size())
+    odd = [i for i in range(sp.vocab_size())
+           if sp.is_control(i) or sp.is_unknown(i) or sp.is_byte(i) or sp.id_to_piece(i).startswith("\u2581")]
+    draw = [[rng.choice(odd) if rng.random() < 0.7 else rng.randrange(sp.vocab_size()) for _ in range(rng.randint(1, 9))]
+            for _ in range(60)]
+    return [{"text": None, "ids": ids, "decoded": sp.decode(ids)} for ids in draw]
 
 
 def sentencepieces(golden):
@@ -86,7 +92,7 @@ def sentencepieces(golden):
     (OUT / "pruned.model").write_bytes(pruned)
     for name in [*SPM, "pruned"]:
         sp = spm.SentencePieceProcessor(model_file=str(OUT / f"{name}.model"))
-        golden[f"{name}.model"] = cases(sp.encode, sp.decode, sp.unk_id())
+        golden[f"{name}.model"] = cases(sp.encode, sp.decode) + unlikely(sp)
 
 
 def llama2c(golden):

@@ -33,7 +33,7 @@ static const char *in_dir(const char *name) {
 }
 
 static json_t *load_cases(const char *name) {
-    json_t *all = json_load_file(FORMATS("cases.json"), 0, NULL);
+    json_t *all = json_load_file(FORMATS("cases.json"), JSON_ALLOW_NUL, NULL);
     json_t *list = json_incref(json_object_get(all, name));
     json_decref(all);
     assert_true(json_array_size(list) > 20);
@@ -62,10 +62,10 @@ static void check_decoded(const char *name, const tok *t, const json_t *c) {
     tok_ids ids = {0};
     strbuf text = {0};
     size_t i;
-    if (json_is_null(want)) return;
     json_array_foreach((json_t *)list, i, id) tok_ids_push(&ids, (int32_t)json_integer_value(id));
     assert_int_equal(tok_decode(t, ids.id, ids.n, false, &text, &e), ST_OK);
-    if (strcmp(strbuf_cstr(&text), json_string_value(want)) != 0) {
+    if (text.len != json_string_length(want) ||
+        memcmp(strbuf_cstr(&text), json_string_value(want), text.len) != 0) {
         fail_msg("%s: decoded to \"%s\", not \"%s\"", name, strbuf_cstr(&text),
                  json_string_value(want));
     }
@@ -77,7 +77,7 @@ static void check_cases(const char *name, const tok *t) {
     json_t *list = load_cases(name), *c;
     size_t i;
     json_array_foreach(list, i, c) {
-        check_ids(name, t, c);
+        if (!json_is_null(json_object_get(c, "text"))) check_ids(name, t, c);
         check_decoded(name, t, c);
     }
     json_decref(list);

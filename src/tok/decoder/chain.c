@@ -22,6 +22,7 @@ static const dec_class *const CLASSES[] = {
     [DEC_STRIP] = &DEC_CLASS_STRIP,
     [DEC_WORDPIECE] = &DEC_CLASS_WORDPIECE,
     [DEC_BPE] = &DEC_CLASS_BPE,
+    [DEC_SENTENCEPIECE] = &DEC_CLASS_SENTENCEPIECE,
     [DEC_CTC] = &DEC_CLASS_CTC,
 };
 

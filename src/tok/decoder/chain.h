@@ -44,7 +44,7 @@ typedef struct dec_class {
 } dec_class;
 extern const dec_class DEC_CLASS_JOIN, DEC_CLASS_FUSE, DEC_CLASS_BYTE_LEVEL,
     DEC_CLASS_BYTE_FALLBACK, DEC_CLASS_METASPACE, DEC_CLASS_REPLACE, DEC_CLASS_REGEX,
-    DEC_CLASS_STRIP, DEC_CLASS_WORDPIECE, DEC_CLASS_BPE, DEC_CLASS_CTC;
+    DEC_CLASS_STRIP, DEC_CLASS_WORDPIECE, DEC_CLASS_BPE, DEC_CLASS_CTC, DEC_CLASS_SENTENCEPIECE;
 
 /* Hands text on to the step after i. */
 status dec_pass(dec_run *r, int i, const char *s, size_t n, bool begins, bool ends) ATH_MUST_USE;
@@ -53,6 +53,8 @@ status dec_pass_work(dec_run *r, int i, bool begins, bool ends) ATH_MUST_USE;
 /* What a step builds stays within a multiple of what came in: ST_FORMAT otherwise. */
 status dec_check_room(const dec_run *r, size_t n) ATH_MUST_USE;
 
+/* The byte that "<0xNN>" names, -1 for other tokens. */
+int dec_fallback_byte(const char *s, size_t n);
 /* The first `find` (not empty) in s[0, n), NULL if there is none. */
 const char *dec_find(const char *s, size_t n, dec_string find);
 /* Appends s with every `find` replaced; an empty one stands around every character. */

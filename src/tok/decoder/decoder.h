@@ -31,6 +31,7 @@ typedef enum dec_kind {
     DEC_STRIP,         /* up to `start` and `stop` characters `find` at the ends of a token */
     DEC_WORDPIECE,     /* a space before each token but the first and those with prefix `find` */
     DEC_BPE,           /* suffix `find` to a space, in the last token to nothing */
+    DEC_SENTENCEPIECE, /* as the sentencepiece library, see step_sentencepiece.c */
     DEC_CTC,           /* repeated tokens once, `find` to nothing; if clean, `put` to a space */
 } dec_kind;
 
@@ -44,6 +45,7 @@ typedef struct dec_step {
     dec_string find, put;
     size_t start, stop;
     bool drop_first, clean; /* clean: no space before punctuation and English contractions */
+    bool bytes;             /* SENTENCEPIECE: <0xNN> are bytes */
     void *regex;            /* of pretok_regex_compile */
 } dec_step;
 void dec_step_free(dec_step *s);

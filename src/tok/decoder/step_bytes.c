@@ -68,9 +68,9 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte that "<0xNN>" names, -1 for other tokens. A plus sign counts as a leading zero, as it
- * does to the parser of numbers that tokenizers uses. */
-static int fallback_byte(const char *s, size_t n) {
+/* A plus sign counts as a leading zero, as it does to the parser of numbers that tokenizers uses.
+ */
+int dec_fallback_byte(const char *s, size_t n) {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>') return -1;
     int high = s[3] == '+' ? 0 : hex_digit(s[3]), low = hex_digit(s[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
@@ -113,7 +113,7 @@ static status end_of_run(dec_run *r, int i) {
 }
 
 static status byte_fallback_take(dec_run *r, int i, const dec_part *p) {
-    int byte = fallback_byte(p->s, p->n);
+    int byte = dec_fallback_byte(p->s, p->n);
     if (byte >= 0) return add_to_run(r, i, (char)byte);
     TRY(end_of_run(r, i));
     return dec_pass(r, i, p->s, p->n, true, true);

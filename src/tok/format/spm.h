@@ -15,8 +15,8 @@
  *     Metaspace puts no "▁" before a text that begins with a space which is not removed;
  *   - BPE: different pieces of equal score (as in vocabularies that were joined by hand) go by
  *     their ids there, by their place in the text here; pieces marked unused are taken there.
- * Decoding is that of the tokenizer.json. It is sentencepiece's, but for unknown pieces, bytes that
- * are no character, and texts that begin with the character U+2581 itself.
+ * Decoding is sentencepiece's; that of the tokenizer.json differs for unknown pieces, control
+ * symbols, bytes that are no character, and texts that begin with the character U+2581 itself.
  * A tokenizer.json whose normalizer is NFKC can be written as a model, with NFKC as rules on
  * characters (charsmap_make.h).
  * Not read, with the reason: models of kind "word", treat_whitespace_as_suffix, denormalizers,
@@ -54,6 +54,7 @@ typedef struct spm_model {
     int32_t n;
     int32_t unk, bos, eos, pad; /* -1: none; unk is always there */
     bool byte_fallback;
+    const char *surface;    /* what an unknown piece is decoded to; NULL: SPM_SURFACE */
     const char *normalizer; /* its name; what it does is in charsmap */
     const char *charsmap;
     size_t n_charsmap; /* 0: identity */
@@ -61,6 +62,7 @@ typedef struct spm_model {
     bool whitespace_suffix, has_denormalizer, keeps_spaces; /* refused by spm_check */
 } spm_model;
 
+#define SPM_SURFACE " \xE2\x81\x87 "
 #define SPM_SPACE "\xE2\x96\x81" /* U+2581, which stands for a space */
 
 /* Found by their text among the pieces that can stand in a segmentation (normal, user-defined and

@@ -62,6 +62,14 @@ static const char *text_of(spm_reader *r, const pb_field *f) {
     return arena_strndup(r->mem, f->bytes, f->len);
 }
 
+static status read_surface(spm_reader *r, const pb_field *f) {
+    if (f->len > SPM_MAX_PIECE_BYTES || utf8_valid_prefix(f->bytes, f->len) < f->len) {
+        return bad(r->origin, r->e, "unk_surface is too long or not UTF-8");
+    }
+    r->m->surface = text_of(r, f);
+    return ST_OK;
+}
+
 static status read_trainer(spm_reader *r, const pb_field *message) {
     pb_reader in = pb_read(message->bytes, message->len);
     for (pb_field f; pb_next(&in, &f);) {
@@ -69,6 +77,7 @@ static status read_trainer(spm_reader *r, const pb_field *message) {
         if (f.number == 3 && number) r->m->kind = (spm_kind)(f.value & 0xFF);
         if (f.number == 24 && number) r->m->whitespace_suffix = f.value != 0;
         if (f.number == 35 && number) r->m->byte_fallback = f.value != 0;
+        if (f.number == 44 && text) TRY(read_surface(r, &f));
         if (f.number == 46 && text) r->bos = text_of(r, &f);
         if (f.number == 47 && text) r->eos = text_of(r, &f);
         if (f.number == 48 && text) r->pad = text_of(r, &f);

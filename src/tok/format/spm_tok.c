@@ -1,5 +1,5 @@
-/* A tok from a SentencePiece model: that of its tokenizer.json, with the stages in front of the
- * decoder replaced by such as do exactly what the sentencepiece library does. */
+/* A tok from a SentencePiece model: that of its tokenizer.json, with the stages replaced by
+ * such as do exactly what the sentencepiece library does. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +55,32 @@ static status use_model(tok *t, const spm_model *m, arena *scratch, err *e) {
     return spm_bpe_use(t, &o, e);
 }
 
+/* What the decoder sees: nothing of control symbols, the unknown piece as its surface. tok_bytes
+ * still names control symbols. */
+static status use_decoder(tok *t, const spm_model *m, err *e) {
+    for (int i = 0; i < t->n_dec; i++) dec_step_free(&t->dec[i]);
+    t->n_dec = 1;
+    t->dec[0] = (dec_step){.kind = DEC_SENTENCEPIECE,
+                           .drop_first = m->add_dummy_prefix || m->remove_extra_whitespaces,
+                           .clean = m->remove_extra_whitespaces,
+                           .bytes = m->byte_fallback};
+    const char *surface = arena_strdup(t->mem, m->surface ? m->surface : SPM_SURFACE);
+    for (int32_t i = 0; i < m->n; i++) {
+        tok_token *k = &t->token[i];
+        if (m->piece[i].type != SPM_CONTROL && m->piece[i].type != SPM_UNKNOWN) continue;
+        k->shown = m->piece[i].type == SPM_CONTROL ? "" : surface;
+        k->n_shown = (uint32_t)strlen(k->shown);
+    }
+    TRY(dec_fill_tokens(t, e));
+    for (int32_t i = 0; i < m->n; i++) {
+        tok_token *k = &t->token[i];
+        if (m->piece[i].type != SPM_CONTROL) continue;
+        k->bytes = k->text;
+        k->n_bytes = k->n_text;
+    }
+    return ST_OK;
+}
+
 /* ---- the model is kept ---- */
 
 static spm_model *keep(tok *t, const spm_model *m) {
@@ -63,6 +89,7 @@ static spm_model *keep(tok *t, const spm_model *m) {
     copy->piece = arena_memdup(t->mem, m->piece, sizeof(*m->piece) * (size_t)m->n);
     for (int32_t i = 0; i < m->n; i++) copy->piece[i].text = t->token[i].text;
     copy->normalizer = arena_strdup(t->mem, m->normalizer);
+    if (m->surface) copy->surface = arena_strdup(t->mem, m->surface);
     copy->charsmap = arena_memdup(t->mem, m->charsmap, m->n_charsmap);
     return copy;
 }
@@ -72,6 +99,7 @@ static status use_sentencepiece(tok *t, const spm_model *m, err *e) {
     clear_stages(t);
     status st = use_normalizer(t, m, scratch, e);
     if (st == ST_OK) st = use_model(t, m, scratch, e);
+    if (st == ST_OK) st = use_decoder(t, m, e);
     arena_free(scratch);
     if (st != ST_OK) return st;
     t->bos = m->bos;

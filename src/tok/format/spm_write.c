@@ -26,6 +26,7 @@ static void put_trainer(strbuf *out, strbuf *scratch, const spm_model *m) {
     pb_put_varint(scratch, 4, (uint64_t)m->n);
     if (m->byte_fallback) pb_put_varint(scratch, 35, 1);
     put_special(scratch, m, m->unk, 40, 45);
+    if (m->surface) pb_put_bytes(scratch, 44, m->surface, strlen(m->surface));
     put_special(scratch, m, m->bos, 41, 46);
     put_special(scratch, m, m->eos, 42, 47);
     put_special(scratch, m, m->pad, 43, 48);
