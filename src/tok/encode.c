@@ -141,11 +141,12 @@ status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned fla
     if (special) post_before(&t->post, out, spans);
     int64_t first = out->n, first_span = spans->n;
     status st = encode_piece(t, &piece, out, spans, e);
-    if (st == ST_OK) {
+    if (st == ST_OK && out->n > first) {
         post_trim_spans(t, special, text, out->id + first, spans->span + first_span,
                         out->n - first);
-        if (special) post_after(&t->post, out, spans);
-    } else {
+    }
+    if (st == ST_OK && special) post_after(&t->post, out, spans);
+    if (st != ST_OK) {
         out->n = ids_before;
         spans->n = spans_before;
     }

@@ -1,0 +1,13 @@
+/* Whether a test runs under the address sanitizer, where code takes ten times as long. */
+#ifndef TESTS_SANITIZER_H
+#define TESTS_SANITIZER_H
+
+#if defined(__SANITIZE_ADDRESS__)
+#define UNDER_ASAN 1
+#elif defined(__has_feature)
+#define UNDER_ASAN __has_feature(address_sanitizer)
+#else
+#define UNDER_ASAN 0
+#endif
+
+#endif
