@@ -1,14 +1,15 @@
-/* Tokenizers: text to ids and back, trained here or read from a Hugging Face tokenizer.json.
+/* Tokenizers: text to ids and back, trained here or read from a Hugging Face tokenizer.json or
+ * another format (tok_format.h).
  *
- * Kinds: byte-level BPE (GPT-2, Llama 3, Qwen, OLMo, ... and our own), raw bytes, characters; ids
- * are those of Hugging Face tokenizers for the same file and text.
+ * Kinds: BPE over bytes (GPT-2, Llama 3, Qwen, OLMo, ... and our own) or characters (Llama 2),
+ * Unigram, WordPiece, raw bytes, characters; ids are those of the library that the file comes from.
  *
  * A tok is immutable after loading and may be used by many threads at once. Text is bytes. A byte
  * that is not UTF-8 ends the text before it, is a pre-token of its own and becomes the token of
- * that byte, so byte-level kinds without a normalizer give back any bytes exactly; characters have
- * no such token and refuse it.
+ * that byte, so byte-level kinds without a normalizer give back any bytes exactly; kinds without
+ * such a token make it unknown or refuse it.
  *
- * Reading order: tok_internal.h (the stages of encoding), tok.c, tok_json.c, tok_train.c. */
+ * Reading order: internal.h (the stages of encoding), encode.c, format/json.c, train/train.c. */
 #ifndef TOK_TOK_H
 #define TOK_TOK_H
 

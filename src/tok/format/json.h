@@ -45,6 +45,8 @@ status tok_read_post_processor(tok_reader *r, const json_t *j, const char *path,
                                int depth) ATH_MUST_USE;
 status tok_read_decoder(tok_reader *r, const json_t *j) ATH_MUST_USE;
 /* json_vocab.c: the ids. */
+/* tok.byte_id from tokens named <0x00> to <0xFF>, for models with byte fallback. */
+void tok_index_fallbacks(tok *t);
 status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) ATH_MUST_USE;
 
 #endif

@@ -158,6 +158,14 @@ static status read_added_token(tok_reader *r, const json_t *j, const char *path)
     return add_to_trie(r, k, a, normalized);
 }
 
+void tok_index_fallbacks(tok *t) {
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        int n = snprintf(name, sizeof(name), "<0x%02X>", b);
+        t->byte_id[b] = tok_model_id(t, name, (size_t)n);
+    }
+}
+
 /* Models that spell bytes in another way set them when they are read. */
 static void index_bytes(tok *t) {
     for (int b = 0; b < 256; b++) {

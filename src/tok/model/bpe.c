@@ -19,10 +19,10 @@ typedef struct cached {
 } cached;
 _Static_assert(sizeof(cached) == 64, "a cache entry is one cache line");
 
-struct bpe_state {
+typedef struct bpe_state {
     cached *cache;
     bpe_work work;
-};
+} bpe_state;
 
 static void *bpe_state_new(const tok *t) {
     (void)t;

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "tok/format/json.h"
 #include "tok/internal.h"
+#include "tok/model/joined.h"
 
 enum { TOK_MAX_AFFIX = 64 }; /* bytes of a prefix or suffix */
 
@@ -26,10 +27,9 @@ typedef struct bpe_merge {
  * remembered. */
 typedef struct bpe_cut {
     bool possible;
-    bool before_mark;        /* before "\u2581" after anything else */
-    bool elsewhere;          /* between bytes that `joined` does not have */
-    uint32_t joined[256][8]; /* bit b of row a: some token has the bytes a, b side by side, or b
-                                does not begin a character */
+    bool before_mark; /* before "\u2581" after anything else */
+    bool elsewhere;   /* between bytes that are not joined */
+    joined_bytes joined;
 } bpe_cut;
 
 typedef struct bpe_model {
@@ -48,8 +48,6 @@ typedef struct bpe_symbol {
     int32_t id;
     int32_t at, end; /* bytes of the word */
 } bpe_symbol;
-
-typedef struct bpe_state bpe_state;
 
 static inline const bpe_merge *bpe_find(const bpe_model *m, int32_t a, int32_t b) {
     uint64_t pair = pair_key(a, b) + 1;

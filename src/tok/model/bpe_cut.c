@@ -42,9 +42,8 @@ static bool merges_bytes(const tok *t, const bpe_model *m) {
 
 /* What one token has side by side. */
 static void note_token(bpe_cut *c, const tok_token *k) {
+    joined_add_token(&c->joined, k->text, k->n_text);
     for (uint32_t i = 1; i < k->n_text; i++) {
-        uint8_t a = (uint8_t)k->text[i - 1], b = (uint8_t)k->text[i];
-        c->joined[a][b >> 5] |= 1u << (b & 31);
         if (mark_at(k->text, i, k->n_text) && !mark_ends_at(k->text, i)) c->before_mark = false;
     }
 }
@@ -54,9 +53,7 @@ void bpe_cut_find(const tok *t, bpe_model *m) {
     if (t->byte_level || m->ignore_merges || m->prefix || m->suffix) return;
     c->before_mark = tok_model_id(t, MARK, MARK_BYTES) >= 0;
     c->elsewhere = m->byte_fallback && has_all_bytes(t) && !merges_bytes(t, m);
-    for (int a = 0; a < 256; a++) {
-        for (int b = 0x80; b < 0xC0; b++) c->joined[a][b >> 5] |= 1u << (b & 31);
-    }
+    joined_add_characters(&c->joined);
     for (int32_t id = 0; id < t->n_token; id++) {
         if (t->token[id].in_model) note_token(c, &t->token[id]);
     }
@@ -65,7 +62,7 @@ void bpe_cut_find(const tok *t, bpe_model *m) {
 
 static inline bool is_cut(const bpe_cut *c, const char *s, size_t n, size_t i) {
     uint8_t a = (uint8_t)s[i - 1], b = (uint8_t)s[i];
-    if (c->elsewhere && !(c->joined[a][b >> 5] >> (b & 31) & 1)) return true;
+    if (c->elsewhere && !joined_has(&c->joined, a, b)) return true;
     return b == (uint8_t)MARK[0] && c->before_mark && mark_at(s, i, n) && !mark_ends_at(s, i);
 }
 

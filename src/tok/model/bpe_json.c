@@ -136,21 +136,12 @@ static void index_by_bytes(const tok *t, bpe_model *m) {
     }
 }
 
-/* A token of its own for each byte, where there is one. */
-static void find_fallbacks(tok *t) {
-    char name[8];
-    for (int b = 0; b < 256; b++) {
-        int n = snprintf(name, sizeof(name), "<0x%02X>", b);
-        t->byte_id[b] = tok_model_id(t, name, (size_t)n);
-    }
-}
-
 status bpe_read(tok_reader *r, const json_t *model) {
     tok *t = r->t;
     bpe_model *m = t->model = xcalloc(1, sizeof(*m));
     TRY(read_options(r, model));
     if (!t->byte_level || m->ignore_merges) index_by_bytes(t, m);
-    if (m->byte_fallback && !t->byte_level) find_fallbacks(t);
+    if (m->byte_fallback && !t->byte_level) tok_index_fallbacks(t);
     TRY(read_merges(r, json_object_get(model, "merges")));
     bpe_cut_find(t, m);
     return ST_OK;

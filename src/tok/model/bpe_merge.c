@@ -11,18 +11,17 @@ enum { SCAN_MAX = 48, NO_RANK = INT32_MAX };
 
 /* ---- few symbols ---- */
 
-static inline int32_t rank_of(const bpe_merge *m) {
-    return m ? m->rank : NO_RANK;
+/* What merging a symbol with the one after it gives, and at which rank. */
+static inline void look_up(const bpe_model *m, const bpe_symbol *pair, int32_t *rank, int32_t *id) {
+    const bpe_merge *p = bpe_find(m, pair[0].id, pair[1].id);
+    *rank = p ? p->rank : NO_RANK;
+    *id = p ? p->id : -1;
 }
 
 /* rank[i], id[i]: of merging symbols i and i + 1. */
 static int32_t merge_by_scan(const bpe_model *m, bpe_symbol *sym, int32_t n) {
     int32_t rank[SCAN_MAX], id[SCAN_MAX];
-    for (int32_t i = 0; i + 1 < n; i++) {
-        const bpe_merge *p = bpe_find(m, sym[i].id, sym[i + 1].id);
-        rank[i] = rank_of(p);
-        id[i] = p ? p->id : -1;
-    }
+    for (int32_t i = 0; i + 1 < n; i++) look_up(m, &sym[i], &rank[i], &id[i]);
     while (n > 1) {
         int32_t best = 0;
         for (int32_t i = 1; i + 1 < n; i++) {
@@ -37,9 +36,7 @@ static int32_t merge_by_scan(const bpe_model *m, bpe_symbol *sym, int32_t n) {
         memmove(rank + best, rank + best + 1, moved * sizeof(*rank));
         memmove(id + best, id + best + 1, moved * sizeof(*id));
         for (int32_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
-            const bpe_merge *p = bpe_find(m, sym[i].id, sym[i + 1].id);
-            rank[i] = rank_of(p);
-            id[i] = p ? p->id : -1;
+            look_up(m, &sym[i], &rank[i], &id[i]);
         }
     }
     return n;

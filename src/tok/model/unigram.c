@@ -110,7 +110,7 @@ static inline size_t next_cut(const unigram_model *m, const char *s, size_t n, s
     size_t i = from + 1;
     for (uint8_t last = (uint8_t)s[from]; i < n; i++) {
         uint8_t byte = (uint8_t)s[i];
-        if (!(m->joined[last][byte >> 5] >> (byte & 31) & 1)) break;
+        if (!joined_has(&m->joined, last, byte)) break;
         last = byte;
     }
     return i;

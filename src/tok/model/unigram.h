@@ -16,21 +16,12 @@
 
 #include "tok/format/json.h"
 #include "tok/internal.h"
+#include "tok/model/joined.h"
 #include "tok/model/piece_trie.h"
-
-/* Kinds of pieces, with the numbers of sentencepiece_model.proto. */
-typedef enum unigram_type {
-    UNIGRAM_NORMAL = 1,
-    UNIGRAM_UNKNOWN = 2,
-    UNIGRAM_CONTROL = 3,
-    UNIGRAM_USER_DEFINED = 4,
-    UNIGRAM_UNUSED = 5,
-    UNIGRAM_BYTE = 6,
-} unigram_type;
 
 /* What tokenizer.json does not say of a sentencepiece model. */
 typedef struct unigram_options {
-    const uint8_t *type; /* unigram_type of each id of the tok */
+    const uint8_t *type; /* spm_type of each id of the tok */
 } unigram_options;
 
 /* Makes a loaded tok, whose model is Unigram, give the ids of the sentencepiece library. Changes
@@ -43,9 +34,7 @@ typedef struct unigram_model {
     double unk_score, max_abs_score;
     bool sentencepiece; /* false: Hugging Face's rules */
     bool byte_fallback;
-    /* Bit b of row a: some piece has the bytes a, b side by side, or b does not begin a character.
-     * Between two other bytes a text can be cut. */
-    uint32_t joined[256][8];
+    joined_bytes joined; /* in pieces */
 } unigram_model;
 
 /* The end of a piece on the best way so far to a place in the text. */

@@ -1,6 +1,7 @@
 /* Reads a Unigram model from tokenizer.json and derives from it what encoding needs.
  *
  * Invariant: scores are finite, and small enough that no sum over a text overflows. */
+#include "tok/format/spm.h"
 #include "tok/model/unigram.h"
 
 #include <math.h>
@@ -85,18 +86,10 @@ static status read_unk_id(tok_reader *r, const json_t *model) {
     return ST_OK;
 }
 
-static void find_bytes(tok *t) {
-    for (int b = 0; b < 256; b++) {
-        char name[8];
-        int n = snprintf(name, sizeof(name), "<0x%02X>", b);
-        t->byte_id[b] = tok_model_id(t, name, (size_t)n);
-    }
-}
-
 /* ---- derived ---- */
 
 static bool is_found_in_text(const uint8_t *type, int32_t id) {
-    return !type || type[id] == UNIGRAM_NORMAL || type[id] == UNIGRAM_USER_DEFINED;
+    return !type || type[id] == SPM_NORMAL || type[id] == SPM_USER_DEFINED;
 }
 
 static void set_scores(const tok *t, unigram_model *m, const uint8_t *type) {
@@ -104,9 +97,9 @@ static void set_scores(const tok *t, unigram_model *m, const uint8_t *type) {
     for (int32_t id = 0; id < t->n_token; id++) {
         if (!t->token[id].in_model) continue;
         if (type) m->score[id] = (double)(float)m->score[id]; /* as_read_by_hf undone */
-        bool counts = !type || type[id] == UNIGRAM_NORMAL;
+        bool counts = !type || type[id] == SPM_NORMAL;
         if (counts && m->score[id] < lowest) lowest = m->score[id];
-        if (type && type[id] == UNIGRAM_USER_DEFINED) {
+        if (type && type[id] == SPM_USER_DEFINED) {
             m->score[id] = (double)(float)(0.1 * ((double)t->token[id].n_text - 1));
         }
         if (fabs(m->score[id]) > m->max_abs_score) m->max_abs_score = fabs(m->score[id]);
@@ -115,19 +108,10 @@ static void set_scores(const tok *t, unigram_model *m, const uint8_t *type) {
     if (fabs(m->unk_score) > m->max_abs_score) m->max_abs_score = fabs(m->unk_score);
 }
 
-static void join(unigram_model *m, uint8_t a, uint8_t b) {
-    m->joined[a][b >> 5] |= 1u << (b & 31);
-}
-
 static void set_joined(const tok *t, unigram_model *m, const piece_key *key, int32_t n_keys) {
-    memset(m->joined, 0, sizeof(m->joined));
-    for (int a = 0; !t->byte_level && a < 256; a++) {
-        for (int b = 0x80; b < 0xC0; b++) join(m, (uint8_t)a, (uint8_t)b);
-    }
-    for (int32_t i = 0; i < n_keys; i++) {
-        const uint8_t *s = (const uint8_t *)key[i].s;
-        for (uint32_t k = 1; k < key[i].n; k++) join(m, s[k - 1], s[k]);
-    }
+    m->joined = (joined_bytes){0};
+    if (!t->byte_level) joined_add_characters(&m->joined);
+    for (int32_t i = 0; i < n_keys; i++) joined_add_token(&m->joined, key[i].s, key[i].n);
 }
 
 /* type NULL: Hugging Face's rules. False: too many pieces for the trie. */
@@ -160,7 +144,7 @@ status unigram_read(tok_reader *r, const json_t *model) {
     if (m->byte_fallback && t->byte_level) {
         return tok_bad(r, "model.byte_fallback", "does not go together with ByteLevel");
     }
-    if (m->byte_fallback) find_bytes(t);
+    if (m->byte_fallback) tok_index_fallbacks(t);
     if (!derive(t, NULL)) return tok_bad(r, "model.vocab", "is larger than the program takes");
     return ST_OK;
 }

@@ -1,4 +1,4 @@
-/* Hash maps of the tokenizer; see tok_map.h. */
+/* Hash maps of the tokenizer; see map.h. */
 #include "tok/text/map.h"
 
 #include <stdlib.h>
