@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # kill_test.sh [N [PROGRAM]]: kills training runs N times (200) by SIGKILL and starts them again;
-# what they compute must equal an uninterrupted run, bit for bit.
+# what they compute must equal an uninterrupted run, bit for bit, and no checkpoint may be lost.
 #
-# Every other kill comes at a random time, the rest in place of a random file operation
-# (ATHANOR_FAULT=kill:K), which is where a crash hurts. Runs alternate between fp32 Llama and bf16
-# GPT-2 with dropout. Exit 1 on the first difference.
+# Half of the kills are inside a save: in place of a random file operation (ATHANOR_FAULT=kill:K, a
+# save being most of them), told by the hidden folder that is left. The others come at a random time.
+# Runs alternate between fp32 Llama and bf16 GPT-2 with dropout. Exit 1 on the first difference.
+# SEED=S repeats the choices of an earlier test.
 here=$(cd "$(dirname "$0")/.." && pwd)
 kills=${1:-200}
 set -- "${2:-build/athanor}"
 . "$here/tests/cli/lib.sh"
-RANDOM=${SEED:-$$}
+SEED=${SEED:-$$}
+RANDOM=$SEED
 make_data
 write_config c.yaml
 
@@ -19,19 +21,34 @@ gpt2_keys=(train.precision=bf16 "$gpt2_model")
 for v in "${variants[@]}"; do
     declare -n keys=${v}_keys
     began=$(now_ms)
-    expect 0 train c.yaml run="$v" "${keys[@]}"
+    ATHANOR_FAULT=count:$work/counts expect 0 train c.yaml run="$v" "${keys[@]}"
     took=$(($(now_ms) - began))
     results "step|valid|sample" "$v" >"$v.want"
 done
+operations=$(sed -n 's/^kill //p' counts) # of one whole run
 
-done_kills=0 by_fault=0 runs=0 starts=0
+# steps_of RUN: those of its checkpoints, ascending.
+steps_of() { ls "$1/checkpoints" 2>/dev/null | sed -n 's/^step-//p' | sort -n; }
+# What a kill must leave: every checkpoint whole, none lost that stood before ($2: how many, of which
+# the run keeps 3; $3: the newest).
+check_checkpoints() {
+    local run=$1 least=$2 steps
+    [ "$least" -le 3 ] || least=3
+    steps=$(steps_of "$run")
+    [ -z "$steps" ] || expect 0 verify checkpoint "$run"
+    [ "$(wc -w <<<"$steps")" -ge "$least" ] && [ "$(tail -n 1 <<<"${steps:-0}")" -ge "$3" ] ||
+        fail "$2 checkpoints up to $3 before, now: $(tr "\n" " " <<<"$steps")"
+}
+
+inside=0 outside=0 at_times=0 runs=0
 # One start of run $1, killed somewhere; its exit status is 0 (it finished) or 137.
 start_and_kill() {
-    local run=$1 pid status
+    local run=$1 by_fault=0 pid status before
     shift
-    starts=$((starts + 1))
-    if [ $((starts % 2)) = 0 ]; then
-        ATHANOR_FAULT=kill:$((RANDOM % 200 + 1)) "$athanor" train c.yaml run="$run" "$@" >out 2>err &
+    before=$(steps_of "$run")
+    [ $((inside + outside)) -lt $((at_times + 1)) ] || [ $at_times -ge $((kills / 2)) ] && by_fault=1
+    if [ $by_fault = 1 ]; then
+        ATHANOR_FAULT=kill:$((RANDOM % operations + 1)) "$athanor" train c.yaml run="$run" "$@" >out 2>err &
         pid=$!
     else
         "$athanor" train c.yaml run="$run" "$@" >out 2>err &
@@ -41,20 +58,27 @@ start_and_kill() {
     fi
     wait $pid 2>wait.err
     status=$?
-    if [ $status = 137 ]; then
-        done_kills=$((done_kills + 1))
-        by_fault=$((by_fault + (starts % 2 == 0)))
+    [ $status = 137 ] || return $status
+    if [ $by_fault = 0 ]; then
+        at_times=$((at_times + 1))
+    elif compgen -G "$run/checkpoints/.*-step-*" >names; then
+        inside=$((inside + 1))
+    else
+        outside=$((outside + 1))
     fi
-    return $status
+    last="run $run, killed"
+    check_checkpoints "$run" "$(wc -w <<<"$before")" "$(tail -n 1 <<<"${before:-0}")"
+    return 137
 }
+enough() { [ $inside -ge $((kills / 2)) ] && [ $((inside + at_times)) -ge "$kills" ]; }
 
-while [ $done_kills -lt "$kills" ] && [ $failures -eq 0 ]; do
+while ! enough && [ $failures -eq 0 ]; do
     v=${variants[$((runs % 2))]}
     declare -n keys=${v}_keys
     run=r$runs
     runs=$((runs + 1))
     status=137
-    while [ $status = 137 ] && [ $done_kills -lt "$kills" ]; do
+    while [ $status = 137 ] && [ $failures -eq 0 ] && ! enough; do
         start_and_kill $run "${keys[@]}" && status=0 || status=$?
     done
     last="run $run ($v)"
@@ -65,6 +89,6 @@ while [ $done_kills -lt "$kills" ] && [ $failures -eq 0 ]; do
     ls -a $run/checkpoints | grep -qE '^\.(tmp|trash|old)-' && fail "a crash left something behind"
     rm -rf "$run"
 done
-[ $done_kills -ge "$kills" ] || fail "only $done_kills kills of $kills"
-echo "$done_kills kills ($by_fault at a file operation) in $runs runs: bitwise equal"
+echo "$((inside + outside + at_times)) kills ($inside inside a save, $outside at other file" \
+    "operations, $at_times at random times) in $runs runs, seed $SEED: bitwise equal"
 finish

@@ -64,7 +64,7 @@ static status train_tokenizer(quick *q, tok **out, err *e) {
 
 static status build_shards(quick *q, const tok *t, err *e) {
     int64_t began = clock_now_ns();
-    data_build_options opt = {.valid_fraction = 0.1};
+    data_build_options opt = {.reader = {.max_bad = -1}, .valid_fraction = 0.1};
     const char *inputs[] = {q->corpus.path};
     TRY(data_build(inputs, 1, path_join(q->a, q->run, "shards"), t, &opt, &q->data, e));
     const shard_totals *train = &q->data.train;

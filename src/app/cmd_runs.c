@@ -10,6 +10,8 @@
 #include "base/strbuf.h"
 #include "run/config.h"
 #include "run/folder.h"
+#include "run/metrics.h"
+#include "run/record.h"
 #include "run/report.h"
 #include "run/report_data.h"
 #include "run/summary.h"
@@ -101,16 +103,63 @@ static void print_members(json_t *const *objects, int n) {
     }
 }
 
+static void print_stages(const json_t *stages) {
+    size_t i;
+    json_t *stage;
+    if (json_array_size(stages)) printf("\nstages\n");
+    json_array_foreach(stages, i, stage) {
+        strbuf text = {0};
+        const char *name = json_string_value(json_object_get(stage, "name"));
+        strbuf_printf(&text, "from step %lld  %s: ", (long long)metrics_int(stage, "step", 0),
+                      name ? name : "");
+        record_put_stage_shape(&text, stage);
+        strbuf_puts(&text, "; ");
+        record_put_mixture(&text, stage);
+        printf("  %s\n", text.data);
+        strbuf_free(&text);
+    }
+}
+
+static void print_alarm(const json_t *alarm) {
+    const json_t *documents = json_object_get(alarm, "documents");
+    const char *message = json_string_value(json_object_get(alarm, "message"));
+    const char *action = record_action(alarm);
+    strbuf text = {0};
+    strbuf_printf(&text, "  step %lld  ", (long long)metrics_int(alarm, "step", 0));
+    record_put_kind(&text, alarm);
+    strbuf_printf(&text, ": %s%s%s%s", message ? message : "", *action ? " (" : "", action,
+                  *action ? ")" : "");
+    for (size_t i = 0; i < json_array_size(documents); i++) {
+        strbuf_puts(&text, "\n      ");
+        record_put_document(&text, json_array_get(documents, i));
+    }
+    puts(text.data);
+    strbuf_free(&text);
+}
+
+static void print_alarms(const json_t *alarms) {
+    size_t i;
+    json_t *alarm;
+    if (json_array_size(alarms)) printf("\nalarms\n");
+    json_array_foreach(alarms, i, alarm) print_alarm(alarm);
+}
+
 static status show_run(const cli_args *args, err *e) {
     arena *a = arena_new("runs");
     run_summary s;
     status st = run_summarize(a, args->inputs[0], &s, e);
     if (st == ST_OK) {
-        json_t *object = run_summary_json(&s);
-        if (args->json)
+        json_t *object = run_summary_json(&s), *record = json_object();
+        st = run_add_record(record, s.path, e);
+        if (st == ST_OK && args->json) {
+            json_object_update(object, record);
             cli_print_json(json_incref(object));
-        else
+        } else if (st == ST_OK) {
             print_members(&object, 1);
+            print_stages(json_object_get(record, "stages"));
+            print_alarms(json_object_get(record, "alarms"));
+        }
+        json_decref(record);
         json_decref(object);
     }
     arena_free(a);
@@ -200,7 +249,7 @@ const cli_command command_runs_list = {
 
 const cli_command command_runs_show = {
     .name = "runs show",
-    .summary = "the numbers of one run",
+    .summary = "the numbers of one run, its stages and alarms",
     .usage = "RUN",
     .run = show_run,
     .min_inputs = 1,

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "data/reader.h"
+#include "data/text/reader.h"
 #include "tok/tok.h"
 
 /* ---- options ---- */

@@ -5,7 +5,7 @@
 #ifndef APP_DOC_FEED_H
 #define APP_DOC_FEED_H
 
-#include "data/reader.h"
+#include "data/text/reader.h"
 
 typedef struct feed_doc {
     const char *text;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "app/cli.h"
+#include "base/arena.h"
 
 /* Threads that wait for others spin shortly, then sleep. libgomp's default is to spin for
  * milliseconds, which on a machine that does anything else holds back the very thread that is
@@ -16,5 +17,6 @@ static void let_waiting_threads_sleep(char **argv) {
 
 int main(int argc, char **argv) {
     let_waiting_threads_sleep(argv);
+    json_set_alloc_funcs(xmalloc, free);
     return cli_main(argc, argv);
 }

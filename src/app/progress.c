@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "run/record.h"
 
 void progress_init(progress *p, FILE *out) {
     *p = (progress){.out = out, .live = isatty(fileno(out)), .began_ns = clock_now_ns()};
@@ -27,6 +28,11 @@ static double num(const json_t *o, const char *key) {
 static const char *text(const json_t *o, const char *key) {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "";
+}
+
+/* An escape sequence, where there is a terminal. */
+static const char *style(const progress *p, const char *code) {
+    return p->live ? code : "";
 }
 
 /* Clears the live line, so that a lasting one can be printed. */
@@ -76,9 +82,43 @@ static void on_start(progress *p, const json_t *o) {
 }
 
 static void on_sample(progress *p, const json_t *o) {
-    const char *dim = p->live ? "\033[2m" : "", *plain = p->live ? "\033[0m" : "";
-    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)num(o, "step"), dim,
-            text(o, "prompt"), plain, text(o, "text"));
+    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)num(o, "step"), style(p, "\033[2m"),
+            text(o, "prompt"), style(p, "\033[0m"), text(o, "text"));
+}
+
+static void put_documents(progress *p, const json_t *documents) {
+    enum { SHOWN = 3 };
+    for (size_t i = 0; i < json_array_size(documents) && i < SHOWN; i++) {
+        strbuf text = {0};
+        record_put_document(&text, json_array_get(documents, i));
+        fprintf(p->out, "    %s%s%s\n", style(p, "\033[2m"), text.data, style(p, "\033[0m"));
+        strbuf_free(&text);
+    }
+}
+
+/* Red is for what ends the run. */
+static void on_alarm(progress *p, const json_t *o) {
+    const char *action = record_action(o);
+    strbuf kind = {0};
+    record_put_kind(&kind, o);
+    fprintf(p->out, "  %s%s%s", style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"),
+            kind.data, style(p, "\033[0m"));
+    if (json_object_get(o, "step")) fprintf(p->out, " at step %ld", (long)num(o, "step"));
+    fprintf(p->out, ": %s", text(o, "message"));
+    if (*action) fprintf(p->out, " (%s)", action);
+    fputc('\n', p->out);
+    put_documents(p, json_object_get(o, "documents"));
+    strbuf_free(&kind);
+}
+
+static void on_stage(progress *p, const json_t *o) {
+    strbuf line = {0};
+    record_put_stage_shape(&line, o);
+    strbuf_puts(&line, "; ");
+    record_put_mixture(&line, o);
+    fprintf(p->out, "  stage %s%s%s from step %ld: %s\n", style(p, "\033[1m"), text(o, "name"),
+            style(p, "\033[0m"), (long)num(o, "step"), line.data);
+    strbuf_free(&line);
 }
 
 void progress_event(void *ctx, const json_t *o) {
@@ -96,7 +136,8 @@ void progress_event(void *ctx, const json_t *o) {
                 (long)num(o, "step"), num(o, "val_loss"), num(o, "val_bpb"));
     if (strcmp(kind, "sample") == 0) on_sample(p, o);
     if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", text(o, "path"));
-    if (strcmp(kind, "alarm") == 0) fprintf(p->out, "  alarm: %s\n", text(o, "message"));
+    if (strcmp(kind, "alarm") == 0) on_alarm(p, o);
+    if (strcmp(kind, "stage") == 0) on_stage(p, o);
     if (strcmp(kind, "end") == 0)
         fprintf(p->out, "trained %ld steps; memory: planned %.1f MiB, used %.1f MiB\n",
                 (long)num(o, "steps"), num(o, "planned_peak_bytes") / (1 << 20),

@@ -1,6 +1,6 @@
 /* Training events as text for people: on a terminal one live line with a bar, rate and ETA, and a
- * lasting line for each validation, sample and checkpoint; in a file or pipe one line per logged
- * step. */
+ * lasting line for each validation, sample, checkpoint, stage and alarm; in a file or pipe one line
+ * per logged step. */
 #ifndef APP_PROGRESS_H
 #define APP_PROGRESS_H
 

@@ -13,7 +13,7 @@
 #include "app/progress.h"
 #include "base/arena.h"
 #include "base/strbuf.h"
-#include "data/build.h"
+#include "data/build/build.h"
 #include "run/config.h"
 #include "tok/tok.h"
 

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sha256.h"
-#include "data/reader.h"
+#include "data/text/reader.h"
 
 #define SHAKESPEARE_URL                                                                            \
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_fault.h"
+
 enum { BLOCK_BYTES = 64 * 1024, ALIGN_SMALL = 16, ALIGN_LARGE = 64, LARGE_BYTES = 4096 };
 
 typedef struct block {
@@ -29,7 +31,7 @@ _Noreturn static void out_of_memory(const char *who, size_t bytes) {
 }
 
 static block *block_new(const char *tag, size_t cap, block *prev) {
-    block *b = calloc(1, sizeof *b);
+    block *b = file_fault_alloc() ? NULL : calloc(1, sizeof *b);
     if (!b || !(b->data = calloc(1, cap))) out_of_memory(tag, cap);
     b->cap = cap;
     b->prev = prev;
@@ -131,19 +133,19 @@ size_t arena_bytes_used(const arena *a) {
 }
 
 void *xmalloc(size_t bytes) {
-    void *p = malloc(bytes ? bytes : 1);
+    void *p = file_fault_alloc() ? NULL : malloc(bytes ? bytes : 1);
     if (!p) out_of_memory("the heap", bytes);
     return p;
 }
 
 void *xcalloc(size_t n, size_t bytes) {
-    void *p = calloc(n ? n : 1, bytes ? bytes : 1);
+    void *p = file_fault_alloc() ? NULL : calloc(n ? n : 1, bytes ? bytes : 1);
     if (!p) out_of_memory("the heap", n > SIZE_MAX / (bytes ? bytes : 1) ? SIZE_MAX : n * bytes);
     return p;
 }
 
 void *xrealloc(void *p, size_t bytes) {
-    void *q = realloc(p, bytes ? bytes : 1);
+    void *q = file_fault_alloc() ? NULL : realloc(p, bytes ? bytes : 1);
     if (!q) out_of_memory("the heap", bytes);
     return q;
 }

@@ -20,7 +20,7 @@ enum { OUT_BUFFER_BYTES = 1 << 20, IO_MAX_BYTES = 1 << 30 };
 
 static ssize_t read_retry(int fd, void *p, size_t n) {
     ssize_t got;
-    do got = read(fd, p, n < IO_MAX_BYTES ? n : IO_MAX_BYTES);
+    do got = file_sys_read(fd, p, n < IO_MAX_BYTES ? n : IO_MAX_BYTES);
     while (got < 0 && errno == EINTR);
     return got;
 }
@@ -121,7 +121,7 @@ status file_write_atomic(const char *path, const void *data, size_t len, err *e)
     if (s == ST_OK)
         s = sync_parent(a, path, e);
     else
-        unlink(temp);
+        file_sys_unlinkat(AT_FDCWD, temp, 0);
     arena_free(a);
     return s;
 }
@@ -136,9 +136,9 @@ status file_map_open(file_map *m, const char *path, err *e) {
         s = err_set(e, ST_FORMAT, "cannot map %s: not a regular file", path);
         err_where(e, "%s", path);
     } else if (st.st_size > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            s = err_errno(e, path, "cannot map %s", path);
+        void *p = file_sys_map(fd, (size_t)st.st_size);
+        if (!p)
+            s = err_unreadable(e, "map", path);
         else
             *m = (file_map){p, (size_t)st.st_size};
     }
@@ -223,7 +223,7 @@ status file_out_close(file_out *f, uint64_t *hash, err *e) {
 void file_out_abandon(file_out *f) {
     if (!f->path) return; /* never opened, or closed already */
     close(f->fd);
-    unlink(f->path);
+    file_sys_unlinkat(AT_FDCWD, f->path, 0);
     release(f);
 }
 

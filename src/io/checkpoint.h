@@ -1,5 +1,5 @@
 /* Checkpoints: RUN/checkpoints/step-N/ is a Hugging Face model folder with state/ beside the
- * weights, and state/manifest.json holds size and XXH3 of every file.
+ * weights, and state/manifest.json holds size and XXH3 of every file, and XXH3 of every tensor.
  *
  * A checkpoint is written into the hidden sibling .tmp-step-N-PID: every file is fsynced, the
  * manifest comes last, then the folder is fsynced, renamed to step-N, and the parent fsynced. So a
@@ -9,7 +9,8 @@
  *
  * One process at a time writes to a run; the caller sees to that (the run's lock).
  *
- * Reading order: checkpoint_writer_*, checkpoint_find_newest, checkpoint_verify, checkpoint_prune.
+ * Reading order: checkpoint_writer_*, checkpoint_find_newest, checkpoint_verify and inspect,
+ * checkpoint_prune. Uploads are in checkpoint_upload.h.
  */
 #ifndef IO_CHECKPOINT_H
 #define IO_CHECKPOINT_H
@@ -33,6 +34,9 @@ status checkpoint_writer_add_tensors(checkpoint_writer *w, const char *name,
  * abort), and, once written, its entry in the manifest (the file is fsynced and hashed here). */
 const char *checkpoint_writer_path(checkpoint_writer *w, const char *name);
 status checkpoint_writer_add_file(checkpoint_writer *w, const char *name, err *e) ATH_MUST_USE;
+/* The validation loss of this step, lower being better, by which checkpoint_prune keeps the best;
+ * NaN: none, as is the case without this call. */
+void checkpoint_writer_set_score(checkpoint_writer *w, double val_loss);
 /* Writes the manifest and gives the folder its name. Frees w in any case; on failure the temporary
  * folder is gone. */
 status checkpoint_writer_commit(checkpoint_writer *w, err *e) ATH_MUST_USE;
@@ -48,6 +52,10 @@ status checkpoint_clean(const char *run_dir, err *e) ATH_MUST_USE;
 /* The steps of the folders named step-N, ascending, good or not. */
 status checkpoint_list(arena *a, const char *run_dir, int64_t **steps, int *n, err *e) ATH_MUST_USE;
 
+/* What checkpoint_clean would look at: sorted names in RUN/checkpoints, in the arena. */
+status checkpoint_list_leftovers(arena *a, const char *run_dir, char ***names, int *n,
+                                 err *e) ATH_MUST_USE;
+
 /* Copies a good checkpoint (dir) into another run, under its step. */
 status checkpoint_copy(const char *dir, const char *run_dir, err *e) ATH_MUST_USE;
 
@@ -56,10 +64,34 @@ typedef enum checkpoint_kind {
     CHECKPOINT_MODEL,     /* a model folder without state/: usable, but not resumable */
 } checkpoint_kind;
 
-/* Reads every file. ST_FORMAT names the first bad file and what is wrong with it; the hint names
- * the newest good sibling. Files that the manifest does not list are ignored (a README, say). For a
- * model folder the weights' headers are checked: there are no checksums. */
+/* Reads every file. ST_FORMAT names the first bad file, what is wrong with it, and which of its
+ * tensors are damaged; the hint names the newest good sibling. Files that the manifest does not
+ * list are ignored (a README, say). For a model folder the weights' headers are checked: there are
+ * no checksums. */
 status checkpoint_verify(const char *dir, checkpoint_kind *kind, err *e) ATH_MUST_USE;
+
+/* One file of a checkpoint that is not what was written. */
+typedef struct checkpoint_fault {
+    const char *file;     /* its name in the checkpoint; "." is the folder itself */
+    const char *what;     /* "checksum differs (file damaged)" */
+    const char **tensors; /* those whose bytes differ, where the file still says what they are */
+    int64_t n_tensors;
+} checkpoint_fault;
+
+typedef struct checkpoint_report {
+    checkpoint_kind kind;
+    int64_t step;   /* -1: not known (a model folder, a damaged manifest) */
+    uint64_t bytes; /* of the files that the manifest lists */
+    double score;   /* NaN: none */
+    bool uploaded;
+    checkpoint_fault *faults;
+    int n_faults, cap_faults;
+} checkpoint_report;
+
+/* As checkpoint_verify, but goes on to the last file; all strings lie in the arena. */
+void checkpoint_inspect(arena *a, const char *dir, checkpoint_report *r);
+/* "model.safetensors: checksum differs (file damaged); damaged: a, b and 3 more tensors" */
+char *checkpoint_fault_text(arena *a, const checkpoint_fault *f, int64_t most_tensors);
 
 /* Called with each bad checkpoint that was passed over; NULL logs a warning instead. */
 typedef void (*checkpoint_skip_fn)(void *ctx, const char *dir, const err *why);
@@ -73,11 +105,19 @@ status checkpoint_find_newest(arena *a, const char *run_dir, char **dir, int64_t
  * itself when it has a config.json. */
 status checkpoint_resolve(arena *a, const char *path, char **dir, err *e) ATH_MUST_USE;
 
-/* Deletes all but the newest `keep` checkpoints (0: keeps all) and those whose step is a multiple
- * of keep_every (0: none). good_step is one known to be good, as the one just committed; -1 has the
- * newest good one looked for. It and everything newer stay; nothing is deleted when none is good.
- */
-status checkpoint_prune(const char *run_dir, int keep, int64_t keep_every, int64_t good_step,
+/* Which checkpoints are kept: the newest `newest` (0: all), those whose step is a multiple of
+ * `every` (0: none), and the `best` with the lowest scores (of equals the newer). */
+typedef struct checkpoint_keep {
+    int newest;
+    int64_t every;
+    int best;
+    bool only_uploaded; /* what has no upload mark stays, too */
+} checkpoint_keep;
+
+/* Deletes the others, oldest first. good_step is one known to be good, as the one just committed;
+ * -1 has the newest good one looked for. It and everything newer stay; nothing is deleted when none
+ * is good. One that lacks a file, or has one of another size than was written, uses up no place. */
+status checkpoint_prune(const char *run_dir, const checkpoint_keep *k, int64_t good_step,
                         err *e) ATH_MUST_USE;
 
 #endif

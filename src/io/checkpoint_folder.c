@@ -1,10 +1,9 @@
-/* The folder RUN/checkpoints: names, listing, removal, what a crash left, and which to keep.
+/* The folder RUN/checkpoints: names, listing, removal, what a crash left.
  *
- * Reading order: checkpoint_list, checkpoint_remove, checkpoint_clean, checkpoint_prune. */
+ * Reading order: checkpoint_list, checkpoint_remove, checkpoint_clean. */
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "io/checkpoint_layout.h"
 
 #define STEP_PREFIX "step-"
@@ -67,12 +66,26 @@ status checkpoint_remove(const char *dir, err *e) {
     return st;
 }
 
+static bool is_leftover(const char *name) {
+    return has_prefix(name, TMP_PREFIX) || has_prefix(name, TRASH_PREFIX) ||
+           (has_prefix(name, OLD_PREFIX) && checkpoint_parse_step(name + strlen(OLD_PREFIX)) >= 0);
+}
+
+status checkpoint_list_leftovers(arena *a, const char *run_dir, char ***names, int *n, err *e) {
+    const char *parent = path_join(a, run_dir, CHECKPOINT_DIR);
+    char **all = NULL;
+    int n_all = 0;
+    *n = 0;
+    if (file_exists(parent)) TRY(file_list_dir(a, parent, &all, &n_all, e));
+    for (int i = 0; i < n_all; i++)
+        if (is_leftover(all[i])) all[(*n)++] = all[i];
+    *names = all;
+    return ST_OK;
+}
+
 static status clean_entry(arena *a, const char *parent, const char *name, err *e) {
     const char *path = path_join(a, parent, name);
-    if (has_prefix(name, TMP_PREFIX) || has_prefix(name, TRASH_PREFIX))
-        return file_remove_tree(path, e);
-    if (!has_prefix(name, OLD_PREFIX) || checkpoint_parse_step(name + strlen(OLD_PREFIX)) < 0)
-        return ST_OK;
+    if (!has_prefix(name, OLD_PREFIX)) return file_remove_tree(path, e);
     const char *successor = path_join(a, parent, name + strlen(OLD_PREFIX));
     if (file_exists(successor)) return checkpoint_remove(path, e);
     TRY(file_rename(path, successor, e));
@@ -84,45 +97,8 @@ status checkpoint_clean(const char *run_dir, err *e) {
     const char *parent = path_join(a, run_dir, CHECKPOINT_DIR);
     char **names = NULL;
     int n = 0;
-    status st = file_exists(parent) ? file_list_dir(a, parent, &names, &n, e) : ST_OK;
+    status st = checkpoint_list_leftovers(a, run_dir, &names, &n, e);
     for (int i = 0; i < n && st == ST_OK; i++) st = clean_entry(a, parent, names[i], e);
-    arena_free(a);
-    return st;
-}
-
-/* The newest step that verifies as resumable, or -1. */
-static int64_t find_good(arena *a, const char *run_dir, const int64_t *steps, int n) {
-    for (int i = n - 1; i >= 0; i--) {
-        checkpoint_kind kind;
-        if (checkpoint_check(checkpoint_path(a, run_dir, steps[i]), &kind, NULL) == ST_OK &&
-            kind == CHECKPOINT_RESUMABLE)
-            return steps[i];
-    }
-    return -1;
-}
-
-/* What is newer than the good one is damaged: it stays, and does not use up a place. */
-static status prune(arena *a, const char *run_dir, int keep, int64_t keep_every, int64_t good_step,
-                    err *e) {
-    int64_t *steps;
-    int n;
-    TRY(checkpoint_list(a, run_dir, &steps, &n, e));
-    if (n <= keep) return ST_OK;
-    if (good_step < 0) good_step = find_good(a, run_dir, steps, n);
-    int places = keep;
-    for (int i = n - 1; i >= 0; i--) {
-        if (steps[i] > good_step) continue;
-        if (places-- > 0 || (keep_every > 0 && steps[i] % keep_every == 0)) continue;
-        TRY(checkpoint_remove(checkpoint_path(a, run_dir, steps[i]), e));
-    }
-    return ST_OK;
-}
-
-status checkpoint_prune(const char *run_dir, int keep, int64_t keep_every, int64_t good_step,
-                        err *e) {
-    if (keep <= 0) return ST_OK;
-    arena *a = arena_new("checkpoint prune");
-    status st = prune(a, run_dir, keep, keep_every, good_step, e);
     arena_free(a);
     return st;
 }

@@ -1,16 +1,20 @@
-/* Encodes and decodes the manifest of a checkpoint.
+/* Encodes, decodes and reads the manifest of a checkpoint.
  *
  * Invariant: the checksum covers the manifest's own content in canonical form (keys sorted, no
  * spaces), so a damaged manifest is found out even where it is still good JSON. */
 #include "io/checkpoint_manifest.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 #define MANIFEST_VERSION 1
+#define MAX_MANIFEST_BYTES ((int64_t)256 << 20)
 
 static bool plain_name(const char *s) {
     if (!s[0] || s[0] == '.' || strlen(s) > 200) return false;
@@ -35,24 +39,54 @@ static void checksum(const json_t *root, char out[17]) {
     json_decref(rest);
 }
 
-char *manifest_encode(const manifest *m) {
+static json_t *hash_json(uint64_t hash) {
+    char hex[17];
+    hash_format(hash, hex);
+    return json_string(hex);
+}
+
+static void set(json_t *object, const char *key, json_t *value) {
+    int failed = json_object_set_new(object, key, value);
+    CHECK(failed == 0, "the name '%s' is not UTF-8", key);
+}
+
+static json_t *files_json(const manifest *m) {
     json_t *files = json_object();
     for (int i = 0; i < m->n; i++) {
-        char hex[17];
-        hash_format(m->files[i].hash, hex);
-        json_t *entry =
-            json_pack("{s:I, s:s}", "bytes", (json_int_t)m->files[i].bytes, "xxh3", hex);
-        int failed = json_object_set_new(files, m->files[i].name, entry);
-        CHECK(failed == 0, "the file name '%s' is not UTF-8", m->files[i].name);
+        const manifest_file *f = &m->files[i];
+        set(files, f->name,
+            json_pack("{s:I, s:o}", "bytes", (json_int_t)f->bytes, "xxh3", hash_json(f->hash)));
     }
-    json_t *root = json_pack("{s:i, s:I, s:o}", "version", MANIFEST_VERSION, "step",
-                             (json_int_t)m->step, "files", files);
+    return files;
+}
+
+static json_t *tensors_json(const manifest *m) {
+    json_t *files = json_object();
+    for (int i = 0; i < m->n; i++) {
+        const manifest_file *f = &m->files[i];
+        if (f->n_tensors == 0) continue;
+        json_t *tensors = json_object();
+        for (int64_t k = 0; k < f->n_tensors; k++)
+            set(tensors, f->tensors[k].name, hash_json(f->tensors[k].hash));
+        set(files, f->name, tensors);
+    }
+    return files;
+}
+
+char *manifest_encode(const manifest *m) {
+    json_t *root =
+        json_pack("{s:i, s:I}", "version", MANIFEST_VERSION, "step", (json_int_t)m->step);
+    if (isfinite(m->score)) set(root, "val_loss", json_f64(m->score));
+    set(root, "files", files_json(m));
+    set(root, "tensors", tensors_json(m));
     char hex[17];
     checksum(root, hex);
-    json_object_set_new(root, "checksum", json_string(hex));
-    char *text = json_dumps(root, JSON_INDENT(2));
+    set(root, "checksum", json_string(hex));
+    strbuf text = {0};
+    json_format(&text, root, 2);
+    strbuf_putc(&text, '\n');
     json_decref(root);
-    return text;
+    return text.data;
 }
 
 static bool parse_hash(const char *hex, uint64_t *hash) {
@@ -79,6 +113,47 @@ static status decode_files(arena *a, manifest *m, const json_t *files, err *e) {
     return m->n ? ST_OK : err_set(e, ST_FORMAT, "it lists no files");
 }
 
+static manifest_file *find_file(manifest *m, const char *name) {
+    for (int i = 0; i < m->n; i++)
+        if (strcmp(m->files[i].name, name) == 0) return &m->files[i];
+    return NULL;
+}
+
+static bool printable(const char *s) {
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f) return false;
+    return true;
+}
+
+static status decode_tensors(arena *a, manifest_file *f, const json_t *tensors, err *e) {
+    f->tensors = ARENA_ARRAY(a, manifest_tensor, json_object_size(tensors) + 1);
+    const char *name;
+    json_t *hash;
+    json_object_foreach((json_t *)tensors, name, hash) {
+        manifest_tensor *t = &f->tensors[f->n_tensors++];
+        t->name = arena_strdup(a, name);
+        if (!printable(name) || !parse_hash(json_string_value(hash), &t->hash))
+            return err_set(e, ST_FORMAT, "its entry for a tensor of '%s' is damaged", f->name);
+    }
+    return ST_OK;
+}
+
+/* Both are absent from manifests of older versions. */
+static status decode_optional(arena *a, manifest *m, const json_t *root, err *e) {
+    const json_t *loss = json_object_get(root, "val_loss");
+    if (loss && !json_is_number(loss)) return err_set(e, ST_FORMAT, "its val_loss is no number");
+    m->score = loss ? json_number_value(loss) : (double)NAN;
+    const char *name;
+    json_t *tensors;
+    json_object_foreach(json_object_get(root, "tensors"), name, tensors) {
+        manifest_file *f = find_file(m, name);
+        if (!f || !json_is_object(tensors))
+            return err_set(e, ST_FORMAT, "it lists tensors of a file that it does not list");
+        TRY(decode_tensors(a, f, tensors, e));
+    }
+    return ST_OK;
+}
+
 static status decode_root(arena *a, manifest *m, const json_t *root, err *e) {
     const json_t *version = json_object_get(root, "version"), *step = json_object_get(root, "step");
     const json_t *files = json_object_get(root, "files");
@@ -93,7 +168,8 @@ static status decode_root(arena *a, manifest *m, const json_t *root, err *e) {
         return err_set(e, ST_FORMAT, "it has version %lld, this program reads %d",
                        (long long)json_integer_value(version), MANIFEST_VERSION);
     m->step = json_integer_value(step);
-    return decode_files(a, m, files, e);
+    TRY(decode_files(a, m, files, e));
+    return decode_optional(a, m, root, e);
 }
 
 status manifest_decode(arena *a, manifest *m, const char *text, size_t len, err *e) {
@@ -103,5 +179,26 @@ status manifest_decode(arena *a, manifest *m, const char *text, size_t len, err 
     if (!root) return err_set(e, ST_FORMAT, "line %d is no valid JSON (file damaged)", je.line);
     status st = decode_root(a, m, root, e);
     json_decref(root);
+    return st;
+}
+
+static status read_text(const char *path, char **text, size_t *len, err *e) {
+    if (!file_exists(path) && errno == ENOENT) return err_set(e, ST_FORMAT, "the file is missing");
+    if (file_size(path) > MAX_MANIFEST_BYTES)
+        return err_set(e, ST_FORMAT, "the file is larger than any manifest");
+    return file_read_all(path, text, len, e);
+}
+
+status manifest_read(arena *a, manifest *m, const char *dir, err *e) {
+    const char *path = path_join(a, dir, MANIFEST_NAME);
+    char *text = NULL;
+    size_t len;
+    status st = read_text(path, &text, &len, e);
+    if (st == ST_OK) st = manifest_decode(a, m, text, len, e);
+    free(text);
+    if (st != ST_OK) {
+        err_context(e, MANIFEST_NAME);
+        err_where(e, "%s", path);
+    }
     return st;
 }

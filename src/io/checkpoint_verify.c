@@ -1,6 +1,6 @@
-/* Which checkpoints can be trusted.
+/* Which of a run's checkpoints can be trusted.
  *
- * Reading order: checkpoint_check, checkpoint_verify, checkpoint_find_newest, checkpoint_resolve.
+ * Reading order: checkpoint_verify, checkpoint_find_newest, checkpoint_resolve.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -8,80 +8,6 @@
 
 #include "base/log.h"
 #include "io/checkpoint_layout.h"
-#include "io/checkpoint_manifest.h"
-
-static status check_file(const char *path, const manifest_file *f, err *e) {
-    int64_t bytes = file_size(path);
-    if (bytes < 0) return err_set(e, ST_FORMAT, "%s: the file is missing", f->name);
-    if ((uint64_t)bytes != f->bytes)
-        return err_set(e, ST_FORMAT, "%s: %lld bytes instead of %llu (file %s)", f->name,
-                       (long long)bytes, (unsigned long long)f->bytes,
-                       (uint64_t)bytes < f->bytes ? "truncated" : "changed");
-    uint64_t hash = 0;
-    if (hash_file(path, &hash, e) != ST_OK) {
-        err_context(e, "%s", f->name);
-        return ST_FORMAT;
-    }
-    if (hash != f->hash)
-        return err_set(e, ST_FORMAT, "%s: checksum differs (file damaged)", f->name);
-    return ST_OK;
-}
-
-static status check_manifest(arena *a, const char *dir, err *e) {
-    const char *path = path_join(a, dir, MANIFEST_NAME);
-    if (!file_exists(path)) {
-        err_set(e, ST_FORMAT, MANIFEST_NAME ": the file is missing");
-        err_where(e, "%s", path);
-        return ST_FORMAT;
-    }
-    char *text;
-    size_t len;
-    manifest m;
-    TRY(file_read_all(path, &text, &len, e));
-    status st = manifest_decode(a, &m, text, len, e);
-    free(text);
-    if (st != ST_OK) {
-        err_context(e, MANIFEST_NAME);
-        err_where(e, "%s", path);
-        return st;
-    }
-    for (int i = 0; i < m.n && st == ST_OK; i++) {
-        path = path_join(a, dir, m.files[i].name);
-        st = check_file(path, &m.files[i], e);
-        if (st != ST_OK) err_where(e, "%s", path);
-    }
-    return st;
-}
-
-/* A folder that someone else made: its weights must at least be well formed. */
-static status check_model(arena *a, const char *dir, err *e) {
-    if (!file_exists(path_join(a, dir, "config.json"))) {
-        err_set(e, ST_FORMAT, "config.json: the file is missing");
-        err_where(e, "%s", dir);
-        return ST_FORMAT;
-    }
-    st_reader *r;
-    TRY(st_open(&r, dir, e));
-    st_close(r);
-    return ST_OK;
-}
-
-status checkpoint_check(const char *dir, checkpoint_kind *kind, err *e) {
-    arena *a = arena_new("checkpoint check");
-    status st;
-    *kind = CHECKPOINT_RESUMABLE;
-    if (!file_is_dir(dir)) {
-        st = err_set(e, ST_FORMAT, "%s is no folder", dir);
-        err_where(e, "%s", dir);
-    } else if (file_exists(path_join(a, dir, STATE_DIR))) {
-        st = check_manifest(a, dir, e);
-    } else {
-        *kind = CHECKPOINT_MODEL;
-        st = check_model(a, dir, e);
-    }
-    arena_free(a);
-    return st;
-}
 
 /* Points at the newest other checkpoint of the same run that is good. */
 static void hint_sibling(arena *a, const char *dir, err *e) {

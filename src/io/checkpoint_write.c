@@ -6,6 +6,7 @@
  * Reading order: checkpoint_writer_begin, the add functions, checkpoint_writer_commit, abort. */
 #include "io/checkpoint.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -70,6 +71,7 @@ status checkpoint_writer_begin(checkpoint_writer **out, const char *run_dir, int
                            (long)getpid());
     w->need_bytes = need_bytes;
     w->list.step = step;
+    w->list.score = (double)NAN;
     status st = make_folders(w, e);
     if (st != ST_OK) {
         explain(w, st, e);
@@ -85,12 +87,14 @@ const char *checkpoint_writer_path(checkpoint_writer *w, const char *name) {
     return path_join(w->mem, w->temp, name);
 }
 
-static void record(checkpoint_writer *w, const char *name, uint64_t bytes, uint64_t hash) {
+static manifest_file *record(checkpoint_writer *w, const char *name, uint64_t bytes,
+                             uint64_t hash) {
     for (int i = 0; i < w->list.n; i++)
         CHECK(strcmp(w->list.files[i].name, name) != 0, "'%s' is added twice", name);
-    manifest_file f = {arena_strdup(w->mem, name), bytes, hash};
+    manifest_file f = {.name = arena_strdup(w->mem, name), .bytes = bytes, .hash = hash};
     VEC_PUSH(w->list.files, w->list.n, w->list.cap, f);
     w->done_bytes += bytes;
+    return &w->list.files[w->list.n - 1];
 }
 
 static status write_blob(const char *path, const void *data, size_t len, uint64_t *hash, err *e) {
@@ -112,13 +116,39 @@ status checkpoint_writer_add_blob(checkpoint_writer *w, const char *name, const 
     return ST_OK;
 }
 
+status checkpoint_writer_add_known(checkpoint_writer *w, const manifest_file *f, const void *data,
+                                   size_t len, err *e) {
+    uint64_t hash = 0;
+    status st = require_space(w, len, e);
+    if (st == ST_OK) st = write_blob(checkpoint_writer_path(w, f->name), data, len, &hash, e);
+    if (st == ST_OK && (len != f->bytes || hash != f->hash))
+        st = err_set(e, ST_FORMAT, "%s: checksum differs (file damaged)", f->name);
+    if (st != ST_OK) return explain(w, st, e);
+    manifest_file *mine = record(w, f->name, len, hash);
+    mine->n_tensors = f->n_tensors;
+    mine->tensors = ARENA_ARRAY(w->mem, manifest_tensor, f->n_tensors);
+    for (int64_t i = 0; i < f->n_tensors; i++)
+        mine->tensors[i] =
+            (manifest_tensor){arena_strdup(w->mem, f->tensors[i].name), f->tensors[i].hash};
+    return ST_OK;
+}
+
+static void record_tensors(checkpoint_writer *w, manifest_file *f, const st_tensor *tensors,
+                           int64_t n, const uint64_t *hashes) {
+    f->tensors = ARENA_ARRAY(w->mem, manifest_tensor, n);
+    f->n_tensors = n;
+    for (int64_t i = 0; i < n; i++)
+        f->tensors[i] = (manifest_tensor){arena_strdup(w->mem, tensors[i].name), hashes[i]};
+}
+
 status checkpoint_writer_add_tensors(checkpoint_writer *w, const char *name,
                                      const st_tensor *tensors, int64_t n, err *e) {
     uint64_t hash = 0, bytes = st_file_bytes(tensors, n);
+    uint64_t *hashes = ARENA_ARRAY(w->mem, uint64_t, n);
     status st = require_space(w, bytes, e);
-    if (st == ST_OK) st = st_write(checkpoint_writer_path(w, name), tensors, n, &hash, e);
+    if (st == ST_OK) st = st_write(checkpoint_writer_path(w, name), tensors, n, &hash, hashes, e);
     if (st != ST_OK) return explain(w, st, e);
-    record(w, name, bytes, hash);
+    record_tensors(w, record(w, name, bytes, hash), tensors, n, hashes);
     return ST_OK;
 }
 
@@ -130,6 +160,10 @@ status checkpoint_writer_add_file(checkpoint_writer *w, const char *name, err *e
     if (st != ST_OK) return explain(w, st, e);
     record(w, name, (uint64_t)file_size(path), hash);
     return ST_OK;
+}
+
+void checkpoint_writer_set_score(checkpoint_writer *w, double val_loss) {
+    w->list.score = val_loss;
 }
 
 static status write_manifest(checkpoint_writer *w, err *e) {

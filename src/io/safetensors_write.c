@@ -5,11 +5,13 @@
  * Reading order: build_header, st_writer_*, st_write, st_source_fill. */
 #include "io/safetensors.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <xxhash.h>
 
+#include "base/file_fault.h"
 #include "base/strbuf.h"
 #include "io/safetensors_format.h"
 
@@ -102,6 +104,10 @@ status st_writer_append(st_writer *w, const void *data, size_t bytes, err *e) {
     return bytes ? file_out_write(&w->out, data, bytes, e) : ST_OK;
 }
 
+static void remove_file(const st_writer *w) {
+    file_sys_unlinkat(AT_FDCWD, w->path, 0); /* what cannot be removed is not named as a result */
+}
+
 status st_writer_close(st_writer *w, uint64_t *hash, err *e) {
     if (w->missing) {
         status st = err_set(e, ST_FAILED, "%s: %llu bytes of its tensors were never written",
@@ -111,7 +117,7 @@ status st_writer_close(st_writer *w, uint64_t *hash, err *e) {
         return st;
     }
     status st = file_out_close(&w->out, hash, e);
-    if (st != ST_OK) unlink(w->path);
+    if (st != ST_OK) remove_file(w);
     free(w->path);
     free(w);
     return st;
@@ -120,43 +126,59 @@ status st_writer_close(st_writer *w, uint64_t *hash, err *e) {
 void st_writer_abandon(st_writer *w) {
     if (!w) return;
     file_out_abandon(&w->out);
-    unlink(w->path);
+    remove_file(w);
     free(w->path);
     free(w);
 }
 
-/* Pulls the tensor through its fill function, by whole rows where it has rows. */
-static status append_filled(st_writer *w, const st_tensor *t, err *e) {
-    int64_t n = count_elements(t), row = t->rank >= 2 ? t->dims[t->rank - 1] : 1;
+/* Elements of a tensor that are written at once: about a megabyte, by whole rows where it has rows,
+ * so that what was just made is still in the cache when it is hashed and copied. */
+static int64_t piece_elements(const st_tensor *t, int64_t n) {
+    int64_t size = (int64_t)dtype_bytes(t->dt), row = t->rank >= 2 ? t->dims[t->rank - 1] : 1;
+    int64_t rows = PIECE_BYTES / size / row, piece = (rows > 0 ? rows : 1) * row;
+    return piece < n ? piece : n;
+}
+
+static status append_tensor(st_writer *w, const st_tensor *t, XXH3_state_t *sum, err *e) {
+    int64_t n = count_elements(t), size = (int64_t)dtype_bytes(t->dt);
     if (n == 0) return ST_OK;
-    int64_t size = (int64_t)dtype_bytes(t->dt), rows = PIECE_BYTES / size / row;
-    int64_t step = (rows > 0 ? rows : 1) * row;
-    if (step > n) step = n;
-    void *piece = xmalloc((size_t)(step * size));
+    CHECK(t->data || t->fill, "tensor '%s' has no data", t->name);
+    int64_t step = piece_elements(t, n);
+    uint8_t *made = t->data ? NULL : xmalloc((size_t)(step * size));
     status st = ST_OK;
     for (int64_t first = 0; first < n && st == ST_OK; first += step) {
         int64_t now = n - first < step ? n - first : step;
-        st = t->fill(t->ctx, first, now, piece, e);
+        const uint8_t *piece = made ? made : (const uint8_t *)t->data + first * size;
+        if (made) st = t->fill(t->ctx, first, now, made, e);
+        if (st == ST_OK && sum) XXH3_64bits_update(sum, piece, (size_t)(now * size));
         if (st == ST_OK) st = st_writer_append(w, piece, (size_t)(now * size), e);
     }
-    free(piece);
+    free(made);
     return st;
 }
 
-status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash, err *e) {
+static status append_tensors(st_writer *w, const st_tensor *tensors, int64_t n, uint64_t *hashes,
+                             err *e) {
+    XXH3_state_t *sum = hashes ? XXH3_createState() : NULL;
+    CHECK(sum || !hashes, "no memory for a hash state");
+    status st = ST_OK;
+    for (int64_t i = 0; i < n && st == ST_OK; i++) {
+        if (sum) XXH3_64bits_reset(sum);
+        st = append_tensor(w, &tensors[i], sum, e);
+        if (sum) hashes[i] = XXH3_64bits_digest(sum);
+    }
+    XXH3_freeState(sum);
+    return st;
+}
+
+status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
+                uint64_t *tensor_hashes, err *e) {
     st_writer *w;
     TRY(st_writer_open(&w, path, tensors, n, e));
-    for (int64_t i = 0; i < n; i++) {
-        const st_tensor *t = &tensors[i];
-        CHECK(t->data || t->fill || count_elements(t) == 0, "tensor '%s' has no data", t->name);
-        status st = t->data ? st_writer_append(w, t->data, (size_t)count_bytes(t), e)
-                            : append_filled(w, t, e);
-        if (st != ST_OK) {
-            st_writer_abandon(w);
-            return st;
-        }
-    }
-    return st_writer_close(w, hash, e);
+    status st = append_tensors(w, tensors, n, tensor_hashes, e);
+    if (st == ST_OK) return st_writer_close(w, hash, e);
+    st_writer_abandon(w);
+    return st;
 }
 
 /* One row of the file is one column of the source. */

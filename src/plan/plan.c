@@ -10,47 +10,100 @@ static int64_t page_up(int64_t n) {
     return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-static bool grads_in_frame(const plan *p) {
-    return p->spec.train_B && !p->spec.accumulates;
+static bool grads_in_frame(const plan_spec *s) {
+    return s->train_B && !s->accumulates;
 }
 
 /* ---- programs ---- */
 
-static status record(plan *p, plan_prog which, const model_rec *shape, bool train, err *e) {
+static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *shape, bool train,
+                     err *e) {
     graph_options opt = {
-        .dev = p->dev, .dt = p->spec.compute, .train = train, .recompute = p->spec.recompute};
-    opt.grads_in_frame = train && grads_in_frame(p);
+        .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
+    opt.grads_in_frame = train && grads_in_frame(&ph->spec);
     model_rec r = *shape;
     r.g = graph_new(p->memory, &opt);
-    r.mc = &p->spec.model;
+    r.mc = &ph->spec.model;
     r.params = p->store;
-    r.chunk_rows = p->spec.chunk_rows;
-    r.z_loss = train ? p->spec.z_loss : 0.0f;
+    r.chunk_rows = ph->spec.chunk_rows;
+    r.z_loss = train ? ph->spec.z_loss : 0.0f;
     model_record(&r);
     static const char *const names[] = {"training", "validation", "prefill", "decode", "logits"};
-    status st = prog_finish(&p->prog[which], r.g, e);
+    status st = prog_finish(&ph->prog[which], r.g, e);
     if (st != ST_OK) err_context(e, "recording the %s program", names[which]);
     return st;
 }
 
-static status record_all(plan *p, err *e) {
-    const plan_spec *s = &p->spec;
+static status record_all(plan *p, plan_phase *ph, err *e) {
+    const plan_spec *s = &ph->spec;
     model_rec lm = {.task = TASK_LM, .T = s->T, .document_mask = s->document_mask};
     lm.B = s->train_B;
-    if (s->train_B) TRY(record(p, PLAN_TRAIN, &lm, true, e));
+    if (s->train_B) TRY(record(p, ph, PLAN_TRAIN, &lm, true, e));
     lm.B = s->valid_B;
-    if (s->valid_B) TRY(record(p, PLAN_VALID, &lm, false, e));
+    if (s->valid_B) TRY(record(p, ph, PLAN_VALID, &lm, false, e));
     model_rec all = {.task = TASK_LOGITS, .B = 1, .T = s->logits_T, .n_logits = s->logits_T};
-    if (s->logits_T) TRY(record(p, PLAN_LOGITS, &all, false, e));
+    if (s->logits_T) TRY(record(p, ph, PLAN_LOGITS, &all, false, e));
     if (!s->cache_tok) return ST_OK;
     model_rec gen = {.task = TASK_LOGITS, .B = 1, .Tmax = s->cache_tok, .n_logits = 1};
     gen.T = s->prefill_T;
-    TRY(record(p, PLAN_PREFILL, &gen, false, e));
+    TRY(record(p, ph, PLAN_PREFILL, &gen, false, e));
     gen.T = 1;
-    return record(p, PLAN_DECODE, &gen, false, e);
+    return record(p, ph, PLAN_DECODE, &gen, false, e);
+}
+
+/* Whether two phases record the same programs: all that a stage may change is compared. */
+static bool same_programs(const plan_spec *a, const plan_spec *b) {
+    return a->T == b->T && a->train_B == b->train_B && a->accumulates == b->accumulates &&
+           a->valid_B == b->valid_B && a->cache_tok == b->cache_tok &&
+           a->model.rope_theta == b->model.rope_theta && a->recompute == b->recompute &&
+           a->document_mask == b->document_mask && a->chunk_rows == b->chunk_rows &&
+           a->z_loss == b->z_loss;
+}
+
+static status record_phase(plan *p, int i, err *e) {
+    plan_phase *ph = &p->phase[i];
+    ph->shared_with = -1;
+    for (int k = 0; k < i; k++) {
+        if (!same_programs(&p->phase[k].spec, &ph->spec)) continue;
+        ph->shared_with = k;
+        memcpy(ph->prog, p->phase[k].prog, sizeof ph->prog);
+        return ST_OK;
+    }
+    return record_all(p, ph, e);
 }
 
 /* ---- arena ---- */
+
+/* Places what each program pins and returns the largest frame, without the gradients where these
+ * lie in it. */
+static int64_t lay_out_programs(plan *p) {
+    int64_t pinned = 0, most = 0;
+    for (int i = 0; i < p->n_phases; i++) {
+        plan_phase *ph = &p->phase[i];
+        if (ph->shared_with >= 0) continue;
+        int64_t frame = 0;
+        for (int k = 0; k < PLAN_PROGS; k++) {
+            if (!ph->prog[k]) continue;
+            const prog_stats *st = prog_get_stats(ph->prog[k]);
+            ph->pinned_offset[k] = pinned;
+            pinned += (st->pinned_bytes + 63) / 64 * 64;
+            if (st->frame_bytes > frame) frame = st->frame_bytes;
+        }
+        int64_t shared = grads_in_frame(&ph->spec) ? p->region[REGION_GRADS].bytes : 0;
+        if (frame - shared > most) most = frame - shared;
+    }
+    p->region[REGION_PINNED].bytes = pinned;
+    return most;
+}
+
+static void lay_out_cache(plan *p) {
+    for (int i = 0; i < p->n_phases; i++) {
+        const plan_spec *s = &p->phase[i].spec;
+        if (!s->cache_tok) continue;
+        int64_t bytes = model_cache_bytes(&s->model, 1, s->cache_tok, s->compute);
+        if (bytes > p->region[REGION_CACHE].bytes) p->region[REGION_CACHE].bytes = bytes;
+    }
+}
 
 static void lay_out(plan *p) {
     param_sizes ps = param_store_sizes(p->store);
@@ -61,19 +114,10 @@ static void lay_out(plan *p) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
         p->region[REGION_OPTIM].bytes = ps.master_bytes * s->optim->n_states;
     }
-    int64_t pinned = 0, frame = 0;
-    for (int i = 0; i < PLAN_PROGS; i++) {
-        if (!p->prog[i]) continue;
-        const prog_stats *st = prog_get_stats(p->prog[i]);
-        p->pinned_offset[i] = pinned;
-        pinned += (st->pinned_bytes + 63) / 64 * 64;
-        if (st->frame_bytes > frame) frame = st->frame_bytes;
-    }
-    p->region[REGION_PINNED].bytes = pinned;
-    int64_t shared = grads_in_frame(p) ? p->region[REGION_GRADS].bytes : 0;
-    p->region[REGION_FRAME].bytes = frame > shared ? frame - shared : 0;
-    if (s->cache_tok)
-        p->region[REGION_CACHE].bytes = model_cache_bytes(&s->model, 1, s->cache_tok, s->compute);
+    if (s->snapshot)
+        p->region[REGION_SNAPSHOT].bytes = ps.master_bytes + p->region[REGION_OPTIM].bytes;
+    p->region[REGION_FRAME].bytes = lay_out_programs(p);
+    lay_out_cache(p);
     int64_t offset = 0;
     for (int i = 0; i < REGION_COUNT; i++) {
         p->region[i].offset = offset;
@@ -82,22 +126,36 @@ static void lay_out(plan *p) {
     p->peak_bytes = page_up(offset);
 }
 
-status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) {
+void plan_select(plan *p, int i) {
+    CHECK(i >= 0 && i < p->n_phases, "phase %d of %d", i, p->n_phases);
+    p->spec = p->phase[i].spec;
+    memcpy(p->prog, p->phase[i].prog, sizeof p->prog);
+}
+
+status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) {
     arena *memory = arena_new("plan");
     plan *p = ARENA_NEW(memory, plan);
-    p->spec = *spec;
     p->dev = d;
     p->memory = memory;
-    p->store = param_store_new(memory, spec->compute);
-    spec->model.family->declare(&p->spec.model, p->store);
-    status st = record_all(p, e);
+    p->store = param_store_new(memory, specs->compute);
+    p->phase = ARENA_ARRAY(memory, plan_phase, n);
+    p->n_phases = n;
+    for (int i = 0; i < n; i++) p->phase[i].spec = specs[i];
+    specs->model.family->declare(&p->phase[0].spec.model, p->store);
+    status st = ST_OK;
+    for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);
     if (st != ST_OK) {
         arena_free(memory);
         return st;
     }
+    plan_select(p, 0);
     lay_out(p);
     *out = p;
     return ST_OK;
+}
+
+status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) {
+    return plan_new_phases(out, d, spec, 1, e);
 }
 
 void plan_free(plan *p) {
@@ -110,9 +168,24 @@ static void *region_base(const plan *p, plan_region_kind k) {
     return p->region[k].bytes ? (char *)p->base + p->region[k].offset : NULL;
 }
 
-static void *frame_base(const plan *p) {
-    plan_region_kind first = grads_in_frame(p) ? REGION_GRADS : REGION_FRAME;
+static void *frame_base(const plan *p, const plan_spec *s) {
+    plan_region_kind first = grads_in_frame(s) ? REGION_GRADS : REGION_FRAME;
     return (char *)p->base + p->region[first].offset;
+}
+
+static void bind_phase(plan *p, plan_phase *ph) {
+    if (ph->shared_with >= 0) return;
+    for (int i = 0; i < PLAN_PROGS; i++) {
+        if (!ph->prog[i]) continue;
+        void *base[SPACE_COUNT] = {[SPACE_FRAME] = frame_base(p, &ph->spec),
+                                   [SPACE_PINNED] =
+                                       (char *)region_base(p, REGION_PINNED) + ph->pinned_offset[i],
+                                   [SPACE_MASTER] = region_base(p, REGION_PARAMS),
+                                   [SPACE_WORK] = region_base(p, REGION_WORK),
+                                   [SPACE_GRAD] = region_base(p, REGION_GRADS),
+                                   [SPACE_STATE] = region_base(p, REGION_CACHE)};
+        prog_bind(ph->prog[i], base);
+    }
 }
 
 status plan_commit(plan *p, err *e) {
@@ -120,19 +193,12 @@ status plan_commit(plan *p, err *e) {
     param_store_bind(p->store, p->dev, region_base(p, REGION_PARAMS), region_base(p, REGION_WORK),
                      region_base(p, REGION_GRADS));
     int64_t flat = param_store_sizes(p->store).flat_elems;
-    for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++)
+    p->snapshot_params = region_base(p, REGION_SNAPSHOT);
+    for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
         p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * flat;
-    for (int i = 0; i < PLAN_PROGS; i++) {
-        if (!p->prog[i]) continue;
-        void *base[SPACE_COUNT] = {[SPACE_FRAME] = frame_base(p),
-                                   [SPACE_PINNED] =
-                                       (char *)region_base(p, REGION_PINNED) + p->pinned_offset[i],
-                                   [SPACE_MASTER] = region_base(p, REGION_PARAMS),
-                                   [SPACE_WORK] = region_base(p, REGION_WORK),
-                                   [SPACE_GRAD] = region_base(p, REGION_GRADS),
-                                   [SPACE_STATE] = region_base(p, REGION_CACHE)};
-        prog_bind(p->prog[i], base);
+        if (p->snapshot_params) p->snapshot_state[i] = p->snapshot_params + (i + 1) * flat;
     }
+    for (int i = 0; i < p->n_phases; i++) bind_phase(p, &p->phase[i]);
     return ST_OK;
 }
 

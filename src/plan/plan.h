@@ -3,8 +3,11 @@
  * and one made on the cpu differ only in that the second can be committed (memory reserved,
  * programs bound).
  *
- * The arena, low to high: parameters (fp32 masters), compute copies, optimizer state, pinned memory
- * of each program, KV cache of the sampler, gradients, and one frame that all programs share, as
+ * A run in stages has phases: other lengths, batches or rotary bases are other programs over the same
+ * arena, of which one phase is in use at a time (plan_select).
+ *
+ * The arena, low to high: parameters (fp32 masters), compute copies, optimizer state, the snapshot
+ * that is saved in the background, pinned memory of each program, KV cache of the sampler, gradients, and one frame that all programs share, as
  * large as the largest needs. With one micro-batch a step the frame begins where the gradients do:
  * those of a layer lie where activations of later layers were (prog/graph.h, grads_in_frame). */
 #ifndef PLAN_PLAN_H
@@ -30,12 +33,15 @@ typedef struct plan_spec {
     bool document_mask;
     int64_t chunk_rows;
     float z_loss;
+    int64_t host_bytes; /* that the caller will hold beside the arena: rows read ahead, say */
+    bool snapshot; /* room for a copy of masters and optimizer state, from which a thread saves */
 } plan_spec;
 
 typedef enum plan_region_kind {
     REGION_PARAMS,
     REGION_WORK,
     REGION_OPTIM,
+    REGION_SNAPSHOT, /* laid out as REGION_PARAMS, then REGION_OPTIM */
     REGION_PINNED,
     REGION_CACHE,
     REGION_GRADS,
@@ -52,23 +58,39 @@ typedef enum plan_prog {
     PLAN_PROGS
 } plan_prog;
 
-typedef struct plan {
+/* Programs of one spec, with their offsets in REGION_PINNED. Equal specs share them. */
+typedef struct plan_phase {
     plan_spec spec;
+    prog *prog[PLAN_PROGS]; /* NULL: not in this plan */
+    int64_t pinned_offset[PLAN_PROGS];
+    int shared_with; /* an earlier phase; -1: none */
+} plan_phase;
+
+typedef struct plan {
+    plan_spec spec;         /* of the selected phase */
+    prog *prog[PLAN_PROGS]; /* its programs; NULL: not in this plan */
     dev *dev;
     arena *memory; /* of the plan itself: graphs, store */
     param_store *store;
-    prog *prog[PLAN_PROGS]; /* NULL: not in this plan */
-    int64_t pinned_offset[PLAN_PROGS];
+    plan_phase *phase;
+    int n_phases;
     struct {
         int64_t offset, bytes;
     } region[REGION_COUNT];
     int64_t peak_bytes; /* of the arena */
     void *base;         /* after plan_commit */
     float *optim_state[OPTIM_MAX_STATES];
+    float *snapshot_params; /* NULL: none */
+    float *snapshot_state[OPTIM_MAX_STATES];
 } plan;
 
-/* Records all programs on `d` and lays out the arena. `mc` and the rest of spec are copied. */
+/* Records all programs on `d` and lays out the arena. The specs are copied; they differ in what a
+ * stage may change only: T, batches, rotary base, masks, recompute. The first is selected. */
+status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
+/* The same for one. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
+/* Makes spec and prog those of phase i. */
+void plan_select(plan *p, int i);
 /* ST_MEMORY when the arena and the process do not fit into `limit_bytes` (0: what the machine has
  * free); the hint names the key to change and a value that fits. */
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;

@@ -1,6 +1,7 @@
 /* What a plan says: as JSON, as the table before step 0, and as the refusal of a run that does not
  * fit. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -10,7 +11,10 @@
 static const int64_t BASELINE_BYTES = 24 << 20, BASELINE_THREAD_BYTES = 1 << 20;
 
 int64_t plan_baseline_bytes(const plan *p) {
-    return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev);
+    int64_t host = 0;
+    for (int i = 0; i < p->n_phases; i++)
+        if (p->phase[i].spec.host_bytes > host) host = p->phase[i].spec.host_bytes;
+    return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host;
 }
 
 static int64_t limit_or_free(int64_t limit_bytes) {
@@ -21,14 +25,23 @@ static bool fits(const plan *p, int64_t limit_bytes) {
     return p->peak_bytes + plan_baseline_bytes(p) <= limit_or_free(limit_bytes);
 }
 
+/* Whether all phases would fit with at most this micro-batch and this policy. */
 static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int64_t limit) {
-    plan_spec spec = p->spec;
-    if (micro_batch < spec.train_B) spec.accumulates = true;
-    spec.train_B = micro_batch;
-    if (spec.valid_B) spec.valid_B = micro_batch;
-    spec.recompute = recompute;
+    plan_spec *specs = xcalloc((size_t)p->n_phases, sizeof *specs);
+    for (int i = 0; i < p->n_phases; i++) {
+        plan_spec *s = &specs[i];
+        *s = p->phase[i].spec;
+        if (micro_batch < s->train_B) {
+            s->accumulates = true;
+            s->train_B = micro_batch;
+            if (s->valid_B) s->valid_B = micro_batch;
+        }
+        s->recompute = recompute;
+    }
     plan *smaller;
-    if (plan_new(&smaller, p->dev, &spec, NULL) != ST_OK) return false;
+    status st = plan_new_phases(&smaller, p->dev, specs, p->n_phases, NULL);
+    free(specs);
+    if (st != ST_OK) return false;
     bool yes = fits(smaller, limit);
     plan_free(smaller);
     return yes;
@@ -46,6 +59,12 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
+    if (p->spec.snapshot &&
+        p->peak_bytes - p->region[REGION_SNAPSHOT].bytes + plan_baseline_bytes(p) <=
+            limit_or_free(limit)) {
+        err_where(e, "checkpoint.async");
+        return err_hint(e, "set checkpoint.async=false: it saves without a copy in memory");
+    }
     err_where(e, "train.micro_batch_size");
     if (B >= 1)
         return err_hint(e, "set train.micro_batch_size=%d (it is %d)%s", B, p->spec.train_B,
@@ -76,9 +95,12 @@ status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) {
 
 static int64_t workspace_bytes(const plan *p) {
     int64_t most = 0;
-    for (int i = 0; i < PLAN_PROGS; i++)
-        if (p->prog[i] && prog_get_stats(p->prog[i])->workspace_peak_bytes > most)
-            most = prog_get_stats(p->prog[i])->workspace_peak_bytes;
+    for (int i = 0; i < p->n_phases; i++)
+        for (int k = 0; k < PLAN_PROGS; k++) {
+            const prog *pr = p->phase[i].prog[k];
+            if (pr && prog_get_stats(pr)->workspace_peak_bytes > most)
+                most = prog_get_stats(pr)->workspace_peak_bytes;
+        }
     return most;
 }
 
@@ -95,6 +117,7 @@ json_t *plan_json(const plan *p, int64_t limit_bytes) {
         (json_int_t)p->region[REGION_OPTIM].bytes, "activation_peak_bytes", (json_int_t)activations,
         "workspace_bytes", (json_int_t)workspace_bytes(p), "baseline_bytes",
         (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes), "classes", cls);
+    json_object_set_new(memory, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
     if (p->prog[PLAN_TRAIN])
         json_object_set_new(memory, "live_peak_bytes",
                             json_integer(prog_get_stats(p->prog[PLAN_TRAIN])->live_peak_bytes));
@@ -116,11 +139,17 @@ void plan_describe(const plan *p, strbuf *out) {
     strbuf_printf(out, "plan: %.2fM parameters, micro-batch %d x %d tokens, %s, recompute %s\n",
                   (double)ps.elems / 1e6, s->train_B, s->T, dtype_name(s->compute),
                   policies[s->recompute]);
+    for (int i = 1; i < p->n_phases; i++)
+        strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1,
+                      p->phase[i].spec.train_B, p->phase[i].spec.T);
     line(out, "parameters", p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes,
          s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies");
     line(out, "gradients", p->region[REGION_GRADS].bytes,
          s->accumulates ? "fp32" : "fp32, where activations were that are done with");
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
+    if (s->snapshot)
+        line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
+             "what is saved while training goes on; checkpoint.async=false does without");
     if (p->prog[PLAN_TRAIN]) {
         const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
         snprintf(note, sizeof note, "%s%.1f MiB kept for backward, %.1f scratch",

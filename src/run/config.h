@@ -7,8 +7,8 @@
  *
  * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
  * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
- * to values), config_check.c, config_json.c (values to JSON), config_doc.c (help, schema,
- * reference). */
+ * to values), config_check.c, config_stage.c, config_json.c (values to JSON), config_doc.c (help,
+ * schema, reference). */
 #ifndef RUN_CONFIG_H
 #define RUN_CONFIG_H
 
@@ -61,6 +61,28 @@
     W(CONFIG_PP_ZB_H1, "zb-h1")                                                                    \
     W(CONFIG_PP_ZB_V, "zb-v")
 
+#define CONFIG_SET_TOKEN_FORMAT(W)                                                                 \
+    W(CONFIG_TOKENS_AUTO, "auto")                                                                  \
+    W(CONFIG_TOKENS_OWN, "athanor")                                                                \
+    W(CONFIG_TOKENS_NANOGPT, "nanogpt")                                                            \
+    W(CONFIG_TOKENS_LLMC, "llm.c")                                                                 \
+    W(CONFIG_TOKENS_MEGATRON, "megatron")                                                          \
+    W(CONFIG_TOKENS_NANOTRON, "nanotron")                                                          \
+    W(CONFIG_TOKENS_OLMO, "olmo")
+#define CONFIG_SET_TOKEN_DTYPE(W)                                                                  \
+    W(CONFIG_TOKEN_DTYPE_AUTO, "auto")                                                             \
+    W(CONFIG_TOKEN_DTYPE_U16, "u16")                                                               \
+    W(CONFIG_TOKEN_DTYPE_U32, "u32")
+#define CONFIG_SET_DATA_ORDER(W)                                                                   \
+    W(CONFIG_ORDER_SHUFFLE, "shuffle")                                                             \
+    W(CONFIG_ORDER_ASCENDING, "ascending")                                                         \
+    W(CONFIG_ORDER_DESCENDING, "descending")
+#define CONFIG_SET_GUARD_ACTION(W)                                                                 \
+    W(CONFIG_GUARD_LOG, "log")                                                                     \
+    W(CONFIG_GUARD_SKIP, "skip")                                                                   \
+    W(CONFIG_GUARD_LOWER, "lower")                                                                 \
+    W(CONFIG_GUARD_REWIND, "rewind")
+
 #define CONFIG_ENUMERATOR(name, word) name,
 typedef enum config_packing { CONFIG_SET_PACKING(CONFIG_ENUMERATOR) } config_packing;
 typedef enum config_precision { CONFIG_SET_PRECISION(CONFIG_ENUMERATOR) } config_precision;
@@ -72,6 +94,10 @@ typedef enum config_schedule { CONFIG_SET_SCHEDULE(CONFIG_ENUMERATOR) } config_s
 typedef enum config_decay { CONFIG_SET_DECAY(CONFIG_ENUMERATOR) } config_decay;
 typedef enum config_cp_kind { CONFIG_SET_CP_KIND(CONFIG_ENUMERATOR) } config_cp_kind;
 typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(CONFIG_ENUMERATOR) } config_pp_schedule;
+typedef enum config_token_format { CONFIG_SET_TOKEN_FORMAT(CONFIG_ENUMERATOR) } config_token_format;
+typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(CONFIG_ENUMERATOR) } config_token_dtype;
+typedef enum config_order { CONFIG_SET_DATA_ORDER(CONFIG_ENUMERATOR) } config_order;
+typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(CONFIG_ENUMERATOR) } config_guard_action;
 #undef CONFIG_ENUMERATOR
 
 enum { CONFIG_AUTO = -1 }; /* an AUTO option that was left "auto" */
@@ -94,6 +120,9 @@ typedef struct config_nums {
 typedef struct config_source {
     const char *path;
     double weight;
+    double epochs;
+    int format; /* config_token_format */
+    int dtype;  /* config_token_dtype */
 } config_source;
 
 typedef struct config_sources {
@@ -101,8 +130,9 @@ typedef struct config_sources {
     int n;
 } config_sources;
 
-/* One stage: until exactly one of steps and tokens (the other is 0); `changes` holds the keys of
- * data, train, optim and model that differ from then on, as given. */
+/* One stage: until exactly one of steps and tokens of the whole run (the other is 0; the last stage
+ * may have neither and lasts to the end of the run); `changes` holds the keys of data, train, optim
+ * and model that differ from then on, as given. */
 typedef struct config_stage {
     const char *name;
     struct {
@@ -157,6 +187,14 @@ status config_from_json(config **out, const json_t *root, const json_t *origins,
                         const char *const *overrides, int n_overrides, err *e) ATH_MUST_USE;
 void config_free(config *c); /* NULL is fine */
 
+/* The config that holds in stage number `stage`: the changes of the stages so far are in force. It
+ * has no stages itself. The caller frees it. */
+status config_of_stage(const config *c, int stage, config **out, err *e) ATH_MUST_USE;
+/* Whether the optimizer begins anew with the stage, and whether it brings a learning-rate schedule
+ * of its own (it changes optim.lr or optim.schedule), which then counts from its beginning. */
+bool config_stage_restarts(const config *c, int stage);
+bool config_stage_has_schedule(const config *c, int stage);
+
 /* What training needs beyond valid values: a run folder, a tokenizer, data, exactly one of steps,
  * tokens, epochs. */
 status config_check_train(const config *c, err *e) ATH_MUST_USE;
@@ -185,6 +223,8 @@ json_t *config_get_json(const config *c, const char *path);
 json_t *config_diff(const config *a, const config *b);
 /* Whether a key may change when a run is resumed. */
 bool config_key_is_free(const char *path);
+/* The same when the run stands in stage `stage`: later stages are free, and the end of this one. */
+bool config_key_is_free_in(const char *path, int stage);
 
 const char *config_precision_name(int precision);
 

@@ -37,10 +37,30 @@ static status check_milestones(const config *c, err *e) {
     return ST_OK;
 }
 
+/* Every batch of a ramp is a whole number of micro-batches. */
+static status check_ramp(const config *c, err *e) {
+    int64_t start = c->train.batch_ramp.start, by = c->train.batch_ramp.increment;
+    int64_t micro = c->train.micro_batch_size;
+    if (start == 0) return ST_OK;
+    if (start > c->train.global_batch_size)
+        return config_error(c, e, "train.batch_ramp.start",
+                            "train.batch_ramp.start (%" PRId64
+                            ") is above train.global_batch_size (%" PRId64 ")",
+                            start, c->train.global_batch_size);
+    if (micro == CONFIG_AUTO || (start % micro == 0 && by % micro == 0)) return ST_OK;
+    config_error(c, e, "train.batch_ramp",
+                 "train.batch_ramp.start and .increment must be multiples of "
+                 "train.micro_batch_size (%" PRId64 ")",
+                 micro);
+    return err_hint(e, "leave train.micro_batch_size=auto, or make it a common divisor");
+}
+
 status config_check_pairs(const config *c, err *e) {
     TRY(check_length(c, e));
     TRY(check_batch(c, e));
     TRY(check_milestones(c, e));
+    TRY(check_ramp(c, e));
+    TRY(config_check_stages(c, e));
     if (c->optim.betas.n != 2)
         return config_error(c, e, "optim.betas", "optim.betas must have 2 numbers, not %d",
                             c->optim.betas.n);
@@ -64,9 +84,11 @@ status config_check_train(const config *c, err *e) {
         return missing(c, e, "model", "name a preset: `model: {preset: smollm2-135m}`");
     if (!c->tokenizer)
         return missing(c, e, "tokenizer", "`athanor tok train TEXT -o tok.json` makes one");
-    if (c->data.train.n == 0)
+    if (c->data.train.n == 0 && c->stages.n == 0)
         return missing(c, e, "data.train", "`athanor data build TEXT -o shards` makes shards");
-    if (!c->train.steps && !c->train.tokens && c->train.epochs <= 0)
+    const config_stage *last = c->stages.n ? &c->stages.items[c->stages.n - 1] : NULL;
+    bool ends = last && (last->until.steps || last->until.tokens);
+    if (!ends && !c->train.steps && !c->train.tokens && c->train.epochs <= 0)
         return missing(c, e, "train.steps",
                        "set exactly one of train.steps, train.tokens, train.epochs");
     return ST_OK;
@@ -132,12 +154,9 @@ static status refuse_layouts(const config *c, err *e) {
 }
 
 status config_check_supported(const config *c, err *e) {
-    if (c->stages.n > 0) return refuse(c, e, "stages", "training in stages", "remove `stages`");
     TRY(refuse_small_floats(c, e));
     TRY(refuse_mixtures(c, e));
     TRY(refuse_layouts(c, e));
-    if (c->data.packing != CONFIG_PACKING_CONCAT)
-        return refuse(c, e, "data.packing", "packing other than concat", "write concat");
     if (c->train.deterministic)
         return refuse(c, e, "train.deterministic", "the deterministic mode",
                       "write false; a run on one rank repeats bit for bit anyway");
@@ -147,10 +166,20 @@ status config_check_supported(const config *c, err *e) {
     return ST_OK;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 int64_t config_micro_batch(const config *c, int64_t dp) {
     if (c->train.micro_batch_size != CONFIG_AUTO) return c->train.micro_batch_size;
-    int64_t share =
-        dp > 0 && c->train.global_batch_size >= dp ? c->train.global_batch_size / dp : 1;
+    int64_t batch = common_divisor(c->train.global_batch_size, c->train.batch_ramp.start);
+    batch = common_divisor(batch, c->train.batch_ramp.increment);
+    int64_t share = dp > 0 && batch >= dp ? batch / dp : 1;
     int64_t micro = share < 8 ? share : 8;
     while (share % micro) micro--;
     return micro;

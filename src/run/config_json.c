@@ -137,8 +137,28 @@ static void add_difference(json_t *out, const char *key, json_t *a, json_t *b) {
     json_array_append_new(out, json_pack("{s:s, s:O?, s:O?}", "key", key, "a", a, "b", b));
 }
 
+static void diff_values(json_t *out, const char *path, json_t *a, json_t *b);
+
+/* Stages one by one, so that a change names its stage: "stages.2.optim.lr". */
+static void diff_stages(json_t *out, const char *path, json_t *a, json_t *b) {
+    size_t n = json_array_size(a) > json_array_size(b) ? json_array_size(a) : json_array_size(b);
+    for (size_t i = 0; i < n; i++) {
+        char below[1024];
+        snprintf(below, sizeof below, "%s.%zu", path, i);
+        json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+        if (x && y)
+            diff_values(out, below, x, y);
+        else
+            add_difference(out, below, x, y);
+    }
+}
+
 static void diff_values(json_t *out, const char *path, json_t *a, json_t *b) {
     if (json_equal(a, b)) return;
+    if (strcmp(path, "stages") == 0) {
+        diff_stages(out, path, a, b);
+        return;
+    }
     if (!json_is_object(a) || !json_is_object(b)) {
         add_difference(out, path, a, b);
         return;

@@ -71,6 +71,16 @@ static bool is_item_key(const char *owner, const char *key) {
     return false;
 }
 
+/* The members that items of a list declare, as a list of words. */
+static const char *item_words(const config *c, const char *owner) {
+    const char *words = "";
+    for (int i = 0; i < config_n_items; i++)
+        if (strcmp(config_items[i].owner, owner) == 0)
+            words =
+                arena_printf(c->memory, "%s%s%s", words, *words ? ", " : "", config_items[i].path);
+    return words;
+}
+
 static status check_until(const config *c, const char *prefix, const json_t *until, err *e) {
     const char *key, *path = arena_printf(c->memory, "%suntil", prefix);
     json_t *value;
@@ -82,6 +92,21 @@ static status check_until(const config *c, const char *prefix, const json_t *unt
                             "unknown key '%s'; a stage ends at until.steps or "
                             "until.tokens",
                             path);
+    }
+    return ST_OK;
+}
+
+/* Known keys that belong to the whole run are refused in a stage. */
+static status check_stage_may(const config *c, const char *prefix, const char *section,
+                              const json_t *value, err *e) {
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)value, key, member) {
+        const char *path = arena_printf(c->memory, "%s.%s", section, key);
+        if (config_stage_may_change(path)) continue;
+        const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
+        config_error(c, e, shown, "a stage cannot change '%s'", path);
+        return err_hint(e, "it holds for the whole run: say it once, outside `stages`");
     }
     return ST_OK;
 }
@@ -101,7 +126,8 @@ static status check_stage_key(const config *c, const char *prefix, const char *k
         return ST_USAGE;
     }
     if (!json_is_object(value)) return not_an_object(c, path, e);
-    return check_object(c, value, prefix, key, e);
+    TRY(check_object(c, value, prefix, key, e));
+    return check_stage_may(c, prefix, key, value, e);
 }
 
 /* One element of data.train or stages. */
@@ -114,7 +140,8 @@ static status check_element(const config *c, const option *o, const char *prefix
             TRY(check_stage_key(c, prefix, key, value, e));
         } else if (!is_item_key(o->path, key)) {
             const char *path = arena_printf(c->memory, "%s%s", prefix, key);
-            return config_error(c, e, path, "unknown key '%s'; known: path, weight", path);
+            return config_error(c, e, path, "unknown key '%s'; known: %s", path,
+                                item_words(c, o->path));
         }
     }
     return ST_OK;

@@ -128,11 +128,6 @@ static status read_sources(config *c, const option *o, const char *path, const j
     return ST_OK;
 }
 
-static bool stage_may_change(const char *path) {
-    return config_path_below(path, "data") || config_path_below(path, "train") ||
-           config_path_below(path, "optim");
-}
-
 /* The rest of a stage: each option it changes is read into a scratch config, which checks it. */
 static status read_changes(config *c, config_stage *stage, const char *path, const json_t *value,
                            err *e) {
@@ -140,7 +135,7 @@ static status read_changes(config *c, config_stage *stage, const char *path, con
     for (int i = 0; i < config_n_options; i++) {
         const option *o = &config_options[i];
         const json_t *change = config_walk(value, o->path);
-        if (!change || !stage_may_change(o->path)) continue;
+        if (!change || !config_stage_may_change(o->path)) continue;
         char key[600];
         snprintf(key, sizeof key, "%s.%s", path, o->path);
         TRY(config_read_value(&scratch, o, &scratch, key, change, e));
@@ -155,9 +150,6 @@ static status read_stage(config *c, config_stage *stage, const char *path, const
                          err *e) {
     TRY(read_items(c, "stages", stage, path, value, e));
     if (!stage->name) return config_error(c, e, path, "'%s' has no name", path);
-    if (!stage->until.steps == !stage->until.tokens)
-        return config_error(c, e, path, "'%s.until' must have exactly one of steps and tokens",
-                            path);
     return read_changes(c, stage, path, value, e);
 }
 

@@ -17,6 +17,10 @@ SET(SCHEDULE)
 SET(DECAY)
 SET(CP_KIND)
 SET(PP_SCHEDULE)
+SET(TOKEN_FORMAT)
+SET(TOKEN_DTYPE)
+SET(DATA_ORDER)
+SET(GUARD_ACTION)
 #define SET_NONE NULL
 
 enum { FIXED, FREE };
@@ -83,6 +87,15 @@ bool config_key_is_free(const char *path) {
             return o->free_on_resume;
     }
     return false;
+}
+
+bool config_key_is_free_in(const char *path, int stage) {
+    const char *rest = config_path_below(path, "stages");
+    if (!rest) return config_key_is_free(path);
+    char *end;
+    long n = strtol(rest, &end, 10);
+    if (n > stage) return true;
+    return n == stage && strncmp(end, ".until", 6) == 0;
 }
 
 const char *config_precision_name(int precision) {

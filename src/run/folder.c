@@ -14,8 +14,12 @@
 #include "base/json.h"
 
 /* What --fresh removes. The config goes last, so that a clearing cut short leaves a run. */
-static const char *const OWNED[] = {"checkpoints", "samples",   "traces",     "metrics.jsonl",
-                                    "report.html", "plan.json", "config.json"};
+static const char *const OWNED[] = {"samples",   "traces",    "metrics.jsonl", "report.html",
+                                    "plan.json", "data.json", "config.json"};
+
+/* The checkpoints go first, and under this name: one that is half deleted must not look like one.
+ */
+#define TRASH ".trash-checkpoints"
 
 struct run_folder {
     char *path;
@@ -184,14 +188,14 @@ static bool is_auto(const json_t *value) {
     return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
 }
 
-static int list_changes(strbuf *out, const json_t *differences, bool (*is_free)(const char *key)) {
+static int list_changes(strbuf *out, const json_t *differences, int stage) {
     int n = 0;
     size_t i;
     json_t *row;
     json_array_foreach(differences, i, row) {
         const char *key = json_string_value(json_object_get(row, "key"));
         json_t *now = json_object_get(row, "b");
-        if (is_free(key) || is_auto(now)) continue;
+        if (config_key_is_free_in(key, stage) || is_auto(now)) continue;
         strbuf_printf(out, "%s%s was ", n++ ? "; " : "", key);
         put_value(out, json_object_get(row, "a"));
         strbuf_puts(out, ", is now ");
@@ -200,15 +204,15 @@ static int list_changes(strbuf *out, const json_t *differences, bool (*is_free)(
     return n;
 }
 
-status run_compare_config(const char *name, const json_t *stored, const config *now,
-                          bool (*is_free)(const char *key), err *e) {
+status run_compare_config(const char *name, const json_t *stored, const config *now, int stage,
+                          err *e) {
     config *then;
     if (config_from_json(&then, stored, NULL, "config.json", NULL, 0, e) != ST_OK)
         return err_context(e, "the stored config of %s cannot be read", name);
     json_t *differences = config_diff(then, now);
     strbuf changes = {0};
     status st = ST_OK;
-    if (list_changes(&changes, differences, is_free) > 0) {
+    if (list_changes(&changes, differences, stage) > 0) {
         st = err_set(e, ST_USAGE, "%s was started with another config: %s", name, changes.data);
         err_where(e, "%s/config.json", name);
         err_hint(e, "add --fresh to start anew in the same folder (its checkpoints are removed), "
@@ -220,18 +224,30 @@ status run_compare_config(const char *name, const json_t *stored, const config *
     return st;
 }
 
+/* Also what a clearing left that was cut short. */
+static status remove_trash(const run_folder *r, err *e) {
+    arena *a = arena_new("run folder");
+    status st = file_remove_tree(path_join(a, r->path, TRASH), e);
+    arena_free(a);
+    return st;
+}
+
 static status clear(const run_folder *r, err *e) {
     arena *a = arena_new("run folder");
+    const char *checkpoints = path_join(a, r->path, "checkpoints");
     status st = ST_OK;
+    if (file_exists(checkpoints)) st = file_rename(checkpoints, path_join(a, r->path, TRASH), e);
+    if (st == ST_OK) st = remove_trash(r, e);
     for (int i = 0; i < ARRAY_LEN(OWNED) && st == ST_OK; i++)
         st = file_remove_tree(path_join(a, r->path, OWNED[i]), e);
     arena_free(a);
     return st;
 }
 
-status run_prepare(run_folder *r, const config *c, bool fresh, run_start *out, err *e) {
+status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out, err *e) {
     *out = RUN_START_NEW;
     json_t *stored = NULL;
+    TRY(remove_trash(r, e));
     TRY(run_read_json(&stored, r->path, "config.json", e));
     if (!stored) return ST_OK;
     status st = ST_OK;
@@ -243,7 +259,7 @@ status run_prepare(run_folder *r, const config *c, bool fresh, run_start *out, e
     } else if (fresh) {
         st = clear(r, e);
     } else {
-        st = run_compare_config(r->path, stored, c, config_key_is_free, e);
+        st = run_compare_config(r->path, stored, c, stage, e);
         *out = RUN_START_RESUME;
     }
     json_decref(stored);

@@ -3,6 +3,7 @@
  *     RUN/.lock           held while a process trains here; the process id stands in it
  *     RUN/config.json     the resolved config with which the run began
  *     RUN/plan.json       what `athanor plan` said (optional)
+ *     RUN/data.json       what the data of each stage were when it began (train/stage_data.h)
  *     RUN/metrics.jsonl   what happened (metrics.h)
  *     RUN/report.html     the same for people (report.h)
  *     RUN/checkpoints/    step-N folders
@@ -41,12 +42,14 @@ status run_write_json(const run_folder *r, const char *name, const json_t *value
 
 typedef enum run_start { RUN_START_NEW, RUN_START_RESUME } run_start;
 /* What a start with this config does. An absent run is new; with `fresh` an existing one is
- * cleared and new; otherwise it is resumed if only free keys differ. Refuses a folder whose
+ * cleared and new; otherwise it is resumed if only keys differ that are
+ * free for a run that stands in stage number `stage`. Refuses a folder whose
  * config.json belongs to something else. The new config is not written yet. */
-status run_prepare(run_folder *r, const config *c, bool fresh, run_start *out, err *e) ATH_MUST_USE;
+status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out,
+                   err *e) ATH_MUST_USE;
 /* Fails with a sentence that lists every key which differs and is not free, with both values. A key
  * that is now `auto` accepts whatever it was resolved to when the run began. `name` is the run. */
-status run_compare_config(const char *name, const json_t *stored, const config *now,
-                          bool (*is_free)(const char *key), err *e) ATH_MUST_USE;
+status run_compare_config(const char *name, const json_t *stored, const config *now, int stage,
+                          err *e) ATH_MUST_USE;
 
 #endif

@@ -17,6 +17,7 @@ static void put_page(strbuf *out, const report_data *d) {
     report_put_header(out, d);
     report_put_alarms(out, d);
     report_put_curves(out, d);
+    report_put_stages(out, d);
     report_put_samples(out, d);
     report_put_memory(out, d);
     report_put_next(out, d);

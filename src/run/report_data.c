@@ -18,12 +18,20 @@ static void table_grow(report_table *t) {
         t->column[i] = xrealloc(t->column[i], sizeof(double) * (size_t)t->cap);
 }
 
+/* How many of n ascending steps come before `step`. After a rewind the later ones are made again:
+ * what counts is the second time. */
+static int64_t steps_before(const double *steps, int64_t n, double step) {
+    while (n > 0 && steps[n - 1] >= step) n--;
+    return n;
+}
+
 /* A step line stands for all steps since the one before it (train.log_every). */
 static void take_step(report_data *d, const json_t *event) {
     report_table *t = &d->steps;
     double step = metrics_num(event, "step"), ms = metrics_num(event, "step_ms");
-    double before = t->n ? t->column[COLUMN_STEP][t->n - 1] : 0;
     if (!isfinite(step)) return;
+    t->n = steps_before(t->column[COLUMN_STEP], t->n, step);
+    double before = t->n ? t->column[COLUMN_STEP][t->n - 1] : 0;
     if (isfinite(ms) && step > before) d->train_s += ms * 1e-3 * (step - before);
     table_grow(t);
     const double row[COLUMN_COUNT] = {
@@ -43,6 +51,7 @@ static void take_valid(report_data *d, const json_t *event) {
     report_valid *v = &d->valid;
     double step = metrics_num(event, "step"), loss = metrics_num(event, "val_loss");
     if (!isfinite(step)) return;
+    v->n = steps_before(v->step, v->n, step);
     if (!d->first_valid) d->first_valid = json_deep_copy(event);
     if (v->n == v->cap) {
         v->cap = v->cap ? v->cap * 2 : 64;
@@ -51,6 +60,15 @@ static void take_valid(report_data *d, const json_t *event) {
     }
     v->step[v->n] = step;
     v->loss[v->n++] = loss;
+}
+
+/* A stage that was begun again after a rewind takes the place of its first beginning. */
+static void take_stage(report_data *d, const json_t *event) {
+    int64_t step = metrics_int(event, "step", 0);
+    size_t n = json_array_size(d->stages);
+    while (n > 0 && metrics_int(json_array_get(d->stages, n - 1), "step", 0) >= step)
+        json_array_remove(d->stages, --n);
+    json_array_append_new(d->stages, json_deep_copy(event));
 }
 
 static void replace(json_t **slot, const json_t *event) {
@@ -69,6 +87,8 @@ static status take_event(void *user, const json_t *event, err *e) {
         json_array_append_new(d->samples, json_deep_copy(event));
     } else if (metrics_is(event, "alarm")) {
         json_array_append_new(d->alarms, json_deep_copy(event));
+    } else if (metrics_is(event, "stage")) {
+        take_stage(d, event);
     } else if (metrics_is(event, "checkpoint")) {
         d->n_checkpoints++;
         d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
@@ -117,6 +137,7 @@ status report_data_load(report_data *d, const char *run_dir, err *e) {
     *d = (report_data){.memory = arena_new("report"),
                        .samples = json_array(),
                        .alarms = json_array(),
+                       .stages = json_array(),
                        .last_checkpoint = -1};
     status st;
     TRY_GOTO(st, run_summarize(d->memory, run_dir, &d->summary, e), failed);
@@ -124,6 +145,7 @@ status report_data_load(report_data *d, const char *run_dir, err *e) {
     TRY_GOTO(st, run_read_json(&d->plan, run_dir, "plan.json", e), failed);
     TRY_GOTO(st, metrics_read(run_dir, METRICS_ALL, take_event, d, e), failed);
     smooth_columns(&d->steps);
+    report_set_marks(d);
     d->mean_tok_per_s = mean_of(&d->steps, COLUMN_TOK_PER_S);
     return ST_OK;
 failed:
@@ -138,6 +160,7 @@ void report_data_free(report_data *d) {
     json_decref(d->end);
     json_decref(d->samples);
     json_decref(d->alarms);
+    json_decref(d->stages);
     json_decref(d->first_valid);
     for (int i = 0; i < COLUMN_COUNT; i++) {
         free(d->steps.column[i]);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "run/summary.h"
+#include "run/svg.h"
 
 typedef enum report_column {
     COLUMN_STEP,
@@ -36,13 +37,15 @@ typedef struct report_data {
     run_summary summary;
     json_t *config, *plan;                  /* plan may be NULL */
     json_t *start, *end;                    /* the last ones; NULL: none */
-    json_t *samples, *alarms;               /* lists of events */
+    json_t *samples, *alarms, *stages;      /* lists of events */
     json_t *first_valid;                    /* NULL: none */
     int64_t n_checkpoints, last_checkpoint; /* step; -1: none */
     double train_s;                         /* sum of the steps' times */
     double mean_tok_per_s;                  /* NaN: not known */
     report_table steps;
     report_valid valid;
+    svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
+    int n_marks;
 } report_data;
 
 status report_data_load(report_data *d, const char *run_dir, err *e) ATH_MUST_USE;
@@ -52,12 +55,18 @@ void report_data_free(report_data *d);
 void report_put_count(strbuf *out, double n);
 void report_put_bytes(strbuf *out, double n);
 void report_put_seconds(strbuf *out, double s);
+/* Text as one word of a shell, escaped for HTML. */
+void report_put_shell_word(strbuf *out, const char *word);
+
+/* Fills d->marks from stages and alarms. */
+void report_set_marks(report_data *d);
 
 /* The sections of the page, in its order; each appends a whole element, or nothing where there is
  * nothing to say. */
 void report_put_header(strbuf *out, const report_data *d);
 void report_put_alarms(strbuf *out, const report_data *d);
 void report_put_curves(strbuf *out, const report_data *d);
+void report_put_stages(strbuf *out, const report_data *d);
 void report_put_samples(strbuf *out, const report_data *d);
 void report_put_memory(strbuf *out, const report_data *d);
 void report_put_next(strbuf *out, const report_data *d);

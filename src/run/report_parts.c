@@ -1,5 +1,6 @@
-/* The sections of the page: verdict and figures, alarms, curves, samples, memory, next steps,
- * config. All text from the run folder passes through svg_put_escaped. */
+/* The sections of the page: verdict and figures, curves, samples, memory, next steps, config;
+ * alarms and stages are in report_events.c. All text from the run folder passes through
+ * svg_put_escaped. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,44 +114,6 @@ void report_put_header(strbuf *out, const report_data *d) {
     strbuf_puts(out, "</header>\n");
 }
 
-/* ---- alarms ---- */
-
-static void put_alarm(strbuf *out, const json_t *alarm) {
-    static const char *const KNOWN[] = {"event", "step", "message"};
-    const char *message = json_string_value(json_object_get(alarm, "message")), *key;
-    json_t *value;
-    strbuf_puts(out, "<li>");
-    strbuf_printf(out, "<b>Step %lld</b> ", (long long)metrics_int(alarm, "step", 0));
-    if (message) svg_put_escaped(out, message);
-    json_object_foreach((json_t *)alarm, key, value) {
-        bool known = false;
-        for (int i = 0; i < ARRAY_LEN(KNOWN); i++) known |= strcmp(key, KNOWN[i]) == 0;
-        if (known) continue;
-        strbuf text = {0};
-        json_format(&text, value, 0);
-        strbuf_puts(out, " <span>");
-        svg_put_escaped(out, key);
-        strbuf_puts(out, ": ");
-        svg_put_escaped(out, json_is_string(value) ? json_string_value(value) : text.data);
-        strbuf_puts(out, "</span>");
-        strbuf_free(&text);
-    }
-    strbuf_puts(out, "</li>\n");
-}
-
-void report_put_alarms(strbuf *out, const report_data *d) {
-    enum { SHOWN = 20 };
-    size_t n = json_array_size(d->alarms);
-    if (n == 0) return;
-    strbuf_printf(out, "<section class=\"alarms\">\n<h2>%s</h2>\n<ul>\n",
-                  n == 1 ? "Alarm" : "Alarms");
-    for (size_t i = n > SHOWN ? n - SHOWN : 0; i < n; i++)
-        put_alarm(out, json_array_get(d->alarms, i));
-    strbuf_puts(out, "</ul>\n");
-    if (n > SHOWN) strbuf_printf(out, "<p>The last %d of %zu.</p>\n", SHOWN, n);
-    strbuf_puts(out, "</section>\n");
-}
-
 /* ---- curves ---- */
 
 static svg_series series_of(const report_data *d, const double *y, const char *name,
@@ -161,14 +124,16 @@ static svg_series series_of(const report_data *d, const double *y, const char *n
 
 /* Series without a name are the faint background of another. */
 static void put_legend(strbuf *out, const svg_chart *c) {
-    int n = isfinite(c->mark_x);
+    int alarms = 0, n = 0;
+    for (int i = 0; i < c->n_marks; i++) alarms += strcmp(c->marks[i].css, "alarm") == 0;
     for (int i = 0; i < c->n_series; i++) n += c->series[i].name != NULL;
-    if (n < 2) return;
+    if (n + alarms < 2) return;
     strbuf_puts(out, "<p class=\"legend\">");
     for (int i = 0; i < c->n_series; i++)
         if (c->series[i].name)
             strbuf_printf(out, "<span class=\"%s\">%s</span>", c->series[i].css, c->series[i].name);
-    if (isfinite(c->mark_x)) strbuf_puts(out, "<span class=\"alarm\">alarm</span>");
+    if (alarms > 0)
+        strbuf_printf(out, "<span class=\"alarm\">%s</span>", alarms == 1 ? "alarm" : "alarms");
     strbuf_puts(out, "</p>\n");
 }
 
@@ -178,11 +143,6 @@ static void put_chart(strbuf *out, const svg_chart *c, const char *css) {
     strbuf_puts(out, "<div class=\"frame\">\n");
     svg_chart_write(out, c);
     strbuf_puts(out, "</div>\n</figure>\n");
-}
-
-static double alarm_step(const report_data *d) {
-    size_t n = json_array_size(d->alarms);
-    return n ? metrics_num(json_array_get(d->alarms, n - 1), "step") : (double)NAN;
 }
 
 /* The first twentieth of a run falls so far that it would flatten the rest: over linear steps it
@@ -214,7 +174,9 @@ static void put_loss(strbuf *out, const report_data *d) {
                    valid},
         .n_series = d->valid.n ? 3 : 2,
         .y_top = usual_loss(d),
-        .mark_x = alarm_step(d)};
+        .marks = d->marks,
+        .n_marks = d->n_marks,
+        .label_pixels = 950};
     bool both = d->steps.n >= 10 && d->steps.column[COLUMN_STEP][0] > 0 &&
                 !(d->valid.n && d->valid.step[0] <= 0);
     strbuf_puts(out, "<div class=\"loss\">\n");
@@ -245,7 +207,9 @@ static void put_small(strbuf *out, const report_data *d, const char *title, repo
                    .from_zero = true,
                    .cut_outliers = noisy,
                    .y_top = NAN,
-                   .mark_x = alarm_step(d)};
+                   .marks = d->marks,
+                   .n_marks = d->n_marks,
+                   .label_pixels = column == COLUMN_TOK_PER_S ? 0 : 430};
     put_chart(out, &c, "small");
 }
 
@@ -262,7 +226,8 @@ static void put_mfu(strbuf *out, const report_data *d) {
                    .from_zero = true,
                    .cut_outliers = true,
                    .y_top = NAN,
-                   .mark_x = alarm_step(d)};
+                   .marks = d->marks,
+                   .n_marks = d->n_marks};
     put_chart(out, &c, "small");
 }
 
@@ -441,8 +406,7 @@ void report_put_memory(strbuf *out, const report_data *d) {
 
 /* ---- how to go on ---- */
 
-/* The path as one word of a shell. */
-static void put_shell_word(strbuf *out, const char *word) {
+void report_put_shell_word(strbuf *out, const char *word) {
     static const char PLAIN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "._-/+,:@%";
     strbuf text = {0};
@@ -461,7 +425,7 @@ static void put_shell_word(strbuf *out, const char *word) {
 static void put_command(strbuf *out, const char *why, const char *before, const char *path,
                         const char *after) {
     strbuf_printf(out, "<dt>%s</dt><dd><code>%s", why, before);
-    put_shell_word(out, path);
+    report_put_shell_word(out, path);
     strbuf_printf(out, "%s</code></dd>\n", after);
 }
 

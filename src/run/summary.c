@@ -10,11 +10,13 @@
 #include "base/log.h"
 #include "run/folder.h"
 #include "run/metrics.h"
+#include "run/record.h"
 
 typedef struct collector {
     run_summary *s;
     bool ended;
-    int64_t alarm_step; /* of the last alarm; -1: none */
+    int64_t fatal_step; /* of the last alarm that ends a run; -1: none */
+    int64_t early_step; /* of the last early stop; -1: none */
 } collector;
 
 static void take_valid(run_summary *s, const json_t *event) {
@@ -25,6 +27,14 @@ static void take_valid(run_summary *s, const json_t *event) {
         s->best_val_loss = s->val_loss;
         s->best_val_step = metrics_int(event, "step", -1);
     }
+}
+
+static void take_alarm(collector *c, const json_t *event) {
+    int64_t step = metrics_int(event, "step", c->s->steps);
+    const char *kind = json_string_value(json_object_get(event, "kind"));
+    c->s->alarms++;
+    if (record_is_fatal(event)) c->fatal_step = step;
+    if (kind && strcmp(kind, "early_stop") == 0) c->early_step = step;
 }
 
 static status take_event(void *user, const json_t *event, err *e) {
@@ -42,7 +52,7 @@ static status take_event(void *user, const json_t *event, err *e) {
     } else if (metrics_is(event, "valid")) {
         take_valid(s, event);
     } else if (metrics_is(event, "alarm")) {
-        c->alarm_step = metrics_int(event, "step", s->steps);
+        take_alarm(c, event);
     } else if (metrics_is(event, "end")) {
         c->ended = true;
         s->peak_rss_bytes = metrics_int(event, "peak_rss_bytes", s->peak_rss_bytes);
@@ -50,14 +60,15 @@ static status take_event(void *user, const json_t *event, err *e) {
     return ST_OK;
 }
 
-/* An alarm after which no step was made has stopped the run. A trainer that has said `end` still
- * holds the lock while it writes the report. */
+/* A fatal alarm after which no step was made has stopped the run. A trainer that has said `end`
+ * still holds the lock while it writes the report. */
 static const char *state_of(const collector *c) {
     const run_summary *s = c->s;
-    if (c->alarm_step >= 0 && c->alarm_step >= s->steps) return "failed";
+    if (c->fatal_step >= 0 && c->fatal_step >= s->steps) return "failed";
     if (!c->ended && run_is_locked(s->path)) return "training";
     bool complete = s->planned_steps < 0 ? c->ended : s->steps >= s->planned_steps;
-    if (complete && s->steps > 0) return "finished";
+    bool early = c->ended && c->early_step >= s->steps;
+    if ((complete || early) && s->steps > 0) return "finished";
     return s->steps > 0 ? "stopped" : "new";
 }
 
@@ -84,7 +95,7 @@ status run_summarize(arena *a, const char *path, run_summary *out, err *e) {
     TRY(run_read_config(&root, path, e));
     out->planned_steps = metrics_int(json_object_get(root, "train"), "steps", -1);
     json_decref(root);
-    collector c = {.s = out, .alarm_step = -1};
+    collector c = {.s = out, .fatal_step = -1, .early_step = -1};
     TRY(metrics_read(path, METRICS_LAST_STEP, take_event, &c, e));
     out->state = state_of(&c);
     return ST_OK;
@@ -95,15 +106,35 @@ static json_t *count(int64_t n) {
 }
 
 json_t *run_summary_json(const run_summary *s) {
-    return json_pack("{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}",
                      "name", s->name, "path", s->path, "state", s->state, "params",
                      count(s->params), "steps", (json_int_t)s->steps, "planned_steps",
                      count(s->planned_steps), "tokens", count(s->tokens), "last_loss",
                      json_f64(s->last_loss), "best_val_loss", json_f64(s->best_val_loss),
                      "best_val_step", count(s->best_val_step), "val_loss", json_f64(s->val_loss),
                      "val_bpb", json_f64(s->val_bpb), "tok_per_s", json_f64(s->tok_per_s),
-                     "peak_rss_bytes", count(s->peak_rss_bytes));
+                     "peak_rss_bytes", count(s->peak_rss_bytes), "n_alarms", (json_int_t)s->alarms);
 }
+
+/* ---- alarms and stages ---- */
+
+static status take_record(void *user, const json_t *event, err *e) {
+    (void)e;
+    json_t *record = user;
+    if (metrics_is(event, "alarm"))
+        json_array_append_new(json_object_get(record, "alarms"), json_deep_copy(event));
+    if (metrics_is(event, "stage"))
+        json_array_append_new(json_object_get(record, "stages"), json_deep_copy(event));
+    return ST_OK;
+}
+
+status run_add_record(json_t *record, const char *path, err *e) {
+    json_object_set_new(record, "alarms", json_array());
+    json_object_set_new(record, "stages", json_array());
+    return metrics_read(path, METRICS_LAST_STEP, take_record, record, e);
+}
+
+/* ---- all runs of a folder ---- */
 
 status run_find_all(arena *a, const char *folder, run_summary **out, int *n, err *e) {
     char **names;

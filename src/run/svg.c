@@ -200,7 +200,7 @@ static bool find_range(const svg_chart *c, range *r) {
     *r = (range){INFINITY, -INFINITY, INFINITY, -INFINITY, c->log_x};
     for (int i = 0; i < c->n_series; i++) widen(c, &c->series[i], r);
     if (!isfinite(r->y0)) return false;
-    if (isfinite(c->mark_x)) r->x1 = fmax(r->x1, c->mark_x);
+    for (int i = 0; i < c->n_marks; i++) r->x1 = fmax(r->x1, c->marks[i].x);
     if (c->from_zero) r->y0 = fmin(r->y0, 0);
     double pad = (r->y1 - r->y0) * 0.06;
     if (pad <= fabs(r->y1) * 1e-6) pad = r->y1 == 0 ? 1 : fabs(r->y1) * 0.1;
@@ -294,11 +294,61 @@ static void put_series(strbuf *out, const svg_series *s, const range *r) {
     free(points);
 }
 
-static void put_mark(strbuf *out, const svg_chart *c, const range *r) {
-    if (!isfinite(c->mark_x)) return;
-    double at = 100 * place_x(r, c->mark_x);
-    strbuf_printf(out, "<line class=\"mark\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"0\" y2=\"100%%\"/>\n",
-                  at, at);
+/* ---- marks ---- */
+
+/* Where the labels of each row at the upper edge end so far, in percent of a chart of usual width.
+ */
+typedef struct label_rows {
+    double end[2];
+} label_rows;
+
+static void put_label(strbuf *out, const svg_chart *c, const svg_mark *mark, double at,
+                      label_rows *rows) {
+    enum { ROW_PIXELS = 16, LETTER_PIXELS = 7 };
+    double letters = (double)strlen(mark->label) + 2;
+    double width = 100 * letters * LETTER_PIXELS / c->label_pixels;
+    bool flip = at + width > 100; /* to the left of its line */
+    double first = flip ? at - width : at;
+    if (first < rows->end[mark->row]) return;
+    rows->end[mark->row] = first + width;
+    strbuf_printf(out,
+                  "<text class=\"label %s\" x=\"%.2f%%\" y=\"0\" dx=\"%d\" dy=\"%d\" "
+                  "text-anchor=\"%s\">",
+                  mark->css, at, flip ? -5 : 5, 11 + ROW_PIXELS * mark->row,
+                  flip ? "end" : "start");
+    svg_put_escaped(out, mark->label);
+    strbuf_puts(out, "</text>\n");
+}
+
+static void put_mark_line(strbuf *out, const svg_mark *mark, double at) {
+    strbuf_printf(out,
+                  "<line class=\"mark %s\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"0\" "
+                  "y2=\"100%%\">",
+                  mark->css, at, at);
+    if (mark->label) {
+        strbuf_puts(out, "<title>");
+        svg_put_escaped(out, mark->label);
+        strbuf_puts(out, "</title>");
+    }
+    strbuf_puts(out, "</line>\n");
+}
+
+static bool is_in_picture(const svg_mark *mark, const range *r) {
+    return isfinite(mark->x) && mark->x >= r->x0;
+}
+
+static void put_marks(strbuf *out, const svg_chart *c, const range *r) {
+    for (int i = 0; i < c->n_marks; i++)
+        if (is_in_picture(&c->marks[i], r))
+            put_mark_line(out, &c->marks[i], 100 * place_x(r, c->marks[i].x));
+}
+
+/* After the curves, so that they can be read. */
+static void put_labels(strbuf *out, const svg_chart *c, const range *r) {
+    label_rows rows = {0};
+    for (int i = 0; i < c->n_marks && c->label_pixels > 0; i++)
+        if (c->marks[i].label && is_in_picture(&c->marks[i], r))
+            put_label(out, c, &c->marks[i], 100 * place_x(r, c->marks[i].x), &rows);
 }
 
 void svg_chart_write(strbuf *out, const svg_chart *c) {
@@ -315,11 +365,13 @@ void svg_chart_write(strbuf *out, const svg_chart *c) {
     strbuf_puts(out, "\">\n");
     put_y_axis(out, &r);
     put_x_axis(out, c, &r);
-    put_mark(out, c, &r);
+    put_marks(out, c, &r);
     strbuf_printf(out,
                   "<svg class=\"plot\" width=\"100%%\" height=\"100%%\" viewBox=\"0 0 %d %d\" "
                   "preserveAspectRatio=\"none\">\n",
                   GRID, GRID);
     for (int i = 0; i < c->n_series; i++) put_series(out, &c->series[i], &r);
-    strbuf_puts(out, "</svg>\n</svg>\n");
+    strbuf_puts(out, "</svg>\n");
+    put_labels(out, c, &r);
+    strbuf_puts(out, "</svg>\n");
 }

@@ -11,7 +11,7 @@
 
 #include "base/strbuf.h"
 
-enum { SVG_MAX_SERIES = 4, SVG_MAX_POINTS = 2000, SVG_MAX_TICKS = 12 };
+enum { SVG_MAX_SERIES = 4, SVG_MAX_MARKS = 100, SVG_MAX_POINTS = 2000, SVG_MAX_TICKS = 12 };
 
 typedef struct svg_series {
     const char *name;    /* for the pointer's label; NULL: none */
@@ -21,16 +21,26 @@ typedef struct svg_series {
     bool dots; /* a dot at each point beside the line */
 } svg_series;
 
+/* A vertical line at a step: where a stage begins, or an alarm. */
+typedef struct svg_mark {
+    double x;
+    const char *label; /* beside the line, and for the pointer; NULL: none */
+    const char *css;   /* class of line and label */
+    int row;           /* of its label, 0 or 1: where two would overlap, the second is left out */
+} svg_mark;
+
 typedef struct svg_chart {
     const char *title;   /* also what a screen reader says */
     const char *x_label; /* NULL: none */
     svg_series series[SVG_MAX_SERIES];
     int n_series;
-    bool log_x;        /* only with x > 0 */
-    bool from_zero;    /* the y axis starts at 0 */
-    bool cut_outliers; /* the top 0.5 % of the values may lie above the picture */
-    double y_top;      /* what exceeds it lies above the picture; NaN: no bound */
-    double mark_x;     /* a vertical line, such as an alarm; NaN: none */
+    bool log_x;            /* only with x > 0 */
+    bool from_zero;        /* the y axis starts at 0 */
+    bool cut_outliers;     /* the top 0.5 % of the values may lie above the picture */
+    double y_top;          /* what exceeds it lies above the picture; NaN: no bound */
+    const svg_mark *marks; /* ascending x; those left of the picture are not drawn */
+    int n_marks;
+    int label_pixels; /* usual width of the chart, to place labels by; 0: marks have none */
 } svg_chart;
 
 /* Appends one <svg> element, or a short <p> when there is no finite value. */

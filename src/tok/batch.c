@@ -99,18 +99,26 @@ static size_t next_cut(const char *s, size_t len, size_t at, bool ascii) {
     return end < len ? 0 : len;
 }
 
+static size_t cut_from(const char *s, size_t len, size_t at, bool ascii) {
+    for (; at < len; at += SEARCH_BYTES) {
+        size_t found = next_cut(s, len, at, ascii);
+        if (found > 0) return found;
+    }
+    return len;
+}
+
+size_t tok_cut(const tok *t, const char *text, size_t len, size_t at) {
+    CHECK(at > 0, "a cut at the beginning");
+    if (at >= len || encode_needs_places(t) || !can_be_cut(t)) return len;
+    return cut_from(text, len, at, t->n_norm > 0);
+}
+
 /* Cuts a text into parts of about CHUNK_BYTES; the caller frees them. */
 static int64_t cut(const char *s, size_t len, bool ascii, tok_string **parts) {
     int64_t n = 0, cap = 0;
     *parts = NULL;
     for (size_t from = 0, to; from < len; from = to) {
-        to = len;
-        for (size_t at = from + CHUNK_BYTES; at < len; at += SEARCH_BYTES) {
-            size_t found = next_cut(s, len, at, ascii);
-            if (found == 0) continue;
-            to = found;
-            break;
-        }
+        to = cut_from(s, len, from + CHUNK_BYTES, ascii);
         VEC_PUSH(*parts, n, cap, ((tok_string){s + from, to - from}));
     }
     return n;

@@ -165,7 +165,7 @@ static status encode_with_places(const tok *t, const char *text, size_t len, uns
 
 /* Metaspace puts a mark before what begins where the text begins, and a normalizer may have taken
  * that away. */
-static bool needs_places(const tok *t) {
+bool encode_needs_places(const tok *t) {
     bool asks = false, moves = false;
     for (int i = 0; i < t->n_steps; i++) asks |= t->step[i].prepend == PRETOK_FIRST;
     for (int i = 0; i < t->n_norm; i++) moves |= norm_moves_front(&t->norm[i]);
@@ -174,7 +174,7 @@ static bool needs_places(const tok *t) {
 
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) {
-    if (needs_places(t)) return encode_with_places(t, text, len, flags, out, e);
+    if (encode_needs_places(t)) return encode_with_places(t, text, len, flags, out, e);
     bool special = flags & TOK_ADD_SPECIAL;
     int64_t before = out->n;
     TRY(check_size(len, e));
@@ -186,6 +186,13 @@ status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, to
     out->n = before;
     /* An error names the place in the text, which only an encoding with places knows. */
     return encode_with_places(t, text, len, flags, out, e);
+}
+
+status tok_encode_part(const tok *t, const char *text, size_t len, bool first, tok_ids *out,
+                       err *e) {
+    TRY(check_size(len, e));
+    if (encode_part(t, text, len, first, out) == ST_OK) return ST_OK;
+    return encode_with_places(t, text, len, 0, out, e);
 }
 
 status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {

@@ -131,6 +131,8 @@ status enc_unknown_word(tok_enc *enc, const tok_piece *word) ATH_MUST_USE;
  * here. */
 status encode_part(const tok *t, const char *text, size_t len, bool first,
                    tok_ids *out) ATH_MUST_USE;
+/* Whether encoding has to know where each byte came from: then a text cannot be cut. */
+bool encode_needs_places(const tok *t);
 /* batch.c: whether a text of this length is worth cutting for many threads, and doing it. */
 bool encode_parallel_pays(const tok *t, size_t len);
 status encode_parallel(const tok *t, const char *text, size_t len, tok_ids *out) ATH_MUST_USE;

@@ -57,6 +57,13 @@ enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
  * naming the byte offset. */
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) ATH_MUST_USE;
+/* For texts that are too long for one call: where such a text may be cut so that its parts, each
+ * encoded by tok_encode_part, give the ids of the whole. The first such place from byte `at` > 0
+ * on; `len` when there is none, as with kinds that look at the whole text. */
+size_t tok_cut(const tok *t, const char *text, size_t len, size_t at);
+/* Appends the ids of one part; `first`: the text begins with it. By the calling thread alone. */
+status tok_encode_part(const tok *t, const char *text, size_t len, bool first, tok_ids *out,
+                       err *e) ATH_MUST_USE;
 /* Bytes of valid text that all calls so far have left out, because a byte-level vocabulary has no
  * token for them and no unknown token: what Hugging Face tokenizers and llama.cpp do without a
  * word.

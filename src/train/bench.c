@@ -32,13 +32,16 @@ void bench_trim_config(config *c) {
 static status open_model(session *s, err *e) {
     TRY(config_check_supported(s->c, e));
     TRY(dev_open(&s->dev, DEV_CPU, (int)s->c->train.threads, e));
-    TRY(session_open_model(s, e));
+    TRY(session_open_tokenizer(s, e));
+    TRY(session_open_course(s, 0, NULL, e));
     return session_make_plan(s, e);
 }
 
 static status open_memory(session *s, err *e) {
-    s->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->c->optim.lr};
+    course_stage *first = &s->course->stage[0];
+    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->c->optim.lr};
     TRY(session_commit(s, e));
+    session_enter_shape(s, 0, first->max_batch);
     param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
     return ST_OK;
 }
@@ -86,7 +89,7 @@ const bench_facts *bench_get_facts(const bench *b) {
 
 /* ---- steps ---- */
 
-static int64_t count_targets(const session *s) {
+static int64_t count_targets(session *s) {
     return s->batch * s->T;
 }
 
@@ -100,7 +103,8 @@ static status fill(session *s, int micro_batch, err *e) {
     int32_t *ids = prog_tensor(p, "ids")->data, *targets = prog_tensor(p, "targets")->data;
     int32_t *pos = prog_tensor(p, "pos")->data;
     for (int b = 0; b < s->B; b++) {
-        uint64_t sample = s->at.samples + (uint64_t)micro_batch * (uint64_t)s->B + (uint64_t)b;
+        uint64_t sample = (uint64_t)(s->at.step * s->batch) +
+                          (uint64_t)micro_batch * (uint64_t)s->B + (uint64_t)b;
         uint64_t first = sample * ((uint64_t)s->T + 1);
         for (int t = 0; t < s->T; t++) {
             int64_t at = (int64_t)b * s->T + t;

@@ -2,6 +2,7 @@
 #include "train/execute.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -21,25 +22,41 @@ op_run execute_run_of(const session *s, int micro_batch, float grad_scale) {
                     .grad_scale = grad_scale};
 }
 
+/* Before the update, so that a step can be left out. */
+static void judge(session *s, step_result *r) {
+    double loss = r->targets > 0 ? r->nll_sum / (double)r->targets : 0.0;
+    r->finite = isfinite(r->nll_sum) && isfinite(r->norm);
+    r->verdict = WATCH_FINE;
+    if (s->watches)
+        r->verdict = watch_judge(&s->watch, s->c, s->at.step + 1, loss, r->norm, &r->score);
+}
+
+static optim_hyper hyper_of(const session *s, const step_result *r) {
+    const config *c = s->now;
+    return (optim_hyper){.lr = r->lr,
+                         .beta1 = c->optim.betas.items[0],
+                         .beta2 = c->optim.betas.items[1],
+                         .eps = c->optim.eps,
+                         .weight_decay = c->optim.weight_decay,
+                         .step = s->at.step + 1 -
+                                 course_stage_of(s->course, s->at.step + 1)->optim_base,
+                         .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
+}
+
 static void update(session *s, step_times *times, step_result *r) {
-    const config *c = s->c;
-    int64_t began = clock_now_ns();
+    int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->now->train.digest_every;
     r->norm = optim_grad_norm(s->dev, s->plan->store);
     int64_t normed = clock_now_ns();
-    r->lr = schedule_lr(&s->schedule, s->at.step + 1);
-    r->finite = isfinite(r->nll_sum) && isfinite(r->norm);
-    if (!r->finite) return;
-    optim_hyper h = {.lr = r->lr,
-                     .beta1 = c->optim.betas.items[0],
-                     .beta2 = c->optim.betas.items[1],
-                     .eps = c->optim.eps,
-                     .weight_decay = c->optim.weight_decay,
-                     .step = s->at.step + 1,
-                     .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
-    int64_t every = c->train.digest_every;
-    r->has_digest = every > 0 && h.step % every == 0;
-    s->optim->update(s->dev, s->plan->store, s->decay, s->plan->optim_state, &h,
-                     r->has_digest ? &r->digest : NULL);
+    judge(s, r);
+    r->lr = course_lr(s->course, step) * watch_rate(&s->watch, s->c, step);
+    r->has_digest = every > 0 && step % every == 0;
+    bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
+    if (r->finite && !skips) {
+        optim_hyper h = hyper_of(s, r);
+        s->optim->update(s->dev, s->plan->store, s->decay, s->plan->optim_state, &h,
+                         r->has_digest ? &r->digest : NULL);
+    } else if (r->has_digest)
+        r->digest = param_digest(s->plan->store);
     if (!times) return;
     times->norm_ns += normed - began;
     times->update_ns += clock_now_ns() - normed;
@@ -47,6 +64,12 @@ static void update(session *s, step_times *times, step_result *r) {
 
 static void replay(const session *s, unsigned phases, const op_run *run, step_times *times) {
     prog_replay_timed(s->plan->prog[PLAN_TRAIN], phases, run, times ? times->op_ns : NULL);
+}
+
+static void keep_nll(const session *s, int micro_batch) {
+    const tensor *t = prog_tensor(s->plan->prog[PLAN_TRAIN], "nll");
+    if (s->nll)
+        memcpy(s->nll + (int64_t)micro_batch * t->rows, t->data, (size_t)t->rows * sizeof *s->nll);
 }
 
 static status forward(session *s, const step_source *from, const op_run *run, step_times *times,
@@ -58,6 +81,7 @@ static status forward(session *s, const step_source *from, const op_run *run, st
     if (times) times->fill_ns += waited;
     replay(s, PROG_F, run, times);
     r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    keep_nll(s, (int)run->micro_batch);
     return ST_OK;
 }
 
@@ -65,6 +89,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) {
     int64_t began = clock_now_ns();
     *r = (step_result){.targets = from->count_targets(s)};
+    r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {
         const step_entry *t = &s->table.entry[i];
@@ -81,7 +106,6 @@ status execute_step(session *s, const step_source *from, step_times *times, step
 
 void execute_advance(session *s, const step_result *r) {
     s->at.step++;
-    s->at.samples += (uint64_t)s->batch;
     s->at.tokens += (uint64_t)(s->batch * s->T);
     s->at.seconds += (double)r->total_ns / 1e9;
 }

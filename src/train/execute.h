@@ -9,7 +9,7 @@
 typedef struct step_source {
     /* Unmasked targets of the whole step: gradients are divided by them, so they are known before
      * the first micro-batch. */
-    int64_t (*count_targets)(const session *s);
+    int64_t (*count_targets)(session *s);
     status (*fill)(session *s, int micro_batch, err *e);
 } step_source;
 
@@ -20,8 +20,10 @@ typedef struct step_result {
     double norm, lr;
     int64_t wait_ns, total_ns; /* wait: for samples; it is part of the total */
     bool finite;               /* false: there was no update */
-    bool has_digest;           /* train.digest_every asks for one after this step */
-    uint64_t digest;           /* of the weights */
+    watch_verdict verdict;     /* skip and rewind: no update either */
+    spike_score score;
+    bool has_digest; /* train.digest_every asks for one after this step */
+    uint64_t digest; /* of the weights */
 } step_result;
 
 /* Where the time went; each step adds to it. */

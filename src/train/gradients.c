@@ -60,7 +60,7 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
     prog_replay(p, PROG_ALL, &run);
     *loss = execute_sum_nll(p) / ((double)B * T);
     st_tensor *t = hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32, true);
-    return st_write(out_file, t, param_count(s->plan->store), NULL, e);
+    return st_write(out_file, t, param_count(s->plan->store), NULL, NULL, e);
 }
 
 status train_dump_gradients(config *c, const char *ids_file, const char *out_file, double *loss,
@@ -74,7 +74,8 @@ status train_dump_gradients(config *c, const char *ids_file, const char *out_fil
     TRY_GOTO(st, npy_read_i32(&ids, ids_file, e), done);
     c->train.seq_len = ids.rank == 2 && ids.dims[1] > 1 ? ids.dims[1] - 1 : 1;
     TRY_GOTO(st, dev_open(&s.dev, DEV_CPU, (int)c->train.threads, e), done);
-    TRY_GOTO(st, session_open_model(&s, e), done);
+    TRY_GOTO(st, session_open_tokenizer(&s, e), done);
+    TRY_GOTO(st, session_open_course(&s, 0, NULL, e), done);
     TRY_GOTO(st, check_ids(&ids, ids_file, s.model.vocab_size, e), done);
     st = run_batch(&s, &ids, out_file, loss, e);
 done:

@@ -45,7 +45,7 @@ static status not_finite(session *s, const char *text, err *e) {
         e,
         "lower optim.lr (now %g) or lengthen optim.schedule.warmup_steps, then start again: "
         "the newest checkpoint is unharmed",
-        s->c->optim.lr);
+        s->now->optim.lr);
 }
 
 /* A weight that is itself not finite is the first cause. */
@@ -69,7 +69,7 @@ status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e
     if (weights_are_bad(s, &f)) return not_finite(s, f.text, e);
     for (int m = 0; m < s->table.micro_batches; m++) {
         loop_fill(s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B, s->B,
-                  s->c->data.document_mask);
+                  s->now->data.document_mask);
         op_run run = execute_run_of(s, m, grad_scale);
         prog_walk(p, PROG_ALL, &run, visit, &f);
         if (f.found) return not_finite(s, f.text, e);

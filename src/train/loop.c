@@ -1,9 +1,16 @@
 /* The training loop: steps (execute.c) on samples of the loader, and what happens between them. The
  * step path allocates nothing but the event objects. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "op/gemm.h"
 #include "train/execute.h"
+#include "train/spikes.h"
 
 json_t *session_event(const char *kind, int64_t step) {
     json_t *o = json_pack("{s:s}", "event", kind);
@@ -34,23 +41,50 @@ int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool d
                        prog_tensor(p, "targets")->data, start, prog_tensor(p, "pos")->data);
 }
 
+json_t *session_alarm(const session *s, const char *kind, const char *fmt, ...) {
+    char message[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    json_t *o = session_event("alarm", s->at.step);
+    json_object_set_new(o, "kind", json_string(kind));
+    json_object_set_new(o, "message", json_text(message, strlen(message)));
+    return o;
+}
+
 /* ---- one step ---- */
 
-static int64_t count_targets(const session *s) {
-    return loader_count_targets(s->train, s->at.samples, (uint64_t)s->batch);
+/* Of the step after this one, as far as it is known already. */
+static void expect_next(session *s) {
+    int64_t next = s->at.step + 2;
+    if (next > s->course->total_steps || course_part_of(s->course, next)->stage != s->stage) return;
+    prefetch_expect(s->ahead, session_first_sample(s, next),
+                    course_part_of(s->course, next)->batch);
+}
+
+static int64_t count_targets(session *s) {
+    int64_t n = prefetch_begin(s->ahead, session_first_sample(s, s->at.step + 1), s->batch);
+    expect_next(s);
+    return n;
 }
 
 static status fill(session *s, int micro_batch, err *e) {
-    uint64_t first = s->at.samples + (uint64_t)micro_batch * (uint64_t)s->B;
-    loop_fill(s->train, s->plan->prog[PLAN_TRAIN], first, s->B, s->c->data.document_mask);
+    const prog *p = s->plan->prog[PLAN_TRAIN];
+    int32_t *start = s->now->data.document_mask ? prog_tensor(p, "start")->data : NULL;
+    prefetch_take(s->ahead, micro_batch, prog_tensor(p, "ids")->data,
+                  prog_tensor(p, "targets")->data, start, prog_tensor(p, "pos")->data);
     return loader_error(s->train, e);
 }
 
 static status run_step(session *s, step_result *r, err *e) {
     static const step_source loaded = {.count_targets = count_targets, .fill = fill};
+    TRY(session_enter(s, e));
+    TRY(session_begin(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
+    if (r->verdict != WATCH_FINE) return spikes_react(s, r, e);
     if (r->finite) return ST_OK;
-    return guard_explain(s, s->at.samples, r->grad_scale, e);
+    return guard_explain(s, session_first_sample(s, s->at.step + 1), r->grad_scale, e);
 }
 
 static status emit_step(session *s, const step_result *r, err *e) {
@@ -67,13 +101,24 @@ static status emit_step(session *s, const step_result *r, err *e) {
     put_f32(o, "step_ms", seconds * 1e3);
     put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
+    if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
     return session_emit(s, o, e);
 }
 
 /* ---- between steps ---- */
 
+static bool is_last(const session *s) {
+    return s->at.step == s->course->total_steps;
+}
+
 static bool due(int64_t every, const session *s) {
-    return (every > 0 && s->at.step % every == 0) || s->at.step == s->total_steps;
+    return (every > 0 && s->at.step % every == 0) || is_last(s);
+}
+
+static bool save_is_due(const session *s) {
+    double minutes = s->c->checkpoint.every_minutes;
+    double since_s = (double)(clock_now_ns() - s->saved_ns) / 1e9;
+    return due(s->c->checkpoint.every, s) || (minutes > 0 && since_s >= 60 * minutes);
 }
 
 static void note_memory(session *s) {
@@ -83,11 +128,16 @@ static void note_memory(session *s) {
 
 static status after_step(session *s, err *e) {
     const config *c = s->c;
-    if (s->at.step == 1 || s->at.step == s->total_steps) note_memory(s);
+    s->val_loss = NAN;
+    if (s->at.step == 1 || is_last(s)) note_memory(s);
     if (s->valid && due(c->eval.every, s)) TRY(validate(s, e));
     if (due(c->sample.every, s)) TRY(samples_write(s, e));
-    if (due(c->checkpoint.every, s)) TRY(state_save(s, e));
-    return ST_OK;
+    if (save_is_due(s)) return state_save(s, is_last(s), e);
+    return state_poll(s, false, e);
+}
+
+static bool stops_early(const session *s) {
+    return early_stop_is_due(&s->watch.stop, s->c->eval.patience);
 }
 
 /* Results depend on the implementation in their last bits, so a run says which it has. */
@@ -107,7 +157,7 @@ static status emit_start(session *s, err *e) {
     json_object_set_new(o, "run", json_string(s->c->run));
     json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
     json_object_set_new(o, "digest", digest_json(param_digest(s->plan->store)));
-    json_object_set_new(o, "steps", json_integer(s->total_steps));
+    json_object_set_new(o, "steps", json_integer(s->course->total_steps));
     json_object_set_new(o, "precision", json_string(dtype_name(s->plan->spec.compute)));
     json_object_set_new(o, "isa", json_string(cpu_isa_name(dev_isa(s->dev))));
     json_object_set_new(o, "threads", json_integer(dev_threads(s->dev)));
@@ -139,24 +189,62 @@ static status emit_end(session *s, err *e) {
 }
 
 static status stop_now(session *s, err *e) {
-    TRY(state_save(s, e));
+    TRY(state_save(s, true, e));
     TRY(emit_end(s, e));
     err_set(e, ST_STOPPED, "stopped after step %ld, state saved", (long)s->at.step);
     return err_hint(e, "start the same command again to go on");
 }
 
-status loop_run(session *s, err *e) {
-    TRY(emit_start(s, e));
-    bool worked = s->at.step < s->total_steps;
-    while (s->at.step < s->total_steps) {
+static status stop_early(session *s, err *e) {
+    const early_stop *v = &s->watch.stop;
+    json_t *o = session_alarm(s, "early_stop",
+                              "%ld validations without a loss below %.4f, that of step %ld: the "
+                              "run ends here",
+                              (long)v->without, v->best_loss, (long)v->best_step);
+    log_info("%s", json_string_value(json_object_get(o, "message")));
+    TRY(session_emit(s, o, e));
+    return is_last(s) ? ST_OK : state_save(s, true, e);
+}
+
+static status emit_late_alarms(session *s, err *e) {
+    size_t i;
+    json_t *o;
+    json_array_foreach(s->late_alarms, i, o) TRY(session_emit(s, json_incref(o), e));
+    json_array_clear(s->late_alarms);
+    return ST_OK;
+}
+
+/* A stage whose data cannot be opened must not cost what was trained before it. */
+static status save_before_failing(session *s, status st, err *e) {
+    if (st == ST_OK || s->train || s->at.step == 0) return st;
+    err unused = {0};
+    if (state_save(s, true, &unused) != ST_OK) log_warn("%s", unused.message);
+    return err_context(e, "step %ld was the last, and it is saved", (long)s->at.step);
+}
+
+static status loop_steps(session *s, err *e) {
+    while (!is_last(s) && !stops_early(s)) {
         step_result r;
-        TRY(run_step(s, &r, e));
+        TRY(save_before_failing(s, run_step(s, &r, e), e));
+        if (r.verdict == WATCH_REWIND) continue;
         execute_advance(s, &r);
-        if (s->at.step % s->c->train.log_every == 0 || s->at.step == s->total_steps)
-            TRY(emit_step(s, &r, e));
+        if (s->at.step % s->now->train.log_every == 0 || is_last(s)) TRY(emit_step(s, &r, e));
         TRY(after_step(s, e));
-        if (s->opt->stop && *s->opt->stop && s->at.step < s->total_steps) return stop_now(s, e);
+        if (stops_early(s)) TRY(stop_early(s, e));
+        if (s->opt->stop && *s->opt->stop && !is_last(s)) return stop_now(s, e);
     }
-    if (!worked) log_info("run %s already has its %ld steps", s->c->run, (long)s->total_steps);
+    return ST_OK;
+}
+
+status loop_run(session *s, err *e) {
+    s->saved_ns = clock_now_ns();
+    s->watches = true;
+    TRY(session_enter(s, e));
+    TRY(emit_start(s, e));
+    TRY(emit_late_alarms(s, e));
+    if (is_last(s) || stops_early(s))
+        log_info("run %s already has its %ld steps", s->c->run, (long)s->at.step);
+    TRY(loop_steps(s, e));
+    TRY(state_poll(s, true, e));
     return emit_end(s, e);
 }

@@ -2,41 +2,63 @@
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H
 
-#include "data/loader.h"
+#include "data/order/loader.h"
+#include "data/order/prefetch.h"
 #include "infer/generate.h"
-#include "optim/schedule.h"
+#include "io/checkpoint_upload.h"
 #include "plan/plan.h"
 #include "run/folder.h"
 #include "run/metrics.h"
 #include "step/step.h"
 #include "tok/tok.h"
+#include "train/course.h"
+#include "train/saver.h"
+#include "train/stage_data.h"
 #include "train/train.h"
+#include "train/watch.h"
 
-/* Where a run is: all that resume needs beside weights and optimizer state. */
+/* Where a run is. Which samples come next follows from the step (course.h). */
 typedef struct cursor {
-    int64_t step;     /* finished optimizer steps */
-    uint64_t samples; /* consumed sequences */
+    int64_t step; /* finished optimizer steps */
     uint64_t tokens;
     double seconds; /* spent in steps, over all parts of the run */
 } cursor;
 
 typedef struct session {
-    config *c;
+    config *c; /* of the run; `now` is that of the stage in force */
     const train_options *opt;
     arena *a;
     dev *dev;
     tok *tok;
-    loader *train, *valid;
-    model_config model;
+    course *course;
+    model_config *models; /* one a stage: rotary bases differ */
     plan *plan;
-    schedule schedule;
     const optim_class *optim;
-    bool *decay; /* per parameter */
-    step_table table;
+    stage_data data;
+    watch watch;
+    bool watches; /* steps are judged */
+
+    /* of the stage and part in force (session_enter) */
+    int stage;   /* -1: none yet */
+    bool begins; /* it does so with the coming step */
+    const config *now;
+    model_config model;
+    loader *train, *valid;
+    prefetch *ahead;
+    bool *decay;   /* per parameter */
     int B, T;      /* micro-batch, sequence length */
     int64_t batch; /* sequences per step */
-    int64_t total_steps;
+    step_table table;
+    arena *part_mem; /* of the table */
+    float *nll;      /* [batch,T] of the step, for those who look for a spike's documents */
+
     cursor at;
+    double val_loss;  /* NaN: the step at `at` was not validated */
+    int64_t saved_ns; /* when the last checkpoint was begun */
+    int failed_saves; /* in a row */
+    saver saver;
+    upload *upload;      /* NULL: nobody wants it */
+    json_t *late_alarms; /* that arose before metrics were open */
     run_folder *folder;
     metrics_log *metrics;
     double peak_flops; /* of this machine, for MFU */
@@ -44,24 +66,52 @@ typedef struct session {
     tok_ids *prompts; /* of the samples */
 } session;
 
-/* session.c: what can be known before data is opened, then data, then memory. */
-status session_open_model(session *s, err *e) ATH_MUST_USE;
-status session_open_data(session *s, err *e) ATH_MUST_USE;
+/* session.c: what can be known before data is opened; then the course, for which train.epochs needs
+ * the data; then memory. */
+status session_open_tokenizer(session *s, err *e) ATH_MUST_USE;
+status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
+                           err *e) ATH_MUST_USE;
 status session_make_plan(session *s, err *e) ATH_MUST_USE;
-/* Memory without values, the step table, the machine's limit. */
+/* Memory without values, the machine's limit. */
 status session_commit(session *s, err *e) ATH_MUST_USE;
-/* That, and initial, imported or resumed weights and state. */
+/* Initial, imported or resumed weights and state. */
 status session_start_state(session *s, err *e) ATH_MUST_USE;
 void session_close(session *s);
+
+/* enter.c: brings the stage and part of the coming step into force: its data, its programs, its
+ * batch. */
+status session_enter(session *s, err *e) ATH_MUST_USE;
+/* What happens once, between the last step of one stage and the first of the next: events, a new
+ * start of the optimizer. */
+status session_begin(session *s, err *e) ATH_MUST_USE;
+/* The same without data, for those who bring their own samples. */
+void session_enter_shape(session *s, int stage, int64_t batch);
+/* First sample of a step in the numbering of its stage's loader. */
+uint64_t session_first_sample(const session *s, int64_t step);
 
 /* Gives the event to RUN/metrics.jsonl and to the caller; takes the reference. */
 status session_emit(session *s, json_t *event, err *e) ATH_MUST_USE;
 json_t *session_event(const char *kind, int64_t step);
+/* An `alarm` event with a sentence. */
+json_t *session_alarm(const session *s, const char *kind, const char *fmt, ...) ATH_PRINTF(3, 4);
 
-/* state.c */
-status state_save(session *s, err *e) ATH_MUST_USE;
+/* state.c. Begins to save the state that the run is in; without checkpoint.async, or with `wait`,
+ * it has been saved when it returns. */
+status state_save(session *s, bool wait, err *e) ATH_MUST_USE;
+/* Tells what has become of a save in the background; with `wait` there is none afterwards. */
+status state_poll(session *s, bool wait, err *e) ATH_MUST_USE;
 /* Loads RUN/checkpoints/step-N. */
 status state_load(session *s, const char *dir, err *e) ATH_MUST_USE;
+/* Loads the newest good checkpoint of the run, or makes the initial weights. */
+status state_load_newest(session *s, err *e) ATH_MUST_USE;
+/* What a fork goes on from: the cursor of a checkpoint. */
+status state_read_origin(const char *dir, course_origin *out, err *e) ATH_MUST_USE;
+
+/* Waits for a save in the background and tells what has become of it; `must`: its failure is the
+ * run's. */
+status state_settle(session *s, bool must, err *e) ATH_MUST_USE;
+/* The same at the end of a session, told to nobody. */
+void state_abandon(session *s);
 
 /* loop.c */
 status loop_run(session *s, err *e) ATH_MUST_USE;
@@ -75,7 +125,7 @@ double execute_sum_nll(const prog *p);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
 dtype session_compute(const config *c);
 
-/* validate.c: emits a `valid` event. */
+/* validate.c: emits a `valid` event, sets s->val_loss. */
 status validate(session *s, err *e) ATH_MUST_USE;
 
 /* samples.c: emits a `sample` event for each prompt. */

@@ -1,73 +1,119 @@
-/* Checkpoints of a run: a Hugging Face folder with state/ beside the weights, and back. */
+/* Checkpoints of a run: a Hugging Face folder with state/ beside the weights, and back.
+ *
+ * What is saved is fixed when saving begins: a save_job holds the numbers and, with
+ * checkpoint.async, weights and optimizer state are copied into the plan's snapshot; then a thread
+ * writes while training goes on. The files are the same either way.
+ *
+ * Reading order: state_save, write_job, state_poll; then state_load_newest, state_load. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/hf_weights.h"
 #include "train/session.h"
 
 /* ---- saving ---- */
 
-static status add_json(checkpoint_writer *w, const char *name, json_t *o, err *e) {
+typedef struct save_job {
+    arena *mem;
+    const char *run;
+    const param_store *store;
+    const tok *tok;
+    const optim_class *optim;
+    model_config model;
+    dtype compute;
+    const float *params;
+    const float *state[OPTIM_MAX_STATES];
+    int64_t step;
+    double val_loss;
+    uint64_t need_bytes;
+    json_t *cursor, *guard;
+    checkpoint_keep keep;
+    int64_t began_ns;
+} save_job;
+
+static status add_json(checkpoint_writer *w, const char *name, const json_t *o, err *e) {
     strbuf text = {0};
     json_format(&text, o, 2);
     strbuf_putc(&text, '\n');
     status st = checkpoint_writer_add_blob(w, name, text.data, text.len, e);
     strbuf_free(&text);
-    json_decref(o);
     return st;
 }
 
-static status add_tokenizer(const session *s, checkpoint_writer *w, err *e) {
+static status add_tokenizer(const save_job *j, checkpoint_writer *w, err *e) {
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
                                         "special_tokens_map.json"};
-    char *dir = xstrdup(checkpoint_writer_path(w, files[0]));
+    char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, files[0]));
     *strrchr(dir, '/') = '\0';
-    status st = tok_save_dir(s->tok, dir, s->model.max_position_embeddings, e);
-    free(dir);
+    status st = tok_save_dir(j->tok, dir, j->model.max_position_embeddings, e);
     for (int i = 0; i < ARRAY_LEN(files) && st == ST_OK; i++)
         st = checkpoint_writer_add_file(w, files[i], e);
     return st;
 }
 
-static status add_model_files(const session *s, checkpoint_writer *w, arena *a, err *e) {
-    const param_store *ps = s->plan->store;
-    dtype dt = s->plan->spec.compute;
-    int32_t bos = tok_bos(s->tok), eos = tok_eos(s->tok);
-    TRY(add_json(w, "config.json", model_config_json(&s->model, bos, eos, dt), e));
+static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
+    int32_t bos = tok_bos(j->tok), eos = tok_eos(j->tok);
+    json_t *model = model_config_json(&j->model, bos, eos, j->compute);
+    status st = add_json(w, "config.json", model, e);
+    json_decref(model);
+    TRY(st);
     json_t *g = json_pack("{s:b}", "do_sample", 1);
     if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
     if (eos >= 0) json_object_set_new(g, "eos_token_id", json_integer(eos));
-    TRY(add_json(w, "generation_config.json", g, e));
-    TRY(add_tokenizer(s, w, e));
-    st_tensor *weights = hf_tensors(a, ps, param_master(ps), "", dt, true);
-    return checkpoint_writer_add_tensors(w, "model.safetensors", weights, param_count(ps), e);
+    st = add_json(w, "generation_config.json", g, e);
+    json_decref(g);
+    return st;
 }
 
-static status add_state(const session *s, checkpoint_writer *w, arena *a, err *e) {
-    const param_store *ps = s->plan->store;
-    int n = param_count(ps);
-    if (s->plan->spec.compute != DT_F32) {
-        st_tensor *masters = hf_tensors(a, ps, param_master(ps), "", DT_F32, false);
+static status add_model_files(const save_job *j, checkpoint_writer *w, err *e) {
+    TRY(add_configs(j, w, e));
+    TRY(add_tokenizer(j, w, e));
+    st_tensor *weights = hf_tensors(j->mem, j->store, j->params, "", j->compute, true);
+    return checkpoint_writer_add_tensors(w, "model.safetensors", weights, param_count(j->store), e);
+}
+
+static status add_state(const save_job *j, checkpoint_writer *w, err *e) {
+    int n = param_count(j->store);
+    if (j->compute != DT_F32) {
+        st_tensor *masters = hf_tensors(j->mem, j->store, j->params, "", DT_F32, false);
         TRY(checkpoint_writer_add_tensors(w, "state/master.safetensors", masters, n, e));
     }
-    st_tensor *all = ARENA_ARRAY(a, st_tensor, n * s->optim->n_states);
-    for (int k = 0; k < s->optim->n_states; k++) {
-        char *prefix = arena_printf(a, "%s.", s->optim->state_names[k]);
-        st_tensor *t = hf_tensors(a, ps, s->plan->optim_state[k], prefix, DT_F32, false);
+    st_tensor *all = ARENA_ARRAY(j->mem, st_tensor, n * j->optim->n_states);
+    for (int k = 0; k < j->optim->n_states; k++) {
+        char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
+        st_tensor *t = hf_tensors(j->mem, j->store, j->state[k], prefix, DT_F32, false);
         memcpy(all + k * n, t, sizeof *t * (size_t)n);
     }
-    TRY(checkpoint_writer_add_tensors(w, "state/optimizer.safetensors", all, n * s->optim->n_states,
+    TRY(checkpoint_writer_add_tensors(w, "state/optimizer.safetensors", all, n * j->optim->n_states,
                                       e));
-    char digest[17];
-    hash_format(param_digest(ps), digest);
-    json_t *where =
-        json_pack("{s:I,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "samples",
-                  (json_int_t)s->at.samples, "tokens", (json_int_t)s->at.tokens, "seconds",
-                  json_f64(s->at.seconds), "optimizer", s->optim->name, "digest", digest);
-    return add_json(w, "state/cursor.json", where, e);
+    TRY(add_json(w, "state/guard.json", j->guard, e));
+    return add_json(w, "state/cursor.json", j->cursor, e);
+}
+
+static status write_files(const save_job *j, err *e) {
+    checkpoint_writer *w;
+    TRY(checkpoint_writer_begin(&w, j->run, j->step, j->need_bytes, e));
+    checkpoint_writer_set_score(w, j->val_loss);
+    status st = add_model_files(j, w, e);
+    if (st == ST_OK) st = add_state(j, w, e);
+    if (st == ST_OK) return checkpoint_writer_commit(w, e);
+    checkpoint_writer_abort(w);
+    return st;
+}
+
+/* The thread's work: nothing of the session that a step changes is read. */
+static status write_job(void *ctx, err *e) {
+    const save_job *j = ctx;
+    status st = write_files(j, e);
+    if (st == ST_OK) st = checkpoint_prune(j->run, &j->keep, j->step, e);
+    if (st != ST_OK) err_context(e, "saving the checkpoint of step %ld", (long)j->step);
+    return st;
 }
 
 static uint64_t expected_bytes(const session *s) {
@@ -76,57 +122,220 @@ static uint64_t expected_bytes(const session *s) {
     return (uint64_t)(elems * per) + (1u << 20);
 }
 
-status state_save(session *s, err *e) {
-    checkpoint_writer *w;
-    TRY(checkpoint_writer_begin(&w, s->c->run, s->at.step, expected_bytes(s), e));
-    arena *a = arena_new("checkpoint");
-    status st = add_model_files(s, w, a, e);
-    if (st == ST_OK) st = add_state(s, w, a, e);
-    if (st == ST_OK)
-        st = checkpoint_writer_commit(w, e);
-    else
-        checkpoint_writer_abort(w);
-    if (st == ST_OK)
-        st = checkpoint_prune(s->c->run, (int)s->c->checkpoint.keep, s->c->checkpoint.keep_every,
-                              s->at.step, e);
-    if (st == ST_OK) {
-        json_t *o = session_event("checkpoint", s->at.step);
-        json_object_set_new(o, "path", json_string(checkpoint_path(a, s->c->run, s->at.step)));
-        st = session_emit(s, o, e);
-    } else {
-        err_context(e, "saving the checkpoint of step %ld", (long)s->at.step);
+/* `stage` and `samples` say where the next step's samples would be if the stage went on. */
+static json_t *cursor_json(const session *s) {
+    char digest[17];
+    hash_format(param_digest(s->plan->store), digest);
+    const course_part *p = course_part_of(s->course, s->at.step > 0 ? s->at.step : 1);
+    uint64_t samples =
+        s->at.step > 0 ? course_first_sample(s->course, s->at.step) + (uint64_t)p->batch : 0;
+    return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
+                     p->stage, "samples", (json_int_t)samples, "tokens", (json_int_t)s->at.tokens,
+                     "seconds", json_f64(s->at.seconds), "optimizer", s->optim->name, "digest",
+                     digest);
+}
+
+/* The model as it was trained last: at a stage's border that of the stage that ended. */
+static const model_config *trained_model(const session *s) {
+    int stage = s->at.step > 0 ? course_part_of(s->course, s->at.step)->stage : 0;
+    return &s->models[stage];
+}
+
+static save_job *job_new(const session *s) {
+    arena *mem = arena_new("checkpoint");
+    save_job *j = ARENA_NEW(mem, save_job);
+    *j = (save_job){.mem = mem,
+                    .run = arena_strdup(mem, s->c->run),
+                    .store = s->plan->store,
+                    .tok = s->tok,
+                    .optim = s->optim,
+                    .model = *trained_model(s),
+                    .compute = s->plan->spec.compute,
+                    .params = param_master(s->plan->store),
+                    .step = s->at.step,
+                    .val_loss = s->val_loss,
+                    .need_bytes = expected_bytes(s),
+                    .cursor = cursor_json(s),
+                    .guard = watch_to_json(&s->watch),
+                    .keep = {.newest = (int)s->c->checkpoint.keep,
+                             .every = s->c->checkpoint.keep_every,
+                             .best = (int)s->c->checkpoint.keep_best,
+                             .only_uploaded = s->upload != NULL},
+                    .began_ns = clock_now_ns()};
+    for (int i = 0; i < s->optim->n_states; i++) j->state[i] = s->plan->optim_state[i];
+    return j;
+}
+
+static void job_free(save_job *j) {
+    json_decref(j->cursor);
+    json_decref(j->guard);
+    arena_free(j->mem);
+}
+
+/* Copies what the next steps will change, and has the job look at the copy. */
+static void take_snapshot(const session *s, save_job *j) {
+    int64_t flat = param_store_sizes(s->plan->store).flat_elems;
+    int n = s->optim->n_states;
+    enum { BLOCK = 1 << 18 };
+    int64_t blocks = (flat + BLOCK - 1) / BLOCK;
+#pragma omp parallel for schedule(static) num_threads(dev_threads(s->dev))
+    for (int64_t b = 0; b < blocks * (n + 1); b++) {
+        int64_t from = b % blocks * BLOCK, k = b / blocks;
+        int64_t len = flat - from < BLOCK ? flat - from : BLOCK;
+        float *to = k ? s->plan->snapshot_state[k - 1] : s->plan->snapshot_params;
+        memcpy(to + from, (k ? j->state[k - 1] : j->params) + from, (size_t)len * sizeof *to);
     }
-    arena_free(a);
+    j->params = s->plan->snapshot_params;
+    for (int i = 0; i < n; i++) j->state[i] = s->plan->snapshot_state[i];
+}
+
+/* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
+ * in a row ends the run, as does the failure of one that was waited for. */
+static status tell_failure(session *s, const save_job *j, bool waited, err *why, err *e) {
+    bool fatal = waited || ++s->failed_saves >= 2;
+    json_t *o = session_alarm(s, "save_failed", "%s", why->message);
+    json_object_set_new(o, "saved_step", json_integer(j->step));
+    if (!fatal) log_warn("%s; the run goes on, the next save will try again", why->message);
+    TRY(session_emit(s, o, e));
+    if (!fatal) return ST_OK;
+    if (e) *e = *why;
+    return why->code;
+}
+
+static status tell_success(session *s, const save_job *j, err *e) {
+    s->failed_saves = 0;
+    s->watch.rewinds = 0;
+    json_t *o = session_event("checkpoint", j->step);
+    json_object_set_new(o, "path", json_string(checkpoint_path(j->mem, j->run, j->step)));
+    json_object_set_new(o, "save_ms",
+                        json_f32((float)((double)(clock_now_ns() - j->began_ns) / 1e6)));
+    if (s->upload) upload_add(s->upload, j->step);
+    return session_emit(s, o, e);
+}
+
+static status tell_end(session *s, save_job *j, status st, bool waited, err *why, err *e) {
+    st = st == ST_OK ? tell_success(s, j, e) : tell_failure(s, j, waited, why, e);
+    job_free(j);
     return st;
+}
+
+static status poll_uploads(session *s, bool wait, err *e) {
+    upload_event ev;
+    while (s->upload &&
+           (wait ? upload_wait(s->upload, &ev, s->opt->stop) : upload_poll(s->upload, &ev))) {
+        if (ev.ok) continue;
+        json_t *o = session_alarm(s, "upload_failed", "%s", ev.why.message);
+        json_object_set_new(o, "saved_step", json_integer(ev.step));
+        json_object_set_new(o, "exit_status", json_integer(ev.exit_status));
+        log_warn("%s", ev.why.message);
+        TRY(session_emit(s, o, e));
+    }
+    return ST_OK;
+}
+
+status state_settle(session *s, bool must, err *e) {
+    err why = {0};
+    status st;
+    if (!saver_take(&s->saver, true, &st, &why)) return ST_OK;
+    return tell_end(s, s->saver.job, st, must, &why, e);
+}
+
+status state_poll(session *s, bool wait, err *e) {
+    err why = {0};
+    status st;
+    if (saver_take(&s->saver, wait, &st, &why)) TRY(tell_end(s, s->saver.job, st, wait, &why, e));
+    return poll_uploads(s, wait, e);
+}
+
+/* A save that is under way for this very step. */
+static bool is_being_saved(const session *s) {
+    return s->saver.running && ((const save_job *)s->saver.job)->step == s->at.step;
+}
+
+void state_abandon(session *s) {
+    status unused;
+    if (saver_take(&s->saver, true, &unused, NULL)) job_free(s->saver.job);
+}
+
+status state_save(session *s, bool wait, err *e) {
+    bool enough = is_being_saved(s);
+    TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
+    if (enough && s->failed_saves == 0) return ST_OK;
+    save_job *j = job_new(s);
+    s->saved_ns = j->began_ns;
+    if (s->c->checkpoint.async && !wait) {
+        take_snapshot(s, j);
+        saver_start(&s->saver, write_job, j);
+        return ST_OK;
+    }
+    err why = {0};
+    return tell_end(s, j, write_job(j, &why), wait, &why, e);
 }
 
 /* ---- loading ---- */
 
-static status read_cursor(session *s, const char *dir, char digest[17], err *e) {
-    char *path = path_join(s->a, dir, "state/cursor.json"), *text;
+static status read_object(arena *a, const char *dir, const char *name, json_t **out, err *e) {
+    char *path = path_join(a, dir, name), *text;
     size_t len;
     TRY(file_read_all(path, &text, &len, e));
-    json_t *o = json_loadb(text, len, 0, NULL);
+    *out = json_loadb(text, len, 0, NULL);
     free(text);
+    if (*out) return ST_OK;
+    err_set(e, ST_FORMAT, "%s is not JSON", path);
+    return err_where(e, "%s", path);
+}
+
+typedef struct stored_cursor {
+    cursor at;
+    int stage;
+    uint64_t samples;
+    char optimizer[32], digest[17];
+} stored_cursor;
+
+static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e) {
+    json_t *o;
+    TRY(read_object(a, dir, "state/cursor.json", &o, e));
     json_int_t step = -1, samples = -1, tokens = -1;
-    double seconds = 0;
     const char *optimizer = "", *hex = "";
-    int bad =
-        json_unpack(o, "{s:I,s:I,s:I,s:F,s:s,s:s}", "step", &step, "samples", &samples, "tokens",
-                    &tokens, "seconds", &seconds, "optimizer", &optimizer, "digest", &hex);
-    status st = ST_OK;
-    if (bad || step < 0 || samples < 0 || tokens < 0 || strlen(hex) != 16) {
-        st = err_set(e, ST_FORMAT, "%s is not a cursor", path);
-        err_where(e, "%s", path);
-    } else if (strcmp(optimizer, s->optim->name) != 0) {
-        st = err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", optimizer,
-                     s->optim->name);
-        err_where(e, "%s", path);
-    } else {
-        memcpy(digest, hex, 17);
-        s->at = (cursor){step, (uint64_t)samples, (uint64_t)tokens, seconds};
+    *out = (stored_cursor){0};
+    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s:F,s:s,s:s}", "step", &step, "stage", &out->stage,
+                          "samples", &samples, "tokens", &tokens, "seconds", &out->at.seconds,
+                          "optimizer", &optimizer, "digest", &hex);
+    bad |= step < 0 || samples < 0 || tokens < 0 || out->stage < 0 || strlen(hex) != 16 ||
+           strlen(optimizer) >= sizeof out->optimizer;
+    if (!bad) {
+        out->at.step = step;
+        out->at.tokens = (uint64_t)tokens;
+        out->samples = (uint64_t)samples;
+        memcpy(out->digest, hex, 17);
+        strcpy(out->optimizer, optimizer);
     }
     json_decref(o);
+    if (!bad) return ST_OK;
+    err_set(e, ST_FORMAT, "%s/state/cursor.json is not a cursor", dir);
+    return err_where(e, "%s/state/cursor.json", dir);
+}
+
+status state_read_origin(const char *dir, course_origin *out, err *e) {
+    arena *a = arena_new("cursor");
+    stored_cursor c;
+    status st = read_cursor(a, dir, &c, e);
+    if (st == ST_OK)
+        *out = (course_origin){
+            .step = c.at.step, .stage = c.stage, .samples = c.samples, .tokens = c.at.tokens};
+    arena_free(a);
+    return st;
+}
+
+static status read_guard(session *s, const char *dir, err *e) {
+    json_t *o;
+    TRY(read_object(s->a, dir, "state/guard.json", &o, e));
+    status st = watch_from_json(&s->watch, o, e);
+    json_decref(o);
+    if (st != ST_OK) {
+        err_context(e, "%s/state/guard.json", dir);
+        err_where(e, "%s/state/guard.json", dir);
+    }
     return st;
 }
 
@@ -152,15 +361,54 @@ static status read_masters(session *s, const char *dir, err *e) {
     return st;
 }
 
-status state_load(session *s, const char *dir, err *e) {
-    char want[17], got[17];
-    TRY(read_cursor(s, dir, want, e));
-    TRY(read_masters(s, dir, e));
-    TRY(read_states(s, dir, e));
+static status check_digest(const session *s, const char *dir, const char *want, err *e) {
+    char got[17];
     hash_format(param_digest(s->plan->store), got);
     if (strcmp(want, got) == 0) return ST_OK;
     err_set(e, ST_FORMAT, "the weights of %s have digest %s, its cursor says %s", dir, got, want);
     err_hint(e,
              "the checkpoint was changed after it was written; use another or start with --fresh");
     return err_where(e, "%s", dir);
+}
+
+status state_load(session *s, const char *dir, err *e) {
+    stored_cursor c;
+    TRY(read_cursor(s->a, dir, &c, e));
+    if (strcmp(c.optimizer, s->optim->name) != 0) {
+        err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", c.optimizer,
+                s->optim->name);
+        return err_where(e, "%s/state/cursor.json", dir);
+    }
+    TRY(read_masters(s, dir, e));
+    TRY(read_states(s, dir, e));
+    TRY(read_guard(s, dir, e));
+    TRY(check_digest(s, dir, c.digest, e));
+    s->at = c.at;
+    return ST_OK;
+}
+
+/* The log may not be open yet: the alarm is told when it is. */
+static void note_skipped(void *ctx, const char *dir, const err *why) {
+    session *s = ctx;
+    json_t *o = session_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
+    json_object_set_new(o, "path", json_string(dir));
+    log_warn("%s", json_string_value(json_object_get(o, "message")));
+    json_array_append_new(s->late_alarms, o);
+}
+
+static void clear_state(session *s) {
+    size_t bytes = (size_t)param_store_sizes(s->plan->store).flat_elems * sizeof(float);
+    for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
+    s->at = (cursor){0};
+}
+
+status state_load_newest(session *s, err *e) {
+    char *newest = NULL;
+    int64_t step;
+    TRY(checkpoint_find_newest(s->a, s->c->run, &newest, &step, note_skipped, s, e));
+    if (newest) return state_load(s, newest, e);
+    if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
+    if (s->model.from) return hf_load_weights(s->plan->store, s->model.from, e);
+    param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
+    return ST_OK;
 }

@@ -29,19 +29,20 @@ static status open_session(session *s, config *c, const train_options *opt, dev_
     TRY(config_check_supported(c, e));
     if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
     TRY(dev_open(&s->dev, kind, (int)c->train.threads, e));
-    return session_open_model(s, e);
+    return session_open_tokenizer(s, e);
 }
 
 /* Takes the run folder: new, or resumed when only free keys differ. */
 static status open_folder(session *s, err *e) {
     run_start start;
+    int begun = stage_data_begun(s->data.record);
     TRY(run_open(&s->folder, s->c->run, e));
-    TRY(run_prepare(s->folder, s->c, s->opt->fresh, &start, e));
+    TRY(run_prepare(s->folder, s->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
     return run_write_config(s->folder, s->c, e);
 }
 
 /* --fork: the newest checkpoint goes on in a new folder, where any key may differ. */
-static status fork_run(session *s, err *e) {
+static status fork_run(session *s, course_origin *origin, err *e) {
     config *c = s->c;
     char *newest;
     int64_t step;
@@ -56,6 +57,8 @@ static status fork_run(session *s, err *e) {
         err_where(e, "run (%s)", config_where(c, "run"));
         return err_hint(e, "train it first, or set run=%s to start there", s->opt->fork);
     }
+    TRY(stage_data_read(&s->data.record, c->run, e));
+    TRY(state_read_origin(newest, origin, e));
     TRY(checkpoint_copy(newest, s->opt->fork, e));
     c->run = arena_strdup(c->memory, s->opt->fork);
     return ST_OK;
@@ -79,14 +82,72 @@ static status write_plan(session *s, err *e) {
     return ST_OK;
 }
 
+/* What the run's stages began with; nothing where it is new. */
+static status open_record(session *s, course_origin *origin, err *e) {
+    if (s->opt->fork) return fork_run(s, origin, e);
+    bool goes_on = !s->opt->fresh && run_is_run(s->c->run);
+    if (goes_on) {
+        TRY(stage_data_read(&s->data.record, s->c->run, e));
+        *origin = stage_data_origin(s->data.record);
+    } else
+        s->data.record = json_pack("{s:[]}", "stages");
+    return ST_OK;
+}
+
+/* Sequences in a pass over the data, where train.epochs asks for them. */
+static status count_sequences(session *s, uint64_t *n, err *e) {
+    *n = 0;
+    if (s->c->train.epochs <= 0) return ST_OK;
+    stage_data look = s->data;
+    look.record = json_deep_copy(s->data.record);
+    loader *l = NULL;
+    bool is_new;
+    status st = stage_data_open(&look, s->c, 0, &l, &is_new, e);
+    if (st == ST_OK) *n = loader_sequences(l);
+    loader_close(l);
+    json_decref(look.record);
+    return st;
+}
+
+/* A fork enters its own stage anew: its data may be others. */
+static void forget_stages(session *s, const course_origin *origin) {
+    json_t *stages = json_object_get(s->data.record, "stages");
+    size_t keep = (size_t)course_part_of(s->course, origin->step + 1)->stage;
+    while (json_array_size(stages) > keep) json_array_remove(stages, json_array_size(stages) - 1);
+    stage_data_set_origin(s->data.record, origin);
+}
+
+/* Every stage that is still to be trained, before anything is written. */
+static status probe_data(session *s, err *e) {
+    int begun = stage_data_begun(s->data.record);
+    for (int i = begun; i < s->course->n_stages; i++) {
+        const course_stage *k = &s->course->stage[i];
+        status st = stage_data_probe(&s->data, k->c, e);
+        if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
+        TRY(st);
+    }
+    return ST_OK;
+}
+
+static status open_course(session *s, err *e) {
+    course_origin origin = {0};
+    uint64_t sequences;
+    TRY(open_record(s, &origin, e));
+    TRY(count_sequences(s, &sequences, e));
+    TRY(session_open_course(s, sequences, &origin, e));
+    if (s->opt->fork) forget_stages(s, &origin);
+    return probe_data(s, e);
+}
+
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
-    if (s->opt->fork) TRY(fork_run(s, e));
-    TRY(session_open_data(s, e));
+    TRY(samples_encode(s, e));
+    TRY(open_course(s, e));
     TRY(session_make_plan(s, e));
     TRY(open_folder(s, e));
     TRY(write_plan(s, e));
     TRY(session_start_state(s, e));
+    if (s->c->checkpoint.upload) s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
     TRY(open_metrics(s, e));
     return loop_run(s, e);
 }
@@ -111,8 +172,9 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     session s = {.c = c, .opt = &none, .a = arena_new("plan")};
     s.dev = meta;
     status st = config_check_supported(c, e);
-    if (st == ST_OK) st = session_open_model(&s, e);
+    if (st == ST_OK) st = session_open_tokenizer(&s, e);
     if (st == ST_OK && s.tok) st = samples_encode(&s, e);
+    if (st == ST_OK) st = session_open_course(&s, 0, NULL, e);
     if (st == ST_OK) st = session_make_plan(&s, e);
     if (s.plan) *out = s.plan;
     s.plan = NULL;

@@ -14,13 +14,15 @@ status validate(session *s, err *e) {
     double sum = 0;
     int64_t targets = 0;
     for (uint64_t i = 0; i < batches; i++) {
-        targets += loop_fill(s->valid, p, i * (uint64_t)s->B, s->B, s->c->data.document_mask);
+        targets += loop_fill(s->valid, p, i * (uint64_t)s->B, s->B, s->now->data.document_mask);
         prog_replay(p, PROG_F, &run);
         sum += execute_sum_nll(p);
     }
     TRY(loader_error(s->valid, e));
     double mean = targets ? sum / (double)targets : 0;
     shard_totals all = loader_totals(s->valid);
+    s->val_loss = mean;
+    early_stop_take(&s->watch.stop, s->at.step, mean);
     json_t *o = session_event("valid", s->at.step);
     json_object_set_new(o, "val_loss", json_f64(mean));
     json_object_set_new(o, "val_bpb",

@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/rng.h"
-#include "data/shards.h"
+#include "data/shard/shards.h"
 
 typedef struct scene {
     char dir[64];
@@ -85,13 +85,23 @@ static inline const char *counting_set(scene *s, const char *name, int n_docs, i
     for (int d = 0; d < n_docs; d++) {
         int64_t n = doc_length((uint64_t)d, longest);
         for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)(at++ % (uint64_t)vocab);
-        assert_ok(shard_writer_add(w, ids, n, d % 2 ? "odd.txt" : "even.txt", (uint32_t)d + 1,
-                                   (uint64_t)n * 3, e));
+        shard_record r = {.ids = ids,
+                          .n = n,
+                          .source = d % 2 ? "odd.txt" : "even.txt",
+                          .line = (uint32_t)d + 1,
+                          .text_offset = 3 * (at - (uint64_t)n),
+                          .text_bytes = (uint64_t)n * 3};
+        assert_ok(shard_writer_add(w, &r, e));
     }
     free(ids);
     assert_ok(shard_writer_finish(w, e));
     shard_writer_free(w);
     return dir;
+}
+
+/* Opens a set with nothing but its path given. */
+static inline status open_set(shards **out, const char *dir, err *e) {
+    return shards_open(out, &(shards_spec){.path = dir, .eos = -1}, e);
 }
 
 #endif

@@ -1,21 +1,9 @@
 /* `data build` end to end with a byte-level tokenizer trained here: splits, text bytes, errors. */
-#include "data_test.h"
+#include "build_test.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
-
-#include "base/file_fault.h"
-#include "data/build.h"
-
-static tok *make_tok(tok_kind kind, const char *text) {
-    tok_trainer *tr;
-    tok *t = NULL;
-    tok_train_options opt = {.kind = kind};
-    assert_ok(tok_trainer_new(&tr, &opt, e));
-    assert_ok(tok_trainer_add(tr, text, strlen(text), e));
-    assert_ok(tok_trainer_finish(tr, &t, e));
-    tok_trainer_free(tr);
-    return t;
-}
 
 static data_build_result build(const char *input, const char *out, const tok *t,
                                const data_build_options *opt) {
@@ -36,11 +24,11 @@ static void expect_build_error(const char *input, const char *out, const tok *t,
 static void expect_text(const char *dir, const tok *t, const char *text) {
     shards *s = NULL;
     strbuf out = {0};
-    assert_ok(shards_open(&s, dir, e));
+    assert_ok(shards_open(&s, &(shards_spec){.path = dir, .eos = -1}, e));
     assert_ok(shards_verify(s, e));
     assert_ok(shards_check_tokenizer(s, tok_hash(t), e));
     int32_t *ids = xcalloc(s->totals.tokens, sizeof *ids);
-    shards_copy(s, 0, (int64_t)s->totals.tokens, ids);
+    assert_ok(shards_copy(s, 0, (int64_t)s->totals.tokens, ids, NULL, e));
     assert_ok(tok_decode(t, ids, (int64_t)s->totals.tokens, true, &out, e));
     assert_string_equal(strbuf_cstr(&out), text);
     assert_int_equal(s->totals.text_bytes, strlen(text));
@@ -158,33 +146,133 @@ static void test_errors(void **state) {
     tok_free(t);
 }
 
-/* A build that fails at its n-th write, for every n, never leaves a folder that opens. */
-static void test_every_fault(void **state) {
+/* ---- many threads ---- */
+
+/* Folders with JSONL, small files and a text that is long in parts of a few hundred bytes. */
+static const char *mixed_corpus(scene *sc) {
+    const char *dir = in_scene(sc, "in");
+    assert_ok(file_make_dirs(dir, e));
+    strbuf text = {0};
+    for (int i = 0; i < 60; i++)
+        strbuf_printf(&text,
+                      "{\"text\":\"document %d says %.*s\",\"name\":\"n%d\",\"value\":%d.5}\n", i,
+                      i % 50, "the fire and the furnace and the iron and the gold", i, i);
+    put_text(sc, "in/b.jsonl", strbuf_cstr(&text));
+    for (int i = 0; i < 5; i++) {
+        char name[32], body[64];
+        snprintf(name, sizeof name, "in/small%d.txt", i);
+        snprintf(body, sizeof body, "small file %d\nwith two lines\n", i);
+        put_text(sc, name, body);
+    }
+    strbuf_truncate(&text, 0);
+    for (int i = 0; i < 300; i++)
+        strbuf_printf(&text, "Line %d of the long one,\twhich don't end.\n", i * 7919);
+    put_text(sc, "in/a.txt", strbuf_cstr(&text));
+    strbuf_free(&text);
+    return dir;
+}
+
+static void test_threads_and_parts(void **state) {
+    static const data_split SPLITS[] = {DATA_SPLIT_DOCUMENTS, DATA_SPLIT_LINES, DATA_SPLIT_TAIL};
+    static const size_t PARTS[] = {1, 300, 5000, 0};
     scene *sc = *state;
-    const char *in = put_text(sc, "a.txt", "one\ntwo\nthree\nfour\n"), *out = in_scene(sc, "out");
-    const char *kinds[] = {"create", "write", "fsync", "rename", "mkdir"};
-    tok *t = make_tok(TOK_BYTE, "x");
-    for (int k = 0; k < ARRAY_LEN(kinds); k++)
-        for (int n = 1;; n++) {
-            data_build_result r;
-            shards *s;
-            err e = {0};
-            assert_int_equal(file_remove_tree(out, &e), ST_OK);
-            assert_true(file_fault_arm(arena_printf(sc->mem, "%s:%d", kinds[k], n)));
-            status st = data_build(&in, 1, out, t, &(data_build_options){0}, &r, &e);
-            bool struck = file_fault_struck();
-            file_fault_arm(NULL);
-            if (!struck) {
-                assert_int_equal(st, ST_OK);
-                break;
-            }
-            if (st != ST_OK && shards_open(&s, out, &e) == ST_OK) {
-                assert_int_equal(shards_verify(s, &e), ST_OK);
-                shards_close(s);
-            }
-            assert_true(st != ST_OK);
-            assert_true(n < 1000);
+    const char *in = mixed_corpus(sc);
+    tok *t = NULL;
+    assert_ok(tok_load(&t, TEST_DIR "/golden/tok/bpe_gpt2.json", e));
+    for (int s = 0; s < ARRAY_LEN(SPLITS); s++) {
+        data_build_options opt = {
+            .valid_fraction = 0.3, .split = SPLITS[s], .threads = 1, .shard_tokens = 2000};
+        const char *first = arena_printf(sc->mem, "%s/first%d", sc->dir, s);
+        data_build_result want = build(in, first, t, &opt);
+        for (int i = 0; i < 3 * ARRAY_LEN(PARTS); i++) {
+            opt.threads = 1 << i % 3;
+            opt.part_bytes = PARTS[i / 3];
+            const char *out = arena_printf(sc->mem, "%s/again%d-%d", sc->dir, s, i);
+            data_build_result got = build(in, out, t, &opt);
+            assert_memory_equal(&got.train, &want.train, sizeof want.train);
+            assert_memory_equal(&got.valid, &want.valid, sizeof want.valid);
+            expect_same_tree(first, out);
         }
+    }
+    tok_free(t);
+}
+
+/* Whichever thread fails first: the error is that of the first bad text. */
+static void test_first_error_counts(void **state) {
+    scene *sc = *state;
+    const char *dir = in_scene(sc, "in");
+    assert_ok(file_make_dirs(dir, e));
+    for (int i = 0; i < 40; i++) {
+        const char *name = arena_printf(sc->mem, "in/%02d.txt", i);
+        put_text(sc, name, i < 17 ? "abcabc" : "abcZ");
+    }
+    tok *t = make_tok(TOK_CHAR, "abc");
+    for (int i = 0; i < 20; i++) {
+        data_build_options opt = {.threads = 1 + i % 4, .part_bytes = 1};
+        expect_build_error(dir, in_scene(sc, "out"), t, &opt, ST_FORMAT, "17.txt");
+        assert_false(file_exists(in_scene(sc, "out")));
+    }
+    tok_free(t);
+}
+
+/* ---- what the shards know ---- */
+
+static void test_traces(void **state) {
+    scene *sc = *state;
+    const char *in = mixed_corpus(sc), *out = in_scene(sc, "out");
+    tok *t = make_tok(TOK_BYTE, "x");
+    data_build_options opt = {.reader = {.id = "name", .score = "value"}, .part_bytes = 300};
+    data_build_result r = build(in, out, t, &opt);
+    assert_int_equal(r.report.documents, 66);
+    assert_int_equal(r.report.bad, 0);
+    shards *s = NULL;
+    assert_ok(shards_open(&s, &(shards_spec){.path = out, .eos = -1}, e));
+    assert_true(s->has_scores);
+    shard_place p;
+    assert_ok(shards_document(s, 0, sc->mem, &p, e));
+    assert_non_null(strstr(p.source, "in/a.txt"));
+    assert_null(p.id);
+    assert_ok(shards_document(s, 8, sc->mem, &p, e));
+    assert_non_null(strstr(p.source, "in/b.jsonl"));
+    assert_int_equal(p.line, 8);
+    assert_string_equal(p.id, "n7");
+    assert_true(p.score == 7.5f);
+    assert_true(p.text_offset > 7 * 30);
+    shards_close(s);
+    tok_free(t);
+}
+
+static void test_append(void **state) {
+    scene *sc = *state;
+    const char *one = put_text(sc, "one.txt", "first\nset\n"),
+               *two = put_text(sc, "two.txt", "more");
+    const char *out = in_scene(sc, "out");
+    tok *t = make_tok(TOK_BYTE, "x"), *other = make_tok(TOK_CHAR, "firsetmo\n");
+    data_build_options none = {0}, append = {.append = true};
+    expect_build_error(one, out, t, &append, ST_USAGE, "no shard set to append to");
+    build(one, out, t, &none);
+    expect_build_error(two, out, other, &append, ST_USAGE, "tokenizer");
+    expect_text(out, t, "first\nset\n");
+    data_build_result r = build(two, out, t, &append);
+    assert_int_equal(r.train.documents, 2);
+    expect_text(out, t, "first\nset\nmore");
+    assert_false(file_exists(in_scene(sc, "out/.build")));
+    data_build_options half = {.append = true, .valid_fraction = 0.5};
+    expect_build_error(two, out, t, &half, ST_USAGE, "no shard set to append to");
+    tok_free(t);
+    tok_free(other);
+}
+
+static void test_lock(void **state) {
+    scene *sc = *state;
+    const char *in = put_text(sc, "a.txt", "text"), *out = in_scene(sc, "out");
+    tok *t = make_tok(TOK_BYTE, "x");
+    assert_ok(file_make_dirs(out, e));
+    int fd = open(out, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    expect_build_error(in, out, t, &(data_build_options){0}, ST_FAILED, "another build");
+    close(fd);
+    build(in, out, t, &(data_build_options){0});
     tok_free(t);
 }
 
@@ -197,7 +285,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_set_and_split_exclude_each_other, scene_open,
                                         scene_close),
         cmocka_unit_test_setup_teardown(test_errors, scene_open, scene_close),
-        cmocka_unit_test_setup_teardown(test_every_fault, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_threads_and_parts, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_first_error_counts, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_traces, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_append, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_lock, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

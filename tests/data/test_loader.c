@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "data/loader.h"
-#include "data/mixture.h"
+#include "data/order/loader.h"
+#include "data/shard/shard_format.h"
 
 typedef struct rows {
     int B, T;
@@ -31,13 +31,14 @@ static int64_t rows_fill(rows *r, loader *l, uint64_t first) {
 }
 
 static loader *open_one(const char *dir, int T, bool mask, bool shuffle, uint64_t seed) {
-    loader_source src = {dir, 1.0};
+    loader_source src = {.path = dir, .weight = 1};
     loader_config cfg = {.sources = &src,
                          .n_sources = 1,
                          .seq_len = T,
                          .document_mask = mask,
                          .shuffle = shuffle,
-                         .seed = seed};
+                         .seed = seed,
+                         .eos = -1};
     loader *l = NULL;
     assert_ok(loader_open(&l, &cfg, e));
     return l;
@@ -59,7 +60,7 @@ static void test_epoch_covers_each_sequence_once(void **state) {
         uint64_t in_order = 0, previous = 0;
         for (uint64_t i = 0; i < n; i++) {
             uint64_t sample = epoch * n + i;
-            assert_int_equal(loader_epoch_of(l, sample), epoch);
+            assert_int_equal(loader_place_of(l, sample).epoch, epoch);
             assert_int_equal(rows_fill(&r, l, sample), T);
             for (int t = 0; t < T; t++) {
                 assert_int_equal(seen[r.ids[t]]++, 0);
@@ -195,44 +196,10 @@ static void test_validation_covers_all_once(void **state) {
     }
 }
 
-static void test_mixture_stays_within_one(void **state) {
-    (void)state;
-    const double weights[][5] = {{0.7, 0.3}, {1, 1, 1}, {0.9, 0.05, 0.03, 0.015, 0.005}, {1e-4, 2}};
-    const int sizes[] = {2, 3, 5, 2};
-    for (int c = 0; c < ARRAY_LEN(sizes); c++) {
-        mixture *m;
-        assert_ok(mixture_new(&m, weights[c], sizes[c], e));
-        uint64_t count[5] = {0};
-        double sum = 0;
-        for (int k = 0; k < sizes[c]; k++) sum += weights[c][k];
-        for (uint64_t i = 0; i < 3 * MIXTURE_SLOTS; i++) {
-            uint64_t ordinal;
-            int k = mixture_source(m, i, &ordinal);
-            assert_int_equal(ordinal, count[k]++);
-            for (int j = 0; j < sizes[c]; j++)
-                assert_true(fabs((double)count[j] - (double)(i + 1) * mixture_share(m, j)) < 1);
-        }
-        for (int k = 0; k < sizes[c]; k++)
-            assert_true(fabs(mixture_share(m, k) - weights[c][k] / sum) <= 1.0 / MIXTURE_SLOTS);
-        mixture_free(m);
-    }
-}
-
-static void test_mixture_weights_checked(void **state) {
-    (void)state;
-    const double bad[][2] = {{1, 0}, {1, -1}, {1, NAN}, {1, INFINITY}, {1, 1e-9}};
-    for (int i = 0; i < ARRAY_LEN(bad); i++) {
-        mixture *m;
-        err e = {0};
-        assert_int_equal(mixture_new(&m, bad[i], 2, &e), ST_USAGE);
-        assert_non_null(strstr(e.where, "weight"));
-    }
-}
-
 static void test_sources_are_told_apart(void **state) {
     scene *sc = *state;
-    loader_source src[] = {{counting_set(sc, "a", 300, 50, VOCAB, 0), 3},
-                           {counting_set(sc, "b", 90, 50, VOCAB, 0), 1}};
+    loader_source src[] = {{.path = counting_set(sc, "a", 300, 50, VOCAB, 0), .weight = 3},
+                           {.path = counting_set(sc, "b", 90, 50, VOCAB, 0), .weight = 1}};
     loader_config cfg = {.sources = src, .n_sources = 2, .seq_len = 16, .shuffle = true};
     loader *l;
     assert_ok(loader_open(&l, &cfg, e));
@@ -271,7 +238,7 @@ static void expect_refusal(loader_config cfg, const char *where, const char *wor
 }
 
 static void test_refusals(void **state) {
-    loader_source src = {counting_set(*state, "a", 10, 5, 100, 0), 1};
+    loader_source src = {.path = counting_set(*state, "a", 10, 5, 100, 0), .weight = 1};
     loader_config good = {.sources = &src, .n_sources = 1, .seq_len = 4, .shuffle = true};
     loader_config c = good;
     c.seq_len = 5000;
@@ -328,7 +295,7 @@ static void test_corruption_is_sticky(void **state) {
     dir = counting_set(sc, "b", 50, 20, 100, 0);
     const uint64_t ends[] = {0, UINT64_MAX, UINT64_C(1) << 40};
     for (int i = 0; i < ARRAY_LEN(ends); i++) {
-        corrupt(sc, "b/shard-00000.idx", SHARD_HEADER_BYTES + 16 * 20, ends[i], 8);
+        corrupt(sc, "b/shard-00000.idx", SHARD_HEADER_BYTES + SHARD_DOCUMENT_BYTES * 20, ends[i], 8);
         l = open_one(dir, 8, true, true, 1);
         read_all(l, 8);
         assert_int_equal(loader_error(l, &e), ST_FORMAT);
@@ -340,26 +307,111 @@ static void test_describe(void **state) {
     scene *sc = *state;
     const char *dir = counting_set(sc, "a", 200, 60, VOCAB, 300);
     loader *l = open_one(dir, 50, true, true, 1);
-    const shards *s = loader_source_shards(l, 0);
+    uint64_t N = loader_totals(l).tokens;
+    rows r = rows_new(1, 50);
     for (uint64_t i = 0; i < loader_sequences(l); i++) {
         loader_span *span;
-        int n = 0;
+        int n = 0, covered = 0;
         assert_ok(loader_describe(l, i, sc->mem, &span, &n, e));
-        uint64_t at = loader_place_of(l, i).first_tok, covered = 0;
+        rows_fill(&r, l, i);
         for (int k = 0; k < n; k++) {
-            shard_range r;
-            assert_true(shards_document(s, span[k].document, &r));
-            assert_int_equal(span[k].first_tok, at);
-            assert_in_range(span[k].first_tok, r.first_tok, r.end_tok - 1);
-            assert_in_range(span[k].end_tok, span[k].first_tok + 1, r.end_tok);
-            assert_int_equal(span[k].line, r.line);
-            assert_int_equal(span[k].from_start, at == r.first_tok);
-            covered += span[k].end_tok - span[k].first_tok;
-            at = span[k].end_tok % s->totals.tokens;
+            assert_int_equal(span[k].row_first, covered);
+            assert_int_equal(span[k].first_tok, r.ids[covered]);
+            assert_int_equal(span[k].first_tok,
+                             (span[k ? k - 1 : 0].first_tok +
+                              (k ? span[k - 1].end_tok - span[k - 1].first_tok : 0)) %
+                                 N);
+            assert_in_range(span[k].first_tok, span[k].place.first_tok, span[k].place.end_tok - 1);
+            assert_in_range(span[k].end_tok, span[k].first_tok + 1, span[k].place.end_tok);
+            assert_int_equal(span[k].place.line, span[k].place.document + 1);
+            assert_int_equal(r.start[covered], covered);
+            covered += (int)(span[k].end_tok - span[k].first_tok);
         }
         assert_int_equal(covered, 50);
     }
+    rows_free(&r);
     loader_close(l);
+}
+
+/* Moving a set, or listing sources in another order, does not change a source's order; the same set
+ * twice in a list gets two orders. */
+static void test_order_belongs_to_content(void **state) {
+    scene *sc = *state;
+    const char *a = counting_set(sc, "a", 300, 50, VOCAB, 0);
+    const char *b = counting_set(sc, "b", 200, 70, VOCAB, 0);
+    const char *copy = counting_set(sc, "moved/elsewhere", 300, 50, VOCAB, 0);
+    loader_source list[][2] = {{{.path = a, .weight = 1}, {.path = b, .weight = 1}},
+                               {{.path = b, .weight = 1}, {.path = copy, .weight = 1}},
+                               {{.path = a, .weight = 1}, {.path = copy, .weight = 1}}};
+    uint64_t first[3][2][40];
+    for (int c = 0; c < 3; c++) {
+        loader_config cfg = {.sources = list[c],
+                             .n_sources = 2,
+                             .seq_len = 16,
+                             .shuffle = true,
+                             .seed = 7,
+                             .eos = -1};
+        loader *l;
+        assert_ok(loader_open(&l, &cfg, e));
+        for (uint64_t i = 0; i < 80; i++) {
+            loader_place p = loader_place_of(l, i);
+            first[c][p.source][p.ordinal] = p.first_tok;
+        }
+        loader_close(l);
+    }
+    assert_memory_equal(first[0][0], first[1][1], sizeof first[0][0]);
+    assert_memory_equal(first[0][1], first[1][0], sizeof first[0][0]);
+    assert_memory_equal(first[0][0], first[2][0], sizeof first[0][0]);
+    assert_memory_not_equal(first[2][0], first[2][1], sizeof first[0][0]);
+}
+
+/* A later stage with the same source goes on where the earlier one stopped. */
+static void test_consumed_goes_on(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "a", 300, 50, VOCAB, 0);
+    loader *whole = open_one(dir, 16, true, true, 3);
+    loader_source src = {.path = dir, .weight = 1, .consumed = 37};
+    loader_config cfg = {.sources = &src,
+                         .n_sources = 1,
+                         .seq_len = 16,
+                         .shuffle = true,
+                         .document_mask = true,
+                         .seed = 3,
+                         .eos = -1};
+    loader *later;
+    assert_ok(loader_open(&later, &cfg, e));
+    rows a = rows_new(8, 16), b = rows_new(8, 16);
+    for (uint64_t i = 0; i < 400; i += 8) {
+        assert_int_equal(rows_fill(&a, whole, 37 + i), rows_fill(&b, later, i));
+        assert_memory_equal(a.ids, b.ids, 8 * 16 * 4);
+        assert_memory_equal(a.start, b.start, 8 * 16 * 4);
+        assert_int_equal(loader_place_of(later, i).ordinal, 37 + i);
+        assert_int_equal(loader_samples_of(later, 0, i), i);
+    }
+    rows_free(&a);
+    rows_free(&b);
+    loader_close(whole);
+    loader_close(later);
+}
+
+/* Samples of a source, counted by arithmetic and one by one, with and without shuffle. */
+static void test_samples_of(void **state) {
+    scene *sc = *state;
+    loader_source src[] = {{.path = counting_set(sc, "a", 300, 50, VOCAB, 0), .weight = 0.7},
+                           {.path = counting_set(sc, "b", 90, 50, VOCAB, 0), .weight = 0.02},
+                           {.path = counting_set(sc, "c", 40, 50, VOCAB, 0), .weight = 0.28}};
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        loader_config cfg = {
+            .sources = src, .n_sources = 3, .seq_len = 16, .shuffle = shuffle, .eos = -1};
+        loader *l;
+        assert_ok(loader_open(&l, &cfg, e));
+        uint64_t count[3] = {0};
+        for (uint64_t i = 0; i < loader_sequences(l); i++) {
+            for (int k = 0; k < 3; k++) assert_int_equal(loader_samples_of(l, k, i), count[k]);
+            count[loader_place_of(l, i).source]++;
+        }
+        loader_close(l);
+    }
 }
 
 int main(void) {
@@ -371,13 +423,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_masks_and_positions, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_count_targets_of_a_step, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_validation_covers_all_once, scene_open, scene_close),
-        cmocka_unit_test(test_mixture_stays_within_one),
-        cmocka_unit_test(test_mixture_weights_checked),
         cmocka_unit_test_setup_teardown(test_sources_are_told_apart, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_far_seek, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_refusals, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_corruption_is_sticky, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_describe, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_order_belongs_to_content, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_consumed_goes_on, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_samples_of, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "data/reader.h"
+#include "data/text/reader.h"
 
 static reader *open_inputs(const char *const *inputs, int n, const reader_options *opt) {
     reader *r = NULL;

@@ -1,6 +1,10 @@
 /* Shard folders: what is written is read back, and no damage goes unnoticed or crashes. */
 #include "data_test.h"
 
+#include <math.h>
+
+#include "data/shard/shard_format.h"
+
 static char *slurp(const char *path, size_t *n) {
     char *data = NULL;
     assert_ok(file_read_all(path, &data, n, e));
@@ -10,7 +14,7 @@ static char *slurp(const char *path, size_t *n) {
 static void expect_open_error(const char *dir, status code, const char *words) {
     shards *s;
     err e = {0};
-    assert_int_equal(shards_open(&s, dir, &e), code);
+    assert_int_equal(open_set(&s, dir, &e), code);
     assert_null(s);
     if (!strstr(e.message, words)) fail_msg("\"%s\" lacks \"%s\"", e.message, words);
     assert_true(e.hint[0] != '\0' && e.where[0] != '\0');
@@ -19,7 +23,7 @@ static void expect_open_error(const char *dir, status code, const char *words) {
 static void round_trip(scene *sc, const char *name, int32_t vocab, int width) {
     const char *dir = counting_set(sc, name, 500, 300, vocab, 400);
     shards *s = NULL;
-    assert_ok(shards_open(&s, dir, e));
+    assert_ok(open_set(&s, dir, e));
     assert_ok(shards_verify(s, e));
     assert_int_equal(s->width_bytes, width);
     assert_int_equal(s->totals.documents, 500);
@@ -27,25 +31,30 @@ static void round_trip(scene *sc, const char *name, int32_t vocab, int width) {
     assert_int_equal(s->totals.text_bytes, s->totals.tokens * 3);
     int64_t n = (int64_t)s->totals.tokens;
     int32_t *ids = xcalloc((size_t)n, sizeof *ids);
-    shards_copy(s, 0, n, ids);
+    uint32_t largest;
+    assert_ok(shards_copy(s, 0, n, ids, &largest, e));
+    assert_int_equal(largest, n < vocab ? n - 1 : vocab - 1);
     for (int64_t i = 0; i < n; i++) assert_int_equal(ids[i], i % vocab);
     uint64_t at = 0;
     for (uint64_t d = 0; d < 500; d++) {
-        shard_range r;
-        assert_true(shards_document(s, d, &r));
+        shard_place r, at_first, at_last;
+        assert_ok(shards_document(s, d, sc->mem, &r, e));
+        assert_int_equal(r.document, d);
         assert_int_equal(r.first_tok, at);
+        assert_int_equal(r.text_offset, at * 3);
         at += (uint64_t)doc_length(d, 300);
         assert_int_equal(r.end_tok, at);
         assert_int_equal(r.line, d + 1);
-        assert_int_equal(shards_documents_before(s, r.first_tok), d);
-        assert_int_equal(shards_documents_before(s, r.end_tok - 1), d);
-        assert_int_equal(shards_documents_before(s, r.end_tok), d + 1);
+        assert_string_equal(r.source, d % 2 ? "odd.txt" : "even.txt");
+        assert_true(isnan(r.score) && !r.id);
+        assert_ok(shards_locate(s, r.first_tok, sc->mem, &at_first, e));
+        assert_ok(shards_locate(s, r.end_tok - 1, sc->mem, &at_last, e));
+        assert_int_equal(at_first.document, d);
+        assert_int_equal(at_last.document, d);
         int32_t one;
-        shards_copy(s, r.end_tok - 1, 1, &one);
+        assert_ok(shards_copy(s, r.end_tok - 1, 1, &one, NULL, e));
         assert_int_equal(one, (at - 1) % (uint64_t)vocab);
     }
-    shard_range r;
-    assert_false(shards_document(s, 500, &r));
     free(ids);
     shards_close(s);
 }
@@ -63,23 +72,29 @@ static void test_eos_and_sources(void **state) {
     shard_writer_options opt = {.tok_hash = 1, .vocab_size = 10, .eos = 9};
     shard_writer *w;
     assert_ok(shard_writer_open(&w, dir, &opt, e));
-    assert_ok(shard_writer_add(w, (int32_t[]){1, 2}, 2, "a", 0, 2, e));
-    assert_ok(shard_writer_add(w, NULL, 0, "empty", 0, 0, e));
-    assert_ok(shard_writer_add(w, (int32_t[]){3}, 1, "b", 7, 1, e));
+    const int32_t ids[] = {1, 2, 3, 10};
+    assert_ok(shard_writer_add(w, &(shard_record){.ids = ids, .n = 2, .source = "a"}, e));
+    assert_ok(shard_writer_add(w, &(shard_record){.source = "empty"}, e));
+    assert_ok(
+        shard_writer_add(w, &(shard_record){.ids = ids + 2, .n = 1, .source = "b", .line = 7}, e));
     err e2 = {0};
-    assert_int_equal(shard_writer_add(w, (int32_t[]){10}, 1, "c", 0, 1, &e2), ST_USAGE);
+    shard_record bad = {.ids = ids + 3, .n = 1, .source = "c"};
+    assert_int_equal(shard_writer_add(w, &bad, &e2), ST_USAGE);
     assert_non_null(strstr(e2.message, "10"));
     assert_ok(shard_writer_finish(w, e));
     shard_writer_free(w);
     shards *s;
-    assert_ok(shards_open(&s, dir, e));
-    int32_t ids[5];
+    assert_ok(open_set(&s, dir, e));
+    int32_t out[5];
+    uint32_t largest;
     assert_int_equal(s->totals.tokens, 5);
-    assert_int_equal(shards_copy(s, 0, 5, ids), 9);
-    assert_memory_equal(ids, ((int32_t[]){1, 2, 9, 3, 9}), sizeof ids);
-    shard_range r;
-    assert_true(shards_document(s, 1, &r));
-    assert_string_equal(s->source[r.source], "b");
+    assert_int_equal(s->eos, 9);
+    assert_ok(shards_copy(s, 0, 5, out, &largest, e));
+    assert_int_equal(largest, 9);
+    assert_memory_equal(out, ((int32_t[]){1, 2, 9, 3, 9}), sizeof out);
+    shard_place r;
+    assert_ok(shards_document(s, 1, sc->mem, &r, e));
+    assert_string_equal(r.source, "b");
     assert_int_equal(r.line, 7);
     shards_close(s);
 }
@@ -104,7 +119,7 @@ static void test_rebuild_removes_old_shards(void **state) {
     assert_false(file_exists(in_scene(sc, "again/shard-00002.bin")));
     assert_true(file_exists(in_scene(sc, "again/notes.txt")));
     shards *s;
-    assert_ok(shards_open(&s, dir, e));
+    assert_ok(open_set(&s, dir, e));
     assert_ok(shards_verify(s, e));
     shards_close(s);
 }
@@ -112,7 +127,7 @@ static void test_rebuild_removes_old_shards(void **state) {
 static void test_missing(void **state) {
     scene *sc = *state;
     expect_open_error(in_scene(sc, "nowhere"), ST_USAGE, "no such folder");
-    expect_open_error(put_text(sc, "file", "x"), ST_USAGE, "is a file");
+    expect_open_error(put_text(sc, "file.txt", "x"), ST_USAGE, "is text");
     counting_set(sc, "bare", 3, 5, 100, 0);
     remove(in_scene(sc, "bare/manifest.json"));
     expect_open_error(in_scene(sc, "bare"), ST_FORMAT, "no manifest.json");
@@ -126,7 +141,7 @@ static void test_missing(void **state) {
 
 static void test_other_tokenizer(void **state) {
     shards *s;
-    assert_ok(shards_open(&s, counting_set(*state, "tok", 3, 5, 100, 0), e));
+    assert_ok(open_set(&s, counting_set(*state, "tok", 3, 5, 100, 0), e));
     err e = {0};
     assert_int_equal(shards_check_tokenizer(s, 0x1234, &e), ST_OK);
     assert_int_equal(shards_check_tokenizer(s, 0x9, &e), ST_USAGE);
@@ -134,6 +149,22 @@ static void test_other_tokenizer(void **state) {
     assert_non_null(strstr(e.message, "0000000000000009"));
     assert_non_null(strstr(e.hint, "data build"));
     shards_close(s);
+}
+
+/* Asks all questions about all places: answers must lie in bounds or be errors. */
+static void look_everywhere(scene *sc, const shards *s) {
+    int32_t ends[64];
+    int64_t n_ends;
+    for (uint64_t t = 0; t < s->totals.tokens; t++) {
+        shard_place r;
+        int64_t n = (int64_t)(s->totals.tokens - t < 64 ? s->totals.tokens - t : 64);
+        if (shards_locate(s, t, sc->mem, &r, NULL) == ST_OK)
+            assert_true(r.first_tok <= t && t < r.end_tok && r.end_tok <= s->totals.tokens);
+        if (shards_ends(s, t, n, NULL, ends, &n_ends, NULL) != ST_OK) continue;
+        assert_true(n_ends <= n);
+        for (int64_t i = 0; i < n_ends; i++)
+            assert_true(ends[i] > (i ? ends[i - 1] : 0) && ends[i] <= n);
+    }
 }
 
 /* Every byte of the file in turn gets another value. Headers must be refused when opening, bodies
@@ -149,15 +180,12 @@ static void flip_every_byte(scene *sc, const char *dir, const char *path) {
         free(bad);
         shards *s;
         err e = {0};
-        status st = shards_open(&s, dir, &e);
+        status st = open_set(&s, dir, &e);
         if (i < SHARD_HEADER_BYTES) assert_int_equal(st, ST_FORMAT);
         if (st != ST_OK) continue;
         assert_int_equal(shards_verify(s, &e), ST_FORMAT);
         assert_non_null(strstr(e.message, path));
-        for (uint64_t t = 0; t < s->totals.tokens; t++) {
-            shard_range r;
-            shards_document(s, shards_documents_before(s, t), &r);
-        }
+        look_everywhere(sc, s);
         shards_close(s);
     }
     put_bytes(sc, path, good, n);
@@ -203,7 +231,7 @@ static void test_hostile_manifest(void **state) {
         free(bad);
         shards *s;
         err e = {0};
-        if (shards_open(&s, dir, &e) == ST_OK) {
+        if (open_set(&s, dir, &e) == ST_OK) {
             if (shards_verify(s, &e) != ST_OK) assert_int_equal(e.code, ST_FORMAT);
             shards_close(s);
         } else {
@@ -228,7 +256,7 @@ static void manifest_says(scene *sc, const char *from, const char *to, const cha
 
 static void test_manifest_keys(void **state) {
     scene *sc = *state;
-    manifest_says(sc, "\"version\": 1", "\"version\": 2", "version");
+    manifest_says(sc, "\"version\": 2", "\"version\": 1", "earlier version");
     manifest_says(sc, "\"dtype\": \"u16\"", "\"dtype\": \"f16\"", "dtype");
     manifest_says(sc, "\"dtype\": \"u16\"", "\"dtype\": \"u32\"", "truncated");
     manifest_says(sc, "shard-00000.bin", "../../../etc/passwd", "next shard");

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "data/loader.h"
+#include "data/order/loader.h"
 
 enum { TOKENS = 40, DOCUMENTS = 8, VOCAB = 50, T = 7 };
 

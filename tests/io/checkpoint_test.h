@@ -30,13 +30,33 @@ static inline status test_add_files(checkpoint_writer *w, int64_t step, err *e) 
     return checkpoint_writer_add_file(w, "state/cursor.json", e);
 }
 
-static inline status test_save(const char *run, int64_t step, err *e) {
+/* A score of NaN: none. */
+static inline status test_save_scored(const char *run, int64_t step, double score, err *e) {
     checkpoint_writer *w;
     TRY(checkpoint_writer_begin(&w, run, step, 4096, e));
+    checkpoint_writer_set_score(w, score);
     status st = test_add_files(w, step, e);
     if (st == ST_OK) return checkpoint_writer_commit(w, e);
     checkpoint_writer_abort(w);
     return st;
+}
+
+static inline status test_save(const char *run, int64_t step, err *e) {
+    return test_save_scored(run, step, 2.5, e);
+}
+
+/* Replaces a file by its first n bytes, with one bit of byte `at` flipped (at < 0: none). */
+static inline void test_damage(const char *path, size_t n, long at) {
+    char *data;
+    size_t len;
+    err e;
+    assert_ok(file_read_all(path, &data, &len, &e), e);
+    if (at >= 0) data[at] ^= 4;
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n < len ? n : len, f), n < len ? n : len);
+    fclose(f);
+    free(data);
 }
 
 /* Every tensor of the folder holds what test_save wrote for the step. */

@@ -1,4 +1,4 @@
-/* Checkpoints: layout, verification of damaged ones, the newest good one, which are kept. */
+/* Checkpoints: layout, verification of damaged ones, the newest good one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,20 +19,6 @@ static char *in_step(test_dir *d, int64_t step, const char *name) {
 static void save(test_dir *d, int64_t step) {
     err e;
     assert_ok(test_save(d->path, step, &e), e);
-}
-
-/* Replaces a file by its first n bytes, with one bit of byte `at` flipped (at < 0: none). */
-static void damage(const char *path, size_t n, long at) {
-    char *data;
-    size_t len;
-    err e;
-    assert_ok(file_read_all(path, &data, &len, &e), e);
-    if (at >= 0) data[at] ^= 4;
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n < len ? n : len, f), n < len ? n : len);
-    fclose(f);
-    free(data);
 }
 
 static void test_layout(void **state) {
@@ -57,7 +43,7 @@ static void test_layout(void **state) {
 static void test_a_step_is_replaced(void **state) {
     test_dir *d = *state;
     save(d, 5);
-    damage(in_step(d, 5, "model.safetensors"), 10, -1);
+    test_damage(in_step(d, 5, "model.safetensors"), 10, -1);
     save(d, 5);
     assert_int_equal(test_newest(d->mem, d->path), 5);
     assert_int_equal(test_leftovers(d->mem, d->path), 0);
@@ -79,7 +65,7 @@ static void note_skip(void *ctx, const char *dir, const err *why) {
 static void expect_damage(test_dir *d, const char *name, size_t n, long at, const char *message) {
     save(d, 200);
     save(d, 400);
-    damage(in_step(d, 400, name), n, at);
+    test_damage(in_step(d, 400, name), n, at);
     checkpoint_kind kind;
     err e = {0};
     assert_int_equal(checkpoint_verify(in_step(d, 400, ""), &kind, &e), ST_FORMAT);
@@ -147,7 +133,7 @@ static void test_every_bit_of_the_manifest_counts(void **state) {
 static void test_a_run_without_good_checkpoints(void **state) {
     test_dir *d = *state;
     save(d, 400);
-    damage(in_step(d, 400, "model.safetensors"), SIZE_MAX, 100);
+    test_damage(in_step(d, 400, "model.safetensors"), SIZE_MAX, 100);
     skipped s = {0};
     char *dir;
     int64_t step;
@@ -186,47 +172,6 @@ static void test_model_folder_is_not_resumable(void **state) {
     assert_non_null(strstr(e.message, "neither a model folder"));
     assert_int_equal(checkpoint_verify(in_step(d, 999, ""), &kind, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "is no folder"));
-}
-
-static void expect_steps(test_dir *d, const int64_t *expect, int n_expect) {
-    int64_t *steps;
-    int n;
-    err e;
-    assert_ok(checkpoint_list(d->mem, d->path, &steps, &n, &e), e);
-    assert_int_equal(n, n_expect);
-    for (int i = 0; i < n; i++) assert_int_equal(steps[i], expect[i]);
-    if (n) assert_int_equal(test_leftovers(d->mem, d->path), 0);
-}
-
-#define EXPECT_STEPS(d, ...)                                                                       \
-    expect_steps(d, (int64_t[]){__VA_ARGS__}, ARRAY_LEN(((int64_t[]){__VA_ARGS__})))
-
-static void test_prune(void **state) {
-    test_dir *d = *state;
-    err e;
-    assert_ok(checkpoint_prune(d->path, 3, 0, -1, &e), e);
-    for (int64_t step = 1; step <= 10; step++) save(d, step * 100);
-    assert_ok(checkpoint_prune(d->path, 0, 0, -1, &e), e);
-    EXPECT_STEPS(d, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000);
-    assert_ok(checkpoint_prune(d->path, 20, 0, -1, &e), e);
-    EXPECT_STEPS(d, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000);
-    assert_ok(checkpoint_prune(d->path, 3, 300, 1000, &e), e);
-    EXPECT_STEPS(d, 300, 600, 800, 900, 1000);
-    assert_ok(checkpoint_prune(d->path, 1, 0, -1, &e), e);
-    EXPECT_STEPS(d, 1000);
-}
-
-static void test_prune_never_deletes_the_newest_good_one(void **state) {
-    test_dir *d = *state;
-    err e;
-    for (int64_t step = 1; step <= 4; step++) save(d, step);
-    damage(in_step(d, 3, "model.safetensors"), SIZE_MAX, 100);
-    damage(in_step(d, 4, "model.safetensors"), SIZE_MAX, 100);
-    assert_ok(checkpoint_prune(d->path, 1, 0, -1, &e), e);
-    EXPECT_STEPS(d, 2, 3, 4);
-    damage(in_step(d, 2, "config.json"), 3, -1);
-    assert_ok(checkpoint_prune(d->path, 1, 0, -1, &e), e);
-    EXPECT_STEPS(d, 2, 3, 4);
 }
 
 static void test_clean_removes_what_a_crash_left(void **state) {
@@ -277,8 +222,6 @@ int main(void) {
         IO_TEST(test_every_bit_of_the_manifest_counts),
         IO_TEST(test_a_run_without_good_checkpoints),
         IO_TEST(test_model_folder_is_not_resumable),
-        IO_TEST(test_prune),
-        IO_TEST(test_prune_never_deletes_the_newest_good_one),
         IO_TEST(test_clean_removes_what_a_crash_left),
         IO_TEST(test_too_little_space_is_refused_before_writing),
     };

@@ -110,7 +110,7 @@ static void child_replaces(const char *run) {
 
 static void child_prunes(const char *run) {
     err e;
-    _exit(checkpoint_prune(run, 1, 0, 3, &e) == ST_OK ? 0 : 1);
+    _exit(checkpoint_prune(run, &(checkpoint_keep){.newest = 1}, 3, &e) == ST_OK ? 0 : 1);
 }
 
 /* True when the child died at its n-th file operation, false when it came through. */

@@ -81,7 +81,7 @@ static status prepare(const char *path, const char *text, bool fresh, run_start 
     run_folder *r = open_run(path);
     config *base = make_config(BASE), *c = make_config(text);
     if (!run_is_run(path)) OK(run_write_config(r, base, NULL));
-    status st = run_prepare(r, c, fresh, start, e);
+    status st = run_prepare(r, c, 0, fresh, start, e);
     config_free(base);
     config_free(c);
     run_close(r);
@@ -92,7 +92,7 @@ static void test_new_and_resume(void **state) {
     run_start start = RUN_START_RESUME;
     config *c = make_config(BASE);
     run_folder *r = open_run(*state);
-    OK(run_prepare(r, c, false, &start, NULL));
+    OK(run_prepare(r, c, 0, false, &start, NULL));
     assert_int_equal(start, RUN_START_NEW);
     run_close(r);
     config_free(c);
@@ -126,9 +126,9 @@ static void test_auto_accepts_what_it_became(void **state) {
     config *now = make_config("train: {steps: 1}\n"), *other;
     run_start start;
     OK(run_write_config(r, then, NULL));
-    OK(run_prepare(r, now, false, &start, NULL));
+    OK(run_prepare(r, now, 0, false, &start, NULL));
     other = make_config("train: {steps: 1, precision: fp32}\n");
-    assert_int_equal(run_prepare(r, other, false, &start, NULL), ST_USAGE);
+    assert_int_equal(run_prepare(r, other, 0, false, &start, NULL), ST_USAGE);
     config_free(then);
     config_free(now);
     config_free(other);
@@ -159,7 +159,7 @@ static void test_strange_config_is_kept(void **state) {
     config *c = make_config(BASE);
     put_file(*state, "config.json", "{\"model_type\": \"llama\"}");
     run_folder *r = open_run(*state);
-    assert_int_equal(run_prepare(r, c, true, &start, &e), ST_USAGE);
+    assert_int_equal(run_prepare(r, c, 0, true, &start, &e), ST_USAGE);
     run_close(r);
     config_free(c);
     char *text = get_file(*state, "config.json");

@@ -213,8 +213,7 @@ static void test_many_steps_stay_small(void **state) {
     svg_chart c = {.title = "t",
                    .series = {{"s", "raw", x, y, N, false}},
                    .n_series = 1,
-                   .y_top = NAN,
-                   .mark_x = NAN};
+                   .y_top = NAN};
     svg_chart_write(&out, &c);
     assert_true(out.len < 40000);
     strbuf_free(&out);
@@ -229,8 +228,7 @@ static void test_gaps(void **state) {
     svg_chart c = {.title = "t",
                    .series = {{"s", "raw", x, y, 4, false}},
                    .n_series = 1,
-                   .y_top = NAN,
-                   .mark_x = NAN};
+                   .y_top = NAN};
     svg_chart_write(&out, &c);
     const char *path = strstr(out.data, " d=\"");
     assert_int_equal(strcspn(path + 4, "\""), strlen("M0 9464L3333 6488M10000 536"));

@@ -1,0 +1,211 @@
+/* The loader: opening its sources, and questions about it. What it does with a sample's index is in
+ * place.c (index to place), rows.c (place to ids) and describe.c (place to documents). */
+#include "data/order/loader_impl.h"
+
+#include "base/rng.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- checks ---- */
+
+static status too_short(const char *path, uint64_t have, uint64_t need, int seq_len, err *e) {
+    err_set(e, ST_USAGE,
+            "%s has %" PRIu64 " tokens, one sequence of train.seq_len %d needs %" PRIu64, path,
+            have, seq_len, need);
+    err_where(e, "train.seq_len");
+    err_hint(e, "lower train.seq_len below %" PRIu64 " or add text", have);
+    return ST_USAGE;
+}
+
+static status check_vocab(const shards *s, int32_t vocab_size, err *e) {
+    if (vocab_size == 0 || s->vocab_size <= vocab_size) return ST_OK;
+    err_set(e, ST_USAGE, "%s has ids up to %d, the model's vocabulary has only %d", s->dir,
+            s->vocab_size - 1, vocab_size);
+    err_where(e, "model.vocab_size");
+    err_hint(e, "set model.vocab_size to auto, or to at least %d", s->vocab_size);
+    return ST_USAGE;
+}
+
+static status check_config(const loader_config *cfg, err *e) {
+    if (cfg->n_sources < 1 || cfg->n_sources > LOADER_MAX_SOURCES) {
+        err_set(e, ST_USAGE, "a loader needs 1 to %d sources, not %d", LOADER_MAX_SOURCES,
+                cfg->n_sources);
+        err_where(e, "data.train");
+        return ST_USAGE;
+    }
+    if (cfg->seq_len < 1 || cfg->seq_len > LOADER_MAX_SEQ_LEN) {
+        err_set(e, ST_USAGE, "train.seq_len is %d, it must be 1 to %d", cfg->seq_len,
+                LOADER_MAX_SEQ_LEN);
+        err_where(e, "train.seq_len");
+        return ST_USAGE;
+    }
+    return ST_OK;
+}
+
+/* ---- opening ---- */
+
+static status open_shards(const loader_config *cfg, int i, shards **out, err *e) {
+    const loader_source *src = &cfg->sources[i];
+    shards_spec spec = {.path = src->path,
+                        .format = src->format,
+                        .width_bytes = src->width_bytes,
+                        .vocab_size = cfg->tok_vocab ? cfg->tok_vocab : cfg->vocab_size,
+                        .eos = cfg->eos,
+                        .max_tok = src->max_tok};
+    TRY(shards_open(out, &spec, e));
+    if (cfg->tok_hash) TRY(shards_check_tokenizer(*out, cfg->tok_hash, e));
+    return check_vocab(*out, cfg->vocab_size, e);
+}
+
+/* The order belongs to the content: it stays when a folder is moved, or when sources are listed in
+ * another order. Equal sets in one list get different ones. */
+static uint64_t source_seed(const loader *l, int i, uint64_t seed) {
+    uint64_t fingerprint = l->source[i].shards->fingerprint, twins = 0;
+    for (int j = 0; j < i; j++) twins += l->source[j].shards->fingerprint == fingerprint;
+    return mix64(seed ^ mix64(fingerprint + mix64(twins + 1)));
+}
+
+/* How many sequences one pass has, from the index or from the number of tokens. */
+static status open_sequences(loader *l, source_state *src, const loader_config *cfg, err *e) {
+    uint64_t T = (uint64_t)l->seq_len, need = l->shuffle ? T + 1 : 2;
+    if (!loader_is_packed(l) && src->n_tok < need)
+        return too_short(src->shards->dir, src->n_tok, need, l->seq_len, e);
+    src->sequences = l->shuffle ? src->n_tok / T : (src->n_tok - 1 + T - 1) / T;
+    if (!loader_is_packed(l) && l->order == ORDER_SHUFFLE) return ST_OK;
+    packing_spec spec = {.set = src->shards,
+                         .packing = l->packing,
+                         .order = l->order,
+                         .seq_len = l->seq_len,
+                         .progress = cfg->progress,
+                         .progress_ctx = cfg->progress_ctx};
+    TRY(packing_open(&src->packing, &spec, e));
+    src->sequences = packing_get_totals(src->packing).sequences;
+    return ST_OK;
+}
+
+/* A sum in which one unknown part makes the whole unknown. */
+static void add_known(uint64_t *sum, uint64_t part, bool first) {
+    *sum = part && (first || *sum) ? *sum + part : 0;
+}
+
+static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
+    source_state *src = &l->source[i];
+    TRY(open_shards(cfg, i, &src->shards, e));
+    const shard_totals *t = &src->shards->totals;
+    src->n_tok = t->tokens;
+    src->consumed = cfg->sources[i].consumed;
+    src->seed = source_seed(l, i, cfg->seed);
+    TRY(open_sequences(l, src, cfg, e));
+    l->sequences += src->sequences;
+    l->totals.tokens += t->tokens;
+    add_known(&l->totals.documents, t->documents, i == 0);
+    add_known(&l->totals.text_bytes, t->text_bytes, i == 0);
+    uint32_t vocab = (uint32_t)(cfg->vocab_size ? cfg->vocab_size : src->shards->vocab_size);
+    if (vocab > l->vocab_size) l->vocab_size = vocab;
+    return ST_OK;
+}
+
+static status open_mixture(loader *l, const loader_config *cfg, err *e) {
+    double *weights = xcalloc((size_t)cfg->n_sources, sizeof *weights);
+    for (int i = 0; i < cfg->n_sources; i++) weights[i] = cfg->sources[i].weight;
+    status st = mixture_new(&l->mix, weights, cfg->n_sources, e);
+    free(weights);
+    return st;
+}
+
+status loader_open(loader **out, const loader_config *cfg, err *e) {
+    *out = NULL;
+    TRY(check_config(cfg, e));
+    loader *l = xcalloc(1, sizeof *l);
+    l->seq_len = cfg->seq_len;
+    l->document_mask = cfg->document_mask;
+    l->shuffle = cfg->shuffle;
+    l->packing = cfg->shuffle ? cfg->packing : PACKING_CONCAT;
+    l->order = cfg->shuffle ? cfg->order : ORDER_SHUFFLE;
+    l->n_sources = cfg->n_sources;
+    l->source = xcalloc((size_t)cfg->n_sources, sizeof *l->source);
+    l->fault = xcalloc(1, sizeof *l->fault);
+    atomic_flag_clear(&l->fault->claimed);
+    status st = cfg->shuffle ? open_mixture(l, cfg, e) : ST_OK;
+    for (int i = 0; st == ST_OK && i < cfg->n_sources; i++) st = open_source(l, i, cfg, e);
+    if (st == ST_OK)
+        *out = l;
+    else
+        loader_close(l);
+    return st;
+}
+
+void loader_close(loader *l) {
+    if (!l) return;
+    for (int i = 0; i < l->n_sources; i++) {
+        packing_close(l->source[i].packing);
+        shards_close(l->source[i].shards);
+    }
+    mixture_free(l->mix);
+    free(l->source);
+    free(l->fault);
+    free(l);
+}
+
+/* ---- faults ---- */
+
+void loader_set_fault(const loader *l, const err *e) {
+    if (atomic_flag_test_and_set(&l->fault->claimed)) return;
+    l->fault->e = *e;
+    atomic_store_explicit(&l->fault->known, true, memory_order_release);
+}
+
+status loader_error(const loader *l, err *e) {
+    if (!atomic_load_explicit(&l->fault->known, memory_order_acquire)) return ST_OK;
+    if (e) *e = l->fault->e;
+    return l->fault->e.code;
+}
+
+/* ---- questions ---- */
+
+int loader_seq_len(const loader *l) {
+    return l->seq_len;
+}
+uint64_t loader_sequences(const loader *l) {
+    return l->sequences;
+}
+uint64_t loader_source_sequences(const loader *l, int i) {
+    return l->source[i].sequences;
+}
+shard_totals loader_totals(const loader *l) {
+    return l->totals;
+}
+int loader_n_sources(const loader *l) {
+    return l->n_sources;
+}
+const shards *loader_source_shards(const loader *l, int i) {
+    return l->source[i].shards;
+}
+
+double loader_source_share(const loader *l, int i) {
+    if (l->mix) return mixture_share(l->mix, i);
+    return (double)l->source[i].sequences / (double)l->sequences;
+}
+
+uint64_t loader_samples_of(const loader *l, int i, uint64_t n) {
+    if (l->mix) return mixture_count(l->mix, i, n);
+    for (int k = 0; k < i; k++) {
+        uint64_t before = l->source[k].sequences;
+        n -= n < before ? n : before;
+    }
+    return n < l->source[i].sequences ? n : l->source[i].sequences;
+}
+
+packing_totals loader_packing_totals(const loader *l) {
+    packing_totals sum = {0};
+    for (int i = 0; loader_is_packed(l) && i < l->n_sources; i++) {
+        packing_totals t = packing_get_totals(l->source[i].packing);
+        sum.sequences += t.sequences;
+        sum.documents += t.documents;
+        sum.documents_cut += t.documents_cut;
+        sum.tokens += t.tokens;
+        sum.targets += t.targets;
+    }
+    return sum;
+}

@@ -1,0 +1,67 @@
+/* What the files of the loader share; private to this folder. loader.c opens and answers, place.c
+ * turns an index into a place, rows.c a place into ids and targets, describe.c into documents. */
+#ifndef DATA_LOADER_IMPL_H
+#define DATA_LOADER_IMPL_H
+
+#include <stdatomic.h>
+
+#include "data/order/loader.h"
+#include "data/order/mixture.h"
+#include "data/order/packing.h"
+
+typedef struct source_state {
+    shards *shards;
+    packing *packing;   /* index of sequences; NULL: cut by arithmetic */
+    uint64_t n_tok;     /* N */
+    uint64_t sequences; /* in one pass */
+    uint64_t seed;      /* of its phases and orders */
+    uint64_t consumed;  /* its ordinals begin here */
+} source_state;
+
+/* The first fault found. `claimed` lets one thread write the details, `known` publishes them. */
+typedef struct loader_fault {
+    atomic_flag claimed;
+    atomic_bool known;
+    err e;
+} loader_fault;
+
+struct loader {
+    int seq_len;
+    bool document_mask, shuffle;
+    loader_packing packing; /* concat unless shuffle */
+    loader_order order;
+    uint32_t vocab_size; /* every id is below it */
+    source_state *source;
+    int n_sources;
+    mixture *mix; /* NULL unless shuffle */
+    uint64_t sequences;
+    shard_totals totals;
+    loader_fault *fault; /* what even questions may set */
+};
+
+/* Keeps the first fault. */
+void loader_set_fault(const loader *l, const err *e);
+/* The place of a sample as far as arithmetic goes. Where an index of sequences is needed, first_tok
+ * and n_inputs are still 0. */
+loader_place place_compute(const loader *l, uint64_t sample);
+/* Fills in first_tok of a sequence that is ordered by an index but cut by arithmetic. */
+status place_look_up(const loader *l, loader_place *p, err *e) ATH_MUST_USE;
+
+/* The contiguous token ranges of a sample one after the other: a ring gives one or two, an index
+ * the pieces of documents. */
+typedef struct place_walk {
+    const source_state *src;
+    bool packed;
+    packing_walk pieces; /* when packed */
+    uint64_t tok, left;  /* when not */
+} place_walk;
+status place_walk_begin(const loader *l, const loader_place *p, place_walk *w, err *e) ATH_MUST_USE;
+/* *more = false at the end. */
+status place_walk_next(place_walk *w, packing_piece *piece, bool *more, err *e) ATH_MUST_USE;
+
+/* True when rows are made of pieces of documents. */
+static inline bool loader_is_packed(const loader *l) {
+    return l->packing != PACKING_CONCAT;
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* See mixture.h. The fill works on integers only, so every machine deals the same way. Read cycle
+ * first (one table), then mixture_count (two of them). */
+#include "data/order/mixture.h"
+
+#include "base/arena.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { SLOTS = 16384 };
+#define LEAST_SHARE 1e-7
+
+/* Slots dealt to n participants; a number of slots each, SLOTS in all. */
+typedef struct cycle {
+    int n;
+    int32_t *slots;   /* [n] c[k] */
+    int32_t *first;   /* [n] where the places of k begin in `place` */
+    uint16_t *source; /* [SLOTS] */
+    uint16_t *place;  /* [SLOTS] the slots of 0, ascending, then those of 1, ... */
+} cycle;
+
+struct mixture {
+    int n;
+    cycle whole;    /* n + 1 participants: the last one stands for the second cycle */
+    cycle fraction; /* n participants; unused when the last one above has no slots */
+};
+
+/* ---- one cycle ---- */
+
+/* Tijdeman's rule, all multiplied out: with d = s c[k] - M x[k] (how far k is behind before slot s
+ * is dealt, s from 1), only those with d >= M / (2K-2) may get the slot, and among them the one
+ * whose share will next run out of bounds: least ((2K-3) M - (2K-2) d) / c[k]. */
+static int choose(const cycle *c, const int32_t *dealt, int64_t s, int64_t K2) {
+    const int64_t M = SLOTS;
+    int best = -1;
+    int64_t best_num = 0;
+    for (int k = 0; k < c->n; k++) {
+        int64_t d = s * c->slots[k] - M * dealt[k];
+        if (d * K2 < M) continue;
+        int64_t num = (K2 - 1) * M - K2 * d;
+        if (best < 0 || num * c->slots[best] < best_num * c->slots[k]) {
+            best = k;
+            best_num = num;
+        }
+    }
+    return best;
+}
+
+static void cycle_new(cycle *c, int n) {
+    c->n = n;
+    c->slots = xcalloc((size_t)n, sizeof *c->slots);
+    c->first = xcalloc((size_t)n, sizeof *c->first);
+    c->source = xcalloc(SLOTS, sizeof *c->source);
+    c->place = xcalloc(SLOTS, sizeof *c->place);
+}
+
+static void cycle_free(cycle *c) {
+    free(c->slots);
+    free(c->first);
+    free(c->source);
+    free(c->place);
+}
+
+static void cycle_deal(cycle *c) {
+    int64_t taking_part = 0;
+    for (int k = 0; k < c->n; k++) {
+        if (k) c->first[k] = c->first[k - 1] + c->slots[k - 1];
+        taking_part += c->slots[k] > 0;
+    }
+    int64_t K2 = taking_part > 1 ? 2 * taking_part - 2 : 2;
+    int32_t *dealt = xcalloc((size_t)c->n, sizeof *dealt);
+    for (int s = 0; s < SLOTS; s++) {
+        int k = choose(c, dealt, s + 1, K2);
+        CHECK(k >= 0, "no source for slot %d", s);
+        c->source[s] = (uint16_t)k;
+        c->place[c->first[k] + dealt[k]++] = (uint16_t)s;
+    }
+    free(dealt);
+}
+
+/* How many of the first n slots, over all rounds, are k's. Within a round the count is within one
+ * of the exact share, so the search is a step or two. */
+static uint64_t cycle_count(const cycle *c, int k, uint64_t n) {
+    int32_t slot = (int32_t)(n % SLOTS);
+    const uint16_t *place = c->place + c->first[k];
+    int32_t x = (int32_t)((int64_t)slot * c->slots[k] / SLOTS);
+    while (x < c->slots[k] && place[x] < slot) x++;
+    while (x > 0 && place[x - 1] >= slot) x--;
+    return n / SLOTS * (uint64_t)c->slots[k] + (uint64_t)x;
+}
+
+/* ---- from weights to slots ---- */
+
+static status weight_error(err *e, int i, double weight, const char *what, const char *hint) {
+    err_set(e, ST_USAGE, "the weight %g of data source %d %s", weight, i + 1, what);
+    err_where(e, "data.train[%d].weight", i);
+    err_hint(e, "%s", hint);
+    return ST_USAGE;
+}
+
+static status check_weights(const double *weights, int n, double *sum, err *e) {
+    for (int i = 0; i < n; i++) {
+        if (!(weights[i] > 0 && isfinite(weights[i])))
+            return weight_error(e, i, weights[i], "is not a positive number",
+                                "leave the source out, or give it a positive weight");
+        *sum += weights[i];
+    }
+    for (int i = 0; i < n; i++)
+        if (!(weights[i] / *sum >= LEAST_SHARE))
+            return weight_error(e, i, weights[i], "is less than a ten-millionth of all weights",
+                                "leave the source out, or raise its weight");
+    return ST_OK;
+}
+
+/* Whole numbers with the sum `total` near share[k] (largest remainder; ties: the earlier one). What
+ * has a share keeps at least one. */
+static void apportion(int32_t *out, const double *share, int n, int32_t total) {
+    double *rest = xcalloc((size_t)n, sizeof *rest);
+    int32_t left = total;
+    for (int k = 0; k < n; k++) {
+        out[k] = share[k] > 0 && share[k] < 1 ? 1 : (int32_t)share[k];
+        rest[k] = share[k] - out[k];
+        left -= out[k];
+    }
+    for (; left != 0; left += left < 0 ? 1 : -1) {
+        int best = -1;
+        double sign = left > 0 ? 1 : -1;
+        for (int k = 0; k < n; k++)
+            if ((left > 0 ? share[k] > 0 : out[k] > 1) &&
+                (best < 0 || sign * rest[k] > sign * rest[best]))
+                best = k;
+        out[best] += left > 0 ? 1 : -1;
+        rest[best] -= sign;
+    }
+    free(rest);
+}
+
+/* The integer parts of the shares go to `whole`, the fractions to `fraction`. */
+static void split(mixture *m, const double *weights, double sum) {
+    double *rest = xcalloc((size_t)m->n, sizeof *rest);
+    int32_t left = SLOTS;
+    for (int k = 0; k < m->n; k++) {
+        double exact = weights[k] / sum * SLOTS;
+        m->whole.slots[k] = (int32_t)exact;
+        rest[k] = exact - m->whole.slots[k];
+        left -= m->whole.slots[k];
+    }
+    m->whole.slots[m->n] = left;
+    for (int k = 0; left > 0 && k < m->n; k++) rest[k] *= SLOTS / (double)left;
+    if (left > 0) apportion(m->fraction.slots, rest, m->n, SLOTS);
+    free(rest);
+}
+
+status mixture_new(mixture **out, const double *weights, int n, err *e) {
+    *out = NULL;
+    double sum = 0;
+    TRY(check_weights(weights, n, &sum, e));
+    mixture *m = xcalloc(1, sizeof *m);
+    m->n = n;
+    *out = m;
+    if (n == 1) return ST_OK; /* needs no tables */
+    cycle_new(&m->whole, n + 1);
+    cycle_new(&m->fraction, n);
+    split(m, weights, sum);
+    cycle_deal(&m->whole);
+    if (m->whole.slots[n] > 0) cycle_deal(&m->fraction);
+    return ST_OK;
+}
+
+void mixture_free(mixture *m) {
+    if (!m) return;
+    cycle_free(&m->whole);
+    cycle_free(&m->fraction);
+    free(m);
+}
+
+/* ---- questions ---- */
+
+uint64_t mixture_count(const mixture *m, int source, uint64_t n) {
+    if (m->n == 1) return n;
+    uint64_t count = cycle_count(&m->whole, source, n);
+    if (m->whole.slots[m->n] == 0) return count;
+    return count + cycle_count(&m->fraction, source, cycle_count(&m->whole, m->n, n));
+}
+
+int mixture_source(const mixture *m, uint64_t sample, uint64_t *ordinal) {
+    *ordinal = sample;
+    if (m->n == 1) return 0;
+    int k = m->whole.source[sample % SLOTS];
+    if (k == m->n) k = m->fraction.source[cycle_count(&m->whole, k, sample) % SLOTS];
+    *ordinal = mixture_count(m, k, sample);
+    return k;
+}
+
+double mixture_share(const mixture *m, int source) {
+    if (m->n == 1) return 1;
+    double left = (double)m->whole.slots[m->n] / SLOTS;
+    return (m->whole.slots[source] + left * m->fraction.slots[source]) / SLOTS;
+}

@@ -1,0 +1,201 @@
+/* Reading an index of sequences. A trailer that is not exactly what this set and this packing need
+ * makes the index be made again; pieces are checked when they are read. */
+#include "data/order/packing_format.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/file_fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct packing {
+    int fd;
+    char *path;
+    uint64_t n_tok, n_pieces;
+    int64_t seq_len;
+    packing_totals totals;
+};
+
+/* ---- opening ---- */
+
+uint64_t packing_trailer_hash(const packing_trailer *t) {
+    return hash_bytes(t, offsetof(packing_trailer, hash));
+}
+
+static status read_at(const packing *p, void *out, size_t n, uint64_t offset, err *e) {
+    uint8_t *to = out;
+    while (n > 0) {
+        ssize_t got = file_sys_pread(p->fd, to, n, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return err_unreadable(e, "read", p->path);
+        if (got == 0) {
+            err_set(e, ST_FORMAT, "%s became shorter while it was read", p->path);
+            err_where(e, "%s", p->path);
+            return ST_FORMAT;
+        }
+        to += got;
+        offset += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return ST_OK;
+}
+
+static bool trailer_fits(const packing_trailer *t, const packing_spec *spec, uint64_t size) {
+    uint64_t body = size - sizeof *t, n = t->totals.sequences;
+    return memcmp(t->magic, PACKING_MAGIC, sizeof t->magic) == 0 &&
+           t->hash == packing_trailer_hash(t) && t->packing == spec->packing &&
+           t->order == spec->order && t->seq_len == (uint32_t)spec->seq_len &&
+           t->fingerprint == spec->set->fingerprint && t->n_tok == spec->set->totals.tokens &&
+           n > 0 && n <= body / PACKING_ENTRY_BYTES && t->n_pieces <= body / PACKING_PIECE_BYTES &&
+           t->n_pieces * PACKING_PIECE_BYTES + n * PACKING_ENTRY_BYTES == body;
+}
+
+/* Opens p->path; *fits = false when there is no file, or one of other data. */
+static status open_file(packing *p, const packing_spec *spec, bool *fits, err *e) {
+    packing_trailer t;
+    *fits = false;
+    do p->fd = open(p->path, O_RDONLY | O_CLOEXEC);
+    while (p->fd < 0 && errno == EINTR);
+    if (p->fd < 0) return errno == ENOENT ? ST_OK : err_unreadable(e, "open", p->path);
+    off_t size = lseek(p->fd, 0, SEEK_END);
+    if (size < (off_t)sizeof t) return ST_OK;
+    TRY(read_at(p, &t, sizeof t, (uint64_t)size - sizeof t, e));
+    *fits = trailer_fits(&t, spec, (uint64_t)size);
+    p->totals = t.totals;
+    p->n_pieces = t.n_pieces;
+    return ST_OK;
+}
+
+static void close_file(packing *p) {
+    if (p->fd >= 0) close(p->fd);
+    p->fd = -1;
+}
+
+/* In the folder of the set; files of others have it beside the first of them. */
+static char *file_path(arena *a, const packing_spec *spec) {
+    static const char *const packings[] = {"concat", "bestfit", "none"};
+    static const char *const orders[] = {"", "-asc", "-desc"};
+    const shards *s = spec->set;
+    char *name = arena_printf(a, "pack-%s-%d%s.seq", packings[spec->packing], spec->seq_len,
+                              orders[spec->order]);
+    if (file_is_dir(s->dir)) return path_join(a, s->dir, name);
+    return arena_printf(a, "%s.%s", s->shard[0].file, name);
+}
+
+static status open_or_make(packing *p, const packing_spec *spec, err *e) {
+    bool fits;
+    TRY(open_file(p, spec, &fits, e));
+    if (fits) return ST_OK;
+    close_file(p);
+    TRY(packing_make(spec, p->path, e));
+    TRY(open_file(p, spec, &fits, e));
+    if (fits) return ST_OK;
+    err_set(e, ST_FAILED, "%s was just written and is not what was written", p->path);
+    err_where(e, "%s", p->path);
+    err_hint(e, "another program may have replaced it: start again");
+    return ST_FAILED;
+}
+
+static status check_scores(const packing_spec *spec, err *e) {
+    if (spec->order == ORDER_SHUFFLE || spec->set->has_scores) return ST_OK;
+    err_set(e, ST_USAGE, "an order by score needs a score for each document, %s has none",
+            spec->set->dir);
+    err_where(e, "data.order");
+    err_hint(e, "build the set with `athanor data build ... score=FIELD`, or set data.order to "
+                "shuffle");
+    return ST_USAGE;
+}
+
+status packing_open(packing **out, const packing_spec *spec, err *e) {
+    *out = NULL;
+    TRY(check_scores(spec, e));
+    arena *a = arena_new("packing");
+    packing *p = xcalloc(1, sizeof *p);
+    p->fd = -1;
+    p->path = xstrdup(file_path(a, spec));
+    p->n_tok = spec->set->totals.tokens;
+    p->seq_len = spec->seq_len;
+    arena_free(a);
+    status st = open_or_make(p, spec, e);
+    if (st == ST_OK)
+        *out = p;
+    else
+        packing_close(p);
+    return st;
+}
+
+void packing_close(packing *p) {
+    if (!p) return;
+    close_file(p);
+    free(p->path);
+    free(p);
+}
+
+packing_totals packing_get_totals(const packing *p) {
+    return p->totals;
+}
+
+/* ---- sequences and pieces ---- */
+
+static status impossible(const packing *p, const char *what, uint64_t number, err *e) {
+    err_set(e, ST_FORMAT, "%s is corrupt: %s %" PRIu64 " cannot be", p->path, what, number);
+    err_where(e, "%s", p->path);
+    err_hint(e, "delete the file: it is made again from the shards");
+    return ST_FORMAT;
+}
+
+static status read_entry(const packing *p, uint64_t place, uint64_t limit, uint64_t *value,
+                         err *e) {
+    CHECK(place < p->totals.sequences, "sequence %" PRIu64, place);
+    uint64_t offset = p->n_pieces * PACKING_PIECE_BYTES + place * PACKING_ENTRY_BYTES;
+    TRY(read_at(p, value, sizeof *value, offset, e));
+    return *value < limit ? ST_OK : impossible(p, "sequence", place, e);
+}
+
+status packing_sequence(const packing *p, uint64_t place, uint64_t *sequence, err *e) {
+    return read_entry(p, place, p->n_tok / (uint64_t)p->seq_len, sequence, e);
+}
+
+status packing_walk_begin(const packing *p, uint64_t place, packing_walk *w, err *e) {
+    w->p = p;
+    w->room = p->seq_len;
+    w->at = w->n = 0;
+    w->last = false;
+    return read_entry(p, place, p->n_pieces, &w->next, e);
+}
+
+/* Pieces ahead; a row of one piece costs no more than its bytes do. */
+static status read_ahead(packing_walk *w, err *e) {
+    enum { AHEAD = sizeof w->buffer / PACKING_PIECE_BYTES };
+    uint64_t left = w->p->n_pieces - w->next;
+    if (left == 0) return impossible(w->p, "the end of piece", w->next, e);
+    w->n = left < AHEAD ? (int)left : AHEAD;
+    w->at = 0;
+    return read_at(w->p, w->buffer, (size_t)w->n * PACKING_PIECE_BYTES,
+                   w->next * PACKING_PIECE_BYTES, e);
+}
+
+status packing_walk_next(packing_walk *w, packing_piece *piece, bool *more, err *e) {
+    *more = !w->last;
+    if (w->last) return ST_OK;
+    if (w->at == w->n) TRY(read_ahead(w, e));
+    const uint8_t *bytes = w->buffer + w->at++ * PACKING_PIECE_BYTES;
+    uint64_t number = w->next++;
+    uint32_t bits;
+    memcpy(&piece->first_tok, bytes, 8);
+    memcpy(&bits, bytes + 8, 4);
+    piece->n = bits & PACKING_N_TOK_MASK;
+    piece->goes_on = bits & PACKING_GOES_ON;
+    w->last = bits & PACKING_LAST;
+    uint64_t need = (uint64_t)piece->n + piece->goes_on;
+    if (piece->n < 1 || piece->n > w->room || need > w->p->n_tok ||
+        piece->first_tok > w->p->n_tok - need)
+        return impossible(w->p, "piece", number, e);
+    w->room -= piece->n;
+    return ST_OK;
+}

@@ -1,0 +1,68 @@
+/* Indices of sequences: which pieces of which documents make up each row of T tokens. Needed by the
+ * packings bestfit and none, and by an order by score; they are made once by a pass over the
+ * document bounds, lie beside the shards, and are then read by position: a sample costs two or
+ * three short reads, and nothing of the index stays in memory.
+ *
+ * Pieces. A document of more than T tokens is cut into pieces of T and a rest; the last target of
+ * such a piece is the token after it. A rest of one token has nothing to predict and is left out.
+ *   none      every piece is a row of its own
+ *   bestfit   full pieces are rows of their own; the others are packed by best fit decreasing (Ding
+ *             et al. 2024, "Fewer Truncations Improve Language Modeling"), a million at a time
+ *   concat    no pieces: sequence i is tokens i T .. i T + T - 1, only the order is stored
+ * Order by score. The score of a sequence is the mean of its documents' scores weighted by their
+ * tokens in it; documents without score do not count, sequences without any come last. Ties are
+ * broken by a hash.
+ *
+ * Making one takes 40 MB, and 8 bytes for each sequence (24 with an order by score).
+ *
+ * File: SET/pack-PACKING-T[-ORDER].seq, for a file of others FILE.pack-PACKING-T[-ORDER].seq:
+ *   pieces      12 bytes each: u64 first token, u32 with the number of tokens in bits 0-25, bit 30:
+ *               the document goes on behind, bit 31: the last piece of its sequence
+ *   sequences   u64 each: number of the first piece; concat: number of the sequence
+ *   trailer     96 bytes (see packing.c) with the set's fingerprint and a checksum: an index of
+ *               other data, or half an index, is made anew */
+#ifndef DATA_PACKING_H
+#define DATA_PACKING_H
+
+#include "data/order/loader.h"
+
+typedef struct packing packing;
+
+typedef struct packing_spec {
+    const shards *set;
+    loader_packing packing;
+    loader_order order;
+    int seq_len;
+    void (*progress)(void *ctx, const char *what, double share); /* may be NULL */
+    void *progress_ctx;
+} packing_spec;
+
+typedef struct packing_piece {
+    uint64_t first_tok;
+    int64_t n;
+    bool goes_on; /* the token after the piece belongs to the document */
+} packing_piece;
+
+/* Opens the index, makes it where there is none. ST_USAGE: no scores, nothing to learn from;
+ * ST_FAILED: the folder cannot be written. */
+status packing_open(packing **out, const packing_spec *spec, err *e) ATH_MUST_USE;
+void packing_close(packing *p); /* NULL is fine */
+packing_totals packing_get_totals(const packing *p);
+
+/* concat: the number of the sequence that stands at `place` in the order. */
+status packing_sequence(const packing *p, uint64_t place, uint64_t *sequence, err *e) ATH_MUST_USE;
+
+/* The pieces of a sequence, in order; together at most T tokens, all inside the set. */
+typedef struct packing_walk {
+    const packing *p;
+    uint64_t next;           /* number of the piece to read next */
+    int64_t room;            /* tokens that the row can still hold */
+    int at, n;               /* in `buffer` */
+    bool last;               /* the piece given last ended the sequence */
+    uint8_t buffer[12 * 32]; /* pieces read ahead */
+} packing_walk;
+status packing_walk_begin(const packing *p, uint64_t place, packing_walk *w, err *e) ATH_MUST_USE;
+/* *more = false at the end. ST_FORMAT: a piece that cannot be. */
+status packing_walk_next(packing_walk *w, packing_piece *piece, bool *more, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,289 @@
+/* Making an index of sequences: documents are cut into pieces, pieces become sequences (of one
+ * piece, or by best fit, a window at a time), sequences are written as they come, then put in order
+ * by their scores where that is asked for. Read make_index last. */
+#include "data/order/packing_format.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/file_fault.h"
+#include "base/rng.h"
+#include "data/order/bestfit.h"
+#include "data/order/documents.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WINDOW_PIECES = 1 << 20 };
+
+/* A mean weighted by tokens. */
+typedef struct score_sum {
+    double sum, tokens;
+} score_sum;
+
+/* What is sorted when there is an order. */
+typedef struct scored {
+    float score;
+    uint32_t tie;
+    uint64_t entry;
+} scored;
+
+/* Pieces that wait for the window to be packed. */
+typedef struct window {
+    bestfit *fit;
+    uint64_t *first_tok;
+    uint32_t *len;
+    float *score;
+    int32_t n;
+} window;
+
+typedef struct maker {
+    const packing_spec *spec;
+    int64_t seq_len; /* T */
+    file_out file;
+    uint64_t n_pieces;
+    packing_totals totals;
+    uint64_t *entries; /* [n] the sequences; with an order they stand in `scored` */
+    scored *scored;
+    size_t n, cap;
+    window win;
+    score_sum score; /* concat: of the sequence that is not finished */
+} maker;
+
+static void score_add(score_sum *s, float score, int64_t tokens) {
+    if (isnan(score)) return;
+    s->sum += (double)score * (double)tokens;
+    s->tokens += (double)tokens;
+}
+
+static float score_mean(const score_sum *s) {
+    return s->tokens > 0 ? (float)(s->sum / s->tokens) : NAN;
+}
+
+/* ---- sequences ---- */
+
+static void add_sequence(maker *m, uint64_t entry, float score) {
+    m->totals.sequences++;
+    if (m->spec->order == ORDER_SHUFFLE) {
+        VEC_PUSH(m->entries, m->n, m->cap, entry);
+        return;
+    }
+    uint64_t tie = mix64(m->spec->set->fingerprint ^ mix64(entry + 1));
+    scored item = {score, (uint32_t)tie, entry};
+    VEC_PUSH(m->scored, m->n, m->cap, item);
+}
+
+static status write_piece(maker *m, const packing_piece *piece, bool last, err *e) {
+    uint8_t bytes[PACKING_PIECE_BYTES];
+    uint32_t bits =
+        (uint32_t)piece->n | (piece->goes_on ? PACKING_GOES_ON : 0) | (last ? PACKING_LAST : 0);
+    memcpy(bytes, &piece->first_tok, 8);
+    memcpy(bytes + 8, &bits, 4);
+    m->n_pieces++;
+    m->totals.tokens += (uint64_t)piece->n;
+    m->totals.targets += (uint64_t)piece->n - !piece->goes_on;
+    return file_out_write(&m->file, bytes, sizeof bytes, e);
+}
+
+static status write_alone(maker *m, const packing_piece *piece, float score, err *e) {
+    add_sequence(m, m->n_pieces, score);
+    return write_piece(m, piece, true, e);
+}
+
+/* ---- best fit ---- */
+
+static void window_open(window *w, int T) {
+    w->fit = bestfit_new(T, WINDOW_PIECES);
+    w->first_tok = xmalloc(WINDOW_PIECES * sizeof *w->first_tok);
+    w->len = xmalloc(WINDOW_PIECES * sizeof *w->len);
+    w->score = xmalloc(WINDOW_PIECES * sizeof *w->score);
+}
+
+static void window_free(window *w) {
+    bestfit_free(w->fit);
+    free(w->first_tok);
+    free(w->len);
+    free(w->score);
+}
+
+static status write_bin(maker *m, const int32_t *items, int32_t n, err *e) {
+    const window *w = &m->win;
+    score_sum score = {0};
+    for (int32_t i = 0; i < n; i++) score_add(&score, w->score[items[i]], w->len[items[i]]);
+    add_sequence(m, m->n_pieces, score_mean(&score));
+    for (int32_t i = 0; i < n; i++) {
+        packing_piece piece = {.first_tok = w->first_tok[items[i]], .n = w->len[items[i]]};
+        TRY(write_piece(m, &piece, i + 1 == n, e));
+    }
+    return ST_OK;
+}
+
+static status window_pack(maker *m, err *e) {
+    const int32_t *items, *ends;
+    int32_t bins = bestfit_pack(m->win.fit, m->win.len, m->win.n, &items, &ends), from = 0;
+    for (int32_t k = 0; k < bins; k++) {
+        TRY(write_bin(m, items + from, ends[k] - from, e));
+        from = ends[k];
+    }
+    m->win.n = 0;
+    return ST_OK;
+}
+
+static status window_add(maker *m, const packing_piece *piece, float score, err *e) {
+    window *w = &m->win;
+    w->first_tok[w->n] = piece->first_tok;
+    w->len[w->n] = (uint32_t)piece->n;
+    w->score[w->n++] = score;
+    return w->n == WINDOW_PIECES ? window_pack(m, e) : ST_OK;
+}
+
+/* ---- from documents to pieces ---- */
+
+static status add_document(maker *m, const document_bounds *d, err *e) {
+    const int64_t T = m->seq_len;
+    packing_piece piece = {.first_tok = d->first_tok, .n = T, .goes_on = true};
+    int64_t left = (int64_t)(d->end_tok - d->first_tok);
+    m->totals.documents++;
+    m->totals.documents_cut += left > T + 1;
+    for (; left > T; left -= T) {
+        TRY(write_alone(m, &piece, d->score, e));
+        piece.first_tok += (uint64_t)T;
+    }
+    piece.n = left;
+    piece.goes_on = false;
+    if (left == 1) return ST_OK; /* nothing to predict */
+    if (m->spec->packing == PACKING_NONE || left == T) return write_alone(m, &piece, d->score, e);
+    return window_add(m, &piece, d->score, e);
+}
+
+/* Goes through all documents and tells how far. */
+static status for_each_document(maker *m, status (*use)(maker *, const document_bounds *, err *),
+                                err *e) {
+    const packing_spec *spec = m->spec;
+    documents *docs = documents_new(spec->set);
+    document_bounds d;
+    bool more = true;
+    status st = ST_OK;
+    for (uint64_t i = 0; st == ST_OK; i++) {
+        st = documents_next(docs, &d, &more, e);
+        if (st != ST_OK || !more) break;
+        st = use(m, &d, e);
+        if (spec->progress && i % 65536 == 0)
+            spec->progress(spec->progress_ctx, spec->set->dir,
+                           (double)d.end_tok / (double)spec->set->totals.tokens);
+    }
+    documents_free(docs);
+    return st;
+}
+
+static status make_pieces(maker *m, err *e) {
+    if (m->spec->packing == PACKING_BESTFIT) window_open(&m->win, m->spec->seq_len);
+    status st = for_each_document(m, add_document, e);
+    if (st == ST_OK && m->win.n > 0) st = window_pack(m, e);
+    window_free(&m->win);
+    TRY(st);
+    if (m->n > 0) return ST_OK;
+    err_set(e, ST_USAGE, "%s has no document of two tokens: there is nothing to predict",
+            m->spec->set->dir);
+    err_where(e, "data.packing");
+    err_hint(e, "set data.packing to concat, or leave the source out");
+    return ST_USAGE;
+}
+
+/* ---- sequences without pieces ---- */
+
+/* Documents come in order, so one sum after the other is finished. */
+static status cut_document(maker *m, const document_bounds *d, err *e) {
+    (void)e;
+    uint64_t T = (uint64_t)m->seq_len, sequences = m->spec->set->totals.tokens / T;
+    for (uint64_t tok = d->first_tok; m->n < sequences;) {
+        uint64_t border = (m->n + 1) * T, end = d->end_tok < border ? d->end_tok : border;
+        score_add(&m->score, d->score, (int64_t)(end - tok));
+        tok = end;
+        if (tok < border) break;
+        add_sequence(m, m->n, score_mean(&m->score));
+        m->score = (score_sum){0};
+    }
+    return ST_OK;
+}
+
+/* ---- the order ---- */
+
+/* Those without score come last in both directions. */
+static int compare_scored(const scored *a, const scored *b, bool descending) {
+    bool a_none = isnan(a->score), b_none = isnan(b->score);
+    if (a_none != b_none) return a_none ? 1 : -1;
+    if (!a_none && a->score != b->score) return (a->score < b->score) != descending ? -1 : 1;
+    if (a->tie != b->tie) return a->tie < b->tie ? -1 : 1;
+    return (a->entry > b->entry) - (a->entry < b->entry);
+}
+
+static int ascending(const void *a, const void *b) {
+    return compare_scored(a, b, false);
+}
+static int descending(const void *a, const void *b) {
+    return compare_scored(a, b, true);
+}
+
+static status write_entries(maker *m, err *e) {
+    if (m->spec->order == ORDER_SHUFFLE)
+        return file_out_write(&m->file, m->entries, m->n * sizeof *m->entries, e);
+    qsort(m->scored, m->n, sizeof *m->scored,
+          m->spec->order == ORDER_ASCENDING ? ascending : descending);
+    for (size_t i = 0; i < m->n; i++)
+        TRY(file_out_write(&m->file, &m->scored[i].entry, PACKING_ENTRY_BYTES, e));
+    return ST_OK;
+}
+
+static status write_trailer(maker *m, err *e) {
+    packing_trailer t = {.magic = PACKING_MAGIC,
+                         .packing = m->spec->packing,
+                         .order = m->spec->order,
+                         .seq_len = (uint32_t)m->seq_len,
+                         .fingerprint = m->spec->set->fingerprint,
+                         .n_tok = m->spec->set->totals.tokens,
+                         .n_pieces = m->n_pieces,
+                         .totals = m->totals};
+    t.hash = packing_trailer_hash(&t);
+    return file_out_write(&m->file, &t, sizeof t, e);
+}
+
+/* ---- the file ---- */
+
+static status make_index(maker *m, const char *temp, err *e) {
+    TRY(file_out_open(&m->file, temp, e));
+    bool cut = m->spec->packing == PACKING_CONCAT;
+    status st = cut ? for_each_document(m, cut_document, e) : make_pieces(m, e);
+    if (st == ST_OK) st = write_entries(m, e);
+    if (st == ST_OK) st = write_trailer(m, e);
+    if (st == ST_OK) return file_out_close(&m->file, NULL, e);
+    file_out_abandon(&m->file);
+    return st;
+}
+
+static status make_durable(maker *m, arena *a, const char *path, err *e) {
+    char *temp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
+    status st = make_index(m, temp, e);
+    if (st == ST_OK) st = file_rename(temp, path, e);
+    if (st != ST_OK) {
+        file_sys_unlinkat(AT_FDCWD, temp, 0);
+        return st;
+    }
+    size_t n = (size_t)(path_base(path) - path);
+    return file_sync_dir(n ? arena_strndup(a, path, n) : ".", e);
+}
+
+status packing_make(const packing_spec *spec, const char *path, err *e) {
+    arena *a = arena_new("packing");
+    maker m = {.spec = spec, .seq_len = spec->seq_len};
+    status st = make_durable(&m, a, path, e);
+    if (st == ST_FAILED)
+        err_hint(e, "the index of data.packing and data.order lies beside the tokens: make room "
+                    "there and the folder writable, or copy the tokens to such a place");
+    free(m.entries);
+    free(m.scored);
+    arena_free(a);
+    return st;
+}

@@ -1,0 +1,94 @@
+/* From a sample's index to its place: arithmetic, and with an index of sequences one look into it.
+ */
+#include "data/order/loader_impl.h"
+
+#include "base/rng.h"
+
+static loader_place place_shuffled(const loader *l, uint64_t sample) {
+    loader_place p = {0};
+    p.source = mixture_source(l->mix, sample, &p.ordinal);
+    const source_state *src = &l->source[p.source];
+    p.ordinal += src->consumed;
+    p.epoch = p.ordinal / src->sequences;
+    p.sequence = p.ordinal % src->sequences;
+    if (l->order != ORDER_SHUFFLE) return p;
+    p.sequence = rng_permute(rng_key_numbered(src->seed, p.epoch), src->sequences, p.sequence);
+    if (src->packing) return p;
+    uint32_t bits[4];
+    rng_block(rng_key_named(src->seed, "data.phase"), p.epoch, 0, bits);
+    uint64_t phase = ((uint64_t)bits[0] << 32 | bits[1]) % src->n_tok;
+    p.first_tok = (phase + p.sequence * (uint64_t)l->seq_len) % src->n_tok;
+    p.n_inputs = l->seq_len;
+    return p;
+}
+
+static loader_place place_in_order(const loader *l, uint64_t sample) {
+    int k = 0;
+    while (k < l->n_sources && sample >= l->source[k].sequences) sample -= l->source[k++].sequences;
+    loader_place p = {.source = k, .ordinal = sample, .sequence = sample};
+    if (k == l->n_sources) {
+        p.source = k - 1;
+        return p;
+    }
+    uint64_t T = (uint64_t)l->seq_len, left = l->source[k].n_tok - 1 - sample * T;
+    p.first_tok = sample * T;
+    p.n_inputs = left < T ? (int64_t)left : (int64_t)T;
+    return p;
+}
+
+loader_place place_compute(const loader *l, uint64_t sample) {
+    return l->shuffle ? place_shuffled(l, sample) : place_in_order(l, sample);
+}
+
+status place_look_up(const loader *l, loader_place *p, err *e) {
+    const source_state *src = &l->source[p->source];
+    if (!src->packing || loader_is_packed(l)) return ST_OK;
+    uint64_t sequence;
+    TRY(packing_sequence(src->packing, p->sequence, &sequence, e));
+    p->first_tok = sequence * (uint64_t)l->seq_len;
+    p->n_inputs = l->seq_len;
+    return ST_OK;
+}
+
+/* The first piece's first token, and the tokens of all pieces. */
+static status sum_pieces(const loader *l, loader_place *p, err *e) {
+    place_walk w;
+    packing_piece piece;
+    bool more;
+    TRY(place_walk_begin(l, p, &w, e));
+    for (;;) {
+        TRY(place_walk_next(&w, &piece, &more, e));
+        if (!more) return ST_OK;
+        if (p->n_inputs == 0) p->first_tok = piece.first_tok;
+        p->n_inputs += piece.n;
+    }
+}
+
+loader_place loader_place_of(const loader *l, uint64_t sample) {
+    loader_place p = place_compute(l, sample);
+    if (!l->source[p.source].packing) return p;
+    err e = {0};
+    status st = loader_is_packed(l) ? sum_pieces(l, &p, &e) : place_look_up(l, &p, &e);
+    if (st != ST_OK) loader_set_fault(l, &e);
+    return p;
+}
+
+status place_walk_begin(const loader *l, const loader_place *p, place_walk *w, err *e) {
+    w->src = &l->source[p->source];
+    w->packed = loader_is_packed(l);
+    w->tok = p->first_tok;
+    w->left = (uint64_t)p->n_inputs;
+    if (!w->packed) return ST_OK;
+    return packing_walk_begin(w->src->packing, p->sequence, &w->pieces, e);
+}
+
+status place_walk_next(place_walk *w, packing_piece *piece, bool *more, err *e) {
+    if (w->packed) return packing_walk_next(&w->pieces, piece, more, e);
+    *more = w->left > 0;
+    if (!*more) return ST_OK;
+    uint64_t room = w->src->n_tok - w->tok, n = w->left < room ? w->left : room;
+    *piece = (packing_piece){.first_tok = w->tok, .n = (int64_t)n, .goes_on = true};
+    w->left -= n;
+    w->tok = 0; /* around the ring */
+    return ST_OK;
+}

@@ -1,0 +1,255 @@
+/* Micro-batches are numbered through the steps; number i lies in slot i mod slots from when it is
+ * made until it is released. Invariant: released <= made <= released + slots. Whatever changes the
+ * numbering starts a new generation, so that a fill under way for the old one is thrown away. */
+#include "data/order/prefetch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+typedef struct step_range {
+    uint64_t first; /* sample */
+    int64_t n;      /* samples; 0: no step */
+    uint64_t base;  /* number of its first micro-batch */
+} step_range;
+
+struct prefetch {
+    loader *l;
+    int B, T, slots;
+    bool start;      /* starts are kept */
+    int32_t *rows;   /* [slots] of ids [B,T], targets [B,T], start [B,T] */
+    int64_t *live;   /* [slots] targets that count */
+    bool has_thread; /* without one, steps are made when they begin */
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* guards what follows, and the slots [released, made) */
+    pthread_cond_t work;  /* the thread may have something to do */
+    pthread_cond_t done;  /* made has grown */
+    bool stop;
+    step_range now, coming;
+    uint64_t made, released, generation;
+};
+
+static int64_t micro_batches(const prefetch *p, int64_t n) {
+    return (n + p->B - 1) / p->B;
+}
+
+static size_t slot_ints(int B, int T, bool start) {
+    return (size_t)B * (size_t)T * (start ? 3 : 2);
+}
+
+static int32_t *slot_rows(const prefetch *p, uint64_t number) {
+    return p->rows + number % (uint64_t)p->slots * slot_ints(p->B, p->T, p->start);
+}
+
+/* ---- making ---- */
+
+/* A micro-batch to make. */
+typedef struct job {
+    uint64_t number, generation;
+    uint64_t first;
+    int rows;
+} job;
+
+static bool job_in(const prefetch *p, const step_range *s, job *j) {
+    int64_t at = (int64_t)(p->made - s->base) * p->B;
+    if (s->n == 0 || at >= s->n) return false;
+    int64_t left = s->n - at;
+    *j = (job){.number = p->made,
+               .generation = p->generation,
+               .first = s->first + (uint64_t)at,
+               .rows = left < p->B ? (int)left : p->B};
+    return true;
+}
+
+static bool next_job(const prefetch *p, job *j) {
+    if (p->made - p->released == (uint64_t)p->slots) return false;
+    return job_in(p, &p->now, j) || job_in(p, &p->coming, j);
+}
+
+static int64_t fill(const prefetch *p, const job *j) {
+    size_t n = (size_t)p->B * (size_t)p->T;
+    int32_t *ids = slot_rows(p, j->number);
+    return loader_fill(p->l, j->first, j->rows, ids, ids + n, p->start ? ids + 2 * n : NULL, NULL);
+}
+
+/* Called with the lock held, which is given up while reading. */
+static void make(prefetch *p, const job *j) {
+    pthread_mutex_unlock(&p->lock);
+    int64_t live = fill(p, j);
+    pthread_mutex_lock(&p->lock);
+    if (j->generation != p->generation) return;
+    p->live[j->number % (uint64_t)p->slots] = live;
+    p->made++;
+    pthread_cond_signal(&p->done);
+}
+
+static void *run(void *arg) {
+    prefetch *p = arg;
+    job j;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        if (next_job(p, &j))
+            make(p, &j);
+        else
+            pthread_cond_wait(&p->work, &p->lock);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+/* Signals are for the thread that trains. */
+static bool start_thread(prefetch *p) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&p->thread, NULL, run, p) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static int slots_of(int B, int64_t batch) {
+    return (int)((batch + B - 1) / B);
+}
+
+prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start) {
+    CHECK(B > 0 && batch > 0, "B %d, batch %lld", B, (long long)batch);
+    prefetch *p = xcalloc(1, sizeof *p);
+    p->l = l;
+    p->B = B;
+    p->T = loader_seq_len(l);
+    p->slots = slots_of(B, batch);
+    p->start = start;
+    p->rows = xcalloc((size_t)p->slots * slot_ints(B, p->T, start), sizeof *p->rows);
+    p->live = xcalloc((size_t)p->slots, sizeof *p->live);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->done, NULL);
+    p->has_thread = start_thread(p);
+    return p;
+}
+
+void prefetch_free(prefetch *p) {
+    if (!p) return;
+    if (p->has_thread) {
+        pthread_mutex_lock(&p->lock);
+        p->stop = true;
+        pthread_cond_signal(&p->work);
+        pthread_mutex_unlock(&p->lock);
+        pthread_join(p->thread, NULL);
+    }
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->done);
+    free(p->rows);
+    free(p->live);
+    free(p);
+}
+
+size_t prefetch_bytes(int B, int T, int64_t batch, bool start) {
+    size_t slots = (size_t)slots_of(B, batch);
+    return sizeof(prefetch) + slots * (sizeof(int64_t) + slot_ints(B, T, start) * sizeof(int32_t));
+}
+
+/* ---- steps ---- */
+
+static bool same_step(const step_range *s, uint64_t first, int64_t n) {
+    return s->n == n && s->first == first;
+}
+
+/* Forgets everything that was made or planned. */
+static void restart(prefetch *p, uint64_t first, int64_t n) {
+    p->generation++;
+    p->made = p->released = 0;
+    p->now = (step_range){.first = first, .n = n};
+}
+
+void prefetch_expect(prefetch *p, uint64_t first, int64_t n) {
+    CHECK(n > 0 && micro_batches(p, n) <= p->slots, "a step of %lld samples", (long long)n);
+    pthread_mutex_lock(&p->lock);
+    uint64_t base = p->now.base + (uint64_t)micro_batches(p, p->now.n);
+    /* What was read ahead of another step, or is being read, is in the way. */
+    if (!same_step(&p->coming, first, n) && p->made >= base) {
+        p->generation++;
+        p->made = base;
+    }
+    p->coming = (step_range){.first = first, .n = n, .base = base};
+    pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void wait_for_step(prefetch *p) {
+    uint64_t end = p->now.base + (uint64_t)micro_batches(p, p->now.n);
+    job j;
+    while (p->made < end) {
+        if (p->has_thread)
+            pthread_cond_wait(&p->done, &p->lock);
+        else if (next_job(p, &j))
+            make(p, &j);
+    }
+}
+
+int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n) {
+    CHECK(n > 0 && micro_batches(p, n) <= p->slots, "a step of %lld samples", (long long)n);
+    pthread_mutex_lock(&p->lock);
+    if (same_step(&p->coming, first, n))
+        p->now = p->coming;
+    else
+        restart(p, first, n);
+    p->released = p->now.base;
+    p->coming.n = 0;
+    pthread_cond_signal(&p->work);
+    wait_for_step(p);
+    int64_t live = 0;
+    for (int64_t m = 0; m < micro_batches(p, n); m++)
+        live += p->live[(p->now.base + (uint64_t)m) % (uint64_t)p->slots];
+    pthread_mutex_unlock(&p->lock);
+    return live;
+}
+
+/* ---- taking ---- */
+
+static void fill_positions(int32_t *pos, const int32_t *start, int64_t rows, int64_t T) {
+    for (int64_t b = 0; b < rows; b++)
+        for (int64_t t = 0; t < T; t++)
+            pos[b * T + t] = (int32_t)t - (start ? start[b * T + t] : 0);
+}
+
+static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, int32_t *ids,
+                      int32_t *targets, int32_t *start, int32_t *pos) {
+    size_t n = (size_t)p->B * (size_t)p->T, bytes = (size_t)rows * (size_t)p->T * sizeof(int32_t);
+    const int32_t *from = slot_rows(p, number);
+    memcpy(ids, from, bytes);
+    memcpy(targets, from + n, bytes);
+    if (start) memcpy(start, from + 2 * n, bytes);
+    if (pos) fill_positions(pos, start, rows, p->T);
+}
+
+static void release(prefetch *p, uint64_t up_to) {
+    pthread_mutex_lock(&p->lock);
+    p->released = up_to;
+    pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* `now` and `released` are changed by the owner alone, who is here: reading them needs no lock, and
+ * the step's slots were all made when it began. */
+void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start,
+                   int32_t *pos) {
+    int64_t left = p->now.n - (int64_t)m * p->B;
+    CHECK(m >= 0 && left > 0 && (!start || p->start), "micro-batch %d", m);
+    int64_t rows = left < p->B ? left : p->B;
+    uint64_t number = p->now.base + (uint64_t)m;
+    if (number < p->released) { /* taken before */
+        uint64_t first = p->now.first + (uint64_t)m * (uint64_t)p->B;
+        loader_fill(p->l, first, (int)rows, ids, targets, start, pos);
+        return;
+    }
+    copy_slot(p, number, rows, ids, targets, start, pos);
+    release(p, number + 1);
+}

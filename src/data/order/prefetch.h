@@ -1,0 +1,31 @@
+/* The next step's rows, made by a thread while this step computes. The rows are those of
+ * loader_fill and nothing else decides them: prefetching changes when reading happens, never what
+ * is read.
+ *
+ * One owner calls. The thread holds as many micro-batches as a step has: what is taken of this step
+ * makes room for the next. It sleeps when there is nothing to make, and takes no signals. */
+#ifndef DATA_PREFETCH_H
+#define DATA_PREFETCH_H
+
+#include "data/order/loader.h"
+
+typedef struct prefetch prefetch;
+
+/* B: sequences of a micro-batch, `batch` of a step, at most. `start`: starts are wanted. */
+prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start);
+void prefetch_free(prefetch *p); /* waits for the thread; NULL is fine */
+/* Bytes that a prefetch of this shape holds. */
+size_t prefetch_bytes(int B, int T, int64_t batch, bool start);
+
+/* Says that a step of n samples from `first` on will be asked for: it may be read ahead. Asking for
+ * another step later is right as well, just slower. */
+void prefetch_expect(prefetch *p, uint64_t first, int64_t n);
+/* Begins a step: waits until it is there, and gives the number of its targets. */
+int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n);
+/* Copies micro-batch m of it (the last one of a step may have fewer rows than B); arrays as in
+ * loader_fill; start NULL: not wanted. Micro-batches are meant to be taken in order; one that was
+ * passed over or taken before is read again. */
+void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start,
+                   int32_t *pos);
+
+#endif

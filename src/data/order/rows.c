@@ -1,0 +1,236 @@
+/* From a place to a row of ids, targets and starts. What cannot be read or believed becomes id 0
+ * with an ignored target, and a fault. Read fill_row last; each kind of row has its own filler. */
+#include "data/order/loader_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct row {
+    int32_t *ids, *targets, *start; /* [T]; start may be NULL */
+} row;
+
+/* Memory of one call. */
+typedef struct scratch {
+    int32_t *tok;  /* [T + 1] */
+    int32_t *ends; /* [T] */
+} scratch;
+
+static scratch scratch_new(const loader *l) {
+    size_t T = (size_t)l->seq_len;
+    scratch s = {.tok = xmalloc((2 * T + 1) * sizeof *s.tok)};
+    s.ends = s.tok + T + 1;
+    return s;
+}
+
+static void fill_starts(const row *r, int64_t from, int64_t to, int64_t value) {
+    if (!r->start) return;
+    for (int64_t t = from; t < to; t++) r->start[t] = (int32_t)value;
+}
+
+static void ignore_targets(const row *r, int64_t from, int64_t to) {
+    for (int64_t t = from; t < to; t++) r->targets[t] = LOADER_IGNORE;
+}
+
+/* ---- reading ---- */
+
+static void outside_vocabulary(const loader *l, const shards *s, uint64_t tok) {
+    int i = 0;
+    while (i + 1 < s->n_shards && s->shard[i + 1].first_tok <= tok) i++;
+    const shard *sh = &s->shard[i];
+    err e = {0};
+    err_set(&e, ST_FORMAT, "%s: %s is corrupt: token %" PRIu64 " is outside the vocabulary of %u",
+            s->dir, sh->file, tok - sh->first_tok, (unsigned)l->vocab_size);
+    err_where(&e, "%s", sh->file);
+    err_hint(&e, "check the data with `athanor data show --verify %s`", s->dir);
+    loader_set_fault(l, &e);
+}
+
+/* n tokens from `first` on, inside the set. False: some of them are not what they should be; all
+ * are usable as ids. */
+static bool read_tokens(const loader *l, const shards *s, uint64_t first, int64_t n, int32_t *ids) {
+    uint32_t largest = 0;
+    err e = {0};
+    if (shards_copy(s, first, n, ids, &largest, &e) != ST_OK) {
+        loader_set_fault(l, &e);
+        memset(ids, 0, (size_t)n * sizeof *ids);
+        return false;
+    }
+    if (n == 0 || largest < l->vocab_size) return true;
+    for (int64_t i = 0; i < n; i++) {
+        if ((uint32_t)ids[i] < l->vocab_size) continue;
+        outside_vocabulary(l, s, first + (uint64_t)i);
+        ids[i] = 0;
+    }
+    return false;
+}
+
+static bool read_ring(const loader *l, const source_state *src, uint64_t first, int64_t n,
+                      int32_t *ids) {
+    bool good = true;
+    while (n > 0) {
+        uint64_t left = src->n_tok - first;
+        int64_t take = (uint64_t)n < left ? n : (int64_t)left;
+        good &= read_tokens(l, src->shards, first, take, ids);
+        ids += take;
+        n -= take;
+        first = 0;
+    }
+    return good;
+}
+
+/* ---- rows cut by arithmetic ---- */
+
+/* Starts and ignored targets of the inputs `at` .. `at` + n - 1 of a row, a piece of the set. */
+static status mask_piece(const row *r, const shards *s, const packing_piece *piece, int64_t at,
+                         const scratch *mem, err *e) {
+    int64_t n_ends = 0, from = at;
+    TRY(shards_ends(s, piece->first_tok, piece->n, mem->tok + at, mem->ends, &n_ends, e));
+    for (int64_t i = 0; i < n_ends; i++) {
+        int64_t end = at + mem->ends[i];
+        fill_starts(r, from, end, from);
+        r->targets[end - 1] = LOADER_IGNORE;
+        from = end;
+    }
+    fill_starts(r, from, at + piece->n, from);
+    return ST_OK;
+}
+
+static status mask_documents(const loader *l, const loader_place *p, const row *r,
+                             const scratch *mem, err *e) {
+    place_walk w;
+    packing_piece piece;
+    bool more;
+    TRY(place_walk_begin(l, p, &w, e));
+    for (int64_t at = 0;; at += piece.n) {
+        TRY(place_walk_next(&w, &piece, &more, e));
+        if (!more) return ST_OK;
+        TRY(mask_piece(r, w.src->shards, &piece, at, mem, e));
+    }
+}
+
+static int64_t fill_cut(const loader *l, loader_place *p, const row *r, const scratch *mem,
+                        err *e) {
+    if (place_look_up(l, p, e) != ST_OK) loader_set_fault(l, e);
+    int64_t n = p->n_inputs;
+    if (n == 0) return 0;
+    bool good = read_ring(l, &l->source[p->source], p->first_tok, n + 1, mem->tok);
+    memcpy(r->ids, mem->tok, (size_t)n * sizeof *r->ids);
+    memcpy(r->targets, mem->tok + 1, (size_t)n * sizeof *r->targets);
+    fill_starts(r, 0, n, 0);
+    if (l->document_mask && mask_documents(l, p, r, mem, e) != ST_OK) {
+        loader_set_fault(l, e);
+        fill_starts(r, 0, n, 0);
+        good = false;
+    }
+    if (!good) ignore_targets(r, 0, n);
+    return n;
+}
+
+/* ---- rows of pieces ---- */
+
+static void fill_piece(const loader *l, const shards *s, const packing_piece *piece, int64_t at,
+                       const row *r, const scratch *mem) {
+    int64_t n = piece->n, targets = piece->goes_on ? n : n - 1;
+    bool good = read_tokens(l, s, piece->first_tok, targets + 1, mem->tok);
+    memcpy(r->ids + at, mem->tok, (size_t)n * sizeof *r->ids);
+    memcpy(r->targets + at, mem->tok + 1, (size_t)targets * sizeof *r->targets);
+    ignore_targets(r, at + (good ? targets : 0), at + n);
+    fill_starts(r, at, at + n, l->document_mask ? at : 0);
+}
+
+static int64_t fill_packed(const loader *l, const loader_place *p, const row *r, const scratch *mem,
+                           err *e) {
+    place_walk w;
+    packing_piece piece;
+    bool more = true;
+    int64_t at = 0;
+    status st = place_walk_begin(l, p, &w, e);
+    while (st == ST_OK && (st = place_walk_next(&w, &piece, &more, e)) == ST_OK && more) {
+        fill_piece(l, w.src->shards, &piece, at, r, mem);
+        at += piece.n;
+    }
+    if (st != ST_OK) loader_set_fault(l, e);
+    return at;
+}
+
+/* ---- all rows ---- */
+
+static int64_t fill_row(const loader *l, uint64_t sample, const row *r, const scratch *mem) {
+    err e = {0};
+    loader_place p = place_compute(l, sample);
+    int64_t T = l->seq_len, live = 0;
+    int64_t n = loader_is_packed(l) ? fill_packed(l, &p, r, mem, &e) : fill_cut(l, &p, r, mem, &e);
+    memset(r->ids + n, 0, (size_t)(T - n) * sizeof *r->ids);
+    ignore_targets(r, n, T);
+    fill_starts(r, n, T, l->document_mask ? n : 0);
+    for (int64_t t = 0; t < n; t++) live += r->targets[t] != LOADER_IGNORE;
+    return live;
+}
+
+static void fill_positions(int32_t *pos, const int32_t *start, int64_t T) {
+    for (int64_t t = 0; t < T; t++) pos[t] = (int32_t)t - (start ? start[t] : 0);
+}
+
+int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
+                    int32_t *start, int32_t *pos) {
+    const int64_t T = l->seq_len;
+    int64_t live = 0;
+    scratch mem = scratch_new(l);
+    for (int64_t b = 0; b < B; b++) {
+        row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL};
+        live += fill_row(l, first_sample + (uint64_t)b, &r, &mem);
+        if (pos) fill_positions(pos + b * T, r.start, T);
+    }
+    free(mem.tok);
+    return live;
+}
+
+/* ---- counting ---- */
+
+/* Targets of one piece without reading more tokens than a mask needs. */
+static status count_piece(const loader *l, const shards *s, const packing_piece *piece,
+                          int32_t *ends, int64_t *live, err *e) {
+    *live += piece->n;
+    if (loader_is_packed(l)) {
+        *live -= !piece->goes_on;
+        return ST_OK;
+    }
+    int64_t n_ends = 0;
+    TRY(shards_ends(s, piece->first_tok, piece->n, NULL, ends, &n_ends, e));
+    *live -= n_ends;
+    return ST_OK;
+}
+
+static status count_row(const loader *l, uint64_t sample, int32_t *ends, int64_t *live, err *e) {
+    loader_place p = place_compute(l, sample);
+    place_walk w;
+    packing_piece piece;
+    bool more;
+    TRY(place_look_up(l, &p, e));
+    TRY(place_walk_begin(l, &p, &w, e));
+    for (;;) {
+        TRY(place_walk_next(&w, &piece, &more, e));
+        if (!more) return ST_OK;
+        TRY(count_piece(l, w.src->shards, &piece, ends, live, e));
+    }
+}
+
+static int64_t count_without_mask(const loader *l, uint64_t first_sample, uint64_t n) {
+    if (l->shuffle) return (int64_t)n * l->seq_len;
+    int64_t live = 0;
+    for (uint64_t i = 0; i < n; i++) live += place_compute(l, first_sample + i).n_inputs;
+    return live;
+}
+
+int64_t loader_count_targets(loader *l, uint64_t first_sample, uint64_t n) {
+    if (!l->document_mask && !loader_is_packed(l)) return count_without_mask(l, first_sample, n);
+    int32_t *ends = xmalloc((size_t)l->seq_len * sizeof *ends);
+    int64_t live = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        err e = {0};
+        if (count_row(l, first_sample + i, ends, &live, &e) != ST_OK) loader_set_fault(l, &e);
+    }
+    free(ends);
+    return live;
+}

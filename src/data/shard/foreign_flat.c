@@ -1,0 +1,107 @@
+/* Files of ids and nothing else: nanoGPT's .bin, OLMo's .npy (which has no NumPy header despite its
+ * name), and the .npy of NumPy itself. Documents end with the end-of-text token. */
+#include "data/shard/foreign.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NPY_MAX_HEADER = 4096, LOOK_BYTES = 8192 };
+
+/* ---- NumPy's header: a Python dict as text ---- */
+
+/* The text after 'key': in the dict, NULL when there is none. */
+static const char *npy_value(const char *dict, const char *key) {
+    const char *at = strstr(dict, key);
+    if (!at) return NULL;
+    at += strlen(key);
+    while (*at == ' ') at++;
+    return at;
+}
+
+static bool npy_item(const char *descr, shard_item *item) {
+    static const struct {
+        const char *name;
+        shard_item item;
+    } TYPES[] = {{"'|u1'", ITEM_U8},  {"'<u2'", ITEM_U16}, {"'<i2'", ITEM_I16},
+                 {"'<u4'", ITEM_U32}, {"'<i4'", ITEM_I32}, {"'<i8'", ITEM_I64}};
+    for (int i = 0; i < ARRAY_LEN(TYPES); i++)
+        if (strncmp(descr, TYPES[i].name, strlen(TYPES[i].name)) == 0) {
+            *item = TYPES[i].item;
+            return true;
+        }
+    return false;
+}
+
+/* "(123,)" */
+static bool npy_count(const char *shape, uint64_t *count) {
+    if (*shape++ != '(' || !isdigit((unsigned char)*shape)) return false;
+    char *end;
+    *count = strtoull(shape, &end, 10);
+    while (*end == ' ') end++;
+    if (*end++ != ',') return false;
+    while (*end == ' ') end++;
+    return *end == ')';
+}
+
+static status npy_error(const shards *s, int number, const char *what, err *e) {
+    shard_error(s, number, SHARD_TOKENS, e, "is an array of NumPy, but %s", what);
+    err_hint(e, "save a one-dimensional array of uint16, uint32 or int32");
+    return ST_FORMAT;
+}
+
+static status npy_open(shards *s, int number, uint64_t bytes, const uint8_t head[12], err *e) {
+    shard *sh = &s->shard[number];
+    bool wide = head[6] >= 2; /* versions 2 and 3 have a longer length */
+    uint32_t length = (uint32_t)head[8] | (uint32_t)head[9] << 8;
+    if (wide) length |= (uint32_t)head[10] << 16 | (uint32_t)head[11] << 24;
+    uint32_t begin = wide ? 12 : 10;
+    char dict[NPY_MAX_HEADER + 1];
+    if (length > NPY_MAX_HEADER || begin + (uint64_t)length > bytes)
+        return npy_error(s, number, "its header is too long", e);
+    TRY(shard_read(s, number, SHARD_TOKENS, begin, dict, length, e));
+    dict[length] = '\0';
+    const char *descr = npy_value(dict, "'descr':"), *shape = npy_value(dict, "'shape':");
+    uint64_t count;
+    if (!descr || !npy_item(descr, &sh->item))
+        return npy_error(s, number, "not of integers that can be ids", e);
+    if (!shape || !npy_count(shape, &count)) return npy_error(s, number, "not of one dimension", e);
+    sh->data_offset = begin + length;
+    TRY(foreign_count_tokens(s, number, bytes, e));
+    if (count != sh->totals.tokens)
+        return npy_error(s, number, "it is not as long as its header says", e);
+    return ST_OK;
+}
+
+/* ---- without header ---- */
+
+/* Whether the first ids, read as u16, are pairs whose second half is zero: ids of 32 bits. */
+static status looks_wide(const shards *s, int number, uint64_t bytes, bool *wide, err *e) {
+    uint16_t look[LOOK_BYTES / 2];
+    size_t n = bytes < LOOK_BYTES ? (size_t)bytes / 4 * 4 : LOOK_BYTES;
+    TRY(shard_read(s, number, SHARD_TOKENS, 0, look, n, e));
+    int64_t low = 0, high = 0;
+    for (size_t i = 0; i < n / 2; i += 2) {
+        low += look[i] != 0;
+        high += look[i + 1] != 0;
+    }
+    *wide = low > 0 && high == 0 && bytes % 4 == 0;
+    return ST_OK;
+}
+
+status flat_open(shards *s, int number, const shards_spec *spec, err *e) {
+    shard *sh = &s->shard[number];
+    uint64_t bytes;
+    uint8_t head[12] = {0};
+    TRY(foreign_size(s, number, SHARD_TOKENS, &bytes, e));
+    if (bytes >= sizeof head) TRY(shard_read(s, number, SHARD_TOKENS, 0, head, sizeof head, e));
+    if (memcmp(head, "\x93NUMPY", 6) == 0) return npy_open(s, number, bytes, head, e);
+    sh->item = foreign_width(spec);
+    if (!spec->width_bytes && sh->item == ITEM_U16) {
+        bool wide;
+        TRY(looks_wide(s, number, bytes, &wide, e));
+        if (wide) sh->item = ITEM_U32;
+    }
+    return foreign_count_tokens(s, number, bytes, e);
+}

@@ -1,0 +1,136 @@
+/* See shard_files.h. The lock guards the table; reading happens outside it, on a slot that is held
+ * by its count of readers. */
+#include "data/shard/shard_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file_fault.h"
+
+typedef struct slot {
+    const void *owner; /* NULL: free */
+    int number;
+    int fd;
+    int readers;
+    uint64_t used; /* clock of the last use */
+} slot;
+
+struct shard_files {
+    pthread_mutex_t lock;
+    slot *slot;
+    int n;
+    uint64_t clock;
+};
+
+shard_files *shard_files_new(int limit) {
+    shard_files *f = xcalloc(1, sizeof *f);
+    pthread_mutex_init(&f->lock, NULL);
+    f->slot = xcalloc((size_t)limit, sizeof *f->slot);
+    f->n = limit;
+    return f;
+}
+
+static void close_slot(slot *s) {
+    if (s->owner) close(s->fd);
+    *s = (slot){0};
+}
+
+void shard_files_free(shard_files *f) {
+    if (!f) return;
+    for (int i = 0; i < f->n; i++) close_slot(&f->slot[i]);
+    pthread_mutex_destroy(&f->lock);
+    free(f->slot);
+    free(f);
+}
+
+void shard_files_drop(shard_files *f, const void *owner) {
+    pthread_mutex_lock(&f->lock);
+    for (int i = 0; i < f->n; i++)
+        if (f->slot[i].owner == owner) close_slot(&f->slot[i]);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* The slot of an open file, held; NULL when it is not open. */
+static slot *hold(shard_files *f, const void *owner, int number) {
+    pthread_mutex_lock(&f->lock);
+    slot *found = NULL;
+    for (int i = 0; i < f->n && !found; i++)
+        if (f->slot[i].owner == owner && f->slot[i].number == number) found = &f->slot[i];
+    if (found) {
+        found->readers++;
+        found->used = ++f->clock;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return found;
+}
+
+static void release(shard_files *f, slot *s) {
+    pthread_mutex_lock(&f->lock);
+    s->readers--;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Gives a newly opened file to the table, held; NULL when every slot is being read. Two threads may
+ * have opened the same file: it then has two slots for a while, which is harmless. */
+static slot *keep(shard_files *f, const void *owner, int number, int fd) {
+    pthread_mutex_lock(&f->lock);
+    slot *oldest = NULL;
+    for (int i = 0; i < f->n; i++) {
+        slot *s = &f->slot[i];
+        if (s->readers == 0 && (!oldest || s->used < oldest->used)) oldest = s;
+    }
+    if (oldest) {
+        close_slot(oldest);
+        *oldest = (slot){owner, number, fd, 1, ++f->clock};
+    }
+    pthread_mutex_unlock(&f->lock);
+    return oldest;
+}
+
+static status cut_off(const char *path, uint64_t at, err *e) {
+    err_set(e, ST_FORMAT, "%s ends at byte %" PRIu64 ": it was cut while in use", path, at);
+    err_where(e, "%s", path);
+    err_hint(e, "restore the file");
+    return ST_FORMAT;
+}
+
+/* Returns 0 when all was read, -1 with errno, or 1 at the end of the file. */
+static int read_full(int fd, uint64_t *offset, uint8_t *p, size_t n) {
+    while (n > 0) {
+        ssize_t got = file_sys_pread(fd, p, n, (off_t)*offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? -1 : 1;
+        p += got;
+        *offset += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+status shard_files_read(shard_files *f, const void *owner, int number, shard_files_path *path,
+                        uint64_t offset, void *buf, size_t n, err *e) {
+    char name[SHARD_PATH_BYTES];
+    slot *s = hold(f, owner, number);
+    int fd = s ? s->fd : -1;
+    if (!s) {
+        path(owner, number, name);
+        do fd = open(name, O_RDONLY | O_CLOEXEC);
+        while (fd < 0 && errno == EINTR);
+        if (fd < 0) return err_unreadable(e, "open", name);
+        s = keep(f, owner, number, fd);
+    }
+    int result = read_full(fd, &offset, buf, n), why = errno;
+    if (s)
+        release(f, s);
+    else
+        close(fd);
+    if (result == 0) return ST_OK;
+    path(owner, number, name);
+    errno = why;
+    return result < 0 ? err_unreadable(e, "read", name) : cut_off(name, offset, e);
+}

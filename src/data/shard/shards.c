@@ -1,0 +1,257 @@
+/* Sets of shards: opening and closing, and copying tokens. Documents are in shard_docs.c, the check
+ * of every byte in shard_verify.c, our own folders in shard_own.c, files of others in foreign.c. */
+#include "data/shard/foreign.h"
+#include "data/shard/shard_format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OWN_OPEN_FILES = 16 };
+
+const char *shards_format_name(shards_format f) {
+    static const char *const NAMES[] = {"auto",     "athanor",  "nanogpt", "llm.c",
+                                        "megatron", "nanotron", "olmo"};
+    return NAMES[f];
+}
+
+shards *shards_new(const char *dir, shards_format format) {
+    shards *s = xcalloc(1, sizeof *s);
+    s->dir = xstrdup(dir);
+    s->format = format;
+    s->eos = -1;
+    return s;
+}
+
+void shards_use_files(shards *s, shard_files *shared) {
+    s->own_files = !shared;
+    s->files = shared ? shared : shard_files_new(OWN_OPEN_FILES);
+}
+
+void shards_close(shards *s) {
+    if (!s) return;
+    if (s->own_files)
+        shard_files_free(s->files);
+    else if (s->files)
+        shard_files_drop(s->files, s);
+    for (int i = 0; i < s->n_shards; i++) free(s->shard[i].file);
+    for (int i = 0; i < s->n_sources; i++) free(s->source[i]);
+    free(s->shard);
+    free(s->source);
+    free(s->tok_name);
+    free(s->dir);
+    free(s);
+}
+
+status shards_none_such(const char *path, err *e) {
+    err_set(e, ST_USAGE, "%s: there is no such folder or file", path);
+    err_where(e, "%s", path);
+    err_hint(e, "make it with `athanor data build TEXT -o %s tokenizer=TOKENIZER`", path);
+    return ST_USAGE;
+}
+
+/* A folder that is ours, or should be: with a manifest, a split of sets, or shards without one. */
+static bool is_own_folder(const char *dir) {
+    static const char *const SIGNS[] = {"manifest.json", "train/manifest.json", "shard-00000.bin"};
+    bool own = false;
+    arena *scratch = arena_new("shards");
+    for (int i = 0; i < ARRAY_LEN(SIGNS); i++)
+        own = own || file_exists(path_join(scratch, dir, SIGNS[i]));
+    arena_free(scratch);
+    return own;
+}
+
+status shards_open(shards **out, const shards_spec *spec, err *e) {
+    *out = NULL;
+    shards *s = NULL;
+    status st;
+    bool own = spec->format == SHARDS_OWN || is_own_folder(spec->path);
+    if (own && !file_exists(spec->path))
+        st = shards_none_such(spec->path, e);
+    else if (own)
+        st = own_open(&s, spec->path, spec->max_tok, e);
+    else
+        st = foreign_open(&s, spec, e);
+    if (st == ST_OK && own) shards_use_files(s, spec->files);
+    for (int i = 0; st == ST_OK && own && i < s->n_shards; i++) st = shard_check_files(s, i, e);
+    if (st == ST_OK)
+        *out = s;
+    else
+        shards_close(s);
+    return st;
+}
+
+status shards_limit(shards *s, uint64_t max_tok, err *e) {
+    shard_totals sum = {0};
+    int keep = 0;
+    for (; keep < s->n_shards; keep++) {
+        shard *sh = &s->shard[keep];
+        if (max_tok && sum.tokens + sh->totals.tokens > max_tok) break;
+        sh->first_tok = sum.tokens;
+        sh->first_doc = sum.documents;
+        sum.tokens += sh->totals.tokens;
+        sum.documents += sh->totals.documents;
+        sum.text_bytes += sh->totals.text_bytes;
+    }
+    if (keep == 0 && s->n_shards > 0) {
+        err_set(e, ST_USAGE,
+                "%s: its first shard holds %" PRIu64 " tokens, only %" PRIu64 " are asked for",
+                s->dir, s->shard[0].totals.tokens, max_tok);
+        err_where(e, "%s", s->dir);
+        err_hint(e, "the set is not the one that the run began with");
+        return ST_USAGE;
+    }
+    for (int i = keep; i < s->n_shards; i++) free(s->shard[i].file);
+    s->n_shards = keep;
+    s->totals = sum;
+    return ST_OK;
+}
+
+status shards_check_tokenizer(const shards *s, uint64_t tok_hash, err *e) {
+    if (s->tok_hash == tok_hash || s->tok_hash == 0) return ST_OK;
+    char have[17], want[17];
+    hash_format(s->tok_hash, have);
+    hash_format(tok_hash, want);
+    err_set(e, ST_USAGE, "%s was made with another tokenizer (hash %s, the run's is %s)", s->dir,
+            have, want);
+    err_where(e, "%s", s->dir);
+    err_hint(e, "use the tokenizer.json in that folder, or rebuild it with `athanor data build`");
+    return ST_USAGE;
+}
+
+/* ---- files ---- */
+
+void shard_path(const shards *s, int number, shard_kind kind, char out[SHARD_PATH_BYTES]) {
+    if (s->format != SHARDS_OWN) {
+        foreign_path(s, number, kind, out);
+        return;
+    }
+    char name[32];
+    shard_file_name(name, number, kind);
+    const char *slash = *s->dir && s->dir[strlen(s->dir) - 1] == '/' ? "" : "/";
+    snprintf(out, SHARD_PATH_BYTES, "%s%s%s", s->dir, slash, name);
+}
+
+static void path_of_file(const void *owner, int number, char out[SHARD_PATH_BYTES]) {
+    shard_path(owner, number / SHARD_KINDS, (shard_kind)(number % SHARD_KINDS), out);
+}
+
+status shard_read(const shards *s, int number, shard_kind kind, uint64_t offset, void *buf,
+                  size_t n, err *e) {
+    return shard_files_read(s->files, s, number * SHARD_KINDS + (int)kind, path_of_file, offset,
+                            buf, n, e);
+}
+
+status shard_error(const shards *s, int number, shard_kind kind, err *e, const char *fmt, ...) {
+    char what[256], path[SHARD_PATH_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    shard_path(s, number, kind, path);
+    err_set(e, ST_FORMAT, "%s %s", path, what);
+    err_where(e, "%s", path);
+    if (s->format == SHARDS_OWN)
+        shards_hint_rebuild(e);
+    else
+        err_hint(e, "restore the file, or write it anew with the tool that made it");
+    return ST_FORMAT;
+}
+
+int shard_find(const shards *s, uint64_t x, bool by_doc) {
+    int lo = 0, hi = s->n_shards;
+    while (hi - lo > 1) {
+        int mid = lo + (hi - lo) / 2;
+        uint64_t first = by_doc ? s->shard[mid].first_doc : s->shard[mid].first_tok;
+        if (first <= x)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* ---- tokens ---- */
+
+int shard_item_bytes(shard_item item) {
+    static const int BYTES[] = {1, 1, 2, 2, 4, 4, 8};
+    return BYTES[item];
+}
+
+/* Room for stored ids of every width. */
+typedef union item_buffer {
+    uint8_t u8[16384];
+    int8_t i8[1];
+    uint16_t u16[1];
+    int16_t i16[1];
+    int32_t i32[1];
+    int64_t i64[1];
+} item_buffer;
+
+/* Widens n stored ids; the largest tells the caller in one comparison that all are good. A negative
+ * id is a very large one then. */
+#define WIDEN(type)                                                                                \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        ids[i] = (int32_t)((const type *)src)[i];                                                  \
+        max = (uint32_t)ids[i] > max ? (uint32_t)ids[i] : max;                                     \
+    }                                                                                              \
+    break
+
+static uint32_t widen(const void *restrict src, shard_item item, int64_t n, int32_t *restrict ids) {
+    uint32_t max = 0;
+    switch (item) {
+        case ITEM_U8: WIDEN(uint8_t);
+        case ITEM_I8: WIDEN(int8_t);
+        case ITEM_U16: WIDEN(uint16_t);
+        case ITEM_I16: WIDEN(int16_t);
+        case ITEM_U32:
+        case ITEM_I32: WIDEN(int32_t);
+        case ITEM_I64:
+            for (int64_t i = 0; i < n; i++) {
+                int64_t v = ((const int64_t *)src)[i];
+                ids[i] = v < 0 || v > INT32_MAX ? -1 : (int32_t)v;
+                max = (uint32_t)ids[i] > max ? (uint32_t)ids[i] : max;
+            }
+            break;
+    }
+    return max;
+}
+
+static status copy_from(const shards *s, int number, uint64_t at, int64_t n, int32_t *ids,
+                        uint32_t *max, err *e) {
+    item_buffer buf;
+    const shard *sh = &s->shard[number];
+    int bytes = shard_item_bytes(sh->item);
+    while (n > 0) {
+        int64_t room = (int64_t)sizeof buf / bytes, take = n < room ? n : room;
+        TRY(shard_read(s, number, SHARD_TOKENS, sh->data_offset + at * (uint64_t)bytes, &buf,
+                       (size_t)(take * bytes), e));
+        uint32_t m = widen(&buf, sh->item, take, ids);
+        *max = m > *max ? m : *max;
+        at += (uint64_t)take;
+        ids += take;
+        n -= take;
+    }
+    return ST_OK;
+}
+
+status shards_copy(const shards *s, uint64_t first, int64_t n, int32_t *ids, uint32_t *largest,
+                   err *e) {
+    CHECK(n >= 0 && first <= s->totals.tokens && (uint64_t)n <= s->totals.tokens - first,
+          "tokens %" PRIu64 " + %" PRId64 " of %" PRIu64, first, n, s->totals.tokens);
+    uint32_t max = 0;
+    for (int i = shard_find(s, first, false); n > 0; i++) {
+        const shard *sh = &s->shard[i];
+        uint64_t at = first - sh->first_tok, left = sh->totals.tokens - at;
+        int64_t take = (uint64_t)n < left ? n : (int64_t)left;
+        TRY(copy_from(s, i, at, take, ids, &max, e));
+        ids += take;
+        first += (uint64_t)take;
+        n -= take;
+    }
+    if (largest) *largest = max;
+    return ST_OK;
+}

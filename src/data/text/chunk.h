@@ -1,0 +1,50 @@
+/* A piece of a file, and taking it apart (the calls for it are in reader.h).
+ *
+ * Made by the reader, one after the other; chunk.c then needs nothing but what is in here, so
+ * threads can work on chunks side by side. Tallies stay in the chunk until reader_done. */
+#ifndef DATA_CHUNK_H
+#define DATA_CHUNK_H
+
+#include "base/file.h"
+#include "base/strbuf.h"
+#include "data/text/csv_record.h"
+#include "data/text/fields.h"
+
+enum { BAD_SAMPLES = 8, BAD_START_BYTES = 80 };
+
+typedef struct bad_record {
+    uint32_t line;
+    char *why, *start, *hint; /* on the heap; hint NULL: none */
+} bad_record;
+
+struct chunk {
+    /* set by the reader */
+    reader_format format;
+    const record_fields *fields;
+    csv_dialect dialect;
+    const csv_columns *columns;
+    const char *source, *charset; /* NULL: to be found out (text), or known to the reader */
+    uint32_t file, first_line;
+    uint64_t offset;
+    const char *data; /* in `map` or `own` */
+    size_t len;
+    file_map map;
+    char *own;
+    /* chunk_next */
+    size_t at;
+    uint32_t line; /* of the record at `at` */
+    strbuf text;   /* what of a document does not lie in data; of a text file: all, if converted */
+    uint32_t n_lines;
+    uint64_t records, documents, bad, empty;
+    bad_record sample[BAD_SAMPLES];
+    int n_samples;
+};
+
+/* The UTF-8 of a text file, as far as it is not that already: sets data and len, or tallies a bad
+ * record. */
+bool chunk_prepare_text(chunk *c);
+/* Tallies a bad record; `hint` may be NULL. */
+void chunk_add_bad(chunk *c, const char *record, size_t len, const char *hint, const char *fmt, ...)
+    ATH_PRINTF(5, 6);
+
+#endif

@@ -1,0 +1,255 @@
+/* Files into chunks (see reader_int.h): files of records are read through a carry buffer and cut
+ * after the last whole record of some megabytes; a text file is one chunk. Read next_records. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "data/text/charset.h"
+#include "data/text/reader_int.h"
+#include "data/text/stream.h"
+
+enum {
+    CHUNK_BYTES = 4 << 20,
+    READ_BYTES = 1 << 20,
+    MAX_CSV_RECORD_BYTES = 64 << 20, /* an open quote would else swallow the whole file */
+    MAX_JSON_RECORD_BYTES = 1 << 30,
+};
+static const uint64_t MAX_TEXT_BYTES = UINT64_C(8) << 30; /* that is not mapped */
+
+/* ---- cutting files of records ---- */
+
+static csv_dialect dialect_of(reader_format format) {
+    return format == READER_TSV ? (csv_dialect){'\t', false} : (csv_dialect){',', true};
+}
+
+static size_t whole_records(reader_format format, const char *s, size_t n, bool final,
+                            size_t *open_quote) {
+    if (format != READER_JSONL)
+        return csv_whole_records(s, n, dialect_of(format), final, open_quote);
+    *open_quote = n;
+    const char *end = n ? memrchr(s, '\n', n) : NULL;
+    return final ? n : end ? (size_t)(end + 1 - s) : 0;
+}
+
+/* Line ends, eight bytes at a time. */
+static uint32_t count_lines(const char *s, size_t n) {
+    const uint64_t low7 = UINT64_C(0x7f7f7f7f7f7f7f7f), ends = UINT64_C(0x0a0a0a0a0a0a0a0a);
+    uint64_t w, lines = 0;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&w, s + i, 8);
+        w ^= ends;
+        lines += (uint64_t)__builtin_popcountll(~(((w & low7) + low7) | w | low7));
+    }
+    for (; i < n; i++) lines += s[i] == '\n';
+    return (uint32_t)lines;
+}
+
+static status too_long(const reader *r, reader_format format, size_t open_quote, size_t limit,
+                       err *e) {
+    const char *path = r->inputs.file[r->at].path;
+    uint32_t line = r->line + 1;
+    bool quote = open_quote < r->carry.len;
+    if (quote) line += count_lines(r->carry.data, open_quote);
+    err_set(e, ST_FORMAT, "%s:%u %s %zu MiB", path, line,
+            quote ? "opens a quote that is not closed within" : "is longer than", limit >> 20);
+    err_where(e, "%s:%u", path, line);
+    err_hint(e, "%s",
+             format == READER_JSONL
+                 ? "JSONL has one object a line; for plain text use format=text"
+                 : "a quote inside a field is doubled and the field quoted; tab-separated "
+                   "text without quotes is format=tsv");
+    return ST_FORMAT;
+}
+
+/* Fills carry with at least one whole record, some megabytes if there are so many; *whole: how many
+ * bytes of it are whole records, 0 only at the end of the file. */
+static status fill_carry(reader *r, size_t want, size_t *whole, err *e) {
+    reader_format format = r->inputs.file[r->at].format;
+    size_t limit = format == READER_JSONL ? MAX_JSON_RECORD_BYTES : MAX_CSV_RECORD_BYTES;
+    for (bool end = false;;) {
+        size_t open_quote;
+        while (r->carry.len < want && !end) {
+            size_t got;
+            char *room = strbuf_extend(&r->carry, READ_BYTES);
+            status st = source_read(r->source, room, READ_BYTES, &got, e);
+            strbuf_truncate(&r->carry, r->carry.len - READ_BYTES + (st == ST_OK ? got : 0));
+            TRY(st);
+            end = got == 0;
+        }
+        *whole = whole_records(format, strbuf_cstr(&r->carry), r->carry.len, end, &open_quote);
+        if (*whole > 0 || end) return ST_OK;
+        if (r->carry.len >= limit) return too_long(r, format, open_quote, limit, e);
+        want = r->carry.len * 2;
+    }
+}
+
+/* Takes n bytes off the front of carry. */
+static void advance(reader *r, size_t n) {
+    r->line += count_lines(strbuf_cstr(&r->carry), n);
+    r->offset += n;
+    memmove(r->carry.data, r->carry.data + n, r->carry.len - n);
+    strbuf_truncate(&r->carry, r->carry.len - n);
+}
+
+/* The first record that is not empty names the columns. */
+static status read_header(reader *r, err *e) {
+    const input_file *f = &r->inputs.file[r->at];
+    csv_dialect d = dialect_of(f->format);
+    field_value value[FIELDS_MAX];
+    int columns = 0;
+    r->columns = ARENA_NEW(r->mem, csv_columns);
+    for (;;) {
+        size_t whole;
+        const char *why;
+        TRY(fill_carry(r, READ_BYTES, &whole, e));
+        if (whole == 0) return ST_OK;
+        size_t n = csv_record_scan(r->carry.data, whole, d, r->columns, 0, value, &columns, &why);
+        if (columns > 0)
+            TRY(csv_columns_parse(r->columns, r->mem, f->path, r->carry.data, n, d, &r->fields, e));
+        advance(r, n);
+        if (columns > 0) return ST_OK;
+    }
+}
+
+static void skip_mark(reader *r) {
+    if (r->carry.len < 3 || memcmp(r->carry.data, "\xef\xbb\xbf", 3) != 0) return;
+    advance(r, 3);
+}
+
+static status open_records(reader *r, err *e) {
+    const input_file *f = &r->inputs.file[r->at];
+    size_t whole;
+    TRY(source_open(&r->source, f->path, r->charset, e));
+    TRY(fill_carry(r, READ_BYTES, &whole, e));
+    skip_mark(r);
+    return f->format == READER_JSONL ? ST_OK : read_header(r, e);
+}
+
+void reader_close_file(reader *r) {
+    if (r->source) {
+        r->disk_bytes += source_disk_bytes(r->source);
+        reader_count_charset(r, source_charset(r->source));
+    }
+    source_close(r->source);
+    r->source = NULL;
+    strbuf_clear(&r->carry);
+    r->offset = r->line = 0;
+}
+
+status reader_skip_to(reader *r, uint64_t offset, uint32_t line, err *e) {
+    TRY(open_records(r, e));
+    uint64_t ahead = offset > r->offset ? offset - r->offset : 0;
+    if (ahead <= r->carry.len) {
+        advance(r, (size_t)ahead);
+    } else {
+        TRY(source_skip(r->source, ahead - r->carry.len, e));
+        strbuf_clear(&r->carry);
+    }
+    r->offset = offset;
+    r->line = line;
+    return ST_OK;
+}
+
+static chunk *new_chunk(const reader *r) {
+    const input_file *f = &r->inputs.file[r->at];
+    chunk *c = xcalloc(1, sizeof *c);
+    c->format = f->format;
+    c->fields = &r->fields;
+    c->dialect = dialect_of(f->format);
+    c->columns = r->columns;
+    c->source = f->path;
+    c->file = (uint32_t)r->at;
+    return c;
+}
+
+/* The next records of the file; *out NULL at its end. */
+static status next_records(reader *r, chunk **out, err *e) {
+    size_t whole;
+    *out = NULL;
+    if (!r->source) TRY(open_records(r, e));
+    TRY(fill_carry(r, CHUNK_BYTES, &whole, e));
+    if (whole == 0) return ST_OK;
+    chunk *c = new_chunk(r);
+    c->offset = r->offset;
+    c->line = c->first_line = r->line + 1;
+    c->charset = source_charset(r->source);
+    c->len = whole;
+    c->own = xmalloc(whole);
+    c->data = memcpy(c->own, r->carry.data, whole);
+    advance(r, whole);
+    c->n_lines = r->line + 1 - c->first_line;
+    *out = c;
+    return ST_OK;
+}
+
+/* ---- text files ---- */
+
+static status read_all(stream *s, const char *path, chunk *c, err *e) {
+    strbuf b = {0};
+    size_t got = 1;
+    status st = ST_OK;
+    while (st == ST_OK && got > 0 && b.len < MAX_TEXT_BYTES) {
+        size_t room = b.len < READ_BYTES ? READ_BYTES : b.len / 2;
+        char *p = strbuf_extend(&b, room);
+        st = stream_read(s, p, room, &got, e);
+        strbuf_truncate(&b, b.len - room + (st == ST_OK ? got : 0));
+    }
+    if (st == ST_OK && got > 0) {
+        err_set(e, ST_FORMAT, "%s holds more than %" PRIu64 " GiB of text in one document", path,
+                MAX_TEXT_BYTES >> 30);
+        err_where(e, "%s", path);
+        st =
+            err_hint(e, "unpack it (a plain file is not read into memory), split it, or use JSONL");
+    }
+    c->own = b.data;
+    c->data = b.data;
+    c->len = b.len;
+    return st;
+}
+
+/* Refuses what is clearly binary. Later parts of the file are looked at with the document. */
+static status check_start(const char *path, const chunk *c, err *e) {
+    size_t n = c->len < CHARSET_SAMPLE_BYTES ? c->len : CHARSET_SAMPLE_BYTES;
+    const char *name = charset_is_open(c->data, n) ? "UTF-8" : charset_detect(c->data, n);
+    return name && !charset_is_utf8(name) ? ST_OK : text_check(path, c->data, n, e);
+}
+
+static status load_text(reader *r, chunk *c, err *e) {
+    const input_file *f = &r->inputs.file[r->at];
+    stream *s;
+    TRY(stream_open(&s, f->path, e));
+    bool mapped = f->regular && !stream_is_packed(s);
+    status st = mapped ? file_map_open(&c->map, f->path, e) : read_all(s, f->path, c, e);
+    r->disk_bytes += mapped ? c->map.len : stream_disk_bytes(s);
+    stream_close(s);
+    if (mapped) {
+        c->data = (const char *)c->map.data;
+        c->len = c->map.len;
+    }
+    c->charset = r->charset;
+    return st == ST_OK && !r->charset ? check_start(f->path, c, e) : st;
+}
+
+static status next_text_file(reader *r, chunk **out, err *e) {
+    chunk *c = new_chunk(r);
+    status st = load_text(r, c, e);
+    if (st == ST_OK)
+        *out = c;
+    else
+        chunk_free(c);
+    return st;
+}
+
+/* ---- chunks ---- */
+
+status reader_next_chunk(reader *r, chunk **out, err *e) {
+    *out = NULL;
+    while (!*out && r->at < r->inputs.n) {
+        bool text = r->inputs.file[r->at].format == READER_TEXT;
+        TRY(text ? next_text_file(r, out, e) : next_records(r, out, e));
+        if (*out && !text) break;
+        reader_close_file(r);
+        r->at++;
+    }
+    return ST_OK;
+}

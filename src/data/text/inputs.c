@@ -1,0 +1,195 @@
+/* See inputs.h. An input that exists is taken by its name even if it looks like a glob. */
+#include "data/text/inputs.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+
+enum { MAX_FOLDER_DEPTH = 64 };
+
+typedef struct finder {
+    input_list *list;
+    arena *mem;
+    reader_format format; /* what was asked for */
+} finder;
+
+/* ---- formats by name ---- */
+
+/* Whether the name, of n bytes, ends with the suffix in any case. */
+static bool ends_with(const char *name, size_t n, const char *suffix) {
+    size_t m = strlen(suffix);
+    return n > m && strncasecmp(name + n - m, suffix, m) == 0;
+}
+
+static size_t without_packing(const char *name) {
+    static const char *const PACKING[] = {".gz", ".zst", ".zstd"};
+    size_t n = strlen(name);
+    for (int i = 0; i < ARRAY_LEN(PACKING); i++)
+        if (ends_with(name, n, PACKING[i])) return n - strlen(PACKING[i]);
+    return n;
+}
+
+static reader_format format_of(const char *name) {
+    static const struct {
+        const char *suffix;
+        reader_format format;
+    } KNOWN[] = {{".jsonl", READER_JSONL},
+                 {".ndjson", READER_JSONL},
+                 {".json", READER_JSONL},
+                 {".csv", READER_CSV},
+                 {".tsv", READER_TSV}};
+    size_t n = without_packing(name);
+    for (int i = 0; i < ARRAY_LEN(KNOWN); i++)
+        if (ends_with(name, n, KNOWN[i].suffix)) return KNOWN[i].format;
+    return READER_TEXT;
+}
+
+/* What a file is that cannot be text, by its name; NULL otherwise. */
+static const char *not_text(const char *name) {
+    static const char *const KINDS[][2] = {{".parquet", "Parquet"},
+                                           {".arrow", "Arrow"},
+                                           {".pdf", "PDF"},
+                                           {".zip", "packed"},
+                                           {".tar", "packed"},
+                                           {".tgz", "packed"},
+                                           {".bz2", "packed"},
+                                           {".xz", "packed"},
+                                           {".7z", "packed"},
+                                           {".png", "image"},
+                                           {".jpg", "image"},
+                                           {".jpeg", "image"},
+                                           {".gif", "image"},
+                                           {".webp", "image"},
+                                           {".mp3", "sound"},
+                                           {".wav", "sound"},
+                                           {".mp4", "film"},
+                                           {".npy", "NumPy"},
+                                           {".npz", "NumPy"},
+                                           {".safetensors", "tensor"},
+                                           {".gguf", "tensor"},
+                                           {".pt", "tensor"},
+                                           {".pth", "tensor"},
+                                           {".pkl", "pickle"},
+                                           {".pickle", "pickle"},
+                                           {".docx", "word processor"},
+                                           {".doc", "word processor"},
+                                           {".odt", "word processor"},
+                                           {".xlsx", "table processor"},
+                                           {".xls", "table processor"},
+                                           {".ods", "table processor"},
+                                           {".epub", "book"},
+                                           {".sqlite", "database"},
+                                           {".db", "database"},
+                                           {".exe", "program"},
+                                           {".so", "program"},
+                                           {".pyc", "program"},
+                                           {".o", "program"}};
+    size_t n = without_packing(name);
+    for (int i = 0; i < ARRAY_LEN(KINDS); i++)
+        if (ends_with(name, n, KINDS[i][0])) return KINDS[i][1];
+    return NULL;
+}
+
+/* ---- finding ---- */
+
+static status add_file(finder *f, const char *path, const struct stat *sb, err *e) {
+    const char *kind = f->format == READER_AUTO ? not_text(path) : NULL;
+    if (kind) {
+        err_set(e, ST_FORMAT, "%s is not text but, by its name, a %s file", path, kind);
+        err_where(e, "%s", path);
+        err_hint(e, "leave it out, for example with a glob such as 'DIR/*.txt'; or say what it is "
+                    "with format=text");
+        return ST_FORMAT;
+    }
+    input_file file = {.path = path,
+                       .format = f->format == READER_AUTO ? format_of(path) : f->format};
+    if (sb && S_ISREG(sb->st_mode)) {
+        file.regular = true;
+        file.bytes = (uint64_t)sb->st_size;
+        file.modified_ns = sb->st_mtim.tv_sec * INT64_C(1000000000) + sb->st_mtim.tv_nsec;
+    }
+    VEC_PUSH(f->list->file, f->list->n, f->list->cap, file);
+    return ST_OK;
+}
+
+/* Symbolic links to files are followed, links to folders inside a folder are not: no cycles. */
+static status add_folder(finder *f, const char *dir, int depth, err *e) {
+    char **names;
+    int n;
+    if (depth > MAX_FOLDER_DEPTH) {
+        err_set(e, ST_USAGE, "%s is more than %d folders deep", dir, MAX_FOLDER_DEPTH);
+        err_where(e, "%s", dir);
+        return ST_USAGE;
+    }
+    TRY(file_list_dir(f->mem, dir, &names, &n, e));
+    for (int i = 0; i < n; i++) {
+        if (names[i][0] == '.') continue;
+        char *path = path_join(f->mem, dir, names[i]);
+        struct stat link, sb;
+        if (lstat(path, &link) != 0 || stat(path, &sb) != 0) return err_unreadable(e, "read", path);
+        if (S_ISDIR(link.st_mode))
+            TRY(add_folder(f, path, depth + 1, e));
+        else if (S_ISREG(sb.st_mode))
+            TRY(add_file(f, path, &sb, e));
+    }
+    return ST_OK;
+}
+
+static status add_path(finder *f, const char *path, err *e) {
+    struct stat sb;
+    if (stat(path, &sb) != 0) return err_unreadable(e, "read", path);
+    return S_ISDIR(sb.st_mode) ? add_folder(f, path, 0, e) : add_file(f, path, &sb, e);
+}
+
+static int compare_paths(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static status add_glob(finder *f, const char *pattern, err *e) {
+    glob_t found = {0};
+    int rc = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+    status st = ST_OK;
+    if (rc == GLOB_NOMATCH) {
+        err_set(e, ST_USAGE, "%s matches no file", pattern);
+        err_where(e, "%s", pattern);
+        st = err_hint(e, "* matches within one folder; a folder is read with all below it");
+    } else if (rc != 0) {
+        st = err_unreadable(e, "list", pattern);
+    } else {
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
+    }
+    for (size_t i = 0; st == ST_OK && i < found.gl_pathc; i++)
+        st = add_path(f, arena_strdup(f->mem, found.gl_pathv[i]), e);
+    globfree(&found);
+    return st;
+}
+
+static status add_input(finder *f, const char *input, err *e) {
+    struct stat sb;
+    const char *path = arena_strdup(f->mem, input);
+    if (strcmp(path, "-") == 0) return add_file(f, path, NULL, e);
+    bool pattern = strpbrk(path, "*?[") && stat(path, &sb) != 0;
+    return pattern ? add_glob(f, path, e) : add_path(f, path, e);
+}
+
+status input_list_find(input_list *l, arena *a, const char *const *inputs, int n,
+                       reader_format format, err *e) {
+    finder f = {.list = l, .mem = a, .format = format};
+    *l = (input_list){0};
+    for (int i = 0; i < n; i++) TRY(add_input(&f, inputs[i], e));
+    if (l->n > 0) return ST_OK;
+    err_set(e, ST_USAGE, "%s holds no files", n ? inputs[0] : "the list of inputs");
+    err_where(e, "%s", n ? inputs[0] : "inputs");
+    err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
+    return ST_USAGE;
+}
+
+void input_list_free(input_list *l) {
+    free(l->file);
+    *l = (input_list){0};
+}

@@ -1,0 +1,131 @@
+/* Documents from files: plain text (a file is a document), JSONL (a line is one), CSV and TSV (a
+ * record is one), each plain or packed with gzip or zstd; single files, folders (recursive, in
+ * sorted order, hidden names left out), globs, and "-" for standard input.
+ *
+ * Memory is bounded by a chunk and the longest record. Text that is not UTF-8 is recognised
+ * (UTF-16, GB18030, Latin-1) and converted; what was found is in the report. A record that cannot
+ * be read (not JSON, no such field, a wrong number of columns, bytes that no charset explains) is
+ * counted and passed over; above a stated share of bad records reading ends with an error.
+ *
+ * Two ways to read: reader_next gives one document after the other; reader_next_chunk gives raw
+ * pieces of whole records in order, cheaply, which many threads can then take apart with
+ * chunk_next. The documents are the same. */
+#ifndef DATA_READER_H
+#define DATA_READER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum reader_format {
+    READER_AUTO, /* by the file's name, packing suffix aside; standard input is text */
+    READER_TEXT,
+    READER_JSONL, /* .jsonl .ndjson */
+    READER_CSV,   /* RFC 4180, first record names the columns */
+    READER_TSV,
+} reader_format;
+
+typedef struct reader_options {
+    reader_format format;
+    const char *field;    /* of a record; NULL: "text". Dots go into objects: "meta.body" */
+    const char *template; /* NULL: none. "{title}\n\n{text}" joins fields; {{ and }} are braces */
+    const char *label;    /* more fields of a record, for document.label, .id and .score; */
+    const char *id;       /* NULL: none */
+    const char *score;
+    const char *charset; /* NULL: found out for each file; else utf-8, utf-16le, ... */
+    double max_bad;      /* share of bad records above which reading fails; negative: 0.01 */
+} reader_options;
+
+typedef struct document {
+    const char *text; /* UTF-8; not NUL-terminated */
+    size_t len;
+    const char *source; /* path, valid until reader_close; "-" for standard input */
+    uint32_t line;      /* record of its file, from 1; 0: the whole file */
+    uint64_t offset;    /* of the record in the unpacked file, in bytes */
+    const char *label;  /* what those fields hold, as text; NULL: no such field */
+    const char *id;
+    double score; /* NaN: none, or no number */
+} document;
+
+typedef struct reader reader;
+
+/* Finds the files. ST_FAILED: an input that cannot be read; ST_USAGE: no file at all. `opt` may be
+ * NULL; inputs may be freed afterwards. */
+status reader_open(reader **out, const char *const *inputs, int n, const reader_options *opt,
+                   err *e) ATH_MUST_USE;
+void reader_close(reader *r);
+/* The next document that is not empty, valid until the next call; *more = false at the end.
+ * ST_FORMAT: a binary file, a broken archive, too many bad records (the first is named with file
+ * and record). ST_USAGE at the end when there was no text at all. */
+status reader_next(reader *r, document *doc, bool *more, err *e) ATH_MUST_USE;
+/* The caller needs the first `bytes` of the document no more: they need not stay resident. */
+void reader_forget(const reader *r, size_t bytes);
+
+/* ---- by chunks ---- */
+
+/* Where reading stands: after a whole record. With the same inputs, reader_seek goes on there. */
+typedef struct reader_position {
+    uint32_t file;      /* number of the file in reader_file order */
+    uint32_t line;      /* records of it that were read */
+    uint64_t offset;    /* bytes of the unpacked file that were read */
+    uint64_t documents; /* given so far: not empty, not bad */
+    uint64_t bad;       /* records */
+    uint64_t records;
+} reader_position;
+
+typedef struct chunk chunk;
+/* The next piece: some megabytes of whole records of one file, or a whole text file (mapped where
+ * that is possible). *out NULL at the end. Serial; errors as reader_next, bad records aside. */
+status reader_next_chunk(reader *r, chunk **out, err *e) ATH_MUST_USE;
+/* The next document of a chunk that is not empty; false at its end. Bad records are tallied in the
+ * chunk. Different chunks may be read by different threads. */
+bool chunk_next(chunk *c, document *doc);
+void chunk_rewind(chunk *c); /* to its first document */
+size_t chunk_bytes(const chunk *c);
+/* Takes a chunk's tallies over into the reader's report, once all its documents were read; chunks
+ * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far. */
+status reader_done(reader *r, chunk *c, reader_position *after, err *e) ATH_MUST_USE;
+void chunk_free(chunk *c);
+/* Goes on at a position from reader_done of a reader with the same inputs and options. */
+status reader_seek(reader *r, const reader_position *at, err *e) ATH_MUST_USE;
+/* After the last chunk: ST_FORMAT when the share of bad records is too high, ST_USAGE when there
+ * was no text at all. reader_next calls it itself. */
+status reader_finish(reader *r, err *e) ATH_MUST_USE;
+
+/* ---- questions ---- */
+
+int reader_n_files(const reader *r);
+const char *reader_file(const reader *r, int i);
+/* Changes when a file's name, size or time does, or an option: what was read with another value
+ * cannot be gone on with. Standard input has none: 0. */
+uint64_t reader_fingerprint(const reader *r);
+/* True when every input is plain text: there is one document per file. */
+bool reader_is_text_only(const reader *r);
+uint64_t reader_bytes_done(const reader *r); /* of the files as they lie on disk */
+/* Bytes of all files; 0 when unknown (standard input). */
+uint64_t reader_bytes_total(const reader *r);
+
+/* What was found: charsets, bad records. */
+typedef struct reader_report {
+    uint64_t records, documents, bad, empty;
+    struct {
+        const char *name; /* "UTF-16LE" */
+        int files;
+    } charset[8];
+    int n_charsets;
+    struct {
+        const char *source;
+        uint32_t line;
+        const char *why;   /* "is not JSON: ..." */
+        const char *start; /* of the record, printable */
+    } sample[8];           /* the first few bad ones */
+    int n_samples;
+} reader_report;
+const reader_report *reader_get_report(const reader *r);
+
+/* ST_FORMAT when the bytes are not text: a NUL, or more than 30 % control characters and bytes that
+ * are not UTF-8 in the first MiB; names the offset. */
+status text_check(const char *path, const char *data, size_t len, err *e) ATH_MUST_USE;
+
+#endif

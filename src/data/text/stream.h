@@ -1,0 +1,23 @@
+/* The bytes of one file, unpacked: plain, gzip (all its members) or zstd (all its frames), told by
+ * the first bytes and not by the name. Memory is a buffer of fixed size and the window of the
+ * packing. */
+#ifndef DATA_STREAM_H
+#define DATA_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct stream stream;
+
+/* "-" is standard input. The path must outlive the stream. */
+status stream_open(stream **out, const char *path, err *e) ATH_MUST_USE;
+void stream_close(stream *s); /* NULL is fine */
+/* Up to n unpacked bytes; *got 0 only at the end. ST_FORMAT: the file cannot be read, is broken or
+ * ends too early. */
+status stream_read(stream *s, void *p, size_t n, size_t *got, err *e) ATH_MUST_USE;
+bool stream_is_packed(const stream *s);
+uint64_t stream_disk_bytes(const stream *s); /* of the file as it lies there, read so far */
+
+#endif

@@ -1,0 +1,155 @@
+/* What was found in chunks (see reader_int.h): counts, the first bad records, charsets; and when
+ * there are too many bad ones. Read reader_done. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "data/text/reader_int.h"
+
+enum { CHECKED_AFTER_RECORDS = 1000 };
+
+void reader_count_charset(reader *r, const char *name) {
+    reader_report *p = &r->report;
+    int i = 0;
+    while (i < p->n_charsets && strcasecmp(p->charset[i].name, name) != 0) i++;
+    if (i == ARRAY_LEN(p->charset)) return;
+    if (i == p->n_charsets) p->charset[p->n_charsets++].name = name;
+    p->charset[i].files++;
+}
+
+const reader_report *reader_get_report(const reader *r) {
+    return &r->report;
+}
+
+static void add_sample(reader *r, const chunk *c, const bad_record *b) {
+    reader_report *p = &r->report;
+    if (p->n_samples == ARRAY_LEN(p->sample)) return;
+    if (p->n_samples == 0 && b->hint) r->hint = arena_strdup(r->mem, b->hint);
+    p->sample[p->n_samples].source = c->source;
+    p->sample[p->n_samples].line = c->format == READER_TEXT ? 0 : b->line;
+    p->sample[p->n_samples].why = arena_strdup(r->mem, b->why);
+    p->sample[p->n_samples++].start = arena_strdup(r->mem, b->start);
+}
+
+/* ---- errors ---- */
+
+static void name_place(char *out, size_t n, const char *path, uint32_t line) {
+    if (line)
+        snprintf(out, n, "%s:%u", path, line);
+    else
+        snprintf(out, n, "%s", path);
+}
+
+static status too_many(const reader *r, err *e) {
+    const reader_report *p = &r->report;
+    char place[480] = "the inputs", tail[512] = "";
+    const char *why = p->n_samples ? p->sample[0].why : "cannot all be read";
+    if (p->n_samples) name_place(place, sizeof place, p->sample[0].source, p->sample[0].line);
+    if (r->max_bad > 0 || p->bad > 1)
+        snprintf(tail, sizeof tail,
+                 "; %" PRIu64 " of %" PRIu64
+                 " records are bad (%.3g %%), max_bad=%g allows %.3g %%",
+                 p->bad, p->records, 100.0 * (double)p->bad / (double)p->records, r->max_bad,
+                 100 * r->max_bad);
+    err_set(e, ST_FORMAT, "%s %s%s", place, why, tail);
+    err_where(e, "%s", place);
+    if (r->max_bad > 0)
+        err_hint(e, "%s%sor pass over more of them: max_bad=SHARE", r->hint ? r->hint : "",
+                 r->hint ? "; " : "mend them, ");
+    else if (r->hint)
+        err_hint(e, "%s", r->hint);
+    return ST_FORMAT;
+}
+
+static status whole_file_bad(const reader *r, err *e) {
+    const char *path = r->inputs.file[r->tally.file].path;
+    char place[480];
+    name_place(place, sizeof place, path, r->tally.line);
+    err_set(e, ST_FORMAT, "%s %s", place, r->tally.why);
+    if (r->tally.bad > 1)
+        err_set(e, ST_FORMAT, "%s %s, and so all %" PRIu64 " records of the file are bad", place,
+                r->tally.why, r->tally.bad);
+    err_where(e, "%s", place);
+    err_hint(e, "%s", r->tally.hint ? r->tally.hint : "leave the file out");
+    return ST_FORMAT;
+}
+
+static status no_text(const reader *r, err *e) {
+    const char *first = r->inputs.file[0].path;
+    err_set(e, ST_USAGE,
+            r->inputs.n > 1 ? "%s and the other inputs hold no text"
+                            : "%s holds no text: the corpus is empty",
+            first);
+    err_where(e, "%s", first);
+    err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
+    return ST_USAGE;
+}
+
+static status check_share(const reader *r, bool last, err *e) {
+    const reader_report *p = &r->report;
+    bool enough = last || r->max_bad == 0 || p->records >= CHECKED_AFTER_RECORDS;
+    bool over = (double)p->bad > r->max_bad * (double)p->records;
+    return enough && over ? too_many(r, e) : ST_OK;
+}
+
+/* ---- one file ---- */
+
+static status check_file(const reader *r, err *e) {
+    bool all = r->tally.whole && r->tally.bad > 0 && r->tally.bad == r->tally.records;
+    return all ? whole_file_bad(r, e) : ST_OK;
+}
+
+/* Of text files each is a single record: one that is bad among many is a matter of the share. */
+static status tally_file(reader *r, const chunk *c, err *e) {
+    if (c->format == READER_TEXT) return ST_OK;
+    if (c->file != r->tally.file) {
+        TRY(check_file(r, e));
+        r->tally.file = c->file;
+        r->tally.records = r->tally.bad = 0;
+        r->tally.whole = true;
+    }
+    if (r->tally.bad == 0 && c->n_samples > 0) {
+        const bad_record *b = &c->sample[0];
+        r->tally.line = b->line;
+        r->tally.why = arena_strdup(r->mem, b->why);
+        r->tally.hint = b->hint ? arena_strdup(r->mem, b->hint) : NULL;
+    }
+    r->tally.records += c->records;
+    r->tally.bad += c->bad;
+    return ST_OK;
+}
+
+/* ---- chunks ---- */
+
+static reader_position position_after(const reader *r, const chunk *c) {
+    const reader_report *p = &r->report;
+    reader_position at = {.file = c->file + (c->format == READER_TEXT),
+                          .documents = p->documents,
+                          .bad = p->bad,
+                          .records = p->records};
+    if (c->format != READER_TEXT) {
+        at.offset = c->offset + c->len;
+        at.line = c->first_line - 1 + c->n_lines;
+    }
+    return at;
+}
+
+status reader_done(reader *r, chunk *c, reader_position *after, err *e) {
+    reader_report *p = &r->report;
+    p->records += c->records;
+    p->documents += c->documents;
+    p->bad += c->bad;
+    p->empty += c->empty;
+    for (int i = 0; i < c->n_samples; i++) add_sample(r, c, &c->sample[i]);
+    if (c->format == READER_TEXT && c->charset) reader_count_charset(r, c->charset);
+    if (after) *after = position_after(r, c);
+    TRY(tally_file(r, c, e));
+    return check_share(r, false, e);
+}
+
+status reader_finish(reader *r, err *e) {
+    TRY(check_file(r, e));
+    TRY(check_share(r, true, e));
+    return r->report.documents > 0 ? ST_OK : no_text(r, e);
+}

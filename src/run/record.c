@@ -1,0 +1,121 @@
+/* Alarms and stages in words; see record.h. */
+#include "run/record.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "run/metrics.h"
+#include "run/svg.h"
+
+static const char *text_of(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static void put_number(strbuf *out, double value) {
+    char text[32];
+    svg_format_number(text, value);
+    strbuf_puts(out, text);
+}
+
+/* ---- alarms ---- */
+
+void record_put_kind(strbuf *out, const json_t *alarm) {
+    const char *kind = text_of(alarm, "kind");
+    if (strcmp(kind, "nonfinite") == 0)
+        kind = "not finite";
+    else if (*kind == '\0')
+        kind = "alarm";
+    for (; *kind; kind++) strbuf_putc(out, *kind == '_' ? ' ' : *kind);
+}
+
+const char *record_action(const json_t *alarm) {
+    static const char *const WORDS[][2] = {{"log", "logged"},
+                                           {"skip", "step skipped"},
+                                           {"lower", "rate lowered"},
+                                           {"rewind", "rewound"}};
+    const char *action = text_of(alarm, "action");
+    for (int i = 0; i < ARRAY_LEN(WORDS); i++)
+        if (strcmp(action, WORDS[i][0]) == 0) return WORDS[i][1];
+    return "";
+}
+
+static bool is_one_of(const char *word, const char *const *list, int n) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(word, list[i]) == 0) return true;
+    return false;
+}
+
+bool record_is_fatal(const json_t *alarm) {
+    static const char *const FATAL[] = {"", "nonfinite", "diverged"};
+    return is_one_of(text_of(alarm, "kind"), FATAL, ARRAY_LEN(FATAL)) && !*record_action(alarm);
+}
+
+bool record_is_on_curve(const json_t *alarm) {
+    static const char *const ELSEWHERE[] = {"epochs", "checkpoint_damaged", "save_failed",
+                                            "upload_failed"};
+    return !is_one_of(text_of(alarm, "kind"), ELSEWHERE, ARRAY_LEN(ELSEWHERE));
+}
+
+/* Where its text is, where that is known. */
+static void put_origin(strbuf *out, const json_t *document) {
+    const char *source = text_of(document, "source");
+    int64_t line = metrics_int(document, "line", 0);
+    strbuf_puts(out, *source ? source : text_of(document, "set"));
+    if (*source && line > 0) strbuf_printf(out, ":%lld", (long long)line);
+}
+
+void record_put_document(strbuf *out, const json_t *document) {
+    const char *shard = text_of(document, "shard"), *id = text_of(document, "id");
+    int64_t number = metrics_int(document, "document", -1);
+    double repeated = metrics_num(document, "repeated"), loss = metrics_num(document, "loss");
+    put_origin(out, document);
+    if (*id) strbuf_printf(out, " \"%s\"", id);
+    if (number >= 0)
+        strbuf_printf(out, " (document %lld in %s)", (long long)number, shard);
+    else if (*shard)
+        strbuf_printf(out, " (tokens %lld to %lld of %s)",
+                      (long long)metrics_int(document, "first_tok", 0),
+                      (long long)metrics_int(document, "end_tok", 0), shard);
+    if (repeated >= 0.005) strbuf_printf(out, ", %.0f %% repeated", 100 * fmin(repeated, 1));
+    if (!isfinite(loss)) return;
+    strbuf_puts(out, ", loss ");
+    put_number(out, loss);
+}
+
+/* ---- stages ---- */
+
+void record_put_stage_shape(strbuf *out, const json_t *stage) {
+    double theta = metrics_num(stage, "rope_theta"), lr = metrics_num(stage, "lr");
+    strbuf_printf(out, "%lld tokens x %lld", (long long)metrics_int(stage, "seq_len", 0),
+                  (long long)metrics_int(stage, "batch", 0));
+    if (theta > 0) {
+        strbuf_puts(out, ", rotary base ");
+        put_number(out, theta);
+    }
+    if (isfinite(lr)) {
+        strbuf_puts(out, ", rate ");
+        put_number(out, lr);
+    }
+}
+
+void record_put_source(strbuf *out, const json_t *source) {
+    const char *path = text_of(source, "path");
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    if (len > 6 && memcmp(path + len - 6, "/train", 6) == 0) len -= 6;
+    size_t first = len;
+    while (first > 0 && path[first - 1] != '/') first--;
+    strbuf_append(out, path + first, len - first);
+}
+
+void record_put_mixture(strbuf *out, const json_t *stage) {
+    const json_t *sources = json_object_get(stage, "sources");
+    for (size_t i = 0; i < json_array_size(sources); i++) {
+        const json_t *source = json_array_get(sources, i);
+        double share = metrics_num(source, "share");
+        if (i > 0) strbuf_puts(out, ", ");
+        record_put_source(out, source);
+        if (isfinite(share)) strbuf_printf(out, " %.3g %%", 100 * share);
+    }
+}

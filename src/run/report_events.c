@@ -1,0 +1,209 @@
+/* The sections of the page that tell of alarms and stages, and their marks in the curves. */
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "run/metrics.h"
+#include "run/record.h"
+#include "run/report_data.h"
+
+typedef void (*put_words)(strbuf *out, const json_t *event);
+
+static void put_escaped_words(strbuf *out, put_words put, const json_t *event) {
+    strbuf text = {0};
+    put(&text, event);
+    svg_put_escaped_bytes(out, strbuf_cstr(&text), text.len);
+    strbuf_free(&text);
+}
+
+static const char *name_of(const json_t *stage) {
+    const char *name = json_string_value(json_object_get(stage, "name"));
+    return name && *name ? name : "stage";
+}
+
+/* ---- marks ---- */
+
+static void add_mark(report_data *d, const json_t *event, const char *label, bool is_alarm) {
+    double step = metrics_num(event, "step");
+    if (d->n_marks == SVG_MAX_MARKS || !isfinite(step)) return;
+    d->marks[d->n_marks++] = (svg_mark){.x = step,
+                                        .label = label,
+                                        .css = is_alarm ? "alarm" : "stage",
+                                        .row = is_alarm && json_array_size(d->stages) > 0 ? 1 : 0};
+}
+
+/* Where alarms are so many that not all can be drawn, the newest are. */
+void report_set_marks(report_data *d) {
+    size_t n = json_array_size(d->alarms), first = n;
+    for (size_t i = 0; i < json_array_size(d->stages); i++) {
+        const json_t *stage = json_array_get(d->stages, i);
+        add_mark(d, stage, name_of(stage), false);
+    }
+    for (int room = SVG_MAX_MARKS - d->n_marks; first > 0 && room > 0; first--)
+        room -= record_is_on_curve(json_array_get(d->alarms, first - 1));
+    for (size_t i = first; i < n; i++) {
+        const json_t *alarm = json_array_get(d->alarms, i);
+        strbuf kind = {0};
+        if (!record_is_on_curve(alarm)) continue;
+        record_put_kind(&kind, alarm);
+        add_mark(d, alarm, arena_strdup(d->memory, strbuf_cstr(&kind)), true);
+        strbuf_free(&kind);
+    }
+}
+
+/* ---- alarms ---- */
+
+static bool is_known(const char *key) {
+    static const char *const KNOWN[] = {"event", "step",   "kind",      "message", "action",
+                                        "loss",  "loss_z", "grad_norm", "norm_z",  "documents"};
+    for (int i = 0; i < ARRAY_LEN(KNOWN); i++)
+        if (strcmp(key, KNOWN[i]) == 0) return true;
+    return false;
+}
+
+/* "loss 4.9 (-0.9 sigma)" */
+static void put_score(strbuf *out, const json_t *alarm, const char *name, const char *value_key,
+                      const char *z_key) {
+    double value = metrics_num(alarm, value_key), z = metrics_num(alarm, z_key);
+    if (!isfinite(value)) return;
+    strbuf_printf(out, " <span>%s ", name);
+    report_put_count(out, value);
+    if (isfinite(z)) strbuf_printf(out, " (%+.1f&sigma;)", z);
+    strbuf_puts(out, "</span>");
+}
+
+/* What other kinds of alarms have to say, as it is. */
+static void put_other_members(strbuf *out, const json_t *alarm) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)alarm, key, value) {
+        if (is_known(key)) continue;
+        strbuf text = {0};
+        json_format(&text, value, 0);
+        strbuf_puts(out, " <span>");
+        svg_put_escaped(out, key);
+        strbuf_puts(out, ": ");
+        svg_put_escaped(out, json_is_string(value) ? json_string_value(value) : text.data);
+        strbuf_puts(out, "</span>");
+        strbuf_free(&text);
+    }
+}
+
+static void put_documents(strbuf *out, const json_t *documents) {
+    enum { SHOWN = 3 };
+    size_t n = json_array_size(documents);
+    if (n == 0) return;
+    strbuf_puts(out, "<ol>\n");
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        strbuf_puts(out, "<li>");
+        put_escaped_words(out, record_put_document, json_array_get(documents, i));
+        strbuf_puts(out, "</li>\n");
+    }
+    strbuf_puts(out, "</ol>\n");
+}
+
+static void put_alarm(strbuf *out, const json_t *alarm) {
+    const char *message = json_string_value(json_object_get(alarm, "message"));
+    strbuf_printf(out, "<tr%s><td>%lld</td><td>", record_is_fatal(alarm) ? " class=\"fatal\"" : "",
+                  (long long)metrics_int(alarm, "step", 0));
+    put_escaped_words(out, record_put_kind, alarm);
+    strbuf_puts(out, "</td><td>");
+    if (message) svg_put_escaped(out, message);
+    put_score(out, alarm, "loss", "loss", "loss_z");
+    put_score(out, alarm, "gradient norm", "grad_norm", "norm_z");
+    put_other_members(out, alarm);
+    put_documents(out, json_object_get(alarm, "documents"));
+    strbuf_printf(out, "</td><td>%s</td></tr>\n", record_action(alarm));
+}
+
+/* How to look at the step of the last alarm that names documents. */
+static void put_look(strbuf *out, const report_data *d) {
+    size_t i = json_array_size(d->alarms);
+    while (i > 0 && !json_is_array(json_object_get(json_array_get(d->alarms, i - 1), "documents")))
+        i--;
+    if (i == 0) return;
+    strbuf_puts(out, "<p>The data of such a step: <code>athanor data show --run ");
+    report_put_shell_word(out, d->summary.path);
+    strbuf_printf(out, " --step %lld --render</code></p>\n",
+                  (long long)metrics_int(json_array_get(d->alarms, i - 1), "step", 0));
+}
+
+void report_put_alarms(strbuf *out, const report_data *d) {
+    enum { SHOWN = 20 };
+    size_t n = json_array_size(d->alarms);
+    bool failed = strcmp(d->summary.state, "failed") == 0;
+    if (n == 0) return;
+    strbuf_printf(out,
+                  "<section class=\"alarms%s\">\n<h2>%s</h2>\n<table><thead><tr><th>Step</th>"
+                  "<th>Alarm</th><th>What happened</th><th>What was done</th></tr></thead><tbody>"
+                  "\n",
+                  failed ? " failed" : "", n == 1 ? "Alarm" : "Alarms");
+    for (size_t i = n > SHOWN ? n - SHOWN : 0; i < n; i++)
+        put_alarm(out, json_array_get(d->alarms, i));
+    strbuf_puts(out, "</tbody></table>\n");
+    if (n > SHOWN) strbuf_printf(out, "<p>The last %d of %zu.</p>\n", SHOWN, n);
+    put_look(out, d);
+    strbuf_puts(out, "</section>\n");
+}
+
+/* ---- stages ---- */
+
+/* A bar of the shares, and what they are. */
+static void put_mixture(strbuf *out, const json_t *stage) {
+    enum { COLOURS = 6 };
+    const json_t *sources = json_object_get(stage, "sources");
+    size_t n = json_array_size(sources);
+    strbuf_puts(out, "<div class=\"mix\">");
+    for (size_t i = 0; i < n; i++) {
+        double share = metrics_num(json_array_get(sources, i), "share");
+        if (!(share > 0 && share <= 1)) continue;
+        strbuf_printf(out, "<i class=\"m%zu\" style=\"width:%.2f%%\"></i>", i % COLOURS + 1,
+                      100 * share);
+    }
+    strbuf_puts(out, "</div><ul class=\"classes\">\n");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *source = json_array_get(sources, i);
+        double share = metrics_num(source, "share");
+        const char *path = json_string_value(json_object_get(source, "path"));
+        strbuf_printf(out, "<li title=\"");
+        svg_put_escaped(out, path ? path : "");
+        strbuf_printf(out, "\"><i class=\"m%zu\"></i>", i % COLOURS + 1);
+        put_escaped_words(out, record_put_source, source);
+        if (isfinite(share)) strbuf_printf(out, " <b>%.3g %%</b>", 100 * share);
+        strbuf_puts(out, "</li>\n");
+    }
+    strbuf_puts(out, "</ul>");
+}
+
+/* The last step of stage i, or -1 while it is not known. */
+static int64_t last_step_of(const report_data *d, size_t i) {
+    int64_t last = metrics_int(json_array_get(d->stages, i), "last_step", -1);
+    if (last >= 0 || i + 1 >= json_array_size(d->stages)) return last;
+    return metrics_int(json_array_get(d->stages, i + 1), "step", 0) - 1;
+}
+
+static void put_stage(strbuf *out, const report_data *d, size_t i) {
+    const json_t *stage = json_array_get(d->stages, i);
+    int64_t last = last_step_of(d, i);
+    strbuf_puts(out, "<tr><td><b>");
+    svg_put_escaped(out, name_of(stage));
+    strbuf_printf(out, "</b></td><td>%lld", (long long)metrics_int(stage, "step", 0));
+    if (last >= 0)
+        strbuf_printf(out, " to %lld", (long long)last);
+    else
+        strbuf_puts(out, " on");
+    strbuf_puts(out, "</td><td>");
+    put_escaped_words(out, record_put_stage_shape, stage);
+    strbuf_puts(out, "</td><td>");
+    put_mixture(out, stage);
+    strbuf_puts(out, "</td></tr>\n");
+}
+
+void report_put_stages(strbuf *out, const report_data *d) {
+    size_t n = json_array_size(d->stages);
+    if (n == 0) return;
+    strbuf_puts(out, "<section class=\"stages\">\n<h2>Stages</h2>\n<table><thead><tr><th>Stage</th>"
+                     "<th>Steps</th><th>Shape</th><th>Mixture</th></tr></thead><tbody>\n");
+    for (size_t i = 0; i < n; i++) put_stage(out, d, i);
+    strbuf_puts(out, "</tbody></table>\n</section>\n");
+}

@@ -1,0 +1,286 @@
+/* Stages and parts are laid out once, front to back; everything after that is a look-up.
+ *
+ * Reading order: course_new, lay_out_stage (parts of one stage), find_ends (the run's length),
+ * place_schedules, then the questions. */
+#include "train/course.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* What ends a stage, or the run: the first that is reached. INT64_MAX, UINT64_MAX: not by that. */
+typedef struct limit {
+    int64_t step;
+    uint64_t tokens, samples;
+} limit;
+
+static const limit NO_LIMIT = {INT64_MAX, UINT64_MAX, UINT64_MAX};
+
+static limit stage_limit(const config_stage *s) {
+    limit l = NO_LIMIT;
+    if (s->until.steps) l.step = s->until.steps;
+    if (s->until.tokens) l.tokens = (uint64_t)s->until.tokens;
+    return l;
+}
+
+static limit run_limit(const config *c, uint64_t epoch_sequences) {
+    limit l = NO_LIMIT;
+    if (c->train.steps) l.step = c->train.steps;
+    if (c->train.tokens) l.tokens = (uint64_t)c->train.tokens;
+    if (c->train.epochs > 0) {
+        if (epoch_sequences == 0)
+            l.step = 1;
+        else
+            l.samples = (uint64_t)(c->train.epochs * (double)epoch_sequences + 0.999999);
+    }
+    return l;
+}
+
+static limit nearer(limit a, limit b) {
+    if (b.step < a.step) a.step = b.step;
+    if (b.tokens < a.tokens) a.tokens = b.tokens;
+    if (b.samples < a.samples) a.samples = b.samples;
+    return a;
+}
+
+static bool is_open(const limit *l) {
+    return l->step == INT64_MAX && l->tokens == UINT64_MAX && l->samples == UINT64_MAX;
+}
+
+/* Steps of `per` units each, from `have` units on, until there are `want`. */
+static int64_t steps_until(uint64_t want, uint64_t have, uint64_t per) {
+    if (want == UINT64_MAX) return INT64_MAX;
+    return want <= have ? 0 : (int64_t)((want - have + per - 1) / per);
+}
+
+/* ---- the ramp of the batch ---- */
+
+/* Batch of the n-th step (from 0) after the ramp began, and for how many steps more it stays. */
+static int64_t ramp_batch(const config *c, int64_t n, int64_t *stays) {
+    int64_t start = c->train.batch_ramp.start, full = c->train.global_batch_size;
+    int64_t by = c->train.batch_ramp.increment ? c->train.batch_ramp.increment : start;
+    int64_t every = c->train.batch_ramp.every;
+    *stays = INT64_MAX;
+    if (start == 0 || n / every >= (full - start + by - 1) / by) return full;
+    *stays = every - n % every;
+    return start + n / every * by;
+}
+
+/* ---- laying out ---- */
+
+typedef struct layout {
+    course *k;
+    int64_t step;     /* finished */
+    uint64_t samples; /* of the stage */
+    uint64_t all_samples, tokens;
+    int64_t ramp_base; /* steps before the ramp's first */
+} layout;
+
+static void add_part(layout *l, int stage, int64_t batch, int64_t steps) {
+    course_part p = {.stage = stage,
+                     .first_step = l->step + 1,
+                     .last_step = l->step + steps,
+                     .batch = batch,
+                     .first_sample = l->samples,
+                     .tokens = l->tokens};
+    uint64_t samples = (uint64_t)batch * (uint64_t)steps;
+    course *k = l->k;
+    VEC_PUSH(k->part, k->n_parts, k->cap, p);
+    l->step += steps;
+    l->samples += samples;
+    l->all_samples += samples;
+    l->tokens += samples * (uint64_t)k->stage[stage].T;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Parts of one stage, up to a limit that some step reaches. */
+static void lay_out_stage(layout *l, int i, const limit *end) {
+    course_stage *s = &l->k->stage[i];
+    s->first_step = l->step + 1;
+    l->samples = 0;
+    for (;;) {
+        int64_t stays, batch = ramp_batch(s->c, l->step - l->ramp_base, &stays);
+        uint64_t per = (uint64_t)batch * (uint64_t)s->T;
+        int64_t left = end->step == INT64_MAX ? INT64_MAX : end->step - l->step;
+        left = least(left, steps_until(end->tokens, l->tokens, per));
+        left = least(left, steps_until(end->samples, l->all_samples, (uint64_t)batch));
+        if (left <= 0) break;
+        if (batch > s->max_batch) s->max_batch = batch;
+        add_part(l, i, batch, least(stays, left));
+        if (left <= stays) break;
+    }
+    s->last_step = l->step;
+}
+
+static status empty_stage(const config *c, int i, err *e) {
+    const char *path = arena_printf(c->memory, "stages.%d.until", i);
+    config_error(c, e, path, "stage %s would have no step: it ends before it begins",
+                 c->stages.items[i].name);
+    return err_hint(e, "`until` counts from the beginning of the run, not of the stage");
+}
+
+/* Stages that begin after the run's end are left out: a shorter run has fewer. */
+static status lay_out(course *k, const config *c, uint64_t epoch_sequences, err *e) {
+    limit run = run_limit(c, epoch_sequences);
+    layout l = {.k = k};
+    int n = k->n_stages;
+    for (int i = 0; i < n; i++) {
+        const config_stage *given = c->stages.n ? &c->stages.items[i] : NULL;
+        limit end = given ? nearer(run, stage_limit(given)) : run;
+        CHECK(!is_open(&end), "a course without an end");
+        if (given && json_object_get(json_object_get(given->changes, "train"), "batch_ramp"))
+            l.ramp_base = l.step;
+        lay_out_stage(&l, i, &end);
+        if (k->stage[i].last_step >= k->stage[i].first_step) continue;
+        limit own = given ? stage_limit(given) : run;
+        bool cut = l.step >= run.step || l.tokens >= run.tokens || l.all_samples >= run.samples;
+        if (!cut && !is_open(&own)) return empty_stage(c, i, e);
+        k->n_stages = i;
+        break;
+    }
+    k->total_steps = l.step;
+    bool short_of = (run.step != INT64_MAX && l.step < run.step) ||
+                    (run.tokens != UINT64_MAX && l.tokens < run.tokens);
+    if (!short_of) return ST_OK;
+    const char *path = arena_printf(c->memory, "stages.%d.until", c->stages.n - 1);
+    config_error(c, e, path, "the last stage, %s, ends at step %" PRId64 ", before the run does",
+                 c->stages.items[c->stages.n - 1].name, l.step);
+    return err_hint(e, "leave out its `until`, or leave out train.steps and train.tokens");
+}
+
+/* ---- stages ---- */
+
+static void fill_stage(course_stage *s, config *c) {
+    s->c = c;
+    s->T = (int)c->train.seq_len;
+    s->B = (int)config_micro_batch(c, 1);
+}
+
+static status make_stages(course *k, const config *c, err *e) {
+    k->n_stages = c->stages.n ? c->stages.n : 1;
+    k->stage = xcalloc((size_t)k->n_stages, sizeof *k->stage);
+    if (c->stages.n == 0) {
+        k->stage[0].name = "";
+        fill_stage(&k->stage[0], (config *)c);
+        return ST_OK;
+    }
+    for (int i = 0; i < c->stages.n; i++) {
+        config *own;
+        TRY(config_of_stage(c, i, &own, e));
+        k->n_configs++;
+        k->stage[i].name = c->stages.items[i].name;
+        fill_stage(&k->stage[i], own);
+    }
+    return ST_OK;
+}
+
+/* A schedule lasts from the stage that brings it to the end of the last one that shares it; the
+ * run's own from step 1. */
+static void place_schedules(course *k, const config *c) {
+    int64_t base = 0, optim_base = 0;
+    for (int i = 0; i < k->n_stages; i++) {
+        course_stage *s = &k->stage[i];
+        if (i && config_stage_has_schedule(c, i)) base = s->first_step - 1;
+        if (i && config_stage_restarts(c, i)) optim_base = s->first_step - 1;
+        s->schedule_base = base;
+        s->optim_base = optim_base;
+    }
+    for (int i = k->n_stages - 1; i >= 0; i--) {
+        course_stage *s = &k->stage[i];
+        bool shared = i < k->n_stages - 1 && s[1].schedule_base == s->schedule_base;
+        int64_t total = shared ? s[1].schedule.total_steps : s->last_step - s->schedule_base;
+        const config *sc = s->c;
+        s->schedule = (schedule){.kind = (schedule_kind)sc->optim.schedule.kind,
+                                 .decay = (decay_kind)sc->optim.schedule.decay,
+                                 .lr = sc->optim.lr,
+                                 .min_lr = sc->optim.schedule.min_lr,
+                                 .gamma = sc->optim.schedule.gamma,
+                                 .warmup_steps = sc->optim.schedule.warmup_steps,
+                                 .decay_steps = sc->optim.schedule.decay_steps,
+                                 .total_steps = total,
+                                 .milestones = sc->optim.schedule.milestones.items,
+                                 .n_milestones = sc->optim.schedule.milestones.n};
+    }
+}
+
+/* The config's words and ours are listed in the same order. */
+_Static_assert((int)SCHEDULE_MULTISTEP == (int)CONFIG_SCHEDULE_MULTISTEP, "schedule kinds");
+_Static_assert((int)DECAY_COSINE == (int)CONFIG_DECAY_COSINE, "decay kinds");
+
+/* The steps behind the origin go on where the other course stood, whatever this one would have
+ * counted until there. Unsigned arithmetic wraps where it would have counted more. */
+static void move_origin(course *k, const course_origin *o) {
+    if (!o || o->step <= 0 || o->step >= k->total_steps) return;
+    int stage = course_part_of(k, o->step + 1)->stage;
+    uint64_t samples = o->samples - course_first_sample(k, o->step + 1);
+    uint64_t tokens = o->tokens - course_tokens_after(k, o->step);
+    for (int i = 0; i < k->n_parts; i++) {
+        if (k->part[i].stage == stage && stage == o->stage) k->part[i].first_sample += samples;
+        k->part[i].tokens += tokens;
+    }
+}
+
+status course_new(course **out, const config *c, uint64_t epoch_sequences,
+                  const course_origin *origin, err *e) {
+    course *k = xcalloc(1, sizeof *k);
+    status st = make_stages(k, c, e);
+    if (st == ST_OK) st = lay_out(k, c, epoch_sequences, e);
+    if (st != ST_OK) {
+        course_free(k);
+        return st;
+    }
+    place_schedules(k, c);
+    move_origin(k, origin);
+    *out = k;
+    return ST_OK;
+}
+
+void course_free(course *k) {
+    if (!k) return;
+    for (int i = 0; i < k->n_configs; i++) config_free(k->stage[i].c);
+    free(k->stage);
+    free(k->part);
+    free(k);
+}
+
+/* ---- questions ---- */
+
+const course_part *course_part_of(const course *k, int64_t step) {
+    int lo = 0, hi = k->n_parts - 1;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (step > k->part[mid].last_step)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return &k->part[lo];
+}
+
+const course_stage *course_stage_of(const course *k, int64_t step) {
+    return &k->stage[course_part_of(k, step)->stage];
+}
+
+uint64_t course_first_sample(const course *k, int64_t step) {
+    const course_part *p = course_part_of(k, step);
+    return p->first_sample + (uint64_t)(step - p->first_step) * (uint64_t)p->batch;
+}
+
+uint64_t course_tokens_after(const course *k, int64_t step) {
+    if (step < 1) return 0;
+    const course_part *p = course_part_of(k, step);
+    uint64_t samples = (uint64_t)(step - p->first_step + 1) * (uint64_t)p->batch;
+    return p->tokens + samples * (uint64_t)k->stage[p->stage].T;
+}
+
+uint64_t course_stage_samples(const course *k, int stage) {
+    int64_t last = k->stage[stage].last_step;
+    return course_first_sample(k, last) + (uint64_t)course_part_of(k, last)->batch;
+}
+
+double course_lr(const course *k, int64_t step) {
+    const course_stage *s = course_stage_of(k, step);
+    return schedule_lr(&s->schedule, step - s->schedule_base);
+}

@@ -1,0 +1,128 @@
+/* From stage to stage and part to part. A stage changes data, programs, masks and rates; a part of
+ * a ramp only the number of micro-batches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "train/session.h"
+
+uint64_t session_first_sample(const session *s, int64_t step) {
+    const course_part *p = course_part_of(s->course, step);
+    return watch_move(&s->watch, p->stage, course_first_sample(s->course, step));
+}
+
+static void close_stage(session *s) {
+    prefetch_free(s->ahead);
+    loader_close(s->train);
+    loader_close(s->valid);
+    free(s->nll);
+    s->ahead = NULL;
+    s->train = s->valid = NULL;
+    s->nll = NULL;
+}
+
+void session_enter_shape(session *s, int stage, int64_t batch) {
+    const course_stage *k = &s->course->stage[stage];
+    if (stage != s->stage) {
+        plan_select(s->plan, stage);
+        s->stage = stage;
+        s->now = k->c;
+        s->model = s->models[stage];
+        s->T = k->T;
+        s->B = k->B;
+        s->batch = 0;
+        optim_decay_mask(s->plan->store, k->c->optim.no_decay.items, k->c->optim.no_decay.n,
+                         s->decay);
+    }
+    if (batch == s->batch) return;
+    s->batch = batch;
+    arena_reset(s->part_mem);
+    s->table = step_build_accumulation(s->part_mem, (int)(batch / s->B));
+}
+
+/* The record is written before the first step on the data that it describes. */
+static status open_data(session *s, int stage, err *e) {
+    for (int i = stage_data_begun(s->data.record); i <= stage; i++) {
+        loader *l;
+        bool is_new;
+        const config *c = s->course->stage[i].c;
+        TRY(stage_data_open(&s->data, c, i, &l, &is_new, e));
+        if (i == stage)
+            s->train = l;
+        else
+            loader_close(l); /* a fork has not been through the earlier stages itself */
+        TRY(run_write_json(s->folder, "data.json", s->data.record, e));
+    }
+    bool is_new;
+    const config *c = s->course->stage[stage].c;
+    if (!s->train) TRY(stage_data_open(&s->data, c, stage, &s->train, &is_new, e));
+    return stage_data_open_valid(&s->data, c, &s->valid, e);
+}
+
+static status warn_of_budgets(session *s, err *e) {
+    json_t *over = stage_data_over_budget(&s->data, s->train, s->now, s->stage), *o;
+    status st = ST_OK;
+    size_t i;
+    json_array_foreach(over, i, o) {
+        if (st != ST_OK) break;
+        double passes = json_number_value(json_object_get(o, "passes"));
+        double budget = json_number_value(json_object_get(o, "budget"));
+        json_t *alarm = session_alarm(
+            s, "epochs", "%s will have been passed over %.4g times; its budget is %.4g epochs",
+            json_string_value(json_object_get(o, "path")), passes, budget);
+        json_object_set(alarm, "source", json_object_get(o, "path"));
+        json_object_set(alarm, "passes", json_object_get(o, "passes"));
+        json_object_set(alarm, "budget", json_object_get(o, "budget"));
+        log_warn("%s", json_string_value(json_object_get(alarm, "message")));
+        st = session_emit(s, alarm, e);
+    }
+    json_decref(over);
+    return st;
+}
+
+static status emit_stage(session *s, err *e) {
+    const course_stage *k = &s->course->stage[s->stage];
+    json_t *o = session_event("stage", k->first_step);
+    json_object_set_new(o, "name", json_string(k->name));
+    json_object_set_new(o, "last_step", json_integer(k->last_step));
+    json_object_set_new(o, "seq_len", json_integer(s->T));
+    json_object_set_new(o, "batch", json_integer(s->batch));
+    json_object_set_new(o, "rope_theta", json_f64(s->model.rope_theta));
+    json_object_set_new(o, "lr", json_f64(k->schedule.lr));
+    json_object_set_new(o, "sources", stage_data_sources(&s->data, s->train, s->now, s->stage));
+    return session_emit(s, o, e);
+}
+
+status session_begin(session *s, err *e) {
+    const course_stage *k = &s->course->stage[s->stage];
+    if (!s->begins) return ST_OK;
+    s->begins = false;
+    if (s->at.step > 0) watch_forget(&s->watch);
+    if (s->at.step > 0 && k->optim_base == s->at.step) {
+        size_t bytes = (size_t)param_store_sizes(s->plan->store).flat_elems * sizeof(float);
+        for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
+    }
+    if (s->c->stages.n) TRY(emit_stage(s, e));
+    return warn_of_budgets(s, e);
+}
+
+static status enter_stage(session *s, const course_part *p, err *e) {
+    const course_stage *k = &s->course->stage[p->stage];
+    close_stage(s);
+    status st = open_data(s, p->stage, e);
+    if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
+    TRY(st);
+    session_enter_shape(s, p->stage, p->batch);
+    s->ahead = prefetch_new(s->train, s->B, k->max_batch, s->now->data.document_mask);
+    s->nll = xcalloc((size_t)(k->max_batch * s->T), sizeof *s->nll);
+    s->begins = s->at.step == k->first_step - 1;
+    return ST_OK;
+}
+
+status session_enter(session *s, err *e) {
+    const course_part *p = course_part_of(s->course, s->at.step + 1);
+    if (p->stage != s->stage) TRY(enter_stage(s, p, e));
+    session_enter_shape(s, p->stage, p->batch);
+    return ST_OK;
+}

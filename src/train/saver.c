@@ -1,0 +1,36 @@
+#include "train/saver.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { NICE = 10 };
+
+static void *run(void *arg) {
+    saver *s = arg;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* on Linux: of this thread alone */
+    s->result = s->work(s->job, &s->why);
+    atomic_store_explicit(&s->done, true, memory_order_release);
+    return NULL;
+}
+
+void saver_start(saver *s, status (*work)(void *job, err *e), void *job) {
+    s->work = work;
+    s->job = job;
+    s->why = (err){0};
+    atomic_store(&s->done, false);
+    s->running = pthread_create(&s->thread, NULL, run, s) == 0;
+    if (s->running) return;
+    s->result = work(job, &s->why);
+    atomic_store(&s->done, true);
+}
+
+bool saver_take(saver *s, bool wait, status *result, err *e) {
+    bool done = atomic_load_explicit(&s->done, memory_order_acquire);
+    if (!done && !(wait && s->running)) return false;
+    if (s->running) pthread_join(s->thread, NULL);
+    s->running = false;
+    atomic_store(&s->done, false);
+    *result = s->result;
+    if (e) *e = s->why;
+    return true;
+}

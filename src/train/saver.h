@@ -1,0 +1,29 @@
+/* One job in the background: the writing of a checkpoint while training goes on.
+ *
+ * The thread has a lower priority than the ones that compute, so that on a machine whose cores are
+ * all busy a save is spread over some steps instead of stopping one. */
+#ifndef TRAIN_SAVER_H
+#define TRAIN_SAVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/status.h"
+
+typedef struct saver {
+    pthread_t thread;
+    bool running;
+    atomic_bool done;
+    status (*work)(void *job, err *e);
+    void *job;
+    status result;
+    err why;
+} saver;
+
+/* None may be running. Where no thread can be made the work is done at once. */
+void saver_start(saver *s, status (*work)(void *job, err *e), void *job);
+/* Whether a job waits to be taken: it has ended, or `wait` and one is running. Then its result, and
+ * the saver is free again. */
+bool saver_take(saver *s, bool wait, status *result, err *e);
+
+#endif

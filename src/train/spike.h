@@ -1,0 +1,56 @@
+/* Spikes of loss and gradient norm: a step is one when a z-score against the last steps is above a
+ * bound (llm.c's outlier detector and OLMo 2's SkipStep, Section 3.3: 6 sigma of the last 128).
+ *
+ * Only what lies above counts. The loss is compared as it is; a loss that falls widens its own
+ * window, so that early training is judged mildly. The norm is compared by its logarithm: norms are
+ * skewed, and on ordinary text their plain values exceed 6 sigma twice as often.
+ *
+ * Every step that is trained on enters, but cut at SPIKE_CUT sigma above the mean: one spike hardly
+ * widens the window, and a loss that stays 10 sigma higher (other data, other lengths) is the usual
+ * one after 13 alarms instead of an alarm for ever.
+ *
+ * The state goes into each checkpoint exactly: a resumed run decides as the uninterrupted one. */
+#ifndef TRAIN_SPIKE_H
+#define TRAIN_SPIKE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { SPIKE_MAX_WINDOW = 1024, SPIKE_MIN_STEPS = 16, SPIKE_CUT = 3 };
+
+typedef struct spike_window {
+    int cap;   /* steps looked back at, at most SPIKE_MAX_WINDOW */
+    int n, at; /* how many there are; where the next one goes */
+    double loss[SPIKE_MAX_WINDOW];
+    double log_norm[SPIKE_MAX_WINDOW];
+} spike_window;
+
+typedef struct spike_score {
+    double loss_z, norm_z; /* 0 while fewer than SPIKE_MIN_STEPS are known */
+    double loss_mean, loss_sd;
+    double norm_mean; /* geometric */
+    double norm_sd;   /* of the logarithm: 0.1 is a tenth of the norm */
+} spike_score;
+
+/* cap in SPIKE_MIN_STEPS..SPIKE_MAX_WINDOW (CHECK). */
+void spike_init(spike_window *w, int cap);
+/* Scores one step against the window, without entering it. Values that are not finite score
+ * infinity. A spread below a thousandth counts as a thousandth: of the mean, or in the logarithm.
+ * A norm of 0 scores 0. */
+spike_score spike_measure(const spike_window *w, double loss, double norm);
+/* Not for steps that were skipped or rewound. Values that are not finite, and norms that are not
+ * positive, do not enter. */
+void spike_enter(spike_window *w, double loss, double norm);
+/* Keeps the newest: a run may go on with another guard.window. */
+void spike_resize(spike_window *w, int cap);
+
+/* {"cap", "loss": [...], "log_norm": [...]}, oldest first, numbers that read back to the same bits.
+ */
+json_t *spike_to_json(const spike_window *w);
+/* ST_FORMAT leaves the window as it was. */
+status spike_from_json(spike_window *w, const json_t *o, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,327 @@
+/* Reading order: stage_data_open, source_of (what the record says), taken_before (what earlier
+ * stages took), enter (a new stage into the record). */
+#include "train/stage_data.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+
+/* ---- the record ---- */
+
+status stage_data_read(json_t **record, const char *run, err *e) {
+    TRY(run_read_json(record, run, "data.json", e));
+    if (!*record) *record = json_object();
+    if (!json_object_get(*record, "stages")) json_object_set_new(*record, "stages", json_array());
+    return ST_OK;
+}
+
+int stage_data_begun(const json_t *record) {
+    return (int)json_array_size(json_object_get(record, "stages"));
+}
+
+static uint64_t count_of(const json_t *o, const char *key) {
+    json_int_t n = json_integer_value(json_object_get(o, key));
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static json_t *count_json(uint64_t n) {
+    return json_integer((json_int_t)n);
+}
+
+course_origin stage_data_origin(const json_t *record) {
+    const json_t *o = json_object_get(record, "origin");
+    return (course_origin){.step = (int64_t)count_of(o, "step"),
+                           .stage = (int)count_of(o, "stage"),
+                           .samples = count_of(o, "samples"),
+                           .tokens = count_of(o, "tokens")};
+}
+
+void stage_data_set_origin(json_t *record, const course_origin *o) {
+    json_t *v = json_object();
+    json_object_set_new(v, "step", json_integer(o->step));
+    json_object_set_new(v, "stage", json_integer(o->stage));
+    json_object_set_new(v, "samples", count_json(o->samples));
+    json_object_set_new(v, "tokens", count_json(o->tokens));
+    json_object_set_new(record, "origin", v);
+}
+
+static const json_t *stage_record(const stage_data *d, int stage) {
+    return json_array_get(json_object_get(d->record, "stages"), (size_t)stage);
+}
+
+static const json_t *source_record(const stage_data *d, int stage, int i) {
+    return json_array_get(json_object_get(stage_record(d, stage), "sources"), (size_t)i);
+}
+
+/* ---- opening ---- */
+
+_Static_assert((int)PACKING_NONE == (int)CONFIG_PACKING_NONE, "packings");
+_Static_assert((int)ORDER_DESCENDING == (int)CONFIG_ORDER_DESCENDING, "orders");
+_Static_assert((int)SHARDS_OLMO == (int)CONFIG_TOKENS_OLMO, "formats of token files");
+
+static int width_of(int dtype) {
+    return dtype == CONFIG_TOKEN_DTYPE_U16 ? 2 : dtype == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
+}
+
+static loader_source source_of(const config_source *s, const json_t *record) {
+    return (loader_source){.path = s->path,
+                           .weight = s->weight,
+                           .format = (shards_format)s->format,
+                           .width_bytes = width_of(s->dtype),
+                           .max_tok = count_of(record, "tokens"),
+                           .consumed = count_of(record, "consumed")};
+}
+
+static loader_config loader_config_of(const stage_data *d, const config *c) {
+    return (loader_config){.seq_len = (int)c->train.seq_len,
+                           .document_mask = c->data.document_mask,
+                           .packing = (loader_packing)c->data.packing,
+                           .order = (loader_order)c->data.order,
+                           .seed = (uint64_t)c->data.seed,
+                           .tok_hash = tok_hash(d->tok),
+                           .vocab_size = d->vocab_size,
+                           .tok_vocab = tok_vocab_size(d->tok),
+                           .eos = tok_eos(d->tok),
+                           .progress = d->progress};
+}
+
+static status open_sources(const stage_data *d, const config *c, const loader_source *sources,
+                           loader **out, err *e) {
+    loader_config lc = loader_config_of(d, c);
+    lc.sources = sources;
+    lc.n_sources = c->data.train.n;
+    lc.shuffle = true;
+    return loader_open(out, &lc, e);
+}
+
+static void put_hash(json_t *o, const char *key, uint64_t hash) {
+    char hex[17];
+    hash_format(hash, hex);
+    json_object_set_new(o, key, json_string(hex));
+}
+
+static bool same_hash(const json_t *o, uint64_t hash) {
+    char hex[17];
+    hash_format(hash, hex);
+    const char *then = json_string_value(json_object_get(o, "fingerprint"));
+    return then && strcmp(then, hex) == 0;
+}
+
+/* A source that the record knows must still be what it was. */
+static status check_unchanged(const stage_data *d, const config *c, int stage, const loader *l,
+                              err *e) {
+    for (int i = 0; i < loader_n_sources(l); i++) {
+        const json_t *then = source_record(d, stage, i);
+        const shards *s = loader_source_shards(l, i);
+        if (then && same_hash(then, s->fingerprint)) continue;
+        err_set(e, ST_FORMAT, "the data in %s is not what this run has been training on", s->dir);
+        err_where(e, "data.train[%d] (%s)", i, config_where(c, "data.train"));
+        return err_hint(e, "bring the old shards back, or go on with the new ones in another run: "
+                           "--fork NEW");
+    }
+    return ST_OK;
+}
+
+/* ---- what earlier stages took ---- */
+
+/* Samples of source i of an earlier stage by its end. That stage's loader is opened for it: its
+ * mixture decides. */
+static status taken_by(const stage_data *d, int stage, uint64_t *taken, err *e) {
+    const config *c = d->course->stage[stage].c;
+    loader *l;
+    bool is_new;
+    TRY(stage_data_open(d, c, stage, &l, &is_new, e));
+    uint64_t n = watch_move(d->watch, stage, course_stage_samples(d->course, stage));
+    for (int i = 0; i < loader_n_sources(l); i++)
+        taken[i] = count_of(source_record(d, stage, i), "consumed") + loader_samples_of(l, i, n);
+    loader_close(l);
+    return ST_OK;
+}
+
+/* Where a source goes on that an earlier stage has used: behind its samples when they were cut in
+ * the same way; else with the next whole pass, for other sequences would repeat some of them. */
+static uint64_t goes_on_at(const json_t *then, uint64_t taken, const json_t *now) {
+    bool same = json_equal(json_object_get(then, "cut"), json_object_get(now, "cut"));
+    uint64_t before = count_of(then, "sequences");
+    if (same || taken == 0 || before == 0) return taken;
+    return (taken + before - 1) / before * count_of(now, "sequences");
+}
+
+/* Fills "consumed" of the new stage's sources from the latest stage that used the same data. */
+static status find_consumed(const stage_data *d, int stage, json_t *sources, bool *any, err *e) {
+    uint64_t taken[LOADER_MAX_SOURCES];
+    size_t n = json_array_size(sources);
+    bool *known = xcalloc(n, sizeof *known);
+    status st = ST_OK;
+    *any = false;
+    for (int k = stage - 1; k >= 0 && st == ST_OK; k--) {
+        st = taken_by(d, k, taken, e);
+        const json_t *list = json_object_get(stage_record(d, k), "sources");
+        for (size_t i = 0; i < n && st == ST_OK; i++) {
+            json_t *now = json_array_get(sources, i), *then;
+            size_t j;
+            json_array_foreach(list, j, then) {
+                if (known[i] || !json_equal(json_object_get(then, "fingerprint"),
+                                            json_object_get(now, "fingerprint")))
+                    continue;
+                known[i] = *any = true;
+                json_object_set_new(now, "consumed", count_json(goes_on_at(then, taken[j], now)));
+            }
+        }
+    }
+    free(known);
+    return st;
+}
+
+/* ---- a new stage ---- */
+
+static json_t *describe(const loader *l, const config *c, int i) {
+    const shards *s = loader_source_shards(l, i);
+    json_t *o = json_object(), *cut = json_object();
+    json_object_set_new(o, "path", json_text(s->dir, strlen(s->dir)));
+    put_hash(o, "fingerprint", s->fingerprint);
+    json_object_set_new(o, "tokens", count_json(s->totals.tokens));
+    json_object_set_new(o, "sequences", count_json(loader_source_sequences(l, i)));
+    json_object_set_new(o, "consumed", json_integer(0));
+    json_object_set_new(cut, "seq_len", json_integer(c->train.seq_len));
+    json_object_set_new(cut, "packing", config_get_json(c, "data.packing"));
+    json_object_set_new(cut, "order", config_get_json(c, "data.order"));
+    json_object_set_new(cut, "seed", json_integer(c->data.seed));
+    json_object_set_new(o, "cut", cut);
+    return o;
+}
+
+static status enter(const stage_data *d, const config *c, int stage, const loader *l, bool *any,
+                    err *e) {
+    json_t *sources = json_array();
+    for (int i = 0; i < loader_n_sources(l); i++) json_array_append_new(sources, describe(l, c, i));
+    status st = ST_OK;
+    if (stage > 0) st = find_consumed(d, stage, sources, any, e);
+    if (st != ST_OK) {
+        json_decref(sources);
+        return st;
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "name", json_string(d->course ? d->course->stage[stage].name : ""));
+    json_object_set_new(o, "sources", sources);
+    json_array_append_new(json_object_get(d->record, "stages"), o);
+    return ST_OK;
+}
+
+static status need_sources(const config *c, err *e) {
+    if (c->data.train.n > 0) return ST_OK;
+    config_error(c, e, "data.train", "training needs 'data.train', and the config does not set it");
+    return err_hint(e, "`athanor data build TEXT -o shards` makes shards");
+}
+
+status stage_data_open(const stage_data *d, const config *c, int stage, loader **out, bool *is_new,
+                       err *e) {
+    *out = NULL;
+    *is_new = stage >= stage_data_begun(d->record);
+    CHECK(stage <= stage_data_begun(d->record), "stage %d begins before the one before it", stage);
+    TRY(need_sources(c, e));
+    int n = c->data.train.n;
+    loader_source *sources = xcalloc((size_t)n, sizeof *sources);
+    for (int i = 0; i < n; i++)
+        sources[i] = source_of(&c->data.train.items[i], source_record(d, stage, i));
+    loader *l = NULL;
+    bool again = false;
+    status st = open_sources(d, c, sources, &l, e);
+    if (st == ST_OK && !*is_new) st = check_unchanged(d, c, stage, l, e);
+    if (st == ST_OK && *is_new) st = enter(d, c, stage, l, &again, e);
+    if (st == ST_OK && again) { /* the sources go on behind what earlier stages took */
+        loader_close(l);
+        l = NULL;
+        for (int i = 0; i < n; i++)
+            sources[i] = source_of(&c->data.train.items[i], source_record(d, stage, i));
+        st = open_sources(d, c, sources, &l, e);
+    }
+    free(sources);
+    if (st == ST_OK)
+        *out = l;
+    else
+        loader_close(l);
+    return st;
+}
+
+status stage_data_open_valid(const stage_data *d, const config *c, loader **out, err *e) {
+    *out = NULL;
+    if (!c->data.valid) return ST_OK;
+    loader_source source = {.path = c->data.valid, .weight = 1.0};
+    loader_config lc = loader_config_of(d, c);
+    lc.packing = PACKING_CONCAT;
+    lc.order = ORDER_SHUFFLE;
+    lc.sources = &source;
+    lc.n_sources = 1;
+    return loader_open(out, &lc, e);
+}
+
+/* ---- stages to come ---- */
+
+static bool is_there(const char *path) {
+    return strpbrk(path, "*?[") != NULL || file_exists(path);
+}
+
+status stage_data_probe(const stage_data *d, const config *c, err *e) {
+    TRY(need_sources(c, e));
+    loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
+    bool all = true;
+    for (int i = 0; i < c->data.train.n; i++) {
+        const config_source *s = &c->data.train.items[i];
+        sources[i] = source_of(s, NULL);
+        if (is_there(s->path)) continue;
+        all = false;
+        log_warn("%s, the data of a later stage, does not exist yet", s->path);
+    }
+    status st = ST_OK;
+    loader *l;
+    if (all) {
+        st = open_sources(d, c, sources, &l, e);
+        if (st == ST_OK) loader_close(l);
+    }
+    free(sources);
+    return st;
+}
+
+/* ---- what people are told ---- */
+
+static uint64_t consumed_by_end(const stage_data *d, const loader *l, int stage, int i) {
+    uint64_t n = course_stage_samples(d->course, stage);
+    return count_of(source_record(d, stage, i), "consumed") + loader_samples_of(l, i, n);
+}
+
+json_t *stage_data_over_budget(const stage_data *d, const loader *l, const config *c, int stage) {
+    json_t *list = json_array();
+    for (int i = 0; i < loader_n_sources(l); i++) {
+        double passes =
+            (double)consumed_by_end(d, l, stage, i) / (double)loader_source_sequences(l, i);
+        const config_source *s = &c->data.train.items[i];
+        if (passes <= s->epochs * (1 + 1e-9)) continue;
+        json_t *o = json_object();
+        json_object_set_new(o, "path", json_text(s->path, strlen(s->path)));
+        json_object_set_new(o, "passes", json_f64(round(passes * 100) / 100));
+        json_object_set_new(o, "budget", json_f64(s->epochs));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+json_t *stage_data_sources(const stage_data *d, const loader *l, const config *c, int stage) {
+    json_t *list = json_array();
+    for (int i = 0; i < loader_n_sources(l); i++) {
+        const config_source *s = &c->data.train.items[i];
+        json_t *o = json_object();
+        json_object_set_new(o, "path", json_text(s->path, strlen(s->path)));
+        json_object_set_new(o, "weight", json_f64(s->weight));
+        json_object_set_new(o, "share", json_f64(loader_source_share(l, i)));
+        json_object_set_new(o, "tokens", count_json(loader_source_shards(l, i)->totals.tokens));
+        json_object_set_new(o, "consumed",
+                            count_json(count_of(source_record(d, stage, i), "consumed")));
+        json_array_append_new(list, o);
+    }
+    return list;
+}

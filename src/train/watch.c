@@ -1,0 +1,120 @@
+#include "train/watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void watch_init(watch *w, const config *c) {
+    *w = (watch){0};
+    spike_init(&w->window, (int)c->guard.window);
+    early_stop_init(&w->stop);
+}
+
+void watch_free(watch *w) {
+    free(w->gap);
+}
+
+void watch_forget(watch *w) {
+    spike_init(&w->window, w->window.cap);
+    w->in_row = 0;
+}
+
+static bool is_spike(const config *c, const spike_score *z) {
+    return (c->guard.loss_z > 0 && z->loss_z > c->guard.loss_z) ||
+           (c->guard.norm_z > 0 && z->norm_z > c->guard.norm_z);
+}
+
+watch_verdict watch_judge(watch *w, const config *c, int64_t step, double loss, double norm,
+                          spike_score *score) {
+    bool finite = isfinite(loss) && isfinite(norm);
+    bool undoes = c->guard.action == CONFIG_GUARD_SKIP || c->guard.action == CONFIG_GUARD_REWIND;
+    *score = spike_measure(&w->window, loss, norm);
+    if (!finite && !undoes) return WATCH_FINE;
+    if (finite && !is_spike(c, score)) {
+        w->in_row = 0;
+        spike_enter(&w->window, loss, norm);
+        return WATCH_FINE;
+    }
+    if (++w->in_row >= WATCH_LEVEL_SHIFT) watch_forget(w);
+    switch (c->guard.action) {
+        case CONFIG_GUARD_SKIP: return WATCH_SKIP;
+        case CONFIG_GUARD_REWIND: return WATCH_REWIND;
+        case CONFIG_GUARD_LOWER:
+            w->lower_until = step + c->guard.lower_steps - 1;
+            return WATCH_LOWER;
+        default: return WATCH_LOG;
+    }
+}
+
+double watch_rate(const watch *w, const config *c, int64_t step) {
+    return step <= w->lower_until ? c->guard.lower_factor : 1.0;
+}
+
+/* ---- gaps ---- */
+
+static bool before(const watch_gap *a, const watch_gap *b) {
+    return a->stage < b->stage || (a->stage == b->stage && a->first < b->first);
+}
+
+void watch_add_gap(watch *w, watch_gap gap) {
+    VEC_PUSH(w->gap, w->n_gaps, w->cap, gap);
+    for (int i = w->n_gaps - 1; i > 0 && before(&w->gap[i], &w->gap[i - 1]); i--) {
+        watch_gap t = w->gap[i];
+        w->gap[i] = w->gap[i - 1];
+        w->gap[i - 1] = t;
+    }
+}
+
+uint64_t watch_move(const watch *w, int stage, uint64_t sample) {
+    for (int i = 0; i < w->n_gaps; i++)
+        if (w->gap[i].stage == stage && sample >= w->gap[i].first) sample += w->gap[i].n;
+    return sample;
+}
+
+/* ---- JSON ---- */
+
+json_t *watch_to_json(const watch *w) {
+    json_t *gaps = json_array();
+    for (int i = 0; i < w->n_gaps; i++)
+        json_array_append_new(gaps,
+                              json_pack("{s:i,s:I,s:I}", "stage", w->gap[i].stage, "first",
+                                        (json_int_t)w->gap[i].first, "n", (json_int_t)w->gap[i].n));
+    return json_pack("{s:o,s:I,s:i,s:o,s:o}", "window", spike_to_json(&w->window), "lower_until",
+                     (json_int_t)w->lower_until, "in_row", w->in_row, "early_stop",
+                     early_stop_to_json(&w->stop), "left_out", gaps);
+}
+
+static bool has_gap(const watch *w, const watch_gap *g) {
+    for (int i = 0; i < w->n_gaps; i++)
+        if (w->gap[i].stage == g->stage && w->gap[i].first == g->first) return true;
+    return false;
+}
+
+static status read_gaps(watch *w, const json_t *list, err *e) {
+    size_t i;
+    json_t *o;
+    json_array_foreach(list, i, o) {
+        json_int_t first, n;
+        watch_gap g = {0};
+        if (json_unpack(o, "{s:i,s:I,s:I}", "stage", &g.stage, "first", &first, "n", &n) ||
+            g.stage < 0 || first < 0 || n < 0)
+            return err_set(e, ST_FORMAT, "the samples that are left out are not listed properly");
+        g.first = (uint64_t)first;
+        g.n = (uint64_t)n;
+        if (!has_gap(w, &g)) watch_add_gap(w, g);
+    }
+    return ST_OK;
+}
+
+status watch_from_json(watch *w, const json_t *o, err *e) {
+    json_t *window, *stop, *gaps;
+    json_int_t lower;
+    int cap = w->window.cap;
+    if (json_unpack((json_t *)o, "{s:o,s:I,s:i,s:o,s:o}", "window", &window, "lower_until", &lower,
+                    "in_row", &w->in_row, "early_stop", &stop, "left_out", &gaps))
+        return err_set(e, ST_FORMAT, "it is not the state of a guard");
+    w->lower_until = lower;
+    TRY(spike_from_json(&w->window, window, e));
+    if (w->window.cap != cap) spike_init(&w->window, cap); /* guard.window was changed */
+    TRY(early_stop_from_json(&w->stop, stop, e));
+    return read_gaps(w, gaps, e);
+}

@@ -1,0 +1,59 @@
+/* What guards a run: judges each step before its update, remembers what was decided, and which
+ * samples are left out after a rewind. All of it goes into each checkpoint, so that a resumed run
+ * decides as the uninterrupted one does. */
+#ifndef TRAIN_WATCH_H
+#define TRAIN_WATCH_H
+
+#include "run/config.h"
+#include "train/early_stop.h"
+#include "train/spike.h"
+
+/* After this many spikes in a row the level has moved: the window begins anew. */
+enum { WATCH_LEVEL_SHIFT = 8 };
+
+typedef enum watch_verdict {
+    WATCH_FINE,
+    WATCH_LOG,    /* a spike, and the step stands */
+    WATCH_LOWER,  /* a spike; it and the next steps have a lower rate */
+    WATCH_SKIP,   /* a spike; no update */
+    WATCH_REWIND, /* a spike; no update, back to the last checkpoint, without these samples */
+} watch_verdict;
+
+/* Samples first .. first + n - 1 of a stage that are left out. */
+typedef struct watch_gap {
+    int stage;
+    uint64_t first, n;
+} watch_gap;
+
+typedef struct watch {
+    spike_window window;
+    int64_t lower_until; /* last step with a lower rate */
+    int in_row;          /* spikes one after the other */
+    early_stop stop;
+    watch_gap *gap; /* ascending */
+    int n_gaps, cap;
+    int rewinds; /* since the last checkpoint was written; not part of the state */
+} watch;
+
+void watch_init(watch *w, const config *c);
+void watch_free(watch *w);
+/* Judges step `step` by its loss and gradient norm, and enters it into the window or not. A loss or
+ * norm that is not finite is WATCH_FINE unless the action undoes it: the run then stops. */
+watch_verdict watch_judge(watch *w, const config *c, int64_t step, double loss, double norm,
+                          spike_score *score);
+/* A new stage has another loss: earlier steps are no measure for it. */
+void watch_forget(watch *w);
+/* What the learning rate of a step is multiplied by. */
+double watch_rate(const watch *w, const config *c, int64_t step);
+
+/* Leaves samples out from now on. */
+void watch_add_gap(watch *w, watch_gap gap);
+/* Sample numbers of a stage without gaps, to those with. */
+uint64_t watch_move(const watch *w, int stage, uint64_t sample);
+
+/* Everything but `rewinds`. watch_from_json keeps the gaps that the object does not have: those
+ * that were decided after the checkpoint that is gone back to. */
+json_t *watch_to_json(const watch *w);
+status watch_from_json(watch *w, const json_t *o, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,87 @@
+# Stages of one run: what changes at a border, resuming around it, data that grows meanwhile. $1 is
+# the program.
+. "$(dirname "$0")/lib.sh"
+. "$root/tests/cli/stages.sh"
+make_stages
+
+expect 0 train stages.yaml run=want --json
+cp out want.out
+results "$kinds" want >want
+grep -F '"event": "stage"' want.out >borders
+[ "$(wc -l <borders)" = 3 ] || fail "not three stage events"
+last="the borders"
+for words in '"name": "short", "seq_len": 32' '"name": "middle", "seq_len": 64' '"name": "long", "seq_len": 128'; do
+    [ "$(grep -cF "$words" borders)" = 1 ] || fail "no stage with $words: $(cat borders)"
+done
+grep -q '"rope_theta": 50000' borders && grep -q '"rope_theta": 200000' borders || fail "rotary bases: $(cat borders)"
+
+# Tokens count batch and length of each stage; the batch grows in the first one, the schedule begins
+# anew in the second and lasts to the end of the third.
+tokens_at() { event step want.out | grep -F "\"step\": $1," | grep -o '"tokens": [0-9]*' | grep -o '[0-9]*'; }
+lr_at() { event step want.out | grep -F "\"step\": $1," | grep -o '"lr": [^,}]*' | sed 's/.* //'; }
+last="the steps"
+[ "$(tokens_at 4)" = $((4 * 4 * 32)) ] || fail "tokens after step 4: $(tokens_at 4)"
+[ "$(tokens_at 12)" = $(((4 + 6 + 8) * 4 * 32)) ] || fail "tokens after step 12: $(tokens_at 12)"
+[ "$(tokens_at 13)" = $(((4 + 6 + 8) * 4 * 32 + 4 * 64)) ] || fail "tokens after step 13: $(tokens_at 13)"
+[ "$(tokens_at 24)" = 5376 ] || fail "tokens after step 24: $(tokens_at 24)"
+[ "$(tokens_at 36)" = $((5376 + 12 * 256)) ] || fail "tokens after step 36: $(tokens_at 36)"
+calc "$(lr_at 12) < 1e-4" || fail "the first schedule has not ended by step 12: $(lr_at 12)"
+calc "$(lr_at 13) == 0.0025 && $(lr_at 14) == 0.005 && $(lr_at 25) > 2e-3" || fail "the second schedule: $(lr_at 13) $(lr_at 14) $(lr_at 25)"
+calc "$(lr_at 36) < 1e-3" || fail "the second schedule does not end with the run: $(lr_at 36)"
+expect 0 train stages.yaml run=auto stages.1.optim.schedule.decay_steps=auto
+results "$kinds" auto | cmp want - || fail "a decay of its own accord does not last to the run's end"
+
+# Interrupted at borders and at random moments.
+bash "$root/tools/interrupt_test.sh" 17 "$athanor" >out 2>&1 || { last="interrupt_test.sh" && fail "a difference"; }
+grep -v 'all passed' out
+
+# What a stage begins with is decided when it begins: its keys and its data may change until then.
+train_to 9 early
+expect 2 train stages.yaml run=early stages.0.train.seq_len=16
+has err 'stages.0.train.seq_len'
+expect 2 train stages.yaml run=early optim.lr=1e-3
+cp -r early other
+expect 0 train stages.yaml run=other stages.1.optim.lr=1e-3 stages.2.train.seq_len=64
+results step other | head -n 12 >other.got
+results step want | head -n 12 | cmp - other.got || fail "a change of later stages changed the first"
+results step want | sed -n 13p >want.13
+results step other | sed -n 13p | cmp -s - want.13 && fail "a change of the second stage has no effect"
+train_to 15 begun
+expect 2 train stages.yaml run=begun stages.1.optim.lr=1e-3
+has err 'stages.1.optim.lr'
+expect 0 train stages.yaml run=begun stages.2.train.seq_len=64
+
+# Shards appended to c: the third stage, which has not begun, reads them as a run does that finds
+# them there from the beginning; the second, which has, goes on with what it began with.
+train_to 15 middle
+train_to 15 late
+for s in a b c; do cp -r $s $s.before; done
+make_text 200 99 | sed 's/^/c: /' >more.txt
+expect 0 data build more.txt -o c tokenizer=char.json append=true
+expect 0 train stages.yaml run=middle
+results step middle | head -n 24 >middle.got
+results step want | head -n 24 | cmp - middle.got || fail "appended shards changed a stage that had begun"
+results step want | sed -n 25,36p >want.third
+results step middle | sed -n 25,36p | cmp -s - want.third && fail "appended shards are not read by a later stage"
+expect 0 data show --run middle --step 30 --json
+has out '"source": "more.txt"'
+expect 0 data show --run middle --step 15 --json
+lacks out '"source": "more.txt"'
+
+# Data that was changed is refused, and the set is named.
+rm -rf c && cp -r a c
+expect 3 train stages.yaml run=late
+has err 'c'
+results step late | head -n 15 >late.got
+results step want | head -n 15 | cmp - late.got || fail "a refused resume harmed the run"
+rm -rf c && mv c.before c
+expect 0 train stages.yaml run=late
+results "$kinds" late | cmp want - || fail "with its data back the run differs"
+
+# Mistakes.
+expect 2 train stages.yaml run=bad stages.1.until.tokens=100
+has err 'stages.1.until'
+expect 2 train stages.yaml run=bad stages.1.name=null
+expect 2 train stages.yaml run=bad stages.0.checkpoint.every=3
+has err "a stage cannot change 'stages.0.checkpoint'"
+finish

@@ -1,0 +1,73 @@
+# `athanor verify resume`: holds for a run as it is, does not touch it, and says no when a promise is
+# broken. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config c.yaml
+
+# Runs: short as they are, shortened, of GPT-2 with dropout in bf16; the user's folder stays as it is.
+expect 0 train c.yaml train.steps=8
+cp -r run run.before
+expect 0 verify resume c.yaml --kills 12 --steps 40 --seed 3
+has out 'ok: 40 steps, 12 interruptions'
+diff -r run run.before || fail "the user's run was touched"
+[ ! -e run-verify ] || fail "the trial was left behind"
+expect 0 verify resume c.yaml train.steps=100000 optim.schedule.decay_steps=50000 \
+    "$gpt2_model" train.precision=bf16 --json --seed 5
+has out '"ok": true'
+has out '"steps": 30, "interruptions": 5'
+[ "$(field inside_saves out)" -ge 1 ] || fail "no interruption was inside a save"
+[ "$(field by_sigterm out)" = 1 ] || fail "no SIGTERM"
+
+# What is kept can be looked at: the last checkpoint of both runs is whole.
+expect 0 verify resume c.yaml --steps 10 --kills 1 --keep train.steps=1000
+expect 0 verify checkpoint run-verify/a
+expect 0 verify checkpoint run-verify/b
+last="trial.json"
+cp run-verify/trial.json kept
+has kept '"warmup_steps": 1,' # of 4 in 1,000 steps
+has kept '"steps": 10,'
+
+# Other tokens while the interrupted run goes on: the first step that differs is named.
+cp -r set/train good
+{
+    while [ ! -e trap-verify/b ] && [ ! -e stop ]; do sleep 0.002; done
+    size=$(stat -c %s set/train/shard-00000.bin)
+    head -c $((size - 64)) /dev/zero >zeros
+    dd if=zeros of=set/train/shard-00000.bin bs=64 seek=1 conv=notrunc 2>dd.log
+} &
+expect 1 verify resume c.yaml run=trap train.steps=40 --steps 40 --kills 30
+: >stop
+wait
+has out 'broken: step '
+has out ' differs: '
+lacks err 'athanor: error'
+[ -e trap-verify/b/metrics.jsonl ] || fail "a broken trial was removed"
+rm -rf set/train && mv good set/train
+
+# A checkpoint that goes away between two lives is missed.
+rm -f stop
+{
+    while [ ! -e stop ]; do
+        rm -rf gone-verify/b/checkpoints/step-*
+        sleep 0.002
+    done
+} &
+expect 1 verify resume c.yaml run=gone --steps 40 --kills 30
+: >stop
+wait
+has out 'broken: '
+
+# Errors of the config are told as training would, with the user's place; nothing is left.
+expect 2 verify resume c.yaml run=none model.hidden_size=33
+has err 'model.num_attention_heads (c.yaml:2)'
+expect 2 verify resume c.yaml run=none optim.lrr=1
+has err "did you mean 'optim.lr'"
+expect 2 verify resume c.yaml run=none --steps 1
+expect 2 verify resume c.yaml run=none data.train=nowhere
+[ ! -e none-verify ] || fail "a failed trial was left behind"
+mkdir other-verify
+echo mine >other-verify/file
+expect 2 verify resume c.yaml run=other
+has err 'other-verify is there already'
+[ "$(cat other-verify/file)" = mine ] || fail "a foreign folder was touched"
+finish
