@@ -121,6 +121,7 @@ static void print_stages(const json_t *stages) {
 }
 
 static void print_alarm(const json_t *alarm) {
+    enum { SHOWN = 3 };
     const json_t *documents = json_object_get(alarm, "documents");
     const char *message = json_string_value(json_object_get(alarm, "message"));
     const char *action = record_action(alarm);
@@ -129,7 +130,7 @@ static void print_alarm(const json_t *alarm) {
     record_put_kind(&text, alarm);
     strbuf_printf(&text, ": %s%s%s%s", message ? message : "", *action ? " (" : "", action,
                   *action ? ")" : "");
-    for (size_t i = 0; i < json_array_size(documents); i++) {
+    for (size_t i = 0; i < json_array_size(documents) && i < SHOWN; i++) {
         strbuf_puts(&text, "\n      ");
         record_put_document(&text, json_array_get(documents, i));
     }

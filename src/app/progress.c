@@ -86,18 +86,9 @@ static void on_sample(progress *p, const json_t *o) {
             text(o, "prompt"), style(p, "\033[0m"), text(o, "text"));
 }
 
-static void put_documents(progress *p, const json_t *documents) {
-    enum { SHOWN = 3 };
-    for (size_t i = 0; i < json_array_size(documents) && i < SHOWN; i++) {
-        strbuf text = {0};
-        record_put_document(&text, json_array_get(documents, i));
-        fprintf(p->out, "    %s%s%s\n", style(p, "\033[2m"), text.data, style(p, "\033[0m"));
-        strbuf_free(&text);
-    }
-}
-
 /* Red is for what ends the run. */
 static void on_alarm(progress *p, const json_t *o) {
+    const json_t *suspect = json_array_get(json_object_get(o, "documents"), 0);
     const char *action = record_action(o);
     strbuf kind = {0};
     record_put_kind(&kind, o);
@@ -107,7 +98,12 @@ static void on_alarm(progress *p, const json_t *o) {
     fprintf(p->out, ": %s", text(o, "message"));
     if (*action) fprintf(p->out, " (%s)", action);
     fputc('\n', p->out);
-    put_documents(p, json_object_get(o, "documents"));
+    if (suspect) {
+        strbuf document = {0};
+        record_put_document(&document, suspect);
+        fprintf(p->out, "    most suspicious: %s\n", strbuf_cstr(&document));
+        strbuf_free(&document);
+    }
     strbuf_free(&kind);
 }
 

@@ -14,7 +14,7 @@
 #include "base/json.h"
 
 #define MANIFEST_VERSION 1
-#define MAX_MANIFEST_BYTES ((int64_t)256 << 20)
+#define MAX_MANIFEST_BYTES ((int64_t)64 << 20) /* parsed, it may take 50 times as much */
 
 static bool plain_name(const char *s) {
     if (!s[0] || s[0] == '.' || strlen(s) > 200) return false;

@@ -16,7 +16,7 @@ typedef struct candidate {
     const char *dir;
     bool whole; /* every file is there in its size */
     bool keep;
-    double score;
+    double score; /* NaN: none, or not whole */
 } candidate;
 
 static void look_at(arena *a, candidate *c) {
@@ -54,7 +54,7 @@ static void mark_best(candidate *c, int n, int64_t good_step, int places) {
     for (; places > 0; places--) {
         int best = -1;
         for (int i = n - 1; i >= 0; i--)
-            if (!taken[i] && c[i].whole && c[i].step <= good_step && isfinite(c[i].score) &&
+            if (!taken[i] && c[i].step <= good_step && isfinite(c[i].score) &&
                 (best < 0 || c[i].score < c[best].score))
                 best = i;
         if (best < 0) break;

@@ -47,8 +47,10 @@ static bool is_one_of(const char *word, const char *const *list, int n) {
 }
 
 bool record_is_fatal(const json_t *alarm) {
-    static const char *const FATAL[] = {"", "nonfinite", "diverged"};
-    return is_one_of(text_of(alarm, "kind"), FATAL, ARRAY_LEN(FATAL)) && !*record_action(alarm);
+    static const char *const FATAL[] = {"", "nonfinite"};
+    const char *kind = text_of(alarm, "kind");
+    if (strcmp(kind, "spike") == 0) return strcmp(text_of(alarm, "action"), "rewind") == 0;
+    return is_one_of(kind, FATAL, ARRAY_LEN(FATAL));
 }
 
 bool record_is_on_curve(const json_t *alarm) {

@@ -13,7 +13,8 @@
 void record_put_kind(strbuf *out, const json_t *alarm);
 /* What the guard did: "step skipped"; "" for alarms without an action. */
 const char *record_action(const json_t *alarm);
-/* True when the run ended with it, unless steps come after it. */
+/* True when the run ended with it, unless steps come after it. That is so for a spike that asked for
+ * a rewind, too: going back takes it out of the record, and a `rewind` is in its place. */
 bool record_is_fatal(const json_t *alarm);
 /* True when it says something about a point of the curves. */
 bool record_is_on_curve(const json_t *alarm);

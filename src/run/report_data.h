@@ -45,7 +45,7 @@ typedef struct report_data {
     report_table steps;
     report_valid valid;
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
-    int n_marks;
+    int n_marks, n_stage_marks;
 } report_data;
 
 status report_data_load(report_data *d, const char *run_dir, err *e) ATH_MUST_USE;

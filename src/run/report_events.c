@@ -39,6 +39,7 @@ void report_set_marks(report_data *d) {
         const json_t *stage = json_array_get(d->stages, i);
         add_mark(d, stage, name_of(stage), false);
     }
+    d->n_stage_marks = d->n_marks;
     for (int room = SVG_MAX_MARKS - d->n_marks; first > 0 && room > 0; first--)
         room -= record_is_on_curve(json_array_get(d->alarms, first - 1));
     for (size_t i = first; i < n; i++) {
@@ -61,15 +62,29 @@ static bool is_known(const char *key) {
     return false;
 }
 
-/* "loss 4.9 (-0.9 sigma)" */
-static void put_score(strbuf *out, const json_t *alarm, const char *name, const char *value_key,
-                      const char *z_key) {
-    double value = metrics_num(alarm, value_key), z = metrics_num(alarm, z_key);
-    if (!isfinite(value)) return;
-    strbuf_printf(out, " <span>%s ", name);
+/* "loss 4.9, usually 5.2 (-0.9 sigma)"; false where there is no number. */
+static bool put_score(strbuf *out, const json_t *alarm, const char *name, const char *value_key,
+                      const char *mean_key, const char *z_key) {
+    double value = metrics_num(alarm, value_key), mean = metrics_num(alarm, mean_key);
+    double z = metrics_num(alarm, z_key);
+    if (!isfinite(value)) return false;
+    strbuf_printf(out, "<span>%s ", name);
     report_put_count(out, value);
-    if (isfinite(z)) strbuf_printf(out, " (%+.1f&sigma;)", z);
-    strbuf_puts(out, "</span>");
+    if (isfinite(mean)) {
+        strbuf_puts(out, ", usually ");
+        report_put_count(out, mean);
+    }
+    if (isfinite(z)) strbuf_printf(out, " (%+.1f &sigma;)", z);
+    strbuf_puts(out, "</span> ");
+    return true;
+}
+
+/* The numbers of a spike, in place of a message that says the same. */
+static void put_message(strbuf *out, const json_t *alarm) {
+    const char *message = json_string_value(json_object_get(alarm, "message"));
+    bool scored = put_score(out, alarm, "gradient norm", "grad_norm", "norm_mean", "norm_z");
+    scored |= put_score(out, alarm, "loss", "loss", "loss_mean", "loss_z");
+    if (message && !scored) svg_put_escaped(out, message);
 }
 
 /* What other kinds of alarms have to say, as it is. */
@@ -80,7 +95,7 @@ static void put_other_members(strbuf *out, const json_t *alarm) {
         if (is_known(key)) continue;
         strbuf text = {0};
         json_format(&text, value, 0);
-        strbuf_puts(out, " <span>");
+        strbuf_puts(out, " <span class=\"soft\">");
         svg_put_escaped(out, key);
         strbuf_puts(out, ": ");
         svg_put_escaped(out, json_is_string(value) ? json_string_value(value) : text.data);
@@ -89,28 +104,29 @@ static void put_other_members(strbuf *out, const json_t *alarm) {
     }
 }
 
+/* The most suspicious one; the others on demand. */
 static void put_documents(strbuf *out, const json_t *documents) {
-    enum { SHOWN = 3 };
     size_t n = json_array_size(documents);
     if (n == 0) return;
-    strbuf_puts(out, "<ol>\n");
-    for (size_t i = 0; i < n && i < SHOWN; i++) {
+    strbuf_puts(out, "<div>most suspicious: ");
+    put_escaped_words(out, record_put_document, json_array_get(documents, 0));
+    strbuf_puts(out, "</div>\n");
+    if (n == 1) return;
+    strbuf_puts(out, "<details><summary>the next ones</summary><ol start=\"2\">\n");
+    for (size_t i = 1; i < n; i++) {
         strbuf_puts(out, "<li>");
         put_escaped_words(out, record_put_document, json_array_get(documents, i));
         strbuf_puts(out, "</li>\n");
     }
-    strbuf_puts(out, "</ol>\n");
+    strbuf_puts(out, "</ol></details>\n");
 }
 
 static void put_alarm(strbuf *out, const json_t *alarm) {
-    const char *message = json_string_value(json_object_get(alarm, "message"));
     strbuf_printf(out, "<tr%s><td>%lld</td><td>", record_is_fatal(alarm) ? " class=\"fatal\"" : "",
                   (long long)metrics_int(alarm, "step", 0));
     put_escaped_words(out, record_put_kind, alarm);
     strbuf_puts(out, "</td><td>");
-    if (message) svg_put_escaped(out, message);
-    put_score(out, alarm, "loss", "loss", "loss_z");
-    put_score(out, alarm, "gradient norm", "grad_norm", "norm_z");
+    put_message(out, alarm);
     put_other_members(out, alarm);
     put_documents(out, json_object_get(alarm, "documents"));
     strbuf_printf(out, "</td><td>%s</td></tr>\n", record_action(alarm));

@@ -208,7 +208,7 @@ static void put_small(strbuf *out, const report_data *d, const char *title, repo
                    .cut_outliers = noisy,
                    .y_top = NAN,
                    .marks = d->marks,
-                   .n_marks = d->n_marks,
+                   .n_marks = column == COLUMN_LR ? d->n_stage_marks : d->n_marks,
                    .label_pixels = column == COLUMN_TOK_PER_S ? 0 : 430};
     put_chart(out, &c, "small");
 }

@@ -22,16 +22,22 @@ static limit stage_limit(const config_stage *s) {
     return l;
 }
 
+static bool is_open(const limit *l) {
+    return l->step == INT64_MAX && l->tokens == UINT64_MAX && l->samples == UINT64_MAX;
+}
+
+static bool stage_has_end(const config_stage *s) {
+    return s->until.steps || s->until.tokens;
+}
+
 static limit run_limit(const config *c, uint64_t epoch_sequences) {
     limit l = NO_LIMIT;
     if (c->train.steps) l.step = c->train.steps;
     if (c->train.tokens) l.tokens = (uint64_t)c->train.tokens;
-    if (c->train.epochs > 0) {
-        if (epoch_sequences == 0)
-            l.step = 1;
-        else
-            l.samples = (uint64_t)(c->train.epochs * (double)epoch_sequences + 0.999999);
-    }
+    if (c->train.epochs > 0 && epoch_sequences > 0)
+        l.samples = (uint64_t)(c->train.epochs * (double)epoch_sequences + 0.999999);
+    bool ends = c->stages.n && stage_has_end(&c->stages.items[c->stages.n - 1]);
+    if (is_open(&l) && !ends) l.step = 1; /* its length is not known yet */
     return l;
 }
 
@@ -40,10 +46,6 @@ static limit nearer(limit a, limit b) {
     if (b.tokens < a.tokens) a.tokens = b.tokens;
     if (b.samples < a.samples) a.samples = b.samples;
     return a;
-}
-
-static bool is_open(const limit *l) {
-    return l->step == INT64_MAX && l->tokens == UINT64_MAX && l->samples == UINT64_MAX;
 }
 
 /* Steps of `per` units each, from `have` units on, until there are `want`. */

@@ -129,6 +129,13 @@ static int64_t host_bytes(const course_stage *k) {
            n * (int64_t)sizeof(float);
 }
 
+/* Whether a save can come before the last step, which is the only one that is waited for. */
+static bool saves_on_the_way(const session *s) {
+    const config *c = s->c;
+    bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < s->course->total_steps;
+    return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
+}
+
 static plan_spec spec_of(const session *s, int stage) {
     const course_stage *k = &s->course->stage[stage];
     const config *c = k->c;
@@ -146,7 +153,7 @@ static plan_spec spec_of(const session *s, int stage) {
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
                        .host_bytes = host_bytes(k),
-                       .snapshot = s->c->checkpoint.async};
+                       .snapshot = saves_on_the_way(s)};
 }
 
 status session_make_plan(session *s, err *e) {

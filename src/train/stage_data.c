@@ -128,7 +128,7 @@ static status check_unchanged(const stage_data *d, const config *c, int stage, c
 
 /* ---- what earlier stages took ---- */
 
-/* Samples of source i of an earlier stage by its end. That stage's loader is opened for it: its
+/* Samples of each source of an earlier stage by its end. That stage's loader is opened for it: its
  * mixture decides. */
 static status taken_by(const stage_data *d, int stage, uint64_t *taken, err *e) {
     const config *c = d->course->stage[stage].c;
@@ -151,6 +151,14 @@ static uint64_t goes_on_at(const json_t *then, uint64_t taken, const json_t *now
     return (taken + before - 1) / before * count_of(now, "sequences");
 }
 
+/* Passes over a source by the time that `taken` of its samples have been taken. What a change of
+ * cut passed over was not read. */
+static double passes_of(const json_t *source, uint64_t taken) {
+    uint64_t all = count_of(source, "sequences"), before = count_of(source, "consumed");
+    double earlier = json_number_value(json_object_get(source, "passes"));
+    return earlier + (all ? (double)(taken - before) / (double)all : 0);
+}
+
 /* Fills "consumed" of the new stage's sources from the latest stage that used the same data. */
 static status find_consumed(const stage_data *d, int stage, json_t *sources, bool *any, err *e) {
     uint64_t taken[LOADER_MAX_SOURCES];
@@ -169,6 +177,7 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
                                             json_object_get(now, "fingerprint")))
                     continue;
                 known[i] = *any = true;
+                json_object_set_new(now, "passes", json_f64(passes_of(then, taken[j])));
                 json_object_set_new(now, "consumed", count_json(goes_on_at(then, taken[j], now)));
             }
         }
@@ -187,6 +196,7 @@ static json_t *describe(const loader *l, const config *c, int i) {
     json_object_set_new(o, "tokens", count_json(s->totals.tokens));
     json_object_set_new(o, "sequences", count_json(loader_source_sequences(l, i)));
     json_object_set_new(o, "consumed", json_integer(0));
+    json_object_set_new(o, "passes", json_f64(0));
     json_object_set_new(cut, "seq_len", json_integer(c->train.seq_len));
     json_object_set_new(cut, "packing", config_get_json(c, "data.packing"));
     json_object_set_new(cut, "order", config_get_json(c, "data.order"));
@@ -266,14 +276,14 @@ static bool is_there(const char *path) {
     return strpbrk(path, "*?[") != NULL || file_exists(path);
 }
 
-status stage_data_probe(const stage_data *d, const config *c, err *e) {
+status stage_data_probe(const stage_data *d, const config *c, bool next, err *e) {
     TRY(need_sources(c, e));
     loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
     bool all = true;
     for (int i = 0; i < c->data.train.n; i++) {
         const config_source *s = &c->data.train.items[i];
         sources[i] = source_of(s, NULL);
-        if (is_there(s->path)) continue;
+        if (next || is_there(s->path)) continue;
         all = false;
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
@@ -284,6 +294,10 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) {
         if (st == ST_OK) loader_close(l);
     }
     free(sources);
+    if (st == ST_OK && (next || (c->data.valid && is_there(c->data.valid)))) {
+        st = stage_data_open_valid(d, c, &l, e);
+        loader_close(l);
+    }
     return st;
 }
 
@@ -297,8 +311,7 @@ static uint64_t consumed_by_end(const stage_data *d, const loader *l, int stage,
 json_t *stage_data_over_budget(const stage_data *d, const loader *l, const config *c, int stage) {
     json_t *list = json_array();
     for (int i = 0; i < loader_n_sources(l); i++) {
-        double passes =
-            (double)consumed_by_end(d, l, stage, i) / (double)loader_source_sequences(l, i);
+        double passes = passes_of(source_record(d, stage, i), consumed_by_end(d, l, stage, i));
         const config_source *s = &c->data.train.items[i];
         if (passes <= s->epochs * (1 + 1e-9)) continue;
         json_t *o = json_object();

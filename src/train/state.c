@@ -263,7 +263,7 @@ status state_save(session *s, bool wait, err *e) {
     if (enough && s->failed_saves == 0) return ST_OK;
     save_job *j = job_new(s);
     s->saved_ns = j->began_ns;
-    if (s->c->checkpoint.async && !wait) {
+    if (s->plan->snapshot_params && !wait) {
         take_snapshot(s, j);
         saver_start(&s->saver, write_job, j);
         return ST_OK;

@@ -122,7 +122,7 @@ static status probe_data(session *s, err *e) {
     int begun = stage_data_begun(s->data.record);
     for (int i = begun; i < s->course->n_stages; i++) {
         const course_stage *k = &s->course->stage[i];
-        status st = stage_data_probe(&s->data, k->c, e);
+        status st = stage_data_probe(&s->data, k->c, i == 0, e);
         if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
         TRY(st);
     }
@@ -141,8 +141,8 @@ static status open_course(session *s, err *e) {
 
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
-    TRY(samples_encode(s, e));
     TRY(open_course(s, e));
+    TRY(samples_encode(s, e));
     TRY(session_make_plan(s, e));
     TRY(open_folder(s, e));
     TRY(write_plan(s, e));

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/file_fault.h"
 #include "data/order/loader.h"
 #include "data/shard/shard_format.h"
 
@@ -295,7 +296,8 @@ static void test_corruption_is_sticky(void **state) {
     dir = counting_set(sc, "b", 50, 20, 100, 0);
     const uint64_t ends[] = {0, UINT64_MAX, UINT64_C(1) << 40};
     for (int i = 0; i < ARRAY_LEN(ends); i++) {
-        corrupt(sc, "b/shard-00000.idx", SHARD_HEADER_BYTES + SHARD_DOCUMENT_BYTES * 20, ends[i], 8);
+        corrupt(sc, "b/shard-00000.idx", SHARD_HEADER_BYTES + SHARD_DOCUMENT_BYTES * 20, ends[i],
+                8);
         l = open_one(dir, 8, true, true, 1);
         read_all(l, 8);
         assert_int_equal(loader_error(l, &e), ST_FORMAT);
@@ -414,6 +416,67 @@ static void test_samples_of(void **state) {
     }
 }
 
+/* A file of ids and nothing else: documents end where the end-of-text token is. */
+static void test_masks_without_index(void **state) {
+    enum { EOT = 7, N = 5000, T = 37 };
+    uint16_t tok[N];
+    for (uint64_t i = 0; i < N; i++) {
+        uint64_t r = mix64(i + 99);
+        tok[i] = (uint16_t)(r % 23 == 0 ? EOT : 10 + r % 900);
+    }
+    loader_source src = {
+        .path = put_bytes(*state, "a.bin", tok, sizeof tok), .weight = 1, .format = SHARDS_NANOGPT};
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        loader_config cfg = {.sources = &src,
+                             .n_sources = 1,
+                             .seq_len = T,
+                             .shuffle = shuffle,
+                             .document_mask = true,
+                             .eos = EOT,
+                             .tok_vocab = 1000};
+        loader *l;
+        assert_ok(loader_open(&l, &cfg, e));
+        rows r = rows_new(1, T);
+        for (uint64_t i = 0; i < loader_sequences(l); i++) {
+            loader_place p = loader_place_of(l, i);
+            assert_int_equal(rows_fill(&r, l, i), loader_count_targets(l, i, 1));
+            for (int t = 0, start = 0; t < p.n_inputs; t++) {
+                uint64_t at = (p.first_tok + (uint64_t)t) % N, before = (at + N - 1) % N;
+                if (t && (tok[before] == EOT || at == 0)) start = t;
+                bool ends = tok[at] == EOT || at + 1 == N;
+                assert_int_equal(r.ids[t], tok[at]);
+                assert_int_equal(r.start[t], start);
+                assert_int_equal(r.targets[t], ends ? LOADER_IGNORE : tok[(at + 1) % N]);
+            }
+        }
+        assert_ok(loader_error(l, e));
+        rows_free(&r);
+        loader_close(l);
+    }
+}
+
+/* A read that fails is a fault, not a crash and not data. */
+static void test_reads_that_fail(void **state) {
+    const char *dir = counting_set(*state, "a", 50, 20, 100, 0);
+    loader *l = open_one(dir, 8, true, true, 1);
+    loader_close(l);
+    bool struck = true;
+    for (int nth = 1; struck; nth++) {
+        char spec[32];
+        l = open_one(dir, 8, true, true, 1);
+        snprintf(spec, sizeof spec, "read:%d", nth);
+        assert_true(file_fault_arm(spec));
+        read_all(l, 8);
+        struck = file_fault_struck();
+        file_fault_arm(NULL);
+        err e = {0};
+        assert_int_equal(loader_error(l, &e) != ST_OK, struck);
+        if (struck) assert_non_null(strstr(e.message, "shard-00000"));
+        loader_close(l);
+        if (nth > 20) nth += 7;
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_epoch_covers_each_sequence_once, scene_open,
@@ -430,6 +493,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_describe, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_order_belongs_to_content, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_consumed_goes_on, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_masks_without_index, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_reads_that_fail, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_samples_of, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -429,6 +429,62 @@ static void test_failures_while_making(void **state) {
     make_and_count(dir);
 }
 
+/* The same documents as a set of ours and as a file without index, where the ends are found by the
+ * end-of-text token: the same pieces. */
+static void test_files_without_index(void **state) {
+    enum { EOT = 7 };
+    scene *sc = *state;
+    const char *dir = in_scene(sc, "own"), *file = in_scene(sc, "theirs.bin");
+    shard_writer_options opt = {.tok_hash = 1, .vocab_size = 1000, .eos = EOT};
+    shard_writer *w;
+    FILE *f = fopen(file, "wb");
+    assert_non_null(f);
+    assert_ok(shard_writer_open(&w, dir, &opt, e));
+    for (uint64_t d = 0; d < 20000; d++) { /* several blocks of tokens */
+        int32_t ids[LONGEST + 16];
+        int64_t n = doc_length(d, LONGEST);
+        for (int64_t i = 0; i <= n; i++) {
+            ids[i] = 10 + (int32_t)(mix64(d * 1000 + (uint64_t)i) % 900);
+            uint16_t id = (uint16_t)(i == n ? EOT : ids[i]);
+            assert_int_equal(fwrite(&id, 2, 1, f), 1);
+        }
+        shard_record r = {.ids = ids, .n = n, .source = "a.txt"};
+        assert_ok(shard_writer_add(w, &r, e));
+    }
+    fclose(f);
+    assert_ok(shard_writer_finish(w, e));
+    shard_writer_free(w);
+    const char *paths[] = {dir, file};
+    const char *names[] = {"own/pack-bestfit-64.seq", "theirs.bin.pack-bestfit-64.seq"};
+    char *data[2];
+    size_t len[2];
+    for (int i = 0; i < 2; i++) {
+        loader_source src = {
+            .path = paths[i], .weight = 1, .format = i ? SHARDS_NANOGPT : SHARDS_AUTO};
+        loader_config cfg = {.sources = &src,
+                             .n_sources = 1,
+                             .seq_len = 64,
+                             .shuffle = true,
+                             .packing = PACKING_BESTFIT,
+                             .eos = EOT,
+                             .tok_vocab = 1000};
+        loader *l;
+        assert_ok(loader_open(&l, &cfg, e));
+        row r = row_new(64);
+        for (uint64_t k = 0; k < 500; k++)
+            assert_int_equal(loader_fill(l, k, 1, r.ids, r.targets, r.start, r.pos),
+                             loader_count_targets(l, k, 1));
+        row_free(&r);
+        assert_ok(loader_error(l, e));
+        loader_close(l);
+        assert_ok(file_read_all(in_scene(sc, names[i]), &data[i], &len[i], e));
+    }
+    assert_int_equal(len[0], len[1]);
+    assert_memory_equal(data[0], data[1], len[0] - 96);
+    free(data[0]);
+    free(data[1]);
+}
+
 static void test_nothing_to_learn(void **state) {
     scene *sc = *state;
     shard_writer_options opt = {.tok_hash = 1, .vocab_size = 10, .eos = -1};
@@ -458,6 +514,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_file_is_remade_when_needed, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_damaged_pieces, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_failures_while_making, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_files_without_index, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_nothing_to_learn, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Reading documents: what is given, in which order, and every kind of bad input by name. */
 #include "data_test.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "data/text/reader.h"
@@ -105,24 +106,121 @@ static void test_field_and_format(void **state) {
 
 static void test_label(void **state) {
     const char *in = put_text(*state, "a.jsonl",
-                              "{\"text\":\"x\",\"lang\":\"de\"}\n{\"text\":\"y\",\"lang\":3}\n");
+                              "{\"text\":\"x\",\"lang\":\"de\"}\n{\"text\":\"y\",\"lang\":3}\n"
+                              "{\"text\":\"z\",\"lang\":[1]}\n");
     reader *r = open_inputs(&in, 1, &(reader_options){.label = "lang"});
     document doc;
     bool more;
     assert_int_equal(reader_next(r, &doc, &more, NULL), ST_OK);
     assert_string_equal(doc.label, "de");
     assert_int_equal(reader_next(r, &doc, &more, NULL), ST_OK);
+    assert_string_equal(doc.label, "3");
+    assert_int_equal(reader_next(r, &doc, &more, NULL), ST_OK);
     assert_true(more);
     assert_null(doc.label);
     expect_end(r);
 }
 
-static void test_bytes_pass_through(void **state) {
-    const char *text = "latin \xe9 text, otherwise plain ASCII\n";
-    const char *in = put_text(*state, "latin.txt", text);
-    reader *r = open_inputs(&in, 1, NULL);
-    expect_document(r, text, "latin.txt", 0);
+static void test_template(void **state) {
+    const char *in =
+        put_text(*state, "a.jsonl",
+                 "{\"title\":\"T\",\"meta\":{\"body\":\"b\\n\",\"n\":2.50},\"x\":null}\n"
+                 "{\"title\":\"U\"}\n");
+    reader_options opt = {.template = "{{{title}}}: {meta.body}{meta.n}/{x}.", .max_bad = 1};
+    reader *r = open_inputs(&in, 1, &opt);
+    expect_document(r, "{T}: b\n2.50/.", "a.jsonl", 1);
     expect_end(r);
+    in = put_text(*state, "b.csv", "title,body\nT,\"a \"\"b\"\"\"\n");
+    r = open_inputs(&in, 1, &(reader_options){.template = "{title} {body}"});
+    expect_document(r, "T a \"b\"", "b.csv", 2);
+    expect_end(r);
+}
+
+static void test_id_and_score(void **state) {
+    static const double SCORES[] = {2.5, -3, 0.25};
+    const char *in = put_text(*state, "a.jsonl",
+                              "{\"text\":\"x\",\"id\":\"a\\u00e9\",\"m\":{\"s\":2.5}}\n"
+                              "{\"text\":\"y\",\"id\":17,\"m\":{\"s\":-3}}\n"
+                              "{\"text\":\"z\",\"id\":null,\"m\":{\"s\":\"0.25\"}}\n"
+                              "{\"text\":\"w\",\"m\":{\"s\":\"many\"}}\n");
+    static const char *const IDS[] = {"a\xc3\xa9", "17", NULL};
+    reader *r = open_inputs(&in, 1, &(reader_options){.id = "id", .score = "m.s"});
+    document doc;
+    bool more;
+    for (int i = 0; i < 3; i++) {
+        assert_ok(reader_next(r, &doc, &more, e));
+        assert_true(doc.score == SCORES[i]);
+        if (IDS[i])
+            assert_string_equal(doc.id, IDS[i]);
+        else
+            assert_null(doc.id);
+    }
+    assert_ok(reader_next(r, &doc, &more, e));
+    assert_true(isnan(doc.score));
+    assert_null(doc.id);
+    expect_end(r);
+}
+
+static void test_globs(void **state) {
+    scene *sc = *state;
+    put_text(sc, "b.txt", "B");
+    put_text(sc, "a.txt", "A");
+    put_text(sc, "c.md", "C");
+    put_text(sc, "[x].txt", "X");
+    assert_ok(file_make_dirs(in_scene(sc, "d.txt"), e));
+    put_text(sc, "d.txt/e", "E");
+    const char *in[] = {in_scene(sc, "?.txt"), in_scene(sc, "[x].txt")};
+    reader *r = open_inputs(in, 2, NULL);
+    assert_int_equal(reader_n_files(r), 4);
+    assert_string_equal(path_base(reader_file(r, 2)), "e");
+    expect_document(r, "A", "a.txt", 0);
+    expect_document(r, "B", "b.txt", 0);
+    expect_document(r, "E", "e", 0);
+    expect_document(r, "X", "[x].txt", 0);
+    expect_end(r);
+    expect_error(in_scene(sc, "*.xml"), NULL, ST_USAGE, "*.xml matches no file", "*.xml");
+}
+
+static void test_not_text_by_name(void **state) {
+    scene *sc = *state;
+    put_text(sc, "a.txt", "A");
+    put_text(sc, "b.parquet", "PAR1");
+    expect_error(sc->dir, NULL, ST_FORMAT, "b.parquet is not text but, by its name, a Parquet file",
+                 "b.parquet");
+    reader *r = open_inputs((const char *[]){sc->dir}, 1, &(reader_options){READER_TEXT});
+    expect_document(r, "A", "a.txt", 0);
+    expect_document(r, "PAR1", "b.parquet", 0);
+    expect_end(r);
+}
+
+static void test_bad_options(void **state) {
+    const char *in = put_text(*state, "a.jsonl", "{}\n");
+    expect_error(in, &(reader_options){.field = "a..b"}, ST_USAGE, "field=a..b", "field");
+    expect_error(in, &(reader_options){.template = "{a"}, ST_USAGE, "not closed", "template");
+    expect_error(in, &(reader_options){.template = "a}"}, ST_USAGE, "closes nothing", "template");
+    expect_error(in, &(reader_options){.template = "a"}, ST_USAGE, "names no field", "template");
+    expect_error(in, &(reader_options){.template = "{}"}, ST_USAGE, "no name", "template");
+    expect_error(in, &(reader_options){.charset = "klingon"}, ST_USAGE, "charset=klingon",
+                 "charset");
+}
+
+static uint64_t fingerprint(const char *in, const reader_options *opt) {
+    reader *r = open_inputs(&in, 1, opt);
+    uint64_t f = reader_fingerprint(r);
+    reader_close(r);
+    return f;
+}
+
+static void test_fingerprint(void **state) {
+    scene *sc = *state;
+    const char *in = put_text(sc, "a.jsonl", "{}\n");
+    uint64_t f = fingerprint(in, NULL);
+    assert_true(f != 0 && f == fingerprint(in, &(reader_options){.max_bad = 1}));
+    assert_true(f != fingerprint(in, &(reader_options){.field = "body"}));
+    assert_true(f != fingerprint(in, &(reader_options){.charset = "latin1"}));
+    put_text(sc, "a.jsonl", "{} \n");
+    assert_true(f != fingerprint(in, NULL));
+    assert_true(fingerprint("-", NULL) == 0);
 }
 
 static void test_standard_input(void **state) {
@@ -189,7 +287,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_jsonl_longer_than_buffer, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_field_and_format, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_label, scene_open, scene_close),
-        cmocka_unit_test_setup_teardown(test_bytes_pass_through, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_template, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_id_and_score, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_globs, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_not_text_by_name, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_bad_options, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_fingerprint, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_standard_input, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_empty_corpus, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_binary_refused, scene_open, scene_close),

@@ -299,8 +299,7 @@ static status begin_or_go_on(build *b, bool *complete, err *e) {
     build_state s;
     err why = {0};
     *complete = false;
-    if (!b->can_resume || !build_state_load(b->state_path, &s))
-        return begin(b, e);
+    if (!b->can_resume || !build_state_load(b->state_path, &s)) return begin(b, e);
     if (!fits(b, &s)) {
         build_state_free(&s);
         return begin(b, e);
@@ -361,9 +360,13 @@ static status read_totals(const build *b, data_build_result *result, err *e) {
     return ST_OK;
 }
 
-static status remove_work(const build *b, err *e) {
-    TRY(file_remove_tree(b->state_path, e)); /* what is left without it counts for nothing */
-    return file_remove_tree(b->work_dir, e);
+/* First the state: what is left without it counts for nothing. */
+static bool remove_work(const build *b) {
+    err e;
+    status st = file_remove_tree(b->state_path, &e);
+    if (st == ST_OK) st = file_remove_tree(b->work_dir, &e);
+    if (st != ST_OK) log_warn("%s, which no one needs any more, stays: %s", b->work_dir, e.message);
+    return st == ST_OK;
 }
 
 static status append_sets(build *b, err *e) {
@@ -383,7 +386,8 @@ static status end(build *b, bool complete, data_build_result *result, err *e) {
     result->seconds = b->seconds_before + clock_since_s(b->start_ns);
     result->resumed = b->resumed;
     result->report = b->report;
-    return remove_work(b, e);
+    remove_work(b);
+    return ST_OK;
 }
 
 /* ---- the whole ---- */
@@ -442,7 +446,7 @@ static status run(build *b, data_build_result *result, err *e) {
 /* After an error: what cannot be gone on with is removed. */
 static void clean_up(build *b) {
     if (!b->locked || file_exists(b->state_path)) return;
-    bool ok = remove_work(b, NULL) == ST_OK;
+    bool ok = remove_work(b);
     for (int i = 0; b->opt->append && i < b->n_sides; i++)
         ok = place_remove_strays(b->side[i].dir, NULL) == ST_OK && ok;
     if (b->made_out_dir && ok) file_sys_unlinkat(AT_FDCWD, b->out_dir, AT_REMOVEDIR);

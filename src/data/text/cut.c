@@ -162,6 +162,17 @@ static chunk *new_chunk(const reader *r) {
     return c;
 }
 
+/* The chunk takes carry over, all but what follows its whole records. */
+static void give_carry(reader *r, chunk *c, size_t whole) {
+    strbuf rest = {0};
+    strbuf_append(&rest, r->carry.data + whole, r->carry.len - whole);
+    r->line += count_lines(r->carry.data, whole);
+    r->offset += whole;
+    c->data = c->own = r->carry.data;
+    c->len = whole;
+    r->carry = rest;
+}
+
 /* The next records of the file; *out NULL at its end. */
 static status next_records(reader *r, chunk **out, err *e) {
     size_t whole;
@@ -173,10 +184,7 @@ static status next_records(reader *r, chunk **out, err *e) {
     c->offset = r->offset;
     c->line = c->first_line = r->line + 1;
     c->charset = source_charset(r->source);
-    c->len = whole;
-    c->own = xmalloc(whole);
-    c->data = memcpy(c->own, r->carry.data, whole);
-    advance(r, whole);
+    give_carry(r, c, whole);
     c->n_lines = r->line + 1 - c->first_line;
     *out = c;
     return ST_OK;

@@ -52,17 +52,17 @@ static inline const char *skip_plain(const char *p, const char *end) {
     return p;
 }
 
-static int hex4(const char *p) {
-    int v = 0;
-    for (int i = 0; i < 4; i++) {
-        char c = p[i], lower = (char)(c | 0x20);
-        int digit = c >= '0' && c <= '9'           ? c - '0'
-                    : lower >= 'a' && lower <= 'f' ? lower - 'W'
-                                                   : -1;
-        if (digit < 0) return -1;
-        v = v << 4 | digit;
-    }
-    return v;
+/* A table, because some text is nothing but escapes: Python writes it so by default. */
+static inline int hex_digit(char c) {
+    static const uint8_t VALUE[256] = {
+        ['0'] = 1, 2,  3,  4,  5,  6,          7,  8,  9,  10, ['A'] = 11,
+        12,        13, 14, 15, 16, ['a'] = 11, 12, 13, 14, 15, 16};
+    return VALUE[(uint8_t)c] - 1;
+}
+
+static inline int hex4(const char *p) {
+    int a = hex_digit(p[0]), b = hex_digit(p[1]), c = hex_digit(p[2]), d = hex_digit(p[3]);
+    return (a | b | c | d) < 0 ? -1 : a << 12 | b << 8 | c << 4 | d;
 }
 
 static inline bool is_high_surrogate(int v) {
@@ -75,11 +75,12 @@ static inline bool is_low_surrogate(int v) {
 /* p is at a backslash. Its end, NULL when it is wrong. */
 static const char *skip_escape(scanner *s, const char *p) {
     const char *end = s->end;
-    if (end - p < 2 || p[1] == '\0' || !strchr("\"\\/bfnrtu", p[1])) {
+    char kind = end - p < 2 ? '\0' : p[1];
+    if (kind != 'u') {
+        if (kind != '\0' && strchr("\"\\/bfnrt", kind)) return p + 2;
         fail(s, p, "there is no such escape");
         return NULL;
     }
-    if (p[1] != 'u') return p + 2;
     int v = end - p < 6 ? -1 : hex4(p + 2);
     if (v < 0) {
         fail(s, p, "an escape needs four hexadecimal digits");
@@ -93,11 +94,27 @@ static const char *skip_escape(scanner *s, const char *p) {
     return NULL;
 }
 
-/* Characters that are not ASCII, up to one that is. */
+static inline bool continues(char c) {
+    return ((uint8_t)c & 0xc0) == 0x80;
+}
+
+/* Characters that are not ASCII, with single spaces between them. */
 static const char *skip_multibyte(scanner *s, const char *p) {
-    while (p < s->end && (*p & 0x80)) {
+    const char *end = s->end;
+    while (end - p >= 4) {
+        uint8_t c = (uint8_t)*p;
+        if (c >= 0xc2 && c < 0xe0 && continues(p[1]))
+            p += 2;
+        else if (c > 0xe0 && c < 0xed && continues(p[1]) && continues(p[2]))
+            p += 3;
+        else if (c == ' ' && (p[1] & 0x80))
+            p++;
+        else
+            break;
+    }
+    while (p < end && (*p & 0x80)) {
         uint32_t cp;
-        int n = utf8_decode(p, (size_t)(s->end - p), &cp);
+        int n = utf8_decode(p, (size_t)(end - p), &cp);
         if (n == 0) {
             fail(s, p, "there are bytes that are not UTF-8");
             return NULL;
@@ -118,7 +135,8 @@ static const char *scan_string(scanner *s, const char *p, bool *escaped) {
             p = skip_multibyte(s, p);
         } else if (*p == '\\') {
             *escaped = true;
-            p = skip_escape(s, p);
+            do p = skip_escape(s, p);
+            while (p && p < s->end && *p == '\\');
         } else {
             fail(s, p, "a string holds a control character");
             return NULL;
@@ -139,6 +157,11 @@ static size_t unescape_one(const char *s, char *out, size_t *used) {
     }
     int cp = hex4(s + 2);
     *used = 6;
+    if (cp >= 0x80 && cp < 0x800) {
+        out[0] = (char)(0xc0 | cp >> 6);
+        out[1] = (char)(0x80 | (cp & 0x3f));
+        return 2;
+    }
     if (is_high_surrogate(cp)) {
         cp = 0x10000 + ((cp - 0xd800) << 10) + (hex4(s + 8) - 0xdc00);
         *used = 12;
@@ -153,14 +176,17 @@ size_t json_record_unescape(const char *s, size_t n, char *out) {
     const char *end = s + n;
     char *to = out;
     while (s < end) {
+        if (*s == '\\') {
+            size_t used;
+            to += unescape_one(s, to, &used);
+            s += used;
+            continue;
+        }
         const char *slash = memchr(s, '\\', (size_t)(end - s));
-        size_t plain = (size_t)((slash ? slash : end) - s), used;
+        size_t plain = (size_t)((slash ? slash : end) - s);
         memcpy(to, s, plain);
         to += plain;
         s += plain;
-        if (!slash) break;
-        to += unescape_one(s, to, &used);
-        s += used;
     }
     return (size_t)(to - out);
 }

@@ -156,6 +156,7 @@ static status take_zstd(stream *s, void *p, size_t n, size_t *got, err *e) {
 status stream_read(stream *s, void *p, size_t n, size_t *got, err *e) {
     *got = 0;
     while (*got == 0 && n > 0) {
+        if (s->packing == PLAIN && s->at == s->n && !s->end) return read_some(s, p, n, got, e);
         TRY(fill(s, e));
         bool dry = s->at == s->n; /* and s->end */
         if (dry && s->packing == PLAIN) return ST_OK;

@@ -4,25 +4,9 @@
 
 #include <string.h>
 
-enum { CHECKED_BYTES = 1 << 20, MAX_BAD_PERCENT = 30 };
+#include "tok/text/unicode.h"
 
-/* Length of a well-formed UTF-8 sequence (RFC 3629), 0 if it is not one. A sequence that the end
- * of the data cuts counts as good: the caller checks only a prefix. */
-static int utf8_length(const uint8_t *p, size_t left) {
-    static const uint8_t first_min[] = {0, 0x80, 0xa0, 0x90};
-    if (*p < 0x80) return 1;
-    int n = *p >= 0xc2 && *p < 0xe0   ? 2
-            : *p >= 0xe0 && *p < 0xf0 ? 3
-            : *p >= 0xf0 && *p < 0xf5 ? 4
-                                      : 0;
-    for (int i = 1; i < n && (size_t)i < left; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    if (n > 2 && left > 1) {
-        if ((*p == 0xe0 || *p == 0xf0) && p[1] < first_min[n - 1]) return 0;
-        if ((*p == 0xed && p[1] > 0x9f) || (*p == 0xf4 && p[1] > 0x8f)) return 0;
-    }
-    return n;
-}
+enum { CHECKED_BYTES = 1 << 20, MAX_BAD_PERCENT = 30 };
 
 static bool is_control(uint8_t c) {
     return (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
@@ -41,8 +25,10 @@ status text_check(const char *path, const char *data, size_t len, err *e) {
     if (nul) return not_text(e, path, (size_t)(nul - data), "there is a NUL byte");
     const uint8_t *p = (const uint8_t *)data;
     size_t n = len < CHECKED_BYTES ? len : CHECKED_BYTES, bad = 0, first_bad = 0;
+    n -= (size_t)utf8_open_tail(data, n); /* what the end of the sample cuts is not bad */
     for (size_t i = 0; i < n;) {
-        int step = utf8_length(p + i, n - i);
+        uint32_t cp;
+        int step = utf8_decode(data + i, n - i, &cp);
         if (step == 0 || is_control(p[i])) {
             if (bad++ == 0) first_bad = i;
             step = 1;
