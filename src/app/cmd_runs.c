@@ -121,16 +121,14 @@ static void print_stages(const json_t *stages) {
 }
 
 static void print_alarm(const json_t *alarm) {
-    enum { SHOWN = 3 };
+    enum { SHOWN = 3 }; /* the message names the first */
     const json_t *documents = json_object_get(alarm, "documents");
     const char *message = json_string_value(json_object_get(alarm, "message"));
-    const char *action = record_action(alarm);
     strbuf text = {0};
     strbuf_printf(&text, "  step %lld  ", (long long)metrics_int(alarm, "step", 0));
     record_put_kind(&text, alarm);
-    strbuf_printf(&text, ": %s%s%s%s", message ? message : "", *action ? " (" : "", action,
-                  *action ? ")" : "");
-    for (size_t i = 0; i < json_array_size(documents) && i < SHOWN; i++) {
+    strbuf_printf(&text, ": %s", message ? message : "");
+    for (size_t i = 1; i < json_array_size(documents) && i < SHOWN; i++) {
         strbuf_puts(&text, "\n      ");
         record_put_document(&text, json_array_get(documents, i));
     }

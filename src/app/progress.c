@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "run/metrics.h"
 #include "run/record.h"
 
 void progress_init(progress *p, FILE *out) {
@@ -19,15 +20,6 @@ void progress_format_duration(double seconds, char out[24]) {
         snprintf(out, 24, "%ldm%02lds", s / 60, s % 60);
     else
         snprintf(out, 24, "%ldh%02ldm", s / 3600, s / 60 % 60);
-}
-
-static double num(const json_t *o, const char *key) {
-    return json_number_value(json_object_get(o, key));
-}
-
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
 }
 
 /* An escape sequence, where there is a terminal. */
@@ -53,7 +45,7 @@ static void show_bar(FILE *out, double share, int width) {
 }
 
 static void on_step(progress *p, const json_t *o) {
-    int64_t step = (int64_t)num(o, "step"), now = clock_now_ns();
+    int64_t step = metrics_int(o, "step", 0), now = clock_now_ns();
     bool last = step == p->total_steps, narrow = is_narrow(p);
     if (p->live && !last && now - p->shown_ns < 100000000) return; /* ten times a second */
     p->shown_ns = now;
@@ -62,48 +54,43 @@ static void on_step(progress *p, const json_t *o) {
     progress_format_duration(done > 0 ? clock_since_s(p->began_ns) / done * left : 0, eta);
     settle(p);
     if (p->live) show_bar(p->out, (double)step / (double)p->total_steps, narrow ? 12 : 20);
-    fprintf(p->out, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps, num(o, "loss"));
-    if (!narrow) fprintf(p->out, "  norm %.2f  lr %.2e", num(o, "grad_norm"), num(o, "lr"));
-    fprintf(p->out, "  %.0f tok/s", num(o, "tok_per_s"));
-    if (!narrow) fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * num(o, "mfu"), num(o, "step_ms"));
+    fprintf(p->out, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps,
+            metrics_num(o, "loss"));
+    if (!narrow)
+        fprintf(p->out, "  norm %.2f  lr %.2e", metrics_num(o, "grad_norm"), metrics_num(o, "lr"));
+    fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
+    if (!narrow)
+        fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
+                metrics_num(o, "step_ms"));
     fprintf(p->out, "  eta %s", eta);
     p->line_open = p->live;
     if (!p->live) fputc('\n', p->out);
 }
 
 static void on_start(progress *p, const json_t *o) {
-    p->total_steps = (int64_t)num(o, "steps");
-    p->first_step = (int64_t)num(o, "step");
+    p->total_steps = metrics_int(o, "steps", 0);
+    p->first_step = metrics_int(o, "step", 0);
     p->began_ns = clock_now_ns();
     fprintf(p->out, "run %s: %.2fM parameters, %s on %s, %ld threads, peak %.0f GFLOP/s\n",
-            text(o, "run"), num(o, "params") / 1e6, text(o, "precision"), text(o, "isa"),
-            (long)num(o, "threads"), num(o, "peak_gflops"));
+            metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
+            metrics_text(o, "isa"), (long)metrics_int(o, "threads", 0),
+            metrics_num(o, "peak_gflops"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
 }
 
 static void on_sample(progress *p, const json_t *o) {
-    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)num(o, "step"), style(p, "\033[2m"),
-            text(o, "prompt"), style(p, "\033[0m"), text(o, "text"));
+    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)metrics_int(o, "step", 0),
+            style(p, "\033[2m"), metrics_text(o, "prompt"), style(p, "\033[0m"),
+            metrics_text(o, "text"));
 }
 
-/* Red is for what ends the run. */
+/* Red is for what may end the run. */
 static void on_alarm(progress *p, const json_t *o) {
-    const json_t *suspect = json_array_get(json_object_get(o, "documents"), 0);
-    const char *action = record_action(o);
     strbuf kind = {0};
     record_put_kind(&kind, o);
-    fprintf(p->out, "  %s%s%s", style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"),
-            kind.data, style(p, "\033[0m"));
-    if (json_object_get(o, "step")) fprintf(p->out, " at step %ld", (long)num(o, "step"));
-    fprintf(p->out, ": %s", text(o, "message"));
-    if (*action) fprintf(p->out, " (%s)", action);
-    fputc('\n', p->out);
-    if (suspect) {
-        strbuf document = {0};
-        record_put_document(&document, suspect);
-        fprintf(p->out, "    most suspicious: %s\n", strbuf_cstr(&document));
-        strbuf_free(&document);
-    }
+    fprintf(p->out, "  %s%s%s at step %ld: %s\n",
+            style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"), kind.data,
+            style(p, "\033[0m"), (long)metrics_int(o, "step", 0), metrics_text(o, "message"));
     strbuf_free(&kind);
 }
 
@@ -112,14 +99,15 @@ static void on_stage(progress *p, const json_t *o) {
     record_put_stage_shape(&line, o);
     strbuf_puts(&line, "; ");
     record_put_mixture(&line, o);
-    fprintf(p->out, "  stage %s%s%s from step %ld: %s\n", style(p, "\033[1m"), text(o, "name"),
-            style(p, "\033[0m"), (long)num(o, "step"), line.data);
+    fprintf(p->out, "  stage %s%s%s from step %ld: %s\n", style(p, "\033[1m"),
+            metrics_text(o, "name"), style(p, "\033[0m"), (long)metrics_int(o, "step", 0),
+            line.data);
     strbuf_free(&line);
 }
 
 void progress_event(void *ctx, const json_t *o) {
     progress *p = ctx;
-    const char *kind = text(o, "event");
+    const char *kind = metrics_text(o, "event");
     if (strcmp(kind, "step") == 0) {
         on_step(p, o);
         fflush(p->out);
@@ -129,15 +117,16 @@ void progress_event(void *ctx, const json_t *o) {
     if (strcmp(kind, "start") == 0) on_start(p, o);
     if (strcmp(kind, "valid") == 0)
         fprintf(p->out, "  step %ld  validation loss %.4f  %.3f bits per byte\n",
-                (long)num(o, "step"), num(o, "val_loss"), num(o, "val_bpb"));
+                (long)metrics_int(o, "step", 0), metrics_num(o, "val_loss"),
+                metrics_num(o, "val_bpb"));
     if (strcmp(kind, "sample") == 0) on_sample(p, o);
-    if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", text(o, "path"));
+    if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", metrics_text(o, "path"));
     if (strcmp(kind, "alarm") == 0) on_alarm(p, o);
     if (strcmp(kind, "stage") == 0) on_stage(p, o);
     if (strcmp(kind, "end") == 0)
         fprintf(p->out, "trained %ld steps; memory: planned %.1f MiB, used %.1f MiB\n",
-                (long)num(o, "steps"), num(o, "planned_peak_bytes") / (1 << 20),
-                num(o, "touched_peak_bytes") / (1 << 20));
+                (long)metrics_int(o, "steps", 0), metrics_num(o, "planned_peak_bytes") / (1 << 20),
+                metrics_num(o, "touched_peak_bytes") / (1 << 20));
     fflush(p->out);
 }
 

@@ -42,6 +42,11 @@ int64_t metrics_int(const json_t *event, const char *key, int64_t fallback) {
     return fabs(number) < 9e15 ? (int64_t)number : fallback;
 }
 
+const char *metrics_text(const json_t *event, const char *key) {
+    const char *text = json_string_value(json_object_get(event, key));
+    return text ? text : "";
+}
+
 bool metrics_is(const json_t *event, const char *name) {
     const char *kind = json_string_value(json_object_get(event, "event"));
     return kind && strcmp(kind, name) == 0;

@@ -42,6 +42,8 @@ status metrics_read(const char *run_dir, metrics_extent extent, metrics_visitor 
 /* Members as numbers; NaN or `fallback` where absent or null. */
 double metrics_num(const json_t *event, const char *key);
 int64_t metrics_int(const json_t *event, const char *key, int64_t fallback);
+/* A member as text; "" where absent or no string. */
+const char *metrics_text(const json_t *event, const char *key);
 bool metrics_is(const json_t *event, const char *name);
 
 #endif

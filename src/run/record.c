@@ -7,11 +7,6 @@
 #include "run/metrics.h"
 #include "run/svg.h"
 
-static const char *text_of(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
 static void put_number(strbuf *out, double value) {
     char text[32];
     svg_format_number(text, value);
@@ -21,7 +16,7 @@ static void put_number(strbuf *out, double value) {
 /* ---- alarms ---- */
 
 void record_put_kind(strbuf *out, const json_t *alarm) {
-    const char *kind = text_of(alarm, "kind");
+    const char *kind = metrics_text(alarm, "kind");
     if (strcmp(kind, "nonfinite") == 0)
         kind = "not finite";
     else if (*kind == '\0')
@@ -34,7 +29,7 @@ const char *record_action(const json_t *alarm) {
                                            {"skip", "step skipped"},
                                            {"lower", "rate lowered"},
                                            {"rewind", "rewound"}};
-    const char *action = text_of(alarm, "action");
+    const char *action = metrics_text(alarm, "action");
     for (int i = 0; i < ARRAY_LEN(WORDS); i++)
         if (strcmp(action, WORDS[i][0]) == 0) return WORDS[i][1];
     return "";
@@ -48,37 +43,46 @@ static bool is_one_of(const char *word, const char *const *list, int n) {
 
 bool record_is_fatal(const json_t *alarm) {
     static const char *const FATAL[] = {"", "nonfinite"};
-    const char *kind = text_of(alarm, "kind");
-    if (strcmp(kind, "spike") == 0) return strcmp(text_of(alarm, "action"), "rewind") == 0;
+    const char *kind = metrics_text(alarm, "kind");
+    if (strcmp(kind, "spike") == 0) return strcmp(metrics_text(alarm, "action"), "rewind") == 0;
     return is_one_of(kind, FATAL, ARRAY_LEN(FATAL));
 }
 
 bool record_is_on_curve(const json_t *alarm) {
     static const char *const ELSEWHERE[] = {"epochs", "checkpoint_damaged", "save_failed",
                                             "upload_failed"};
-    return !is_one_of(text_of(alarm, "kind"), ELSEWHERE, ARRAY_LEN(ELSEWHERE));
+    return !is_one_of(metrics_text(alarm, "kind"), ELSEWHERE, ARRAY_LEN(ELSEWHERE));
 }
 
 /* Where its text is, where that is known. */
 static void put_origin(strbuf *out, const json_t *document) {
-    const char *source = text_of(document, "source");
+    const char *source = metrics_text(document, "source");
     int64_t line = metrics_int(document, "line", 0);
-    strbuf_puts(out, *source ? source : text_of(document, "set"));
+    strbuf_puts(out, *source ? source : metrics_text(document, "set"));
     if (*source && line > 0) strbuf_printf(out, ":%lld", (long long)line);
 }
 
+/* Files of others are named by their whole path. */
+static void put_shard(strbuf *out, const json_t *document) {
+    const char *set = metrics_text(document, "set"), *shard = metrics_text(document, "shard");
+    if (*set && !strchr(shard, '/')) strbuf_printf(out, "%s/", set);
+    strbuf_puts(out, shard);
+}
+
 void record_put_document(strbuf *out, const json_t *document) {
-    const char *shard = text_of(document, "shard"), *id = text_of(document, "id");
+    const char *id = metrics_text(document, "id");
     int64_t number = metrics_int(document, "document", -1);
     double repeated = metrics_num(document, "repeated"), loss = metrics_num(document, "loss");
     put_origin(out, document);
     if (*id) strbuf_printf(out, " \"%s\"", id);
     if (number >= 0)
-        strbuf_printf(out, " (document %lld in %s)", (long long)number, shard);
-    else if (*shard)
-        strbuf_printf(out, " (tokens %lld to %lld of %s)",
+        strbuf_printf(out, " (document %lld in ", (long long)number);
+    else
+        strbuf_printf(out, " (tokens %lld to %lld of ",
                       (long long)metrics_int(document, "first_tok", 0),
-                      (long long)metrics_int(document, "end_tok", 0), shard);
+                      (long long)metrics_int(document, "end_tok", 0));
+    put_shard(out, document);
+    strbuf_putc(out, ')');
     if (repeated >= 0.005) strbuf_printf(out, ", %.0f %% repeated", 100 * fmin(repeated, 1));
     if (!isfinite(loss)) return;
     strbuf_puts(out, ", loss ");
@@ -102,7 +106,7 @@ void record_put_stage_shape(strbuf *out, const json_t *stage) {
 }
 
 void record_put_source(strbuf *out, const json_t *source) {
-    const char *path = text_of(source, "path");
+    const char *path = metrics_text(source, "path");
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/') len--;
     if (len > 6 && memcmp(path + len - 6, "/train", 6) == 0) len -= 6;

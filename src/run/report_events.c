@@ -17,8 +17,8 @@ static void put_escaped_words(strbuf *out, put_words put, const json_t *event) {
 }
 
 static const char *name_of(const json_t *stage) {
-    const char *name = json_string_value(json_object_get(stage, "name"));
-    return name && *name ? name : "stage";
+    const char *name = metrics_text(stage, "name");
+    return *name ? name : "stage";
 }
 
 /* ---- marks ---- */
@@ -54,9 +54,12 @@ void report_set_marks(report_data *d) {
 
 /* ---- alarms ---- */
 
+/* Members that are shown by themselves, or that the message says. */
 static bool is_known(const char *key) {
-    static const char *const KNOWN[] = {"event", "step",   "kind",      "message", "action",
-                                        "loss",  "loss_z", "grad_norm", "norm_z",  "documents"};
+    static const char *const KNOWN[] = {
+        "event",     "step",   "kind",      "message",   "action",    "loss",      "loss_z",
+        "loss_mean", "norm_z", "grad_norm", "norm_mean", "documents", "from_step", "to_step",
+        "left_out",  "source", "passes",    "budget",    "path"};
     for (int i = 0; i < ARRAY_LEN(KNOWN); i++)
         if (strcmp(key, KNOWN[i]) == 0) return true;
     return false;
@@ -79,15 +82,22 @@ static bool put_score(strbuf *out, const json_t *alarm, const char *name, const 
     return true;
 }
 
-/* The numbers of a spike, in place of a message that says the same. */
+/* The message of a spike would only say the numbers again. */
 static void put_message(strbuf *out, const json_t *alarm) {
-    const char *message = json_string_value(json_object_get(alarm, "message"));
-    bool scored = put_score(out, alarm, "gradient norm", "grad_norm", "norm_mean", "norm_z");
-    scored |= put_score(out, alarm, "loss", "loss", "loss_mean", "loss_z");
-    if (message && !scored) svg_put_escaped(out, message);
+    bool is_spike = strcmp(metrics_text(alarm, "kind"), "spike") == 0;
+    strbuf numbers = {0};
+    bool scored = put_score(&numbers, alarm, "gradient norm", "grad_norm", "norm_mean", "norm_z");
+    scored |= put_score(&numbers, alarm, "loss", "loss", "loss_mean", "loss_z");
+    if (!(scored && is_spike)) {
+        strbuf_puts(out, "<div>");
+        svg_put_escaped(out, metrics_text(alarm, "message"));
+        strbuf_puts(out, "</div>");
+    }
+    strbuf_puts(out, strbuf_cstr(&numbers));
+    strbuf_free(&numbers);
 }
 
-/* What other kinds of alarms have to say, as it is. */
+/* The other ones, as they are. */
 static void put_other_members(strbuf *out, const json_t *alarm) {
     const char *key;
     json_t *value;
@@ -132,16 +142,23 @@ static void put_alarm(strbuf *out, const json_t *alarm) {
     strbuf_printf(out, "</td><td>%s</td></tr>\n", record_action(alarm));
 }
 
-/* How to look at the step of the last alarm that names documents. */
+/* The last spike whose step stands: one that was gone back from has other data now. */
+static const json_t *last_spike(const report_data *d) {
+    for (size_t i = json_array_size(d->alarms); i > 0; i--) {
+        const json_t *alarm = json_array_get(d->alarms, i - 1);
+        bool is_spike = strcmp(metrics_text(alarm, "kind"), "spike") == 0;
+        if (is_spike && !record_is_fatal(alarm)) return alarm;
+    }
+    return NULL;
+}
+
 static void put_look(strbuf *out, const report_data *d) {
-    size_t i = json_array_size(d->alarms);
-    while (i > 0 && !json_is_array(json_object_get(json_array_get(d->alarms, i - 1), "documents")))
-        i--;
-    if (i == 0) return;
+    const json_t *alarm = last_spike(d);
+    if (!alarm) return;
     strbuf_puts(out, "<p>The data of such a step: <code>athanor data show --run ");
     report_put_shell_word(out, d->summary.path);
     strbuf_printf(out, " --step %lld --render</code></p>\n",
-                  (long long)metrics_int(json_array_get(d->alarms, i - 1), "step", 0));
+                  (long long)metrics_int(alarm, "step", 0));
 }
 
 void report_put_alarms(strbuf *out, const report_data *d) {
@@ -164,30 +181,49 @@ void report_put_alarms(strbuf *out, const report_data *d) {
 
 /* ---- stages ---- */
 
-/* A bar of the shares, and what they are. */
-static void put_mixture(strbuf *out, const json_t *stage) {
+/* Numbers by path: a source keeps its colour through all stages. */
+static json_t *number_sources(const report_data *d) {
+    json_t *numbers = json_object(), *stage, *source;
+    size_t i, k;
+    json_array_foreach(d->stages, i, stage) {
+        json_array_foreach(json_object_get(stage, "sources"), k, source) {
+            const char *path = metrics_text(source, "path");
+            if (!json_object_get(numbers, path))
+                json_object_set_new(numbers, path,
+                                    json_integer((json_int_t)json_object_size(numbers)));
+        }
+    }
+    return numbers;
+}
+
+static int colour_of(const json_t *numbers, const json_t *source) {
     enum { COLOURS = 6 };
-    const json_t *sources = json_object_get(stage, "sources");
-    size_t n = json_array_size(sources);
+    return 1 + (int)(metrics_int(numbers, metrics_text(source, "path"), 0) % COLOURS);
+}
+
+static void put_source(strbuf *out, const json_t *source, int colour) {
+    double share = metrics_num(source, "share");
+    strbuf_puts(out, "<li title=\"");
+    svg_put_escaped(out, metrics_text(source, "path"));
+    strbuf_printf(out, "\"><i class=\"m%d\"></i>", colour);
+    put_escaped_words(out, record_put_source, source);
+    if (isfinite(share)) strbuf_printf(out, " <b>%.3g %%</b>", 100 * share);
+    strbuf_puts(out, "</li>\n");
+}
+
+/* A bar of the shares, and what they are. */
+static void put_mixture(strbuf *out, const json_t *stage, const json_t *numbers) {
+    json_t *sources = json_object_get(stage, "sources"), *source;
+    size_t i;
     strbuf_puts(out, "<div class=\"mix\">");
-    for (size_t i = 0; i < n; i++) {
-        double share = metrics_num(json_array_get(sources, i), "share");
-        if (!(share > 0 && share <= 1)) continue;
-        strbuf_printf(out, "<i class=\"m%zu\" style=\"width:%.2f%%\"></i>", i % COLOURS + 1,
-                      100 * share);
+    json_array_foreach(sources, i, source) {
+        double share = metrics_num(source, "share");
+        if (share > 0 && share <= 1)
+            strbuf_printf(out, "<i class=\"m%d\" style=\"width:%.2f%%\"></i>",
+                          colour_of(numbers, source), 100 * share);
     }
     strbuf_puts(out, "</div><ul class=\"classes\">\n");
-    for (size_t i = 0; i < n; i++) {
-        const json_t *source = json_array_get(sources, i);
-        double share = metrics_num(source, "share");
-        const char *path = json_string_value(json_object_get(source, "path"));
-        strbuf_printf(out, "<li title=\"");
-        svg_put_escaped(out, path ? path : "");
-        strbuf_printf(out, "\"><i class=\"m%zu\"></i>", i % COLOURS + 1);
-        put_escaped_words(out, record_put_source, source);
-        if (isfinite(share)) strbuf_printf(out, " <b>%.3g %%</b>", 100 * share);
-        strbuf_puts(out, "</li>\n");
-    }
+    json_array_foreach(sources, i, source) put_source(out, source, colour_of(numbers, source));
     strbuf_puts(out, "</ul>");
 }
 
@@ -198,7 +234,7 @@ static int64_t last_step_of(const report_data *d, size_t i) {
     return metrics_int(json_array_get(d->stages, i + 1), "step", 0) - 1;
 }
 
-static void put_stage(strbuf *out, const report_data *d, size_t i) {
+static void put_stage(strbuf *out, const report_data *d, size_t i, const json_t *numbers) {
     const json_t *stage = json_array_get(d->stages, i);
     int64_t last = last_step_of(d, i);
     strbuf_puts(out, "<tr><td><b>");
@@ -211,7 +247,7 @@ static void put_stage(strbuf *out, const report_data *d, size_t i) {
     strbuf_puts(out, "</td><td>");
     put_escaped_words(out, record_put_stage_shape, stage);
     strbuf_puts(out, "</td><td>");
-    put_mixture(out, stage);
+    put_mixture(out, stage, numbers);
     strbuf_puts(out, "</td></tr>\n");
 }
 
@@ -220,6 +256,8 @@ void report_put_stages(strbuf *out, const report_data *d) {
     if (n == 0) return;
     strbuf_puts(out, "<section class=\"stages\">\n<h2>Stages</h2>\n<table><thead><tr><th>Stage</th>"
                      "<th>Steps</th><th>Shape</th><th>Mixture</th></tr></thead><tbody>\n");
-    for (size_t i = 0; i < n; i++) put_stage(out, d, i);
+    json_t *numbers = number_sources(d);
+    for (size_t i = 0; i < n; i++) put_stage(out, d, i, numbers);
+    json_decref(numbers);
     strbuf_puts(out, "</tbody></table>\n</section>\n");
 }

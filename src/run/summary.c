@@ -31,10 +31,9 @@ static void take_valid(run_summary *s, const json_t *event) {
 
 static void take_alarm(collector *c, const json_t *event) {
     int64_t step = metrics_int(event, "step", c->s->steps);
-    const char *kind = json_string_value(json_object_get(event, "kind"));
     c->s->alarms++;
     if (record_is_fatal(event)) c->fatal_step = step;
-    if (kind && strcmp(kind, "early_stop") == 0) c->early_step = step;
+    if (strcmp(metrics_text(event, "kind"), "early_stop") == 0) c->early_step = step;
 }
 
 static status take_event(void *user, const json_t *event, err *e) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "train/session.h"
 
 uint64_t session_first_sample(const session *s, int64_t step) {
@@ -74,7 +73,6 @@ static status warn_of_budgets(session *s, err *e) {
         json_object_set(alarm, "source", json_object_get(o, "path"));
         json_object_set(alarm, "passes", json_object_get(o, "passes"));
         json_object_set(alarm, "budget", json_object_get(o, "budget"));
-        log_warn("%s", json_string_value(json_object_get(alarm, "message")));
         st = session_emit(s, alarm, e);
     }
     json_decref(over);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "run/record.h"
 #include "train/suspects.h"
 
 enum { NAMED_DOCUMENTS = 8 };
@@ -65,20 +65,15 @@ static const char *consequence(watch_verdict v) {
 
 static json_t *spike_alarm(const session *s, const step_result *r, json_t *documents) {
     double loss = r->targets ? r->nll_sum / (double)r->targets : 0.0;
-    const json_t *first = json_array_get(documents, 0);
-    const char *source = json_string_value(json_object_get(first, "source"));
-    json_int_t line = json_integer_value(json_object_get(first, "line"));
-    char named[512] = "";
-    if (source && *source && line)
-        snprintf(named, sizeof named, "; most suspicious: %s:%" JSON_INTEGER_FORMAT, source,
-                 line);
-    else if (source && *source)
-        snprintf(named, sizeof named, "; most suspicious: %s", source);
-    json_t *o = session_alarm(s, "spike",
-                              "step %" PRId64 " is a spike: loss %.4g (z %.1f), gradient norm %.4g "
-                              "(z %.1f)%s%s",
-                              s->at.step + 1, loss, r->score.loss_z, r->norm, r->score.norm_z,
-                              named, consequence(r->verdict));
+    strbuf named = {0};
+    if (json_array_size(documents) > 0) {
+        strbuf_puts(&named, "; most suspicious: ");
+        record_put_document(&named, json_array_get(documents, 0));
+    }
+    json_t *o = session_alarm(s, "spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s",
+                              loss, r->score.loss_z, r->norm, r->score.norm_z,
+                              consequence(r->verdict), strbuf_cstr(&named));
+    strbuf_free(&named);
     json_object_set_new(o, "step", json_integer(s->at.step + 1));
     json_object_set_new(o, "action", json_string(ACTIONS[r->verdict]));
     put_score(o, r);
@@ -108,7 +103,7 @@ static status reopen_metrics(session *s, err *e) {
     return metrics_open(&s->metrics, s->c->run, e);
 }
 
-static status go_back(session *s, json_t *documents, err *e) {
+static status go_back(session *s, const step_result *r, json_t *documents, err *e) {
     int64_t from = s->at.step + 1;
     watch_gap gap = {s->stage, session_first_sample(s, from), (uint64_t)s->batch};
     TRY(state_settle(s, false, e));
@@ -128,8 +123,8 @@ static status go_back(session *s, json_t *documents, err *e) {
     json_object_set_new(o, "left_out",
                         json_pack("{s:i,s:I,s:I}", "stage", gap.stage, "first",
                                   (json_int_t)gap.first, "n", (json_int_t)gap.n));
+    put_score(o, r);
     json_object_set(o, "documents", documents);
-    log_warn("%s", json_string_value(json_object_get(o, "message")));
     return session_emit(s, o, e);
 }
 
@@ -137,9 +132,8 @@ status spikes_react(session *s, const step_result *r, err *e) {
     json_t *documents;
     TRY(name_documents(s, &documents, e));
     json_t *o = spike_alarm(s, r, documents);
-    log_warn("%s", json_string_value(json_object_get(o, "message")));
     status st = session_emit(s, o, e);
-    if (st == ST_OK && r->verdict == WATCH_REWIND) st = go_back(s, documents, e);
+    if (st == ST_OK && r->verdict == WATCH_REWIND) st = go_back(s, r, documents, e);
     json_decref(documents);
     return st;
 }

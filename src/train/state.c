@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/hf_weights.h"
 #include "train/session.h"
@@ -193,9 +192,9 @@ static void take_snapshot(const session *s, save_job *j) {
  * in a row ends the run, as does the failure of one that was waited for. */
 static status tell_failure(session *s, const save_job *j, bool waited, err *why, err *e) {
     bool fatal = waited || ++s->failed_saves >= 2;
-    json_t *o = session_alarm(s, "save_failed", "%s", why->message);
+    json_t *o = session_alarm(s, "save_failed", "%s%s", why->message,
+                              fatal ? "" : "; the run goes on, the next save will try again");
     json_object_set_new(o, "saved_step", json_integer(j->step));
-    if (!fatal) log_warn("%s; the run goes on, the next save will try again", why->message);
     TRY(session_emit(s, o, e));
     if (!fatal) return ST_OK;
     if (e) *e = *why;
@@ -227,7 +226,6 @@ static status poll_uploads(session *s, bool wait, err *e) {
         json_t *o = session_alarm(s, "upload_failed", "%s", ev.why.message);
         json_object_set_new(o, "saved_step", json_integer(ev.step));
         json_object_set_new(o, "exit_status", json_integer(ev.exit_status));
-        log_warn("%s", ev.why.message);
         TRY(session_emit(s, o, e));
     }
     return ST_OK;
@@ -392,7 +390,6 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
     session *s = ctx;
     json_t *o = session_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
     json_object_set_new(o, "path", json_string(dir));
-    log_warn("%s", json_string_value(json_object_get(o, "message")));
     json_array_append_new(s->late_alarms, o);
 }
 

@@ -16,7 +16,7 @@ check_memory() {
         fail "$anon anonymous bytes, $said said"
 }
 plan_equals_run() { # KEYS...
-    expect 0 plan no_data.yaml "$@" --json
+    expect 0 plan no_data.yaml train.steps=2 "$@" --json
     grep -q '"peak_bytes": [0-9]' out || fail "no peak_bytes"
     cp out plan.json
     expect 0 train c.yaml train.steps=2 run=r --fresh "$@" --json
@@ -32,6 +32,8 @@ plan_equals_run train.recompute=full optim.z_loss=1e-4
 plan_equals_run train.global_batch_size=24 train.micro_batch_size=3 data.document_mask=false
 plan_equals_run sample.prompts=[] eval.every=0 train.threads=1
 plan_equals_run 'data.train=set/train' data.valid=null train.head_chunk_rows=8
+plan_equals_run checkpoint.every=1
+plan_equals_run checkpoint.every=1 checkpoint.async=false
 plan_equals_run "$gpt2_model"
 plan_equals_run "$gpt2_model" train.recompute=full train.precision=bf16 train.seq_len=64
 plan_equals_run "$gpt2_model" train.recompute=selective train.micro_batch_size=8 sample.prompts=[]
@@ -45,7 +47,7 @@ done | sort | uniq -d | grep . && fail "two settings have the same plan"
 
 # A larger model: the allowance is 3 % now.
 large='model={model_type: llama, hidden_size: 512, num_hidden_layers: 8, num_attention_heads: 8, num_key_value_heads: 4, intermediate_size: 1536, vocab_size: 4096, max_position_embeddings: 256}'
-plan_equals_run "$large" train.seq_len=64 sample.prompts=[] eval.batches=1 checkpoint.every=0
+plan_equals_run "$large" train.seq_len=64 sample.prompts=[] eval.batches=1 checkpoint.every=1
 echo "$(field total plan.json) parameters: planned $planned, touched $touched, said $said, anonymous $anon"
 
 # Every preset, quickly, and with the published counts (all of them: tests/model/test_presets.c).

@@ -84,6 +84,23 @@ static void test_epoch_covers_each_sequence_once(void **state) {
     loader_close(l);
 }
 
+/* Each epoch cuts the ring elsewhere and goes through it in another order. */
+static void test_epochs_differ(void **state) {
+    const char *dir = counting_set(*state, "a", 700, 200, VOCAB, 500);
+    const uint64_t T = 32;
+    loader *l = open_one(dir, (int)T, false, true, 5);
+    uint64_t n = loader_sequences(l), N = loader_totals(l).tokens, phase[4], same = 0;
+    for (uint64_t epoch = 0; epoch < 4; epoch++) {
+        loader_place p = loader_place_of(l, epoch * n);
+        phase[epoch] = (p.first_tok + N - p.sequence * T % N) % N;
+        for (uint64_t i = 0; epoch && i < n; i++)
+            same += loader_place_of(l, epoch * n + i).sequence == loader_place_of(l, i).sequence;
+    }
+    assert_true(same < 12); /* two permutations meet in one place on average */
+    assert_true(phase[0] != phase[1] && phase[1] != phase[2] && phase[2] != phase[3]);
+    loader_close(l);
+}
+
 static void test_seed_changes_order(void **state) {
     const char *dir = counting_set(*state, "a", 300, 100, VOCAB, 0);
     loader *a = open_one(dir, 8, false, true, 1), *b = open_one(dir, 8, false, true, 2);
@@ -481,6 +498,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_epoch_covers_each_sequence_once, scene_open,
                                         scene_close),
+        cmocka_unit_test_setup_teardown(test_epochs_differ, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_seed_changes_order, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_seek_equals_sequential, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_masks_and_positions, scene_open, scene_close),

@@ -353,8 +353,10 @@ static void test_file_is_remade_when_needed(void **state) {
     assert_false(file_fault_struck());
     file_fault_arm(NULL);
 
-    patch(file, -20, SEEK_END, "x", 1);
+    patch(file, -20, SEEK_END, "x", 1); /* a total in the trailer */
     expect_sequences(dir, n);
+    assert_ok(hash_file(file, &again, e));
+    assert_int_equal(hash, again);
     assert_int_equal(truncate(file, 1000), 0);
     expect_sequences(dir, n);
     assert_int_equal(truncate(file, 0), 0);
@@ -364,6 +366,36 @@ static void test_file_is_remade_when_needed(void **state) {
 
     counting_set(sc, "a", DOCS / 2, LONGEST, VOCAB, 500); /* other data, the same folder */
     assert_true(make_and_count(dir) < n);
+}
+
+/* As many tokens and documents, other bounds. */
+static void test_index_of_other_documents(void **state) {
+    scene *sc = *state;
+    const char *dir = in_scene(sc, "a");
+    for (int turn = 0; turn < 2; turn++) {
+        shard_writer_options opt = {.tok_hash = 1, .vocab_size = 30, .eos = -1};
+        shard_writer *w;
+        assert_ok(shard_writer_open(&w, dir, &opt, e));
+        for (int d = 0; d < 100; d++) {
+            int32_t ids[20] = {d % 30};
+            shard_record r = {.ids = ids, .n = d % 2 == turn ? 10 : 20, .source = "a.txt"};
+            assert_ok(shard_writer_add(w, &r, e));
+        }
+        assert_ok(shard_writer_finish(w, e));
+        shard_writer_free(w);
+        loader *l;
+        assert_ok(open_packed(&l, dir, 32, PACKING_BESTFIT, ORDER_SHUFFLE, true, e));
+        for (uint64_t i = 0; i < loader_sequences(l); i++) {
+            loader_span *span;
+            int n;
+            assert_ok(loader_describe(l, i, sc->mem, &span, &n, e));
+            for (int k = 0; k < n; k++) {
+                assert_int_equal(span[k].first_tok, span[k].place.first_tok);
+                assert_int_equal(span[k].end_tok, span[k].place.end_tok);
+            }
+        }
+        loader_close(l);
+    }
 }
 
 /* What a damaged index says is a fault of the run, whatever it says. */
@@ -512,6 +544,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_orders_by_score, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_order_needs_scores, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_file_is_remade_when_needed, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_index_of_other_documents, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_damaged_pieces, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_failures_while_making, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_files_without_index, scene_open, scene_close),

@@ -81,6 +81,10 @@ static void test_any_steps(void **state) {
             prefetch_begin(p, first, n);
             check_take(p, l, first, n, micro_batches - 1, true);
         }
+        if (r >> 14 & 1) { /* a step of which nothing is taken */
+            prefetch_begin(p, first, n);
+            prefetch_expect(p, first + (uint64_t)n, n);
+        }
         first += (uint64_t)n;
     }
     prefetch_free(p);

@@ -187,7 +187,7 @@ static void test_not_text_by_name(void **state) {
     put_text(sc, "b.parquet", "PAR1");
     expect_error(sc->dir, NULL, ST_FORMAT, "b.parquet is not text but, by its name, a Parquet file",
                  "b.parquet");
-    reader *r = open_inputs((const char *[]){sc->dir}, 1, &(reader_options){READER_TEXT});
+    reader *r = open_inputs((const char *[]){sc->dir}, 1, &(reader_options){.format = READER_TEXT});
     expect_document(r, "A", "a.txt", 0);
     expect_document(r, "PAR1", "b.parquet", 0);
     expect_end(r);

@@ -1,5 +1,5 @@
 /* libFuzzer target: shard folders from outside bytes. The input is
- *   u16 length of the manifest | manifest | u16 length of the .bin | .bin | .idx
+ *   u16 length of the manifest | manifest | the same for .bin and .idx | .ids
  * An empty part stands for a good file, so that every layer is reached. What
  * opens is verified, looked up and loaded: nothing may crash or read out of bounds. */
 #include <stddef.h>
@@ -51,13 +51,20 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argv;
     char dir[64];
     scene_path(dir, "good");
-    shard_writer_options opt = {.tok_hash = 1, .vocab_size = VOCAB, .eos = -1};
+    shard_writer_options opt = {
+        .tok_hash = 1, .vocab_size = VOCAB, .eos = -1, .ids = true, .scores = true};
     shard_writer *w;
     err e;
     if (shard_writer_open(&w, dir, &opt, &e) != ST_OK) abort();
     for (int d = 0; d < DOCUMENTS; d++) {
         int32_t ids[TOKENS / DOCUMENTS] = {d, 2 * d, 3, 4, 5};
-        if (shard_writer_add(w, ids, ARRAY_LEN(ids), "f", 0, 9, &e) != ST_OK) abort();
+        shard_record r = {.ids = ids,
+                          .n = ARRAY_LEN(ids),
+                          .source = "f",
+                          .text_bytes = 9,
+                          .id = "name",
+                          .score = (float)d};
+        if (shard_writer_add(w, &r, &e) != ST_OK) abort();
     }
     if (shard_writer_finish(w, &e) != ST_OK) abort();
     shard_writer_free(w);
@@ -80,9 +87,13 @@ static void put_or_copy(const char *dir, const char *good, const char *name, inp
 }
 
 static void load(const char *dir, bool mask, bool shuffle) {
-    loader_source src = {dir, 1};
-    loader_config cfg = {
-        .sources = &src, .n_sources = 1, .seq_len = T, .document_mask = mask, .shuffle = shuffle};
+    loader_source src = {.path = dir, .weight = 1};
+    loader_config cfg = {.sources = &src,
+                         .n_sources = 1,
+                         .seq_len = T,
+                         .document_mask = mask,
+                         .shuffle = shuffle,
+                         .eos = -1};
     loader *l;
     err e;
     int32_t ids[2 * T], targets[2 * T], start[2 * T], pos[2 * T];
@@ -102,18 +113,33 @@ static void load(const char *dir, bool mask, bool shuffle) {
     loader_close(l);
 }
 
+/* Every question about every document and token: bounds lie in the set, or there is an error. */
+static void look(const shards *s) {
+    arena *a = arena_new("fuzz");
+    shard_place p;
+    err e;
+    for (uint64_t d = 0; d < s->totals.documents && d < 64; d++)
+        if (shards_document(s, d, a, &p, &e) == ST_OK && p.end_tok > s->totals.tokens) abort();
+    for (uint64_t t = 0; t < s->totals.tokens && t < 256; t++)
+        if (shards_locate(s, t, a, &p, &e) == ST_OK && (p.first_tok > t || p.end_tok <= t)) abort();
+    arena_free(a);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char dir[64], good[64];
     scene_path(dir, "work");
     scene_path(good, "good");
     input in = {data, size}, manifest = take_sized(&in), bin = take_sized(&in);
+    input idx = take_sized(&in);
     put_or_copy(dir, good, "manifest.json", manifest);
     put_or_copy(dir, good, "shard-00000.bin", bin);
-    put_or_copy(dir, good, "shard-00000.idx", in);
+    put_or_copy(dir, good, "shard-00000.idx", idx);
+    put_or_copy(dir, good, "shard-00000.ids", in);
     shards *s;
     err e;
-    if (shards_open(&s, dir, &e) == ST_OK) {
+    if (shards_open(&s, &(shards_spec){.path = dir, .eos = -1}, &e) == ST_OK) {
+        look(s);
         if (shards_verify(s, &e) != ST_OK && e.code != ST_FORMAT) abort();
         shards_close(s);
     }

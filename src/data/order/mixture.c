@@ -84,8 +84,7 @@ static uint64_t cycle_count(const cycle *c, int k, uint64_t n) {
     int32_t slot = (int32_t)(n % SLOTS);
     const uint16_t *place = c->place + c->first[k];
     int32_t x = (int32_t)((int64_t)slot * c->slots[k] / SLOTS);
-    while (x < c->slots[k] && place[x] < slot) x++;
-    while (x > 0 && place[x - 1] >= slot) x--;
+    if (x < c->slots[k] && place[x] < slot) x++;
     return n / SLOTS * (uint64_t)c->slots[k] + (uint64_t)x;
 }
 
