@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # fault_test.sh [MOST [PROGRAM]]: fails single operations of building data, of a training run with
-# saves, of going on from a checkpoint and of starting anew, one after the other, and prints how many.
+# saves, of going on from a checkpoint, of starting anew, of uploads, of a fork and of `verify
+# checkpoint`, one after the other, and prints how many.
 #
 # For each kind of ATHANOR_FAULT (src/base/file_fault.h) and each n: the program must end by itself
 # (by SIGKILL for `kill`), with a sentence and a documented status or with the right result; every
 # checkpoint with a proper name must verify and none be lost; a finished set of shards must be whole;
 # and a start without faults must reach what an undisturbed run computes, bit for bit. At most MOST n
 # of each kind are tried (the same each time), or `full`: all, which takes many minutes. Two run at a
-# time. Exit 1 when anything was wrong.
+# time. Exit 1 when anything was wrong. SCENES="build verify" has only those.
 here=$(cd "$(dirname "$0")/.." && pwd)
 [ -w /dev/shm ] && export TMPDIR=/dev/shm # what is synced there is quick, and a fault needs no disk
 most=${1:-full}
@@ -62,6 +63,31 @@ fresh_before() { cp -r "$work/half" run; }
 fresh_left() { checkpoints_left 0; }
 fresh_after() { train_after; }
 
+upload_scene() { train run checkpoint.upload='test -e "$ATHANOR_CHECKPOINT/config.json"' "${best[@]}"; }
+upload_before() { cp -r "$work/half" run; }
+upload_left() { checkpoints_left 1; }
+upload_after() { train_after; }
+best=(checkpoint.keep=1 checkpoint.keep_best=1)
+
+last_steps() { grep -E '"step": [56],'; } # it may have been forked from an older checkpoint
+fork_scene() { train run --fork new; }
+fork_before() { cp -r "$work/half" run; }
+fork_left() {
+    checkpoints_left 2
+    [ -z "$(compgen -G "new/checkpoints/step-*")" ] || "$athanor" verify checkpoint new >verify.out 2>&1 ||
+        head -n 1 verify.out
+}
+fork_after() { # a fork that got its config goes on as a run of its own
+    { train run --fork new || train new; } &&
+        cmp -s <(results "step|valid" new | last_steps) <(last_steps <"$work/run.want")
+}
+
+# A check that cannot read must not say that all is well.
+verify_scene() { "$athanor" verify checkpoint run && touch is_ok; }
+verify_before() { cp -r "$work/half" run; }
+verify_left() { [ ! -e is_ok ] || echo "found nothing wrong"; }
+verify_after() { "$athanor" verify checkpoint run; }
+
 build set >log 2>&1 || { cat log; exit 1; }
 shards_of set >set.want
 sed -i "s#char.json#$work/char.json#; s#set/#$work/set/#g" c.yaml
@@ -79,17 +105,23 @@ strike() {
     cp "$work"/{c.yaml,text.txt,char.json} . && "${scene}_before"
     ATHANOR_FAULT=$fault "${scene}_scene" >out 2>err </dev/null || got=$?
     if [[ $fault == kill:* ]]; then
-        [ $got = 137 ] || echo "$scene $fault: exit $got, not killed"
+        [ $got = 137 ] || [ $got = 0 ] || echo "$scene $fault: exit $got, not killed"
     else
         [[ $documented == *" $got "* ]] || echo "$scene $fault: exit $got: $(tail -n 1 err)"
-        [ $got = 0 ] || grep -q "^athanor: error: " err || echo "$scene $fault: exit $got, no sentence"
+        [ $got = 0 ] || grep -qh -e "^athanor: error: " -e "^broken: " out err || echo "$scene $fault: exit $got, no sentence"
         [[ $fault != alloc:* ]] || [ $got = 4 ] || [ $got = 0 ] || echo "$scene $fault: exit $got, not 4"
     fi
     "${scene}_left" | sed "s/^/$scene $fault: /"
     "${scene}_after" >again.out 2>again.err </dev/null ||
         echo "$scene $fault: starting again: $(tail -n 3 again.err | head -n 1)"
-    [ $got = 0 ] || : >>struck
-    cd "$work" && if [ -e "$dir/struck" ]; then echo "+"; else echo "="; fi && rm -rf "$dir"
+    if [ $got != 0 ]; then
+        echo ended
+    elif grep -qE "^athanor: warning: " err; then
+        echo told
+    else
+        echo silent
+    fi
+    cd "$work" && rm -rf "$dir"
 }
 
 # How many operations of each kind a scene does: lines "kind n".
@@ -109,9 +141,10 @@ chosen() {
 }
 
 total=0
-for scene in build train resume fresh; do
+for scene in ${SCENES:-build train resume fresh upload fork verify}; do
     count_of $scene
     while read -r kind n; do
+        [ "$n" -gt 0 ] || continue
         : >verdicts
         tried=0
         for k in $(chosen "$n"); do
@@ -119,10 +152,12 @@ for scene in build train resume fresh; do
             [ $(((tried += 1) % 2)) = 0 ] && wait
         done
         wait
-        wrong=$(grep -cvE '^[+=]$' verdicts)
-        printf '%-6s %-6s %5d of %5d tried: %5d ended the program, %d survived, %d wrong\n' \
-            $scene "$kind" $tried "$n" "$(grep -c '^+$' verdicts)" "$(grep -c '^=$' verdicts)" "$wrong"
-        grep -vE '^[+=]$' verdicts | head -n 20
+        grep -vxE 'ended|told|silent' verdicts >wrongs
+        wrong=$(wc -l <wrongs)
+        printf '%-6s %-6s %5d of %5d tried: %5d ended the program, %d survived with a warning, %d without, %d wrong\n' \
+            $scene "$kind" $tried "$n" "$(grep -cx ended verdicts)" "$(grep -cx told verdicts)" \
+            "$(grep -cx silent verdicts)" "$wrong"
+        head -n 20 wrongs
         failures=$((failures + wrong))
         total=$((total + tried))
     done <counts

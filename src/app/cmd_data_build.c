@@ -68,9 +68,21 @@ static status get_format(const cli_args *args, reader_format *out, err *e) {
     return bad_key("format", value, "it is auto, text, jsonl, csv or tsv", e);
 }
 
-static status read_reader_options(const cli_args *args, reader_options *opt, err *e) {
+/* A shell passes \\n on as two characters. */
+static char *unescape(arena *a, const char *s) {
+    char *out = s ? arena_strdup(a, s) : NULL, *to = out;
+    for (; s && *s; s++) {
+        bool escape = *s == '\\' && s[1] && strchr("nt\\", s[1]);
+        if (escape) s++;
+        *to++ = !escape ? *s : *s == 'n' ? '\n' : *s == 't' ? '\t' : '\\';
+    }
+    if (out) *to = '\0';
+    return out;
+}
+
+static status read_reader_options(const cli_args *args, arena *a, reader_options *opt, err *e) {
     opt->field = cli_override(args, "field");
-    opt->template = cli_override(args, "template");
+    opt->template = unescape(a, cli_override(args, "template"));
     opt->id = cli_override(args, "id");
     opt->score = cli_override(args, "score");
     opt->charset = cli_override(args, "charset");
@@ -79,11 +91,11 @@ static status read_reader_options(const cli_args *args, reader_options *opt, err
     return get_number(args, "max_bad", 0, 1.000001, &opt->max_bad, e);
 }
 
-static status read_build_options(const cli_args *args, data_build_options *opt, err *e) {
+static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
     double threads = 0;
     bool eos = true;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
-    TRY(read_reader_options(args, &opt->reader, e));
+    TRY(read_reader_options(args, a, &opt->reader, e));
     TRY(get_number(args, "valid", 0, 1, &opt->valid_fraction, e));
     TRY(get_number(args, "threads", 0, 1025, &threads, e));
     TRY(get_count(args, "seed", &opt->seed, e));
@@ -189,11 +201,11 @@ static void print_result(const char *out, const data_build_result *r) {
     print_report(&r->report);
 }
 
-static status run_build(const cli_args *args, err *e) {
+static status build(const cli_args *args, arena *a, err *e) {
     data_build_options opt = {0};
     TRY(need(args->output, "-o", "name the folder to write: -o shards", e));
     const char *tokenizer = cli_override(args, "tokenizer");
-    TRY(read_build_options(args, &opt, e));
+    TRY(read_build_options(args, a, &opt, e));
     TRY(need(tokenizer, "tokenizer",
              "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`", e));
     if (args->json) log_set_quiet(true);
@@ -210,6 +222,13 @@ static status run_build(const cli_args *args, err *e) {
     if (args->json) return print_build_json(args->output, &r, e);
     print_result(args->output, &r);
     return ST_OK;
+}
+
+static status run_build(const cli_args *args, err *e) {
+    arena *a = arena_new("data build");
+    status st = build(args, a, e);
+    arena_free(a);
+    return st;
 }
 
 static char *build_help(void) {

@@ -1,5 +1,6 @@
 #include "app/progress.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -105,6 +106,14 @@ static void on_stage(progress *p, const json_t *o) {
     strbuf_free(&line);
 }
 
+static void on_valid(progress *p, const json_t *o) {
+    fprintf(p->out, "  step %ld  validation loss %.4f", (long)metrics_int(o, "step", 0),
+            metrics_num(o, "val_loss"));
+    double bpb = metrics_num(o, "val_bpb");
+    if (isfinite(bpb)) fprintf(p->out, "  %.3f bits per byte", bpb);
+    fputc('\n', p->out);
+}
+
 void progress_event(void *ctx, const json_t *o) {
     progress *p = ctx;
     const char *kind = metrics_text(o, "event");
@@ -115,10 +124,7 @@ void progress_event(void *ctx, const json_t *o) {
     }
     settle(p);
     if (strcmp(kind, "start") == 0) on_start(p, o);
-    if (strcmp(kind, "valid") == 0)
-        fprintf(p->out, "  step %ld  validation loss %.4f  %.3f bits per byte\n",
-                (long)metrics_int(o, "step", 0), metrics_num(o, "val_loss"),
-                metrics_num(o, "val_bpb"));
+    if (strcmp(kind, "valid") == 0) on_valid(p, o);
     if (strcmp(kind, "sample") == 0) on_sample(p, o);
     if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", metrics_text(o, "path"));
     if (strcmp(kind, "alarm") == 0) on_alarm(p, o);

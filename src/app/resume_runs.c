@@ -16,6 +16,8 @@
 #include "io/checkpoint.h"
 #include "run/metrics.h"
 
+enum { START_OPS = 16 }; /* file operations of a start, about */
+
 /* How b is interrupted, in turns. */
 typedef enum strike { STRIKE_SAVE, STRIKE_KILL, STRIKE_TERM, N_STRIKES, STRIKE_NONE } strike;
 
@@ -206,23 +208,30 @@ static void hear_b(resume_runs *r, const json_t *event) {
 typedef struct life {
     strike how;
     const char *fault; /* STRIKE_SAVE */
-    int64_t heard;     /* `start` and steps so far */
-    int64_t until;     /* the signal comes after so many */
+    int64_t target;    /* the signal comes when this step is done */
     double delay_s;    /* and this later */
-    bool signalled;
+    bool started, signalled;
     json_t *last;
 } life;
 
+/* The operation in whose place a life dies: one of a save near the target, or, one time in four,
+ * one of starting. Operations count from the start of the process, saves from the newest
+ * checkpoint. */
+static int64_t plan_fault(resume_runs *r, int64_t target) {
+    if (draw(r, 4) == 0) return 1 + draw(r, START_OPS);
+    int64_t saves = target > r->saved_step ? (target - r->saved_step) / r->save_every : 0;
+    return saves * r->save_ops + START_OPS + draw(r, (uint32_t)r->save_ops);
+}
+
+/* Targets ascend, one in each K-th part of the run, so that all of it is interrupted. */
 static life plan_life(resume_runs *r) {
     life l = {.how = STRIKE_NONE};
     if (r->struck >= r->kills) return l;
     l.how = (strike)(r->struck % N_STRIKES);
-    int64_t span = 2 * r->steps / (r->kills + 1);
-    if (span < 2 * r->save_every) span = 2 * r->save_every;
-    l.until = 1 + (int64_t)draw(r, (uint32_t)span);
+    l.target = (r->struck * r->steps + draw(r, (uint32_t)r->steps)) / r->kills;
     l.delay_s = r->step_s * draw(r, 1000) / 1000;
     if (l.how == STRIKE_SAVE)
-        l.fault = arena_printf(r->a, "kill:%u", 1 + draw(r, 2 * (uint32_t)r->save_ops));
+        l.fault = arena_printf(r->a, "kill:%" PRId64, plan_fault(r, l.target));
     return l;
 }
 
@@ -231,9 +240,9 @@ static void sleep_s(double s) {
     nanosleep(&ts, NULL);
 }
 
-static void strike_now(life *l, child *c) {
-    bool due = (l->how == STRIKE_KILL || l->how == STRIKE_TERM) && l->heard >= l->until;
-    if (!due || l->signalled) return;
+static void strike_now(const resume_runs *r, life *l, child *c) {
+    bool by_signal = l->how == STRIKE_KILL || l->how == STRIKE_TERM;
+    if (!by_signal || !l->started || l->signalled || r->last_step < l->target) return;
     sleep_s(l->delay_s);
     child_signal(c, l->how == STRIKE_KILL ? SIGKILL : SIGTERM);
     l->signalled = true;
@@ -245,8 +254,8 @@ static status hear_life(resume_runs *r, life *l, child *c, err *e) {
         TRY(child_read(c, &line, e));
         if (!line) break;
         hear_b(r, line);
-        if (metrics_is(line, "start") || metrics_is(line, "step")) l->heard++;
-        strike_now(l, c);
+        l->started = l->started || metrics_is(line, "start");
+        strike_now(r, l, c);
         json_decref(l->last);
         l->last = line;
     }

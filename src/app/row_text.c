@@ -58,19 +58,19 @@ static bool token_at(const row_text *r, int t, int32_t *id, bool *masked) {
     return t < r->T || !*masked;
 }
 
-/* Positions of the row behind the last document are padding. */
+/* Positions behind the last document are padding. */
 static int used_positions(const row_text *r) {
     if (r->n_spans == 0) return 0;
     const loader_span *last = &r->spans[r->n_spans - 1];
     int64_t end = last->row_first + (int64_t)(last->end_tok - last->first_tok);
-    return end < r->T + 1 ? (int)end : r->T + 1;
+    return end < r->T ? (int)end : r->T;
 }
 
 static status append_row(row_writer *w, err *e) {
     const row_text *r = w->r;
     int span = 0, n = used_positions(r);
     bool masked = true;
-    for (int t = 0; t < n; t++) {
+    for (int t = 0; t < n + (n == r->T); t++) {
         int32_t id;
         if (span < r->n_spans && r->spans[span].row_first == t) {
             TRY(end_document(w, masked, e));

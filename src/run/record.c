@@ -62,27 +62,27 @@ static void put_origin(strbuf *out, const json_t *document) {
     if (*source && line > 0) strbuf_printf(out, ":%lld", (long long)line);
 }
 
-/* Files of others are named by their whole path. */
-static void put_shard(strbuf *out, const json_t *document) {
+/* Where its tokens are. Files of others are named by their whole path. */
+static void put_tokens(strbuf *out, const json_t *document) {
     const char *set = metrics_text(document, "set"), *shard = metrics_text(document, "shard");
-    if (*set && !strchr(shard, '/')) strbuf_printf(out, "%s/", set);
-    strbuf_puts(out, shard);
-}
-
-void record_put_document(strbuf *out, const json_t *document) {
-    const char *id = metrics_text(document, "id");
     int64_t number = metrics_int(document, "document", -1);
-    double repeated = metrics_num(document, "repeated"), loss = metrics_num(document, "loss");
-    put_origin(out, document);
-    if (*id) strbuf_printf(out, " \"%s\"", id);
+    if (!*shard) return;
     if (number >= 0)
         strbuf_printf(out, " (document %lld in ", (long long)number);
     else
         strbuf_printf(out, " (tokens %lld to %lld of ",
                       (long long)metrics_int(document, "first_tok", 0),
                       (long long)metrics_int(document, "end_tok", 0));
-    put_shard(out, document);
-    strbuf_putc(out, ')');
+    if (*set && !strchr(shard, '/')) strbuf_printf(out, "%s/", set);
+    strbuf_printf(out, "%s)", shard);
+}
+
+void record_put_document(strbuf *out, const json_t *document) {
+    const char *id = metrics_text(document, "id");
+    double repeated = metrics_num(document, "repeated"), loss = metrics_num(document, "loss");
+    put_origin(out, document);
+    if (*id) strbuf_printf(out, " \"%s\"", id);
+    put_tokens(out, document);
     if (repeated >= 0.005) strbuf_printf(out, ", %.0f %% repeated", 100 * fmin(repeated, 1));
     if (!isfinite(loss)) return;
     strbuf_puts(out, ", loss ");

@@ -161,20 +161,31 @@ static void put_look(strbuf *out, const report_data *d) {
                   (long long)metrics_int(alarm, "step", 0));
 }
 
-void report_put_alarms(strbuf *out, const report_data *d) {
-    enum { SHOWN = 20 };
-    size_t n = json_array_size(d->alarms);
-    bool failed = strcmp(d->summary.state, "failed") == 0;
-    if (n == 0) return;
-    strbuf_printf(out,
-                  "<section class=\"alarms%s\">\n<h2>%s</h2>\n<table><thead><tr><th>Step</th>"
-                  "<th>Alarm</th><th>What happened</th><th>What was done</th></tr></thead><tbody>"
-                  "\n",
-                  failed ? " failed" : "", n == 1 ? "Alarm" : "Alarms");
-    for (size_t i = n > SHOWN ? n - SHOWN : 0; i < n; i++)
-        put_alarm(out, json_array_get(d->alarms, i));
+static void put_alarm_table(strbuf *out, const report_data *d, size_t from, size_t end) {
+    strbuf_puts(out, "<table><thead><tr><th>Step</th><th>Alarm</th><th>What happened</th>"
+                     "<th>What was done</th></tr></thead><tbody>\n");
+    for (size_t i = from; i < end; i++) put_alarm(out, json_array_get(d->alarms, i));
     strbuf_puts(out, "</tbody></table>\n");
-    if (n > SHOWN) strbuf_printf(out, "<p>The last %d of %zu.</p>\n", SHOWN, n);
+}
+
+/* The newest; those before them on demand, as far as a page is for that. */
+void report_put_alarms(strbuf *out, const report_data *d) {
+    enum { OPEN = 5, LISTED = 100 };
+    size_t n = json_array_size(d->alarms);
+    size_t open = n > OPEN ? n - OPEN : 0, listed = n > LISTED ? n - LISTED : 0;
+    if (n == 0) return;
+    strbuf_printf(out, "<section class=\"alarms%s\">\n<h2>%s</h2>\n",
+                  strcmp(d->summary.state, "failed") == 0 ? " failed" : "",
+                  n == 1 ? "Alarm" : "Alarms");
+    if (open > 0) {
+        strbuf_printf(out, "<details><summary>%zu earlier ones</summary>\n", open);
+        if (listed > 0)
+            strbuf_printf(out, "<p>The first %zu are in <code>metrics.jsonl</code> only.</p>\n",
+                          listed);
+        put_alarm_table(out, d, listed, open);
+        strbuf_puts(out, "</details>\n");
+    }
+    put_alarm_table(out, d, open, n);
     put_look(out, d);
     strbuf_puts(out, "</section>\n");
 }

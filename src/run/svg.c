@@ -11,7 +11,8 @@
 
 #include "base/arena.h"
 
-enum { GRID = 10000 };
+/* LABEL_ROOM: the room above the curves, where marks have labels, in units of the usual room. */
+enum { GRID = 10000, LABEL_ROOM = 2 };
 
 /* ---- text ---- */
 
@@ -205,7 +206,7 @@ static bool find_range(const svg_chart *c, range *r) {
     double pad = (r->y1 - r->y0) * 0.06;
     if (pad <= fabs(r->y1) * 1e-6) pad = r->y1 == 0 ? 1 : fabs(r->y1) * 0.1;
     if (!c->from_zero) r->y0 -= pad;
-    r->y1 += pad;
+    r->y1 += c->n_marks > 0 && c->label_pixels > 0 ? LABEL_ROOM * pad : pad;
     if (r->log_x && (r->x0 <= 0 || r->x1 <= r->x0)) r->log_x = false;
     return true;
 }

@@ -47,9 +47,9 @@ typedef struct course {
 } course;
 
 /* The course that a config describes. epoch_sequences: sequences in a pass over the data, for
- * train.epochs; 0: unknown. Without a length the run has one step: its shapes are right. `c` is kept by a
- * run without stages. ST_USAGE: a stage that would be empty, or a run that goes on after its last
- * stage. */
+ * train.epochs; 0: unknown. Without a length the run has one step: its shapes are right. `c` is
+ * kept by a run without stages. ST_USAGE: a stage that would be empty, or a run that goes on after
+ * its last stage. */
 status course_new(course **out, const config *c, uint64_t epoch_sequences,
                   const course_origin *origin, err *e) ATH_MUST_USE;
 void course_free(course *c); /* NULL is fine */

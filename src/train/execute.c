@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "train/suspects.h"
 
 double execute_sum_nll(const prog *p) {
     const tensor *t = prog_tensor(p, "nll");
@@ -27,8 +28,8 @@ static void judge(session *s, step_result *r) {
     double loss = r->targets > 0 ? r->nll_sum / (double)r->targets : 0.0;
     r->finite = isfinite(r->nll_sum) && isfinite(r->norm);
     r->verdict = WATCH_FINE;
-    if (s->watches)
-        r->verdict = watch_judge(&s->watch, s->c, s->at.step + 1, loss, r->norm, &r->score);
+    watch_step w = {s->at.step + 1, loss, r->norm, r->repeated};
+    if (s->watches) r->verdict = watch_judge(&s->watch, s->c, &w, &r->score);
 }
 
 static optim_hyper hyper_of(const session *s, const step_result *r) {
@@ -66,6 +67,19 @@ static void replay(const session *s, unsigned phases, const op_run *run, step_ti
     prog_replay_timed(s->plan->prog[PLAN_TRAIN], phases, run, times ? times->op_ns : NULL);
 }
 
+/* Share of the step's tokens that repeat themselves, from the rows of this micro-batch. A stretch
+ * shorter than LEAST_REPEATED is a ruler or a table, not a document. */
+static double repeated_share(const session *s) {
+    enum { LEAST_REPEATED = 64 };
+    const int32_t *ids = prog_tensor(s->plan->prog[PLAN_TRAIN], "ids")->data;
+    double sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
+    for (int b = 0; b < s->B; b++) {
+        double n = suspects_repeated_share(ids + (int64_t)b * s->T, s->T) * s->T;
+        if (n >= least) sum += n;
+    }
+    return sum / (double)(s->batch * s->T);
+}
+
 static void keep_nll(const session *s, int micro_batch) {
     const tensor *t = prog_tensor(s->plan->prog[PLAN_TRAIN], "nll");
     if (s->nll)
@@ -82,6 +96,7 @@ static status forward(session *s, const step_source *from, const op_run *run, st
     replay(s, PROG_F, run, times);
     r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
     keep_nll(s, (int)run->micro_batch);
+    if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
     return ST_OK;
 }
 

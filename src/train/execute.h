@@ -22,6 +22,7 @@ typedef struct step_result {
     bool finite;               /* false: there was no update */
     watch_verdict verdict;     /* skip and rewind: no update either */
     spike_score score;
+    double repeated; /* share of its tokens that repeat themselves; 0 unless steps are judged */
     bool has_digest; /* train.digest_every asks for one after this step */
     uint64_t digest; /* of the weights */
 } step_result;

@@ -152,6 +152,18 @@ static json_t *matrix_products_json(const session *s) {
     return json_string("own");
 }
 
+/* What the packing makes of the documents; nothing for concat, which has no pieces. */
+static void put_packing(json_t *o, const loader *l) {
+    packing_totals t = loader_packing_totals(l);
+    if (t.sequences == 0) return;
+    double room = (double)t.sequences * loader_seq_len(l);
+    json_object_set_new(o, "packing",
+                        json_pack("{s:I, s:I, s:I, s:f}", "sequences", (json_int_t)t.sequences,
+                                  "documents", (json_int_t)t.documents, "documents_cut",
+                                  (json_int_t)t.documents_cut, "padding_share",
+                                  1 - (double)t.tokens / room));
+}
+
 static status emit_start(session *s, err *e) {
     json_t *o = session_event("start", s->at.step);
     json_object_set_new(o, "run", json_string(s->c->run));
@@ -165,6 +177,7 @@ static status emit_start(session *s, err *e) {
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
     json_object_set_new(o, "text_bytes",
                         json_integer((json_int_t)loader_totals(s->train).text_bytes));
+    put_packing(o, s->train);
     put_f32(o, "peak_gflops", s->peak_flops / 1e9);
     json_object_set_new(
         o, "flops_formula",
@@ -209,7 +222,10 @@ static status stop_early(session *s, err *e) {
 static status emit_late_alarms(session *s, err *e) {
     size_t i;
     json_t *o;
-    json_array_foreach(s->late_alarms, i, o) TRY(session_emit(s, json_incref(o), e));
+    json_array_foreach(s->late_alarms, i, o) {
+        json_object_set_new(o, "step", json_integer(s->at.step)); /* known by now */
+        TRY(session_emit(s, json_incref(o), e));
+    }
     json_array_clear(s->late_alarms);
     return ST_OK;
 }

@@ -52,6 +52,7 @@ static void put_score(json_t *o, const step_result *r) {
     json_object_set_new(o, "grad_norm", json_f32((float)r->norm));
     json_object_set_new(o, "norm_z", json_f32((float)r->score.norm_z));
     json_object_set_new(o, "norm_mean", json_f32((float)r->score.norm_mean));
+    json_object_set_new(o, "repeated", json_f32((float)r->repeated));
 }
 
 static const char *consequence(watch_verdict v) {
@@ -70,8 +71,12 @@ static json_t *spike_alarm(const session *s, const step_result *r, json_t *docum
         strbuf_puts(&named, "; most suspicious: ");
         record_put_document(&named, json_array_get(documents, 0));
     }
-    json_t *o = session_alarm(s, "spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s",
-                              loss, r->score.loss_z, r->norm, r->score.norm_z,
+    char repeated[64] = "";
+    if (watch_is_repetitive(s->c, r->repeated))
+        snprintf(repeated, sizeof repeated, ", %.3g %% of its tokens repeat themselves",
+                 100 * r->repeated);
+    json_t *o = session_alarm(s, "spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
+                              loss, r->score.loss_z, r->norm, r->score.norm_z, repeated,
                               consequence(r->verdict), strbuf_cstr(&named));
     strbuf_free(&named);
     json_object_set_new(o, "step", json_integer(s->at.step + 1));

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/hf_weights.h"
 #include "train/session.h"
@@ -34,6 +35,8 @@ typedef struct save_job {
     json_t *cursor, *guard;
     checkpoint_keep keep;
     int64_t began_ns;
+    status pruned; /* of the older ones; the new one stands all the same */
+    err why_not_pruned;
 } save_job;
 
 static status add_json(checkpoint_writer *w, const char *name, const json_t *o, err *e) {
@@ -108,11 +111,11 @@ static status write_files(const save_job *j, err *e) {
 
 /* The thread's work: nothing of the session that a step changes is read. */
 static status write_job(void *ctx, err *e) {
-    const save_job *j = ctx;
+    save_job *j = ctx;
     status st = write_files(j, e);
-    if (st == ST_OK) st = checkpoint_prune(j->run, &j->keep, j->step, e);
-    if (st != ST_OK) err_context(e, "saving the checkpoint of step %ld", (long)j->step);
-    return st;
+    if (st != ST_OK) return err_context(e, "saving the checkpoint of step %ld", (long)j->step);
+    j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);
+    return ST_OK;
 }
 
 static uint64_t expected_bytes(const session *s) {
@@ -140,6 +143,13 @@ static const model_config *trained_model(const session *s) {
     return &s->models[stage];
 }
 
+static checkpoint_keep keep_of(const session *s) {
+    return (checkpoint_keep){.newest = (int)s->c->checkpoint.keep,
+                             .every = s->c->checkpoint.keep_every,
+                             .best = (int)s->c->checkpoint.keep_best,
+                             .only_uploaded = s->upload != NULL};
+}
+
 static save_job *job_new(const session *s) {
     arena *mem = arena_new("checkpoint");
     save_job *j = ARENA_NEW(mem, save_job);
@@ -156,10 +166,7 @@ static save_job *job_new(const session *s) {
                     .need_bytes = expected_bytes(s),
                     .cursor = cursor_json(s),
                     .guard = watch_to_json(&s->watch),
-                    .keep = {.newest = (int)s->c->checkpoint.keep,
-                             .every = s->c->checkpoint.keep_every,
-                             .best = (int)s->c->checkpoint.keep_best,
-                             .only_uploaded = s->upload != NULL},
+                    .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
     for (int i = 0; i < s->optim->n_states; i++) j->state[i] = s->plan->optim_state[i];
     return j;
@@ -201,6 +208,14 @@ static status tell_failure(session *s, const save_job *j, bool waited, err *why,
     return why->code;
 }
 
+/* Old checkpoints that cannot be deleted harm nobody but the disk. */
+static status tell_pruning(session *s, status st, const err *why, err *e) {
+    if (st == ST_OK) return ST_OK;
+    json_t *o =
+        session_alarm(s, "prune_failed", "an old checkpoint was not deleted: %s", why->message);
+    return session_emit(s, o, e);
+}
+
 static status tell_success(session *s, const save_job *j, err *e) {
     s->failed_saves = 0;
     s->watch.rewinds = 0;
@@ -209,7 +224,8 @@ static status tell_success(session *s, const save_job *j, err *e) {
     json_object_set_new(o, "save_ms",
                         json_f32((float)((double)(clock_now_ns() - j->began_ns) / 1e6)));
     if (s->upload) upload_add(s->upload, j->step);
-    return session_emit(s, o, e);
+    TRY(session_emit(s, o, e));
+    return tell_pruning(s, j->pruned, &j->why_not_pruned, e);
 }
 
 static status tell_end(session *s, save_job *j, status st, bool waited, err *why, err *e) {
@@ -222,7 +238,13 @@ static status poll_uploads(session *s, bool wait, err *e) {
     upload_event ev;
     while (s->upload &&
            (wait ? upload_wait(s->upload, &ev, s->opt->stop) : upload_poll(s->upload, &ev))) {
-        if (ev.ok) continue;
+        if (ev.ok) { /* what was kept for its sake alone may go */
+            checkpoint_keep keep = keep_of(s);
+            err why = {0};
+            status st = checkpoint_prune(s->c->run, &keep, -1, &why);
+            TRY(tell_pruning(s, st, &why, e));
+            continue;
+        }
         json_t *o = session_alarm(s, "upload_failed", "%s", ev.why.message);
         json_object_set_new(o, "saved_step", json_integer(ev.step));
         json_object_set_new(o, "exit_status", json_integer(ev.exit_status));
@@ -390,6 +412,7 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
     session *s = ctx;
     json_t *o = session_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
     json_object_set_new(o, "path", json_string(dir));
+    log_warn("%s", json_string_value(json_object_get(o, "message")));
     json_array_append_new(s->late_alarms, o);
 }
 

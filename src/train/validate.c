@@ -28,7 +28,7 @@ status validate(session *s, err *e) {
     json_object_set_new(o, "val_bpb",
                         json_f64(all.text_bytes
                                      ? mean / log(2.0) * (double)all.tokens / (double)all.text_bytes
-                                     : 0));
+                                     : (double)NAN)); /* token files of others do not say */
     json_object_set_new(o, "targets", json_integer(targets));
     return session_emit(s, o, e);
 }

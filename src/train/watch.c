@@ -23,26 +23,31 @@ static bool is_spike(const config *c, const spike_score *z) {
            (c->guard.norm_z > 0 && z->norm_z > c->guard.norm_z);
 }
 
-watch_verdict watch_judge(watch *w, const config *c, int64_t step, double loss, double norm,
-                          spike_score *score) {
-    bool finite = isfinite(loss) && isfinite(norm);
-    bool undoes = c->guard.action == CONFIG_GUARD_SKIP || c->guard.action == CONFIG_GUARD_REWIND;
-    *score = spike_measure(&w->window, loss, norm);
-    if (!finite && !undoes) return WATCH_FINE;
-    if (finite && !is_spike(c, score)) {
-        w->in_row = 0;
-        spike_enter(&w->window, loss, norm);
-        return WATCH_FINE;
-    }
-    if (++w->in_row >= WATCH_LEVEL_SHIFT) watch_forget(w);
+bool watch_is_repetitive(const config *c, double repeated) {
+    return c->guard.repeated > 0 && repeated > c->guard.repeated;
+}
+
+static watch_verdict verdict_of(watch *w, const config *c, const watch_step *s) {
     switch (c->guard.action) {
         case CONFIG_GUARD_SKIP: return WATCH_SKIP;
         case CONFIG_GUARD_REWIND: return WATCH_REWIND;
-        case CONFIG_GUARD_LOWER:
-            w->lower_until = step + c->guard.lower_steps - 1;
-            return WATCH_LOWER;
-        default: return WATCH_LOG;
+        case CONFIG_GUARD_LOWER: w->lower_until = s->step + c->guard.lower_steps - 1;
     }
+    spike_enter(&w->window, s->loss, s->norm); /* it stands */
+    return c->guard.action == CONFIG_GUARD_LOWER ? WATCH_LOWER : WATCH_LOG;
+}
+
+watch_verdict watch_judge(watch *w, const config *c, const watch_step *s, spike_score *score) {
+    bool finite = isfinite(s->loss) && isfinite(s->norm);
+    bool undoes = c->guard.action == CONFIG_GUARD_SKIP || c->guard.action == CONFIG_GUARD_REWIND;
+    *score = spike_measure(&w->window, s->loss, s->norm);
+    if (!finite && !undoes) return WATCH_FINE;
+    bool spike = !finite || is_spike(c, score);
+    w->in_row = spike ? w->in_row + 1 : 0;
+    if (w->in_row >= WATCH_LEVEL_SHIFT) watch_forget(w);
+    if (spike || watch_is_repetitive(c, s->repeated)) return verdict_of(w, c, s);
+    spike_enter(&w->window, s->loss, s->norm);
+    return WATCH_FINE;
 }
 
 double watch_rate(const watch *w, const config *c, int64_t step) {
@@ -114,7 +119,7 @@ status watch_from_json(watch *w, const json_t *o, err *e) {
         return err_set(e, ST_FORMAT, "it is not the state of a guard");
     w->lower_until = lower;
     TRY(spike_from_json(&w->window, window, e));
-    if (w->window.cap != cap) spike_init(&w->window, cap); /* guard.window was changed */
+    if (w->window.cap != cap) spike_resize(&w->window, cap); /* guard.window was changed */
     TRY(early_stop_from_json(&w->stop, stop, e));
     return read_gaps(w, gaps, e);
 }

@@ -37,10 +37,16 @@ typedef struct watch {
 
 void watch_init(watch *w, const config *c);
 void watch_free(watch *w);
-/* Judges step `step` by its loss and gradient norm, and enters it into the window or not. A loss or
- * norm that is not finite is WATCH_FINE unless the action undoes it: the run then stops. */
-watch_verdict watch_judge(watch *w, const config *c, int64_t step, double loss, double norm,
-                          spike_score *score);
+/* What a step is judged by. */
+typedef struct watch_step {
+    int64_t step;
+    double loss, norm;
+    double repeated; /* share of its tokens that repeat themselves (suspects.h) */
+} watch_step;
+/* Judges a step, and enters it into the window or not. A loss or norm that is not finite is
+ * WATCH_FINE unless the action undoes it: the run then stops. */
+watch_verdict watch_judge(watch *w, const config *c, const watch_step *s, spike_score *score);
+bool watch_is_repetitive(const config *c, double repeated);
 /* A new stage has another loss: earlier steps are no measure for it. */
 void watch_forget(watch *w);
 /* What the learning rate of a step is multiplied by. */

@@ -25,12 +25,12 @@ has err 'use split/train or split/valid'
 
 # Bad input: status, the thing by name, a hint.
 : >empty.txt
-printf 'a\0b' >binary.txt
+printf '\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0\76\0\1\0\0\0' >binary.txt
 printf '{"text":"x"}\n{"body":"x"}\n' >field.jsonl
 expect 2 data build empty.txt -o bad tokenizer=tok.json
 has err 'empty.txt'
 expect 3 data build binary.txt -o bad tokenizer=tok.json
-has err 'binary.txt is not text: there is a NUL byte at byte 1'
+has err 'binary.txt is not text: there is a NUL byte at byte 7'
 expect 3 data build field.jsonl -o bad tokenizer=tok.json --json
 has out '"kind": "format"'
 has out 'field.jsonl:2'
@@ -40,6 +40,63 @@ expect 2 data build two.jsonl -o bad tokenizer=tok.json valid=1
 has err 'valid=1'
 expect 2 data build two.jsonl tokenizer=tok.json
 has err '-o'
+expect 2 data build two.jsonl -o bad tokenizer=tok.json format=parquet
+has err 'it is auto, text, jsonl, csv or tsv'
+expect 2 data build two.jsonl -o bad tokenizer=tok.json append=true
+has err 'no shard set to append to'
+[ ! -e bad ] || fail "a refused build left bad behind"
+
+# Fields, templates, ids and scores; bad records are counted, and too many of them end the build.
+printf 'title,text,name,rank\nA,"one, two",n1,0.5\nB,"three\nfour",n2,2\n' >table.csv
+expect 0 data build table.csv -o csv tokenizer=tok.json 'template={title}: {text}\n' id=name score=rank --json
+has out '"records": 2, "bad": 0'
+has out '"bad_samples": []'
+has out '"resumed": false'
+[ "$(field text_bytes out)" = 26 ] || fail "text_bytes is not 26"
+expect 0 data show csv --verify
+has out 'A: one, two'
+{ for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"cut off\n'; } >broken.jsonl
+expect 0 data build broken.jsonl -o broken tokenizer=tok.json
+has out '1 of 301 records were bad and left out:'
+has out 'broken.jsonl:301'
+expect 3 data build broken.jsonl -o broken2 tokenizer=tok.json max_bad=0.001
+has err 'broken.jsonl:301'
+printf 'sch\366nes Wetter, gr\374ne B\344ume und s\374\337e \304pfel\n' >latin.txt
+expect 0 data build latin.txt -o latin tokenizer=tok.json
+has out 'charsets:'
+
+# The same bytes from any number of threads, packed or not, from a file or a pipe, at once or appended.
+make_text 4000 3 >long.txt
+gzip -k long.txt
+split -n l/2 long.txt half.
+for n in 1 2 3; do expect 0 data build long.txt -o threads$n tokenizer=tok.json threads=$n; done
+cmp threads1/shard-00000.bin threads2/shard-00000.bin || fail "2 threads differ from 1"
+cmp threads1/shard-00000.bin threads3/shard-00000.bin || fail "3 threads differ from 1"
+expect 0 data build long.txt.gz -o packed tokenizer=tok.json
+cmp threads1/shard-00000.bin packed/shard-00000.bin || fail "the packed file gives other tokens"
+"$athanor" data build - -o piped tokenizer=tok.json <long.txt >out 2>err || fail "standard input"
+cmp threads1/shard-00000.bin piped/shard-00000.bin || fail "standard input gives other tokens"
+expect 0 data build half.aa -o halves tokenizer=tok.json format=text
+expect 0 data build half.ab -o halves tokenizer=tok.json format=text append=true
+has out '2 documents'
+expect 0 data show halves --verify
+expect 0 data build half.ab -o second tokenizer=tok.json format=text
+tail_of() { tail -c +65 "$1/$2"; } # what follows the header, which has the shard's number
+cmp <(tail_of halves shard-00001.bin) <(tail_of second shard-00000.bin) || fail "what was appended is not the second half"
+
+# Killed in the exchange of an old set for a new one: the same command finishes it.
+cp -r set old
+for n in $(seq 12 4 60); do
+    rm -rf kill && cp -r old kill
+    { ATHANOR_FAULT=kill:$n "$athanor" data build long.txt -o kill tokenizer=tok.json >log 2>&1; } 2>killed && break
+    if [ ! -e kill/.build/state.json ]; then
+        expect 0 data show kill --verify
+    fi
+    expect 0 data build long.txt -o kill tokenizer=tok.json
+    cmp -s kill/shard-00000.bin threads1/shard-00000.bin || fail "another result after kill:$n"
+    [ ! -e kill/.build ] || fail "kill/.build was left"
+done
+[ "$n" -gt 20 ] || fail "no build was killed"
 
 # Damage: a cut is seen on opening, a flipped bit by --verify.
 size=$(stat -c %s set/shard-00000.bin)

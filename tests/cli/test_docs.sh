@@ -25,7 +25,7 @@ awk 'BEGIN {
             s[int(rand()*5)+1]
 }' >my.txt
 
-# README: fences after "<!-- test: sh -->" are run, those after "<!-- test: file NAME -->" written.
+# Fences after "<!-- test: sh -->" are run, those after "<!-- test: file NAME -->" written; the pages in this order.
 awk '
     /^<!-- test: / { kind = $3; name = $4; next }
     /^```/ && open { open = 0; close(out); next }
@@ -37,19 +37,19 @@ awk '
         kind = ""; next
     }
     open { print >out }
-' "$root/README.md"
+' "$root/README.md" "$root/docs/data.md" "$root/docs/runs.md"
 examples=0
 for part in [0-9][0-9].sh [0-9][0-9].file; do [ -e "$part" ] && examples=$((examples + 1)); done
-[ "$examples" -ge 6 ] || fail "README.md has only $examples marked examples"
+[ "$examples" -ge 16 ] || fail "there are only $examples marked examples"
 for name in [0-9][0-9].file.name; do cp "${name%.name}" "$(cat "$name")"; done
 for script in [0-9][0-9].sh; do
-    bash "$script" >out 2>&1 || fail "README example: $(cat "$script" out)"
+    bash "$script" >out 2>&1 || fail "example: $(cat "$script" out)"
 done
 [ -e runs/tiny/report.html ] || fail "the example run has no report"
 [ -e runs/tiny/checkpoints/step-60/model.safetensors ] || fail "the example did not go on"
 
 # Links of the documents lead somewhere.
-for page in README.md CONTRIBUTING.md docs/architecture.md docs/dependencies.md docs/performance.md; do
+for page in README.md CONTRIBUTING.md $(cd "$root" && ls docs/*.md); do
     { grep -oE '\]\([^)#]+' "$root/$page" || true; } | sed 's/^](//' | while read -r link; do
         case $link in http*) continue ;; esac
         [ -e "$(dirname "$root/$page")/$link" ] || fail "$page links to $link, which is not there"

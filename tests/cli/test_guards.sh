@@ -71,6 +71,8 @@ best=$(event valid best/metrics.jsonl | sed -E 's/.*"step": ([0-9]+), "val_loss"
 # ---- upload ----
 expect 0 train c.yaml run=up checkpoint.upload='mkdir -p store && cp -r "$ATHANOR_CHECKPOINT" "store/$ATHANOR_STEP"'
 [ "$(ls store | wc -l)" = 11 ] || fail "uploaded: $(ls store)"
+[ "$(ls up/checkpoints | wc -l)" = 3 ] || fail "what was uploaded was not pruned: $(ls up/checkpoints)"
+
 expect 0 verify checkpoint store/110
 expect 0 train c.yaml run=down train.steps=20 checkpoint.upload='exit 3' --json
 has out '"kind": "upload_failed"'

@@ -29,6 +29,15 @@ expect 0 runs diff runs/one runs/two --json; has out '"key": "train.seed"'
 expect 0 runs diff runs/one runs/one; has out "the configs are equal"
 expect 0 runs report runs/one;        has out "runs/one/report.html"
 grep -q "1.2M parameters" runs/one/report.html || fail "the report does not name the parameters"
+printf '%s\n' '{"event": "stage", "step": 1, "name": "base", "seq_len": 64, "batch": 8, "sources": [{"path": "shards/web/train", "share": 0.7}, {"path": "code", "share": 0.3}]}' \
+    '{"event": "alarm", "step": 2, "kind": "spike", "action": "log", "message": "loss 9 (z 8.0)", "documents": [{"source": "a", "line": 3}, {"source": "b", "line": 4}]}' \
+    >>runs/one/metrics.jsonl
+expect 0 runs show runs/one;          has out "from step 1  base: 64 tokens x 8; web 70 %, code 30 %"
+has out "step 2  spike: loss 9 (z 8.0)"
+has out "      b:4"
+has out "finished"
+expect 0 runs show runs/one --json;   has out '"kind": "spike"'
+has out '"n_alarms": 1'
 echo broken >>runs/two/metrics.jsonl
 expect 3 runs show runs/two;          has err "line 5"
 expect 0 runs list;                   has err "runs/two is left out"

@@ -12,11 +12,11 @@ has out 'ok: 40 steps, 12 interruptions'
 diff -r run run.before || fail "the user's run was touched"
 [ ! -e run-verify ] || fail "the trial was left behind"
 expect 0 verify resume c.yaml train.steps=100000 optim.schedule.decay_steps=50000 \
-    "$gpt2_model" train.precision=bf16 --json --seed 5
+    "$gpt2_model" train.precision=bf16 --json --kills 12 --seed 5
 has out '"ok": true'
-has out '"steps": 30, "interruptions": 5'
+has out '"steps": 30, "interruptions": 12'
 [ "$(field inside_saves out)" -ge 1 ] || fail "no interruption was inside a save"
-[ "$(field by_sigterm out)" = 1 ] || fail "no SIGTERM"
+[ "$(field by_sigterm out)" -ge 1 ] || fail "no SIGTERM"
 
 # What is kept can be looked at: the last checkpoint of both runs is whole.
 expect 0 verify resume c.yaml --steps 10 --kills 1 --keep train.steps=1000

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "base/file_fault.h"
+
 enum { DOCS = 40, VOCAB = 120, EOS = 0, MAX_TOKENS = 1000 };
 
 #define GOLDEN TEST_DIR "/golden/data/"
@@ -270,6 +272,64 @@ static void look_everywhere(scene *sc, const shards *s) {
     arena_reset(sc->mem);
 }
 
+/* The n-th read fails, for every n: an error that names the file, or the right set. */
+static void test_failing_reads(void **state) {
+    static const char *const PATHS[] = {"nanogpt/u16.bin", "llmc", "megatron_pieces", "nanotron",
+                                        "numpy_u16.npy"};
+    (void)state;
+    for (int i = 0; i < ARRAY_LEN(PATHS); i++)
+        for (int n = 1;; n++) {
+            char path[256], spec[32];
+            snprintf(path, sizeof path, GOLDEN "%s", PATHS[i]);
+            snprintf(spec, sizeof spec, "read:%d", n);
+            shards *s;
+            err e = {0};
+            file_fault_arm(spec);
+            status st = open_tokens(&s, path, SHARDS_AUTO, &e);
+            bool struck = file_fault_struck();
+            file_fault_arm(NULL);
+            assert_true(st == (struck ? ST_FORMAT : ST_OK));
+            if (struck) assert_non_null(strstr(e.message, PATHS[i]));
+            shards_close(s);
+            if (!struck) break;
+        }
+}
+
+/* Two ids are too few to tell their width. */
+static void test_short_files_are_narrow(void **state) {
+    shards *s;
+    const uint16_t ids[] = {5, 0, 7, 0};
+    assert_ok(open_tokens(&s, put_bytes(*state, "short.bin", ids, sizeof ids), SHARDS_AUTO, e));
+    assert_int_equal(s->totals.tokens, 4);
+    shards_close(s);
+}
+
+/* A document without tokens, as Megatron's and datatrove's writers make them of empty texts. */
+static void test_empty_documents(void **state) {
+    scene *sc = *state;
+    const uint16_t ids[] = {1, 2, 0, 3, 0};
+    const uint64_t end[] = {0, 3, 3, 3, 5, 5};
+    uint64_t bounds[ARRAY_LEN(end)];
+    int32_t ends[5];
+    int64_t n_ends;
+    shards *s;
+    shard_place p;
+    put_bytes(sc, "a.ds.index", end, sizeof end);
+    assert_ok(open_tokens(&s, put_bytes(sc, "a.ds", ids, sizeof ids), SHARDS_AUTO, e));
+    assert_ok(shards_verify(s, e));
+    assert_ok(shards_bounds(s, 0, ARRAY_LEN(end), bounds, NULL, e));
+    assert_memory_equal(bounds, end, sizeof end);
+    assert_ok(shards_ends(s, 0, 5, NULL, ends, &n_ends, e));
+    assert_int_equal(n_ends, 2);
+    assert_true(ends[0] == 3 && ends[1] == 5);
+    assert_ok(shards_locate(s, 3, sc->mem, &p, e));
+    assert_int_equal(p.document, 4);
+    assert_int_equal(p.first_tok, 3);
+    assert_ok(shards_document(s, 2, sc->mem, &p, e));
+    assert_int_equal(p.first_tok, p.end_tok);
+    shards_close(s);
+}
+
 /* Every byte of `name` changed in turn, and the file cut at many lengths. */
 static void damage(scene *sc, const char *from, const char *name, const char *path) {
     char *data, file[32], set[128];
@@ -319,6 +379,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refusals, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_folders_of_two_kinds, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_llmc_headers, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_failing_reads, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_short_files_are_narrow, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_empty_documents, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_damaged_files, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

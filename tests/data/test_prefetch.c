@@ -40,6 +40,7 @@ static void check_take(prefetch *p, loader *l, uint64_t first, int64_t n, int m,
     assert_memory_equal(got.targets, want.targets, bytes);
     if (start) assert_memory_equal(got.start, want.start, bytes);
     assert_memory_equal(got.pos, want.pos, bytes);
+    for (int64_t i = live_rows * T; i < B * T; i++) assert_int_equal(got.ids[i], 0x7f7f7f7f);
 }
 
 static void check_step(prefetch *p, loader *l, uint64_t first, int64_t n, bool start) {

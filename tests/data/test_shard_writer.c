@@ -283,6 +283,14 @@ static void test_append(void **state) {
     err failure = {0};
     assert_int_equal(shards_open(&s, &spec, &failure), ST_USAGE);
 
+    char *data;
+    size_t n;
+    assert_ok(file_read_all(in_scene(sc, "grown/shard-00000.idx"), &data, &n, e));
+    put_bytes(sc, "grown/shard-00000.idx", data, n - 1);
+    assert_int_equal(shard_writer_open(&w, dir, &opt, &failure), ST_FORMAT);
+    put_bytes(sc, "grown/shard-00000.idx", data, n);
+    free(data);
+
     opt.scores = false;
     assert_int_equal(shard_writer_open(&w, dir, &opt, &failure), ST_USAGE);
     assert_non_null(strstr(failure.message, "scores"));

@@ -2,7 +2,10 @@
 #include "data_test.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <unistd.h>
 
+#include "base/file_fault.h"
 #include "data/shard/shard_format.h"
 
 static char *slurp(const char *path, size_t *n) {
@@ -137,6 +140,95 @@ static void test_missing(void **state) {
     counting_set(sc, "gone", 3, 5, 100, 0);
     remove(in_scene(sc, "gone/shard-00000.idx"));
     expect_open_error(in_scene(sc, "gone"), ST_FORMAT, "shard-00000.idx is missing");
+}
+
+/* Ends within ranges of all kinds, over the borders of shards, against the documents' lengths. */
+static void test_ends(void **state) {
+    scene *sc = *state;
+    enum { MANY = 900 };
+    static uint64_t end[MANY];
+    shards *s;
+    assert_ok(open_set(&s, counting_set(sc, "ends", MANY, 200, 100, 700), e));
+    assert_ok(shards_bounds(s, 0, MANY, end, NULL, e));
+    uint64_t sum = 0;
+    for (int d = 0; d < MANY; d++)
+        assert_int_equal(end[d], sum += (uint64_t)doc_length((uint64_t)d, 200));
+    for (uint64_t i = 0; i < 3000; i++) {
+        uint64_t first = mix64(i) % s->totals.tokens;
+        int64_t n = (int64_t)(mix64(i + 1) % 1500), n_ends, k = 0;
+        if ((uint64_t)n > s->totals.tokens - first) n = (int64_t)(s->totals.tokens - first);
+        int32_t ends[1500];
+        assert_ok(shards_ends(s, first, n, NULL, ends, &n_ends, e));
+        for (int d = 0; d < MANY; d++)
+            if (end[d] > first && end[d] <= first + (uint64_t)n)
+                assert_int_equal(ends[k++], end[d] - first);
+        assert_int_equal(n_ends, k);
+    }
+    shards_close(s);
+}
+
+typedef struct copier {
+    const shards *s;
+    uint64_t seed;
+    bool good;
+} copier;
+
+static void *copy_at_random(void *arg) {
+    copier *c = arg;
+    int32_t ids[64];
+    c->good = true;
+    for (uint64_t i = 0; i < 2000; i++) {
+        uint64_t first = mix64(c->seed + i) % (c->s->totals.tokens - 64);
+        err e;
+        c->good = c->good && shards_copy(c->s, first, 64, ids, NULL, &e) == ST_OK;
+        for (uint64_t k = 0; k < 64; k++)
+            c->good = c->good && (uint64_t)ids[k] == (first + k) % 100;
+    }
+    return NULL;
+}
+
+/* Threads that read from more files than may stay open, through a cache of three, shared with
+ * another set that is closed meanwhile. */
+static void test_many_readers(void **state) {
+    scene *sc = *state;
+    shard_files *files = shard_files_new(3);
+    shards *s, *other;
+    shards_spec spec = {
+        .path = counting_set(sc, "many", 900, 200, 100, 300), .eos = -1, .files = files};
+    assert_ok(shards_open(&s, &spec, e));
+    assert_ok(shards_open(&other, &spec, e));
+    assert_true(s->n_shards > 10);
+    pthread_t thread[6];
+    copier c[6];
+    for (int i = 0; i < 6; i++) {
+        c[i] = (copier){.s = s, .seed = (uint64_t)i << 20};
+        assert_int_equal(pthread_create(&thread[i], NULL, copy_at_random, &c[i]), 0);
+    }
+    shards_close(other);
+    for (int i = 0; i < 6; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(c[i].good);
+    }
+    shards_close(s);
+    shard_files_free(files);
+}
+
+static void test_file_cut_while_in_use(void **state) {
+    scene *sc = *state;
+    shards *s;
+    int32_t ids[50];
+    assert_ok(open_set(&s, counting_set(sc, "live", 50, 100, 100, 0), e));
+    assert_ok(shards_copy(s, s->totals.tokens - 50, 50, ids, NULL, e));
+    assert_int_equal(truncate(in_scene(sc, "live/shard-00000.bin"), 100), 0);
+    err failure = {0};
+    assert_int_equal(shards_copy(s, s->totals.tokens - 50, 50, ids, NULL, &failure), ST_FORMAT);
+    assert_non_null(strstr(failure.message, "cut while in use"));
+    file_fault_arm("read:1");
+    assert_int_equal(shards_copy(s, 0, 10, ids, NULL, &failure), ST_FORMAT);
+    file_fault_arm(NULL);
+    assert_non_null(strstr(failure.message, "shard-00000.bin"));
+    assert_ok(shards_copy(s, 0, 10, ids, NULL, e));
+    shards_close(s);
 }
 
 static void test_other_tokenizer(void **state) {
@@ -274,6 +366,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_empty_set_is_an_error, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_rebuild_removes_old_shards, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_missing, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_ends, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_many_readers, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_file_cut_while_in_use, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_other_tokenizer, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_every_byte_flipped, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_every_truncation, scene_open, scene_close),

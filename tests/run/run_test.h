@@ -22,14 +22,14 @@
     } while (0)
 
 /* *state becomes the path of a new folder. */
-static int make_scratch(void **state) {
+static inline int make_scratch(void **state) {
     char name[] = "/tmp/athanor-test-XXXXXX";
     if (!mkdtemp(name)) return -1;
     *state = xstrdup(name);
     return 0;
 }
 
-static int remove_scratch(void **state) {
+static inline int remove_scratch(void **state) {
     status st = file_remove_tree(*state, NULL);
     free(*state);
     return st == ST_OK ? 0 : -1;

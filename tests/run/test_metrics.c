@@ -165,6 +165,45 @@ static void test_summary(void **state) {
     arena_free(a);
 }
 
+#define ALARM(n, kind, more)                                                                       \
+    "{\"event\": \"alarm\", \"step\": " #n ", \"kind\": \"" kind "\"" more "}\n"
+
+static void expect_state(const char *dir, const char *metrics, const char *want) {
+    arena *a = arena_new("test");
+    run_summary s = summarize(a, dir, metrics);
+    if (strcmp(s.state, want) != 0) fail_msg("%s, not %s, after\n%s", s.state, want, metrics);
+    arena_free(a);
+}
+
+/* Which alarms are the end of a run. */
+static void test_alarms_and_the_state(void **state) {
+    put_file(*state, "config.json", "{\"model\": {}, \"train\": {\"steps\": 3}}");
+    expect_state(*state, START STEP(1) ALARM(2, "nonfinite", ""), "failed");
+    expect_state(*state, START STEP(1) ALARM(1, "nonfinite", "") STEP(2), "stopped");
+    expect_state(*state, START STEP(1) ALARM(2, "spike", ", \"action\": \"log\""), "stopped");
+    expect_state(*state, START STEP(1) ALARM(2, "spike", ", \"action\": \"skip\"") STEP(2) STEP(3),
+                 "finished");
+    expect_state(*state, START STEP(1) ALARM(2, "spike", ", \"action\": \"rewind\""), "failed");
+    expect_state(*state, START STEP(1) ALARM(1, "rewind", ""), "stopped");
+    expect_state(*state, START STEP(1) ALARM(1, "save_failed", ""), "stopped");
+    expect_state(*state, START STEP(2) ALARM(2, "early_stop", "") END(2), "finished");
+    expect_state(*state, START STEP(1) ALARM(1, "early_stop", "") STEP(2) END(2), "stopped");
+}
+
+static void test_record(void **state) {
+    json_t *record = json_object();
+    put_file(*state, "metrics.jsonl",
+             START "{\"event\": \"stage\", \"step\": 1, \"name\": \"a\"}\n" STEP(1)
+                 ALARM(1, "epochs", "") STEP(2) ALARM(3, "spike", ""));
+    OK(run_add_record(record, *state, NULL));
+    const json_t *alarms = json_object_get(record, "alarms");
+    assert_int_equal(json_array_size(json_object_get(record, "stages")), 1);
+    assert_int_equal(json_array_size(alarms), 2);
+    assert_string_equal(metrics_text(json_array_get(alarms, 1), "kind"), "spike");
+    assert_string_equal(metrics_text(json_array_get(alarms, 1), "step"), "");
+    json_decref(record);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
 
 int main(void) {
@@ -172,7 +211,7 @@ int main(void) {
         T(test_append),      T(test_open_removes_torn_line), T(test_full_disk_leaves_whole_lines),
         T(test_cut),         T(test_cut_keeps_late_lines),   T(test_cut_fails_whole),
         T(test_absent_file), T(test_last_step_only),         T(test_bad_line_is_named),
-        T(test_summary),
+        T(test_summary),     T(test_alarms_and_the_state),   T(test_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

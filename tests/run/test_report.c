@@ -1,5 +1,6 @@
 /* The report and its charts: well-formed and escaped HTML, the same bytes twice, small at a million
- * steps, empty and broken runs; ticks, numbers, decimation, the terminal curve. */
+ * steps, empty and broken runs; stages, alarms and their marks; ticks, numbers, decimation, the
+ * terminal curve. */
 #include "run/run_test.h"
 
 #include <math.h>
@@ -174,6 +175,103 @@ static void test_small_and_broken_runs(void **state) {
     strbuf_free(&metrics);
 }
 
+static void put_stage(strbuf *out, int64_t step, const char *name, const char *sources) {
+    strbuf_printf(out,
+                  "{\"event\": \"stage\", \"step\": %lld, \"name\": \"%s\", \"seq_len\": 64, "
+                  "\"batch\": 8, \"rope_theta\": 10000, \"sources\": [%s]}\n",
+                  (long long)step, name, sources);
+}
+
+static void put_spike(strbuf *out, int64_t step) {
+    strbuf_printf(
+        out,
+        "{\"event\": \"alarm\", \"step\": %lld, \"kind\": \"spike\", \"action\": \"skip\", "
+        "\"message\": \"said by the numbers\", \"loss\": 4.5, \"loss_z\": 1.25, \"loss_mean\": "
+        "4.25, \"grad_norm\": 9.5, \"norm_z\": 31, \"norm_mean\": 0.75, \"documents\": "
+        "[{\"set\": \"web\", \"shard\": \"shard-00000.bin\", \"document\": 17, \"source\": "
+        "\"<a>.jsonl\", \"line\": 18, \"loss\": 0.5, \"repeated\": 1}, {\"shard\": \"x\"}]}\n",
+        (long long)step);
+}
+
+#define WEB "{\"path\": \"shards/web/train\", \"share\": 0.75}"
+#define CODE "{\"path\": \"shards/code\", \"share\": 0.25}"
+
+static void test_stages_and_spikes(void **state) {
+    strbuf metrics = {0};
+    put_start(&metrics);
+    put_stage(&metrics, 1, "<first>", WEB ", " CODE);
+    for (int i = 1; i <= 40; i++) {
+        if (i == 21) put_stage(&metrics, 21, "second", CODE ", " WEB);
+        if (i == 30) put_spike(&metrics, i);
+        put_step(&metrics, i, "4.5");
+    }
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    expect_self_contained(html);
+    assert_non_null(strstr(html, "gradient norm 9.5, usually 0.75 (+31.0 &sigma;)"));
+    assert_non_null(strstr(html, "loss 4.5, usually 4.25 (+1.2 &sigma;)"));
+    assert_null(strstr(html, "said by the numbers"));
+    assert_non_null(strstr(html, "most suspicious: &lt;a&gt;.jsonl:18 (document 17 in "
+                                 "web/shard-00000.bin), 100 % repeated, loss 0.5"));
+    assert_non_null(strstr(html, "<td>step skipped</td>"));
+    assert_non_null(strstr(html, " --step 30 --render"));
+    assert_non_null(strstr(html, "<b>&lt;first&gt;</b></td><td>1 to 20</td>"));
+    assert_non_null(strstr(html, "<b>second</b></td><td>21 on</td>"));
+    assert_non_null(strstr(html, "64 tokens x 8, rotary base 10k"));
+    /* a source keeps its colour */
+    assert_int_equal(count_of(html, "<i class=\"m1\" style=\"width:75.00%\"></i>"), 2);
+    assert_int_equal(count_of(html, "<i class=\"m2\" style=\"width:25.00%\"></i>"), 2);
+    /* lines in all six charts, but alarms say nothing about the rate; labels where there is room */
+    assert_int_equal(count_of(html, "<line class=\"mark stage\""), 12);
+    assert_int_equal(count_of(html, "<line class=\"mark alarm\""), 5);
+    assert_int_equal(count_of(html, "<text class=\"label stage\""), 8);
+    assert_int_equal(count_of(html, "<text class=\"label alarm\""), 3);
+    free(html);
+    strbuf_free(&metrics);
+}
+
+static void test_many_alarms_are_folded(void **state) {
+    strbuf metrics = {0};
+    put_start(&metrics);
+    for (int i = 1; i <= 250; i++) {
+        put_step(&metrics, i, "4.5");
+        put_spike(&metrics, i);
+    }
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    assert_non_null(strstr(html, "<summary>245 earlier ones</summary>"));
+    assert_non_null(strstr(html, "The first 150 are in"));
+    assert_int_equal(count_of(html, "<td>spike</td>"), 100);
+    assert_int_equal(count_of(html, "<line class=\"mark alarm\""), 5 * SVG_MAX_MARKS);
+    const char *chart = strstr(html, "<svg class=\"chart\"");
+    const char *first = strstr(chart, "<line class=\"mark alarm\" x1=\"");
+    assert_true(strtod(strstr(first, "x1=") + 4, NULL) > 59); /* the newest 100 of 250 */
+    free(html);
+    strbuf_free(&metrics);
+}
+
+/* Steps that were made again after a rewind are drawn once, as the second time went. */
+static void test_rewound_steps(void **state) {
+    strbuf metrics = {0};
+    put_start(&metrics);
+    put_stage(&metrics, 1, "a", WEB);
+    for (int i = 1; i <= 30; i++) put_step(&metrics, i, i > 20 ? "99" : "4.5");
+    put_stage(&metrics, 21, "b", WEB);
+    strbuf_puts(&metrics, "{\"event\": \"alarm\", \"step\": 20, \"kind\": \"rewind\", "
+                          "\"message\": \"went back\", \"from_step\": 30, \"to_step\": 20}\n");
+    put_stage(&metrics, 21, "b", WEB);
+    for (int i = 21; i <= 40; i++) put_step(&metrics, i, "4.25");
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    assert_non_null(strstr(html, "for 0.5 s")); /* all 50 steps took their time */
+    assert_int_equal(count_of(html, "<td><b>b</b></td>"), 1);
+    const char *chart = strstr(html, "data-y1=\"");
+    assert_true(strtod(chart + 9, NULL) < 10);
+    assert_null(strstr(html, "from_step"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
 /* Events with wrong types and missing members must not break the page. */
 static void test_hostile_events(void **state) {
     char *html = report_of(*state, "{\"event\": \"step\"}\n{\"event\": 3}\n{}\n"
@@ -181,6 +279,13 @@ static void test_hostile_events(void **state) {
                                    "{\"event\": \"step\", \"step\": 1e300, \"loss\": -1e300}\n"
                                    "{\"event\": \"sample\", \"text\": 5}\n"
                                    "{\"event\": \"alarm\"}\n{\"event\": \"valid\"}\n"
+                                   "{\"event\": \"alarm\", \"kind\": 5, \"message\": [], "
+                                   "\"documents\": [3, {\"line\": -1, \"repeated\": 1e300}]}\n"
+                                   "{\"event\": \"alarm\", \"kind\": \"spike\", \"step\": -1e300, "
+                                   "\"documents\": {}, \"loss\": \"x\", \"norm_z\": []}\n"
+                                   "{\"event\": \"stage\"}\n"
+                                   "{\"event\": \"stage\", \"step\": 7, \"name\": 1, \"sources\": "
+                                   "[null, {\"share\": 1e9}, {\"path\": \"/\", \"share\": -1}]}\n"
                                    "{\"event\": \"end\", \"peak_rss_bytes\": -5}\n");
     expect_well_formed(html);
     free(html);
@@ -210,10 +315,8 @@ static void test_many_steps_stay_small(void **state) {
     }
     assert_true(spike);
     strbuf out = {0};
-    svg_chart c = {.title = "t",
-                   .series = {{"s", "raw", x, y, N, false}},
-                   .n_series = 1,
-                   .y_top = NAN};
+    svg_chart c = {
+        .title = "t", .series = {{"s", "raw", x, y, N, false}}, .n_series = 1, .y_top = NAN};
     svg_chart_write(&out, &c);
     assert_true(out.len < 40000);
     strbuf_free(&out);
@@ -225,10 +328,8 @@ static void test_gaps(void **state) {
     (void)state;
     const double x[] = {1, 2, 3, 4}, y[] = {1, 2, NAN, 4};
     strbuf out = {0};
-    svg_chart c = {.title = "t",
-                   .series = {{"s", "raw", x, y, 4, false}},
-                   .n_series = 1,
-                   .y_top = NAN};
+    svg_chart c = {
+        .title = "t", .series = {{"s", "raw", x, y, 4, false}}, .n_series = 1, .y_top = NAN};
     svg_chart_write(&out, &c);
     const char *path = strstr(out.data, " d=\"");
     assert_int_equal(strcspn(path + 4, "\""), strlen("M0 9464L3333 6488M10000 536"));
@@ -279,6 +380,9 @@ int main(void) {
         T(test_whole_report),
         T(test_plan_is_shown_by_class),
         T(test_small_and_broken_runs),
+        T(test_stages_and_spikes),
+        T(test_many_alarms_are_folded),
+        T(test_rewound_steps),
         T(test_hostile_events),
         T(test_no_run),
         cmocka_unit_test(test_many_steps_stay_small),

@@ -109,14 +109,17 @@ static suspects *make_step(void (*plant)(int32_t *ids, float *nll)) {
     int32_t ids[T], targets[T];
     float nll[T];
     for (int row = 0; row < ROWS; row++) {
+        char source[] = "crawl.jsonl";
         loader_span spans[4];
         put_ordinary(row, ids, targets, nll);
         for (int k = 0; k < 4; k++)
             spans[k] =
                 span_of((uint64_t)(row * 4 + k), (uint64_t)(row * T + k * 128), k * 128, 128);
+        for (int k = 0; k < 4; k++) spans[k].place.source = source;
         if (row == 5) plant(ids + 256, nll + 256);
         suspects_add_row(s, 1000 + (uint64_t)row, row, T, ids, targets, nll, spans, 4);
         memset(spans, 0xff, sizeof spans); /* nothing of the caller is kept */
+        memset(source, 'x', sizeof source - 1);
     }
     return s;
 }

@@ -49,6 +49,7 @@ typedef struct build {
     data_report before, report; /* before: of what an interrupted build read */
     build_place place;          /* where this build began, then where it could go on */
     uint64_t n_docs;            /* begun */
+    uint64_t open_tokens;       /* of a document that is not yet complete */
     uint64_t unsaved_bytes;
     uint64_t bytes_begun, bytes_done;
     double seconds_before, save_s;
@@ -180,15 +181,17 @@ static void show_progress(build *b, bool last) {
     data_progress p = {.bytes_begun = b->bytes_begun,
                        .bytes_done = b->bytes_done,
                        .bytes_total = reader_bytes_total(b->reader),
-                       .tokens = t.tokens + v.tokens,
+                       .tokens = t.tokens + v.tokens + b->open_tokens,
                        .documents = t.documents + v.documents,
                        .seconds = clock_since_s(b->start_ns)};
     b->opt->progress(b->opt->progress_ctx, &p);
 }
 
-static void look(void *ctx, const reader *r) {
+static void look(void *ctx, const reader *r, uint64_t ahead) {
     build *b = ctx;
-    b->bytes_done = reader_bytes_done(r);
+    uint64_t read = reader_bytes_done(r);
+    /* Of packed files less was read than the text is long: then it lags behind a little. */
+    if (read > ahead && read - ahead > b->bytes_done) b->bytes_done = read - ahead;
     data_report_take(&b->report, &b->before, reader_get_report(r));
 }
 
@@ -207,6 +210,7 @@ static status write_job(void *ctx, const job *j, const build_place *place, err *
         r.ids = ids;
         ids += r.n;
         b->n_docs += j->piece[i].begins;
+        b->open_tokens = r.more ? b->open_tokens + (uint64_t)r.n : 0;
         TRY(shard_writer_add(writer_of(b, j->piece[i].side), &r, e));
     }
     b->unsaved_bytes += j->text_bytes;
@@ -233,9 +237,9 @@ static status go_on(build *b, const build_state *s, err *e) {
     for (int i = 0; i < b->n_sides; i++)
         TRY(shard_writer_resume(&b->side[i].w, b->side[i].stage, &wo, s->writer[i], e));
     TRY(reader_seek(b->reader, &s->place.at, e));
-    b->bytes_begun = b->bytes_done = reader_bytes_done(b->reader);
-    log_info("going on with a build that was interrupted after %llu documents",
-             (unsigned long long)s->documents);
+    b->bytes_begun = b->bytes_done = reader_bytes_done(b->reader) + s->place.document_bytes;
+    log_info("going on with a build that was interrupted after %.1f MB",
+             (double)b->bytes_begun * 1e-6);
     return ST_OK;
 }
 
@@ -279,7 +283,7 @@ static status forget(build *b, const err *why, err *e) {
     close_writers(b);
     take_over(b, &(build_state){0});
     b->resumed = false;
-    b->bytes_begun = 0;
+    b->bytes_begun = b->bytes_done = 0;
     reader_close(b->reader);
     b->reader = NULL;
     return reader_open(&b->reader, b->inputs, b->n_inputs, &b->opt->reader, e);
@@ -403,7 +407,7 @@ static status read_text(build *b, err *e) {
                            .ctx = b};
     TRY(pipeline_run(b->reader, &po, e));
     TRY(reader_finish(b->reader, e));
-    look(b, b->reader);
+    look(b, b->reader, 0);
     show_progress(b, true);
     return check_sides(b, e);
 }

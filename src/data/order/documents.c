@@ -70,12 +70,14 @@ static status fetch(documents *d, err *e) {
 }
 
 status documents_next(documents *d, document_bounds *out, bool *more, err *e) {
-    if (d->at == d->n) TRY(fetch(d, e));
-    *more = d->n > 0;
-    if (!*more) return ST_OK;
-    *out = (document_bounds){d->at_tok, d->end_tok[d->at], d->score[d->at]};
-    d->at++;
-    if (out->end_tok <= out->first_tok || out->end_tok > d->s->totals.tokens) {
+    do { /* sets of others may hold empty documents: they are passed over */
+        if (d->at == d->n) TRY(fetch(d, e));
+        *more = d->n > 0;
+        if (!*more) return ST_OK;
+        *out = (document_bounds){d->at_tok, d->end_tok[d->at], d->score[d->at]};
+        d->at++;
+    } while (out->end_tok == out->first_tok);
+    if (out->end_tok < out->first_tok || out->end_tok > d->s->totals.tokens) {
         err_set(e, ST_FORMAT, "%s: impossible document bounds at token %" PRIu64, d->s->dir,
                 out->first_tok);
         err_where(e, "%s", d->s->dir);

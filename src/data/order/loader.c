@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+enum { LOADER_OPEN_FILES = 64 };
+
 /* ---- checks ---- */
 
 static status too_short(const char *path, uint64_t have, uint64_t need, int seq_len, err *e) {
@@ -45,14 +47,15 @@ static status check_config(const loader_config *cfg, err *e) {
 
 /* ---- opening ---- */
 
-static status open_shards(const loader_config *cfg, int i, shards **out, err *e) {
+static status open_shards(const loader *l, const loader_config *cfg, int i, shards **out, err *e) {
     const loader_source *src = &cfg->sources[i];
     shards_spec spec = {.path = src->path,
                         .format = src->format,
                         .width_bytes = src->width_bytes,
                         .vocab_size = cfg->tok_vocab ? cfg->tok_vocab : cfg->vocab_size,
                         .eos = cfg->eos,
-                        .max_tok = src->max_tok};
+                        .max_tok = src->max_tok,
+                        .files = l->files};
     TRY(shards_open(out, &spec, e));
     if (cfg->tok_hash) TRY(shards_check_tokenizer(*out, cfg->tok_hash, e));
     return check_vocab(*out, cfg->vocab_size, e);
@@ -91,7 +94,7 @@ static void add_known(uint64_t *sum, uint64_t part, bool first) {
 
 static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
     source_state *src = &l->source[i];
-    TRY(open_shards(cfg, i, &src->shards, e));
+    TRY(open_shards(l, cfg, i, &src->shards, e));
     const shard_totals *t = &src->shards->totals;
     src->n_tok = t->tokens;
     src->consumed = cfg->sources[i].consumed;
@@ -125,6 +128,7 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->order = cfg->shuffle ? cfg->order : ORDER_SHUFFLE;
     l->n_sources = cfg->n_sources;
     l->source = xcalloc((size_t)cfg->n_sources, sizeof *l->source);
+    l->files = shard_files_new(LOADER_OPEN_FILES);
     l->fault = xcalloc(1, sizeof *l->fault);
     atomic_flag_clear(&l->fault->claimed);
     status st = cfg->shuffle ? open_mixture(l, cfg, e) : ST_OK;
@@ -142,6 +146,7 @@ void loader_close(loader *l) {
         packing_close(l->source[i].packing);
         shards_close(l->source[i].shards);
     }
+    shard_files_free(l->files);
     mixture_free(l->mix);
     free(l->source);
     free(l->fault);

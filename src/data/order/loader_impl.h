@@ -33,7 +33,8 @@ struct loader {
     uint32_t vocab_size; /* every id is below it */
     source_state *source;
     int n_sources;
-    mixture *mix; /* NULL unless shuffle */
+    shard_files *files; /* open files of all sources */
+    mixture *mix;       /* NULL unless shuffle */
     uint64_t sequences;
     shard_totals totals;
     loader_fault *fault; /* what even questions may set */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NPY_MAX_HEADER = 4096, LOOK_BYTES = 8192 };
+enum { NPY_MAX_HEADER = 4096, LOOK_BYTES = 8192, LOOK_SURE = 32 };
 
 /* ---- NumPy's header: a Python dict as text ---- */
 
@@ -76,7 +76,8 @@ static status npy_open(shards *s, int number, uint64_t bytes, const uint8_t head
 
 /* ---- without header ---- */
 
-/* Whether the first ids, read as u16, are pairs whose second half is zero: ids of 32 bits. */
+/* Whether the first ids, read as u16, are pairs whose second half is always zero: ids of 32 bits.
+ * A few pairs prove nothing. */
 static status looks_wide(const shards *s, int number, uint64_t bytes, bool *wide, err *e) {
     uint16_t look[LOOK_BYTES / 2];
     size_t n = bytes < LOOK_BYTES ? (size_t)bytes / 4 * 4 : LOOK_BYTES;
@@ -86,7 +87,7 @@ static status looks_wide(const shards *s, int number, uint64_t bytes, bool *wide
         low += look[i] != 0;
         high += look[i + 1] != 0;
     }
-    *wide = low > 0 && high == 0 && bytes % 4 == 0;
+    *wide = low >= LOOK_SURE && high == 0 && bytes % 4 == 0;
     return ST_OK;
 }
 

@@ -16,7 +16,7 @@
 
 #include "base/file_fault.h"
 
-enum { HEAD_BYTES = 16, MAX_FILES = 1000000 };
+enum { HEAD_BYTES = 16 };
 
 static bool ends_with(const char *s, const char *suffix) {
     size_t n = strlen(s), m = strlen(suffix);
@@ -175,7 +175,7 @@ static status list_folder(candidates *c, const char *dir, shards_format format, 
 static status list_glob(candidates *c, const char *pattern, err *e) {
     glob_t g = {0};
     int rc = glob(pattern, 0, NULL, &g);
-    for (size_t i = 0; rc == 0 && i < g.gl_pathc && i < MAX_FILES; i++)
+    for (size_t i = 0; rc == 0 && i < g.gl_pathc; i++)
         if (!is_sidecar(g.gl_pathv[i]) && !file_is_dir(g.gl_pathv[i])) add(c, g.gl_pathv[i]);
     globfree(&g);
     return c->n ? ST_OK

@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The shards that are there already must be whole before others are put behind them. */
+static status check_closed(shards *s, err *e) {
+    shards_use_files(s, NULL);
+    for (int i = 0; i < s->n_shards; i++) TRY(shard_check_files(s, i, e));
+    return ST_OK;
+}
+
 static status open_existing(shards **out, const char *dir, const shard_writer_options *opt,
                             err *e) {
     TRY(own_open(out, dir, 0, e));
@@ -20,7 +27,7 @@ static status open_existing(shards **out, const char *dir, const shard_writer_op
     if (s->eos != opt->eos) what = "another end-of-text token";
     if (s->has_ids != opt->ids) what = s->has_ids ? "ids of documents" : "no ids of documents";
     if (s->has_scores != opt->scores) what = s->has_scores ? "scores" : "no scores";
-    if (!what) return ST_OK;
+    if (!what) return check_closed(s, e);
     err_set(e, ST_USAGE, "%s cannot be appended to: it has %s", dir, what);
     err_where(e, "%s", dir);
     err_hint(e, "append with the options that the set was built with");
@@ -158,18 +165,10 @@ static status reopen(shard_writer *w, const uint64_t hash[SHARD_KINDS], err *e) 
     return ST_OK;
 }
 
-static status check_closed(shard_writer *w, err *e) {
-    shards *s = w->set;
-    s->files = shard_files_new(2);
-    s->own_files = true;
-    for (int i = 0; i < s->n_shards; i++) TRY(shard_check_files(s, i, e));
-    return ST_OK;
-}
-
 static status go_on(shard_writer *w, const json_t *state, err *e) {
     uint64_t hash[SHARD_KINDS] = {0};
     const json_t *open = json_object_get(state, "open");
-    TRY(check_closed(w, e));
+    TRY(check_closed(w->set, e));
     if (open) {
         if (!add_open(w, open, hash)) return bad_state(w->set->dir, "has impossible numbers", e);
         TRY(reopen(w, hash, e));

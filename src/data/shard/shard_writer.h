@@ -12,8 +12,8 @@ struct shard_writer {
     shard_writer_options opt;
     shard_out out[SHARD_KINDS];
     uint64_t pending; /* tokens of a document that goes on in the next record */
-    bool open;   /* `out` are being written: the last entry of set->shard */
-    bool synced; /* someone may go on with the unfinished shard */
+    bool open;        /* `out` are being written: the last entry of set->shard */
+    bool synced;      /* someone may go on with the unfinished shard */
     arena *scratch;
 };
 

@@ -53,12 +53,13 @@ status shards_none_such(const char *path, err *e) {
     return ST_USAGE;
 }
 
-/* A folder that is ours, or should be: with a manifest, a split of sets, or shards without one. */
-static bool is_own_folder(const char *dir) {
+/* A folder that is ours: with a manifest, or a split of sets; or that should be: shards without a
+ * manifest, unless they are said to be others'. */
+static bool is_own_folder(const char *dir, shards_format format) {
     static const char *const SIGNS[] = {"manifest.json", "train/manifest.json", "shard-00000.bin"};
     bool own = false;
     arena *scratch = arena_new("shards");
-    for (int i = 0; i < ARRAY_LEN(SIGNS); i++)
+    for (int i = 0; i < ARRAY_LEN(SIGNS) - (format != SHARDS_AUTO); i++)
         own = own || file_exists(path_join(scratch, dir, SIGNS[i]));
     arena_free(scratch);
     return own;
@@ -68,7 +69,7 @@ status shards_open(shards **out, const shards_spec *spec, err *e) {
     *out = NULL;
     shards *s = NULL;
     status st;
-    bool own = spec->format == SHARDS_OWN || is_own_folder(spec->path);
+    bool own = spec->format == SHARDS_OWN || is_own_folder(spec->path, spec->format);
     if (own && !file_exists(spec->path))
         st = shards_none_such(spec->path, e);
     else if (own)

@@ -86,38 +86,70 @@ static const char *judge_utf16(const uint8_t *p, size_t n) {
 
 /* ---- GB18030 ---- */
 
-/* Chinese is nearly all of the 3,755 common characters, whose first bytes run through all of B0 to
- * D7, and punctuation; every run of high bytes has even length. Korean (EUC-KR) leaves out the
- * upper half of these first bytes, Japanese (EUC-JP) has kana, Big5 other second bytes, and
- * Cyrillic words are as often odd as even. */
-static bool judge_gb18030(const uint8_t *p, size_t n, size_t *n_pairs) {
-    size_t pairs = 0, bad = 0, common = 0, upper = 0, marks = 0, kana = 0;
+/* Characters that are frequent in simplified and traditional writing alike, a fifth of any text. */
+static bool is_frequent(unsigned pair) {
+    static const uint16_t CODES[] = {
+        0xb5c4, 0xd2bb, 0xcac7, 0xb2bb, 0xd4da, 0xc8cb, 0xd3d0, 0xced2, 0xcbfb, 0xd6d0, 0xb4f3,
+        0xc9cf, 0xbacd, 0xb5d8, 0xb5bd, 0xd2d4, 0xbfc9, 0xd2b2, 0xc4e3, 0xc9fa, 0xc4dc, 0xb6f8,
+        0xd7d3, 0xb5c3, 0xcac2, 0xd7d6, 0xceb4, 0xceaa, 0xd3c3, 0xceb4, 0xb7bd, 0xb3c9};
+    for (int i = 0; i < ARRAY_LEN(CODES); i++)
+        if (pair == CODES[i]) return true;
+    return false;
+}
+
+typedef struct pair_view {
+    size_t pairs, bad;
+    size_t common, upper; /* of the 3,755 common characters; with a first byte from C9 on */
+    size_t marks, kana, frequent;
+} pair_view;
+
+static size_t view_pair(pair_view *v, uint8_t a, uint8_t b) {
+    bool plain = b > 0xa0;
+    v->pairs++;
+    v->common += plain && a >= 0xb0 && a <= 0xd7;
+    v->upper += plain && a >= 0xc9 && a <= 0xd7;
+    v->marks += plain && a >= 0xa1 && a <= 0xa3;
+    v->kana += plain && (a == 0xa4 || a == 0xa5);
+    v->frequent += is_frequent((unsigned)a << 8 | b);
+    return 2;
+}
+
+static bool is_four(const uint8_t *p, size_t left) {
+    return left < 4 || (p[1] < 0x3a && p[2] > 0x80 && p[2] != 0xff && p[3] >= 0x30 && p[3] < 0x3a);
+}
+
+static pair_view view_pairs(const uint8_t *p, size_t n) {
+    pair_view v = {0};
     for (size_t i = 0; i + 1 < n;) {
         uint8_t a = p[i], b = p[i + 1];
         if (a < 0x80) {
             i++;
         } else if (a == 0x80 || a == 0xff || b < 0x30 || b == 0x7f || b == 0xff) {
-            bad++;
+            v.bad++;
             i++;
         } else if (b < 0x40) {
-            bool four = i + 3 >= n || (b < 0x3a && p[i + 2] > 0x80 && p[i + 2] != 0xff &&
-                                       p[i + 3] >= 0x30 && p[i + 3] < 0x3a);
-            bad += !four;
+            bool four = is_four(p + i, n - i);
+            v.bad += !four;
             i += four ? 4 : 1;
         } else {
-            bool plain = b > 0xa0;
-            pairs++;
-            common += plain && a >= 0xb0 && a <= 0xd7;
-            upper += plain && a >= 0xc9 && a <= 0xd7;
-            marks += plain && a >= 0xa1 && a <= 0xa3;
-            kana += plain && (a == 0xa4 || a == 0xa5);
-            i += 2;
+            i += view_pair(&v, a, b);
         }
     }
-    *n_pairs = pairs;
-    if (pairs == 0 || bad * 100 > pairs || kana * 10 > pairs) return false;
-    if (common < 30) return (common + marks) * 10 >= pairs * 6;
-    return (common + marks) * 10 >= pairs * 7 && upper * 100 >= common * 12;
+    return v;
+}
+
+/* Simplified Chinese is nearly all of the 3,755 common characters, whose first bytes run through
+ * all of B0 to D7, and punctuation; traditional Chinese is known by its frequent characters; every
+ * run of high bytes has even length. Korean (EUC-KR) leaves out the upper half of these first
+ * bytes, Japanese (EUC-JP) has kana, Big5 other second bytes, and Cyrillic words are as often odd
+ * as even. */
+static bool judge_gb18030(const uint8_t *p, size_t n, size_t *n_pairs) {
+    pair_view v = view_pairs(p, n);
+    *n_pairs = v.pairs;
+    if (v.pairs == 0 || v.bad * 100 > v.pairs || v.kana * 10 > v.pairs) return false;
+    if (v.common >= 8 && v.upper * 100 < v.common * 12) return false;
+    if (v.pairs >= 20 && v.frequent * 100 >= v.pairs * 6) return true;
+    return (v.common + v.marks) * 10 >= v.pairs * (v.common < 30 ? 6 : 7);
 }
 
 /* ---- Windows-1252 and Latin-1 ---- */
@@ -168,11 +200,61 @@ static latin_kind latin_of(uint8_t c) {
     }
 }
 
+/* The accented letters of a language, each as bit `byte & 31`. All have an e acute in foreign
+ * words; sharp s and y diaeresis share a bit. */
+#define L(c) (UINT32_C(1) << (0x##c & 31))
+static const uint32_t ALPHABETS[] = {
+    L(E4) | L(F6) | L(FC) | L(FF), /* German */
+    L(E0) | L(E2) | L(E7) | L(E8) | L(EA) | L(EB) | L(EE) | L(EF) | L(F4) | L(F9) | L(FB) | L(FC) |
+        L(E6) | L(FF),                             /* French */
+    L(E1) | L(ED) | L(F3) | L(FA) | L(FC) | L(F1), /* Spanish */
+    L(E3) | L(F5) | L(E7) | L(E1) | L(ED) | L(F3) | L(FA) | L(E2) | L(EA) | L(F4) | L(E0) |
+        L(FC),                                                              /* Portuguese */
+    L(E0) | L(E8) | L(EC) | L(F2) | L(F9) | L(EE),                          /* Italian */
+    L(E0) | L(E8) | L(ED) | L(EF) | L(F2) | L(F3) | L(FA) | L(FC) | L(E7),  /* Catalan */
+    L(EB) | L(EF) | L(F6) | L(FC) | L(E8) | L(E1) | L(F3),                  /* Dutch */
+    L(E5) | L(E4) | L(F6) | L(E0),                                          /* Swedish, Finnish */
+    L(E6) | L(F8) | L(E5) | L(F3) | L(F2) | L(F4),                          /* Danish, Norwegian */
+    L(E1) | L(ED) | L(F3) | L(FA) | L(FD) | L(FE) | L(F0) | L(E6) | L(F6),  /* Icelandic */
+    L(E1) | L(ED) | L(F3) | L(FA) | L(FD) | L(F0) | L(E6) | L(F8),          /* Faroese */
+    L(E4) | L(F6) | L(F5) | L(FC),                                          /* Estonian */
+    L(E0) | L(E1) | L(E8) | L(EC) | L(ED) | L(F2) | L(F3) | L(F9) | L(FA)}; /* Irish, Gaelic */
+#undef L
+
+enum { WINDOW_LETTERS = 24 };
+
+/* How many accented letters the language that knows most of them knows, summed over short windows:
+ * a file may hold many languages, but each sentence is in one. */
+typedef struct letter_view {
+    int window[32], n;
+    size_t known;
+} letter_view;
+
+static void close_window(letter_view *v) {
+    int best = 0;
+    for (int a = 0; a < ARRAY_LEN(ALPHABETS); a++) {
+        int known = 0;
+        for (int i = 0; i < 32; i++)
+            if ((ALPHABETS[a] >> i & 1) || i == (0xe9 & 31)) known += v->window[i];
+        best = known > best ? known : best;
+    }
+    v->known += (size_t)best;
+    memset(v->window, 0, sizeof v->window);
+    v->n = 0;
+}
+
+static void add_letter(letter_view *v, uint8_t c) {
+    v->window[c & 31]++;
+    if (++v->n == WINDOW_LETTERS) close_window(v);
+}
+
 /* Western European text: a quarter of the letters at most are accented, they stand in their case,
- * and signs do not stand inside words. */
+ * signs do not stand inside words, and where accented letters are more than those of a few names,
+ * each sentence keeps to those of one language. (Czech, Hungarian, Turkish do not.) */
 static const char *judge_latin(const uint8_t *p, size_t n) {
-    size_t plain = 0, accented = 0, high = 0, odd = 0, controls = 0, c1 = 0;
+    size_t plain = 0, accented = 0, high = 0, odd = 0, controls = 0, c1 = 0, letters = 0;
     latin_kind before = LATIN_MARK;
+    letter_view v = {0};
     for (size_t i = 0; i < n; i++) {
         uint8_t c = p[i];
         latin_kind k = latin_of(c);
@@ -184,13 +266,19 @@ static const char *judge_latin(const uint8_t *p, size_t n) {
             high++;
             c1 += c < 0xa0;
             accented += k >= LATIN_UPPER;
+            if (k >= LATIN_UPPER && c >= 0xc0) {
+                add_letter(&v, c);
+                letters++;
+            }
             odd += k == LATIN_NONE;
             odd += k == LATIN_MARK && before >= LATIN_UPPER && after >= LATIN_UPPER;
             odd += k == LATIN_UPPER && before == LATIN_LOWER && after == LATIN_LOWER;
         }
         before = k;
     }
+    close_window(&v);
     if (controls * 200 > n || odd * 10 > high || accented * 3 > plain) return NULL;
+    if (accented * 100 > plain && v.known * 100 < letters * 93) return NULL;
     return c1 ? "WINDOWS-1252" : "ISO-8859-1";
 }
 

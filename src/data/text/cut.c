@@ -79,7 +79,7 @@ static status fill_carry(reader *r, size_t want, size_t *whole, err *e) {
         *whole = whole_records(format, strbuf_cstr(&r->carry), r->carry.len, end, &open_quote);
         if (*whole > 0 || end) return ST_OK;
         if (r->carry.len >= limit) return too_long(r, format, open_quote, limit, e);
-        want = r->carry.len * 2;
+        want = r->carry.len < limit / 2 ? r->carry.len * 2 : limit;
     }
 }
 
@@ -165,6 +165,10 @@ static chunk *new_chunk(const reader *r) {
 /* The chunk takes carry over, all but what follows its whole records. */
 static void give_carry(reader *r, chunk *c, size_t whole) {
     strbuf rest = {0};
+    if (whole >= CHUNK_BYTES / 2) { /* as much will come: growing to it would copy it twice */
+        strbuf_extend(&rest, CHUNK_BYTES + 2 * READ_BYTES);
+        strbuf_clear(&rest);
+    }
     strbuf_append(&rest, r->carry.data + whole, r->carry.len - whole);
     r->line += count_lines(r->carry.data, whole);
     r->offset += whole;

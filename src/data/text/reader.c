@@ -83,12 +83,16 @@ status reader_next(reader *r, document *doc, bool *more, err *e) {
 }
 
 /* Pages of a mapping come back from the file if they are touched again after all. */
-void reader_forget(const reader *r, size_t bytes) {
+void chunk_forget(const chunk *c, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (!r->current || !r->current->map.data) return;
-    if (bytes > r->current->map.len) bytes = r->current->map.len;
+    if (!c->map.data) return;
+    if (bytes > c->map.len) bytes = c->map.len;
     if (bytes / page == 0) return;
-    madvise((void *)(uintptr_t)r->current->map.data, bytes / page * page, MADV_DONTNEED);
+    madvise((void *)(uintptr_t)c->map.data, bytes / page * page, MADV_DONTNEED);
+}
+
+void reader_forget(const reader *r, size_t bytes) {
+    if (r->current) chunk_forget(r->current, bytes);
 }
 
 status reader_seek(reader *r, const reader_position *at, err *e) {

@@ -87,6 +87,8 @@ size_t chunk_bytes(const chunk *c);
  * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far. */
 status reader_done(reader *r, chunk *c, reader_position *after, err *e) ATH_MUST_USE;
 void chunk_free(chunk *c);
+/* The first `bytes` of its document, a whole text file, need not stay resident. */
+void chunk_forget(const chunk *c, size_t bytes);
 /* Goes on at a position from reader_done of a reader with the same inputs and options. */
 status reader_seek(reader *r, const reader_position *at, err *e) ATH_MUST_USE;
 /* After the last chunk: ST_FORMAT when the share of bad records is too high, ST_USAGE when there

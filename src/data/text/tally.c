@@ -96,7 +96,8 @@ static status check_share(const reader *r, bool last, err *e) {
 /* ---- one file ---- */
 
 static status check_file(const reader *r, err *e) {
-    bool all = r->tally.whole && r->tally.bad > 0 && r->tally.bad == r->tally.records;
+    bool all =
+        r->max_bad < 1 && r->tally.whole && r->tally.bad > 0 && r->tally.bad == r->tally.records;
     return all ? whole_file_bad(r, e) : ST_OK;
 }
 
