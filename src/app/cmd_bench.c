@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/bench.h"
-#include "train/bench_icicle.h"
+#include "train/bench/bench.h"
+#include "train/bench/bench_icicle.h"
 
 /* ---- JSON ---- */
 

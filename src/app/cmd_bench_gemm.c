@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "op/gemm_choice.h"
-#include "train/bench_gemm.h"
+#include "train/bench/bench_gemm.h"
 
 typedef struct gemm_job {
     const cli_args *args;

@@ -11,7 +11,7 @@
 #include "app/data_view.h"
 #include "app/row_text.h"
 #include "base/json.h"
-#include "train/step_data.h"
+#include "train/course/step_data.h"
 
 typedef struct step_view {
     step_data *d;

@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "train/course.h"
+#include "train/course/course.h"
 
 /* The course of the whole run; with train.epochs its length is about right for packings other than
  * concat. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "train/suspects.h"
+#include "train/guard/suspects.h"
 
 double execute_sum_nll(const prog *p) {
     const tensor *t = prog_tensor(p, "nll");

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "op/gemm.h"
 #include "train/execute.h"
-#include "train/spikes.h"
+#include "train/guard/react.h"
 
 json_t *session_event(const char *kind, int64_t step) {
     json_t *o = json_pack("{s:s}", "event", kind);
@@ -82,7 +82,7 @@ static status run_step(session *s, step_result *r, err *e) {
     TRY(session_enter(s, e));
     TRY(session_begin(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
-    if (r->verdict != WATCH_FINE) return spikes_react(s, r, e);
+    if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
     return guard_explain(s, session_first_sample(s, s->at.step + 1), r->grad_scale, e);
 }

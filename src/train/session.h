@@ -11,11 +11,11 @@
 #include "run/metrics.h"
 #include "step/step.h"
 #include "tok/tok.h"
-#include "train/course.h"
+#include "train/course/course.h"
 #include "train/saver.h"
-#include "train/stage_data.h"
+#include "train/course/stage_data.h"
 #include "train/train.h"
-#include "train/watch.h"
+#include "train/guard/watch.h"
 
 /* Where a run is. Which samples come next follows from the step (course.h). */
 typedef struct cursor {
@@ -132,8 +132,8 @@ status validate(session *s, err *e) ATH_MUST_USE;
 status samples_encode(session *s, err *e) ATH_MUST_USE;
 status samples_write(session *s, err *e) ATH_MUST_USE;
 
-/* guard.c: runs the step's micro-batches again, op by op, and fills e with the first tensor that is
- * not finite. */
+/* guard/nonfinite.c: runs the step's micro-batches again, op by op, and fills e with the first
+ * tensor that is not finite. */
 status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,10 +1,11 @@
 /* The training run: from a config to a trained model in a run folder.
  *
- * Reading order: this file, session.h (everything a run holds), session.c (opening it), loop.c
- * (steps and events), state.c (checkpoints and resume), validate.c, samples.c, guard.c (who made
- * the NaN), gradients.c (--dump-grads).
+ * Reading order: this file, session.h (everything a run holds), course/course.h (the run as
+ * arithmetic), session.c (opening it), loop.c (steps and events), enter.c (from stage to stage),
+ * execute.c (one step), state.c and saver.c (checkpoints and resume), validate.c, samples.c,
+ * guard/watch.h (which steps are spikes), gradients.c (--dump-grads).
  *
- * Events are JSON objects with `event` = start, step, valid, sample, checkpoint, alarm, end
+ * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end
  * (cli.md). Each is appended to RUN/metrics.jsonl and given to the caller. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/yaml.h"
-#include "train/course.h"
+#include "train/course/course.h"
 
 static config *load(const char *yaml) {
     json_t *root, *origins;

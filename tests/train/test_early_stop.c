@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "train/early_stop.h"
+#include "train/guard/early_stop.h"
 
 static void test_counts_validations_without_improvement(void **state) {
     (void)state;

@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "train/spike.h"
+#include "train/guard/spike.h"
 
 static void near(double got, double want) {
     if (!(fabs(got - want) <= 1e-9)) fail_msg("%.17g instead of %.17g", got, want);

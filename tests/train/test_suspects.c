@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
-#include "train/suspects.h"
+#include "train/guard/suspects.h"
 
 static int below(int n, uint64_t stream, int64_t counter) {
     return (int)(mix64(stream << 32 ^ mix64((uint64_t)counter)) % (uint64_t)n);

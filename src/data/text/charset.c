@@ -208,8 +208,8 @@ static const uint32_t ALPHABETS[] = {
     L(E0) | L(E2) | L(E7) | L(E8) | L(EA) | L(EB) | L(EE) | L(EF) | L(F4) | L(F9) | L(FB) | L(FC) |
         L(E6) | L(FF),                             /* French */
     L(E1) | L(ED) | L(F3) | L(FA) | L(FC) | L(F1), /* Spanish */
-    L(E3) | L(F5) | L(E7) | L(E1) | L(ED) | L(F3) | L(FA) | L(E2) | L(EA) | L(F4) | L(E0) |
-        L(FC),                                                              /* Portuguese */
+    L(E3) | L(F5) | L(E7) | L(E1) | L(ED) | L(F3) | L(FA) | L(E2) | L(EA) | L(F4) |
+        L(E0),                                                              /* Portuguese */
     L(E0) | L(E8) | L(EC) | L(F2) | L(F9) | L(EE),                          /* Italian */
     L(E0) | L(E8) | L(ED) | L(EF) | L(F2) | L(F3) | L(FA) | L(FC) | L(E7),  /* Catalan */
     L(EB) | L(EF) | L(F6) | L(FC) | L(E8) | L(E1) | L(F3),                  /* Dutch */

@@ -1,9 +1,9 @@
-#include "train/bench_gemm.h"
+#include "train/bench/bench_gemm.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 /* A linear layer of `rows` rows: x [rows,in], w [width,in]. */
 typedef struct layer {

@@ -2,7 +2,7 @@
  *
  * Reading order: course_new, lay_out_stage (parts of one stage), find_ends (the run's length),
  * place_schedules, then the questions. */
-#include "train/course.h"
+#include "train/course/course.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

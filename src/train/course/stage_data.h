@@ -10,8 +10,8 @@
 #include "data/order/loader.h"
 #include "run/folder.h"
 #include "tok/tok.h"
-#include "train/course.h"
-#include "train/watch.h"
+#include "train/course/course.h"
+#include "train/guard/watch.h"
 
 typedef struct stage_data {
     const course *course; /* NULL: of a run whose length is not known yet */

@@ -7,7 +7,7 @@
 #define TRAIN_BENCH_H
 
 #include "run/config.h"
-#include "train/bench_profile.h"
+#include "train/bench/bench_profile.h"
 
 typedef struct bench bench;
 

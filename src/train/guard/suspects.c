@@ -1,6 +1,6 @@
 /* Which documents made a step spike; see suspects.h. Order: repetition, collecting, ranking, JSON.
  */
-#include "train/suspects.h"
+#include "train/guard/suspects.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-#include "train/step_data.h"
+#include "train/course/step_data.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/file.h"
 #include "io/checkpoint.h"
-#include "train/stage_data.h"
+#include "train/course/stage_data.h"
 
 typedef struct opening {
     arena *mem;

@@ -1,4 +1,4 @@
-#include "train/spikes.h"
+#include "train/guard/react.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "run/record.h"
-#include "train/suspects.h"
+#include "train/guard/suspects.h"
 
 enum { NAMED_DOCUMENTS = 8 };
 
@@ -133,7 +133,7 @@ static status go_back(session *s, const step_result *r, json_t *documents, err *
     return session_emit(s, o, e);
 }
 
-status spikes_react(session *s, const step_result *r, err *e) {
+status react_to_spike(session *s, const step_result *r, err *e) {
     json_t *documents;
     TRY(name_documents(s, &documents, e));
     json_t *o = spike_alarm(s, r, documents);

@@ -1,6 +1,6 @@
 /* Reading order: stage_data_open, source_of (what the record says), taken_before (what earlier
  * stages took), enter (a new stage into the record). */
-#include "train/stage_data.h"
+#include "train/course/stage_data.h"
 
 #include <inttypes.h>
 #include <math.h>

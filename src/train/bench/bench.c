@@ -1,5 +1,5 @@
 /* A session without data, and its steps. */
-#include "train/bench.h"
+#include "train/bench/bench.h"
 
 #include <stdlib.h>
 

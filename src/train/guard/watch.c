@@ -1,4 +1,4 @@
-#include "train/watch.h"
+#include "train/guard/watch.h"
 
 #include <math.h>
 #include <stdlib.h>

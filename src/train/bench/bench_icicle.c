@@ -1,5 +1,5 @@
 /* The picture of a profile; see bench_icicle.h. Order: style, one cell, the levels, the legend. */
-#include "train/bench_icicle.h"
+#include "train/bench/bench_icicle.h"
 
 #include <stdio.h>
 #include <string.h>

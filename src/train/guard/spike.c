@@ -1,6 +1,6 @@
 /* Spikes of loss and gradient norm; see spike.h. The sums run over the steps from the oldest on,
  * wherever the ring begins, so that a window read back from JSON scores with the same bits. */
-#include "train/spike.h"
+#include "train/guard/spike.h"
 
 #include <math.h>
 #include <string.h>

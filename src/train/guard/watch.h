@@ -5,8 +5,8 @@
 #define TRAIN_WATCH_H
 
 #include "run/config.h"
-#include "train/early_stop.h"
-#include "train/spike.h"
+#include "train/guard/early_stop.h"
+#include "train/guard/spike.h"
 
 /* After this many spikes in a row the level has moved: the window begins anew. */
 enum { WATCH_LEVEL_SHIFT = 8 };

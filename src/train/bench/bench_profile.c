@@ -1,5 +1,5 @@
 /* From times per op to rows, and rows as table and JSON. */
-#include "train/bench_profile.h"
+#include "train/bench/bench_profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

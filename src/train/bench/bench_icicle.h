@@ -2,7 +2,7 @@
 #ifndef TRAIN_BENCH_ICICLE_H
 #define TRAIN_BENCH_ICICLE_H
 
-#include "train/bench_profile.h"
+#include "train/bench/bench_profile.h"
 
 /* One SVG document that needs nothing else, for light and dark pages; the pointer shows details.
  * `title` and `subtitle` stand above it. */

@@ -1,5 +1,5 @@
 /* Counting validations without improvement; see early_stop.h. */
-#include "train/early_stop.h"
+#include "train/guard/early_stop.h"
 
 #include <math.h>
 
