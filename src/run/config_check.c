@@ -48,7 +48,7 @@ static status check_ramp(const config *c, err *e) {
                             ") is above train.global_batch_size (%" PRId64 ")",
                             start, c->train.global_batch_size);
     if (micro == CONFIG_AUTO || (start % micro == 0 && by % micro == 0)) return ST_OK;
-    config_error(c, e, "train.batch_ramp",
+    config_error(c, e, "train.batch_ramp.start",
                  "train.batch_ramp.start and .increment must be multiples of "
                  "train.micro_batch_size (%" PRId64 ")",
                  micro);

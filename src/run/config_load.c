@@ -42,8 +42,11 @@ static void expand_sources(json_t *root) {
 }
 
 void config_expand_short_forms(json_t *root, json_t *origins) {
+    json_t *stage;
+    size_t i;
     expand_precision(root, origins);
     expand_sources(root);
+    json_array_foreach(json_object_get(root, "stages"), i, stage) expand_sources(stage);
 }
 
 /* A group is no value, and a null means the default: neither has an origin. */

@@ -146,7 +146,22 @@ static void test_errors(void **state) {
          "unknown key 'stages.0.optim.lrr' (t.yaml:1); nearest: stages.0.optim.lr", "t.yaml:1", ""},
         {"stages: [{name: a, until: {steps: 1}, optim: {lr: x}}]\n",
          "'stages.0.optim.lr' must be a number", "t.yaml:1", ""},
-        {"stages: [{name: a}]\n", "exactly one of steps and tokens", "t.yaml:1", ""},
+        {"stages: [{name: a, until: {steps: 1, tokens: 1}}]\n", "exactly one of steps and tokens",
+         "t.yaml:1", ""},
+        {"stages: [{name: a}, {name: b}]\n", "stage a has no end", "t.yaml:1", ""},
+        {"stages: [{name: a, until: {steps: 2}}, {name: b, until: {steps: 2}}]\n",
+         "stage b would end before it begins", "t.yaml:1", "of the run"},
+        {"stages: [{name: a, train: {seed: 1}}]\n", "a stage cannot change 'train.seed'",
+         "t.yaml:1", "whole run"},
+        {"stages: [{name: a, train: {seq_len: 0}}]\n", "stages.0.train.seq_len", "t.yaml:1", ""},
+        {"stages: [{name: a, train: {global_batch_size: 6, micro_batch_size: 4}}]\n",
+         "stage a: train.global_batch_size (6) is not a multiple", "t.yaml:1", "is 3"},
+        {"train: {epochs: 1}\nstages: [{name: a}]\n", "a run in stages has no train.epochs",
+         "t.yaml:1", "until"},
+        {"optim: {restart: true}\n", "belongs into a stage", "t.yaml:1", ""},
+        {"train: {batch_ramp: {start: 64}}\n", "is above train.global_batch_size", "t.yaml:1", ""},
+        {"train: {batch_ramp: {start: 6}, micro_batch_size: 4}\n", "must be multiples of",
+         "t.yaml:1", "auto"},
         {"stages: [{name: a, until: {steps: 1}, parallel: {tp: 2}}]\n",
          "a stage cannot change 'stages.0.parallel'", "t.yaml:1", ""},
         {"- 1\n", "t.yaml is not a config", "t.yaml", ""},
@@ -210,9 +225,12 @@ static void test_length_of_the_run(void **state) {
     config_free(c);
     err e;
     assert_int_equal(load(&c, "", "train.tokens=1M", "train.steps=5", &e), ST_USAGE);
-    c = must_load(FULL, "train.tokens=null", NULL);
+    c = must_load(FULL, "train.tokens=null", "stages=[]");
     assert_int_equal(config_check_train(c, &e), ST_USAGE);
     assert_non_null(strstr(e.hint, "exactly one"));
+    config_free(c);
+    c = must_load(FULL, "train.tokens=null", NULL); /* its last stage ends it */
+    assert_int_equal(config_check_train(c, &e), ST_OK);
     config_free(c);
     c = must_load(FULL, NULL, NULL);
     assert_int_equal(config_check_train(c, &e), ST_OK);
@@ -285,14 +303,53 @@ static void test_free_keys(void **state) {
                                           "nonsense"};
     for (int i = 0; i < ARRAY_LEN(may); i++) assert_true(config_key_is_free(may[i]));
     for (int i = 0; i < ARRAY_LEN(may_not); i++) assert_false(config_key_is_free(may_not[i]));
+    /* A run in stage 1: the stages to come are free, and where this one ends. */
+    assert_true(config_key_is_free_in("stages.2.optim.lr", 1));
+    assert_true(config_key_is_free_in("stages.2", 1));
+    assert_true(config_key_is_free_in("stages.1.until.steps", 1));
+    assert_false(config_key_is_free_in("stages.1.optim.lr", 1));
+    assert_false(config_key_is_free_in("stages.0.until.steps", 1));
+    assert_false(config_key_is_free_in("optim.lr", 1));
+    assert_true(config_key_is_free_in("train.steps", 1));
+}
+
+/* Changes stay in force from stage to stage, and a stage's config names the lines they come from.
+ */
+static void test_stages(void **state) {
+    (void)state;
+    config *c = must_load("train: {seq_len: 32}\n"
+                          "data: {train: [{path: a}, {path: b}]}\n"
+                          "stages:\n"
+                          "- {name: one, until: {steps: 5}, optim: {restart: true, lr: 0.5}}\n"
+                          "- name: two\n"
+                          "  data: {train: c}\n"
+                          "  model: {rope_theta: 5.0e4}\n",
+                          NULL, NULL);
+    config *one, *two;
+    err e;
+    assert_int_equal(config_of_stage(c, 0, &one, &e), ST_OK);
+    assert_int_equal(config_of_stage(c, 1, &two, &e), ST_OK);
+    assert_int_equal(one->data.train.n, 2);
+    assert_int_equal(two->data.train.n, 1);
+    assert_string_equal(two->data.train.items[0].path, "c");
+    assert_true(one->optim.lr == 0.5 && two->optim.lr == 0.5);
+    assert_int_equal(two->train.seq_len, 32);
+    assert_null(json_object_get(one->model, "rope_theta"));
+    assert_non_null(json_object_get(two->model, "rope_theta"));
+    assert_string_equal(config_where(two, "data.train"), "t.yaml:6");
+    assert_true(config_stage_restarts(c, 0) && !config_stage_restarts(c, 1));
+    assert_true(config_stage_has_schedule(c, 0) && !config_stage_has_schedule(c, 1));
+    config_free(one);
+    config_free(two);
+    config_free(c);
 }
 
 static void test_supported(void **state) {
     (void)state;
-    static const char *const refused[] = {
-        "train.precision=fp16",     "train.precision.grads=fp8", "parallel.tp=2",
-        "parallel.zero=1",          "parallel.sp=true",          "data.packing=bestfit",
-        "train.deterministic=true", "eval.tasks=[hellaswag]"};
+    static const char *const refused[] = {"train.precision=fp16",  "train.precision.grads=fp8",
+                                          "parallel.tp=2",         "parallel.zero=1",
+                                          "parallel.sp=true",      "train.deterministic=true",
+                                          "eval.tasks=[hellaswag]"};
     err e;
     config *c = must_load("", NULL, NULL);
     assert_int_equal(config_check_supported(c, &e), ST_OK);
@@ -304,9 +361,8 @@ static void test_supported(void **state) {
         assert_non_null(strstr(e.where, "command line"));
         config_free(c);
     }
-    c = must_load(FULL, "parallel.dp=1", NULL);
-    assert_int_equal(config_check_supported(c, &e), ST_USAGE);
-    assert_non_null(strstr(e.message, "stages"));
+    c = must_load("stages: [{name: a}]", "data.packing=bestfit", NULL);
+    assert_int_equal(config_check_supported(c, &e), ST_OK);
     config_free(c);
 }
 
@@ -350,13 +406,21 @@ static void test_schema(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),          cmocka_unit_test(test_values),
-        cmocka_unit_test(test_suffixes),          cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_overrides),         cmocka_unit_test(test_override_errors),
-        cmocka_unit_test(test_length_of_the_run), cmocka_unit_test(test_where),
-        cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_diff),
-        cmocka_unit_test(test_free_keys),         cmocka_unit_test(test_supported),
-        cmocka_unit_test(test_micro_batch),       cmocka_unit_test(test_schema),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_suffixes),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_override_errors),
+        cmocka_unit_test(test_length_of_the_run),
+        cmocka_unit_test(test_where),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_diff),
+        cmocka_unit_test(test_free_keys),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_supported),
+        cmocka_unit_test(test_micro_batch),
+        cmocka_unit_test(test_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,13 @@
 /* Documents from files: plain text (a file is a document), JSONL (a line is one), CSV and TSV (a
- * record is one), each plain or packed with gzip or zstd; single files, folders (recursive, in
- * sorted order, hidden names left out), globs, and "-" for standard input.
+ * record is one), each plain or packed with gzip or zstd, which its first bytes tell; single files,
+ * folders (recursive, in sorted order, hidden names left out), globs, and "-" for standard input.
  *
  * Memory is bounded by a chunk and the longest record. Text that is not UTF-8 is recognised
- * (UTF-16, GB18030, Latin-1) and converted; what was found is in the report. A record that cannot
- * be read (not JSON, no such field, a wrong number of columns, bytes that no charset explains) is
- * counted and passed over; above a stated share of bad records reading ends with an error.
+ * (UTF-16, GB18030, Windows-1252 with Latin-1) and converted; what was found is in the report. A
+ * record that cannot be read (not JSON, no such field, a wrong number of columns, bytes that no
+ * charset explains) is counted and passed over; above a stated share of bad records reading ends
+ * with an error, as it does at a file of records that are all bad. In a text file, which is one
+ * record, a few broken characters are replaced by U+FFFD.
  *
  * Two ways to read: reader_next gives one document after the other; reader_next_chunk gives raw
  * pieces of whole records in order, cheaply, which many threads can then take apart with
@@ -21,9 +23,9 @@
 typedef enum reader_format {
     READER_AUTO, /* by the file's name, packing suffix aside; standard input is text */
     READER_TEXT,
-    READER_JSONL, /* .jsonl .ndjson */
-    READER_CSV,   /* RFC 4180, first record names the columns */
-    READER_TSV,
+    READER_JSONL, /* .jsonl .ndjson .json */
+    READER_CSV,   /* .csv, RFC 4180; the first record names the columns */
+    READER_TSV,   /* .tsv; the same with tabs, a line a record, nothing quoted or escaped */
 } reader_format;
 
 typedef struct reader_options {
@@ -34,15 +36,16 @@ typedef struct reader_options {
     const char *id;       /* NULL: none */
     const char *score;
     const char *charset; /* NULL: found out for each file; else utf-8, utf-16le, ... */
-    double max_bad;      /* share of bad records above which reading fails; negative: 0.01 */
+    double max_bad; /* share of bad records above which reading fails, once 1,000 were read or at
+                       the end; 0: at the first one; 1: never; negative: 0.01 */
 } reader_options;
 
 typedef struct document {
     const char *text; /* UTF-8; not NUL-terminated */
     size_t len;
     const char *source; /* path, valid until reader_close; "-" for standard input */
-    uint32_t line;      /* record of its file, from 1; 0: the whole file */
-    uint64_t offset;    /* of the record in the unpacked file, in bytes */
+    uint32_t line;      /* of its file on which the record begins, from 1; 0: the whole file */
+    uint64_t offset;    /* of the record in the unpacked file (as UTF-8), in bytes */
     const char *label;  /* what those fields hold, as text; NULL: no such field */
     const char *id;
     double score; /* NaN: none, or no number */
@@ -67,8 +70,8 @@ void reader_forget(const reader *r, size_t bytes);
 /* Where reading stands: after a whole record. With the same inputs, reader_seek goes on there. */
 typedef struct reader_position {
     uint32_t file;      /* number of the file in reader_file order */
-    uint32_t line;      /* records of it that were read */
-    uint64_t offset;    /* bytes of the unpacked file that were read */
+    uint32_t line;      /* lines of it that were read */
+    uint64_t offset;    /* bytes of it that were read, unpacked and as UTF-8 */
     uint64_t documents; /* given so far: not empty, not bad */
     uint64_t bad;       /* records */
     uint64_t records;

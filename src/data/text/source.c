@@ -18,7 +18,6 @@ struct source {
     const char *charset; /* NULL: open */
     bool end, converting;
     charset_converter converter;
-    uint64_t given;
     strbuf ready, raw; /* raw: of a charset to convert, not yet converted */
     size_t at;         /* of ready */
 };
@@ -108,7 +107,6 @@ status source_read(source *s, char *p, size_t n, size_t *got, err *e) {
         memcpy(p, strbuf_cstr(&s->ready) + s->at, *got);
         s->at += *got;
     }
-    s->given += *got;
     return ST_OK;
 }
 
@@ -117,6 +115,12 @@ status source_skip(source *s, uint64_t bytes, err *e) {
     status st = ST_OK;
     size_t got = 1;
     while (st == ST_OK && bytes > 0 && got > 0) {
+        if (s->charset && !s->converting && s->at == s->ready.len) {
+            uint64_t skipped;
+            st = stream_skip(s->in, bytes, &skipped, e);
+            bytes -= st == ST_OK ? skipped : 0;
+            break;
+        }
         st = source_read(s, passed, bytes < CONVERT_BYTES ? (size_t)bytes : CONVERT_BYTES, &got, e);
         bytes -= st == ST_OK ? got : 0;
     }

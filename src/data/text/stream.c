@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -173,6 +174,33 @@ status stream_read(stream *s, void *p, size_t n, size_t *got, err *e) {
                        : ST_OK;
     }
     return ST_OK;
+}
+
+/* A plain file that can be sought in: moves on without reading. */
+static uint64_t seek_ahead(stream *s, uint64_t n) {
+    struct stat sb;
+    off_t at = lseek(s->fd, 0, SEEK_CUR);
+    if (s->packing != PLAIN || at < 0 || fstat(s->fd, &sb) != 0 || sb.st_size < at) return 0;
+    uint64_t left = (uint64_t)(sb.st_size - at);
+    off_t step = (off_t)(n < left ? n : left);
+    if (lseek(s->fd, step, SEEK_CUR) < 0) return 0;
+    s->disk_bytes += (uint64_t)step;
+    return (uint64_t)step;
+}
+
+status stream_skip(stream *s, uint64_t n, uint64_t *passed, err *e) {
+    char *bytes = xmalloc(RAW_BYTES);
+    status st = ST_OK;
+    size_t got = 1;
+    *passed = 0;
+    while (st == ST_OK && *passed < n && got > 0) {
+        if (s->at == s->n) *passed += seek_ahead(s, n - *passed);
+        uint64_t left = n - *passed;
+        st = stream_read(s, bytes, left < RAW_BYTES ? (size_t)left : RAW_BYTES, &got, e);
+        *passed += st == ST_OK ? got : 0;
+    }
+    free(bytes);
+    return st;
 }
 
 bool stream_is_packed(const stream *s) {

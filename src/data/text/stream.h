@@ -17,6 +17,8 @@ void stream_close(stream *s); /* NULL is fine */
 /* Up to n unpacked bytes; *got 0 only at the end. ST_FORMAT: the file cannot be read, is broken or
  * ends too early. */
 status stream_read(stream *s, void *p, size_t n, size_t *got, err *e) ATH_MUST_USE;
+/* Passes over up to n unpacked bytes; *passed fewer only at the end. A plain file is not read. */
+status stream_skip(stream *s, uint64_t n, uint64_t *passed, err *e) ATH_MUST_USE;
 bool stream_is_packed(const stream *s);
 uint64_t stream_disk_bytes(const stream *s); /* of the file as it lies there, read so far */
 
