@@ -172,14 +172,22 @@ static void print_documents(const json_t *documents) {
     }
 }
 
+static void print_foreign(const shards *s) {
+    printf("%s: %" PRIu64 " tokens in %d file%s (%s), ids of %d bits, ", s->dir, s->totals.tokens,
+           s->n_shards, s->n_shards == 1 ? "" : "s", FORMATS[s->format], s->width_bytes * 8);
+    if (s->has_index)
+        printf("%" PRIu64 " documents\n", s->totals.documents);
+    else
+        printf("no index of documents\n");
+}
+
 static void print_set(const shards *s, const json_t *documents) {
-    if (s->has_index) {
+    if (s->format == SHARDS_OWN) {
         data_print_totals(s->dir, "", &s->totals);
         printf("%d shards, %d sources, ids of %d bits, vocabulary %d\n", s->n_shards, s->n_sources,
                s->width_bytes * 8, s->vocab_size);
     } else {
-        printf("%s: %" PRIu64 " tokens in %d files (%s), ids of %d bits, no index of documents\n",
-               s->dir, s->totals.tokens, s->n_shards, FORMATS[s->format], s->width_bytes * 8);
+        print_foreign(s);
     }
     print_documents(documents);
     if (!s->has_index && json_array_size(documents) > 0)

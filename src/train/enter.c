@@ -11,7 +11,7 @@ uint64_t session_first_sample(const session *s, int64_t step) {
     return watch_move(&s->watch, p->stage, course_first_sample(s->course, step));
 }
 
-static void close_stage(session *s) {
+void session_leave(session *s) {
     prefetch_free(s->ahead);
     loader_close(s->train);
     loader_close(s->valid);
@@ -19,6 +19,7 @@ static void close_stage(session *s) {
     s->ahead = NULL;
     s->train = s->valid = NULL;
     s->nll = NULL;
+    s->stage = -1;
 }
 
 void session_enter_shape(session *s, int stage, int64_t batch) {
@@ -40,23 +41,22 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     s->table = step_build_accumulation(s->part_mem, (int)(batch / s->B));
 }
 
-/* The record is written before the first step on the data that it describes. */
-static status open_data(session *s, int stage, err *e) {
-    for (int i = stage_data_begun(s->data.record); i <= stage; i++) {
-        loader *l;
+status session_open_data(session *s, int stage, err *e) {
+    int begun = stage_data_begun(s->data.record);
+    for (int i = begun < stage ? begun : stage; i <= stage; i++) {
         bool is_new;
-        const config *c = s->course->stage[i].c;
-        TRY(stage_data_open(&s->data, c, i, &l, &is_new, e));
-        if (i == stage)
-            s->train = l;
-        else
-            loader_close(l); /* a fork has not been through the earlier stages itself */
-        TRY(run_write_json(s->folder, "data.json", s->data.record, e));
+        loader_close(s->train); /* a fork has not been through the earlier stages itself */
+        TRY(stage_data_open(&s->data, s->course->stage[i].c, i, &s->train, &is_new, e));
+        s->record_is_new |= is_new;
     }
-    bool is_new;
-    const config *c = s->course->stage[stage].c;
-    if (!s->train) TRY(stage_data_open(&s->data, c, stage, &s->train, &is_new, e));
-    return stage_data_open_valid(&s->data, c, &s->valid, e);
+    return stage_data_open_valid(&s->data, s->course->stage[stage].c, &s->valid, e);
+}
+
+/* The record is written before the first step on the data that it describes. */
+static status write_record(session *s, err *e) {
+    if (!s->record_is_new) return ST_OK;
+    s->record_is_new = false;
+    return run_write_json(s->folder, "data.json", s->data.record, e);
 }
 
 static status warn_of_budgets(session *s, err *e) {
@@ -107,8 +107,10 @@ status session_begin(session *s, err *e) {
 
 static status enter_stage(session *s, const course_part *p, err *e) {
     const course_stage *k = &s->course->stage[p->stage];
-    close_stage(s);
-    status st = open_data(s, p->stage, e);
+    bool is_open = s->stage < 0 && s->train; /* by those who looked whether it is there */
+    if (!is_open) session_leave(s);
+    status st = is_open ? ST_OK : session_open_data(s, p->stage, e);
+    if (st == ST_OK) st = write_record(s, e);
     if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
     TRY(st);
     session_enter_shape(s, p->stage, p->batch);

@@ -35,6 +35,7 @@ typedef struct session {
     plan *plan;
     const optim_class *optim;
     stage_data data;
+    bool record_is_new; /* the record knows of a stage that data.json does not */
     watch watch;
     bool watches; /* steps are judged */
 
@@ -81,6 +82,10 @@ void session_close(session *s);
 /* enter.c: brings the stage and part of the coming step into force: its data, its programs, its
  * batch. */
 status session_enter(session *s, err *e) ATH_MUST_USE;
+/* Puts the stage in force out of it: the next session_enter begins anew. */
+void session_leave(session *s);
+/* Opens the data of a stage, as far as it is not open: s->train, s->valid. */
+status session_open_data(session *s, int stage, err *e) ATH_MUST_USE;
 /* What happens once, between the last step of one stage and the first of the next: events, a new
  * start of the optimizer. */
 status session_begin(session *s, err *e) ATH_MUST_USE;

@@ -117,12 +117,13 @@ static void forget_stages(session *s, const course_origin *origin) {
     stage_data_set_origin(s->data.record, origin);
 }
 
-/* Every stage that is still to be trained, before anything is written. */
+/* Every stage that is still to be trained, before anything is written. The data of a new run stay
+ * open: they come next. */
 static status probe_data(session *s, err *e) {
     int begun = stage_data_begun(s->data.record);
     for (int i = begun; i < s->course->n_stages; i++) {
         const course_stage *k = &s->course->stage[i];
-        status st = stage_data_probe(&s->data, k->c, i == 0, e);
+        status st = i == 0 ? session_open_data(s, 0, e) : stage_data_probe(&s->data, k->c, e);
         if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
         TRY(st);
     }

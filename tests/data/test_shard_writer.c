@@ -182,6 +182,59 @@ static void test_resume_of_a_resumed(void **state) {
     assert_equal_folders(sc, whole, dir);
 }
 
+/* A document in pieces is the same document; a stop between two pieces changes nothing. */
+static void test_resume_within_a_document(void **state) {
+    scene *sc = *state;
+    const char *dir = in_scene(sc, "pieces");
+    int32_t ids[400];
+    for (int i = 0; i < ARRAY_LEN(ids); i++) ids[i] = 1 + i % (VOCAB - 1);
+    shard_record all = {.ids = ids, .n = 400, .source = "f", .id = "long", .text_bytes = 7};
+    shard_record part = {.ids = ids, .n = 150, .source = "f", .more = true};
+    shard_writer *w;
+    assert_ok(shard_writer_open(&w, in_scene(sc, "whole"), &OPTIONS, e));
+    assert_ok(add_documents(w, 0, 5, e));
+    assert_ok(shard_writer_add(w, &all, e));
+    assert_ok(shard_writer_finish(w, e));
+    shard_writer_free(w);
+
+    json_t *at = json_object();
+    assert_ok(shard_writer_open(&w, dir, &OPTIONS, e));
+    assert_ok(add_documents(w, 0, 5, e));
+    assert_ok(shard_writer_add(w, &part, e));
+    assert_ok(shard_writer_sync(w, at, e));
+    assert_ok(shard_writer_add(w, &part, e));
+    shard_writer_free(w);
+    assert_ok(shard_writer_resume(&w, dir, &OPTIONS, at, e));
+    json_decref(at);
+    all.ids += 150;
+    all.n -= 150;
+    assert_ok(shard_writer_add(w, &all, e));
+    assert_ok(shard_writer_finish(w, e));
+    shard_writer_free(w);
+    assert_equal_folders(sc, in_scene(sc, "whole"), dir);
+}
+
+/* Going back behind a writer that has finished: its manifest must not stand meanwhile. */
+static void test_resume_after_the_end(void **state) {
+    scene *sc = *state;
+    const char *whole = whole_set(sc, "whole"), *dir = in_scene(sc, "ended");
+    json_t *at = json_object();
+    shard_writer *w;
+    assert_ok(shard_writer_open(&w, dir, &OPTIONS, e));
+    assert_ok(add_documents(w, 0, 30, e));
+    assert_ok(shard_writer_sync(w, at, e));
+    assert_ok(add_documents(w, 30, 50, e));
+    assert_ok(shard_writer_finish(w, e));
+    shard_writer_free(w);
+    assert_ok(shard_writer_resume(&w, dir, &OPTIONS, at, e));
+    json_decref(at);
+    assert_false(file_exists(in_scene(sc, "ended/manifest.json")));
+    assert_ok(add_documents(w, 30, DOCS, e));
+    assert_ok(shard_writer_finish(w, e));
+    shard_writer_free(w);
+    assert_equal_folders(sc, whole, dir);
+}
+
 static void expect_no_resume(const char *dir, const char *text, const char *words) {
     shard_writer *w;
     err e = {0};
@@ -352,6 +405,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_long_ids_are_cut, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_resume_gives_the_same_bytes, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_resume_of_a_resumed, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_resume_within_a_document, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_resume_after_the_end, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_resume_refuses_other_files, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_resume_from_hostile_states, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_append, scene_open, scene_close),

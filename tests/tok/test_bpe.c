@@ -129,6 +129,34 @@ static void test_batch(void **state) {
 }
 
 /* The first text that cannot be encoded is named, whatever thread met it. */
+/* A text cut by tok_cut at any distance gives the ids of the whole, whatever kind it is. */
+static void test_parts_give_the_whole(void **state) {
+    (void)state;
+    static const char *const FILES[] = {"bpe_gpt2.json", "bpe_llama3.json"};
+    static const size_t STEPS[] = {1, 7, 100, 3000};
+    size_t len;
+    char *text = read_golden(GOLDEN("corpus.txt"), &len);
+    for (int f = 0; f < 2 * ARRAY_LEN(STEPS); f++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s", GOLDEN(""), FILES[f % 2]);
+        tok *t = load_golden(path);
+        tok_ids whole = encode_ok(t, text, len, 0), parts = {0};
+        int n = 0;
+        for (size_t from = 0, to; from < len; from = to, n++) {
+            to = from + tok_cut(t, text + from, len - from, STEPS[f / 2]);
+            assert_int_equal(tok_encode_part(t, text + from, to - from, from == 0, &parts, NULL),
+                             ST_OK);
+        }
+        assert_true(n > 2);
+        assert_int_equal(parts.n, whole.n);
+        assert_memory_equal(parts.id, whole.id, sizeof(int32_t) * (size_t)whole.n);
+        tok_ids_free(&whole);
+        tok_ids_free(&parts);
+        tok_free(t);
+    }
+    free(text);
+}
+
 static void test_batch_names_the_first_failure(void **state) {
     (void)state;
     tok *t =
@@ -151,6 +179,7 @@ int main(void) {
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_long_text),
         cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_parts_give_the_whole),
         cmocka_unit_test(test_batch_names_the_first_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,25 +27,6 @@ struct mixture {
 
 /* ---- one cycle ---- */
 
-/* Tijdeman's rule, all multiplied out: with d = s c[k] - M x[k] (how far k is behind before slot s
- * is dealt, s from 1), only those with d >= M / (2K-2) may get the slot, and among them the one
- * whose share will next run out of bounds: least ((2K-3) M - (2K-2) d) / c[k]. */
-static int choose(const cycle *c, const int32_t *dealt, int64_t s, int64_t K2) {
-    const int64_t M = SLOTS;
-    int best = -1;
-    int64_t best_num = 0;
-    for (int k = 0; k < c->n; k++) {
-        int64_t d = s * c->slots[k] - M * dealt[k];
-        if (d * K2 < M) continue;
-        int64_t num = (K2 - 1) * M - K2 * d;
-        if (best < 0 || num * c->slots[best] < best_num * c->slots[k]) {
-            best = k;
-            best_num = num;
-        }
-    }
-    return best;
-}
-
 static void cycle_new(cycle *c, int n) {
     c->n = n;
     c->slots = xcalloc((size_t)n, sizeof *c->slots);
@@ -61,21 +42,90 @@ static void cycle_free(cycle *c) {
     free(c->place);
 }
 
+/* Tijdeman's rule as a queue. With K participants, M slots, x slots of k already dealt: k may get a
+ * slot once it is far enough behind its share, from slot (M x + M / (2K-2)) / c[k] on; among those
+ * who may, the one gets it whose share will run out of bounds first, at (M x + M - M / (2K-2)) /
+ * c[k]. Both are known when x is, so everybody waits in the list of the slot where he may begin,
+ * and then in a heap by when he must have been. */
+typedef struct dealing {
+    const cycle *c;
+    int64_t K2;     /* 2K - 2 */
+    int32_t *dealt; /* [n] x[k] */
+    int32_t *waits; /* [SLOTS + 1] the first who may begin with that slot; -1: nobody */
+    int32_t *next;  /* [n] the next one in the same list */
+    int32_t *heap;  /* those who may now, the most pressing first */
+    int n_heap;
+} dealing;
+
+/* Whether a must have its slot before b: times c[a] c[b] K2, so that all is whole. */
+static bool presses(const dealing *d, int32_t a, int32_t b) {
+    int64_t of_a = (d->K2 - 1 + d->K2 * d->dealt[a]) * d->c->slots[b];
+    int64_t of_b = (d->K2 - 1 + d->K2 * d->dealt[b]) * d->c->slots[a];
+    return of_a < of_b || (of_a == of_b && a < b);
+}
+
+static void heap_push(dealing *d, int32_t k) {
+    int at = d->n_heap++;
+    while (at > 0 && presses(d, k, d->heap[(at - 1) / 2])) {
+        d->heap[at] = d->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    d->heap[at] = k;
+}
+
+static int32_t heap_pop(dealing *d) {
+    int32_t top = d->heap[0], last = d->heap[--d->n_heap];
+    int at = 0;
+    for (int child; (child = 2 * at + 1) < d->n_heap; at = child) {
+        if (child + 1 < d->n_heap && presses(d, d->heap[child + 1], d->heap[child])) child++;
+        if (!presses(d, d->heap[child], last)) break;
+        d->heap[at] = d->heap[child];
+    }
+    d->heap[at] = last;
+    return top;
+}
+
+/* Slots count from 1 here; the ones before `from` are dealt. */
+static void wait_for_turn(dealing *d, int32_t k, int64_t from) {
+    int64_t c = d->c->slots[k], c2 = c * d->K2;
+    if (d->dealt[k] == c) return;
+    int64_t slot = (SLOTS + SLOTS * d->dealt[k] * d->K2 + c2 - 1) / c2;
+    if (slot < from) slot = from;
+    d->next[k] = d->waits[slot];
+    d->waits[slot] = k;
+}
+
+static void deal_slots(cycle *c, dealing *d) {
+    for (int32_t s = 0; s <= SLOTS; s++) d->waits[s] = -1;
+    for (int32_t k = 0; k < c->n; k++) wait_for_turn(d, k, 1);
+    for (int32_t s = 0; s < SLOTS; s++) {
+        for (int32_t k = d->waits[s + 1]; k >= 0; k = d->next[k]) heap_push(d, k);
+        CHECK(d->n_heap > 0, "no source for slot %d", s);
+        int32_t k = heap_pop(d);
+        c->source[s] = (uint16_t)k;
+        c->place[c->first[k] + d->dealt[k]++] = (uint16_t)s;
+        if (s + 1 < SLOTS) wait_for_turn(d, k, s + 2);
+    }
+}
+
 static void cycle_deal(cycle *c) {
     int64_t taking_part = 0;
     for (int k = 0; k < c->n; k++) {
         if (k) c->first[k] = c->first[k - 1] + c->slots[k - 1];
         taking_part += c->slots[k] > 0;
     }
-    int64_t K2 = taking_part > 1 ? 2 * taking_part - 2 : 2;
-    int32_t *dealt = xcalloc((size_t)c->n, sizeof *dealt);
-    for (int s = 0; s < SLOTS; s++) {
-        int k = choose(c, dealt, s + 1, K2);
-        CHECK(k >= 0, "no source for slot %d", s);
-        c->source[s] = (uint16_t)k;
-        c->place[c->first[k] + dealt[k]++] = (uint16_t)s;
-    }
-    free(dealt);
+    size_t n = (size_t)c->n;
+    dealing d = {.c = c,
+                 .K2 = taking_part > 1 ? 2 * taking_part - 2 : 2,
+                 .dealt = xcalloc(n, sizeof *d.dealt),
+                 .waits = xcalloc(SLOTS + 1, sizeof *d.waits),
+                 .next = xcalloc(n, sizeof *d.next),
+                 .heap = xcalloc(n, sizeof *d.heap)};
+    deal_slots(c, &d);
+    free(d.dealt);
+    free(d.waits);
+    free(d.next);
+    free(d.heap);
 }
 
 /* How many of the first n slots, over all rounds, are k's. Within a round the count is within one

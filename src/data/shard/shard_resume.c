@@ -6,9 +6,9 @@
  * files against it, before anything is changed. */
 #include "data/shard/shard_writer.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/file_fault.h"
+
+#include <fcntl.h>
 
 /* The shards that are there already must be whole before others are put behind them. */
 static status check_closed(shards *s, err *e) {
@@ -165,10 +165,24 @@ static status reopen(shard_writer *w, const uint64_t hash[SHARD_KINDS], err *e) 
     return ST_OK;
 }
 
+/* A manifest that names the unfinished shard was written after the sync, and will not be true of
+ * the files any more; that of the set that is appended to stays. */
+static status drop_manifest(const shard_writer *w, err *e) {
+    shards *finished = NULL;
+    const char *dir = w->set->dir, *path = path_join(w->scratch, dir, "manifest.json");
+    bool newer =
+        own_open(&finished, dir, 0, NULL) == ST_OK && finished->n_shards > w->set->n_shards;
+    shards_close(finished);
+    if (newer && file_sys_unlinkat(AT_FDCWD, path, 0) != 0)
+        return err_errno(e, path, "cannot remove %s", path);
+    return newer ? file_sync_dir(dir, e) : ST_OK;
+}
+
 static status go_on(shard_writer *w, const json_t *state, err *e) {
     uint64_t hash[SHARD_KINDS] = {0};
     const json_t *open = json_object_get(state, "open");
     TRY(check_closed(w->set, e));
+    TRY(drop_manifest(w, e));
     if (open) {
         if (!add_open(w, open, hash)) return bad_state(w->set->dir, "has impossible numbers", e);
         TRY(reopen(w, hash, e));

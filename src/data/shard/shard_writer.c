@@ -214,6 +214,7 @@ shard_totals shard_writer_totals(const shard_writer *w) {
 
 status shard_writer_finish(shard_writer *w, err *e) {
     shards *s = w->set;
+    CHECK(w->pending == 0, "%s: the last document was not ended", s->dir);
     if (s->totals.tokens == 0) {
         err_set(e, ST_USAGE, "%s: there is no text to write", s->dir);
         err_where(e, "%s", s->dir);

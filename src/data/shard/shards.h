@@ -198,20 +198,13 @@ status shard_writer_open(shard_writer **out, const char *dir, const shard_writer
 status shard_writer_add(shard_writer *w, const shard_record *r, err *e) ATH_MUST_USE;
 shard_totals shard_writer_totals(const shard_writer *w);
 /* Makes durable what was added so far (also in the middle of a document) and puts all that
- * shard_writer_resume needs into the object `state`: it stays true though more is written. */
+ * shard_writer_resume needs into the empty object `state`: it stays true though more is written. */
 status shard_writer_sync(shard_writer *w, json_t *state, err *e) ATH_MUST_USE;
 /* Goes on at a state of an earlier writer with the same options: cuts the files down to it, so that
  * the finished set is byte for byte that of a writer that was never interrupted. Instead of
- * shard_writer_open; also after the earlier writer has finished. ST_FORMAT: the files or the state
- * are not what a writer left. */
-status shard_writer_resume(shard_writer **out, const char *dir, const shard_writer_options *opt,
-                           const json_t *state, err *e) ATH_MUST_USE;
-/* Makes all that was added durable and puts what shard_writer_resume needs into `state`, an empty
- * JSON object: it may be stored as it is. */
-status shard_writer_sync(shard_writer *w, json_t *state, err *e) ATH_MUST_USE;
-/* Goes on where a writer with the same folder and options stood at that sync: what was written
- * after it is cut off. ST_FORMAT: the state or the files are not of one piece; no byte that
- * the state speaks of was changed then. */
+ * shard_writer_open; also after the earlier writer has finished: its manifest is taken away first.
+ * ST_FORMAT: the files or the state are not what a writer left; no byte that the state speaks of
+ * was changed then. */
 status shard_writer_resume(shard_writer **out, const char *dir, const shard_writer_options *opt,
                            const json_t *state, err *e) ATH_MUST_USE;
 /* Writes the manifest. The folder is complete only after ST_OK. Frees nothing. */

@@ -47,6 +47,19 @@ size_t csv_whole_records(const char *s, size_t n, csv_dialect d, bool final, siz
     return final ? n : (size_t)(whole - s);
 }
 
+/* To the separator or line end, eight bytes at a time; the lowest bit that is set is right. */
+static const char *skip_cell(const char *p, const char *end, char separator) {
+    const uint64_t each = UINT64_C(0x0101010101010101), high = each << 7;
+    for (uint64_t w; end - p >= 8; p += 8) {
+        memcpy(&w, p, 8);
+        uint64_t a = w ^ each * (uint8_t)separator, b = w ^ each * '\n';
+        uint64_t found = (((a - each) & ~a) | ((b - each) & ~b)) & high;
+        if (found) return p + __builtin_ctzll(found) / 8;
+    }
+    while (p < end && *p != separator && *p != '\n') p++;
+    return p;
+}
+
 /* One field from p on: fills v, returns where its separator or line end is, or `end`. */
 static const char *scan_field(const char *p, const char *end, csv_dialect d, field_value *v,
                               const char **why) {
@@ -59,7 +72,7 @@ static const char *scan_field(const char *p, const char *end, csv_dialect d, fie
         p = close ? close + 1 : end;
     }
     const char *after = p;
-    while (p < end && *p != d.separator && *p != '\n') p++;
+    p = skip_cell(p, end, d.separator);
     const char *stop = p < end && *p == '\n' && p > after && p[-1] == '\r' ? p - 1 : p;
     if (p == end && p > after && p[-1] == '\r') stop = p - 1;
     if (quoted && close && stop > after) *why = "has text after a closing quote";

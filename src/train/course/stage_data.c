@@ -276,14 +276,14 @@ static bool is_there(const char *path) {
     return strpbrk(path, "*?[") != NULL || file_exists(path);
 }
 
-status stage_data_probe(const stage_data *d, const config *c, bool next, err *e) {
+status stage_data_probe(const stage_data *d, const config *c, err *e) {
     TRY(need_sources(c, e));
     loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
     bool all = true;
     for (int i = 0; i < c->data.train.n; i++) {
         const config_source *s = &c->data.train.items[i];
         sources[i] = source_of(s, NULL);
-        if (next || is_there(s->path)) continue;
+        if (is_there(s->path)) continue;
         all = false;
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
@@ -294,7 +294,7 @@ status stage_data_probe(const stage_data *d, const config *c, bool next, err *e)
         if (st == ST_OK) loader_close(l);
     }
     free(sources);
-    if (st == ST_OK && (next || (c->data.valid && is_there(c->data.valid)))) {
+    if (st == ST_OK && c->data.valid && is_there(c->data.valid)) {
         st = stage_data_open_valid(d, c, &l, e);
         loader_close(l);
     }

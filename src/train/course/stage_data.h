@@ -38,8 +38,8 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
                              err *e) ATH_MUST_USE;
 /* Looks at the data of a stage to come: what is there must be usable; what is not there yet is a
- * warning, unless the stage comes `next`. */
-status stage_data_probe(const stage_data *d, const config *c, bool next, err *e) ATH_MUST_USE;
+ * warning. */
+status stage_data_probe(const stage_data *d, const config *c, err *e) ATH_MUST_USE;
 
 /* Sources that will be passed over more often than their budget of epochs says, by the end of the
  * stage: [{"path", "passes", "budget"}]. */

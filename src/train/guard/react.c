@@ -116,7 +116,7 @@ static status go_back(session *s, const step_result *r, json_t *documents, err *
     s->watch.rewinds++;
     watch_add_gap(&s->watch, gap);
     TRY(state_load_newest(s, e));
-    s->stage = -1; /* the stage may be an earlier one, its data begin elsewhere */
+    session_leave(s); /* the stage may be an earlier one */
     s->val_loss = NAN;
     TRY(reopen_metrics(s, e));
     json_t *o = session_alarm(s, "rewind",
