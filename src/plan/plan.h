@@ -3,13 +3,14 @@
  * and one made on the cpu differ only in that the second can be committed (memory reserved,
  * programs bound).
  *
- * A run in stages has phases: other lengths, batches or rotary bases are other programs over the same
- * arena, of which one phase is in use at a time (plan_select).
+ * A run in stages has phases: other lengths, batches or rotary bases are other programs over the
+ * same arena, of which one phase is in use at a time (plan_select).
  *
  * The arena, low to high: parameters (fp32 masters), compute copies, optimizer state, the snapshot
- * that is saved in the background, pinned memory of each program, KV cache of the sampler, gradients, and one frame that all programs share, as
- * large as the largest needs. With one micro-batch a step the frame begins where the gradients do:
- * those of a layer lie where activations of later layers were (prog/graph.h, grads_in_frame). */
+ * that is saved in the background, pinned memory of each program, KV cache of the sampler,
+ * gradients, and one frame that all programs share, as large as the largest needs. With one
+ * micro-batch a step the frame begins where the gradients do: those of a layer lie where
+ * activations of later layers were (prog/graph.h, grads_in_frame). */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 

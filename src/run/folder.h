@@ -3,10 +3,9 @@
  *     RUN/.lock           held while a process trains here; the process id stands in it
  *     RUN/config.json     the resolved config with which the run began
  *     RUN/plan.json       what `athanor plan` said (optional)
- *     RUN/data.json       what the data of each stage were when it began (train/course/stage_data.h)
- *     RUN/metrics.jsonl   what happened (metrics.h)
- *     RUN/report.html     the same for people (report.h)
- *     RUN/checkpoints/    step-N folders
+ *     RUN/data.json       what the data of each stage were when it began
+ * (train/course/stage_data.h) RUN/metrics.jsonl   what happened (metrics.h) RUN/report.html     the
+ * same for people (report.h) RUN/checkpoints/    step-N folders
  *
  * Other files in the folder are the user's: they are never touched. */
 #ifndef RUN_FOLDER_H

@@ -81,7 +81,8 @@ static const char STAGES[] =
     "stages:\n"
     "- {name: one, until: {steps: 12}}\n"
     "- {name: two, until: {tokens: 5000}, train: {seq_len: 64}, optim: {weight_decay: 0.2}}\n"
-    "- {name: three, until: {steps: 40}, train: {global_batch_size: 4}, model: {rope_theta: 5.0e4},\n"
+    "- {name: three, until: {steps: 40}, train: {global_batch_size: 4}, model: {rope_theta: "
+    "5.0e4},\n"
     "   optim: {lr: 1.0e-3, restart: true}}\n";
 
 /* Everything again, one step after the other. */
@@ -164,9 +165,12 @@ static void test_origin(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_stage),        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_size_is_constant), cmocka_unit_test(test_against_a_walk),
-        cmocka_unit_test(test_cut),              cmocka_unit_test(test_origin),
+        cmocka_unit_test(test_one_stage),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_size_is_constant),
+        cmocka_unit_test(test_against_a_walk),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
