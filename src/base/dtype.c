@@ -1,5 +1,4 @@
-/* Conversion between number formats. f16 is done with integers: exact for subnormals, ties to even,
- * and the same on machines with and without conversion instructions. */
+/* Conversion between number formats. */
 #include "base/dtype.h"
 
 #include <strings.h>
@@ -32,48 +31,6 @@ bool dtype_parse(const char *s, dtype *dt) {
         }
     }
     return false;
-}
-
-float f16_to_f32(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t exp = (h >> 10) & 31u, man = h & 0x3ffu, u;
-    if (exp == 31) {
-        u = sign | 0x7f800000u | man << 13;
-    } else if (exp != 0) {
-        u = sign | (exp + 112) << 23 | man << 13;
-    } else if (man == 0) {
-        u = sign;
-    } else { /* subnormal: move the leading one into the hidden bit */
-        uint32_t shift = (uint32_t)__builtin_clz(man) - 21;
-        u = sign | (113 - shift) << 23 | ((man << shift) & 0x3ffu) << 13;
-    }
-    float f;
-    memcpy(&f, &u, 4);
-    return f;
-}
-
-/* x / 2^shift, to nearest, ties to even. */
-static uint32_t shift_round(uint32_t x, uint32_t shift) {
-    uint32_t half = (1u << (shift - 1)) - 1;
-    return (x + half + ((x >> shift) & 1u)) >> shift;
-}
-
-uint16_t f32_to_f16(float f) {
-    uint32_t u;
-    memcpy(&u, &f, 4);
-    uint32_t sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu, h;
-    if (mag > 0x7f800000u) {
-        h = 0x7e00u | ((mag >> 13) & 0x3ffu);
-    } else if (mag >= 0x477ff000u) { /* 65520 and above round to infinity */
-        h = 0x7c00u;
-    } else if (mag >= 0x38800000u) { /* a carry out of the mantissa raises the exponent */
-        h = shift_round(mag - (112u << 23), 13);
-    } else if (mag >= 0x33000000u) { /* subnormal in f16: 2^-25 and above */
-        h = shift_round((mag & 0x7fffffu) | 0x800000u, 126 - (mag >> 23));
-    } else {
-        h = 0;
-    }
-    return (uint16_t)(sign | h);
 }
 
 static double load(const void *src, dtype dt, int64_t i) {
@@ -121,6 +78,10 @@ void dtype_convert(void *dst, dtype dst_dt, const void *src, dtype src_dt, int64
         for (int64_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = f32_to_bf16(((const float *)src)[i]);
     } else if (src_dt == DT_BF16 && dst_dt == DT_F32) {
         for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = bf16_to_f32(((const uint16_t *)src)[i]);
+    } else if (src_dt == DT_F32 && dst_dt == DT_F16) {
+        for (int64_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = f32_to_f16(((const float *)src)[i]);
+    } else if (src_dt == DT_F16 && dst_dt == DT_F32) {
+        for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = f16_to_f32(((const uint16_t *)src)[i]);
     } else {
         for (int64_t i = 0; i < n; i++) store(dst, dst_dt, i, load(src, src_dt, i));
     }

@@ -31,8 +31,32 @@ static inline uint16_t f32_to_bf16(float f) {
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-float f16_to_f32(uint16_t h);
-uint16_t f32_to_f16(float f);
+/* f16: exact for subnormals, and the same with and without instructions for it. All cases are
+ * computed and one is taken, so that loops over these become vector code. */
+static inline float f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, mag = h & 0x7fffu, u;
+    float f = (float)(int32_t)mag * 0x1p-24f; /* right for subnormals: a multiple of 2^-24 */
+    memcpy(&u, &f, 4);
+    uint32_t normal = (mag << 13) + (mag < 0x7c00u ? 112u << 23 : 224u << 23);
+    u = sign | (mag < 0x400u ? u : normal);
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+static inline uint16_t f32_to_f16(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    uint32_t sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu, tiny;
+    memcpy(&f, &mag, 4);
+    f += 0.5f; /* below 2^-14: the last bit of the sum is worth 2^-24, as that of a subnormal */
+    memcpy(&tiny, &f, 4);
+    /* a carry out of the mantissa raises the exponent */
+    uint32_t normal = (mag - (112u << 23) + 0xfffu + ((mag >> 13) & 1u)) >> 13;
+    uint32_t h = mag < 0x38800000u ? tiny - 0x3f000000u : normal;
+    h = mag >= 0x477ff000u ? 0x7c00u : h; /* 65520 and above round to infinity */
+    h = mag > 0x7f800000u ? 0x7e00u | ((mag >> 13) & 0x3ffu) : h;
+    return (uint16_t)(sign | h);
+}
 
 /* dst[i] = convert(src[i]) between any two of f32, bf16, f16, f64. */
 void dtype_convert(void *dst, dtype dst_dt, const void *src, dtype src_dt, int64_t n);

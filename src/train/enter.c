@@ -92,11 +92,24 @@ static status emit_stage(session *s, err *e) {
     return session_emit(s, o, e);
 }
 
+/* Whether validation losses of two stages are of one kind. */
+static bool same_validation(const course_stage *a, const course_stage *b) {
+    const char *x = a->c->data.valid, *y = b->c->data.valid;
+    return x && y && strcmp(x, y) == 0 && a->T == b->T &&
+           a->c->data.document_mask == b->c->data.document_mask;
+}
+
+/* Losses of the stage before are no measure for those of this one. */
+static void forget_losses(session *s, const course_stage *k) {
+    watch_forget(&s->watch);
+    if (s->stage > 0 && !same_validation(k - 1, k)) early_stop_init(&s->watch.stop);
+}
+
 status session_begin(session *s, err *e) {
     const course_stage *k = &s->course->stage[s->stage];
     if (!s->begins) return ST_OK;
     s->begins = false;
-    if (s->at.step > 0) watch_forget(&s->watch);
+    if (s->at.step > 0) forget_losses(s, k);
     if (s->at.step > 0 && k->optim_base == s->at.step) {
         size_t bytes = (size_t)param_store_sizes(s->plan->store).flat_elems * sizeof(float);
         for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
@@ -107,12 +120,15 @@ status session_begin(session *s, err *e) {
 
 static status enter_stage(session *s, const course_part *p, err *e) {
     const course_stage *k = &s->course->stage[p->stage];
-    bool is_open = s->stage < 0 && s->train; /* by those who looked whether it is there */
+    /* by those who looked whether it is there: they open the first one */
+    bool is_open = s->stage < 0 && s->train && p->stage == 0;
     if (!is_open) session_leave(s);
     status st = is_open ? ST_OK : session_open_data(s, p->stage, e);
     if (st == ST_OK) st = write_record(s, e);
-    if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
-    TRY(st);
+    if (st != ST_OK) {
+        session_leave(s); /* nothing is half entered: what was trained can be saved */
+        return s->c->stages.n ? err_context(e, "stage %s", k->name) : st;
+    }
     session_enter_shape(s, p->stage, p->batch);
     s->ahead = prefetch_new(s->train, s->B, k->max_batch, s->now->data.document_mask);
     s->nll = xcalloc((size_t)(k->max_batch * s->T), sizeof *s->nll);

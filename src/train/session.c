@@ -180,7 +180,8 @@ status session_commit(session *s, err *e) {
 static status check_begun(const session *s, err *e) {
     int stage = s->at.step > 0 ? course_part_of(s->course, s->at.step)->stage : 0;
     int begun = stage_data_begun(s->data.record);
-    if (stage < begun || begun == 0) return ST_OK;
+    bool is_fork = s->at.step == stage_data_origin(s->data.record).step; /* no step of its own */
+    if (stage < begun || begun == 0 || is_fork) return ST_OK;
     const char *path = arena_printf(s->a, "stages.%d.until", begun - 1);
     config_error(s->c, e, path, "stage %s ends before step %ld, which was trained in it",
                  s->course->stage[begun - 1].name, (long)s->at.step);

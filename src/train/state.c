@@ -5,6 +5,7 @@
  * writes while training goes on. The files are the same either way.
  *
  * Reading order: state_save, write_job, state_poll; then state_load_newest, state_load. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,13 +125,17 @@ static uint64_t expected_bytes(const session *s) {
     return (uint64_t)(elems * per) + (1u << 20);
 }
 
-/* `stage` and `samples` say where the next step's samples would be if the stage went on. */
+/* Where the next step's samples would be if the stage of step `step` went on. */
+static uint64_t samples_after(const session *s, int64_t step) {
+    if (step == 0) return 0;
+    return course_first_sample(s->course, step) + (uint64_t)course_part_of(s->course, step)->batch;
+}
+
 static json_t *cursor_json(const session *s) {
     char digest[17];
     hash_format(param_digest(s->plan->store), digest);
     const course_part *p = course_part_of(s->course, s->at.step > 0 ? s->at.step : 1);
-    uint64_t samples =
-        s->at.step > 0 ? course_first_sample(s->course, s->at.step) + (uint64_t)p->batch : 0;
+    uint64_t samples = samples_after(s, s->at.step);
     return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
                      p->stage, "samples", (json_int_t)samples, "tokens", (json_int_t)s->at.tokens,
                      "seconds", json_f64(s->at.seconds), "optimizer", s->optim->name, "digest",
@@ -391,9 +396,25 @@ static status check_digest(const session *s, const char *dir, const char *want, 
     return err_where(e, "%s", dir);
 }
 
+/* The data order is arithmetic on the config: it must say what the checkpoint says. A fork's past
+ * is another course. */
+static status check_position(const session *s, const char *dir, const stored_cursor *c, err *e) {
+    bool is_fork = c->at.step == stage_data_origin(s->data.record).step;
+    if (c->at.step == 0 || c->at.step > s->course->total_steps || is_fork ||
+        samples_after(s, c->at.step) == c->samples)
+        return ST_OK;
+    err_set(e, ST_FORMAT,
+            "by its config the run has taken %" PRIu64 " samples of its stage after step %" PRId64
+            ", its checkpoint says %" PRIu64,
+            samples_after(s, c->at.step), c->at.step, c->samples);
+    err_where(e, "%s/state/cursor.json", dir);
+    return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
+}
+
 status state_load(session *s, const char *dir, err *e) {
     stored_cursor c;
     TRY(read_cursor(s->a, dir, &c, e));
+    TRY(check_position(s, dir, &c, e));
     if (strcmp(c.optimizer, s->optim->name) != 0) {
         err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", c.optimizer,
                 s->optim->name);
@@ -428,6 +449,7 @@ status state_load_newest(session *s, err *e) {
     TRY(checkpoint_find_newest(s->a, s->c->run, &newest, &step, note_skipped, s, e));
     if (newest) return state_load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
+    watch_restart(&s->watch);
     if (s->model.from) return hf_load_weights(s->plan->store, s->model.from, e);
     param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
     return ST_OK;

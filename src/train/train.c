@@ -38,6 +38,8 @@ static status open_folder(session *s, err *e) {
     int begun = stage_data_begun(s->data.record);
     TRY(run_open(&s->folder, s->c->run, e));
     TRY(run_prepare(s->folder, s->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
+    /* A fork without its origin would go on elsewhere: no run without this record. */
+    if (s->opt->fork) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
     return run_write_config(s->folder, s->c, e);
 }
 
@@ -168,6 +170,15 @@ status train_run(config *c, const train_options *opt, err *e) {
     return st;
 }
 
+/* The length decides whether saves come before the end, which takes memory. Where the data cannot
+ * be read yet, the run is planned for one step. */
+static uint64_t sequences_if_there(session *s) {
+    uint64_t n = 0;
+    if (!s->tok) return 0;
+    s->data.record = json_pack("{s:[]}", "stages");
+    return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
+}
+
 status train_plan(config *c, dev *meta, plan **out, err *e) {
     static const train_options none = {0};
     session s = {.c = c, .opt = &none, .a = arena_new("plan")};
@@ -175,7 +186,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     status st = config_check_supported(c, e);
     if (st == ST_OK) st = session_open_tokenizer(&s, e);
     if (st == ST_OK && s.tok) st = samples_encode(&s, e);
-    if (st == ST_OK) st = session_open_course(&s, 0, NULL, e);
+    if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     if (st == ST_OK) st = session_make_plan(&s, e);
     if (s.plan) *out = s.plan;
     s.plan = NULL;

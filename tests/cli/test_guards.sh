@@ -57,12 +57,32 @@ expect 5 train c.yaml run=bound guard.action=rewind guard.norm_z=0.5 guard.loss_
 has out '"kind": "nonfinite"'
 expect 0 verify checkpoint bound
 
+# Back to the very beginning: what was usual before the spike is no measure for the first steps.
+expect 0 train c.yaml run=zero guard.action=rewind guard.window=16 checkpoint.every=0
+event alarm zero/metrics.jsonl >alarms
+grep -q '"kind": "rewind".*"to_step": 0' alarms || fail "the run did not go back to its beginning"
+lacks alarms '"from_step": 1,'
+cp zero/metrics.jsonl out
+[ "$(loss_at $((at - 1)) zero)" = "$(loss_at $((at - 1)) run-log)" ] || fail "the beginning was not the same"
+
+# A run that leaves out every step, because no loss is finite any more, does not pass for trained.
+expect 5 train c.yaml run=blind guard.action=skip optim.lr=1e6 optim.clip_norm=0 optim.eps=1e-30
+[ "$(grep -c '"skipped": true' blind/metrics.jsonl)" -lt 8 ] || fail "steps that teach nothing go on and on"
+
 # ---- early stop and the best checkpoint ----
 expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
 has out '"kind": "early_stop"'
 [ "$(field steps out)" = 30 ] || fail "ended after $(field steps out) steps, not 30"
 expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
 lacks out '"event": "step"'
+# A stage that validates otherwise has losses of its own.
+cat c.yaml - >two.yaml <<'YAML'
+stages:
+  - {name: one, until: {steps: 40}}
+  - {name: two, train: {seq_len: 4}, optim: {lr: 0, schedule: {min_lr: 0}}}
+YAML
+expect 0 train two.yaml run=two eval.patience=3 eval.every=5 train.steps=60 --json
+[ "$(field steps out)" = 60 ] || fail "losses of another length ended the run after step $(field steps out)"
 expect 0 train c.yaml run=best checkpoint.keep=1 checkpoint.keep_best=1 eval.every=10 optim.lr=0.5 optim.clip_norm=0
 best=$(event valid best/metrics.jsonl | sed -E 's/.*"step": ([0-9]+), "val_loss": ([^,]*),.*/\2 \1/' | sort -g | head -n 1 | cut -d ' ' -f 2)
 [ -d best/checkpoints/step-$best ] || fail "the best checkpoint, step $best, is gone: $(ls best/checkpoints)"

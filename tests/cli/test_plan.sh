@@ -99,6 +99,11 @@ expect 4 train c.yaml run=tight model.max_position_embeddings=8192 train.seq_len
 has out '"where": "train.seq_len"'
 expect 4 plan no_data.yaml train.memory_limit=1M --json
 has out '"fits": false'
+# Epochs are counted: what is planned is what the run takes, with the snapshot for its saves.
+expect 0 plan c.yaml train.steps=null train.epochs=1 checkpoint.every=2 --json
+planned=$(grep -o '"peak_bytes": [0-9]*' out | head -n 1 | grep -o '[0-9]*')
+expect 0 train c.yaml run=epochs train.steps=null train.epochs=1 checkpoint.every=2 --json
+[ "$(field planned_peak_bytes out)" = "$planned" ] || fail "planned $planned, not $(field planned_peak_bytes out)"
 # A run that was there stays as it is.
 cp -r r kept
 expect 4 train c.yaml run=r train.memory_limit=1M

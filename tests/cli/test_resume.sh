@@ -68,6 +68,11 @@ stop_and_go() { # RUN WANT KEYS...: until three signals have met the run
 stop_and_go stopped llama.want
 stop_and_go stopped2 gpt2.want "$gpt2_model" train.precision=bf16
 
+# A run that is to be shorter than it is has nothing to do.
+expect 0 train c.yaml run=shorter train.steps=8
+expect 0 train c.yaml run=shorter train.steps=4
+has err 'already has its 8 steps'
+
 # SIGKILL.
 bash "$root/tools/kill_test.sh" 20 "$athanor" >out 2>&1 || { last="kill_test.sh 20" && fail "a difference"; }
 grep -v "all passed" out

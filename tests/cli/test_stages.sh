@@ -79,6 +79,35 @@ rm -rf c && mv c.before c
 expect 0 train stages.yaml run=late
 computed late | cmp want.events - || fail "with its data back the run differs"
 
+# A fork out of a later stage goes on as the run would have, also when it stops before its first
+# step; what it says of the time before it need not be what was.
+train_to 15 root
+expect 0 train stages.yaml run=root --fork=fork
+results step want | sed 1,15d >want.rest
+results step fork | cmp -s want.rest - || fail "a fork out of the second stage differs"
+mv b b.away
+expect 2 train stages.yaml run=root --fork=half
+mv b.away b
+expect 0 train stages.yaml run=half
+results step half | cmp -s want.rest - || fail "a fork that ended before its first step differs"
+expect 0 train stages.yaml run=root --fork=elsewhere stages.0.data.train=c
+has err 'before the fork'
+
+# Data of a stage that is over may go.
+sed -E 's/path: a, weight: (1|8)/path: b, weight: 1/; s/\[\{path: a, weight: 3.*\], valid/a, valid/' stages.yaml >gone.yaml
+expect 0 train gone.yaml run=gone train.steps=15
+mv a a.gone
+expect 0 train gone.yaml run=gone
+mv a.gone a
+
+# A record that says something else.
+cp -r begun strange
+for text in '{"stages": 3}' '{"stages": [{"sources": 7}]}' '[]' ''; do
+    echo "$text" >strange/data.json
+    expect 3 train stages.yaml run=strange stages.2.train.seq_len=64
+    has err 'strange/data.json'
+done
+
 # Mistakes.
 expect 2 train stages.yaml run=bad stages.1.until.tokens=100
 has err 'stages.1.until'

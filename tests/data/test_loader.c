@@ -352,7 +352,7 @@ static void test_describe(void **state) {
     loader_close(l);
 }
 
-/* Moving a set, or listing sources in another order, does not change a source's order; the same set
+/* Moving a set, or listing sources in another order, does not change what a sample is; the same set
  * twice in a list gets two orders. */
 static void test_order_belongs_to_content(void **state) {
     scene *sc = *state;
@@ -363,6 +363,7 @@ static void test_order_belongs_to_content(void **state) {
                                {{.path = b, .weight = 1}, {.path = copy, .weight = 1}},
                                {{.path = a, .weight = 1}, {.path = copy, .weight = 1}}};
     uint64_t first[3][2][40];
+    int source[3][80];
     for (int c = 0; c < 3; c++) {
         loader_config cfg = {.sources = list[c],
                              .n_sources = 2,
@@ -375,9 +376,11 @@ static void test_order_belongs_to_content(void **state) {
         for (uint64_t i = 0; i < 80; i++) {
             loader_place p = loader_place_of(l, i);
             first[c][p.source][p.ordinal] = p.first_tok;
+            source[c][i] = p.source;
         }
         loader_close(l);
     }
+    for (int i = 0; i < 80; i++) assert_int_equal(source[0][i], 1 - source[1][i]);
     assert_memory_equal(first[0][0], first[1][1], sizeof first[0][0]);
     assert_memory_equal(first[0][1], first[1][0], sizeof first[0][0]);
     assert_memory_equal(first[0][0], first[2][0], sizeof first[0][0]);

@@ -51,7 +51,7 @@ static void check_steps(const mixture *m, const double *w, int n, uint64_t batch
 
 static void check_weights(const double *w, int n, uint64_t samples) {
     mixture *m;
-    assert_ok(mixture_new(&m, w, n, e));
+    assert_ok(mixture_new(&m, w, NULL, n, e));
     double shares = 0;
     for (int k = 0; k < n; k++) {
         shares += mixture_share(m, k);
@@ -95,7 +95,7 @@ static void test_many_sources_far_away(void **state) {
     double w[256];
     for (int k = 0; k < 256; k++) w[k] = k + 1;
     mixture *m;
-    assert_ok(mixture_new(&m, w, 256, e));
+    assert_ok(mixture_new(&m, w, NULL, 256, e));
     uint64_t far = UINT64_C(3000000000000000), ordinal, count[256];
     for (int k = 0; k < 256; k++) count[k] = mixture_count(m, k, far);
     for (uint64_t i = 0; i < 100000; i++) {
@@ -111,7 +111,7 @@ static void test_weights_checked(void **state) {
     for (int i = 0; i < ARRAY_LEN(bad); i++) {
         mixture *m;
         err e = {0};
-        assert_int_equal(mixture_new(&m, bad[i], 2, &e), ST_USAGE);
+        assert_int_equal(mixture_new(&m, bad[i], NULL, 2, &e), ST_USAGE);
         assert_non_null(strstr(e.where, "weight"));
     }
 }
@@ -168,8 +168,37 @@ static void test_permutation_of_large_sizes(void **state) {
     free(out);
 }
 
+/* Who gets which slot depends on the given order, not on the list; equal weights, and sums that
+ * round. */
+static void test_order(void **state) {
+    (void)state;
+    double forth[MOST], back[MOST];
+    int as_listed[MOST], backwards[MOST];
+    for (int round = 0; round < 2; round++) {
+        for (int k = 0; k < MOST; k++) {
+            forth[k] = back[MOST - 1 - k] = round ? REAL[k % 24] / 3 : 1;
+            as_listed[k] = k;
+            backwards[k] = MOST - 1 - k;
+        }
+        mixture *a, *b;
+        assert_ok(mixture_new(&a, forth, as_listed, MOST, e));
+        assert_ok(mixture_new(&b, back, backwards, MOST, e));
+        for (uint64_t i = 0; i < 40000; i++) {
+            uint64_t of_a, of_b;
+            int k = mixture_source(a, i, &of_a);
+            assert_int_equal(mixture_source(b, i, &of_b), MOST - 1 - k);
+            assert_int_equal(of_a, of_b);
+        }
+        deal(b, back, MOST, 20000);
+        assert_true(mixture_share(a, 1) == mixture_share(b, MOST - 2));
+        mixture_free(a);
+        mixture_free(b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
         cmocka_unit_test(test_shares_of_a_real_mixture),
         cmocka_unit_test(test_shares_of_random_mixtures),
         cmocka_unit_test(test_many_sources_far_away),

@@ -22,6 +22,15 @@ static const char RUSSIAN[] =
     "\xd0\xa1\xd1\x8a\xd0\xb5\xd1\x88\xd1\x8c \xd0\xb6\xd0\xb5 \xd0\xb5\xd1\x89\xd1\x91 "
     "\xd1\x8d\xd1\x82\xd0\xb8\xd1\x85 \xd0\xb1\xd1\x83\xd0\xbb\xd0\xbe\xd0\xba.\n";
 
+/* Words of several languages side by side, few letters, no ASCII at all. */
+static const char TRAVELLER[] = "Stra\xc3\x9f"
+                                "e, Br\xc3\xbc"
+                                "cke, K\xc3\xb6ln! \xc3\x87"
+                                "a va tr\xc3\xa8s bien, se\xc3\xb1or \xc3\x85ngstr\xc3\xb6m.\n";
+static const char CAFE[] = "caf\xc3\xa9\n";
+static const char LINE_OF_CHINESE[] =
+    "\xe4\xbb\x8a\xe5\xa4\xa9\xe5\xa4\xa9\xe6\xb0\x94\xe5\xbe\x88\xe5\xa5\xbd\xe3\x80\x82";
+
 static void encode(strbuf *out, const char *mark, const char *text, const char *charset) {
     iconv_t cd = iconv_open(charset, "UTF-8");
     assert_true(cd != (iconv_t)-1);
@@ -57,6 +66,7 @@ typedef struct sample {
 } sample;
 
 static const sample SAMPLES[] = {{GERMAN, "ISO-8859-1", ""},
+                                 {TRAVELLER, "ISO-8859-1", ""},
                                  {FRENCH, "WINDOWS-1252", ""},
                                  {CHINESE, "GB18030", ""},
                                  {RUSSIAN, "UTF-16LE", ""},
@@ -69,18 +79,21 @@ static const sample SAMPLES[] = {{GERMAN, "ISO-8859-1", ""},
                                  {CHINESE, "UTF-8", ""},
                                  {RUSSIAN, "UTF-8", ""},
                                  {GERMAN, "UTF-8", ""}};
+static const sample SHORT[] = {
+    {CAFE, "ISO-8859-1", ""}, {LINE_OF_CHINESE, "UTF-16LE", ""}, {LINE_OF_CHINESE, "UTF-16BE", ""}};
+
+static void check_text(const scene *sc, const sample *s) {
+    strbuf b = {0};
+    encode(&b, s->mark, s->text, s->charset);
+    const char *in = put_bytes(sc, "a.txt", b.data, b.len);
+    expect_text(in, NULL, s->text, s->charset);
+    expect_text(in, &(reader_options){.charset = s->charset}, s->text, s->charset);
+    strbuf_free(&b);
+}
 
 static void test_text(void **state) {
-    strbuf b = {0};
-    for (int i = 0; i < ARRAY_LEN(SAMPLES); i++) {
-        strbuf_clear(&b);
-        encode(&b, SAMPLES[i].mark, SAMPLES[i].text, SAMPLES[i].charset);
-        const char *in = put_bytes(*state, "a.txt", b.data, b.len);
-        expect_text(in, NULL, SAMPLES[i].text, SAMPLES[i].charset);
-        expect_text(in, &(reader_options){.charset = SAMPLES[i].charset}, SAMPLES[i].text,
-                    SAMPLES[i].charset);
-    }
-    strbuf_free(&b);
+    for (int i = 0; i < ARRAY_LEN(SAMPLES); i++) check_text(*state, &SAMPLES[i]);
+    for (int i = 0; i < ARRAY_LEN(SHORT); i++) check_text(*state, &SHORT[i]);
 }
 
 /* More than the sample of ASCII comes first, then the words; and positions in between hold. */
@@ -185,6 +198,26 @@ static void test_unknown(void **state) {
     strbuf_free(&b);
 }
 
+/* Languages that have other letters in these bytes, among English. */
+static void test_unknown_letters(void **state) {
+    (void)state;
+    static const sample OTHERS[] = {
+        {"He wrote: \xc5\x91 a f\xc3\xa1k k\xc3\xb6z\xc3\xb6tt j\xc3\xb6n, erd\xc5\x91 "
+         "mez\xc5\x91, n\xc5\x91 es felh\xc5\x91.\n",
+         "ISO-8859-2", ""},
+        {"She said: a\xc4\x9f"
+         "a\xc3\xa7lar\xc4\xb1n alt\xc4\xb1nda bal\xc4\xb1k ve "
+         "ku\xc5\x9f var, \xc3\xa7ok g\xc3\xbczel.\n",
+         "ISO-8859-9", ""}};
+    for (int i = 0; i < ARRAY_LEN(OTHERS); i++) {
+        strbuf b = {0};
+        for (int k = 0; k < 20; k++) encode(&b, "", OTHERS[i].text, OTHERS[i].charset);
+        const char *name = charset_detect(b.data, b.len);
+        if (name) fail_msg("%s was taken for %s", OTHERS[i].charset, name);
+        strbuf_free(&b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_text, scene_open, scene_close),
@@ -193,6 +226,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_broken_utf8, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_broken_utf16, scene_open, scene_close),
         cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_unknown_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

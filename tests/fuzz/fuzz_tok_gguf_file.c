@@ -1,4 +1,5 @@
 /* libFuzzer target: the metadata of a GGUF file from outside bytes. */
+#include "base/gguf.h"
 #include "tok_load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -109,11 +109,22 @@ static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
     return ST_OK;
 }
 
+/* What is dealt belongs to the content as well: ties are broken by fingerprint. */
 static status open_mixture(loader *l, const loader_config *cfg, err *e) {
-    double *weights = xcalloc((size_t)cfg->n_sources, sizeof *weights);
-    for (int i = 0; i < cfg->n_sources; i++) weights[i] = cfg->sources[i].weight;
-    status st = mixture_new(&l->mix, weights, cfg->n_sources, e);
+    size_t n = (size_t)cfg->n_sources;
+    double *weights = xcalloc(n, sizeof *weights);
+    int *order = xcalloc(n, sizeof *order);
+    for (int i = 0; i < cfg->n_sources; i++) {
+        weights[i] = cfg->sources[i].weight;
+        int at = i;
+        uint64_t name = l->source[i].shards->fingerprint;
+        for (; at > 0 && l->source[order[at - 1]].shards->fingerprint > name; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    status st = mixture_new(&l->mix, weights, order, cfg->n_sources, e);
     free(weights);
+    free(order);
     return st;
 }
 
@@ -131,8 +142,9 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->files = shard_files_new(LOADER_OPEN_FILES);
     l->fault = xcalloc(1, sizeof *l->fault);
     atomic_flag_clear(&l->fault->claimed);
-    status st = cfg->shuffle ? open_mixture(l, cfg, e) : ST_OK;
+    status st = ST_OK;
     for (int i = 0; st == ST_OK && i < cfg->n_sources; i++) st = open_source(l, i, cfg, e);
+    if (st == ST_OK && cfg->shuffle) st = open_mixture(l, cfg, e);
     if (st == ST_OK)
         *out = l;
     else

@@ -21,6 +21,8 @@ typedef struct cycle {
 
 struct mixture {
     int n;
+    int *order;     /* [n] the source that is the k-th participant */
+    int *rank;      /* [n] and the other way round */
     cycle whole;    /* n + 1 participants: the last one stands for the second cycle */
     cycle fraction; /* n participants; unused when the last one above has no slots */
 };
@@ -147,15 +149,16 @@ static status weight_error(err *e, int i, double weight, const char *what, const
     return ST_USAGE;
 }
 
-static status check_weights(const double *weights, int n, double *sum, err *e) {
+static status check_weights(const double *weights, int n, err *e) {
+    double sum = 0;
     for (int i = 0; i < n; i++) {
         if (!(weights[i] > 0 && isfinite(weights[i])))
             return weight_error(e, i, weights[i], "is not a positive number",
                                 "leave the source out, or give it a positive weight");
-        *sum += weights[i];
+        sum += weights[i];
     }
     for (int i = 0; i < n; i++)
-        if (!(weights[i] / *sum >= LEAST_SHARE))
+        if (!(weights[i] / sum >= LEAST_SHARE))
             return weight_error(e, i, weights[i], "is less than a ten-millionth of all weights",
                                 "leave the source out, or raise its weight");
     return ST_OK;
@@ -184,12 +187,15 @@ static void apportion(int32_t *out, const double *share, int n, int32_t total) {
     free(rest);
 }
 
-/* The integer parts of the shares go to `whole`, the fractions to `fraction`. */
-static void split(mixture *m, const double *weights, double sum) {
+/* The integer parts of the shares go to `whole`, the fractions to `fraction`. Summed in the order
+ * of the participants: rounding does not depend on how sources are listed either. */
+static void split(mixture *m, const double *weights) {
+    double sum = 0;
+    for (int k = 0; k < m->n; k++) sum += weights[m->order[k]];
     double *rest = xcalloc((size_t)m->n, sizeof *rest);
     int32_t left = SLOTS;
     for (int k = 0; k < m->n; k++) {
-        double exact = weights[k] / sum * SLOTS;
+        double exact = weights[m->order[k]] / sum * SLOTS;
         m->whole.slots[k] = (int32_t)exact;
         rest[k] = exact - m->whole.slots[k];
         left -= m->whole.slots[k];
@@ -200,17 +206,26 @@ static void split(mixture *m, const double *weights, double sum) {
     free(rest);
 }
 
-status mixture_new(mixture **out, const double *weights, int n, err *e) {
+static void set_order(mixture *m, const int *order) {
+    m->order = xcalloc((size_t)m->n, sizeof *m->order);
+    m->rank = xcalloc((size_t)m->n, sizeof *m->rank);
+    for (int k = 0; k < m->n; k++) {
+        m->order[k] = order ? order[k] : k;
+        m->rank[m->order[k]] = k;
+    }
+}
+
+status mixture_new(mixture **out, const double *weights, const int *order, int n, err *e) {
     *out = NULL;
-    double sum = 0;
-    TRY(check_weights(weights, n, &sum, e));
+    TRY(check_weights(weights, n, e));
     mixture *m = xcalloc(1, sizeof *m);
     m->n = n;
     *out = m;
     if (n == 1) return ST_OK; /* needs no tables */
+    set_order(m, order);
     cycle_new(&m->whole, n + 1);
     cycle_new(&m->fraction, n);
-    split(m, weights, sum);
+    split(m, weights);
     cycle_deal(&m->whole);
     if (m->whole.slots[n] > 0) cycle_deal(&m->fraction);
     return ST_OK;
@@ -220,16 +235,21 @@ void mixture_free(mixture *m) {
     if (!m) return;
     cycle_free(&m->whole);
     cycle_free(&m->fraction);
+    free(m->order);
+    free(m->rank);
     free(m);
 }
 
 /* ---- questions ---- */
 
+static uint64_t count(const mixture *m, int k, uint64_t n) {
+    uint64_t whole = cycle_count(&m->whole, k, n);
+    if (m->whole.slots[m->n] == 0) return whole;
+    return whole + cycle_count(&m->fraction, k, cycle_count(&m->whole, m->n, n));
+}
+
 uint64_t mixture_count(const mixture *m, int source, uint64_t n) {
-    if (m->n == 1) return n;
-    uint64_t count = cycle_count(&m->whole, source, n);
-    if (m->whole.slots[m->n] == 0) return count;
-    return count + cycle_count(&m->fraction, source, cycle_count(&m->whole, m->n, n));
+    return m->n == 1 ? n : count(m, m->rank[source], n);
 }
 
 int mixture_source(const mixture *m, uint64_t sample, uint64_t *ordinal) {
@@ -237,12 +257,13 @@ int mixture_source(const mixture *m, uint64_t sample, uint64_t *ordinal) {
     if (m->n == 1) return 0;
     int k = m->whole.source[sample % SLOTS];
     if (k == m->n) k = m->fraction.source[cycle_count(&m->whole, k, sample) % SLOTS];
-    *ordinal = mixture_count(m, k, sample);
-    return k;
+    *ordinal = count(m, k, sample);
+    return m->order[k];
 }
 
 double mixture_share(const mixture *m, int source) {
     if (m->n == 1) return 1;
+    int k = m->rank[source];
     double left = (double)m->whole.slots[m->n] / SLOTS;
-    return (m->whole.slots[source] + left * m->fraction.slots[source]) / SLOTS;
+    return (m->whole.slots[k] + left * m->fraction.slots[k]) / SLOTS;
 }

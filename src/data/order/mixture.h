@@ -16,8 +16,11 @@
 
 typedef struct mixture mixture;
 
-/* ST_USAGE: a weight that is not positive and finite, or below a ten-millionth of all. */
-status mixture_new(mixture **out, const double *weights, int n, err *e) ATH_MUST_USE;
+/* When two sources might have a slot with equal right, the one that comes first in `order` has it:
+ * all sources, each once; NULL: as they are listed. ST_USAGE: a weight that is not positive and
+ * finite, or below a ten-millionth of all. */
+status mixture_new(mixture **out, const double *weights, const int *order, int n,
+                   err *e) ATH_MUST_USE;
 void mixture_free(mixture *m); /* NULL is fine */
 /* The source of sample i; *ordinal is the number of that source's samples before it. */
 int mixture_source(const mixture *m, uint64_t sample, uint64_t *ordinal);

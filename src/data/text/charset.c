@@ -219,6 +219,10 @@ static const uint32_t ALPHABETS[] = {
     L(E1) | L(ED) | L(F3) | L(FA) | L(FD) | L(F0) | L(E6) | L(F8),          /* Faroese */
     L(E4) | L(F6) | L(F5) | L(FC),                                          /* Estonian */
     L(E0) | L(E1) | L(E8) | L(EC) | L(ED) | L(F2) | L(F3) | L(F9) | L(FA)}; /* Irish, Gaelic */
+/* Words of several of them side by side need other letters than these seldom; Hungarian, Czech,
+ * Turkish and Cyrillic use their bytes all the time: a and o tilde, i and o grave, eth, y acute,
+ * thorn. */
+static const uint32_t RARE = L(E3) | L(EC) | L(F0) | L(F2) | L(F5) | L(FD) | L(FE);
 #undef L
 
 enum { WINDOW_LETTERS = 24 };
@@ -227,7 +231,7 @@ enum { WINDOW_LETTERS = 24 };
  * a file may hold many languages, but each sentence is in one. */
 typedef struct letter_view {
     int window[32], n;
-    size_t known;
+    size_t known, all, rare;
 } letter_view;
 
 static void close_window(letter_view *v) {
@@ -245,14 +249,21 @@ static void close_window(letter_view *v) {
 
 static void add_letter(letter_view *v, uint8_t c) {
     v->window[c & 31]++;
+    v->all++;
+    v->rare += RARE >> (c & 31) & 1;
     if (++v->n == WINDOW_LETTERS) close_window(v);
+}
+
+/* Each sentence keeps to the letters of one language, or all to those that are common. */
+static bool knows_letters(const letter_view *v) {
+    return v->known * 100 >= v->all * 93 || v->rare * 50 <= v->all;
 }
 
 /* Western European text: a quarter of the letters at most are accented, they stand in their case,
  * signs do not stand inside words, and where accented letters are more than those of a few names,
- * each sentence keeps to those of one language. (Czech, Hungarian, Turkish do not.) */
+ * they are those of its languages. (Czech, Hungarian, Turkish have others.) */
 static const char *judge_latin(const uint8_t *p, size_t n) {
-    size_t plain = 0, accented = 0, high = 0, odd = 0, controls = 0, c1 = 0, letters = 0;
+    size_t plain = 0, accented = 0, high = 0, odd = 0, controls = 0, c1 = 0;
     latin_kind before = LATIN_MARK;
     letter_view v = {0};
     for (size_t i = 0; i < n; i++) {
@@ -266,10 +277,7 @@ static const char *judge_latin(const uint8_t *p, size_t n) {
             high++;
             c1 += c < 0xa0;
             accented += k >= LATIN_UPPER;
-            if (k >= LATIN_UPPER && c >= 0xc0) {
-                add_letter(&v, c);
-                letters++;
-            }
+            if (k >= LATIN_UPPER && c >= 0xc0) add_letter(&v, c);
             odd += k == LATIN_NONE;
             odd += k == LATIN_MARK && before >= LATIN_UPPER && after >= LATIN_UPPER;
             odd += k == LATIN_UPPER && before == LATIN_LOWER && after == LATIN_LOWER;
@@ -278,7 +286,7 @@ static const char *judge_latin(const uint8_t *p, size_t n) {
     }
     close_window(&v);
     if (controls * 200 > n || odd * 10 > high || accented * 3 > plain) return NULL;
-    if (accented * 100 > plain && v.known * 100 < letters * 93) return NULL;
+    if (accented * 100 > plain && !knows_letters(&v)) return NULL;
     return c1 ? "WINDOWS-1252" : "ISO-8859-1";
 }
 
@@ -293,10 +301,11 @@ static const char *marked(const uint8_t *p, size_t n) {
     return NULL;
 }
 
-static size_t count_nuls(const uint8_t *p, size_t n) {
-    size_t nuls = 0;
-    for (size_t i = 0; i < n; i++) nuls += p[i] == 0;
-    return nuls;
+/* Bytes that are in no text of single bytes, but in UTF-16, Chinese too: NUL, and up to `last`. */
+static size_t count_controls(const uint8_t *p, size_t n, uint8_t last) {
+    size_t controls = 0;
+    for (size_t i = 0; i < n; i++) controls += p[i] <= last;
+    return controls;
 }
 
 /* A stray NUL spoils its record, not the file. */
@@ -306,9 +315,8 @@ const char *charset_detect(const char *text, size_t n) {
     if (n > CHARSET_SAMPLE_BYTES) n = CHARSET_SAMPLE_BYTES;
     const char *name = marked(p, n);
     if (name) return name;
-    size_t nuls = count_nuls(p, n);
-    if (nuls) name = judge_utf16(p, n);
-    if (name || nuls * 200 > n) return name;
+    if (count_controls(p, n, '\b') > 0) name = judge_utf16(p, n);
+    if (name || count_controls(p, n, '\0') * 200 > n) return name;
     if (judge_utf8(p, n)) return "UTF-8";
     bool chinese = judge_gb18030(p, n, &pairs);
     name = judge_latin(p, n);

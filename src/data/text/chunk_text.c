@@ -11,7 +11,7 @@
 #include "data/text/charset.h"
 #include "tok/text/unicode.h"
 
-enum { WINDOW_BYTES = 64 << 20 };
+enum { WINDOW_BYTES = 64 << 20, CONTEXT_BYTES = 64 };
 
 static void let_go(const chunk *c, size_t from, size_t to) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -39,11 +39,13 @@ static size_t good_prefix(const chunk *c) {
     return at;
 }
 
-/* From the first byte that is not ASCII on, or all of it when there is a NUL or a mark. */
+/* From a few words before the first byte that is not ASCII on, or all of it when there is a NUL or
+ * a mark. */
 static const char *detect(const chunk *c, size_t good) {
     size_t from = 0;
     if (good < c->len && c->data[good] != '\0') {
         while (from < good && !(c->data[from] & 0x80)) from++;
+        from -= from < CONTEXT_BYTES ? from : CONTEXT_BYTES;
     }
     return charset_detect(c->data + from, c->len - from);
 }

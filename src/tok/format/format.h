@@ -72,7 +72,6 @@ status llama2c_write(const tok *t, const char *path, err *e) ATH_MUST_USE;
 bool sentencepiece_looks(const char *bytes, size_t len);
 bool tiktoken_looks(const char *bytes, size_t len);
 bool llama2c_looks(const char *bytes, size_t len);
-bool gguf_looks(const char *bytes, size_t len);
 
 /* Writes tokenizer_config.json and special_tokens_map.json. `extra` (may be NULL, taken over) holds
  * keys that stand in the config too. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/gguf.h"
 #include "tok/format/config.h"
 #include "tok/format/format.h"
 

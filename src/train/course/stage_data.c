@@ -12,11 +12,24 @@
 
 /* ---- the record ---- */
 
+static bool is_record(const json_t *record) {
+    const json_t *stages = json_object_get(record, "stages");
+    size_t i;
+    json_t *stage;
+    json_array_foreach((json_t *)stages, i,
+                       stage) if (!json_is_array(json_object_get(stage, "sources"))) return false;
+    return json_is_array(stages);
+}
+
 status stage_data_read(json_t **record, const char *run, err *e) {
     TRY(run_read_json(record, run, "data.json", e));
-    if (!*record) *record = json_object();
-    if (!json_object_get(*record, "stages")) json_object_set_new(*record, "stages", json_array());
-    return ST_OK;
+    if (!*record) *record = json_pack("{s:[]}", "stages");
+    if (is_record(*record)) return ST_OK;
+    json_decref(*record);
+    *record = NULL;
+    err_set(e, ST_FORMAT, "%s/data.json is not the record of a run's data", run);
+    err_where(e, "%s/data.json", run);
+    return err_hint(e, "bring it back from a copy, or start anew with --fresh");
 }
 
 int stage_data_begun(const json_t *record) {
@@ -159,6 +172,36 @@ static double passes_of(const json_t *source, uint64_t taken) {
     return earlier + (all ? (double)(taken - before) / (double)all : 0);
 }
 
+/* Whether a stage used data of which it is not known yet how far they were taken. Others need not
+ * be there any more. */
+static bool is_asked(const json_t *then, const json_t *sources, const bool *known) {
+    size_t i, j;
+    json_t *source, *now;
+    json_array_foreach(then, i, source) json_array_foreach(
+        sources, j,
+        now) if (!known[j] && json_equal(json_object_get(source, "fingerprint"),
+                                         json_object_get(now, "fingerprint"))) return true;
+    return false;
+}
+
+/* taken_by; a fork may say of the time before it what was not so, and then nothing is known. */
+static status taken_if_known(const stage_data *d, int stage, uint64_t *taken, bool *is_known,
+                             err *e) {
+    int64_t origin = stage_data_origin(d->record).step;
+    bool is_past = origin > 0 && d->course->stage[stage].last_step <= origin;
+    err why = {0};
+    status st = taken_by(d, stage, taken, &why);
+    *is_known = st == ST_OK;
+    if (st == ST_OK) return ST_OK;
+    if (!is_past) {
+        if (e) *e = why;
+        return st;
+    }
+    log_warn("stage %s is not what was trained before the fork, so its data count as not read: %s",
+             d->course->stage[stage].name, why.message);
+    return ST_OK;
+}
+
 /* Fills "consumed" of the new stage's sources from the latest stage that used the same data. */
 static status find_consumed(const stage_data *d, int stage, json_t *sources, bool *any, err *e) {
     uint64_t taken[LOADER_MAX_SOURCES];
@@ -167,8 +210,11 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
     status st = ST_OK;
     *any = false;
     for (int k = stage - 1; k >= 0 && st == ST_OK; k--) {
-        st = taken_by(d, k, taken, e);
         const json_t *list = json_object_get(stage_record(d, k), "sources");
+        if (!is_asked(list, sources, known)) continue;
+        bool is_known;
+        st = taken_if_known(d, k, taken, &is_known, e);
+        if (!is_known) continue;
         for (size_t i = 0; i < n && st == ST_OK; i++) {
             json_t *now = json_array_get(sources, i), *then;
             size_t j;

@@ -18,6 +18,12 @@ void watch_forget(watch *w) {
     w->in_row = 0;
 }
 
+void watch_restart(watch *w) {
+    watch_forget(w);
+    w->lower_until = 0;
+    early_stop_init(&w->stop);
+}
+
 static bool is_spike(const config *c, const spike_score *z) {
     return (c->guard.loss_z > 0 && z->loss_z > c->guard.loss_z) ||
            (c->guard.norm_z > 0 && z->norm_z > c->guard.norm_z);
@@ -41,7 +47,7 @@ watch_verdict watch_judge(watch *w, const config *c, const watch_step *s, spike_
     bool finite = isfinite(s->loss) && isfinite(s->norm);
     bool undoes = c->guard.action == CONFIG_GUARD_SKIP || c->guard.action == CONFIG_GUARD_REWIND;
     *score = spike_measure(&w->window, s->loss, s->norm);
-    if (!finite && !undoes) return WATCH_FINE;
+    if (!finite && (!undoes || w->in_row + 1 >= WATCH_LEVEL_SHIFT)) return WATCH_FINE;
     bool spike = !finite || is_spike(c, score);
     w->in_row = spike ? w->in_row + 1 : 0;
     if (w->in_row >= WATCH_LEVEL_SHIFT) watch_forget(w);

@@ -44,11 +44,14 @@ typedef struct watch_step {
     double repeated; /* share of its tokens that repeat themselves (suspects.h) */
 } watch_step;
 /* Judges a step, and enters it into the window or not. A loss or norm that is not finite is
- * WATCH_FINE unless the action undoes it: the run then stops. */
+ * WATCH_FINE, and the run then stops, unless the action undoes it; but it does so, too, at the end
+ * of WATCH_LEVEL_SHIFT spikes in a row: nothing is learned any more. */
 watch_verdict watch_judge(watch *w, const config *c, const watch_step *s, spike_score *score);
 bool watch_is_repetitive(const config *c, double repeated);
 /* A new stage has another loss: earlier steps are no measure for it. */
 void watch_forget(watch *w);
+/* As before the first step, but for the gaps: the run goes back to its beginning. */
+void watch_restart(watch *w);
 /* What the learning rate of a step is multiplied by. */
 double watch_rate(const watch *w, const config *c, int64_t step);
 
