@@ -116,7 +116,7 @@ strike() {
         echo "$scene $fault: starting again: $(tail -n 3 again.err | head -n 1)"
     if [ $got != 0 ]; then
         echo ended
-    elif grep -qE "^athanor: warning: " err; then
+    elif grep -qE "^athanor: warning: " err || grep -qhE "^ *(save|prune|upload) failed at step" out; then
         echo told
     else
         echo silent

@@ -49,12 +49,16 @@ has err 'no shard set to append to'
 # Fields, templates, ids and scores; bad records are counted, and too many of them end the build.
 printf 'title,text,name,rank\nA,"one, two",n1,0.5\nB,"three\nfour",n2,2\n' >table.csv
 expect 0 data build table.csv -o csv tokenizer=tok.json 'template={title}: {text}\n' id=name score=rank --json
+lacks err "no record has"
 has out '"records": 2, "bad": 0'
 has out '"bad_samples": []'
 has out '"resumed": false'
 [ "$(field text_bytes out)" = 26 ] || fail "text_bytes is not 26"
 expect 0 data show csv --verify
 has out 'A: one, two'
+printf '{"text": "a b", "rnak": 1}\n' >slip.jsonl
+expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rank --json
+has err "no record has a number in its field 'rank'"
 { for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"cut off\n'; } >broken.jsonl
 expect 0 data build broken.jsonl -o broken tokenizer=tok.json
 has out '1 of 301 records were bad and left out:'

@@ -82,7 +82,7 @@ static const sample SAMPLES[] = {{GERMAN, "ISO-8859-1", ""},
 static const sample SHORT[] = {
     {CAFE, "ISO-8859-1", ""}, {LINE_OF_CHINESE, "UTF-16LE", ""}, {LINE_OF_CHINESE, "UTF-16BE", ""}};
 
-static void check_text(const scene *sc, const sample *s) {
+static void check_text(scene *sc, const sample *s) {
     strbuf b = {0};
     encode(&b, s->mark, s->text, s->charset);
     const char *in = put_bytes(sc, "a.txt", b.data, b.len);

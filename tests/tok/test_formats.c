@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/gguf.h"
 #include "tok/format/gguf_keys.h"
 #include "tok/tok_format.h"
 #include "tok/tok_test.h"
@@ -477,6 +478,76 @@ static void test_gguf_refusals(void **state) {
     arena_free(mem);
 }
 
+static void put_tokens(gguf_pairs *p, const char *key, const tok_string *s, int64_t n) {
+    gguf_text *texts = xcalloc((size_t)n + 1, sizeof(*texts));
+    for (int64_t i = 0; i < n; i++) texts[i] = (gguf_text){s[i].text, s[i].len};
+    gguf_put_texts(p, key, texts, (uint64_t)n);
+    free(texts);
+}
+
+static gguf_pairs pairs_of(const gguf_tokenizer *g) {
+    const uint64_t n = (uint64_t)g->n_tokens;
+    gguf_pairs p = {0};
+    gguf_put_string(&p, "tokenizer.ggml.model", g->model);
+    gguf_put_string(&p, "tokenizer.ggml.pre", g->pre);
+    put_tokens(&p, "tokenizer.ggml.tokens", g->token, g->n_tokens);
+    put_tokens(&p, "tokenizer.ggml.merges", g->merge, g->n_merges);
+    if (g->score) gguf_put_array(&p, "tokenizer.ggml.scores", GGUF_F32, g->score, n);
+    gguf_put_array(&p, "tokenizer.ggml.token_type", GGUF_I32, g->type, n);
+    if (g->eos >= 0) gguf_put_u32(&p, "tokenizer.ggml.eos_token_id", (uint32_t)g->eos);
+    return p;
+}
+
+static status load_pairs(gguf_pairs *p, tok **t, err *e) {
+    strbuf b = {0};
+    gguf_append_header(&b, 0, p);
+    if (file_write_atomic(in_dir("x.gguf"), b.data, b.len, e) != ST_OK) fail_msg("%s", e->message);
+    strbuf_free(&b);
+    gguf_pairs_free(p);
+    return tok_load_with(t, in_dir("x.gguf"), NULL, e);
+}
+
+static void test_gguf_file(void **state) {
+    (void)state;
+    err e = {0};
+    gguf_tokenizer g;
+    arena *mem = arena_new("test");
+    tok *t = load_format("gpt2", NULL), *back;
+    if (tok_to_gguf(t, mem, &g, &e) != ST_OK) fail_msg("%s", e.message);
+    gguf_pairs p = pairs_of(&g);
+    gguf_put_string(&p, "tokenizer.chat_template", "{{ messages }}");
+    gguf_put_bool(&p, "tokenizer.ggml.add_bos_token", false);
+    gguf_put_array(&p, "llama.other", GGUF_F64, (double[]){1, 2}, 2);
+    if (load_pairs(&p, &back, &e) != ST_OK) fail_msg("%s", e.message);
+    check_cases("gpt2", back);
+    assert_int_equal(tok_eos(back), tok_eos(t));
+    tok_free(back);
+    static const struct {
+        const char *key, *expect;
+    } wrong[] = {{"tokenizer.ggml.unknown_token_id", "unknown_token_id has a value of the wrong"},
+                 {"tokenizer.ggml.add_bos_token", "add_bos_token has a value of the wrong"},
+                 {"tokenizer.ggml.scores", "scores has a value of the wrong"},
+                 {"tokenizer.ggml.precompiled_charsmap", "charsmap has a value of the wrong"},
+                 {"tokenizer.ggml.tokens", "the key 'tokenizer.ggml.tokens' is there twice"},
+                 {"tokenizer.chat_template", "chat_template has a value of the wrong"}};
+    for (int i = 0; i < ARRAY_LEN(wrong); i++) {
+        p = pairs_of(&g);
+        gguf_put_f32(&p, wrong[i].key, 1);
+        assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
+        if (!strstr(e.message, wrong[i].expect)) fail_msg("%s", e.message);
+    }
+    p = pairs_of(&g);
+    gguf_put_array(&p, "tokenizer.ggml.scores", GGUF_F32, (float[]){1}, 1);
+    assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "but 1 scores"));
+    p = (gguf_pairs){0};
+    gguf_put_string(&p, "general.architecture", "llama");
+    assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "holds no tokenizer"));
+    tok_free(t);
+    arena_free(mem);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sentencepiece),
@@ -493,6 +564,7 @@ int main(void) {
         cmocka_unit_test(test_folder_config),
         cmocka_unit_test(test_gguf),
         cmocka_unit_test(test_gguf_refusals),
+        cmocka_unit_test(test_gguf_file),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

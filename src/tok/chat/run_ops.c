@@ -140,7 +140,7 @@ static status join_seqs(jrun *r, const jseq *a, const jseq *b, jv *out) {
 }
 
 static status repeat(jrun *r, jv v, int64_t times, jv *out) {
-    int64_t n = v.kind == JV_STRING ? v.n : v.u.seq->n, total;
+    int64_t n = v.kind == JV_STRING ? (int64_t)v.n : v.u.seq->n, total;
     if (times < 0) times = 0;
     if (__builtin_mul_overflow(n, times, &total)) total = INT64_MAX;
     TRY(jrun_spend(r, v.kind == JV_STRING ? total / 64 : total));

@@ -141,11 +141,11 @@ static status add_conversion(jrun *r, format_args *a, const conversion *c) {
         jtext_putc(r, '%');
         return ST_OK;
     }
-    if (!c->letter || !strchr("sradiuxXofFeEgG", c->letter)) {
+    if (!c->letter || !strchr("srdiuxXofFeEgG", c->letter)) {
         return jrun_fail(r, "unsupported format character");
     }
     TRY(c->name.kind == JV_ABSENT ? next_value(r, a, &v) : named_value(r, a, c->name, &v));
-    return strchr("sra", c->letter) ? add_text(r, c, v) : add_number(r, c, v);
+    return strchr("sr", c->letter) ? add_text(r, c, v) : add_number(r, c, v);
 }
 
 status jstr_format(jrun *r, jv format, jv args, jv *out) {

@@ -14,7 +14,7 @@ typedef struct json_how {
 static status add_value(jrun *r, const json_how *h, jv v, int level);
 
 static void add_unicode(jrun *r, uint32_t unit) {
-    char buf[8];
+    char buf[16];
     snprintf(buf, sizeof(buf), "\\u%04x", (unsigned)unit);
     jtext_puts(r, buf);
 }
