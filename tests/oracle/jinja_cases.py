@@ -1,4 +1,5 @@
 """Conversations, programs and the environment that compare_jinja.py and make_jinja_golden.py share."""
+import functools
 import itertools
 
 from transformers.utils import chat_template_utils
@@ -104,9 +105,12 @@ def context_of(chat, kwargs):
     return {**context, **SPECIAL, **kwargs}
 
 
+compiled_template = functools.lru_cache(maxsize=8)(chat_template_utils._cached_compile_jinja_template)
+
+
 def render(template, context, spans=False):
     """(text, spans in bytes) as transformers renders it; raises what it raises."""
-    compiled = chat_template_utils._cached_compile_jinja_template(template)
+    compiled = compiled_template(template)
     if not spans:
         return compiled.render(**context), []
     blocks, found = [], []

@@ -22,7 +22,7 @@ b" }}
 {{ not t }}{{ t and 'x' }}{{ e or 'y' }}{{ t and no or 5 }}{{ not not l }}{{ none or none }}
 {{ 'a' if t }}{{ 'a' if no }}|{{ 'a' if no else 'b' }}{{ 'a' if no else 'b' if no else 'c' }}
 {{ s[0] }}{{ s[-1] }}{{ s[99] }}{{ s[1:3] }}{{ s[::-1] }}{{ s[-3:] }}{{ u[2:8] }}{{ u[::2] }}{{ u[-1] }}{{ l[1:] }}{{ l[::-1] }}{{ l[5:] }}{{ l[:-1] }}
-{{ d.a }}{{ d['b'][1] }}{{ d.items }}
+{{ d.a }}{{ d['b'][1] }}
 {{ d['items'] }}{{ d.missing }}|{{ d['missing'] }}|{{ d.Z }}
 {{ d.get('a') }}{{ d.get('x') }}{{ d.get('x', 5) }}{{ d.keys() | list }}{{ d.values() | list }}{{ d.items() | list }}{{ d.keys() }}{{ d.items() }}
 {{ missing.x }}
@@ -160,8 +160,6 @@ done
 {% print s, 1 %}{% print(s) %}
 {{ spaces.split('a')[0] ~ '|' }}{{ (spaces | trim).split()[-1] }}{{ s.split(', ')[1][:3] }}
 {% generation %}x{{ s }}{% set k = 5 %}{{ k }}{% endgeneration %}{{ k }}
-{{ "\N{BULLET}" }}
-{{ 'é\é' }}
 {{ '\q\d' }}{{ "\0" | length }}
 {{ 9223372036854775807 }}{{ -9223372036854775807 }}
 {% if s and l and not no and (i > 5 or nil) %}yes{% elif t %}b{% else %}c{% endif %}{% if no %}{% elif nil %}{% else %}c{% endif %}
@@ -188,9 +186,10 @@ VALUES = ["s", "e", "u", "q", "i", "z", "neg", "f", "big", "t", "no", "nil", "l"
           "csv", "missing", "d.a", "d.b", "rows[0]", "rows[0].s", "l[0]", "1", "2.5", "'x'", "'a,b'", "[1, 2]", "{'k': 1}", "(1, 'b')",
           "d.items()", "rows[1].o.p", "s[1:4]", "words[::-1]", "lines", "num", "-3", "true", "html", "whole", "loop.index"]
 FILTERS = ["upper", "lower", "trim", "length", "list", "first", "last", "join(',')", "string", "tojson", "default('z')", "int",
-           "float", "sort", "reverse", "unique", "sum", "max", "min", "title", "capitalize", "replace('a', 'b')", "items",
-           "map('string')", "select", "reject('none')", "selectattr('n')", "map(attribute='s')", "dictsort", "abs", "round",
-           "safe", "escape", "indent(2)", "tojson(indent=2)", "batch(2)", "wordcount", "truncate(5)", "default('q', true)", "count"]
+           "float", "sort", "reverse | list", "unique | list", "sum", "max", "min", "title", "capitalize", "replace('a', 'b')", "items | list",
+           "map('string') | list", "select | list", "reject('none') | list", "selectattr('n') | list",
+           "map(attribute='s') | list", "dictsort", "abs", "round",
+           "safe", "escape", "indent(2)", "tojson(indent=2)", "batch(2) | list", "wordcount", "truncate(5)", "default('q', true)", "count"]
 TESTS = ["defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean",
          "true", "false", "odd", "eq 1", "in [1, 's']", "lower", "upper", "callable", "divisibleby 2", "gt 2", "sameas none"]
 METHODS = [".upper()", ".strip()", ".split(',')", ".split()", ".startswith('a')", ".get('a')", ".get('n', 3)", ".items()", ".keys()",

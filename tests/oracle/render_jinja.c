@@ -52,6 +52,7 @@ int main(void) {
         json_t *reply = job ? render(job) : json_pack("{s:s}", "error", "no JSON");
         char *text = json_dumps(reply, JSON_COMPACT);
         puts(text ? text : "{\"error\": \"the text is no UTF-8\"}");
+        fflush(stdout);
         free(text);
         json_decref(reply);
         json_decref(job);

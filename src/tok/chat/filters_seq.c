@@ -7,10 +7,18 @@
 
 /* ---- attributes of items ---- */
 
-/* Follows "a.b.0", or an index. */
-static status follow(jrun *r, jv item, jv path, jv *out) {
+static status step_into(jrun *r, jv part, jv fallback, jv *item) {
+    TRY(jrun_item(r, *item, part, item));
+    bool given = fallback.kind != JV_ABSENT && fallback.kind != JV_NONE;
+    if (item->kind == JV_UNDEFINED && given) *item = fallback;
+    return ST_OK;
+}
+
+/* Follows "a.b.0", or an index; what is undefined on the way becomes `fallback`, if there is one.
+ */
+static status follow_or(jrun *r, jv item, jv path, jv fallback, jv *out) {
     *out = item;
-    if (path.kind != JV_STRING) return jrun_item(r, item, path, out);
+    if (path.kind != JV_STRING) return step_into(r, path, fallback, out);
     for (uint32_t at = 0; at <= path.n;) {
         const char *dot = memchr(path.u.s + at, '.', path.n - at);
         uint32_t end = dot ? (uint32_t)(dot - path.u.s) : path.n;
@@ -21,10 +29,14 @@ static status follow(jrun *r, jv item, jv path, jv *out) {
             digits = part.u.s[i] >= '0' && part.u.s[i] <= '9';
             number = number * 10 + part.u.s[i] - '0';
         }
-        TRY(jrun_item(r, *out, digits ? jv_int(number) : part, out));
+        TRY(step_into(r, digits ? jv_int(number) : part, fallback, out));
         at = end + 1;
     }
     return ST_OK;
+}
+
+static status follow(jrun *r, jv item, jv path, jv *out) {
+    return follow_or(r, item, path, (jv){0}, out);
 }
 
 /* What an item is sorted or compared by: an attribute of it, texts in lower case unless asked. */
@@ -235,18 +247,17 @@ static status filter_sum(jrun *r, const jcall *c, jv *out) {
 
 static status map_attribute(jrun *r, const jcall *c, jv item, jv *out) {
     const jargs *a = c->args;
-    jv fallback = {0};
+    jv fallback = {0}, path = {0};
     for (int32_t i = 0; i < a->n_kw; i++) {
         if (jv_is_word(a->kw_name[i], "default"))
             fallback = a->kw[i];
         else if (jv_is_word(a->kw_name[i], "attribute"))
-            TRY(follow(r, item, a->kw[i], out));
-        else
-            return jrun_fail(r, "map takes attribute and default, or the name of a filter");
+            path = a->kw[i];
     }
-    bool missing = out->kind == JV_UNDEFINED;
-    if (missing && fallback.kind != JV_ABSENT && fallback.kind != JV_NONE) *out = fallback;
-    return ST_OK;
+    if (path.kind == JV_ABSENT || a->n_kw > 1 + (fallback.kind != JV_ABSENT)) {
+        return jrun_fail(r, "map takes attribute and default, or the name of a filter");
+    }
+    return follow_or(r, item, path, fallback, out);
 }
 
 static status map_filter(jrun *r, const jcall *c, const jbuiltin *filter, jv item, jv *out) {
@@ -264,6 +275,8 @@ static status filter_map(jrun *r, const jcall *c, jv *out) {
     if (a->n_pos > 0) filter = jbuiltin_find(&jbuiltin_filters, a->pos[0]);
     if (a->n_pos > 0 && !filter) return jrun_fail(r, "map names a filter that there is not");
     if (a->n_pos == 0 && a->n_kw == 0) return jrun_fail(r, "map requires a filter argument");
+    *out = jv_seq(s);
+    if (!jv_truth(c->self)) return ST_OK; /* None, too, has no items here */
     TRY(jv_iterate(r, c->self, &items));
     for (int32_t i = 0; i < items->n; i++) {
         jv v = jv_undefined();
@@ -289,6 +302,8 @@ static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv 
     bool tests = a->n_pos > off;
     rest.pos += off + tests;
     rest.n_pos -= off + tests;
+    *out = jv_seq(s);
+    if (!jv_truth(c->self)) return ST_OK;
     TRY(jv_iterate(r, c->self, &items));
     for (int32_t i = 0; i < items->n; i++) {
         jv v = items->item[i];
@@ -299,7 +314,6 @@ static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv 
         if (tests) TRY(jtest_by_name(r, a->pos[off], v, &rest, &yes));
         if (yes == keep) jseq_push(r, s, items->item[i]);
     }
-    *out = jv_seq(s);
     return ST_OK;
 }
 

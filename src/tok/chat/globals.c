@@ -30,6 +30,7 @@ enum { MAX_RANGE = 100000 }; /* of Jinja's sandbox */
 
 static status range_items(jrun *r, int64_t from, int64_t to, int64_t step, jv *out) {
     jseq *s = jseq_new(r, JSEQ_RANGE);
+    s->range = (jrange){from, to, step};
     if (step == 0) return jrun_fail(r, "range() arg 3 must not be zero");
     double span = ((double)to - (double)from) / (double)step;
     if (span > MAX_RANGE) {

@@ -301,8 +301,15 @@ static status parse_generation(jparse *p, const jtok *tag, jnode **out) {
 }
 
 static status parse_print(jparse *p, const jtok *tag, jnode **out) {
+    jkids kids = {0};
     *out = jparse_node(p, JN_PRINT, tag);
-    TRY(jparse_tuple(p, true, NULL, &(*out)->a));
+    do {
+        jnode *value;
+        TRY(jparse_expr(p, true, &value));
+        jkids_add(p, &kids, value);
+    } while (jparse_skip(p, JT_COMMA));
+    (*out)->a = jparse_node(p, JN_CONCAT, tag);
+    jkids_set((*out)->a, &kids);
     return end_tag(p);
 }
 

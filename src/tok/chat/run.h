@@ -42,6 +42,7 @@ typedef struct jloop {
     int32_t next;  /* of the source, to be filtered */
     jseq *got;     /* what passed */
     int32_t index; /* of the current item in `got` */
+    bool finished; /* some item to the end of the block: as in Jinja, else runs unless one was */
     jv changed;    /* what loop.changed() last saw; JV_ABSENT: nothing yet */
 } jloop;
 

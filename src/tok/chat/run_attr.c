@@ -140,10 +140,8 @@ status jrun_slice(jrun *r, jv of, jv start, jv stop, jv step, jv *out) {
     bool seq = of.kind == JV_SEQ && of.u.seq->kind <= JSEQ_RANGE;
     int64_t by = step.kind == JV_NONE ? 1 : ints ? jv_as_int(step) : 0, from, n;
     TRY(jrun_require(r, of));
-    if (!ints || (!seq && of.kind != JV_STRING)) {
-        *out = jundef_why(r, "the value has no such slice");
-        return ST_OK;
-    }
+    if (!seq && of.kind != JV_STRING) return jrun_fail(r, "'%s' has no slices", jv_type(of));
+    if (!ints) return jrun_fail(r, "slice indices must be integers or None");
     int64_t len = jv_length(of);
     TRY(jslice_range(r, len, start, stop, by, &from, &n));
     if (by > INT32_MAX) by = INT32_MAX;

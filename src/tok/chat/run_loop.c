@@ -102,6 +102,7 @@ static status run_items(jrun *r, jloop *l) {
         l->index++;
         TRY(run_body(r, l, &scope));
         bool stop = r->flow == JFLOW_BREAK;
+        l->finished = l->finished || r->flow == JFLOW_NEXT;
         r->flow = JFLOW_NEXT;
         if (stop) return ST_OK;
     }
@@ -120,7 +121,7 @@ status jrun_for(jrun *r, const jnode *n) {
     l->got = jseq_new(r, JSEQ_LIST);
     TRY(run_items(r, l));
     r->scope = outer;
-    if (l->index >= 0 || n->n_kid == 0) return ST_OK;
+    if (l->finished || n->n_kid == 0) return ST_OK;
     r->scope = ARENA_NEW(r->mem, jscope);
     r->scope->parent = outer;
     TRY(jrun_block(r, n->kid[0]));

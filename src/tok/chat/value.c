@@ -115,6 +115,9 @@ jv jseq_pair(jrun *r, jv a, jv b) {
 
 jv jseq_pick(jrun *r, const jseq *s, int64_t from, int64_t step, int64_t n) {
     jseq *out = jseq_new(r, s->kind);
+    jrange g = s->range;
+    out->range =
+        (jrange){g.start + from * g.step, g.start + (from + n * step) * g.step, g.step * step};
     out->n = out->cap = (int32_t)n;
     if (step == 1 && n > 0) { /* items are never changed, so they can be shared */
         out->item = s->item + from;

@@ -60,11 +60,16 @@ typedef struct jv {
     } u;
 } jv;
 
+typedef struct jrange {
+    int64_t start, stop, step;
+} jrange;
+
 typedef struct jseq {
     jv *item;
     int32_t n, cap;
     int32_t at; /* generator: items already given */
     jseq_kind kind;
+    jrange range; /* of JSEQ_RANGE */
 } jseq;
 
 /* In the order of first insertion. */

@@ -25,7 +25,7 @@ static void add_char(jrun *r, const json_how *h, const char *s, size_t n, uint32
         ['\r'] = "\\r", ['"'] = "\\\"", ['\\'] = "\\\\"};
     if (cp < ARRAY_LEN(named) && named[cp]) {
         jtext_puts(r, named[cp]);
-    } else if (cp < 0x20 || (h->ascii && cp >= 0x7F && cp < 0x10000 && cp != 0x7F)) {
+    } else if (cp < 0x20 || (h->ascii && cp >= 0x7F && cp < 0x10000)) {
         add_unicode(r, cp);
     } else if (h->ascii && cp >= 0x10000) {
         add_unicode(r, 0xD800 + ((cp - 0x10000) >> 10));

@@ -73,11 +73,10 @@ static status add_items(jrun *r, const jseq *s, const char *open, const char *cl
     return ST_OK;
 }
 
-static status add_range(jrun *r, const jseq *s) {
-    int64_t first = s->n > 0 ? s->item[0].u.i : 0, step = s->n > 1 ? s->item[1].u.i - first : 1;
+static status add_range(jrun *r, jrange g) {
     char buf[80];
-    snprintf(buf, sizeof(buf), step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
-             (long long)first, (long long)(first + step * s->n), (long long)step);
+    snprintf(buf, sizeof(buf), g.step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
+             (long long)g.start, (long long)g.stop, (long long)g.step);
     jtext_puts(r, buf);
     return ST_OK;
 }
@@ -89,7 +88,7 @@ static status add_seq(jrun *r, const jseq *s) {
         case JSEQ_KEYS: return add_items(r, s, "dict_keys([", "])");
         case JSEQ_VALUES: return add_items(r, s, "dict_values([", "])");
         case JSEQ_ITEMS: return add_items(r, s, "dict_items([", "])");
-        case JSEQ_RANGE: return add_range(r, s);
+        case JSEQ_RANGE: return add_range(r, s->range);
         case JSEQ_GENERATOR: break;
     }
     jrun_fail(r, "a generator is printed, not its items");

@@ -1,0 +1,88 @@
+/* See place.h. */
+#include "data/build/place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "data/shard/shards.h"
+
+#define MANIFEST "manifest.json"
+#define TOKENIZER "tokenizer.json"
+
+/* "shard-00012.idx" belongs to the shard in "shard-00012.bin". */
+static bool is_named(const shards *s, const char *name) {
+    for (int i = 0; i < s->n_shards; i++)
+        if (strncmp(s->shard[i].file, name, strcspn(name, ".") + 1) == 0) return true;
+    return false;
+}
+
+static bool is_shard_file(const char *name) {
+    if (strncmp(name, "shard-", 6) != 0) return false;
+    const char *end = name + 6 + strspn(name + 6, "0123456789");
+    return strcmp(end, ".bin") == 0 || strcmp(end, ".idx") == 0 || strcmp(end, ".ids") == 0;
+}
+
+/* What a process that died while it wrote one of the small files has left. */
+static bool is_remains(const char *name) {
+    return strncmp(name, MANIFEST ".tmp-", 18) == 0 || strncmp(name, TOKENIZER ".tmp-", 19) == 0;
+}
+
+static status parse_manifest(const char *dir, arena *a, shards **out, err *e) {
+    char *text;
+    size_t len;
+    TRY(file_read_all(path_join(a, dir, MANIFEST), &text, &len, e));
+    status st = shards_parse_manifest(out, dir, text, len, e);
+    free(text);
+    return st;
+}
+
+/* Removes the shard files of `dir` that the manifest in `manifest_dir` does not name. */
+static status remove_strays(const char *dir, const char *manifest_dir, arena *a, err *e) {
+    shards *s;
+    char **names;
+    int n;
+    TRY(parse_manifest(manifest_dir, a, &s, e));
+    status st = file_list_dir(a, dir, &names, &n, e);
+    for (int i = 0; st == ST_OK && i < n; i++)
+        if (is_remains(names[i]) || (is_shard_file(names[i]) && !is_named(s, names[i])))
+            st = file_remove_tree(path_join(a, dir, names[i]), e);
+    shards_close(s);
+    return st;
+}
+
+status place_remove_strays(const char *dir, err *e) {
+    arena *a = arena_new("place");
+    status st = remove_strays(dir, dir, a, e);
+    arena_free(a);
+    return st;
+}
+
+static status move(const char *from, const char *to, const char *name, arena *a, err *e) {
+    return file_rename(path_join(a, from, name), path_join(a, to, name), e);
+}
+
+static status place(const char *from, const char *to, arena *a, err *e) {
+    char **names;
+    int n;
+    if (!file_exists(path_join(a, from, MANIFEST))) return ST_OK;
+    TRY(file_make_dirs(to, e));
+    TRY(file_remove_tree(path_join(a, to, MANIFEST), e));
+    TRY(file_sync_dir(to, e));
+    TRY(file_list_dir(a, from, &names, &n, e));
+    for (int i = 0; i < n; i++)
+        if (is_shard_file(names[i]) || strcmp(names[i], TOKENIZER) == 0)
+            TRY(move(from, to, names[i], a, e));
+    TRY(remove_strays(to, from, a, e));
+    TRY(file_sync_dir(to, e));
+    TRY(move(from, to, MANIFEST, a, e));
+    return file_sync_dir(to, e);
+}
+
+status place_set(const char *from, const char *to, err *e) {
+    arena *a = arena_new("place");
+    status st = place(from, to, a, e);
+    arena_free(a);
+    return st;
+}

@@ -1,0 +1,100 @@
+/* See state.h. */
+#include "data/build/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/build/report.h"
+
+enum { STATE_VERSION = 1 };
+
+static json_t *place_json(const build_place *p) {
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "file", (json_int_t)p->at.file, "line",
+                     (json_int_t)p->at.line, "offset", (json_int_t)p->at.offset, "documents",
+                     (json_int_t)p->at.documents, "bad", (json_int_t)p->at.bad, "records",
+                     (json_int_t)p->at.records, "document_bytes", (json_int_t)p->document_bytes);
+}
+
+static bool place_parse(const json_t *o, build_place *p) {
+    json_int_t file, line, offset, documents, bad, records, bytes;
+    if (json_unpack((json_t *)o, "{s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "file", &file, "line", &line,
+                    "offset", &offset, "documents", &documents, "bad", &bad, "records", &records,
+                    "document_bytes", &bytes) != 0)
+        return false;
+    if (file < 0 || file > UINT32_MAX || line < 0 || line > UINT32_MAX || offset < 0 || bytes < 0)
+        return false;
+    *p = (build_place){.at = {.file = (uint32_t)file,
+                              .line = (uint32_t)line,
+                              .offset = (uint64_t)offset,
+                              .documents = (uint64_t)documents,
+                              .bad = (uint64_t)bad,
+                              .records = (uint64_t)records},
+                       .document_bytes = (uint64_t)bytes};
+    return true;
+}
+
+status build_state_save(const char *path, const build_state *s, err *e) {
+    json_t *o = json_pack("{s:i,s:O,s:b,s:o,s:I,s:o,s:o}", "version", STATE_VERSION, "made_with",
+                          s->made_with, "complete", s->complete, "place", place_json(&s->place),
+                          "documents", (json_int_t)s->documents, "seconds", json_f64(s->seconds),
+                          "report", data_report_json(&s->report));
+    if (s->writer[0]) json_object_set(o, "train", s->writer[0]);
+    if (s->writer[1]) json_object_set(o, "valid", s->writer[1]);
+    strbuf text = {0};
+    json_format(&text, o, 0);
+    json_decref(o);
+    status st = file_write_atomic(path, text.data, text.len, e);
+    strbuf_free(&text);
+    return st;
+}
+
+static bool parse(const json_t *o, build_state *s) {
+    int version, complete;
+    json_int_t documents;
+    json_t *made_with, *place, *report, *train = NULL, *valid = NULL;
+    if (json_unpack((json_t *)o, "{s:i,s:o,s:b,s:o,s:I,s:F,s:o,s?o,s?o}", "version", &version,
+                    "made_with", &made_with, "complete", &complete, "place", &place, "documents",
+                    &documents, "seconds", &s->seconds, "report", &report, "train", &train, "valid",
+                    &valid) != 0)
+        return false;
+    s->complete = complete;
+    s->documents = (uint64_t)documents;
+    if (version != STATE_VERSION || !json_is_object(made_with)) return false;
+    if (!place_parse(place, &s->place) || !data_report_parse(&s->report, report)) return false;
+    s->made_with = json_incref(made_with);
+    s->writer[0] = json_incref(train);
+    s->writer[1] = json_incref(valid);
+    return true;
+}
+
+bool build_state_load(const char *path, build_state *s) {
+    char *text;
+    size_t len;
+    *s = (build_state){0};
+    if (!file_exists(path) || file_read_all(path, &text, &len, NULL) != ST_OK) return false;
+    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    bool good = o && parse(o, s);
+    json_decref(o);
+    return good;
+}
+
+const char *build_state_difference(const build_state *s, const json_t *made_with) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)made_with, key, value) {
+        /* A set that is being put in place may have replaced the one it was appended to. */
+        if (s->complete && strcmp(key, "append_to") == 0) continue;
+        if (!json_equal(value, json_object_get(s->made_with, key))) return key;
+    }
+    return NULL;
+}
+
+void build_state_free(build_state *s) {
+    json_decref(s->made_with);
+    json_decref(s->writer[0]);
+    json_decref(s->writer[1]);
+    *s = (build_state){0};
+}
