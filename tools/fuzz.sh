@@ -5,8 +5,11 @@ cd "$(dirname "$0")/.."
 seconds=${1:-5}
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
-for f in build/fuzz/fuzz_*; do
-    [ -f "$f" ] && [ -x "$f" ] || continue
+export seconds
+
+# One fuzzer; its findings are told at the end of its log.
+fuzz() {
+    local f=$1 name corpus found dictionary log
     name=$(basename "$f")
     corpus=tests/fuzz/corpus/${name#fuzz_}
     found=$(mktemp -d)
@@ -16,7 +19,11 @@ for f in build/fuzz/fuzz_*; do
     "$f" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
         ${dictionary:+$([ -f "$dictionary" ] && echo "-dict=$dictionary")} \
         -artifact_prefix="build/fuzz/$name-" "$found" "$corpus" \
-        >"$log" 2>&1 || { tail -n 60 "$log"; echo "$name found something: $log"; exit 1; }
+        >"$log" 2>&1 || { tail -n 60 "$log"; echo "$name found something: $log"; return 1; }
     rm -rf "$found"
-done
+}
+export -f fuzz
+
+# Two at a time.
+find build/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort | xargs -P 2 -I{} bash -c 'fuzz {}'
 echo "no findings"

@@ -174,6 +174,7 @@ s }}
 {{ nil | trim }}{{ 5 | upper }}{{ t | lower }}{{ nil | length }}
 {{ t | string }}{{ f | string ~ 'x' }}{{ missing | string }}|{{ missing | upper }}|{{ missing | trim }}
 {{ [missing] }}{{ {'a': missing} }}{{ [nil, t, 1.0, 'x'] | string }}
+{{ [s | safe] }}{{ missing | last }}{{ missing | reverse | list }}{{ 'x' % missing }}{{ 1e16 // -3.0 }}{{ -0.5 // 2 }}{{ 0.0 // -1 }}{{ 7.5 // 2.5 }}
 """.strip("\n").split("\n")
 # Templates of several lines.
 FIXED += ["\n  {% if t %}\n    x\n  {% endif %}\n  y\n", "{% for x in l %}\n  - {{ x }}\n{% endfor %}\n\nend\n\n",

@@ -301,6 +301,8 @@ static const char *marked(const uint8_t *p, size_t n) {
     return NULL;
 }
 
+enum { LEAST_OPEN = '\t' };
+
 /* Bytes that are in no text of single bytes, but in UTF-16, Chinese too: NUL, and up to `last`. */
 static size_t count_controls(const uint8_t *p, size_t n, uint8_t last) {
     size_t controls = 0;
@@ -315,7 +317,7 @@ const char *charset_detect(const char *text, size_t n) {
     if (n > CHARSET_SAMPLE_BYTES) n = CHARSET_SAMPLE_BYTES;
     const char *name = marked(p, n);
     if (name) return name;
-    if (count_controls(p, n, '\b') > 0) name = judge_utf16(p, n);
+    if (count_controls(p, n, LEAST_OPEN - 1) > 0) name = judge_utf16(p, n);
     if (name || count_controls(p, n, '\0') * 200 > n) return name;
     if (judge_utf8(p, n)) return "UTF-8";
     bool chinese = judge_gb18030(p, n, &pairs);
@@ -326,12 +328,12 @@ const char *charset_detect(const char *text, size_t n) {
 bool charset_is_open(const char *p, size_t n) {
     const uint64_t high = UINT64_C(0x8080808080808080);
     size_t i = 0;
-    for (uint64_t w; i + 8 <= n; i += 8) {
+    for (uint64_t w; i + 8 <= n; i += 8) { /* a byte below 9 borrows, one above 127 is marked */
         memcpy(&w, p + i, 8);
-        if ((w | (w - high / 128)) & high) return false;
+        if ((w | (w - high / 128 * LEAST_OPEN)) & high) return false;
     }
     for (; i < n; i++)
-        if ((p[i] & 0x80) || p[i] == 0) return false;
+        if ((p[i] & 0x80) || p[i] < LEAST_OPEN) return false;
     return true;
 }
 

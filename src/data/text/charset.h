@@ -19,7 +19,8 @@ enum { CHARSET_SAMPLE_BYTES = 1 << 20 };
 /* The name, as iconv knows it; NULL: unknown. The best sample begins a few words before the first
  * byte that is not ASCII, or at the start of the file. */
 const char *charset_detect(const char *p, size_t n);
-/* ASCII only, and no NUL: every charset told apart above would read the same from this. */
+/* ASCII only, and no control below the tab, as UTF-16 has them: every charset told apart above
+ * would read the same from this. */
 bool charset_is_open(const char *p, size_t n);
 bool charset_is_utf8(const char *name);
 /* ST_USAGE: iconv does not know the name. */

@@ -145,8 +145,7 @@ static status filter_indent(jrun *r, const jcall *c, jv *out) {
 
 static status filter_truncate(jrun *r, const jcall *c, jv *out) {
     int64_t length, leeway = 5;
-    jv end, s;
-    TRY(jv_to_str(r, c->self, &s));
+    jv end, s = c->self;
     TRY(jarg_int(r, c, 0, 255, &length));
     TRY(jarg_str(r, c, 2, JV_WORD("..."), &end));
     if (c->p[3].kind != JV_NONE) TRY(jarg_int(r, c, 3, 5, &leeway));
@@ -154,7 +153,8 @@ static status filter_truncate(jrun *r, const jcall *c, jv *out) {
         return jrun_fail(r, "truncate to less than its end mark, or with less than no leeway");
     }
     *out = s;
-    if (jv_chars(s) - leeway <= length) return ST_OK;
+    if (jv_length(s) >= 0 && jv_length(s) - leeway <= length) return ST_OK;
+    if (s.kind != JV_STRING) return jrun_fail(r, "truncate needs a string");
     jv cut = jv_part(s, 0, jv_byte_of(s, length - jv_chars(end)));
     const char *space = memrchr(cut.u.s, ' ', cut.n);
     if (!jarg_truth(c, 1) && space) cut = jv_part(cut, 0, (size_t)(space - cut.u.s));

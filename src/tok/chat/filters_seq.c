@@ -74,7 +74,9 @@ static status copy_items(jrun *r, jv v, jseq_kind kind, jseq **out) {
     TRY(jv_iterate(r, v, &items));
     TRY(jrun_spend(r, items->n));
     *out = jseq_new(r, kind);
-    (*out)->item = arena_memdup(r->mem, items->item, sizeof(jv) * (size_t)items->n);
+    if (items->n > 0) {
+        (*out)->item = arena_memdup(r->mem, items->item, sizeof(jv) * (size_t)items->n);
+    }
     (*out)->n = (*out)->cap = items->n;
     return ST_OK;
 }
@@ -95,7 +97,6 @@ static status filter_first(jrun *r, const jcall *c, jv *out) {
 
 static status filter_last(jrun *r, const jcall *c, jv *out) {
     const jseq *items;
-    TRY(jrun_require(r, c->self));
     if (jv_is_seq(c->self, JSEQ_GENERATOR)) {
         return jrun_fail(r, "'generator' object is not reversible");
     }
@@ -125,7 +126,6 @@ static status filter_join(jrun *r, const jcall *c, jv *out) {
 
 static status filter_reverse(jrun *r, const jcall *c, jv *out) {
     const jseq *items;
-    TRY(jrun_require(r, c->self));
     TRY(jv_iterate(r, c->self, &items));
     TRY(jrun_spend(r, items->n));
     if (c->self.kind == JV_STRING) {
@@ -300,7 +300,7 @@ static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv 
     if (by_attr && a->n_pos == 0) return jrun_fail(r, "Missing parameter for attribute name");
     int32_t off = by_attr ? 1 : 0;
     bool tests = a->n_pos > off;
-    rest.pos += off + tests;
+    if (off + tests > 0) rest.pos += off + tests;
     rest.n_pos -= off + tests;
     *out = jv_seq(s);
     if (!jv_truth(c->self)) return ST_OK;

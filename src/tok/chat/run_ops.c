@@ -90,13 +90,21 @@ static double float_mod(double a, double b) {
     return m == 0 ? copysign(0.0, b) : m;
 }
 
+/* Step by step as Python, since each step rounds. */
+static double float_floordiv(double a, double b) {
+    double m = fmod(a, b), q = (a - m) / b;
+    if (m != 0 && (m < 0) != (b < 0)) q -= 1;
+    if (q == 0) return copysign(0.0, a / b);
+    return q - floor(q) > 0.5 ? floor(q) + 1 : floor(q);
+}
+
 static double float_op(int op, double a, double b) {
     switch (op) {
         case JT_ADD: return a + b;
         case JT_SUB: return a - b;
         case JT_MUL: return a * b;
         case JT_DIV: return a / b;
-        case JT_FLOORDIV: return floor(a / b);
+        case JT_FLOORDIV: return float_floordiv(a, b);
         case JT_MOD: return float_mod(a, b);
         default: return pow(a, b);
     }

@@ -165,7 +165,8 @@ status jstr_format(jrun *r, jv format, jv args, jv *out) {
         TRY(add_conversion(r, &a, &c));
     }
     bool rest = a.tuple ? a.next < a.tuple->n : a.next == 0 && a.all.kind != JV_DICT;
-    if (rest && (a.tuple || a.all.kind != JV_SEQ)) {
+    bool indexed = a.all.kind == JV_SEQ || a.all.kind == JV_UNDEFINED; /* might be a mapping */
+    if (rest && (a.tuple || !indexed)) {
         return jrun_fail(r, "not all arguments converted during string formatting");
     }
     return jtext_take(r, start, out);

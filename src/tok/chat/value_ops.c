@@ -34,8 +34,8 @@ status jv_iterate(jrun *r, jv v, const jseq **out) {
         s = keys_of(r, v.u.dict);
     } else if (jv_is_seq(v, JSEQ_GENERATOR)) {
         s = jseq_new(r, JSEQ_LIST);
-        s->item = v.u.seq->item + v.u.seq->at;
         s->n = s->cap = v.u.seq->n - v.u.seq->at;
+        if (s->n > 0) s->item = v.u.seq->item + v.u.seq->at;
         v.u.seq->at = v.u.seq->n;
     } else if (v.kind == JV_SEQ) {
         s = v.u.seq;

@@ -50,6 +50,7 @@ static void add_escaped(jrun *r, uint32_t cp) {
 static void add_repr_str(jrun *r, jv s) {
     bool single = memchr(s.u.s, '\'', s.n) != NULL, twice = memchr(s.u.s, '"', s.n) != NULL;
     char quote = single && !twice ? '"' : '\'';
+    if (s.safe) jtext_puts(r, "Markup(");
     jtext_putc(r, quote);
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
@@ -60,6 +61,7 @@ static void add_repr_str(jrun *r, jv s) {
             add_escaped(r, cp);
     }
     jtext_putc(r, quote);
+    if (s.safe) jtext_putc(r, ')');
 }
 
 static status add_items(jrun *r, const jseq *s, const char *open, const char *close) {

@@ -1,6 +1,7 @@
 /* Reading tokenizer_config.json; tok_config_write.c writes it. */
 #include "tok/format/config.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,18 +26,48 @@ status tok_config_added(const json_t *config, added_token_fn *each, void *ctx) {
     return ST_OK;
 }
 
-status tok_config_read(tok_input *in) {
-    const char *path = path_join(in->mem, in->dir, "tokenizer_config.json");
+/* Python writes integers of any size (a model_max_length of 10^30 means no limit): those beyond 64
+ * bits become the largest, in the same place. */
+static void clamp_integers(char *text, size_t len) {
+    static const char largest[] = "9223372036854775807";
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        size_t n = 0;
+        if (text[i] == '"') in_string = !in_string;
+        if (in_string && text[i] == '\\') i++;
+        if (in_string || !isdigit((unsigned char)text[i])) continue;
+        while (i + n < len && isdigit((unsigned char)text[i + n])) n++;
+        bool whole = i + n == len || !strchr(".eE", text[i + n]);
+        if (whole && (n > 19 || (n == 19 && memcmp(text + i, largest, 19) > 0))) {
+            memset(text + i, ' ', n);
+            memcpy(text + i, largest, 19);
+        }
+        i += n - 1;
+    }
+}
+
+status tok_config_load(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
     json_error_t je;
-    if (!file_exists(path)) return ST_OK;
-    TRY(file_read_all(path, &text, &len, in->e));
-    in->config = json_loadb(text, len, 0, &je);
+    TRY(file_read_all(path, &text, &len, e));
+    clamp_integers(text, len);
+    *out = json_loadb(text, len, 0, &je);
     free(text);
-    if (json_is_object(in->config)) return ST_OK;
-    err_set(in->e, ST_FORMAT, "%s: not a JSON object: %s", path, je.text);
-    return err_where(in->e, "%s:%d", path, je.line);
+    if (json_is_object(*out)) return ST_OK;
+    json_decref(*out);
+    *out = NULL;
+    err_set(e, ST_FORMAT, "%s: not a JSON object: %s", path, je.text);
+    return err_where(e, "%s:%d", path, je.line);
+}
+
+status tok_config_read(tok_input *in) {
+    const char *path = path_join(in->mem, in->dir, "tokenizer_config.json");
+    json_t *config = NULL;
+    if (!file_exists(path)) return ST_OK;
+    status st = tok_config_load(path, &config, in->e);
+    in->config = config;
+    return st;
 }
 
 /* "eos_token" and its like are a string or an object with "content". */

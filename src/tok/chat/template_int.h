@@ -1,0 +1,21 @@
+/* Shared by template.c and render.c. */
+#ifndef TOK_CHAT_TEMPLATE_INT_H
+#define TOK_CHAT_TEMPLATE_INT_H
+
+#include "tok/chat/template.h"
+
+enum { CHAT_MAX_TEMPLATES = 16 };
+
+struct chat_template {
+    struct {
+        char *name;
+        jinja_template *jinja;
+    } item[CHAT_MAX_TEMPLATES];
+    int n;
+    json_t *tokens; /* special tokens by name */
+};
+
+/* The template for a request, NULL when there is none of that name. */
+const jinja_template *chat_template_pick(const chat_template *t, const chat_request *q);
+
+#endif
