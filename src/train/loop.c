@@ -235,7 +235,10 @@ static status emit_late_alarms(session *s, err *e) {
 static status save_before_failing(session *s, status st, err *e) {
     if (st == ST_OK || s->train || s->at.step == 0) return st;
     err unused = {0};
-    if (state_save(s, true, &unused) != ST_OK) log_warn("%s", unused.message);
+    if (state_save(s, true, &unused) != ST_OK) {
+        log_warn("%s", unused.message);
+        return st;
+    }
     return err_context(e, "step %ld was the last, and it is saved", (long)s->at.step);
 }
 
