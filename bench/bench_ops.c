@@ -142,7 +142,8 @@ static void bench_small_ops(bench *b) {
     run_op(b, "dropout", OP_DROPOUT, drop, (tensor[]){make(b, b->dt, N, C, 0)}, 1);
     run_op(b, "add", OP_ADD, (op_attr){0},
            (tensor[]){make(b, b->dt, N, C, 0), make(b, b->dt, N, C, 0)}, 2);
-    run_op(b, "embed", OP_EMBED, (op_attr){0},
+    op_attr lookup = {.embed = {.dt = b->dt, .no_grad_id = -1}};
+    run_op(b, "embed", OP_EMBED, lookup,
            (tensor[]){make(b, b->dt, V, C, 0), make(b, DT_I32, N, 1, V)}, 2);
 }
 

@@ -123,7 +123,6 @@ static status read_request(const cli_args *args, const open_model *m, generate_r
     TRY(cli_int(args, "seed", 0, 0, INT64_MAX, &seed, e));
     s->top_k = (int)top_k;
     s->seed = (uint64_t)seed;
-    rq->eos = m->tok ? tok_eos(m->tok) : -1;
     rq->tok = m->tok;
     return ST_OK;
 }
@@ -133,7 +132,7 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     generator g = open_model_generator(m);
     tok_ids out = {0};
     strbuf text = {0}, shown = {0};
-    generate_finish finish;
+    generate_result result;
     rq.prompt = prompt->id;
     rq.n_prompt = prompt->n;
     status st = ST_OK;
@@ -142,11 +141,11 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
         fwrite(strbuf_cstr(&shown), 1, shown.len, stdout);
     }
-    if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &finish, e);
+    if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
     if (st == ST_OK && args->json)
         cli_print_json(json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", ids_json(prompt), "ids",
                                  ids_json(&out), "text", json_text(strbuf_cstr(&text), text.len),
-                                 "finish", generate_finish_name(finish)));
+                                 "finish", generate_finish_name(result.finish)));
     else if (st == ST_OK && m->tok)
         putchar('\n');
     for (int64_t i = 0; st == ST_OK && !args->json && !m->tok && i < out.n; i++)
@@ -154,6 +153,7 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     strbuf_free(&text);
     strbuf_free(&shown);
     tok_ids_free(&out);
+    generator_free(&g);
     return st;
 }
 
@@ -163,6 +163,9 @@ static status generate_all(const cli_args *args, open_model *m, const prompts *p
     TRY(read_request(args, m, &rq, e));
     rq.stop = &stop;
     rq.n_stop = stop && *stop ? 1 : 0;
+    int32_t end = m->tok ? tok_eos(m->tok) : -1;
+    rq.end = &end;
+    rq.n_end = end >= 0;
     int64_t room = longest(p) + rq.max_new;
     int64_t ctx = m->config.max_position_embeddings;
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), 0, e));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "app/chat_variables.h"
 #include "app/cli.h"
 #include "app/cli_ids.h"
 #include "base/clock.h"
@@ -34,18 +35,6 @@ static status read_json(const char *path, json_t **out, err *e) {
     return err_where(e, "%s:%d", path, je.line);
 }
 
-/* key=value: JSON where it is that, otherwise a text. */
-static json_t *read_variables(const cli_args *args) {
-    json_t *all = json_object();
-    for (int i = 0; i < args->n_overrides; i++) {
-        const char *value = strchr(args->overrides[i], '=') + 1;
-        json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);
-        json_object_setn_new(all, args->overrides[i], (size_t)(value - args->overrides[i]) - 1,
-                             j ? j : json_text(value, strlen(value)));
-    }
-    return all;
-}
-
 static const json_t *member(const json_t *file, const char *key) {
     const json_t *j = json_object_get(file, key);
     return json_is_null(j) ? NULL : j;
@@ -55,7 +44,8 @@ static const json_t *member(const json_t *file, const char *key) {
 static status read_job(const cli_args *args, chat_job *job, err *e) {
     TRY(read_json(args->inputs[1], &job->file, e));
     if (cli_has(args, "tools")) TRY(read_json(cli_value(args, "tools"), &job->tools, e));
-    job->extra = read_variables(args);
+    job->extra = json_object();
+    chat_read_variables(args, job->extra);
     time_t now = (time_t)clock_wall_s();
     localtime_r(&now, &job->now);
     bool list = json_is_array(job->file);

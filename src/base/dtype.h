@@ -8,9 +8,29 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef enum dtype { DT_F32, DT_BF16, DT_F16, DT_F64, DT_I32, DT_I64, DT_U8, DT_COUNT } dtype;
+typedef enum dtype {
+    DT_F32,
+    DT_BF16,
+    DT_F16,
+    DT_F64,
+    DT_I32,
+    DT_I64,
+    DT_U8,
+    DT_Q4_0, /* blocks of a row (base/quant.h), only of weights that are read */
+    DT_Q4_1,
+    DT_Q5_0,
+    DT_Q5_1,
+    DT_Q8_0,
+    DT_Q4_K,
+    DT_Q5_K,
+    DT_Q6_K,
+    DT_COUNT
+} dtype;
 
-size_t dtype_bytes(dtype dt);
+size_t dtype_bytes(dtype dt); /* of one element; a block format has no such size */
+bool dtype_is_blocks(dtype dt);
+/* Bytes of n elements of a row; n is a multiple of the block. */
+int64_t dtype_span_bytes(dtype dt, int64_t n);
 const char *dtype_name(dtype dt); /* "f32", "bf16", ... */
 /* From our names and from safetensors names ("F32", "BF16"), any case. Returns false when unknown.
  */

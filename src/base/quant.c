@@ -56,6 +56,30 @@ const quant_format *quant_by_name(const char *name) {
     return NULL;
 }
 
+static const struct {
+    dtype dt;
+    quant_type type;
+} AS_DTYPE[] = {
+    {DT_F32, QUANT_F32},   {DT_BF16, QUANT_BF16}, {DT_F16, QUANT_F16},   {DT_Q4_0, QUANT_Q4_0},
+    {DT_Q4_1, QUANT_Q4_1}, {DT_Q5_0, QUANT_Q5_0}, {DT_Q5_1, QUANT_Q5_1}, {DT_Q8_0, QUANT_Q8_0},
+    {DT_Q4_K, QUANT_Q4_K}, {DT_Q5_K, QUANT_Q5_K}, {DT_Q6_K, QUANT_Q6_K},
+};
+
+const quant_format *quant_by_dtype(dtype dt) {
+    for (int i = 0; i < ARRAY_LEN(AS_DTYPE); i++)
+        if (AS_DTYPE[i].dt == dt) return quant_by_type(AS_DTYPE[i].type);
+    return NULL;
+}
+
+bool quant_to_dtype(uint32_t type, dtype *dt) {
+    for (int i = 0; i < ARRAY_LEN(AS_DTYPE); i++) {
+        if (AS_DTYPE[i].type != type) continue;
+        *dt = AS_DTYPE[i].dt;
+        return true;
+    }
+    return false;
+}
+
 static int64_t count_blocks(const quant_format *f, int64_t n) {
     CHECK(n >= 0 && n % f->block == 0, "%lld elements of %s", (long long)n, f->name);
     return n / f->block;

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
+
 /* As numbered in files. Others exist, too: files hold them, and nothing computes with them. */
 typedef enum quant_type {
     QUANT_F32 = 0,
@@ -47,6 +49,10 @@ typedef struct quant_format {
 
 const quant_format *quant_by_type(uint32_t type);    /* NULL: no such format */
 const quant_format *quant_by_name(const char *name); /* any case; NULL: no such format */
+
+/* A format that has read, as the dtype of a tensor, and back. */
+const quant_format *quant_by_dtype(dtype dt);  /* NULL: f64 and integers */
+bool quant_to_dtype(uint32_t type, dtype *dt); /* false: nothing computes with it */
 
 /* n elements, a multiple of the block, of a format that has read. */
 void quant_to_f32(const quant_format *f, float *dst, const void *src, int64_t n);

@@ -66,16 +66,16 @@ int32_t rng_normal_from_bits(uint64_t bits) {
 }
 
 /* One block makes two normals: even and odd index. */
-static void normal_pair(rng_key key, uint64_t pair, int32_t q[2]) {
+static void normal_pair(rng_key key, uint64_t pair, uint64_t try, int32_t q[2]) {
     uint32_t r[4];
-    rng_block(key, pair, 0, r);
+    rng_block(key, pair, try, r);
     q[0] = rng_normal_from_bits((uint64_t)r[1] << 32 | r[0]);
     q[1] = rng_normal_from_bits((uint64_t)r[3] << 32 | r[2]);
 }
 
 int32_t rng_normal_q24(rng_key key, uint64_t index) {
     int32_t q[2];
-    normal_pair(key, index >> 1, q);
+    normal_pair(key, index >> 1, 0, q);
     return q[index & 1];
 }
 
@@ -85,11 +85,25 @@ void rng_fill_normal(rng_key key, uint64_t first, float *out, int64_t n, double 
     if (n > 0 && (first & 1)) out[i++] = (float)(scale * rng_normal_q24(key, first));
     for (; i + 1 < n; i += 2) {
         int32_t q[2];
-        normal_pair(key, (first + (uint64_t)i) >> 1, q);
+        normal_pair(key, (first + (uint64_t)i) >> 1, 0, q);
         out[i] = (float)(scale * q[0]);
         out[i + 1] = (float)(scale * q[1]);
     }
     if (i < n) out[i] = (float)(scale * rng_normal_q24(key, first + (uint64_t)i));
+}
+
+void rng_cut_normal(rng_key key, uint64_t first, float *x, int64_t n, double std, double cut) {
+    CHECK(cut >= 1, "normals cut at %g sigma", cut); /* so that two of three tries are inside */
+    double scale = std * 0x1p-24;
+    float limit = (float)(cut * std);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = first + (uint64_t)i;
+        for (uint64_t try = 1; x[i] > limit || x[i] < -limit; try++) {
+            int32_t q[2];
+            normal_pair(key, index >> 1, try, q);
+            x[i] = (float)(scale * q[index & 1]);
+        }
+    }
 }
 
 static uint64_t feistel(uint64_t key, int half_bits, uint64_t x) {

@@ -29,6 +29,11 @@ int32_t rng_normal_from_bits(uint64_t bits);
 /* out[i] = (float)(std * normal(first + i)); the product is rounded once, from double. This is the
  * definition; op/vecops.h draws many at a time, the same bits. */
 void rng_fill_normal(rng_key key, uint64_t first, float *out, int64_t n, double std);
+/* Makes them normals cut at `cut` standard deviations (torch's trunc_normal_: what is inside keeps
+ * its density, so the deviation is a little below std). An element beyond is drawn again, try t
+ * from counter_hi = t of its counter, until one is inside: still a pure function of (key, index).
+ */
+void rng_cut_normal(rng_key key, uint64_t first, float *x, int64_t n, double std, double cut);
 
 /* A keyed permutation of [0, n): a balanced Feistel network with cycle walking. O(1), no memory. */
 uint64_t rng_permute(rng_key key, uint64_t n, uint64_t index);

@@ -1,50 +1,26 @@
 #include "infer/generate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/dtype.h"
-
-void generator_reset(generator *g) {
-    g->n_cached = 0;
-}
+#include "base/clock.h"
 
 const char *generate_finish_name(generate_finish f) {
-    static const char *const names[] = {"length", "eos", "stop"};
+    static const char *const names[] = {[FINISH_LENGTH] = "length",
+                                        [FINISH_CONTEXT] = "length",
+                                        [FINISH_END] = "eos",
+                                        [FINISH_STOP] = "stop",
+                                        [FINISH_INTERRUPT] = "interrupt"};
     return names[f];
 }
 
-static int32_t *ints(const prog *p, const char *name) {
-    return prog_tensor(p, name)->data;
+double generate_prefill_rate(const generate_request *rq, const generate_result *r) {
+    return r->prefill_s > 0 ? (double)(rq->n_prompt - r->n_reused) / r->prefill_s : 0;
 }
 
-/* One pass of n <= T tokens; the rest of the pass is padding, whose cache rows the next pass
- * overwrites. */
-static void pass(generator *g, const prog *p, int T, const int32_t *ids, int n) {
-    int32_t *in = ints(p, "ids"), *pos = ints(p, "pos");
-    for (int i = 0; i < T; i++) {
-        in[i] = i < n ? ids[i] : 0;
-        pos[i] = (int32_t)g->n_cached + i;
-    }
-    ints(p, "qpos")[0] = (int32_t)g->n_cached;
-    ints(p, "rows")[0] = n - 1;
-    op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
-    prog_replay(p, PROG_F, &run);
-    g->n_cached += n;
-}
-
-void generator_feed(generator *g, const int32_t *ids, int64_t n, float *logits) {
-    const prog *last = g->decode;
-    for (int64_t done = 0; done < n;) {
-        int64_t left = n - done;
-        bool whole = left > 1 && g->n_cached + g->prefill_T <= g->Tmax;
-        int take = !whole ? 1 : left < g->prefill_T ? (int)left : g->prefill_T;
-        last = whole ? g->prefill : g->decode;
-        pass(g, last, whole ? g->prefill_T : 1, ids + done, take);
-        done += take;
-    }
-    const tensor *t = prog_tensor(last, "logits");
-    dtype_convert(logits, DT_F32, t->data, t->dt, g->vocab);
+double generate_decode_rate(const generate_result *r) {
+    return r->decode_s > 0 ? (double)r->n_decoded / r->decode_s : 0;
 }
 
 /* ---- text and stop strings ---- */
@@ -52,31 +28,46 @@ void generator_feed(generator *g, const int32_t *ids, int64_t n, float *logits) 
 typedef struct text_state {
     const generate_request *rq;
     tok_stream stream;
-    strbuf *text; /* all text so far */
-    size_t shown; /* bytes already given to on_text */
+    strbuf *text;        /* all text so far */
+    size_t shown;        /* bytes already given to on_text */
+    size_t longest_stop; /* bytes */
 } text_state;
 
-static void show_until(text_state *t, size_t end) {
-    if (t->rq->on_text && end > t->shown)
-        t->rq->on_text(t->rq->ctx, t->text->data + t->shown, end - t->shown);
-    if (end > t->shown) t->shown = end;
+static text_state text_begin(const generate_request *rq, strbuf *text) {
+    text_state t = {
+        .rq = rq, .stream = {.t = rq->tok, .skip_special = true}, .text = text, .shown = text->len};
+    for (int i = 0; i < rq->n_stop; i++) {
+        size_t n = strlen(rq->stop[i]);
+        if (n > t.longest_stop) t.longest_stop = n;
+    }
+    return t;
 }
 
-/* Where the earliest stop string begins, or the text's length. */
+static void show_until(text_state *t, size_t end) {
+    if (end <= t->shown) return;
+    if (t->rq->on_text) t->rq->on_text(t->rq->ctx, t->text->data + t->shown, end - t->shown);
+    t->shown = end;
+}
+
+/* Where the earliest stop string begins, or the text's length. What was shown cannot begin one. */
 static size_t find_stop(const text_state *t) {
     size_t best = t->text->len;
+    const char *from = strbuf_cstr(t->text) + t->shown;
     for (int i = 0; i < t->rq->n_stop; i++) {
-        const char *at = strstr(strbuf_cstr(t->text), t->rq->stop[i]);
+        const char *stop = t->rq->stop[i];
+        const char *at = memmem(from, t->text->len - t->shown, stop, strlen(stop));
         if (at && (size_t)(at - t->text->data) < best) best = (size_t)(at - t->text->data);
     }
     return best;
 }
 
-static size_t longest_stop(const generate_request *rq) {
-    size_t most = 0;
-    for (int i = 0; i < rq->n_stop; i++)
-        if (strlen(rq->stop[i]) > most) most = strlen(rq->stop[i]);
-    return most;
+/* The end of what may be shown: not what may begin a stop string, and whole characters. */
+static size_t safe_end(const text_state *t) {
+    size_t held = t->longest_stop ? t->longest_stop - 1 : 0, end = t->text->len;
+    if (held == 0) return end;
+    end = end > held ? end - held : 0;
+    while (end > t->shown && ((unsigned char)t->text->data[end] & 0xc0) == 0x80) end--;
+    return end;
 }
 
 /* Adds a token's text. *stopped: a stop string is complete; the text ends before it. */
@@ -84,18 +75,35 @@ static status add_text(text_state *t, int32_t id, bool *stopped, err *e) {
     *stopped = false;
     if (!t->rq->tok) return ST_OK;
     TRY(tok_stream_push(&t->stream, id, t->text, e));
-    size_t end = find_stop(t);
-    *stopped = end < t->text->len;
-    if (*stopped) {
-        t->text->len = end;
-        t->text->data[end] = '\0';
-    } else { /* hold back what may be the beginning of a stop string */
-        size_t held = longest_stop(t->rq);
-        end = held && end > held - 1 ? end - (held - 1) : held ? 0 : end;
-    }
-    show_until(t, end);
+    size_t stop = find_stop(t);
+    *stopped = stop < t->text->len;
+    if (*stopped) strbuf_truncate(t->text, stop);
+    show_until(t, *stopped ? stop : safe_end(t));
     return ST_OK;
 }
+
+static status end_text(text_state *t, generate_finish *finish, err *e) {
+    if (!t->rq->tok || *finish == FINISH_STOP) return ST_OK;
+    TRY(tok_stream_flush(&t->stream, t->text, e));
+    size_t stop = find_stop(t);
+    if (stop < t->text->len) {
+        strbuf_truncate(t->text, stop);
+        *finish = FINISH_STOP;
+    }
+    show_until(t, t->text->len);
+    return ST_OK;
+}
+
+/* ---- the loop ---- */
+
+typedef struct run {
+    generator *g;
+    const generate_request *rq;
+    tok_ids seq; /* prompt and what followed */
+    sampler *sampler;
+    text_state text;
+    generate_result *result;
+} run;
 
 static status check_request(const generator *g, const generate_request *rq, err *e) {
     if (rq->n_prompt == 0) {
@@ -108,42 +116,78 @@ static status check_request(const generator *g, const generate_request *rq, err 
     return err_hint(e, "shorten the prompt");
 }
 
-status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
-                    generate_finish *finish, err *e) {
-    TRY(check_request(g, rq, e));
-    text_state t = {
-        .rq = rq, .stream = {.t = rq->tok, .skip_special = true}, .text = text, .shown = text->len};
-    float *logits = xmalloc(sizeof(float) * (size_t)g->vocab);
-    tok_ids seen = {0};
-    for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&seen, rq->prompt[i]);
-    sampler *s = sampler_new(&rq->sample, g->n_ids);
-    status st = ST_OK;
-    *finish = FINISH_LENGTH;
-    generator_reset(g);
-    generator_feed(g, rq->prompt, rq->n_prompt, logits);
-    for (int64_t i = 0; i < rq->max_new; i++) {
-        int32_t id = sampler_pick(s, logits, (uint64_t)seen.n, seen.id, seen.n);
-        if (id == rq->eos) {
-            *finish = FINISH_EOS;
-            break;
-        }
-        tok_ids_push(out, id);
-        tok_ids_push(&seen, id);
+static bool is_end(const generate_request *rq, int32_t id) {
+    for (int64_t i = 0; i < rq->n_end; i++)
+        if (rq->end[i] == id) return true;
+    return false;
+}
+
+static status not_finite(const run *r, err *e) {
+    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)r->seq.n);
+    return err_hint(e, "the weights may be damaged, or have diverged in training");
+}
+
+/* Whether the text ends with the token just added, and why. */
+static bool has_ended(const run *r, bool stopped, generate_finish *why) {
+    if (stopped)
+        *why = FINISH_STOP;
+    else if (r->seq.n > r->g->Tmax)
+        *why = FINISH_CONTEXT;
+    else if (r->result->n_new == r->rq->max_new)
+        *why = FINISH_LENGTH;
+    else
+        return false;
+    return true;
+}
+
+/* Picks tokens, the first from the logits after the prompt. */
+static status decode(run *r, float *logits, tok_ids *out, err *e) {
+    generate_result *res = r->result;
+    for (bool ended = false; !ended;) {
+        int32_t id = sampler_pick(r->sampler, logits, (uint64_t)r->seq.n, r->seq.id, r->seq.n);
+        if (id < 0) return not_finite(r, e);
+        res->finish = FINISH_END;
+        if (is_end(r->rq, id)) return ST_OK;
         bool stopped;
-        TRY_GOTO(st, add_text(&t, id, &stopped, e), done);
-        if (stopped) {
-            *finish = FINISH_STOP;
-            break;
-        }
-        if (i + 1 == rq->max_new || g->n_cached >= g->Tmax) break;
-        generator_feed(g, &id, 1, logits);
+        tok_ids_push(out, id);
+        tok_ids_push(&r->seq, id);
+        res->n_new++;
+        TRY(add_text(&r->text, id, &stopped, e));
+        ended = has_ended(r, stopped, &res->finish);
+        if (ended) break;
+        res->finish = FINISH_INTERRUPT;
+        logits = generator_continue(r->g, r->seq.id, r->seq.n, r->rq->interrupt, NULL);
+        ended = !logits;
+        if (logits) res->n_decoded++;
     }
-    if (rq->tok && *finish != FINISH_STOP) TRY_GOTO(st, tok_stream_flush(&t.stream, text, e), done);
-    show_until(&t, text->len);
-done:
-    tok_stream_free(&t.stream);
-    sampler_free(s);
-    tok_ids_free(&seen);
-    free(logits);
+    return ST_OK;
+}
+
+static status prefill_and_decode(run *r, tok_ids *out, err *e) {
+    const generate_request *rq = r->rq;
+    generate_result *res = r->result;
+    int64_t began = clock_now_ns();
+    float *logits =
+        generator_continue(r->g, rq->prompt, rq->n_prompt, rq->interrupt, &res->n_reused);
+    res->prefill_s = clock_since_s(began);
+    res->finish = FINISH_INTERRUPT;
+    if (!logits) return ST_OK;
+    began = clock_now_ns();
+    TRY(decode(r, logits, out, e));
+    res->decode_s = clock_since_s(began);
+    return end_text(&r->text, &res->finish, e);
+}
+
+status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
+                    generate_result *result, err *e) {
+    TRY(check_request(g, rq, e));
+    *result = (generate_result){0};
+    run r = {.g = g, .rq = rq, .result = result, .text = text_begin(rq, text)};
+    for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&r.seq, rq->prompt[i]);
+    r.sampler = sampler_new(&rq->sample, g->n_ids);
+    status st = prefill_and_decode(&r, out, e);
+    tok_stream_free(&r.text.stream);
+    sampler_free(r.sampler);
+    tok_ids_free(&r.seq);
     return st;
 }

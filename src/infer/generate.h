@@ -1,47 +1,55 @@
-/* Generation with a KV cache: the prompt goes through the prefill program in pieces, then one token
- * at a time through the decode program. Both are ordinary programs, bound to the same cache, so
- * prefill + decode equal one full forward. */
+/* Text from a model: the prompt goes into a generator, then tokens are picked until one of the
+ * ends.
+ *
+ * Reading order: generator.h (the cache), sample.h, generate_run; conversation.h for chats. */
 #ifndef INFER_GENERATE_H
 #define INFER_GENERATE_H
 
+#include "infer/generator.h"
 #include "infer/sample.h"
-#include "prog/prog.h"
-#include "tok/tok.h"
 
-typedef struct generator {
-    const prog *prefill, *decode; /* TASK_LOGITS, B = 1, one row of logits */
-    dev *dev;
-    int prefill_T, Tmax;
-    int32_t vocab;    /* columns of the logits */
-    int32_t n_ids;    /* ids below this may be picked: rows that pad the vocabulary never are */
-    int64_t n_cached; /* tokens in the cache */
-} generator;
-
-/* Starts a new sequence: forgets the cache. */
-void generator_reset(generator *g);
-/* Appends ids to the sequence and returns the logits [V] (fp32, in `logits`) after the last one.
- * The caller keeps n_cached + n <= Tmax. */
-void generator_feed(generator *g, const int32_t *ids, int64_t n, float *logits);
-
-typedef enum generate_finish { FINISH_LENGTH, FINISH_EOS, FINISH_STOP } generate_finish;
-const char *generate_finish_name(generate_finish f); /* "length", "eos", "stop" */
+/* FINISH_LENGTH: max_new tokens; FINISH_CONTEXT: Tmax. */
+typedef enum generate_finish {
+    FINISH_LENGTH,
+    FINISH_CONTEXT,
+    FINISH_END,
+    FINISH_STOP,
+    FINISH_INTERRUPT
+} generate_finish;
+const char *generate_finish_name(generate_finish f); /* "length" (twice), "eos", "stop",
+                                                        "interrupt" */
 
 typedef struct generate_request {
     const int32_t *prompt;
     int64_t n_prompt, max_new;
     sample_options sample;
-    int32_t eos;    /* -1: none */
+    const int32_t *end; /* ids that end the text */
+    int64_t n_end;
     const tok *tok; /* for stop strings and streaming; may be NULL */
     const char *const *stop;
     int n_stop;
-    /* Called with each piece of finished text; may be NULL. */
+    const volatile sig_atomic_t *interrupt; /* nonzero: stop after this pass; may be NULL */
+    /* Called with each piece of finished text, whole characters; may be NULL. */
     void (*on_text)(void *ctx, const char *text, size_t len);
     void *ctx;
 } generate_request;
 
-/* Appends new ids to `out` (the end-of-text id is not included). Text of a stop string is not
- * streamed. ST_USAGE: an empty prompt, or one that leaves no room below Tmax. */
+typedef struct generate_result {
+    generate_finish finish;
+    int64_t n_reused;  /* tokens of the prompt that were in the cache */
+    int64_t n_new;     /* tokens made, without the one that ends the text */
+    int64_t n_decoded; /* passes after that of the prompt: tokens that decode_s is for */
+    double prefill_s, decode_s;
+} generate_result;
+
+/* Tokens per second; 0 when nothing was computed. */
+double generate_prefill_rate(const generate_request *rq, const generate_result *r);
+double generate_decode_rate(const generate_result *r);
+
+/* Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
+ * special tokens left out. Text of a stop string is not streamed. ST_USAGE: an empty prompt, or one
+ * that leaves no room below Tmax; ST_NONFINITE: the model gives no probabilities. */
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
-                    generate_finish *finish, err *e) ATH_MUST_USE;
+                    generate_result *result, err *e) ATH_MUST_USE;
 
 #endif

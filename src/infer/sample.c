@@ -1,3 +1,8 @@
+/* A pick costs a few passes over the logits and no sort of the vocabulary.
+ *
+ * All filters keep a beginning of the tokens in falling order, so the shortest of them counts.
+ * Where it ends is found with a histogram of the logits: first the bin, then, among the tokens of
+ * that bin only, the token. */
 #include "infer/sample.h"
 
 #include <math.h>
@@ -5,6 +10,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+
+enum { BINS = 1024 };
+/* Tokens this far (in units of temperature) below the best have e^-50 of its probability: together,
+ * in any vocabulary, less than a double can tell. */
+#define REACH 50.0f
 
 typedef struct candidate {
     float logit;
@@ -14,9 +24,10 @@ typedef struct candidate {
 struct sampler {
     sample_options opt;
     int32_t vocab;
-    candidate *item;
+    candidate *item; /* of one bin */
     bool *is_seen;
-    double *prob;
+    float *weight; /* by id: exp((logit - best) / temperature); 0 out of reach */
+    uint16_t *bin; /* by id */
 };
 
 sampler *sampler_new(const sample_options *opt, int32_t vocab) {
@@ -24,7 +35,8 @@ sampler *sampler_new(const sample_options *opt, int32_t vocab) {
     s->opt = *opt;
     s->vocab = vocab;
     s->item = xmalloc(sizeof *s->item * (size_t)vocab);
-    s->prob = xmalloc(sizeof *s->prob * (size_t)vocab);
+    s->weight = xmalloc(sizeof *s->weight * (size_t)vocab);
+    s->bin = xmalloc(sizeof *s->bin * (size_t)vocab);
     s->is_seen = xcalloc((size_t)vocab, sizeof *s->is_seen);
     return s;
 }
@@ -32,7 +44,8 @@ sampler *sampler_new(const sample_options *opt, int32_t vocab) {
 void sampler_free(sampler *s) {
     if (!s) return;
     free(s->item);
-    free(s->prob);
+    free(s->weight);
+    free(s->bin);
     free(s->is_seen);
     free(s);
 }
@@ -41,59 +54,178 @@ static void penalise(sampler *s, float *logits, const int32_t *seen, int64_t n) 
     double r = s->opt.repetition_penalty;
     if (r == 1.0 || r <= 0) return;
     for (int64_t i = 0; i < n; i++) {
-        if (s->is_seen[seen[i]]) continue;
+        if (seen[i] >= s->vocab || s->is_seen[seen[i]]) continue;
         s->is_seen[seen[i]] = true;
         float *x = &logits[seen[i]];
         *x = (float)(*x > 0 ? *x / r : *x * r);
     }
-    for (int64_t i = 0; i < n; i++) s->is_seen[seen[i]] = false;
+    for (int64_t i = 0; i < n; i++)
+        if (seen[i] < s->vocab) s->is_seen[seen[i]] = false;
 }
 
-static int32_t most_likely(const float *logits, int32_t vocab) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < vocab; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
-}
-
-static int by_logit(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return x->id - y->id;
-}
-
-/* Fills prob[0..n) from the sorted candidates; returns how many survive the filters. */
-static int32_t filter(sampler *s, int32_t n) {
-    const sample_options *o = &s->opt;
-    if (o->top_k > 0 && o->top_k < n) n = o->top_k;
-    double sum = 0, top = s->item[0].logit;
-    for (int32_t i = 0; i < n; i++)
-        sum += s->prob[i] = exp(((double)s->item[i].logit - top) / o->temperature);
-    if (o->top_p > 0 && o->top_p < 1) {
-        double mass = 0;
-        int32_t kept = 0;
-        while (kept < n && mass < o->top_p * sum) mass += s->prob[kept++];
-        n = kept;
+/* Least and greatest logit that are numbers; least > greatest when there is none. Eight at a time,
+ * so that the compiler can use vectors. */
+static void find_range(const float *logits, int32_t vocab, float *least, float *greatest) {
+    enum { LANES = 8 };
+    float lo[LANES], hi[LANES];
+    for (int j = 0; j < LANES; j++) {
+        lo[j] = INFINITY;
+        hi[j] = -INFINITY;
     }
-    while (n > 1 && o->min_p > 0 && s->prob[n - 1] < o->min_p * s->prob[0]) n--;
+    int32_t i = 0;
+    for (; i + LANES <= vocab; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            float x = logits[i + j];
+            lo[j] = x < lo[j] ? x : lo[j];
+            hi[j] = x > hi[j] ? x : hi[j];
+        }
+    }
+    for (; i < vocab; i++) {
+        if (logits[i] < lo[0]) lo[0] = logits[i];
+        if (logits[i] > hi[0]) hi[0] = logits[i];
+    }
+    *least = lo[0];
+    *greatest = hi[0];
+    for (int j = 1; j < LANES; j++) {
+        if (lo[j] < *least) *least = lo[j];
+        if (hi[j] > *greatest) *greatest = hi[j];
+    }
+}
+
+static int32_t first_with(const float *logits, int32_t vocab, float value) {
+    int32_t i = 0;
+    while (i + 1 < vocab && logits[i] != value) i++;
+    return i;
+}
+
+/* ---- where the kept tokens end ---- */
+
+/* Order of likelihood: the higher logit, then the lower id. */
+static bool is_before(candidate a, candidate b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+static int by_likelihood(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return is_before(*x, *y) ? -1 : 1;
+}
+
+typedef struct histogram {
+    int64_t count[BINS + 1]; /* the last bin is what is out of reach */
+    double mass[BINS + 1];
+} histogram;
+
+/* e^x for -87 < x <= 0 to a few units in the last place, in a form that becomes vectors: 2^n times
+ * a polynomial for the rest, |rest| <= ln(2) / 2. */
+static inline float exp_below(float x) {
+    float n = (float)(int32_t)(x * 1.44269504f - 0.5f);
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.98756915e-4f;
+    p = p * r + 1.39819995e-3f;
+    p = p * r + 8.33345190e-3f;
+    p = p * r + 4.16657962e-2f;
+    p = p * r + 1.66666655e-1f;
+    p = p * r + 5.00000000e-1f;
+    p = p * r * r + r + 1.0f;
+    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return p * scale;
+}
+
+/* Weights and bins of all tokens, the best in bin 0. */
+static void weigh(sampler *s, const float *logits, float least, float best) {
+    float t = s->opt.temperature > 1e-6 ? (float)s->opt.temperature : 1e-6f, per_t = 1 / t;
+    float range = best - least < REACH * t ? best - least : REACH * t;
+    float per_bin = range > 0 ? BINS / (range * 1.0001f) : 0.0f;
+    for (int32_t i = 0; i < s->vocab; i++) {
+        float below = best - logits[i], reached = below <= range ? below : range;
+        float weight = exp_below(-reached * per_t), at = reached * per_bin;
+        s->weight[i] = below <= range ? weight : 0.0f; /* a NaN has none */
+        s->bin[i] = below <= range ? (uint16_t)(int32_t)at : BINS;
+    }
+}
+
+static void count_bins(const sampler *s, histogram *h) {
+    memset(h, 0, sizeof *h);
+    for (int32_t i = 0; i < s->vocab; i++) {
+        h->count[s->bin[i]]++;
+        h->mass[s->bin[i]] += s->weight[i];
+    }
+}
+
+/* Where a beginning of the tokens ends that holds `count` tokens or `mass`, whichever comes first;
+ * *reached is its mass. */
+static candidate cut(sampler *s, const float *logits, const histogram *h, int64_t count,
+                     double mass, double *reached) {
+    int bin = 0, lowest = BINS - 1; /* bin that is not empty */
+    double sum = 0;
+    while (lowest > 0 && !h->count[lowest]) lowest--;
+    for (; bin < lowest && h->count[bin] < count && sum + h->mass[bin] < mass; bin++) {
+        count -= h->count[bin];
+        sum += h->mass[bin];
+    }
+    int32_t n = 0, i = 0;
+    for (int32_t id = 0; id < s->vocab; id++)
+        if (s->bin[id] == bin) s->item[n++] = (candidate){logits[id], id};
+    qsort(s->item, (size_t)n, sizeof *s->item, by_likelihood);
+    for (;; i++) {
+        sum += s->weight[s->item[i].id];
+        if (i + 1 >= count || sum >= mass || i + 1 == n) break;
+    }
+    *reached = sum;
+    return s->item[i];
+}
+
+/* The last token that top-k and top-p keep. */
+static candidate last_kept(sampler *s, const float *logits, const histogram *h) {
+    const sample_options *o = &s->opt;
+    candidate last = {-INFINITY, s->vocab};
+    double mass = 0;
+    if (o->top_k > 0 && o->top_k < s->vocab)
+        last = cut(s, logits, h, o->top_k, INFINITY, &mass);
+    else
+        for (int b = 0; b < BINS; b++) mass += h->mass[b];
+    if (o->top_p <= 0 || o->top_p >= 1) return last;
+    candidate by_mass = cut(s, logits, h, s->vocab, o->top_p * mass, &mass);
+    return is_before(by_mass, last) ? by_mass : last;
+}
+
+/* Gathers the tokens that all filters keep; returns how many, and the sum of their weights. */
+static int32_t gather(sampler *s, const float *logits, double *sum) {
+    histogram h;
+    count_bins(s, &h);
+    candidate last = last_kept(s, logits, &h);
+    int last_bin = last.id < s->vocab ? s->bin[last.id] : BINS - 1;
+    float least = (float)s->opt.min_p;
+    int32_t n = 0;
+    *sum = 0;
+    for (int32_t i = 0; i < s->vocab; i++) {
+        if (s->bin[i] > last_bin || s->weight[i] < least) continue;
+        candidate c = {logits[i], i};
+        if (is_before(last, c)) continue;
+        s->item[n++] = c;
+        *sum += s->weight[i];
+    }
     return n;
 }
 
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen,
                      int64_t n_seen) {
+    float least, best;
     penalise(s, logits, seen, n_seen);
-    if (s->opt.temperature <= 0) return most_likely(logits, s->vocab);
-    for (int32_t i = 0; i < s->vocab; i++) s->item[i] = (candidate){logits[i], i};
-    qsort(s->item, (size_t)s->vocab, sizeof *s->item, by_logit);
-    int32_t n = filter(s, s->vocab);
-    double sum = 0, at;
-    for (int32_t i = 0; i < n; i++) sum += s->prob[i];
+    find_range(logits, s->vocab, &least, &best);
+    if (!isfinite(best)) return -1;
+    if (s->opt.temperature <= 0) return first_with(logits, s->vocab, best);
+    double sum;
+    weigh(s, logits, least, best);
+    int32_t n = gather(s, logits, &sum);
     uint32_t bits[4];
     rng_block(rng_key_named(s->opt.seed, "sample"), index, 0, bits);
-    at = ((double)bits[0] + (double)bits[1] / 4294967296.0) / 4294967296.0 * sum;
+    double at = ((double)bits[0] + (double)bits[1] / 4294967296.0) / 4294967296.0 * sum;
     for (int32_t i = 0; i < n - 1; i++) {
-        if (at < s->prob[i]) return s->item[i].id;
-        at -= s->prob[i];
+        at -= s->weight[s->item[i].id];
+        if (at < 0) return s->item[i].id;
     }
     return s->item[n - 1].id;
 }

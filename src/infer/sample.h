@@ -21,7 +21,8 @@ sampler *sampler_new(const sample_options *opt, int32_t vocab);
 void sampler_free(sampler *s);
 /* Picks the token at position `index` of a sequence: the draw depends on (seed, index) only.
  * `logits` [V] is overwritten; seen[n_seen] are the tokens so far. Order of filters: penalty,
- * temperature, top-k, top-p, min-p (as in transformers). */
+ * temperature, top-k, top-p, min-p (as in transformers). -1: no logit is a finite number, or one is
+ * infinite. */
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen,
                      int64_t n_seen);
 

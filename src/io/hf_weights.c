@@ -1,8 +1,11 @@
 #include "io/hf_weights.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "io/fp8.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
 static const char *const prefixes[] = {"", "transformer.", "model.", "module.", "_orig_mod."};
@@ -20,8 +23,7 @@ static bool is_buffer(const char *name) {
     return false;
 }
 
-/* The tensor of a parameter: its own name, or one that differs by a prefix. */
-static const st_view *find_view(const st_reader *r, const char *name) {
+const st_view *hf_find_view(const st_reader *r, const char *name) {
     for (int i = 0; i < ARRAY_LEN(prefixes); i++) {
         size_t n = strlen(prefixes[i]);
         char longer[512];
@@ -52,46 +54,77 @@ static status check_shape(const param *p, const st_view *v, err *e) {
     return err_where(e, "%s", v->path);
 }
 
-/* dst[rows,cols] = transpose of the stored [cols,rows]. */
-static status read_transposed(const param *p, const st_view *v, float *dst, err *e) {
-    float *line = xmalloc(sizeof *line * (size_t)p->rows);
-    status st = ST_OK;
-    for (int64_t c = 0; c < p->cols && st == ST_OK; c++) {
-        st = st_view_read(v, c * p->rows, p->rows, line, DT_F32, e);
-        for (int64_t r = 0; r < p->rows && st == ST_OK; r++) dst[r * p->cols + c] = line[r];
+/* ---- stored numbers ---- */
+
+static status bad_scale(const st_view *v, const char *what, err *e) {
+    err_set(e, ST_FORMAT, "tensor %s is stored as %s %s", v->name, v->format, what);
+    err_hint(e, "fp8 is read as E4M3 with F32 factors of blocks of 128 x 128");
+    return err_where(e, "%s", v->path);
+}
+
+/* The factors of a matrix that is stored in blocks of 8-bit floats. */
+static status find_scale(const st_reader *r, hf_weight *w, err *e) {
+    const st_view *v = w->v;
+    if (strcmp(v->format, "F8_E4M3") != 0) return ST_OK;
+    char name[512];
+    snprintf(name, sizeof name, "%s_scale_inv", v->name);
+    w->scale = st_find(r, name);
+    if (!w->scale) return bad_scale(v, "without a tensor of factors (_scale_inv)", e);
+    const st_view *s = w->scale;
+    bool fits = v->rank == 2 && s->rank == 2 && s->dt == DT_F32 &&
+                s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
+                s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
+    return fits ? ST_OK : bad_scale(v, "with factors of another shape or format", e);
+}
+
+dtype hf_weight_dtype(const hf_weight *w) {
+    return w->scale ? DT_BF16 : w->v->dt;
+}
+
+status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {
+    if (!w->scale) return st_view_read(w->v, first, n, dst, dt, e);
+    float piece[1024];
+    for (int64_t done = 0; done < n;) {
+        int64_t take = n - done < ARRAY_LEN(piece) ? n - done : ARRAY_LEN(piece);
+        fp8_blocks_to_f32(piece, w->v->data, w->scale->data, w->v->dims[1], first + done, take);
+        dtype_convert((char *)dst + (size_t)done * dtype_bytes(dt), dt, piece, DT_F32, take);
+        done += take;
     }
-    free(line);
-    return st;
+    return ST_OK;
 }
 
-static status load_one(const param_store *s, const st_reader *r, const param *p, err *e) {
-    const st_view *v = find_view(r, p->name);
-    if (!v) TRY(st_require(r, p->name, &v, e));
-    TRY(check_shape(p, v, e));
-    float *dst = param_master(s) + p->offset;
-    if (p->transposed) return read_transposed(p, v, dst, e);
-    return st_view_read(v, 0, param_elems(p), dst, DT_F32, e);
+/* ---- finding ---- */
+
+static status find_weight(const st_reader *r, const param *p, hf_weight *w, err *e) {
+    *w = (hf_weight){.v = hf_find_view(r, p->name)};
+    if (!w->v) TRY(st_require(r, p->name, &w->v, e));
+    TRY(check_shape(p, w->v, e));
+    return find_scale(r, w, e);
 }
 
-/* Is some parameter read from this tensor? */
-static bool is_wanted(const param_store *s, const st_reader *r, const st_view *v) {
-    for (int i = 0; i < param_count(s); i++)
-        if (find_view(r, param_at(s, i)->name) == v) return true;
-    return false;
+status hf_head_differs(const st_reader *r, const st_view *head, const st_view *table, bool *differs,
+                       err *e) {
+    enum { PIECE = 1024 };
+    float a[PIECE], b[PIECE];
+    hf_weight x = {.v = head}, y = {.v = table};
+    TRY(find_scale(r, &x, e));
+    TRY(find_scale(r, &y, e));
+    *differs = head->numel != table->numel;
+    for (int64_t at = 0; at < head->numel && !*differs; at += PIECE) {
+        int64_t n = head->numel - at < PIECE ? head->numel - at : PIECE;
+        TRY(hf_weight_read(&x, at, n, a, DT_F32, e));
+        TRY(hf_weight_read(&y, at, n, b, DT_F32, e));
+        *differs = memcmp(a, b, sizeof *a * (size_t)n) != 0;
+    }
+    return ST_OK;
 }
 
 /* A stored head of a tied model is fine when it equals the embedding. */
-static status check_extra(const param_store *s, const st_view *v, err *e) {
+static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
     if (strcmp(v->name, "lm_head.weight") == 0) {
-        const param *table = param_at(s, 0);
-        if (v->numel == param_elems(table)) {
-            float *head = xmalloc(sizeof *head * (size_t)v->numel);
-            status st = st_view_read(v, 0, v->numel, head, DT_F32, e);
-            bool same = st == ST_OK && memcmp(head, param_master(s) + table->offset,
-                                              sizeof *head * (size_t)v->numel) == 0;
-            free(head);
-            if (st != ST_OK || same) return st;
-        }
+        bool differs;
+        TRY(hf_head_differs(r, v, table, &differs, e));
+        if (!differs) return ST_OK;
         err_set(e, ST_FORMAT,
                 "lm_head.weight is stored and differs from the embedding, but the "
                 "config ties them");
@@ -103,33 +136,110 @@ static status check_extra(const param_store *s, const st_view *v, err *e) {
     return err_where(e, "%s", v->path);
 }
 
+status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+    bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
+    const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
+    status st = ST_OK;
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
+        st = find_weight(r, param_at(s, i), &list[i], e);
+        if (st != ST_OK) break;
+        wanted[list[i].v - first] = true;
+        if (list[i].scale) wanted[list[i].scale - first] = true;
+    }
+    for (int64_t i = 0; i < st_count(r) && st == ST_OK; i++) {
+        const st_view *v = st_get(r, i);
+        if (!wanted[i] && !is_buffer(v->name)) st = check_extra(r, v, list[0].v, e);
+    }
+    free(wanted);
+    return st;
+}
+
+/* ---- loading ---- */
+
+/* dst[rows,cols] = transpose of the stored [cols,rows]. */
+static status read_transposed(const param *p, const hf_weight *w, float *dst, err *e) {
+    float *line = xmalloc(sizeof *line * (size_t)p->rows);
+    status st = ST_OK;
+    for (int64_t c = 0; c < p->cols && st == ST_OK; c++) {
+        st = hf_weight_read(w, c * p->rows, p->rows, line, DT_F32, e);
+        for (int64_t r = 0; r < p->rows && st == ST_OK; r++) dst[r * p->cols + c] = line[r];
+    }
+    free(line);
+    return st;
+}
+
+/* Rows, or elements of a vector, that files hold in another order. */
+static bool is_reordered(const param *p, hf_order order) {
+    return p->order != ROWS_SAME && !(p->order == ROWS_PAIRS && order == HF_FILES_PAIRS);
+}
+
+static int64_t ordered_rows(const param *p) {
+    return p->rank == 1 ? p->cols : p->rows;
+}
+
+static status read_reordered(const param *p, const hf_weight *w, float *dst, err *e) {
+    int64_t rows = ordered_rows(p), cols = param_elems(p) / rows;
+    status st = ST_OK;
+    for (int64_t i = 0; i < rows && st == ST_OK; i++)
+        st = hf_weight_read(w, param_file_row(p, i) * cols, cols, dst + i * cols, DT_F32, e);
+    return st;
+}
+
+static status load_one(const param_store *s, const param *p, const hf_weight *w, hf_order order,
+                       err *e) {
+    if (p->mapped) return ST_OK;
+    float *dst = param_master(s) + p->offset;
+    if (p->transposed) return read_transposed(p, w, dst, e);
+    if (is_reordered(p, order)) return read_reordered(p, w, dst, e);
+    return hf_weight_read(w, 0, param_elems(p), dst, DT_F32, e);
+}
+
+hf_order hf_order_of(const char *dir) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s/config.json", dir);
+    json_t *o = json_load_file(name, 0, NULL);
+    bool pairs = json_is_true(json_object_get(o, "rope_interleaved"));
+    json_decref(o);
+    return pairs ? HF_FILES_PAIRS : HF_FILES;
+}
+
 status hf_load_weights(const param_store *s, const char *path, err *e) {
     st_reader *r;
     TRY(st_open(&r, path, e));
-    status st = ST_OK;
-    for (int i = 0; i < param_count(s) && st == ST_OK; i++) st = load_one(s, r, param_at(s, i), e);
-    for (int64_t i = 0; i < st_count(r) && st == ST_OK; i++) {
-        const st_view *v = st_get(r, i);
-        if (!is_buffer(v->name) && !is_wanted(s, r, v)) st = check_extra(s, v, e);
-    }
+    hf_weight *list = xcalloc((size_t)param_count(s), sizeof *list);
+    hf_order order = hf_order_of(path);
+    status st = hf_find_weights(s, r, list, e);
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
+        st = load_one(s, param_at(s, i), &list[i], order, e);
     if (st == ST_OK) param_refresh_work(s);
+    free(list);
     st_close(r);
     return st;
 }
 
+/* ---- writing ---- */
+
+const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
+    if (order == HF_MEMORY || !is_reordered(p, order)) return NULL;
+    int64_t n = ordered_rows(p), *from = ARENA_ARRAY(a, int64_t, (int)n);
+    for (int64_t i = 0; i < n; i++) from[param_file_row(p, i)] = i;
+    return from;
+}
+
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
-                      dtype dt, bool hf_orientation) {
+                      dtype dt, hf_order order) {
     st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(s));
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        bool flip = hf_orientation && p->transposed;
+        bool flip = order != HF_MEMORY && p->transposed;
+        const int64_t *from = hf_file_rows(a, p, order);
         st_tensor *t = &list[i];
         t->name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name;
         t->dt = dt;
         t->rank = p->rank;
         t->dims[0] = p->rank == 1 ? p->cols : flip ? p->cols : p->rows;
         t->dims[1] = p->rank == 1 ? 0 : flip ? p->rows : p->cols;
-        if (dt == DT_F32 && !flip) {
+        if (dt == DT_F32 && !flip && !from) {
             t->data = flat + p->offset;
             continue;
         }
@@ -138,6 +248,7 @@ st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const c
                            .dt = DT_F32,
                            .out_dt = dt,
                            .transpose = flip,
+                           .row_from = from,
                            .rows = t->dims[0],
                            .cols = p->rank == 1 ? 1 : t->dims[1]};
         t->fill = st_source_fill;

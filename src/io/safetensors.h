@@ -72,13 +72,14 @@ typedef struct st_tensor {
 } st_tensor;
 
 /* A ready-made ctx for st_source_fill: converts, and for [rows, cols] tensors may transpose (the
- * source is then [cols, rows]), as GPT-2's Conv1D weights need. */
+ * source is then [cols, rows]), as GPT-2's Conv1D weights need, or take rows in another order. */
 typedef struct st_source {
     const void *data;
     dtype dt;     /* of data */
     dtype out_dt; /* of the file */
     bool transpose;
-    int64_t rows, cols; /* of the tensor in the file; read only when transpose is set */
+    const int64_t *row_from; /* [rows] which row of the source; NULL: the same */
+    int64_t rows, cols; /* of the tensor in the file; read only for either of the above */
 } st_source;
 status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
 

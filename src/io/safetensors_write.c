@@ -198,6 +198,19 @@ static void fill_transposed(const st_source *s, int64_t first, int64_t n, uint8_
     free(column);
 }
 
+/* Each row of the file from its place in the source; pieces may begin inside a row. */
+static void fill_reordered(const st_source *s, int64_t first, int64_t n, uint8_t *dst) {
+    size_t in = dtype_bytes(s->dt), out = dtype_bytes(s->out_dt);
+    for (int64_t done = 0; done < n;) {
+        int64_t at = first + done, row = at / s->cols, col = at % s->cols;
+        int64_t take = s->cols - col < n - done ? s->cols - col : n - done;
+        const uint8_t *src =
+            (const uint8_t *)s->data + (size_t)(s->row_from[row] * s->cols + col) * in;
+        dtype_convert(dst + (size_t)done * out, s->out_dt, src, s->dt, take);
+        done += take;
+    }
+}
+
 status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
     (void)e; /* cannot fail: both formats are ours */
     const st_source *s = ctx;
@@ -205,6 +218,10 @@ status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
         CHECK(s->cols > 0 && first % s->cols == 0 && n % s->cols == 0, "rows of %lld elements",
               (long long)s->cols);
         fill_transposed(s, first, n, dst);
+        return ST_OK;
+    }
+    if (s->row_from) {
+        fill_reordered(s, first, n, dst);
         return ST_OK;
     }
     const uint8_t *src = (const uint8_t *)s->data + (size_t)first * dtype_bytes(s->dt);

@@ -1,15 +1,74 @@
-/* A family: one file that says which parameters a model has and how one forward pass goes, plus one
- * row in family.c. Families are forward only; backward, recompute and memory follow from the
- * recorded program.
+/* A family: one file of data that says which options a published architecture has, what its
+ * config.json calls them and what its tensors are called, plus one row in family.c. What is
+ * computed follows from the options (layer.h, transformer.c).
  *
- * Reading order: this file, family.c (the list, recording a whole model), llama.c as the example,
- * blocks.c (shared parts). */
+ * Reading order: this file, families/llama.c as the example, family.c (the list), transformer.c
+ * (parameters and the forward pass from the options). */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
-#include "model/config.h"
-#include "param/param.h"
+#include "model/layer.h"
 #include "prog/prog.h"
+
+/* The tensors of a model by what they do. */
+typedef enum model_part {
+    PART_EMBED,
+    PART_POSITIONS,
+    PART_FINAL_NORM,
+    PART_HEAD,
+    PART_ATTN_NORM,     /* before attention; before both branches where they share one */
+    PART_ATTN_OUT_NORM, /* after it, inside the residual */
+    PART_MLP_NORM,
+    PART_MLP_OUT_NORM,
+    PART_QKV, /* one tensor q|k|v; else the three */
+    PART_Q,
+    PART_K,
+    PART_V,
+    PART_O,
+    PART_Q_NORM,
+    PART_K_NORM,
+    PART_GATE_UP, /* one tensor gate|up; else the two */
+    PART_GATE,
+    PART_UP, /* also the first product of a plain feed-forward part */
+    PART_DOWN,
+    PART_COUNT
+} model_part;
+
+typedef struct model_family {
+    const char *model_type;   /* of config.json */
+    const char *architecture; /* "LlamaForCausalLM" */
+    /* Space-separated: options (names of keys.def) that its config.json says under these names or
+     * their aliases; keys of its config.json that from_hf turns into options; and keys that change
+     * nothing here, beside those of all families (config_read.c). */
+    const char *keys, *own_keys, *inert_keys;
+    const char *lists;             /* options of `keys` that config.json can say for each layer */
+    bool no_rope_scaling;          /* config.json cannot say it */
+    const char *activations;       /* space-separated words of hidden_act */
+    const char *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer */
+    bool transposed;               /* files hold matrices of layers as [in,out] (Conv1D) */
+    bool qkv_by_head;              /* ROWS_BY_HEAD */
+    bool pad_row_fixed;            /* no gradient from inputs at pad_token_id */
+    const char *gguf_arch;         /* general.architecture of llama.cpp; NULL: none */
+    void (*defaults)(model_config *mc); /* before keys are read: those of transformers' class */
+    /* Turns own keys into options, in place; a key left over stops. NULL: there are none. */
+    status (*from_hf)(json_t *o, bool file, err *e); /* file: o began as somebody's config.json */
+    void (*derive)(model_config *mc);                /* after keys are read; may be NULL */
+    /* The family's keys of config.json. */
+    void (*to_hf)(const model_config *mc, json_t *o);
+} model_family;
+
+/* Options that every config.json has. */
+#define MODEL_KEYS_OF_ALL                                                                          \
+    "vocab_size hidden_size num_hidden_layers num_attention_heads max_position_embeddings "        \
+    "initializer_range tie_word_embeddings pad_token_id "
+
+const model_family *model_family_find(const char *model_type);
+const model_family *model_family_at(int i); /* NULL past the end */
+
+/* ---- what follows from the options (transformer.c) ---- */
+
+/* Declares all parameters. */
+void model_declare(const model_config *mc, param_store *s);
 
 typedef enum model_task {
     TASK_LM,     /* nll per position; in training graphs also all gradients */
@@ -29,38 +88,17 @@ typedef struct model_rec {
     bool document_mask; /* input "start" is read */
     int64_t chunk_rows;
     float z_loss;
-    /* made by model_record before the family runs */
-    val ids, pos, start, qpos, rope;
+    /* made by model_record */
+    val ids, pos, start, qpos;
+    val rope[2];         /* tables of global and local layers */
+    int64_t cache_bytes; /* given to layers so far */
 } model_rec;
-
-typedef struct model_family {
-    const char *model_type;   /* of config.json */
-    const char *architecture; /* "LlamaForCausalLM" */
-    const char *keys;         /* space-separated names of keys.def that this family understands */
-    const char *activations; /* space-separated words of hidden_act, its names elsewhere included */
-    void (*defaults)(model_config *mc);                      /* before keys are read */
-    status (*check)(model_config *mc, err *e);               /* derives omitted members */
-    void (*declare)(const model_config *mc, param_store *s); /* parameters and init */
-    val (*embed)(model_rec *r);                              /* ids -> x [B*T,C] */
-    val (*block)(model_rec *r, int layer, val x);            /* x -> x */
-    val (*head)(model_rec *r, val x); /* final norm: x -> what the head multiplies */
-    const char *(*head_weight)(const model_config *mc);        /* name of the [V,C] matrix */
-    void (*write_config)(const model_config *mc, json_t *obj); /* family keys of config.json */
-    bool rotary;
-} model_family;
-
-const model_family *model_family_find(const char *model_type);
-const model_family *model_family_at(int i); /* NULL past the end */
 
 /* Records a whole model: inputs "ids", "pos", "start", "targets" or "rows", "qpos"; outputs "nll"
  * or "logits". */
 void model_record(model_rec *r);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need. */
 int64_t model_cache_bytes(const model_config *mc, int B, int Tmax, dtype dt);
-
-/* For families: the value of a parameter or pack by name; VAL_NONE when the model does not have it.
- */
-val model_param(model_rec *r, const char *fmt, ...) ATH_PRINTF(2, 3);
 
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */

@@ -23,7 +23,10 @@ typedef struct gemm_args {
     int64_t lda, ldb;
     bool a_trans, b_trans;
     dtype ab_dt; /* f32 or bf16, both operands */
-    void *c;     /* C [m,n], f32 or bf16 */
+    /* f16, bf16 or blocks: how B is stored, in a product of f32 with b_trans. f32: as ab_dt says.
+     * Only the own kernels have it, not gemm_run. */
+    dtype b_stored;
+    void *c; /* C [m,n], f32 or bf16 */
     int64_t ldc;
     dtype c_dt;
     const float *bias; /* [n], or NULL */

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/quant.h"
+
 #define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags)                             \
     [OP_##ID] = {name, ins, outs, diff, weights, bwd_in, bwd_out, flags},
 const op_class op_classes[OP_COUNT] = {
@@ -115,13 +117,19 @@ static status expect_positive(const op_infer *io, const char *what, int64_t n, e
                    (long long)n);
 }
 
+static status expect_softcap(const op_infer *io, float cap, err *e) {
+    if (cap >= 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: softcap is %g but must not be negative", op_name(io),
+                   (double)cap);
+}
+
 static status expect_dropout(const op_infer *io, float p, err *e) {
     if (p >= 0 && p < 1) return ST_OK;
     return err_set(e, ST_USAGE, "%s: dropout is %g but must be in [0, 1)", op_name(io), (double)p);
 }
 
 static dtype act_dt(const op_infer *io) {
-    return io->in[0].dt;
+    return io->kind == OP_EMBED ? io->attr->embed.dt : io->in[0].dt;
 }
 /* Norm weights, biases, statistics and gradients of parameters. */
 static dtype real_dt(const op_infer *io) {
@@ -147,9 +155,33 @@ static void count_elementwise(op_infer *io, double fwd, double bwd) {
 
 /* ---- one rule per op ---- */
 
+static bool is_stored_weight(dtype dt) {
+    return dt == DT_F16 || dt == DT_BF16 || dtype_is_blocks(dt);
+}
+
+/* Input i, a matrix of rows of weights: in the format of the activations, or as a file stores it
+ * where nothing asks for a gradient through it. */
+static status expect_matrix(const op_infer *io, int i, err *e) {
+    const tensor *w = &io->in[i];
+    char name[16];
+    if (w->dt == act_dt(io)) return ST_OK;
+    if (act_dt(io) != DT_F32 || !is_stored_weight(w->dt)) return expect_dtype(io, i, act_dt(io), e);
+    if (io->want_grad)
+        return err_set(e, ST_USAGE, "%s: there is no gradient with %s in %s", op_name(io),
+                       op_input_name(io->kind, i, name), dtype_name(w->dt));
+    int32_t block = quant_by_dtype(w->dt)->block;
+    if (w->cols % block == 0 && w->ld % block == 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld columns but blocks of %s are of %d", op_name(io),
+                   op_input_name(io->kind, i, name), (long long)w->cols, dtype_name(w->dt), block);
+}
+
 static status infer_EMBED(op_infer *io, err *e) {
+    TRY(expect_matrix(io, 0, e));
     TRY(expect_dtype(io, 1, DT_I32, e));
     TRY(expect_cols(io, 1, 1, "the size of an id", e));
+    if (io->attr->embed.no_grad_id < -1)
+        return err_set(e, ST_USAGE, "embed: no_grad_id is %d but must be an id, or -1",
+                       (int)io->attr->embed.no_grad_id);
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
     io->flops_bwd_weight = elements(&io->out[0]);
     return ST_OK;
@@ -157,7 +189,7 @@ static status infer_EMBED(op_infer *io, err *e) {
 
 static status infer_LINEAR(op_infer *io, err *e) {
     const tensor *x = &io->in[0], *w = &io->in[1];
-    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_matrix(io, 1, e));
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_cols(io, 0, 1, e));
     TRY(expect_rows(io, 2, 1, "the shape of a bias", e));
@@ -189,18 +221,22 @@ static status infer_COPY(op_infer *io, err *e) {
     return ST_OK;
 }
 
-/* Weights of a norm: inputs 1 to `last`, [1,C] each. */
+/* Weights of a norm: inputs 1 to `last`, [1,width] each. */
 static status infer_norm(op_infer *io, int last, err *e) {
+    int64_t cols = io->in[0].cols, width = op_norm_width(io->attr, cols);
+    if (width < 1 || cols % width)
+        return err_set(e, ST_USAGE, "%s: x has %lld columns, no multiple of groups of %lld",
+                       op_name(io), (long long)cols, (long long)width);
     for (int i = 1; i <= last; i++) {
         TRY(expect_dtype(io, i, real_dt(io), e));
-        TRY(same_cols(io, 0, i, e));
+        TRY(expect_cols(io, i, width, "the width of a group", e));
         TRY(expect_rows(io, i, 1, "the shape of a norm weight", e));
     }
     if (!(io->attr->norm.eps >= 0))
         return err_set(e, ST_USAGE, "%s: eps is %g but must not be negative", op_name(io),
                        (double)io->attr->norm.eps);
     out_like(io, 0, 0);
-    for (int i = 1; i <= last; i++) set_out(io, i, real_dt(io), io->in[0].rows, 1);
+    for (int i = 1; i <= last; i++) set_out(io, i, real_dt(io), io->in[0].rows, cols / width);
     return ST_OK;
 }
 
@@ -275,7 +311,7 @@ static status attention_check_attr(const op_infer *io, err *e) {
     if (at->attention.window < 0)
         return err_set(e, ST_USAGE, "attention: window is %d but must not be negative",
                        at->attention.window);
-    return ST_OK;
+    return expect_softcap(io, at->attention.softcap, e);
 }
 
 static status infer_ATTENTION(op_infer *io, err *e) {
@@ -307,13 +343,26 @@ static status infer_ATTENTION(op_infer *io, err *e) {
 }
 
 static status infer_ACT(op_infer *io, err *e) {
-    (void)e;
+    act_kind kind = io->attr->act.kind;
+    if ((kind == ACT_SOFTCAP || kind == ACT_CLAMP) && !(io->attr->act.c > 0))
+        return err_set(e, ST_USAGE, "act: the limit is %g but must be positive",
+                       (double)io->attr->act.c);
     out_like(io, 0, 0);
     count_elementwise(io, 8, 12);
     return ST_OK;
 }
 
+static status infer_SCALE(op_infer *io, err *e) {
+    (void)e;
+    out_like(io, 0, 0);
+    count_elementwise(io, 1, 1);
+    return ST_OK;
+}
+
 static status infer_GATED(op_infer *io, err *e) {
+    act_kind kind = io->attr->act.kind;
+    if (kind == ACT_SOFTCAP || kind == ACT_CLAMP)
+        return err_set(e, ST_USAGE, "gated: a limit is no activation of a gate");
     TRY(expect_dtype(io, 1, act_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
     TRY(same_cols(io, 0, 1, e));
@@ -332,6 +381,10 @@ static status infer_DROPOUT(op_infer *io, err *e) {
 /* w and its gradient, both far larger than the caches, are read once per chunk: at 80 rows the
  * three products of SmolLM2's head reach half the machine's speed, at 512 nearly all of it. */
 enum { HEAD_CHUNK_BYTES = 96 << 20, HEAD_CHUNK_MIN_ROWS = 16, HEAD_CHUNK_MAX_ROWS = 1024 };
+
+int64_t op_norm_width(const op_attr *attr, int64_t cols) {
+    return attr->norm.width ? attr->norm.width : cols;
+}
 
 int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab) {
     int64_t chunk = attr->head.chunk_rows;
@@ -352,6 +405,10 @@ static status infer_HEAD_CE(op_infer *io, err *e) {
     TRY(same_cols(io, 0, 1, e));
     TRY(same_rows(io, 0, 2, e));
     TRY(expect_cols(io, 2, 1, "the size of a target", e));
+    TRY(expect_dtype(io, 3, real_dt(io), e));
+    TRY(expect_rows(io, 3, 1, "the shape of a bias", e));
+    TRY(expect_cols(io, 3, io->in[1].rows, "the number of rows of w", e));
+    TRY(expect_softcap(io, io->attr->head.softcap, e));
     if (io->attr->head.chunk_rows < 0)
         return err_set(e, ST_USAGE, "head_ce: chunk_rows is %lld but must not be negative",
                        (long long)io->attr->head.chunk_rows);
@@ -360,9 +417,12 @@ static status infer_HEAD_CE(op_infer *io, err *e) {
     set_out(io, 1, real_dt(io), x->rows, 1);
     if (grad) set_out(io, 2, act_dt(io), x->rows, x->cols);
     double product = 2.0 * elements(x) * (double)io->in[1].rows;
-    double softmax = 4.0 * (double)x->rows * (double)io->in[1].rows;
+    double logits = (double)x->rows * (double)io->in[1].rows;
+    double each = 4.0; /* operations per logit: softmax */
+    if (given(io, 3)) each += grad && (io->want_grad & 8u) ? 2.0 : 1.0;
+    if (io->attr->head.softcap > 0) each += grad ? 12.0 : 8.0;
     bool want_dw = grad && (io->want_grad & 2u);
-    io->flops_fwd = product * (1.0 + (grad ? 1.0 : 0.0) + (want_dw ? 1.0 : 0.0)) + softmax;
+    io->flops_fwd = product * (1.0 + (grad ? 1.0 : 0.0) + (want_dw ? 1.0 : 0.0)) + each * logits;
     return ST_OK;
 }
 
@@ -412,7 +472,7 @@ static status check_inputs(const op_infer *io, err *e) {
 }
 
 static double tensor_bytes(const tensor *t) {
-    return elements(t) * (double)dtype_bytes(t->dt);
+    return (double)t->rows * (double)dtype_span_bytes(t->dt, t->cols);
 }
 
 /* Memory traffic when everything named by the masks is read or written once. */
@@ -432,7 +492,9 @@ static void count_bytes(op_infer *io) {
         if ((k->bwd_out >> i) & 1u) saved += tensor_bytes(&io->out[i]);
     }
     if (io->kind == OP_EMBED) /* only the rows that are looked up are touched */
-        io->bytes_fwd += tensor_bytes(&io->out[0]) - tensor_bytes(&io->in[0]);
+        io->bytes_fwd +=
+            (double)io->in[1].rows * (double)dtype_span_bytes(io->in[0].dt, io->in[0].cols) -
+            tensor_bytes(&io->in[0]);
     if (k->flags & OPF_GRAD_IN_FWD) {
         io->bytes_fwd += din[1];
         return;

@@ -49,14 +49,27 @@ typedef enum op_flag {
         128 /* fwd computes the gradients itself when din[] is given (the language-model head) */
 } op_flag;
 
-typedef enum act_kind { ACT_GELU_TANH, ACT_GELU_EXACT, ACT_SILU, ACT_RELU, ACT_RELU2 } act_kind;
+typedef enum act_kind {
+    ACT_GELU_TANH,
+    ACT_GELU_EXACT,
+    ACT_SILU,
+    ACT_RELU,
+    ACT_RELU2,
+    ACT_SOFTCAP, /* with a constant; not for gated */
+    ACT_CLAMP
+} act_kind;
 
 /* Attributes; which member is meant follows from the op kind. Plain data: compared and copied as
  * bytes. */
 typedef union op_attr {
     struct {
+        dtype dt;           /* of y */
+        int32_t no_grad_id; /* -1: none */
+    } embed;
+    struct {
         float eps;
         bool unit_offset; /* multiply by (1 + w) */
+        int32_t width;    /* columns of one group; 0: the whole row */
     } norm;               /* rmsnorm, layernorm */
     struct {
         int32_t heads; /* leading heads of the row that are rotated; the rest of the row passes
@@ -66,15 +79,19 @@ typedef union op_attr {
     } rope;
     struct {
         int32_t B, Tq, Tk, H, K, D, Dv;
-        float scale;
-        int32_t window; /* keys j with 0 <= i - j < window; 0 = no window */
+        float scale, softcap; /* softcap 0: none */
+        int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
         bool causal;
         float dropout;
         uint32_t stream;
     } attention;
     struct {
         act_kind kind;
+        float c;
     } act; /* act, gated */
+    struct {
+        float c;
+    } scale;
     struct {
         float p;
         uint32_t stream;
@@ -82,6 +99,7 @@ typedef union op_attr {
     struct {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
         float z_loss;       /* coefficient of mean(logsumexp^2) */
+        float softcap;      /* of the logits; 0: none */
         bool with_grad; /* language-model mode: dx (out 2) and dw (din 1) are made in the forward
                            pass */
     } head;
@@ -168,6 +186,9 @@ typedef struct op_infer {
 /* Checks shapes and dtypes, fills the results. ST_USAGE names the op and the two sizes that
  * disagree. */
 status op_infer_call(op_infer *io, err *e) ATH_MUST_USE;
+
+/* Columns of one group of a norm over rows of so many columns. */
+int64_t op_norm_width(const op_attr *attr, int64_t cols);
 
 /* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */
 int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);

@@ -57,6 +57,7 @@ typedef struct vec_rule {
     bool normal; /* element i is rng_fill_normal's, std * normal(i); else value */
     float value;
     double std;
+    double cut; /* above 0: rng_cut_normal's */
     rng_key key;
 } vec_rule;
 

@@ -26,6 +26,8 @@ struct param_store {
     vec_spans spans;
     float *master, *grad;
     uint16_t *work;
+    param_locate_fn locate; /* NULL: everything is in memory */
+    void *locate_ctx;
 };
 
 param_store *param_store_new(arena *a, dtype compute) {
@@ -44,16 +46,31 @@ static void align(param_store *s) {
     s->flat_elems = (s->flat_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
 }
 
+void param_store_map(param_store *s, param_locate_fn locate, void *ctx) {
+    CHECK(s->n == 0, "parameters are mapped before they are added");
+    s->locate = locate;
+    s->locate_ctx = ctx;
+}
+
+int64_t param_file_row(const param *p, int64_t i) {
+    int64_t D = p->head_dim, in_head = i % D, head = i / D;
+    if (p->order == ROWS_BY_HEAD) return ((head % p->heads) * 3 + head / p->heads) * D + in_head;
+    if (p->order == ROWS_SAME || in_head >= p->rotary) return i;
+    return head * D + in_head / 2 + in_head % 2 * (p->rotary / 2);
+}
+
 int param_add(param_store *s, const param *p) {
     s->item = arena_grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
-    bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
-    if (!s->in_pack || first_of_pack) align(s);
     param *q = &s->item[s->n];
     *q = *p;
     q->name = arena_strdup(s->a, p->name);
+    s->elems += param_elems(p);
+    q->mapped = s->locate && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
+    if (q->mapped) return s->n++;
+    bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
+    if (!s->in_pack || first_of_pack) align(s);
     q->offset = s->flat_elems;
     s->flat_elems += param_elems(p);
-    s->elems += param_elems(p);
     if (s->in_pack) {
         pack *k = &s->packs[s->n_packs - 1];
         CHECK(k->n == 0 || p->rank == 1 || s->item[k->first].cols == p->cols,
@@ -65,6 +82,7 @@ int param_add(param_store *s, const param *p) {
 
 void param_pack_begin(param_store *s, const char *name) {
     CHECK(!s->in_pack, "pack %s begins inside another", name);
+    if (s->locate) return;
     s->packs = arena_grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
     s->packs[s->n_packs++] = (pack){.name = arena_strdup(s->a, name), .first = s->n};
     s->in_pack = true;
@@ -103,6 +121,15 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
         last = k->first + k->n - 1;
     }
     const param *p = &s->item[first];
+    if (p->mapped) {
+        *out = (graph_param_ref){.name = name,
+                                 .where = SPACE_FILE,
+                                 .dt = p->stored,
+                                 .rows = p->rows,
+                                 .cols = p->cols,
+                                 .offset_bytes = p->offset};
+        return true;
+    }
     int64_t elems = s->item[last].offset + param_elems(&s->item[last]) - p->offset;
     bool copied = s->compute != DT_F32 && p->rank == 2;
     dtype dt = copied ? s->compute : DT_F32;
@@ -128,13 +155,14 @@ param_sizes param_store_sizes(const param_store *s) {
 }
 
 static void make_spans(param_store *s) {
-    s->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, s->n), .n = s->n};
+    s->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, s->n)};
     for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];
-        s->spans.item[i] = (vec_span){.at = p->offset,
-                                      .n = param_elems(p),
-                                      .name = hash_bytes(p->name, strlen(p->name)),
-                                      .copied = s->compute != DT_F32 && p->rank == 2};
+        if (p->mapped) continue;
+        s->spans.item[s->spans.n++] = (vec_span){.at = p->offset,
+                                                 .n = param_elems(p),
+                                                 .name = hash_bytes(p->name, strlen(p->name)),
+                                                 .copied = s->compute != DT_F32 && p->rank == 2};
     }
     vec_spans_index(&s->spans);
 }
@@ -162,12 +190,14 @@ const vec_spans *param_spans(const param_store *s) {
 
 void param_init_all(param_store *s, uint64_t seed) {
     vec_rule *rule = xcalloc((size_t)s->n, sizeof *rule);
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0, n = 0; i < s->n; i++) {
         const param *p = &s->item[i];
-        rule[i] = (vec_rule){.normal = p->init == INIT_NORMAL,
-                             .value = p->init == INIT_ONES ? 1.0f : 0.0f,
-                             .std = p->init_std,
-                             .key = rng_key_named(seed, p->name)};
+        if (p->mapped) continue;
+        rule[n++] = (vec_rule){.normal = p->init.kind == INIT_NORMAL,
+                               .value = p->init.kind == INIT_ONES ? 1.0f : 0.0f,
+                               .std = p->init.std,
+                               .cut = p->init.cut,
+                               .key = rng_key_named(seed, p->name)};
     }
     vec_draw(s->dev, &s->spans, rule, s->master, s->work);
     free(rule);

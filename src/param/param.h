@@ -16,16 +16,36 @@
 
 typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES } param_init_kind;
 
+typedef struct param_init {
+    param_init_kind kind;
+    double std;
+    double cut; /* values beyond cut * std are drawn again; 0: none are */
+} param_init;
+
+/* The order of rows (of elements, for vectors) in Hugging Face files, where it is not ours. */
+typedef enum param_order {
+    ROWS_SAME,
+    ROWS_BY_HEAD, /* files: [heads][q, k, v][head_dim], here [q, k, v][heads][head_dim] */
+    ROWS_PAIRS,   /* of each head's first `rotary` rows: here pairs (2i, 2i+1), in files halves */
+} param_order;
+
 typedef struct param {
     const char *name;   /* as in a Hugging Face checkpoint */
+    int part, layer;    /* what it is to the model (model/family.h); layer -1: outside */
     int64_t rows, cols; /* rows 1 for vectors */
     int rank;           /* in files: 1 or 2 */
     bool transposed;    /* files hold [cols, rows] */
     bool table;         /* rows are looked up: token and position embeddings */
-    param_init_kind init;
-    double init_std;
-    int64_t offset; /* first element in every flat array */
+    param_order order;
+    int64_t heads, head_dim, rotary; /* of the order */
+    param_init init;
+    int64_t offset;      /* first element in every flat array; mapped: first byte in the file */
+    bool mapped;         /* read-only in a file, in the format `stored` (SPACE_FILE) */
+    dtype stored;
 } param;
+
+/* Where our row i lies in files. */
+int64_t param_file_row(const param *p, int64_t i);
 
 typedef struct param_store param_store;
 
@@ -33,6 +53,12 @@ typedef struct param_store param_store;
  * themselves. */
 param_store *param_store_new(arena *a, dtype compute);
 dtype param_store_compute(const param_store *s);
+
+/* Weights that stay in a file: asked for every parameter that is added. Returns whether it does, and
+ * then its format and first byte. Set before parameters are added; there are no packs then, since
+ * parts may differ in format. */
+typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
+void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 
 /* Declares a parameter; offset is filled in. Returns its index. */
 int param_add(param_store *s, const param *p);

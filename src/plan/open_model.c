@@ -1,12 +1,13 @@
 #include "plan/open_model.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "io/checkpoint.h"
 #include "io/hf_weights.h"
 
-enum { PREFILL_T = 64 };
+enum { PREFILL_T = 256 };
 
 status open_model_read(open_model *m, const char *path, int threads, err *e) {
     *m = (open_model){.a = arena_new("model")};
@@ -38,16 +39,19 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
     return hf_load_weights(m->plan->store, m->dir, e);
 }
 
+generator plan_generator(const plan *p, const tok *t) {
+    int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
+    generator g = {.decode = p->prog[PLAN_DECODE],
+                   .dev = p->dev,
+                   .Tmax = p->spec.cache_tok,
+                   .vocab = vocab,
+                   .n_ids = known < vocab ? known : vocab};
+    memcpy(g.prefill, &p->prog[PLAN_PREFILL], sizeof g.prefill);
+    return g;
+}
+
 generator open_model_generator(const open_model *m) {
-    int32_t vocab = (int32_t)m->config.vocab_size;
-    int32_t known = m->tok ? tok_vocab_size(m->tok) : vocab;
-    return (generator){.prefill = m->plan->prog[PLAN_PREFILL],
-                       .decode = m->plan->prog[PLAN_DECODE],
-                       .dev = m->dev,
-                       .prefill_T = m->plan->spec.prefill_T,
-                       .Tmax = m->plan->spec.cache_tok,
-                       .vocab = vocab,
-                       .n_ids = known < vocab ? known : vocab};
+    return plan_generator(m->plan, m->tok);
 }
 
 const float *open_model_logits(const open_model *m, const int32_t *ids, int n) {

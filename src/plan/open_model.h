@@ -20,7 +20,10 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) ATH
 /* Loads the weights (computing in fp32) with room for sequences of cache_tok tokens and, if
  * logits_T > 0, for the logits of a whole sequence of that length. */
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
+/* To be freed with generator_free. */
 generator open_model_generator(const open_model *m);
+/* The same over the programs of a plan that has a sampler; `t` may be NULL. */
+generator plan_generator(const plan *p, const tok *t);
 /* Logits [n,V] of ids[0..n), n = logits_T, by one forward pass; in the plan's memory. */
 const float *open_model_logits(const open_model *m, const int32_t *ids, int n);
 void open_model_close(open_model *m);

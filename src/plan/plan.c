@@ -28,7 +28,13 @@ static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *
     r.chunk_rows = ph->spec.chunk_rows;
     r.z_loss = train ? ph->spec.z_loss : 0.0f;
     model_record(&r);
-    static const char *const names[] = {"training", "validation", "prefill", "decode", "logits"};
+    static const char *const names[PLAN_PROGS] = {[PLAN_TRAIN] = "training",
+                                                  [PLAN_VALID] = "validation",
+                                                  [PLAN_PREFILL] = "prefill",
+                                                  [PLAN_PREFILL + 1] = "shorter prefill",
+                                                  [PLAN_PREFILL + 2] = "shortest prefill",
+                                                  [PLAN_DECODE] = "decode",
+                                                  [PLAN_LOGITS] = "logits"};
     status st = prog_finish(&ph->prog[which], r.g, e);
     if (st != ST_OK) err_context(e, "recording the %s program", names[which]);
     return st;
@@ -45,8 +51,12 @@ static status record_all(plan *p, plan_phase *ph, err *e) {
     if (s->logits_T) TRY(record(p, ph, PLAN_LOGITS, &all, false, e));
     if (!s->cache_tok) return ST_OK;
     model_rec gen = {.task = TASK_LOGITS, .B = 1, .Tmax = s->cache_tok, .n_logits = 1};
-    gen.T = s->prefill_T;
-    TRY(record(p, ph, PLAN_PREFILL, &gen, false, e));
+    int T[GENERATOR_PREFILLS];
+    generator_prefill_lengths(s->prefill_T, T);
+    for (int i = 0; i < GENERATOR_PREFILLS; i++) {
+        gen.T = T[i];
+        if (T[i]) TRY(record(p, ph, PLAN_PREFILL + i, &gen, false, e));
+    }
     gen.T = 1;
     return record(p, ph, PLAN_DECODE, &gen, false, e);
 }
@@ -138,10 +148,11 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     p->dev = d;
     p->memory = memory;
     p->store = param_store_new(memory, specs->compute);
+    if (specs->locate) param_store_map(p->store, specs->locate, specs->locate_ctx);
     p->phase = ARENA_ARRAY(memory, plan_phase, n);
     p->n_phases = n;
     for (int i = 0; i < n; i++) p->phase[i].spec = specs[i];
-    specs->model.family->declare(&p->phase[0].spec.model, p->store);
+    model_declare(&p->phase[0].spec.model, p->store);
     status st = ST_OK;
     for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);
     if (st != ST_OK) {
@@ -183,7 +194,8 @@ static void bind_phase(plan *p, plan_phase *ph) {
                                    [SPACE_MASTER] = region_base(p, REGION_PARAMS),
                                    [SPACE_WORK] = region_base(p, REGION_WORK),
                                    [SPACE_GRAD] = region_base(p, REGION_GRADS),
-                                   [SPACE_STATE] = region_base(p, REGION_CACHE)};
+                                   [SPACE_STATE] = region_base(p, REGION_CACHE),
+                                   [SPACE_FILE] = (void *)(uintptr_t)ph->spec.file};
         prog_bind(ph->prog[i], base);
     }
 }

@@ -16,6 +16,7 @@
 
 #include <jansson.h>
 
+#include "infer/generator.h"
 #include "model/family.h"
 #include "optim/optim.h"
 
@@ -27,7 +28,7 @@ typedef struct plan_spec {
     bool accumulates; /* several micro-batches add to the gradients of a step */
     int valid_B;      /* 0: no validation program */
     int cache_tok;    /* longest sequence of the sampler; 0: no sampler */
-    int prefill_T;    /* tokens per prefill pass of the sampler */
+    int prefill_T;    /* tokens of the longest prefill pass of the sampler */
     int logits_T;     /* one sequence whose logits are all wanted; 0: none */
     const optim_class *optim;
     recompute_policy recompute;
@@ -35,6 +36,10 @@ typedef struct plan_spec {
     int64_t chunk_rows;
     float z_loss;
     int64_t host_bytes; /* that the caller will hold beside the arena: rows read ahead, say */
+    /* Weights that stay in a file (param.h); NULL: none do. */
+    param_locate_fn locate;
+    void *locate_ctx;
+    const void *file; /* where that file is mapped */
     bool snapshot; /* room for a copy of masters and optimizer state, from which a thread saves */
 } plan_spec;
 
@@ -53,8 +58,8 @@ typedef enum plan_region_kind {
 typedef enum plan_prog {
     PLAN_TRAIN,
     PLAN_VALID,
-    PLAN_PREFILL,
-    PLAN_DECODE,
+    PLAN_PREFILL, /* the longest; shorter ones follow */
+    PLAN_DECODE = PLAN_PREFILL + GENERATOR_PREFILLS,
     PLAN_LOGITS,
     PLAN_PROGS
 } plan_prog;

@@ -17,8 +17,12 @@ static bool is_temporary(const graph *g, val v) {
            !(op_classes[g->op[x->producer].kind].bwd_out & 1u);
 }
 
-val graph_embed(graph *g, val table, val ids) {
-    return emit(g, OP_EMBED, NULL, (val[]){table, ids}, 2, -1);
+val graph_embed(graph *g, val table, val ids, int32_t no_grad_id) {
+    if (g->failed || table == VAL_NONE) return VAL_NONE;
+    const value *t = &g->value[table];
+    dtype dt = t->producer >= 0 ? t->t.dt : g->opt.dt; /* rows of an activation are copied */
+    op_attr attr = {.embed = {.dt = dt, .no_grad_id = no_grad_id}};
+    return emit(g, OP_EMBED, &attr, (val[]){table, ids}, 2, -1);
 }
 
 val graph_linear(graph *g, val x, val w, val bias) {
@@ -43,13 +47,13 @@ val graph_add(graph *g, val a, val b) {
     return emit(g, OP_ADD, NULL, (val[]){a, b}, 2, is_temporary(g, b) ? 1 : -1);
 }
 
-val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset) {
-    op_attr attr = {.norm = {.eps = eps, .unit_offset = unit_offset}};
+val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width) {
+    op_attr attr = {.norm = {.eps = eps, .unit_offset = unit_offset, .width = width}};
     return emit(g, OP_RMSNORM, &attr, (val[]){x, w}, 2, -1);
 }
 
-val graph_layernorm(graph *g, val x, val w, val b, float eps) {
-    op_attr attr = {.norm = {.eps = eps}};
+val graph_layernorm(graph *g, val x, val w, val b, float eps, int width) {
+    op_attr attr = {.norm = {.eps = eps, .width = width}};
     return emit(g, OP_LAYERNORM, &attr, (val[]){x, w, b}, 3, -1);
 }
 
@@ -72,6 +76,7 @@ val graph_attention(graph *g, const graph_attention_spec *s, val q, val k, val v
                                   .D = s->D,
                                   .Dv = s->Dv,
                                   .scale = s->scale,
+                                  .softcap = s->softcap,
                                   .window = s->window,
                                   .causal = s->causal,
                                   .dropout = g->opt.train ? s->dropout : 0.0f,
@@ -82,6 +87,24 @@ val graph_attention(graph *g, const graph_attention_spec *s, val q, val k, val v
 val graph_act(graph *g, val x, act_kind kind) {
     op_attr attr = {.act = {.kind = kind}};
     return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+}
+
+val graph_softcap(graph *g, val x, float cap) {
+    if (cap == 0.0f) return x;
+    op_attr attr = {.act = {.kind = ACT_SOFTCAP, .c = cap}};
+    return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+}
+
+val graph_clamp(graph *g, val x, float limit) {
+    if (limit == 0.0f) return x;
+    op_attr attr = {.act = {.kind = ACT_CLAMP, .c = limit}};
+    return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+}
+
+val graph_scale(graph *g, val x, float c) {
+    if (c == 1.0f) return x;
+    op_attr attr = {.scale = {.c = c}};
+    return emit(g, OP_SCALE, &attr, (val[]){x}, 1, is_temporary(g, x) ? 0 : -1);
 }
 
 val graph_gated(graph *g, val gate, val up, act_kind kind) {
@@ -96,17 +119,23 @@ val graph_dropout(graph *g, val x, float p) {
     return emit(g, OP_DROPOUT, &attr, (val[]){x}, 1, is_temporary(g, x) ? 0 : -1);
 }
 
-val graph_head_ce(graph *g, val x, val w, val targets, int64_t chunk_rows, float z_loss) {
-    op_attr attr = {
-        .head = {.chunk_rows = chunk_rows, .z_loss = z_loss, .with_grad = g->opt.train}};
-    op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets}, 3, -1);
+/* The head is the first use of its parameters in a step: it writes their gradients. */
+static void write_param_grad(graph *g, op_rec *r, int i) {
+    val dw = r->in[i] == VAL_NONE ? VAL_NONE : g->value[r->in[i]].param_grad;
+    if (dw == VAL_NONE) return;
+    r->din[i] = dw;
+    r->acc_param |= (uint8_t)(1u << i);
+    g->value[dw].written = true;
+}
+
+val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
+    op_attr attr = {.head = {.chunk_rows = s->chunk_rows,
+                             .z_loss = s->z_loss,
+                             .softcap = s->softcap,
+                             .with_grad = g->opt.train}};
+    op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets, bias}, 4, -1);
     if (!r) return VAL_NONE;
-    val dw = g->value[w].param_grad;
-    if (g->opt.train && dw != VAL_NONE) {
-        r->din[1] = dw;
-        r->acc_param = 2; /* the head is the first use of its weight in a step */
-        g->value[dw].written = true;
-    }
+    for (int i = 1; i <= 3; i += 2) write_param_grad(g, r, i);
     return r->out[0];
 }
 

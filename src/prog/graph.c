@@ -66,7 +66,7 @@ val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name
 val graph_alloc_like(graph *g, const tensor *shape, const char *name) {
     tensor t = *shape;
     t.ld = t.cols;
-    int32_t buf = graph_new_buffer(g, SPACE_FRAME, t.rows * t.cols * (int64_t)dtype_bytes(t.dt));
+    int32_t buf = graph_new_buffer(g, SPACE_FRAME, dtype_span_bytes(t.dt, t.rows * t.cols));
     return graph_new_value(g, &t, buf, name);
 }
 
@@ -81,7 +81,7 @@ op_rec *graph_append(graph *g, const op_rec *r) {
 static val external(graph *g, space where, const char *name, dtype dt, int64_t rows, int64_t cols) {
     if (g->failed) return VAL_NONE;
     tensor t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols};
-    int32_t buf = graph_new_buffer(g, where, rows * cols * (int64_t)dtype_bytes(dt));
+    int32_t buf = graph_new_buffer(g, where, dtype_span_bytes(dt, rows * cols));
     return graph_new_value(g, &t, buf, arena_strdup(g->a, name));
 }
 
@@ -261,6 +261,6 @@ void graph_add_input(graph *g, op_rec *r, int i, val v) {
     r->in[i] = v;
     const tensor *t = &g->value[v].t;
     r->flops += (double)t->rows * (double)t->cols;
-    r->bytes += (double)t->rows * (double)t->cols * (double)dtype_bytes(t->dt);
+    r->bytes += (double)dtype_span_bytes(t->dt, t->rows * t->cols);
     if (g->value[v].needs_grad) g->value[r->out[0]].needs_grad = true;
 }

@@ -31,6 +31,7 @@ typedef enum space {
     SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
     SPACE_GRAD,   /* fp32 parameter gradients */
     SPACE_STATE,  /* KV caches */
+    SPACE_FILE,   /* weights as a mapped file holds them; read only */
     SPACE_COUNT
 } space;
 
@@ -94,28 +95,37 @@ void graph_block_begin(graph *g, int layer);
 void graph_block_end(graph *g);
 
 /* One builder per op; optional operands may be VAL_NONE. Semantics and shapes: op/ops.def. */
-val graph_embed(graph *g, val table, val ids);
+/* no_grad_id: rows looked up under this id get no gradient; -1: none. */
+val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
 val graph_linear(graph *g, val x, val w, val bias);
 /* a + b; b's buffer is reused for the sum unless b is a parameter, an input or a view. */
 val graph_add(graph *g, val a, val b);
-val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset);
-val graph_layernorm(graph *g, val x, val w, val b, float eps);
+/* width: columns of one group (one norm per head), 0 for the whole row. */
+val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width);
+val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
 typedef struct graph_attention_spec {
     int B, Tq, Tk, H, K, D, Dv;
-    float scale, dropout;
+    float scale, softcap, dropout;
     int window;
     bool causal;
 } graph_attention_spec;
 val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
                     val qpos);
 val graph_act(graph *g, val x, act_kind kind);
+val graph_softcap(graph *g, val x, float cap); /* nothing when cap is 0 */
+val graph_clamp(graph *g, val x, float limit); /* nothing when limit is 0 */
+val graph_scale(graph *g, val x, float c);     /* nothing when c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
 val graph_dropout(graph *g, val x, float p); /* nothing when p is 0 or not training */
-/* Returns nll [N,1]; in training the gradients of x and w are made here. */
-val graph_head_ce(graph *g, val x, val w, val targets, int64_t chunk_rows, float z_loss);
+/* Returns nll [N,1]; in training the gradients of x, w and bias are made here. */
+typedef struct graph_head_spec {
+    int64_t chunk_rows; /* 0: automatic */
+    float z_loss, softcap;
+} graph_head_spec;
+val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax);
 
 #endif

@@ -170,9 +170,9 @@ void prog_bind(prog *p, void *const base[SPACE_COUNT]) {
         value *x = &g->value[v];
         const buffer *b = &g->buf[x->buf];
         bool used = b->where != SPACE_FRAME || b->last >= 0;
-        x->t.data = base[b->where] && used ? (char *)base[b->where] + b->offset +
-                                                 x->offset * (int64_t)dtype_bytes(x->t.dt)
-                                           : NULL;
+        x->t.data = base[b->where] && used
+                        ? (char *)base[b->where] + b->offset + dtype_span_bytes(x->t.dt, x->offset)
+                        : NULL;
     }
     for (int32_t i = 0; i < g->n_ops; i++) bind_op(g, &g->op[i], base);
     for (int32_t i = 0; i < g->n_constants; i++) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "plan/open_model.h"
 #include "train/session.h"
 
 status samples_encode(session *s, err *e) {
@@ -22,6 +23,7 @@ status samples_encode(session *s, err *e) {
 
 static status write_one(session *s, generator *g, int i, err *e) {
     const config *c = s->c;
+    int32_t end = tok_eos(s->tok);
     generate_request rq = {.prompt = s->prompts[i].id,
                            .n_prompt = s->prompts[i].n,
                            .max_new = c->sample.max_new,
@@ -30,12 +32,13 @@ static status write_one(session *s, generator *g, int i, err *e) {
                                       .top_p = c->sample.top_p,
                                       .repetition_penalty = 1.0,
                                       .seed = (uint64_t)c->train.seed},
-                           .eos = tok_eos(s->tok),
+                           .end = &end,
+                           .n_end = end >= 0,
                            .tok = s->tok};
     tok_ids ids = {0};
     strbuf text = {0};
-    generate_finish finish;
-    status st = generate_run(g, &rq, &ids, &text, &finish, e);
+    generate_result result;
+    status st = generate_run(g, &rq, &ids, &text, &result, e);
     if (st == ST_OK) {
         json_t *o = session_event("sample", s->at.step);
         json_object_set_new(o, "prompt", json_string(c->sample.prompts.items[i]));
@@ -49,13 +52,12 @@ static status write_one(session *s, generator *g, int i, err *e) {
 
 status samples_write(session *s, err *e) {
     if (!s->plan->prog[PLAN_DECODE]) return ST_OK;
-    generator g = {.prefill = s->plan->prog[PLAN_PREFILL],
-                   .decode = s->plan->prog[PLAN_DECODE],
-                   .dev = s->dev,
-                   .prefill_T = s->plan->spec.prefill_T,
-                   .Tmax = s->plan->spec.cache_tok,
-                   .vocab = (int32_t)s->model.vocab_size,
-                   .n_ids = tok_vocab_size(s->tok)};
-    for (int i = 0; i < s->c->sample.prompts.n; i++) TRY(write_one(s, &g, i, e));
-    return ST_OK;
+    status st = ST_OK;
+    generator g = plan_generator(s->plan, s->tok);
+    for (int i = 0; st == ST_OK && i < s->c->sample.prompts.n; i++) {
+        generator_reset(&g); /* each as if it were alone */
+        st = write_one(s, &g, i, e);
+    }
+    generator_free(&g);
+    return st;
 }

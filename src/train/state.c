@@ -77,20 +77,20 @@ static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
 static status add_model_files(const save_job *j, checkpoint_writer *w, err *e) {
     TRY(add_configs(j, w, e));
     TRY(add_tokenizer(j, w, e));
-    st_tensor *weights = hf_tensors(j->mem, j->store, j->params, "", j->compute, true);
+    st_tensor *weights = hf_tensors(j->mem, j->store, j->params, "", j->compute, HF_FILES);
     return checkpoint_writer_add_tensors(w, "model.safetensors", weights, param_count(j->store), e);
 }
 
 static status add_state(const save_job *j, checkpoint_writer *w, err *e) {
     int n = param_count(j->store);
     if (j->compute != DT_F32) {
-        st_tensor *masters = hf_tensors(j->mem, j->store, j->params, "", DT_F32, false);
+        st_tensor *masters = hf_tensors(j->mem, j->store, j->params, "", DT_F32, HF_MEMORY);
         TRY(checkpoint_writer_add_tensors(w, "state/master.safetensors", masters, n, e));
     }
     st_tensor *all = ARENA_ARRAY(j->mem, st_tensor, n * j->optim->n_states);
     for (int k = 0; k < j->optim->n_states; k++) {
         char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
-        st_tensor *t = hf_tensors(j->mem, j->store, j->state[k], prefix, DT_F32, false);
+        st_tensor *t = hf_tensors(j->mem, j->store, j->state[k], prefix, DT_F32, HF_MEMORY);
         memcpy(all + k * n, t, sizeof *t * (size_t)n);
     }
     TRY(checkpoint_writer_add_tensors(w, "state/optimizer.safetensors", all, n * j->optim->n_states,

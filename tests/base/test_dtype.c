@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/quant.h"
 
 static double decode(uint16_t h, int exp_bits, int man_bits) {
     int bias = (1 << (exp_bits - 1)) - 1, max = (1 << exp_bits) - 1;
@@ -105,7 +106,9 @@ static void test_special(void **state) {
 
 static void test_names(void **state) {
     (void)state;
-    static const char *const UPPER[DT_COUNT] = {"F32", "BF16", "F16", "F64", "I32", "I64", "U8"};
+    static const char *const UPPER[DT_COUNT] = {"F32",  "BF16", "F16",  "F64",  "I32",
+                                                 "I64",  "U8",   "Q4_0", "Q4_1", "Q5_0",
+                                                 "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
     for (int i = 0; i < DT_COUNT; i++) {
         dtype dt = DT_COUNT;
         assert_true(dtype_parse(dtype_name((dtype)i), &dt));
@@ -119,6 +122,29 @@ static void test_names(void **state) {
     assert_int_equal(dtype_bytes(DT_BF16), 2);
     assert_int_equal(dtype_bytes(DT_F64), 8);
     assert_int_equal(dtype_bytes(DT_U8), 1);
+}
+
+static void test_blocks(void **state) {
+    (void)state;
+    assert_false(dtype_is_blocks(DT_F64));
+    assert_int_equal(dtype_span_bytes(DT_BF16, 7), 14);
+    assert_int_equal(dtype_span_bytes(DT_Q4_0, 64), 36);
+    assert_int_equal(dtype_span_bytes(DT_Q4_1, 576), 360);
+    assert_int_equal(dtype_span_bytes(DT_Q6_K, 512), 420);
+    for (int i = 0; i < DT_COUNT; i++) { /* what can be read and only that, both ways */
+        const quant_format *f = quant_by_dtype((dtype)i);
+        assert_true(f || !dtype_is_blocks((dtype)i));
+        if (!f) continue;
+        dtype dt = DT_COUNT;
+        assert_non_null(f->read);
+        assert_int_equal(dtype_is_blocks((dtype)i), f->block > 1);
+        assert_int_equal(strcasecmp(f->name, dtype_name((dtype)i)), 0);
+        assert_true(quant_to_dtype(f->type, &dt));
+        assert_int_equal(dt, i);
+        assert_int_equal(dtype_span_bytes(dt, 2 * f->block), 2 * f->bytes);
+    }
+    dtype dt;
+    assert_false(quant_to_dtype(10, &dt)); /* Q2_K */
 }
 
 static void test_convert_arrays(void **state) {
@@ -160,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_patterns),       cmocka_unit_test(test_ties),
         cmocka_unit_test(test_special),        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_convert_arrays), cmocka_unit_test(test_double_rounds_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,9 +170,111 @@ static void test_draws(void **state) {
     sampler_free(c);
 }
 
+/* ---- large vocabularies ---- */
+
+enum { WIDE = 4001 };
+
+static int by_value(const void *a, const void *b) {
+    const float *x = *(const float *const *)a, *y = *(const float *const *)b;
+    return *x != *y ? (*x < *y ? 1 : -1) : (x > y) - (x < y);
+}
+
+/* Marks what the filters keep, by sorting everything; the tokens beside an end that rounding could
+ * move are left open (2). */
+static void mark_kept(const sample_options *o, const float *logits, char *kept) {
+    const float *order[WIDE];
+    double p[WIDE], all = 0, before = 0;
+    for (int i = 0; i < WIDE; i++) order[i] = &logits[i];
+    qsort(order, WIDE, sizeof order[0], by_value);
+    int k = o->top_k > 0 ? o->top_k : WIDE;
+    for (int i = 0; i < WIDE; i++) {
+        p[i] = exp(((double)*order[i] - (double)*order[0]) / o->temperature);
+        if (i < k) all += p[i];
+    }
+    memset(kept, 0, WIDE);
+    for (int i = 0; i < k && i < WIDE; before += p[i++]) {
+        double share = before / all;
+        bool in = (o->top_p >= 1 || share < o->top_p) && p[i] >= o->min_p;
+        bool open = fabs(share - o->top_p) < 1e-5 || fabs(p[i] / o->min_p - 1) < 1e-5;
+        kept[order[i] - logits] = open ? 2 : in;
+    }
+}
+
+static void check_kept(const sample_options *o, const float *logits) {
+    static float copy[WIDE];
+    static char kept[WIDE], came[WIDE];
+    sampler *s = sampler_new(o, WIDE);
+    int n = 0, missing = 0;
+    mark_kept(o, logits, kept);
+    memset(came, 0, sizeof came);
+    for (int i = 0; i < WIDE; i++) n += kept[i] == 1;
+    for (uint64_t i = 0; i < 400; i++) {
+        memcpy(copy, logits, sizeof copy);
+        int32_t id = sampler_pick(s, copy, i, NULL, 0);
+        assert_in_range(id, 0, WIDE - 1);
+        if (!kept[id]) fail_msg("token %d came, which the filters drop", id);
+        came[id] = 1;
+    }
+    for (int i = 0; i < WIDE; i++) missing += kept[i] == 1 && !came[i];
+    if (n <= 8 && o->temperature >= 5) assert_int_equal(missing, 0);
+    sampler_free(s);
+}
+
+static void test_large_vocabularies(void **state) {
+    (void)state;
+    static float normal[WIDE], rough[WIDE], equal[WIDE], far[WIDE];
+    for (int i = 0; i < WIDE; i++) {
+        normal[i] = (float)rng_normal_q24(rng_key_numbered(1, 2), (uint64_t)i) / 16777216.0f * 3;
+        rough[i] = (float)(int)normal[i]; /* many are equal */
+        equal[i] = -2.5f;
+        far[i] = i == 1234 ? 80.0f : i == 7 ? 79.0f : i % 3 ? -1e30f : -INFINITY;
+    }
+    const sample_options cases[] = {
+        {.temperature = 1, .top_p = 1},
+        {.temperature = 0.7, .top_p = 0.9, .min_p = 0.05},
+        {.temperature = 1, .top_p = 0.5, .top_k = 100},
+        {.temperature = 5, .top_p = 1, .top_k = 7},
+        {.temperature = 5, .top_p = 0.7, .top_k = 8},
+        {.temperature = 100, .top_p = 0.001},
+        {.temperature = 100, .top_p = 0.9},
+        {.temperature = 1e-5, .top_p = 0.9},
+        {.temperature = 1e-300, .top_p = 1},
+        {.temperature = 2, .top_p = 1, .min_p = 0.2},
+        {.temperature = 1, .top_p = 1, .top_k = 1},
+    };
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        check_kept(&cases[i], normal);
+        check_kept(&cases[i], rough);
+        check_kept(&cases[i], equal);
+        check_kept(&cases[i], far);
+    }
+}
+
+/* Logits that are not numbers never come; without one that is, there is no token. */
+static void test_not_finite(void **state) {
+    (void)state;
+    for (int greedy = 0; greedy < 2; greedy++) {
+        sample_options o = {.temperature = greedy ? 0 : 1, .top_p = 0.99, .repetition_penalty = 1};
+        sampler *s = sampler_new(&o, V);
+        for (uint64_t i = 0; i < 50; i++) {
+            float some[V] = {NAN, -INFINITY, NAN, 1, NAN, NAN, -INFINITY, NAN, NAN};
+            assert_int_equal(sampler_pick(s, some, i, NULL, 0), 3);
+        }
+        float none[V];
+        for (int i = 0; i < V; i++) none[i] = i % 2 ? NAN : -INFINITY;
+        assert_int_equal(sampler_pick(s, none, 0, NULL, 0), -1);
+        none[4] = INFINITY;
+        assert_int_equal(sampler_pick(s, none, 0, NULL, 0), -1);
+        sampler_free(s);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_distributions),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_large_vocabularies),
+                                       cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_distributions),
                                        cmocka_unit_test(test_repetition_penalty),
-                                       cmocka_unit_test(test_greedy), cmocka_unit_test(test_draws)};
+                                       cmocka_unit_test(test_greedy),
+                                       cmocka_unit_test(test_draws)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,31 +23,33 @@ static void make_file(strbuf *b, const char *header, size_t n_data) {
     for (size_t i = 0; i < n_data; i++) strbuf_putc(b, (char)i);
 }
 
+enum { PLAIN = DT_U8 + 1 }; /* dtypes that are no blocks come first */
+
 static void test_round_trip_of_every_dtype(void **state) {
     test_dir *d = *state;
     uint8_t bytes[6 * 8];
     for (size_t i = 0; i < sizeof(bytes); i++) bytes[i] = (uint8_t)(i * 37);
-    st_tensor t[DT_COUNT + 2] = {0};
-    char names[DT_COUNT][16];
-    for (int i = 0; i < DT_COUNT; i++) {
+    st_tensor t[PLAIN + 2] = {0};
+    char names[PLAIN][16];
+    for (int i = 0; i < PLAIN; i++) {
         snprintf(names[i], sizeof(names[i]), "t.%s", dtype_name((dtype)i));
         t[i] =
             (st_tensor){.name = names[i], .dt = (dtype)i, .rank = 2, .dims = {2, 3}, .data = bytes};
     }
-    t[DT_COUNT] = (st_tensor){.name = "scalar", .dt = DT_I64, .data = bytes};
-    t[DT_COUNT + 1] = (st_tensor){.name = "empty", .dt = DT_F32, .rank = 2, .dims = {0, 9}};
+    t[PLAIN] = (st_tensor){.name = "scalar", .dt = DT_I64, .data = bytes};
+    t[PLAIN + 1] = (st_tensor){.name = "empty", .dt = DT_F32, .rank = 2, .dims = {0, 9}};
     char *path = path_join(d->mem, d->path, "all.safetensors");
     uint64_t hash, again;
     err e;
-    assert_ok(st_write(path, t, DT_COUNT + 2, &hash, NULL, &e), e);
+    assert_ok(st_write(path, t, PLAIN + 2, &hash, NULL, &e), e);
     assert_ok(hash_file(path, &again, &e), e);
     assert_true(hash == again);
-    assert_int_equal(file_size(path), st_file_bytes(t, DT_COUNT + 2));
+    assert_int_equal(file_size(path), st_file_bytes(t, PLAIN + 2));
 
     st_reader *r;
     assert_ok(st_open(&r, path, &e), e);
-    assert_int_equal(st_count(r), DT_COUNT + 2);
-    for (int i = 0; i < DT_COUNT; i++) {
+    assert_int_equal(st_count(r), PLAIN + 2);
+    for (int i = 0; i < PLAIN; i++) {
         const st_view *v = st_get(r, i);
         assert_string_equal(v->name, names[i]);
         assert_int_equal(v->dt, i);

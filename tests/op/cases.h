@@ -29,7 +29,9 @@ static void cases_EMBED(case_list *l) {
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_EMBED);
         int64_t V = sizes[i][0], C = sizes[i][1], N = sizes[i][2];
-        LABEL(c, "embed V=%d C=%d N=%d", (int)V, (int)C, (int)N);
+        int32_t no_grad = i % 2 ? (int32_t)V / 2 : -1;
+        LABEL(c, "embed V=%d C=%d N=%d no_grad_id=%d", (int)V, (int)C, (int)N, no_grad);
+        c->attr.embed.no_grad_id = no_grad;
         c->in[0] = (slot){MATRIX, V, C, 0, 0};
         c->in[1] = (slot){INTEGERS, N, 1, V, 0};
     }
@@ -88,9 +90,30 @@ static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_off
     }
 }
 
+/* One norm per head: rows, heads, width. */
+static void cases_norm_of_heads(case_list *l, op_kind kind, bool w, bool b, bool unit_offset) {
+    static const int32_t sizes[][3] = {{1, 2, 1},   {3, 6, 5},   {3, 5, 16},
+                                       {4, 3, 80},  {7, 4, 64},  {9, 3, 128},
+                                       {5, 2, 256}, {2, 2, 300}, {130, 4, 64}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i];
+        op_case *c = case_add(l, kind);
+        c->attr.norm.eps = 1e-5f, c->attr.norm.unit_offset = unit_offset, c->attr.norm.width = s[2];
+        LABEL(c, "%s N=%d heads=%d width=%d w=%d b=%d offset=%d", op_classes[kind].name, s[0], s[1],
+              s[2], w, b, unit_offset);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1] * s[2], 0, 0};
+        if (w) c->in[1] = (slot){VECTOR, 1, s[2], 0, 0};
+        if (b) c->in[2] = (slot){VECTOR, 1, s[2], 0, 0};
+    }
+}
+
 static void cases_RMSNORM(case_list *l) {
     cases_norm(l, OP_RMSNORM, true, false, false);
     cases_norm(l, OP_RMSNORM, true, false, true);
+    cases_norm(l, OP_RMSNORM, false, false, false);
+    cases_norm_of_heads(l, OP_RMSNORM, true, false, false);
+    cases_norm_of_heads(l, OP_RMSNORM, true, false, true);
+    cases_norm_of_heads(l, OP_RMSNORM, false, false, false);
 }
 
 static void cases_LAYERNORM(case_list *l) {
@@ -99,6 +122,8 @@ static void cases_LAYERNORM(case_list *l) {
     cases_norm(l, OP_LAYERNORM, false, false, false);
     cases_norm(l, OP_LAYERNORM, false, true, false);
     cases_norm(l, OP_LAYERNORM, true, true, true);
+    cases_norm_of_heads(l, OP_LAYERNORM, true, true, false);
+    cases_norm_of_heads(l, OP_LAYERNORM, false, false, false);
 }
 
 static void cases_ROPE(case_list *l) {
@@ -160,29 +185,48 @@ static const attention_case ATTENTION_CASES[] = {
     {1, 290, 550, 2, 1, 20, 8, 200, true, ABSENT, true, 0},
 };
 
+/* Which of these also run with softcap, and which. */
+static const struct {
+    int index;
+    float cap;
+} CAPPED_CASES[] = {{0, 1},     {2, 0.5f}, {3, 2},     {6, 0.7f},  {7, 1},     {9, 1},
+                    {11, 0.6f}, {12, 50},  {13, 1},    {15, 0.3f}, {18, 0.8f}, {19, 1},
+                    {21, 0.5f}, {22, 1},   {23, 0.7f}, {26, 0.6f}, {27, 30}};
+
+static void add_attention(case_list *l, int i, float cap) {
+    const attention_case *a = &ATTENTION_CASES[i];
+    op_case *c = case_add(l, OP_ATTENTION);
+    LABEL(c, "attention #%d B=%d Tq=%d Tk=%d H=%d K=%d D=%d Dv=%d cap=%g", i, a->B, a->Tq, a->Tk,
+          a->H, a->K, a->D, a->Dv, (double)cap);
+    c->attr.attention.softcap = cap;
+    c->attr.attention.B = a->B, c->attr.attention.Tq = a->Tq, c->attr.attention.Tk = a->Tk;
+    c->attr.attention.H = a->H, c->attr.attention.K = a->K;
+    c->attr.attention.D = a->D, c->attr.attention.Dv = a->Dv;
+    c->attr.attention.scale = 1.0f / sqrtf((float)a->D);
+    c->attr.attention.window = a->window, c->attr.attention.causal = a->causal;
+    c->attr.attention.dropout = a->dropout, c->attr.attention.stream = 3;
+    c->in[0] = (slot){ACTIVATION, a->B * a->Tq, a->H * a->D, 0, 0};
+    c->in[1] = (slot){ACTIVATION, a->B * a->Tk, a->K * a->D, 0, 0};
+    c->in[2] = (slot){ACTIVATION, a->B * a->Tk, a->K * a->Dv, 0, 0};
+    if (a->start != ABSENT) c->in[3] = (slot){a->start, a->B * a->Tq, 1, a->Tq, 0};
+    if (a->qpos) c->in[4] = (slot){LATEST, a->B, 1, a->Tk - a->Tq, 0};
+}
+
 static void cases_ATTENTION(case_list *l) {
-    for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) {
-        const attention_case *a = &ATTENTION_CASES[i];
-        op_case *c = case_add(l, OP_ATTENTION);
-        LABEL(c, "attention #%d B=%d Tq=%d Tk=%d H=%d K=%d D=%d Dv=%d", i, a->B, a->Tq, a->Tk, a->H,
-              a->K, a->D, a->Dv);
-        c->attr.attention.B = a->B, c->attr.attention.Tq = a->Tq, c->attr.attention.Tk = a->Tk;
-        c->attr.attention.H = a->H, c->attr.attention.K = a->K;
-        c->attr.attention.D = a->D, c->attr.attention.Dv = a->Dv;
-        c->attr.attention.scale = 1.0f / sqrtf((float)a->D);
-        c->attr.attention.window = a->window, c->attr.attention.causal = a->causal;
-        c->attr.attention.dropout = a->dropout, c->attr.attention.stream = 3;
-        c->in[0] = (slot){ACTIVATION, a->B * a->Tq, a->H * a->D, 0, 0};
-        c->in[1] = (slot){ACTIVATION, a->B * a->Tk, a->K * a->D, 0, 0};
-        c->in[2] = (slot){ACTIVATION, a->B * a->Tk, a->K * a->Dv, 0, 0};
-        if (a->start != ABSENT) c->in[3] = (slot){a->start, a->B * a->Tq, 1, a->Tq, 0};
-        if (a->qpos) c->in[4] = (slot){LATEST, a->B, 1, a->Tk - a->Tq, 0};
-    }
+    for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
+    for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)
+        add_attention(l, CAPPED_CASES[i].index, CAPPED_CASES[i].cap);
 }
 
 static void cases_ACT(case_list *l) {
     for (int kind = ACT_GELU_TANH; kind <= ACT_RELU2; kind++)
         cases_elementwise(l, OP_ACT, 1, (op_attr){.act = {.kind = (act_kind)kind}}, kind, 6);
+    for (int kind = ACT_SOFTCAP; kind <= ACT_CLAMP; kind++)
+        cases_elementwise(l, OP_ACT, 1, (op_attr){.act = {(act_kind)kind, 2.3f}}, kind, 6);
+}
+
+static void cases_SCALE(case_list *l) {
+    cases_elementwise(l, OP_SCALE, 1, (op_attr){.scale = {.c = -0.37f}}, 37, 0);
 }
 
 static void cases_GATED(case_list *l) {
@@ -210,6 +254,18 @@ static void cases_HEAD_CE(case_list *l) {
         c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
         c->in[1] = (slot){MATRIX, s[2], s[1], 0, 2.0 / sqrt((double)s[1])};
         c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
+    }
+    /* The last ones again: with bias, with softcap, with both (and without gradients). */
+    for (int k = 0, n = l->n; k < 4; k++) {
+        for (int i = n - 4 * ARRAY_LEN(sizes) + 1; i < n; i += 4) {
+            op_case *c = case_add(l, OP_HEAD_CE);
+            *c = l->items[i + 2 * (k % 2)];
+            if (k != 1) c->in[3] = (slot){VECTOR, 1, c->in[1].rows, 0, 0};
+            if (k >= 1) c->attr.head.softcap = 1.3f;
+            if (k == 3) c->attr.head.with_grad = false;
+            LABEL(c, "head_ce N=%d C=%d V=%d bias=%d softcap=%g", (int)c->in[0].rows,
+                  (int)c->in[0].cols, (int)c->in[1].rows, k != 1, (double)c->attr.head.softcap);
+        }
     }
 }
 

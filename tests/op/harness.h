@@ -128,6 +128,7 @@ static inline bool buf_guards_hold(const buf *b) {
 
 typedef struct side {
     const op_case *cs;
+    op_attr attr; /* of the case, in this dtype */
     dtype dt;
     bool strided;
     op_infer io;
@@ -174,9 +175,10 @@ static inline buf new_like(const side *s, const tensor *shape, dtype dt, int whi
 
 /* Buffers of a case in one dtype, inputs filled; the op is inferred for `d`. */
 static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided, dev *d) {
-    *s = (side){.cs = cs, .dt = dt, .strided = strided};
+    *s = (side){.cs = cs, .attr = cs->attr, .dt = dt, .strided = strided};
+    if (cs->kind == OP_EMBED) s->attr.embed.dt = dt;
     const op_class *k = &op_classes[cs->kind];
-    s->io = (op_infer){.kind = cs->kind, .attr = &cs->attr, .dev = d};
+    s->io = (op_infer){.kind = cs->kind, .attr = &s->attr, .dev = d};
     for (int i = 0; i < op_inputs(cs->kind); i++) {
         const slot *sl = &cs->in[i];
         if (sl->fill == ABSENT) continue;
@@ -233,7 +235,7 @@ static inline void side_fresh_din(side *s, bool accumulate) {
 }
 
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
-    op_call c = {.attr = &s->cs->attr, .run = run, .ws = s->ws.t.data};
+    op_call c = {.attr = &s->attr, .run = run, .ws = s->ws.t.data};
     if (accumulate) c.acc = op_classes[s->cs->kind].diff;
     c.acc_param = op_classes[s->cs->kind].weights;
     return c;

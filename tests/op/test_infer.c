@@ -28,8 +28,12 @@ static void test_errors_name_both_sizes(void **state) {
     expect_error(&io, "linear: input w is missing");
     io.in[1] = shape(DT_F32, 10, 128);
     expect_error(&io, "linear: x has 64 columns but w has 128");
+    io.in[1] = shape(DT_F64, 10, 64);
+    expect_error(&io, "linear: w is f64 but must be f32");
     io.in[1] = shape(DT_BF16, 10, 64);
-    expect_error(&io, "linear: w is bf16 but must be f32");
+    io.want_grad = 1;
+    expect_error(&io, "linear: there is no gradient with w in bf16");
+    io.want_grad = 0;
     io.in[1] = shape(DT_F32, 10, 64);
     io.in[2] = shape(DT_F32, 1, 9);
     expect_error(&io, "linear: bias has 9 columns but the number of rows of w is 10");
@@ -75,6 +79,97 @@ static void test_attention(void **state) {
     io = attention_of(&at, d);
     at.attention.dropout = 1;
     expect_error(&io, "attention: dropout is 1 but must be in [0, 1)");
+    dev_close(d);
+}
+
+static void test_norm_groups(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {.norm = {.eps = 1e-6f, .width = 16}};
+    err e;
+    op_infer io = {.kind = OP_RMSNORM, .attr = &at, .dev = d, .want_grad = 1};
+    io.in[0] = (tensor){NULL, DT_BF16, 5, 48, 80}; /* three heads of a wider row */
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[0].cols, 48);
+    assert_int_equal(io.out[1].rows, 5);
+    assert_int_equal(io.out[1].cols, 3);
+    assert_int_equal(io.out[1].dt, DT_F32);
+    io.in[1] = shape(DT_F32, 1, 48);
+    expect_error(&io, "rmsnorm: w has 48 columns but the width of a group is 16");
+    at.norm.width = 20;
+    expect_error(&io, "rmsnorm: x has 48 columns, no multiple of groups of 20");
+    at.norm.width = 0;
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[1].cols, 1);
+    io.kind = OP_LAYERNORM;
+    at.norm.width = 24;
+    io.in[1] = io.in[2] = shape(DT_F32, 1, 24);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[1].cols, 2);
+    assert_int_equal(io.out[2].cols, 2);
+    at.norm.width = -1;
+    expect_error(&io, "layernorm: x has 48 columns, no multiple of groups of -1");
+    dev_close(d);
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {.act = {.kind = ACT_CLAMP}};
+    err e;
+    op_infer io = {.kind = OP_ACT, .attr = &at, .dev = d};
+    io.in[0] = io.in[1] = shape(DT_F32, 4, 8);
+    expect_error(&io, "act: the limit is 0 but must be positive");
+    at.act.kind = ACT_SOFTCAP, at.act.c = -1;
+    expect_error(&io, "act: the limit is -1 but must be positive");
+    at.act.c = 30;
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    io.kind = OP_GATED;
+    expect_error(&io, "gated: a limit is no activation of a gate");
+    op_attr attention;
+    io = attention_of(&attention, d);
+    attention.attention.softcap = -2;
+    expect_error(&io, "attention: softcap is -2 but must not be negative");
+    dev_close(d);
+}
+
+static void test_head_bias(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {.head = {.with_grad = true}};
+    err e;
+    op_infer io = {.kind = OP_HEAD_CE, .attr = &at, .dev = d, .want_grad = 3};
+    io.in[0] = shape(DT_BF16, 20, 16), io.in[1] = shape(DT_BF16, 50, 16);
+    io.in[2] = shape(DT_I32, 20, 1);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    double plain = io.flops_fwd;
+    io.in[3] = shape(DT_F32, 1, 50);
+    io.want_grad = 11;
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_true(io.flops_fwd == plain + 2 * 20 * 50);
+    io.in[3] = shape(DT_F32, 1, 16);
+    expect_error(&io, "head_ce: bias has 16 columns but the number of rows of w is 50");
+    io.in[3] = shape(DT_BF16, 1, 50);
+    expect_error(&io, "head_ce: bias is bf16 but must be f32");
+    io.in[3].rows = 0;
+    at.head.softcap = -1;
+    expect_error(&io, "head_ce: softcap is -1 but must not be negative");
+    dev_close(d);
+}
+
+static void test_embed(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {.embed = {.dt = DT_BF16, .no_grad_id = -1}};
+    err e;
+    op_infer io = {.kind = OP_EMBED, .attr = &at, .dev = d, .want_grad = 1};
+    io.in[0] = shape(DT_BF16, 50, 16), io.in[1] = shape(DT_I32, 20, 1);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[0].dt, DT_BF16);
+    at.embed.dt = DT_F64;
+    expect_error(&io, "embed: table is bf16 but must be f64");
+    at.embed.dt = DT_BF16, at.embed.no_grad_id = -2;
+    expect_error(&io, "embed: no_grad_id is -2 but must be an id, or -1");
     dev_close(d);
 }
 
@@ -173,6 +268,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_name_both_sizes),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_norm_groups),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_head_bias),
+        cmocka_unit_test(test_embed),
         cmocka_unit_test(test_flops_follow_wanted_gradients),
         cmocka_unit_test(test_head_chunks),
         cmocka_unit_test(test_meta_workspace_equals_cpu),

@@ -361,7 +361,7 @@ static void test_kv_store_rows(void **state) {
 static void test_embed_rows(void **state) {
     (void)state;
     dev *d = open_dev();
-    op_case c = {.label = "embed", .kind = OP_EMBED};
+    op_case c = {.label = "embed", .kind = OP_EMBED, .attr = {.embed = {.no_grad_id = -1}}};
     c.in[0] = (slot){MATRIX, 9, 6, 0, 0};
     c.in[1] = (slot){INTEGERS, 20, 1, 9, 0};
     side s;

@@ -31,8 +31,7 @@ static void add(param_store *s, const char *name, int64_t rows, int64_t cols, in
                           .rows = rows,
                           .cols = cols,
                           .rank = rank,
-                          .init = INIT_NORMAL,
-                          .init_std = 0.5});
+                          .init = {.kind = INIT_NORMAL, .std = 0.5}});
 }
 
 static void lab_open(lab *l, dtype compute) {

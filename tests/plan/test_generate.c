@@ -1,6 +1,8 @@
 /* Prefill and decode through the cache against one full forward, for every golden model, at every
  * length, with prompts longer than a prefill piece, padded pieces and a full cache. */
 #include "golden.h"
+
+#include "base/rng.h"
 #include "plan/open_model.h"
 
 enum { LONGEST = 24, PREFILL_T = 5, SEED_OF_IDS = 7 };
@@ -39,38 +41,27 @@ static void lab_close(lab *l) {
     golden_close(&l->g);
 }
 
-static generator generator_of(const lab *l) {
-    const plan *p = l->g.p;
-    return (generator){.prefill = p->prog[PLAN_PREFILL],
-                       .decode = p->prog[PLAN_DECODE],
-                       .dev = p->dev,
-                       .prefill_T = p->spec.prefill_T,
-                       .Tmax = p->spec.cache_tok,
-                       .vocab = (int32_t)l->V,
-                       .n_ids = (int32_t)l->V};
-}
-
 static double distance_at(const lab *l, const float *logits, int n) {
     return golden_distance(logits, l->full + (n - 1) * l->V, l->V);
 }
 
-/* Feeds ids in the given pieces and compares after each. */
+/* Goes on by the given pieces and compares after each. */
 static double feed_in_pieces(const lab *l, const int *piece, int n_pieces) {
-    generator g = generator_of(l);
-    float *logits = malloc(sizeof(float) * (size_t)l->V);
+    generator g = plan_generator(l->g.p, NULL);
     double worst = 0;
     int n = 0;
-    generator_reset(&g);
     for (int i = 0; i < n_pieces && n < LONGEST; i++) {
-        int take = piece[i] < LONGEST - n ? piece[i] : LONGEST - n;
-        generator_feed(&g, l->ids + n, take, logits);
-        n += take;
-        assert_int_equal(g.n_cached, n);
+        int64_t reused;
+        int before = n;
+        n += piece[i] < LONGEST - n ? piece[i] : LONGEST - n;
+        const float *logits = generator_continue(&g, l->ids, n, NULL, &reused);
+        assert_int_equal(reused, before);
+        assert_int_equal(g.cached.n, n);
         assert_true(distance_at(l, logits, n > 1 ? n - 1 : n + 1) > 1e-3); /* rows do differ */
         double d = distance_at(l, logits, n);
         if (!(d <= worst)) worst = d;
     }
-    free(logits);
+    generator_free(&g);
     return worst;
 }
 
@@ -115,22 +106,75 @@ static void test_equals_one_forward(void **state) {
     }
 }
 
-/* What an earlier, longer sequence left in the cache is not seen. */
-static void test_reset(void **state) {
+/* Sequences one after the other, each beginning as the one before up to some place: what the cache
+ * holds is used, what else an earlier sequence left there is not seen. */
+static void test_common_prefix(void **state) {
     (void)state;
     lab l;
-    lab_open(&l, "llama-gqa-tied", DT_F32, LONGEST, PREFILL_T);
-    generator g = generator_of(&l);
-    float *a = malloc(sizeof(float) * (size_t)l.V), *b = malloc(sizeof(float) * (size_t)l.V);
-    generator_feed(&g, l.ids, 3, a);
-    generator_reset(&g);
-    for (int i = 0; i < LONGEST; i++) generator_feed(&g, &l.ids[LONGEST - 1 - i], 1, b);
-    generator_reset(&g);
-    generator_feed(&g, l.ids, 3, b);
-    assert_memory_equal(a, b, sizeof(float) * (size_t)l.V);
-    free(a);
-    free(b);
+    lab_open(&l, "llama-gqa-tied", DT_F32, LONGEST, LONGEST);
+    generator g = plan_generator(l.g.p, NULL), fresh = plan_generator(l.g.p, NULL);
+    float *reused_logits = malloc(sizeof(float) * (size_t)l.V);
+    int32_t ids[LONGEST] = {0}, old[LONGEST];
+    int old_n = 0;
+    double worst = 0;
+    for (uint64_t trial = 0; trial < 60; trial++) {
+        rng_key key = rng_key_numbered(3, trial);
+        int n = 1 + (int)(rng_u32(key, 0) % LONGEST), keep = (int)(rng_u32(key, 1) % LONGEST);
+        memcpy(old, ids, sizeof old);
+        for (int i = keep; i < LONGEST; i++)
+            ids[i] = (int32_t)(rng_u32(key, 2 + (uint64_t)i) % (uint64_t)l.V);
+        int same = 0;
+        while (same < n - 1 && same < old_n && ids[same] == old[same]) same++;
+        int64_t reused;
+        float *logits = generator_continue(&g, ids, n, NULL, &reused);
+        assert_int_equal(reused, same);
+        memcpy(reused_logits, logits, sizeof(float) * (size_t)l.V);
+        old_n = (int)g.cached.n;
+        /* the same cache memory, all of it computed again */
+        generator_reset(&fresh);
+        double d =
+            golden_distance(reused_logits, generator_continue(&fresh, ids, n, NULL, &reused), l.V);
+        assert_int_equal(reused, 0);
+        if (!(d <= worst)) worst = d;
+    }
+    print_message("with a common prefix %.1e\n", worst);
+    assert_true(worst < F32_LIMIT);
+    free(reused_logits);
+    generator_free(&g);
+    generator_free(&fresh);
     lab_close(&l);
+}
+
+/* The lengths of the prefill programs, and how often each runs: short pieces are not padded to long
+ * ones. */
+static void test_passes(void **state) {
+    (void)state;
+    int T[GENERATOR_PREFILLS];
+    generator_prefill_lengths(256, T);
+    assert_true(T[0] == 256 && T[1] == 64 && T[2] == 16);
+    generator_prefill_lengths(40, T);
+    assert_true(T[0] == 40 && T[1] == 10 && T[2] == 0);
+    generator_prefill_lengths(1, T);
+    assert_true(T[0] == 0 && T[1] == 0);
+    static const struct {
+        int64_t n, room, rows; /* computed for n tokens, padding included */
+    } cases[] = {{256, 1000, 256}, {512, 1000, 512}, {250, 1000, 256}, {3, 1000, 3},
+                 {5, 1000, 16},    {16, 1000, 16},   {20, 1000, 32},   {17, 1000, 17},
+                 {63, 1000, 64},   {300, 1000, 304}, {60, 62, 60},     {5, 5, 5}};
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        generator_prefill_lengths(256, T);
+        int64_t rows = 0, left = cases[i].n, room = cases[i].room;
+        while (left > 0) {
+            int64_t pass = generator_next_rows(T, left, room);
+            assert_true(pass >= 1 && pass <= room);
+            rows += pass;
+            room -= pass < left ? pass : left;
+            left -= pass < left ? pass : left;
+        }
+        if (rows != cases[i].rows)
+            fail_msg("%ld rows for %ld tokens, not %ld", (long)rows, (long)cases[i].n,
+                     (long)cases[i].rows);
+    }
 }
 
 /* What `generate --logits` writes: the folder opened for inference, one forward pass. */
@@ -155,11 +199,15 @@ static void test_logits_of_a_folder(void **state) {
 
 static status run(const lab *l, const generate_request *rq, tok_ids *out, generate_finish *f,
                   err *e) {
-    generator g = generator_of(l);
+    generator g = plan_generator(l->g.p, NULL);
     strbuf text = {0};
+    generate_result result;
     out->n = 0;
-    status st = generate_run(&g, rq, out, &text, f, e);
+    status st = generate_run(&g, rq, out, &text, &result, e);
+    *f = result.finish;
+    if (st == ST_OK) assert_int_equal(result.n_new, out->n);
     strbuf_free(&text);
+    generator_free(&g);
     return st;
 }
 
@@ -173,19 +221,23 @@ static void test_requests(void **state) {
     generate_request rq = {.prompt = l.ids,
                            .n_prompt = 6,
                            .max_new = 4,
-                           .sample = {.top_p = 1, .repetition_penalty = 1},
-                           .eos = -1};
+                           .sample = {.top_p = 1, .repetition_penalty = 1}};
     assert_int_equal(run(&l, &rq, &out, &f, &e), ST_OK);
     assert_true(out.n == 4 && f == FINISH_LENGTH);
-    int32_t second = out.id[1];
+    int32_t second = out.id[1], ends[] = {(int32_t)l.V - 1, second, 3};
     bool first_too = out.id[0] == second;
-    rq.eos = second;
+    rq.end = ends;
+    rq.n_end = 3;
     assert_int_equal(run(&l, &rq, &out, &f, &e), ST_OK);
-    assert_true(f == FINISH_EOS && out.n == (first_too ? 0 : 1));
-    rq.eos = -1;
+    assert_true(f == FINISH_END && out.n == (first_too ? 0 : 1));
+    rq.n_end = 0;
     rq.max_new = 1000; /* the context of 16 ends it */
     assert_int_equal(run(&l, &rq, &out, &f, &e), ST_OK);
-    assert_true(f == FINISH_LENGTH && out.n == 16 - 6 + 1);
+    assert_true(f == FINISH_CONTEXT && out.n == 16 - 6 + 1);
+    volatile sig_atomic_t now = 1;
+    rq.interrupt = &now; /* before the first pass */
+    assert_int_equal(run(&l, &rq, &out, &f, &e), ST_OK);
+    assert_true(f == FINISH_INTERRUPT && out.n == 0);
     rq.n_prompt = 0;
     assert_int_equal(run(&l, &rq, &out, &f, &e), ST_USAGE);
     rq.n_prompt = 16;
@@ -197,7 +249,8 @@ static void test_requests(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_one_forward), cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_logits_of_a_folder), cmocka_unit_test(test_requests)};
+        cmocka_unit_test(test_equals_one_forward), cmocka_unit_test(test_common_prefix),
+        cmocka_unit_test(test_passes), cmocka_unit_test(test_logits_of_a_folder),
+        cmocka_unit_test(test_requests)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,10 +55,10 @@ static val linear(lab *l, val x, int64_t out) {
     return graph_linear(l->g, x, weight(l, out, graph_cols(l->g, x)), weight(l, 1, out));
 }
 static val norm(lab *l, val x) {
-    return graph_rmsnorm(l->g, x, weight(l, 1, C), 1e-5f, false);
+    return graph_rmsnorm(l->g, x, weight(l, 1, C), 1e-5f, false, 0);
 }
 static val layernorm(lab *l, val x) {
-    return graph_layernorm(l->g, x, weight(l, 1, C), weight(l, 1, C), 1e-5f);
+    return graph_layernorm(l->g, x, weight(l, 1, C), weight(l, 1, C), 1e-5f, 0);
 }
 
 static void fill_rope(void *dst, const void *ctx) {
@@ -102,8 +102,10 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     val ids = graph_input(l->g, "ids", DT_I32, N, 1);
     val targets = graph_input(l->g, "targets", DT_I32, N, 1);
     val table = weight(l, V, C);
-    val x = body(l, graph_embed(l->g, table, ids));
-    val nll = graph_head_ce(l->g, norm(l, x), tied ? table : weight(l, V, C), targets, 4, 0.1f);
+    val x = body(l, graph_embed(l->g, table, ids, -1));
+    graph_head_spec head = {.chunk_rows = 4, .z_loss = 0.1f};
+    val y = norm(l, x), w = tied ? table : weight(l, V, C);
+    val nll = graph_head_ce(l->g, &head, y, w, VAL_NONE, targets);
     graph_output(l->g, nll, "nll");
     graph_output(l->g, l->g->op[l->g->n_ops - 1].out[1], "lse");
     err e = {0};

@@ -42,7 +42,7 @@ static val weight(lab *l, graph *g, int64_t rows, int64_t cols) {
 /* x + down(act(up(norm(x)))), named as families name things. */
 static val block(lab *l, graph *g, int layer, val x) {
     graph_block_begin(g, layer);
-    val h = graph_rmsnorm(g, x, weight(l, g, 1, C), 1e-5f, false);
+    val h = graph_rmsnorm(g, x, weight(l, g, 1, C), 1e-5f, false, 0);
     graph_name(g, h, "layers.%d.norm", layer);
     h = graph_linear(g, h, weight(l, g, F, C), VAL_NONE);
     graph_name(g, h, "layers.%d.up", layer);
@@ -61,9 +61,9 @@ static void lab_open(lab *l, recompute_policy policy) {
     graph *g = graph_new(l->a, &opt);
     val ids = graph_input(g, "ids", DT_I32, N, 1),
         targets = graph_input(g, "targets", DT_I32, N, 1);
-    val table = weight(l, g, V, C), x = graph_embed(g, table, ids);
+    val table = weight(l, g, V, C), x = graph_embed(g, table, ids, -1);
     for (int i = 0; i < 2; i++) x = block(l, g, i, x);
-    graph_output(g, graph_head_ce(g, x, table, targets, 0, 0), "nll");
+    graph_output(g, graph_head_ce(g, &(graph_head_spec){0}, x, table, VAL_NONE, targets), "nll");
     err e = {0};
     if (prog_finish(&l->p, g, &e) != ST_OK) fail_msg("%s", e.message);
     const prog_stats *s = prog_get_stats(l->p);

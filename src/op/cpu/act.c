@@ -4,8 +4,8 @@
 #include "op/cpu/rows.h"
 #include "op/cpu/vmath.h"
 
-/* act(x), and act'(x) in *slope. */
-V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
+/* act(x), and act'(x) in *slope; c: the constant of ACT_SOFTCAP and ACT_CLAMP. */
+V_INLINE vf activate(act_kind kind, vf x, float c, vf *slope) {
     switch (kind) {
         case ACT_SILU: {
             vf s = v_logistic(x);
@@ -33,6 +33,14 @@ V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
             *slope = 2.0f * r;
             return r * r;
         }
+        case ACT_SOFTCAP: {
+            vf t = v_tanh(x / c);
+            *slope = 1.0f - t * t;
+            return c * t;
+        }
+        case ACT_CLAMP: /* NaN stays */
+            *slope = v_select(v_abs(x) > v_set1(c), v_zero(), v_set1(1.0f));
+            return v_min(v_set1(c), v_max(v_set1(-c), x));
     }
     __builtin_unreachable();
 }
@@ -40,8 +48,9 @@ V_INLINE vf activate(act_kind kind, vf x, vf *slope) {
 V_INLINE void forward_row(const op_call *c, int64_t i, act_kind kind, dtype dt) {
     const tensor *x = &c->in[0], *up = &c->in[1], *y = &c->out[0];
     bool gated = up->data;
+    float limit = c->attr->act.c;
     FOR_VECTORS(y->cols, j, n) {
-        vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
+        vf slope, v = activate(kind, row_get(x, i, j, n, dt), limit, &slope);
         if (gated) v *= row_get(up, i, j, n, dt);
         row_put(y, i, j, v, n, false, dt);
     }
@@ -51,8 +60,9 @@ V_INLINE void backward_row(const op_call *c, int64_t i, act_kind kind, dtype dt)
     const tensor *x = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
     const tensor *dx = &c->din[0], *dup = &c->din[1];
     bool gated = up->data, add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
+    float limit = c->attr->act.c;
     FOR_VECTORS(dy->cols, j, n) {
-        vf slope, v = activate(kind, row_get(x, i, j, n, dt), &slope);
+        vf slope, v = activate(kind, row_get(x, i, j, n, dt), limit, &slope);
         vf d = row_get(dy, i, j, n, dt), u = v_set1(1.0f);
         if (gated) u = row_get(up, i, j, n, dt);
         if (dx->data) row_put(dx, i, j, d * u * slope, n, add_x, dt);
@@ -68,6 +78,8 @@ V_INLINE void backward_row(const op_call *c, int64_t i, act_kind kind, dtype dt)
         case ACT_SILU: WITH_DTYPE(dt, row, c, i, ACT_SILU); break;                                 \
         case ACT_RELU: WITH_DTYPE(dt, row, c, i, ACT_RELU); break;                                 \
         case ACT_RELU2: WITH_DTYPE(dt, row, c, i, ACT_RELU2); break;                               \
+        case ACT_SOFTCAP: WITH_DTYPE(dt, row, c, i, ACT_SOFTCAP); break;                           \
+        case ACT_CLAMP: WITH_DTYPE(dt, row, c, i, ACT_CLAMP); break;                               \
     }
 
 static void act_forward(const op_call *c) {

@@ -4,7 +4,8 @@
  * Scores are kept transposed, S^T [keys, queries]: a block of ATT_Q queries lies in the lanes, so
  * maximum, sum and exponential run down the keys without any horizontal step, and S^T is at once
  * the left operand of O = P V, dQ = dS K (a column of queries at a time) and dV = P^T dO, dK = dS^T
- * Q (a row of keys at a time). Scores are in units of log 2.
+ * Q (a row of keys at a time). Scores are in units of log 2; with softcap the products make its
+ * argument s / c, and a pass over the block makes of it the score c tanh(s / c).
  *
  * Where the machine multiplies bf16 pairs, P and dS are rounded to bf16 for the products they
  * enter; scores and sums stay f32. */
@@ -115,6 +116,19 @@ V_INLINE void att_border(const att_view *v, int64_t j0, int64_t n, int64_t borde
 V_INLINE vi att_sees(const att_view *v, int q, int64_t key) {
     vi j = v_set1_i((int32_t)key);
     return (j >= v_load_i(v->low + q * VW)) & (j < v_load_i(v->high + q * VW));
+}
+
+/* What products of queries and keys are scaled with. */
+V_INLINE float att_score_scale(const op_attr *at) {
+    float cap = at->attention.softcap;
+    return cap > 0.0f ? at->attention.scale / cap : at->attention.scale * ATT_LOG2E;
+}
+
+/* Scores of n keys from the arguments of softcap; those of vectors that were skipped do not matter.
+ */
+V_INLINE void att_cap_scores(const op_attr *at, float *s, int64_t n) {
+    float cap = at->attention.softcap * ATT_LOG2E;
+    for (int64_t i = 0; i < n * ATT_Q; i += VW) v_store(s + i, cap * v_tanh(v_load(s + i)));
 }
 
 /* factors [n keys, ATT_Q]: keep/(1-p). */

@@ -2,6 +2,7 @@
  *
  *   P = m exp(S - lse);  dV += P^T dO;  dP = dO V^T;  dS = exp(S - lse) (m dP - delta);
  *   dQ += dS K;  dK += dS^T Q;  delta = rowsum(dO O);  dQ and dK are scaled when they are stored
+ *   with softcap c: dS (1 - (S / c)^2)
  *
  * A task is one kv head of one sequence with its query heads, or, where these are few tasks, with
  * some of its query heads. It walks blocks of queries and heads in order and owns a dK and a dV;
@@ -89,6 +90,7 @@ V_INLINE void pack_block(const op_call *c, const att_view *v, const bwd_buffers 
 /* What backward knows of each query of a block: lse in units of log 2, and sum_d dO O. */
 typedef struct bwd_state {
     float lse[ATT_Q], delta[ATT_Q];
+    float per_cap; /* 1 / softcap, of scores in units of log 2; 0: none */
 } bwd_state;
 
 V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_state *st, dtype dt) {
@@ -97,7 +99,8 @@ V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_stat
     int64_t Dv = at->attention.Dv, row = v->b * at->attention.Tq + v->q0;
     const float *lse =
         (const float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
-    float lanes[ATT_Q * VW], turned[VW * ATT_Q];
+    float lanes[ATT_Q * VW], turned[VW * ATT_Q], cap = at->attention.softcap;
+    st->per_cap = cap > 0.0f ? ATT_LN2 / cap : 0.0f;
     for (int64_t r = 0; r < ATT_Q; r++) {
         vf s = v_zero();
         int64_t a = (row + r) * go->ld + h * Dv, b = (row + r) * o->ld + h * Dv;
@@ -127,12 +130,14 @@ typedef struct grad_pair {
 /* P and dS of key j and vector q. What is not seen is 0, whatever its score: infinite or NaN scores
  * must not leave a trace. */
 V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                 int64_t j0, int64_t j, int q, bool masked, bool drop, dtype dt) {
+                                 int64_t j0, int64_t j, int q, bool masked, bool drop, bool cap,
+                                 dtype dt) {
     int64_t at = j * ATT_Q + q * VW;
-    vf p = att_exp2(v_load(b->s + at) - v_load(st->lse + q * VW), pack_pairs(dt));
+    vf s = v_load(b->s + at), p = att_exp2(s - v_load(st->lse + q * VW), pack_pairs(dt));
     vf dp = v_load(b->dp + at), keep = drop ? v_load(b->keep + at) : v_zero();
     if (drop) dp *= keep;
     grad_pair g = {p, p * (dp - v_load(st->delta + q * VW))};
+    if (cap) g.ds *= 1.0f - (s * st->per_cap) * (s * st->per_cap);
     if (drop) g.p *= keep;
     if (masked) {
         vi seen = att_sees(v, q, j0 + j);
@@ -145,14 +150,14 @@ V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const 
 /* P and dS of keys [j0 + from, j0 + to), as operands of the three products they enter. */
 V_INLINE void differentiate_keys(const att_view *v, const bwd_buffers *b, const bwd_state *st,
                                  int64_t j0, int64_t from, int64_t to, bool masked, bool drop,
-                                 dtype dt) {
+                                 bool cap, dtype dt) {
     for (int64_t j = from; j < to; j += 2) {
         grad_pair g[2][ATT_NV];
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
 #pragma GCC unroll 4
             for (int q = 0; q < ATT_NV; q++) {
-                g[i][q] = differentiate(v, b, st, j0, j + i, q, masked, drop, dt);
+                g[i][q] = differentiate(v, b, st, j0, j + i, q, masked, drop, cap, dt);
                 if (pack_pairs(dt)) continue;
                 v_store(b->s + (j + i) * ATT_Q + q * VW, g[i][q].p);
                 v_store(b->dp + (j + i) * ATT_Q + q * VW, g[i][q].ds);
@@ -173,14 +178,22 @@ V_INLINE void differentiate_keys(const att_view *v, const bwd_buffers *b, const 
 }
 
 V_INLINE void differentiate_block(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                  int64_t j0, int64_t n, bool drop, dtype dt) {
+                                  int64_t j0, int64_t n, bool drop, bool cap, dtype dt) {
     int64_t border[2];
     att_border(v, j0, n, border);
     /* In pairs of keys. */
     int64_t open = att_round(border[0], 2), close = att_max(open, border[1] / 2 * 2);
-    differentiate_keys(v, b, st, j0, 0, open, true, drop, dt);
-    differentiate_keys(v, b, st, j0, open, close, false, drop, dt);
-    differentiate_keys(v, b, st, j0, close, n, true, drop, dt);
+    differentiate_keys(v, b, st, j0, 0, open, true, drop, cap, dt);
+    differentiate_keys(v, b, st, j0, open, close, false, drop, cap, dt);
+    differentiate_keys(v, b, st, j0, close, n, true, drop, cap, dt);
+}
+
+V_INLINE void differentiate_scores(const att_view *v, const bwd_buffers *b, const bwd_state *st,
+                                   int64_t j0, int64_t n, bool cap, dtype dt) {
+    if (b->keep)
+        differentiate_block(v, b, st, j0, n, true, cap, dt);
+    else
+        differentiate_block(v, b, st, j0, n, false, cap, dt);
 }
 
 /* A share of what the next block reads, and of where dQ of this one goes. */
@@ -200,15 +213,17 @@ V_INLINE void score_keys(const op_call *c, const att_view *v, const bwd_buffers 
                          int64_t j0, int64_t n, dtype dt) {
     const op_attr *at = c->attr;
     int64_t Du = att_units(at->attention.D, dt), Dvu = att_units(at->attention.Dv, dt);
+    float scale = att_score_scale(at);
     for (int64_t j = 0; j < n; j += ATT_R) {
         int skip = att_skip(v, j0 + j);
         int64_t to = j * ATT_Q + skip * VW;
         if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R, dt);
-        att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to,
-                   at->attention.scale * ATT_LOG2E, v->vecs - skip, dt);
+        att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to, scale, v->vecs - skip,
+                   dt);
         att_scores(Dvu, b->v + (j0 + j) * Dvu, b->go + skip * VW, b->dp + to, 1.0f, v->vecs - skip,
                    dt);
     }
+    if (at->attention.softcap > 0.0f) att_cap_scores(at, b->s, n);
 }
 
 /* dq += dS K for keys [j0, j0 + n), each tile of queries as far as it sees. */
@@ -251,12 +266,11 @@ V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buff
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_R), ATT_KEYS);
         score_keys(c, v, b, h, j0, n, dt);
-        if (b->keep) {
-            att_draw(c, v, h, b->keep, j0, n);
-            differentiate_block(v, b, &st, j0, n, true, dt);
-        } else {
-            differentiate_block(v, b, &st, j0, n, false, dt);
-        }
+        if (b->keep) att_draw(c, v, h, b->keep, j0, n);
+        if (st.per_cap > 0.0f)
+            differentiate_scores(v, b, &st, j0, n, true, dt);
+        else
+            differentiate_scores(v, b, &st, j0, n, false, dt);
         add_dq(c, v, b, j0, n, dt);
         add_over_queries(v, b->ds_rows, b->q_rows, b->dkv, D, j0, n, dt);
         add_over_queries(v, b->p_rows, b->g_rows, dv, Dv, j0, n, dt);

@@ -176,6 +176,7 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
                            dtype dt) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW), units = att_units(D, dt);
+    float scale = att_score_scale(at);
     fwd_state st;
     for (int i = 0; i < ATT_Q; i++) st.max[i] = -INFINITY, st.sum[i] = 0.0f;
     memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
@@ -186,9 +187,9 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
             int skip = att_skip(v, j0 + j);
             if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R, dt);
             att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
-                       b->s + j * ATT_Q + skip * VW, at->attention.scale * ATT_LOG2E,
-                       v->vecs - skip, dt);
+                       b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip, dt);
         }
+        if (at->attention.softcap > 0.0f) att_cap_scores(at, b->s, n);
         att_border(v, j0, n, border);
         hide(v, b->s, j0, 0, border[0]);
         hide(v, b->s, j0, border[1], n);

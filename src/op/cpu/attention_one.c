@@ -14,6 +14,15 @@ V_INLINE float score_of(const op_call *c, int64_t q_at, int64_t k_at, dtype dt) 
     return v_sum(s);
 }
 
+/* Scores from the arguments of softcap; returns the largest. */
+V_INLINE float cap_row(float *s, int64_t n, float cap) {
+    float max = -INFINITY;
+    FOR_VECTORS(n, j, left)
+    put_upto(s, j, cap * v_tanh(get_upto(s, j, left, DT_F32)), left, DT_F32);
+    for (int64_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
+    return max;
+}
+
 /* s = exp(s - max) over n scores; returns the sum. */
 V_INLINE float soften_row(float *s, int64_t n, float max) {
     vf sum = v_zero();
@@ -57,12 +66,14 @@ V_INLINE void attend_one(const op_call *c, int64_t b, int64_t h, float *s, dtype
     att_view v = att_look(c, b, 0);
     int64_t low = v.low[0], n = v.high[0] - low, row = b * Tk + low;
     int64_t k_at = row * c->in[1].ld + kv * at->attention.D;
-    float max = -INFINITY;
+    float max = -INFINITY, cap = at->attention.softcap;
+    float scale = cap > 0.0f ? at->attention.scale / cap : at->attention.scale;
     for (int64_t j = 0; j < n; j++) {
-        s[j] = at->attention.scale *
-               score_of(c, b * c->in[0].ld + h * at->attention.D, k_at + j * c->in[1].ld, dt);
+        s[j] =
+            scale * score_of(c, b * c->in[0].ld + h * at->attention.D, k_at + j * c->in[1].ld, dt);
         max = s[j] > max ? s[j] : max;
     }
+    if (cap > 0.0f) max = cap_row(s, n, cap);
     float sum = n > 0 ? soften_row(s, n, max) : 0.0f;
     mix_values(c, s, n, row * c->in[2].ld + kv * at->attention.Dv,
                b * c->out[0].ld + h * at->attention.Dv, n > 0 ? 1.0f / sum : 0.0f, dt);

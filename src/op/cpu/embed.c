@@ -2,6 +2,7 @@
  * whole table and walks all rows in order, so every sum has the order of n. */
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
+#include "op/cpu/stored_rows.h"
 
 static int64_t id_at(const op_call *c, int64_t n) {
     const tensor *ids = &c->in[1];
@@ -13,12 +14,15 @@ static int64_t id_at(const op_call *c, int64_t n) {
 
 static void embed_fwd(const op_call *c) {
     const tensor *table = &c->in[0], *y = &c->out[0];
-    int64_t bytes = y->dt == DT_BF16 ? 2 : 4;
+    int64_t bytes = y->dt == DT_BF16 ? 2 : 4, row_bytes = dtype_span_bytes(table->dt, table->ld);
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t n = 0; n < y->rows; n++)
-        memcpy((char *)y->data + n * y->ld * bytes,
-               (const char *)table->data + id_at(c, n) * table->ld * bytes,
-               (size_t)(y->cols * bytes));
+    for (int64_t n = 0; n < y->rows; n++) {
+        const char *row = (const char *)table->data + id_at(c, n) * row_bytes;
+        if (table->dt != y->dt)
+            CPU_FN(stored_read)((float *)y->data + n * y->ld, row, y->cols, table->dt);
+        else
+            memcpy((char *)y->data + n * y->ld * bytes, row, (size_t)(y->cols * bytes));
+    }
 }
 
 V_INLINE void add_columns(const op_call *c, int64_t j0, int64_t j1, dtype dt) {
@@ -29,6 +33,7 @@ V_INLINE void add_columns(const op_call *c, int64_t j0, int64_t j1, dtype dt) {
             memset(to + v * dt_table->ld + j0, 0, (size_t)(j1 - j0) * sizeof(float));
     for (int64_t n = 0; n < dy->rows; n++) {
         int64_t id = id_at(c, n);
+        if (id == c->attr->embed.no_grad_id) continue;
         FOR_VECTORS(j1 - j0, j, left) {
             vf v = row_get(dy, n, j0 + j, left, dt);
             row_put(dt_table, id, j0 + j, v, left, true, DT_F32);

@@ -10,12 +10,14 @@
 
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
+#include "op/cpu/stored_rows.h"
 
 enum {
     ROW_BLOCK = 96,            /* rows of A packed at a time by one thread */
     MIN_ROWS = 48,             /* so that packing B's panels through the cache pays */
     COLUMN_BLOCK = 2 * TILE_N, /* columns of B packed at a time by one thread */
     K_BLOCK = 512,             /* units of k per pass when C can hold partial sums (f32) */
+    K_GRAIN = 32,              /* passes begin at multiples of it, as stored weights can be read */
     PACKED_B_UNITS = 2 << 20,  /* 8 MB: a share of the last-level cache */
 };
 
@@ -31,7 +33,7 @@ static int64_t round_up(int64_t x, int64_t to) {
 static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     blocking b = {.units = pack_units(k, pack_pairs(ab_dt))};
     int64_t parts = c_dt == DT_F32 ? (b.units + K_BLOCK - 1) / K_BLOCK : 1;
-    b.ku = parts > 0 ? (b.units + parts - 1) / parts : 1;
+    b.ku = parts > 1 ? round_up((b.units + parts - 1) / parts, K_GRAIN) : parts ? b.units : 1;
     int64_t fit = PACKED_B_UNITS / (b.ku > 0 ? b.ku : 1);
     fit = fit < 256 ? 256 : fit;
     int64_t blocks = (n + fit - 1) / fit;
@@ -166,6 +168,18 @@ typedef struct pass {
     int64_t ldp;
 } pass;
 
+/* Columns [j, j + cols) of the pass. */
+static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
+    const gemm_args *g = p->g;
+    if (g->b_stored == DT_F32) {
+        pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
+        return;
+    }
+    int64_t row_bytes = dtype_span_bytes(g->b_stored, g->ldb);
+    const char *from = (const char *)g->b + (p->j0 + j) * row_bytes;
+    CPU_FN(stored_pack)(dst, from, row_bytes, cols, p->k0, p->k, g->b_stored);
+}
+
 static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
                       int64_t panel_end) {
     const gemm_args *g = p->g;
@@ -245,8 +259,7 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
 #pragma omp for schedule(static)
             for (int64_t j = 0; j < p.cols; j += COLUMN_BLOCK) {
                 int64_t cols = p.cols - j < COLUMN_BLOCK ? p.cols - j : COLUMN_BLOCK;
-                pack_panels(packed_b + j * p.units, TILE_N, g->b, g->ldb, g->b_trans, j0 + j, cols,
-                            p.k0, p.k, g->ab_dt);
+                pack_b(&p, packed_b + j * p.units, j, cols);
             }
 #pragma omp for schedule(dynamic)
             for (int64_t t = 0; t < s.row_blocks * s.groups; t++) {

@@ -1,7 +1,11 @@
 /* HEAD_CE: the head of a language model, a chunk of rows at a time.
  *
- *   logits = x w^T (f32);  lse, nll;  logits become dlogits in place;  dx = dlogits w;
- *   dw += dlogits^T x
+ *   logits = x w^T + bias (f32), capped;  lse, nll;  logits become dlogits in place;
+ *   dx = dlogits w;  dw += dlogits^T x;  dbias += column sums of dlogits
+ *
+ * Without softcap the sum of exponentials leaves them in place of the logits, and dlogits is a
+ * multiple. With softcap the logits stay, because its slope is made from them, and the exponentials
+ * are computed twice.
  *
  * In bf16 storage dlogits is rounded to bf16 over its own logits, so that all three products run on
  * bf16 operands. FLOPs 6 N V C with gradients. Workspace: the logits of one chunk, one chunk of dx
@@ -22,23 +26,46 @@ V_INLINE float row_max(const float *x, int64_t cols) {
     return r;
 }
 
-/* x = exp(x - max); returns the sum. */
-V_INLINE float row_exp(float *x, int64_t cols, float max) {
+/* The sum of exp(x - max), which replaces x if `keep` is false. */
+V_INLINE float row_exp(float *x, int64_t cols, float max, bool keep) {
     vf s = v_zero();
     double total = 0.0;
     int64_t j = 0, flush = 0;
     for (; j + VW <= cols; j += VW) {
         vf e = v_exp(v_load(x + j) - max);
-        v_store(x + j, e);
+        if (!keep) v_store(x + j, e);
         s += e;
         if (++flush == 256) total += (double)v_sum(s), s = v_zero(), flush = 0;
     }
     if (j < cols) {
-        vf e = v_exp(v_get_n(x, j, cols - j, DT_F32) - max);
-        v_put_n(x, j, e, cols - j, DT_F32);
-        s += v_get_n(x, j, cols - j, DT_F32);
+        float tail[VW];
+        v_store(tail, v_exp(v_get_n(x, j, cols - j, DT_F32) - max));
+        s += v_get_n(tail, 0, cols - j, DT_F32);
+        if (!keep) memcpy(x + j, tail, (size_t)(cols - j) * sizeof(float));
     }
     return (float)(total + (double)v_sum(s));
+}
+
+V_INLINE void row_cap(float *x, int64_t cols, float cap) {
+    float per_cap = 1.0f / cap;
+    FOR_VECTORS(cols, j, n) {
+        vf t = v_tanh(get_upto(x, j, n, DT_F32) * per_cap);
+        put_upto(x, j, cap * t, n, DT_F32);
+    }
+}
+
+/* (exp(x - max) scale - minus) (1 - (x / cap)^2): the gradient where x is a capped logit. */
+V_INLINE vf uncap(vf x, float max, float scale, float minus, float per_cap) {
+    vf t = x * per_cap;
+    return (v_exp(x - max) * scale - minus) * (1.0f - t * t);
+}
+
+/* to[j] = the gradient of all but the target; `to` may be the same memory with narrower elements.
+ */
+V_INLINE void row_uncap(void *to, const float *x, int64_t cols, float max, float scale,
+                        float per_cap, dtype dt) {
+    FOR_VECTORS(cols, j, n)
+    put_upto(to, j, uncap(get_upto(x, j, n, DT_F32), max, scale, 0.0f, per_cap), n, dt);
 }
 
 /* to[j] = x[j] * by; `to` may be the same memory with narrower elements. */
@@ -46,13 +73,15 @@ V_INLINE void row_scale(void *to, const float *x, int64_t cols, float by, dtype 
     FOR_VECTORS(cols, j, n) put_upto(to, j, get_upto(x, j, n, DT_F32) * by, n, dt);
 }
 
-/* Row r of the chunk that begins at n0. */
+/* Row n. */
 V_INLINE void head_row(const op_call *c, int64_t n, float *logits, bool grad, dtype dt) {
     int64_t V = c->in[1].rows;
     int32_t target = ((const int32_t *)c->in[2].data)[n * c->in[2].ld];
     CHECK(target < V, "head_ce: target %d is outside the vocabulary of %lld", target, (long long)V);
-    float at_target = target >= 0 ? logits[target] : 0.0f;
-    float max = row_max(logits, V), sum = row_exp(logits, V, max);
+    float cap = c->attr->head.softcap;
+    if (cap > 0.0f) row_cap(logits, V, cap);
+    float at_target = target >= 0 ? logits[target] : 0.0f, max = row_max(logits, V);
+    float sum = cap > 0.0f ? row_exp(logits, V, max, true) : row_exp(logits, V, max, false);
     double lse = (double)max + log((double)sum);
     ((float *)c->out[0].data)[n * c->out[0].ld] =
         target >= 0 ? (float)(lse - (double)at_target) : 0.0f;
@@ -64,8 +93,14 @@ V_INLINE void head_row(const op_call *c, int64_t n, float *logits, bool grad, dt
     }
     float s = c->run->grad_scale;
     float scale = s * (float)(1.0 + 2.0 * (double)c->attr->head.z_loss * lse) / sum;
-    float d_target = logits[target] * scale - s;
-    row_scale(logits, logits, V, scale, dt);
+    float d_target;
+    if (cap > 0.0f) {
+        d_target = uncap(v_set1(at_target), max, scale, s, 1.0f / cap)[0];
+        row_uncap(logits, logits, V, max, scale, 1.0f / cap, dt);
+    } else {
+        d_target = logits[target] * scale - s;
+        row_scale(logits, logits, V, scale, dt);
+    }
     s_put(logits, target, d_target, dt);
 }
 
@@ -112,11 +147,37 @@ static void head_dw(const op_call *c, const head_buffers *b, int64_t n0, int64_t
     gemm_run(c->run->dev, &g, b->gemm);
 }
 
+/* Columns [j0, j0 + n) of dbias, over the rows of a chunk in order. */
+V_INLINE void add_bias_columns(const op_call *c, const float *dlogits, int64_t rows, int64_t j0,
+                               int64_t n, bool add, dtype dt) {
+    int64_t V = c->din[3].cols, ld = dt == DT_BF16 ? 2 * V : V;
+    float *db = (float *)c->din[3].data + j0;
+    for (int64_t j = 0; j < n && !add; j++) db[j] = 0.0f;
+    for (int64_t r = 0; r < rows; r++) {
+        FOR_VECTORS(n, j, left) {
+            vf d = get_upto(dlogits, r * ld + j0 + j, left, dt);
+            put_upto(db, j, d + get_upto(db, j, left, DT_F32), left, DT_F32);
+        }
+    }
+}
+
+static void head_dbias(const op_call *c, const head_buffers *b, int64_t n0, int64_t rows) {
+    enum { COLUMNS = 512 }; /* per task: their sums stay in cache */
+    int64_t V = c->din[3].cols;
+    bool add = n0 > 0 || op_accumulates(c, 3);
+#pragma omp parallel for num_threads(loop_threads(c, rows *V)) schedule(static)
+    for (int64_t j = 0; j < V; j += COLUMNS) {
+        int64_t n = V - j < COLUMNS ? V - j : COLUMNS;
+        WITH_DTYPE(c->in[0].dt, add_bias_columns, c, b->logits, rows, j, n, add);
+    }
+}
+
 static void head_ce_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1];
     int64_t N = x->rows, V = w->rows, chunk = op_head_chunk_rows(c->attr, N, V);
     bool want_dx = c->attr->head.with_grad && c->out[2].data;
-    bool want_dw = c->attr->head.with_grad && c->din[1].data, grad = want_dx || want_dw;
+    bool want_dw = c->attr->head.with_grad && c->din[1].data;
+    bool want_db = c->attr->head.with_grad && c->din[3].data, grad = want_dx || want_dw || want_db;
     head_buffers b = {.logits = c->ws};
     b.dx = (float *)((char *)c->ws + align64(chunk * V * 4));
     b.gemm = (char *)b.dx + (x->dt == DT_BF16 ? align64(chunk * x->cols * 4) : 0);
@@ -125,7 +186,7 @@ static void head_ce_fwd(const op_call *c) {
         gemm_args g = {.m = rows, .n = V, .k = x->cols, .lda = x->ld, .ab_dt = x->dt};
         g.a = (const char *)x->data + n0 * x->ld * bytes;
         g.b = w->data, g.ldb = w->ld, g.b_trans = true;
-        g.c = b.logits, g.ldc = V, g.c_dt = DT_F32;
+        g.c = b.logits, g.ldc = V, g.c_dt = DT_F32, g.bias = c->in[3].data;
         gemm_run(c->run->dev, &g, b.gemm);
 #pragma omp parallel for num_threads(loop_threads(c, rows *V)) schedule(static)
         for (int64_t r = 0; r < rows; r++) {
@@ -136,6 +197,7 @@ static void head_ce_fwd(const op_call *c) {
         }
         if (want_dx) head_dx(c, &b, n0, rows);
         if (want_dw) head_dw(c, &b, n0, rows);
+        if (want_db) head_dbias(c, &b, n0, rows);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "op/cpu/gemm_tile.h"
 #include "op/cpu/ops.h"
 #include "op/cpu/simd.h"
+#include "op/cpu/stored_rows.h"
 
 enum { BIAS_SLICE = 512 }; /* rows of dy per partial column sum */
 
@@ -14,7 +15,15 @@ static void linear_fwd(const op_call *c) {
     g.b = w->data, g.ldb = w->ld, g.b_trans = true, g.ab_dt = x->dt;
     g.c = y->data, g.ldc = y->ld, g.c_dt = y->dt, g.bias = bias->data;
     g.res = c->in[3].data, g.ldr = c->in[3].ld;
-    gemm_run(c->run->dev, &g, c->ws);
+    if (w->dt == x->dt) {
+        gemm_run(c->run->dev, &g, c->ws);
+        return;
+    }
+    g.b_stored = w->dt;
+    if (CPU_FN(gemv_stored_fits)(&g))
+        CPU_FN(gemv_stored)(call_threads(c), &g);
+    else
+        CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
 }
 
 static void linear_bwd_input(const op_call *c) {

@@ -1,8 +1,9 @@
 /* RMSNORM and LAYERNORM, one body: xhat = (x - mean) rstd with mean = 0 for the first.
  *
  * Backward, with g = dy w:  dx = rstd (g - [mean(g)] - xhat mean(g xhat));  dw = sum dy xhat;
- * db = sum dy, summed over rows in slices of fixed size, then over the slices in order. Two passes
- * over a row that stays in cache: bandwidth-bound. */
+ * db = sum dy, summed over rows (and the groups of a row) in slices of fixed size, then over the
+ * slices in order. Two passes over a group that stays in cache: bandwidth-bound. Groups of the
+ * usual head sizes have loops of their own. */
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 
@@ -10,53 +11,74 @@ enum { SLICE = 128 }; /* rows per partial sum of dw, db */
 
 typedef struct norm_view {
     tensor x, w, b, mean, rstd;
-    float eps, offset; /* weight is w + offset */
+    int64_t width, groups; /* columns of a group, groups of a row */
+    float eps, offset;     /* weight is w + offset */
 } norm_view;
 
 static norm_view norm_open(const op_call *c, bool center) {
     norm_view v = {.x = c->in[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
+    v.width = op_norm_width(c->attr, v.x.cols);
+    v.groups = v.x.cols / v.width;
     v.eps = c->attr->norm.eps;
     v.offset = c->attr->norm.unit_offset ? 1.0f : 0.0f;
     if (center) v.mean = c->out[1], v.b = c->in[2];
     return v;
 }
 
-static float *stat(const tensor *t, int64_t i) {
-    return (float *)t->data + i * t->ld;
+static float *stat(const tensor *t, int64_t i, int64_t group) {
+    return (float *)t->data + i * t->ld + group;
 }
+
+/* Calls f(..., group, width, center, dt) for every group of a row, with a constant width where
+ * heads usually have it. */
+#define FOR_GROUPS(v, f, ...)                                                                      \
+    for (int64_t g = 0; g < (v)->groups; g++) {                                                    \
+        switch ((v)->width) {                                                                      \
+            case 64: f(__VA_ARGS__, g, 64, center, dt); break;                                     \
+            case 128: f(__VA_ARGS__, g, 128, center, dt); break;                                   \
+            case 256: f(__VA_ARGS__, g, 256, center, dt); break;                                   \
+            default: f(__VA_ARGS__, g, (v)->width, center, dt); break;                             \
+        }                                                                                          \
+    }
 
 V_INLINE vf weight_at(const norm_view *v, int64_t j, int64_t n) {
     return v->w.data ? get_upto(v->w.data, j, n, DT_F32) + v->offset : v_set1(1.0f);
 }
 
-/* sum (x - shift)^2, or sum x. */
-V_INLINE float row_moment(const tensor *x, int64_t i, float shift, bool square, dtype dt) {
+/* sum (x - shift)^2, or sum x, over `cols` elements from number `at` on. */
+V_INLINE float moment(const void *x, int64_t at, int64_t cols, float shift, bool square, dtype dt) {
     vf s = v_zero();
-    int64_t whole = x->cols / VW * VW, j = 0;
+    int64_t whole = cols / VW * VW, j = 0;
     for (; j < whole; j += VW) {
-        vf d = v_get(x->data, i * x->ld + j, dt) - shift;
+        vf d = v_get(x, at + j, dt) - shift;
         s = square ? v_fma(d, d, s) : s + d;
     }
     float tail = 0.0f;
-    for (; j < x->cols; j++) {
-        float d = s_get(x->data, i * x->ld + j, dt) - shift;
+    for (; j < cols; j++) {
+        float d = s_get(x, at + j, dt) - shift;
         tail += square ? d * d : d;
     }
     return v_sum(s) + tail;
 }
 
-V_INLINE void forward_row(const op_call *c, const norm_view *v, int64_t i, bool center, dtype dt) {
-    const tensor *y = &c->out[0];
-    float inv = 1.0f / (float)v->x.cols;
-    float mean = center ? row_moment(&v->x, i, 0.0f, false, dt) * inv : 0.0f;
-    float rstd = 1.0f / __builtin_sqrtf(row_moment(&v->x, i, mean, true, dt) * inv + v->eps);
-    *stat(&v->rstd, i) = rstd;
-    if (center) *stat(&v->mean, i) = mean;
-    FOR_VECTORS(y->cols, j, n) {
-        vf r = (row_get(&v->x, i, j, n, dt) - mean) * rstd * weight_at(v, j, n);
+V_INLINE void forward_group(const op_call *c, const norm_view *v, int64_t i, int64_t group,
+                            int64_t width, bool center, dtype dt) {
+    const tensor *x = &v->x, *y = &c->out[0];
+    int64_t from = group * width, at = i * x->ld + from;
+    float inv = 1.0f / (float)width;
+    float mean = center ? moment(x->data, at, width, 0.0f, false, dt) * inv : 0.0f;
+    float rstd = 1.0f / __builtin_sqrtf(moment(x->data, at, width, mean, true, dt) * inv + v->eps);
+    *stat(&v->rstd, i, group) = rstd;
+    if (center) *stat(&v->mean, i, group) = mean;
+    FOR_VECTORS(width, j, n) {
+        vf r = (row_get(x, i, from + j, n, dt) - mean) * rstd * weight_at(v, j, n);
         if (v->b.data) r += get_upto(v->b.data, j, n, DT_F32);
-        row_put(y, i, j, r, n, false, dt);
+        row_put(y, i, from + j, r, n, false, dt);
     }
+}
+
+V_INLINE void forward_row(const op_call *c, const norm_view *v, int64_t i, bool center, dtype dt) {
+    FOR_GROUPS(v, forward_group, c, v, i)
 }
 
 static void norm_forward(const op_call *c, bool center, dtype dt) {
@@ -72,33 +94,40 @@ static void norm_forward(const op_call *c, bool center, dtype dt) {
 }
 
 /* mean(g xhat) in *gx; mean(g) returned. */
-V_INLINE float row_means(const norm_view *v, const tensor *dy, int64_t i, float mean, float rstd,
-                         float *gx, dtype dt) {
+V_INLINE float group_means(const norm_view *v, const tensor *dy, int64_t i, int64_t from,
+                           int64_t width, float mean, float rstd, float *gx, dtype dt) {
     vf sum_g = v_zero(), sum_gx = v_zero();
-    FOR_VECTORS(dy->cols, j, n) {
-        vf g = row_get(dy, i, j, n, dt) * weight_at(v, j, n); /* 0 beyond the row */
+    FOR_VECTORS(width, j, n) {
+        vf g = row_get(dy, i, from + j, n, dt) * weight_at(v, j, n); /* 0 beyond the group */
         sum_g += g;
-        sum_gx = v_fma(g, (row_get(&v->x, i, j, n, dt) - mean) * rstd, sum_gx);
+        sum_gx = v_fma(g, (row_get(&v->x, i, from + j, n, dt) - mean) * rstd, sum_gx);
     }
-    *gx = v_sum(sum_gx) / (float)dy->cols;
-    return v_sum(sum_g) / (float)dy->cols;
+    *gx = v_sum(sum_gx) / (float)width;
+    return v_sum(sum_g) / (float)width;
 }
 
-/* dx of one row; adds the row to sum_w and sum_b (each [C], or NULL). */
-V_INLINE void backward_row(const op_call *c, const norm_view *v, int64_t i, float *sum_w,
-                           float *sum_b, bool center, dtype dt) {
+/* dx of one group; adds it to sum_w and sum_b (each [width], or NULL). */
+V_INLINE void backward_group(const op_call *c, const norm_view *v, int64_t i, float *sum_w,
+                             float *sum_b, int64_t group, int64_t width, bool center, dtype dt) {
     const tensor *dy = &c->dout[0], *dx = &c->din[0];
-    float mean = center ? *stat(&v->mean, i) : 0.0f, rstd = *stat(&v->rstd, i), gx;
-    float g_mean = row_means(v, dy, i, mean, rstd, &gx, dt);
+    int64_t from = group * width;
+    float mean = center ? *stat(&v->mean, i, group) : 0.0f, rstd = *stat(&v->rstd, i, group), gx;
+    float g_mean = group_means(v, dy, i, from, width, mean, rstd, &gx, dt);
     if (!center) g_mean = 0.0f;
     bool add = op_accumulates(c, 0);
-    FOR_VECTORS(dy->cols, j, n) {
-        vf d = row_get(dy, i, j, n, dt), xhat = (row_get(&v->x, i, j, n, dt) - mean) * rstd;
+    FOR_VECTORS(width, j, n) {
+        vf d = row_get(dy, i, from + j, n, dt);
+        vf xhat = (row_get(&v->x, i, from + j, n, dt) - mean) * rstd;
         if (sum_w) put_upto(sum_w, j, v_fma(d, xhat, get_upto(sum_w, j, n, DT_F32)), n, DT_F32);
         if (sum_b) put_upto(sum_b, j, d + get_upto(sum_b, j, n, DT_F32), n, DT_F32);
         vf r = rstd * (d * weight_at(v, j, n) - g_mean - xhat * gx);
-        if (dx->data) row_put(dx, i, j, r, n, add, dt);
+        if (dx->data) row_put(dx, i, from + j, r, n, add, dt);
     }
+}
+
+V_INLINE void backward_row(const op_call *c, const norm_view *v, int64_t i, float *sum_w,
+                           float *sum_b, bool center, dtype dt) {
+    FOR_GROUPS(v, backward_group, c, v, i, sum_w, sum_b)
 }
 
 static int64_t slices_of(int64_t rows) {
@@ -120,10 +149,10 @@ static void add_slices(const op_call *c, int i, const float *partial, int64_t st
 
 static void norm_backward(const op_call *c, bool center, dtype dt) {
     norm_view v = norm_open(c, center);
-    int64_t rows = c->dout[0].rows, C = c->dout[0].cols, slices = slices_of(rows);
+    int64_t rows = c->dout[0].rows, C = v.width, slices = slices_of(rows);
     float *partial = c->ws; /* [slices, 2, C] */
     bool want_w = c->din[1].data, want_b = center && c->din[2].data;
-#pragma omp parallel for num_threads(loop_threads(c, rows *C)) schedule(static)
+#pragma omp parallel for num_threads(loop_threads(c, rows *v.x.cols)) schedule(static)
     for (int64_t s = 0; s < slices; s++) {
         float *sum_w = want_w ? partial + 2 * s * C : NULL;
         float *sum_b = want_b ? partial + (2 * s + 1) * C : NULL;
@@ -142,7 +171,8 @@ static void norm_backward(const op_call *c, bool center, dtype dt) {
 }
 
 static void norm_workspace(const op_infer *io, int64_t ws[3]) {
-    ws[1] = slices_of(io->in[0].rows) * 2 * io->in[0].cols * (int64_t)sizeof(float);
+    int64_t width = op_norm_width(io->attr, io->in[0].cols);
+    ws[1] = slices_of(io->in[0].rows) * 2 * width * (int64_t)sizeof(float);
 }
 
 static void rms_fwd_f32(const op_call *c) {

@@ -15,6 +15,7 @@
     X(ROPE, rope)                                                                                  \
     X(ACT, act)                                                                                    \
     X(GATED, gated)                                                                                \
+    X(SCALE, scale)                                                                                \
     X(ADD, add)                                                                                    \
     X(COPY, copy)                                                                                  \
     X(EMBED, embed)                                                                                \

@@ -31,6 +31,8 @@ void CPU_FN(vec_draw)(int threads, const vec_spans *s, const vec_rule *rule, flo
             fill_normal(r->key, k.first, x + at, k.n, r->std);
         else
             for (int64_t i = 0; i < k.n; i++) x[at + i] = r->value;
+        if (r->normal && r->cut > 0)
+            rng_cut_normal(r->key, (uint64_t)k.first, x + at, k.n, r->std, r->cut);
         if (x_bf16 && k.span->copied) round_some(x + at, x_bf16 + at, k.n);
     }
 }

@@ -8,7 +8,8 @@
 #define INV_SQRT2 ((REAL)0.70710678118654752440)
 #define INV_SQRT_2PI ((REAL)0.39894228040143267794)
 
-static inline REAL act_value(act_kind kind, REAL x) {
+/* c: the constant of ACT_SOFTCAP and ACT_CLAMP. */
+static inline REAL act_value(act_kind kind, REAL x, REAL c) {
     const REAL one = 1, half = (REAL)0.5, cubic = (REAL)0.044715;
     switch (kind) {
         case ACT_GELU_TANH: return half * x * (one + r_tanh(GELU_C * (x + cubic * x * x * x)));
@@ -16,11 +17,13 @@ static inline REAL act_value(act_kind kind, REAL x) {
         case ACT_SILU: return x / (one + r_exp(-x));
         case ACT_RELU: return x > 0 ? x : 0;
         case ACT_RELU2: return x > 0 ? x * x : 0;
+        case ACT_SOFTCAP: return c * r_tanh(x / c);
+        case ACT_CLAMP: return x < -c ? -c : x > c ? c : x;
     }
     return x;
 }
 
-static inline REAL act_slope(act_kind kind, REAL x) {
+static inline REAL act_slope(act_kind kind, REAL x, REAL c) {
     const REAL one = 1, half = (REAL)0.5, cubic = (REAL)0.044715;
     switch (kind) {
         case ACT_GELU_TANH: {
@@ -35,6 +38,11 @@ static inline REAL act_slope(act_kind kind, REAL x) {
         }
         case ACT_RELU: return x > 0 ? one : 0;
         case ACT_RELU2: return x > 0 ? 2 * x : 0;
+        case ACT_SOFTCAP: {
+            REAL t = r_tanh(x / c);
+            return one - t * t;
+        }
+        case ACT_CLAMP: return x < -c || x > c ? 0 : one;
     }
     return one;
 }

@@ -1,13 +1,13 @@
 /* Softmax attention, one query row or one key row at a time; nothing of size T^2 exists.
  *
- *   s_ij = scale q_i . k_j over the visible keys;  p_ij = exp(s_ij - lse_i);  o_i = sum_j m_ij p_ij
- * v_j with m_ij = keep_ij / (1 - dropout), or 1.
+ *   s_ij = scale q_i . k_j over the visible keys, with softcap c: c tanh(s_ij / c);
+ *   p_ij = exp(s_ij - lse_i);  o_i = sum_j m_ij p_ij v_j, m_ij = keep_ij / (1 - dropout), or 1
  *
  * Forward is the online softmax (Milakov & Gimelshein 2018): the running sum and output are
  * rescaled when the maximum grows. Backward makes p again from lse: dv_j = sum_i m_ij p_ij do_i;
- * dp_ij = m_ij do_i . v_j;  delta_i = do_i . o_i ds_ij = p_ij (dp_ij - delta_i);  dq_i = scale
- * sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i dq is summed per query row, dk and dv per key row
- * over the query heads of its group. */
+ * dp_ij = m_ij do_i . v_j;  delta_i = do_i . o_i;  ds_ij = p_ij (dp_ij - delta_i), with softcap
+ * times 1 - tanh^2;  dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i. dq is summed per
+ * query row, dk and dv per key row over the query heads of its group. */
 #include "op/dropout.h"
 #include "op/ref/ref.h"
 
@@ -55,6 +55,11 @@ static REAL *lse_of(const op_call *c, int64_t b, int64_t i, int64_t h) {
     return real_row_of(&c->out[1], b * c->attr->attention.H + h) + i;
 }
 
+static ACC cap_score(const op_call *c, ACC s) {
+    ACC cap = c->attr->attention.softcap;
+    return cap > 0 ? cap * tanh(s / cap) : s;
+}
+
 static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv;
@@ -66,7 +71,8 @@ static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
     REAL max = -INFINITY;
     key_range keys = visible(c, b, i);
     for (int64_t j = keys.first; j < keys.end; j++) {
-        REAL s = (REAL)((ACC)at->attention.scale * dot(q, k_head(c, &c->in[1], b, j, k, D), D));
+        ACC qk = dot(q, k_head(c, &c->in[1], b, j, k, D), D);
+        REAL s = (REAL)cap_score(c, (ACC)at->attention.scale * qk);
         if (s > max) {
             ACC shrink = r_exp(max - s);
             sum *= shrink;
@@ -100,11 +106,13 @@ static pair_grad grad_of_pair(const op_call *c, dropout_draw *draw, int64_t b, i
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv;
     int64_t k = h * at->attention.K / at->attention.H;
-    ACC s = dot(q_head(c, &c->in[0], b, i, h, D), k_head(c, &c->in[1], b, j, k, D), D);
-    ACC p = r_exp((REAL)((ACC)at->attention.scale * s - (ACC)*lse_of(c, b, i, h)));
+    ACC qk = dot(q_head(c, &c->in[0], b, i, h, D), k_head(c, &c->in[1], b, j, k, D), D);
+    ACC s = cap_score(c, (ACC)at->attention.scale * qk);
+    ACC p = r_exp((REAL)(s - (ACC)*lse_of(c, b, i, h)));
+    ACC t = at->attention.softcap > 0 ? s / (ACC)at->attention.softcap : 0;
     ACC m = keep_factor(c, draw, b, h, i, j);
     ACC dp = m * dot(q_head(c, &c->dout[0], b, i, h, Dv), k_head(c, &c->in[2], b, j, k, Dv), Dv);
-    return (pair_grad){m * p, p * (dp - delta)};
+    return (pair_grad){m * p, p * (dp - delta) * (1 - t * t)};
 }
 
 static ACC delta_of(const op_call *c, int64_t b, int64_t i, int64_t h) {

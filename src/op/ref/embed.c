@@ -1,7 +1,9 @@
-/* y[n,:] = table[ids[n],:]. Backward: dtable[v,:] = sum over n with ids[n] = v of dy[n,:]. */
+/* y[n,:] = table[ids[n],:]. Backward: dtable[v,:] = sum over n with ids[n] = v of dy[n,:], 0 for
+ * v = no_grad_id. */
 #include <string.h>
 
 #include "op/ref/ref.h"
+#include "op/ref/stored.h"
 
 static int32_t id_at(const op_call *c, int64_t n) {
     int32_t id = int_at(&c->in[1], n);
@@ -10,12 +12,23 @@ static int32_t id_at(const op_call *c, int64_t n) {
     return id;
 }
 
+static void look_up(const tensor *table, int32_t id, STORE *y, dtype dt) {
+    if (table->dt == dt) {
+        memcpy(y, row_of(table, id), (size_t)table->cols * sizeof(STORE));
+        return;
+    }
+    float piece[PIECE];
+    FOR_PIECES(table->cols, first, n) {
+        stored_read(table, id, first, n, piece);
+        for (int64_t i = 0; i < n; i++) y[first + i] = store(piece[i]);
+    }
+}
+
 static void embed_fwd(const op_call *c) {
     const tensor *y = &c->out[0];
     int threads = ref_threads(c);
     PARALLEL_FOR
-    for (int64_t n = 0; n < y->rows; n++)
-        memcpy(row_of(y, n), row_of(&c->in[0], id_at(c, n)), (size_t)y->cols * sizeof(STORE));
+    for (int64_t n = 0; n < y->rows; n++) look_up(&c->in[0], id_at(c, n), row_of(y, n), y->dt);
 }
 
 /* Each thread owns a range of columns and walks all rows in order. */
@@ -29,7 +42,9 @@ static void embed_bwd_weight(const op_call *c) {
         for (int64_t v = 0; v < dt->rows && !add; v++)
             memset(real_row_of(dt, v) + first, 0, (size_t)len * sizeof(REAL));
         for (int64_t n = 0; n < dy->rows; n++) {
-            REAL *to = real_row_of(dt, id_at(c, n)) + first;
+            int32_t id = id_at(c, n);
+            if (id == c->attr->embed.no_grad_id) continue;
+            REAL *to = real_row_of(dt, id) + first;
             const STORE *from = row_of(dy, n) + first;
             for (int64_t i = 0; i < len; i++) to[i] += load(from[i]);
         }

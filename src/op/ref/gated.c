@@ -9,7 +9,7 @@ static void gated_fwd(const op_call *c) {
     for (int64_t n = 0; n < y->rows; n++)
         for (int64_t i = 0; i < y->cols; i++)
             row_of(y, n)[i] =
-                store(act_value(kind, load(row_of(gate, n)[i])) * load(row_of(up, n)[i]));
+                store(act_value(kind, load(row_of(gate, n)[i]), 0) * load(row_of(up, n)[i]));
 }
 
 static void gated_bwd(const op_call *c) {
@@ -23,8 +23,8 @@ static void gated_bwd(const op_call *c) {
         for (int64_t i = 0; i < dy->cols; i++) {
             REAL g = load(row_of(gate, n)[i]), u = load(row_of(up, n)[i]);
             REAL d = load(row_of(dy, n)[i]);
-            if (dgate->data) put(row_of(dgate, n) + i, d * u * act_slope(kind, g), add_gate);
-            if (dup->data) put(row_of(dup, n) + i, d * act_value(kind, g), add_up);
+            if (dgate->data) put(row_of(dgate, n) + i, d * u * act_slope(kind, g, 0), add_gate);
+            if (dup->data) put(row_of(dup, n) + i, d * act_value(kind, g, 0), add_up);
         }
     }
 }

@@ -1,68 +1,71 @@
-/* y = (x - mean) rstd w + b, rstd = 1/sqrt(var + eps), biased variance; absent w = 1, absent b = 0.
+/* y = (x - mean) rstd w + b, rstd = 1/sqrt(var + eps), biased variance, in each group of `width`
+ * columns; absent w = 1, absent b = 0.
  *
- * Backward, with xn = (x - mean) rstd and g = dy w:
- *   dx = rstd (g - mean(g) - xn mean(g xn));  dw = sum_n dy xn;  db = sum_n dy */
+ * Backward, with xn = (x - mean) rstd and g = dy w, within a group:
+ *   dx = rstd (g - mean(g) - xn mean(g xn));  dw = sum over rows and groups of dy xn;  db of dy */
 #include "op/ref/ref.h"
 
 static ACC gain(const op_call *c, int64_t i) {
-    ACC w = c->in[1].data ? (ACC)real_row_of(&c->in[1], 0)[i] : 1.0;
-    return c->attr->norm.unit_offset ? 1.0 + w : w;
+    if (!c->in[1].data) return 1.0;
+    return (c->attr->norm.unit_offset ? 1.0 : 0.0) + (ACC)real_row_of(&c->in[1], 0)[i];
+}
+
+static void layernorm_group(const op_call *c, int64_t n, int64_t h, int64_t width) {
+    const STORE *xr = row_of(&c->in[0], n) + h * width;
+    STORE *yr = row_of(&c->out[0], n) + h * width;
+    ACC mean = 0, var = 0;
+    for (int64_t i = 0; i < width; i++) mean += (ACC)load(xr[i]);
+    mean /= (ACC)width;
+    for (int64_t i = 0; i < width; i++) {
+        ACC d = (ACC)load(xr[i]) - mean;
+        var += d * d;
+    }
+    ACC r = 1 / sqrt(var / (ACC)width + (ACC)c->attr->norm.eps);
+    real_row_of(&c->out[1], n)[h] = (REAL)mean;
+    real_row_of(&c->out[2], n)[h] = (REAL)r;
+    for (int64_t i = 0; i < width; i++) {
+        ACC b = c->in[2].data ? (ACC)real_row_of(&c->in[2], 0)[i] : 0.0;
+        yr[i] = store(((ACC)load(xr[i]) - mean) * r * gain(c, i) + b);
+    }
 }
 
 static void layernorm_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *y = &c->out[0];
+    const tensor *x = &c->in[0];
+    int64_t width = op_norm_width(c->attr, x->cols), groups = x->cols / width;
     int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++) {
-        const STORE *xr = row_of(x, n);
-        ACC mean = 0, var = 0;
-        for (int64_t i = 0; i < x->cols; i++) mean += (ACC)load(xr[i]);
-        mean /= (ACC)x->cols;
-        for (int64_t i = 0; i < x->cols; i++) {
-            ACC d = (ACC)load(xr[i]) - mean;
-            var += d * d;
-        }
-        ACC r = 1 / sqrt(var / (ACC)x->cols + (ACC)c->attr->norm.eps);
-        *real_row_of(&c->out[1], n) = (REAL)mean;
-        *real_row_of(&c->out[2], n) = (REAL)r;
-        for (int64_t i = 0; i < x->cols; i++) {
-            ACC b = c->in[2].data ? (ACC)real_row_of(&c->in[2], 0)[i] : 0.0;
-            row_of(y, n)[i] = store(((ACC)load(xr[i]) - mean) * r * gain(c, i) + b);
-        }
+    PARALLEL_FOR_2
+    for (int64_t n = 0; n < x->rows; n++)
+        for (int64_t h = 0; h < groups; h++) layernorm_group(c, n, h, width);
+}
+
+static void layernorm_dx(const op_call *c, int64_t n, int64_t h, int64_t width) {
+    ACC mean = real_row_of(&c->out[1], n)[h], r = real_row_of(&c->out[2], n)[h];
+    ACC g_mean = 0, g_xn = 0;
+    const STORE *xr = row_of(&c->in[0], n) + h * width, *gr = row_of(&c->dout[0], n) + h * width;
+    for (int64_t i = 0; i < width; i++) {
+        ACC g = (ACC)load(gr[i]) * gain(c, i);
+        g_mean += g;
+        g_xn += g * ((ACC)load(xr[i]) - mean) * r;
+    }
+    g_mean /= (ACC)width;
+    g_xn /= (ACC)width;
+    for (int64_t i = 0; i < width; i++) {
+        ACC g = (ACC)load(gr[i]) * gain(c, i);
+        ACC xn = ((ACC)load(xr[i]) - mean) * r;
+        put(row_of(&c->din[0], n) + h * width + i, r * (g - g_mean - xn * g_xn),
+            op_accumulates(c, 0));
     }
 }
 
-static void layernorm_dx(const op_call *c) {
-    const tensor *x = &c->in[0], *dy = &c->dout[0], *dx = &c->din[0];
-    bool add = op_accumulates(c, 0);
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++) {
-        ACC mean = *real_row_of(&c->out[1], n), r = *real_row_of(&c->out[2], n);
-        ACC g_mean = 0, g_xn = 0;
-        const STORE *xr = row_of(x, n), *gr = row_of(dy, n);
-        for (int64_t i = 0; i < x->cols; i++) {
-            ACC g = (ACC)load(gr[i]) * gain(c, i);
-            g_mean += g;
-            g_xn += g * ((ACC)load(xr[i]) - mean) * r;
-        }
-        g_mean /= (ACC)x->cols;
-        g_xn /= (ACC)x->cols;
-        for (int64_t i = 0; i < x->cols; i++) {
-            ACC g = (ACC)load(gr[i]) * gain(c, i);
-            ACC xn = ((ACC)load(xr[i]) - mean) * r;
-            put(row_of(dx, n) + i, r * (g - g_mean - xn * g_xn), add);
-        }
-    }
-}
-
-/* Weight gradients of one block of columns. */
-static void layernorm_dw_db(const op_call *c, int64_t first, int64_t len) {
+/* Weight gradients of some columns of the groups. */
+static void layernorm_dw_db(const op_call *c, int64_t width, int64_t first, int64_t len) {
     const tensor *x = &c->in[0], *dy = &c->dout[0], *dw = &c->din[1], *db = &c->din[2];
     ACC sum_w[BLOCK] = {0}, sum_b[BLOCK] = {0};
-    for (int64_t n = 0; n < x->rows; n++) {
-        ACC mean = *real_row_of(&c->out[1], n), r = *real_row_of(&c->out[2], n);
-        const STORE *xr = row_of(x, n) + first, *gr = row_of(dy, n) + first;
+    int64_t groups = x->cols / width;
+    for (int64_t k = 0; k < x->rows * groups; k++) {
+        int64_t n = k / groups, h = k % groups, at = h * width + first;
+        ACC mean = real_row_of(&c->out[1], n)[h], r = real_row_of(&c->out[2], n)[h];
+        const STORE *xr = row_of(x, n) + at, *gr = row_of(dy, n) + at;
         for (int64_t i = 0; i < len; i++) {
             sum_w[i] += (ACC)load(gr[i]) * ((ACC)load(xr[i]) - mean) * r;
             sum_b[i] += (ACC)load(gr[i]);
@@ -75,13 +78,18 @@ static void layernorm_dw_db(const op_call *c, int64_t first, int64_t len) {
 }
 
 static void layernorm_bwd(const op_call *c) {
-    if (c->din[0].data) layernorm_dx(c);
-    if (!c->din[1].data && !c->din[2].data) return;
+    const tensor *x = &c->in[0];
+    int64_t width = op_norm_width(c->attr, x->cols), groups = x->cols / width;
     int threads = ref_threads(c);
-    int64_t cols = c->in[0].cols;
+    if (c->din[0].data) {
+        PARALLEL_FOR_2
+        for (int64_t n = 0; n < x->rows; n++)
+            for (int64_t h = 0; h < groups; h++) layernorm_dx(c, n, h, width);
+    }
+    if (!c->din[1].data && !c->din[2].data) return;
     PARALLEL_FOR
-    for (int64_t b = 0; b < blocks_of(cols); b++)
-        layernorm_dw_db(c, b * BLOCK, block_len(cols, b * BLOCK));
+    for (int64_t b = 0; b < blocks_of(width); b++)
+        layernorm_dw_db(c, width, b * BLOCK, block_len(width, b * BLOCK));
 }
 
 const op_impl REF_IMPL(LAYERNORM) = {layernorm_fwd, layernorm_bwd, NULL, NULL};

@@ -1,14 +1,28 @@
 /* y = x w^T + bias + res; dx = dy w; dw = dy^T x; dbias = column sums of dy. */
 #include "op/ref/ref.h"
+#include "op/ref/stored.h"
+
+/* x[n,:] with row o of w. */
+static ACC product(const op_call *c, int64_t n, int64_t o) {
+    const tensor *w = &c->in[1];
+    const STORE *x = row_of(&c->in[0], n);
+    if (w->dt == c->in[0].dt) return dot(x, row_of(w, o), w->cols);
+    ACC sum = 0;
+    float piece[PIECE];
+    FOR_PIECES(w->cols, first, len) {
+        stored_read(w, o, first, len, piece);
+        for (int64_t i = 0; i < len; i++) sum += (ACC)load(x[first + i]) * (ACC)piece[i];
+    }
+    return sum;
+}
 
 static void linear_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *res = &c->in[3];
-    const tensor *y = &c->out[0];
+    const tensor *bias = &c->in[2], *res = &c->in[3], *y = &c->out[0];
     int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t o = 0; o < y->cols; o++) {
-            ACC sum = dot(row_of(x, n), row_of(w, o), x->cols);
+            ACC sum = product(c, n, o);
             if (bias->data) sum += real_row_of(bias, 0)[o];
             if (res->data) sum += load(row_of(res, n)[o]);
             row_of(y, n)[o] = store(sum);

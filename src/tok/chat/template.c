@@ -168,7 +168,8 @@ status chat_template_load_other(chat_template **out, const char *path, const cha
     arena_free(job.mem);
     if (st == ST_OK && job.t->n == 0) {
         err_set(e, ST_FORMAT, "%s: there is no chat template", path);
-        err_hint(e, "put one beside the tokenizer as chat_template.jinja, or name a .jinja file");
+        err_hint(e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE; "
+                    "a base model has none and continues text: athanor generate");
         st = err_where(e, "%s", path);
     }
     *out = st == ST_OK ? job.t : NULL;

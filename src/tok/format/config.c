@@ -86,13 +86,13 @@ static status apply_token(const tok_input *in, const tok *t, const char *key, in
     return ST_OK;
 }
 
-/* In a file of its own, or a string in the config. */
+/* In a file of its own, or a string in the config; else what the format itself holds stays. */
 static status read_template(const tok_input *in, tok *t, const char **text) {
     const char *path = path_join(in->mem, in->dir, "chat_template.jinja");
     const json_t *j = json_object_get(in->config, "chat_template");
     char *file;
     size_t len;
-    *text = json_is_string(j) ? arena_strdup(t->mem, json_string_value(j)) : NULL;
+    if (json_is_string(j)) *text = arena_strdup(t->mem, json_string_value(j));
     if (!in->config || !file_exists(path)) return ST_OK;
     TRY(file_read_all(path, &file, &len, in->e));
     *text = arena_strndup(t->mem, file, len);

@@ -1,0 +1,180 @@
+#include "app/chat_screen.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+static const char RESET[] = "\x1b[0m", DIM[] = "\x1b[2m", PROMPT[] = "\x1b[1;32m";
+
+static const char *style(const chat_screen *s, const char *code) {
+    return s->colours ? code : "";
+}
+
+void chat_screen_init(chat_screen *s) {
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    bool plain = !term || strcmp(term, "dumb") == 0 || (no && *no);
+    *s = (chat_screen){.colours = isatty(STDOUT_FILENO) && !plain};
+}
+
+/* ---- Ctrl-C ---- */
+
+/* The signal flag is process-wide by nature, and so are the modes of the terminal, which a handler
+ * that ends the program has to set back. */
+static volatile sig_atomic_t interrupted, is_quiet;
+static struct termios modes;
+
+static void set_quiet(bool quiet) {
+    if (quiet && tcgetattr(STDIN_FILENO, &modes) == 0) {
+        struct termios silent = modes;
+        silent.c_lflag &= ~(tcflag_t)ECHO;
+        is_quiet = tcsetattr(STDIN_FILENO, TCSANOW, &silent) == 0;
+    } else if (!quiet && is_quiet) {
+        tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+        is_quiet = 0;
+    }
+}
+
+static void on_interrupt(int signal_number) {
+    if (interrupted) {
+        set_quiet(false);
+        _exit(128 + signal_number);
+    }
+    interrupted = 1;
+}
+
+void chat_catch_interrupt(void) {
+    struct sigaction sa = {.sa_handler =
+                               on_interrupt}; /* no SA_RESTART: reading a line ends, too */
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+}
+
+volatile sig_atomic_t *chat_interrupt_flag(void) {
+    return &interrupted;
+}
+
+/* ---- input ---- */
+
+/* One line without its end. */
+static chat_input read_line(const chat_screen *s, const char *prompt, strbuf *line) {
+    char *data = NULL;
+    size_t cap = 0;
+    printf("%s%s%s", style(s, PROMPT), prompt, style(s, RESET));
+    fflush(stdout);
+    interrupted = 0;
+    errno = 0;
+    ssize_t n = getline(&data, &cap, stdin);
+    bool broken = n < 0 && errno == EINTR;
+    if (n > 0 && data[n - 1] == '\n') n--;
+    strbuf_clear(line);
+    if (n > 0) strbuf_append(line, data, (size_t)n);
+    free(data);
+    if (n < 0) {
+        clearerr(stdin);
+        printf("\n");
+    }
+    if (broken) interrupted = 0;
+    return broken ? INPUT_INTERRUPT : n < 0 ? INPUT_END : INPUT_TEXT;
+}
+
+static bool is_quotes(const strbuf *line) {
+    return line->len == 3 && memcmp(line->data, "\"\"\"", 3) == 0;
+}
+
+static chat_input read_quoted(const chat_screen *s, strbuf *line, strbuf *text) {
+    for (;;) {
+        chat_input in = read_line(s, "... ", line);
+        if (in != INPUT_TEXT) return in;
+        if (is_quotes(line)) break;
+        strbuf_append(text, line->data, line->len);
+        strbuf_putc(text, '\n');
+    }
+    if (text->len > 0) strbuf_truncate(text, text->len - 1);
+    return INPUT_TEXT;
+}
+
+chat_input chat_screen_read(const chat_screen *s, strbuf *text) {
+    strbuf line = {0};
+    strbuf_clear(text);
+    chat_input in = read_line(s, "> ", &line);
+    if (in == INPUT_TEXT && is_quotes(&line)) {
+        in = read_quoted(s, &line, text);
+    } else if (in == INPUT_TEXT) {
+        while (in == INPUT_TEXT && line.len > 0 && line.data[line.len - 1] == '\\') {
+            strbuf_append(text, line.data, line.len - 1);
+            strbuf_putc(text, '\n');
+            in = read_line(s, "... ", &line);
+        }
+        if (in == INPUT_TEXT && line.len > 0) strbuf_append(text, line.data, line.len);
+    }
+    strbuf_free(&line);
+    return in;
+}
+
+/* ---- output ---- */
+
+static void put_visible(chat_screen *s, unsigned char c) {
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+        printf("^%c", c ^ 0x40);
+    else
+        putchar(c);
+    s->last = (char)c;
+}
+
+static void put_text(chat_screen *s, const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i],
+                      next = i + 1 < len ? (unsigned char)text[i + 1] : 0;
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0) { /* controls beyond ASCII */
+            printf("\\x%02x", next);
+            i++;
+            continue;
+        }
+        if (s->fresh && (c == ' ' || c == '\n')) continue;
+        s->fresh = false;
+        put_visible(s, c);
+    }
+}
+
+void chat_screen_text(void *ctx, const char *text, size_t len) {
+    chat_screen *s = ctx;
+    while (len > 0) {
+        const char *mark = s->thinking ? "</think>" : "<think>";
+        const char *at = memmem(text, len, mark, strlen(mark));
+        size_t n = at ? (size_t)(at - text) + (s->thinking ? strlen(mark) : 0) : len;
+        put_text(s, text, n);
+        text += n;
+        len -= n;
+        if (!at) break;
+        s->thinking = !s->thinking;
+        printf("%s", style(s, s->thinking ? DIM : RESET));
+    }
+    fflush(stdout);
+}
+
+void chat_screen_begin_answer(chat_screen *s) {
+    set_quiet(true); /* what is typed meanwhile is shown at the next prompt */
+    s->thinking = false;
+    s->fresh = true;
+    s->last = '\n';
+}
+
+void chat_screen_end_answer(chat_screen *s) {
+    printf("%s%s", style(s, s->thinking ? RESET : ""), s->last == '\n' ? "" : "\n");
+    fflush(stdout);
+    set_quiet(false);
+}
+
+void chat_screen_note(const chat_screen *s, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    printf("%s", style(s, DIM));
+    vprintf(fmt, ap);
+    printf("%s\n", style(s, RESET));
+    va_end(ap);
+    fflush(stdout);
+}

@@ -1,0 +1,117 @@
+#include "infer/generator.h"
+
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/dtype.h"
+
+void generator_prefill_lengths(int most_T, int T[GENERATOR_PREFILLS]) {
+    enum { SHORTEST = 8, RATIO = 4 };
+    T[0] = most_T > 1 ? most_T : 0;
+    for (int i = 1; i < GENERATOR_PREFILLS; i++)
+        T[i] = T[i - 1] / RATIO >= SHORTEST ? T[i - 1] / RATIO : 0;
+}
+
+void generator_reset(generator *g) {
+    g->cached.n = 0;
+}
+
+void generator_free(generator *g) {
+    tok_ids_free(&g->cached);
+    free(g->own_logits);
+    g->own_logits = NULL;
+}
+
+/* ---- cutting into passes ---- */
+
+/* What a pass costs beside its rows, in rows: reading all weights once. */
+enum { PASS_COST = 4 };
+
+/* The cost of the cheapest way through n tokens with `room` rows of cache left and the lengths from
+ * T[i] on: all in padded passes of T[i] rows, or whole ones and then the rest with shorter ones.
+ * *first is the rows of the first pass. */
+static int64_t cheapest(const int *T, int i, int64_t n, int64_t room, int64_t *first) {
+    *first = 1;
+    if (n == 0) return 0;
+    while (i < GENERATOR_PREFILLS && (!T[i] || T[i] > room)) i++;
+    if (i == GENERATOR_PREFILLS) return n * (1 + PASS_COST);
+    int64_t whole = n / T[i], rest = n % T[i], pass = T[i] + PASS_COST, then;
+    int64_t cost = whole * pass + cheapest(T, i + 1, rest, room - whole * T[i], &then);
+    bool padded = rest && (whole + 1) * T[i] <= room && (whole + 1) * pass <= cost;
+    *first = whole || padded ? T[i] : then;
+    return padded ? (whole + 1) * pass : cost;
+}
+
+int64_t generator_next_rows(const int T[GENERATOR_PREFILLS], int64_t n, int64_t room) {
+    int64_t rows;
+    cheapest(T, 0, n, room, &rows);
+    return rows;
+}
+
+static int64_t rows_of(const prog *p) {
+    return prog_tensor(p, "ids")->rows;
+}
+
+/* The program of the next pass. */
+static const prog *next_program(const generator *g, int64_t n, int64_t room) {
+    int T[GENERATOR_PREFILLS];
+    for (int i = 0; i < GENERATOR_PREFILLS; i++)
+        T[i] = g->prefill[i] ? (int)rows_of(g->prefill[i]) : 0;
+    int64_t rows = generator_next_rows(T, n, room);
+    for (int i = 0; i < GENERATOR_PREFILLS; i++)
+        if (rows > 1 && T[i] == rows) return g->prefill[i];
+    return g->decode;
+}
+
+/* ---- passes ---- */
+
+static int32_t *ints(const prog *p, const char *name) {
+    return prog_tensor(p, name)->data;
+}
+
+/* One pass of n <= T tokens; the rest of it is padding, whose cache rows the next pass overwrites.
+ */
+static void pass(generator *g, const prog *p, const int32_t *ids, int64_t n) {
+    int32_t *in = ints(p, "ids"), *pos = ints(p, "pos"), start = (int32_t)g->cached.n;
+    int64_t T = rows_of(p);
+    for (int64_t i = 0; i < T; i++) {
+        in[i] = i < n ? ids[i] : 0;
+        pos[i] = start + (int32_t)i;
+    }
+    ints(p, "qpos")[0] = start;
+    ints(p, "rows")[0] = (int32_t)n - 1;
+    op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
+    prog_replay(p, PROG_F, &run);
+    for (int64_t i = 0; i < n; i++) tok_ids_push(&g->cached, ids[i]);
+}
+
+static float *logits_of(generator *g, const prog *p) {
+    const tensor *t = prog_tensor(p, "logits");
+    if (t->dt == DT_F32) return t->data;
+    if (!g->own_logits) g->own_logits = xmalloc(sizeof(float) * (size_t)g->vocab);
+    dtype_convert(g->own_logits, DT_F32, t->data, t->dt, g->vocab);
+    return g->own_logits;
+}
+
+static int64_t common_prefix(const tok_ids *a, const int32_t *ids, int64_t n) {
+    int64_t most = a->n < n ? a->n : n, i = 0;
+    while (i < most && a->id[i] == ids[i]) i++;
+    return i;
+}
+
+float *generator_continue(generator *g, const int32_t *ids, int64_t n,
+                          const volatile sig_atomic_t *stop, int64_t *reused) {
+    CHECK(n > 0 && n <= g->Tmax, "%ld tokens in a cache of %d", (long)n, g->Tmax);
+    int64_t same = common_prefix(&g->cached, ids, n);
+    if (same == n) same--; /* its logits are wanted */
+    if (reused) *reused = same;
+    g->cached.n = same;
+    const prog *p = NULL;
+    while (g->cached.n < n) {
+        if (stop && *stop) return NULL;
+        int64_t done = g->cached.n, left = n - done;
+        p = next_program(g, left, g->Tmax - done);
+        pass(g, p, ids + done, left < rows_of(p) ? left : rows_of(p));
+    }
+    return logits_of(g, p);
+}

@@ -1,0 +1,101 @@
+#include "model/config_keys.h"
+
+#include <string.h>
+
+const key_row model_keys[] = {
+#define KEY_INT(member, name, aliases, lo, hi, help)                                               \
+    {name, aliases, help, KEY_TYPE_INT, offsetof(model_config, member), 0, lo, hi, NULL},
+#define KEY_NUM(member, name, aliases, lo, hi, help)                                               \
+    {name, aliases, help, KEY_TYPE_NUM, offsetof(model_config, member), 0, lo, hi, NULL},
+#define KEY_LAYERS(member, name, aliases, lo, hi, help)                                            \
+    {name,                                                                                         \
+     aliases,                                                                                      \
+     help,                                                                                         \
+     KEY_TYPE_LAYERS,                                                                              \
+     offsetof(model_config, member),                                                               \
+     offsetof(model_config, member##_of),                                                          \
+     lo,                                                                                           \
+     hi,                                                                                           \
+     NULL},
+#define KEY_BOOL(member, name, aliases, help)                                                      \
+    {name, aliases, help, KEY_TYPE_BOOL, offsetof(model_config, member), 0, 0, 1, NULL},
+#define KEY_WORD(member, name, aliases, words, help)                                               \
+    {name, aliases, help, KEY_TYPE_WORD, offsetof(model_config, member), 0, 0, 0, words},
+#include "model/keys.def"
+};
+const int model_n_keys = ARRAY_LEN(model_keys);
+
+const char *key_word_at(const char *words, int i, int *len) {
+    for (; i > 0 && *words; i--) {
+        words += strcspn(words, " ");
+        words += *words == ' ';
+    }
+    *len = (int)strcspn(words, " ");
+    return words;
+}
+
+int key_word_index(const char *words, const char *word) {
+    int n = 0, len;
+    for (const char *s = words; s && *s; n++) {
+        len = (int)strcspn(s, " ");
+        if ((size_t)len == strlen(word) && memcmp(s, word, (size_t)len) == 0) return n;
+        s += len;
+        s += *s == ' ';
+    }
+    return -1;
+}
+
+bool key_in_words(const char *words, const char *word) {
+    return key_word_index(words, word) >= 0;
+}
+
+const char *key_canonical(const char *key) {
+    if (strcmp(key, "activation_function") == 0 || strcmp(key, "hidden_activation") == 0)
+        return "hidden_act";
+    for (int i = 0; i < model_n_keys; i++)
+        if (key_in_words(model_keys[i].aliases, key)) return model_keys[i].name;
+    return key;
+}
+
+const key_row *key_find(const char *name) {
+    for (int i = 0; i < model_n_keys; i++)
+        if (strcmp(model_keys[i].name, name) == 0) return &model_keys[i];
+    return NULL;
+}
+
+static const struct {
+    const char *word;
+    act_kind act;
+} acts[] = {{"silu", ACT_SILU},           {"swish", ACT_SILU},
+            {"gelu_new", ACT_GELU_TANH},  {"gelu_pytorch_tanh", ACT_GELU_TANH},
+            {"gelu_fast", ACT_GELU_TANH}, {"gelu", ACT_GELU_EXACT},
+            {"relu", ACT_RELU},           {"relu2", ACT_RELU2}};
+
+const char *key_act_word(act_kind act, const char *among) {
+    for (int i = 0; i < ARRAY_LEN(acts); i++)
+        if (acts[i].act == act && (!among || key_in_words(among, acts[i].word)))
+            return acts[i].word;
+    return NULL;
+}
+
+bool key_act_find(const char *word, act_kind *act) {
+    for (int i = 0; i < ARRAY_LEN(acts); i++) {
+        if (strcmp(acts[i].word, word) != 0) continue;
+        *act = acts[i].act;
+        return true;
+    }
+    return false;
+}
+
+void model_config_defaults(model_config *mc, const model_family *f) {
+    *mc = (model_config){.family = f,
+                         .block_repeat = 1,
+                         .partial_rotary_factor = 1.0,
+                         .rope_theta = 1e4,
+                         .rope_layers = 1,
+                         .norm_weights = NORM_WEIGHTS_W,
+                         .scale_emb = 1.0,
+                         .pad_token_id = -1,
+                         .initializer_range = 0.02};
+    f->defaults(mc);
+}

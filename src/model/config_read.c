@@ -1,0 +1,474 @@
+/* JSON to model_config. A base object (a preset, or the config.json of `from`) is updated with the
+ * user's keys, all with canonical names; the family turns its own keys into options; one table
+ * reads them.
+ *
+ * A config.json is read strictly: a key that the family's own readers ignore must not change what
+ * is computed here. Our extensions stand in its object "athanor".
+ *
+ * Reading order: model_config_read at the end, gather (base and user's keys), read_entry. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "model/config_keys.h"
+#include "model/presets.h"
+
+/* Keys with a meaning of their own. */
+static const char special[] = "preset from model_type hidden_act rope_scaling rope_parameters "
+                              "layer_types ignore_keys athanor";
+
+/* Keys of published config.json files that do not change the function. */
+static const char inert[] =
+    "architectures torch_dtype dtype transformers_version use_cache bos_token_id eos_token_id "
+    "pretraining_tp auto_map _name_or_path is_llama_config transformers.js_config return_dict "
+    "output_hidden_states output_attentions summary_activation summary_first_dropout "
+    "summary_proj_to_labels summary_type summary_use_proj task_specific_params "
+    "gradient_checkpointing reorder_and_upcast_attn chunk_size_feed_forward id2label label2id "
+    "problem_type _commit_hash _attn_implementation_autoset is_decoder "
+    "cross_attention_hidden_size classifier_dropout unsloth_version unsloth_fixed use_flash_attn "
+    "attn_implementation _attn_implementation model_name tokenizer_class decoder_start_token_id "
+    "sep_token_id cls_token_id prefix max_length";
+
+static status at_key(err *e, const char *key) {
+    err_where(e, "model.%s", key);
+    return e ? e->code : ST_USAGE;
+}
+
+/* ---- gathering ---- */
+
+/* Options of which null means "none", or "derived", rather than "as usual". */
+static const char nullable[] =
+    "num_key_value_heads head_dim intermediate_size sliding_window clip_qkv "
+    "attn_logit_softcapping final_logit_softcapping pad_token_id";
+
+/* dst gets every key of src under its canonical name; other nulls mean "omitted". */
+static void merge(json_t *dst, const json_t *src) {
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)src, key, v) {
+        if (json_is_null(v) && !key_in_words(nullable, key_canonical(key)))
+            json_object_del(dst, key_canonical(key));
+        else
+            json_object_set(dst, key_canonical(key), v);
+    }
+}
+
+static status read_object_file(const char *path, json_t **out, err *e) {
+    char *text;
+    size_t len;
+    TRY(file_read_all(path, &text, &len, e));
+    json_error_t je;
+    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+    free(text);
+    if (json_is_object(*out)) return ST_OK;
+    json_decref(*out);
+    *out = NULL;
+    err_set(e, ST_FORMAT, "%s is not a JSON object: %s", path, je.text);
+    return err_where(e, "%s:%d", path, je.line);
+}
+
+static status read_preset(const char *name, json_t **base, err *e) {
+    const char *text = preset_json(name);
+    if (text) {
+        *base = json_loads(text, 0, NULL);
+        CHECK(json_is_object(*base), "preset %s is no JSON object", name);
+        return ST_OK;
+    }
+    const char *names[256];
+    int n = 0;
+    while (n < ARRAY_LEN(names) && preset_name(n)) names[n] = preset_name(n), n++;
+    int near = text_nearest(name, names, n);
+    err_set(e, ST_USAGE, "there is no preset '%s'", name);
+    err_hint(e, near >= 0 ? "nearest: %s" : "for example %s", names[near >= 0 ? near : 0]);
+    return at_key(e, "preset");
+}
+
+/* The object that the user's keys update; *strict: it is somebody's config.json. */
+static status base_object(const json_t *obj, json_t **base, const char **from, bool *strict,
+                          err *e) {
+    const char *preset = json_string_value(json_object_get(obj, "preset"));
+    *from = json_string_value(json_object_get(obj, "from"));
+    *strict = *from != NULL;
+    if (preset && *from) {
+        err_set(e, ST_USAGE, "model has both preset and from");
+        err_hint(e, "keep one of them");
+        return at_key(e, "preset");
+    }
+    if (preset) return read_preset(preset, base, e);
+    if (*from) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/config.json", *from);
+        return read_object_file(path, base, e);
+    }
+    *base = json_object();
+    return ST_OK;
+}
+
+static status find_family(const json_t *all, const model_family **f, err *e) {
+    const char *type = json_string_value(json_object_get(all, "model_type"));
+    if (!type) type = "llama";
+    *f = model_family_find(type);
+    if (*f) return ST_OK;
+    const char *names[64];
+    int n = 0;
+    while (n < ARRAY_LEN(names) && model_family_at(n))
+        names[n] = model_family_at(n)->model_type, n++;
+    int near = text_nearest(type, names, n);
+    err_set(e, ST_USAGE, "model_type '%s' is not available in this version", type);
+    err_hint(e, "nearest: %s", names[near >= 0 ? near : 0]);
+    return at_key(e, "model_type");
+}
+
+/* ---- strictness ---- */
+
+static bool has_text(const json_t *list, const char *text) {
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)list, i, v) {
+        if (json_is_string(v) && strcmp(json_string_value(v), text) == 0) return true;
+    }
+    return false;
+}
+
+/* Switches of published configs that change the function, each with the only setting we compute. */
+static const struct {
+    const char *key;
+    bool only;
+} fixed[] = {{"scale_attn_weights", true},
+             {"scale_attn_by_inverse_layer_idx", false},
+             {"add_cross_attention", false},
+             {"use_bidirectional_attention", false},
+             {"is_encoder_decoder", false}};
+
+static bool is_fixed(const char *key) {
+    for (int i = 0; i < ARRAY_LEN(fixed); i++)
+        if (strcmp(fixed[i].key, key) == 0) return true;
+    return false;
+}
+
+static bool family_has_key(const model_family *f, const char *key) {
+    return is_fixed(key) || key_in_words(f->keys, key) || key_in_words(f->own_keys, key) ||
+           key_in_words(f->inert_keys, key) || key_in_words(special, key) ||
+           key_in_words(inert, key);
+}
+
+/* Every key of a config.json must be one that readers of this family know. */
+static status check_strict(const json_t *base, const model_family *f, const json_t *ignored,
+                           err *e) {
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)base, key, v) {
+        if (json_is_null(v) || family_has_key(f, key_canonical(key)) || has_text(ignored, key))
+            continue;
+        err_set(e, ST_USAGE,
+                "config.json has the key '%s', which %s models of other tools do not have", key,
+                f->model_type);
+        err_hint(e, "if it changes nothing, name it: model.ignore_keys=[\"%s\"]", key);
+        return at_key(e, key);
+    }
+    return ST_OK;
+}
+
+static void drop_ignored(json_t *o, const json_t *ignored) {
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)ignored, i, v) {
+        if (json_is_string(v)) json_object_del(o, json_string_value(v));
+    }
+}
+
+/* ---- values ---- */
+
+static status unknown_key(const model_family *f, const char *key, err *e) {
+    const char *names[128] = {"preset", "from", "hidden_act", "rope_scaling", "rope_parameters"};
+    int n = 5;
+    for (int i = 0; i < model_n_keys && n < ARRAY_LEN(names); i++) names[n++] = model_keys[i].name;
+    int near = text_nearest(key, names, n);
+    err_set(e, ST_USAGE, "model_type %s has no key '%s'", f->model_type, key);
+    if (near >= 0) err_hint(e, "nearest: model.%s", names[near]);
+    return at_key(e, key);
+}
+
+static status check_range(const key_row *k, double x, err *e) {
+    if (x >= k->lo && x <= k->hi) return ST_OK;
+    err_set(e, ST_USAGE, "%s is %g, outside %g..%g", k->name, x, k->lo, k->hi);
+    err_hint(e, "the nearest possible value is %g", x < k->lo ? k->lo : k->hi);
+    return at_key(e, k->name);
+}
+
+static status read_number(const key_row *k, const json_t *v, double *out, err *e) {
+    double x = 0;
+    bool ok = json_is_number(v);
+    if (ok) x = json_number_value(v);
+    if (json_is_string(v)) ok = text_parse_number(json_string_value(v), &x);
+    bool whole = k->type == KEY_TYPE_NUM || x == (double)(int64_t)x;
+    if (!ok || !whole) {
+        err_set(e, ST_USAGE, "%s must be %s", k->name,
+                k->type == KEY_TYPE_NUM ? "a number" : "a whole number");
+        err_hint(e, k->type == KEY_TYPE_NUM ? "write it like 0.1" : "write it like 384 or 32k");
+        return at_key(e, k->name);
+    }
+    TRY(check_range(k, x, e));
+    *out = x;
+    return ST_OK;
+}
+
+/* One number for all layers, or a list. */
+static status read_layers(arena *a, const key_row *k, const json_t *v, model_config *mc, err *e) {
+    int64_t *all = (int64_t *)((char *)mc + k->offset);
+    const int64_t **of = (const int64_t **)((char *)mc + k->of_offset);
+    double x = 0;
+    *of = NULL;
+    if (!json_is_array(v)) {
+        TRY(read_number(k, v, &x, e));
+        *all = (int64_t)x;
+        return ST_OK;
+    }
+    int64_t n = (int64_t)json_array_size(v), most = 0;
+    if (n != mc->num_hidden_layers) {
+        err_set(e, ST_USAGE, "%s lists %ld values for %ld layers", k->name, (long)n,
+                (long)mc->num_hidden_layers);
+        err_hint(e, "give one value for each layer, or one number for all");
+        return at_key(e, k->name);
+    }
+    int64_t *list = ARENA_ARRAY(a, int64_t, (int)n);
+    bool same = true;
+    for (int64_t i = 0; i < n; i++) {
+        TRY(read_number(k, json_array_get(v, (size_t)i), &x, e));
+        list[i] = (int64_t)x;
+        if (list[i] > most) most = list[i];
+        same = same && list[i] == list[0];
+    }
+    *all = most;
+    if (!same) *of = list;
+    return ST_OK;
+}
+
+static status read_bool(const key_row *k, const json_t *v, bool *out, err *e) {
+    *out = json_is_true(v);
+    if (json_is_boolean(v)) return ST_OK;
+    err_set(e, ST_USAGE, "%s must be true or false", k->name);
+    err_hint(e, "write true or false without quotes");
+    return at_key(e, k->name);
+}
+
+static status read_word(const key_row *k, const json_t *v, int *out, err *e) {
+    const char *word = json_string_value(v);
+    *out = word ? key_word_index(k->words, word) : -1;
+    if (*out >= 0) return ST_OK;
+    err_set(e, ST_USAGE, "%s cannot be '%s'", k->name, word ? word : "(not a word)");
+    err_hint(e, "use one of: %s", k->words);
+    return at_key(e, k->name);
+}
+
+static status read_null(const key_row *k, model_config *mc) {
+    char *member = (char *)mc + k->offset;
+    if (k->type == KEY_TYPE_NUM)
+        *(double *)member = 0;
+    else
+        *(int64_t *)member = member == (char *)&mc->pad_token_id ? -1 : 0;
+    return ST_OK;
+}
+
+static status read_key(arena *a, const key_row *k, const json_t *v, model_config *mc, err *e) {
+    char *member = (char *)mc + k->offset;
+    double x = 0;
+    if (json_is_null(v)) return read_null(k, mc);
+    switch (k->type) {
+        case KEY_TYPE_BOOL: return read_bool(k, v, (bool *)member, e);
+        case KEY_TYPE_WORD: return read_word(k, v, (int *)member, e);
+        case KEY_TYPE_LAYERS: return read_layers(a, k, v, mc, e);
+        case KEY_TYPE_INT:
+            TRY(read_number(k, v, &x, e));
+            *(int64_t *)member = (int64_t)x;
+            return ST_OK;
+        default: return read_number(k, v, (double *)member, e);
+    }
+}
+
+static status read_activation(const json_t *v, const model_family *f, model_config *mc, err *e) {
+    const char *word = json_string_value(v);
+    if (word && key_in_words(f->activations, word) && key_act_find(word, &mc->act)) return ST_OK;
+    err_set(e, ST_USAGE, "model_type %s does not support the activation '%s'", f->model_type,
+            word ? word : "(not a string)");
+    err_hint(e, "use one of: %s", f->activations);
+    return at_key(e, "hidden_act");
+}
+
+/* *known: the key is one of them. */
+static status read_fixed(const char *key, const json_t *v, bool *known, err *e) {
+    *known = false;
+    for (int i = 0; i < ARRAY_LEN(fixed); i++) {
+        if (strcmp(fixed[i].key, key) != 0) continue;
+        *known = true;
+        if (json_is_boolean(v) && json_is_true(v) == fixed[i].only) return ST_OK;
+        err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
+                fixed[i].only ? "true" : "false");
+        err_hint(e, "the model would compute another function; leave it out only if that is meant");
+        return at_key(e, key);
+    }
+    return ST_OK;
+}
+
+static status read_entry(arena *a, const char *key, const json_t *v, model_config *mc, err *e) {
+    const model_family *f = mc->family;
+    if (strcmp(key, "hidden_act") == 0) return read_activation(v, f, mc, e);
+    if (strcmp(key, "rope_scaling") == 0 || strcmp(key, "rope_parameters") == 0)
+        return rope_read(a, v, key, &mc->rope, &mc->rope_theta, &mc->partial_rotary_factor, e);
+    bool known;
+    TRY(read_fixed(key, v, &known, e));
+    if (known || key_in_words(special, key) || key_in_words(inert, key) ||
+        key_in_words(f->inert_keys, key))
+        return ST_OK;
+    const key_row *k = key_find(key);
+    return k ? read_key(a, k, v, mc, e) : unknown_key(f, key, e);
+}
+
+static status resolve_vocab(json_t *all, int64_t vocab_if_auto, err *e) {
+    const char *word = json_string_value(json_object_get(all, "vocab_size"));
+    if (!word || strcmp(word, "auto") != 0) return ST_OK;
+    if (vocab_if_auto > 0) {
+        json_object_set_new(all, "vocab_size", json_integer(vocab_if_auto));
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "vocab_size is auto, but there is no tokenizer to take it from");
+    err_hint(e, "set tokenizer=FILE or model.vocab_size=N");
+    return at_key(e, "vocab_size");
+}
+
+/* "layer_types": ["sliding_attention", "full_attention", ...] with sliding_window, the width of all
+ * windows, becomes a list of windows. */
+static status resolve_layer_types(json_t *all, err *e) {
+    json_t *types = json_object_get(all, "layer_types"), *v;
+    if (!types || json_is_array(json_object_get(all, "sliding_window"))) return ST_OK;
+    json_int_t width = json_integer_value(json_object_get(all, "sliding_window"));
+    json_t *list = json_array();
+    size_t i;
+    json_array_foreach(types, i, v) {
+        const char *word = json_string_value(v);
+        bool local = word && strcmp(word, "sliding_attention") == 0;
+        if (!local && !(word && strcmp(word, "full_attention") == 0)) {
+            json_decref(list);
+            err_set(e, ST_USAGE, "layer_types has '%s'", word ? word : "(not a string)");
+            err_hint(e, "use full_attention and sliding_attention");
+            return at_key(e, "layer_types");
+        }
+        if (local && width <= 0) {
+            json_decref(list);
+            err_set(e, ST_USAGE, "layer_types has windows, but there is no sliding_window");
+            err_hint(e, "give model.sliding_window");
+            return at_key(e, "sliding_window");
+        }
+        json_array_append_new(list, json_integer(local ? width : 0));
+    }
+    json_object_set_new(all, "sliding_window", list);
+    return ST_OK;
+}
+
+/* ---- what depends on several keys ---- */
+
+static status not_multiple(const char *key, int64_t a, const char *of, int64_t b, err *e) {
+    err_set(e, ST_USAGE, "%s %ld is not a multiple of %s %ld", key, (long)a, of, (long)b);
+    err_hint(e, "choose a divisor of %ld", (long)a);
+    return at_key(e, of);
+}
+
+static status check_heads(model_config *mc, err *e) {
+    if (mc->num_key_value_heads == 0) {
+        mc->num_key_value_heads = mc->num_attention_heads;
+        mc->num_key_value_heads_of = mc->num_attention_heads_of;
+    }
+    if (mc->head_dim == 0 && mc->num_attention_heads_of) {
+        err_set(e, ST_USAGE, "numbers of heads differ by layer, so head_dim must be given");
+        err_hint(e, "for example model.head_dim=64");
+        return at_key(e, "head_dim");
+    }
+    if (mc->head_dim == 0 && mc->hidden_size % mc->num_attention_heads != 0) {
+        not_multiple("hidden_size", mc->hidden_size, "num_attention_heads", mc->num_attention_heads,
+                     e);
+        return err_hint(e, "choose a divisor of %ld, or give head_dim", (long)mc->hidden_size);
+    }
+    if (mc->head_dim == 0) mc->head_dim = mc->hidden_size / mc->num_attention_heads;
+    for (int l = 0; l < mc->num_hidden_layers; l++) {
+        attention_layer a = model_layer(mc, l * (int)mc->block_repeat).attn;
+        if (a.H % a.K != 0)
+            return not_multiple("num_attention_heads", a.H, "num_key_value_heads", a.K, e);
+    }
+    return ST_OK;
+}
+
+static status check_rotary(const model_config *mc, err *e) {
+    if (mc->positions != POSITIONS_ROTARY) return ST_OK;
+    rope_spec s = model_rope(mc, false);
+    if (s.rotary_dim < 2 || (mc->partial_rotary_factor >= 1 && mc->head_dim % 2 != 0)) {
+        err_set(e, ST_USAGE,
+                "head_dim %ld with partial_rotary_factor %g leaves no whole pairs to rotate",
+                (long)mc->head_dim, mc->partial_rotary_factor);
+        err_hint(e, "use an even head_dim, for example %ld", (long)mc->head_dim + 1);
+        return at_key(e, "head_dim");
+    }
+    return rope_check(&s, e);
+}
+
+static status finish(const json_t *all, model_config *mc, err *e) {
+    if (json_object_get(all, "attention_bias") && !json_object_get(all, "qkv_bias"))
+        mc->qkv_bias = mc->attention_bias;
+    if (mc->family->derive) mc->family->derive(mc);
+    if (mc->intermediate_size == 0) mc->intermediate_size = 4 * mc->hidden_size;
+    TRY(check_heads(mc, e));
+    return check_rotary(mc, e);
+}
+
+static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, model_config *out,
+                       err *e) {
+    const model_family *f = out->family;
+    if (f->from_hf) TRY(f->from_hf(all, file, e));
+    TRY(resolve_layer_types(all, e));
+    TRY(resolve_vocab(all, vocab_if_auto, e));
+    model_config_defaults(out, f);
+    json_t *layers = json_object_get(all, "num_hidden_layers"); /* lists are checked against it */
+    if (layers) TRY(read_entry(a, "num_hidden_layers", layers, out, e));
+    const char *key;
+    json_t *v;
+    json_object_foreach(all, key, v) TRY(read_entry(a, key, v, out, e));
+    v = json_object_get(all, "rope_theta"); /* the top-level key wins over rope_parameters */
+    if (v) TRY(read_entry(a, "rope_theta", v, out, e));
+    return finish(all, out, e);
+}
+
+static status read_config(arena *a, const json_t *obj, bool as_file, int64_t vocab_if_auto,
+                          model_config *out, err *e) {
+    json_t *base = NULL, *all = json_object();
+    const char *from = NULL;
+    bool strict = as_file;
+    status st = ST_OK;
+    *out = (model_config){0};
+    if (as_file)
+        base = json_incref((json_t *)obj);
+    else
+        TRY_GOTO(st, base_object(obj, &base, &from, &strict, e), done);
+    merge(all, base);
+    merge(all, json_object_get(base, "athanor"));
+    if (!as_file) merge(all, obj);
+    TRY_GOTO(st, find_family(all, &out->family, e), done);
+    const json_t *ignored = json_object_get(all, "ignore_keys");
+    if (strict) TRY_GOTO(st, check_strict(base, out->family, ignored, e), done);
+    drop_ignored(all, ignored);
+    TRY_GOTO(st, read_all(a, all, strict, vocab_if_auto, out, e), done);
+    out->from = from ? arena_strdup(a, from) : NULL;
+done:
+    json_decref(base);
+    json_decref(all);
+    return st;
+}
+
+status model_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_config *out,
+                         err *e) {
+    return read_config(a, obj, false, vocab_if_auto, out, e);
+}
+
+status model_config_read_file(arena *a, const json_t *obj, model_config *out, err *e) {
+    return read_config(a, obj, true, 0, out, e);
+}

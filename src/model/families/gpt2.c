@@ -1,0 +1,78 @@
+/* GPT-2 (Radford et al. 2019): learned positions, LayerNorm with bias, GELU, biases everywhere,
+ * tied head. Files hold the four projection matrices as [in,out] (Conv1D). "bias": false is
+ * nanoGPT's switch: no biases in products and norms. */
+#include <string.h>
+
+#include "model/config_keys.h"
+#include "model/families/hf.h"
+
+static void gpt2_defaults(model_config *mc) {
+    mc->vocab_size = 50257;
+    mc->hidden_size = 768;
+    mc->num_hidden_layers = 12;
+    mc->num_attention_heads = 12;
+    mc->max_position_embeddings = 1024;
+    mc->positions = POSITIONS_LEARNED;
+    mc->norm = NORM_LAYER;
+    mc->norm_weights = NORM_WEIGHTS_WB;
+    mc->norm_eps = 1e-5;
+    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
+    mc->mlp = MLP_PLAIN;
+    mc->act = ACT_GELU_TANH;
+    mc->tie_word_embeddings = true;
+    mc->init = INIT_SCHEME_GPT2;
+}
+
+static status gpt2_from_hf(json_t *o, bool file, err *e) {
+    (void)file;
+    json_t *bias = json_object_get(o, "bias");
+    if (!bias) return ST_OK;
+    if (!json_is_boolean(bias)) return hf_bad_value(e, "bias", "true or false");
+    static const char *const parts[] = {"attention_bias", "qkv_bias", "mlp_bias"};
+    for (int i = 0; i < ARRAY_LEN(parts); i++)
+        if (!json_object_get(o, parts[i])) json_object_set(o, parts[i], bias);
+    if (!json_object_get(o, "norm_weights"))
+        json_object_set_new(o, "norm_weights", json_string(json_is_true(bias) ? "bias" : "weight"));
+    json_object_del(o, "bias");
+    return ST_OK;
+}
+
+static void gpt2_to_hf(const model_config *mc, json_t *o) {
+    hf_int(o, "n_embd", mc->hidden_size);
+    hf_int(o, "n_layer", mc->num_hidden_layers);
+    hf_int(o, "n_head", mc->num_attention_heads);
+    hf_int(o, "n_positions", mc->max_position_embeddings);
+    hf_int(o, "n_ctx", mc->max_position_embeddings);
+    hf_int(o, "n_inner", mc->intermediate_size);
+    hf_word(o, "activation_function", key_act_word(mc->act, mc->family->activations));
+    hf_num(o, "layer_norm_epsilon", mc->norm_eps);
+    hf_num(o, "embd_pdrop", mc->embd_pdrop);
+    hf_num(o, "attn_pdrop", mc->attn_pdrop);
+    hf_num(o, "resid_pdrop", mc->resid_pdrop);
+}
+
+const model_family family_gpt2 = {
+    .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
+    .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop",
+    .own_keys = "bias",
+    .activations = "gelu_new gelu_pytorch_tanh gelu relu",
+    .names =
+        {
+            [PART_EMBED] = "transformer.wte",
+            [PART_POSITIONS] = "transformer.wpe",
+            [PART_FINAL_NORM] = "transformer.ln_f",
+            [PART_HEAD] = "lm_head",
+            [PART_ATTN_NORM] = "transformer.h.%d.ln_1",
+            [PART_MLP_NORM] = "transformer.h.%d.ln_2",
+            [PART_QKV] = "transformer.h.%d.attn.c_attn",
+            [PART_O] = "transformer.h.%d.attn.c_proj",
+            [PART_UP] = "transformer.h.%d.mlp.c_fc",
+            [PART_DOWN] = "transformer.h.%d.mlp.c_proj",
+        },
+    .transposed = true,
+    .gguf_arch = "gpt2",
+    .defaults = gpt2_defaults,
+    .from_hf = gpt2_from_hf,
+    .to_hf = gpt2_to_hf,
+};

@@ -1,0 +1,78 @@
+/* GPT-NeoX and Pythia (Black et al. 2022, Biderman et al. 2023): LayerNorm, attention and
+ * feed-forward part side by side with a norm each, a quarter of each head rotated, biases
+ * everywhere but in the head. Files hold queries, keys and values of a head together. */
+#include "model/config_keys.h"
+#include "model/families/hf.h"
+
+static void neox_defaults(model_config *mc) {
+    mc->vocab_size = 50432;
+    mc->hidden_size = 6144;
+    mc->num_hidden_layers = 44;
+    mc->num_attention_heads = 64;
+    mc->intermediate_size = 24576;
+    mc->max_position_embeddings = 2048;
+    mc->partial_rotary_factor = 0.25;
+    mc->norm = NORM_LAYER;
+    mc->norm_weights = NORM_WEIGHTS_WB;
+    mc->norm_eps = 1e-5;
+    mc->residual = RESIDUAL_PARALLEL;
+    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
+    mc->mlp = MLP_PLAIN;
+    mc->act = ACT_GELU_EXACT;
+    mc->init = INIT_SCHEME_SMALL_WANG;
+}
+
+static status neox_from_hf(json_t *o, bool file, err *e) {
+    (void)file;
+    json_t *parallel = json_object_get(o, "use_parallel_residual");
+    if (!parallel) return ST_OK;
+    if (!json_is_boolean(parallel))
+        return hf_bad_value(e, "use_parallel_residual", "true or false");
+    const char *kind = json_is_true(parallel) ? "parallel" : "sequential";
+    json_object_set_new(o, "residual_type", json_string(kind));
+    hf_drop(o, "use_parallel_residual");
+    return ST_OK;
+}
+
+static void neox_to_hf(const model_config *mc, json_t *o) {
+    hf_int(o, "hidden_size", mc->hidden_size);
+    hf_int(o, "intermediate_size", mc->intermediate_size);
+    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
+    hf_int(o, "num_attention_heads", mc->num_attention_heads);
+    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
+    hf_num(o, "layer_norm_eps", mc->norm_eps);
+    hf_word(o, "hidden_act", key_act_word(mc->act, mc->family->activations));
+    hf_bool(o, "use_parallel_residual", mc->residual == RESIDUAL_PARALLEL);
+    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_num(o, "attention_dropout", mc->attn_pdrop);
+    hf_num(o, "hidden_dropout", mc->resid_pdrop);
+    hf_rope(mc, o);
+    hf_num(o, "rotary_emb_base", mc->rope_theta);
+    hf_num(o, "rotary_pct", mc->partial_rotary_factor);
+}
+
+const model_family family_gpt_neox = {
+    .model_type = "gpt_neox",
+    .architecture = "GPTNeoXForCausalLM",
+    .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
+                              "attention_bias attn_pdrop resid_pdrop residual_type",
+    .own_keys = "use_parallel_residual",
+    .activations = "gelu gelu_new gelu_pytorch_tanh gelu_fast relu silu",
+    .names =
+        {
+            [PART_EMBED] = "gpt_neox.embed_in",
+            [PART_FINAL_NORM] = "gpt_neox.final_layer_norm",
+            [PART_HEAD] = "embed_out",
+            [PART_ATTN_NORM] = "gpt_neox.layers.%d.input_layernorm",
+            [PART_MLP_NORM] = "gpt_neox.layers.%d.post_attention_layernorm",
+            [PART_QKV] = "gpt_neox.layers.%d.attention.query_key_value",
+            [PART_O] = "gpt_neox.layers.%d.attention.dense",
+            [PART_UP] = "gpt_neox.layers.%d.mlp.dense_h_to_4h",
+            [PART_DOWN] = "gpt_neox.layers.%d.mlp.dense_4h_to_h",
+        },
+    .qkv_by_head = true,
+    .gguf_arch = "gptneox",
+    .defaults = neox_defaults,
+    .from_hf = neox_from_hf,
+    .to_hf = neox_to_hf,
+};

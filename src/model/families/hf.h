@@ -1,0 +1,65 @@
+/* Keys of config.json that several families write the same way. */
+#ifndef MODEL_FAMILIES_HF_H
+#define MODEL_FAMILIES_HF_H
+
+#include "model/family.h"
+
+/* Names of tensors in the Llama lineage, for model_family.names: all but the norms of layers, and
+ * these where they stand before both branches. */
+#define HF_LLAMA_PRODUCTS                                                                          \
+    [PART_EMBED] = "model.embed_tokens", [PART_FINAL_NORM] = "model.norm",                         \
+    [PART_HEAD] = "lm_head", [PART_Q] = "model.layers.%d.self_attn.q_proj",                        \
+    [PART_K] = "model.layers.%d.self_attn.k_proj", [PART_V] = "model.layers.%d.self_attn.v_proj",  \
+    [PART_O] = "model.layers.%d.self_attn.o_proj", [PART_GATE] = "model.layers.%d.mlp.gate_proj",  \
+    [PART_UP] = "model.layers.%d.mlp.up_proj", [PART_DOWN] = "model.layers.%d.mlp.down_proj"
+#define HF_LLAMA_NAMES                                                                             \
+    HF_LLAMA_PRODUCTS, [PART_ATTN_NORM] = "model.layers.%d.input_layernorm",                       \
+                       [PART_MLP_NORM] = "model.layers.%d.post_attention_layernorm"
+/* Norms of query and key heads. */
+#define HF_QK_NORMS                                                                                \
+    [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm", [PART_K_NORM] =                            \
+                                                            "model.layers.%d.self_attn.k_norm"
+
+/* Options that the Llama lineage's config.json says. */
+#define HF_LLAMA_KEYS                                                                              \
+    MODEL_KEYS_OF_ALL                                                                              \
+    "num_key_value_heads head_dim intermediate_size rms_norm_eps rope_theta attn_pdrop "
+
+static inline void hf_int(json_t *o, const char *key, int64_t x) {
+    json_object_set_new(o, key, json_integer(x));
+}
+static inline void hf_num(json_t *o, const char *key, double x) {
+    json_object_set_new(o, key, json_real(x));
+}
+static inline void hf_bool(json_t *o, const char *key, bool x) {
+    json_object_set_new(o, key, json_boolean(x));
+}
+static inline void hf_word(json_t *o, const char *key, const char *x) {
+    json_object_set_new(o, key, json_string(x));
+}
+/* x, or null when it is 0: the "off" of most keys. */
+void hf_num_or_null(json_t *o, const char *key, double x);
+
+/* hidden_size ... rms_norm_eps, hidden_act, attention_dropout of the Llama lineage; no biases. */
+void hf_llama_sizes(const model_config *mc, json_t *o);
+/* rope_theta and rope_scaling for transformers 4, rope_parameters for 5. */
+void hf_rope(const model_config *mc, json_t *o);
+/* sliding_window as one number or null, and layer_types. */
+void hf_windows(const model_config *mc, json_t *o);
+
+/* Moves a key of config.json to an option's name. */
+void hf_rename(json_t *o, const char *from, const char *to);
+/* A list for sliding_window: `width` in layers where is_local(l) is true. */
+typedef bool (*hf_is_local)(int64_t l, int64_t every);
+void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t every);
+/* Qwen 2 and 3: sliding_window counts only with use_sliding_window, from layer max_window_layers on
+ * where there is no layer_types. */
+void hf_read_switched_windows(json_t *o, bool file, int64_t default_layers);
+void hf_write_switched_windows(const model_config *mc, json_t *o);
+int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback);
+/* Removes keys, space-separated. */
+void hf_drop(json_t *o, const char *keys);
+/* An own key with a wrong value: ST_USAGE at that key. */
+status hf_bad_value(err *e, const char *key, const char *wanted);
+
+#endif

@@ -1,0 +1,34 @@
+/* Llama (Touvron et al. 2023): pre-norm RMSNorm, rotary positions in halves, grouped-query
+ * attention, SwiGLU. Covers Llama 2 and 3.x, TinyLlama, MicroLlama, SmolLM2 and every other
+ * checkpoint of model_type "llama"; with rope_interleaved, weights of llama2.c as they lie. */
+#include "model/families/hf.h"
+
+static void llama_defaults(model_config *mc) {
+    mc->vocab_size = 32000;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->intermediate_size = 11008;
+    mc->max_position_embeddings = 2048;
+    mc->norm_eps = 1e-6;
+    mc->act = ACT_SILU;
+}
+
+static void llama_to_hf(const model_config *mc, json_t *o) {
+    hf_llama_sizes(mc, o);
+    hf_rope(mc, o);
+    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_bool(o, "mlp_bias", mc->mlp_bias);
+}
+
+const model_family family_llama = {
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .keys = HF_LLAMA_KEYS "attention_bias mlp_bias rope_interleaved",
+    .activations = "silu swish gelu gelu_new gelu_pytorch_tanh relu",
+    .names = {HF_LLAMA_NAMES},
+    .pad_row_fixed = true,
+    .gguf_arch = "llama",
+    .defaults = llama_defaults,
+    .to_hf = llama_to_hf,
+};

@@ -1,0 +1,39 @@
+/* MiniCPM (Hu et al. 2024): Llama with the scales of muP: the embedding times scale_emb, each
+ * branch times scale_depth / sqrt(L), what the head reads divided by C / dim_model_base. */
+#include "model/families/hf.h"
+
+static void minicpm_defaults(model_config *mc) {
+    mc->vocab_size = 32000;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->intermediate_size = 11008;
+    mc->max_position_embeddings = 2048;
+    mc->norm_eps = 1e-6;
+    mc->tie_word_embeddings = true;
+    mc->dim_model_base = 1;
+    mc->scale_depth = 1;
+    mc->act = ACT_SILU;
+}
+
+static void minicpm_to_hf(const model_config *mc, json_t *o) {
+    hf_llama_sizes(mc, o);
+    hf_drop(o, "head_dim");
+    hf_rope(mc, o);
+    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_num(o, "scale_emb", mc->scale_emb);
+    hf_num(o, "scale_depth", mc->scale_depth);
+    hf_int(o, "dim_model_base", mc->dim_model_base);
+}
+
+const model_family family_minicpm = {
+    .model_type = "minicpm",
+    .architecture = "MiniCPMForCausalLM",
+    .keys = HF_LLAMA_KEYS "attention_bias scale_emb scale_depth dim_model_base",
+    .activations = "silu swish",
+    .names = {HF_LLAMA_NAMES},
+    .pad_row_fixed = true,
+    .gguf_arch = "minicpm",
+    .defaults = minicpm_defaults,
+    .to_hf = minicpm_to_hf,
+};

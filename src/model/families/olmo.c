@@ -1,0 +1,39 @@
+/* OLMo 1 and its 0424 and 0724 releases (Groeneveld et al. 2024): Llama with LayerNorms that learn
+ * nothing, and queries, keys and values that may be clipped. */
+#include "model/families/hf.h"
+
+static void olmo_defaults(model_config *mc) {
+    mc->vocab_size = 50304;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->intermediate_size = 11008;
+    mc->max_position_embeddings = 2048;
+    mc->norm = NORM_LAYER;
+    mc->norm_weights = NORM_WEIGHTS_NONE;
+    mc->norm_eps = 1e-5; /* not in its config.json */
+    mc->act = ACT_SILU;
+    mc->pad_token_id = 1;
+    mc->init = INIT_SCHEME_MITCHELL;
+}
+
+static void olmo_to_hf(const model_config *mc, json_t *o) {
+    hf_llama_sizes(mc, o);
+    hf_drop(o, "rms_norm_eps");
+    hf_rope(mc, o);
+    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_num_or_null(o, "clip_qkv", mc->clip_qkv);
+}
+
+const model_family family_olmo = {
+    .model_type = "olmo",
+    .architecture = "OlmoForCausalLM",
+    .keys = MODEL_KEYS_OF_ALL "num_key_value_heads head_dim intermediate_size rope_theta "
+                              "attn_pdrop attention_bias clip_qkv",
+    .activations = "silu swish gelu gelu_new gelu_pytorch_tanh relu",
+    .names = {HF_LLAMA_NAMES},
+    .pad_row_fixed = true,
+    .gguf_arch = "olmo",
+    .defaults = olmo_defaults,
+    .to_hf = olmo_to_hf,
+};

@@ -1,0 +1,79 @@
+/* Phi-1, Phi-1.5 and Phi-2 (Gunasekar et al. 2023, Li et al. 2023): one LayerNorm before attention
+ * and feed-forward part, which stand side by side; biases everywhere, also in the head; part of
+ * each head rotated. */
+#include "model/config_keys.h"
+#include "model/families/hf.h"
+
+static void phi_defaults(model_config *mc) {
+    mc->vocab_size = 51200;
+    mc->hidden_size = 2048;
+    mc->num_hidden_layers = 24;
+    mc->num_attention_heads = 32;
+    mc->intermediate_size = 8192;
+    mc->max_position_embeddings = 2048;
+    mc->partial_rotary_factor = 0.5;
+    mc->norm = NORM_LAYER;
+    mc->norm_weights = NORM_WEIGHTS_WB;
+    mc->norm_eps = 1e-5;
+    mc->residual = RESIDUAL_PARALLEL_SHARED;
+    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = mc->head_bias = true;
+    mc->mlp = MLP_PLAIN;
+    mc->act = ACT_GELU_TANH;
+}
+
+static status phi_from_hf(json_t *o, bool file, err *e) {
+    (void)file;
+    json_t *qk = json_object_get(o, "qk_layernorm");
+    if (!qk) return ST_OK;
+    if (!json_is_boolean(qk)) return hf_bad_value(e, "qk_layernorm", "true or false");
+    json_object_set_new(o, "qk_norm", json_string(json_is_true(qk) ? "head" : "none"));
+    hf_drop(o, "qk_layernorm");
+    return ST_OK;
+}
+
+static void phi_to_hf(const model_config *mc, json_t *o) {
+    hf_int(o, "hidden_size", mc->hidden_size);
+    hf_int(o, "intermediate_size", mc->intermediate_size);
+    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
+    hf_int(o, "num_attention_heads", mc->num_attention_heads);
+    hf_int(o, "num_key_value_heads", mc->num_key_value_heads);
+    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
+    hf_num(o, "layer_norm_eps", mc->norm_eps);
+    hf_word(o, "hidden_act", key_act_word(mc->act, mc->family->activations));
+    hf_bool(o, "qk_layernorm", mc->qk_norm == QK_NORM_HEAD);
+    hf_num(o, "embd_pdrop", mc->embd_pdrop);
+    hf_num(o, "attention_dropout", mc->attn_pdrop);
+    hf_num(o, "resid_pdrop", mc->resid_pdrop);
+    hf_rope(mc, o);
+    hf_num(o, "partial_rotary_factor", mc->partial_rotary_factor);
+}
+
+const model_family family_phi = {
+    .model_type = "phi",
+    .architecture = "PhiForCausalLM",
+    .keys = MODEL_KEYS_OF_ALL
+    "num_key_value_heads intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
+    "embd_pdrop attn_pdrop resid_pdrop qk_norm",
+    .own_keys = "qk_layernorm",
+    .activations = "gelu_new gelu_pytorch_tanh gelu gelu_fast relu silu",
+    .names =
+        {
+            [PART_EMBED] = "model.embed_tokens",
+            [PART_FINAL_NORM] = "model.final_layernorm",
+            [PART_HEAD] = "lm_head",
+            [PART_ATTN_NORM] = "model.layers.%d.input_layernorm",
+            [PART_Q] = "model.layers.%d.self_attn.q_proj",
+            [PART_K] = "model.layers.%d.self_attn.k_proj",
+            [PART_V] = "model.layers.%d.self_attn.v_proj",
+            [PART_O] = "model.layers.%d.self_attn.dense",
+            [PART_Q_NORM] = "model.layers.%d.self_attn.q_layernorm",
+            [PART_K_NORM] = "model.layers.%d.self_attn.k_layernorm",
+            [PART_UP] = "model.layers.%d.mlp.fc1",
+            [PART_DOWN] = "model.layers.%d.mlp.fc2",
+        },
+    .pad_row_fixed = true,
+    .gguf_arch = "phi2",
+    .defaults = phi_defaults,
+    .from_hf = phi_from_hf,
+    .to_hf = phi_to_hf,
+};

@@ -1,0 +1,81 @@
+/* Qwen v1 (Bai et al. 2023; MINI_LLM): one biased product for q, k and v, the gate named w2, and an
+ * intermediate_size of twice the width. Its dynamic NTK and log-n scaling begin beyond the trained
+ * length (seq_length), which is the longest sequence here. */
+#include "model/families/hf.h"
+
+static void qwen_defaults(model_config *mc) {
+    mc->vocab_size = 151936;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->head_dim = 128;
+    mc->intermediate_size = 11008;
+    mc->max_position_embeddings = 8192;
+    mc->norm_eps = 1e-6;
+    mc->qkv_bias = true;
+    mc->act = ACT_SILU;
+}
+
+static status qwen_from_hf(json_t *o, bool file, err *e) {
+    json_t *no_bias = json_object_get(o, "no_bias"),
+           *width = json_object_get(o, "intermediate_size");
+    if (no_bias && !json_is_true(no_bias)) return hf_bad_value(e, "no_bias", "true");
+    if (file && json_is_integer(width)) {
+        if (json_integer_value(width) % 2) return hf_bad_value(e, "intermediate_size", "even");
+        json_object_set_new(o, "intermediate_size", json_integer(json_integer_value(width) / 2));
+    }
+    json_t *trained = json_object_get(o, "seq_length");
+    if (trained) json_object_set(o, "max_position_embeddings", trained);
+    hf_drop(o, "no_bias seq_length");
+    hf_rename(o, "emb_dropout_prob", "embd_pdrop");
+    hf_rename(o, "attn_dropout_prob", "attn_pdrop");
+    return ST_OK;
+}
+
+static void qwen_to_hf(const model_config *mc, json_t *o) {
+    hf_int(o, "hidden_size", mc->hidden_size);
+    hf_int(o, "intermediate_size", 2 * mc->intermediate_size);
+    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
+    hf_int(o, "num_attention_heads", mc->num_attention_heads);
+    hf_int(o, "kv_channels", mc->head_dim);
+    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
+    hf_int(o, "seq_length", mc->max_position_embeddings);
+    hf_num(o, "layer_norm_epsilon", mc->norm_eps);
+    hf_num(o, "rotary_emb_base", mc->rope_theta);
+    hf_num(o, "rotary_pct", mc->partial_rotary_factor);
+    hf_bool(o, "no_bias", true);
+    hf_bool(o, "use_dynamic_ntk", true);
+    hf_bool(o, "use_logn_attn", true);
+    hf_num(o, "emb_dropout_prob", mc->embd_pdrop);
+    hf_num(o, "attn_dropout_prob", mc->attn_pdrop);
+    hf_bool(o, "scale_attn_weights", true);
+}
+
+const model_family family_qwen = {
+    .model_type = "qwen",
+    .architecture = "QWenLMHeadModel",
+    .keys = MODEL_KEYS_OF_ALL "head_dim intermediate_size rms_norm_eps rope_theta "
+                              "partial_rotary_factor embd_pdrop attn_pdrop",
+    .own_keys = "no_bias seq_length emb_dropout_prob attn_dropout_prob",
+    .inert_keys = "use_dynamic_ntk use_logn_attn bf16 fp16 fp32 onnx_safe softmax_in_fp32 "
+                  "use_cache_kernel use_cache_quantization",
+    .no_rope_scaling = true,
+    .activations = "silu swish",
+    .names =
+        {
+            [PART_EMBED] = "transformer.wte",
+            [PART_FINAL_NORM] = "transformer.ln_f",
+            [PART_HEAD] = "lm_head",
+            [PART_ATTN_NORM] = "transformer.h.%d.ln_1",
+            [PART_MLP_NORM] = "transformer.h.%d.ln_2",
+            [PART_QKV] = "transformer.h.%d.attn.c_attn",
+            [PART_O] = "transformer.h.%d.attn.c_proj",
+            [PART_GATE] = "transformer.h.%d.mlp.w2",
+            [PART_UP] = "transformer.h.%d.mlp.w1",
+            [PART_DOWN] = "transformer.h.%d.mlp.c_proj",
+        },
+    .gguf_arch = "qwen",
+    .defaults = qwen_defaults,
+    .from_hf = qwen_from_hf,
+    .to_hf = qwen_to_hf,
+};

@@ -1,0 +1,43 @@
+/* Qwen 1.5, 2 and 2.5 (Bai et al. 2023, Yang et al. 2024): Llama with biases in q, k and v. */
+#include "model/families/hf.h"
+
+static void qwen2_defaults(model_config *mc) {
+    mc->vocab_size = 151936;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->num_key_value_heads = 32;
+    mc->intermediate_size = 22016;
+    mc->max_position_embeddings = 32768;
+    mc->norm_eps = 1e-6;
+    mc->qkv_bias = true;
+    mc->act = ACT_SILU;
+}
+
+static status qwen2_from_hf(json_t *o, bool file, err *e) {
+    (void)e;
+    hf_read_switched_windows(o, file, 32);
+    return ST_OK;
+}
+
+static void qwen2_to_hf(const model_config *mc, json_t *o) {
+    hf_llama_sizes(mc, o);
+    hf_drop(o, "head_dim");
+    hf_rope(mc, o);
+    hf_write_switched_windows(mc, o);
+}
+
+const model_family family_qwen2 = {
+    .model_type = "qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    .keys = HF_LLAMA_KEYS "sliding_window",
+    .own_keys = "use_sliding_window max_window_layers",
+    .lists = "sliding_window",
+    .activations = "silu swish gelu gelu_new gelu_pytorch_tanh relu",
+    .names = {HF_LLAMA_NAMES},
+    .pad_row_fixed = true,
+    .gguf_arch = "qwen2",
+    .defaults = qwen2_defaults,
+    .from_hf = qwen2_from_hf,
+    .to_hf = qwen2_to_hf,
+};

@@ -1,0 +1,45 @@
+/* Qwen 3, dense (Yang et al. 2025): Llama with a norm of each query and key head, and heads whose
+ * width is given. */
+#include "model/families/hf.h"
+
+static void qwen3_defaults(model_config *mc) {
+    mc->vocab_size = 151936;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->num_key_value_heads = 32;
+    mc->head_dim = 128;
+    mc->intermediate_size = 22016;
+    mc->max_position_embeddings = 32768;
+    mc->norm_eps = 1e-6;
+    mc->qk_norm = QK_NORM_HEAD;
+    mc->act = ACT_SILU;
+}
+
+static status qwen3_from_hf(json_t *o, bool file, err *e) {
+    (void)e;
+    hf_read_switched_windows(o, file, 32);
+    return ST_OK;
+}
+
+static void qwen3_to_hf(const model_config *mc, json_t *o) {
+    hf_llama_sizes(mc, o);
+    hf_rope(mc, o);
+    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_write_switched_windows(mc, o);
+}
+
+const model_family family_qwen3 = {
+    .model_type = "qwen3",
+    .architecture = "Qwen3ForCausalLM",
+    .keys = HF_LLAMA_KEYS "attention_bias sliding_window",
+    .own_keys = "use_sliding_window max_window_layers",
+    .lists = "sliding_window",
+    .activations = "silu swish gelu gelu_new gelu_pytorch_tanh relu",
+    .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
+    .pad_row_fixed = true,
+    .gguf_arch = "qwen3",
+    .defaults = qwen3_defaults,
+    .from_hf = qwen3_from_hf,
+    .to_hf = qwen3_to_hf,
+};

@@ -1,0 +1,59 @@
+#include "model/layer.h"
+
+#include <math.h>
+
+int model_layers(const model_config *mc) {
+    return (int)(mc->num_hidden_layers * mc->block_repeat);
+}
+
+static int64_t of_layer(const int64_t *of, int64_t all, int l) {
+    return of ? of[l] : all;
+}
+
+static attention_layer attention_of(const model_config *mc, int l) {
+    int64_t window = of_layer(mc->sliding_window_of, mc->sliding_window, l);
+    double score = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
+    return (attention_layer){
+        .H = of_layer(mc->num_attention_heads_of, mc->num_attention_heads, l),
+        .K = of_layer(mc->num_key_value_heads_of, mc->num_key_value_heads, l),
+        .D = mc->head_dim,
+        .qkv_bias = mc->qkv_bias,
+        .out_bias = mc->attention_bias,
+        .qk_norm = (qk_norm_kind)mc->qk_norm,
+        .rotary = mc->positions == POSITIONS_ROTARY &&
+                  of_layer(mc->rope_layers_of, mc->rope_layers, l) != 0,
+        .interleaved = mc->rope_interleaved,
+        .local = window > 0 && mc->rope_local_theta > 0,
+        .scale = 1.0 / sqrt(score),
+        .softcap = mc->attn_softcap,
+        .clip = mc->clip_qkv,
+        .window = window,
+    };
+}
+
+layer_spec model_layer(const model_config *mc, int l) {
+    int stored = l / (int)mc->block_repeat;
+    double branch = 1.0;
+    if (mc->scale_depth > 0) branch = mc->scale_depth / sqrt((double)mc->num_hidden_layers);
+    return (layer_spec){
+        .stored = stored,
+        .norm_in = mc->norm_place != NORM_POST,
+        .norm_out = mc->norm_place != NORM_PRE,
+        .norm_shared = mc->residual == RESIDUAL_PARALLEL_SHARED,
+        .parallel = mc->residual != RESIDUAL_SEQUENTIAL,
+        .branch_scale = branch,
+        .attn = attention_of(mc, stored),
+        .mlp = {.kind = (mlp_kind)mc->mlp,
+                .act = mc->act,
+                .F = of_layer(mc->intermediate_size_of, mc->intermediate_size, stored),
+                .bias = mc->mlp_bias},
+    };
+}
+
+rope_spec model_rope(const model_config *mc, bool local) {
+    int rotary = (int)((double)mc->head_dim * mc->partial_rotary_factor);
+    return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,
+                       .rotary_dim = rotary - rotary % 2,
+                       .max_positions = mc->max_position_embeddings,
+                       .scaling = local ? (rope_scaling){0} : mc->rope};
+}

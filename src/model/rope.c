@@ -1,0 +1,131 @@
+/* Frequencies and the table (see rope.h); the keys are in rope_json.c.
+ *
+ * Frequencies are a function of the length of a pass only for ROPE_DYNAMIC and ROPE_LONGROPE. A
+ * table serves one program, and its rows are that length: in training the sequence, in cached
+ * generation the whole cache, from the first token on. So tokens written one at a time get the
+ * values of one forward pass over the full length. transformers instead starts with the short
+ * frequencies and changes them under the keys already cached: no forward pass computes that. */
+#include "model/rope.h"
+
+#include <math.h>
+
+enum { HALF_MAX = 512 };
+
+/* Blend of a frequency and its scaled value: wavelengths longer than the original context are
+ * divided by factor, short ones kept, between them a linear ramp. */
+static double llama3_frequency(const rope_scaling *s, double freq, double original) {
+    double wavelength = 2.0 * M_PI / freq;
+    if (wavelength < original / s->high_freq_factor) return freq;
+    if (wavelength > original / s->low_freq_factor) return freq / s->factor;
+    double smooth =
+        (original / wavelength - s->low_freq_factor) / (s->high_freq_factor - s->low_freq_factor);
+    return (1.0 - smooth) * freq / s->factor + smooth * freq;
+}
+
+/* Which frequency turns `turns` times in the original context, as a fractional index. */
+static double yarn_index(const rope_spec *s, double turns, double original) {
+    return s->rotary_dim * log(original / (turns * 2.0 * M_PI)) / (2.0 * log(s->theta));
+}
+
+/* Fast frequencies are kept, slow ones divided by factor, between the two indices a ramp. */
+static void yarn_frequencies(const rope_spec *s, double factor, double original, double *out) {
+    const rope_scaling *c = &s->scaling;
+    double low = yarn_index(s, c->beta_fast > 0 ? c->beta_fast : 32, original);
+    double high = yarn_index(s, c->beta_slow > 0 ? c->beta_slow : 1, original);
+    if (!c->keep_fractions) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, s->rotary_dim - 1);
+    if (low == high) high += 0.001;
+    for (int i = 0; i < s->rotary_dim / 2; i++) {
+        double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
+        out[i] = out[i] / factor * ramp + out[i] * (1 - ramp);
+    }
+}
+
+static double yarn_mscale(double factor, double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+static double yarn_amplitude(const rope_scaling *c, double factor) {
+    if (c->attention_factor > 0) return c->attention_factor;
+    if (c->mscale == 0 || c->mscale_all_dim == 0) return yarn_mscale(factor, 1);
+    return yarn_mscale(factor, c->mscale) / yarn_mscale(factor, c->mscale_all_dim);
+}
+
+static double longrope_amplitude(const rope_scaling *c, double factor, double original) {
+    if (c->attention_factor > 0) return c->attention_factor;
+    return factor <= 1 ? 1 : sqrt(1 + log(factor) / log(original));
+}
+
+/* NTK: the base grows so that the slowest frequency reaches the length. */
+static double dynamic_theta(const rope_spec *s, int64_t length) {
+    double max = (double)s->max_positions, n = fmax((double)length, max), f = s->scaling.factor;
+    return s->theta * pow(f * n / max - (f - 1), s->rotary_dim / (s->rotary_dim - 2.0));
+}
+
+double rope_frequencies(const rope_spec *s, int64_t length, double *out) {
+    const rope_scaling *c = &s->scaling;
+    int half = s->rotary_dim / 2;
+    double original =
+        (double)(c->original_max_position_embeddings > 0 ? c->original_max_position_embeddings
+                                                         : s->max_positions);
+    double factor = c->factor > 0 ? c->factor : (double)s->max_positions / original;
+    double theta = c->kind == ROPE_DYNAMIC ? dynamic_theta(s, length) : s->theta;
+    for (int i = 0; i < half; i++) out[i] = pow(theta, -2.0 * i / s->rotary_dim);
+    switch (c->kind) {
+        case ROPE_PLAIN:
+        case ROPE_DYNAMIC: return 1;
+        case ROPE_LINEAR:
+            for (int i = 0; i < half; i++) out[i] /= factor;
+            return 1;
+        case ROPE_LLAMA3:
+            for (int i = 0; i < half; i++) out[i] = llama3_frequency(c, out[i], original);
+            return 1;
+        case ROPE_YARN:
+            yarn_frequencies(s, factor, original, out);
+            return yarn_amplitude(c, factor);
+        case ROPE_LONGROPE: {
+            const double *divisor = (double)length > original ? c->long_factor : c->short_factor;
+            for (int i = 0; i < half; i++) out[i] /= divisor[i];
+            return longrope_amplitude(c, factor, original);
+        }
+    }
+    return 1;
+}
+
+typedef struct rope_fill {
+    int64_t rows;
+    int rotary_dim;
+    dtype dt;
+    double amplitude, freq[HALF_MAX];
+} rope_fill;
+
+static void fill_table(void *dst, const void *ctx) {
+    const rope_fill *f = ctx;
+    int half = f->rotary_dim / 2;
+    for (int64_t p = 0; p < f->rows; p++)
+        for (int i = 0; i < half; i++) {
+            double angle = (double)p * f->freq[i];
+            double c = f->amplitude * cos(angle), s = f->amplitude * sin(angle);
+            int64_t at = p * f->rotary_dim + i;
+            if (f->dt == DT_F64) {
+                ((double *)dst)[at] = c;
+                ((double *)dst)[at + half] = s;
+            } else {
+                ((float *)dst)[at] = (float)c;
+                ((float *)dst)[at + half] = (float)s;
+            }
+        }
+}
+
+val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows) {
+    dtype dt = graph_get_options(g)->dt == DT_F64 ? DT_F64 : DT_F32;
+    CHECK(s->rotary_dim % 2 == 0 && s->rotary_dim / 2 <= HALF_MAX, "%d rotary columns",
+          s->rotary_dim);
+    rope_fill f = {.rows = rows, .rotary_dim = s->rotary_dim, .dt = dt};
+    f.amplitude = rope_frequencies(s, rows, f.freq);
+    return graph_const(g, name, dt, rows, f.rotary_dim, fill_table, &f, sizeof f);
+}

@@ -1,0 +1,287 @@
+/* The keys of rotary scaling in config.json: read, checked against the rest, written (see rope.h).
+ * Every kind has its own fields; one that belongs to another kind stops, since transformers would
+ * ignore it and its author would not know. */
+#include "model/rope.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "model/config_keys.h"
+
+enum { FIELDS_MAX = 512 }; /* numbers in a list: half of the widest head */
+
+/* What transformers calls each kind; "su" is an old name of longrope. */
+static const struct {
+    const char *name;
+    const char *fields; /* beside those of all kinds */
+} kinds[] = {
+    [ROPE_PLAIN] = {"default", ""},
+    [ROPE_LINEAR] = {"linear", "factor"},
+    [ROPE_DYNAMIC] = {"dynamic", "factor"},
+    [ROPE_LLAMA3] = {"llama3", "factor low_freq_factor high_freq_factor"},
+    [ROPE_YARN] = {"yarn",
+                   "factor beta_fast beta_slow mscale mscale_all_dim attention_factor truncate"},
+    [ROPE_LONGROPE] = {"longrope", "factor attention_factor short_factor long_factor"},
+};
+
+static const struct {
+    const char *name;
+    size_t offset;
+} numbers[] = {
+    {"factor", offsetof(rope_scaling, factor)},
+    {"low_freq_factor", offsetof(rope_scaling, low_freq_factor)},
+    {"high_freq_factor", offsetof(rope_scaling, high_freq_factor)},
+    {"beta_fast", offsetof(rope_scaling, beta_fast)},
+    {"beta_slow", offsetof(rope_scaling, beta_slow)},
+    {"mscale", offsetof(rope_scaling, mscale)},
+    {"mscale_all_dim", offsetof(rope_scaling, mscale_all_dim)},
+    {"attention_factor", offsetof(rope_scaling, attention_factor)},
+};
+
+/* Fields of all kinds. original_max_position_embeddings stands beside rope_scaling in some files,
+ * whatever its kind; "finetuned" is a remark of early YaRN models. */
+static const char *const common[] = {
+    "rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings",
+    "finetuned"};
+
+static bool is_common(const char *field) {
+    for (int i = 0; i < ARRAY_LEN(common); i++)
+        if (strcmp(common[i], field) == 0) return true;
+    return false;
+}
+
+static status at_field(err *e, const char *key, const char *field) {
+    err_where(e, "model.%s.%s", key, field);
+    return ST_USAGE;
+}
+
+static status read_kind(const json_t *o, const char *key, rope_kind *kind, err *e) {
+    const json_t *v = json_object_get(o, "rope_type");
+    const char *field = "rope_type", *names[ARRAY_LEN(kinds)];
+    if (!v || json_is_null(v)) v = json_object_get(o, field = "type");
+    *kind = ROPE_PLAIN;
+    if (!v || json_is_null(v)) return ST_OK;
+    const char *word = json_string_value(v);
+    if (word && strcmp(word, "su") == 0) word = "longrope";
+    for (int i = 0; i < ARRAY_LEN(kinds); i++) {
+        names[i] = kinds[i].name;
+        if (!word || strcmp(kinds[i].name, word) != 0) continue;
+        *kind = (rope_kind)i;
+        return ST_OK;
+    }
+    int near = word ? text_nearest(word, names, ARRAY_LEN(kinds)) : -1;
+    err_set(e, ST_USAGE, "there is no rotary scaling '%s'", word ? word : "(not a string)");
+    if (near >= 0)
+        err_hint(e, "nearest: %s", names[near]);
+    else
+        err_hint(e, "use default, linear, dynamic, llama3, yarn or longrope");
+    return at_field(e, key, field);
+}
+
+static status read_positive(const json_t *v, const char *key, const char *field, double *out,
+                            err *e) {
+    double x = json_number_value(v);
+    if (json_is_number(v) && x > 0 && x <= 1e15) {
+        *out = x;
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "%s of %s must be a positive number", field, key);
+    err_hint(e, "write it like 8.0");
+    return at_field(e, key, field);
+}
+
+static status read_list(arena *a, const json_t *v, const char *key, const char *field,
+                        const double **out, int *n, err *e) {
+    size_t len = json_array_size(v);
+    if (!json_is_array(v) || len == 0 || len > FIELDS_MAX) {
+        err_set(e, ST_USAGE, "%s of %s must be a list of 1 to %d numbers", field, key, FIELDS_MAX);
+        err_hint(e, "one number for each pair of rotated columns");
+        return at_field(e, key, field);
+    }
+    double *list = ARENA_ARRAY(a, double, len);
+    for (size_t i = 0; i < len; i++)
+        TRY(read_positive(json_array_get(v, i), key, field, &list[i], e));
+    if (*n > 0 && *n != (int)len) {
+        err_set(e, ST_USAGE, "short_factor and long_factor of %s differ in length", key);
+        err_hint(e, "one number in each for each pair of rotated columns");
+        return at_field(e, key, field);
+    }
+    *n = (int)len;
+    *out = list;
+    return ST_OK;
+}
+
+static status unknown_field(const char *key, const char *field, rope_kind kind, err *e) {
+    const char *names[ARRAY_LEN(common) + ARRAY_LEN(numbers) + 3];
+    const char *lists[] = {"truncate", "short_factor", "long_factor"};
+    int n = 0;
+    for (int i = 0; i < ARRAY_LEN(common); i++) names[n++] = common[i];
+    for (int i = 0; i < ARRAY_LEN(numbers); i++)
+        if (key_in_words(kinds[kind].fields, numbers[i].name)) names[n++] = numbers[i].name;
+    for (int i = 0; i < ARRAY_LEN(lists); i++)
+        if (key_in_words(kinds[kind].fields, lists[i])) names[n++] = lists[i];
+    int near = text_nearest(field, names, n);
+    err_set(e, ST_USAGE, "%s of kind %s has no field '%s'", key, kinds[kind].name, field);
+    if (near >= 0)
+        err_hint(e, "nearest: %s", names[near]);
+    else
+        err_hint(e, "leave it out if the kind is meant");
+    return at_field(e, key, field);
+}
+
+/* A field that the kind has of its own. */
+static status read_own(arena *a, const json_t *v, const char *key, const char *field,
+                       rope_scaling *s, err *e) {
+    for (int i = 0; i < ARRAY_LEN(numbers); i++) {
+        if (strcmp(numbers[i].name, field) != 0) continue;
+        double *member = (double *)((char *)s + numbers[i].offset);
+        /* zero says "not given" for YaRN's mscale in published files */
+        if (strncmp(field, "mscale", 6) == 0 && json_is_number(v) && json_number_value(v) == 0)
+            return ST_OK;
+        return read_positive(v, key, field, member, e);
+    }
+    if (strcmp(field, "short_factor") == 0)
+        return read_list(a, v, key, field, &s->short_factor, &s->n_factors, e);
+    if (strcmp(field, "long_factor") == 0)
+        return read_list(a, v, key, field, &s->long_factor, &s->n_factors, e);
+    if (json_is_boolean(v)) {
+        s->keep_fractions = json_is_false(v);
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "%s of %s must be true or false", field, key);
+    return at_field(e, key, field);
+}
+
+static status read_common(const json_t *v, const char *key, const char *field, rope_scaling *s,
+                          double *theta, double *partial, err *e) {
+    if (strcmp(field, "rope_theta") == 0) return read_positive(v, key, field, theta, e);
+    if (strcmp(field, "partial_rotary_factor") == 0)
+        return read_positive(v, key, field, partial, e);
+    if (strcmp(field, "original_max_position_embeddings") != 0) return ST_OK;
+    double x = 0;
+    TRY(read_positive(v, key, field, &x, e));
+    if (x < 1 || x > 0x1p40 || x != floor(x)) {
+        err_set(e, ST_USAGE, "%s of %s must be a whole number", field, key);
+        return at_field(e, key, field);
+    }
+    s->original_max_position_embeddings = (int64_t)x;
+    return ST_OK;
+}
+
+/* Fields without which a kind says nothing. factor may follow from the two lengths in some kinds.
+ */
+static status check_complete(const rope_scaling *s, const char *key, err *e) {
+    bool factor = s->kind == ROPE_LINEAR || s->kind == ROPE_DYNAMIC || s->kind == ROPE_LLAMA3;
+    const char *missing = NULL;
+    if (factor && s->factor == 0)
+        missing = "factor";
+    else if (s->kind == ROPE_LLAMA3 && s->low_freq_factor == 0)
+        missing = "low_freq_factor";
+    else if (s->kind == ROPE_LLAMA3 && s->high_freq_factor == 0)
+        missing = "high_freq_factor";
+    else if (s->kind == ROPE_LONGROPE && !s->short_factor)
+        missing = "short_factor";
+    else if (s->kind == ROPE_LONGROPE && !s->long_factor)
+        missing = "long_factor";
+    if (!missing) return ST_OK;
+    err_set(e, ST_USAGE, "%s of kind %s needs %s", key, kinds[s->kind].name, missing);
+    err_hint(e, "add model.%s.%s", key, missing);
+    return at_field(e, key, missing);
+}
+
+status rope_read(arena *a, const json_t *o, const char *key, rope_scaling *s, double *theta,
+                 double *partial, err *e) {
+    const char *field;
+    json_t *v;
+    *s = (rope_scaling){0};
+    if (!json_is_object(o)) {
+        err_set(e, ST_USAGE, "%s must be an object or null", key);
+        err_hint(e, "write it like {rope_type: linear, factor: 2.0}");
+        err_where(e, "model.%s", key);
+        return ST_USAGE;
+    }
+    TRY(read_kind(o, key, &s->kind, e));
+    json_object_foreach((json_t *)o, field, v) {
+        if (json_is_null(v)) continue;
+        if (is_common(field))
+            TRY(read_common(v, key, field, s, theta, partial, e));
+        else if (key_in_words(kinds[s->kind].fields, field))
+            TRY(read_own(a, v, key, field, s, e));
+        else
+            return unknown_field(key, field, s->kind, e);
+    }
+    return check_complete(s, key, e);
+}
+
+/* The base and the number of columns each kind divides by. */
+static const char *bad_shape(const rope_spec *s) {
+    const rope_scaling *c = &s->scaling;
+    double original =
+        (double)(c->original_max_position_embeddings > 0 ? c->original_max_position_embeddings
+                                                         : s->max_positions);
+    if (c->kind == ROPE_DYNAMIC && s->rotary_dim <= 2) return "needs more than 2 rotated columns";
+    if (c->kind == ROPE_YARN && s->theta <= 1) return "needs a rope_theta above 1";
+    if (c->kind == ROPE_LLAMA3 && c->high_freq_factor <= c->low_freq_factor)
+        return "needs a high_freq_factor above low_freq_factor";
+    if (c->kind == ROPE_LONGROPE && original <= 1)
+        return "needs an original_max_position_embeddings above 1";
+    return NULL;
+}
+
+status rope_check(const rope_spec *s, err *e) {
+    const rope_scaling *c = &s->scaling;
+    if (s->rotary_dim < 2 || s->rotary_dim % 2 || s->rotary_dim / 2 > FIELDS_MAX) {
+        err_set(e, ST_USAGE, "rotary positions turn pairs, but %d columns of a head are rotated",
+                s->rotary_dim);
+        err_hint(e, "make head_dim * partial_rotary_factor an even number from 2 to %d",
+                 2 * FIELDS_MAX);
+        return err_where(e, "model.partial_rotary_factor");
+    }
+    const char *bad = bad_shape(s);
+    if (bad) {
+        err_set(e, ST_USAGE, "rotary scaling of kind %s %s", kinds[c->kind].name, bad);
+        return err_where(e, "model.rope_scaling");
+    }
+    if (c->kind == ROPE_LONGROPE && c->n_factors != s->rotary_dim / 2) {
+        err_set(e, ST_USAGE, "short_factor and long_factor have %d numbers for %d rotated columns",
+                c->n_factors, s->rotary_dim);
+        err_hint(e, "one number for each pair: %d", s->rotary_dim / 2);
+        return err_where(e, "model.rope_scaling.short_factor");
+    }
+    return ST_OK;
+}
+
+static json_t *list_json(const double *list, int n) {
+    json_t *o = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(o, json_f64(list[i]));
+    return o;
+}
+
+json_t *rope_json(const rope_spec *s, bool with_theta) {
+    const rope_scaling *c = &s->scaling;
+    if (!with_theta && c->kind == ROPE_PLAIN) return json_null();
+    json_t *o = json_object();
+    json_object_set_new(o, "rope_type", json_string(kinds[c->kind].name));
+    if (with_theta) json_object_set_new(o, "rope_theta", json_f64(s->theta));
+    int64_t original = c->original_max_position_embeddings > 0 ? c->original_max_position_embeddings
+                                                               : s->max_positions;
+    bool needs_original =
+        c->kind == ROPE_LLAMA3 || c->kind == ROPE_YARN || c->kind == ROPE_LONGROPE;
+    if (needs_original)
+        json_object_set_new(o, "original_max_position_embeddings", json_integer(original));
+    for (int i = 0; i < ARRAY_LEN(numbers); i++) {
+        double x = *(const double *)((const char *)c + numbers[i].offset);
+        if (x > 0) json_object_set_new(o, numbers[i].name, json_f64(x));
+    }
+    if (c->kind == ROPE_YARN && c->factor == 0) /* transformers asks for it */
+        json_object_set_new(o, "factor", json_f64((double)s->max_positions / (double)original));
+    if (c->keep_fractions) json_object_set_new(o, "truncate", json_false());
+    if (c->kind == ROPE_LONGROPE) {
+        json_object_set_new(o, "short_factor", list_json(c->short_factor, c->n_factors));
+        json_object_set_new(o, "long_factor", list_json(c->long_factor, c->n_factors));
+    }
+    return o;
+}

@@ -1,0 +1,144 @@
+/* C = A B^T for the few rows of A that generation has, with B as a file stores it: every row of B
+ * is read once and decoded in registers (stored.h), the products are summed in float. B may hold
+ * 4 bits an element, so this is to keep up with memory at a few instructions for 16 elements.
+ *
+ * A sum runs over the lanes and then across them; its bits depend neither on threads nor on the
+ * other rows. */
+#include "op/cpu/ops.h"
+#include "op/cpu/stored.h"
+#include "op/cpu/stored_rows.h"
+
+/* Rows of B at a time; most rows of A, and at a time; elements of B that one thread reads. */
+enum { COLUMNS = 4, MOST_ROWS = 8, ROWS = 4, SMALL_B = 1 << 17 };
+
+bool CPU_FN(gemv_stored_fits)(const gemm_args *g) {
+    return g->m <= MOST_ROWS;
+}
+
+/* Elements from `k` on that are no whole block: of f16 and bf16. */
+V_INLINE float dot_rest(const float *a, const uint8_t *b, int64_t k, int64_t end, dtype dt) {
+    float sum = 0;
+    if (dt != DT_F16 && dt != DT_BF16) return sum;
+    for (; k < end; k++) {
+        uint16_t h;
+        memcpy(&h, b + 2 * k, 2);
+        sum += a[k] * (dt == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h));
+    }
+    return sum;
+}
+
+typedef float v4f __attribute__((vector_size(16)));
+
+/* Sums of four lanes that are four apart. */
+V_INLINE v4f fold(vf v) {
+#if V_AVX512
+    __m256 half = _mm512_castps512_ps256(v) + _mm512_extractf32x8_ps(v, 1);
+    return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif V_AVX2
+    return _mm256_castps256_ps128(v) + _mm256_extractf128_ps(v, 1);
+#else
+    return v;
+#endif
+}
+
+/* The sums over the lanes of four vectors. */
+V_INLINE v4f sum_each(const vf v[COLUMNS]) {
+    v4f a = fold(v[0]), b = fold(v[1]), c = fold(v[2]), d = fold(v[3]);
+    v4f ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v4f cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
+           __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+/* Columns [j, j + n) of row i of C, from their sums. */
+V_INLINE void put_sums(const gemm_args *g, int64_t i, int64_t j, int64_t n, v4f sum) {
+    float *c = (float *)g->c + i * g->ldc + j, v[COLUMNS];
+    memcpy(v, &sum, sizeof(v));
+    for (int64_t q = 0; q < n; q++) {
+        if (g->bias) v[q] += g->bias[j + q];
+        if (g->res) v[q] += ((const float *)g->res)[i * g->ldr + j + q];
+        c[q] = v[q];
+    }
+}
+
+/* The machine itself looks ahead along a row, but rows of few bits end before that pays. */
+V_INLINE void prefetch(const uint8_t *p, int64_t bytes) {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+}
+
+V_INLINE int64_t bytes_of_row(const gemm_args *g, dtype dt) {
+    if (dt == DT_F16 || dt == DT_BF16) return 2 * g->ldb;
+    return g->ldb / stored_block(dt) * stored_block_bytes(dt);
+}
+
+/* Rows [i, i + rows) of A with rows [j, j + columns) of B; the last of these stands in for those
+ * that do not exist. */
+V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns, int rows,
+                       dtype dt) {
+    int64_t row_bytes = bytes_of_row(g, dt), k = 0, from = 0, bytes = stored_block_bytes(dt);
+    const uint8_t *b[COLUMNS], *next = (const uint8_t *)g->b + (j + COLUMNS) * row_bytes;
+    const float *a = (const float *)g->a + i * g->lda;
+    vf acc[ROWS][COLUMNS];
+#pragma GCC unroll 4
+    for (int q = 0; q < COLUMNS; q++) {
+        b[q] = (const uint8_t *)g->b + (j + (q < columns ? q : columns - 1)) * row_bytes;
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) acc[r][q] = v_zero();
+    }
+    for (; k + stored_block(dt) <= g->k; from += bytes) {
+        prefetch(next + COLUMNS * from, COLUMNS * bytes);
+#pragma GCC unroll 8
+        for (int c = 0; c < stored_block(dt) / CHUNK; c++, k += CHUNK) {
+#pragma GCC unroll 4
+            for (int q = 0; q < COLUMNS; q++) {
+                vf w[CHUNK_V];
+                stored_chunk(b[q] + from, c, w, dt);
+#pragma GCC unroll 4
+                for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+                    for (int v = 0; v < CHUNK_V; v++)
+                        acc[r][q] = v_fma(w[v], v_load(a + r * g->lda + k + v * VW), acc[r][q]);
+            }
+        }
+    }
+    for (int r = 0; r < rows; r++) {
+        v4f sum = sum_each(acc[r]);
+        if (k < g->k)
+            for (int q = 0; q < COLUMNS; q++) sum[q] += dot_rest(a + r * g->lda, b[q], k, g->k, dt);
+        put_sums(g, i + r, j, columns, sum);
+    }
+}
+
+V_INLINE void dot_columns(const gemm_args *g, int64_t j, dtype dt) {
+    int64_t i = 0, columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
+    for (; i + 4 <= g->m; i += 4) dot_tile(g, i, j, columns, 4, dt);
+    if (g->m - i == 3) dot_tile(g, i, j, columns, 3, dt);
+    if (g->m - i == 2) dot_tile(g, i, j, columns, 2, dt);
+    if (g->m - i == 1) dot_tile(g, i, j, columns, 1, dt);
+}
+
+typedef void (*dot_fn)(const gemm_args *g, int64_t j);
+
+#define DEFINE(F)                                                                                  \
+    static void dot_##F(const gemm_args *g, int64_t j) {                                           \
+        dot_columns(g, j, DT_##F);                                                                 \
+    }
+STORED_FORMATS(DEFINE)
+
+static dot_fn find_dot(dtype dt) {
+#define CASE(F)                                                                                    \
+    case DT_##F: return dot_##F;
+    switch (dt) {
+        STORED_FORMATS(CASE)
+        default: return NULL;
+    }
+#undef CASE
+}
+
+void CPU_FN(gemv_stored)(int threads, const gemm_args *g) {
+    dot_fn dot = find_dot(g->b_stored);
+    if (g->n * g->k < SMALL_B) threads = 1;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t j = 0; j < g->n; j += COLUMNS) dot(g, j);
+}

@@ -1,0 +1,86 @@
+/* Rows of stored weights as floats: for looking up, and packed for the product of many rows. */
+#include "op/cpu/stored_rows.h"
+
+#include "op/cpu/pack.h"
+#include "op/cpu/stored.h"
+
+V_INLINE int64_t chunks_per_block(dtype dt) {
+    return stored_block(dt) / CHUNK;
+}
+
+/* `chunks` chunks of a row from chunk `first` on. */
+V_INLINE void read_chunks(float *dst, const uint8_t *row, int64_t first, int64_t chunks, dtype dt) {
+    int64_t per = chunks_per_block(dt), bytes = stored_block_bytes(dt);
+    for (int64_t c = first; c < first + chunks; c++, dst += CHUNK) {
+        vf w[CHUNK_V];
+        stored_chunk(row + c / per * bytes, (int)(c % per), w, dt);
+#pragma GCC unroll 8
+        for (int v = 0; v < CHUNK_V; v++) v_store(dst + v * VW, w[v]);
+    }
+}
+
+/* What plain numbers leave over behind the last chunk of a row. */
+V_INLINE void read_rest(float *dst, const uint8_t *row, int64_t first, int64_t n, dtype dt) {
+    if (dt != DT_F16 && dt != DT_BF16) return;
+    uint16_t h[CHUNK];
+    memcpy(h, row + 2 * first, (size_t)n * sizeof(*h));
+    dtype_convert(dst, DT_F32, h, dt, n);
+}
+
+V_INLINE void read_row(float *dst, const uint8_t *row, int64_t n, dtype dt) {
+    int64_t whole = n / CHUNK * CHUNK;
+    read_chunks(dst, row, 0, whole / CHUNK, dt);
+    read_rest(dst + whole, row, whole, n - whole, dt);
+}
+
+/* Panels of TILE_N rows, a chunk of k at a time: decoded rows wait in the nearest cache to be
+ * transposed. */
+V_INLINE void pack_rows(float *dst, const uint8_t *src, int64_t row_bytes, int64_t rows, int64_t k0,
+                        int64_t k, dtype dt) {
+    float chunk[TILE_N * CHUNK] __attribute__((aligned(64)));
+    for (int64_t r0 = 0; r0 < rows; r0 += TILE_N, dst += TILE_N * k) {
+        int64_t now = rows - r0 < TILE_N ? rows - r0 : TILE_N;
+        for (int64_t at = 0; at < k; at += CHUNK) {
+            int64_t n = k - at < CHUNK ? k - at : CHUNK;
+            for (int64_t r = 0; r < now; r++) {
+                const uint8_t *row = src + (r0 + r) * row_bytes;
+                if (n == CHUNK)
+                    read_chunks(chunk + r * CHUNK, row, (k0 + at) / CHUNK, 1, dt);
+                else
+                    read_rest(chunk + r * CHUNK, row, k0 + at, n, dt);
+            }
+            pack_transposed(dst + at * TILE_N, TILE_N, chunk, CHUNK, now, n, DT_F32, false);
+        }
+    }
+}
+
+#define DEFINE(F)                                                                                  \
+    static void read_##F(float *dst, const uint8_t *row, int64_t n) {                              \
+        read_row(dst, row, n, DT_##F);                                                             \
+    }                                                                                              \
+    static void pack_##F(float *dst, const uint8_t *src, int64_t row_bytes, int64_t rows,          \
+                         int64_t k0, int64_t k) {                                                  \
+        pack_rows(dst, src, row_bytes, rows, k0, k, DT_##F);                                       \
+    }
+STORED_FORMATS(DEFINE)
+
+void CPU_FN(stored_read)(float *dst, const void *row, int64_t n, dtype dt) {
+#define CASE(F)                                                                                    \
+    case DT_##F: read_##F(dst, row, n); return;
+    switch (dt) {
+        STORED_FORMATS(CASE)
+        default: return;
+    }
+#undef CASE
+}
+
+void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t rows, int64_t k0,
+                         int64_t k, dtype dt) {
+#define CASE(F)                                                                                    \
+    case DT_##F: pack_##F(dst, src, row_bytes, rows, k0, k); return;
+    switch (dt) {
+        STORED_FORMATS(CASE)
+        default: return;
+    }
+#undef CASE
+}

@@ -1,0 +1,351 @@
+/* LINEAR and EMBED with weights as files store them, on every instruction set that this machine
+ * has and by the reference: against sums in double, at odd shapes and addresses; the same bits on
+ * every run, with any number of threads, and for a row whatever other rows come with it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/quant.h"
+#include "op/op.h"
+
+static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_bf16"};
+static const dtype FORMATS[] = {DT_F16,  DT_BF16, DT_Q4_0, DT_Q4_1, DT_Q5_0,
+                                DT_Q5_1, DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K};
+
+/* Thousands of tiny parallel loops: waiting threads must sleep, not spin. */
+static void restart_with_sleeping_threads(char **argv) {
+    if (getenv("OMP_WAIT_POLICY")) return;
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    execv("/proc/self/exe", argv);
+}
+
+static dev *open_dev(const char *isa, int threads) {
+    dev *d;
+    err e = {0};
+    setenv("ATHANOR_ISA", isa, 1);
+    assert_int_equal(dev_open(&d, DEV_CPU, threads, &e), ST_OK);
+    unsetenv("ATHANOR_ISA");
+    return d;
+}
+
+/* Whether the machine has it: else dev_open takes the next lower one. */
+static bool has_isa(int i) {
+    dev *d = open_dev(ISAS[i], 1);
+    bool same = strcmp(cpu_isa_name(dev_isa(d)), ISAS[i]) == 0;
+    dev_close(d);
+    return same;
+}
+
+/* ---- weights ---- */
+
+static uint32_t next_random(uint32_t *seed) {
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+static float random_unit(uint32_t *seed) {
+    return (float)next_random(seed) * 0x1p-23f - 1.0f;
+}
+
+static void put_f16(uint8_t *at, float v) {
+    uint16_t h = f32_to_f16(v);
+    memcpy(at, &h, 2);
+}
+
+/* Any bytes are a block, but scales shall be tame. */
+static void fill_block(uint8_t *p, const quant_format *f, uint32_t *seed) {
+    for (int i = 0; i < f->bytes; i++) p[i] = (uint8_t)next_random(seed);
+    uint16_t h;
+    switch (f->type) {
+        case QUANT_F16: put_f16(p, random_unit(seed)); break;
+        case QUANT_BF16:
+            h = f32_to_bf16(random_unit(seed));
+            memcpy(p, &h, 2);
+            break;
+        case QUANT_Q6_K: put_f16(p + 208, 1e-4f * random_unit(seed)); break;
+        case QUANT_Q4_K:
+        case QUANT_Q5_K:
+            put_f16(p, 1e-3f * random_unit(seed));
+            put_f16(p + 2, 1e-3f * random_unit(seed));
+            break;
+        case QUANT_Q4_1:
+        case QUANT_Q5_1: put_f16(p + 2, random_unit(seed)); /* fall through */
+        default: put_f16(p, 0.1f * random_unit(seed));
+    }
+}
+
+typedef struct weights {
+    tensor t;
+    float *value; /* [rows, cols] */
+} weights;
+
+/* At an odd address, rows one block apart more than they need. */
+static weights make_weights(arena *a, dtype dt, int64_t rows, int64_t cols, uint32_t seed) {
+    const quant_format *f = quant_by_dtype(dt);
+    weights w = {.t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols + f->block}};
+    int64_t row = dtype_span_bytes(dt, w.t.ld);
+    uint8_t *p = (uint8_t *)arena_alloc(a, (size_t)(rows * row) + 1) + 1;
+    for (int64_t i = 0; i < rows * row; i += f->bytes) fill_block(p + i, f, &seed);
+    w.t.data = p;
+    w.value = arena_alloc(a, (size_t)(rows * cols) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++) quant_to_f32(f, w.value + r * cols, p + r * row, cols);
+    return w;
+}
+
+static tensor make_floats(arena *a, int64_t rows, int64_t cols, int64_t gap, uint32_t seed) {
+    tensor t = {.dt = DT_F32, .rows = rows, .cols = cols, .ld = cols + gap};
+    float *p = arena_alloc(a, (size_t)(rows * t.ld) * sizeof(float));
+    for (int64_t i = 0; i < rows * t.ld; i++) p[i] = random_unit(&seed);
+    t.data = p;
+    return t;
+}
+
+static float at(const tensor *t, int64_t i, int64_t j) {
+    return ((const float *)t->data)[i * t->ld + j];
+}
+
+/* ---- LINEAR ---- */
+
+typedef struct product {
+    tensor x, bias, res;
+    weights w;
+} product;
+
+static product make_product(arena *a, dtype dt, int64_t m, int64_t n, int64_t k, bool extras) {
+    product p = {.x = make_floats(a, m, k, 3, 1), .w = make_weights(a, dt, n, k, 2)};
+    if (!extras) return p;
+    p.bias = make_floats(a, 1, n, 0, 3);
+    p.res = make_floats(a, m, n, 5, 4);
+    return p;
+}
+
+/* y is NaN before; what lies behind the workspace stays. */
+static tensor run_linear(arena *a, const product *p, dev *d, const op_impl *impl) {
+    enum { GUARD = 64 };
+    op_attr attr = {0};
+    op_infer io = {.kind = OP_LINEAR, .attr = &attr, .dev = d};
+    io.in[0] = p->x, io.in[1] = p->w.t, io.in[2] = p->bias, io.in[3] = p->res;
+    err e = {0};
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    op_run run = {.dev = d};
+    op_call c = {.attr = &attr, .run = &run};
+    memcpy(c.in, io.in, sizeof(c.in));
+    c.out[0] = make_floats(a, p->x.rows, p->w.t.rows, 7, 5);
+    memset(c.out[0].data, 0xff, (size_t)(c.out[0].rows * c.out[0].ld) * sizeof(float));
+    uint8_t *ws = aligned_alloc(64, ((size_t)io.ws_fwd_bytes + GUARD + 63) / 64 * 64);
+    memset(ws, 0xff, (size_t)io.ws_fwd_bytes + GUARD);
+    c.ws = ws;
+    impl->fwd(&c);
+    for (int i = 0; i < GUARD; i++) assert_int_equal(ws[io.ws_fwd_bytes + i], 0xff);
+    for (int64_t i = 0; i < c.out[0].rows; i++) /* the gaps between rows */
+        for (int64_t j = c.out[0].cols; j < c.out[0].ld; j++)
+            assert_true(isnan(at(&c.out[0], i, j)));
+    free(ws);
+    return c.out[0];
+}
+
+static void check_linear(const product *p, const tensor *y, const char *who) {
+    for (int64_t i = 0; i < y->rows; i++)
+        for (int64_t j = 0; j < y->cols; j++) {
+            double sum = 0, size = 0;
+            for (int64_t k = 0; k < p->x.cols; k++) {
+                double v = (double)at(&p->x, i, k) * (double)p->w.value[j * p->x.cols + k];
+                sum += v, size += fabs(v);
+            }
+            if (p->bias.rows) sum += (double)at(&p->bias, 0, j);
+            if (p->res.rows) sum += (double)at(&p->res, i, j);
+            if (fabs((double)at(y, i, j) - sum) <= 2e-6 * size + 1e-6) continue;
+            fail_msg("%s, %s, %ld rows of [%ld,%ld]: y[%ld,%ld] is %.9g but must be %.9g", who,
+                     dtype_name(p->w.t.dt), (long)y->rows, (long)y->cols, (long)p->x.cols, (long)i,
+                     (long)j, (double)at(y, i, j), sum);
+        }
+}
+
+static void check_same(const tensor *a, const tensor *b, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++)
+        assert_memory_equal((const float *)a->data + i * a->ld, (const float *)b->data + i * b->ld,
+                            (size_t)a->cols * sizeof(float));
+}
+
+/* Columns of w, by the block of the format: one, several, and over the length that one pass of the
+ * packed product takes, with a last part that is shorter than the others. */
+static int64_t columns_of(dtype dt, int which) {
+    static const int64_t plain[] = {5, 37, 1100}, small[] = {32, 96, 544}, k[] = {256, 512, 1280};
+    int32_t block = quant_by_dtype(dt)->block;
+    return block == 1 ? plain[which] : block == 32 ? small[which] : k[which];
+}
+
+static void run_shapes(arena *a, dev *d, const op_impl *impl, dtype dt, const char *who,
+                       int64_t most_rows) {
+    static const int64_t ROWS[] = {1, 2, 3, 4, 5, 8, 9, 64, 100}, OUT[] = {1, 7, 67};
+    for (int s = 0; s < 3; s++)
+        for (int m = 0; m < ARRAY_LEN(ROWS) && ROWS[m] <= most_rows; m++) {
+            product p = make_product(a, dt, ROWS[m], OUT[s], columns_of(dt, s), (m + s) & 1);
+            tensor y = run_linear(a, &p, d, impl), again = run_linear(a, &p, d, impl);
+            check_linear(&p, &y, who);
+            check_same(&y, &again, y.rows);
+            arena_reset(a);
+        }
+}
+
+static void test_linear(void **state) {
+    arena *a = *state;
+    for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *d = open_dev(ISAS[i], 2);
+        for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+            run_shapes(a, d, op_find(d, OP_LINEAR, DT_F32), FORMATS[f], ISAS[i], 100);
+        dev_close(d);
+    }
+}
+
+static void test_reference(void **state) {
+    arena *a = *state;
+    dev *d = open_dev("base", 2);
+    for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+        run_shapes(a, d, op_find_reference(OP_LINEAR, DT_F32), FORMATS[f], "reference", 3);
+    dev_close(d);
+}
+
+/* Products large enough to be shared out. */
+static void test_threads(void **state) {
+    arena *a = *state;
+    static const int64_t ROWS[] = {1, 3, 8, 40};
+    for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *one = open_dev(ISAS[i], 1), *three = open_dev(ISAS[i], 3);
+        const op_impl *impl = op_find(one, OP_LINEAR, DT_F32);
+        for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+            for (int m = 0; m < ARRAY_LEN(ROWS); m++) {
+                product p = make_product(a, FORMATS[f], ROWS[m], 301, 512, true);
+                tensor y = run_linear(a, &p, one, impl), other = run_linear(a, &p, three, impl);
+                check_same(&y, &other, y.rows);
+                arena_reset(a);
+            }
+        dev_close(one);
+        dev_close(three);
+    }
+}
+
+static void test_rows_are_independent(void **state) {
+    arena *a = *state;
+    for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *d = open_dev(ISAS[i], 1);
+        const op_impl *impl = op_find(d, OP_LINEAR, DT_F32);
+        for (int f = 0; f < ARRAY_LEN(FORMATS); f++) {
+            product p = make_product(a, FORMATS[f], 8, 13, 512, false);
+            tensor all = run_linear(a, &p, d, impl);
+            for (p.x.rows = 1; p.x.rows < 8; p.x.rows++) {
+                tensor some = run_linear(a, &p, d, impl);
+                check_same(&some, &all, some.rows);
+            }
+            arena_reset(a);
+        }
+        dev_close(d);
+    }
+}
+
+/* ---- EMBED ---- */
+
+static void look_up(arena *a, dev *d, const op_impl *impl, dtype dt, int64_t cols) {
+    enum { ROWS = 11 };
+    int32_t ids[ROWS] = {3, 0, 5, 3, 6, 1, 2, 6, 4, 0, 3};
+    weights w = make_weights(a, dt, 7, cols, 9);
+    op_attr attr = {.embed = {.dt = DT_F32, .no_grad_id = -1}};
+    op_infer io = {.kind = OP_EMBED, .attr = &attr, .dev = d};
+    io.in[0] = w.t;
+    io.in[1] = (tensor){.data = ids, .dt = DT_I32, .rows = ROWS, .cols = 1, .ld = 1};
+    err e = {0};
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[0].dt, DT_F32);
+    double read = ROWS * (double)dtype_span_bytes(dt, cols);
+    assert_true(io.bytes_fwd == read + 4.0 * ROWS + 4.0 * ROWS * (double)cols);
+    op_run run = {.dev = d};
+    op_call c = {.attr = &attr, .run = &run};
+    memcpy(c.in, io.in, sizeof(c.in));
+    c.out[0] = make_floats(a, ROWS, cols, 3, 5);
+    memset(c.out[0].data, 0xff, (size_t)(ROWS * c.out[0].ld) * sizeof(float));
+    impl->fwd(&c);
+    for (int64_t i = 0; i < ROWS; i++) {
+        assert_memory_equal((float *)c.out[0].data + i * c.out[0].ld, w.value + ids[i] * cols,
+                            (size_t)cols * sizeof(float));
+        assert_true(isnan(at(&c.out[0], i, cols)));
+    }
+    arena_reset(a);
+}
+
+static void test_embed(void **state) {
+    for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *d = open_dev(ISAS[i], 2);
+        for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+            for (int s = 0; s < 3; s++) {
+                int64_t cols = columns_of(FORMATS[f], s);
+                look_up(*state, d, op_find(d, OP_EMBED, DT_F32), FORMATS[f], cols);
+                look_up(*state, d, op_find_reference(OP_EMBED, DT_F32), FORMATS[f], cols);
+            }
+        dev_close(d);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void refuse(op_kind kind, dtype x, dtype w, int64_t cols, unsigned grad, const char *why) {
+    dev *d = open_dev("base", 1);
+    err e = {0};
+    op_attr attr = {0};
+    if (kind == OP_EMBED) attr.embed.dt = x;
+    op_infer io = {.kind = kind, .attr = &attr, .dev = d, .want_grad = (uint8_t)grad};
+    tensor matrix = {.dt = w, .rows = 64, .cols = cols, .ld = cols};
+    io.in[0] = (tensor){.dt = x, .rows = 4, .cols = cols, .ld = cols};
+    io.in[1] = matrix;
+    if (kind == OP_EMBED) {
+        io.in[0] = matrix;
+        io.in[1] = (tensor){.dt = DT_I32, .rows = 4, .cols = 1, .ld = 1};
+    }
+    assert_int_equal(op_infer_call(&io, &e), ST_USAGE);
+    assert_string_equal(e.message, why);
+    dev_close(d);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    refuse(OP_LINEAR, DT_F32, DT_Q4_0, 48, 0,
+           "linear: w has 48 columns but blocks of q4_0 are of 32");
+    refuse(OP_LINEAR, DT_F32, DT_Q6_K, 32, 0,
+           "linear: w has 32 columns but blocks of q6_k are of 256");
+    refuse(OP_LINEAR, DT_F32, DT_Q8_0, 64, 1, "linear: there is no gradient with w in q8_0");
+    refuse(OP_LINEAR, DT_F32, DT_F16, 64, 2, "linear: there is no gradient with w in f16");
+    refuse(OP_LINEAR, DT_BF16, DT_Q8_0, 64, 0, "linear: w is q8_0 but must be bf16");
+    refuse(OP_LINEAR, DT_F32, DT_F64, 64, 0, "linear: w is f64 but must be f32");
+    refuse(OP_EMBED, DT_F32, DT_Q4_K, 256, 1, "embed: there is no gradient with table in q4_k");
+    refuse(OP_EMBED, DT_F64, DT_Q4_K, 256, 0, "embed: table is q4_k but must be f64");
+}
+
+static int make_arena(void **state) {
+    *state = arena_new("stored");
+    return 0;
+}
+static int free_arena(void **state) {
+    arena_free(*state);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    restart_with_sleeping_threads(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),  cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_rows_are_independent),
+        cmocka_unit_test(test_embed),   cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
+}

@@ -1,0 +1,287 @@
+"""Compares the program with transformers and reference.py on random models of every family.
+
+    python compare_family.py ATHANOR [--families a,b] [--seeds N] [--first SEED] [--keep DIR] [--golden]
+
+For each family and seed a random config (random_models.py; half of them in the words of transformers 4) with random
+weights is saved as a Hugging Face folder. Then, against double precision:
+  logits   generate --ids --logits                    relative 1e-5, one forward pass longer than every window
+  grads    train --dump-grads                         loss and every gradient, relative 1e-4
+  greedy   generate --ids --max-new 64                the same ids; a near-tie (1e-3) may go either way
+  cache    the program's own logits of the whole text choose the ids that it decoded through its cache
+  batch    generate --batch, prompts of four lengths  the same ids as alone
+  causal   logits before a changed token stay the same
+  export   export --to hf                             every tensor bit for bit, and the folder computes the same logits
+  import   import SRC -o DST                          every tensor bit for bit
+  gguf     export --to gguf --dtype F16               run by the program: relative 2e-2; "-": the format has no such model
+--golden runs the folders of ../golden/models instead. Exit status 1 if anything failed. The first line of what the
+program said comes after the table; --keep leaves the folders.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+import torch
+import transformers
+
+from exact import (all_double, copy_of, draw_ids, fill, golden, load_model, logits_of, new_model, relative_difference)
+from random_models import CONTEXT, FAMILIES, Draw, as_version_4
+from reference import Config
+
+LOGITS, LOSS, GRADS, TIE, GGUF = 1e-5, 1e-4, 1e-4, 1e-3, 2e-2
+NEW_TOKENS = 64
+GOLDEN = Path(__file__).parent.parent / "golden" / "models"
+
+
+class Refused(Exception):
+    """The program ended with another status than 0."""
+
+
+class Case:
+    """One folder, what it should compute, and a place for files."""
+
+    def __init__(self, program, folder, work, ids):
+        self.program, self.folder, self.work, self.ids = program, folder, work, ids
+        with all_double():
+            self.model = load_model(folder, torch.float64)
+            self.want = golden(copy_of(self.model, torch.float64), ids)
+        self.prompt = list(map(int, ids[0, :-1]))
+        self.new = min(NEW_TOKENS, self.context() - len(self.prompt))
+
+    def context(self):
+        config = self.model.config
+        return getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", CONTEXT)
+
+    def run(self, *args):
+        done = subprocess.run([self.program, *map(str, args)], capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+            raise Refused(f"exit {done.returncode}: {' | '.join(said[:3])}")
+        return done.stdout
+
+    def program_logits(self, folder, ids, name="logits.npy"):
+        out = self.work / name
+        self.run("generate", folder, "--ids", joined(ids), "--logits", out, "--json")
+        return np.load(out)
+
+    def exact_logits(self, ids, model=None):
+        with all_double(), torch.no_grad():
+            model = copy_of(model or self.model, torch.float64)
+            return logits_of(model, torch.tensor([list(map(int, ids))]))[0].numpy()
+
+    def decode(self, *prompt_args):
+        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--json")
+        return [json.loads(line)["ids"] for line in text.splitlines() if line.strip()]
+
+
+def joined(ids):
+    return ",".join(str(int(i)) for i in ids)
+
+
+def fail_above(what, difference, limit):
+    if not difference <= limit:
+        raise AssertionError(f"{what}: {difference:.2e} > {limit:.0e}")
+    return f"{difference:.0e}"
+
+
+def check_logits(case):
+    return fail_above("logits", relative_difference(case.program_logits(case.folder, case.prompt), case.want["logits"][0]),
+                      LOGITS)
+
+
+def check_grads(case):
+    yaml, ids, out = case.work / "c.yaml", case.work / "ids.npy", case.work / "grads.safetensors"
+    yaml.write_text(f"model: {{from: {case.folder}}}\n")
+    np.save(ids, case.ids)
+    said = case.run("train", yaml, "--dump-grads", out, "--ids-file", ids, "--json")
+    fail_above("loss", abs(json.loads(said)["loss"] / case.want["loss"][0] - 1), LOSS)
+    got = safetensors.numpy.load_file(out)
+    names = [n for n in case.want if n.startswith("grad.")]
+    largest = max(np.abs(case.want[n]).max() for n in names)
+    worst = 0.0
+    for name in names:
+        mine = got.get(name[5:], got.get(name))
+        if mine is None or mine.shape != case.want[name].shape:
+            raise AssertionError(f"{name}: {'missing' if mine is None else mine.shape}")
+        if np.abs(case.want[name]).max() < 1e-7 * largest:  # nothing depends on it
+            fail_above(name, np.abs(mine).max() / largest, 1e-6)
+            continue
+        worst = max(worst, float(fail_above(name, relative_difference(mine, case.want[name]), GRADS)))
+    return f"{worst:.0e}"
+
+
+def same_until_tie(case, ids, prompt):
+    """Whether the greedy ids are the best ones at every step; counts steps before a near-tie went the other way."""
+    logits = case.exact_logits(prompt + ids)[len(prompt) - 1:-1]
+    for t, (row, chosen) in enumerate(zip(logits, ids)):
+        if row.max() - row[chosen] > TIE:
+            raise AssertionError(f"new token {t} is {chosen}, its logit {row.max() - row[chosen]:.2e} below that of "
+                                 f"{row.argmax()}")
+    return len(ids)
+
+
+def check_greedy(case):
+    ids = case.decode("--ids", joined(case.prompt))[0]
+    if len(ids) != case.new:
+        raise AssertionError(f"{len(ids)} new ids instead of {case.new}")
+    return same_until_tie(case, ids, case.prompt)
+
+
+def check_cache(case):
+    ids = case.decode("--ids", joined(case.prompt))[0]
+    logits = case.program_logits(case.folder, case.prompt + ids)[len(case.prompt) - 1:-1]
+    chosen = logits[np.arange(len(ids)), ids]
+    return fail_above("logits", float((logits.max(1) - chosen).max()), TIE)
+
+
+def check_batch(case):
+    if case.model.config.model_type == "llama" and "longrope" in str(case.model.config):
+        return "-"  # the short rows would be on the other side
+    rows = [case.prompt, case.prompt[:3], case.prompt[5:17], case.prompt[:1]]
+    path = case.work / "batch.jsonl"
+    path.write_text("".join(json.dumps(dict(ids=row)) + "\n" for row in rows))
+    for row, got in zip(rows, case.decode("--batch", path)):
+        same_until_tie(case, got, row)
+    return "same"
+
+
+def check_causal(case):
+    before = case.program_logits(case.folder, case.prompt)
+    at = len(case.prompt) * 2 // 3
+    changed = list(case.prompt)
+    changed[at] = (changed[at] + 1) % case.model.config.vocab_size
+    after = case.program_logits(case.folder, changed)
+    fail_above("before", np.abs(before[:at] - after[:at]).max(), 0)
+    if np.array_equal(before[at:], after[at:]):
+        raise AssertionError("a token does not matter")
+    return "same"
+
+
+def tensors_of(folder):
+    out = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        out.update(safetensors.numpy.load_file(path))
+    return out
+
+
+def same_tensors(case, folder):
+    a, b = tensors_of(case.folder), tensors_of(folder)
+    if a.keys() != b.keys():
+        raise AssertionError(f"other tensors: {sorted(a.keys() ^ b.keys())[:4]}")
+    for name in a:
+        if a[name].dtype != b[name].dtype or a[name].tobytes() != b[name].tobytes():
+            raise AssertionError(f"{name} changed")
+
+
+def check_export(case):
+    out = case.work / "hf"
+    case.run("export", case.folder, "-o", out, "--to", "hf")
+    same_tensors(case, out)
+    with all_double():
+        model = load_model(out, torch.float64)
+    return fail_above("logits", relative_difference(case.exact_logits(case.prompt, model), case.want["logits"][0]), 1e-6)
+
+
+def check_import(case):
+    out = case.work / "imported"
+    case.run("import", case.folder, "-o", out)
+    same_tensors(case, out)
+    return "same"
+
+
+def check_gguf(case):
+    out = case.work / "model.gguf"
+    try:
+        case.run("export", case.folder, "-o", out, "--to", "gguf", "--dtype", "F16")
+    except Refused as e:
+        if re.search(r"llama\.cpp|GGUF has no|cannot say", str(e)):
+            return "-"
+        raise
+    return fail_above("logits", relative_difference(case.program_logits(out, case.prompt), case.want["logits"][0]), GGUF)
+
+
+CHECKS = dict(logits=check_logits, grads=check_grads, greedy=check_greedy, cache=check_cache, batch=check_batch,
+              causal=check_causal, export=check_export, gguf=check_gguf)
+CHECKS["import"] = check_import
+
+
+def save_random(family, seed, folder):
+    """A random model's folder, and ids for it."""
+    rng = np.random.default_rng([seed, *family.encode()])
+    draw = Draw(rng)
+    model = new_model(FAMILIES[family](draw))
+    fill(model, rng, matrix=0.18)
+    model.save_pretrained(folder)
+    if draw.flag() and not isinstance(model.config, Config):
+        path = folder / "config.json"
+        path.write_text(json.dumps(as_version_4(json.loads(path.read_text())), indent=2))
+    return draw_ids(rng, draw.int(1, 3), draw.int(20, 45) + 1, draw.vocab)
+
+
+def cases(args, work):
+    """(row name, folder, ids, working folder)"""
+    if args.golden:
+        for folder in sorted(p for p in GOLDEN.iterdir() if p.is_dir()):
+            if not args.families or folder.name in args.families:
+                yield folder.name, folder, np.load(folder / "ids.npy"), work / folder.name
+        return
+    for family in args.families or FAMILIES:
+        for seed in range(args.first, args.first + args.seeds):
+            place = work / f"{family}-{seed}"
+            folder = place / "model"
+            folder.mkdir(parents=True, exist_ok=True)
+            yield f"{family} {seed}", folder, save_random(family, seed, folder), place
+
+
+def run_checks(case, checks, notes, row):
+    results = []
+    for name in checks:
+        try:
+            results.append(str(CHECKS[name](case)))
+        except (Refused, AssertionError, ValueError, OSError, KeyError, subprocess.TimeoutExpired) as e:
+            results.append("FAIL")
+            if isinstance(e, Refused) and notes and notes[-1].startswith(row) and notes[-1].endswith(str(e)):
+                continue  # said already
+            notes.append(f"{row} {name}: {e}")
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--families", type=lambda s: s.split(","))
+    parser.add_argument("--checks", type=lambda s: s.split(","), default=list(CHECKS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--golden", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    notes, failed = [], 0
+    with tempfile.TemporaryDirectory() as temporary:
+        work = args.keep or Path(temporary)
+        print(f"{'':22}" + "".join(f"{c:>8}" for c in args.checks))
+        for row, folder, ids, place in cases(args, work):
+            place.mkdir(parents=True, exist_ok=True)
+            try:
+                results = run_checks(Case(args.program, folder, place, ids), args.checks, notes, row)
+            except Exception:  # the reference itself failed
+                results = ["ORACLE"]
+                notes.append(f"{row}: {traceback.format_exc(limit=-2)}")
+            failed += any(r in ("FAIL", "ORACLE") for r in results)
+            print(f"{row:22}" + "".join(f"{r:>8}" for r in results), flush=True)
+    print("\n".join(notes))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Small models in double precision: made, filled with random weights, run. make_golden.py and compare_family.py share it.
+
+transformers pins parts of its models (norms, softmax, rotary tables) to fp32; all_double() lifts that.
+"""
+
+import contextlib
+import importlib
+import json
+import re
+
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+from transformers import AutoConfig, modeling_rope_utils
+
+import reference
+
+
+FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3"]
+STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
+EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
+
+
+class DoubleTorch:
+    """Stands for the torch module inside transformers' code: where that code says fp32, it gets double."""
+
+    float = torch.float64
+    float32 = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@contextlib.contextmanager
+def all_double():
+    modules = [importlib.import_module(f"transformers.models.{f}.modeling_{f}") for f in FAMILIES] + [modeling_rope_utils]
+    to_float = torch.Tensor.float
+    for m in modules:
+        m.torch = DoubleTorch()
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.Tensor.float = to_float
+        for m in modules:
+            m.torch = torch
+
+
+def new_model(config, dtype=torch.float32):
+    cls = reference.class_of(config)
+    if cls is None:
+        config._attn_implementation = "eager"
+        cls = transformers.AutoModelForCausalLM._model_mapping[type(config)]
+    return cls(config).to(dtype).eval()
+
+
+def copy_of(model, dtype=torch.float32):
+    copy = new_model(model.config, dtype)
+    copy.load_state_dict(model.state_dict())
+    return copy
+
+
+def load_model(folder, dtype=torch.float32):
+    """A folder's model with the class that its config.json asks for; every tensor must be used and present."""
+    keys = json.loads((folder / "config.json").read_text())
+    config = reference.Config(**keys)
+    if reference.class_of(config) is None:
+        config = AutoConfig.from_pretrained(folder)
+    model = new_model(config, dtype)
+    tensors = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        tensors.update(safetensors.torch.load_file(path))
+    for inside, stored in STORED_NAMES.get(config.model_type, {}).items():
+        if stored in tensors:
+            tensors[inside] = tensors.pop(stored)
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    tied = set(getattr(model, "all_tied_weights_keys", None) or {})
+    if set(missing) - tied or unexpected:
+        raise ValueError(f"tensors: missing {sorted(set(missing) - tied)}, not known {sorted(unexpected)}")
+    return model
+
+
+def is_offset_norm(model, name):
+    return model.config.model_type.startswith("gemma") and "norm" in name
+
+
+def fill(model, rng, embedding=0.15, matrix=0.15):
+    """Random weights, large enough that no gradient is tiny; norm weights around 1, biases not 0."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            x = rng.standard_normal(tuple(p.shape))
+            if p.ndim >= 2:
+                x *= embedding if EMBEDDING.search(name) else matrix
+            elif name.endswith(".bias"):
+                x *= 0.08
+            elif is_offset_norm(model, name):
+                x *= 0.12
+            else:
+                x = 1.0 + 0.12 * x
+            p.copy_(torch.from_numpy(x))
+
+
+def draw_ids(rng, rows, length, vocab):
+    """Rows of a noisy affine chain, so that ten steps have something to learn."""
+    ids = np.empty((rows, length), dtype=np.int32)
+    ids[:, 0] = rng.integers(0, vocab, rows)
+    for t in range(1, length):
+        noise = rng.integers(0, vocab, rows)
+        ids[:, t] = np.where(rng.random(rows) < 0.7, (5 * ids[:, t - 1] + 3) % vocab, noise)
+    return ids
+
+
+def logits_of(model, inputs):
+    return model(input_ids=inputs, use_cache=False).logits
+
+
+def loss_of(logits, targets):
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def split(ids):
+    ids = torch.from_numpy(ids.astype(np.int64))
+    return ids[:, :-1], ids[:, 1:]
+
+
+def f32(tensor):
+    return tensor.detach().to(torch.float32).contiguous().numpy()
+
+
+def gradients(model):
+    stored = STORED_NAMES.get(model.config.model_type, {})
+    return {"grad." + stored.get(n, n): f32(p.grad) for n, p in model.named_parameters()}
+
+
+def golden(model, ids):
+    """Logits, loss and every gradient of ids[B,T+1]."""
+    inputs, targets = split(ids)
+    model.zero_grad(set_to_none=True)
+    logits = logits_of(model, inputs)
+    assert logits.dtype == next(model.parameters()).dtype
+    loss = loss_of(logits, targets)
+    loss.backward()
+    return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **gradients(model))
+
+
+def greedy(model, prompt, n):
+    """n greedy ids after the prompt, and the smallest gap between first and second logit on the way."""
+    ids, margins = list(map(int, prompt)), []
+    with torch.no_grad():
+        for _ in range(n):
+            top = logits_of(model, torch.tensor([ids]))[0, -1].topk(2)
+            margins.append((top.values[0] - top.values[1]).item())
+            ids.append(top.indices[0].item())
+    return ids[len(prompt):], min(margins)
+
+
+def relative_difference(a, b):
+    return float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30))

@@ -1,0 +1,240 @@
+"""Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
+
+from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, Olmo2Config, OlmoConfig,
+                          PhiConfig, Qwen2Config, Qwen3Config, SmolLM3Config)
+
+from reference import Config
+
+CONTEXT = 160  # prompts and 64 new tokens fit
+
+
+class Draw:
+    """Random choices, and the sizes that a model's parts share."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.vocab = 2 * self.int(30, 70) + 1
+        self.layers = self.int(1, 5)
+        self.kv = self.int(1, 3)
+        self.heads = self.kv * self.int(1, 3)
+        self.head_dim = 2 * self.int(2, 9)
+        self.ffn = self.int(9, 80)
+
+    def int(self, low, high):
+        return int(self.rng.integers(low, high + 1))
+
+    def one(self, *choices):
+        return choices[self.int(0, len(choices) - 1)]
+
+    def flag(self):
+        return bool(self.int(0, 1))
+
+    def theta(self):
+        return self.one(500.0, 10000.0, 1e6)
+
+    def window(self):
+        return self.int(2, 14)
+
+    def width(self):
+        """H heads of this head_dim exactly."""
+        return self.heads * self.head_dim
+
+    def free_width(self):
+        """A width that the heads divide, but not by head_dim (transformers insists on the first)."""
+        return self.heads * self.int(max(2, 16 // self.heads), max(6, 48 // self.heads))
+
+    def layer_types(self):
+        return [self.one("sliding_attention", "full_attention") for _ in range(self.layers)]
+
+    def ends(self):
+        return dict(bos_token_id=None, eos_token_id=None)
+
+    def pad(self):
+        return self.one(None, self.int(0, self.vocab - 1))
+
+    def llama_keys(self, width=None):
+        return dict(num_hidden_layers=self.layers, hidden_size=width or self.width(), num_attention_heads=self.heads,
+                    num_key_value_heads=self.kv, intermediate_size=self.ffn, vocab_size=self.vocab,
+                    max_position_embeddings=CONTEXT, tie_word_embeddings=self.flag(), rms_norm_eps=self.one(1e-5, 1e-6),
+                    **self.ends())
+
+
+def plain_rope(d, **more):
+    return dict(rope_type="default", rope_theta=d.theta(), **more)
+
+
+def scaled_rope(d, half):
+    """Any scaling of Llama; half: frequencies."""
+    theta = d.theta()
+    kind = d.one("default", "linear", "dynamic", "llama3", "yarn", "longrope")
+    keys = dict(rope_type=kind, rope_theta=theta)
+    if kind in ("linear", "dynamic"):
+        keys["factor"] = d.one(2.0, 3.5)
+    elif kind == "llama3":
+        keys |= dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=d.one(3.0, 4.0),
+                     original_max_position_embeddings=d.int(20, 60))
+    elif kind == "yarn":
+        keys |= dict(factor=d.one(2.0, 4.0), original_max_position_embeddings=d.int(20, 60))
+        if d.flag():
+            keys |= dict(beta_fast=8.0, beta_slow=2.0)
+        if d.flag():
+            keys["attention_factor"] = 1.3
+        elif d.flag():
+            keys |= dict(mscale=0.7, mscale_all_dim=1.2)
+    elif kind == "longrope":
+        # All prompts are longer than the first, or everything is shorter than the second.
+        keys |= dict(original_max_position_embeddings=d.one(8, CONTEXT - 10),
+                     short_factor=[1.0 + 0.07 * i for i in range(half)],
+                     long_factor=[1.0 + 0.6 * i for i in range(half)])
+    return keys
+
+
+def gpt2(d):
+    return GPT2Config(
+        n_layer=d.layers, n_embd=d.width(), n_head=d.heads, n_inner=d.one(None, d.ffn), vocab_size=d.vocab,
+        n_positions=CONTEXT, activation_function=d.one("gelu_new", "gelu", "relu"), layer_norm_epsilon=d.one(1e-5, 1e-3),
+        tie_word_embeddings=d.flag(), attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0, **d.ends())
+
+
+def nanogpt(d):
+    return Config(model_type="gpt2", bias=False, n_layer=d.layers, n_embd=d.width(), n_head=d.heads, n_inner=None,
+                  n_positions=CONTEXT, vocab_size=d.vocab, activation_function="gelu", layer_norm_epsilon=1e-5,
+                  attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0, tie_word_embeddings=True)
+
+
+def gpt_neox(d):
+    d.head_dim = d.one(8, 16, 24)
+    return GPTNeoXConfig(
+        num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads, intermediate_size=d.ffn,
+        vocab_size=d.vocab, max_position_embeddings=CONTEXT, hidden_act=d.one("gelu", "gelu_new"),
+        use_parallel_residual=d.flag(), attention_bias=d.flag(), layer_norm_eps=d.one(1e-5, 1e-4),
+        rope_parameters=plain_rope(d, partial_rotary_factor=d.one(0.25, 0.5, 1.0)), **d.ends())
+
+
+def phi(d):
+    d.head_dim = d.one(8, 16, 20)
+    return PhiConfig(
+        num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads, num_key_value_heads=d.kv,
+        intermediate_size=d.ffn, vocab_size=d.vocab, max_position_embeddings=CONTEXT, qk_layernorm=d.flag(),
+        layer_norm_eps=d.one(1e-5, 1e-4), rope_parameters=plain_rope(
+            d, partial_rotary_factor={8: 0.5, 16: 0.5, 20: 0.4}[d.head_dim]), **d.ends())
+
+
+def without(keys, *names):
+    return {k: v for k, v in keys.items() if k not in names}
+
+
+def olmo(d):
+    return OlmoConfig(**without(d.llama_keys(), "rms_norm_eps"), clip_qkv=d.one(None, 0.8, 2.0), pad_token_id=d.pad(),
+                      attention_bias=d.flag(), rope_parameters=plain_rope(d))
+
+
+def olmo2(d):
+    return Olmo2Config(**d.llama_keys(), pad_token_id=d.pad(), attention_bias=d.flag(), rope_parameters=plain_rope(d))
+
+
+def llama(d):
+    d.head_dim = max(d.head_dim, 6)
+    return LlamaConfig(**d.llama_keys(d.free_width()), head_dim=d.head_dim, attention_bias=d.flag(), mlp_bias=d.flag(),
+                       pad_token_id=d.pad(), rope_parameters=scaled_rope(d, d.head_dim // 2))
+
+
+def llama_interleaved(d):
+    return Config(model_type="llama", rope_interleaved=True, rope_theta=d.theta(), rope_scaling=None, hidden_act="silu",
+                  attention_bias=False, mlp_bias=False, tie_word_embeddings=True,
+                  **without(d.llama_keys(), "tie_word_embeddings"))
+
+
+def smollm3(d):
+    return SmolLM3Config(**d.llama_keys(), no_rope_layers=[d.int(0, 1) for _ in range(d.layers)],
+                         use_sliding_window=(windows := d.flag()), sliding_window=d.window() if windows else None,
+                         pad_token_id=d.pad(), rope_parameters=plain_rope(d))
+
+
+def qwen1(d):
+    return Config(model_type="qwen", num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads,
+                  kv_channels=d.head_dim, intermediate_size=2 * d.ffn, vocab_size=d.vocab, seq_length=CONTEXT,
+                  max_position_embeddings=CONTEXT, layer_norm_epsilon=1e-6, rotary_emb_base=10000, rotary_pct=1.0,
+                  no_bias=True, use_dynamic_ntk=True, use_logn_attn=True, attn_dropout_prob=0.0, emb_dropout_prob=0.0,
+                  tie_word_embeddings=False)
+
+
+def windows(d):
+    if not d.flag():
+        return {}
+    keys = dict(use_sliding_window=True, sliding_window=d.window())
+    return keys | (dict(max_window_layers=d.int(0, d.layers)) if d.flag() else dict(layer_types=d.layer_types()))
+
+
+def qwen2(d):
+    return Qwen2Config(**d.llama_keys(), **windows(d), pad_token_id=d.pad(), rope_parameters=plain_rope(d))
+
+
+def qwen3(d):
+    return Qwen3Config(**d.llama_keys(d.free_width()), head_dim=d.head_dim, attention_bias=d.flag(), **windows(d),
+                       pad_token_id=d.pad(), rope_parameters=plain_rope(d))
+
+
+def gemma_keys(d):
+    return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
+        head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20), sliding_window=d.window(), pad_token_id=d.pad(),
+        final_logit_softcapping=d.one(None, 1.0, 3.0), layer_types=d.one(None, d.layer_types()))
+
+
+def gemma2(d):
+    return Gemma2Config(**gemma_keys(d), attn_logit_softcapping=d.one(None, 2.0, 6.0), rope_parameters=plain_rope(d))
+
+
+def gemma3(d):
+    d.layers = d.one(3, 7)
+    far = dict(rope_type="linear", rope_theta=1e6, factor=8.0) if d.flag() else plain_rope(d)
+    return Gemma3TextConfig(**gemma_keys(d), rope_parameters=dict(full_attention=far, sliding_attention=plain_rope(d)))
+
+
+def openelm(d):
+    ratio = d.int(1, 3)
+    kv = [d.int(1, 3) for _ in range(d.layers)]
+    return Config(
+        model_type="openelm", num_transformer_layers=d.layers, model_dim=d.int(16, 44), head_dim=d.head_dim,
+        num_query_heads=[ratio * k for k in kv], num_kv_heads=kv, num_gqa_groups=ratio,
+        ffn_multipliers=[round(0.5 + 1.5 * float(d.rng.random()), 2) for _ in range(d.layers)], ffn_dim_divisor=d.int(2, 9),
+        ffn_with_glu=True, qkv_multipliers=[0.5, 1.0], normalize_qk_projections=d.flag(), share_input_output_layers=d.flag(),
+        activation_fn_name="swish", normalization_layer_name="rms_norm", rope_freq_constant=10000,
+        rope_max_length=2 * CONTEXT, max_context_length=CONTEXT, vocab_size=d.vocab, initializer_range=0.02)
+
+
+def mobilellm(d):
+    return Config(model_type="mobilellm", rope_theta=d.theta(), rope_scaling=None, hidden_act="silu", attention_bias=False,
+                  attention_dropout=0.0, mlp_bias=False, layer_sharing=d.flag(), share_embedding=d.flag(),
+                  tie_word_embeddings=False, **without(d.llama_keys(), "tie_word_embeddings"))
+
+
+def minicpm(d):
+    keys = d.llama_keys()
+    if d.flag():  # the key may be missing: then it means tied
+        del keys["tie_word_embeddings"]
+    return Config(model_type="minicpm", rope_theta=d.theta(), rope_scaling=None, hidden_act="silu", scale_emb=d.one(1, 2.5, 12),
+                  scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), initializer_range=0.1, **keys)
+
+
+FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, llama=llama,
+                llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
+                gemma3=gemma3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
+
+
+def as_version_4(config):
+    """A config.json of transformers 5 in the words of 4: rope_theta and rope_scaling, torch_dtype, rotary_pct."""
+    out = without(config, "rope_parameters", "dtype") | dict(torch_dtype="float32", transformers_version="4.51.0")
+    rope = config.get("rope_parameters")
+    if not rope:
+        return out
+    if "full_attention" in rope:
+        out["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    rope = dict(rope)
+    neox = config["model_type"] == "gpt_neox"
+    out["rotary_emb_base" if neox else "rope_theta"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        out["rotary_pct" if neox else "partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+    out["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    return out
