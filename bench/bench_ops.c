@@ -112,9 +112,10 @@ static void bench_linear(bench *b, const char *label, int64_t rows, int64_t in, 
 }
 
 static void bench_attention(bench *b, const char *label, int32_t batch, int32_t queries,
-                            int32_t time, int32_t heads, int32_t kv_heads) {
+                            int32_t time, int32_t heads, int32_t kv_heads, float softcap) {
     op_attr at = {.attention = {.B = batch, .Tq = queries, .Tk = time, .D = D, .Dv = D}};
     at.attention.H = heads, at.attention.K = kv_heads;
+    at.attention.softcap = softcap;
     at.attention.scale = 0.125f, at.attention.causal = queries > 1;
     int64_t q_rows = (int64_t)batch * queries, k_rows = (int64_t)batch * time;
     tensor t[3] = {make(b, b->dt, q_rows, heads * D, 0), make(b, b->dt, k_rows, kv_heads * D, 0),
@@ -128,6 +129,12 @@ static void bench_small_ops(bench *b) {
     op_attr rope = {.rope = {.heads = H + K, .head_dim = D, .rotary_dim = D}};
     run_op(b, "rmsnorm", OP_RMSNORM, norm,
            (tensor[]){make(b, b->dt, N, C, 0), make(b, DT_F32, 1, C, 0)}, 2);
+    /* One norm per head, where the queries lie in the rows of the packed product. */
+    tensor heads = make(b, b->dt, N, (H + 2 * K) * D, 0);
+    heads.cols = H * D;
+    norm.norm.width = D;
+    run_op(b, "rmsnorm of heads", OP_RMSNORM, norm, (tensor[]){heads, make(b, DT_F32, 1, D, 0)}, 2);
+    norm.norm.width = 0;
     run_op(b, "layernorm", OP_LAYERNORM, norm,
            (tensor[]){make(b, b->dt, N, C, 0), make(b, DT_F32, 1, C, 0), make(b, DT_F32, 1, C, 0)},
            3);
@@ -194,11 +201,12 @@ int main(int argc, char **argv) {
             &b, "head_ce V 4096", OP_HEAD_CE, head,
             (tensor[]){make(&b, b.dt, N, C, 0), make(&b, b.dt, V, C, 0), make(&b, DT_I32, N, 1, V)},
             3);
-        bench_attention(&b, "attention B32 T256", B, T, T, H, K);
-        bench_attention(&b, "attention GPT-2 B4 T1024", 4, 1024, 1024, 12, 12);
-        bench_attention(&b, "attention SmolLM2 B2 T2048", 2, 2048, 2048, 9, 3);
-        bench_attention(&b, "attention B1 T4096", 1, 4096, 4096, H, K);
-        bench_attention(&b, "attention 1 of 4096", 1, 1, 4096, H, K);
+        bench_attention(&b, "attention B32 T256", B, T, T, H, K, 0);
+        bench_attention(&b, "attention softcap", B, T, T, H, K, 50);
+        bench_attention(&b, "attention GPT-2 B4 T1024", 4, 1024, 1024, 12, 12, 0);
+        bench_attention(&b, "attention SmolLM2 B2 T2048", 2, 2048, 2048, 9, 3, 0);
+        bench_attention(&b, "attention B1 T4096", 1, 4096, 4096, H, K, 0);
+        bench_attention(&b, "attention 1 of 4096", 1, 1, 4096, H, K, 0);
         bench_linear(&b, "linear 1 row 384x4096", 1, C, V);
         bench_small_ops(&b);
     }

@@ -41,6 +41,6 @@ status chat_answer_lines(chat *c, err *e) ATH_MUST_USE;
 status chat_answer_one(chat *c, const char *text, size_t len, err *e) ATH_MUST_USE;
 
 /* chat_repl.c */
-status chat_converse(chat *c, err *e) ATH_MUST_USE;
+void chat_converse(chat *c);
 
 #endif

@@ -196,11 +196,10 @@ static void greet(const repl *r) {
                      *name ? name : r->c->name, r->c->gen.Tmax);
 }
 
-status chat_converse(chat *c, err *e) {
+void chat_converse(chat *c) {
     repl r = {.c = c};
     strbuf text = {0};
     int interrupts = 0;
-    (void)e;
     chat_screen_init(&r.screen);
     chat_catch_interrupt();
     c->options.interrupt = chat_interrupt_flag();
@@ -222,5 +221,4 @@ status chat_converse(chat *c, err *e) {
         }
     }
     strbuf_free(&text);
-    return ST_OK;
 }

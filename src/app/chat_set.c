@@ -76,7 +76,7 @@ status chat_read_options(chat *c, const cli_args *args, const generation_setting
         settings->samples
             ? settings->sample
             : (sample_options){
-                  .temperature = 0.7, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 1};
+                  .temperature = 0.6, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 1};
     for (int i = 0; i < SETTINGS; i++) {
         char name[32];
         option_name(&settings_table[i], name);

@@ -16,12 +16,12 @@ static const char *source_of(const chat *c) {
 
 static status check_tokenizer(const chat *c, err *e) {
     if (c->model.tok) return ST_OK;
-    err_set(e, ST_USAGE, "%s has no tokenizer.json, so it cannot talk", source_of(c));
-    return err_hint(e, "put the tokenizer's files into the folder");
+    err_set(e, ST_USAGE, "%s has no tokenizer, so it cannot talk", source_of(c));
+    return err_hint(e, "put its tokenizer.json into the folder");
 }
 
 static status load(chat *c, const cli_args *args, err *e) {
-    int64_t most = c->model.config.max_position_embeddings, ctx;
+    int64_t most = model_max_tokens(&c->model.config), ctx;
     TRY(cli_int(args, "ctx", most < DEFAULT_CTX ? most : DEFAULT_CTX, 16, INT32_MAX, &ctx, e));
     if (ctx > most) {
         err_set(e, ST_USAGE, "--ctx %ld is more than the %ld tokens that the model was made for",
@@ -41,7 +41,7 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     TRY(open_model_read(&c->model, c->name, 0, e));
     TRY(check_tokenizer(c, e));
     TRY(chat_template_load_other(&c->template, source_of(c), cli_value(args, "template"), e));
-    TRY(generation_settings_read(&settings, source_of(c), e));
+    TRY(open_model_settings(&c->model, &settings, e));
     conversation_init(&c->talk, &c->gen, c->model.tok, c->template, &settings);
     chat_read_variables(args, c->talk.variables);
     conversation_set_system(&c->talk, cli_value(args, "system"));
@@ -54,7 +54,8 @@ static status talk(chat *c, const cli_args *args, err *e) {
     const char *prompt = cli_value(args, "prompt");
     if (prompt) return chat_answer_one(c, prompt, strlen(prompt), e);
     if (c->json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return chat_answer_lines(c, e);
-    return chat_converse(c, e);
+    chat_converse(c);
+    return ST_OK;
 }
 
 static void close_chat(chat *c) {

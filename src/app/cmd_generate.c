@@ -157,20 +157,27 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     return st;
 }
 
-static status generate_all(const cli_args *args, open_model *m, const prompts *p, err *e) {
-    generate_request rq = {0};
+static status generate_with(const cli_args *args, open_model *m, const prompts *p,
+                            const tok_ids *end, err *e) {
+    generate_request rq = {.end = end->id, .n_end = end->n};
     const char *stop = cli_value(args, "stop");
     TRY(read_request(args, m, &rq, e));
     rq.stop = &stop;
     rq.n_stop = stop && *stop ? 1 : 0;
-    int32_t end = m->tok ? tok_eos(m->tok) : -1;
-    rq.end = &end;
-    rq.n_end = end >= 0;
     int64_t room = longest(p) + rq.max_new;
-    int64_t ctx = m->config.max_position_embeddings;
+    int64_t ctx = model_max_tokens(&m->config);
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), 0, e));
     for (int i = 0; i < p->n; i++) TRY(generate_one(args, m, &p->item[i], rq, e));
     return ST_OK;
+}
+
+/* Without a tokenizer nothing is known to be an end: ids go on to max-new. */
+static status generate_all(const cli_args *args, open_model *m, const prompts *p, err *e) {
+    generation_settings settings = {0};
+    if (m->tok) TRY(open_model_settings(m, &settings, e));
+    status st = generate_with(args, m, p, &settings.end, e);
+    generation_settings_free(&settings);
+    return st;
 }
 
 /* ---- logits ---- */
@@ -192,9 +199,9 @@ static status parse_positions(const char *s, int64_t n, int64_t *from, int64_t *
 
 static status write_logits(const cli_args *args, open_model *m, const prompts *p, err *e) {
     int64_t n = p->item[0].n, from, to, V = m->config.vocab_size;
-    if (n == 0 || n > m->config.max_position_embeddings)
+    if (n == 0 || n > model_max_tokens(&m->config))
         return err_set(e, ST_USAGE, "the prompt has %ld tokens; 1 to %ld are possible", (long)n,
-                       (long)m->config.max_position_embeddings);
+                       (long)model_max_tokens(&m->config));
     TRY(parse_positions(cli_value(args, "positions"), n, &from, &to, e));
     TRY(open_model_load(m, 0, (int)n, e));
     const float *logits = open_model_logits(m, p->item[0].id, (int)n);

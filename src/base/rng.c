@@ -2,6 +2,7 @@
  * Reading order: philox, draws, normals, permutation. One key serves one kind of draw. */
 #include "base/rng.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -92,16 +93,26 @@ void rng_fill_normal(rng_key key, uint64_t first, float *out, int64_t n, double 
     if (i < n) out[i] = (float)(scale * rng_normal_q24(key, first + (uint64_t)i));
 }
 
+static bool beyond(float x, float limit) {
+    return (x > limit) | (x < -limit);
+}
+
 void rng_cut_normal(rng_key key, uint64_t first, float *x, int64_t n, double std, double cut) {
+    enum { GROUP = 16 }; /* most have nothing to draw again: seen without a branch for each */
     CHECK(cut >= 1, "normals cut at %g sigma", cut); /* so that two of three tries are inside */
     double scale = std * 0x1p-24;
     float limit = (float)(cut * std);
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t index = first + (uint64_t)i;
-        for (uint64_t try = 1; x[i] > limit || x[i] < -limit; try++) {
-            int32_t q[2];
-            normal_pair(key, index >> 1, try, q);
-            x[i] = (float)(scale * q[index & 1]);
+    for (int64_t from = 0; from < n; from += GROUP) {
+        int64_t end = from + GROUP < n ? from + GROUP : n;
+        int any = 0;
+        for (int64_t i = from; i < end; i++) any |= beyond(x[i], limit);
+        for (int64_t i = from; any && i < end; i++) {
+            uint64_t index = first + (uint64_t)i;
+            for (uint64_t try = 1; beyond(x[i], limit); try++) {
+                int32_t q[2];
+                normal_pair(key, index >> 1, try, q);
+                x[i] = (float)(scale * q[index & 1]);
+            }
         }
     }
 }

@@ -55,7 +55,6 @@ void conversation_init(conversation *c, generator *gen, const tok *t, const chat
     c->variables = json_object();
     localtime_r(&now, &c->began);
     for (int64_t i = 0; i < settings->end.n; i++) generation_add_end(&c->end, settings->end.id[i]);
-    generation_add_end(&c->end, tok_eos(t));
     generation_add_end(&c->end, end_of_turn(c));
 }
 

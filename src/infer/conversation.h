@@ -27,8 +27,8 @@ typedef struct conversation {
     struct tm began;   /* for templates that print the date */
 } conversation;
 
-/* `settings` say which ids end an answer; added are the tokenizer's end of text and the token that
- * the template puts after what an assistant says. The other pointers are kept. */
+/* `settings` say which ids end an answer; added is the token that the template puts after what an
+ * assistant says. The other pointers are kept. */
 void conversation_init(conversation *c, generator *gen, const tok *t, const chat_template *template,
                        const generation_settings *settings);
 void conversation_free(conversation *c);

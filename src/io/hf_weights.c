@@ -8,7 +8,17 @@
 #include "io/fp8.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
-static const char *const prefixes[] = {"", "transformer.", "model.", "module.", "_orig_mod."};
+static const char *const prefixes[] = {"",        "transformer.", "model.",
+                                       "module.", "_orig_mod.",   "language_model."};
+
+/* Parts of models of text and images that the text model does without. */
+static bool is_of_images(const char *name) {
+    static const char *const parts[] = {"vision_tower.", "multi_modal_projector."};
+    if (strncmp(name, "model.", 6) == 0) name += 6;
+    for (int i = 0; i < ARRAY_LEN(parts); i++)
+        if (strncmp(name, parts[i], strlen(parts[i])) == 0) return true;
+    return false;
+}
 
 /* Buffers that files may hold beside the parameters. */
 static bool is_buffer(const char *name) {
@@ -29,6 +39,10 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
         char longer[512];
         snprintf(longer, sizeof longer, "%s%s", prefixes[i], name);
         const st_view *v = st_find(r, longer);
+        if (!v && strncmp(name, "model.", 6) == 0) { /* model.language_model.layers... */
+            snprintf(longer, sizeof longer, "model.%s%s", prefixes[i], name + 6);
+            v = st_find(r, longer);
+        }
         if (!v && n && strncmp(name, prefixes[i], n) == 0) v = st_find(r, name + n);
         if (v) return v;
     }
@@ -75,10 +89,6 @@ static status find_scale(const st_reader *r, hf_weight *w, err *e) {
                 s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
                 s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
     return fits ? ST_OK : bad_scale(v, "with factors of another shape or format", e);
-}
-
-dtype hf_weight_dtype(const hf_weight *w) {
-    return w->scale ? DT_BF16 : w->v->dt;
 }
 
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {
@@ -148,7 +158,8 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
     }
     for (int64_t i = 0; i < st_count(r) && st == ST_OK; i++) {
         const st_view *v = st_get(r, i);
-        if (!wanted[i] && !is_buffer(v->name)) st = check_extra(r, v, list[0].v, e);
+        if (!wanted[i] && !is_buffer(v->name) && !is_of_images(v->name))
+            st = check_extra(r, v, list[0].v, e);
     }
     free(wanted);
     return st;

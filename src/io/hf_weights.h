@@ -28,8 +28,6 @@ status hf_head_differs(const st_reader *r, const st_view *head, const st_view *t
 /* A tensor by its name, or by one that differs in a prefix that other tools leave out or add; NULL:
  * there is none. */
 const st_view *hf_find_view(const st_reader *r, const char *name);
-/* The format of its numbers: as stored; bf16 for fp8 blocks, as their publishers have it. */
-dtype hf_weight_dtype(const hf_weight *w);
 /* Elements [first, first + n) of what is stored. */
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt,
                       err *e) ATH_MUST_USE;

@@ -412,7 +412,22 @@ static status check_rotary(const model_config *mc, err *e) {
     return rope_check(&s, e);
 }
 
+/* RMSNorm has no bias, LayerNorm no (1 + w): what the user said of one decides the other. */
+static status check_norm(const json_t *all, model_config *mc, err *e) {
+    int misfit = mc->norm == NORM_RMS ? NORM_WEIGHTS_WB : NORM_WEIGHTS_OFFSET;
+    if (mc->norm_weights != misfit) return ST_OK;
+    if (!json_object_get(all, "norm_weights")) {
+        mc->norm_weights = NORM_WEIGHTS_W;
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "norm_weights %s does not go with norm_type %s",
+            mc->norm == NORM_RMS ? "bias" : "offset", mc->norm == NORM_RMS ? "rms" : "layer");
+    err_hint(e, "use norm_weights: weight");
+    return at_key(e, "norm_weights");
+}
+
 static status finish(const json_t *all, model_config *mc, err *e) {
+    TRY(check_norm(all, mc, e));
     if (json_object_get(all, "attention_bias") && !json_object_get(all, "qkv_bias"))
         mc->qkv_bias = mc->attention_bias;
     if (mc->family->derive) mc->family->derive(mc);
@@ -449,6 +464,13 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
         base = json_incref((json_t *)obj);
     else
         TRY_GOTO(st, base_object(obj, &base, &from, &strict, e), done);
+    /* models of text and images hold the text model's config inside */
+    json_t *text = json_object_get(base, "text_config");
+    if (json_is_object(text)) {
+        json_incref(text);
+        json_decref(base);
+        base = text;
+    }
     merge(all, base);
     merge(all, json_object_get(base, "athanor"));
     if (!as_file) merge(all, obj);

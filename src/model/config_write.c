@@ -38,8 +38,9 @@ static model_config usual_config(const model_config *mc) {
     u.num_hidden_layers = mc->num_hidden_layers;
     u.num_attention_heads = mc->num_attention_heads;
     if (f->derive) f->derive(&u);
-    if (u.num_key_value_heads == 0) u.num_key_value_heads = u.num_attention_heads;
-    if (u.head_dim == 0) u.head_dim = u.hidden_size / u.num_attention_heads;
+    bool listed = mc->num_attention_heads_of != NULL; /* then nothing follows from their number */
+    if (u.num_key_value_heads == 0 && !listed) u.num_key_value_heads = u.num_attention_heads;
+    if (u.head_dim == 0 && !listed) u.head_dim = u.hidden_size / u.num_attention_heads;
     if (u.intermediate_size == 0) u.intermediate_size = 4 * u.hidden_size;
     if (key_in_words(f->keys, "attention_bias")) u.qkv_bias = mc->attention_bias;
     return u;
@@ -83,8 +84,8 @@ json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtyp
     json_object_set_new(o, "tie_word_embeddings", json_boolean(mc->tie_word_embeddings));
     json_object_set_new(o, "bos_token_id", bos < 0 ? json_null() : json_integer(bos));
     json_object_set_new(o, "eos_token_id", eos < 0 ? json_null() : json_integer(eos));
-    if (mc->pad_token_id >= 0)
-        json_object_set_new(o, "pad_token_id", json_integer(mc->pad_token_id));
+    bool pad = mc->pad_token_id >= 0 && mc->pad_token_id < mc->vocab_size;
+    json_object_set_new(o, "pad_token_id", pad ? json_integer(mc->pad_token_id) : json_null());
     const char *torch = dt == DT_BF16 ? "bfloat16" : dt == DT_F16 ? "float16" : "float32";
     json_object_set_new(o, "torch_dtype", json_string(torch));
     json_object_set_new(o, "use_cache", json_true());

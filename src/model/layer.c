@@ -50,6 +50,14 @@ layer_spec model_layer(const model_config *mc, int l) {
     };
 }
 
+int64_t model_max_tokens(const model_config *mc) {
+    int64_t most = mc->max_position_embeddings, from = mc->rope.original_max_position_embeddings;
+    bool stretches = mc->rope.kind == ROPE_DYNAMIC || mc->rope.kind == ROPE_YARN;
+    if (mc->positions != POSITIONS_ROTARY || !stretches) return most;
+    double reach = mc->rope.factor * (double)(from > 0 ? from : most);
+    return reach > (double)most && reach < 1e9 ? (int64_t)reach : most;
+}
+
 rope_spec model_rope(const model_config *mc, bool local) {
     int rotary = (int)((double)mc->head_dim * mc->partial_rotary_factor);
     return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,

@@ -1,8 +1,10 @@
-/* Published shapes by name. */
+/* Published shapes by name. Their parameter counts are the published ones (tests). */
 #ifndef MODEL_PRESETS_H
 #define MODEL_PRESETS_H
 
-const char *preset_name(int i);            /* NULL past the end */
-const char *preset_json(const char *name); /* a config.json object; NULL: no such preset */
+/* Lower case; models of one shape that differ in something else have two names. NULL past the end. */
+const char *preset_name(int i);
+/* An object for model_config_read: presets/table.h. NULL: no such preset. */
+const char *preset_json(const char *name);
 
 #endif

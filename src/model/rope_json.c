@@ -84,7 +84,7 @@ static status read_kind(const json_t *o, const char *key, rope_kind *kind, err *
 static status read_positive(const json_t *v, const char *key, const char *field, double *out,
                             err *e) {
     double x = json_number_value(v);
-    if (json_is_number(v) && x > 0 && x <= 1e15) {
+    if (json_is_number(v) && x >= 1e-15 && x <= 1e15) { /* so that all angles are finite */
         *out = x;
         return ST_OK;
     }

@@ -14,9 +14,28 @@ enum { NAME_BYTES = 256 };
 
 /* ---- names ---- */
 
-/* Name of a part in layer l, without ".weight"; empty when the family has no such tensor. */
+/* For options that a family's published models do not have. Fused products have none: they are a
+ * property of files. */
+static const char *const other_names[PART_COUNT] = {
+    [PART_POSITIONS] = "model.embed_positions",
+    [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
+    [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
+    [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
+    [PART_MLP_OUT_NORM] = "model.layers.%d.post_feedforward_layernorm",
+    [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm",
+    [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
+    [PART_GATE] = "model.layers.%d.mlp.gate_proj",
+    [PART_UP] = "model.layers.%d.mlp.up_proj",
+};
+
+static const char *part_pattern(const model_config *mc, model_part part) {
+    return mc->names ? mc->names[part] : mc->family->names[part];
+}
+
+/* Name of a part in layer l, without ".weight"; empty when there is no such tensor. */
 static void part_name(const model_config *mc, model_part part, int l, char out[NAME_BYTES]) {
-    const char *pattern = mc->family->names[part];
+    const char *pattern = part_pattern(mc, part);
+    if (!pattern) pattern = other_names[part];
     const char *at = pattern ? strstr(pattern, "%d") : NULL;
     if (at)
         snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(at - pattern), pattern, l, at + 2);
@@ -96,9 +115,9 @@ static void declare_qkv(declaring *d, const attention_layer *a) {
     } parts[] = {{PART_Q, HD, pairs_order(mc, a, a->H)},
                  {PART_K, KD, pairs_order(mc, a, a->K)},
                  {PART_V, KD, {0}}};
-    if (mc->family->names[PART_QKV]) {
+    if (part_pattern(mc, PART_QKV)) {
         param order = {.heads = a->H, .head_dim = a->D};
-        if (mc->family->qkv_by_head && !mc->gguf_order) order.order = ROWS_BY_HEAD;
+        if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
         add_matrix(d, PART_QKV, HD + 2 * KD, C, INIT_ROLE_IN, order);
         if (a->qkv_bias) add_bias(d, PART_QKV, HD + 2 * KD, order);
         return;
@@ -130,7 +149,7 @@ static void declare_attention(declaring *d, const attention_layer *a) {
 static void declare_gate_up(declaring *d, const mlp_layer *m) {
     const model_config *mc = d->mc;
     int64_t C = mc->hidden_size;
-    if (mc->family->names[PART_GATE_UP]) {
+    if (part_pattern(mc, PART_GATE_UP)) {
         add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, (param){0});
         if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, (param){0});
         return;

@@ -53,9 +53,10 @@ void param_store_map(param_store *s, param_locate_fn locate, void *ctx) {
 }
 
 int64_t param_file_row(const param *p, int64_t i) {
+    if (p->order == ROWS_SAME) return i;
     int64_t D = p->head_dim, in_head = i % D, head = i / D;
     if (p->order == ROWS_BY_HEAD) return ((head % p->heads) * 3 + head / p->heads) * D + in_head;
-    if (p->order == ROWS_SAME || in_head >= p->rotary) return i;
+    if (in_head >= p->rotary) return i;
     return head * D + in_head / 2 + in_head % 2 * (p->rotary / 2);
 }
 

@@ -6,17 +6,11 @@
 #include "base/file.h"
 #include "io/checkpoint.h"
 #include "io/hf_weights.h"
+#include "tok/tok_format.h"
 
 enum { PREFILL_T = 256 };
 
-status open_model_read(open_model *m, const char *path, int threads, err *e) {
-    *m = (open_model){.a = arena_new("model")};
-    if (!file_exists(path)) {
-        err_set(e, ST_USAGE, "there is no model at %s", path);
-        err_hint(e, "give a Hugging Face folder or a run folder");
-        return err_where(e, "%s", path);
-    }
-    TRY(dev_open(&m->dev, DEV_CPU, threads, e));
+static status read_folder(open_model *m, const char *path, err *e) {
     TRY(checkpoint_resolve(m->a, path, &m->dir, e));
     json_t *o = json_pack("{s:s}", "from", m->dir);
     status st = model_config_read(m->a, o, 0, &m->config, e);
@@ -26,17 +20,60 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
     return file_exists(tokenizer) ? tok_load(&m->tok, tokenizer, e) : ST_OK;
 }
 
-status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
+static status read_gguf(open_model *m, const char *path, err *e) {
+    m->gguf = ARENA_NEW(m->a, gguf_model);
+    TRY(gguf_model_open(m->gguf, path, e));
+    m->config = m->gguf->config;
+    gguf_model_end_ids(m->gguf, &m->end);
+    if (!gguf_meta_find(gguf_get_meta(m->gguf->file), "tokenizer.ggml.tokens")) return ST_OK;
+    return tok_load_with(&m->tok, path, &(tok_load_options){0}, e);
+}
+
+static bool is_gguf(const char *path) {
+    size_t n = strlen(path);
+    return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
+}
+
+status open_model_read(open_model *m, const char *path, int threads, err *e) {
+    *m = (open_model){.a = arena_new("model")};
+    if (!file_exists(path)) {
+        err_set(e, ST_USAGE, "there is no model at %s", path);
+        err_hint(e, "give a Hugging Face folder, a run folder or a GGUF file");
+        return err_where(e, "%s", path);
+    }
+    TRY(dev_open(&m->dev, DEV_CPU, threads, e));
+    return is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
+}
+
+plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
     plan_spec spec = {.model = m->config,
                       .compute = DT_F32,
                       .T = 1,
                       .cache_tok = cache_tok,
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .logits_T = logits_T};
+    if (!m->gguf) return spec;
+    spec.locate = gguf_model_locate;
+    spec.locate_ctx = m->gguf;
+    spec.file = m->gguf->base;
+    return spec;
+}
+
+status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
+    plan_spec spec = open_model_spec(m, cache_tok, logits_T);
     TRY(plan_new(&m->plan, m->dev, &spec, e));
     TRY(plan_check_fits(m->plan, 0, e));
     TRY(plan_commit(m->plan, e));
+    if (m->gguf) return gguf_model_load_vectors(m->gguf, m->plan->store, e);
     return hf_load_weights(m->plan->store, m->dir, e);
+}
+
+status open_model_settings(const open_model *m, generation_settings *s, err *e) {
+    *s = (generation_settings){0};
+    if (m->dir) TRY(generation_settings_read(s, m->dir, e));
+    for (int64_t i = 0; i < m->end.n; i++) generation_add_end(&s->end, m->end.id[i]);
+    if (m->tok) generation_add_end(&s->end, tok_eos(m->tok));
+    return ST_OK;
 }
 
 generator plan_generator(const plan *p, const tok *t) {
@@ -70,6 +107,8 @@ const float *open_model_logits(const open_model *m, const int32_t *ids, int n) {
 void open_model_close(open_model *m) {
     plan_free(m->plan);
     tok_free(m->tok);
+    tok_ids_free(&m->end);
+    if (m->gguf) gguf_model_close(m->gguf);
     dev_close(m->dev);
     arena_free(m->a);
 }

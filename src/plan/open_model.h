@@ -3,23 +3,32 @@
 #define PLAN_OPEN_MODEL_H
 
 #include "infer/generate.h"
+#include "infer/settings.h"
+#include "io/gguf_model.h"
 #include "plan/plan.h"
 
 typedef struct open_model {
     arena *a;
     dev *dev;
-    char *dir; /* the Hugging Face folder */
+    char *dir;        /* the Hugging Face folder; NULL: a GGUF file */
+    gguf_model *gguf; /* NULL: a folder */
     model_config config;
-    tok *tok; /* NULL: the folder has none */
+    tok *tok;    /* NULL: there is none */
+    tok_ids end; /* ids that end a text, as a GGUF file has them */
     plan *plan;
 } open_model;
 
-/* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, or a run folder (its
- * newest good checkpoint). threads 0: all cores. */
+/* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, a run folder (its newest
+ * good checkpoint), or a GGUF file, whose matrices stay in the file. threads 0: all cores. */
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
 /* Loads the weights (computing in fp32) with room for sequences of cache_tok tokens and, if
  * logits_T > 0, for the logits of a whole sequence of that length. */
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
+/* What open_model_load plans. */
+plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T);
+/* What the model's files say about generation, with every id that ends a text: those of the files
+ * and the tokenizer's. To be freed with generation_settings_free. */
+status open_model_settings(const open_model *m, generation_settings *s, err *e) ATH_MUST_USE;
 /* To be freed with generator_free. */
 generator open_model_generator(const open_model *m);
 /* The same over the programs of a plan that has a sampler; `t` may be NULL. */

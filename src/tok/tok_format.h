@@ -16,6 +16,8 @@
 #ifndef TOK_TOK_FORMAT_H
 #define TOK_TOK_FORMAT_H
 
+#include <jansson.h>
+
 #include "base/arena.h"
 #include "tok/tok.h"
 
@@ -60,6 +62,9 @@ void tok_export_notes(const tok *t, tok_format f, strbuf *out);
 /* The name of the published pattern by which a byte-level tokenizer cuts text, in the arena; NULL
  * when it is another. */
 const char *tok_pattern_name(const tok *t, arena *mem);
+/* The JSON object in a tokenizer_config.json; integers beyond 64 bits (a model_max_length of 10^30)
+ * become the largest one. */
+status tok_config_load(const char *path, json_t **out, err *e) ATH_MUST_USE;
 /* The content of a special token; NULL for any other id. */
 const char *tok_special(const tok *t, int32_t id);
 

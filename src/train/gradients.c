@@ -31,9 +31,9 @@ static void fill(const prog *p, const npy_i32 *ids, int B, int T) {
 static status run_batch(session *s, const npy_i32 *ids, const char *out_file, double *loss,
                         err *e) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
-    if (T > s->model.max_position_embeddings) {
+    if (T > model_max_tokens(&s->model)) {
         err_set(e, ST_USAGE, "the batch has %d positions, the model's end at %ld", T,
-                (long)s->model.max_position_embeddings);
+                (long)model_max_tokens(&s->model));
         return err_hint(e, "set model.max_position_embeddings=%d", T);
     }
     plan_spec spec = {.model = s->model,

@@ -28,9 +28,9 @@ static status check_vocab(const session *s, const config *c, const model_config 
 }
 
 static status check_length(const config *c, const model_config *m, err *e) {
-    if (c->train.seq_len <= m->max_position_embeddings) return ST_OK;
+    if (c->train.seq_len <= model_max_tokens(m)) return ST_OK;
     config_error(c, e, "train.seq_len", "train.seq_len is %ld, the model's positions end at %ld",
-                 (long)c->train.seq_len, (long)m->max_position_embeddings);
+                 (long)c->train.seq_len, (long)model_max_tokens(m));
     return err_hint(e, "set model.max_position_embeddings=%ld", (long)c->train.seq_len);
 }
 
@@ -116,8 +116,8 @@ static int cache_tok(const session *s) {
         if (s->prompts[i].n > most) most = s->prompts[i].n;
     if (most == 0) return 0;
     int64_t rounded = (most + s->c->sample.max_new + PREFILL_T - 1) / PREFILL_T * PREFILL_T;
-    return (int)(rounded < s->model.max_position_embeddings ? rounded
-                                                            : s->model.max_position_embeddings);
+    int64_t most_tok = model_max_tokens(&s->model);
+    return (int)(rounded < most_tok ? rounded : most_tok);
 }
 
 /* What enter.c allocates for a stage. */

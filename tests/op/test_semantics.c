@@ -135,23 +135,61 @@ static void test_query_without_keys(void **state) {
     dev_close(d);
 }
 
-/* One query with qpos = t and a cache gives row t of the full forward. */
+/* One query with qpos = t and a cache gives row t of the full forward, with a window and with
+ * softcap, too. */
 static void test_decode_equals_full(void **state) {
     (void)state;
     enum { T = 19, AT = 12 };
     dev *d = open_dev();
-    op_case full = attention(1, T, T, 4, 2, 16), one = attention(1, 1, T, 4, 2, 16);
-    one.in[4] = (slot){LATEST, 1, 1, AT, 0};
-    side f, o;
-    side_open(&f, &full, DT_F32, false, d);
-    side_open(&o, &one, DT_F32, false, d);
-    copy_rows(&o.in[0].t, 0, &f.in[0].t, AT, 1);
-    for (int i = 1; i < 3; i++) copy_rows(&o.in[i].t, 0, &f.in[i].t, 0, T);
-    forward(&f);
-    forward(&o);
-    assert_rows_equal(&o.out[0].t, 0, &f.out[0].t, AT, 1, 1e-6);
-    side_close(&f);
-    side_close(&o);
+    for (int way = 0; way < 4; way++) {
+        op_case full = attention(1, T, T, 4, 2, 16), one = attention(1, 1, T, 4, 2, 16);
+        full.attr.attention.window = one.attr.attention.window = way & 1 ? 5 : 0;
+        full.attr.attention.softcap = one.attr.attention.softcap = way & 2 ? 0.4f : 0;
+        one.in[4] = (slot){LATEST, 1, 1, AT, 0};
+        side f, o;
+        side_open(&f, &full, DT_F32, false, d);
+        side_open(&o, &one, DT_F32, false, d);
+        copy_rows(&o.in[0].t, 0, &f.in[0].t, AT, 1);
+        for (int i = 1; i < 3; i++) copy_rows(&o.in[i].t, 0, &f.in[i].t, 0, T);
+        forward(&f);
+        forward(&o);
+        assert_rows_equal(&o.out[0].t, 0, &f.out[0].t, AT, 1, 1e-6);
+        side_close(&f);
+        side_close(&o);
+    }
+    dev_close(d);
+}
+
+/* Row i of one head over the keys [from, i], scores capped before the softmax. */
+static double capped_output(const side *s, int i, int from, int D, int column, double cap) {
+    double top = 0, sum = 0;
+    for (int j = from; j <= i; j++) {
+        double score = 0;
+        for (int k = 0; k < D; k++)
+            score += tensor_get(&s->in[0].t, i * D + k) * tensor_get(&s->in[1].t, j * D + k);
+        double p = exp(cap * tanh(score / sqrt((double)D) / cap));
+        sum += p;
+        top += p * tensor_get(&s->in[2].t, j * D + column);
+    }
+    return top / sum;
+}
+
+static void test_capped_scores(void **state) {
+    (void)state;
+    enum { T = 40, D = 16, WINDOW = 7 };
+    dev *d = open_dev();
+    op_case c = attention(1, T, T, 1, 1, D);
+    c.attr.attention.softcap = 0.6f, c.attr.attention.window = WINDOW;
+    side s;
+    side_open(&s, &c, DT_F32, true, d);
+    forward(&s);
+    for (int i = 0; i < T; i++)
+        for (int k = 0; k < D; k++) {
+            int from = i < WINDOW ? 0 : i - WINDOW + 1;
+            double want = capped_output(&s, i, from, D, k, (double)0.6f);
+            assert_true(fabs(tensor_get(&s.out[0].t, i * D + k) - want) < 2e-6);
+        }
+    side_close(&s);
     dev_close(d);
 }
 
@@ -220,25 +258,30 @@ static op_case head(int N, int C, int V, int chunk, float z_loss) {
 
 /* Row n of the dense logits, and their log-sum-exp. */
 static double dense_logits(const side *s, int64_t n, double *logits) {
-    const tensor *x = &s->in[0].t, *w = &s->in[1].t;
-    double sum = 0;
+    const tensor *x = &s->in[0].t, *w = &s->in[1].t, *bias = &s->in[3].t;
+    double sum = 0, cap = (double)s->attr.head.softcap;
     for (int64_t v = 0; v < w->rows; v++) {
-        logits[v] = 0;
+        logits[v] = bias->data ? tensor_get(bias, v) : 0;
         for (int64_t i = 0; i < x->cols; i++)
             logits[v] += tensor_get(x, n * x->cols + i) * tensor_get(w, v * w->cols + i);
+        if (cap > 0) logits[v] = cap * tanh(logits[v] / cap);
         sum += exp(logits[v]);
     }
     return log(sum);
 }
 
-/* Loss and dx of the chunked head equal softmax over all logits, with and without z-loss. Rows with
- * a negative target have no loss and no gradient. */
+/* Loss, dx and dbias of the chunked head equal softmax over all logits, with and without z-loss,
+ * bias and softcap. Rows with a negative target have no loss and no gradient. */
 static void test_head_equals_dense_softmax(void **state) {
     (void)state;
     enum { N = 13, C = 8, V = 21 };
     dev *d = open_dev();
-    for (int z = 0; z < 2; z++) {
+    for (int way = 0; way < 8; way++) {
+        bool z = way & 1;
+        double db[V] = {0}, cap = way & 4 ? 3 : INFINITY;
         op_case c = head(N, C, V, 4, z ? 0.1f : 0);
+        if (way & 2) c.in[3] = (slot){VECTOR, 1, V, 0, 0};
+        if (way & 4) c.attr.head.softcap = 3;
         side s;
         side_open(&s, &c, DT_F32, false, d);
         forward(&s);
@@ -252,12 +295,16 @@ static void test_head_equals_dense_softmax(void **state) {
                 double dx = 0;
                 for (int v = 0; v < V; v++) {
                     double dl = (1 + (z ? 0.2 : 0) * lse) * exp(logits[v] - lse) - (v == target);
+                    dl *= 1 - pow(logits[v] / cap, 2);
                     dx += dl * tensor_get(&s.in[1].t, v * C + i);
+                    if (i == 0 && target >= 0) db[v] += dl;
                 }
                 double got = tensor_get(&s.out[2].t, n * C + i);
                 assert_true(fabs(got - (target < 0 ? 0 : dx)) < 2e-5);
             }
         }
+        for (int v = 0; way & 2 && v < V; v++)
+            assert_true(fabs(tensor_get(&s.din[3].t, v) - db[v]) < 2e-5);
         side_close(&s);
     }
     dev_close(d);
@@ -303,6 +350,46 @@ static void test_norm_unit_offset(void **state) {
     assert_true(fabs(tensor_get(&plain.out[1].t, 0) - 1 / sqrt(sum / C + 1e-6)) < 1e-6);
     side_close(&plain);
     side_close(&offset);
+    dev_close(d);
+}
+
+/* Groups are rows of their own: forward, dx, and their weight gradients added up. */
+static void check_norm_of_heads(dev *d, op_kind kind, int width) {
+    enum { N = 5, HEADS = 3, LARGEST = 128 };
+    op_case c = {.label = "norm of heads", .kind = kind};
+    c.attr.norm.eps = 1e-3f, c.attr.norm.width = width;
+    c.in[0] = (slot){ACTIVATION, N, HEADS * width, 0, 0};
+    c.in[1] = (slot){VECTOR, 1, width, 0, 0};
+    op_case rows = c;
+    rows.attr.norm.width = 0;
+    rows.in[0].rows = N * HEADS, rows.in[0].cols = width;
+    side a, b;
+    side_open(&a, &c, DT_F32, true, d);
+    side_open(&b, &rows, DT_F32, false, d); /* the same numbers: filled in the same order */
+    forward(&a);
+    forward(&b);
+    backward(&a);
+    backward(&b);
+    for (int64_t i = 0; i < N * HEADS * width; i++) {
+        assert_true(fabs(tensor_get(&a.out[0].t, i) - tensor_get(&b.out[0].t, i)) < 2e-6);
+        assert_true(fabs(tensor_get(&a.din[0].t, i) - tensor_get(&b.din[0].t, i)) < 1e-5);
+    }
+    for (int64_t i = 0; i < N * HEADS; i++)
+        assert_true(fabs(tensor_get(&a.out[1].t, i) - tensor_get(&b.out[1].t, i)) < 1e-6);
+    for (int i = 0; i < width; i++)
+        assert_true(fabs(tensor_get(&a.din[1].t, i) - tensor_get(&b.din[1].t, i)) < 1e-5);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void test_norm_of_heads(void **state) {
+    (void)state;
+    static const int widths[] = {1, 20, 64, 128};
+    dev *d = open_dev();
+    for (int i = 0; i < ARRAY_LEN(widths); i++) {
+        check_norm_of_heads(d, OP_RMSNORM, widths[i]);
+        check_norm_of_heads(d, OP_LAYERNORM, widths[i]);
+    }
     dev_close(d);
 }
 
@@ -373,6 +460,36 @@ static void test_embed_rows(void **state) {
     dev_close(d);
 }
 
+/* Values and slopes of the limits at both sides of them; NaN is passed on. */
+static void test_limits(void **state) {
+    (void)state;
+    static const double x[] = {1, -2, 1.5, 0, NAN};
+    static const double expect[2][2][4] = {
+        {{0.87417442, -1.30509249, 1.14239123, 0}, {0.66036404, 0.24299270, 0.41997434, 1}},
+        {{1, -1.5, 1.5, 0}, {1, 0, 1, 1}}};
+    dev *d = open_dev();
+    for (int k = 0; k < 2; k++) {
+        op_case c = {.label = "limit", .kind = OP_ACT};
+        c.attr.act.kind = k ? ACT_CLAMP : ACT_SOFTCAP, c.attr.act.c = 1.5f;
+        c.in[0] = (slot){ACTIVATION, 1, 5, 0, 0};
+        side s;
+        side_open(&s, &c, DT_F32, false, d);
+        for (int i = 0; i < 5; i++) {
+            tensor_set(&s.in[0].t, i, x[i]);
+            tensor_set(&s.dout[0].t, i, 1);
+        }
+        forward(&s);
+        backward(&s);
+        for (int i = 0; i < 4; i++) {
+            assert_true(fabs(tensor_get(&s.out[0].t, i) - expect[k][0][i]) < 2e-7);
+            assert_true(fabs(tensor_get(&s.din[0].t, i) - expect[k][1][i]) < 2e-7);
+        }
+        assert_true(isnan(tensor_get(&s.out[0].t, 4)));
+        side_close(&s);
+    }
+    dev_close(d);
+}
+
 /* act(1) and act(-2), to 7 digits, from the published formulas; gated multiplies by up. */
 static void test_activation_values(void **state) {
     (void)state;
@@ -440,15 +557,18 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_groups_equal_repeated_heads),
         cmocka_unit_test(test_query_without_keys),
         cmocka_unit_test(test_decode_equals_full),
+        cmocka_unit_test(test_capped_scores),
         cmocka_unit_test(test_dropout_share),
         cmocka_unit_test(test_rope_angle),
         cmocka_unit_test(test_head_equals_dense_softmax),
         cmocka_unit_test(test_ignored_rows_leave_no_trace),
         cmocka_unit_test(test_norm_unit_offset),
+        cmocka_unit_test(test_norm_of_heads),
         cmocka_unit_test(test_first_micro_batch_writes),
         cmocka_unit_test(test_kv_store_rows),
         cmocka_unit_test(test_embed_rows),
         cmocka_unit_test(test_activation_values),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_layernorm_moments),
     };
     int failed = cmocka_run_group_tests_name("the device's kernels", tests, NULL, NULL);

@@ -237,18 +237,28 @@ static vec_rule *make_rules(arena *a) {
         r[i] = (vec_rule){.normal = i != 3 && i != 6,
                           .value = i == 3 ? 1.0f : 0.0f,
                           .std = 0.02 * (i + 1) * (i == 2 ? 1e30 : 1.0), /* also beyond float */
+                          .cut = i == 5 || i == 7 ? 1.0 + i / 8.0 : 0,
                           .key = rng_key_numbered(17, (uint64_t)i)};
     return r;
 }
 
-static void draw_plainly(const vec_spans *s, const vec_rule *r, float *x) {
-    for (int k = 0; k < s->n; k++) {
-        float *p = x + s->item[k].at;
-        for (int64_t i = 0; i < s->item[k].n; i++)
-            p[i] = r[k].normal
-                       ? (float)(r[k].std * (rng_normal_q24(r[k].key, (uint64_t)i) * 0x1p-24))
-                       : r[k].value;
+/* Element i by the definition: try t has the bits of counter (i / 2, t). */
+static float draw_one(const vec_rule *r, uint64_t i) {
+    if (!r->normal) return r->value;
+    for (uint64_t try = 0;; try++) {
+        uint32_t bits[4];
+        rng_block(r->key, i >> 1, try, bits);
+        uint64_t word =
+            i & 1 ? (uint64_t)bits[3] << 32 | bits[2] : (uint64_t)bits[1] << 32 | bits[0];
+        float x = (float)(r->std * (rng_normal_from_bits(word) * 0x1p-24));
+        if (r->cut == 0 || fabsf(x) <= (float)(r->cut * r->std)) return x;
     }
+}
+
+static void draw_plainly(const vec_spans *s, const vec_rule *r, float *x) {
+    for (int k = 0; k < s->n; k++)
+        for (int64_t i = 0; i < s->item[k].n; i++)
+            x[s->item[k].at + i] = draw_one(&r[k], (uint64_t)i);
 }
 
 static void test_draw(void **state) {

@@ -127,6 +127,12 @@ def same_until_tie(case, ids, prompt):
     return len(ids)
 
 
+def decodes(check):
+    """Some texts leave no room for new tokens."""
+    return lambda case: check(case) if case.new > 0 else "-"
+
+
+@decodes
 def check_greedy(case):
     ids = case.decode("--ids", joined(case.prompt))[0]
     if len(ids) != case.new:
@@ -134,6 +140,7 @@ def check_greedy(case):
     return same_until_tie(case, ids, case.prompt)
 
 
+@decodes
 def check_cache(case):
     ids = case.decode("--ids", joined(case.prompt))[0]
     logits = case.program_logits(case.folder, case.prompt + ids)[len(case.prompt) - 1:-1]
@@ -141,6 +148,7 @@ def check_cache(case):
     return fail_above("logits", float((logits.max(1) - chosen).max()), TIE)
 
 
+@decodes
 def check_batch(case):
     if case.model.config.model_type == "llama" and "longrope" in str(case.model.config):
         return "-"  # the short rows would be on the other side

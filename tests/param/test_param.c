@@ -24,8 +24,7 @@ static int add(param_store *s, const char *name, int64_t rows, int64_t cols, par
                                  .rows = rows,
                                  .cols = cols,
                                  .rank = rows == 1 ? 1 : 2,
-                                 .init = init,
-                                 .init_std = std});
+                                 .init = {.kind = init, .std = std}});
 }
 
 static void bind(lab *l, int threads) {
@@ -120,6 +119,38 @@ static void test_init_rules(void **state) {
     lab_close(&l);
 }
 
+/* Cut normals: nothing beyond, inside as before, and the deviation of a normal cut at 3 sigma,
+ * which is 0.98658 of the normal's (what torch's trunc_normal_ draws). */
+static void test_init_cut(void **state) {
+    (void)state;
+    enum { ROWS = 1500, COLS = 1001 };
+    lab l = {.a = arena_new("param")};
+    l.s = param_store_new(l.a, DT_F32);
+    param p = {.name = "cut", .rows = ROWS, .cols = COLS, .rank = 2};
+    p.init = (param_init){.kind = INIT_NORMAL, .std = 0.02, .cut = 3};
+    param_add(l.s, &p);
+    bind(&l, 2);
+    param_init_all(l.s, 1);
+    int64_t n, moved = 0;
+    const float *w = weights(&l, "cut", &n);
+    float *whole = malloc((size_t)n * sizeof *whole);
+    rng_fill_normal(rng_key_named(1, "cut"), 0, whole, n, 0.02);
+    double square = 0, beyond_2 = 0;
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(w[i] >= -0.06f && w[i] <= 0.06f);
+        moved += w[i] != whole[i];
+        if (w[i] != whole[i]) assert_true(whole[i] > 0.06f || whole[i] < -0.06f);
+        square += w[i] / 0.02 * (w[i] / 0.02);
+        beyond_2 += w[i] > 0.04f || w[i] < -0.04f;
+    }
+    double N = (double)n, share = 0.0026998, tail = (0.0455003 - share) / (1 - share);
+    assert_true(fabs((double)moved / N - share) < 5 * sqrt(share / N));
+    assert_true(fabs(square / N - 0.973344) < 5 * sqrt(1.8 / N));
+    assert_true(fabs(beyond_2 / N - tail) < 5 * sqrt(tail / N));
+    free(whole);
+    lab_close(&l);
+}
+
 /* An element depends on seed, name and index: not on threads, nor on what else is declared. */
 static void test_init_is_independent(void **state) {
     (void)state;
@@ -142,6 +173,63 @@ static void test_init_is_independent(void **state) {
     assert_memory_not_equal(a, b, (size_t)n * 4);
     lab_close(&alone);
     lab_close(&many);
+}
+
+/* Every row has a place in the file, and no two the same. */
+static void check_rows(const param *p, const int64_t *want) {
+    bool taken[64] = {false};
+    for (int64_t i = 0; i < p->rows; i++) {
+        int64_t at = param_file_row(p, i);
+        assert_true(at >= 0 && at < p->rows && !taken[at]);
+        taken[at] = true;
+        assert_int_equal(at, want[i]);
+    }
+}
+
+static void test_file_rows(void **state) {
+    (void)state;
+    /* q, k, v of two heads of two rows; files: q, k, v of head 0, then of head 1 */
+    param by_head = {.rows = 12, .order = ROWS_BY_HEAD, .heads = 2, .head_dim = 2};
+    check_rows(&by_head, (const int64_t[]){0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11});
+    /* two heads of five rows, of which four are rotated */
+    param pairs = {.rows = 10, .order = ROWS_PAIRS, .heads = 2, .head_dim = 5, .rotary = 4};
+    check_rows(&pairs, (const int64_t[]){0, 2, 1, 3, 4, 5, 7, 6, 8, 9});
+    param same = {.rows = 3, .order = ROWS_SAME};
+    check_rows(&same, (const int64_t[]){0, 1, 2});
+}
+
+static bool locate_matrices(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
+    *stored = DT_F16;
+    *offset_bytes = 1000 + *(int *)ctx;
+    return p->rank == 2;
+}
+
+/* Weights that stay in a file are not in the flat arrays; the others are as ever. */
+static void test_mapped(void **state) {
+    (void)state;
+    int more = 24;
+    lab l = {.a = arena_new("param")};
+    l.s = param_store_new(l.a, DT_F32);
+    param_store_map(l.s, locate_matrices, &more);
+    param_pack_begin(l.s, "qkv");
+    add(l.s, "q", 300, 211, INIT_NORMAL, 1.0);
+    add(l.s, "k", 100, 211, INIT_NORMAL, 1.0);
+    param_pack_end(l.s);
+    add(l.s, "norm", 1, 211, INIT_ONES, 0);
+    param_sizes z = param_store_sizes(l.s);
+    assert_true(z.elems == 401 * 211 && z.flat_elems == 256);
+    graph_param_ref ref;
+    assert_false(param_ref(l.s, "qkv", &ref));
+    assert_true(param_ref(l.s, "k", &ref));
+    assert_true(ref.where == SPACE_FILE && ref.dt == DT_F16 && !ref.trainable);
+    assert_true(ref.rows == 100 && ref.cols == 211 && ref.offset_bytes == 1024);
+    assert_true(param_ref(l.s, "norm", &ref));
+    assert_true(ref.where == SPACE_MASTER && ref.offset_bytes == 0);
+    bind(&l, 2);
+    assert_int_equal(param_spans(l.s)->n, 1);
+    param_init_all(l.s, 1);
+    for (int i = 0; i < 211; i++) assert_true(l.master[i] == 1.0f);
+    lab_close(&l);
 }
 
 /* Matrices have copies in bf16, vectors have none. */
@@ -220,7 +308,10 @@ static void test_digest_ignores_layout(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_packs),
                                        cmocka_unit_test(test_init_rules),
+                                       cmocka_unit_test(test_init_cut),
                                        cmocka_unit_test(test_init_is_independent),
+                                       cmocka_unit_test(test_file_rows),
+                                       cmocka_unit_test(test_mapped),
                                        cmocka_unit_test(test_copies),
                                        cmocka_unit_test(test_digest_sees_every_bit),
                                        cmocka_unit_test(test_digest_ignores_layout)};

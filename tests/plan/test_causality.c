@@ -1,6 +1,6 @@
-/* A token cannot be seen from before it, nor from another document: for random shapes of both
- * families, changing one token leaves all earlier logits, and the losses of other documents, the
- * same to the bit, and changes later ones. */
+/* A token cannot be seen from before it, nor from another document: for random shapes of every
+ * family, with random options of others mixed in, changing one token leaves all earlier logits, and
+ * the losses of other documents, the same to the bit, and changes later ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ typedef struct lab {
     dev *dev;
     plan *p;
     plan_spec spec;
-    char what[256];
+    char what[640];
     uint64_t at; /* of the random choices */
     rng_key key;
 } lab;
@@ -30,32 +30,81 @@ static int64_t choose(lab *l, int64_t n) {
     return rng_u32(l->key, l->at++) % n;
 }
 
-static json_t *random_llama(lab *l) {
-    static const int heads[][2] = {{1, 1}, {2, 1}, {4, 2}, {6, 3}, {4, 4}, {8, 2}};
-    const int *h = heads[choose(l, 6)];
-    int64_t D = 2 * (1 + choose(l, 12));
-    return json_pack("{s:s,s:I,s:i,s:i,s:I,s:I,s:b,s:b,s:b,s:f}", "model_type", "llama",
-                     "hidden_size", (json_int_t)(8 + choose(l, 60)), "num_attention_heads", h[0],
-                     "num_key_value_heads", h[1], "head_dim", (json_int_t)D, "intermediate_size",
-                     (json_int_t)(5 + choose(l, 90)), "tie_word_embeddings", (int)choose(l, 2),
-                     "attention_bias", (int)choose(l, 2), "mlp_bias", (int)choose(l, 2),
-                     "rope_theta", 100.0 + (double)choose(l, 10000));
+static json_t *list_of(lab *l, int64_t n, int64_t lowest, int64_t highest) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(lowest + choose(l, highest - lowest + 1)));
+    return list;
 }
 
-static json_t *random_gpt2(lab *l) {
-    int64_t H = 1 + choose(l, 5), D = 1 + choose(l, 20);
-    return json_pack("{s:s,s:I,s:I,s:I,s:b}", "model_type", "gpt2", "hidden_size",
-                     (json_int_t)(H * D), "num_attention_heads", (json_int_t)H, "intermediate_size",
-                     (json_int_t)(5 + choose(l, 90)), "tie_word_embeddings", (int)choose(l, 2));
+static void set_int(json_t *o, const char *key, int64_t x) {
+    json_object_set_new(o, key, json_integer(x));
+}
+
+/* Heads and widths: one number for all layers, or by layer; those of a family with learned
+ * positions or with queries, keys and values in one tensor by head are equal. */
+static void random_sizes(lab *l, json_t *o, const model_family *f) {
+    static const int heads[][2] = {{1, 1}, {2, 1}, {4, 2}, {6, 3}, {4, 4}, {8, 2}};
+    const int *h = heads[choose(l, 6)];
+    int64_t layers = 1 + choose(l, 4), D = 8 * (1 + choose(l, 3));
+    set_int(o, "num_hidden_layers", layers);
+    set_int(o, "num_attention_heads", h[0]);
+    set_int(o, "num_key_value_heads", f->qkv_by_head ? h[0] : h[1]);
+    set_int(o, "head_dim", D);
+    set_int(o, "hidden_size", choose(l, 2) ? h[0] * D : 8 + choose(l, 60));
+    set_int(o, "intermediate_size", 5 + choose(l, 90));
+    if (choose(l, 4)) return;
+    json_object_set_new(o, "intermediate_size", list_of(l, layers, 5, 60));
+    json_t *kv = list_of(l, layers, 1, 3), *q = json_array(), *x;
+    size_t i;
+    json_array_foreach(kv, i, x) json_array_append_new(q, json_integer(2 * json_integer_value(x)));
+    json_object_set_new(o, "num_attention_heads", q);
+    json_object_set_new(o, "num_key_value_heads", f->qkv_by_head ? json_copy(q) : json_copy(kv));
+    json_decref(kv);
+}
+
+/* One option that some family has, on any family. */
+static void random_option(lab *l, json_t *o) {
+    static const char *const numbers[] = {"attn_logit_softcapping",
+                                          "final_logit_softcapping",
+                                          "clip_qkv",
+                                          "query_pre_attn_scalar",
+                                          "scale_depth",
+                                          "scale_emb"};
+    static const char *const switches[] = {"rope_interleaved", "attention_bias", "mlp_bias",
+                                           "head_bias", "tie_word_embeddings"};
+    static const char *const words[][4] = {
+        {"qk_norm", "none", "head", "full"},
+        {"norm_placement", "pre", "post", "sandwich"},
+        {"norm_weights", "none", "weight", "offset"},
+        {"norm_type", "rms", "layer", "layer"},
+        {"residual_type", "sequential", "parallel", "sequential"},
+        {"mlp_type", "gated", "plain", "gated"}};
+    int64_t layers = json_integer_value(json_object_get(o, "num_hidden_layers"));
+    const char *const *w = words[choose(l, 6)];
+    switch (choose(l, 7)) {
+        case 0:
+            json_object_set_new(o, numbers[choose(l, 6)], json_real(0.5 + (double)choose(l, 4)));
+            break;
+        case 1: json_object_set_new(o, switches[choose(l, 5)], json_boolean(choose(l, 2))); break;
+        case 2: json_object_set_new(o, w[0], json_string(w[1 + choose(l, 3)])); break;
+        case 3: json_object_set_new(o, "sliding_window", list_of(l, layers, 0, 9)); break;
+        case 4: json_object_set_new(o, "no_rope_layers", list_of(l, layers, 0, 1)); break;
+        case 5: json_object_set_new(o, "partial_rotary_factor", json_real(0.5)); break;
+        default: set_int(o, "block_repeat", 1 + choose(l, 2)); break;
+    }
 }
 
 static void lab_open(lab *l, dev *d, int trial) {
     *l = (lab){.a = arena_new("causality"), .dev = d, .key = rng_key_numbered(17, (uint64_t)trial)};
-    json_t *o = trial % 2 ? random_llama(l) : random_gpt2(l);
-    json_object_set_new(o, "num_hidden_layers", json_integer(1 + choose(l, 3)));
-    json_object_set_new(o, "vocab_size", json_integer(V));
-    json_object_set_new(o, "max_position_embeddings", json_integer(64));
-    json_object_set_new(o, "initializer_range", json_real(0.3)); /* so that every path matters */
+    int n_families = 0;
+    while (model_family_at(n_families)) n_families++;
+    const model_family *f = model_family_at(trial % n_families);
+    json_t *o = json_pack("{s:s,s:i,s:i,s:f}", "model_type", f->model_type, "vocab_size", V,
+                          "max_position_embeddings", 64, "initializer_range",
+                          0.3); /* so that every path matters */
+    random_sizes(l, o, f);
+    for (int64_t n = choose(l, 4); n > 0; n--) random_option(l, o);
     char *text = json_dumps(o, JSON_COMPACT);
     snprintf(l->what, sizeof l->what, "%s", text);
     free(text);
@@ -148,7 +197,7 @@ static void test_random_models(void **state) {
     (void)state;
     dev *d;
     assert_int_equal(dev_open(&d, DEV_CPU, 2, NULL), ST_OK);
-    for (int trial = 0; trial < 40; trial++) {
+    for (int trial = 0; trial < 120; trial++) {
         lab l;
         lab_open(&l, d, trial);
         check_logits(&l);

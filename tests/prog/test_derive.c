@@ -27,6 +27,7 @@ typedef struct lab {
     int64_t n_params; /* doubles */
     uint64_t pick;    /* counter of random choices */
     uint64_t seed;
+    int32_t no_grad_id; /* of the embedding */
     double param[MAX_PARAM], grad[MAX_PARAM];
     void *frame, *pinned;
 } lab;
@@ -70,24 +71,31 @@ static void fill_rope(void *dst, const void *ctx) {
     }
 }
 
+static void open_rope(lab *l) {
+    if (l->pos != VAL_NONE) return;
+    l->pos = graph_input(l->g, "pos", DT_I32, N, 1);
+    l->rope = graph_const(l->g, "rope", DT_F64, T, 2, fill_rope, "", 1);
+}
+
+static graph_attention_spec one_head_spec(float dropout) {
+    return (graph_attention_spec){.B = B,
+                                  .Tq = T,
+                                  .Tk = T,
+                                  .H = 2,
+                                  .K = 1,
+                                  .D = 2,
+                                  .Dv = 2,
+                                  .scale = 0.7f,
+                                  .dropout = dropout,
+                                  .causal = true};
+}
+
 /* Two query heads on one key head of width 2, rotated. */
 static val attention(lab *l, val x, float dropout) {
     graph *g = l->g;
-    if (l->pos == VAL_NONE) {
-        l->pos = graph_input(g, "pos", DT_I32, N, 1);
-        l->rope = graph_const(g, "rope", DT_F64, T, 2, fill_rope, "", 1);
-    }
+    open_rope(l);
     val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
-    graph_attention_spec s = {.B = B,
-                              .Tq = T,
-                              .Tk = T,
-                              .H = 2,
-                              .K = 1,
-                              .D = 2,
-                              .Dv = 2,
-                              .scale = 0.7f,
-                              .dropout = dropout,
-                              .causal = true};
+    graph_attention_spec s = one_head_spec(dropout);
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
                             graph_view(g, qkv, 6, 2), VAL_NONE, VAL_NONE);
     return linear(l, o, C);
@@ -102,10 +110,11 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     val ids = graph_input(l->g, "ids", DT_I32, N, 1);
     val targets = graph_input(l->g, "targets", DT_I32, N, 1);
     val table = weight(l, V, C);
-    val x = body(l, graph_embed(l->g, table, ids, -1));
-    graph_head_spec head = {.chunk_rows = 4, .z_loss = 0.1f};
+    val x = body(l, graph_embed(l->g, table, ids, l->no_grad_id));
+    graph_head_spec head = {.chunk_rows = 4, .z_loss = 0.1f, .softcap = tied ? 1.5f : 0};
     val y = norm(l, x), w = tied ? table : weight(l, V, C);
-    val nll = graph_head_ce(l->g, &head, y, w, VAL_NONE, targets);
+    val bias = tied ? VAL_NONE : weight(l, 1, V);
+    val nll = graph_head_ce(l->g, &head, y, w, bias, targets);
     graph_output(l->g, nll, "nll");
     graph_output(l->g, l->g->op[l->g->n_ops - 1].out[1], "lse");
     err e = {0};
@@ -130,6 +139,7 @@ static void lab_open(lab *l, uint64_t seed) {
     memset(l, 0, sizeof *l);
     l->a = arena_new("derive");
     l->seed = seed;
+    l->no_grad_id = -1;
     assert_int_equal(dev_open(&l->dev, DEV_CPU, 1, NULL), ST_OK);
     for (int i = 0; i < MAX_PARAM; i++)
         l->param[i] = 0.6 * rng_normal_q24(rng_key_numbered(seed, 1), (uint64_t)i) / 16777216.0;
@@ -306,6 +316,34 @@ static val transformer(lab *l, val x) {
     }
     return x;
 }
+/* Rows of heads [N, heads * 2], each head normed alone and then rotated. */
+static val normed_heads(lab *l, val x, int heads, bool center) {
+    val w = weight(l, 1, 2);
+    val y = center ? graph_layernorm(l->g, x, w, VAL_NONE, 1e-3f, 2)
+                   : graph_rmsnorm(l->g, x, w, 1e-3f, true, 2);
+    return graph_rope(l->g, y, l->pos, l->rope, heads, 2, 2, false);
+}
+/* Norms of heads of views, capped scores in a window, limits and factors. */
+static val capped_transformer(lab *l, val x) {
+    x = graph_scale(l->g, x, 1.7f);
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        open_rope(l);
+        val qkv = linear(l, norm(l, x), 8);
+        if (i) qkv = graph_clamp(l->g, qkv, 0.9f);
+        val q = normed_heads(l, graph_view(l->g, qkv, 0, 4), 2, i == 1);
+        val k = normed_heads(l, graph_view(l->g, qkv, 4, 2), 1, i == 1);
+        graph_attention_spec s = one_head_spec(0);
+        s.softcap = 0.8f, s.window = 2;
+        val o = graph_attention(l->g, &s, q, k, graph_view(l->g, qkv, 6, 2), VAL_NONE, VAL_NONE);
+        x = graph_add(l->g, x, graph_scale(l->g, linear(l, o, C), 0.3f));
+        val free_norm = graph_rmsnorm(l->g, x, VAL_NONE, 1e-5f, false, 0);
+        val y = graph_softcap(l->g, linear(l, free_norm, C), 1.1f);
+        x = graph_add(l->g, x, graph_scale(l->g, y, -2.0f));
+        graph_block_end(l->g);
+    }
+    return x;
+}
 static val with_dropout(lab *l, val x) {
     x = graph_dropout(l->g, x, 0.2f);
     for (int i = 0; i < 2; i++) {
@@ -368,6 +406,7 @@ static void test_hand_made(void **state) {
                   {"views", views, true},
                   {"overlapping uses of views", overlapping_uses_of_views, true},
                   {"transformer", transformer, true},
+                  {"capped transformer", capped_transformer, true},
                   {"dropout", with_dropout, true},
                   {"shared weight", shared_weight, true},
                   {"skip over blocks", skip_over_blocks, true},
@@ -378,6 +417,35 @@ static void test_hand_made(void **state) {
             int n = check_graph(graphs[i].name, graphs[i].body, tied, 1, true);
             assert_true((n > 0) || !graphs[i].recomputes);
         }
+}
+
+/* The row of the table that gets no gradient: none from the look-up, but all of the head's. */
+static void test_no_grad_id(void **state) {
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        double all[MAX_PARAM];
+        lab l;
+        lab_open(&l, 1);
+        record(&l, transformer, RECOMPUTE_NONE, tied);
+        gradients(&l, 0xff);
+        memcpy(all, l.grad, sizeof all);
+        int64_t n = l.n_params;
+        int32_t id = ((const int32_t *)prog_tensor(l.p, "ids")->data)[1];
+        release(&l);
+        l.no_grad_id = id;
+        record(&l, transformer, RECOMPUTE_NONE, tied);
+        gradients(&l, 0xff);
+        assert_int_equal(l.n_params, n);
+        for (int64_t i = 0; i < n; i++) {
+            bool of_row = i >= id * C && i < (id + 1) * C; /* the table comes first */
+            if (!of_row)
+                assert_true(l.grad[i] == all[i]);
+            else
+                assert_true(tied ? l.grad[i] != all[i] && l.grad[i] != 0 : l.grad[i] == 0);
+        }
+        release(&l);
+        lab_close(&l);
+    }
 }
 
 /* ---- random graphs ---- */
@@ -397,7 +465,7 @@ static val any(lab *l, const val *pool, int n) {
 static val random_op(lab *l, const val *pool, int n) {
     graph *g = l->g;
     val a = any(l, pool, n);
-    switch (choose(l, 9)) {
+    switch (choose(l, 12)) {
         case 0: return linear(l, a, C);
         case 1: return graph_act(g, a, ACT_SILU);
         case 2: return norm(l, a);
@@ -409,6 +477,9 @@ static val random_op(lab *l, const val *pool, int n) {
             val x = graph_view(g, gu, 0, C), y = graph_view(g, gu, C, C);
             return choose(l, 2) ? graph_gated(g, x, y, ACT_SILU) : graph_add(g, x, y);
         }
+        case 7: return graph_scale(g, linear(l, a, C), 1.5f);
+        case 8: return graph_softcap(g, a, 0.9f);
+        case 9: return graph_layernorm(g, a, VAL_NONE, weight(l, 1, 2), 1e-3f, 2);
         default: return graph_add(g, a, any(l, pool, n));
     }
 }
@@ -450,6 +521,7 @@ static void test_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hand_made),
+                                       cmocka_unit_test(test_no_grad_id),
                                        cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

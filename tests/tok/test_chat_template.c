@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/gguf.h"
 #include "tok/chat/template.h"
 
 static char folder[] = "/tmp/chat-template-XXXXXX";
@@ -229,11 +230,41 @@ static void test_marks(void **state) {
     json_decref(list);
 }
 
+/* The template inside a GGUF file, with the special tokens that the file names. */
+static void test_gguf(void **state) {
+    (void)state;
+    static const gguf_text tokens[] = {{"<s>", 3}, {"</s>", 4}, {"a", 1}}, merges[1];
+    static const int32_t types[] = {3, 3, 1};
+    gguf_pairs p = {0};
+    strbuf file = {0};
+    err e = {0};
+    char path[128];
+    gguf_put_string(&p, "tokenizer.ggml.model", "gpt2");
+    gguf_put_string(&p, "tokenizer.ggml.pre", "gpt-2");
+    gguf_put_texts(&p, "tokenizer.ggml.tokens", tokens, 3);
+    gguf_put_texts(&p, "tokenizer.ggml.merges", merges, 0);
+    gguf_put_array(&p, "tokenizer.ggml.token_type", GGUF_I32, types, 3);
+    gguf_put_u32(&p, "tokenizer.ggml.bos_token_id", 0);
+    gguf_put_u32(&p, "tokenizer.ggml.eos_token_id", 1);
+    gguf_put_string(&p, "tokenizer.chat_template",
+                    "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}");
+    gguf_append_header(&file, 0, &p);
+    strbuf_append(&file, p.bytes.data, p.bytes.len);
+    snprintf(path, sizeof(path), "%s/model.gguf", folder);
+    assert_int_equal(file_write_atomic(path, file.data, file.len, &e), ST_OK);
+    chat_template *t = load(path);
+    expect(t, (chat_request){0}, HELLO, "<s>hello</s>");
+    chat_template_free(t);
+    gguf_pairs_free(&p);
+    strbuf_free(&file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),    cmocka_unit_test(test_names),
         cmocka_unit_test(test_variables), cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_continue),  cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_gguf),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -33,7 +33,7 @@ void gemma_to_hf(const model_config *mc, json_t *o) {
     hf_drop(o, "hidden_act");
     hf_word(o, "hidden_activation", key_act_word(mc->act, mc->family->activations));
     hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_num(o, "query_pre_attn_scalar", mc->query_pre_attn_scalar);
+    hf_whole(o, "query_pre_attn_scalar", mc->query_pre_attn_scalar);
     hf_num_or_null(o, "final_logit_softcapping", mc->final_softcap);
     hf_windows(mc, o);
 }

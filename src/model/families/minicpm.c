@@ -29,7 +29,9 @@ static void minicpm_to_hf(const model_config *mc, json_t *o) {
 const model_family family_minicpm = {
     .model_type = "minicpm",
     .architecture = "MiniCPMForCausalLM",
-    .keys = HF_LLAMA_KEYS "attention_bias scale_emb scale_depth dim_model_base",
+    .keys = MODEL_KEYS_OF_ALL
+    "num_key_value_heads intermediate_size rms_norm_eps rope_theta attn_pdrop "
+    "attention_bias scale_emb scale_depth dim_model_base",
     .activations = "silu swish",
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,

@@ -22,7 +22,6 @@ static status qwen2_from_hf(json_t *o, bool file, err *e) {
 
 static void qwen2_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
-    hf_drop(o, "head_dim");
     hf_rope(mc, o);
     hf_write_switched_windows(mc, o);
 }

@@ -54,7 +54,6 @@ static status smollm3_from_hf(json_t *o, bool file, err *e) {
 
 static void smollm3_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
-    hf_drop(o, "head_dim");
     hf_rope(mc, o);
     hf_bool(o, "attention_bias", mc->attention_bias);
     hf_bool(o, "mlp_bias", mc->mlp_bias);

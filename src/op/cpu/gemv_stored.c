@@ -87,13 +87,15 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
         for (int r = 0; r < rows; r++) acc[r][q] = v_zero();
     }
     for (; k + stored_block(dt) <= g->k; from += bytes) {
+        stored_scales s[COLUMNS];
         prefetch(next + COLUMNS * from, COLUMNS * bytes);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
+        for (int q = 0; q < COLUMNS; q++) stored_open(&s[q], b[q] + from, dt);
         for (int c = 0; c < stored_block(dt) / CHUNK; c++, k += CHUNK) {
 #pragma GCC unroll 4
             for (int q = 0; q < COLUMNS; q++) {
                 vf w[CHUNK_V];
-                stored_chunk(b[q] + from, c, w, dt);
+                stored_chunk(b[q] + from, &s[q], c, w, dt);
 #pragma GCC unroll 4
                 for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8

@@ -8,15 +8,22 @@
 #include "op/cpu/rows.h"
 
 enum { SLICE = 128 }; /* rows per partial sum of dw, db */
+/* Rows that are asked for early where they are heads amid wider rows, which the machine does not
+ * foresee. */
+enum { AHEAD = 2 };
 
+/* Inside a loop over rows this is a local copy: its members then stay in registers, whatever is
+ * written. */
 typedef struct norm_view {
-    tensor x, w, b, mean, rstd;
+    tensor x, y, w, b, mean, rstd, dy, dx;
     int64_t width, groups; /* columns of a group, groups of a row */
     float eps, offset;     /* weight is w + offset */
+    bool add;              /* to dx */
 } norm_view;
 
 static norm_view norm_open(const op_call *c, bool center) {
-    norm_view v = {.x = c->in[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
+    norm_view v = {.x = c->in[0], .y = c->out[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
+    v.dy = c->dout[0], v.dx = c->din[0], v.add = op_accumulates(c, 0);
     v.width = op_norm_width(c->attr, v.x.cols);
     v.groups = v.x.cols / v.width;
     v.eps = c->attr->norm.eps;
@@ -29,16 +36,18 @@ static float *stat(const tensor *t, int64_t i, int64_t group) {
     return (float *)t->data + i * t->ld + group;
 }
 
-/* Calls f(..., group, width, center, dt) for every group of a row, with a constant width where
- * heads usually have it. */
+/* What backward is nearly always asked for: a constant, so that nothing is decided per vector. */
+typedef enum norm_wants { WANTS_SOME, WANTS_DX_DW, WANTS_ALL } norm_wants;
+
+/* Calls f(..., group, width, center, dt) for every group of a row. */
+#define EACH_GROUP(v, width, f, ...)                                                               \
+    for (int64_t g = 0; g < (v).groups; g++) f(__VA_ARGS__, g, width, center, dt)
+/* With a constant width where the heads of an RMSNorm usually have it. */
 #define FOR_GROUPS(v, f, ...)                                                                      \
-    for (int64_t g = 0; g < (v)->groups; g++) {                                                    \
-        switch ((v)->width) {                                                                      \
-            case 64: f(__VA_ARGS__, g, 64, center, dt); break;                                     \
-            case 128: f(__VA_ARGS__, g, 128, center, dt); break;                                   \
-            case 256: f(__VA_ARGS__, g, 256, center, dt); break;                                   \
-            default: f(__VA_ARGS__, g, (v)->width, center, dt); break;                             \
-        }                                                                                          \
+    switch (center ? 0 : (v).width) {                                                              \
+        case 64: EACH_GROUP(v, 64, f, __VA_ARGS__); break;                                         \
+        case 128: EACH_GROUP(v, 128, f, __VA_ARGS__); break;                                       \
+        default: EACH_GROUP(v, (v).width, f, __VA_ARGS__); break;                                  \
     }
 
 V_INLINE vf weight_at(const norm_view *v, int64_t j, int64_t n) {
@@ -61,73 +70,77 @@ V_INLINE float moment(const void *x, int64_t at, int64_t cols, float shift, bool
     return v_sum(s) + tail;
 }
 
-V_INLINE void forward_group(const op_call *c, const norm_view *v, int64_t i, int64_t group,
-                            int64_t width, bool center, dtype dt) {
-    const tensor *x = &v->x, *y = &c->out[0];
-    int64_t from = group * width, at = i * x->ld + from;
+V_INLINE void forward_group(norm_view v, int64_t i, int64_t group, int64_t width, bool center,
+                            dtype dt) {
+    int64_t from = group * width, at = i * v.x.ld + from;
     float inv = 1.0f / (float)width;
-    float mean = center ? moment(x->data, at, width, 0.0f, false, dt) * inv : 0.0f;
-    float rstd = 1.0f / __builtin_sqrtf(moment(x->data, at, width, mean, true, dt) * inv + v->eps);
-    *stat(&v->rstd, i, group) = rstd;
-    if (center) *stat(&v->mean, i, group) = mean;
+    float mean = center ? moment(v.x.data, at, width, 0.0f, false, dt) * inv : 0.0f;
+    float rstd = 1.0f / __builtin_sqrtf(moment(v.x.data, at, width, mean, true, dt) * inv + v.eps);
+    *stat(&v.rstd, i, group) = rstd;
+    if (center) *stat(&v.mean, i, group) = mean;
     FOR_VECTORS(width, j, n) {
-        vf r = (row_get(x, i, from + j, n, dt) - mean) * rstd * weight_at(v, j, n);
-        if (v->b.data) r += get_upto(v->b.data, j, n, DT_F32);
-        row_put(y, i, from + j, r, n, false, dt);
+        vf r = (row_get(&v.x, i, from + j, n, dt) - mean) * rstd * weight_at(&v, j, n);
+        if (center && v.b.data) r += get_upto(v.b.data, j, n, DT_F32);
+        row_put(&v.y, i, from + j, r, n, false, dt);
     }
 }
 
-V_INLINE void forward_row(const op_call *c, const norm_view *v, int64_t i, bool center, dtype dt) {
-    FOR_GROUPS(v, forward_group, c, v, i)
+V_INLINE void forward_row(norm_view v, int64_t i, bool center, dtype dt) {
+    FOR_GROUPS(v, forward_group, v, i)
 }
 
 static void norm_forward(const op_call *c, bool center, dtype dt) {
     norm_view v = norm_open(c, center);
-    const tensor *y = &c->out[0];
-#pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) {
+#pragma omp parallel for num_threads(loop_threads(c, v.y.rows *v.y.cols)) schedule(static)
+    for (int64_t i = 0; i < v.y.rows; i++) {
+        if (v.groups > 1) row_prefetch(&v.x, i + AHEAD);
         if (center)
-            WITH_DTYPE(dt, forward_row, c, &v, i, true);
+            WITH_DTYPE(dt, forward_row, v, i, true);
         else
-            WITH_DTYPE(dt, forward_row, c, &v, i, false);
+            WITH_DTYPE(dt, forward_row, v, i, false);
     }
 }
 
 /* mean(g xhat) in *gx; mean(g) returned. */
-V_INLINE float group_means(const norm_view *v, const tensor *dy, int64_t i, int64_t from,
-                           int64_t width, float mean, float rstd, float *gx, dtype dt) {
+V_INLINE float group_means(norm_view v, int64_t i, int64_t from, int64_t width, float mean,
+                           float rstd, float *gx, dtype dt) {
     vf sum_g = v_zero(), sum_gx = v_zero();
     FOR_VECTORS(width, j, n) {
-        vf g = row_get(dy, i, from + j, n, dt) * weight_at(v, j, n); /* 0 beyond the group */
+        vf g = row_get(&v.dy, i, from + j, n, dt) * weight_at(&v, j, n); /* 0 beyond the group */
         sum_g += g;
-        sum_gx = v_fma(g, (row_get(&v->x, i, from + j, n, dt) - mean) * rstd, sum_gx);
+        sum_gx = v_fma(g, (row_get(&v.x, i, from + j, n, dt) - mean) * rstd, sum_gx);
     }
     *gx = v_sum(sum_gx) / (float)width;
     return v_sum(sum_g) / (float)width;
 }
 
 /* dx of one group; adds it to sum_w and sum_b (each [width], or NULL). */
-V_INLINE void backward_group(const op_call *c, const norm_view *v, int64_t i, float *sum_w,
-                             float *sum_b, int64_t group, int64_t width, bool center, dtype dt) {
-    const tensor *dy = &c->dout[0], *dx = &c->din[0];
+V_INLINE void backward_group(norm_view v, int64_t i, float *sum_w, float *sum_b, norm_wants wants,
+                             int64_t group, int64_t width, bool center, dtype dt) {
     int64_t from = group * width;
-    float mean = center ? *stat(&v->mean, i, group) : 0.0f, rstd = *stat(&v->rstd, i, group), gx;
-    float g_mean = group_means(v, dy, i, from, width, mean, rstd, &gx, dt);
+    float mean = center ? *stat(&v.mean, i, group) : 0.0f, rstd = *stat(&v.rstd, i, group), gx;
+    float g_mean = group_means(v, i, from, width, mean, rstd, &gx, dt);
     if (!center) g_mean = 0.0f;
-    bool add = op_accumulates(c, 0);
+    bool dx = wants != WANTS_SOME || v.dx.data, dw = wants != WANTS_SOME || sum_w;
+    bool db = wants == WANTS_ALL || (wants == WANTS_SOME && sum_b);
     FOR_VECTORS(width, j, n) {
-        vf d = row_get(dy, i, from + j, n, dt);
-        vf xhat = (row_get(&v->x, i, from + j, n, dt) - mean) * rstd;
-        if (sum_w) put_upto(sum_w, j, v_fma(d, xhat, get_upto(sum_w, j, n, DT_F32)), n, DT_F32);
-        if (sum_b) put_upto(sum_b, j, d + get_upto(sum_b, j, n, DT_F32), n, DT_F32);
-        vf r = rstd * (d * weight_at(v, j, n) - g_mean - xhat * gx);
-        if (dx->data) row_put(dx, i, from + j, r, n, add, dt);
+        vf d = row_get(&v.dy, i, from + j, n, dt);
+        vf xhat = (row_get(&v.x, i, from + j, n, dt) - mean) * rstd;
+        if (dw) put_upto(sum_w, j, v_fma(d, xhat, get_upto(sum_w, j, n, DT_F32)), n, DT_F32);
+        if (db) put_upto(sum_b, j, d + get_upto(sum_b, j, n, DT_F32), n, DT_F32);
+        vf r = rstd * (d * weight_at(&v, j, n) - g_mean - xhat * gx);
+        if (dx) row_put(&v.dx, i, from + j, r, n, v.add, dt);
     }
 }
 
-V_INLINE void backward_row(const op_call *c, const norm_view *v, int64_t i, float *sum_w,
-                           float *sum_b, bool center, dtype dt) {
-    FOR_GROUPS(v, backward_group, c, v, i, sum_w, sum_b)
+V_INLINE void backward_row(norm_view v, int64_t i, float *sum_w, float *sum_b, bool center,
+                           dtype dt) {
+    if (center && sum_w && sum_b && v.dx.data)
+        FOR_GROUPS(v, backward_group, v, i, sum_w, sum_b, WANTS_ALL)
+    else if (sum_w && !sum_b && v.dx.data)
+        FOR_GROUPS(v, backward_group, v, i, sum_w, sum_b, WANTS_DX_DW)
+    else
+        FOR_GROUPS(v, backward_group, v, i, sum_w, sum_b, WANTS_SOME)
 }
 
 static int64_t slices_of(int64_t rows) {
@@ -160,10 +173,15 @@ static void norm_backward(const op_call *c, bool center, dtype dt) {
         if (sum_b) memset(sum_b, 0, (size_t)C * sizeof(float));
         int64_t end = (s + 1) * SLICE < rows ? (s + 1) * SLICE : rows;
         for (int64_t i = s * SLICE; i < end; i++) {
+            if (v.groups > 1) {
+                row_prefetch(&v.x, i + AHEAD);
+                row_prefetch(&v.dy, i + AHEAD);
+                row_prefetch(&v.dx, i + AHEAD);
+            }
             if (center)
-                WITH_DTYPE(dt, backward_row, c, &v, i, sum_w, sum_b, true);
+                WITH_DTYPE(dt, backward_row, v, i, sum_w, sum_b, true);
             else
-                WITH_DTYPE(dt, backward_row, c, &v, i, sum_w, sum_b, false);
+                WITH_DTYPE(dt, backward_row, v, i, sum_w, sum_b, false);
         }
     }
     if (want_w) add_slices(c, 1, partial, 2 * C, slices);

@@ -200,11 +200,24 @@ V_INLINE void v_put_n(void *p, int64_t i, vf v, int64_t n, dtype dt) {
 
 /* Tree sum and maximum over the lanes. */
 V_INLINE float v_sum(vf v) {
+#if defined(__SSE2__)
+#if V_AVX512
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+#elif V_AVX2
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+#else
+    __m128 q = v;
+#endif
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+#else
     float t[VW];
     v_store(t, v);
     for (int w = VW / 2; w > 0; w /= 2)
         for (int i = 0; i < w; i++) t[i] += t[i + w];
     return t[0];
+#endif
 }
 V_INLINE float v_hmax(vf v) {
     float m = v[0];

@@ -4,16 +4,15 @@
 #include "op/cpu/pack.h"
 #include "op/cpu/stored.h"
 
-V_INLINE int64_t chunks_per_block(dtype dt) {
-    return stored_block(dt) / CHUNK;
-}
-
 /* `chunks` chunks of a row from chunk `first` on. */
 V_INLINE void read_chunks(float *dst, const uint8_t *row, int64_t first, int64_t chunks, dtype dt) {
-    int64_t per = chunks_per_block(dt), bytes = stored_block_bytes(dt);
+    int64_t per = stored_block(dt) / CHUNK, bytes = stored_block_bytes(dt);
+    stored_scales s;
     for (int64_t c = first; c < first + chunks; c++, dst += CHUNK) {
+        const uint8_t *block = row + c / per * bytes;
         vf w[CHUNK_V];
-        stored_chunk(row + c / per * bytes, (int)(c % per), w, dt);
+        if (c == first || c % per == 0) stored_open(&s, block, dt);
+        stored_chunk(block, &s, (int)(c % per), w, dt);
 #pragma GCC unroll 8
         for (int v = 0; v < CHUNK_V; v++) v_store(dst + v * VW, w[v]);
     }

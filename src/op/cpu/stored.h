@@ -4,7 +4,7 @@
  * Rows lie at any address. With AVX-512 the 16 values that 4 bits can have are one register, which
  * a permutation looks up; elsewhere integers are converted.
  *
- * Reading order: levels, chunk_of_* (one format each), stored_chunk, STORED_FORMATS. */
+ * Reading order: levels, chunk_of_* (one format each), stored_open and stored_chunk. */
 #ifndef OP_CPU_STORED_H
 #define OP_CPU_STORED_H
 
@@ -106,7 +106,7 @@ V_INLINE vf v_spread_f16(const uint8_t p[2]) {
 }
 
 /* Two successive f16, each in all lanes. */
-V_INLINE void v_spread_f16_pair(const uint8_t p[4], vf *a, vf *b) {
+V_INLINE void v_spread_f16_pair(const uint8_t *p, vf *a, vf *b) {
 #if V_AVX512
     int32_t both;
     memcpy(&both, p, 4);
@@ -121,9 +121,6 @@ V_INLINE void v_spread_f16_pair(const uint8_t p[4], vf *a, vf *b) {
 
 V_INLINE vf v_from_int(vi q) {
     return __builtin_convertvector(q, vf);
-}
-V_INLINE vf v_spread_int(int32_t q) {
-    return v_from_int(v_set1_i(q));
 }
 
 /* What a number q of a few bits stands for: d (q - less) - m. */
@@ -163,17 +160,65 @@ V_INLINE vf level16_of(vi q, const levels16 *l) {
 #endif
 }
 
-/* 16 where bit i of `bits` is set, for lanes 0, 1, ...: the fifth bits. */
-V_INLINE vi fifth_bits(uint32_t bits) {
+/* Numbers of 5 bits: the low four of each lane, and lanes that have the fifth. */
 #if V_AVX512
-    return (vi)_mm512_maskz_set1_epi32((__mmask16)bits, 16);
+typedef __mmask16 lanes;
+typedef struct levels32 {
+    vf low, high;
+} levels32;
+#else
+typedef vi lanes; /* all ones or zero */
+typedef levels levels32;
+#endif
+
+V_INLINE levels32 levels32_of(vf d, vf m, int32_t less) {
+#if V_AVX512
+    return (levels32){levels16_of(d, m, less).value, levels16_of(d, m, less - 16).value};
+#else
+    return (levels32){d, m, less};
+#endif
+}
+
+V_INLINE vf level32_of(vi q, lanes fifth, const levels32 *l) {
+#if V_AVX512
+    __m512 low = _mm512_permutexvar_ps((__m512i)q, l->low);
+    return _mm512_mask_permutexvar_ps(low, fifth, (__m512i)q, l->high);
+#else
+    return level_of((q & 15) | (fifth & 16), l);
+#endif
+}
+
+/* Lane i: bit i of `bits`. */
+V_INLINE lanes lanes_of_bits(uint32_t bits) {
+#if V_AVX512
+    return (__mmask16)bits;
 #else
 #if V_AVX2
     const vi own = {1, 2, 4, 8, 16, 32, 64, 128};
 #else
     const vi own = {1, 2, 4, 8};
 #endif
-    return ((v_set1_i((int32_t)bits) & own) == own) & 16;
+    return (v_set1_i((int32_t)bits) & own) == own;
+#endif
+}
+
+/* 32 bytes at once, and part v of them as integers. Machines shift no bytes, only words: `bits` are
+ * those that are kept of each byte. */
+typedef uint8_t v_bytes __attribute__((vector_size(32)));
+typedef uint16_t v_words __attribute__((vector_size(32)));
+typedef uint16_t v_words_mem __attribute__((vector_size(32), aligned(1), may_alias));
+
+#define V_BITS(p, shift, bits) ((v_bytes)(*(const v_words_mem *)(p) >> (shift)) & (bits))
+#define V_RAISE(bytes, shift) ((v_bytes)((v_words)(bytes) << (shift)))
+
+V_INLINE vi v_part_i8(const v_bytes *b, int v) {
+#if V_AVX512
+    return (vi)_mm512_cvtepi8_epi32(v ? _mm256_extracti128_si256((__m256i)*b, 1)
+                                      : _mm256_castsi256_si128((__m256i)*b));
+#else
+    int8_t bytes[32];
+    memcpy(bytes, b, sizeof(*b));
+    return v_load_i8(bytes + v * VW);
 #endif
 }
 
@@ -190,15 +235,15 @@ V_INLINE void chunk_of_4(const uint8_t qs[16], const levels16 *l, vf w[CHUNK_V])
 }
 
 /* The same with a fifth bit. */
-V_INLINE void chunk_of_5(const uint8_t qs[16], const uint8_t qh[4], const levels *l,
+V_INLINE void chunk_of_5(const uint8_t qs[16], const uint8_t qh[4], const levels32 *l,
                          vf w[CHUNK_V]) {
     uint32_t fifth;
     memcpy(&fifth, qh, 4);
 #pragma GCC unroll 4
     for (int v = 0; v < HALF_V; v++) {
         vi q = v_load_u8(qs + v * VW);
-        w[v] = level_of((q & 15) | fifth_bits(fifth >> (v * VW)), l);
-        w[v + HALF_V] = level_of(q >> 4 | fifth_bits(fifth >> (16 + v * VW)), l);
+        w[v] = level32_of(q, lanes_of_bits(fifth >> (v * VW)), l);
+        w[v + HALF_V] = level32_of(q >> 4, lanes_of_bits(fifth >> (16 + v * VW)), l);
     }
 }
 
@@ -207,49 +252,74 @@ V_INLINE void chunk_of_8(const int8_t qs[32], vf d, vf w[CHUNK_V]) {
     for (int v = 0; v < CHUNK_V; v++) w[v] = v_from_int(v_load_i8(qs + v * VW)) * d;
 }
 
+/* The scales of a block of 256 elements: of each chunk (Q4_K, Q5_K) or half a chunk (Q6_K). */
+typedef struct stored_scales {
+    float d[16], m[8];
+} stored_scales;
+
+/* Eight scales of 6 bits and as many minima, packed as quant_get_group says, four at a time. */
+V_INLINE void scales_of_6_bits(stored_scales *s, const uint8_t packed[12], float d, float m) {
+    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x03030303;
+    uint32_t p[3], scale[2], min[2];
+    uint8_t bytes[16];
+    memcpy(p, packed, sizeof(p));
+    scale[0] = p[0] & six, scale[1] = (p[2] & four) | (p[0] >> 6 & two) << 4;
+    min[0] = p[1] & six, min[1] = (p[2] >> 4 & four) | (p[1] >> 6 & two) << 4;
+    memcpy(bytes, scale, 8);
+    memcpy(bytes + 8, min, 8);
+    for (int i = 0; i < 8; i++) s->d[i] = d * (float)bytes[i];
+    for (int i = 0; i < 8; i++) s->m[i] = m * (float)bytes[8 + i];
+}
+
+V_INLINE float s_from_f16(const uint8_t p[2]) {
+    return v_spread_f16(p)[0];
+}
+
+/* To be called for a block before its chunks. */
+V_INLINE void stored_open(stored_scales *s, const uint8_t *p, dtype dt) {
+    if (dt == DT_Q4_K) {
+        const quant_q4_k *b = (const void *)p;
+        scales_of_6_bits(s, b->scales, s_from_f16(b->d), s_from_f16(b->dmin));
+    } else if (dt == DT_Q5_K) {
+        const quant_q5_k *b = (const void *)p;
+        scales_of_6_bits(s, b->scales, s_from_f16(b->d), s_from_f16(b->dmin));
+    } else if (dt == DT_Q6_K) {
+        const quant_q6_k *b = (const void *)p;
+        float d = s_from_f16(b->d);
+        for (int i = 0; i < 16; i++) s->d[i] = d * (float)b->scales[i];
+    }
+}
+
 /* Group c of a block of Q4_K. */
-V_INLINE void chunk_of_4_k(const quant_q4_k *b, int c, vf w[CHUNK_V]) {
-    uint8_t scale, min;
-    quant_get_group(b->scales, c, &scale, &min);
-    levels16 l = levels16_of(v_spread_f16(b->d) * v_spread_int(scale),
-                             v_spread_f16(b->dmin) * v_spread_int(min), 0);
+V_INLINE void chunk_of_4_k(const quant_q4_k *b, const stored_scales *s, int c, vf w[CHUNK_V]) {
+    levels16 l = levels16_of(v_set1(s->d[c]), v_set1(s->m[c]), 0);
     const uint8_t *qs = b->qs + 32 * (c / 2);
 #pragma GCC unroll 8
     for (int v = 0; v < CHUNK_V; v++)
         w[v] = level16_of(v_load_u8(qs + v * VW) >> (4 * (c & 1)), &l);
 }
 
-V_INLINE void chunk_of_5_k(const quant_q5_k *b, int c, vf w[CHUNK_V]) {
-    uint8_t scale, min;
-    quant_get_group(b->scales, c, &scale, &min);
-    levels l = {v_spread_f16(b->d) * v_spread_int(scale), v_spread_f16(b->dmin) * v_spread_int(min),
-                0};
-    const uint8_t *qs = b->qs + 32 * (c / 2);
+V_INLINE void chunk_of_5_k(const quant_q5_k *b, const stored_scales *s, int c, vf w[CHUNK_V]) {
+    levels l = {v_set1(s->d[c]), v_set1(s->m[c]), 0};
+    v_bytes low = V_BITS(b->qs + 32 * (c / 2), 4 * (c & 1), 15);
+    v_bytes q = low | V_RAISE(V_BITS(b->qh, c, 1), 4);
 #pragma GCC unroll 8
-    for (int v = 0; v < CHUNK_V; v++) {
-        vi low = v_load_u8(qs + v * VW) >> (4 * (c & 1)) & 15;
-        vi high = (v_load_u8(b->qh + v * VW) >> c & 1) << 4;
-        w[v] = level_of(low | high, &l);
-    }
+    for (int v = 0; v < CHUNK_V; v++) w[v] = level_of(v_part_i8(&q, v), &l);
 }
 
 /* Chunk c is quarter c % 4 of run c / 4. */
-V_INLINE void chunk_of_6_k(const quant_q6_k *b, int c, vf w[CHUNK_V]) {
+V_INLINE void chunk_of_6_k(const quant_q6_k *b, const stored_scales *s, int c, vf w[CHUNK_V]) {
     int run = c / 4, quarter = c % 4;
-    const uint8_t *ql = b->ql + 64 * run + 32 * (quarter & 1), *qh = b->qh + 32 * run;
-    vf d = v_spread_f16(b->d);
+    v_bytes low = V_BITS(b->ql + 64 * run + 32 * (quarter & 1), quarter & 2 ? 4 : 0, 15);
+    v_bytes q = (low | V_RAISE(V_BITS(b->qh + 32 * run, 2 * quarter, 3), 4)) - 32;
 #pragma GCC unroll 8
-    for (int v = 0; v < CHUNK_V; v++) {
-        levels l = {d * v_spread_int(b->scales[2 * c + v / HALF_V]), v_zero(), 32};
-        vi low = v_load_u8(ql + v * VW) >> (quarter & 2 ? 4 : 0) & 15;
-        vi high = (v_load_u8(qh + v * VW) >> (2 * quarter) & 3) << 4;
-        w[v] = level_of(low | high, &l);
-    }
+    for (int v = 0; v < CHUNK_V; v++)
+        w[v] = v_from_int(v_part_i8(&q, v)) * v_set1(s->d[2 * c + v / HALF_V]);
 }
 
-/* Chunk c of the block that begins at p. dt is a constant where this is called, and c is one where
- * speed matters. */
-V_INLINE void stored_chunk(const uint8_t *p, int c, vf w[CHUNK_V], dtype dt) {
+/* Chunk c of the block that begins at p; dt is a constant where this is called. */
+V_INLINE void stored_chunk(const uint8_t *p, const stored_scales *s, int c, vf w[CHUNK_V],
+                           dtype dt) {
     const vf none = v_zero();
     switch (dt) {
         case DT_F16:
@@ -267,21 +337,23 @@ V_INLINE void stored_chunk(const uint8_t *p, int c, vf w[CHUNK_V], dtype dt) {
         case DT_Q4_1: {
             const quant_q4_1 *b = (const void *)p;
             vf d, m;
-            v_spread_f16_pair(b->d, &d, &m);
+            v_spread_f16_pair(p, &d, &m);
             levels16 l = levels16_of(d, -m, 0);
             chunk_of_4(b->qs, &l, w);
             return;
         }
         case DT_Q5_0: {
             const quant_q5_0 *b = (const void *)p;
-            chunk_of_5(b->qs, b->qh, &(levels){v_spread_f16(b->d), none, 16}, w);
+            levels32 l = levels32_of(v_spread_f16(b->d), none, 16);
+            chunk_of_5(b->qs, b->qh, &l, w);
             return;
         }
         case DT_Q5_1: {
             const quant_q5_1 *b = (const void *)p;
             vf d, m;
-            v_spread_f16_pair(b->d, &d, &m);
-            chunk_of_5(b->qs, b->qh, &(levels){d, -m, 0}, w);
+            v_spread_f16_pair(p, &d, &m);
+            levels32 l = levels32_of(d, -m, 0);
+            chunk_of_5(b->qs, b->qh, &l, w);
             return;
         }
         case DT_Q8_0: {
@@ -289,9 +361,9 @@ V_INLINE void stored_chunk(const uint8_t *p, int c, vf w[CHUNK_V], dtype dt) {
             chunk_of_8(b->qs, v_spread_f16(b->d), w);
             return;
         }
-        case DT_Q4_K: chunk_of_4_k((const void *)p, c, w); return;
-        case DT_Q5_K: chunk_of_5_k((const void *)p, c, w); return;
-        case DT_Q6_K: chunk_of_6_k((const void *)p, c, w); return;
+        case DT_Q4_K: chunk_of_4_k((const void *)p, s, c, w); return;
+        case DT_Q5_K: chunk_of_5_k((const void *)p, s, c, w); return;
+        case DT_Q6_K: chunk_of_6_k((const void *)p, s, c, w); return;
         default: return;
     }
 }

@@ -5,8 +5,6 @@
 
 #include "tok/format/format.h"
 
-/* The JSON object in a file; integers beyond 64 bits become the largest one. */
-status tok_config_load(const char *path, json_t **out, err *e) ATH_MUST_USE;
 /* Sets in->config from the file in in->dir; NULL when there is none. */
 status tok_config_read(tok_input *in) ATH_MUST_USE;
 /* Sets what the config decides in a loaded tok (first and last token), and t->source. */

@@ -78,12 +78,16 @@ static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out)
                    .n_charsmap = g->n_charsmap,
                    .add_dummy_prefix = flag(g->add_space_prefix, true),
                    .remove_extra_whitespaces = flag(g->remove_extra_whitespaces, false)};
+    bool unknown = false;
     if (!g->score) return bad(r, "%s are missing", "tokenizer.ggml.scores");
     for (int32_t i = 0; i < m.n; i++) {
         m.piece[i] = (spm_piece){content(r, i), (uint32_t)g->token[i].len, g->score[i],
                                  (spm_type)type_of(g, i)};
         m.byte_fallback |= m.piece[i].type == SPM_BYTE;
+        unknown |= m.piece[i].type == SPM_UNKNOWN;
     }
+    /* some converters give it the type of a control token (Gemma) and say its id alone */
+    if (!unknown && g->unk >= 0) m.piece[g->unk].type = SPM_UNKNOWN;
     TRY(spm_check(&m, r->origin, r->e));
     return spm_to_tok(out, &m, r->origin, r->e);
 }

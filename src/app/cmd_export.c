@@ -1,0 +1,201 @@
+/* athanor import and export: a model in another form, verified. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/cli.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "plan/interchange.h"
+
+/* ---- options ---- */
+
+/* "5GB", "500MB", or a number with the usual suffixes. */
+static status parse_bytes(const cli_args *args, uint64_t *out, err *e) {
+    const char *text = cli_value(args, "max-shard-size");
+    char number[64];
+    int64_t bytes = 5000000000;
+    if (text) {
+        size_t n = strlen(text);
+        if (n > 1 && (text[n - 1] == 'B' || text[n - 1] == 'b')) n--; /* 5G and 5GB */
+        snprintf(number, sizeof number, "%.*s", (int)n, text);
+        if (!text_parse_int(number, &bytes) || bytes <= 0) {
+            err_set(e, ST_USAGE, "--max-shard-size %s is no size", text);
+            err_hint(e, "write it like 5GB or 500MB");
+            return err_where(e, "--max-shard-size");
+        }
+    }
+    *out = (uint64_t)bytes;
+    return ST_OK;
+}
+
+/* "A,B" in place; *names is the caller's. */
+static void split_names(char *list, const char ***names, int *n) {
+    int cap = 0;
+    *names = NULL;
+    *n = 0;
+    for (char *at = list; at && *at;) {
+        char *end = at + strcspn(at, ",");
+        bool more = *end == ',';
+        *end = '\0';
+        VEC_PUSH(*names, *n, cap, at);
+        at = end + more;
+    }
+}
+
+/* ---- output ---- */
+
+static json_t *lines_json(const strbuf *notes) {
+    json_t *list = json_array();
+    for (const char *s = strbuf_cstr(notes); *s;) {
+        size_t n = strcspn(s, "\n");
+        json_array_append_new(list, json_stringn(s, n));
+        s += n + (s[n] == '\n');
+    }
+    return list;
+}
+
+static json_t *report_json(const interchange_report *r, const char *path, bool gguf) {
+    const model_comparison *c = &r->verified;
+    bool asked = c->positions > 0;
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:i}", "path", path, "form",
+                          gguf ? "gguf" : "hf", "source", r->kind, "model_type", r->model_type,
+                          "dtype", r->format, "params", (json_int_t)r->params, "bytes",
+                          (json_int_t)r->bytes, "files", r->files);
+    json_object_set_new(o, "verified", asked ? json_boolean(c->verified) : json_null());
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"max_abs_logit_diff", c->max_abs_diff},
+                   {"max_rel_logit_diff", c->max_relative},
+                   {"mean_kl", c->mean_kl},
+                   {"top1", c->top1},
+                   {"tolerance_rel", c->limits.relative},
+                   {"tolerance_kl", c->limits.kl}};
+    for (int i = 0; i < ARRAY_LEN(numbers); i++)
+        json_object_set_new(o, numbers[i].name, asked ? json_f64(numbers[i].value) : json_null());
+    json_object_set_new(o, "positions", json_integer(c->positions));
+    json_object_set_new(o, "texts", json_integer(c->texts));
+    json_object_set_new(o, "ids_equal", asked ? json_boolean(c->ids_equal) : json_null());
+    json_object_set_new(o, "runs", where_runs_json(&r->where));
+    json_object_set_new(o, "notes", lines_json(&r->notes));
+    return o;
+}
+
+static void print_report(const interchange_report *r, const char *path) {
+    const model_comparison *c = &r->verified;
+    printf("%s: %s, %lld parameters, %s, %llu bytes in %d file%s\n", path, r->model_type,
+           (long long)r->params, r->format, (unsigned long long)r->bytes, r->files,
+           r->files == 1 ? "" : "s");
+    if (c->positions > 0)
+        printf("verified: logits differ by at most %.3g (%.3g of the largest), KL %.3g, same first "
+               "choice in %.2f %%%s\n",
+               c->max_abs_diff, c->max_relative, c->mean_kl, 100 * c->top1,
+               c->texts ? ", same ids" : "");
+    else
+        printf("not verified\n");
+    fputs(strbuf_cstr(&r->notes), stdout);
+    strbuf text = {0};
+    where_runs_describe(&r->where, &text);
+    printf("where it runs:\n%s", strbuf_cstr(&text));
+    strbuf_free(&text);
+}
+
+/* ---- commands ---- */
+
+static status need_output(const cli_args *args, err *e) {
+    if (args->output) return ST_OK;
+    err_set(e, ST_USAGE, "'athanor %s' needs -o %s", args->command->name, "DST");
+    return err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
+}
+
+static status check_flags(const cli_args *args, err *e) {
+    if (!cli_has(args, "verify") || !cli_has(args, "no-verify")) return ST_OK;
+    return err_set(e, ST_USAGE, "--verify and --no-verify exclude each other");
+}
+
+static status convert(const cli_args *args, interchange_options *opt, err *e) {
+    interchange_report r;
+    const char **names = NULL;
+    const char *ignored = cli_value(args, "ignore-key");
+    char *list = ignored ? xstrdup(ignored) : NULL;
+    opt->verify = !cli_has(args, "no-verify");
+    opt->force = cli_has(args, "force");
+    opt->format = cli_value(args, "dtype");
+    split_names(list, &names, &opt->n_ignore);
+    opt->ignore = names;
+    status st = interchange_run(args->inputs[0], args->output, opt, &r, e);
+    bool judged = r.verified.positions > 0;
+    if (args->json && (st == ST_OK || judged))
+        cli_print_json(report_json(&r, args->output, opt->gguf));
+    else if (st == ST_OK)
+        print_report(&r, args->output);
+    if (st == ST_FAILED && args->json && judged && !r.verified.verified)
+        e->message[0] = '\0'; /* `verified: false` has said it */
+    interchange_report_free(&r);
+    free(names);
+    free(list);
+    return st;
+}
+
+static status cmd_import(const cli_args *args, err *e) {
+    interchange_options opt = {0};
+    TRY(need_output(args, e));
+    TRY(check_flags(args, e));
+    TRY(parse_bytes(args, &opt.max_shard_bytes, e));
+    return convert(args, &opt, e);
+}
+
+static status cmd_export(const cli_args *args, err *e) {
+    interchange_options opt = {0};
+    const char *to = cli_value(args, "to");
+    TRY(need_output(args, e));
+    TRY(check_flags(args, e));
+    if (!to || (strcmp(to, "hf") != 0 && strcmp(to, "gguf") != 0)) {
+        err_set(e, ST_USAGE, to ? "--to %s is no form of export" : "export needs --to", to);
+        return err_hint(e, "use --to hf or --to gguf");
+    }
+    opt.gguf = strcmp(to, "gguf") == 0;
+    TRY(parse_bytes(args, &opt.max_shard_bytes, e));
+    return convert(args, &opt, e);
+}
+
+#define COMMON_OPTIONS                                                                             \
+    {"verify", NULL, "read the result back and compare logits and ids with the source (default)"}, \
+        {"no-verify", NULL, "do not run the model"},                                               \
+        {"max-shard-size", "SIZE", "bytes in one file of weights of a folder (5GB)"},              \
+        {"ignore-key", "A,B", "keys of config.json that may be there although they are unknown"}, { \
+        "force", NULL, "replace a model that stands there"                                         \
+    }
+
+static const cli_option import_options[] = {
+    {"dtype", "FORMAT", "F32, F16 or BF16 (as stored; F32 from quantised GGUF files)"},
+    COMMON_OPTIONS,
+    {0}};
+
+static const cli_option export_options[] = {
+    {"to", "FORM", "hf: a Hugging Face folder; gguf: a file of llama.cpp"},
+    {"dtype", "FORMAT",
+     "F32, F16 or BF16 (hf: as stored); into GGUF also Q8_0, Q4_0 and Q4_1 (F16)"},
+    COMMON_OPTIONS,
+    {0}};
+
+const cli_command command_import = {
+    .name = "import",
+    .summary = "a model of others as a folder to train from",
+    .usage = "SRC -o DST [--dtype FORMAT] [--no-verify] [--option value]",
+    .run = cmd_import,
+    .options = import_options,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .takes_output = true};
+
+const cli_command command_export = {
+    .name = "export",
+    .summary = "a model for other programs, checked against its source",
+    .usage = "MODEL -o DST --to hf|gguf [--dtype FORMAT] [--no-verify] [--option value]",
+    .run = cmd_export,
+    .options = export_options,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .takes_output = true};

@@ -1,0 +1,39 @@
+/* Writes a Hugging Face folder from a model of any source: config.json, weights, tokenizer,
+ * generation_config.json, chat_template.jinja. */
+#ifndef IO_MODEL_FOLDER_H
+#define IO_MODEL_FOLDER_H
+
+#include "io/model_source.h"
+
+typedef struct model_folder_options {
+    dtype dt;                 /* DT_COUNT: as stored */
+    uint64_t max_shard_bytes; /* 0: one file */
+} model_folder_options;
+
+typedef struct model_folder_report {
+    int n_files;      /* of weights */
+    int64_t n_params; /* unique numbers */
+    uint64_t bytes;   /* of weights */
+    dtype dt;         /* of most numbers */
+    bool lossy;       /* a format was given that does not hold what was stored */
+} model_folder_report;
+
+/* Into an existing, empty folder; what was written stays on failure: the folder is the caller's. */
+status model_folder_write(const model_source *s, const char *dir, const model_folder_options *opt,
+                          model_folder_report *out, err *e) ATH_MUST_USE;
+/* The tokenizer's files alone: those of a folder byte for byte, with the chat template both in
+ * chat_template.jinja and in tokenizer_config.json. */
+status model_folder_write_tokenizer(const model_source *s, const char *dir, err *e) ATH_MUST_USE;
+
+/* A folder or file that is written under a hidden name beside the place where it will stand. */
+typedef struct staged {
+    const char *path, *temp, *old;
+    bool replace; /* what stands there goes when the new one is complete */
+} staged;
+/* ST_USAGE: something stands there and force is false, or it is no model that could be replaced. */
+status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force,
+                    err *e) ATH_MUST_USE;
+status staged_commit(const staged *s, err *e) ATH_MUST_USE;
+void staged_abandon(const staged *s);
+
+#endif

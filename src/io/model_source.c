@@ -1,0 +1,448 @@
+#include "io/model_source.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "io/checkpoint.h"
+#include "io/llama2c.h"
+#include "io/llmc.h"
+#include "model/config_keys.h"
+#include "tok/tok_format.h"
+
+enum { PIECE_ELEMS = 4096 };
+
+const char *model_source_kind_name(model_source_kind k) {
+    static const char *const names[] = {"a Hugging Face folder", "a GGUF file of llama.cpp",
+                                        "weights of llama2.c", "a checkpoint of llm.c"};
+    return names[k];
+}
+
+/* ---- Hugging Face folders ---- */
+
+static status read_keys(model_source *s, err *e) {
+    char *path = path_join(s->a, s->path, "config.json"), *text;
+    size_t len;
+    TRY(file_read_all(path, &text, &len, e));
+    s->keys = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    if (json_is_object(s->keys)) return ST_OK;
+    err_set(e, ST_FORMAT, "%s is not a JSON object", path);
+    return err_where(e, "%s", path);
+}
+
+/* Weights in blocks of fp8 are numbers like others once they are read; any other quantisation is
+ * not. */
+static status check_quantization(const model_source *s, bool *has, err *e) {
+    const json_t *q = json_object_get(s->keys, "quantization_config");
+    *has = json_is_object(q);
+    if (!*has) return ST_OK;
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    const char *fmt = json_string_value(json_object_get(q, "fmt"));
+    bool known = method && strcmp(method, "fp8") == 0 && (!fmt || strcmp(fmt, "e4m3") == 0);
+    if (known) return ST_OK;
+    err_set(e, ST_FORMAT, "the weights are quantised by '%s', which is not read",
+            method ? method : "(no method)");
+    err_hint(e, "import the original in bf16, f16, f32 or fp8 blocks, or a GGUF file");
+    return err_where(e, "quantization_config");
+}
+
+static status read_config(model_source *s, const char *const *ignore, int n_ignore, bool untie,
+                          err *e) {
+    bool fp8;
+    TRY(check_quantization(s, &fp8, e));
+    json_t *list = json_array(), *o = json_pack("{s:s,s:o}", "from", s->path, "ignore_keys", list);
+    for (int i = 0; i < n_ignore; i++) json_array_append_new(list, json_string(ignore[i]));
+    if (fp8) json_array_append_new(list, json_string("quantization_config"));
+    if (untie) json_object_set_new(o, "tie_word_embeddings", json_false());
+    status st = model_config_read(s->a, o, 0, &s->config, e);
+    json_decref(o);
+    const char *key = e && strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
+    if (st != ST_OK && key && strstr(e->hint, "ignore_keys"))
+        err_hint(e, "if it changes nothing, name it: --ignore-key %s", key);
+    return st;
+}
+
+/* The flag is often wrong: what is stored decides. */
+static status check_head(const model_source *s, bool *untie, err *e) {
+    const model_family *f = s->config.family;
+    char head_name[256], table_name[256];
+    snprintf(head_name, sizeof head_name, "%s.weight", f->names[PART_HEAD]);
+    snprintf(table_name, sizeof table_name, "%s.weight", f->names[PART_EMBED]);
+    const st_view *head = hf_find_view(s->folder, head_name);
+    const st_view *table = hf_find_view(s->folder, table_name);
+    *untie = false;
+    if (!s->config.tie_word_embeddings || !head || !table) return ST_OK;
+    return hf_head_differs(s->folder, head, table, untie, e);
+}
+
+static status fill_from_folder(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
+    const hf_weight *w = ctx;
+    return hf_weight_read(w, first, n, dst, w->scale ? DT_F32 : w->v->dt, e);
+}
+
+static void declare(model_source *s) {
+    s->params = param_store_new(s->a, DT_F32);
+    model_declare(&s->config, s->params);
+}
+
+static status check_floats(const hf_weight *w, err *e) {
+    dtype dt = w->v->dt;
+    if (w->scale || dt == DT_F32 || dt == DT_BF16 || dt == DT_F16 || dt == DT_F64) return ST_OK;
+    err_set(e, ST_FORMAT, "tensor %s is stored as %s, which holds no weights here", w->v->name,
+            w->v->format);
+    return err_where(e, "%s", w->v->path);
+}
+
+static status find_tensors(model_source *s, err *e) {
+    int n = param_count(s->params);
+    hf_weight *list = ARENA_ARRAY(s->a, hf_weight, n);
+    TRY(hf_find_weights(s->params, s->folder, list, e));
+    s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
+    for (int i = 0; i < n; i++) {
+        TRY(check_floats(&list[i], e));
+        s->tensors[i] = (st_tensor){.name = param_at(s->params, i)->name,
+                                    .dt = list[i].scale ? DT_F32 : list[i].v->dt,
+                                    .rank = list[i].v->rank,
+                                    .dims = {list[i].v->dims[0], list[i].v->dims[1]},
+                                    .fill = fill_from_folder,
+                                    .ctx = &list[i]};
+    }
+    return ST_OK;
+}
+
+/* Any of the forms of tokenizers that folders hold. */
+static status read_folder_tokenizer(model_source *s, err *e) {
+    static const char *const files[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                        "vocab.txt"};
+    for (int i = 0; i < ARRAY_LEN(files); i++) {
+        char *path = path_join(s->a, s->path, files[i]);
+        if (!file_exists(path)) continue;
+        bool pair = strcmp(files[i], "vocab.json") == 0; /* with merges.txt: the folder */
+        static const tok_load_options none = {0};
+        return tok_load_with(&s->tok, pair ? s->path : path, &none, e);
+    }
+    return ST_OK;
+}
+
+static status open_folder(model_source *s, const char *path, const char *const *ignore,
+                          int n_ignore, err *e) {
+    char *dir;
+    bool untie;
+    TRY(checkpoint_resolve(s->a, path, &dir, e));
+    s->path = dir;
+    TRY(read_keys(s, e));
+    TRY(read_config(s, ignore, n_ignore, false, e));
+    TRY(st_open(&s->folder, s->path, e));
+    TRY(check_head(s, &untie, e));
+    if (untie) {
+        strbuf_puts(&s->notes, "The head is stored and differs from the embedding: it is kept as a "
+                               "head of its own, although config.json says that they are tied.\n");
+        TRY(read_config(s, ignore, n_ignore, true, e));
+    }
+    s->order = hf_order_of(s->path);
+    declare(s);
+    TRY(find_tensors(s, e));
+    return read_folder_tokenizer(s, e);
+}
+
+/* ---- files of training programs ---- */
+
+static const st_tensor *find_tensor(const foreign_model *m, const char *name) {
+    for (int64_t i = 0; i < m->n; i++)
+        if (strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
+    return NULL;
+}
+
+/* The reader's names and shapes follow from the same header as the config: they cannot differ. */
+static void adopt_tensors(model_source *s, const foreign_model *m) {
+    int n = param_count(s->params);
+    CHECK(m->n == n, "%lld tensors for %d parameters", (long long)m->n, n);
+    s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
+    for (int i = 0; i < n; i++) {
+        const param *p = param_at(s->params, i);
+        const st_tensor *t = find_tensor(m, p->name);
+        CHECK(t && t->dims[0] * (t->rank == 2 ? t->dims[1] : 1) == param_elems(p),
+              "the tensors of %s", p->name);
+        s->tensors[i] = *t;
+    }
+}
+
+static status open_foreign(model_source *s, err *e) {
+    foreign_model m;
+    bool llmc = llmc_looks_weights(s->file.data, s->file.len);
+    s->kind = llmc ? MODEL_SOURCE_LLMC : MODEL_SOURCE_LLAMA2C;
+    s->order = HF_MEMORY;
+    TRY((llmc ? llmc_parse : llama2c_parse)(s->a, s->file.data, s->file.len, s->path, &m, e));
+    s->keys = m.config;
+    TRY(model_config_read_file(s->a, s->keys, &s->config, e));
+    declare(s);
+    adopt_tensors(s, &m);
+    return ST_OK;
+}
+
+static status read_tokenizer_beside(model_source *s, err *e) {
+    const char *slash = strrchr(s->path, '/');
+    char *path = slash ? arena_printf(s->a, "%.*s/tokenizer.bin", (int)(slash - s->path), s->path)
+                       : "tokenizer.bin";
+    static const tok_load_options none = {0};
+    if (s->kind != MODEL_SOURCE_LLAMA2C || !file_exists(path)) return ST_OK;
+    TRY(tok_load_with(&s->tok, path, &none, e));
+    if (tok_vocab_size(s->tok) == s->config.vocab_size) return ST_OK;
+    strbuf_printf(&s->notes,
+                  "%s has %d tokens, the model %ld: it belongs to another model and is left out.\n",
+                  path, tok_vocab_size(s->tok), (long)s->config.vocab_size);
+    tok_free(s->tok);
+    s->tok = NULL;
+    return ST_OK;
+}
+
+/* ---- GGUF ---- */
+
+/* What matrices are stored in, where it is one plain format; else F32, which holds all. */
+static dtype plain_format(const gguf_reader *r) {
+    dtype all = DT_COUNT;
+    for (int64_t i = 0; i < gguf_count(r); i++) {
+        const gguf_view *v = gguf_get(r, i);
+        dtype dt;
+        if (v->rank < 2) continue;
+        if (!quant_to_dtype(v->format->type, &dt) || (all != DT_COUNT && dt != all)) return DT_F32;
+        all = dt;
+    }
+    return all == DT_F16 || all == DT_BF16 ? all : DT_F32;
+}
+
+/* The ids that end a text, as config.json has them: a number, or a list. */
+static json_t *end_keys(const gguf_model *m) {
+    tok_ids end = {0};
+    gguf_model_end_ids(m, &end);
+    json_t *o = json_object(), *list = json_array();
+    for (int64_t i = 0; i < end.n; i++) json_array_append_new(list, json_integer(end.id[i]));
+    if (end.n == 1)
+        json_object_set(o, "eos_token_id", json_array_get(list, 0));
+    else if (end.n > 1)
+        json_object_set(o, "eos_token_id", list);
+    json_decref(list);
+    tok_ids_free(&end);
+    return o;
+}
+
+/* The weights as numbers, in memory: formats with blocks exist nowhere else. */
+static status open_gguf(model_source *s, err *e) {
+    s->kind = MODEL_SOURCE_GGUF;
+    s->order = HF_MEMORY;
+    TRY(gguf_model_open(&s->gguf, s->path, e));
+    s->config = gguf_model_hf_config(&s->gguf);
+    declare(s);
+    s->masters = xcalloc((size_t)param_store_sizes(s->params).flat_elems, sizeof *s->masters);
+    param_store_bind(s->params, NULL, s->masters, NULL, NULL);
+    TRY(gguf_model_read(&s->gguf, s->params, e));
+    int n = param_count(s->params);
+    s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
+    for (int i = 0; i < n; i++) {
+        const param *p = param_at(s->params, i);
+        s->tensors[i] = (st_tensor){.name = p->name,
+                                    .dt = DT_F32,
+                                    .rank = p->rank,
+                                    .dims = {p->rank == 1 ? p->cols : p->rows, p->cols},
+                                    .data = s->masters + p->offset};
+    }
+    s->matrices = plain_format(s->gguf.file);
+    s->keys = end_keys(&s->gguf);
+    static const tok_load_options none = {0};
+    return tok_load_with(&s->tok, s->path, &none, e);
+}
+
+static status open_file(model_source *s, const char *path, err *e) {
+    s->path = arena_strdup(s->a, path);
+    TRY(file_map_open(&s->file, path, e));
+    const uint8_t *b = s->file.data;
+    if (s->file.len >= 4 && memcmp(b, "GGUF", 4) == 0) return open_gguf(s, e);
+    if (llmc_looks_weights(b, s->file.len) || llama2c_looks_weights(b, s->file.len)) {
+        TRY(open_foreign(s, e));
+        return read_tokenizer_beside(s, e);
+    }
+    err_set(e, ST_FORMAT, "%s is no model that is read here", path);
+    err_hint(e, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or llm.c");
+    return err_where(e, "%s", path);
+}
+
+status model_source_open(model_source *s, const char *path, const char *const *ignore, int n_ignore,
+                         err *e) {
+    *s = (model_source){.a = arena_new("model source")};
+    if (!file_exists(path)) {
+        err_set(e, ST_USAGE, "there is no model at %s", path);
+        err_hint(e, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or "
+                    "llm.c");
+        return err_where(e, "%s", path);
+    }
+    return file_is_dir(path) ? open_folder(s, path, ignore, n_ignore, e) : open_file(s, path, e);
+}
+
+void model_source_close(model_source *s) {
+    st_close(s->folder);
+    if (s->file.data) file_map_close(&s->file);
+    if (s->gguf.a) gguf_model_close(&s->gguf);
+    free(s->masters);
+    tok_free(s->tok);
+    json_decref(s->keys);
+    strbuf_free(&s->notes);
+    arena_free(s->a);
+    *s = (model_source){0};
+}
+
+/* ---- as a folder holds it ---- */
+
+model_config model_source_folder_config(const model_source *s) {
+    model_config mc = s->config;
+    mc.gguf_order = false;
+    mc.from = NULL;
+    if (key_in_words(mc.family->keys, "rope_interleaved")) mc.rope_interleaved = false;
+    return mc;
+}
+
+/* A stored tensor in another order of rows and another format. */
+typedef struct adapted {
+    const st_tensor *in;
+    dtype out;
+    const int64_t *row_from; /* NULL: the same rows */
+    int64_t cols;
+    int64_t piece; /* elements that are converted at once */
+} adapted;
+
+static status read_in(const st_tensor *t, int64_t first, int64_t n, void *dst, err *e) {
+    if (!t->data) return t->fill(t->ctx, first, n, dst, e);
+    size_t size = dtype_bytes(t->dt);
+    memcpy(dst, (const char *)t->data + (size_t)first * size, (size_t)n * size);
+    return ST_OK;
+}
+
+static status check_range(const adapted *a, const float *src, const uint16_t *half, int64_t n,
+                          err *e) {
+    for (int64_t i = 0; i < n; i++) {
+        if ((half[i] & 0x7c00u) != 0x7c00u || !isfinite(src[i])) continue;
+        err_set(e, ST_NONFINITE, "tensor %s holds %g, which is beyond F16", a->in->name,
+                (double)src[i]);
+        return err_hint(e, "use --dtype BF16 or F32");
+    }
+    return ST_OK;
+}
+
+static status convert_piece(const adapted *a, int64_t first, int64_t n, void *stored, float *wide,
+                            char *dst, err *e) {
+    TRY(read_in(a->in, first, n, stored, e));
+    dtype_convert(wide, DT_F32, stored, a->in->dt, n);
+    dtype_convert(dst, a->out, wide, DT_F32, n);
+    return a->out == DT_F16 ? check_range(a, wide, (const uint16_t *)(void *)dst, n, e) : ST_OK;
+}
+
+/* Elements of successive rows of the source. */
+static status convert_run(const adapted *a, int64_t first, int64_t n, char *dst, err *e) {
+    if (a->in->dt == a->out) return read_in(a->in, first, n, dst, e);
+    int64_t most = a->piece < n ? a->piece : n;
+    void *stored = xmalloc((size_t)most * dtype_bytes(a->in->dt));
+    float *wide = xmalloc((size_t)most * sizeof *wide);
+    status st = ST_OK;
+    for (int64_t done = 0; done < n && st == ST_OK; done += most) {
+        int64_t take = n - done < most ? n - done : most;
+        st = convert_piece(a, first + done, take, stored, wide,
+                           dst + (size_t)done * dtype_bytes(a->out), e);
+    }
+    free(wide);
+    free(stored);
+    return st;
+}
+
+static status fill_adapted(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
+    const adapted *a = ctx;
+    if (!a->row_from) return convert_run(a, first, n, dst, e);
+    size_t size = dtype_bytes(a->out);
+    for (int64_t done = 0; done < n;) {
+        int64_t row = (first + done) / a->cols, col = (first + done) % a->cols;
+        int64_t take = a->cols - col < n - done ? a->cols - col : n - done;
+        TRY(convert_run(a, a->row_from[row] * a->cols + col, take,
+                        (char *)dst + (size_t)done * size, e));
+        done += take;
+    }
+    return ST_OK;
+}
+
+/* [in,out] of what lies [out,in] in memory. */
+static const st_tensor *transposed(arena *a, const st_tensor *t) {
+    CHECK(t->data, "%s is not in memory", t->name);
+    st_tensor *flipped = ARENA_NEW(a, st_tensor);
+    st_source *src = ARENA_NEW(a, st_source);
+    *flipped = *t;
+    flipped->dims[0] = t->dims[1];
+    flipped->dims[1] = t->dims[0];
+    *src = (st_source){.data = t->data,
+                       .dt = t->dt,
+                       .out_dt = t->dt,
+                       .transpose = true,
+                       .rows = flipped->dims[0],
+                       .cols = flipped->dims[1]};
+    flipped->data = NULL;
+    flipped->fill = st_source_fill;
+    flipped->ctx = src;
+    return flipped;
+}
+
+/* The format that keeps what is stored; for blocks of fp8 the one that their publishers use. */
+static dtype stored_format(const model_source *s, int i, dtype asked) {
+    const st_tensor *in = &s->tensors[i];
+    if (asked != DT_COUNT) return asked;
+    if (s->kind == MODEL_SOURCE_GGUF && in->rank == 2) return s->matrices;
+    bool fp8 = s->kind == MODEL_SOURCE_HF && ((const hf_weight *)in->ctx)->scale;
+    return fp8 ? DT_BF16 : in->dt;
+}
+
+st_tensor *model_source_folder_tensors(const model_source *s, arena *a, dtype dt) {
+    int n = param_count(s->params);
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, n);
+    for (int i = 0; i < n; i++) {
+        const param *p = param_at(s->params, i);
+        const st_tensor *in = &s->tensors[i];
+        bool flip = s->order == HF_MEMORY && p->transposed && p->rank == 2;
+        if (flip) in = transposed(a, in);
+        adapted *ad = ARENA_NEW(a, adapted);
+        *ad = (adapted){.in = in,
+                        .out = stored_format(s, i, dt),
+                        .row_from = s->order == HF_FILES ? NULL : hf_file_rows(a, p, HF_FILES),
+                        .cols = p->rank == 1 ? 1 : p->cols,
+                        .piece = flip ? in->dims[1] : PIECE_ELEMS};
+        list[i] = *in;
+        list[i].dt = ad->out;
+        list[i].data = NULL;
+        list[i].fill = fill_adapted;
+        list[i].ctx = ad;
+    }
+    return list;
+}
+
+status model_source_load(const model_source *s, const param_store *store, err *e) {
+    if (s->kind == MODEL_SOURCE_HF) return hf_load_weights(store, s->path, e);
+    for (int i = 0; i < param_count(store); i++) {
+        const param *p = param_at(store, i);
+        adapted ad = {.in = &s->tensors[i], .out = DT_F32, .cols = p->cols, .piece = PIECE_ELEMS};
+        TRY(fill_adapted(&ad, 0, param_elems(p), param_master(store) + p->offset, e));
+    }
+    param_refresh_work(store);
+    return ST_OK;
+}
+
+status model_source_load_folder(const model_source *s, const param_store *store, err *e) {
+    if (s->order == HF_FILES) return hf_load_weights(store, s->path, e);
+    for (int i = 0; i < param_count(store); i++) {
+        const param *p = param_at(s->params, i); /* the order of rows is that of the source */
+        adapted ad = {.in = &s->tensors[i],
+                      .out = DT_F32,
+                      .row_from = p->order == ROWS_PAIRS ? hf_file_rows(s->a, p, HF_FILES) : NULL,
+                      .cols = p->rank == 1 ? 1 : p->cols,
+                      .piece = PIECE_ELEMS};
+        float *dst = param_master(store) + param_at(store, i)->offset;
+        TRY(fill_adapted(&ad, 0, param_elems(p), dst, e));
+    }
+    return ST_OK;
+}

@@ -1,0 +1,155 @@
+#include "io/where_runs.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/gguf_model.h"
+
+const char *where_tool_name(where_tool t) {
+    static const char *const names[] = {"transformers", "llama.cpp", "vLLM", "Ollama"};
+    return names[t];
+}
+
+/* Families by what the tools have for them. llama.cpp: model_family.gguf_arch. */
+static const struct {
+    const char *model_type;
+    bool transformers;  /* a class of its own; else only by code that its publishers supply */
+    bool vllm;          /* natively; smollm3 by way of transformers */
+    bool ollama_folder; /* reads the folder; else only a GGUF file */
+} families[] = {
+    {"llama", true, true, true},        {"gpt2", true, true, false},
+    {"gpt_neox", true, true, false},    {"phi", true, true, false},
+    {"olmo", true, true, false},        {"olmo2", true, true, false},
+    {"qwen2", true, true, true},        {"qwen3", true, true, false},
+    {"gemma2", true, true, true},       {"gemma3_text", true, true, true},
+    {"smollm3", true, true, false},     {"minicpm", false, true, false},
+    {"qwen", false, true, false},       {"openelm", false, false, false},
+    {"mobilellm", false, false, false},
+};
+
+/* Options that a family's config.json can say, and vLLM does not compute. What llama.cpp cannot,
+ * the writer of its files knows. */
+static bool has_qk_norm(const model_config *mc) {
+    return mc->qk_norm != QK_NORM_NONE;
+}
+static bool has_scaled_rope(const model_config *mc) {
+    return mc->positions == POSITIONS_ROTARY && mc->rope.kind != ROPE_PLAIN;
+}
+
+static const struct {
+    where_tool tool;
+    const char *model_type;
+    bool (*applies)(const model_config *mc);
+    const char *why;
+} conditions[] = {
+    {WHERE_VLLM, "phi", has_qk_norm, "model.qk_norm is not computed for phi"},
+    {WHERE_VLLM, "gpt_neox", has_scaled_rope, "model.rope_scaling is ignored for gpt_neox"},
+};
+
+ATH_PRINTF(3, 4)
+static void set(where_answer *a, bool runs, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(a->why, sizeof a->why, fmt, args);
+    va_end(args);
+    a->runs = runs;
+}
+
+static void by_family(const model_config *mc, where_runs *w) {
+    const char *type = mc->family->model_type;
+    bool ours = false, vllm = false, folder = false;
+    for (int i = 0; i < ARRAY_LEN(families); i++) {
+        if (strcmp(families[i].model_type, type) != 0) continue;
+        ours = families[i].transformers;
+        vllm = families[i].vllm;
+        folder = families[i].ollama_folder;
+    }
+    const char *arch = mc->family->gguf_arch;
+    if (ours)
+        set(&w->tool[WHERE_TRANSFORMERS], true, "%s", "");
+    else
+        set(&w->tool[WHERE_TRANSFORMERS], false,
+            "it has no class for model_type %s (the publishers' own code computes it)", type);
+    if (arch)
+        set(&w->tool[WHERE_LLAMA_CPP], true, "as a GGUF file");
+    else
+        set(&w->tool[WHERE_LLAMA_CPP], false, "it has no architecture for model_type %s", type);
+    if (vllm && !ours)
+        set(&w->tool[WHERE_VLLM], true, "with the configuration code of the publishers");
+    else
+        set(&w->tool[WHERE_VLLM], vllm, vllm ? "%s" : "it has no class for %s",
+            vllm ? "" : mc->family->architecture);
+    w->tool[WHERE_OLLAMA] = w->tool[WHERE_LLAMA_CPP];
+    if (folder) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
+}
+
+/* Ollama runs GGUF files by llama.cpp, and turns folders into such files. */
+static void stop(where_runs *w, where_tool t, const char *why) {
+    if (w->tool[t].runs) set(&w->tool[t], false, "%s", why);
+    if (t == WHERE_LLAMA_CPP && w->tool[WHERE_OLLAMA].runs)
+        set(&w->tool[WHERE_OLLAMA], false, "%s", why);
+}
+
+static void by_conditions(const model_config *mc, where_runs *w) {
+    for (int i = 0; i < ARRAY_LEN(conditions); i++) {
+        if (strcmp(conditions[i].model_type, mc->family->model_type) != 0) continue;
+        if (conditions[i].applies(mc)) stop(w, conditions[i].tool, conditions[i].why);
+    }
+}
+
+/* What no config.json of the family can say, nobody else computes. */
+static void by_extensions(const model_config *mc, where_runs *w) {
+    json_t *more = model_config_extensions(mc);
+    const char *key = json_object_iter_key(json_object_iter(more));
+    for (int t = 0; key && t < WHERE_TOOLS; t++) {
+        char why[160];
+        snprintf(why, sizeof why, "model.%.40s: other tools' %.40s models cannot have it%s", key,
+                 mc->family->model_type, json_object_size(more) > 1 ? " (nor further keys)" : "");
+        stop(w, (where_tool)t, why);
+    }
+    json_decref(more);
+}
+
+/* Whether there can be a GGUF file of it, with this tokenizer. */
+static void by_gguf_writer(const model_config *mc, const tok *t, where_runs *w) {
+    if (!w->tool[WHERE_LLAMA_CPP].runs) return;
+    arena *a = arena_new("where");
+    param_store *s = param_store_new(a, DT_F32);
+    err e = {0};
+    model_declare(mc, s);
+    gguf_model_source src = {.config = mc, .store = s, .tok = t};
+    if (gguf_model_check(&src, &e) != ST_OK) stop(w, WHERE_LLAMA_CPP, e.message);
+    arena_free(a);
+}
+
+where_runs where_runs_of(const model_config *mc, const tok *t) {
+    where_runs w = {0};
+    by_family(mc, &w);
+    by_conditions(mc, &w);
+    by_extensions(mc, &w);
+    by_gguf_writer(mc, t, &w);
+    return w;
+}
+
+bool where_runs_nowhere(const where_runs *w) {
+    for (int t = 0; t < WHERE_TOOLS; t++)
+        if (w->tool[t].runs) return false;
+    return true;
+}
+
+void where_runs_describe(const where_runs *w, strbuf *out) {
+    for (int t = 0; t < WHERE_TOOLS; t++) {
+        const where_answer *a = &w->tool[t];
+        strbuf_printf(out, "  %-13s %-3s%s%s\n", where_tool_name((where_tool)t),
+                      a->runs ? "yes" : "no", *a->why ? "  " : "", a->why);
+    }
+}
+
+json_t *where_runs_json(const where_runs *w) {
+    json_t *o = json_object();
+    for (int t = 0; t < WHERE_TOOLS; t++)
+        json_object_set_new(o, where_tool_name((where_tool)t),
+                            json_pack("{s:b,s:s}", "runs", w->tool[t].runs, "why", w->tool[t].why));
+    return o;
+}

@@ -1,0 +1,219 @@
+#include "plan/interchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/settings.h"
+
+/* ---- formats ---- */
+
+typedef struct target {
+    dtype dt;        /* of a folder; DT_COUNT: as stored */
+    quant_type type; /* of a GGUF file */
+} target;
+
+static status find_format(const interchange_options *opt, target *t, err *e) {
+    static const char *const folder[] = {"F32", "F16", "BF16"};
+    static const char *const file[] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"};
+    *t = (target){.dt = DT_COUNT, .type = QUANT_F16};
+    if (!opt->format) return ST_OK;
+    char upper[16];
+    snprintf(upper, sizeof upper, "%s", opt->format);
+    for (char *c = upper; *c; c++)
+        if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
+    const char *const *names = opt->gguf ? file : folder;
+    int n = opt->gguf ? ARRAY_LEN(file) : ARRAY_LEN(folder);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(names[i], upper) != 0) continue;
+        const quant_format *q = quant_by_name(upper);
+        t->type = (quant_type)q->type;
+        bool known = quant_to_dtype(q->type, &t->dt) || dtype_parse(upper, &t->dt);
+        CHECK(known, "format %s", upper);
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "--dtype %s cannot be written %s", opt->format,
+            opt->gguf ? "into a GGUF file" : "into a folder");
+    err_hint(e, opt->gguf ? "use F32, F16, BF16, Q8_0, Q4_0 or Q4_1" : "use F32, F16 or BF16");
+    return err_where(e, "--dtype");
+}
+
+/* ---- writing ---- */
+
+static status write_folder(const model_source *s, const char *dir, const interchange_options *opt,
+                           dtype dt, interchange_report *r, compare_limits *limits, err *e) {
+    model_folder_options fo = {.dt = dt, .max_shard_bytes = opt->max_shard_bytes};
+    model_folder_report f;
+    TRY(model_folder_write(s, dir, &fo, &f, e));
+    snprintf(r->format, sizeof r->format, "%s", quant_by_dtype(f.dt) ? quant_by_dtype(f.dt)->name
+                                                                      : dtype_name(f.dt));
+    r->params = f.n_params;
+    r->bytes = f.bytes;
+    r->files = f.n_files;
+    /* Products with stored blocks round what they multiply. */
+    bool blocks = s->kind == MODEL_SOURCE_GGUF && s->matrices == DT_F32;
+    *limits = compare_limits_of(f.lossy ? f.dt : blocks ? DT_Q8_0 : DT_F32);
+    return ST_OK;
+}
+
+/* Ids that end a text, and the template: what a folder says beside the tokenizer. */
+static void read_settings(const model_source *s, gguf_model_source *g, char **template) {
+    generation_settings settings;
+    err ignored;
+    size_t len;
+    if (s->kind == MODEL_SOURCE_GGUF) {
+        gguf_model_end_ids(&s->gguf, &g->end);
+        return;
+    }
+    if (s->kind != MODEL_SOURCE_HF) return;
+    if (generation_settings_read(&settings, s->path, &ignored) == ST_OK)
+        for (int64_t i = 0; i < settings.end.n; i++) tok_ids_push(&g->end, settings.end.id[i]);
+    generation_settings_free(&settings);
+    char *path = path_join(s->a, s->path, "chat_template.jinja");
+    if (file_exists(path) && file_read_all(path, template, &len, &ignored) == ST_OK)
+        g->chat_template = *template;
+}
+
+static status write_file(const model_source *s, const char *path, const char *name,
+                         quant_type type, interchange_report *r, err *e) {
+    model_config mc = model_source_folder_config(s);
+    arena *a = arena_new("export");
+    param_store *store = param_store_new(a, DT_F32);
+    model_declare(&mc, store);
+    param_sizes sizes = param_store_sizes(store);
+    float *masters = xcalloc((size_t)sizes.flat_elems, sizeof *masters);
+    char *template = NULL;
+    param_store_bind(store, NULL, masters, NULL, NULL);
+    gguf_model_source g = {.config = &mc, .store = store, .tok = s->tok, .name = name};
+    read_settings(s, &g, &template);
+    status st = gguf_model_check(&g, e);
+    if (st == ST_OK) st = model_source_load_folder(s, store, e);
+    if (st == ST_OK) st = gguf_model_write(path, &g, type, NULL, e);
+    r->params = sizes.elems;
+    r->bytes = st == ST_OK ? (uint64_t)file_size(path) : 0;
+    r->files = 1;
+    snprintf(r->format, sizeof r->format, "%s", quant_by_type(type)->name);
+    tok_ids_free(&g.end);
+    free(template);
+    free(masters);
+    arena_free(a);
+    return st;
+}
+
+/* ---- the model card ---- */
+
+static void describe_check(const interchange_report *r, strbuf *out) {
+    const model_comparison *c = &r->verified;
+    if (c->positions == 0) {
+        strbuf_puts(out, "It was not compared with its source.\n");
+        return;
+    }
+    strbuf_printf(out,
+                  "Compared with its source on %lld positions: the largest difference of a logit is "
+                  "%.3g (%.3g of the largest logit), the mean KL divergence %.3g nats, and the most "
+                  "likely token is the same in %.2f %%.",
+                  (long long)c->positions, c->max_abs_diff, c->max_relative, c->mean_kl,
+                  100 * c->top1);
+    if (c->texts > 0)
+        strbuf_printf(out, " Both tokenizers give the same ids for %lld texts.",
+                      (long long)c->texts);
+    strbuf_puts(out, "\n");
+}
+
+void interchange_card(const char *name, const model_config *mc, const interchange_report *r,
+                      strbuf *out) {
+    strbuf_puts(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n");
+    strbuf_printf(out, "# %s\n\n", name);
+    strbuf_printf(out, "A %s model, written by athanor %s from %s.\n\n", mc->family->model_type,
+                  ATHANOR_VERSION, r->kind);
+    strbuf_printf(out,
+                  "| | |\n|---|---|\n| architecture | %s |\n| parameters | %lld |\n| weights | %s, "
+                  "%llu bytes in %d file%s |\n| layers, width | %lld, %lld |\n| vocabulary | %lld "
+                  "|\n| longest sequence | %lld |\n\n",
+                  mc->family->architecture, (long long)r->params, r->format,
+                  (unsigned long long)r->bytes, r->files, r->files == 1 ? "" : "s",
+                  (long long)mc->num_hidden_layers, (long long)mc->hidden_size,
+                  (long long)mc->vocab_size, (long long)mc->max_position_embeddings);
+    strbuf_puts(out, "## Checked\n\n");
+    describe_check(r, out);
+    if (r->notes.len) strbuf_printf(out, "\n%s", strbuf_cstr(&r->notes));
+    strbuf_puts(out, "\n## Where it runs\n\n");
+    for (int t = 0; t < WHERE_TOOLS; t++) {
+        const where_answer *a = &r->where.tool[t];
+        strbuf_printf(out, "- %s: %s%s%s\n", where_tool_name((where_tool)t), a->runs ? "yes" : "no",
+                      *a->why ? ", " : "", a->why);
+    }
+}
+
+static status write_card(const staged *to, const model_config *mc, const interchange_report *r,
+                         err *e) {
+    arena *a = arena_new("card");
+    strbuf text = {0};
+    interchange_card(path_base(to->path), mc, r, &text);
+    status st = file_write_atomic(path_join(a, to->temp, "README.md"), text.data, text.len, e);
+    strbuf_free(&text);
+    arena_free(a);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static status check_same(const model_comparison *c, const char *result, err *e) {
+    if (c->verified) return ST_OK;
+    if (!c->ids_equal)
+        err_set(e, ST_FAILED, "the tokenizer of the result gives other ids than that of the source");
+    else
+        err_set(e, ST_FAILED,
+                "the result computes something else: logits differ by up to %g (%g of the largest; "
+                "at most %g is right), KL %g (%g)",
+                c->max_abs_diff, c->max_relative, c->limits.relative, c->mean_kl, c->limits.kl);
+    err_hint(e, "nothing was left at %s; --no-verify writes it all the same", result);
+    return err_where(e, "%s", result);
+}
+
+static status write_and_verify(const model_source *s, const staged *to,
+                               const interchange_options *opt, const target *t,
+                               interchange_report *r, err *e) {
+    compare_limits limits = compare_limits_of(t->dt == DT_COUNT ? DT_F16 : t->dt);
+    if (opt->gguf)
+        TRY(write_file(s, to->temp, path_base(to->path), t->type, r, e));
+    else
+        TRY(write_folder(s, to->temp, opt, t->dt, r, &limits, e));
+    if (opt->verify) {
+        TRY(compare_models(s, to->temp, limits, &r->verified, e));
+        TRY(check_same(&r->verified, to->path, e));
+    }
+    if (!opt->gguf) {
+        model_config mc = model_source_folder_config(s);
+        TRY(write_card(to, &mc, r, e));
+    }
+    return staged_commit(to, e);
+}
+
+status interchange_run(const char *source, const char *result, const interchange_options *opt,
+                       interchange_report *out, err *e) {
+    model_source s;
+    staged to = {0};
+    target t;
+    *out = (interchange_report){0};
+    TRY(find_format(opt, &t, e));
+    status st = model_source_open(&s, source, opt->ignore, opt->n_ignore, e);
+    if (st == ST_OK) {
+        model_config mc = model_source_folder_config(&s);
+        out->kind = model_source_kind_name(s.kind);
+        out->model_type = mc.family->model_type;
+        out->where = where_runs_of(&mc, s.tok);
+        strbuf_append(&out->notes, strbuf_cstr(&s.notes), s.notes.len);
+        st = staged_begin(&to, s.a, result, !opt->gguf, opt->force, e);
+    }
+    if (st == ST_OK) {
+        st = write_and_verify(&s, &to, opt, &t, out, e);
+        if (st != ST_OK) staged_abandon(&to);
+    }
+    model_source_close(&s);
+    return st;
+}
+
+void interchange_report_free(interchange_report *r) {
+    strbuf_free(&r->notes);
+}

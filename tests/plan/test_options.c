@@ -1,0 +1,247 @@
+/* Options are orthogonal: any of them on any family gives a model whose gradient is that of its
+ * loss (a step along it against differences of the loss), whose decoding with a cache gives the
+ * logits of one pass, and whose config.json reads back as the same model. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "plan/plan.h"
+
+enum { T = 19, V = 53, LAYERS = 3, ROUNDS = 4 };
+
+typedef struct lab {
+    arena *a;
+    dev *dev;
+    plan *p;
+    char what[1024];
+    uint64_t at; /* of the random choices */
+    rng_key key;
+} lab;
+
+static int64_t choose(lab *l, int64_t n) {
+    return rng_u32(l->key, l->at++) % n;
+}
+
+static void set_word(lab *l, json_t *o, const char *key, const char *const *words, int n) {
+    if (choose(l, 2)) json_object_set_new(o, key, json_string(words[choose(l, n)]));
+}
+
+static void set_flag(lab *l, json_t *o, const char *key) {
+    if (choose(l, 3) == 0) json_object_set_new(o, key, json_boolean((int)choose(l, 2)));
+}
+
+static void set_num(lab *l, json_t *o, const char *key, double x) {
+    if (choose(l, 3) == 0) json_object_set_new(o, key, json_real(x));
+}
+
+/* One number for all layers, or one for each. */
+static void set_layers(lab *l, json_t *o, const char *key, int64_t lo, int64_t n, int64_t step) {
+    if (choose(l, 2)) {
+        json_object_set_new(o, key, json_integer(lo + step * choose(l, n)));
+        return;
+    }
+    json_t *list = json_array();
+    for (int i = 0; i < LAYERS; i++)
+        json_array_append_new(list, json_integer(lo + step * choose(l, n)));
+    json_object_set_new(o, key, list);
+}
+
+static json_t *random_config(lab *l, const model_family *f) {
+    static const char *const norms[][2] = {{"rms", "none"},   {"rms", "weight"},
+                                           {"rms", "offset"}, {"layer", "none"},
+                                           {"layer", "bias"}, {"layer", "weight"}};
+    static const char *const places[] = {"pre", "post", "sandwich"};
+    static const char *const residuals[] = {"sequential", "parallel", "parallel_shared"};
+    static const char *const qk[] = {"none", "head", "full"};
+    static const char *const mlps[] = {"gated", "plain"};
+    static const char *const positions[] = {"rotary", "learned", "none"};
+    json_t *o =
+        json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:f,s:n}", "model_type", f->model_type, "vocab_size", V,
+                  "hidden_size", 24, "num_hidden_layers", LAYERS, "max_position_embeddings", 64,
+                  "head_dim", 6, "initializer_range", 0.2, "pad_token_id");
+    set_layers(l, o, "num_attention_heads", 2, 3, 2);
+    json_object_set_new(o, "num_key_value_heads", json_integer(1 + choose(l, 2)));
+    set_layers(l, o, "intermediate_size", 7, 40, 1);
+    set_layers(l, o, "sliding_window", 0, 8, 1);
+    set_layers(l, o, "no_rope_layers", 0, 2, 1);
+    if (choose(l, 2)) {
+        const char *const *norm = norms[choose(l, ARRAY_LEN(norms))];
+        json_object_set_new(o, "norm_type", json_string(norm[0]));
+        json_object_set_new(o, "norm_weights", json_string(norm[1]));
+    }
+    set_word(l, o, "norm_placement", places, 3);
+    set_word(l, o, "residual_type", residuals, 3);
+    set_word(l, o, "qk_norm", qk, 3);
+    set_word(l, o, "mlp_type", mlps, 2);
+    set_word(l, o, "position_type", positions, 3);
+    set_flag(l, o, "attention_bias");
+    set_flag(l, o, "qkv_bias");
+    set_flag(l, o, "mlp_bias");
+    set_flag(l, o, "head_bias");
+    set_flag(l, o, "rope_interleaved");
+    set_flag(l, o, "tie_word_embeddings");
+    set_num(l, o, "partial_rotary_factor", 0.7);
+    set_num(l, o, "rope_local_base_freq", 100);
+    set_num(l, o, "clip_qkv", 0.9);
+    set_num(l, o, "attn_logit_softcapping", 1.5);
+    set_num(l, o, "final_logit_softcapping", 2.5);
+    set_num(l, o, "scale_depth", 1.4);
+    set_num(l, o, "scale_emb", 3);
+    set_num(l, o, "query_pre_attn_scalar", 9);
+    json_object_set_new(o, "dim_model_base", json_integer(choose(l, 2) * 12));
+    json_object_set_new(o, "block_repeat", json_integer(1 + choose(l, 2)));
+    return o;
+}
+
+static void lab_open(lab *l, dev *d, const model_family *f, int trial) {
+    *l = (lab){.a = arena_new("options"), .dev = d, .key = rng_key_numbered(29, (uint64_t)trial)};
+    json_t *o = random_config(l, f);
+    char *text = json_dumps(o, JSON_COMPACT);
+    snprintf(l->what, sizeof l->what, "%s", text);
+    free(text);
+    plan_spec spec = {.compute = DT_F32,
+                      .T = T,
+                      .T = T,
+                      .train_B = 1,
+                      .logits_T = T,
+                      .cache_tok = T,
+                      .prefill_T = 5,
+                      .optim = optim_find("adamw")};
+    err e = {0};
+    if (model_config_read(l->a, o, 0, &spec.model, &e) != ST_OK)
+        fail_msg("%s: %s", l->what, e.message);
+    json_decref(o);
+    if (plan_new(&l->p, d, &spec, &e) != ST_OK) fail_msg("%s: %s", l->what, e.message);
+    assert_int_equal(plan_commit(l->p, &e), ST_OK);
+    param_init_all(l->p->store, (uint64_t)trial);
+    /* norms and biases, too, are to be something */
+    float *w = param_master(l->p->store);
+    int64_t n = param_store_sizes(l->p->store).flat_elems;
+    for (int64_t i = 0; i < n; i++) w[i] += 0.1f * (float)rng_u32(l->key, (uint64_t)i) * 0x1p-32f;
+}
+
+static void lab_close(lab *l) {
+    plan_free(l->p);
+    arena_free(l->a);
+}
+
+static void feed(const prog *p, int from, int n, const int32_t *ids) {
+    int32_t *in = prog_tensor(p, "ids")->data, *pos = prog_tensor(p, "pos")->data;
+    for (int i = 0; i < n; i++) {
+        in[i] = ids[from + i];
+        pos[i] = from + i;
+    }
+}
+
+/* The mean of nll, and its gradient. */
+static double loss(lab *l, const int32_t *ids) {
+    const prog *p = l->p->prog[PLAN_TRAIN];
+    feed(p, 0, T, ids);
+    int32_t *targets = prog_tensor(p, "targets")->data;
+    for (int i = 0; i < T; i++) targets[i] = ids[i + 1];
+    op_run run = {.dev = l->dev, .first_micro = true, .grad_scale = 1.0f / T};
+    prog_replay(p, PROG_ALL, &run);
+    const float *nll = prog_tensor(p, "nll")->data;
+    double sum = 0;
+    for (int i = 0; i < T; i++) sum += nll[i];
+    return sum / T;
+}
+
+static void check_gradient(lab *l, const int32_t *ids) {
+    const param_store *s = l->p->store;
+    int64_t n = param_store_sizes(s).flat_elems;
+    float *w = param_master(s), *g = malloc(sizeof *g * (size_t)n),
+          *old = malloc(sizeof *g * (size_t)n);
+    memset(g, 0, sizeof *g * (size_t)n);
+    memcpy(old, w, sizeof *g * (size_t)n);
+    loss(l, ids);
+    double square = 0;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        for (int64_t k = p->offset; k < p->offset + param_elems(p); k++) {
+            g[k] = param_grad(s)[k];
+            square += (double)g[k] * g[k];
+        }
+    }
+    double step = 2e-3 / sqrt(square), up, down;
+    for (int64_t i = 0; i < n; i++) w[i] = (float)(old[i] + step * g[i]);
+    up = loss(l, ids);
+    for (int64_t i = 0; i < n; i++) w[i] = (float)(old[i] - step * g[i]);
+    down = loss(l, ids);
+    memcpy(w, old, sizeof *g * (size_t)n);
+    free(g);
+    free(old);
+    double slope = (up - down) / (2 * step);
+    if (fabs(slope - square) > 0.01 * square + 1e-3)
+        fail_msg("slope %g, gradient %g: %s", slope, square, l->what);
+}
+
+static void check_decoding(lab *l, const int32_t *ids) {
+    const prog *all = l->p->prog[PLAN_LOGITS];
+    op_run run = {.dev = l->dev, .first_micro = true};
+    feed(all, 0, T, ids);
+    for (int i = 0; i < T; i++) ((int32_t *)prog_tensor(all, "rows")->data)[i] = i;
+    prog_replay(all, PROG_F, &run);
+    const float *want = prog_tensor(all, "logits")->data;
+    for (int done = 0; done < T;) {
+        int n = done == 0 ? 5 : 1;
+        const prog *p = l->p->prog[done == 0 ? PLAN_PREFILL : PLAN_DECODE];
+        feed(p, done, n, ids);
+        ((int32_t *)prog_tensor(p, "qpos")->data)[0] = done;
+        ((int32_t *)prog_tensor(p, "rows")->data)[0] = n - 1;
+        prog_replay(p, PROG_F, &run);
+        done += n;
+        const float *got = prog_tensor(p, "logits")->data;
+        for (int v = 0; v < V; v++)
+            if (fabsf(got[v] - want[(done - 1) * V + v]) > 2e-4f)
+                fail_msg("logits after %d tokens: %g, %g: %s", done, (double)got[v],
+                         (double)want[(done - 1) * V + v], l->what);
+    }
+}
+
+/* All but the family and lists, by their JSON. */
+static void check_config(lab *l) {
+    json_t *first = model_config_json(&l->p->spec.model, 1, 2, DT_F32);
+    model_config again;
+    err e = {0};
+    if (model_config_read_file(l->a, first, &again, &e) != ST_OK)
+        fail_msg("%s (%s): %s", e.message, e.where, l->what);
+    json_t *second = model_config_json(&again, 1, 2, DT_F32);
+    if (!json_equal(first, second)) {
+        char *a = json_dumps(first, JSON_COMPACT), *b = json_dumps(second, JSON_COMPACT);
+        fail_msg("%s\nis read as\n%s", a, b);
+    }
+    json_decref(first);
+    json_decref(second);
+}
+
+static void test_options(void **state) {
+    (void)state;
+    dev *d;
+    assert_int_equal(dev_open(&d, DEV_CPU, 1, NULL), ST_OK);
+    for (int i = 0; model_family_at(i); i++)
+        for (int k = 0; k < ROUNDS; k++) {
+            lab l;
+            lab_open(&l, d, model_family_at(i), i * ROUNDS + k);
+            int32_t ids[T + 1];
+            for (int t = 0; t <= T; t++) ids[t] = (int32_t)choose(&l, V);
+            check_config(&l);
+            check_decoding(&l, ids);
+            check_gradient(&l, ids);
+            lab_close(&l);
+        }
+    dev_close(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_options)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* What the builders decide: nothing recorded where an option is off, which buffer an op takes, the
+ * dtype of a look-up. Nothing is computed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "prog/graph_int.h"
+
+enum { N = 6, C = 32, V = 10 };
+
+typedef struct lab {
+    arena *a;
+    dev *dev;
+    graph *g;
+} lab;
+
+static void lab_open(lab *l, dtype dt, bool train) {
+    l->a = arena_new("build");
+    assert_int_equal(dev_open(&l->dev, DEV_META, 1, NULL), ST_OK);
+    l->g = graph_new(l->a, &(graph_options){.dev = l->dev, .dt = dt, .train = train});
+}
+
+static void lab_close(lab *l) {
+    dev_close(l->dev);
+    arena_free(l->a);
+}
+
+static val param(lab *l, const char *name, space where, dtype dt, int64_t rows, int64_t cols) {
+    graph_param_ref ref = {.name = name, .where = where, .dt = dt, .rows = rows, .cols = cols};
+    ref.trainable = where != SPACE_FILE;
+    return graph_param(l->g, &ref);
+}
+
+static const op_rec *last_op(const lab *l) {
+    return &l->g->op[l->g->n_ops - 1];
+}
+
+static void test_options_that_are_off(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_F32, false);
+    val x = graph_input(l.g, "x", DT_F32, N, C);
+    assert_true(graph_scale(l.g, x, 1) == x);
+    assert_true(graph_softcap(l.g, x, 0) == x);
+    assert_true(graph_clamp(l.g, x, 0) == x);
+    assert_true(graph_dropout(l.g, x, 0.5f) == x); /* not training */
+    assert_int_equal(l.g->n_ops, 0);
+    lab_close(&l);
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_BF16, true);
+    val x = graph_input(l.g, "x", DT_BF16, N, C);
+    assert_true(graph_softcap(l.g, x, 30) != x);
+    assert_true(last_op(&l)->attr.act.kind == ACT_SOFTCAP && last_op(&l)->attr.act.c == 30);
+    assert_true(graph_clamp(l.g, x, 8) != x);
+    assert_true(last_op(&l)->attr.act.kind == ACT_CLAMP && last_op(&l)->attr.act.c == 8);
+    graph_clamp(l.g, x, -1);
+    assert_true(graph_failed(l.g));
+    lab_close(&l);
+}
+
+/* A factor takes the buffer of what was just made, but not of an input, a view or a value that its
+ * own backward reads. */
+static void test_scale_in_place(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_F32, true);
+    val x = graph_input(l.g, "x", DT_F32, N, C), w = param(&l, "w", SPACE_MASTER, DT_F32, C, C);
+    val a = graph_scale(l.g, x, 2);
+    assert_true(l.g->value[a].buf != l.g->value[x].buf);
+    val y = graph_linear(l.g, x, w, VAL_NONE), b = graph_scale(l.g, y, 2);
+    assert_true(b != y && l.g->value[b].buf == l.g->value[y].buf);
+    assert_true(last_op(&l)->kind == OP_SCALE && last_op(&l)->attr.scale.c == 2);
+    val half = graph_scale(l.g, graph_view(l.g, graph_linear(l.g, x, w, VAL_NONE), 0, C / 2), 2);
+    assert_true(graph_cols(l.g, half) == C / 2);
+    assert_true(l.g->value[half].buf != l.g->value[last_op(&l)->in[0]].buf);
+    assert_false(graph_failed(l.g));
+    lab_close(&l);
+}
+
+static void test_norm_of_heads(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_BF16, true);
+    val x = graph_input(l.g, "x", DT_BF16, N, C), w = param(&l, "w", SPACE_MASTER, DT_F32, 1, 8);
+    val y = graph_rmsnorm(l.g, graph_view(l.g, x, 8, 24), w, 1e-6f, true, 8);
+    assert_int_equal(graph_cols(l.g, y), 24);
+    assert_int_equal(graph_cols(l.g, last_op(&l)->out[1]), 3);
+    assert_true(last_op(&l)->attr.norm.unit_offset);
+    graph_rmsnorm(l.g, x, VAL_NONE, 1e-6f, false, 0);
+    assert_int_equal(graph_cols(l.g, last_op(&l)->out[1]), 1);
+    graph_layernorm(l.g, x, w, VAL_NONE, 1e-6f, 8);
+    assert_int_equal(graph_cols(l.g, last_op(&l)->out[2]), 4);
+    assert_false(graph_failed(l.g));
+    lab_close(&l);
+}
+
+/* Of a stored table come values of the program's dtype, of an activation its own rows. */
+static void test_look_up(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_F32, false);
+    val ids = graph_input(l.g, "ids", DT_I32, N, 1);
+    val table = param(&l, "table", SPACE_FILE, DT_Q8_0, V, C);
+    val x = graph_embed(l.g, table, ids, 3);
+    assert_true(l.g->value[x].t.dt == DT_F32 && last_op(&l)->attr.embed.no_grad_id == 3);
+    val rows = graph_embed(l.g, x, graph_input(l.g, "rows", DT_I32, 2, 1), -1);
+    assert_true(l.g->value[rows].t.dt == DT_F32 && graph_rows(l.g, rows) == 2);
+    assert_false(graph_failed(l.g));
+    lab_close(&l);
+}
+
+/* The head writes the gradients of its parameters; a later use of one adds to it. */
+static void test_head(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_F32, true);
+    val x = graph_input(l.g, "x", DT_F32, N, C), targets = graph_input(l.g, "t", DT_I32, N, 1);
+    val w = param(&l, "w", SPACE_MASTER, DT_F32, V, C),
+        b = param(&l, "b", SPACE_MASTER, DT_F32, 1, V);
+    graph_head_spec spec = {.chunk_rows = 2, .z_loss = 0.5f, .softcap = 30};
+    graph_head_ce(l.g, &spec, x, w, b, targets);
+    const op_rec *r = last_op(&l);
+    assert_true(r->attr.head.chunk_rows == 2 && r->attr.head.z_loss == 0.5f);
+    assert_true(r->attr.head.softcap == 30 && r->attr.head.with_grad);
+    assert_true(r->din[1] == l.g->value[w].param_grad && r->din[3] == l.g->value[b].param_grad);
+    assert_int_equal(r->acc_param, 2 | 8);
+    assert_true(l.g->value[r->din[1]].written && l.g->value[r->din[3]].written);
+    graph_head_ce(l.g, &(graph_head_spec){0}, x, w, VAL_NONE, targets);
+    assert_int_equal(last_op(&l)->acc_param, 2);
+    assert_true(last_op(&l)->din[3] == VAL_NONE);
+    lab_close(&l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_that_are_off),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_scale_in_place),
+        cmocka_unit_test(test_norm_of_heads),
+        cmocka_unit_test(test_look_up),
+        cmocka_unit_test(test_head),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
