@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
 #include <unistd.h>
 
 static const char RESET[] = "\x1b[0m", DIM[] = "\x1b[2m", PROMPT[] = "\x1b[1;32m";
@@ -22,27 +21,11 @@ void chat_screen_init(chat_screen *s) {
 
 /* ---- Ctrl-C ---- */
 
-/* The signal flag is process-wide by nature, and so are the modes of the terminal, which a handler
- * that ends the program has to set back. */
-static volatile sig_atomic_t interrupted, is_quiet;
-static struct termios modes;
-
-static void set_quiet(bool quiet) {
-    if (quiet && tcgetattr(STDIN_FILENO, &modes) == 0) {
-        struct termios silent = modes;
-        silent.c_lflag &= ~(tcflag_t)ECHO;
-        is_quiet = tcsetattr(STDIN_FILENO, TCSANOW, &silent) == 0;
-    } else if (!quiet && is_quiet) {
-        tcsetattr(STDIN_FILENO, TCSANOW, &modes);
-        is_quiet = 0;
-    }
-}
+/* The signal flag is process-wide by nature. */
+static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal_number) {
-    if (interrupted) {
-        set_quiet(false);
-        _exit(128 + signal_number);
-    }
+    if (interrupted) _exit(128 + signal_number);
     interrupted = 1;
 }
 
@@ -157,7 +140,6 @@ void chat_screen_text(void *ctx, const char *text, size_t len) {
 }
 
 void chat_screen_begin_answer(chat_screen *s) {
-    set_quiet(true); /* what is typed meanwhile is shown at the next prompt */
     s->thinking = false;
     s->fresh = true;
     s->last = '\n';
@@ -166,7 +148,6 @@ void chat_screen_begin_answer(chat_screen *s) {
 void chat_screen_end_answer(chat_screen *s) {
     printf("%s%s", style(s, s->thinking ? RESET : ""), s->last == '\n' ? "" : "\n");
     fflush(stdout);
-    set_quiet(false);
 }
 
 void chat_screen_note(const chat_screen *s, const char *fmt, ...) {

@@ -28,7 +28,6 @@ chat_input chat_screen_read(const chat_screen *s, strbuf *text);
 /* For generate_request.on_text; ctx is the screen. Control characters of the model's text are made
  * visible: a terminal would obey them. */
 void chat_screen_text(void *ctx, const char *text, size_t len);
-/* Between these two, what is typed is not echoed. */
 void chat_screen_begin_answer(chat_screen *s);
 void chat_screen_end_answer(chat_screen *s);
 /* A remark of the program, dim and on its own line. */

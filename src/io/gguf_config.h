@@ -7,6 +7,10 @@
 #include "io/gguf.h"
 #include "io/gguf_arch.h"
 
+/* A key that files written here have where the activation is not the family's usual one: llama.cpp
+ * has one GELU, the one with tanh. */
+#define GGUF_KEY_ACT "athanor.hidden_act"
+
 /* A file as far as its config goes: some options follow from which tensors there are. */
 typedef struct gguf_facts {
     const gguf_meta *meta;

@@ -301,6 +301,14 @@ static status find_arch(reading *r, const model_family **family) {
     return err_where(r->e, "general.architecture");
 }
 
+static status read_act(reading *r) {
+    gguf_text t;
+    if (!gguf_meta_find(r->f->meta, GGUF_KEY_ACT)) return ST_OK;
+    TRY(gguf_meta_text(r->f->meta, GGUF_KEY_ACT, &t, r->e));
+    json_object_set_new(r->o, "hidden_act", json_stringn_nocheck(t.text, t.len));
+    return ST_OK;
+}
+
 static status read_all(reading *r, model_config *mc) {
     TRY(read_sizes(r));
     TRY(read_heads(r));
@@ -308,6 +316,7 @@ static status read_all(reading *r, model_config *mc) {
     TRY(read_windows(r));
     TRY(read_local_base(r));
     TRY(read_own(r));
+    TRY(read_act(r));
     return read_tensors(r, mc);
 }
 

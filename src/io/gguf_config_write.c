@@ -180,12 +180,21 @@ static void put_own(writing *w) {
             mc->dim_model_base > 0 ? (double)mc->hidden_size / (double)mc->dim_model_base : 1.0);
 }
 
+/* llama.cpp has one GELU for both; which one the model was trained with is a key of ours. */
+static void put_act(const model_config *mc, gguf_pairs *p) {
+    model_config usual;
+    model_config_defaults(&usual, mc->family);
+    const char *word = key_act_word(mc->act, mc->family->activations);
+    if (mc->act != usual.act && word) gguf_put_string(p, GGUF_KEY_ACT, word);
+}
+
 void gguf_config_write(const model_config *mc, gguf_pairs *p) {
     writing w = {.mc = mc, .arch = gguf_arch_find(mc->family->gguf_arch), .p = p};
     put_sizes(&w);
     put_rotary(&w);
     put_windows(&w);
     put_own(&w);
+    put_act(mc, p);
 }
 
 /* ---- what a reader will compute ---- */
@@ -219,10 +228,13 @@ static const char *layer_difference(const layer_spec *a, const layer_spec *b) {
     return NULL;
 }
 
-/* llama.cpp has one GELU, the one with tanh. */
-static bool same_act(act_kind a, act_kind b) {
-    bool gelu = a == ACT_GELU_EXACT || a == ACT_GELU_TANH;
-    return a == b || (gelu && (b == ACT_GELU_EXACT || b == ACT_GELU_TANH));
+/* The activation that llama.cpp computes is the one that the family is known for. */
+static bool act_is_known(const model_config *mc) {
+    model_config usual;
+    model_config_defaults(&usual, mc->family);
+    bool gelu = mc->act == ACT_GELU_EXACT || mc->act == ACT_GELU_TANH;
+    return mc->act == usual.act ||
+           (gelu && (usual.act == ACT_GELU_EXACT || usual.act == ACT_GELU_TANH));
 }
 
 static bool same_rope(const model_config *a, const model_config *b, bool local) {
@@ -260,7 +272,7 @@ static const char *model_difference(const model_config *a, const model_config *b
                   {"final_logit_softcapping", a->final_softcap, b->final_softcap}};
     for (int i = 0; i < ARRAY_LEN(fields); i++)
         if (fabs(fields[i].a - fields[i].b) > 1e-6 * fabs(fields[i].a)) return fields[i].key;
-    return same_act(a->act, b->act) ? NULL : "hidden_act";
+    return a->act == b->act && act_is_known(a) ? NULL : "hidden_act";
 }
 
 status gguf_config_compare(const model_config *mc, const model_config *read, err *e) {

@@ -319,11 +319,10 @@ static status read_entry(arena *a, const char *key, const json_t *v, model_confi
         return rope_read(a, v, key, &mc->rope, &mc->rope_theta, &mc->partial_rotary_factor, e);
     bool known;
     TRY(read_fixed(key, v, &known, e));
-    if (known || key_in_words(special, key) || key_in_words(inert, key) ||
-        key_in_words(f->inert_keys, key))
-        return ST_OK;
+    if (known || key_in_words(special, key) || key_in_words(inert, key)) return ST_OK;
     const key_row *k = key_find(key);
-    return k ? read_key(a, k, v, mc, e) : unknown_key(f, key, e);
+    if (k) return read_key(a, k, v, mc, e);
+    return key_in_words(f->inert_keys, key) ? ST_OK : unknown_key(f, key, e);
 }
 
 static status resolve_vocab(json_t *all, int64_t vocab_if_auto, err *e) {
@@ -453,6 +452,27 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
     return finish(all, out, e);
 }
 
+/* A config.json: what counts of it, then our extensions. */
+static void merge_file(json_t *all, const json_t *base) {
+    const model_family *f;
+    const char *key;
+    json_t *v;
+    merge(all, base);
+    if (find_family(all, &f, NULL) == ST_OK) json_object_foreach((json_t *)base, key, v) {
+            if (key_in_words(f->inert_keys, key)) json_object_del(all, key_canonical(key));
+        }
+    merge(all, json_object_get(base, "athanor"));
+}
+
+/* Models of text and images hold the text model's config inside. */
+static void take_text_config(json_t **base) {
+    json_t *text = json_object_get(*base, "text_config");
+    if (!json_is_object(text)) return;
+    json_incref(text);
+    json_decref(*base);
+    *base = text;
+}
+
 static status read_config(arena *a, const json_t *obj, bool as_file, int64_t vocab_if_auto,
                           model_config *out, err *e) {
     json_t *base = NULL, *all = json_object();
@@ -464,15 +484,8 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
         base = json_incref((json_t *)obj);
     else
         TRY_GOTO(st, base_object(obj, &base, &from, &strict, e), done);
-    /* models of text and images hold the text model's config inside */
-    json_t *text = json_object_get(base, "text_config");
-    if (json_is_object(text)) {
-        json_incref(text);
-        json_decref(base);
-        base = text;
-    }
-    merge(all, base);
-    merge(all, json_object_get(base, "athanor"));
+    take_text_config(&base);
+    merge_file(all, base);
     if (!as_file) merge(all, obj);
     TRY_GOTO(st, find_family(all, &out->family, e), done);
     const json_t *ignored = json_object_get(all, "ignore_keys");

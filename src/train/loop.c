@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "io/where_runs.h"
 #include "op/gemm.h"
 #include "train/execute.h"
 #include "train/guard/react.h"
@@ -165,10 +166,20 @@ static void put_packing(json_t *o, const loader *l) {
                                   1 - (double)t.tokens / room));
 }
 
+/* Which programs will load what is trained: a feature that none has is told before the first step. */
+static void put_where(const session *s, json_t *o) {
+    where_runs w = where_runs_of(&s->models[0], s->tok);
+    json_object_set_new(o, "runs", where_runs_json(&w));
+    if (where_runs_nowhere(&w))
+        log_warn("no other program will load this model: %s (athanor plan says more)",
+                 w.tool[WHERE_TRANSFORMERS].why);
+}
+
 static status emit_start(session *s, err *e) {
     json_t *o = session_event("start", s->at.step);
     json_object_set_new(o, "run", json_string(s->c->run));
     json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
+    put_where(s, o);
     json_object_set_new(o, "digest", digest_json(param_digest(s->plan->store)));
     json_object_set_new(o, "steps", json_integer(s->course->total_steps));
     json_object_set_new(o, "precision", json_string(dtype_name(s->plan->spec.compute)));

@@ -90,12 +90,13 @@ static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_off
     }
 }
 
-/* One norm per head: rows, heads, width. */
+/* One norm per head: rows, heads, width. The largest once per op: it takes time. */
 static void cases_norm_of_heads(case_list *l, op_kind kind, bool w, bool b, bool unit_offset) {
     static const int32_t sizes[][3] = {{1, 2, 1},   {3, 6, 5},   {3, 5, 16},
                                        {4, 3, 80},  {7, 4, 64},  {9, 3, 128},
                                        {5, 2, 256}, {2, 2, 300}, {130, 4, 64}};
-    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+    bool again = l->n > 0 && l->items[l->n - 1].attr.norm.width > 0;
+    for (int i = 0; i < ARRAY_LEN(sizes) - again; i++) {
         const int32_t *s = sizes[i];
         op_case *c = case_add(l, kind);
         c->attr.norm.eps = 1e-5f, c->attr.norm.unit_offset = unit_offset, c->attr.norm.width = s[2];
@@ -189,9 +190,9 @@ static const attention_case ATTENTION_CASES[] = {
 static const struct {
     int index;
     float cap;
-} CAPPED_CASES[] = {{0, 1},     {2, 0.5f}, {3, 2},     {6, 0.7f},  {7, 1},     {9, 1},
-                    {11, 0.6f}, {12, 50},  {13, 1},    {15, 0.3f}, {18, 0.8f}, {19, 1},
-                    {21, 0.5f}, {22, 1},   {23, 0.7f}, {26, 0.6f}, {27, 30}};
+} CAPPED_CASES[] = {{0, 1},  {2, 0.5f},  {3, 2},   {6, 0.7f},  {7, 1},
+                    {9, 1},  {11, 0.6f}, {12, 50}, {13, 1},    {15, 0.3f},
+                    {19, 1}, {21, 0.5f}, {22, 1},  {23, 0.7f}, {26, 0.6f}};
 
 static void add_attention(case_list *l, int i, float cap) {
     const attention_case *a = &ATTENTION_CASES[i];

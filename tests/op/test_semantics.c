@@ -502,7 +502,7 @@ static void test_activation_values(void **state) {
     };
     dev *d = open_dev();
     for (int k = ACT_GELU_TANH; k <= ACT_RELU2; k++) {
-        op_case act = {.label = "act", .kind = OP_ACT, .attr = {.act = {(act_kind)k}}};
+        op_case act = {.label = "act", .kind = OP_ACT, .attr = {.act = {.kind = (act_kind)k}}};
         act.in[0] = (slot){ACTIVATION, 1, 2, 0, 0};
         op_case gated = act;
         gated.kind = OP_GATED;

@@ -229,7 +229,7 @@ def save_random(family, seed, folder):
     model.save_pretrained(folder)
     if draw.flag() and not isinstance(model.config, Config):
         path = folder / "config.json"
-        path.write_text(json.dumps(as_version_4(json.loads(path.read_text())), indent=2))
+        path.write_text(json.dumps(as_version_4(json.loads(path.read_text()), draw.one("type", "rope_type")), indent=2))
     return draw_ids(rng, draw.int(1, 3), draw.int(20, 45) + 1, draw.vocab)
 
 

@@ -178,7 +178,7 @@ def qwen3(d):
 def gemma_keys(d):
     return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
         head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20), sliding_window=d.window(), pad_token_id=d.pad(),
-        final_logit_softcapping=d.one(None, 1.0, 3.0), layer_types=d.one(None, d.layer_types()))
+        final_logit_softcapping=d.one(None, 1.0, 3.0), layer_types=d.one(None, None, d.layer_types()))
 
 
 def gemma2(d):
@@ -222,9 +222,34 @@ FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olm
                 gemma3=gemma3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
 
 
-def as_version_4(config):
-    """A config.json of transformers 5 in the words of 4: rope_theta and rope_scaling, torch_dtype, rotary_pct."""
+def without_derivable_windows(config):
+    """Files of transformers 4 have no layer_types: the layers with windows follow from other keys."""
+    out, layers = dict(config), range(config["num_hidden_layers"])
+    kind = config["model_type"]
+    if kind in ("qwen2", "qwen3") and not config["use_sliding_window"]:
+        return without(out, "layer_types") | dict(sliding_window=4096)  # off, but there
+    first = config.get("max_window_layers", 0)
+    rules = dict(gemma2=lambda i: i % 2 == 0, gemma3_text=lambda i: (i + 1) % 6 != 0, qwen2=lambda i: i >= first,
+                 qwen3=lambda i: i >= first)
+    rule = rules.get(kind)
+    if rule and config["layer_types"] == ["sliding_attention" if rule(i) else "full_attention" for i in layers]:
+        out = without(out, "layer_types", "_sliding_window_pattern")
+        if kind == "gemma3_text":
+            out["sliding_window_pattern"] = 6
+    if kind == "gemma2":
+        out["hidden_act"] = out["hidden_activation"]
+    if kind.startswith("gemma"):
+        out["cache_implementation"] = "hybrid"
+    return out
+
+
+def as_version_4(config, type_key="rope_type"):
+    """A config.json of transformers 5 in the words of 4: rope_theta and rope_scaling, torch_dtype, rotary_pct.
+
+    type_key: what rope_scaling calls its kind; the oldest files say "type".
+    """
     out = without(config, "rope_parameters", "dtype") | dict(torch_dtype="float32", transformers_version="4.51.0")
+    out = without_derivable_windows(out)
     rope = config.get("rope_parameters")
     if not rope:
         return out
@@ -236,5 +261,6 @@ def as_version_4(config):
     out["rotary_emb_base" if neox else "rope_theta"] = rope.pop("rope_theta")
     if "partial_rotary_factor" in rope:
         out["rotary_pct" if neox else "partial_rotary_factor"] = rope.pop("partial_rotary_factor")
-    out["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    kind = rope.pop("rope_type")
+    out["rope_scaling"] = {type_key: kind} | rope if kind != "default" else None
     return out

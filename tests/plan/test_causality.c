@@ -76,7 +76,7 @@ static void random_option(lab *l, json_t *o) {
     static const char *const words[][4] = {
         {"qk_norm", "none", "head", "full"},
         {"norm_placement", "pre", "post", "sandwich"},
-        {"norm_weights", "none", "weight", "offset"},
+        {"norm_weights", "none", "weight", "weight"},
         {"norm_type", "rms", "layer", "layer"},
         {"residual_type", "sequential", "parallel", "sequential"},
         {"mlp_type", "gated", "plain", "gated"}};

@@ -38,7 +38,7 @@ static status split_rope(json_t *o, err *e) {
 }
 
 static status gemma3_from_hf(json_t *o, bool file, err *e) {
-    if (file) hf_drop(o, "attn_logit_softcapping"); /* transformers does not apply it here */
+    (void)file;
     int64_t every = hf_get_int(o, "sliding_window_pattern", 6);
     if (every < 1) return hf_bad_value(e, "sliding_window_pattern", "a positive whole number");
     if (!json_object_get(o, "sliding_window"))
@@ -64,8 +64,8 @@ const model_family family_gemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
     .keys = GEMMA_KEYS "rope_local_base_freq",
-    .own_keys = "sliding_window_pattern _sliding_window_pattern attn_logit_softcapping",
-    .inert_keys = "cache_implementation",
+    .own_keys = "sliding_window_pattern _sliding_window_pattern",
+    .inert_keys = "cache_implementation attn_logit_softcapping",
     .lists = "sliding_window",
     .activations = "gelu_pytorch_tanh gelu_new gelu silu relu",
     .names = {GEMMA_NAMES, HF_QK_NORMS},

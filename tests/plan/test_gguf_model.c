@@ -1,0 +1,147 @@
+/* Golden models of every family through GGUF files: written, opened with the weights in the file,
+ * run; read back as masters. What llama.cpp cannot express is refused by name. */
+#include "golden.h"
+
+#include <unistd.h>
+
+#include "base/file.h"
+#include "io/gguf_model.h"
+
+/* Golden models that no GGUF file can hold, and the option that stands in the way. */
+static const char *const refused[][2] = {
+    {"mobilellm-shared", ""},
+    {"phi-qknorm", "model.qk_norm"},
+    {"smollm3-window", "model.sliding_window"},
+    {"qwen2-window", "model.sliding_window"},
+    {"qwen3-bias-window", "model.attention_bias"},
+};
+
+static const char *refused_for(const char *name) {
+    for (int i = 0; i < ARRAY_LEN(refused); i++)
+        if (strcmp(refused[i][0], name) == 0) return refused[i][1];
+    return NULL;
+}
+
+static void path_in_tmp(char out[256]) {
+    snprintf(out, 256, "/tmp/test_gguf_model.%d.gguf", (int)getpid());
+}
+
+static status write_golden(const golden *g, quant_type type, const char *path, err *e) {
+    gguf_model_source src = {.config = &g->mc, .store = g->p->store, .name = "golden"};
+    return gguf_model_write(path, &src, type, NULL, e);
+}
+
+/* Logits of all golden sequences, one after another, from a file. */
+static float *file_logits(golden *g, const gguf_model *m) {
+    plan_spec spec = {.model = m->config,
+                      .compute = DT_F32,
+                      .T = 1,
+                      .logits_T = g->T,
+                      .locate = gguf_model_locate,
+                      .locate_ctx = (void *)(uintptr_t)m,
+                      .file = m->base};
+    int64_t V = g->mc.vocab_size, one = g->T * V;
+    float *out = xmalloc(sizeof *out * (size_t)(g->B * one));
+    plan *p;
+    MUST(plan_new(&p, g->dev, &spec, E));
+    MUST(plan_commit(p, E));
+    MUST(gguf_model_load_vectors(m, p->store, E));
+    const prog *l = p->prog[PLAN_LOGITS];
+    const int32_t *ids = (const int32_t *)(const void *)g->ids->data;
+    for (int b = 0; b < g->B; b++) {
+        for (int t = 0; t < g->T; t++) {
+            golden_ints(l, "ids")[t] = ids[b * (g->T + 1) + t];
+            golden_ints(l, "pos")[t] = golden_ints(l, "rows")[t] = t;
+        }
+        op_run run = {.dev = g->dev};
+        prog_replay(l, PROG_F, &run);
+        memcpy(out + b * one, prog_tensor(l, "logits")->data, sizeof *out * (size_t)one);
+    }
+    plan_free(p);
+    return out;
+}
+
+/* Mean KL divergence of the golden distribution from the file's. */
+static double divergence(const float *got, const float *want, int64_t rows, int64_t V) {
+    double sum = 0;
+    for (int64_t i = 0; i < rows; i++, got += V, want += V) {
+        double a = 0, b = 0, kl = 0;
+        for (int64_t v = 0; v < V; v++) a += exp(got[v]), b += exp(want[v]);
+        for (int64_t v = 0; v < V; v++)
+            kl += exp(want[v]) / b * ((want[v] - log(b)) - (got[v] - log(a)));
+        sum += kl;
+    }
+    return sum / (double)rows;
+}
+
+static void check_logits(golden *g, const char *name, quant_type type, const char *path) {
+    gguf_model m;
+    MUST(gguf_model_open(&m, path, E));
+    float *got = file_logits(g, &m);
+    const float *want = (const float *)(const void *)g->logits->data;
+    double d = golden_distance(got, want, g->logits->numel);
+    if (type == QUANT_F32 && d > 1e-5) fail_msg("%s: logits differ by %g", name, d);
+    d = divergence(got, want, (int64_t)g->B * g->T, g->mc.vocab_size);
+    double most = type == QUANT_Q8_0 ? 2e-3 : 1e-4;
+    if (!(d < most)) fail_msg("%s as %s: KL %g", name, quant_by_type(type)->name, d);
+    free(got);
+    gguf_model_close(&m);
+}
+
+static void check_masters(golden *g, const char *name, const char *path) {
+    gguf_model m;
+    MUST(gguf_model_open(&m, path, E));
+    model_config hf = gguf_model_hf_config(&m);
+    arena *a = arena_new("masters");
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(&hf, s);
+    float *master = xcalloc((size_t)param_store_sizes(s).flat_elems, sizeof *master);
+    param_store_bind(s, g->dev, master, NULL, NULL);
+    MUST(gguf_model_read(&m, s, E));
+    bool added = g->mc.norm_weights == NORM_WEIGHTS_OFFSET; /* 1 + w - 1 */
+    for (int i = 0; i < param_count(g->p->store); i++) {
+        const param *p = param_at(g->p->store, i);
+        int at = param_find(s, p->name);
+        if (at < 0) fail_msg("%s: %s is not read back", name, p->name);
+        const float *x = param_master(g->p->store) + p->offset;
+        const float *y = master + param_at(s, at)->offset;
+        for (int64_t k = 0; k < param_elems(p); k++)
+            if (added && p->rank == 1 ? fabs(x[k] - y[k]) > 1e-6 : x[k] != y[k])
+                fail_msg("%s: %s[%ld] is %g, not %g", name, p->name, (long)k, y[k], x[k]);
+    }
+    free(master);
+    arena_free(a);
+    gguf_model_close(&m);
+}
+
+static void check_refused(const golden *g, const char *name, const char *where, const char *path) {
+    err e = {0};
+    assert_int_equal(write_golden(g, QUANT_F32, path, &e), ST_USAGE);
+    if (strcmp(e.where, where) != 0) fail_msg("%s: %s at '%s'", name, e.message, e.where);
+    assert_false(file_exists(path));
+}
+
+static void test_families(void **state) {
+    static const quant_type types[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0};
+    (void)state;
+    char path[256];
+    path_in_tmp(path);
+    for (int i = 0; i < ARRAY_LEN(golden_names); i++) {
+        golden g;
+        golden_open(&g, golden_names[i], (plan_spec){.compute = DT_F32});
+        const char *where = refused_for(golden_names[i]);
+        if (where) check_refused(&g, golden_names[i], where, path);
+        for (int t = 0; t < ARRAY_LEN(types) && !where; t++) {
+            MUST(write_golden(&g, types[t], path, E));
+            check_logits(&g, golden_names[i], types[t], path);
+            if (types[t] == QUANT_F32) check_masters(&g, golden_names[i], path);
+        }
+        unlink(path);
+        golden_close(&g);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
