@@ -224,7 +224,7 @@ FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olm
 
 def without_derivable_windows(config):
     """Files of transformers 4 have no layer_types: the layers with windows follow from other keys."""
-    out, layers = dict(config), range(config["num_hidden_layers"])
+    out, layers = dict(config), range(config.get("num_hidden_layers", 0))
     kind = config["model_type"]
     if kind in ("qwen2", "qwen3") and not config["use_sliding_window"]:
         return without(out, "layer_types") | dict(sliding_window=4096)  # off, but there

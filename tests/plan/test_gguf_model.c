@@ -11,7 +11,8 @@
 static const char *const refused[][2] = {
     {"mobilellm-shared", ""},
     {"phi-qknorm", "model.qk_norm"},
-    {"smollm3-window", "model.sliding_window"},
+    {"smollm3", "model.no_rope_layers"},
+    {"smollm3-window", "model.no_rope_layers"},
     {"qwen2-window", "model.sliding_window"},
     {"qwen3-bias-window", "model.attention_bias"},
 };
@@ -76,6 +77,7 @@ static double divergence(const float *got, const float *want, int64_t rows, int6
 
 static void check_logits(golden *g, const char *name, quant_type type, const char *path) {
     gguf_model m;
+    if (g->T > g->mc.max_position_embeddings) return; /* beyond it nothing is scaled in a file */
     MUST(gguf_model_open(&m, path, E));
     float *got = file_logits(g, &m);
     const float *want = (const float *)(const void *)g->logits->data;
@@ -105,9 +107,13 @@ static void check_masters(golden *g, const char *name, const char *path) {
         if (at < 0) fail_msg("%s: %s is not read back", name, p->name);
         const float *x = param_master(g->p->store) + p->offset;
         const float *y = master + param_at(s, at)->offset;
-        for (int64_t k = 0; k < param_elems(p); k++)
-            if (added && p->rank == 1 ? fabs(x[k] - y[k]) > 1e-6 : x[k] != y[k])
-                fail_msg("%s: %s[%ld] is %g, not %g", name, p->name, (long)k, y[k], x[k]);
+        int64_t rows = p->rank == 1 ? p->cols : p->rows, cols = param_elems(p) / rows;
+        for (int64_t k = 0; k < param_elems(p); k++) {
+            int64_t row = p->order == ROWS_PAIRS ? param_file_row(p, k / cols) : k / cols;
+            float z = y[row * cols + k % cols];
+            if (added && p->rank == 1 ? fabs(x[k] - z) > 1e-6 : x[k] != z)
+                fail_msg("%s: %s[%ld] is %g, not %g", name, p->name, (long)k, z, x[k]);
+        }
     }
     free(master);
     arena_free(a);
