@@ -125,7 +125,9 @@ static status make_pairs(writer *w, err *e) {
     gguf_put_u32(p, "general.file_type", file_type(w->type));
     gguf_put_u32(p, "general.quantization_version", 2);
     gguf_config_write(&w->file, p);
-    return w->src->tok ? gguf_tok_write(w->a, w->src, p, e) : ST_OK;
+    if (w->src->tok) return gguf_tok_write(w->a, w->src, p, e);
+    gguf_put_string(p, "tokenizer.ggml.model", "none"); /* without the key llama.cpp refuses */
+    return ST_OK;
 }
 
 /* ---- what will be read ---- */

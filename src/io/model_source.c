@@ -251,6 +251,7 @@ static status open_gguf(model_source *s, err *e) {
     }
     s->matrices = plain_format(s->gguf.file);
     s->keys = end_keys(&s->gguf);
+    if (!gguf_meta_find(gguf_get_meta(s->gguf.file), "tokenizer.ggml.tokens")) return ST_OK;
     static const tok_load_options none = {0};
     return tok_load_with(&s->tok, s->path, &none, e);
 }

@@ -98,14 +98,18 @@ static void by_conditions(const model_config *mc, where_runs *w) {
     }
 }
 
-/* What no config.json of the family can say, nobody else computes. */
+/* What no config.json of the family can say, nobody else computes; what matters only while training
+ * stands in nobody's way. */
 static void by_extensions(const model_config *mc, where_runs *w) {
+    static const char *const training[] = {"init_scheme", "initializer_range", "embd_pdrop",
+                                           "attn_pdrop", "resid_pdrop"};
     json_t *more = model_config_extensions(mc);
+    for (int i = 0; i < ARRAY_LEN(training); i++) json_object_del(more, training[i]);
     const char *key = json_object_iter_key(json_object_iter(more));
     for (int t = 0; key && t < WHERE_TOOLS; t++) {
         char why[160];
-        snprintf(why, sizeof why, "model.%.40s: other tools' %.40s models cannot have it%s", key,
-                 mc->family->model_type, json_object_size(more) > 1 ? " (nor further keys)" : "");
+        snprintf(why, sizeof why, "other tools' %.40s models have no %.40s%s", mc->family->model_type,
+                 key, json_object_size(more) > 1 ? ", nor some other keys" : "");
         stop(w, (where_tool)t, why);
     }
     json_decref(more);

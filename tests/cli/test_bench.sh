@@ -158,6 +158,24 @@ has out '"matrix_products": "own"'
 expect 3 bench gemm 48x64x80 --threads 2 --remember
 unset ATHANOR_GEMM_FILE
 
+# ---- generating ----
+model=$root/tests/golden/models/llama-gqa-tied
+expect 0 bench generate "$model" --prompt-tokens 9 --new 4 --repeat 2 --threads 2
+has out "prefill"
+has out "decode"
+expect 0 bench generate "$model" --prompt-tokens 1 --new 1 --repeat 1 --threads 2 --json
+[ "$(wc -l <out)" = 1 ] || fail "not one object"
+for name in load prefill decode "peak memory"; do
+    value=$(row "$name" out)
+    calc "${value:-0} > 0" || fail "row $name is '$value'"
+done
+has out '"threads": 2'
+expect 2 bench generate
+expect 2 bench generate absent
+expect 2 bench generate "$model" --prompt-tokens 0
+expect 2 bench generate "$model" --prompt-tokens 1000000
+has err "context"
+
 # ---- wrong words ----
 expect 2 bench train
 expect 2 bench train c.yaml $small --steps 0

@@ -37,7 +37,7 @@ awk '
         kind = ""; next
     }
     open { print >out }
-' "$root/README.md" "$root/docs/data.md" "$root/docs/runs.md" "$root/docs/models.md" "$root/docs/chat.md"
+' "$root/README.md" "$root/docs/data.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md"
 examples=0
 for part in [0-9][0-9].sh [0-9][0-9].file; do [ -e "$part" ] && examples=$((examples + 1)); done
 [ "$examples" -ge 18 ] || fail "there are only $examples marked examples"

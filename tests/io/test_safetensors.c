@@ -333,8 +333,8 @@ static void test_conversion_and_transposition(void **state) {
     float *src = xmalloc(sizeof(float) * (size_t)(rows * cols));
     for (int64_t i = 0; i < rows * cols; i++) src[i] = (float)(i % 251) - 125;
     st_source plain = {.data = src, .dt = DT_F32, .out_dt = DT_BF16};
-    st_source turned = {src, DT_F32, DT_F32, true, rows, cols};
-    st_source both = {src, DT_F32, DT_F16, true, rows, cols};
+    st_source turned = {src, DT_F32, DT_F32, true, NULL, rows, cols};
+    st_source both = {src, DT_F32, DT_F16, true, NULL, rows, cols};
     st_tensor t[] = {
         {"plain", DT_BF16, 1, {rows * cols}, NULL, st_source_fill, &plain},
         {"turned", DT_F32, 2, {rows, cols}, NULL, st_source_fill, &turned},

@@ -254,6 +254,7 @@ def as_version_4(config, type_key="rope_type"):
     if not rope:
         return out
     if "full_attention" in rope:
+        type_key = "rope_type"  # transformers itself does not see the other word in Gemma 3
         out["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]
     rope = dict(rope)

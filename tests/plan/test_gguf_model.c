@@ -11,8 +11,7 @@
 static const char *const refused[][2] = {
     {"mobilellm-shared", ""},
     {"phi-qknorm", "model.qk_norm"},
-    {"smollm3", "model.no_rope_layers"},
-    {"smollm3-window", "model.no_rope_layers"},
+    {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},
     {"qwen3-bias-window", "model.attention_bias"},
 };
@@ -27,26 +26,39 @@ static void path_in_tmp(char out[256]) {
     snprintf(out, 256, "/tmp/test_gguf_model.%d.gguf", (int)getpid());
 }
 
+/* The golden models are odd on purpose; llama.cpp fixes two things by architecture. */
+static void adapt(golden *g) {
+    if (strncmp(g->mc.family->model_type, "gemma", 5) == 0)
+        g->mc.query_pre_attn_scalar = (double)g->mc.head_dim;
+    if (strcmp(g->mc.family->model_type, "smollm3") != 0) return;
+    int64_t *rope = ARENA_ARRAY(g->a, int64_t, g->mc.num_hidden_layers);
+    for (int l = 0; l < g->mc.num_hidden_layers; l++) rope[l] = (l + 1) % 4 != 0;
+    g->mc.rope_layers_of = rope;
+    g->mc.rope_layers = 1;
+}
+
 static status write_golden(const golden *g, quant_type type, const char *path, err *e) {
     gguf_model_source src = {.config = &g->mc, .store = g->p->store, .name = "golden"};
     return gguf_model_write(path, &src, type, NULL, e);
 }
 
-/* Logits of all golden sequences, one after another, from a file. */
-static float *file_logits(golden *g, const gguf_model *m) {
-    plan_spec spec = {.model = m->config,
-                      .compute = DT_F32,
-                      .T = 1,
-                      .logits_T = g->T,
-                      .locate = gguf_model_locate,
-                      .locate_ctx = (void *)(uintptr_t)m,
-                      .file = m->base};
+/* Logits of all golden sequences, one after another: from a file, or (NULL) from the folder. */
+static float *all_logits(golden *g, const gguf_model *m) {
+    plan_spec spec = {.model = m ? m->config : g->mc, .compute = DT_F32, .T = 1, .logits_T = g->T};
     int64_t V = g->mc.vocab_size, one = g->T * V;
     float *out = xmalloc(sizeof *out * (size_t)(g->B * one));
     plan *p;
+    if (m) {
+        spec.locate = gguf_model_locate;
+        spec.locate_ctx = (void *)(uintptr_t)m;
+        spec.file = m->base;
+    }
     MUST(plan_new(&p, g->dev, &spec, E));
     MUST(plan_commit(p, E));
-    MUST(gguf_model_load_vectors(m, p->store, E));
+    if (m)
+        MUST(gguf_model_load_vectors(m, p->store, E));
+    else
+        MUST(hf_load_weights(p->store, g->dir, E));
     const prog *l = p->prog[PLAN_LOGITS];
     const int32_t *ids = (const int32_t *)(const void *)g->ids->data;
     for (int b = 0; b < g->B; b++) {
@@ -79,14 +91,14 @@ static void check_logits(golden *g, const char *name, quant_type type, const cha
     gguf_model m;
     if (g->T > g->mc.max_position_embeddings) return; /* beyond it nothing is scaled in a file */
     MUST(gguf_model_open(&m, path, E));
-    float *got = file_logits(g, &m);
-    const float *want = (const float *)(const void *)g->logits->data;
+    float *got = all_logits(g, &m), *want = all_logits(g, NULL);
     double d = golden_distance(got, want, g->logits->numel);
     if (type == QUANT_F32 && d > 1e-5) fail_msg("%s: logits differ by %g", name, d);
     d = divergence(got, want, (int64_t)g->B * g->T, g->mc.vocab_size);
-    double most = type == QUANT_Q8_0 ? 2e-3 : 1e-4;
+    double most = type == QUANT_Q8_0 || type == QUANT_BF16 ? 2e-3 : 1e-4;
     if (!(d < most)) fail_msg("%s as %s: KL %g", name, quant_by_type(type)->name, d);
     free(got);
+    free(want);
     gguf_model_close(&m);
 }
 
@@ -135,6 +147,7 @@ static void test_families(void **state) {
     for (int i = 0; i < ARRAY_LEN(golden_names); i++) {
         golden g;
         golden_open(&g, golden_names[i], (plan_spec){.compute = DT_F32});
+        adapt(&g);
         const char *where = refused_for(golden_names[i]);
         if (where) check_refused(&g, golden_names[i], where, path);
         for (int t = 0; t < ARRAY_LEN(types) && !where; t++) {

@@ -88,7 +88,7 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_flag(l, o, "head_bias");
     set_flag(l, o, "rope_interleaved");
     set_flag(l, o, "tie_word_embeddings");
-    set_num(l, o, "partial_rotary_factor", 0.7);
+    json_object_set_new(o, "partial_rotary_factor", json_real(choose(l, 2) ? 1.0 : 0.7));
     set_num(l, o, "rope_local_base_freq", 100);
     set_num(l, o, "clip_qkv", 0.9);
     set_num(l, o, "attn_logit_softcapping", 1.5);

@@ -39,9 +39,14 @@ V_INLINE void dot_step(const void *a, int64_t at_a, const void *b, int64_t at_b,
 V_INLINE void dot_columns(const gemm_args *g, int64_t i, int64_t j, int64_t columns, dtype dt) {
     int64_t step = pack_pairs(dt) ? 2 * VW : VW, ldb = columns == COLUMNS ? g->ldb : 0;
     vf acc[COLUMNS] = {{0}};
-    int64_t k = 0;
-    for (; k + step <= g->k; k += step)
+    int64_t k = 0, bytes = dt == DT_BF16 ? 2 : 4;
+    const char *next = (const char *)g->b + (j + COLUMNS) * g->ldb * bytes;
+    for (; k + step <= g->k; k += step) {
+#pragma GCC unroll 4
+        for (int q = 0; q < COLUMNS; q++) /* of the next rows: these end before the machine sees */
+            __builtin_prefetch(next + (k * COLUMNS + q * step) * bytes);
         dot_step(g->a, i * g->lda + k, g->b, j * g->ldb + k, ldb, step, acc, dt);
+    }
     if (k < g->k) dot_step(g->a, i * g->lda + k, g->b, j * g->ldb + k, ldb, g->k - k, acc, dt);
     for (int64_t q = 0; q < columns; q++) {
         float v = v_sum(acc[q]);

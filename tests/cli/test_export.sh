@@ -1,0 +1,140 @@
+# athanor import and export: every golden model there and back bit for bit, shards, GGUF, refusals
+# of damaged and hostile sources, and results that appear only when they are whole. $1 is the
+# program.
+. "$(dirname "$0")/lib.sh"
+golden=$root/tests/golden/models
+export OMP_NUM_THREADS=1
+
+# data FILE: the bytes after the header of a safetensors file.
+data() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1"; }
+
+# Every family: what is imported is exported again, the same file of weights, and computes the same.
+for m in "$golden"/*/; do
+    name=$(basename "$m")
+    expect 0 import "$m" -o "in/$name" --json
+    [ "$(field verified out)" = true ] || fail "not verified"
+    calc "$(field max_rel_logit_diff out) <= 1e-5" || fail "logits"
+    for file in config.json generation_config.json README.md; do
+        [ -s "in/$name/$file" ] || fail "no $file"
+    done
+    expect 0 export "in/$name" -o "out-$name" --to hf --no-verify --json
+    [ "$(field verified out)" = null ] || fail "verified without being asked"
+    cmp "in/$name/model.safetensors" "out-$name/model.safetensors" || fail "other weights"
+    cmp "in/$name/config.json" "out-$name/config.json" || fail "another config.json"
+done
+[ -z "$(ls -A | grep '^\.tmp')" ] || fail "hidden folders are left"
+
+# Shards: as many as asked, an index with the size of all, and the way back to one file.
+m=$golden/llama-gqa-tied
+expect 0 export "$m" -o sharded --to hf --max-shard-size 20KB --json
+[ "$(field files out)" = "$(ls sharded/model-*.safetensors | wc -l)" ] || fail "files"
+[ "$(field files out)" -ge 4 ] || fail "few shards"
+[ "$(field total_size sharded/model.safetensors.index.json)" = "$(field bytes out)" ] || fail "total_size"
+expect 0 export sharded -o whole --to hf
+cmp <(data whole/model.safetensors) <(data in/llama-gqa-tied/model.safetensors) || fail "from shards"
+[ ! -e whole/model.safetensors.index.json ] || fail "an index without shards"
+
+# Formats: rounded weights are verified within what rounding does, and take the room they should.
+expect 0 export "$m" -o bf16 --to hf --dtype BF16 --json
+[ "$(field bytes out)" = $((21816 * 2)) ] || fail "bytes"
+grep -q '"torch_dtype": "bfloat16"' bf16/config.json || fail "torch_dtype"
+calc "$(field max_abs_logit_diff out) > 0" || fail "rounding changes nothing?"
+expect 2 export "$m" -o x --to hf --dtype Q4_0
+has err "use F32, F16 or BF16"
+expect 2 export "$m" -o x --to onnx
+expect 2 export "$m" -o x
+expect 2 export "$m" --to hf
+has err "needs -o"
+
+# GGUF and back.
+expect 0 export "$m" -o model.gguf --to gguf --dtype F32 --json
+calc "$(field max_rel_logit_diff out) <= 1e-4" || fail "logits of the file"
+expect 0 import model.gguf -o from-gguf --json
+[ "$(field verified out)" = true ] || fail "not verified"
+cmp <(data from-gguf/model.safetensors) <(data in/llama-gqa-tied/model.safetensors) || fail "by way of GGUF"
+
+# What stands there stays, unless --force; and --force replaces models only.
+expect 2 export "$m" -o whole --to hf
+has err "exists already"
+expect 0 export "$m" -o whole --to hf --force
+mkdir precious && echo x >precious/thesis.tex
+expect 2 export "$m" -o precious --to hf --force
+[ -e precious/thesis.tex ] || fail "a folder that is no model was replaced"
+
+# Training goes on from what was imported.
+printf 'model: {from: in/llama-gqa-tied}\ntrain: {seq_len: 16}\n' >from.yaml
+expect 0 plan from.yaml --json
+has out 21816
+has out '"runs": {"transformers": {"runs": true'
+
+# ---- sources that are refused, with the reason; nothing appears ----
+
+# damaged NAME: a copy of the model to damage.
+damaged() { rm -rf bad && cp -r "$m" bad && chmod -R u+w bad; }
+# refused STATUS TEXT: importing it fails so.
+refused() {
+    expect "$1" import bad -o never
+    has err "$2"
+    [ ! -e never ] || fail "a result of a failed import"
+    [ -z "$(ls -A | grep '^\.tmp')" ] || fail "a hidden folder is left"
+}
+damaged; sed -i 's/"model_type"/"mystery_gate": 3, "model_type"/' bad/config.json
+refused 2 "--ignore-key mystery_gate"
+expect 0 import bad -o ignored --ignore-key mystery_gate --no-verify
+damaged; sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' bad/config.json
+refused 3 "model.layers."
+damaged; sed -i 's/"intermediate_size": [0-9]*/"intermediate_size": 999/' bad/config.json
+refused 3 "the config asks for [999,"
+damaged; truncate -s -100 bad/model.safetensors
+refused 3 "bad/model.safetensors"
+damaged; rm bad/model.safetensors
+refused 3 "holds neither"
+damaged; sed -i 's/"model_type"/"quantization_config": {"quant_method": "gptq"}, "model_type"/' bad/config.json
+refused 3 "gptq"
+rm -rf bad && cp -r sharded bad && sed -i 's#"model-00002-of[^"]*"#"../../etc/passwd"#' bad/model.safetensors.index.json
+refused 3 "which is no plain file name"
+rm -rf bad && cp -r sharded bad && truncate -s -8 bad/model-00001-of-*.safetensors
+refused 3 "model-00001-of-"
+rm -rf bad && cp -r sharded bad && rm bad/model-00003-of-*.safetensors
+refused 3 "model-00003-of-"
+echo "no model" >bad.bin
+expect 3 import bad.bin -o never
+has err "is no model that is read here"
+expect 2 import nothing-there -o never
+expect 3 import "$work" -o never
+
+# A head that is stored: equal to the embedding it is left out, different it is kept.
+m=$golden/llama-bias-untied
+damaged; sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' bad/config.json
+expect 0 import bad -o untied --json
+has out "a head of its own"
+grep -q '"tie_word_embeddings": false' untied/config.json || fail "the flag"
+cmp <(data untied/model.safetensors) <(data in/llama-bias-untied/model.safetensors) || fail "the head"
+
+# A disk that fails in the middle: the old result stays, nothing else does.
+m=$golden/llama-gqa-tied
+before=$(cksum <whole/model.safetensors)
+for fault in create:2 write:3 fsync:2 rename:1 mkdir:1; do
+    last="export with $fault"
+    ATHANOR_FAULT=$fault "$athanor" export "$m" -o whole --to hf --force --no-verify >out 2>err && fail "no error"
+    [ "$(cksum <whole/model.safetensors)" = "$before" ] || fail "the old result"
+    ATHANOR_FAULT=$fault "$athanor" export "$m" -o new --to hf --no-verify >out 2>err && fail "no error"
+    [ ! -e new ] || fail "half a result"
+done
+
+make_data
+# Where it runs is said before the first step of a model that runs nowhere else.
+write_config c.yaml
+expect 0 train c.yaml run=r1 train.steps=2 --json
+has out '"runs": {"transformers": {"runs": true'
+lacks err "no other program"
+expect 0 train c.yaml run=r2 train.steps=2 model.qk_norm=head --json
+has err "no other program will load this model"
+has err "qk_norm"
+expect 0 plan c.yaml
+has out "llama.cpp     "
+# A run is exported by its newest checkpoint, with its tokenizer.
+expect 0 export r1 -o from-run --to hf --json
+[ "$(field ids_equal out)" = true ] || fail "the tokenizer"
+[ -s from-run/tokenizer.json ] && [ -s from-run/tokenizer_config.json ] || fail "no tokenizer"
+finish

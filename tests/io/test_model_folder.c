@@ -1,0 +1,117 @@
+/* fp8 blocks, shards, and results that appear only when they are complete. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "io/fp8.h"
+#include "io/io_test.h"
+#include "io/model_folder.h"
+#include "io/shards.h"
+
+static void test_e4m3(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t bits;
+        float value;
+    } known[] = {{0x00, 0},       {0x01, 0x1p-9f}, {0x07, 7 * 0x1p-9f}, {0x08, 0x1p-6f},
+                 {0x38, 1},       {0x39, 1.125f},  {0x40, 2},           {0x7e, 448},
+                 {0xb8, -1},      {0xfe, -448}};
+    for (int i = 0; i < ARRAY_LEN(known); i++)
+        assert_float_equal(fp8_e4m3(known[i].bits), known[i].value, 0);
+    assert_true(isnan(fp8_e4m3(0x7f)) && isnan(fp8_e4m3(0xff)));
+}
+
+/* A matrix of 130 x 200: four blocks, the outer ones incomplete; any stretch of it. */
+static void test_blocks(void **state) {
+    (void)state;
+    enum { R = 130, N = 200 };
+    static uint8_t bits[R * N];
+    static float out[R * N];
+    const float scale[4] = {1, 2, 4, 8};
+    memset(bits, 0x38, sizeof bits);
+    fp8_blocks_to_f32(out, bits, (const uint8_t *)scale, N, 0, R * N);
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < N; c++)
+            assert_float_equal(out[r * N + c], scale[r / 128 * 2 + c / 128], 0);
+    float part[300];
+    fp8_blocks_to_f32(part, bits, (const uint8_t *)scale, N, 127 * N + 77, 300);
+    assert_memory_equal(part, out + 127 * N + 77, sizeof part);
+}
+
+static st_tensor vector_of(const char *name, const float *data, int64_t n) {
+    return (st_tensor){.name = name, .dt = DT_F32, .rank = 1, .dims = {n}, .data = data};
+}
+
+static void test_shards(void **state) {
+    test_dir *d = *state;
+    const float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const st_tensor list[] = {vector_of("a", data, 2), vector_of("b", data + 2, 4), vector_of("c", data + 6, 2)};
+    const struct {
+        uint64_t most;
+        int files;
+    } cases[] = {{0, 1}, {32, 1}, {31, 2}, {24, 2}, {23, 3}, {1, 3}};
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        char *dir = arena_printf(d->mem, "%s/%d", d->path, i);
+        err e;
+        int files;
+        st_reader *r;
+        const st_view *v;
+        assert_ok(file_make_dirs(dir, &e), e);
+        assert_ok(shards_write(dir, list, 3, cases[i].most, &files, &e), e);
+        assert_int_equal(files, cases[i].files);
+        assert_int_equal(file_exists(path_join(d->mem, dir, "model.safetensors")), files == 1);
+        assert_ok(st_open(&r, dir, &e), e);
+        assert_int_equal(st_count(r), 3);
+        assert_ok(st_require(r, "c", &v, &e), e);
+        assert_memory_equal(v->data, data + 6, 8);
+        st_close(r);
+    }
+}
+
+static void test_staged(void **state) {
+    test_dir *d = *state;
+    char *path = path_join(d->mem, d->path, "out"), *file = path_join(d->mem, path, "config.json");
+    staged s;
+    err e;
+    assert_ok(staged_begin(&s, d->mem, path, true, false, &e), e);
+    assert_ok(file_write_atomic(path_join(d->mem, s.temp, "config.json"), "1", 1, &e), e);
+    assert_false(file_exists(path));
+    assert_ok(staged_commit(&s, &e), e);
+    assert_int_equal(file_size(file), 1);
+    assert_int_equal(staged_begin(&s, d->mem, path, true, false, &e), ST_USAGE);
+    assert_ok(staged_begin(&s, d->mem, path, true, true, &e), e);
+    staged_abandon(&s);
+    assert_int_equal(file_size(file), 1); /* as it was */
+    assert_ok(staged_begin(&s, d->mem, path, true, true, &e), e);
+    assert_ok(file_write_atomic(path_join(d->mem, s.temp, "config.json"), "22", 2, &e), e);
+    assert_ok(staged_commit(&s, &e), e);
+    assert_int_equal(file_size(file), 2);
+    char **names;
+    int n;
+    assert_ok(file_list_dir(d->mem, d->path, &names, &n, &e), e);
+    assert_int_equal(n, 1); /* nothing is left beside it */
+}
+
+/* --force is no rm -rf. */
+static void test_staged_spares_other_folders(void **state) {
+    test_dir *d = *state;
+    staged s;
+    err e;
+    test_write(d, "thesis.tex", "x");
+    assert_int_equal(staged_begin(&s, d->mem, d->path, true, true, &e), ST_USAGE);
+    assert_true(file_exists(path_join(d->mem, d->path, "thesis.tex")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_e4m3), cmocka_unit_test(test_blocks), IO_TEST(test_shards),
+        IO_TEST(test_staged),        IO_TEST(test_staged_spares_other_folders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
