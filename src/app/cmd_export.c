@@ -58,10 +58,10 @@ static json_t *lines_json(const strbuf *notes) {
 static json_t *report_json(const interchange_report *r, const char *path, bool gguf) {
     const model_comparison *c = &r->verified;
     bool asked = c->positions > 0;
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:i}", "path", path, "form",
-                          gguf ? "gguf" : "hf", "source", r->kind, "model_type", r->model_type,
-                          "dtype", r->format, "params", (json_int_t)r->params, "bytes",
-                          (json_int_t)r->bytes, "files", r->files);
+    json_t *o =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:i}", "path", path, "form", gguf ? "gguf" : "hf",
+                  "source", r->kind, "model_type", r->model_type, "dtype", r->format, "params",
+                  (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "files", r->files);
     json_object_set_new(o, "verified", asked ? json_boolean(c->verified) : json_null());
     const struct {
         const char *name;
@@ -164,7 +164,8 @@ static status cmd_export(const cli_args *args, err *e) {
     {"verify", NULL, "read the result back and compare logits and ids with the source (default)"}, \
         {"no-verify", NULL, "do not run the model"},                                               \
         {"max-shard-size", "SIZE", "bytes in one file of weights of a folder (5GB)"},              \
-        {"ignore-key", "A,B", "keys of config.json that may be there although they are unknown"}, { \
+        {"ignore-key", "A,B", "keys of config.json that may be there although they are unknown"},  \
+    {                                                                                              \
         "force", NULL, "replace a model that stands there"                                         \
     }
 

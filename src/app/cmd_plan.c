@@ -4,7 +4,10 @@
 #include "app/cli.h"
 #include "app/model_arg.h"
 #include "io/where_runs.h"
+#include "plan/open_model.h"
 #include "train/train.h"
+
+enum { GGUF_CTX = 8192 };
 
 /* That a plan does not fit the memory this machine happens to have free is an answer; that it
  * breaks a limit which was given is a failure. */
@@ -24,10 +27,9 @@ static where_runs where_of(const config *c, const plan *p) {
     return w;
 }
 
-static void print_plan(const cli_args *args, const config *c, const plan *p) {
-    where_runs w = where_of(c, p);
+static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, const plan *p) {
     if (args->json) {
-        json_t *o = plan_json(p, c->train.memory_limit);
+        json_t *o = plan_json(p, limit_bytes);
         json_object_set_new(o, "runs", where_runs_json(&w));
         cli_print_json(o);
         return;
@@ -39,7 +41,29 @@ static void print_plan(const cli_args *args, const config *c, const plan *p) {
     strbuf_free(&text);
 }
 
+/* A GGUF file is no model to train: the plan of generating with the weights in the file. */
+static status plan_gguf(const cli_args *args, err *e) {
+    open_model m;
+    plan *p = NULL;
+    status st = open_model_read(&m, args->inputs[0], 0, e);
+    if (st == ST_OK) {
+        int64_t most = model_max_tokens(&m.config);
+        plan_spec spec = open_model_spec(&m, (int)(most < GGUF_CTX ? most : GGUF_CTX), 0);
+        st = plan_new(&p, m.dev, &spec, e);
+    }
+    if (p) {
+        model_config mc = gguf_model_hf_config(m.gguf);
+        print_plan(args, where_runs_of(&mc, m.tok), 0, p);
+        st = plan_check_fits(p, 0, e);
+        if (st == ST_MEMORY) st = say_too_large(args, false, e);
+    }
+    plan_free(p);
+    open_model_close(&m);
+    return st;
+}
+
 static status cmd_plan(const cli_args *args, err *e) {
+    if (open_model_is_gguf(args->inputs[0])) return plan_gguf(args, e);
     config *c;
     dev *meta;
     plan *p = NULL;
@@ -47,7 +71,7 @@ static status cmd_plan(const cli_args *args, err *e) {
     status st = dev_open(&meta, DEV_META, (int)c->train.threads, e);
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);
-        if (p) print_plan(args, c, p);
+        if (p) print_plan(args, where_of(c, p), c->train.memory_limit, p);
         if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
         dev_close(meta);

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "model/layer.h"
 #include "model/presets.h"
 
 /* The override that says what `input` is: model.preset=... or model.from=...; false: a config. */
@@ -23,6 +24,18 @@ static bool model_override(const char *input, char *key, size_t size) {
     return true;
 }
 
+/* A default length that is more than the model's positions is not what was asked for. */
+static status fit_length(config *c, err *e) {
+    if (strcmp(config_where(c, "train.seq_len"), "default") != 0) return ST_OK;
+    arena *a = arena_new("model");
+    model_config m;
+    status st = model_config_read(a, c->model, 1, &m, e);
+    if (st == ST_OK && c->train.seq_len > model_max_tokens(&m))
+        c->train.seq_len = model_max_tokens(&m);
+    arena_free(a);
+    return st;
+}
+
 status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {
     char key[4200];
     if (!model_override(input, key, sizeof key))
@@ -32,5 +45,8 @@ status model_arg_load(const char *input, const cli_args *args, config **out, err
     for (int i = 0; i < args->n_overrides; i++) overrides[i + 1] = args->overrides[i];
     status st = config_load(out, NULL, overrides, args->n_overrides + 1, e);
     free(overrides);
+    if (st != ST_OK) return st;
+    st = fit_length(*out, e);
+    if (st != ST_OK) config_free(*out);
     return st;
 }

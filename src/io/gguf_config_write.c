@@ -104,14 +104,14 @@ static void put_sizes(writing *w) {
             mc->norm_eps);
 }
 
+/* llama.cpp takes beta_fast and beta_slow from files of few architectures; here it computes with 32
+ * and 1, so others are left out, and are found to differ. */
 static void put_yarn(writing *w, const rope_spec *s) {
     const rope_scaling *c = &s->scaling;
     double unused[512], usual = c->factor <= 1 ? 1 : 0.1 * log(c->factor) + 1;
     double amplitude = rope_frequencies(s, 1, unused);
     if (fabs(amplitude / usual - 1) > 1e-9)
-        put_num(w, "rope.scaling.yarn_attn_factor", amplitude / usual);
-    if (c->beta_fast > 0) put_num(w, "rope.scaling.yarn_beta_fast", c->beta_fast);
-    if (c->beta_slow > 0) put_num(w, "rope.scaling.yarn_beta_slow", c->beta_slow);
+        put_num(w, "rope.scaling.attn_factor", amplitude / usual);
 }
 
 static void put_scaling(writing *w, const rope_spec *s) {
@@ -165,8 +165,10 @@ static void put_windows(writing *w) {
 static void put_own(writing *w) {
     const model_config *mc = w->mc;
     const char *name = w->arch->name;
-    if (strcmp(name, "gemma2") == 0) put_num(w, "attn_logit_softcapping", mc->attn_softcap);
-    if (strcmp(name, "gemma2") == 0 || mc->final_softcap > 0)
+    /* Gemma 2 without a cap cannot be said: a missing key means the published one. */
+    if (strcmp(name, "gemma2") == 0 && mc->attn_softcap > 0)
+        put_num(w, "attn_logit_softcapping", mc->attn_softcap);
+    if (mc->final_softcap > 0)
         put_num(w, "final_logit_softcapping", mc->final_softcap);
     if (strcmp(name, "olmo") == 0 && mc->clip_qkv > 0)
         put_num(w, "attention.clamp_kqv", mc->clip_qkv);

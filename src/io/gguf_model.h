@@ -44,7 +44,7 @@ status gguf_model_read(const gguf_model *m, const param_store *s, err *e) ATH_MU
 typedef struct gguf_model_source {
     const model_config *config; /* of Hugging Face order */
     const param_store *store;   /* bound */
-    const tok *tok;             /* NULL: the file will have no tokenizer, and llama.cpp needs one */
+    const tok *tok;             /* NULL: llama.cpp will take and give ids alone */
     const char *chat_template;  /* NULL: none but the tokenizer's own */
     const char *name;           /* general.name; NULL: none */
     tok_ids end;                /* ids that end a text: the first is eos, a second eot; none: the

@@ -8,7 +8,8 @@
 #include "param/param.h"
 
 /* How tensors lie: as in memory, as transformers' files have them, or so but with rotary pairs as
- * neighbours where the store has them (the lineage of llama2.c: "rope_interleaved" in config.json). */
+ * neighbours where the store has them (the lineage of llama2.c: "rope_interleaved" in config.json).
+ */
 typedef enum hf_order { HF_MEMORY, HF_FILES, HF_FILES_PAIRS } hf_order;
 
 /* A parameter as a folder stores it. */

@@ -48,30 +48,31 @@ static bool take_all(foreign_cursor *c, const sizes *z) {
 
 static json_t *make_config(const sizes *z) {
     return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:f,s:f,s:b,s:i,s:i}", "model_type",
-                     "llama", "vocab_size", (json_int_t)z->vocab, "hidden_size",
-                     (json_int_t)z->dim, "intermediate_size", (json_int_t)z->hidden,
-                     "num_hidden_layers", (json_int_t)z->layers, "num_attention_heads",
-                     (json_int_t)z->heads, "num_key_value_heads", (json_int_t)z->kv_heads,
-                     "max_position_embeddings", (json_int_t)z->context, "tie_word_embeddings",
-                     z->tied, "rms_norm_eps", 1e-5, "rope_theta", 10000.0, "rope_interleaved", 1,
-                     "bos_token_id", 1, "eos_token_id", 2);
+                     "llama", "vocab_size", (json_int_t)z->vocab, "hidden_size", (json_int_t)z->dim,
+                     "intermediate_size", (json_int_t)z->hidden, "num_hidden_layers",
+                     (json_int_t)z->layers, "num_attention_heads", (json_int_t)z->heads,
+                     "num_key_value_heads", (json_int_t)z->kv_heads, "max_position_embeddings",
+                     (json_int_t)z->context, "tie_word_embeddings", z->tied, "rms_norm_eps", 1e-5,
+                     "rope_theta", 10000.0, "rope_interleaved", 1, "bos_token_id", 1,
+                     "eos_token_id", 2);
 }
 
 bool llama2c_looks_weights(const void *bytes, size_t len) {
     sizes z;
     if (!read_sizes(bytes, len, &z)) return false;
     arena *a = arena_new("llama2.c");
-    foreign_cursor c = {.a = a, .at = (const uint8_t *)bytes + HEADER_BYTES,
-                        .left = len - HEADER_BYTES};
+    foreign_cursor c = {
+        .a = a, .at = (const uint8_t *)bytes + HEADER_BYTES, .left = len - HEADER_BYTES};
     bool fits = take_all(&c, &z) && c.left == 0;
     arena_free(a);
     return fits;
 }
 
-status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label,
-                     foreign_model *out, err *e) {
+status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label, foreign_model *out,
+                     err *e) {
     sizes z;
-    foreign_cursor c = {.a = a, .at = (const uint8_t *)bytes + HEADER_BYTES,
+    foreign_cursor c = {.a = a,
+                        .at = (const uint8_t *)bytes + HEADER_BYTES,
                         .left = len > HEADER_BYTES ? len - HEADER_BYTES : 0};
     if (!read_sizes(bytes, len, &z)) {
         err_set(e, ST_FORMAT, "%s has no header of llama2.c: seven sizes that fit together", label);

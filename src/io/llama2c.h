@@ -15,7 +15,7 @@
 /* Whether the sizes of the header and the length of the file fit together. */
 bool llama2c_looks_weights(const void *bytes, size_t len);
 /* config (with rope_interleaved) and tensors, which point into the bytes; ST_FORMAT. */
-status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label,
-                     foreign_model *out, err *e) ATH_MUST_USE;
+status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label, foreign_model *out,
+                     err *e) ATH_MUST_USE;
 
 #endif

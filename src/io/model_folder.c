@@ -96,10 +96,15 @@ static status copy_more_templates(const model_source *s, arena *a, const char *d
 }
 
 static status copy_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
-    static const char *const files[] = {
-        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json",     "merges.txt",            "vocab.txt",               "tokenizer.model",
-        "chat_template.jinja"};
+    static const char *const files[] = {"tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt",
+                                        "tokenizer.model",
+                                        "chat_template.jinja"};
     for (int i = 0; i < ARRAY_LEN(files); i++) TRY(copy_file(a, s->path, dir, files[i], e));
     return copy_more_templates(s, a, dir, e);
 }
@@ -157,9 +162,9 @@ static void describe(const model_source *s, const st_tensor *list, model_folder_
         int64_t n = param_elems(p);
         r->n_params += n;
         r->bytes += (uint64_t)n * dtype_bytes(list[i].dt);
-        r->lossy |= !holds(list[i].dt, p->rank == 2 && s->kind == MODEL_SOURCE_GGUF
-                                           ? s->matrices
-                                           : s->tensors[i].dt);
+        r->lossy |=
+            !holds(list[i].dt,
+                   p->rank == 2 && s->kind == MODEL_SOURCE_GGUF ? s->matrices : s->tensors[i].dt);
         of[list[i].dt] += n;
         if (of[list[i].dt] > most) {
             most = of[list[i].dt];
@@ -177,8 +182,8 @@ status model_folder_write(const model_source *s, const char *dir, const model_fo
     status st = write_configs(s, a, dir, out->dt, e);
     if (st == ST_OK) st = model_folder_write_tokenizer(s, dir, e);
     if (st == ST_OK)
-        st = shards_write(dir, list, param_count(s->params), opt->max_shard_bytes, &out->n_files,
-                          e);
+        st =
+            shards_write(dir, list, param_count(s->params), opt->max_shard_bytes, &out->n_files, e);
     arena_free(a);
     return st;
 }

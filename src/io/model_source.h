@@ -27,18 +27,18 @@ typedef struct model_source {
     model_source_kind kind;
     const char *path; /* the file, or the folder itself where a run was named */
     model_config config;
-    json_t *keys;         /* its config.json, or what the header says in these words */
-    param_store *params;  /* of the config; no memory behind it */
-    st_tensor *tensors;   /* [param_count(params)] as they lie there */
-    hf_order order;       /* how they lie */
-    tok *tok;             /* NULL: none */
-    strbuf notes;         /* what was found on the way, a line each */
+    json_t *keys;        /* its config.json, or what the header says in these words */
+    param_store *params; /* of the config; no memory behind it */
+    st_tensor *tensors;  /* [param_count(params)] as they lie there */
+    hf_order order;      /* how they lie */
+    tok *tok;            /* NULL: none */
+    strbuf notes;        /* what was found on the way, a line each */
     /* what is open */
     st_reader *folder;
     file_map file;
     gguf_model gguf;
-    float *masters;  /* GGUF: all weights */
-    dtype matrices;  /* GGUF: what they were stored in */
+    float *masters; /* GGUF: all weights */
+    dtype matrices; /* GGUF: what they were stored in */
 } model_source;
 
 /* ignore[n_ignore]: keys of config.json that are allowed although nobody here knows them. ST_USAGE,

@@ -42,7 +42,8 @@ static const char *plain_path(arena *a, const char *path) {
 
 status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
     path = plain_path(a, path);
-    *s = (staged){.path = path, .temp = hidden_name(a, path, "tmp"), .old = hidden_name(a, path, "old")};
+    *s = (staged){
+        .path = path, .temp = hidden_name(a, path, "tmp"), .old = hidden_name(a, path, "old")};
     if (file_exists(path) && !is_empty_folder(a, path)) {
         if (!force) return refuse(path, "exists already", "give another name, or --force", e);
         if (!is_model(a, path))

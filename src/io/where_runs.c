@@ -57,15 +57,11 @@ static void set(where_answer *a, bool runs, const char *fmt, ...) {
 }
 
 static void by_family(const model_config *mc, where_runs *w) {
-    const char *type = mc->family->model_type;
-    bool ours = false, vllm = false, folder = false;
-    for (int i = 0; i < ARRAY_LEN(families); i++) {
-        if (strcmp(families[i].model_type, type) != 0) continue;
-        ours = families[i].transformers;
-        vllm = families[i].vllm;
-        folder = families[i].ollama_folder;
-    }
-    const char *arch = mc->family->gguf_arch;
+    const char *type = mc->family->model_type, *arch = mc->family->gguf_arch;
+    int f = 0;
+    while (f < ARRAY_LEN(families) && strcmp(families[f].model_type, type) != 0) f++;
+    CHECK(f < ARRAY_LEN(families), "family %s has no row", type);
+    bool ours = families[f].transformers, vllm = families[f].vllm;
     if (ours)
         set(&w->tool[WHERE_TRANSFORMERS], true, "%s", "");
     else
@@ -75,13 +71,13 @@ static void by_family(const model_config *mc, where_runs *w) {
         set(&w->tool[WHERE_LLAMA_CPP], true, "as a GGUF file");
     else
         set(&w->tool[WHERE_LLAMA_CPP], false, "it has no architecture for model_type %s", type);
-    if (vllm && !ours)
-        set(&w->tool[WHERE_VLLM], true, "with the configuration code of the publishers");
+    if (!vllm)
+        set(&w->tool[WHERE_VLLM], false, "it has no class for %s", mc->family->architecture);
     else
-        set(&w->tool[WHERE_VLLM], vllm, vllm ? "%s" : "it has no class for %s",
-            vllm ? "" : mc->family->architecture);
+        set(&w->tool[WHERE_VLLM], true, "%s",
+            ours ? "" : "with the configuration code of the publishers");
     w->tool[WHERE_OLLAMA] = w->tool[WHERE_LLAMA_CPP];
-    if (folder) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
+    if (families[f].ollama_folder) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
 }
 
 /* Ollama runs GGUF files by llama.cpp, and turns folders into such files. */
@@ -108,8 +104,9 @@ static void by_extensions(const model_config *mc, where_runs *w) {
     const char *key = json_object_iter_key(json_object_iter(more));
     for (int t = 0; key && t < WHERE_TOOLS; t++) {
         char why[160];
-        snprintf(why, sizeof why, "other tools' %.40s models have no %.40s%s", mc->family->model_type,
-                 key, json_object_size(more) > 1 ? ", nor some other keys" : "");
+        snprintf(why, sizeof why, "other tools' %.40s models have no %.40s%s",
+                 mc->family->model_type, key,
+                 json_object_size(more) > 1 ? ", nor some other keys" : "");
         stop(w, (where_tool)t, why);
     }
     json_decref(more);

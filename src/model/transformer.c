@@ -189,23 +189,36 @@ static void declare_layer(declaring *d, const layer_spec *k) {
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
 }
 
+static void declare_head(declaring *d) {
+    const model_config *mc = d->mc;
+    if (!mc->tie_word_embeddings)
+        add_matrix(d, PART_HEAD, mc->vocab_size, mc->hidden_size, INIT_ROLE_HEAD, (param){0});
+    if (mc->head_bias) add_bias(d, PART_HEAD, mc->vocab_size, (param){0});
+}
+
+static void declare_embed(declaring *d) {
+    const model_config *mc = d->mc;
+    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED, (param){0});
+}
+
+/* In the order in which the backward writes their gradients, what the head multiplies first: so
+ * gradients fill their place from its beginning, and the rest of the frame has the space above them
+ * in one piece (prog/graph.h, grads_in_frame). */
 void model_declare(const model_config *mc, param_store *s) {
     declaring d = {.mc = mc, .s = s, .stored = -1};
-    int64_t C = mc->hidden_size;
-    add_matrix(&d, PART_EMBED, mc->vocab_size, C, INIT_ROLE_EMBED, (param){0});
-    if (mc->positions == POSITIONS_LEARNED)
-        add_matrix(&d, PART_POSITIONS, mc->max_position_embeddings, C, INIT_ROLE_POSITIONS,
-                   (param){0});
-    for (int l = 0; l < mc->num_hidden_layers; l++) {
+    declare_head(&d);
+    if (mc->tie_word_embeddings) declare_embed(&d);
+    add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
+    for (int l = (int)mc->num_hidden_layers - 1; l >= 0; l--) {
         layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
         d.stored = l;
         declare_layer(&d, &k);
     }
     d.stored = -1;
-    add_norm(&d, PART_FINAL_NORM, C, (param){0});
-    if (!mc->tie_word_embeddings)
-        add_matrix(&d, PART_HEAD, mc->vocab_size, C, INIT_ROLE_HEAD, (param){0});
-    if (mc->head_bias) add_bias(&d, PART_HEAD, mc->vocab_size, (param){0});
+    if (mc->positions == POSITIONS_LEARNED)
+        add_matrix(&d, PART_POSITIONS, mc->max_position_embeddings, mc->hidden_size,
+                   INIT_ROLE_POSITIONS, (param){0});
+    if (!mc->tie_word_embeddings) declare_embed(&d);
 }
 
 /* ---- the forward pass ---- */

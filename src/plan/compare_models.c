@@ -13,7 +13,7 @@ enum { PROMPT_TOK = 64, MOST_PROMPTS = 4, MOST_LOGITS_BYTES = 128 << 20 };
 /* What tokenizers stumble over: spaces, digits, contractions, other scripts, code. */
 static const char *const texts[] = {
     "Once upon a time there was a little furnace that turned lead into gold, one ember at a time.",
-    "In 1867 it cost $1,234.50 - or 12% more than they'd thought; he didn't say why.\n\n  Indented.",
+    "In 1867 it cost $1,234.50 - or 12% more than they'd thought; he didn't ask.\n\n  Indented.",
     "int main(void) {\n\treturn printf(\"%d\\n\", 42) < 0;\n}\n",
     "La neige tombait déjà à 7 heures; Ärger über Öl, señor?",
     "今天天气很好，我们去公园散步吧。こんにちは世界。",
@@ -145,13 +145,12 @@ static void compare_all(const float *a, const float *b, const prompts *p, int64_
                         model_comparison *c) {
     double largest = 0;
     c->positions = (int64_t)p->n * p->T;
-    for (int64_t i = 0; i < c->positions; i++)
-        compare_row(a + i * V, b + i * V, V, &largest, c);
+    for (int64_t i = 0; i < c->positions; i++) compare_row(a + i * V, b + i * V, V, &largest, c);
     c->mean_kl /= (double)c->positions;
     c->top1 /= (double)c->positions;
     c->max_relative = largest > 0 ? c->max_abs_diff / largest : c->max_abs_diff;
-    c->verified = c->ids_equal && c->max_relative <= c->limits.relative &&
-                  c->mean_kl <= c->limits.kl;
+    c->verified =
+        c->ids_equal && c->max_relative <= c->limits.relative && c->mean_kl <= c->limits.kl;
 }
 
 status compare_models(const model_source *source, const char *result, compare_limits limits,

@@ -16,9 +16,9 @@ typedef struct compare_limits {
 compare_limits compare_limits_of(dtype dt);
 
 typedef struct model_comparison {
-    int64_t positions; /* 0: nothing was computed */
+    int64_t positions;                                /* 0: nothing was computed */
     double max_abs_diff, max_relative, mean_kl, top1; /* top1: share of equal most likely tokens */
-    int64_t texts;     /* encoded by both tokenizers; 0: there is none */
+    int64_t texts; /* encoded by both tokenizers; 0: there is none */
     bool ids_equal;
     compare_limits limits;
     bool verified;

@@ -45,8 +45,8 @@ static status write_folder(const model_source *s, const char *dir, const interch
     model_folder_options fo = {.dt = dt, .max_shard_bytes = opt->max_shard_bytes};
     model_folder_report f;
     TRY(model_folder_write(s, dir, &fo, &f, e));
-    snprintf(r->format, sizeof r->format, "%s", quant_by_dtype(f.dt) ? quant_by_dtype(f.dt)->name
-                                                                      : dtype_name(f.dt));
+    snprintf(r->format, sizeof r->format, "%s",
+             quant_by_dtype(f.dt) ? quant_by_dtype(f.dt)->name : dtype_name(f.dt));
     r->params = f.n_params;
     r->bytes = f.bytes;
     r->files = f.n_files;
@@ -74,8 +74,31 @@ static void read_settings(const model_source *s, gguf_model_source *g, char **te
         g->chat_template = *template;
 }
 
-static status write_file(const model_source *s, const char *path, const char *name,
-                         quant_type type, interchange_report *r, err *e) {
+/* The format of most numbers of a file: rows that are no whole blocks have another than was asked
+ * for. */
+static status put_format(const char *path, quant_type asked, interchange_report *r, err *e) {
+    gguf_reader *file;
+    TRY(gguf_open(&file, path, e));
+    int64_t of[64] = {0}, most = 0;
+    for (int64_t i = 0; i < gguf_count(file); i++) {
+        const gguf_view *v = gguf_get(file, i);
+        uint32_t type = v->format->type;
+        if (type >= ARRAY_LEN(of)) continue;
+        of[type] += v->rows * v->cols;
+        if (of[type] <= most) continue;
+        most = of[type];
+        snprintf(r->format, sizeof r->format, "%s", v->format->name);
+    }
+    gguf_close(file);
+    const char *name = quant_by_type(asked)->name;
+    if (strcmp(r->format, name) != 0)
+        strbuf_printf(&r->notes, "Most weights are %s: their rows are no whole blocks of %s.\n",
+                      r->format, name);
+    return ST_OK;
+}
+
+static status write_file(const model_source *s, const char *path, const char *name, quant_type type,
+                         interchange_report *r, err *e) {
     model_config mc = model_source_folder_config(s);
     arena *a = arena_new("export");
     param_store *store = param_store_new(a, DT_F32);
@@ -92,7 +115,7 @@ static status write_file(const model_source *s, const char *path, const char *na
     r->params = sizes.elems;
     r->bytes = st == ST_OK ? (uint64_t)file_size(path) : 0;
     r->files = 1;
-    snprintf(r->format, sizeof r->format, "%s", quant_by_type(type)->name);
+    if (st == ST_OK) st = put_format(path, type, r, e);
     tok_ids_free(&g.end);
     free(template);
     free(masters);
@@ -108,12 +131,12 @@ static void describe_check(const interchange_report *r, strbuf *out) {
         strbuf_puts(out, "It was not compared with its source.\n");
         return;
     }
-    strbuf_printf(out,
-                  "Compared with its source on %lld positions: the largest difference of a logit is "
-                  "%.3g (%.3g of the largest logit), the mean KL divergence %.3g nats, and the most "
-                  "likely token is the same in %.2f %%.",
-                  (long long)c->positions, c->max_abs_diff, c->max_relative, c->mean_kl,
-                  100 * c->top1);
+    strbuf_printf(
+        out,
+        "Compared with its source on %lld positions: the largest difference of a logit is "
+        "%.3g (%.3g of the largest logit), the mean KL divergence %.3g nats, and the most "
+        "likely token is the same in %.2f %%.",
+        (long long)c->positions, c->max_abs_diff, c->max_relative, c->mean_kl, 100 * c->top1);
     if (c->texts > 0)
         strbuf_printf(out, " Both tokenizers give the same ids for %lld texts.",
                       (long long)c->texts);
@@ -161,7 +184,8 @@ static status write_card(const staged *to, const model_config *mc, const interch
 static status check_same(const model_comparison *c, const char *result, err *e) {
     if (c->verified) return ST_OK;
     if (!c->ids_equal)
-        err_set(e, ST_FAILED, "the tokenizer of the result gives other ids than that of the source");
+        err_set(e, ST_FAILED,
+                "the tokenizer of the result gives other ids than that of the source");
     else
         err_set(e, ST_FAILED,
                 "the result computes something else: logits differ by up to %g (%g of the largest; "
@@ -204,6 +228,9 @@ status interchange_run(const char *source, const char *result, const interchange
         out->model_type = mc.family->model_type;
         out->where = where_runs_of(&mc, s.tok);
         strbuf_append(&out->notes, strbuf_cstr(&s.notes), s.notes.len);
+        if (opt->gguf && !s.tok)
+            strbuf_puts(&out->notes, "There is no tokenizer: llama.cpp will take and give ids "
+                                     "alone.\n");
         st = staged_begin(&to, s.a, result, !opt->gguf, opt->force, e);
     }
     if (st == ST_OK) {

@@ -8,9 +8,9 @@
 #include "plan/compare_models.h"
 
 typedef struct interchange_options {
-    bool gguf;             /* a file, not a folder */
-    bool verify, force;    /* force: replaces a model that stands there */
-    const char *format;    /* name of the stored format; NULL: as stored, F16 in GGUF files */
+    bool gguf;          /* a file, not a folder */
+    bool verify, force; /* force: replaces a model that stands there */
+    const char *format; /* name of the stored format; NULL: as stored, F16 in GGUF files */
     uint64_t max_shard_bytes;
     const char *const *ignore; /* keys of config.json that may be there */
     int n_ignore;

@@ -29,7 +29,7 @@ static status read_gguf(open_model *m, const char *path, err *e) {
     return tok_load_with(&m->tok, path, &(tok_load_options){0}, e);
 }
 
-static bool is_gguf(const char *path) {
+bool open_model_is_gguf(const char *path) {
     size_t n = strlen(path);
     return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
 }
@@ -42,7 +42,7 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
         return err_where(e, "%s", path);
     }
     TRY(dev_open(&m->dev, DEV_CPU, threads, e));
-    return is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
+    return open_model_is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
 }
 
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {

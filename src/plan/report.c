@@ -131,14 +131,32 @@ static void line(strbuf *out, const char *what, int64_t bytes, const char *note)
     strbuf_printf(out, "  %-22s %10.1f MiB  %s\n", what, (double)bytes / (1 << 20), note);
 }
 
-void plan_describe(const plan *p, strbuf *out) {
-    param_sizes ps = param_store_sizes(p->store);
-    const plan_spec *s = &p->spec;
+/* Weights that stay in a file take no memory of the process, but pages of the machine. */
+static int64_t mapped_bytes(const plan *p) {
+    int64_t bytes = 0;
+    for (int i = 0; i < param_count(p->store); i++) {
+        const param *q = param_at(p->store, i);
+        if (q->mapped) bytes += dtype_span_bytes(q->stored, q->cols) * q->rows;
+    }
+    return bytes;
+}
+
+static void first_line(const plan *p, strbuf *out) {
     static const char *const policies[] = {"none", "selective", "full"};
+    const plan_spec *s = &p->spec;
+    strbuf_printf(out, "plan: %.2fM parameters, ", (double)param_store_sizes(p->store).elems / 1e6);
+    if (s->train_B)
+        strbuf_printf(out, "micro-batch %d x %d tokens, %s, recompute %s\n", s->train_B, s->T,
+                      dtype_name(s->compute), policies[s->recompute]);
+    else
+        strbuf_printf(out, "generation of %d tokens, %s\n", s->cache_tok, dtype_name(s->compute));
+}
+
+void plan_describe(const plan *p, strbuf *out) {
+    const plan_spec *s = &p->spec;
     char note[128];
-    strbuf_printf(out, "plan: %.2fM parameters, micro-batch %d x %d tokens, %s, recompute %s\n",
-                  (double)ps.elems / 1e6, s->train_B, s->T, dtype_name(s->compute),
-                  policies[s->recompute]);
+    first_line(p, out);
+    if (mapped_bytes(p)) line(out, "in the mapped file", mapped_bytes(p), "not counted below");
     for (int i = 1; i < p->n_phases; i++)
         strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1,
                       p->phase[i].spec.train_B, p->phase[i].spec.T);

@@ -1,8 +1,8 @@
 /* Frame packing: offsets for buffers with known lifetimes (offline dynamic storage allocation).
  *
- * Three orders, the best result wins; each buffer goes to the lowest offset that is free during its
+ * Four orders, the best result wins; each buffer goes to the lowest offset that is free during its
  * lifetime (Pisarchyk & Lee 2020): the largest first (not in large programs, where it is slow), by
- * birth, and the longest-lived first, for programs whose gradients lie in the frame. Each order is
+ * birth, and by death, both ways, for programs whose gradients lie in the frame. Each order is
  * tried again with the buffer that stood out at the top moved to its front, until the result is
  * within 2 % of the lower bound or the patience ends. */
 #include "prog/graph_int.h"
@@ -39,6 +39,13 @@ static int by_birth(const void *a, const void *b) {
 static int by_death(const void *a, const void *b) {
     const ordered *x = a, *y = b;
     if (x->item->last != y->item->last) return y->item->last - x->item->last;
+    return by_size(a, b);
+}
+
+/* The other way round: early ends where gradients come first. */
+static int by_end(const void *a, const void *b) {
+    const ordered *x = a, *y = b;
+    if (x->item->last != y->item->last) return x->item->last - y->item->last;
     return by_size(a, b);
 }
 
@@ -91,7 +98,8 @@ static void promote_topmost(ordered *order, int n, int64_t total) {
 }
 
 int64_t pack_items(pack_item *items, int n) {
-    static int (*const orders[])(const void *, const void *) = {by_size, by_birth, by_death};
+    static int (*const orders[])(const void *, const void *) = {by_size, by_birth, by_death,
+                                                                by_end};
     ordered *order = xmalloc(sizeof *order * (size_t)(n ? n : 1));
     packing best = {INT64_MAX, xmalloc(sizeof *best.offsets * (size_t)(n ? n : 1))};
     int64_t live = pack_live_peak(items, n), enough = live + live / NEAR;

@@ -166,7 +166,7 @@ static void put_packing(json_t *o, const loader *l) {
                                   1 - (double)t.tokens / room));
 }
 
-/* Which programs will load what is trained: a feature that none has is told before the first step. */
+/* Which programs will load what is trained: what none has is told before the first step. */
 static void put_where(const session *s, json_t *o) {
     where_runs w = where_runs_of(&s->models[0], s->tok);
     json_object_set_new(o, "runs", where_runs_json(&w));

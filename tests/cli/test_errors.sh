@@ -35,7 +35,7 @@ train_refused() {
 # A switch that changes the function of a published model is not passed over.
 train_refused 2 scale_attn_by_inverse_layer_idx model.scale_attn_by_inverse_layer_idx c.yaml \
     "$gpt2_model" model.scale_attn_by_inverse_layer_idx=true
-train_refused 2 "activation 'gelu'" model.hidden_act c.yaml model.hidden_act=gelu
+train_refused 2 "activation 'mish'" model.hidden_act c.yaml model.hidden_act=mish
 
 # ---- corpus ----
 : >empty.txt

@@ -123,6 +123,15 @@ for fault in create:2 write:3 fsync:2 rename:1 mkdir:1; do
 done
 
 make_data
+# Killed at any moment it leaves the old result, or the new one, whole.
+for n in 2 5 8 12 16 20 24; do
+    last="export killed at $n"
+    { ATHANOR_FAULT=kill:$n "$athanor" export "$m" -o whole --to hf --force --no-verify >out 2>err; } 2>/dev/null
+    [ ! -e whole ] || cmp -s whole/model.safetensors in/llama-gqa-tied/model.safetensors || fail "another result"
+    [ -e whole ] || ls -A | grep -q '^\.old-' || fail "the old result is gone"
+done
+rm -rf .tmp-* .old-*
+
 # Where it runs is said before the first step of a model that runs nowhere else.
 write_config c.yaml
 expect 0 train c.yaml run=r1 train.steps=2 --json

@@ -10,7 +10,8 @@ static void check(const foreign_model *m, const uint8_t *data, size_t len) {
     for (int64_t i = 0; i < m->n; i++) {
         const st_tensor *t = &m->tensors[i];
         const uint8_t *at = t->data;
-        size_t bytes = dtype_bytes(t->dt) * (size_t)t->dims[0] * (size_t)(t->rank == 2 ? t->dims[1] : 1);
+        size_t bytes =
+            dtype_bytes(t->dt) * (size_t)t->dims[0] * (size_t)(t->rank == 2 ? t->dims[1] : 1);
         CHECK(at >= data && at + bytes <= data + len, "%s lies outside the file", t->name);
     }
     json_decref(m->config);

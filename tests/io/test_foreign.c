@@ -59,7 +59,8 @@ static void test_llama2c_places(void **state) {
         assert_float_equal(first_of(&m, "model.embed_tokens.weight"), 0, 0);
         assert_float_equal(first_of(&m, "model.layers.0.input_layernorm.weight"), V * C, 0);
         assert_float_equal(first_of(&m, "model.layers.1.input_layernorm.weight"), V * C + C, 0);
-        int64_t q = V * C + L * C, k = q + L * C * C, up = k + L * (2 * KD * C + C * C + C + 2 * F * C);
+        int64_t q = V * C + L * C, k = q + L * C * C,
+                up = k + L * (2 * KD * C + C * C + C + 2 * F * C);
         assert_float_equal(first_of(&m, "model.layers.1.self_attn.q_proj.weight"), q + C * C, 0);
         assert_float_equal(first_of(&m, "model.layers.0.self_attn.k_proj.weight"), k, 0);
         assert_float_equal(first_of(&m, "model.layers.0.mlp.up_proj.weight"), up, 0);
@@ -86,8 +87,10 @@ static void test_llama2c_wrong_length(void **state) {
         assert_int_equal(llama2c_looks_weights(b.data, n), whole);
         status st = llama2c_parse(a, b.data, n, "x.bin", &m, &e);
         assert_int_equal(st, whole ? ST_OK : ST_FORMAT);
-        if (whole) json_decref(m.config);
-        else assert_string_equal(e.where, "x.bin");
+        if (whole)
+            json_decref(m.config);
+        else
+            assert_string_equal(e.where, "x.bin");
         arena_free(a);
     }
     strbuf_free(&b);
@@ -152,7 +155,7 @@ static void test_llmc_refusals(void **state) {
     const struct {
         int word, value;
         size_t cut;
-    } damage[] = {{0, 20240327, 0}, {1, 4, 0}, {5, 3, 0}, {7, V - 1, 0}, {4, 4097, 0},
+    } damage[] = {{0, 20240327, 0},  {1, 4, 0},         {5, 3, 0}, {7, V - 1, 0}, {4, 4097, 0},
                   {4, INT32_MAX, 0}, {3, INT32_MAX, 0}, {1, 3, 1}, {1, 3, 800}};
     for (int i = 0; i < ARRAY_LEN(damage); i++) {
         char *bytes = xmalloc(b.len);
@@ -196,9 +199,9 @@ static void test_rotary_rows_become_halves(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama2c_places),      cmocka_unit_test(test_llama2c_wrong_length),
+        cmocka_unit_test(test_llama2c_places),        cmocka_unit_test(test_llama2c_wrong_length),
         cmocka_unit_test(test_llama2c_hostile_sizes), cmocka_unit_test(test_llmc_places),
-        cmocka_unit_test(test_llmc_refusals),       IO_TEST(test_rotary_rows_become_halves),
+        cmocka_unit_test(test_llmc_refusals),         IO_TEST(test_rotary_rows_become_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

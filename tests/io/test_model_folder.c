@@ -19,9 +19,9 @@ static void test_e4m3(void **state) {
     static const struct {
         uint8_t bits;
         float value;
-    } known[] = {{0x00, 0},       {0x01, 0x1p-9f}, {0x07, 7 * 0x1p-9f}, {0x08, 0x1p-6f},
-                 {0x38, 1},       {0x39, 1.125f},  {0x40, 2},           {0x7e, 448},
-                 {0xb8, -1},      {0xfe, -448}};
+    } known[] = {{0x00, 0},  {0x01, 0x1p-9f}, {0x07, 7 * 0x1p-9f}, {0x08, 0x1p-6f},
+                 {0x38, 1},  {0x39, 1.125f},  {0x40, 2},           {0x7e, 448},
+                 {0xb8, -1}, {0xfe, -448}};
     for (int i = 0; i < ARRAY_LEN(known); i++)
         assert_float_equal(fp8_e4m3(known[i].bits), known[i].value, 0);
     assert_true(isnan(fp8_e4m3(0x7f)) && isnan(fp8_e4m3(0xff)));
@@ -51,7 +51,8 @@ static st_tensor vector_of(const char *name, const float *data, int64_t n) {
 static void test_shards(void **state) {
     test_dir *d = *state;
     const float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    const st_tensor list[] = {vector_of("a", data, 2), vector_of("b", data + 2, 4), vector_of("c", data + 6, 2)};
+    const st_tensor list[] = {vector_of("a", data, 2), vector_of("b", data + 2, 4),
+                              vector_of("c", data + 6, 2)};
     const struct {
         uint64_t most;
         int files;
@@ -110,8 +111,11 @@ static void test_staged_spares_other_folders(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_e4m3), cmocka_unit_test(test_blocks), IO_TEST(test_shards),
-        IO_TEST(test_staged),        IO_TEST(test_staged_spares_other_folders),
+        cmocka_unit_test(test_e4m3),
+        cmocka_unit_test(test_blocks),
+        IO_TEST(test_shards),
+        IO_TEST(test_staged),
+        IO_TEST(test_staged_spares_other_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

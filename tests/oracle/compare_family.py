@@ -12,7 +12,9 @@ weights is saved as a Hugging Face folder. Then, against double precision:
   causal   logits before a changed token stay the same
   export   export --to hf                             every tensor bit for bit, and the folder computes the same logits
   import   import SRC -o DST                          every tensor bit for bit
+           (rows of llama2.c's rotary pairs are stored as transformers has them)
   gguf     export --to gguf --dtype F16               run by the program: relative 2e-2; "-": the format has no such model
+  llamacpp the same file run by llama.cpp             relative 2e-2; "-" without the package llama-cpp-python
 --golden runs the folders of ../golden/models instead. Exit status 1 if anything failed. The first line of what the
 program said comes after the table; --keep leaves the folders.
 """
@@ -30,6 +32,14 @@ import numpy as np
 import safetensors.numpy
 import torch
 import transformers
+
+try:
+    import llama_cpp
+
+    SILENT = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(SILENT, None)
+except ImportError:
+    llama_cpp = None
 
 from exact import (all_double, copy_of, draw_ids, fill, golden, load_model, logits_of, new_model, relative_difference)
 from random_models import CONTEXT, FAMILIES, Draw, as_version_4
@@ -179,8 +189,18 @@ def tensors_of(folder):
     return out
 
 
+def paired_to_halves(config, tensors):
+    """Query and key rows of each head from pairs (2i, 2i+1) to halves (i, i + D/2)."""
+    width = config.hidden_size // config.num_attention_heads
+    return {n: t.reshape(-1, width // 2, 2, t.shape[1]).swapaxes(1, 2).reshape(t.shape)
+            if "q_proj" in n or "k_proj" in n else t for n, t in tensors.items()}
+
+
 def same_tensors(case, folder):
     a, b = tensors_of(case.folder), tensors_of(folder)
+    config = json.loads((folder / "config.json").read_text())
+    if getattr(case.model.config, "rope_interleaved", False) and not config.get("rope_interleaved"):
+        a = paired_to_halves(case.model.config, a)
     if a.keys() != b.keys():
         raise AssertionError(f"other tensors: {sorted(a.keys() ^ b.keys())[:4]}")
     for name in a:
@@ -204,20 +224,62 @@ def check_import(case):
     return "same"
 
 
-def check_gguf(case):
+def write_gguf(case):
+    """The file, or None where llama.cpp has no such model."""
     out = case.work / "model.gguf"
+    if out.exists():
+        return out
     try:
         case.run("export", case.folder, "-o", out, "--to", "gguf", "--dtype", "F16")
     except Refused as e:
-        if re.search(r"llama\.cpp|GGUF has no|cannot say", str(e)):
-            return "-"
+        if "llama.cpp" in str(e):
+            return None
         raise
+    return out
+
+
+def check_gguf(case):
+    out = write_gguf(case)
+    if out is None or len(case.prompt) > case.context():
+        return "-"
     return fail_above("logits", relative_difference(case.program_logits(out, case.prompt), case.want["logits"][0]), GGUF)
+
+
+def llamacpp_logits(path, ids):
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+    if not model:
+        raise ValueError("llama.cpp does not load the file")
+    options = llama_cpp.llama_context_default_params()
+    options.n_ctx = options.n_batch = options.n_ubatch = 256
+    options.n_threads = 1
+    options.type_k = options.type_v = 0  # fp32
+    context = llama_cpp.llama_init_from_model(model, options)
+    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+        batch.seq_id[i][0] = 0
+    batch.n_tokens = len(ids)
+    if llama_cpp.llama_decode(context, batch) != 0:
+        raise ValueError("llama.cpp does not run the file")
+    columns = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    out = np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), shape=(len(ids) * columns,)).copy()
+    llama_cpp.llama_batch_free(batch)
+    llama_cpp.llama_free(context)
+    llama_cpp.llama_model_free(model)
+    return out.reshape(len(ids), columns)
+
+
+def check_llamacpp(case):
+    # It knows no dynamic scaling, and of longrope it takes the factors by the length of its context.
+    out = None if llama_cpp is None or re.search("longrope|['\"]dynamic", str(case.model.config)) else write_gguf(case)
+    if out is None:
+        return "-"
+    return fail_above("logits", relative_difference(llamacpp_logits(out, case.prompt), case.want["logits"][0]), GGUF)
 
 
 CHECKS = dict(logits=check_logits, grads=check_grads, greedy=check_greedy, cache=check_cache, batch=check_batch,
               causal=check_causal, export=check_export, gguf=check_gguf)
-CHECKS["import"] = check_import
+CHECKS |= {"import": check_import, "llamacpp": check_llamacpp}
 
 
 def save_random(family, seed, folder):
@@ -277,7 +339,7 @@ def main():
     notes, failed = [], 0
     with tempfile.TemporaryDirectory() as temporary:
         work = args.keep or Path(temporary)
-        print(f"{'':22}" + "".join(f"{c:>8}" for c in args.checks))
+        print(f"{'':22}" + "".join(f"{c:>9}" for c in args.checks))
         for row, folder, ids, place in cases(args, work):
             place.mkdir(parents=True, exist_ok=True)
             try:
@@ -286,7 +348,7 @@ def main():
                 results = ["ORACLE"]
                 notes.append(f"{row}: {traceback.format_exc(limit=-2)}")
             failed += any(r in ("FAIL", "ORACLE") for r in results)
-            print(f"{row:22}" + "".join(f"{r:>8}" for r in results), flush=True)
+            print(f"{row:22}" + "".join(f"{r:>9}" for r in results), flush=True)
     print("\n".join(notes))
     sys.exit(1 if failed else 0)
 

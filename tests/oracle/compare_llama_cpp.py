@@ -40,18 +40,20 @@ def main():
     p.add_argument("--llama"), p.add_argument("--positions", type=int, default=2000)
     p.add_argument("--window", type=int, default=500)
     a = p.parse_args()
-    llm = Llama(a.llama or a.model, n_ctx=a.window, n_batch=a.window, logits_all=True,
+    llm = Llama(a.llama or a.model, n_ctx=a.window + 1, n_batch=a.window + 1, logits_all=True,
                 n_threads=2, verbose=False)
     text = open(a.text, encoding="utf-8", errors="replace").read()[:20 * a.positions]
     ids = llm.tokenize(text.encode(), add_bos=True, special=False)[:a.positions]
     mine = json.loads(subprocess.run([a.athanor, "tok", "encode", a.llama or a.model, "--json"],
                                      input=text.encode(), check=True,
                                      stdout=subprocess.PIPE).stdout)["ids"]
-    skip = len(ids) > 0 and ids[0] != mine[0]  # the token that begins a text
+    skip = int(ids[0] == llm.token_bos())  # the token that begins a text
+    mine = mine[skip and mine[0] == ids[0]:]
     same_ids = mine[:len(ids) - skip] == ids[skip:]
     kl, agree = [], []
+    first, ids = ids[:skip], ids[skip:]  # each window begins as a text does
     for at in range(0, len(ids), a.window):
-        part = ids[at:at + a.window]
+        part = first + ids[at:at + a.window]
         q, p_ = log_softmax(ours(a.athanor, a.model, part)), log_softmax(theirs(llm, part))
         kl.append((np.exp(p_) * (p_ - q)).sum(-1))
         agree.append(q.argmax(-1) == p_.argmax(-1))

@@ -66,6 +66,8 @@ def copy_of(model, dtype=torch.float32):
 def load_model(folder, dtype=torch.float32):
     """A folder's model with the class that its config.json asks for; every tensor must be used and present."""
     keys = json.loads((folder / "config.json").read_text())
+    if keys.get("athanor", {}).get("norm_weights") == "weight" and keys["model_type"] == "gpt2":
+        keys["bias"] = False  # how the program's own config.json says it
     config = reference.Config(**keys)
     if reference.class_of(config) is None:
         config = AutoConfig.from_pretrained(folder)

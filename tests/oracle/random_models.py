@@ -29,6 +29,10 @@ class Draw:
     def flag(self):
         return bool(self.int(0, 1))
 
+    def rare(self):
+        """What few models have, and llama.cpp mostly not."""
+        return self.int(0, 3) == 0
+
     def theta(self):
         return self.one(500.0, 10000.0, 1e6)
 
@@ -115,7 +119,7 @@ def phi(d):
     d.head_dim = d.one(8, 16, 20)
     return PhiConfig(
         num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads, num_key_value_heads=d.kv,
-        intermediate_size=d.ffn, vocab_size=d.vocab, max_position_embeddings=CONTEXT, qk_layernorm=d.flag(),
+        intermediate_size=d.ffn, vocab_size=d.vocab, max_position_embeddings=CONTEXT, qk_layernorm=d.rare(),
         layer_norm_eps=d.one(1e-5, 1e-4), rope_parameters=plain_rope(
             d, partial_rotary_factor={8: 0.5, 16: 0.5, 20: 0.4}[d.head_dim]), **d.ends())
 
@@ -130,7 +134,7 @@ def olmo(d):
 
 
 def olmo2(d):
-    return Olmo2Config(**d.llama_keys(), pad_token_id=d.pad(), attention_bias=d.flag(), rope_parameters=plain_rope(d))
+    return Olmo2Config(**d.llama_keys(), pad_token_id=d.pad(), attention_bias=d.rare(), rope_parameters=plain_rope(d))
 
 
 def llama(d):
@@ -146,8 +150,8 @@ def llama_interleaved(d):
 
 
 def smollm3(d):
-    return SmolLM3Config(**d.llama_keys(), no_rope_layers=[d.int(0, 1) for _ in range(d.layers)],
-                         use_sliding_window=(windows := d.flag()), sliding_window=d.window() if windows else None,
+    return SmolLM3Config(**d.llama_keys(), no_rope_layers=[d.int(0, 1) for _ in range(d.layers)] if d.flag() else None,
+                         use_sliding_window=(windows := d.rare()), sliding_window=d.window() if windows else None,
                          pad_token_id=d.pad(), rope_parameters=plain_rope(d))
 
 
@@ -160,7 +164,7 @@ def qwen1(d):
 
 
 def windows(d):
-    if not d.flag():
+    if not d.rare():
         return {}
     keys = dict(use_sliding_window=True, sliding_window=d.window())
     return keys | (dict(max_window_layers=d.int(0, d.layers)) if d.flag() else dict(layer_types=d.layer_types()))
@@ -171,13 +175,13 @@ def qwen2(d):
 
 
 def qwen3(d):
-    return Qwen3Config(**d.llama_keys(d.free_width()), head_dim=d.head_dim, attention_bias=d.flag(), **windows(d),
+    return Qwen3Config(**d.llama_keys(d.free_width()), head_dim=d.head_dim, attention_bias=d.rare(), **windows(d),
                        pad_token_id=d.pad(), rope_parameters=plain_rope(d))
 
 
 def gemma_keys(d):
     return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
-        head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20), sliding_window=d.window(), pad_token_id=d.pad(),
+        head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20) if d.rare() else d.head_dim, sliding_window=d.window(), pad_token_id=d.pad(),
         final_logit_softcapping=d.one(None, 1.0, 3.0), layer_types=d.one(None, None, d.layer_types()))
 
 

@@ -121,11 +121,71 @@ static void test_extensions_run_nowhere(void **state) {
     arena_free(a);
 }
 
+static void append_tensor(strbuf *b, const st_reader *r, const char *name) {
+    const st_view *v;
+    err e;
+    assert_ok(st_require(r, name, &v, &e), e);
+    strbuf_append(b, v->data, v->bytes);
+}
+
+/* The same weights in a file of llama2.c: verification runs them with rotary pairs as they lie
+ * there, and what was imported with halves. */
+static void test_import_from_llama2c(void **state) {
+    test_dir *d = *state;
+    static const char *const layer[] = {
+        "input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
+        "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
+        "mlp.gate_proj",    "mlp.down_proj",    "mlp.up_proj"};
+    const int32_t header[7] = {32, 42, 3, 4, 2, 79, 96};
+    st_reader *r;
+    strbuf b = {0};
+    err e;
+    assert_ok(st_open(&r, MODEL("llama-interleaved"), &e), e);
+    strbuf_append(&b, header, sizeof header);
+    append_tensor(&b, r, "model.embed_tokens.weight");
+    for (int i = 0; i < ARRAY_LEN(layer); i++)
+        for (int l = 0; l < 3; l++)
+            append_tensor(&b, r, arena_printf(d->mem, "model.layers.%d.%s.weight", l, layer[i]));
+    append_tensor(&b, r, "model.norm.weight");
+    memset(strbuf_extend(&b, 96 * 8 * 4), 0, 96 * 8 * 4);
+    char *file = path_join(d->mem, d->path, "model.bin");
+    assert_ok(file_write_atomic(file, b.data, b.len, &e), e);
+    char *path = write_folder(d, file, "out", (interchange_options){0});
+    assert_true(compare(MODEL("llama-interleaved"), path, DT_F32).verified);
+    strbuf_free(&b);
+    st_close(r);
+}
+
+/* Whoever adds a family says where it runs. */
+static void test_every_family_has_an_answer(void **state) {
+    (void)state;
+    for (int i = 0; model_family_at(i); i++) {
+        arena *a = arena_new("test");
+        model_config mc;
+        err e;
+        json_t *o =
+            json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", model_family_at(i)->model_type,
+                      "hidden_size", 32, "num_hidden_layers", 2, "num_attention_heads", 4,
+                      "vocab_size", 50, "num_key_value_heads", 4);
+        assert_ok(model_config_read(a, o, 0, &mc, &e), e);
+        where_runs w = where_runs_of(&mc, NULL);
+        for (int t = 0; t < WHERE_TOOLS; t++) assert_true(w.tool[t].runs || *w.tool[t].why);
+        assert_int_equal(w.tool[WHERE_LLAMA_CPP].runs && !mc.family->gguf_arch, 0);
+        json_decref(o);
+        arena_free(a);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IO_TEST(test_same_bits_same_logits),       IO_TEST(test_one_damaged_weight_is_seen),
-        cmocka_unit_test(test_another_model_is_seen), IO_TEST(test_formats_are_told_apart),
-        IO_TEST(test_card_says_what_was_measured), cmocka_unit_test(test_extensions_run_nowhere),
+        IO_TEST(test_same_bits_same_logits),
+        IO_TEST(test_one_damaged_weight_is_seen),
+        cmocka_unit_test(test_another_model_is_seen),
+        IO_TEST(test_formats_are_told_apart),
+        IO_TEST(test_card_says_what_was_measured),
+        cmocka_unit_test(test_extensions_run_nowhere),
+        cmocka_unit_test(test_every_family_has_an_answer),
+        IO_TEST(test_import_from_llama2c),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,108 @@ static void test_families(void **state) {
     }
 }
 
+/* ---- files that are refused ---- */
+
+/* A file as it was read, with one thing changed, in memory. */
+typedef struct change {
+    const char *drop, *flip, *rename; /* tensors: left out, transposed, under another name */
+    const char *key;                  /* replaced by `text`, or else by the number */
+    const char *text;
+    uint32_t number;
+    const char *where; /* of the error that is expected */
+} change;
+
+static gguf_pairs changed_pairs(const gguf_meta *m, const change *c) {
+    gguf_pairs p = {0};
+    for (int64_t i = 0; i < m->n; i++) {
+        if (!c->key || strcmp(m->pairs[i].key, c->key) != 0)
+            gguf_put_value(&p, m->pairs[i].key, &m->pairs[i].value);
+        else if (c->text)
+            gguf_put_string(&p, c->key, c->text);
+        else
+            gguf_put_u32(&p, c->key, c->number);
+    }
+    return p;
+}
+
+static int changed_tensors(const gguf_reader *r, const change *c, gguf_tensor *out) {
+    int n = 0;
+    for (int64_t i = 0; i < gguf_count(r); i++) {
+        const gguf_view *v = gguf_get(r, i);
+        if (c->drop && strcmp(c->drop, v->name) == 0) continue;
+        gguf_tensor *t = &out[n++];
+        *t = (gguf_tensor){.name = v->name,
+                           .type = v->format->type,
+                           .rank = v->rank,
+                           .dims = {v->dims[0], v->dims[1]},
+                           .data = v->data};
+        if (c->rename && strcmp(c->rename, v->name) == 0) t->name = "blk.0.attn_sinks.weight";
+        if (!c->flip || strcmp(c->flip, v->name) != 0) continue;
+        t->dims[0] = v->dims[1];
+        t->dims[1] = v->dims[0];
+    }
+    return n;
+}
+
+static void check_change(const char *good, const change *c) {
+    char bad[300];
+    gguf_reader *r;
+    snprintf(bad, sizeof bad, "%s.bad", good);
+    MUST(gguf_open(&r, good, E));
+    gguf_pairs pairs = changed_pairs(gguf_get_meta(r), c);
+    gguf_tensor *tensors = xcalloc((size_t)gguf_count(r), sizeof *tensors);
+    MUST(gguf_write(bad, &pairs, tensors, changed_tensors(r, c, tensors), NULL, E));
+    gguf_model m;
+    err e = {0};
+    status st = gguf_model_open(&m, bad, &e);
+    if (st != ST_FORMAT && !(st == ST_USAGE && c->text)) fail_msg("%s: %d", c->where, (int)st);
+    if (strcmp(e.where, c->where) != 0) fail_msg("%s: %s at '%s'", c->where, e.message, e.where);
+    gguf_model_close(&m);
+    gguf_pairs_free(&pairs);
+    free(tensors);
+    gguf_close(r);
+    unlink(bad);
+}
+
+static void test_damaged_files(void **state) {
+    static const change changes[] = {
+        {.drop = "blk.1.attn_k.weight", .where = "blk.1.attn_k.weight"},
+        {.drop = "token_embd.weight", .where = "token_embd.weight"},
+        {.flip = "blk.0.ffn_up.weight", .where = "blk.0.ffn_up.weight"},
+        {.rename = "output_norm.weight", .where = "output_norm.weight"},
+        {.key = "general.architecture", .text = "mamba", .where = "general.architecture"},
+        {.key = "llama.attention.head_count", .number = 0, .where = "llama.attention.head_count"},
+        {.key = "llama.rope.dimension_count", .number = 3, .where = "llama.rope.dimension_count"},
+        {.key = "llama.embedding_length", .text = "wide", .where = "llama.embedding_length"},
+    };
+    (void)state;
+    char path[256];
+    path_in_tmp(path);
+    golden g;
+    golden_open(&g, "llama-gqa-tied", (plan_spec){.compute = DT_F32});
+    MUST(write_golden(&g, QUANT_F32, path, E));
+    for (int i = 0; i < ARRAY_LEN(changes); i++) check_change(path, &changes[i]);
+    unlink(path);
+    golden_close(&g);
+}
+
+/* A model that says more layers than there are tensors is refused before they are declared. */
+static void test_layers_without_tensors(void **state) {
+    static const change many = {.key = "llama.block_count", .number = 4000, .where = ""};
+    (void)state;
+    char path[256];
+    path_in_tmp(path);
+    golden g;
+    golden_open(&g, "llama-gqa-tied", (plan_spec){.compute = DT_F32});
+    MUST(write_golden(&g, QUANT_F32, path, E));
+    check_change(path, &many);
+    unlink(path);
+    golden_close(&g);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_damaged_files),
+                                       cmocka_unit_test(test_layers_without_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,8 @@ void gemma_to_hf(const model_config *mc, json_t *o) {
     hf_whole(o, "query_pre_attn_scalar", mc->query_pre_attn_scalar);
     hf_num_or_null(o, "final_logit_softcapping", mc->final_softcap);
     hf_windows(mc, o);
+    if (mc->sliding_window == 0) /* transformers wants a width even where no layer has a window */
+        hf_int(o, "sliding_window", mc->max_position_embeddings);
 }
 
 static void gemma2_defaults(model_config *mc) {
@@ -72,7 +74,7 @@ const model_family family_gemma2 = {
     .keys = GEMMA_KEYS "attn_logit_softcapping",
     .inert_keys = "cache_implementation",
     .lists = "sliding_window",
-    .activations = "gelu_pytorch_tanh gelu_new gelu silu relu",
+    .activations = "gelu_pytorch_tanh" HF_ACTIVATIONS,
     .names = {GEMMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "gemma2",

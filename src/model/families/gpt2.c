@@ -56,7 +56,7 @@ const model_family family_gpt2 = {
     .architecture = "GPT2LMHeadModel",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop",
     .own_keys = "bias",
-    .activations = "gelu_new gelu_pytorch_tanh gelu relu",
+    .activations = "gelu_new" HF_ACTIVATIONS,
     .names =
         {
             [PART_EMBED] = "transformer.wte",

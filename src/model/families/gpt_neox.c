@@ -57,7 +57,7 @@ const model_family family_gpt_neox = {
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
                               "attention_bias attn_pdrop resid_pdrop residual_type",
     .own_keys = "use_parallel_residual",
-    .activations = "gelu gelu_new gelu_pytorch_tanh gelu_fast relu silu",
+    .activations = "gelu" HF_ACTIVATIONS,
     .names =
         {
             [PART_EMBED] = "gpt_neox.embed_in",

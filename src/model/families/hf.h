@@ -25,6 +25,9 @@
     MODEL_KEYS_OF_ALL                                                                              \
     "num_key_value_heads head_dim intermediate_size rms_norm_eps rope_theta attn_pdrop "
 
+/* Words of hidden_act in transformers; a family puts its own in front, which is then written. */
+#define HF_ACTIVATIONS " silu swish gelu gelu_new gelu_pytorch_tanh gelu_fast relu relu2"
+
 static inline void hf_int(json_t *o, const char *key, int64_t x) {
     json_object_set_new(o, key, json_integer(x));
 }

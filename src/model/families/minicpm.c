@@ -32,7 +32,7 @@ const model_family family_minicpm = {
     .keys = MODEL_KEYS_OF_ALL
     "num_key_value_heads intermediate_size rms_norm_eps rope_theta attn_pdrop "
     "attention_bias scale_emb scale_depth dim_model_base",
-    .activations = "silu swish",
+    .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "minicpm",

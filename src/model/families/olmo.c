@@ -30,7 +30,7 @@ const model_family family_olmo = {
     .architecture = "OlmoForCausalLM",
     .keys = MODEL_KEYS_OF_ALL "num_key_value_heads head_dim intermediate_size rope_theta "
                               "attn_pdrop attention_bias clip_qkv",
-    .activations = "silu swish gelu gelu_new gelu_pytorch_tanh relu",
+    .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "olmo",

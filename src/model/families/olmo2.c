@@ -27,7 +27,7 @@ const model_family family_olmo2 = {
     .model_type = "olmo2",
     .architecture = "Olmo2ForCausalLM",
     .keys = HF_LLAMA_KEYS "attention_bias",
-    .activations = "silu swish gelu gelu_new gelu_pytorch_tanh relu",
+    .activations = "silu" HF_ACTIVATIONS,
     .names =
         {
             HF_LLAMA_PRODUCTS,

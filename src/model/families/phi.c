@@ -55,7 +55,7 @@ const model_family family_phi = {
     "num_key_value_heads intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
     "embd_pdrop attn_pdrop resid_pdrop qk_norm",
     .own_keys = "qk_layernorm",
-    .activations = "gelu_new gelu_pytorch_tanh gelu gelu_fast relu silu",
+    .activations = "gelu_new" HF_ACTIVATIONS,
     .names =
         {
             [PART_EMBED] = "model.embed_tokens",

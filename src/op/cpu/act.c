@@ -45,28 +45,28 @@ V_INLINE vf activate(act_kind kind, vf x, float c, vf *slope) {
     __builtin_unreachable();
 }
 
-/* Copies of tensors, which stay in registers whatever is written. */
 V_INLINE void forward_row(const op_call *c, int64_t i, act_kind kind, dtype dt) {
-    const tensor x = c->in[0], up = c->in[1], y = c->out[0];
-    bool gated = up.data;
+    const tensor *x = &c->in[0], *up = &c->in[1], *y = &c->out[0];
+    bool gated = up->data;
     float limit = c->attr->act.c;
-    FOR_VECTORS(y.cols, j, n) {
-        vf slope, v = activate(kind, row_get(&x, i, j, n, dt), limit, &slope);
-        if (gated) v *= row_get(&up, i, j, n, dt);
-        row_put(&y, i, j, v, n, false, dt);
+    FOR_VECTORS(y->cols, j, n) {
+        vf slope, v = activate(kind, row_get(x, i, j, n, dt), limit, &slope);
+        if (gated) v *= row_get(up, i, j, n, dt);
+        row_put(y, i, j, v, n, false, dt);
     }
 }
 
 V_INLINE void backward_row(const op_call *c, int64_t i, act_kind kind, dtype dt) {
-    const tensor x = c->in[0], up = c->in[1], dy = c->dout[0], dx = c->din[0], dup = c->din[1];
-    bool gated = up.data, add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
+    const tensor *x = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
+    const tensor *dx = &c->din[0], *dup = &c->din[1];
+    bool gated = up->data, add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
     float limit = c->attr->act.c;
-    FOR_VECTORS(dy.cols, j, n) {
-        vf slope, v = activate(kind, row_get(&x, i, j, n, dt), limit, &slope);
-        vf d = row_get(&dy, i, j, n, dt), u = v_set1(1.0f);
-        if (gated) u = row_get(&up, i, j, n, dt);
-        if (dx.data) row_put(&dx, i, j, d * u * slope, n, add_x, dt);
-        if (gated && dup.data) row_put(&dup, i, j, d * v, n, add_up, dt);
+    FOR_VECTORS(dy->cols, j, n) {
+        vf slope, v = activate(kind, row_get(x, i, j, n, dt), limit, &slope);
+        vf d = row_get(dy, i, j, n, dt), u = v_set1(1.0f);
+        if (gated) u = row_get(up, i, j, n, dt);
+        if (dx->data) row_put(dx, i, j, d * u * slope, n, add_x, dt);
+        if (gated && dup->data) row_put(dup, i, j, d * v, n, add_up, dt);
     }
 }
 
