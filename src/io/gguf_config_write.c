@@ -168,8 +168,7 @@ static void put_own(writing *w) {
     /* Gemma 2 without a cap cannot be said: a missing key means the published one. */
     if (strcmp(name, "gemma2") == 0 && mc->attn_softcap > 0)
         put_num(w, "attn_logit_softcapping", mc->attn_softcap);
-    if (mc->final_softcap > 0)
-        put_num(w, "final_logit_softcapping", mc->final_softcap);
+    if (mc->final_softcap > 0) put_num(w, "final_logit_softcapping", mc->final_softcap);
     if (strcmp(name, "olmo") == 0 && mc->clip_qkv > 0)
         put_num(w, "attention.clamp_kqv", mc->clip_qkv);
     if (strcmp(name, "gptneox") == 0)

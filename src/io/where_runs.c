@@ -11,23 +11,6 @@ const char *where_tool_name(where_tool t) {
     return names[t];
 }
 
-/* Families by what the tools have for them. llama.cpp: model_family.gguf_arch. */
-static const struct {
-    const char *model_type;
-    bool transformers;  /* a class of its own; else only by code that its publishers supply */
-    bool vllm;          /* natively; smollm3 by way of transformers */
-    bool ollama_folder; /* reads the folder; else only a GGUF file */
-} families[] = {
-    {"llama", true, true, true},        {"gpt2", true, true, false},
-    {"gpt_neox", true, true, false},    {"phi", true, true, false},
-    {"olmo", true, true, false},        {"olmo2", true, true, false},
-    {"qwen2", true, true, true},        {"qwen3", true, true, false},
-    {"gemma2", true, true, true},       {"gemma3_text", true, true, true},
-    {"smollm3", true, true, false},     {"minicpm", false, true, false},
-    {"qwen", false, true, false},       {"openelm", false, false, false},
-    {"mobilellm", false, false, false},
-};
-
 /* Options that a family's config.json can say, and vLLM does not compute. What llama.cpp cannot,
  * the writer of its files knows. */
 static bool has_qk_norm(const model_config *mc) {
@@ -58,10 +41,7 @@ static void set(where_answer *a, bool runs, const char *fmt, ...) {
 
 static void by_family(const model_config *mc, where_runs *w) {
     const char *type = mc->family->model_type, *arch = mc->family->gguf_arch;
-    int f = 0;
-    while (f < ARRAY_LEN(families) && strcmp(families[f].model_type, type) != 0) f++;
-    CHECK(f < ARRAY_LEN(families), "family %s has no row", type);
-    bool ours = families[f].transformers, vllm = families[f].vllm;
+    bool ours = mc->family->in_transformers, vllm = mc->family->in_vllm;
     if (ours)
         set(&w->tool[WHERE_TRANSFORMERS], true, "%s", "");
     else
@@ -77,7 +57,7 @@ static void by_family(const model_config *mc, where_runs *w) {
         set(&w->tool[WHERE_VLLM], true, "%s",
             ours ? "" : "with the configuration code of the publishers");
     w->tool[WHERE_OLLAMA] = w->tool[WHERE_LLAMA_CPP];
-    if (families[f].ollama_folder) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
+    if (mc->family->in_ollama) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
 }
 
 /* Ollama runs GGUF files by llama.cpp, and turns folders into such files. */

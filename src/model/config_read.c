@@ -401,12 +401,17 @@ static status check_heads(model_config *mc, err *e) {
 static status check_rotary(const model_config *mc, err *e) {
     if (mc->positions != POSITIONS_ROTARY) return ST_OK;
     rope_spec s = model_rope(mc, false);
-    if (s.rotary_dim < 2 || (mc->partial_rotary_factor >= 1 && mc->head_dim % 2 != 0)) {
-        err_set(e, ST_USAGE,
-                "head_dim %ld with partial_rotary_factor %g leaves no whole pairs to rotate",
-                (long)mc->head_dim, mc->partial_rotary_factor);
-        err_hint(e, "use an even head_dim, for example %ld", (long)mc->head_dim + 1);
+    if (mc->partial_rotary_factor >= 1 && mc->head_dim % 2 != 0) {
+        err_set(e, ST_USAGE, "head_dim %ld is odd, rotary positions need pairs",
+                (long)mc->head_dim);
+        err_hint(e, "use %ld", (long)mc->head_dim + 1);
         return at_key(e, "head_dim");
+    }
+    if (s.rotary_dim < 2) {
+        err_set(e, ST_USAGE, "partial_rotary_factor %g leaves no pair of head_dim %ld to rotate",
+                mc->partial_rotary_factor, (long)mc->head_dim);
+        err_hint(e, "use at least %g", 2.0 / (double)mc->head_dim);
+        return at_key(e, "partial_rotary_factor");
     }
     return rope_check(&s, e);
 }

@@ -48,7 +48,8 @@ def main():
                                      input=text.encode(), check=True,
                                      stdout=subprocess.PIPE).stdout)["ids"]
     skip = int(ids[0] == llm.token_bos())  # the token that begins a text
-    mine = mine[skip and mine[0] == ids[0]:]
+    if skip and mine[0] == ids[0]:
+        mine = mine[1:]
     same_ids = mine[:len(ids) - skip] == ids[skip:]
     kl, agree = [], []
     first, ids = ids[:skip], ids[skip:]  # each window begins as a text does

@@ -181,7 +181,8 @@ def qwen3(d):
 
 def gemma_keys(d):
     return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
-        head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20) if d.rare() else d.head_dim, sliding_window=d.window(), pad_token_id=d.pad(),
+        head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20) if d.rare() else d.head_dim,
+        sliding_window=d.window(), pad_token_id=d.pad(),
         final_logit_softcapping=d.one(None, 1.0, 3.0), layer_types=d.one(None, None, d.layer_types()))
 
 
@@ -217,8 +218,8 @@ def minicpm(d):
     keys = d.llama_keys()
     if d.flag():  # the key may be missing: then it means tied
         del keys["tie_word_embeddings"]
-    return Config(model_type="minicpm", rope_theta=d.theta(), rope_scaling=None, hidden_act="silu", scale_emb=d.one(1, 2.5, 12),
-                  scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), initializer_range=0.1, **keys)
+    return Config(model_type="minicpm", rope_theta=d.theta(), rope_scaling=None, hidden_act="silu",
+                  scale_emb=d.one(1, 2.5, 12), scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), initializer_range=0.1, **keys)
 
 
 FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, llama=llama,

@@ -72,6 +72,8 @@ const model_family family_gpt2 = {
         },
     .transposed = true,
     .gguf_arch = "gpt2",
+    .in_transformers = true,
+    .in_vllm = true,
     .defaults = gpt2_defaults,
     .from_hf = gpt2_from_hf,
     .to_hf = gpt2_to_hf,

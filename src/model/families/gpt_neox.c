@@ -72,6 +72,8 @@ const model_family family_gpt_neox = {
         },
     .qkv_by_head = true,
     .gguf_arch = "gptneox",
+    .in_transformers = true,
+    .in_vllm = true,
     .defaults = neox_defaults,
     .from_hf = neox_from_hf,
     .to_hf = neox_to_hf,

@@ -34,6 +34,8 @@ const model_family family_olmo = {
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "olmo",
+    .in_transformers = true,
+    .in_vllm = true,
     .defaults = olmo_defaults,
     .to_hf = olmo_to_hf,
 };

@@ -73,6 +73,8 @@ const model_family family_phi = {
         },
     .pad_row_fixed = true,
     .gguf_arch = "phi2",
+    .in_transformers = true,
+    .in_vllm = true,
     .defaults = phi_defaults,
     .from_hf = phi_from_hf,
     .to_hf = phi_to_hf,
