@@ -109,7 +109,6 @@ static void lab_open(lab *l, dev *d, const model_family *f, int trial) {
     free(text);
     plan_spec spec = {.compute = DT_F32,
                       .T = T,
-                      .T = T,
                       .train_B = 1,
                       .logits_T = T,
                       .cache_tok = T,
