@@ -3,7 +3,7 @@
 Nothing is a multiple of a vector width, H != K where the family allows, windows are shorter than T, vocabularies odd.
 """
 
-from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, Olmo2Config, OlmoConfig,
+from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Olmo2Config, OlmoConfig,
                           PhiConfig, Qwen2Config, Qwen3Config, SmolLM3Config)
 
 from reference import Config
@@ -172,6 +172,10 @@ MODELS = [
             attention_bias=False, attention_dropout=0.0, mlp_bias=False, pretraining_tp=1, layer_sharing=True,
             share_embedding=True, tie_word_embeddings=False, initializer_range=0.02, use_cache=True,
             torch_dtype="float32", transformers_version="4.41.2", **ENDS), 2, 25, 41),
+    ("mistral",
+     MistralConfig(num_hidden_layers=3, hidden_size=30, num_attention_heads=6, num_key_value_heads=2, head_dim=14,
+                   intermediate_size=46, vocab_size=91, max_position_embeddings=96, sliding_window=7,
+                   rope_parameters=rope(), **ENDS), 2, 27, 43),
     ("minicpm",
      Config(model_type="minicpm", architectures=["MiniCPMForCausalLM"], num_hidden_layers=4, hidden_size=36,
             num_attention_heads=6, num_key_value_heads=2, intermediate_size=46, vocab_size=89,
@@ -190,7 +194,7 @@ PACKED = {
     "llama-linear": [11, 2, 15], "llama-yarn": [8, 19], "llama-interleaved": [13, 1, 8], "neox-parallel": [6, 14, 5],
     "phi": [10, 1, 13], "olmo-clip-tied": [7, 15], "olmo2": [12, 11], "smollm3": [5, 17, 4], "smollm3-window": [16, 1, 11],
     "qwen1": [9, 14], "qwen2-window": [19, 3, 12], "qwen3-tied": [8, 15], "gemma2": [17, 2, 13], "gemma3": [20, 1, 12],
-    "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10],
+    "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10], "mistral": [14, 10],
 }
 # Ten steps of AdamW.
 CURVES = ["gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied", "llama-bias-untied", "llama-rope3-mqa", "neox-parallel",
