@@ -17,12 +17,6 @@ status chat_answer(chat *c, err *e) {
 
 /* ---- lines ---- */
 
-static void print_piece(void *ctx, const char *text, size_t len) {
-    (void)ctx;
-    fwrite(text, 1, len, stdout);
-    fflush(stdout);
-}
-
 static json_t *answer_json(const conversation_answer *a) {
     json_t *ids = json_array();
     for (int64_t i = 0; i < a->ids.n; i++) json_array_append_new(ids, json_integer(a->ids.id[i]));
@@ -37,7 +31,7 @@ static json_t *answer_json(const conversation_answer *a) {
 
 status chat_answer_one(chat *c, const char *text, size_t len, err *e) {
     conversation_add_user(&c->talk, text, len);
-    c->options.on_text = c->json ? NULL : print_piece;
+    c->options.on_text = c->json ? NULL : cli_print_piece;
     TRY(chat_answer(c, e));
     if (c->json)
         cli_print_json(answer_json(&c->last));

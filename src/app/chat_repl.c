@@ -165,7 +165,7 @@ static void run_help(repl *r, const char *argument) {
     }
     chat_screen_note(&r->screen,
                      "A line that ends with \\ goes on in the next; \"\"\" alone on a line "
-                     "begins and ends a text of several lines.");
+                     "begins and ends a text of several lines, or one that begins with /.");
     chat_screen_note(&r->screen, "Ctrl-C stops an answer; twice, or Ctrl-D, ends the program.");
 }
 
@@ -196,6 +196,11 @@ static void greet(const repl *r) {
                      *name ? name : r->c->name, r->c->gen.Tmax);
 }
 
+static bool is_blank(const strbuf *text) {
+    const char *s = strbuf_cstr(text);
+    return s[strspn(s, " \t\n")] == '\0';
+}
+
 void chat_converse(chat *c) {
     repl r = {.c = c};
     strbuf text = {0};
@@ -212,9 +217,9 @@ void chat_converse(chat *c) {
         if (in == INPUT_END || interrupts == 2) break;
         if (in == INPUT_INTERRUPT) {
             chat_screen_note(&r.screen, "Ctrl-C again, or Ctrl-D, ends");
-        } else if (text.len > 0 && text.data[0] == '/') {
+        } else if (in == INPUT_TEXT && text.len > 0 && text.data[0] == '/') {
             run_command(&r, text.data);
-        } else if (text.len > 0) {
+        } else if (!is_blank(&text)) {
             c->retries = 0;
             conversation_add_user(&c->talk, text.data, text.len);
             answer(&r);

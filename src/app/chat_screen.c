@@ -1,5 +1,7 @@
 #include "app/chat_screen.h"
 
+#include "app/cli.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,7 +79,7 @@ static chat_input read_quoted(const chat_screen *s, strbuf *line, strbuf *text) 
         strbuf_putc(text, '\n');
     }
     if (text->len > 0) strbuf_truncate(text, text->len - 1);
-    return INPUT_TEXT;
+    return INPUT_QUOTED;
 }
 
 chat_input chat_screen_read(const chat_screen *s, strbuf *text) {
@@ -100,27 +102,16 @@ chat_input chat_screen_read(const chat_screen *s, strbuf *text) {
 
 /* ---- output ---- */
 
-static void put_visible(chat_screen *s, unsigned char c) {
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-        printf("^%c", c ^ 0x40);
-    else
-        putchar(c);
-    s->last = (char)c;
-}
-
+/* Blanks at the beginning are left out. */
 static void put_text(chat_screen *s, const char *text, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i],
-                      next = i + 1 < len ? (unsigned char)text[i + 1] : 0;
-        if (c == 0xc2 && next >= 0x80 && next < 0xa0) { /* controls beyond ASCII */
-            printf("\\x%02x", next);
-            i++;
-            continue;
-        }
-        if (s->fresh && (c == ' ' || c == '\n')) continue;
-        s->fresh = false;
-        put_visible(s, c);
+    while (s->fresh && len > 0 && (*text == ' ' || *text == '\n')) {
+        text++;
+        len--;
     }
+    if (len == 0) return;
+    s->fresh = false;
+    s->last = text[len - 1];
+    cli_print_text(stdout, text, len);
 }
 
 void chat_screen_text(void *ctx, const char *text, size_t len) {
@@ -152,10 +143,13 @@ void chat_screen_end_answer(chat_screen *s) {
 
 void chat_screen_note(const chat_screen *s, const char *fmt, ...) {
     va_list ap;
+    char *text = NULL;
     va_start(ap, fmt);
-    printf("%s", style(s, DIM));
-    vprintf(fmt, ap);
-    printf("%s\n", style(s, RESET));
+    int n = vasprintf(&text, fmt, ap);
     va_end(ap);
+    printf("%s", style(s, DIM));
+    if (n > 0) cli_print_text(stdout, text, (size_t)n);
+    printf("%s\n", style(s, RESET));
     fflush(stdout);
+    free(text);
 }

@@ -20,9 +20,9 @@ void chat_screen_init(chat_screen *s);
 void chat_catch_interrupt(void);
 volatile sig_atomic_t *chat_interrupt_flag(void);
 
-typedef enum chat_input { INPUT_TEXT, INPUT_INTERRUPT, INPUT_END } chat_input;
-/* A message: one line, or several where a line ends with a backslash or between lines of three
- * quotes. */
+typedef enum chat_input { INPUT_TEXT, INPUT_QUOTED, INPUT_INTERRUPT, INPUT_END } chat_input;
+/* A message: one line, or several where a line ends with a backslash; or (INPUT_QUOTED) between
+ * lines of three quotes. */
 chat_input chat_screen_read(const chat_screen *s, strbuf *text);
 
 /* For generate_request.on_text; ctx is the screen. Control characters of the model's text are made

@@ -55,7 +55,7 @@ static status set_number(chat *c, const setting *s, const char *value, err *e) {
         put(&c->options, s, x);
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "%s must be %s from %g to %g, not '%s'", s->name,
+    err_set(e, ST_USAGE, "%s must be %s from %.10g to %.10g, not '%s'", s->name,
             integer ? "an integer" : "a number", s->lo, s->hi, value);
     return err_where(e, "%s", s->name);
 }

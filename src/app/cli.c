@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/json.h"
@@ -20,6 +21,23 @@ const cli_command *const cli_commands[] = {
 };
 #undef COMMAND
 const int cli_n_commands = ARRAY_LEN(cli_commands);
+
+void cli_print_text(FILE *stream, const char *text, size_t len) {
+    strbuf visible = {0};
+    if (isatty(fileno(stream))) {
+        strbuf_append_visible(&visible, text, len);
+        text = strbuf_cstr(&visible);
+        len = visible.len;
+    }
+    fwrite(text, 1, len, stream);
+    fflush(stream);
+    strbuf_free(&visible);
+}
+
+void cli_print_piece(void *unused, const char *text, size_t len) {
+    (void)unused;
+    cli_print_text(stdout, text, len);
+}
 
 static void print_json(json_t *value, int indent) {
     strbuf out = {0};
@@ -98,9 +116,12 @@ static void report_json(const err *e) {
 }
 
 static void report_text(const err *e) {
-    fprintf(stderr, "athanor: error: %s\n", e->message);
-    if (e->where[0]) fprintf(stderr, "  where: %s\n", e->where);
-    if (e->hint[0]) fprintf(stderr, "  hint: %s\n", e->hint);
+    strbuf text = {0};
+    strbuf_printf(&text, "athanor: error: %s\n", e->message);
+    if (e->where[0]) strbuf_printf(&text, "  where: %s\n", e->where);
+    if (e->hint[0]) strbuf_printf(&text, "  hint: %s\n", e->hint);
+    cli_print_text(stderr, text.data, text.len);
+    strbuf_free(&text);
 }
 
 static status run_command(int argc, char **argv, err *e) {

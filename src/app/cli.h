@@ -10,12 +10,15 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 enum { CLI_MAX_OPTIONS = 32 };
 
-/* `value` names what follows ("N", "FILE"); NULL for a flag. A table ends with a NULL name. */
+/* `value` names what follows ("N", "FILE"); NULL for a flag. One with a comma ("A,B") is a list:
+ * what is given again is added. A table ends with a NULL name. */
 typedef struct cli_option {
     const char *name; /* without the dashes */
     const char *value;
@@ -45,6 +48,7 @@ struct cli_args {
     int n_overrides;
     bool json;
     const char *values[CLI_MAX_OPTIONS]; /* by index in command->options; "" for a flag */
+    arena *mem;                          /* of joined lists; NULL: there is none */
 };
 
 /* The program: parses, runs, reports; returns the exit status. */
@@ -63,6 +67,11 @@ const char *cli_override(const cli_args *args, const char *key);
 /* Refuses overrides whose key is not in `keys` (ended by NULL), for commands that take a few. */
 status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) ATH_MUST_USE;
 
+/* Writes what comes from a model or a file to a stream and flushes it; a terminal gets control
+ * characters in a form that can be seen. */
+void cli_print_text(FILE *stream, const char *text, size_t len);
+/* The same to standard output, for generate_request.on_text. */
+void cli_print_piece(void *unused, const char *text, size_t len);
 /* Prints one JSON value and a newline to standard output and flushes; gives up the value. */
 void cli_print_json(json_t *value);
 /* The same over several lines, for people. */

@@ -60,6 +60,11 @@ static status take_value(word_list *w, const char *option, const char **value, e
     return ST_OK;
 }
 
+static void join_list(cli_args *args, int option, const char *before) {
+    if (!args->mem) args->mem = arena_new("arguments");
+    args->values[option] = arena_printf(args->mem, "%s,%s", before, args->values[option]);
+}
+
 /* --name, --name value, --name=value, --key.path=value. */
 static status parse_long(cli_args *args, word_list *w, const char *word, err *e) {
     const char *name = word + 2;
@@ -76,8 +81,11 @@ static status parse_long(cli_args *args, word_list *w, const char *word, err *e)
     }
     const cli_option *o = &args->command->options[i];
     if (!o->value && inline_value) return err_set(e, ST_USAGE, "--%s takes no value", o->name);
+    const char *before = args->values[i];
     args->values[i] = inline_value ? name + len + 1 : "";
-    return o->value && !inline_value ? take_value(w, word, &args->values[i], e) : ST_OK;
+    if (o->value && !inline_value) TRY(take_value(w, word, &args->values[i], e));
+    if (before && o->value && strchr(o->value, ',')) join_list(args, i, before);
+    return ST_OK;
 }
 
 static status parse_output(cli_args *args, word_list *w, err *e) {
@@ -137,6 +145,7 @@ status cli_parse(cli_args *args, const cli_command *command, int argc, char **ar
 void cli_args_free(cli_args *args) {
     free(args->inputs);
     free(args->overrides);
+    arena_free(args->mem);
 }
 
 const char *cli_value(const cli_args *args, const char *name) {

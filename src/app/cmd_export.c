@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/cli.h"
+#include "app/cli_ids.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/interchange.h"
@@ -27,20 +28,6 @@ static status parse_bytes(const cli_args *args, uint64_t *out, err *e) {
     }
     *out = (uint64_t)bytes;
     return ST_OK;
-}
-
-/* "A,B" in place; *names is the caller's. */
-static void split_names(char *list, const char ***names, int *n) {
-    int cap = 0;
-    *names = NULL;
-    *n = 0;
-    for (char *at = list; at && *at;) {
-        char *end = at + strcspn(at, ",");
-        bool more = *end == ',';
-        *end = '\0';
-        VEC_PUSH(*names, *n, cap, at);
-        at = end + more;
-    }
 }
 
 /* ---- output ---- */
@@ -104,7 +91,7 @@ static void print_report(const interchange_report *r, const char *path) {
 /* ---- commands ---- */
 
 static status need_output(const cli_args *args, err *e) {
-    if (args->output) return ST_OK;
+    if (args->output && *args->output) return ST_OK;
     err_set(e, ST_USAGE, "'athanor %s' needs -o %s", args->command->name, "DST");
     return err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
 }
@@ -116,14 +103,12 @@ static status check_flags(const cli_args *args, err *e) {
 
 static status convert(const cli_args *args, interchange_options *opt, err *e) {
     interchange_report r;
-    const char **names = NULL;
     const char *ignored = cli_value(args, "ignore-key");
-    char *list = ignored ? xstrdup(ignored) : NULL;
+    arena *a = arena_new("keys");
     opt->verify = !cli_has(args, "no-verify");
     opt->force = cli_has(args, "force");
     opt->format = cli_value(args, "dtype");
-    split_names(list, &names, &opt->n_ignore);
-    opt->ignore = names;
+    if (ignored) opt->ignore = cli_split_tokens(a, ignored, &opt->n_ignore);
     status st = interchange_run(args->inputs[0], args->output, opt, &r, e);
     bool judged = r.verified.positions > 0;
     if (args->json && (st == ST_OK || judged))
@@ -133,8 +118,7 @@ static status convert(const cli_args *args, interchange_options *opt, err *e) {
     if (st == ST_FAILED && args->json && judged && !r.verified.verified)
         e->message[0] = '\0'; /* `verified: false` has said it */
     interchange_report_free(&r);
-    free(names);
-    free(list);
+    arena_free(a);
     return st;
 }
 

@@ -98,12 +98,6 @@ static int64_t longest(const prompts *p) {
 
 /* ---- generation ---- */
 
-static void print_piece(void *ctx, const char *text, size_t len) {
-    (void)ctx;
-    fwrite(text, 1, len, stdout);
-    fflush(stdout);
-}
-
 static json_t *ids_json(const tok_ids *ids) {
     json_t *list = json_array();
     for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
@@ -137,9 +131,9 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     rq.n_prompt = prompt->n;
     status st = ST_OK;
     if (!args->json && m->tok) {
-        rq.on_text = print_piece;
+        rq.on_text = cli_print_piece;
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
-        fwrite(strbuf_cstr(&shown), 1, shown.len, stdout);
+        cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
     }
     if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
     if (st == ST_OK && args->json)

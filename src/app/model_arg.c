@@ -17,7 +17,7 @@ static bool model_override(const char *input, char *key, size_t size) {
     else if (file_is_dir(input))
         snprintf(key, size, "model.from=\"%s\"", input);
     else if (strcmp(name, "config.json") == 0)
-        snprintf(key, size, "model.from=\"%.*s\"", (int)(name - input > 0 ? name - input - 1 : 1),
+        snprintf(key, size, "model.from=\"%.*s\"", (int)(name - input > 1 ? name - input - 1 : 1),
                  name - input > 0 ? input : ".");
     else
         return false;
@@ -36,10 +36,26 @@ static status fit_length(config *c, err *e) {
     return st;
 }
 
+static bool names_file(const char *input) {
+    static const char *const ends[] = {".yaml", ".yml", ".json"};
+    size_t n = strlen(input);
+    for (int i = 0; i < ARRAY_LEN(ends); i++)
+        if (n > strlen(ends[i]) && strcmp(input + n - strlen(ends[i]), ends[i]) == 0) return true;
+    return strchr(input, '/') || strcmp(input, "-") == 0 || file_exists(input);
+}
+
+static status load_file(const char *input, const cli_args *args, config **out, err *e) {
+    if (names_file(input)) return config_load(out, input, args->overrides, args->n_overrides, e);
+    const char *near = preset_nearest(input);
+    err_set(e, ST_USAGE, "there is no preset, folder or config '%s'", input);
+    err_hint(e, near ? "nearest preset: %s" : "presets are named like %s",
+             near ? near : preset_name(0));
+    return err_where(e, "%s", input);
+}
+
 status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {
     char key[4200];
-    if (!model_override(input, key, sizeof key))
-        return config_load(out, input, args->overrides, args->n_overrides, e);
+    if (!model_override(input, key, sizeof key)) return load_file(input, args, out, e);
     const char **overrides = xcalloc((size_t)args->n_overrides + 1, sizeof *overrides);
     overrides[0] = key;
     for (int i = 0; i < args->n_overrides; i++) overrides[i + 1] = args->overrides[i];

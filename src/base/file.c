@@ -98,6 +98,26 @@ status file_rename(const char *from, const char *to, err *e) {
     return err_errno(e, to, "cannot rename %s to %s", from, to);
 }
 
+/* By a third name; what fails half-way is undone. */
+static int swap_slowly(const char *a, const char *b, const char *third) {
+    if (file_sys_rename(b, third) != 0) return -1;
+    if (file_sys_rename(a, b) == 0) return file_sys_rename(third, a);
+    int cause = errno;
+    if (file_sys_rename(third, b) == 0) errno = cause;
+    return -1;
+}
+
+status file_swap(const char *a, const char *b, err *e) {
+    if (file_sys_exchange(a, b) == 0) return ST_OK;
+    if (errno == EINVAL || errno == ENOSYS) {
+        arena *mem = arena_new("swap");
+        int done = swap_slowly(a, b, arena_printf(mem, "%s.old", a));
+        arena_free(mem);
+        if (done == 0) return ST_OK;
+    }
+    return err_errno(e, b, "cannot let %s and %s change places", a, b);
+}
+
 status file_sync(const char *path, err *e) {
     int fd;
     struct stat st;

@@ -23,6 +23,8 @@ status file_make_dirs(const char *path, err *e) ATH_MUST_USE;
 status file_remove_tree(const char *path, err *e) ATH_MUST_USE;
 /* rename(2): replaces a file at `to` in one step; durable after file_sync_dir. */
 status file_rename(const char *from, const char *to, err *e) ATH_MUST_USE;
+/* Lets two files or folders change places, in one step where the file system can. */
+status file_swap(const char *a, const char *b, err *e) ATH_MUST_USE;
 /* fsync of a file that someone else wrote. */
 status file_sync(const char *path, err *e) ATH_MUST_USE;
 status file_sync_dir(const char *path, err *e) ATH_MUST_USE;

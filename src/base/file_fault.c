@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -144,6 +146,11 @@ int file_sys_fsync(int fd) {
 
 int file_sys_rename(const char *from, const char *to) {
     return allowed(OP_RENAME) ? rename(from, to) : -1;
+}
+
+int file_sys_exchange(const char *a, const char *b) {
+    if (!allowed(OP_RENAME)) return -1;
+    return (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
 
 int file_sys_unlinkat(int dir_fd, const char *name, int flags) {

@@ -28,6 +28,7 @@ ssize_t file_sys_write(int fd, const void *p, size_t n);
 int file_sys_ftruncate(int fd, off_t length); /* counts as a write */
 int file_sys_fsync(int fd);
 int file_sys_rename(const char *from, const char *to);
+int file_sys_exchange(const char *a, const char *b); /* counts as a rename */
 int file_sys_unlinkat(int dir_fd, const char *name, int flags);
 int file_sys_mkdir(const char *path);
 

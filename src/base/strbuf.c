@@ -37,6 +37,21 @@ void strbuf_append(strbuf *b, const void *bytes, size_t n) {
     if (n) memcpy(to, bytes, n);
 }
 
+void strbuf_append_visible(strbuf *b, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        unsigned char next = i + 1 < n ? (unsigned char)text[i + 1] : 0;
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0) { /* U+0080 to U+009F in UTF-8 */
+            strbuf_printf(b, "\\x%02x", next);
+            i++;
+        } else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+            strbuf_printf(b, "^%c", c ^ 0x40);
+        } else {
+            strbuf_putc(b, (char)c);
+        }
+    }
+}
+
 void strbuf_puts(strbuf *b, const char *s) {
     strbuf_append(b, s, strlen(s));
 }

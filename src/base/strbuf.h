@@ -17,6 +17,9 @@ void strbuf_append(strbuf *b, const void *bytes, size_t n);
 /* Appends n bytes for the caller to fill; returns where they are. */
 char *strbuf_extend(strbuf *b, size_t n);
 void strbuf_truncate(strbuf *b, size_t len);
+/* The same with control characters other than line feeds and tabs in a form that can be seen
+ * ("^[", "\\x9b"): a terminal would obey them. */
+void strbuf_append_visible(strbuf *b, const char *text, size_t n);
 void strbuf_puts(strbuf *b, const char *s);
 void strbuf_putc(strbuf *b, char c);
 void strbuf_printf(strbuf *b, const char *fmt, ...) ATH_PRINTF(2, 3);

@@ -6,15 +6,15 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/dtype.h"
 
 enum { FP8_BLOCK = 128 };
 
 float fp8_e4m3(uint8_t bits);
 
 /* Elements [first, first + n) of a [rows, cols] matrix: bits times the factor of the block, which
- * stand in scale[ceil(rows / 128), ceil(cols / 128)], in any alignment. */
-void fp8_blocks_to_f32(float *dst, const uint8_t *bits, const uint8_t *scale_f32, int64_t cols,
-                       int64_t first, int64_t n);
+ * stand in scale[ceil(rows / 128), ceil(cols / 128)] (F32 or BF16, in any alignment). */
+void fp8_blocks_to_f32(float *dst, const uint8_t *bits, const uint8_t *scale, dtype scale_dt,
+                       int64_t cols, int64_t first, int64_t n);
 
 #endif

@@ -34,6 +34,8 @@ typedef struct gguf_view {
 
 typedef struct gguf_reader gguf_reader;
 
+bool gguf_is_file(const char *path); /* by its first bytes; false also for folders and nothing */
+
 status gguf_open(gguf_reader **r, const char *path, err *e) ATH_MUST_USE;
 /* A file already in memory; the bytes stay the caller's and must outlive r. label stands for the
  * path in errors. */

@@ -179,6 +179,15 @@ static status reader_finish(gguf_reader **out, gguf_reader *r, status st) {
     return st;
 }
 
+bool gguf_is_file(const char *path) {
+    file_map map;
+    err ignored;
+    if (file_is_dir(path) || file_map_open(&map, path, &ignored) != ST_OK) return false;
+    bool is = map.len >= 4 && memcmp(map.data, "GGUF", 4) == 0;
+    file_map_close(&map);
+    return is;
+}
+
 status gguf_open(gguf_reader **out, const char *path, err *e) {
     gguf_reader *r = reader_new();
     status st = file_map_open(&r->map, path, e);

@@ -20,8 +20,16 @@ static status read_factors(const gguf_facts *f, const char *name, json_t **out, 
         return err_where(e, "%s", name);
     }
     TRY(gguf_read_f32(v, 0, 1, factor, e));
-    *out = json_array();
-    for (int64_t i = 0; i < v->cols; i++) json_array_append_new(*out, json_real(factor[i]));
+    json_t *list = json_array();
+    for (int64_t i = 0; i < v->cols; i++) {
+        if (!(factor[i] > 0 && isfinite(factor[i]))) {
+            json_decref(list);
+            err_set(e, ST_FORMAT, "tensor '%s' divides a frequency by %g", name, factor[i]);
+            return err_where(e, "%s", name);
+        }
+        json_array_append_new(list, json_real(factor[i]));
+    }
+    *out = list;
     return ST_OK;
 }
 

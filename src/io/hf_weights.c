@@ -72,7 +72,7 @@ static status check_shape(const param *p, const st_view *v, err *e) {
 
 static status bad_scale(const st_view *v, const char *what, err *e) {
     err_set(e, ST_FORMAT, "tensor %s is stored as %s %s", v->name, v->format, what);
-    err_hint(e, "fp8 is read as E4M3 with F32 factors of blocks of 128 x 128");
+    err_hint(e, "fp8 is read as E4M3 with F32 or BF16 factors of blocks of 128 x 128");
     return err_where(e, "%s", v->path);
 }
 
@@ -85,7 +85,7 @@ static status find_scale(const st_reader *r, hf_weight *w, err *e) {
     w->scale = st_find(r, name);
     if (!w->scale) return bad_scale(v, "without a tensor of factors (_scale_inv)", e);
     const st_view *s = w->scale;
-    bool fits = v->rank == 2 && s->rank == 2 && s->dt == DT_F32 &&
+    bool fits = v->rank == 2 && s->rank == 2 && (s->dt == DT_F32 || s->dt == DT_BF16) &&
                 s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
                 s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
     return fits ? ST_OK : bad_scale(v, "with factors of another shape or format", e);
@@ -96,7 +96,8 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
     float piece[1024];
     for (int64_t done = 0; done < n;) {
         int64_t take = n - done < ARRAY_LEN(piece) ? n - done : ARRAY_LEN(piece);
-        fp8_blocks_to_f32(piece, w->v->data, w->scale->data, w->v->dims[1], first + done, take);
+        fp8_blocks_to_f32(piece, w->v->data, w->scale->data, w->scale->dt, w->v->dims[1],
+                          first + done, take);
         dtype_convert((char *)dst + (size_t)done * dtype_bytes(dt), dt, piece, DT_F32, take);
         done += take;
     }
@@ -129,15 +130,26 @@ status hf_head_differs(const st_reader *r, const st_view *head, const st_view *t
     return ST_OK;
 }
 
+/* With whatever prefix. */
+static bool is_head(const char *name) {
+    static const char *const heads[] = {"lm_head.weight", "embed_out.weight"};
+    size_t n = strlen(name);
+    for (int i = 0; i < ARRAY_LEN(heads); i++) {
+        size_t m = strlen(heads[i]);
+        bool ends = n >= m && strcmp(name + n - m, heads[i]) == 0;
+        if (ends && (n == m || name[n - m - 1] == '.')) return true;
+    }
+    return false;
+}
+
 /* A stored head of a tied model is fine when it equals the embedding. */
 static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
-    if (strcmp(v->name, "lm_head.weight") == 0) {
+    if (is_head(v->name)) {
         bool differs;
         TRY(hf_head_differs(r, v, table, &differs, e));
         if (!differs) return ST_OK;
         err_set(e, ST_FORMAT,
-                "lm_head.weight is stored and differs from the embedding, but the "
-                "config ties them");
+                "%s is stored and differs from the embedding, but the config ties them", v->name);
         err_hint(e, "set model.tie_word_embeddings=false");
         return err_where(e, "%s", v->path);
     }

@@ -80,11 +80,13 @@ static status write_configs(const model_source *s, arena *a, const char *dir, dt
 
 /* ---- the tokenizer ---- */
 
+static const char MORE_TEMPLATES[] = "additional_chat_templates";
+
 static status copy_more_templates(const model_source *s, arena *a, const char *dir, err *e) {
-    char *from = path_join(a, s->path, "additional_chat_templates"), **names;
+    char *from = path_join(a, s->path, MORE_TEMPLATES), **names;
     int n;
     if (!file_is_dir(from)) return ST_OK;
-    char *to = path_join(a, dir, "additional_chat_templates");
+    char *to = path_join(a, dir, MORE_TEMPLATES);
     TRY(file_make_dirs(to, e));
     TRY(file_list_dir(a, from, &names, &n, e));
     for (int i = 0; i < n; i++) {
@@ -95,17 +97,19 @@ static status copy_more_templates(const model_source *s, arena *a, const char *d
     return file_sync_dir(to, e);
 }
 
+static const char *const tokenizer_files[] = {"tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "vocab.txt",
+                                              "tokenizer.model",
+                                              "chat_template.jinja"};
+
 static status copy_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
-    static const char *const files[] = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "vocab.txt",
-                                        "tokenizer.model",
-                                        "chat_template.jinja"};
-    for (int i = 0; i < ARRAY_LEN(files); i++) TRY(copy_file(a, s->path, dir, files[i], e));
+    for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
+        TRY(copy_file(a, s->path, dir, tokenizer_files[i], e));
     return copy_more_templates(s, a, dir, e);
 }
 
@@ -149,6 +153,16 @@ status model_folder_write_tokenizer(const model_source *s, const char *dir, err 
 }
 
 /* ---- weights ---- */
+
+bool model_folder_may_hold(const char *name) {
+    static const char *const others[] = {"README.md", "config.json", "generation_config.json",
+                                         MORE_TEMPLATES};
+    for (int i = 0; i < ARRAY_LEN(others); i++)
+        if (strcmp(name, others[i]) == 0) return true;
+    for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
+        if (strcmp(name, tokenizer_files[i]) == 0) return true;
+    return shards_may_be(name);
+}
 
 /* Whether every number of `from` is one of `to`. */
 static bool holds(dtype to, dtype from) {

@@ -25,9 +25,12 @@ status model_folder_write(const model_source *s, const char *dir, const model_fo
  * chat_template.jinja and in tokenizer_config.json. */
 status model_folder_write_tokenizer(const model_source *s, const char *dir, err *e) ATH_MUST_USE;
 
+/* Whether a folder that is written here may have an entry of this name. */
+bool model_folder_may_hold(const char *name);
+
 /* A folder or file that is written under a hidden name beside the place where it will stand. */
 typedef struct staged {
-    const char *path, *temp, *old;
+    const char *path, *temp;
     bool replace; /* what stands there goes when the new one is complete */
 } staged;
 /* ST_USAGE: something stands there and force is false, or it is no model that could be replaced. */

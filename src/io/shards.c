@@ -4,8 +4,16 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
+
+bool shards_may_be(const char *name) {
+    static const char end[] = ".safetensors";
+    size_t n = strlen(name), n_end = strlen(end);
+    if (strcmp(name, "model.safetensors.index.json") == 0) return true;
+    return strncmp(name, "model", 5) == 0 && n > n_end && strcmp(name + n - n_end, end) == 0;
+}
 
 typedef struct cut {
     int64_t *first; /* [n + 1] first tensor of each shard, and the end */

@@ -11,4 +11,7 @@
 status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64_t max_bytes,
                     int *n_files, err *e) ATH_MUST_USE;
 
+/* Whether it may be the name of a file that shards_write writes. */
+bool shards_may_be(const char *name);
+
 #endif

@@ -1,6 +1,7 @@
 /* Results under a hidden name until they are complete (model_folder.h). */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -13,24 +14,47 @@ static bool is_empty_folder(arena *a, const char *path) {
     return file_is_dir(path) && file_list_dir(a, path, &names, &n, &ignored) == ST_OK && n == 0;
 }
 
-/* --force deletes only what could have been written by it. */
-static bool is_model(arena *a, const char *path) {
-    if (file_is_dir(path)) return file_exists(path_join(a, path, "config.json"));
-    size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
+/* --force deletes only what could have been written by it: a folder that also holds anything else
+ * (a run, a project with a config.json) is not replaced. *other names what that is. */
+static bool is_model(arena *a, const char *path, const char **other) {
+    char **names;
+    int n;
+    err ignored;
+    *other = NULL;
+    if (!file_is_dir(path)) return gguf_is_file(path);
+    if (file_list_dir(a, path, &names, &n, &ignored) != ST_OK) return false;
+    for (int i = 0; i < n && !*other; i++)
+        if (!model_folder_may_hold(names[i])) *other = names[i];
+    return !*other && file_exists(path_join(a, path, "config.json"));
 }
 
-static status refuse(const char *path, const char *why, const char *hint, err *e) {
-    err_set(e, ST_USAGE, "%s %s", path, why);
-    err_hint(e, "%s", hint);
+static status refuse_existing(const char *path, err *e) {
+    err_set(e, ST_USAGE, "%s exists already", path);
+    err_hint(e, "give another name, or --force");
     return err_where(e, "-o %s", path);
 }
 
-/* "DIR/.PREFIX-PID-NAME" for DIR/NAME: the end of a name tells the kind of a file. */
-static const char *hidden_name(arena *a, const char *path, const char *prefix) {
+static status refuse_other(const char *path, const char *other, err *e) {
+    if (other)
+        err_set(e, ST_USAGE, "%s holds %s, which is no part of a model, and is not replaced", path,
+                other);
+    else
+        err_set(e, ST_USAGE, "%s is no model and is not replaced", path);
+    err_hint(e, "give another name, or remove it yourself");
+    return err_where(e, "-o %s", path);
+}
+
+/* Also a link that leads nowhere. */
+static bool is_taken(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+/* "DIR/.tmp-PID-NAME" for DIR/NAME. */
+static const char *hidden_name(arena *a, const char *path) {
     const char *slash = strrchr(path, '/');
     int folder = slash ? (int)(slash - path + 1) : 0;
-    return arena_printf(a, "%.*s.%s-%ld-%s", folder, path, prefix, (long)getpid(), path + folder);
+    return arena_printf(a, "%.*s.tmp-%ld-%s", folder, path, (long)getpid(), path + folder);
 }
 
 /* Without slashes at the end. */
@@ -42,13 +66,11 @@ static const char *plain_path(arena *a, const char *path) {
 
 status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
     path = plain_path(a, path);
-    *s = (staged){
-        .path = path, .temp = hidden_name(a, path, "tmp"), .old = hidden_name(a, path, "old")};
-    if (file_exists(path) && !is_empty_folder(a, path)) {
-        if (!force) return refuse(path, "exists already", "give another name, or --force", e);
-        if (!is_model(a, path))
-            return refuse(path, "holds something else than a model and is not replaced",
-                          "give another name, or remove it yourself", e);
+    *s = (staged){.path = path, .temp = hidden_name(a, path)};
+    if (is_taken(path) && !is_empty_folder(a, path)) {
+        const char *other;
+        if (!force) return refuse_existing(path, e);
+        if (!is_model(a, path, &other)) return refuse_other(path, other, e);
         s->replace = true;
     }
     const char *slash = strrchr(path, '/');
@@ -63,16 +85,10 @@ status staged_commit(const staged *s, err *e) {
     char parent[4096] = ".";
     if (slash) snprintf(parent, sizeof parent, "%.*s", (int)(slash - s->path + 1), s->path);
     if (file_is_dir(s->temp)) TRY(file_sync_dir(s->temp, e));
-    if (s->replace) TRY(file_rename(s->path, s->old, e));
-    status st = file_rename(s->temp, s->path, e);
-    if (st != ST_OK && s->replace) {
-        err ignored;
-        if (file_rename(s->old, s->path, &ignored) != ST_OK)
-            err_hint(e, "what stood there is now %s", s->old);
-    }
-    TRY(st);
+    bool swap = s->replace && file_is_dir(s->temp); /* a file is replaced by renaming */
+    TRY((swap ? file_swap : file_rename)(s->temp, s->path, e));
     TRY(file_sync_dir(parent, e));
-    return s->replace ? file_remove_tree(s->old, e) : ST_OK;
+    return swap ? file_remove_tree(s->temp, e) : ST_OK;
 }
 
 void staged_abandon(const staged *s) {

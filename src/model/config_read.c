@@ -6,30 +6,16 @@
  * is computed here. Our extensions stand in its object "athanor".
  *
  * Reading order: model_config_read at the end, gather (base and user's keys), read_entry. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "model/config_file.h"
 #include "model/config_keys.h"
 #include "model/presets.h"
-
-/* Keys with a meaning of their own. */
-static const char special[] = "preset from model_type hidden_act rope_scaling rope_parameters "
-                              "layer_types ignore_keys athanor";
-
-/* Keys of published config.json files that do not change the function. */
-static const char inert[] =
-    "architectures torch_dtype dtype transformers_version use_cache bos_token_id eos_token_id "
-    "pretraining_tp auto_map _name_or_path is_llama_config transformers.js_config return_dict "
-    "output_hidden_states output_attentions summary_activation summary_first_dropout "
-    "summary_proj_to_labels summary_type summary_use_proj task_specific_params "
-    "gradient_checkpointing reorder_and_upcast_attn chunk_size_feed_forward id2label label2id "
-    "problem_type _commit_hash _attn_implementation_autoset is_decoder "
-    "cross_attention_hidden_size classifier_dropout unsloth_version unsloth_fixed use_flash_attn "
-    "attn_implementation _attn_implementation model_name tokenizer_class decoder_start_token_id "
-    "sep_token_id cls_token_id prefix max_length";
 
 static status at_key(err *e, const char *key) {
     err_where(e, "model.%s", key);
@@ -37,23 +23,6 @@ static status at_key(err *e, const char *key) {
 }
 
 /* ---- gathering ---- */
-
-/* Options of which null means "none", or "derived", rather than "as usual". */
-static const char nullable[] =
-    "num_key_value_heads head_dim intermediate_size sliding_window clip_qkv "
-    "attn_logit_softcapping final_logit_softcapping pad_token_id";
-
-/* dst gets every key of src under its canonical name; other nulls mean "omitted". */
-static void merge(json_t *dst, const json_t *src) {
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)src, key, v) {
-        if (json_is_null(v) && !key_in_words(nullable, key_canonical(key)))
-            json_object_del(dst, key_canonical(key));
-        else
-            json_object_set(dst, key_canonical(key), v);
-    }
-}
 
 static status read_object_file(const char *path, json_t **out, err *e) {
     char *text;
@@ -76,12 +45,9 @@ static status read_preset(const char *name, json_t **base, err *e) {
         CHECK(json_is_object(*base), "preset %s is no JSON object", name);
         return ST_OK;
     }
-    const char *names[256];
-    int n = 0;
-    while (n < ARRAY_LEN(names) && preset_name(n)) names[n] = preset_name(n), n++;
-    int near = text_nearest(name, names, n);
+    const char *near = preset_nearest(name);
     err_set(e, ST_USAGE, "there is no preset '%s'", name);
-    err_hint(e, near >= 0 ? "nearest: %s" : "for example %s", names[near >= 0 ? near : 0]);
+    err_hint(e, near ? "nearest: %s" : "for example %s", near ? near : preset_name(0));
     return at_key(e, "preset");
 }
 
@@ -121,56 +87,6 @@ static status find_family(const json_t *all, const model_family **f, err *e) {
     return at_key(e, "model_type");
 }
 
-/* ---- strictness ---- */
-
-static bool has_text(const json_t *list, const char *text) {
-    size_t i;
-    json_t *v;
-    json_array_foreach((json_t *)list, i, v) {
-        if (json_is_string(v) && strcmp(json_string_value(v), text) == 0) return true;
-    }
-    return false;
-}
-
-/* Switches of published configs that change the function, each with the only setting we compute. */
-static const struct {
-    const char *key;
-    bool only;
-} fixed[] = {{"scale_attn_weights", true},
-             {"scale_attn_by_inverse_layer_idx", false},
-             {"add_cross_attention", false},
-             {"use_bidirectional_attention", false},
-             {"is_encoder_decoder", false}};
-
-static bool is_fixed(const char *key) {
-    for (int i = 0; i < ARRAY_LEN(fixed); i++)
-        if (strcmp(fixed[i].key, key) == 0) return true;
-    return false;
-}
-
-static bool family_has_key(const model_family *f, const char *key) {
-    return is_fixed(key) || key_in_words(f->keys, key) || key_in_words(f->own_keys, key) ||
-           key_in_words(f->inert_keys, key) || key_in_words(special, key) ||
-           key_in_words(inert, key);
-}
-
-/* Every key of a config.json must be one that readers of this family know. */
-static status check_strict(const json_t *base, const model_family *f, const json_t *ignored,
-                           err *e) {
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)base, key, v) {
-        if (json_is_null(v) || family_has_key(f, key_canonical(key)) || has_text(ignored, key))
-            continue;
-        err_set(e, ST_USAGE,
-                "config.json has the key '%s', which %s models of other tools do not have", key,
-                f->model_type);
-        err_hint(e, "if it changes nothing, name it: model.ignore_keys=[\"%s\"]", key);
-        return at_key(e, key);
-    }
-    return ST_OK;
-}
-
 static void drop_ignored(json_t *o, const json_t *ignored) {
     size_t i;
     json_t *v;
@@ -203,7 +119,7 @@ static status read_number(const key_row *k, const json_t *v, double *out, err *e
     bool ok = json_is_number(v);
     if (ok) x = json_number_value(v);
     if (json_is_string(v)) ok = text_parse_number(json_string_value(v), &x);
-    bool whole = k->type == KEY_TYPE_NUM || x == (double)(int64_t)x;
+    bool whole = k->type == KEY_TYPE_NUM || x == floor(x);
     if (!ok || !whole) {
         err_set(e, ST_USAGE, "%s must be %s", k->name,
                 k->type == KEY_TYPE_NUM ? "a number" : "a whole number");
@@ -297,29 +213,14 @@ static status read_activation(const json_t *v, const model_family *f, model_conf
     return at_key(e, "hidden_act");
 }
 
-/* *known: the key is one of them. */
-static status read_fixed(const char *key, const json_t *v, bool *known, err *e) {
-    *known = false;
-    for (int i = 0; i < ARRAY_LEN(fixed); i++) {
-        if (strcmp(fixed[i].key, key) != 0) continue;
-        *known = true;
-        if (json_is_boolean(v) && json_is_true(v) == fixed[i].only) return ST_OK;
-        err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
-                fixed[i].only ? "true" : "false");
-        err_hint(e, "the model would compute another function; leave it out only if that is meant");
-        return at_key(e, key);
-    }
-    return ST_OK;
-}
-
 static status read_entry(arena *a, const char *key, const json_t *v, model_config *mc, err *e) {
     const model_family *f = mc->family;
     if (strcmp(key, "hidden_act") == 0) return read_activation(v, f, mc, e);
     if (strcmp(key, "rope_scaling") == 0 || strcmp(key, "rope_parameters") == 0)
         return rope_read(a, v, key, &mc->rope, &mc->rope_theta, &mc->partial_rotary_factor, e);
     bool known;
-    TRY(read_fixed(key, v, &known, e));
-    if (known || key_in_words(special, key) || key_in_words(inert, key)) return ST_OK;
+    TRY(config_check_switch(key, v, &known, e));
+    if (known || config_key_special(key) || config_key_inert(key)) return ST_OK;
     const key_row *k = key_find(key);
     if (k) return read_key(a, k, v, mc, e);
     return key_in_words(f->inert_keys, key) ? ST_OK : unknown_key(f, key, e);
@@ -337,33 +238,45 @@ static status resolve_vocab(json_t *all, int64_t vocab_if_auto, err *e) {
     return at_key(e, "vocab_size");
 }
 
+/* The window of a layer of that type. */
+static status layer_window(const char *type, int64_t width, int64_t *out, err *e) {
+    bool local = type && strcmp(type, "sliding_attention") == 0;
+    *out = local ? width : 0;
+    if (!local && !(type && strcmp(type, "full_attention") == 0)) {
+        err_set(e, ST_USAGE, "layer_types has '%s'", type ? type : "(not a string)");
+        err_hint(e, "use full_attention and sliding_attention");
+        return at_key(e, "layer_types");
+    }
+    if (!local || width > 0) return ST_OK;
+    err_set(e, ST_USAGE, "layer_types has windows, but there is no sliding_window");
+    err_hint(e, "give model.sliding_window");
+    return at_key(e, "sliding_window");
+}
+
 /* "layer_types": ["sliding_attention", "full_attention", ...] with sliding_window, the width of all
  * windows, becomes a list of windows. */
-static status resolve_layer_types(json_t *all, err *e) {
+static status resolve_layer_types(json_t *all, int64_t layers, err *e) {
     json_t *types = json_object_get(all, "layer_types"), *v;
-    if (!types || json_is_array(json_object_get(all, "sliding_window"))) return ST_OK;
-    json_int_t width = json_integer_value(json_object_get(all, "sliding_window"));
+    const json_t *width = json_object_get(all, "sliding_window");
+    if (!types || json_is_array(width)) return ST_OK;
+    if ((int64_t)json_array_size(types) != layers) {
+        err_set(e, ST_USAGE, "layer_types lists %ld layers of %ld", (long)json_array_size(types),
+                (long)layers);
+        err_hint(e, "give one type for each layer");
+        return at_key(e, "layer_types");
+    }
     json_t *list = json_array();
     size_t i;
+    status st = ST_OK;
     json_array_foreach(types, i, v) {
-        const char *word = json_string_value(v);
-        bool local = word && strcmp(word, "sliding_attention") == 0;
-        if (!local && !(word && strcmp(word, "full_attention") == 0)) {
-            json_decref(list);
-            err_set(e, ST_USAGE, "layer_types has '%s'", word ? word : "(not a string)");
-            err_hint(e, "use full_attention and sliding_attention");
-            return at_key(e, "layer_types");
-        }
-        if (local && width <= 0) {
-            json_decref(list);
-            err_set(e, ST_USAGE, "layer_types has windows, but there is no sliding_window");
-            err_hint(e, "give model.sliding_window");
-            return at_key(e, "sliding_window");
-        }
-        json_array_append_new(list, json_integer(local ? width : 0));
+        int64_t window;
+        st = layer_window(json_string_value(v), json_integer_value(width), &window, e);
+        if (st != ST_OK) break;
+        json_array_append_new(list, json_integer(window));
     }
-    json_object_set_new(all, "sliding_window", list);
-    return ST_OK;
+    if (st == ST_OK) json_object_set(all, "sliding_window", list);
+    json_decref(list);
+    return st;
 }
 
 /* ---- what depends on several keys ---- */
@@ -413,6 +326,12 @@ static status check_rotary(const model_config *mc, err *e) {
         err_hint(e, "use at least %g", 2.0 / (double)mc->head_dim);
         return at_key(e, "partial_rotary_factor");
     }
+    if (mc->rope_local_theta > 0 && mc->rope_local_theta < 1) {
+        err_set(e, ST_USAGE, "rope_local_base_freq is %g, and bases begin at 1",
+                mc->rope_local_theta);
+        err_hint(e, "0 means the base of the other layers");
+        return at_key(e, "rope_local_base_freq");
+    }
     return rope_check(&s, e);
 }
 
@@ -430,6 +349,23 @@ static status check_norm(const json_t *all, model_config *mc, err *e) {
     return at_key(e, "norm_weights");
 }
 
+/* Beyond this, bytes of weights, their gradients and moments would not be counted in 64 bits. */
+#define PARAMS_MAX 1e15
+
+static status check_size(const model_config *mc, err *e) {
+    double C = (double)mc->hidden_size, n = 0;
+    for (int l = 0; l < mc->num_hidden_layers; l++) {
+        layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
+        double heads = 2.0 * (double)((k.attn.H + k.attn.K) * k.attn.D);
+        n += C * (heads + 3.0 * (double)k.mlp.F);
+    }
+    n += C * (2.0 * (double)mc->vocab_size + (double)mc->max_position_embeddings);
+    if (n <= PARAMS_MAX) return ST_OK;
+    err_set(e, ST_USAGE, "these sizes make about %.1e parameters, more than %.0e", n, PARAMS_MAX);
+    err_hint(e, "check hidden_size, intermediate_size, the heads and the number of layers");
+    return at_key(e, "hidden_size");
+}
+
 static status finish(const json_t *all, model_config *mc, err *e) {
     TRY(check_norm(all, mc, e));
     if (json_object_get(all, "attention_bias") && !json_object_get(all, "qkv_bias"))
@@ -437,43 +373,43 @@ static status finish(const json_t *all, model_config *mc, err *e) {
     if (mc->family->derive) mc->family->derive(mc);
     if (mc->intermediate_size == 0) mc->intermediate_size = 4 * mc->hidden_size;
     TRY(check_heads(mc, e));
+    TRY(check_size(mc, e));
     return check_rotary(mc, e);
 }
 
 static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, model_config *out,
                        err *e) {
     const model_family *f = out->family;
-    if (f->from_hf) TRY(f->from_hf(all, file, e));
-    TRY(resolve_layer_types(all, e));
-    TRY(resolve_vocab(all, vocab_if_auto, e));
     model_config_defaults(out, f);
-    json_t *layers = json_object_get(all, "num_hidden_layers"); /* lists are checked against it */
-    if (layers) TRY(read_entry(a, "num_hidden_layers", layers, out, e));
+    json_t *v = json_object_get(all, "num_hidden_layers"); /* lists are made and checked with it */
+    if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
+    if (f->from_hf) TRY(f->from_hf(all, out->num_hidden_layers, file, e));
+    TRY(resolve_layer_types(all, out->num_hidden_layers, e));
+    TRY(resolve_vocab(all, vocab_if_auto, e));
     const char *key;
-    json_t *v;
     json_object_foreach(all, key, v) TRY(read_entry(a, key, v, out, e));
-    v = json_object_get(all, "rope_theta"); /* the top-level key wins over rope_parameters */
-    if (v) TRY(read_entry(a, "rope_theta", v, out, e));
     return finish(all, out, e);
 }
 
-/* A config.json: what counts of it, then our extensions. */
-static void merge_file(json_t *all, const json_t *base) {
+/* A preset or a config.json: what counts of it, then our extensions. */
+static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     const model_family *f;
-    const char *key;
-    json_t *v;
-    merge(all, base);
-    if (find_family(all, &f, NULL) == ST_OK) json_object_foreach((json_t *)base, key, v) {
-            if (key_in_words(f->inert_keys, key)) json_object_del(all, key_canonical(key));
-        }
-    merge(all, json_object_get(base, "athanor"));
+    TRY(find_family(base, &f, e));
+    TRY(config_check_rope(base, f, e));
+    config_merge(all, base, f);
+    config_drop_switched_off(all, base, f, strict);
+    config_merge(all, json_object_get(base, "athanor"), NULL);
+    return ST_OK;
 }
 
 /* Models of text and images hold the text model's config inside. */
 static void take_text_config(json_t **base) {
     json_t *text = json_object_get(*base, "text_config");
     if (!json_is_object(text)) return;
-    json_incref(text);
+    text = json_copy(text);
+    const char *type = json_string_value(json_object_get(*base, "model_type"));
+    if (type && strcmp(type, "gemma3") == 0 && !json_object_get(text, "model_type"))
+        json_object_set_new(text, "model_type", json_string("gemma3_text"));
     json_decref(*base);
     *base = text;
 }
@@ -481,6 +417,7 @@ static void take_text_config(json_t **base) {
 static status read_config(arena *a, const json_t *obj, bool as_file, int64_t vocab_if_auto,
                           model_config *out, err *e) {
     json_t *base = NULL, *all = json_object();
+    const json_t *ignored = as_file ? NULL : json_object_get(obj, "ignore_keys");
     const char *from = NULL;
     bool strict = as_file;
     status st = ST_OK;
@@ -490,11 +427,11 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     else
         TRY_GOTO(st, base_object(obj, &base, &from, &strict, e), done);
     take_text_config(&base);
-    merge_file(all, base);
-    if (!as_file) merge(all, obj);
+    TRY_GOTO(st, merge_base(all, base, strict, e), done);
+    if (!as_file) config_merge(all, obj, NULL);
     TRY_GOTO(st, find_family(all, &out->family, e), done);
-    const json_t *ignored = json_object_get(all, "ignore_keys");
-    if (strict) TRY_GOTO(st, check_strict(base, out->family, ignored, e), done);
+    if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
+    if (strict) TRY_GOTO(st, config_check_strict(base, out->family, ignored, e), done);
     drop_ignored(all, ignored);
     TRY_GOTO(st, read_all(a, all, strict, vocab_if_auto, out, e), done);
     out->from = from ? arena_strdup(a, from) : NULL;

@@ -46,12 +46,22 @@ static model_config usual_config(const model_config *mc) {
     return u;
 }
 
+/* A config.json has one width for all windows. */
+static bool widths_differ(const model_config *mc) {
+    for (int64_t l = 0; l < mc->num_hidden_layers; l++)
+        if (mc->sliding_window_of[l] > 0 && mc->sliding_window_of[l] != mc->sliding_window)
+            return true;
+    return false;
+}
+
 static bool said_by_family(const model_family *f, const key_row *k, const model_config *mc) {
     if (!key_in_words(f->keys, k->name)) return false;
-    if (k->type != KEY_TYPE_LAYERS || key_in_words(f->lists, k->name)) return true;
-    const void *list;
+    if (f->can_say && !f->can_say(mc, k->name)) return false;
+    if (k->type != KEY_TYPE_LAYERS) return true;
+    const int64_t *list;
     memcpy(&list, (const char *)mc + k->of_offset, sizeof list);
-    return list == NULL;
+    bool windows = strcmp(k->name, "sliding_window") == 0;
+    return !list || (key_in_words(f->lists, k->name) && !(windows && widths_differ(mc)));
 }
 
 json_t *model_config_extensions(const model_config *mc) {

@@ -52,11 +52,15 @@ typedef struct model_family {
     /* Which other programs load a folder of it by themselves (facts and dates: io/where_runs.h). */
     bool in_transformers, in_vllm, in_ollama;
     void (*defaults)(model_config *mc); /* before keys are read: those of transformers' class */
-    /* Turns own keys into options, in place; a key left over stops. NULL: there are none. */
-    status (*from_hf)(json_t *o, bool file, err *e); /* file: o began as somebody's config.json */
-    void (*derive)(model_config *mc);                /* after keys are read; may be NULL */
+    /* Turns own keys into options, in place; a key left over stops. An option that is there already
+     * stands: our extension or the user said it. file: o began as somebody's config.json. NULL:
+     * there are no own keys. */
+    status (*from_hf)(json_t *o, int64_t layers, bool file, err *e);
+    void (*derive)(model_config *mc); /* after keys are read; may be NULL */
     /* The family's keys of config.json. */
     void (*to_hf)(const model_config *mc, json_t *o);
+    /* Whether the value of an option of `keys` can be said. NULL: all values can. */
+    bool (*can_say)(const model_config *mc, const char *option);
 } model_family;
 
 /* Options that every config.json has. */

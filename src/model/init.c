@@ -1,11 +1,13 @@
-/* Published initial weights (see init.h).
+/* Published initial weights (see init.h). Writers are the matrices whose product goes to the
+ * residual stream.
  *
- * normal      N(0, s), s = initializer_range: what transformers draws for most families
- * gpt2        what writes the residual stream is smaller by the square root of how often that
- * happens (Radford et al. 2019) small_wang  GPT-NeoX: sqrt(2 / 5C) (Nguyen & Salazar 2019), writers
- * 2 / (L sqrt C) mitchell    OLMo 1 (Groeneveld et al. 2024): fan-in, writers smaller with depth,
- * cut at 3 sigma truncated   OLMo 2: N(0, s), cut at 3 s fan_in      OpenELM: columns^-1/2, writers
- * (2 L C)^-1/2 width       nanotron as SmolLM2 was trained with it: gpt2 with s = C^-1/2 */
+ * - normal: N(0, s), s = initializer_range: what transformers draws for most families.
+ * - gpt2: writers smaller by the square root of how often that happens (Radford et al. 2019).
+ * - small_wang: GPT-NeoX: sqrt(2 / 5C) (Nguyen & Salazar 2019), writers 2 / (L sqrt C).
+ * - mitchell: OLMo 1 (Groeneveld et al. 2024): fan-in, writers smaller with depth, cut at 3 sigma.
+ * - truncated: OLMo 2: N(0, s), cut at 3 s.
+ * - fan_in: OpenELM: columns^-1/2, writers (2 L C)^-1/2.
+ * - width: nanotron as SmolLM2 was trained with it: gpt2 with s = C^-1/2. */
 #include "model/init.h"
 
 #include <math.h>

@@ -36,7 +36,8 @@ typedef struct layer_spec {
 /* Layers that run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
 layer_spec model_layer(const model_config *mc, int l);
-/* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it. */
+/* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it.
+ */
 int64_t model_max_tokens(const model_config *mc);
 /* Rotary positions of the layers with (local) and without a window of their own base. */
 rope_spec model_rope(const model_config *mc, bool local);

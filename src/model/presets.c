@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "model/presets/table.h"
 
 static const preset *const tables[] = {presets_gpt,  presets_llama, presets_small,
@@ -31,4 +32,12 @@ const char *preset_json(const char *name) {
     for (int i = 0; preset_at(i); i++)
         if (same_name(preset_at(i)->name, name)) return preset_at(i)->json;
     return NULL;
+}
+
+const char *preset_nearest(const char *name) {
+    const char *names[256];
+    int n = 0;
+    while (n < ARRAY_LEN(names) && preset_name(n)) names[n] = preset_name(n), n++;
+    int near = text_nearest(name, names, n);
+    return near >= 0 ? names[near] : NULL;
 }

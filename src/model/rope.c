@@ -66,34 +66,45 @@ static double dynamic_theta(const rope_spec *s, int64_t length) {
     return s->theta * pow(f * n / max - (f - 1), s->rotary_dim / (s->rotary_dim - 2.0));
 }
 
+static double original_length(const rope_spec *s) {
+    int64_t given = s->scaling.original_max_position_embeddings;
+    return (double)(given > 0 ? given : s->max_positions);
+}
+
+static double scaling_factor(const rope_spec *s) {
+    double given = s->scaling.factor;
+    return given > 0 ? given : (double)s->max_positions / original_length(s);
+}
+
+double rope_amplitude(const rope_spec *s) {
+    const rope_scaling *c = &s->scaling;
+    if (c->kind == ROPE_YARN) return yarn_amplitude(c, scaling_factor(s));
+    if (c->kind != ROPE_LONGROPE) return 1;
+    return longrope_amplitude(c, scaling_factor(s), original_length(s));
+}
+
 double rope_frequencies(const rope_spec *s, int64_t length, double *out) {
     const rope_scaling *c = &s->scaling;
     int half = s->rotary_dim / 2;
-    double original =
-        (double)(c->original_max_position_embeddings > 0 ? c->original_max_position_embeddings
-                                                         : s->max_positions);
-    double factor = c->factor > 0 ? c->factor : (double)s->max_positions / original;
+    double original = original_length(s), factor = scaling_factor(s);
     double theta = c->kind == ROPE_DYNAMIC ? dynamic_theta(s, length) : s->theta;
     for (int i = 0; i < half; i++) out[i] = pow(theta, -2.0 * i / s->rotary_dim);
     switch (c->kind) {
         case ROPE_PLAIN:
-        case ROPE_DYNAMIC: return 1;
+        case ROPE_DYNAMIC: break;
         case ROPE_LINEAR:
             for (int i = 0; i < half; i++) out[i] /= factor;
-            return 1;
+            break;
         case ROPE_LLAMA3:
             for (int i = 0; i < half; i++) out[i] = llama3_frequency(c, out[i], original);
-            return 1;
-        case ROPE_YARN:
-            yarn_frequencies(s, factor, original, out);
-            return yarn_amplitude(c, factor);
+            break;
+        case ROPE_YARN: yarn_frequencies(s, factor, original, out); break;
         case ROPE_LONGROPE: {
             const double *divisor = (double)length > original ? c->long_factor : c->short_factor;
             for (int i = 0; i < half; i++) out[i] /= divisor[i];
-            return longrope_amplitude(c, factor, original);
         }
     }
-    return 1;
+    return rope_amplitude(s);
 }
 
 typedef struct rope_fill {

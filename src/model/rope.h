@@ -39,8 +39,9 @@ typedef struct rope_spec {
     rope_scaling scaling;
 } rope_spec;
 
-/* Inverse frequencies out[rotary_dim/2] for sequences of `length` tokens. Returns what cosines and
- * sines are multiplied by (1 but for YaRN and longrope). */
+/* What cosines and sines are multiplied by: 1 but for YaRN and longrope. */
+double rope_amplitude(const rope_spec *s);
+/* Inverse frequencies out[rotary_dim/2] for sequences of `length` tokens. Returns the amplitude. */
 double rope_frequencies(const rope_spec *s, int64_t length, double *out);
 
 /* A constant [rows, rotary_dim]: cosines, then sines, of positions 0..rows-1; f64 in f64 programs.

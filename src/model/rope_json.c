@@ -280,6 +280,9 @@ json_t *rope_json(const rope_spec *s, bool with_theta) {
         json_object_set_new(o, "factor", json_f64((double)s->max_positions / (double)original));
     if (c->keep_fractions) json_object_set_new(o, "truncate", json_false());
     if (c->kind == ROPE_LONGROPE) {
+        /* or transformers 4 would derive it from the two lengths, whatever the factor */
+        if (c->attention_factor == 0)
+            json_object_set_new(o, "attention_factor", json_f64(rope_amplitude(s)));
         json_object_set_new(o, "short_factor", list_json(c->short_factor, c->n_factors));
         json_object_set_new(o, "long_factor", list_json(c->long_factor, c->n_factors));
     }

@@ -29,9 +29,11 @@ static status read_gguf(open_model *m, const char *path, err *e) {
     return tok_load_with(&m->tok, path, &(tok_load_options){0}, e);
 }
 
+/* One that is damaged shall be called so. */
 bool open_model_is_gguf(const char *path) {
     size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
+    bool named = n > 5 && strcmp(path + n - 5, ".gguf") == 0;
+    return (named && !file_is_dir(path)) || gguf_is_file(path);
 }
 
 status open_model_read(open_model *m, const char *path, int threads, err *e) {

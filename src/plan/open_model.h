@@ -21,7 +21,7 @@ typedef struct open_model {
 /* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, a run folder (its newest
  * good checkpoint), or a GGUF file, whose matrices stay in the file. threads 0: all cores. */
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
-bool open_model_is_gguf(const char *path); /* by its name */
+bool open_model_is_gguf(const char *path); /* by its first bytes, or else its name */
 /* Loads the weights (computing in fp32) with room for sequences of cache_tok tokens and, if
  * logits_T > 0, for the logits of a whole sequence of that length. */
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;

@@ -33,7 +33,8 @@ void gemma_to_hf(const model_config *mc, json_t *o) {
     hf_drop(o, "hidden_act");
     hf_word(o, "hidden_activation", key_act_word(mc->act, mc->family->activations));
     hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_whole(o, "query_pre_attn_scalar", mc->query_pre_attn_scalar);
+    bool given = mc->query_pre_attn_scalar > 0;
+    hf_whole(o, "query_pre_attn_scalar", given ? mc->query_pre_attn_scalar : (double)mc->head_dim);
     hf_num_or_null(o, "final_logit_softcapping", mc->final_softcap);
     hf_windows(mc, o);
     if (mc->sliding_window == 0) /* transformers wants a width even where no layer has a window */
@@ -52,13 +53,12 @@ static bool is_even(int64_t l, int64_t every) {
     return l % every == 0;
 }
 
-static status gemma2_from_hf(json_t *o, bool file, err *e) {
+static status gemma2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
     (void)e;
     if (!json_object_get(o, "sliding_window"))
         json_object_set_new(o, "sliding_window", json_integer(4096));
-    if (!json_object_get(o, "layer_types"))
-        hf_set_windows(o, hf_get_int(o, "num_hidden_layers", 26), is_even, 2);
+    if (!json_object_get(o, "layer_types")) hf_set_windows(o, layers, is_even, 2);
     return ST_OK;
 }
 
@@ -72,7 +72,7 @@ const model_family family_gemma2 = {
     .model_type = "gemma2",
     .architecture = "Gemma2ForCausalLM",
     .keys = GEMMA_KEYS "attn_logit_softcapping",
-    .inert_keys = "cache_implementation",
+    .inert_keys = "hidden_act sliding_window_size", /* hidden_activation and sliding_window count */
     .lists = "sliding_window",
     .activations = "gelu_pytorch_tanh" HF_ACTIVATIONS,
     .names = {GEMMA_NAMES},

@@ -18,54 +18,54 @@ static bool is_local(int64_t l, int64_t every) {
     return (l + 1) % every != 0;
 }
 
-/* rope_parameters of transformers 5 have an object for each kind of layer. */
-static status split_rope(json_t *o, err *e) {
-    json_t *both = json_object_get(o, "rope_parameters");
-    json_t *global = json_object_get(both, "full_attention");
-    json_t *local = json_object_get(both, "sliding_attention");
-    if (!global && !local) return ST_OK;
-    const char *kind = json_string_value(json_object_get(local, "rope_type"));
-    if (kind && strcmp(kind, "default") != 0)
-        return hf_bad_value(e, "rope_parameters.sliding_attention.rope_type", "default");
-    json_t *base = json_object_get(local, "rope_theta");
-    if (base && !json_object_get(o, "rope_local_base_freq"))
-        json_object_set(o, "rope_local_base_freq", base);
-    if (global)
-        json_object_set(o, "rope_parameters", global);
-    else
-        hf_drop(o, "rope_parameters");
-    return ST_OK;
-}
-
-static status gemma3_from_hf(json_t *o, bool file, err *e) {
+static status gemma3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
     int64_t every = hf_get_int(o, "sliding_window_pattern", 6);
     if (every < 1) return hf_bad_value(e, "sliding_window_pattern", "a positive whole number");
     if (!json_object_get(o, "sliding_window"))
         json_object_set_new(o, "sliding_window", json_integer(4096));
-    if (!json_object_get(o, "layer_types"))
-        hf_set_windows(o, hf_get_int(o, "num_hidden_layers", 26), is_local, every);
-    hf_drop(o, "sliding_window_pattern _sliding_window_pattern");
-    return split_rope(o, e);
+    if (!json_object_get(o, "layer_types")) hf_set_windows(o, layers, is_local, every);
+    hf_drop(o, "sliding_window_pattern");
+    return ST_OK;
+}
+
+/* For readers without layer_types: 0 where the windows follow no such pattern. */
+static int64_t window_pattern(const model_config *mc) {
+    const int64_t *of = mc->sliding_window_of;
+    if (!of) return 0;
+    int64_t every = 1;
+    while (every < mc->num_hidden_layers && of[every - 1] > 0) every++;
+    for (int64_t l = 0; l < mc->num_hidden_layers; l++)
+        if ((of[l] > 0) != is_local(l, every)) return 0;
+    return every;
 }
 
 static void gemma3_to_hf(const model_config *mc, json_t *o) {
     gemma_to_hf(mc, o);
     hf_rope(mc, o);
-    hf_num(o, "rope_local_base_freq", mc->rope_local_theta);
+    double local = mc->rope_local_theta > 0 ? mc->rope_local_theta : mc->rope_theta;
+    int64_t every = window_pattern(mc);
+    if (every > 0) hf_int(o, "sliding_window_pattern", every);
+    hf_num(o, "rope_local_base_freq", local);
     json_t *global = json_incref(json_object_get(o, "rope_parameters"));
     json_object_set_new(o, "rope_parameters",
                         json_pack("{s:o,s:{s:s,s:f}}", "full_attention", global,
                                   "sliding_attention", "rope_type", "default", "rope_theta",
-                                  mc->rope_local_theta));
+                                  local));
+}
+
+/* The same base in all layers can be said, but not that it is scaled in all of them. */
+static bool gemma3_can_say(const model_config *mc, const char *option) {
+    return strcmp(option, "rope_local_base_freq") != 0 || mc->rope_local_theta > 0 ||
+           mc->rope.kind == ROPE_PLAIN;
 }
 
 const model_family family_gemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
     .keys = GEMMA_KEYS "rope_local_base_freq",
-    .own_keys = "sliding_window_pattern _sliding_window_pattern",
-    .inert_keys = "cache_implementation attn_logit_softcapping",
+    .own_keys = "sliding_window_pattern",
+    .inert_keys = "hidden_act _sliding_window_pattern attn_logit_softcapping",
     .lists = "sliding_window",
     .activations = "gelu_pytorch_tanh" HF_ACTIVATIONS,
     .names = {GEMMA_NAMES, HF_QK_NORMS},
@@ -78,4 +78,5 @@ const model_family family_gemma3 = {
     .from_hf = gemma3_from_hf,
     .derive = gemma_derive,
     .to_hf = gemma3_to_hf,
+    .can_say = gemma3_can_say,
 };

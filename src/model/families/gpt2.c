@@ -23,7 +23,8 @@ static void gpt2_defaults(model_config *mc) {
     mc->init = INIT_SCHEME_GPT2;
 }
 
-static status gpt2_from_hf(json_t *o, bool file, err *e) {
+static status gpt2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)layers;
     (void)file;
     json_t *bias = json_object_get(o, "bias");
     if (!bias) return ST_OK;
@@ -56,6 +57,7 @@ const model_family family_gpt2 = {
     .architecture = "GPT2LMHeadModel",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop",
     .own_keys = "bias",
+    .inert_keys = "n_ctx", /* beside n_positions, which counts */
     .activations = "gelu_new" HF_ACTIVATIONS,
     .names =
         {

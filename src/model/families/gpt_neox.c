@@ -1,6 +1,8 @@
 /* GPT-NeoX and Pythia (Black et al. 2022, Biderman et al. 2023): LayerNorm, attention and
  * feed-forward part side by side with a norm each, a quarter of each head rotated, biases
  * everywhere but in the head. Files hold queries, keys and values of a head together. */
+#include <string.h>
+
 #include "model/config_keys.h"
 #include "model/families/hf.h"
 
@@ -22,16 +24,15 @@ static void neox_defaults(model_config *mc) {
     mc->init = INIT_SCHEME_SMALL_WANG;
 }
 
-static status neox_from_hf(json_t *o, bool file, err *e) {
+static status neox_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)layers;
     (void)file;
-    json_t *parallel = json_object_get(o, "use_parallel_residual");
-    if (!parallel) return ST_OK;
-    if (!json_is_boolean(parallel))
-        return hf_bad_value(e, "use_parallel_residual", "true or false");
-    const char *kind = json_is_true(parallel) ? "parallel" : "sequential";
-    json_object_set_new(o, "residual_type", json_string(kind));
-    hf_drop(o, "use_parallel_residual");
-    return ST_OK;
+    return hf_read_word_switch(o, "use_parallel_residual", "residual_type", "parallel",
+                               "sequential", e);
+}
+
+static bool neox_can_say(const model_config *mc, const char *option) {
+    return strcmp(option, "residual_type") != 0 || mc->residual != RESIDUAL_PARALLEL_SHARED;
 }
 
 static void neox_to_hf(const model_config *mc, json_t *o) {
@@ -77,4 +78,5 @@ const model_family family_gpt_neox = {
     .defaults = neox_defaults,
     .from_hf = neox_from_hf,
     .to_hf = neox_to_hf,
+    .can_say = neox_can_say,
 };

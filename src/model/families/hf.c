@@ -23,13 +23,26 @@ void hf_llama_sizes(const model_config *mc, json_t *o) {
 }
 
 void hf_rope(const model_config *mc, json_t *o) {
+    static const char original[] = "original_max_position_embeddings";
     rope_spec s = model_rope(mc, false);
     hf_num(o, "rope_theta", mc->rope_theta);
     json_object_set_new(o, "rope_scaling", rope_json(&s, false));
+    if (mc->rope.kind == ROPE_LONGROPE) /* where transformers 4 looks for it */
+        json_object_set(o, original, json_object_get(json_object_get(o, "rope_scaling"), original));
     json_t *both = rope_json(&s, true);
-    if (mc->partial_rotary_factor < 1.0)
+    if (key_in_words(mc->family->keys, "partial_rotary_factor"))
         hf_num(both, "partial_rotary_factor", mc->partial_rotary_factor);
     json_object_set_new(o, "rope_parameters", both);
+}
+
+void hf_rope_by_type(const model_config *mc, json_t *o) {
+    hf_rope(mc, o);
+    if (mc->rope.kind == ROPE_LINEAR || mc->rope.kind == ROPE_DYNAMIC)
+        hf_rename(json_object_get(o, "rope_scaling"), "rope_type", "type");
+}
+
+static int64_t window_of(const model_config *mc, int64_t l) {
+    return mc->sliding_window_of ? mc->sliding_window_of[l] : mc->sliding_window;
 }
 
 void hf_windows(const model_config *mc, json_t *o) {
@@ -37,8 +50,8 @@ void hf_windows(const model_config *mc, json_t *o) {
                         mc->sliding_window > 0 ? json_integer(mc->sliding_window) : json_null());
     json_t *types = json_array();
     for (int64_t l = 0; l < mc->num_hidden_layers; l++) {
-        bool local = (mc->sliding_window_of ? mc->sliding_window_of[l] : mc->sliding_window) > 0;
-        json_array_append_new(types, json_string(local ? "sliding_attention" : "full_attention"));
+        const char *type = window_of(mc, l) > 0 ? "sliding_attention" : "full_attention";
+        json_array_append_new(types, json_string(type));
     }
     json_object_set_new(o, "layer_types", types);
 }
@@ -48,6 +61,25 @@ void hf_rename(json_t *o, const char *from, const char *to) {
     if (!v) return;
     if (!json_object_get(o, to)) json_object_set(o, to, v);
     json_object_del(o, from);
+}
+
+status hf_read_switch(json_t *o, const char *key, const char *option, const json_t **value,
+                      err *e) {
+    json_t *v = json_object_get(o, key);
+    *value = NULL;
+    if (!v) return ST_OK;
+    if (!json_is_boolean(v)) return hf_bad_value(e, key, "true or false");
+    if (!json_object_get(o, option)) *value = json_is_true(v) ? json_true() : json_false();
+    json_object_del(o, key);
+    return ST_OK;
+}
+
+status hf_read_word_switch(json_t *o, const char *key, const char *option, const char *if_true,
+                           const char *if_false, err *e) {
+    const json_t *v;
+    TRY(hf_read_switch(o, key, option, &v, e));
+    if (v) json_object_set_new(o, option, json_string(json_is_true(v) ? if_true : if_false));
+    return ST_OK;
 }
 
 int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback) {
@@ -69,20 +101,28 @@ static bool from_layer(int64_t l, int64_t first) {
     return l >= first;
 }
 
-void hf_read_switched_windows(json_t *o, bool file, int64_t default_layers) {
-    const json_t *use = json_object_get(o, "use_sliding_window");
-    if (use ? !json_is_true(use) : file)
+status hf_read_switched_windows(json_t *o, int64_t layers, err *e) {
+    const json_t *use;
+    int64_t first = hf_get_int(o, "max_window_layers", 28);
+    json_object_del(o, "max_window_layers");
+    TRY(hf_read_switch(o, "use_sliding_window", "", &use, e));
+    if (!use) return ST_OK;
+    if (!json_is_true(use)) {
         hf_drop(o, "sliding_window layer_types");
-    else if (use && !json_object_get(o, "layer_types") && json_object_get(o, "sliding_window"))
-        hf_set_windows(o, hf_get_int(o, "num_hidden_layers", default_layers), from_layer,
-                       hf_get_int(o, "max_window_layers", 28));
-    hf_drop(o, "use_sliding_window max_window_layers");
+        return ST_OK;
+    }
+    if (!json_object_get(o, "sliding_window"))
+        json_object_set_new(o, "sliding_window", json_integer(4096));
+    if (!json_object_get(o, "layer_types")) hf_set_windows(o, layers, from_layer, first);
+    return ST_OK;
 }
 
 void hf_write_switched_windows(const model_config *mc, json_t *o) {
     hf_windows(mc, o);
     hf_bool(o, "use_sliding_window", mc->sliding_window > 0);
-    hf_int(o, "max_window_layers", mc->sliding_window > 0 ? 0 : mc->num_hidden_layers);
+    int64_t first = mc->num_hidden_layers; /* of the windows that reach the last layer */
+    while (first > 0 && window_of(mc, first - 1) > 0) first--;
+    hf_int(o, "max_window_layers", first);
 }
 
 void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t every) {

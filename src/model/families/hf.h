@@ -52,17 +52,26 @@ void hf_num_or_null(json_t *o, const char *key, double x);
 void hf_llama_sizes(const model_config *mc, json_t *o);
 /* rope_theta and rope_scaling for transformers 4, rope_parameters for 5. */
 void hf_rope(const model_config *mc, json_t *o);
+/* The same for classes that in transformers 4 know the two first kinds of scaling, by "type". */
+void hf_rope_by_type(const model_config *mc, json_t *o);
 /* sliding_window as one number or null, and layer_types. */
 void hf_windows(const model_config *mc, json_t *o);
 
 /* Moves a key of config.json to an option's name. */
 void hf_rename(json_t *o, const char *from, const char *to);
-/* A list for sliding_window: `width` in layers where is_local(l) is true. */
+/* A switch of config.json that stands for an option: its value, unless the option is said, and NULL
+ * where neither is. */
+status hf_read_switch(json_t *o, const char *key, const char *option, const json_t **value,
+                      err *e) ATH_MUST_USE;
+/* The same for an option that is one word or the other. */
+status hf_read_word_switch(json_t *o, const char *key, const char *option, const char *if_true,
+                           const char *if_false, err *e) ATH_MUST_USE;
+/* A list for sliding_window: its width in layers where is_local(l) is true. */
 typedef bool (*hf_is_local)(int64_t l, int64_t every);
 void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t every);
-/* Qwen 2 and 3: sliding_window counts only with use_sliding_window, from layer max_window_layers on
- * where there is no layer_types. */
-void hf_read_switched_windows(json_t *o, bool file, int64_t default_layers);
+/* Qwen 2 and 3: with use_sliding_window, windows from layer max_window_layers on where there is no
+ * layer_types. */
+status hf_read_switched_windows(json_t *o, int64_t layers, err *e) ATH_MUST_USE;
 void hf_write_switched_windows(const model_config *mc, json_t *o);
 int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback);
 /* Removes keys, space-separated. */

@@ -1,5 +1,7 @@
 /* MiniCPM (Hu et al. 2024): Llama with the scales of muP: the embedding times scale_emb, each
  * branch times scale_depth / sqrt(L), what the head reads divided by C / dim_model_base. */
+#include <math.h>
+
 #include "model/families/hf.h"
 
 static void minicpm_defaults(model_config *mc) {
@@ -22,8 +24,9 @@ static void minicpm_to_hf(const model_config *mc, json_t *o) {
     hf_rope(mc, o);
     hf_bool(o, "attention_bias", mc->attention_bias);
     hf_num(o, "scale_emb", mc->scale_emb);
-    hf_num(o, "scale_depth", mc->scale_depth);
-    hf_int(o, "dim_model_base", mc->dim_model_base);
+    double depth = mc->scale_depth > 0 ? mc->scale_depth : sqrt((double)mc->num_hidden_layers);
+    hf_num(o, "scale_depth", depth);
+    hf_int(o, "dim_model_base", mc->dim_model_base > 0 ? mc->dim_model_base : mc->hidden_size);
 }
 
 const model_family family_minicpm = {

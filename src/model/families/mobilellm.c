@@ -1,6 +1,8 @@
 /* MobileLLM (Liu et al. 2024): a deep and thin Llama with a shared embedding; with layer_sharing
  * each stored block runs twice in a row. The published flag tie_word_embeddings says false where
  * share_embedding says true: the latter counts. */
+#include <string.h>
+
 #include "model/families/hf.h"
 
 static void mobilellm_defaults(model_config *mc) {
@@ -16,17 +18,19 @@ static void mobilellm_defaults(model_config *mc) {
     mc->act = ACT_SILU;
 }
 
-static status mobilellm_from_hf(json_t *o, bool file, err *e) {
+static status mobilellm_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)layers;
     (void)file;
-    json_t *shared = json_object_get(o, "share_embedding"),
-           *twice = json_object_get(o, "layer_sharing");
-    if (shared && !json_is_boolean(shared))
-        return hf_bad_value(e, "share_embedding", "true or false");
-    if (twice && !json_is_boolean(twice)) return hf_bad_value(e, "layer_sharing", "true or false");
-    if (shared) json_object_set(o, "tie_word_embeddings", shared);
+    const json_t *shared, *twice;
+    TRY(hf_read_switch(o, "share_embedding", "tie_word_embeddings", &shared, e));
+    TRY(hf_read_switch(o, "layer_sharing", "block_repeat", &twice, e));
+    if (shared) json_object_set(o, "tie_word_embeddings", (json_t *)shared);
     if (twice) json_object_set_new(o, "block_repeat", json_integer(json_is_true(twice) ? 2 : 1));
-    hf_drop(o, "share_embedding layer_sharing");
     return ST_OK;
+}
+
+static bool mobilellm_can_say(const model_config *mc, const char *option) {
+    return strcmp(option, "block_repeat") != 0 || mc->block_repeat <= 2;
 }
 
 static void mobilellm_to_hf(const model_config *mc, json_t *o) {
@@ -43,10 +47,12 @@ const model_family family_mobilellm = {
     .architecture = "MobileLLMForCausalLM",
     .keys = HF_LLAMA_KEYS "attention_bias mlp_bias block_repeat",
     .own_keys = "share_embedding layer_sharing",
+    .inert_keys = "tie_word_embeddings",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .defaults = mobilellm_defaults,
     .from_hf = mobilellm_from_hf,
     .to_hf = mobilellm_to_hf,
+    .can_say = mobilellm_can_say,
 };

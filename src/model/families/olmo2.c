@@ -19,7 +19,7 @@ static void olmo2_defaults(model_config *mc) {
 
 static void olmo2_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
-    hf_rope(mc, o);
+    hf_rope_by_type(mc, o);
     hf_bool(o, "attention_bias", mc->attention_bias);
 }
 

@@ -5,10 +5,14 @@
  * to below by more than a tenth, it goes up by one). A pair is the first and last of evenly spaced
  * ones, rounded to two decimals. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/config_keys.h"
 #include "model/families/hf.h"
+
+#define MULTIPLIER_MAX 1e6
 
 static void openelm_defaults(model_config *mc) {
     mc->vocab_size = 32000;
@@ -31,36 +35,50 @@ static int64_t divisible(double width, int64_t divisor) {
     return (double)n < 0.9 * width ? n + divisor : n;
 }
 
+/* Number l of `layers` evenly spaced ones, rounded as Python rounds: to the nearest decimals. */
+static double between(double a, double b, int64_t l, int64_t layers) {
+    char text[64];
+    double step = layers > 1 ? (b - a) / (double)(layers - 1) : 0;
+    if (!(fabs(a) < MULTIPLIER_MAX && fabs(b) < MULTIPLIER_MAX)) return 0;
+    snprintf(text, sizeof text, "%.2f", l > 0 && l == layers - 1 ? b : (double)l * step + a);
+    return strtod(text, NULL);
+}
+
 /* Multiplier of layer l from a list of one a layer, a pair, or one number. */
 static bool multiplier(const json_t *v, int64_t l, int64_t layers, double *out) {
-    *out = json_number_value(v);
-    if (json_is_number(v)) return *out > 0;
     const json_t *first = json_array_get(v, 0), *last = json_array_get(v, 1);
-    if ((int64_t)json_array_size(v) == layers)
+    if (json_is_number(v))
+        *out = json_number_value(v);
+    else if (json_array_size(v) == 2)
+        *out = between(json_number_value(first), json_number_value(last), l, layers);
+    else if ((int64_t)json_array_size(v) == layers)
         *out = json_number_value(json_array_get(v, (size_t)l));
-    else if (json_array_size(v) == 2 && layers > 1) {
-        double a = json_number_value(first), b = json_number_value(last);
-        *out = rint((a + (b - a) * (double)l / (double)(layers - 1)) * 100) / 100;
-    } else
+    else
         return false;
-    return *out > 0 && *out < 1e6;
+    return *out > 0 && *out < MULTIPLIER_MAX;
 }
 
 typedef struct elm_sizes {
     int64_t layers, width, head_dim, groups, divisor;
 } elm_sizes;
 
-static status elm_read_sizes(const json_t *o, elm_sizes *s, err *e) {
-    *s = (elm_sizes){.layers = hf_get_int(o, "num_hidden_layers", 16),
+static status elm_read_sizes(const json_t *o, int64_t layers, elm_sizes *s, err *e) {
+    *s = (elm_sizes){.layers = layers,
                      .width = hf_get_int(o, "hidden_size", 1280),
                      .head_dim = hf_get_int(o, "head_dim", 64),
                      .groups = hf_get_int(o, "num_gqa_groups", 4),
                      .divisor = hf_get_int(o, "ffn_dim_divisor", 256)};
-    const int64_t all[] = {s->layers, s->width, s->head_dim, s->groups, s->divisor};
+    const struct {
+        const char *key;
+        int64_t size;
+    } all[] = {{"model_dim", s->width},
+               {"head_dim", s->head_dim},
+               {"num_gqa_groups", s->groups},
+               {"ffn_dim_divisor", s->divisor}};
     for (int i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i] < 1 || all[i] > 1 << 20)
-            return hf_bad_value(e, "num_gqa_groups", "a positive size, as all sizes of openelm");
-    return s->layers <= 4096 ? ST_OK : hf_bad_value(e, "num_hidden_layers", "at most 4096");
+        if (all[i].size < 1 || all[i].size > 1 << 20)
+            return hf_bad_value(e, all[i].key, "a positive whole number up to 1048576");
+    return ST_OK;
 }
 
 /* A list with one for each layer: width times its multiplier, rounded to the divisor, in units. */
@@ -86,7 +104,7 @@ static status elm_expect(const json_t *o, const char *key, const json_t *want, e
     return hf_bad_value(e, key, json_is_true(want) ? "true" : "rms_norm");
 }
 
-static status openelm_from_hf(json_t *o, bool file, err *e) {
+static status openelm_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
     elm_sizes s;
     json_t *rms = json_string("rms_norm");
@@ -94,7 +112,7 @@ static status openelm_from_hf(json_t *o, bool file, err *e) {
     json_decref(rms);
     TRY(st);
     TRY(elm_expect(o, "ffn_with_glu", json_true(), e));
-    TRY(elm_read_sizes(o, &s, e));
+    TRY(elm_read_sizes(o, layers, &s, e));
     if (json_object_get(o, "ffn_multipliers") && !json_object_get(o, "intermediate_size"))
         TRY(spread(o, "ffn_multipliers", "intermediate_size", &s, s.divisor, 1, e));
     if (json_object_get(o, "qkv_multipliers") && !json_object_get(o, "num_attention_heads")) {
@@ -103,14 +121,13 @@ static status openelm_from_hf(json_t *o, bool file, err *e) {
         if (!json_object_get(o, "num_key_value_heads"))
             TRY(spread(o, "qkv_multipliers", "num_key_value_heads", &s, unit, unit, e));
     }
-    json_t *norm = json_object_get(o, "normalize_qk_projections");
-    if (norm) json_object_set_new(o, "qk_norm", json_string(json_is_true(norm) ? "head" : "none"));
-    json_t *tied = json_object_get(o, "share_input_output_layers");
-    if (tied) json_object_set(o, "tie_word_embeddings", tied);
-    hf_drop(o, "share_input_output_layers");
+    const json_t *tied;
+    TRY(hf_read_word_switch(o, "normalize_qk_projections", "qk_norm", "head", "none", e));
+    TRY(hf_read_switch(o, "share_input_output_layers", "tie_word_embeddings", &tied, e));
+    if (tied) json_object_set(o, "tie_word_embeddings", (json_t *)tied);
     hf_rename(o, "activation_fn_name", "hidden_act");
     hf_drop(o, "ffn_multipliers qkv_multipliers num_gqa_groups ffn_dim_divisor rope_max_length "
-               "normalize_qk_projections normalization_layer_name ffn_with_glu");
+               "normalization_layer_name ffn_with_glu");
     return ST_OK;
 }
 
@@ -134,11 +151,41 @@ static void put_ffn(json_t *o, const model_config *mc) {
     hf_int(o, "ffn_dim_divisor", divisor);
 }
 
+static int64_t heads_of(const model_config *mc, int64_t l) {
+    return mc->num_attention_heads_of ? mc->num_attention_heads_of[l] : mc->num_attention_heads;
+}
+
+/* Whether layer l has the heads that multipliers of a to b hundredths make of it. */
+static bool gives_heads(const model_config *mc, int a, int b, int64_t l, int64_t layers,
+                        int64_t unit) {
+    double m = between(a / 100.0, b / 100.0, l, layers);
+    return divisible((double)mc->hidden_size * m, unit) == heads_of(mc, l) * mc->head_dim;
+}
+
+/* The publishers' class makes the numbers of heads anew from a pair of multipliers: one that gives
+ * those of this model, if there is one. */
+static void put_qkv(json_t *o, const model_config *mc) {
+    enum { STEPS = 800 }; /* multipliers up to 8 by hundredths */
+    int64_t L = mc->num_hidden_layers, K = mc->num_key_value_heads;
+    int64_t unit = mc->head_dim * (mc->num_attention_heads / K);
+    for (int a = 1; a <= STEPS; a++) {
+        if (!gives_heads(mc, a, a, 0, 1, unit)) continue;
+        for (int b = 1; b <= STEPS; b++) {
+            int64_t l = L - 1;
+            while (l >= 0 && gives_heads(mc, a, b, l, L, unit)) l--;
+            if (l >= 0) continue;
+            json_object_set_new(o, "qkv_multipliers", json_pack("[f,f]", a / 100.0, b / 100.0));
+            return;
+        }
+    }
+}
+
 static void openelm_to_hf(const model_config *mc, json_t *o) {
     hf_int(o, "model_dim", mc->hidden_size);
     hf_int(o, "num_transformer_layers", mc->num_hidden_layers);
     put_layers(o, "num_query_heads", mc, mc->num_attention_heads, mc->num_attention_heads_of);
     put_layers(o, "num_kv_heads", mc, mc->num_key_value_heads, mc->num_key_value_heads_of);
+    put_qkv(o, mc);
     put_ffn(o, mc);
     hf_int(o, "head_dim", mc->head_dim);
     hf_int(o, "num_gqa_groups", mc->num_attention_heads / mc->num_key_value_heads);
@@ -152,6 +199,10 @@ static void openelm_to_hf(const model_config *mc, json_t *o) {
     hf_bool(o, "share_input_output_layers", mc->tie_word_embeddings);
 }
 
+static bool openelm_can_say(const model_config *mc, const char *option) {
+    return strcmp(option, "qk_norm") != 0 || mc->qk_norm != QK_NORM_FULL;
+}
+
 const model_family family_openelm = {
     .model_type = "openelm",
     .architecture = "OpenELMForCausalLM",
@@ -159,6 +210,7 @@ const model_family family_openelm = {
     .own_keys = "ffn_multipliers qkv_multipliers num_gqa_groups ffn_dim_divisor rope_max_length "
                 "normalize_qk_projections normalization_layer_name ffn_with_glu "
                 "share_input_output_layers activation_fn_name",
+    .inert_keys = "tie_word_embeddings", /* beside share_input_output_layers, which counts */
     .lists = "num_attention_heads num_key_value_heads intermediate_size",
     .no_rope_scaling = true,
     .activations = "swish silu",
@@ -180,4 +232,5 @@ const model_family family_openelm = {
     .defaults = openelm_defaults,
     .from_hf = openelm_from_hf,
     .to_hf = openelm_to_hf,
+    .can_say = openelm_can_say,
 };

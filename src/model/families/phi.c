@@ -1,6 +1,8 @@
 /* Phi-1, Phi-1.5 and Phi-2 (Gunasekar et al. 2023, Li et al. 2023): one LayerNorm before attention
  * and feed-forward part, which stand side by side; biases everywhere, also in the head; part of
  * each head rotated. */
+#include <string.h>
+
 #include "model/config_keys.h"
 #include "model/families/hf.h"
 
@@ -21,14 +23,14 @@ static void phi_defaults(model_config *mc) {
     mc->act = ACT_GELU_TANH;
 }
 
-static status phi_from_hf(json_t *o, bool file, err *e) {
+static status phi_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)layers;
     (void)file;
-    json_t *qk = json_object_get(o, "qk_layernorm");
-    if (!qk) return ST_OK;
-    if (!json_is_boolean(qk)) return hf_bad_value(e, "qk_layernorm", "true or false");
-    json_object_set_new(o, "qk_norm", json_string(json_is_true(qk) ? "head" : "none"));
-    hf_drop(o, "qk_layernorm");
-    return ST_OK;
+    return hf_read_word_switch(o, "qk_layernorm", "qk_norm", "head", "none", e);
+}
+
+static bool phi_can_say(const model_config *mc, const char *option) {
+    return strcmp(option, "qk_norm") != 0 || mc->qk_norm != QK_NORM_FULL;
 }
 
 static void phi_to_hf(const model_config *mc, json_t *o) {
@@ -78,4 +80,5 @@ const model_family family_phi = {
     .defaults = phi_defaults,
     .from_hf = phi_from_hf,
     .to_hf = phi_to_hf,
+    .can_say = phi_can_say,
 };

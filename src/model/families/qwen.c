@@ -16,7 +16,8 @@ static void qwen_defaults(model_config *mc) {
     mc->act = ACT_SILU;
 }
 
-static status qwen_from_hf(json_t *o, bool file, err *e) {
+static status qwen_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)layers;
     json_t *no_bias = json_object_get(o, "no_bias"),
            *width = json_object_get(o, "intermediate_size");
     if (no_bias && !json_is_true(no_bias)) return hf_bad_value(e, "no_bias", "true");
@@ -25,7 +26,9 @@ static status qwen_from_hf(json_t *o, bool file, err *e) {
         json_object_set_new(o, "intermediate_size", json_integer(json_integer_value(width) / 2));
     }
     json_t *trained = json_object_get(o, "seq_length");
-    if (trained) json_object_set(o, "max_position_embeddings", trained);
+    int64_t most = hf_get_int(o, "max_position_embeddings", INT64_MAX);
+    if (trained && hf_get_int(o, "seq_length", 0) < most)
+        json_object_set(o, "max_position_embeddings", trained);
     hf_drop(o, "no_bias seq_length");
     hf_rename(o, "emb_dropout_prob", "embd_pdrop");
     hf_rename(o, "attn_dropout_prob", "attn_pdrop");

@@ -14,10 +14,9 @@ static void qwen2_defaults(model_config *mc) {
     mc->act = ACT_SILU;
 }
 
-static status qwen2_from_hf(json_t *o, bool file, err *e) {
-    (void)e;
-    hf_read_switched_windows(o, file, 32);
-    return ST_OK;
+static status qwen2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)file;
+    return hf_read_switched_windows(o, layers, e);
 }
 
 static void qwen2_to_hf(const model_config *mc, json_t *o) {

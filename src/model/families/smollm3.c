@@ -34,21 +34,20 @@ static json_t *nope_windows(const json_t *rope, int64_t width) {
     return list;
 }
 
-static status smollm3_from_hf(json_t *o, bool file, err *e) {
-    int64_t layers = hf_get_int(o, "num_hidden_layers", 36);
+static status smollm3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    (void)file;
     int64_t interval = hf_get_int(o, "no_rope_layer_interval", 4);
-    if (layers < 1 || layers > 4096 || interval < 1)
-        return hf_bad_value(e, "no_rope_layer_interval", "a positive whole number");
+    if (interval < 1) return hf_bad_value(e, "no_rope_layer_interval", "a positive whole number");
     if (!json_object_get(o, "no_rope_layers"))
         json_object_set_new(o, "no_rope_layers", no_rope_pattern(layers, interval));
-    bool use = json_is_true(json_object_get(o, "use_sliding_window"));
+    const json_t *use, *rope = json_object_get(o, "no_rope_layers");
+    TRY(hf_read_switch(o, "use_sliding_window", "", &use, e));
     int64_t width = hf_get_int(o, "sliding_window", 0);
-    if (!use && (file || json_object_get(o, "use_sliding_window")))
+    if (use && !json_is_true(use))
         hf_drop(o, "sliding_window layer_types");
-    else if (use && width > 0 && !json_object_get(o, "layer_types"))
-        json_object_set_new(o, "sliding_window",
-                            nope_windows(json_object_get(o, "no_rope_layers"), width));
-    hf_drop(o, "use_sliding_window no_rope_layer_interval max_window_layers");
+    else if (use && width > 0 && !json_object_get(o, "layer_types") && json_is_array(rope))
+        json_object_set_new(o, "sliding_window", nope_windows(rope, width));
+    hf_drop(o, "no_rope_layer_interval max_window_layers");
     return ST_OK;
 }
 

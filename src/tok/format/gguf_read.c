@@ -27,8 +27,9 @@ static int32_t type_of(const gguf_tokenizer *g, int32_t id) {
     return g->type ? g->type[id] : GGUF_TOKEN_NORMAL;
 }
 
-static status check_string(const gguf_reader *r, const tok_string *s, const char *what) {
-    if (s->len > 0 && s->len <= TOK_MAX_ADDED_BYTES && !memchr(s->text, 0, s->len) &&
+static status check_string(const gguf_reader *r, const tok_string *s, size_t most_bytes,
+                           const char *what) {
+    if (s->len > 0 && s->len <= most_bytes && !memchr(s->text, 0, s->len) &&
         utf8_valid_prefix(s->text, s->len) == s->len) {
         return ST_OK;
     }
@@ -39,7 +40,8 @@ static status check_table(const gguf_reader *r) {
     const gguf_tokenizer *g = r->g;
     const int32_t ids[] = {g->bos, g->eos, g->unk, g->sep, g->pad, g->cls, g->mask, g->eot};
     if (g->n_tokens <= 0) return bad(r, "%s has no tokens", "tokenizer.ggml.tokens");
-    for (int32_t i = 0; i < g->n_tokens; i++) TRY(check_string(r, &g->token[i], "a token"));
+    for (int32_t i = 0; i < g->n_tokens; i++)
+        TRY(check_string(r, &g->token[i], TOK_MAX_ADDED_BYTES, "a token"));
     for (int i = 0; i < ARRAY_LEN(ids); i++) {
         if (ids[i] >= g->n_tokens || ids[i] < -1)
             return bad(r,
@@ -65,6 +67,16 @@ static json_t *around(const gguf_reader *r, bool bos, bool eos) {
 
 /* ---- SentencePiece ---- */
 
+/* A conversation names its marks ("<start_of_turn>") in its text, so control tokens are found there
+ * as llama.cpp finds them, and as in the other kinds of tokenizers here. A .model file has them as
+ * plain text. */
+static void find_control_tokens(tok *t, const spm_model *m) {
+    for (int32_t i = 0; i < m->n; i++) {
+        const spm_piece *p = &m->piece[i];
+        if (p->type == SPM_CONTROL) tok_trie_add(&t->raw, p->text, p->len, (tok_added){.id = i});
+    }
+}
+
 static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out) {
     const gguf_tokenizer *g = r->g;
     spm_model m = {.kind = kind,
@@ -89,7 +101,9 @@ static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out)
     /* some converters give it the type of a control token (Gemma) and say its id alone */
     if (!unknown && g->unk >= 0) m.piece[g->unk].type = SPM_UNKNOWN;
     TRY(spm_check(&m, r->origin, r->e));
-    return spm_to_tok(out, &m, r->origin, r->e);
+    TRY(spm_to_tok(out, &m, r->origin, r->e));
+    find_control_tokens(*out, &m);
+    return ST_OK;
 }
 
 /* ---- byte-level BPE ---- */
@@ -97,7 +111,7 @@ static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out)
 static status read_merges(const gguf_reader *r, json_t *merges) {
     for (int64_t i = 0; i < r->g->n_merges; i++) {
         const tok_string *s = &r->g->merge[i];
-        TRY(check_string(r, s, "a merge"));
+        TRY(check_string(r, s, TOK_MAX_ADDED_BYTES + 1, "a merge"));
         const char *space = s->len > 1 ? memchr(s->text + 1, ' ', s->len - 1) : NULL;
         if (!space || space + 1 == s->text + s->len) {
             return bad(r, "%s is not two tokens", "a merge");

@@ -1,0 +1,282 @@
+/* See config_file.h. Reading order: config_merge, config_check_strict. */
+#include "model/config_file.h"
+
+#include <string.h>
+
+#include "model/config_keys.h"
+
+static const char special[] = "preset from model_type hidden_act rope_scaling rope_parameters "
+                              "layer_types ignore_keys athanor";
+
+/* By what they are for: where it came from, numbers and devices, what a program returns, other
+ * heads than a language model's, texts and special tokens, generation. */
+static const char inert[] =
+    "architectures auto_map _name_or_path _commit_hash transformers_version transformers.js_config "
+    "model_name is_llama_config unsloth_version unsloth_fixed finetuning_task prefix "
+    "task_specific_params "
+    "torch_dtype dtype pretraining_tp gradient_checkpointing chunk_size_feed_forward torchscript "
+    "use_bfloat16 use_flash_attn attn_implementation _attn_implementation "
+    "_attn_implementation_autoset _attn_implementation_internal _flash_attn_2_enabled "
+    "reorder_and_upcast_attn tf_legacy_loss pruned_heads "
+    "return_dict output_hidden_states output_attentions output_scores return_dict_in_generate "
+    "summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
+    "classifier_dropout id2label label2id num_labels problem_type "
+    "is_decoder cross_attention_hidden_size "
+    "tokenizer_class bos_token_id eos_token_id sep_token_id cls_token_id decoder_start_token_id "
+    "forced_bos_token_id forced_eos_token_id model_max_length max_sequence_length "
+    "use_cache cache_implementation max_length min_length max_new_tokens do_sample early_stopping "
+    "num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p "
+    "repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
+    "bad_words_ids num_return_sequences remove_invalid_values exponential_decay_length_penalty "
+    "suppress_tokens begin_suppress_tokens";
+
+/* Switches of published configs that change the function, each with the only setting we compute. */
+static const struct {
+    const char *key;
+    bool only;
+} switches[] = {{"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
+                {"add_cross_attention", false}, {"use_bidirectional_attention", false},
+                {"use_mrope", false},           {"tie_encoder_decoder", false},
+                {"is_encoder_decoder", false}};
+
+/* Options of which null means "none", or "derived", rather than "as usual". */
+static const char nullable[] =
+    "num_key_value_heads head_dim intermediate_size sliding_window clip_qkv "
+    "attn_logit_softcapping final_logit_softcapping pad_token_id";
+
+bool config_key_special(const char *key) {
+    return key_in_words(special, key);
+}
+
+bool config_key_inert(const char *key) {
+    return key_in_words(inert, key);
+}
+
+static bool is_rope_object(const char *key) {
+    return strcmp(key, "rope_scaling") == 0 || strcmp(key, "rope_parameters") == 0;
+}
+
+/* Beside the rotary objects in some files: theirs, whether they have it or not. */
+static const char original[] = "original_max_position_embeddings";
+
+static bool is_null(const json_t *v) {
+    return !v || json_is_null(v);
+}
+
+/* ---- merging ---- */
+
+/* Options that stand inside rope_parameters, and on top for transformers 4. */
+static const char *const hoisted[] = {"rope_theta", "partial_rotary_factor"};
+
+static void hoist(json_t *dst, const json_t *rope) {
+    for (int i = 0; i < ARRAY_LEN(hoisted); i++) {
+        json_t *v = json_object_get(rope, hoisted[i]);
+        if (!is_null(v)) json_object_set(dst, hoisted[i], v);
+    }
+}
+
+/* An object for each kind of layer: the local base goes on top; returns the other kind's object. */
+static const json_t *split_rope(json_t *dst, const json_t *params) {
+    const json_t *global = json_object_get(params, "full_attention");
+    const json_t *local = json_object_get(params, "sliding_attention");
+    if (!json_is_object(global) && !json_is_object(local)) return params;
+    json_t *base = json_object_get(local, "rope_theta");
+    if (local && global && json_equal(local, global)) /* scaled alike, too */
+        json_object_set_new(dst, "rope_local_base_freq", json_integer(0));
+    else if (!is_null(base))
+        json_object_set(dst, "rope_local_base_freq", base);
+    return global;
+}
+
+static void merge_rope(json_t *dst, const json_t *src) {
+    const json_t *scaling = json_object_get(src, "rope_scaling");
+    const json_t *params = json_object_get(src, "rope_parameters");
+    if (!scaling && !params) return;
+    json_object_del(dst, "rope_scaling");
+    json_object_del(dst, "rope_parameters");
+    params = split_rope(dst, params);
+    hoist(dst, params);
+    bool old = !is_null(scaling);
+    const json_t *one = old ? scaling : params;
+    hoist(dst, one);
+    if (is_null(one)) return;
+    json_t *rest = json_copy((json_t *)one);
+    json_t *length = json_object_get(src, original);
+    if (!is_null(length)) json_object_set(rest, original, length);
+    for (int i = 0; i < ARRAY_LEN(hoisted); i++) json_object_del(rest, hoisted[i]);
+    json_object_set_new(dst, old ? "rope_scaling" : "rope_parameters", rest);
+}
+
+void config_merge(json_t *dst, const json_t *src, const model_family *skip) {
+    const char *key;
+    json_t *v;
+    merge_rope(dst, src);
+    json_object_foreach((json_t *)src, key, v) {
+        bool left_out = skip && (key_in_words(skip->inert_keys, key) || strcmp(key, original) == 0);
+        if (left_out || is_rope_object(key)) continue;
+        const char *name = key_canonical(key);
+        if (json_is_null(v) && !key_in_words(nullable, name))
+            json_object_del(dst, name);
+        else
+            json_object_set(dst, name, v);
+    }
+}
+
+void config_drop_switched_off(json_t *all, const json_t *base, const model_family *f, bool strict) {
+    if (!key_in_words(f->own_keys, "use_sliding_window")) return;
+    const json_t *use = json_object_get(base, "use_sliding_window");
+    if (is_null(use) ? !strict : !json_is_false(use)) return;
+    json_object_del(all, "use_sliding_window");
+    json_object_del(all, "sliding_window");
+    json_object_del(all, "layer_types");
+}
+
+/* ---- strictness ---- */
+
+static bool has_text(const json_t *list, const char *text) {
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)list, i, v) {
+        if (json_is_string(v) && strcmp(json_string_value(v), text) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_switch(const char *key) {
+    for (int i = 0; i < ARRAY_LEN(switches); i++)
+        if (strcmp(switches[i].key, key) == 0) return true;
+    return false;
+}
+
+/* What only the user of a config.json says, never its author. */
+static bool is_users(const char *key) {
+    return key_in_words("preset from ignore_keys", key);
+}
+
+static bool family_has_key(const model_family *f, const char *key, const json_t *v) {
+    const char *name = key_canonical(key);
+    if (strcmp(key, "pruned_heads") == 0) return json_object_size(v) == 0;
+    return is_switch(key) || key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
+           key_in_words(f->inert_keys, key) || (config_key_special(name) && !is_users(key)) ||
+           config_key_inert(key) || strcmp(key, original) == 0;
+}
+
+static bool same_value(const json_t *a, const json_t *b) {
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+static status said_twice(const char *key, const char *also, err *e) {
+    err_set(e, ST_USAGE, "config.json says both %s and %s, and they differ", also, key);
+    err_hint(e, "keep the one that is meant");
+    return err_where(e, "model.%s", key);
+}
+
+/* An option under two of its names. `first`: names by option. */
+static status check_once(json_t *first, const json_t *base, const char *key, err *e) {
+    const char *name = key_canonical(key);
+    const char *also = json_string_value(json_object_get(first, name));
+    if (!also) json_object_set_new(first, name, json_string(key));
+    if (!also || same_value(json_object_get(base, also), json_object_get(base, key))) return ST_OK;
+    return said_twice(key, also, e);
+}
+
+/* `inner` of a rotary object against the same option on top. */
+static status check_inner(const json_t *first, const json_t *base, const json_t *rope,
+                          const char *inner, const char *option, err *e) {
+    const json_t *v = json_object_get(rope, inner);
+    const char *also = json_string_value(json_object_get(first, option));
+    if (is_null(v) || !also || same_value(v, json_object_get(base, also))) return ST_OK;
+    char where[64] = "rope_parameters.";
+    strncat(where, inner, sizeof where - strlen(where) - 1);
+    return said_twice(where, also, e);
+}
+
+/* transformers 4 reads the keys on top, 5 those inside: they must not differ. Where a family turns
+ * whole heads, it turns them whatever the object says. */
+static status check_rope_keys(const json_t *first, const json_t *base, const model_family *f,
+                              err *e) {
+    const json_t *params = json_object_get(base, "rope_parameters");
+    const json_t *objects[] = {params, json_object_get(params, "full_attention"),
+                               json_object_get(base, "rope_scaling")};
+    for (int i = 0; i < ARRAY_LEN(objects); i++) {
+        for (int k = 0; k < ARRAY_LEN(hoisted); k++)
+            TRY(check_inner(first, base, objects[i], hoisted[k], hoisted[k], e));
+        TRY(check_inner(first, base, objects[i], original, original, e));
+        const json_t *share = json_object_get(objects[i], "partial_rotary_factor");
+        if (is_null(share) || json_number_value(share) == 1.0 ||
+            key_in_words(f->keys, "partial_rotary_factor"))
+            continue;
+        err_set(e, ST_USAGE,
+                "rope_parameters has a partial_rotary_factor, which %s models of "
+                "other tools do not have",
+                f->model_type);
+        return err_where(e, "model.rope_parameters.partial_rotary_factor");
+    }
+    return check_inner(first, base, json_object_get(params, "sliding_attention"), "rope_theta",
+                       "rope_local_base_freq", e);
+}
+
+static status check_keys(json_t *first, const json_t *base, const model_family *f,
+                         const json_t *ignored, err *e) {
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)base, key, v) {
+        if (json_is_null(v) || has_text(ignored, key)) continue;
+        if (!family_has_key(f, key, v)) {
+            err_set(e, ST_USAGE,
+                    "config.json has the key '%s', which %s models of other tools do not have", key,
+                    f->model_type);
+            err_hint(e, "if it changes nothing, name it: model.ignore_keys=[\"%s\"]", key);
+            return err_where(e, "model.%s", key);
+        }
+        if (!key_in_words(f->inert_keys, key)) TRY(check_once(first, base, key, e));
+    }
+    return check_rope_keys(first, base, f, e);
+}
+
+status config_check_strict(const json_t *base, const model_family *f, const json_t *ignored,
+                           err *e) {
+    json_t *first = json_object();
+    status st = check_keys(first, base, f, ignored, e);
+    json_decref(first);
+    return st;
+}
+
+status config_check_rope(const json_t *o, const model_family *f, err *e) {
+    const json_t *params = json_object_get(o, "rope_parameters");
+    json_t *local = json_object_get(params, "sliding_attention"), *v;
+    const json_t *global = json_object_get(params, "full_attention");
+    if (is_null(local) && is_null(global)) return ST_OK;
+    if (!key_in_words(f->keys, "rope_local_base_freq")) {
+        err_set(e, ST_USAGE, "%s models have one rope_parameters for all layers", f->model_type);
+        err_hint(e, "write it without full_attention and sliding_attention");
+        return err_where(e, "model.rope_parameters");
+    }
+    if (global && json_equal(local, global)) return ST_OK;
+    const char *key;
+    json_object_foreach(local, key, v) {
+        bool kind = strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
+        const char *word = json_string_value(v);
+        if (is_null(v) || strcmp(key, "rope_theta") == 0) continue;
+        if (kind && word && strcmp(word, "default") == 0) continue;
+        err_set(e, ST_USAGE, "rotary positions of layers with a window cannot be scaled");
+        err_hint(e, "leave %s out, or say the same for all layers", key);
+        return err_where(e, "model.rope_parameters.sliding_attention.%s", key);
+    }
+    return ST_OK;
+}
+
+status config_check_switch(const char *key, const json_t *v, bool *known, err *e) {
+    *known = false;
+    for (int i = 0; i < ARRAY_LEN(switches); i++) {
+        if (strcmp(switches[i].key, key) != 0) continue;
+        *known = true;
+        if (json_is_boolean(v) && json_is_true(v) == switches[i].only) return ST_OK;
+        err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
+                switches[i].only ? "true" : "false");
+        err_hint(e, "the model would compute another function; leave it out only if that is meant");
+        return err_where(e, "model.%s", key);
+    }
+    return ST_OK;
+}

@@ -1,0 +1,393 @@
+/* config.json files as they are published (tests/golden/configs; NAME.v5.json: the same as
+ * transformers 5 writes it): every one is accepted, has the published number of parameters, means
+ * the same however it is written, and comes out as it went in. Then keys that must stop, and values
+ * that nobody should read on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "model/family.h"
+
+static const struct {
+    const char *name;
+    int64_t params;
+    const char *windows; /* by layer, repeated: f full, w window; NULL: all full */
+    int64_t window;
+    double theta;
+    int rotary_dim;
+    rope_kind rope;
+    int64_t pad;
+    bool tied;
+} published[] = {
+    {"deepseek-r1-distill-qwen-1.5b", 1777088000, NULL, 0, 1e4, 128, ROPE_PLAIN, -1, false},
+    {"gemma-2-2b", 2614341888, "wf", 4096, 1e4, 256, ROPE_PLAIN, 0, true},
+    {"gemma-2-2b.v5", 2614341888, "wf", 4096, 1e4, 256, ROPE_PLAIN, 0, true},
+    {"gemma-2-9b", 9241705984, "wf", 4096, 1e4, 256, ROPE_PLAIN, 0, true},
+    {"gemma-3-12b-it", 11766034176, "wwwwwf", 1024, 1e6, 256, ROPE_LINEAR, 0, true},
+    {"gemma-3-1b-it", 999885952, "wwwwwf", 512, 1e6, 256, ROPE_PLAIN, 0, true},
+    {"gemma-3-270m", 268098176, "wwwwwf", 512, 1e6, 256, ROPE_PLAIN, 0, true},
+    {"gemma-3-4b-it", 3880263168, "wwwwwf", 1024, 1e6, 256, ROPE_LINEAR, 0, true},
+    {"gemma-3-4b-it.v5", 3880263168, "wwwwwf", 1024, 1e6, 256, ROPE_LINEAR, 0, true},
+    {"gpt2", 124439808, NULL, 0, 0, 0, ROPE_PLAIN, -1, true},
+    {"llama-2-7b-hf", 6738415616, NULL, 0, 1e4, 128, ROPE_PLAIN, -1, false},
+    {"llama-3.2-1b-instruct", 1235814400, NULL, 0, 5e5, 64, ROPE_LLAMA3, -1, true},
+    {"llama-3.2-1b-instruct.v5", 1235814400, NULL, 0, 5e5, 64, ROPE_LLAMA3, -1, true},
+    {"llama-7b", 6738415616, NULL, 0, 1e4, 128, ROPE_PLAIN, 0, false},
+    {"minicpm-1b", 1360246272, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, true},
+    {"minicpm-2b", 2724880896, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, true},
+    {"mistral-7b-v0.1", 7241732096, "w", 4096, 1e4, 128, ROPE_PLAIN, -1, false},
+    {"mistral-7b-v0.3", 7248023552, NULL, 0, 1e6, 128, ROPE_PLAIN, -1, false},
+    {"mobilellm-125m", 124635456, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, true},
+    {"olmo-1b-hf", 1176764416, NULL, 0, 1e4, 128, ROPE_PLAIN, 1, true},
+    {"olmo-2-1124-7b", 7298617344, NULL, 0, 5e5, 128, ROPE_PLAIN, 100277, false},
+    {"olmo-7b-0424-hf", 6888095744, NULL, 0, 1e4, 128, ROPE_PLAIN, 1, false},
+    {"openelm-270m", 271527168, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, true},
+    {"phi-1_5", 1418270720, NULL, 0, 1e4, 32, ROPE_PLAIN, -1, false},
+    {"phi-2", 2779683840, NULL, 0, 1e4, 32, ROPE_PLAIN, -1, false},
+    {"phi-2.v5", 2779683840, NULL, 0, 1e4, 32, ROPE_PLAIN, -1, false},
+    {"pythia-160m", 162322944, NULL, 0, 1e4, 16, ROPE_PLAIN, -1, false},
+    {"pythia-160m.v5", 162322944, NULL, 0, 1e4, 16, ROPE_PLAIN, -1, false},
+    {"qwen-1_8b", 1836828672, NULL, 0, 1e4, 128, ROPE_PLAIN, -1, false},
+    {"qwen1.5-0.5b", 463987712, NULL, 0, 1e6, 64, ROPE_PLAIN, -1, true},
+    {"qwen2.5-0.5b-instruct", 494032768, NULL, 0, 1e6, 64, ROPE_PLAIN, -1, true},
+    {"qwen2.5-7b-instruct-yarn", 7615616512, NULL, 0, 1e6, 128, ROPE_YARN, -1, false},
+    {"qwen2.5-7b-instruct-yarn.v5", 7615616512, NULL, 0, 1e6, 128, ROPE_YARN, -1, false},
+    {"qwen3-0.6b", 596049920, NULL, 0, 1e6, 128, ROPE_PLAIN, -1, true},
+    {"smollm2-135m", 134515008, NULL, 0, 1e5, 64, ROPE_PLAIN, -1, true},
+    {"smollm2-135m-instruct", 134515008, NULL, 0, 1e5, 64, ROPE_PLAIN, 2, true},
+    {"smollm3-3b", 3075098624, NULL, 0, 5e6, 128, ROPE_PLAIN, 128004, true},
+    {"smollm3-3b.v5", 3075098624, NULL, 0, 5e6, 128, ROPE_PLAIN, 128004, true},
+    {"tinyllama-1.1b-chat", 1100048384, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, false},
+};
+
+static json_t *load(const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/golden/configs/%s.json", TEST_DIR, name);
+    json_t *o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    if (!o) fail_msg("%s cannot be read", path);
+    return o;
+}
+
+static void read_published(arena *a, const char *name, model_config *mc) {
+    json_t *o = load(name);
+    err e = {0};
+    if (model_config_read_file(a, o, mc, &e) != ST_OK) fail_msg("%s: %s", name, e.message);
+    json_decref(o);
+}
+
+static int64_t count(arena *a, const model_config *mc) {
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(mc, s);
+    return param_store_sizes(s).elems;
+}
+
+static void test_meaning(void **state) {
+    (void)state;
+    for (int i = 0; i < ARRAY_LEN(published); i++) {
+        arena *a = arena_new("published");
+        model_config mc;
+        read_published(a, published[i].name, &mc);
+        if (count(a, &mc) != published[i].params)
+            fail_msg("%s has %ld parameters", published[i].name, (long)count(a, &mc));
+        const char *w = published[i].windows ? published[i].windows : "f";
+        for (int l = 0; l < mc.num_hidden_layers; l++) {
+            bool local = w[(size_t)l % strlen(w)] == 'w';
+            assert_int_equal(model_layer(&mc, l).attn.window, local ? published[i].window : 0);
+        }
+        if (published[i].rotary_dim > 0) {
+            rope_spec s = model_rope(&mc, false);
+            assert_true(s.theta == published[i].theta);
+            assert_int_equal(s.rotary_dim, published[i].rotary_dim);
+            assert_int_equal(s.scaling.kind, published[i].rope);
+        }
+        assert_int_equal(mc.pad_token_id, published[i].pad);
+        assert_int_equal(mc.tie_word_embeddings, published[i].tied);
+        arena_free(a);
+    }
+}
+
+/* What we write says the same, without an extension of ours. */
+static void test_round_trip(void **state) {
+    (void)state;
+    for (int i = 0; i < ARRAY_LEN(published); i++) {
+        arena *a = arena_new("published");
+        model_config mc, again;
+        err e = {0};
+        read_published(a, published[i].name, &mc);
+        json_t *once = model_config_json(&mc, 1, 2, DT_F32);
+        json_t *more = json_object_get(once, "athanor");
+        if (more)
+            fail_msg("%s: %s is said to be an extension", published[i].name,
+                     json_object_iter_key(json_object_iter(more)));
+        if (model_config_read_file(a, once, &again, &e) != ST_OK)
+            fail_msg("%s: %s", published[i].name, e.message);
+        json_t *twice = model_config_json(&again, 1, 2, DT_F32);
+        assert_true(json_equal(once, twice));
+        json_decref(once);
+        json_decref(twice);
+        arena_free(a);
+    }
+}
+
+/* Both ways of writing mean one model. */
+static void test_versions(void **state) {
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < ARRAY_LEN(published); i++) {
+        char old[64];
+        const char *dot = strstr(published[i].name, ".v5");
+        if (!dot) continue;
+        snprintf(old, sizeof old, "%.*s", (int)(dot - published[i].name), published[i].name);
+        arena *a = arena_new("published");
+        model_config x, y;
+        read_published(a, published[i].name, &x);
+        read_published(a, old, &y);
+        json_t *a5 = model_config_json(&x, 1, 2, DT_F32), *a4 = model_config_json(&y, 1, 2, DT_F32);
+        if (!json_equal(a5, a4)) fail_msg("%s differs", old);
+        json_decref(a5);
+        json_decref(a4);
+        arena_free(a);
+        n++;
+    }
+    assert_int_equal(n, 7);
+}
+
+/* A published config with other keys, as JSON. */
+static status read_changed(const char *name, const char *change, model_config *mc, arena *a,
+                           err *e) {
+    json_t *o = load(name), *more = json_loads(change, 0, NULL);
+    assert_non_null(more);
+    json_object_update(o, more);
+    status st = model_config_read_file(a, o, mc, e);
+    json_decref(o);
+    json_decref(more);
+    return st;
+}
+
+/* Key that is named in the refusal. */
+static const struct {
+    const char *name, *change, *where;
+} refused[] = {
+    /* what changes the function in a way that is not computed */
+    {"gpt2", "{\"scale_attn_by_inverse_layer_idx\": true}", "scale_attn_by_inverse_layer_idx"},
+    {"gpt2", "{\"scale_attn_weights\": false}", "scale_attn_weights"},
+    {"gpt2", "{\"add_cross_attention\": true}", "add_cross_attention"},
+    {"gpt2", "{\"pruned_heads\": {\"0\": [1]}}", "pruned_heads"},
+    {"gemma-3-270m", "{\"use_bidirectional_attention\": true}", "use_bidirectional_attention"},
+    {"smollm2-135m", "{\"sliding_window\": 128}", "sliding_window"},
+    {"smollm2-135m", "{\"partial_rotary_factor\": 0.5}", "partial_rotary_factor"},
+    {"smollm2-135m", "{\"rope_parameters\": {\"partial_rotary_factor\": 0.5}}",
+     "rope_parameters.partial_rotary_factor"},
+    {"phi-2", "{\"head_dim\": 64}", "head_dim"},
+    {"qwen2.5-0.5b-instruct", "{\"FFN_type\": \"softmoe_v3\"}", "FFN_type"},
+    {"qwen2.5-0.5b-instruct", "{\"use_mrope\": true}", "use_mrope"},
+    {"qwen-1_8b", "{\"no_bias\": false}", "no_bias"},
+    {"openelm-270m", "{\"ffn_with_glu\": false}", "ffn_with_glu"},
+    {"llama-2-7b-hf", "{\"quantization_config\": {\"quant_method\": \"awq\"}}",
+     "quantization_config"},
+    {"llama-2-7b-hf", "{\"hidden_act\": \"quick_gelu\"}", "hidden_act"},
+    {"llama-2-7b-hf", "{\"rope_scaling\": {\"type\": \"ntk\", \"factor\": 2}}",
+     "rope_scaling.type"},
+    {"gemma-2-2b", "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}",
+     "rope_parameters"},
+    {"gemma-3-270m",
+     "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
+     "rope_parameters.sliding_attention.rope_type"},
+    /* what is said twice and differs: transformers 4 and 5 read different ones */
+    {"llama-3.2-1b-instruct", "{\"rope_parameters\": {\"rope_theta\": 1e4}}",
+     "rope_parameters.rope_theta"},
+    {"gemma-3-270m", "{\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e5}}}",
+     "rope_parameters.rope_theta"},
+    {"pythia-160m", "{\"rope_theta\": 500}", "rope_theta"},
+    /* what only the user of a file may say */
+    {"gpt2", "{\"ignore_keys\": [\"x\"], \"x\": 1}", "ignore_keys"},
+    {"gpt2", "{\"preset\": \"gpt2-xl\"}", "preset"},
+    /* values */
+    {"gpt2", "{\"n_embd\": 0}", "hidden_size"},
+    {"gpt2", "{\"n_embd\": -768}", "hidden_size"},
+    {"gpt2", "{\"n_layer\": 9223372036854775807}", "num_hidden_layers"},
+    {"gpt2", "{\"n_layer\": 1e300}", "num_hidden_layers"},
+    {"gpt2", "{\"n_head\": 7}", "num_attention_heads"},
+    {"smollm2-135m", "{\"num_key_value_heads\": 4}", "num_key_value_heads"},
+    {"smollm2-135m", "{\"num_key_value_heads\": 0}", "num_key_value_heads"},
+    {"smollm2-135m", "{\"head_dim\": 63}", "head_dim"},
+    {"smollm2-135m", "{\"rope_theta\": 0}", "rope_theta"},
+    {"smollm2-135m",
+     "{\"vocab_size\": 16777216, \"hidden_size\": 1048576, \"head_dim\": 1024,"
+     " \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536,"
+     " \"num_hidden_layers\": 4096, \"intermediate_size\": 4194304}",
+     "hidden_size"},
+    {"gemma-2-2b", "{\"num_hidden_layers\": 1000000000000}", "num_hidden_layers"},
+    {"gemma-3-270m", "{\"layer_types\": [\"full_attention\"]}", "layer_types"},
+    {"gemma-3-270m", "{\"layer_types\": \"full_attention\"}", "layer_types"},
+    {"gemma-3-1b-it", "{\"sliding_window_pattern\": 0}", "sliding_window_pattern"},
+    {"gemma-3-270m", "{\"rope_local_base_freq\": 1e-300}", "rope_local_base_freq"},
+    {"smollm3-3b", "{\"no_rope_layers\": [1, 0]}", "no_rope_layers"},
+    {"smollm3-3b", "{\"use_sliding_window\": \"yes\"}", "use_sliding_window"},
+    {"openelm-270m", "{\"ffn_multipliers\": 1e300}", "ffn_multipliers"},
+    {"openelm-270m", "{\"ffn_multipliers\": [1, 2, 3]}", "ffn_multipliers"},
+    {"openelm-270m", "{\"ffn_dim_divisor\": 0}", "ffn_dim_divisor"},
+    {"llama-3.2-1b-instruct", "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}",
+     "rope_scaling.low_freq_factor"},
+};
+
+static void test_refusals(void **state) {
+    (void)state;
+    for (int i = 0; i < ARRAY_LEN(refused); i++) {
+        arena *a = arena_new("published");
+        model_config mc;
+        err e = {0};
+        char where[128];
+        if (read_changed(refused[i].name, refused[i].change, &mc, a, &e) == ST_OK)
+            fail_msg("%s with %s is accepted", refused[i].name, refused[i].change);
+        snprintf(where, sizeof where, "model.%s", refused[i].where);
+        if (strcmp(e.where, where) != 0)
+            fail_msg("%s: at %s: %s", refused[i].change, e.where, e.message);
+        arena_free(a);
+    }
+}
+
+/* Keys that other readers do not read, and nulls. */
+static const struct {
+    const char *name, *change;
+} harmless[] = {
+    {"gpt2", "{\"n_ctx\": 512, \"pruned_heads\": {}, \"top_k\": 50, \"torchscript\": false}"},
+    {"gpt2", "{\"n_inner\": null, \"some_new_key\": null}"},
+    {"gemma-2-2b", "{\"hidden_act\": \"gelu\"}"},
+    {"gemma-3-270m", "{\"attn_logit_softcapping\": 50.0}"},
+    {"smollm2-135m", "{\"head_dim\": null, \"rope_parameters\": {\"rope_theta\": 100000.0}}"},
+    {"qwen2.5-0.5b-instruct", "{\"layer_types\": null, \"sliding_window\": null}"},
+    {"smollm3-3b", "{\"no_rope_layers\": null, \"layer_types\": null}"},
+    {"mobilellm-125m", "{\"tie_word_embeddings\": true}"},
+};
+
+static void test_harmless(void **state) {
+    (void)state;
+    for (int i = 0; i < ARRAY_LEN(harmless); i++) {
+        arena *a = arena_new("published");
+        model_config mc, changed;
+        err e = {0};
+        read_published(a, harmless[i].name, &mc);
+        if (read_changed(harmless[i].name, harmless[i].change, &changed, a, &e) != ST_OK)
+            fail_msg("%s: %s", harmless[i].change, e.message);
+        json_t *x = model_config_json(&mc, 1, 2, DT_F32);
+        json_t *y = model_config_json(&changed, 1, 2, DT_F32);
+        if (!json_equal(x, y)) fail_msg("%s changes the model", harmless[i].change);
+        json_decref(x);
+        json_decref(y);
+        arena_free(a);
+    }
+}
+
+static void read_user(arena *a, const char *text, model_config *mc) {
+    json_t *o = json_loads(text, 0, NULL);
+    err e = {0};
+    assert_non_null(o);
+    if (model_config_read(a, o, 0, mc, &e) != ST_OK) fail_msg("%s: %s", text, e.message);
+    json_decref(o);
+}
+
+/* What the user says counts, whatever the base says it with. */
+static void test_user_keys(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc;
+    read_user(a, "{\"preset\": \"pythia-14m\", \"residual_type\": \"sequential\"}", &mc);
+    assert_int_equal(mc.residual, RESIDUAL_SEQUENTIAL);
+    read_user(a, "{\"preset\": \"mobilellm-125m\", \"tie_word_embeddings\": false}", &mc);
+    assert_false(mc.tie_word_embeddings);
+    read_user(a, "{\"preset\": \"qwen2.5-0.5b\", \"sliding_window\": 128}", &mc);
+    assert_int_equal(model_layer(&mc, 3).attn.window, 128);
+    read_user(a, "{\"preset\": \"llama-3.2-1b\", \"rope_scaling\": null}", &mc);
+    assert_int_equal(mc.rope.kind, ROPE_PLAIN);
+    assert_true(mc.rope_theta == 5e5);
+    read_user(a,
+              "{\"preset\": \"llama-3.2-1b\", \"rope_parameters\": {\"rope_type\": \"linear\","
+              " \"factor\": 2.0}}",
+              &mc);
+    assert_true(mc.rope.kind == ROPE_LINEAR && mc.rope.factor == 2 && mc.rope_theta == 5e5);
+    read_user(a, "{\"preset\": \"mini.llm-1.4b\", \"max_position_embeddings\": 512}", &mc);
+    assert_int_equal(mc.max_position_embeddings, 512);
+    arena_free(a);
+}
+
+/* Values that a family's config.json cannot say come back all the same. */
+static void test_extensions(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *extension; /* NULL: config.json says it */
+    } cases[] = {
+        {"{\"preset\": \"pythia-14m\", \"residual_type\": \"parallel_shared\"}", "residual_type"},
+        {"{\"preset\": \"phi-1\", \"qk_norm\": \"full\"}", "qk_norm"},
+        {"{\"preset\": \"phi-1\", \"qk_norm\": \"head\"}", NULL},
+        {"{\"preset\": \"mobilellm-125m\", \"block_repeat\": 3}", "block_repeat"},
+        {"{\"preset\": \"mobilellm-125m\", \"block_repeat\": 2}", NULL},
+        {"{\"preset\": \"gemma-3-4b\", \"rope_local_base_freq\": 0}", "rope_local_base_freq"},
+        {"{\"preset\": \"smollm2-135m\", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor"},
+        {"{\"model_type\": \"qwen3\", \"vocab_size\": 99, \"num_hidden_layers\": 3,"
+         " \"sliding_window\": [4, 0, 8]}",
+         "sliding_window"},
+        {"{\"model_type\": \"qwen3\", \"vocab_size\": 99, \"num_hidden_layers\": 3,"
+         " \"sliding_window\": [0, 8, 8]}",
+         NULL},
+        {"{\"model_type\": \"minicpm\", \"vocab_size\": 99, \"scale_depth\": 0,"
+         " \"dim_model_base\": 0}",
+         NULL},
+        {"{\"preset\": \"openelm-270m\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+         "rope_scaling"},
+    };
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        arena *a = arena_new("published");
+        model_config mc, again;
+        err e = {0};
+        read_user(a, cases[i].model, &mc);
+        json_t *once = model_config_json(&mc, 1, 2, DT_F32);
+        const char *key = json_object_iter_key(json_object_iter(json_object_get(once, "athanor")));
+        bool as_wanted =
+            cases[i].extension ? key && strcmp(key, cases[i].extension) == 0 : key == NULL;
+        if (!as_wanted) fail_msg("%s: extension %s", cases[i].model, key ? key : "none");
+        if (model_config_read_file(a, once, &again, &e) != ST_OK)
+            fail_msg("%s: %s", cases[i].model, e.message);
+        json_t *twice = model_config_json(&again, 1, 2, DT_F32);
+        if (!json_equal(once, twice)) fail_msg("%s comes back otherwise", cases[i].model);
+        json_decref(once);
+        json_decref(twice);
+        arena_free(a);
+    }
+}
+
+/* The publishers' class makes OpenELM's heads of multipliers: those that we write give them. */
+static void test_openelm_multipliers(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc, again;
+    err e = {0};
+    read_published(a, "openelm-270m", &mc);
+    json_t *o = model_config_json(&mc, 1, 2, DT_F32);
+    assert_non_null(json_object_get(o, "qkv_multipliers"));
+    json_object_del(o, "num_query_heads");
+    json_object_del(o, "num_kv_heads");
+    assert_int_equal(model_config_read_file(a, o, &again, &e), ST_OK);
+    for (int l = 0; l < 16; l++) {
+        assert_int_equal(model_layer(&again, l).attn.H, model_layer(&mc, l).attn.H);
+        assert_int_equal(model_layer(&again, l).attn.K, model_layer(&mc, l).attn.K);
+    }
+    json_decref(o);
+    arena_free(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_meaning),    cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_versions),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_harmless),   cmocka_unit_test(test_user_keys),
+        cmocka_unit_test(test_extensions), cmocka_unit_test(test_openelm_multipliers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
