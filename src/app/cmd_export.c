@@ -92,7 +92,7 @@ static void print_report(const interchange_report *r, const char *path) {
 
 static status need_output(const cli_args *args, err *e) {
     if (args->output && *args->output) return ST_OK;
-    err_set(e, ST_USAGE, "'athanor %s' needs -o %s", args->command->name, "DST");
+    err_set(e, ST_USAGE, "'athanor %s' needs -o DST", args->command->name);
     return err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
 }
 

@@ -43,8 +43,7 @@ static void put_ids(const gguf_tokenizer *g, gguf_pairs *p) {
     const struct {
         const char *key;
         int32_t id;
-    } ids[] = {{KEY("bos_token_id"), g->bos},       {KEY("eos_token_id"), g->eos},
-               {KEY("eot_token_id"), g->eot},       {KEY("unknown_token_id"), g->unk},
+    } ids[] = {{KEY("bos_token_id"), g->bos},       {KEY("unknown_token_id"), g->unk},
                {KEY("seperator_token_id"), g->sep}, {KEY("padding_token_id"), g->pad},
                {KEY("cls_token_id"), g->cls},       {KEY("mask_token_id"), g->mask}};
     const struct {
@@ -62,9 +61,17 @@ static void put_ids(const gguf_tokenizer *g, gguf_pairs *p) {
             gguf_put_bool(p, flags[i].key, flags[i].flag == GGUF_TRUE);
 }
 
-static void take_end_ids(const gguf_model_source *src, gguf_tokenizer *g) {
-    if (src->end.n > 0) g->eos = src->end.id[0];
-    if (src->end.n > 1) g->eot = src->end.id[1];
+/* Ids that end a text: there is room for three. The tokenizer's own comes first, unless the model
+ * names others only. */
+static void put_end_ids(const gguf_model_source *src, int32_t own, gguf_pairs *p) {
+    static const char *const keys[] = {KEY("eos_token_id"), KEY("eot_token_id"),
+                                       KEY("eom_token_id")};
+    bool named = src->end.n == 0;
+    for (int64_t i = 0; i < src->end.n; i++) named |= src->end.id[i] == own;
+    int n = 0;
+    if (named && own >= 0) gguf_put_u32(p, keys[n++], (uint32_t)own);
+    for (int64_t i = 0; i < src->end.n && n < ARRAY_LEN(keys); i++)
+        if (src->end.id[i] != own) gguf_put_u32(p, keys[n++], (uint32_t)src->end.id[i]);
 }
 
 status gguf_tok_write(arena *a, const gguf_model_source *src, gguf_pairs *p, err *e) {
@@ -76,11 +83,11 @@ status gguf_tok_write(arena *a, const gguf_model_source *src, gguf_pairs *p, err
                 g.n_tokens, (long long)rows);
         return err_hint(e, "give the model its own tokenizer");
     }
-    take_end_ids(src, &g);
     gguf_put_string(p, KEY("model"), g.model);
     if (g.pre) gguf_put_string(p, KEY("pre"), g.pre);
     put_tokens(a, &g, rows, p);
     put_ids(&g, p);
+    put_end_ids(src, g.eos, p);
     const char *template = src->chat_template ? src->chat_template : g.chat_template;
     if (template) gguf_put_string(p, "tokenizer.chat_template", template);
     return ST_OK;

@@ -69,11 +69,14 @@ static json_t *around(const gguf_reader *r, bool bos, bool eos) {
 
 /* A conversation names its marks ("<start_of_turn>") in its text, so control tokens are found there
  * as llama.cpp finds them, and as in the other kinds of tokenizers here. A .model file has them as
- * plain text. */
-static void find_control_tokens(tok *t, const spm_model *m) {
+ * plain text. Runs of spaces that a user defined (Gemma) are written as such, not as U+2581, so
+ * they are found before spaces become that. */
+static void find_in_text(tok *t, const spm_model *m) {
     for (int32_t i = 0; i < m->n; i++) {
         const spm_piece *p = &m->piece[i];
-        if (p->type == SPM_CONTROL) tok_trie_add(&t->raw, p->text, p->len, (tok_added){.id = i});
+        bool spaced = p->type == SPM_USER_DEFINED && memchr(p->text, ' ', p->len);
+        if (p->type == SPM_CONTROL || spaced)
+            tok_trie_add(&t->raw, p->text, p->len, (tok_added){.id = i});
     }
 }
 
@@ -102,7 +105,7 @@ static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out)
     if (!unknown && g->unk >= 0) m.piece[g->unk].type = SPM_UNKNOWN;
     TRY(spm_check(&m, r->origin, r->e));
     TRY(spm_to_tok(out, &m, r->origin, r->e));
-    find_control_tokens(*out, &m);
+    find_in_text(*out, &m);
     return ST_OK;
 }
 
