@@ -110,9 +110,10 @@ static bool has_word(int argc, char **argv, const char *word) {
 }
 
 static void report_json(const err *e) {
-    cli_print_json(json_pack("{s:{s:s, s:s%, s:s%, s:s%}}", "error", "kind", status_kind(e->code),
-                             "message", e->message, strlen(e->message), "hint", e->hint,
-                             strlen(e->hint), "where", e->where, strlen(e->where)));
+    cli_print_json(json_pack("{s:{s:s, s:o, s:o, s:o}}", "error", "kind", status_kind(e->code),
+                             "message", json_text(e->message, strlen(e->message)), "hint",
+                             json_text(e->hint, strlen(e->hint)), "where",
+                             json_text(e->where, strlen(e->where))));
 }
 
 static void report_text(const err *e) {

@@ -192,6 +192,7 @@ static status parse_positions(const char *s, int64_t n, int64_t *from, int64_t *
 }
 
 static status write_logits(const cli_args *args, open_model *m, const prompts *p, err *e) {
+    const char *path = cli_value(args, "logits");
     int64_t n = p->item[0].n, from, to, V = m->config.vocab_size;
     if (n == 0 || n > model_max_tokens(&m->config))
         return err_set(e, ST_USAGE, "the prompt has %ld tokens; 1 to %ld are possible", (long)n,
@@ -199,11 +200,10 @@ static status write_logits(const cli_args *args, open_model *m, const prompts *p
     TRY(parse_positions(cli_value(args, "positions"), n, &from, &to, e));
     TRY(open_model_load(m, 0, (int)n, e));
     const float *logits = open_model_logits(m, p->item[0].id, (int)n);
-    TRY(npy_write_f32(cli_value(args, "logits"), logits + from * V, 2, (int64_t[]){to - from, V},
-                      e));
+    TRY(npy_write_f32(path, logits + from * V, 2, (int64_t[]){to - from, V}, e));
     if (args->json)
-        cli_print_json(json_pack("{s:o,s:s,s:[I,I]}", "prompt_ids", ids_json(&p->item[0]), "logits",
-                                 cli_value(args, "logits"), "shape", (json_int_t)(to - from),
+        cli_print_json(json_pack("{s:o,s:o,s:[I,I]}", "prompt_ids", ids_json(&p->item[0]), "logits",
+                                 json_text(path, strlen(path)), "shape", (json_int_t)(to - from),
                                  (json_int_t)V));
     return ST_OK;
 }

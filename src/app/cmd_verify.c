@@ -178,11 +178,11 @@ static json_t *faults_json(const checkpoint_report *r) {
 static json_t *checkpoint_json(const findings *f, int i) {
     const inspected *c = &f->list[i];
     json_t *step = c->r.step >= 0 ? json_integer(c->r.step) : json_null();
-    return json_pack("{s:s, s:o, s:b, s:b, s:I, s:o, s:b, s:b, s:b, s:o}", "path", c->dir, "step",
-                     step, "ok", c->good, "resumable", c->good && c->r.kind == CHECKPOINT_RESUMABLE,
-                     "bytes", (json_int_t)c->r.bytes, "val_loss", json_f64(c->r.score), "newest",
-                     i == f->n - 1, "best", i == f->best, "uploaded", c->r.uploaded, "broken",
-                     faults_json(&c->r));
+    return json_pack("{s:o, s:o, s:b, s:b, s:I, s:o, s:b, s:b, s:b, s:o}", "path",
+                     json_text(c->dir, strlen(c->dir)), "step", step, "ok", c->good, "resumable",
+                     c->good && c->r.kind == CHECKPOINT_RESUMABLE, "bytes", (json_int_t)c->r.bytes,
+                     "val_loss", json_f64(c->r.score), "newest", i == f->n - 1, "best",
+                     i == f->best, "uploaded", c->r.uploaded, "broken", faults_json(&c->r));
 }
 
 static json_t *report_json(const findings *f, const char *verdict) {

@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name, *alias; /* ours and the safetensors name where it differs by more than case */
-    size_t bytes;              /* 0: blocks */
+    size_t bytes;             /* 0: blocks */
 } DTYPES[DT_COUNT] = {
     [DT_F32] = {"f32", "float32", 4}, [DT_BF16] = {"bf16", "bfloat16", 2},
     [DT_F16] = {"f16", "float16", 2}, [DT_F64] = {"f64", "float64", 8},

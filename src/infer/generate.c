@@ -110,6 +110,12 @@ static status check_request(const generator *g, const generate_request *rq, err 
         err_set(e, ST_USAGE, "the prompt is empty");
         return err_hint(e, "give at least one token, for example --prompt \"Once upon a time\"");
     }
+    for (int64_t i = 0; i < rq->n_prompt; i++) {
+        if (rq->prompt[i] >= 0 && rq->prompt[i] < g->vocab) continue;
+        err_set(e, ST_USAGE, "the prompt has the token id %d, the model knows ids below %d",
+                rq->prompt[i], g->vocab);
+        return err_hint(e, "give the model its own tokenizer");
+    }
     if (rq->n_prompt < g->Tmax) return ST_OK;
     err_set(e, ST_USAGE, "the prompt has %ld tokens, the context holds %d", (long)rq->n_prompt,
             g->Tmax);

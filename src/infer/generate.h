@@ -47,8 +47,9 @@ double generate_prefill_rate(const generate_request *rq, const generate_result *
 double generate_decode_rate(const generate_result *r);
 
 /* Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
- * special tokens left out. Text of a stop string is not streamed. ST_USAGE: an empty prompt, or one
- * that leaves no room below Tmax; ST_NONFINITE: the model gives no probabilities. */
+ * special tokens left out. Text of a stop string is not streamed. ST_USAGE: an empty prompt, one
+ * with ids that the model does not know, or that leaves no room below Tmax; ST_NONFINITE: the model
+ * gives no probabilities. */
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) ATH_MUST_USE;
 

@@ -47,8 +47,7 @@ typedef struct gguf_model_source {
     const tok *tok;             /* NULL: llama.cpp will take and give ids alone */
     const char *chat_template;  /* NULL: none but the tokenizer's own */
     const char *name;           /* general.name; NULL: none */
-    tok_ids end;                /* ids that end a text: the first is eos, a second eot; none: the
-                                   tokenizer's */
+    tok_ids end;                /* ids that end a text; none: the tokenizer's. A file takes three */
 } gguf_model_source;
 
 /* Writes a file that llama.cpp loads, with matrices in `type` (F32, F16, BF16, Q8_0, Q4_0, Q4_1):

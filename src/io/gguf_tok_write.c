@@ -74,10 +74,18 @@ static void put_end_ids(const gguf_model_source *src, int32_t own, gguf_pairs *p
         if (src->end.id[i] != own) gguf_put_u32(p, keys[n++], (uint32_t)src->end.id[i]);
 }
 
+/* No merge makes it, so it can be left out. */
+static bool is_added(const gguf_tokenizer *g, int32_t id) {
+    int32_t type = g->type ? g->type[id] : GGUF_TOKEN_NORMAL;
+    return type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED ||
+           type == GGUF_TOKEN_UNUSED;
+}
+
 status gguf_tok_write(arena *a, const gguf_model_source *src, gguf_pairs *p, err *e) {
     gguf_tokenizer g = gguf_tokenizer_empty();
     int64_t rows = src->config->vocab_size;
     TRY(tok_to_gguf(src->tok, a, &g, e));
+    while (g.n_tokens > rows && is_added(&g, g.n_tokens - 1)) g.n_tokens--; /* Gemma 3: an image */
     if (g.n_tokens > rows) {
         err_set(e, ST_USAGE, "the tokenizer has %d tokens, the model's embedding %lld rows",
                 g.n_tokens, (long long)rows);

@@ -53,8 +53,9 @@ static status read_config(model_source *s, const char *const *ignore, int n_igno
                           err *e) {
     bool fp8;
     TRY(check_quantization(s, &fp8, e));
-    json_t *list = json_array(), *o = json_pack("{s:s,s:o}", "from", s->path, "ignore_keys", list);
-    for (int i = 0; i < n_ignore; i++) json_array_append_new(list, json_string(ignore[i]));
+    json_t *list = json_array(), *o = json_pack("{s:o}", "ignore_keys", list);
+    json_object_set_new(o, "from", json_string_nocheck(s->path)); /* a path may be any bytes */
+    for (int i = 0; i < n_ignore; i++) json_array_append_new(list, json_string_nocheck(ignore[i]));
     if (fp8) json_array_append_new(list, json_string("quantization_config"));
     if (untie) json_object_set_new(o, "tie_word_embeddings", json_false());
     status st = model_config_read(s->a, o, 0, &s->config, e);
@@ -113,6 +114,15 @@ static status find_tensors(model_source *s, err *e) {
     return ST_OK;
 }
 
+static void note_lost_tokens(model_source *s) {
+    long lost = (long)tok_vocab_size(s->tok) - (long)s->config.vocab_size;
+    if (lost > 0)
+        strbuf_printf(&s->notes,
+                      "The tokenizer has %d tokens, the embedding %ld rows: the model cannot take "
+                      "the last %ld.\n",
+                      tok_vocab_size(s->tok), (long)s->config.vocab_size, lost);
+}
+
 /* Any of the forms of tokenizers that folders hold. */
 static status read_folder_tokenizer(model_source *s, err *e) {
     static const char *const files[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
@@ -122,7 +132,9 @@ static status read_folder_tokenizer(model_source *s, err *e) {
         if (!file_exists(path)) continue;
         bool pair = strcmp(files[i], "vocab.json") == 0; /* with merges.txt: the folder */
         static const tok_load_options none = {0};
-        return tok_load_with(&s->tok, pair ? s->path : path, &none, e);
+        TRY(tok_load_with(&s->tok, pair ? s->path : path, &none, e));
+        note_lost_tokens(s);
+        return ST_OK;
     }
     return ST_OK;
 }

@@ -79,7 +79,7 @@ typedef struct st_source {
     dtype out_dt; /* of the file */
     bool transpose;
     const int64_t *row_from; /* [rows] which row of the source; NULL: the same */
-    int64_t rows, cols; /* of the tensor in the file; read only for either of the above */
+    int64_t rows, cols;      /* of the tensor in the file; read only for either of the above */
 } st_source;
 status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "io/gguf_model.h"
 
 const char *where_tool_name(where_tool t) {
@@ -131,6 +132,7 @@ json_t *where_runs_json(const where_runs *w) {
     json_t *o = json_object();
     for (int t = 0; t < WHERE_TOOLS; t++)
         json_object_set_new(o, where_tool_name((where_tool)t),
-                            json_pack("{s:b,s:s}", "runs", w->tool[t].runs, "why", w->tool[t].why));
+                            json_pack("{s:b,s:o}", "runs", w->tool[t].runs, "why",
+                                      json_text(w->tool[t].why, strlen(w->tool[t].why))));
     return o;
 }

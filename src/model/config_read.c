@@ -3,9 +3,9 @@
  * reads them.
  *
  * A config.json is read strictly: a key that the family's own readers ignore must not change what
- * is computed here. Our extensions stand in its object "athanor".
+ * is computed here (config_file.h). Our extensions stand in its object "athanor".
  *
- * Reading order: model_config_read at the end, gather (base and user's keys), read_entry. */
+ * Reading order: read_config at the end, merge_base, read_all, read_entry. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,8 +109,8 @@ static status unknown_key(const model_family *f, const char *key, err *e) {
 
 static status check_range(const key_row *k, double x, err *e) {
     if (x >= k->lo && x <= k->hi) return ST_OK;
-    err_set(e, ST_USAGE, "%s is %g, outside %g..%g", k->name, x, k->lo, k->hi);
-    err_hint(e, "the nearest possible value is %g", x < k->lo ? k->lo : k->hi);
+    err_set(e, ST_USAGE, "%s is %.10g, outside %.10g..%.10g", k->name, x, k->lo, k->hi);
+    err_hint(e, "the nearest possible value is %.10g", x < k->lo ? k->lo : k->hi);
     return at_key(e, k->name);
 }
 

@@ -39,7 +39,7 @@ typedef struct model_family {
     const char *architecture; /* "LlamaForCausalLM" */
     /* Space-separated: options (names of keys.def) that its config.json says under these names or
      * their aliases; keys of its config.json that from_hf turns into options; and keys that its
-     * other readers ignore, beside those of all families (config_read.c). */
+     * other readers ignore, beside those of all families (config_file.c). */
     const char *keys, *own_keys, *inert_keys;
     const char *lists;             /* options of `keys` that config.json can say for each layer */
     bool no_rope_scaling;          /* config.json cannot say it */

@@ -39,8 +39,8 @@ typedef struct param {
     param_order order;
     int64_t heads, head_dim, rotary; /* of the order */
     param_init init;
-    int64_t offset;      /* first element in every flat array; mapped: first byte in the file */
-    bool mapped;         /* read-only in a file, in the format `stored` (SPACE_FILE) */
+    int64_t offset; /* first element in every flat array; mapped: first byte in the file */
+    bool mapped;    /* read-only in a file, in the format `stored` (SPACE_FILE) */
     dtype stored;
 } param;
 
@@ -54,9 +54,9 @@ typedef struct param_store param_store;
 param_store *param_store_new(arena *a, dtype compute);
 dtype param_store_compute(const param_store *s);
 
-/* Weights that stay in a file: asked for every parameter that is added. Returns whether it does, and
- * then its format and first byte. Set before parameters are added; there are no packs then, since
- * parts may differ in format. */
+/* Weights that stay in a file: asked for every parameter that is added. Returns whether it does,
+ * and then its format and first byte. Set before parameters are added; there are no packs then,
+ * since parts may differ in format. */
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 

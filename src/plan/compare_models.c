@@ -115,6 +115,17 @@ static status logits_of_source(const model_source *s, const prompts *p, float *l
     return logits_of_result(s->path, p, logits, NULL, &unused, e);
 }
 
+/* A model that has diverged, or whose file is damaged, cannot be told from another. */
+static status check_finite(const float *logits, int64_t n, err *e) {
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(logits[i])) continue;
+        err_set(e, ST_NONFINITE, "the source computes logits that are no finite numbers");
+        return err_hint(e, "its weights may be damaged, or have diverged in training; --no-verify "
+                           "takes them as they are");
+    }
+    return ST_OK;
+}
+
 /* ---- distances ---- */
 
 static double log_sum_exp(const float *x, int64_t n, int64_t *best) {
@@ -133,7 +144,7 @@ static void compare_row(const float *a, const float *b, int64_t V, double *large
     double za = log_sum_exp(a, V, &best_a), zb = log_sum_exp(b, V, &best_b), kl = 0;
     for (int64_t i = 0; i < V; i++) {
         double diff = fabs((double)a[i] - b[i]);
-        if (!(diff <= c->max_abs_diff)) c->max_abs_diff = diff; /* NaN stays */
+        if (isnan(diff) || diff > c->max_abs_diff) c->max_abs_diff = diff; /* NaN stays */
         if (fabs((double)a[i]) > *largest) *largest = fabs((double)a[i]);
         kl += exp(a[i] - za) * ((a[i] - za) - (b[i] - zb));
     }
@@ -158,10 +169,11 @@ status compare_models(const model_source *source, const char *result, compare_li
     prompts p = {0};
     *out = (model_comparison){.limits = limits};
     make_prompts(source, &p);
-    int64_t V = source->config.vocab_size;
-    size_t bytes = sizeof(float) * (size_t)(p.n * p.T * V);
+    int64_t V = source->config.vocab_size, n = (int64_t)p.n * p.T * V;
+    size_t bytes = sizeof(float) * (size_t)n;
     float *a = xmalloc(bytes), *b = xmalloc(bytes);
     status st = logits_of_source(source, &p, a, e);
+    if (st == ST_OK) st = check_finite(a, n, e);
     if (st == ST_OK) st = logits_of_result(result, &p, b, source->tok, out, e);
     if (st == ST_OK) compare_all(a, b, &p, V, out);
     if (st == ST_MEMORY) err_hint(e, "--no-verify writes without running the model");

@@ -24,8 +24,9 @@ typedef struct model_comparison {
     bool verified;
 } model_comparison;
 
-/* `result`: what was written, a folder or file. ST_MEMORY: the model does not fit. A model that is
- * read but computes something else is no failure: verified tells. */
+/* `result`: what was written, a folder or file. ST_MEMORY: the model does not fit. ST_NONFINITE:
+ * the source gives no numbers. A model that is read but computes something else is no failure:
+ * verified tells. */
 status compare_models(const model_source *source, const char *result, compare_limits limits,
                       model_comparison *out, err *e) ATH_MUST_USE;
 

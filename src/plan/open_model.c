@@ -12,7 +12,8 @@ enum { PREFILL_T = 256 };
 
 static status read_folder(open_model *m, const char *path, err *e) {
     TRY(checkpoint_resolve(m->a, path, &m->dir, e));
-    json_t *o = json_pack("{s:s}", "from", m->dir);
+    json_t *o = json_object();
+    json_object_set_new(o, "from", json_string_nocheck(m->dir)); /* a path may be any bytes */
     status st = model_config_read(m->a, o, 0, &m->config, e);
     json_decref(o);
     if (st != ST_OK) return st;

@@ -59,8 +59,8 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
                   .grad_scale = (float)(1.0 / ((double)B * T))};
     prog_replay(p, PROG_ALL, &run);
     *loss = execute_sum_nll(p) / ((double)B * T);
-    st_tensor *t = hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32,
-                              HF_FILES_PAIRS);
+    st_tensor *t =
+        hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32, HF_FILES_PAIRS);
     return st_write(out_file, t, param_count(s->plan->store), NULL, NULL, e);
 }
 

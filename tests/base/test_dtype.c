@@ -107,8 +107,8 @@ static void test_special(void **state) {
 static void test_names(void **state) {
     (void)state;
     static const char *const UPPER[DT_COUNT] = {"F32",  "BF16", "F16",  "F64",  "I32",
-                                                 "I64",  "U8",   "Q4_0", "Q4_1", "Q5_0",
-                                                 "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
+                                                "I64",  "U8",   "Q4_0", "Q4_1", "Q5_0",
+                                                "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
     for (int i = 0; i < DT_COUNT; i++) {
         dtype dt = DT_COUNT;
         assert_true(dtype_parse(dtype_name((dtype)i), &dt));
@@ -184,10 +184,13 @@ static void test_double_rounds_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_special),        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_special),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_convert_arrays), cmocka_unit_test(test_double_rounds_once),
+        cmocka_unit_test(test_convert_arrays),
+        cmocka_unit_test(test_double_rounds_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

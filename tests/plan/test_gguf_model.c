@@ -14,6 +14,7 @@ static const char *const refused[][2] = {
     {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},
     {"qwen3-bias-window", "model.attention_bias"},
+    {"mistral", "model.sliding_window"},
 };
 
 static const char *refused_for(const char *name) {

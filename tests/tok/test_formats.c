@@ -74,14 +74,21 @@ static void check_decoded(const char *name, const tok *t, const json_t *c) {
     tok_ids_free(&ids);
 }
 
-static void check_cases(const char *name, const tok *t) {
+/* but: texts with this in them are left out; NULL: none. */
+static void check_cases_but(const char *name, const tok *t, const char *but) {
     json_t *list = load_cases(name), *c;
     size_t i;
     json_array_foreach(list, i, c) {
-        if (!json_is_null(json_object_get(c, "text"))) check_ids(name, t, c);
+        const char *text = json_string_value(json_object_get(c, "text"));
+        if (text && but && strstr(text, but)) continue;
+        if (text) check_ids(name, t, c);
         check_decoded(name, t, c);
     }
     json_decref(list);
+}
+
+static void check_cases(const char *name, const tok *t) {
+    check_cases_but(name, t, NULL);
 }
 
 static tok *load_format(const char *name, const tok_load_options *o) {
@@ -428,7 +435,14 @@ static void test_gguf(void **state) {
         bool ranks = strstr(NAMES[i][0], "tiktoken");
         tok *t = load_format(NAMES[i][0], ranks ? &LLAMA3 : NULL);
         tok *back = through_gguf(t, NAMES[i][1], NAMES[i][2]);
-        check_cases(NAMES[i][0], back);
+        /* what ends a text is plain text to sentencepiece, and a mark in a GGUF file */
+        bool pieces = strstr(NAMES[i][0], ".model");
+        check_cases_but(NAMES[i][0], back, pieces ? "</s>" : NULL);
+        if (pieces) {
+            tok_ids ids = encode_ok(back, "a</s>", 5, 0);
+            assert_int_equal(ids.id[ids.n - 1], tok_eos(back));
+            tok_ids_free(&ids);
+        }
         tok_free(back);
         tok_free(t);
     }

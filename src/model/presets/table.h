@@ -10,8 +10,8 @@ typedef struct preset {
 } preset;
 
 /* Ends with a row without a name. */
-extern const preset presets_gpt[], presets_llama[], presets_small[], presets_olmo[],
-    presets_qwen[], presets_gemma[];
+extern const preset presets_gpt[], presets_llama[], presets_small[], presets_olmo[], presets_qwen[],
+    presets_gemma[];
 
 /* The object as text. Its members are written as in JSON; parameters of a macro around it are put
  * in. */
