@@ -11,7 +11,13 @@ foreach(storage f32 bf16 f16 f64)
     target_sources(ath_op PRIVATE $<TARGET_OBJECTS:op_ref_${storage}>)
 endforeach()
 
-# Tuned kernels: src/op/cpu/*.c once per instruction set (psABI levels; the last one adds bf16 products).
+# Tuned kernels: src/op/cpu/*.c once per instruction set (psABI levels; the last one adds bf16 products). -O3 in every
+# build type: unoptimised vector code is too slow to test with. Instrumented for fuzzing, the same takes clang minutes
+# for a file, since every option of a kernel is a loop of its own.
+set(KERNEL_OPTIMIZATION -O3)
+if(ATHANOR_FUZZ)
+    set(KERNEL_OPTIMIZATION -O1)
+endif()
 set(CPU_VARIANTS base)
 set(CPU_FLAGS_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -25,8 +31,7 @@ foreach(v IN LISTS CPU_VARIANTS)
     add_library(ath_op_cpu_${v} OBJECT ${cpu_sources})
     target_link_libraries(ath_op_cpu_${v} PRIVATE ath_flags)
     target_compile_definitions(ath_op_cpu_${v} PRIVATE CPU_VARIANT=${v})
-    # -O3 in every build type: unoptimised vector code is too slow to test with.
-    target_compile_options(ath_op_cpu_${v} PRIVATE -O3 ${CPU_FLAGS_${v}})
+    target_compile_options(ath_op_cpu_${v} PRIVATE ${KERNEL_OPTIMIZATION} ${CPU_FLAGS_${v}})
     target_sources(ath_op PRIVATE $<TARGET_OBJECTS:ath_op_cpu_${v}>)
 endforeach()
 

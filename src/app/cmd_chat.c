@@ -40,7 +40,8 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     c->json = args->json;
     TRY(open_model_read(&c->model, c->name, 0, e));
     TRY(check_tokenizer(c, e));
-    TRY(chat_template_load_other(&c->template, source_of(c), cli_value(args, "template"), e));
+    const tok *open = c->model.gguf ? c->model.tok : NULL;
+    TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
     TRY(open_model_settings(&c->model, &settings, e));
     conversation_init(&c->talk, &c->gen, c->model.tok, c->template, &settings);
     chat_read_variables(args, c->talk.variables);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "infer/settings.h"
+#include "plan/compare_weights.h"
 
 /* ---- formats ---- */
 
@@ -41,7 +42,7 @@ static status find_format(const interchange_options *opt, target *t, err *e) {
 /* ---- writing ---- */
 
 static status write_folder(const model_source *s, const char *dir, const interchange_options *opt,
-                           dtype dt, interchange_report *r, compare_limits *limits, err *e) {
+                           dtype dt, interchange_report *r, dtype *rounded, err *e) {
     model_folder_options fo = {.dt = dt, .max_shard_bytes = opt->max_shard_bytes};
     model_folder_report f;
     TRY(model_folder_write(s, dir, &fo, &f, e));
@@ -50,9 +51,7 @@ static status write_folder(const model_source *s, const char *dir, const interch
     r->params = f.n_params;
     r->bytes = f.bytes;
     r->files = f.n_files;
-    /* Products with stored blocks round what they multiply. */
-    bool blocks = s->kind == MODEL_SOURCE_GGUF && s->matrices == DT_F32;
-    *limits = compare_limits_of(f.lossy ? f.dt : blocks ? DT_Q8_0 : DT_F32);
+    *rounded = f.lossy ? f.dt : DT_F32;
     return ST_OK;
 }
 
@@ -198,13 +197,14 @@ static status check_same(const model_comparison *c, const char *result, err *e) 
 static status write_and_verify(const model_source *s, const staged *to,
                                const interchange_options *opt, const target *t,
                                interchange_report *r, err *e) {
-    compare_limits limits = compare_limits_of(t->dt == DT_COUNT ? DT_F16 : t->dt);
+    dtype rounded = t->dt == DT_COUNT ? DT_F16 : t->dt;
     if (opt->gguf)
         TRY(write_file(s, to->temp, path_base(to->path), t->type, r, e));
     else
-        TRY(write_folder(s, to->temp, opt, t->dt, r, &limits, e));
+        TRY(write_folder(s, to->temp, opt, t->dt, r, &rounded, e));
     if (opt->verify) {
-        TRY(compare_models(s, to->temp, limits, &r->verified, e));
+        TRY(compare_weights(s, to->temp, rounded, e));
+        TRY(compare_models(s, to->temp, compare_limits_of(rounded), &r->verified, e));
         TRY(check_same(&r->verified, to->path, e));
     }
     if (!opt->gguf) {

@@ -75,12 +75,20 @@ static void test_log(void **state) {
                               "athanor: warning: shown\n");
 }
 
+/* What a terminal would obey. */
+static void test_visible(void **state) {
+    (void)state;
+    strbuf b = {0};
+    static const char text[] = "a\x1b[31m\n\tb\r\x7f\xc2\x9b\xc2\xa0\xe4\xbd\xa0";
+    strbuf_append_visible(&b, text, sizeof text - 1);
+    assert_string_equal(strbuf_cstr(&b), "a^[[31m\n\tb^M^?\\x9b\xc2\xa0\xe4\xbd\xa0");
+    strbuf_free(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_grows),
-        cmocka_unit_test(test_printf),
-        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_empty),   cmocka_unit_test(test_grows), cmocka_unit_test(test_printf),
+        cmocka_unit_test(test_visible), cmocka_unit_test(test_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,9 +46,28 @@ expect 2 export "$m" -o x
 expect 2 export "$m" --to hf
 has err "needs -o"
 
-# GGUF and back.
+# A path may be any bytes, also in JSON; -o must name something.
+bytes=$(printf 'path-\377')
+expect 0 export "$m" -o "$bytes" --to hf --json
+[ "$(field verified out)" = true ] || fail "a path that is not UTF-8"
+expect 0 export "$bytes" -o again --to hf
+expect 2 export "$bytes-none" -o x --to hf --json
+has out '"kind": "usage"'
+expect 2 export "$m" -o '' --to hf
+has err "needs -o"
+
+# Keys that change nothing are named at once or one by one.
+cp -r in/llama-gqa-tied keys
+sed -i '0,/{/s//{"first_key": 1, "second_key": 2,/' keys/config.json
+expect 2 import keys -o x --ignore-key first_key
+has err second_key
+expect 0 import keys -o from-keys --ignore-key first_key --ignore-key second_key
+
+# GGUF and back; a file is known by its content.
 expect 0 export "$m" -o model.gguf --to gguf --dtype F32 --json
 calc "$(field max_rel_logit_diff out) <= 1e-4" || fail "logits of the file"
+cp model.gguf model-without-ending
+expect 0 generate model-without-ending --ids 1,2 --max-new 2
 expect 0 import model.gguf -o from-gguf --json
 [ "$(field verified out)" = true ] || fail "not verified"
 cmp <(data from-gguf/model.safetensors) <(data in/llama-gqa-tied/model.safetensors) || fail "by way of GGUF"
@@ -58,6 +77,7 @@ expect 2 export "$m" -o whole --to hf
 has err "exists already"
 expect 0 export "$m" -o whole --to hf --force
 mkdir precious && echo x >precious/thesis.tex
+cp "$m/config.json" precious # does not make it a model
 expect 2 export "$m" -o precious --to hf --force
 [ -e precious/thesis.tex ] || fail "a folder that is no model was replaced"
 

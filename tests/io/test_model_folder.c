@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -114,6 +115,29 @@ static void test_staged_spares_other_folders(void **state) {
     test_write(d, "thesis.tex", "x");
     assert_int_equal(staged_begin(&s, d->mem, d->path, true, true, &e), ST_USAGE);
     assert_true(file_exists(path_join(d->mem, d->path, "thesis.tex")));
+    test_write(d, "config.json", "{}"); /* as in many projects, and in runs */
+    assert_int_equal(staged_begin(&s, d->mem, d->path, true, true, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "thesis.tex"));
+    const char *link = path_join(d->mem, d->path, "link");
+    assert_int_equal(symlink("nowhere", link), 0);
+    assert_int_equal(staged_begin(&s, d->mem, link, true, false, &e), ST_USAGE);
+    assert_int_equal(staged_begin(&s, d->mem, link, true, true, &e), ST_USAGE);
+}
+
+/* A file goes by what is in it. */
+static void test_staged_replaces_gguf_files_only(void **state) {
+    test_dir *d = *state;
+    staged s;
+    err e;
+    const char *text = path_join(d->mem, d->path, "a.gguf"),
+               *model = path_join(d->mem, d->path, "model");
+    test_write(d, "a.gguf", "notes");
+    test_write(d, "model", "GGUF and so on");
+    assert_int_equal(staged_begin(&s, d->mem, text, false, true, &e), ST_USAGE);
+    assert_ok(staged_begin(&s, d->mem, model, false, true, &e), e);
+    assert_ok(file_write_atomic(s.temp, "new", 3, &e), e);
+    assert_ok(staged_commit(&s, &e), e);
+    assert_int_equal(file_size(model), 3);
 }
 
 int main(void) {
@@ -123,6 +147,7 @@ int main(void) {
         IO_TEST(test_shards),
         IO_TEST(test_staged),
         IO_TEST(test_staged_spares_other_folders),
+        IO_TEST(test_staged_replaces_gguf_files_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

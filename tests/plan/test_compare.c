@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "io/io_test.h"
+#include "plan/compare_weights.h"
 #include "plan/interchange.h"
 
 #define MODEL(name) TEST_DIR "/golden/models/" name
@@ -176,12 +177,37 @@ static void test_every_family_has_an_answer(void **state) {
     }
 }
 
+/* Four bits cost more logits than two rows that changed places; weights tell. */
+static void test_weights_tell_what_four_bits_hide(void **state) {
+    test_dir *d = *state;
+    char *path = write_folder(d, MODEL("llama-gqa-tied"), "out", (interchange_options){0}), *bytes;
+    const char *file = path_join(d->mem, path, "model.safetensors");
+    model_source s;
+    size_t len;
+    uint64_t header;
+    err e;
+    assert_ok(model_source_open(&s, MODEL("llama-gqa-tied"), NULL, 0, &e), e);
+    assert_ok(compare_weights(&s, path, DT_F32, &e), e);
+    assert_ok(file_read_all(file, &bytes, &len, &e), e);
+    memcpy(&header, bytes, 8);
+    size_t row = sizeof(float) * (size_t)s.config.hidden_size;
+    char *rows = bytes + 8 + header, *first = arena_memdup(d->mem, rows, row);
+    memcpy(rows, rows + row, row);
+    memcpy(rows + row, first, row);
+    assert_ok(file_write_atomic(file, bytes, len, &e), e);
+    assert_int_equal(compare_weights(&s, path, DT_Q4_0, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "row 0 of tensor"));
+    free(bytes);
+    model_source_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IO_TEST(test_same_bits_same_logits),
         IO_TEST(test_one_damaged_weight_is_seen),
         cmocka_unit_test(test_another_model_is_seen),
         IO_TEST(test_formats_are_told_apart),
+        IO_TEST(test_weights_tell_what_four_bits_hide),
         IO_TEST(test_card_says_what_was_measured),
         cmocka_unit_test(test_extensions_run_nowhere),
         cmocka_unit_test(test_every_family_has_an_answer),

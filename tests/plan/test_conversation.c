@@ -4,6 +4,7 @@
 
 #include "infer/conversation.h"
 #include "plan/open_model.h"
+#include "tok/tok_format.h"
 
 enum { TMAX = 64 };
 
@@ -189,8 +190,16 @@ static void test_failures(void **state) {
     assert_int_equal(n_messages(&l), 3); /* no empty answer */
     l.options.interrupt = NULL;
     assert_true(conversation_undo(&l.c));
+    int32_t vocab = l.gen.vocab;
+    l.gen.vocab = 5; /* the tokenizer is that of a larger model */
+    assert_int_equal(ask(&l, "yes", &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "ids below 5"));
+    l.gen.vocab = vocab;
+    assert_true(conversation_undo(&l.c));
     MUST(ask(&l, "yes", E));
     assert_int_equal(n_messages(&l), 4);
+    assert_null(tok_special(l.tok, -1)); /* tok_bos of a tokenizer without one */
+    assert_null(tok_special(l.tok, tok_vocab_size(l.tok)));
     lab_close(&l);
 }
 

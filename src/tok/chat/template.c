@@ -113,6 +113,7 @@ typedef struct load_job {
     chat_template *t;
     arena *mem;
     const char *path, *file;
+    const tok *tok; /* of a GGUF file that is open already; NULL: to be read */
 } load_job;
 
 static status load_folder(const load_job *job, const char *dir, err *e) {
@@ -133,15 +134,18 @@ static status load_folder(const load_job *job, const char *dir, err *e) {
 }
 
 /* What the reader of another format found: GGUF files have a template in them. */
-static status load_tok(const load_job *job, err *e) {
-    tok *k;
-    status st = ST_OK;
-    TRY(tok_load(&k, job->path, e));
+static status use_tok(const load_job *job, const tok *k, err *e) {
     const char *bos = tok_special(k, k->bos), *eos = tok_special(k, k->eos);
     const char *text = k->source ? k->source->chat_template : NULL;
     if (bos) chat_template_set_token(job->t, "bos_token", bos);
     if (eos) chat_template_set_token(job->t, "eos_token", eos);
-    if (text && !job->file) st = add(job->t, "default", text, strlen(text), job->path, e);
+    return text && !job->file ? add(job->t, "default", text, strlen(text), job->path, e) : ST_OK;
+}
+
+static status load_tok(const load_job *job, err *e) {
+    tok *k;
+    TRY(tok_load(&k, job->path, e));
+    status st = use_tok(job, k, e);
     tok_free(k);
     return st;
 }
@@ -154,6 +158,7 @@ static bool ends_with(const char *s, const char *end) {
 static status load_path(const load_job *job, err *e) {
     const char *path = job->path;
     size_t dir = (size_t)(path_base(path) - path);
+    if (job->tok) return use_tok(job, job->tok, e);
     if (!file_exists(path)) return err_unreadable(e, "read", path);
     if (file_is_dir(path)) return load_folder(job, path, e);
     if (ends_with(path, ".gguf")) return load_tok(job, e);
@@ -161,8 +166,9 @@ static status load_path(const load_job *job, err *e) {
     return load_folder(job, dir > 0 ? arena_strndup(job->mem, path, dir) : ".", e);
 }
 
-status chat_template_load_other(chat_template **out, const char *path, const char *file, err *e) {
-    load_job job = {new_template(), arena_new("chat template paths"), path, file};
+status chat_template_load_open(chat_template **out, const char *path, const tok *open,
+                               const char *file, err *e) {
+    load_job job = {new_template(), arena_new("chat template paths"), path, file, open};
     status st = load_path(&job, e);
     if (st == ST_OK && file) st = add_file(job.t, "default", file, e);
     arena_free(job.mem);
@@ -177,8 +183,12 @@ status chat_template_load_other(chat_template **out, const char *path, const cha
     return st;
 }
 
+status chat_template_load_other(chat_template **out, const char *path, const char *file, err *e) {
+    return chat_template_load_open(out, path, NULL, file, e);
+}
+
 status chat_template_load(chat_template **out, const char *path, err *e) {
-    return chat_template_load_other(out, path, NULL, e);
+    return chat_template_load_open(out, path, NULL, NULL, e);
 }
 
 status chat_template_parse(chat_template **out, const char *text, size_t len, const json_t *config,

@@ -4,6 +4,7 @@
 #define TOK_CHAT_TEMPLATE_H
 
 #include "tok/chat/jinja.h"
+#include "tok/tok.h"
 
 /* Templates by name, and the special tokens that they may print (bos_token and its like). */
 typedef struct chat_template chat_template;
@@ -15,6 +16,10 @@ status chat_template_load(chat_template **out, const char *path, err *e) ATH_MUS
 /* The special tokens of `path`, with another template: a file. */
 status chat_template_load_other(chat_template **out, const char *path, const char *file,
                                 err *e) ATH_MUST_USE;
+/* The same (file NULL: its own template) for a GGUF file whose tokenizer is open already, or NULL.
+ */
+status chat_template_load_open(chat_template **out, const char *path, const tok *open,
+                               const char *file, err *e) ATH_MUST_USE;
 /* From a text. `config` (may be NULL) has the special tokens, as tokenizer_config.json has. */
 status chat_template_parse(chat_template **out, const char *text, size_t len, const json_t *config,
                            err *e) ATH_MUST_USE;

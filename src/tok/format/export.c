@@ -80,7 +80,8 @@ static void note_specials(const tok *t, strbuf *out) {
 }
 
 const char *tok_special(const tok *t, int32_t id) {
-    return t->token[id].special ? t->token[id].text : NULL;
+    bool there = id >= 0 && id < t->n_token;
+    return there && t->token[id].special ? t->token[id].text : NULL;
 }
 
 const char *tok_pattern_name(const tok *t, arena *mem) {
