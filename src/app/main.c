@@ -12,7 +12,7 @@
  * what the user has set wins. */
 static void let_waiting_threads_sleep(char **argv) {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
+    if (setenv("GOMP_SPINCOUNT", "5000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
 int main(int argc, char **argv) {
