@@ -12,11 +12,12 @@ foreach(storage f32 bf16 f16 f64)
 endforeach()
 
 # Tuned kernels: src/op/cpu/*.c once per instruction set (psABI levels; the last one adds bf16 products). -O3 in every
-# build type: unoptimised vector code is too slow to test with. Instrumented for fuzzing, the same takes clang minutes
-# for a file, since every option of a kernel is a loop of its own.
-set(KERNEL_OPTIMIZATION -O3)
+# build type: unoptimised vector code is too slow to test with. In the build for fuzzing only the address sanitizer sees
+# them: fully instrumented, clang takes minutes for a file, since every option of a kernel is a loop of its own (the
+# ubsan preset has them all).
+set(KERNEL_OPTIONS -O3)
 if(ATHANOR_FUZZ)
-    set(KERNEL_OPTIMIZATION -O1)
+    set(KERNEL_OPTIONS -O1 -fno-sanitize=undefined,fuzzer-no-link)
 endif()
 set(CPU_VARIANTS base)
 set(CPU_FLAGS_base "")
@@ -31,7 +32,7 @@ foreach(v IN LISTS CPU_VARIANTS)
     add_library(ath_op_cpu_${v} OBJECT ${cpu_sources})
     target_link_libraries(ath_op_cpu_${v} PRIVATE ath_flags)
     target_compile_definitions(ath_op_cpu_${v} PRIVATE CPU_VARIANT=${v})
-    target_compile_options(ath_op_cpu_${v} PRIVATE ${KERNEL_OPTIMIZATION} ${CPU_FLAGS_${v}})
+    target_compile_options(ath_op_cpu_${v} PRIVATE ${KERNEL_OPTIONS} ${CPU_FLAGS_${v}})
     target_sources(ath_op PRIVATE $<TARGET_OBJECTS:ath_op_cpu_${v}>)
 endforeach()
 
