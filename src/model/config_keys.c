@@ -99,3 +99,22 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .initializer_range = 0.02};
     f->defaults(mc);
 }
+
+static void copy_list(arena *a, model_config *mc, size_t offset, size_t bytes) {
+    const void *list;
+    char *member = (char *)mc + offset;
+    memcpy(&list, member, sizeof list);
+    if (list) list = arena_memdup(a, list, bytes);
+    memcpy(member, &list, sizeof list);
+}
+
+model_config model_config_copy(arena *a, const model_config *mc) {
+    model_config copy = *mc;
+    size_t L = (size_t)mc->num_hidden_layers, n = (size_t)mc->rope.n_factors;
+    for (int i = 0; i < model_n_keys; i++)
+        if (model_keys[i].type == KEY_TYPE_LAYERS)
+            copy_list(a, &copy, model_keys[i].of_offset, L * sizeof(int64_t));
+    copy_list(a, &copy, offsetof(model_config, rope.short_factor), n * sizeof(double));
+    copy_list(a, &copy, offsetof(model_config, rope.long_factor), n * sizeof(double));
+    return copy;
+}

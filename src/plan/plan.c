@@ -151,7 +151,10 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     if (specs->locate) param_store_map(p->store, specs->locate, specs->locate_ctx);
     p->phase = ARENA_ARRAY(memory, plan_phase, n);
     p->n_phases = n;
-    for (int i = 0; i < n; i++) p->phase[i].spec = specs[i];
+    for (int i = 0; i < n; i++) {
+        p->phase[i].spec = specs[i];
+        p->phase[i].spec.model = model_config_copy(memory, &specs[i].model);
+    }
     model_declare(&p->phase[0].spec.model, p->store);
     status st = ST_OK;
     for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);

@@ -106,12 +106,26 @@ has out '"finish": "length"'
 
 # On a terminal: commands, Ctrl-C, Ctrl-D.
 if command -v script >/dev/null; then
-    term() { # LINES ARGS...: types slowly enough for each line to be read by itself
-        local lines=$1
-        shift
-        last="$lines on a terminal"
-        { sleep 0.3; while IFS= read -r line; do printf '%b' "$line"; sleep 0.15; done <<<"$lines"; sleep 0.3; } |
-            TERM=dumb timeout 20 script -qec "'$athanor' chat m --max-new 5 $*" /dev/null >out 2>err
+    # ready SIZE: waits until there is more than SIZE on the terminal and a prompt at its end.
+    ready() {
+        for ((wait = 0; wait < 200; wait++)); do
+            [ "$(stat -c %s out)" -gt "$1" ] && [[ "$(tail -c 2 out; echo .)" == [.\>]" ." ]] && return
+            sleep 0.05
+        done
+    }
+    type_lines() { # each when its prompt is there
+        local size=-1
+        while IFS= read -r line; do
+            ready "$size"
+            size=$(stat -c %s out)
+            printf '%b' "$line"
+        done <<<"$1"
+        sleep 0.3 # the last one is read before the terminal goes away
+    }
+    term() { # LINES
+        last="$1 on a terminal"
+        : >out
+        type_lines "$1" | TERM=dumb timeout 60 script -qefc "'$athanor' chat m --max-new 5" /dev/null >out 2>err
         [ $? -eq 0 ] || fail "exit $?"
         tr -d '\r' <out >clean
         mv clean out
