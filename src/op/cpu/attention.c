@@ -3,21 +3,23 @@
 #include "op/cpu/attention_parts.h"
 #include "op/cpu/ops.h"
 
+static bool single_query(const op_attr *at) {
+    return at->attention.Tq == 1 && at->attention.dropout == 0.0f;
+}
+
 static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     int threads = dev_threads(io->dev);
-    ws[0] = CPU_FN(attention_fwd_floats)(io->attr) * threads * (int64_t)sizeof(float);
+    int64_t floats = single_query(io->attr) ? CPU_FN(attention_one_floats)(io->attr)
+                                            : CPU_FN(attention_fwd_floats)(io->attr) * threads;
+    ws[0] = floats * (int64_t)sizeof(float);
     ws[1] = CPU_FN(attention_bwd_floats)(io->attr, threads) * (int64_t)sizeof(float);
 }
 
-static bool single_query(const op_call *c) {
-    return c->attr->attention.Tq == 1 && c->attr->attention.dropout == 0.0f;
-}
-
 static void attention_f32(const op_call *c) {
-    single_query(c) ? CPU_FN(attention_one_f32)(c) : CPU_FN(attention_fwd_f32)(c);
+    single_query(c->attr) ? CPU_FN(attention_one_f32)(c) : CPU_FN(attention_fwd_f32)(c);
 }
 static void attention_bf16(const op_call *c) {
-    single_query(c) ? CPU_FN(attention_one_bf16)(c) : CPU_FN(attention_fwd_bf16)(c);
+    single_query(c->attr) ? CPU_FN(attention_one_bf16)(c) : CPU_FN(attention_fwd_bf16)(c);
 }
 
 const op_impl CPU_FN(cpu_attention_f32) = {attention_f32, CPU_FN(attention_bwd_f32), NULL,

@@ -1,123 +1,217 @@
 /* Attention of a single query per sequence, as generation asks for it: keys and values are read
- * once, as they lie in the cache, without packing. A task is one query head. Workspace per thread:
- * one score per key. FLOPs 2 (D + Dv) per visible key, bound by memory. */
+ * once, as they lie in the cache, without packing. FLOPs 2 (D + Dv) per visible key and query head,
+ * bound by memory.
+ *
+ * A task is a piece of CHUNK keys with all query heads that share them; a second pass joins the
+ * pieces of a head (Dao et al. 2023, Flash-Decoding). Pieces begin at multiples of CHUNK, whatever
+ * the number of threads, so sums have one order. Workspace: of each head and piece, the values
+ * mixed with weights exp(score - max), then max and sum. */
 #include "op/cpu/attention.h"
 #include "op/cpu/attention_parts.h"
 
-/* q . k of one key. */
-V_INLINE float score_of(const op_call *c, int64_t q_at, int64_t k_at, dtype dt) {
-    int64_t D = c->attr->attention.D, d = 0;
-    const void *q = c->in[0].data, *k = c->in[1].data;
-    vf s = v_zero();
-    for (; d + VW <= D; d += VW) s = v_fma(v_get(q, q_at + d, dt), v_get(k, k_at + d, dt), s);
-    if (d < D) s = v_fma(v_get_n(q, q_at + d, D - d, dt), v_get_n(k, k_at + d, D - d, dt), s);
-    return v_sum(s);
+enum {
+    CHUNK = 64, /* keys */
+    GROUP = 4,  /* query heads at a time */
+    WIDE = V_AVX512 ? 4 : 2,
+    LINE_BYTES = 64
+};
+
+/* Where a piece finds its operands: elements into q, k, v, o. */
+typedef struct one_piece {
+    const op_call *c;
+    int64_t q_at, k_at, v_at; /* of the first head, of the first key */
+    int64_t n;                /* keys */
+    float *part;              /* of the first head */
+    int64_t part_ld;          /* between heads */
+} one_piece;
+
+static int64_t pieces_of(const op_attr *at) {
+    return (at->attention.Tk + CHUNK - 1) / CHUNK;
+}
+static int64_t part_floats(const op_attr *at) {
+    return (at->attention.Dv + 2 + VW - 1) / VW * VW;
 }
 
-/* Scores from the arguments of softcap; returns the largest. */
-V_INLINE float cap_row(float *s, int64_t n, float cap) {
-    float max = -INFINITY;
-    FOR_VECTORS(n, j, left)
-    put_upto(s, j, cap * v_tanh(get_upto(s, j, left, DT_F32)), left, DT_F32);
-    for (int64_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
-    return max;
+int64_t CPU_FN(attention_one_floats)(const op_attr *at) {
+    return at->attention.B * at->attention.H * pieces_of(at) * part_floats(at);
 }
 
-/* s = exp(s - max) over n scores; returns the sum. */
-V_INLINE float soften_row(float *s, int64_t n, float max) {
-    vf sum = v_zero();
-    for (int64_t j = 0; j < n; j += VW) {
-        int64_t left = n - j;
-        if (left >= VW) {
-            vf e = v_exp(v_load(s + j) - max);
-            v_store(s + j, e);
-            sum += e;
-        } else {
-            v_put_n(s, j, v_exp(v_get_n(s, j, left, DT_F32) - max), left, DT_F32);
-            sum += v_get_n(s, j, left, DT_F32);
-        }
-    }
-    return v_sum(sum);
-}
-
-/* Rows of one head lie rows of all heads apart, which the machine does not foresee. */
-enum { AHEAD = 24, LINE_BYTES = 64 }; /* keys */
-V_INLINE void fetch_ahead(const void *base, int64_t at, int64_t n, dtype dt) {
+V_INLINE void fetch(const void *base, int64_t at, int64_t n, dtype dt) {
     const char *from = (const char *)base + at * (dt == DT_BF16 ? 2 : 4);
     for (int64_t i = 0; i < n * (dt == DT_BF16 ? 2 : 4); i += LINE_BYTES)
         __builtin_prefetch(from + i);
 }
 
-/* Columns [d, d + WIDE VW) of the same: a value's columns are read in one piece. */
-enum { WIDE = 4 };
-V_INLINE void mix_wide(const op_call *c, const float *s, int64_t n, int64_t v_at, int64_t o_at,
-                       float inv, dtype dt) {
-    int64_t ld = c->in[2].ld;
-    vf acc[WIDE] = {{0}};
-    for (int64_t j = 0; j < n; j++) {
-        vf weight = v_set1(s[j]);
-        if (j + AHEAD < n) fetch_ahead(c->in[2].data, v_at + (j + AHEAD) * ld, WIDE * VW, dt);
+/* s[g][j] = scale q_g . k_j for G heads, G a constant; fetches the values that come next. */
+V_INLINE void score_heads(const one_piece *p, int64_t head, float scale, float s[][CHUNK], int G,
+                          dtype dt) {
+    const op_call *c = p->c;
+    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, q_at = p->q_at + head * D;
+    const void *q = c->in[0].data, *k = c->in[1].data;
+    for (int64_t j = 0; j < p->n; j++) {
+        vf acc[GROUP] = {{0}};
+        int64_t at = p->k_at + j * c->in[1].ld;
+        if (head == 0) fetch(c->in[2].data, p->v_at + j * c->in[2].ld, Dv, dt);
+        FOR_VECTORS(D, d, left) {
+            vf key = get_upto(k, at + d, left, dt);
 #pragma GCC unroll 4
-        for (int q = 0; q < WIDE; q++)
-            acc[q] = v_fma(weight, v_get(c->in[2].data, v_at + j * ld + q * VW, dt), acc[q]);
-    }
-    for (int q = 0; q < WIDE; q++) v_put(c->out[0].data, o_at + q * VW, acc[q] * inv, dt);
-}
-
-/* o[0 .. Dv) = sum over keys of s v, times inv. */
-V_INLINE void mix_values(const op_call *c, const float *s, int64_t n, int64_t v_at, int64_t o_at,
-                         float inv, dtype dt) {
-    int64_t Dv = c->attr->attention.Dv, ld = c->in[2].ld, d = 0;
-    const void *v = c->in[2].data;
-    for (; d + WIDE * VW <= Dv; d += WIDE * VW) mix_wide(c, s, n, v_at + d, o_at + d, inv, dt);
-    for (; d < Dv; d += VW) {
-        vf acc = v_zero();
-        int64_t left = Dv - d;
-        for (int64_t j = 0; j < n; j++) {
-            int64_t at = v_at + j * ld + d;
-            acc =
-                v_fma(v_set1(s[j]), left >= VW ? v_get(v, at, dt) : v_get_n(v, at, left, dt), acc);
+            for (int g = 0; g < G; g++)
+                acc[g] = v_fma(get_upto(q, q_at + g * D + d, left, dt), key, acc[g]);
         }
-        if (left >= VW)
-            v_put(c->out[0].data, o_at + d, acc * inv, dt);
-        else
-            v_put_n(c->out[0].data, o_at + d, acc * inv, left, dt);
+#pragma GCC unroll 4
+        for (int g = 0; g < G; g++) s[g][j] = scale * v_sum(acc[g]);
     }
 }
 
-V_INLINE void attend_one(const op_call *c, int64_t b, int64_t h, float *s, dtype dt) {
-    const op_attr *at = c->attr;
-    int64_t kv = h * at->attention.K / at->attention.H, Tk = at->attention.Tk;
-    att_view v = att_look(c, b, 0);
-    int64_t low = v.low[0], n = v.high[0] - low, row = b * Tk + low;
-    int64_t k_at = row * c->in[1].ld + kv * at->attention.D;
-    float max = -INFINITY, cap = at->attention.softcap;
+/* Columns [d, d + W VW) of part = sum over keys of s v, W and G constants. `left`: columns from d
+ * on, of which a single vector may have fewer than VW. */
+V_INLINE void mix_columns(const one_piece *p, int64_t head, int64_t d, int64_t left,
+                          float s[][CHUNK], int G, int W, dtype dt) {
+    const op_call *c = p->c;
+    vf acc[GROUP][WIDE] = {{{0}}};
+    for (int64_t j = 0; j < p->n; j++) {
+        vf value[WIDE];
+        int64_t at = p->v_at + j * c->in[2].ld + d;
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) value[w] = get_upto(c->in[2].data, at + w * VW, left, dt);
+#pragma GCC unroll 4
+        for (int g = 0; g < G; g++)
+#pragma GCC unroll 4
+            for (int w = 0; w < W; w++) acc[g][w] = v_fma(v_set1(s[g][j]), value[w], acc[g][w]);
+    }
+    for (int g = 0; g < G; g++)
+        for (int w = 0; w < W; w++)
+            put_upto(p->part + (head + g) * p->part_ld, d + w * VW, acc[g][w], left, DT_F32);
+}
+
+V_INLINE void mix_heads(const one_piece *p, int64_t head, float s[][CHUNK], int G, dtype dt) {
+    int64_t Dv = p->c->attr->attention.Dv, d = 0;
+    for (; d + WIDE * VW <= Dv; d += WIDE * VW) mix_columns(p, head, d, WIDE * VW, s, G, WIDE, dt);
+    for (; d < Dv; d += VW) mix_columns(p, head, d, Dv - d, s, G, 1, dt);
+}
+
+/* Scores become weights exp(s - max); max and sum go behind the mixed values. */
+V_INLINE void soften(const op_attr *at, float *s, int64_t n, float *part) {
+    float cap = at->attention.softcap, max = -INFINITY;
+    for (int64_t j = n; j < CHUNK; j++) s[j] = 0.0f;
+    if (cap > 0.0f)
+        for (int64_t j = 0; j < n; j += VW) v_store(s + j, cap * v_tanh(v_load(s + j)));
+    for (int64_t j = n; j < CHUNK; j++) s[j] = -INFINITY; /* weight 0 */
+    for (int64_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
+    vf sum = v_zero();
+    for (int64_t j = 0; j < n; j += VW) {
+        vf e = v_exp(v_load(s + j) - max);
+        v_store(s + j, e);
+        sum += e;
+    }
+    part[at->attention.Dv] = max;
+    part[at->attention.Dv + 1] = v_sum(sum);
+}
+
+V_INLINE void attend_heads(const one_piece *p, int64_t head, float scale, int G, dtype dt) {
+    const op_attr *at = p->c->attr;
+    _Alignas(V_BYTES) float s[GROUP][CHUNK];
+    score_heads(p, head, scale, s, G, dt);
+    for (int g = 0; g < G; g++) soften(at, s[g], p->n, p->part + (head + g) * p->part_ld);
+    mix_heads(p, head, s, G, dt);
+}
+
+V_INLINE void attend_piece(const one_piece *p, dtype dt) {
+    const op_attr *at = p->c->attr;
+    int64_t heads = at->attention.H / at->attention.K, head = 0;
+    float cap = at->attention.softcap;
     float scale = cap > 0.0f ? at->attention.scale / cap : at->attention.scale;
-    for (int64_t j = 0; j < n; j++) {
-        if (j + AHEAD < n)
-            fetch_ahead(c->in[1].data, k_at + (j + AHEAD) * c->in[1].ld, at->attention.D, dt);
-        s[j] =
-            scale * score_of(c, b * c->in[0].ld + h * at->attention.D, k_at + j * c->in[1].ld, dt);
-        max = s[j] > max ? s[j] : max;
+    for (; head + GROUP <= heads; head += GROUP) attend_heads(p, head, scale, GROUP, dt);
+    switch (heads - head) {
+        case 1: attend_heads(p, head, scale, 1, dt); break;
+        case 2: attend_heads(p, head, scale, 2, dt); break;
+        case 3: attend_heads(p, head, scale, 3, dt); break;
+        default: break;
     }
-    if (cap > 0.0f) max = cap_row(s, n, cap);
-    float sum = n > 0 ? soften_row(s, n, max) : 0.0f;
-    mix_values(c, s, n, row * c->in[2].ld + kv * at->attention.Dv,
-               b * c->out[0].ld + h * at->attention.Dv, n > 0 ? 1.0f / sum : 0.0f, dt);
-    ((float *)c->out[1].data)[(b * at->attention.H + h) * c->out[1].ld] =
-        n > 0 ? max + logf(sum) : -INFINITY;
 }
 
-static void attention_one(const op_call *c, int64_t stride, dtype dt) {
-    int64_t H = c->attr->attention.H;
-#pragma omp parallel for num_threads(att_threads(c)) schedule(static)
-    for (int64_t t = 0; t < c->attr->attention.B * H; t++)
-        WITH_DTYPE(dt, attend_one, c, t / H, t % H, (float *)c->ws + omp_get_thread_num() * stride);
+/* The keys that the query of sequence b sees, and the pieces that they lie in. */
+typedef struct one_view {
+    int64_t low, high, first, end;
+} one_view;
+
+V_INLINE one_view look(const op_call *c, int64_t b) {
+    att_view v = att_look(c, b, 0);
+    one_view o = {.low = v.low[0], .high = v.high[0]};
+    o.first = o.low / CHUNK;
+    o.end = o.low < o.high ? (o.high + CHUNK - 1) / CHUNK : o.first;
+    return o;
+}
+
+/* One piece of keys, for the heads that read them. */
+V_INLINE void attend(const op_call *c, int64_t b, int64_t kv, int64_t piece, dtype dt) {
+    const op_attr *at = c->attr;
+    int64_t K = at->attention.K, G = at->attention.H / K, stride = part_floats(at);
+    one_view v = look(c, b);
+    int64_t low = att_max(v.low, piece * CHUNK), high = att_min(v.high, (piece + 1) * CHUNK);
+    if (low >= high) return;
+    int64_t row = b * at->attention.Tk + low, pieces = pieces_of(at);
+    one_piece p = {.c = c,
+                   .q_at = b * c->in[0].ld + kv * G * at->attention.D,
+                   .k_at = row * c->in[1].ld + kv * at->attention.D,
+                   .v_at = row * c->in[2].ld + kv * at->attention.Dv,
+                   .n = high - low,
+                   .part = (float *)c->ws + ((b * K + kv) * G * pieces + piece) * stride,
+                   .part_ld = pieces * stride};
+    attend_piece(&p, dt);
+}
+
+/* The maximum of each piece becomes its weight exp(max_i - max); returns log(sum of exp(score)). */
+V_INLINE float weigh(float *part, int64_t stride, int64_t Dv, const one_view *v, float *sum) {
+    float max = -INFINITY;
+    *sum = 0.0f;
+    for (int64_t i = v->first; i < v->end; i++)
+        max = part[i * stride + Dv] > max ? part[i * stride + Dv] : max;
+    for (int64_t i = v->first; i < v->end; i++) {
+        part[i * stride + Dv] = expf(part[i * stride + Dv] - max);
+        *sum += part[i * stride + Dv] * part[i * stride + Dv + 1];
+    }
+    return v->first < v->end ? max + logf(*sum) : -INFINITY;
+}
+
+/* o = sum over pieces of weight part, over the sum of weights. */
+V_INLINE void join(const op_call *c, int64_t head, dtype dt) {
+    const op_attr *at = c->attr;
+    int64_t H = at->attention.H, Dv = at->attention.Dv, stride = part_floats(at), b = head / H;
+    one_view v = look(c, b);
+    float *part = (float *)c->ws + head * pieces_of(at) * stride, sum;
+    ((float *)c->out[1].data)[head * c->out[1].ld] = weigh(part, stride, Dv, &v, &sum);
+    float inv = v.first < v.end ? 1.0f / sum : 0.0f;
+    FOR_VECTORS(Dv, d, left) {
+        vf acc = v_zero();
+        for (int64_t i = v.first; i < v.end; i++)
+            acc = v_fma(v_set1(part[i * stride + Dv]), get_upto(part, i * stride + d, left, DT_F32),
+                        acc);
+        put_upto(c->out[0].data, b * c->out[0].ld + head % H * Dv + d, acc * inv, left, dt);
+    }
+}
+
+static void attention_one(const op_call *c, dtype dt) {
+    int64_t B = c->attr->attention.B, K = c->attr->attention.K, first = INT64_MAX, end = 0;
+    for (int64_t b = 0; b < B; b++) {
+        one_view v = look(c, b);
+        first = att_min(first, v.first);
+        end = att_max(end, v.end);
+    }
+    int64_t pieces = end > first ? end - first : 0;
+#pragma omp parallel num_threads(att_threads(c))
+    {
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < B * K * pieces; t++)
+            WITH_DTYPE(dt, attend, c, t / pieces / K, t / pieces % K, first + t % pieces);
+#pragma omp for schedule(static)
+        for (int64_t h = 0; h < B * c->attr->attention.H; h++) WITH_DTYPE(dt, join, c, h);
+    }
 }
 
 void CPU_FN(attention_one_f32)(const op_call *c) {
-    attention_one(c, CPU_FN(attention_fwd_floats)(c->attr), DT_F32);
+    attention_one(c, DT_F32);
 }
 void CPU_FN(attention_one_bf16)(const op_call *c) {
-    attention_one(c, CPU_FN(attention_fwd_floats)(c->attr), DT_BF16);
+    attention_one(c, DT_BF16);
 }

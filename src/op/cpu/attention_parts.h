@@ -12,6 +12,7 @@ void CPU_FN(attention_one_bf16)(const op_call *c);
 void CPU_FN(attention_bwd_f32)(const op_call *c);
 void CPU_FN(attention_bwd_bf16)(const op_call *c);
 int64_t CPU_FN(attention_fwd_floats)(const op_attr *at); /* per thread */
+int64_t CPU_FN(attention_one_floats)(const op_attr *at);
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads);
 
 #endif

@@ -1,0 +1,141 @@
+/* Ranks, and what passes between them.
+ *
+ * A world is one rank's end of all ranks of a run; a comm is an ordered group of them (one axis of
+ * the mesh: mesh.h). Ranks are threads of one process, processes over a shared segment, or MPI
+ * processes; a world of one rank needs none of these. Everything above this module is written once
+ * and sees no difference.
+ *
+ * Reading order: this file, collective.c (every collective out of one move: pieces to and from
+ * peers), transport.h (that move), transport_threads.c, transport_segment.c, the MPI plugin
+ * (mpi/), queue.c (collectives beside the computation), board.h (who is where, for hangs).
+ *
+ * Invariants
+ *  1. All ranks of a comm call the same collectives on it in the same order.
+ *  2. Sums run in the order of the ranks of the comm, element by element, in fp32 for bf16: the
+ * same bits on every rank, whatever the transport. Integer sums wrap; their order does not matter.
+ *  3. A peer that fails or hangs makes the world fail: the failure is sticky, every collective
+ *     returns at once from then on, and comm_check says what happened. No collective returns a
+ *     status: the step path polls at step borders.
+ *  4. A collective on a comm of one rank only copies. */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+typedef struct comm_world comm_world;
+typedef struct comm comm;
+
+/* ---- worlds ---- */
+
+/* One rank alone. */
+comm_world *comm_open_self(void);
+/* Ends for n ranks that are threads of this process: out[0..n). */
+void comm_open_threads(int n, comm_world *out[]);
+
+/* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
+status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
+status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+
+/* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
+ * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
+ * none of them: one rank alone. torchrun's RANK and WORLD_SIZE are refused with a sentence while
+ * there is no transport for them. */
+status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
+
+/* Waits for the side stream, tells the others that this rank is done, and frees. NULL is fine. */
+void comm_close(comm_world *w);
+
+int comm_world_rank(const comm_world *w);
+int comm_world_size(const comm_world *w);
+const char *comm_world_kind(const comm_world *w); /* "self", "threads", "processes", "mpi" */
+
+/* ---- groups ---- */
+
+/* The ranks of a group, ascending; this rank is one of them. Freed with the world. */
+comm *comm_group(comm_world *w, const int *ranks, int n);
+int comm_rank(const comm *c); /* in the group */
+int comm_size(const comm *c);
+comm_world *comm_world_of(const comm *c);
+
+/* ---- collectives ---- */
+
+typedef enum comm_kind {
+    COMM_ALL_REDUCE,     /* out[n] = sum over ranks of in[n]; in == out is fine */
+    COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n]; out may lie there in in
+                          */
+    COMM_ALL_GATHER,     /* out[size * n] = in[n] of every rank; in may be its own part of out */
+    COMM_BROADCAST,      /* out[n] of rank `root` to all; in is not read */
+    COMM_BARRIER,
+    COMM_KINDS
+} comm_kind;
+
+typedef enum comm_sum { COMM_SUM, COMM_MAX } comm_sum;
+
+typedef struct comm_call {
+    comm_kind kind;
+    comm_sum sum;
+    const void *in;
+    void *out;
+    int64_t n;   /* elements, see comm_kind */
+    dtype dt;    /* f32, f64, bf16, i32, i64, u8 (u8: no sums) */
+    bool add;    /* reductions: the result is added to out, which is not `in` then */
+    bool narrow; /* f32 reductions: what travels is rounded to bf16 (parallel.reduce_dtype) */
+    int root;
+    const char *what; /* for traces and the doctor: "gradients of layers.3"; must stay alive */
+} comm_call;
+
+/* Blocks until it is done. */
+void comm_run(comm *c, const comm_call *call);
+
+/* The side stream: calls run one after the other on a thread of the world, beside the computation.
+ * Buffers belong to the call until comm_wait. Tickets rise; waiting for one waits for all before.
+ */
+typedef uint64_t comm_ticket;
+comm_ticket comm_start(comm *c, const comm_call *call);
+void comm_wait(comm_world *w, comm_ticket t);
+
+/* Sums of a few numbers over a comm, in place. */
+void comm_sum_i64(comm *c, int64_t *x, int64_t n);
+void comm_sum_f64(comm *c, double *x, int64_t n);
+void comm_barrier(comm *c);
+/* Bytes of rank `root`'s buffer to all. */
+void comm_broadcast(comm *c, void *data, int64_t bytes, int root);
+
+/* ---- failure ---- */
+
+/* ST_RANK when the world has failed: which rank, where each rank is. */
+status comm_check(comm_world *w, err *e) ATH_MUST_USE;
+/* This rank has failed: the others stop waiting and name it with this message. */
+void comm_fail(comm_world *w, const err *why);
+/* Seconds that a rank may wait for a peer before the world fails; 0: for ever. Default 600. */
+void comm_set_timeout(comm_world *w, double seconds);
+/* What this rank computes, for the doctor's report: a string that stays alive. Costs a store. */
+void comm_at(comm_world *w, const char *where);
+
+/* ---- experiments and traces ---- */
+
+/* Every collective takes at least latency + bytes it sends / rate longer than the wait for the
+ * slowest rank: a slow link on a fast machine. 0: none. */
+typedef struct comm_link {
+    double latency_s, bytes_per_s;
+} comm_link;
+void comm_set_link(comm_world *w, comm_link link);
+
+/* One finished collective. Called on the thread that ran it. */
+typedef struct comm_event {
+    const comm_call *call;
+    int64_t begin_ns, end_ns; /* base/clock.h */
+    int64_t sent_bytes;       /* by this rank */
+    bool side;                /* on the side stream */
+} comm_event;
+typedef void (*comm_observer)(void *ctx, const comm_event *ev);
+void comm_observe(comm_world *w, comm_observer f, void *ctx);
+
+/* Bytes and calls so far, by kind. */
+typedef struct comm_counts {
+    int64_t calls[COMM_KINDS], sent_bytes[COMM_KINDS];
+} comm_counts;
+comm_counts comm_counted(const comm_world *w);
+
+#endif
