@@ -163,7 +163,10 @@ static void make_spans(param_store *s) {
         s->spans.item[s->spans.n++] = (vec_span){.at = p->offset,
                                                  .n = param_elems(p),
                                                  .name = hash_bytes(p->name, strlen(p->name)),
-                                                 .copied = s->compute != DT_F32 && p->rank == 2};
+                                                 .run = param_elems(p),
+                                                 .stride = param_elems(p),
+                                                 .copied = s->compute != DT_F32 && p->rank == 2,
+                                                 .counted = true};
     }
     vec_spans_index(&s->spans);
 }
