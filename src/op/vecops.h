@@ -21,6 +21,7 @@ enum { VEC_BLOCK = 1 << 14 }; /* elements; the last block of a span is shorter *
 
 typedef struct vec_span {
     int64_t at, n; /* elements at .. at + n - 1 of every flat array */
+    int32_t owner; /* which rule (vec_rule, decay) is its */
     uint64_t name; /* for digests: hash of the whole tensor's name */
     /* Element i is element j = skip + i of the part, and vec_whole_index of the whole tensor:
      * index + j / run * stride + j % run. Columns c .. c + run - 1 of a matrix with `stride`
@@ -55,7 +56,7 @@ typedef struct adamw_args {
     const float *grad;
     const int64_t *grad_fixed; /* instead of grad (op/fixed.h): each rounded to float once */
     uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
-    const bool *decay;    /* [spans]: weight_decay applies */
+    const bool *decay;    /* [owners]: weight_decay applies */
     float lr, beta1, beta2, eps, weight_decay;
     float correction1, correction2;
     float grad_scale;
@@ -86,7 +87,7 @@ typedef struct vec_rule {
     rng_key key;
 } vec_rule;
 
-/* rule[spans]; x_bf16 as in adamw_args. */
+/* rule[owners]; x_bf16 as in adamw_args. */
 void vec_draw(const dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
 /* Copied spans of x, rounded. */
 void vec_round(const dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);

@@ -33,7 +33,11 @@ static vec_spans make_spans(arena *a) {
     vec_spans s = {.item = ARENA_ARRAY(a, vec_span, SPANS), .n = SPANS};
     int64_t at = 3;
     for (int i = 0; i < SPANS; i++) {
-        s.item[i] = (vec_span){at, LENGTHS[i], .name = mix64((uint64_t)i), .copied = i % 3 != 1,
+        s.item[i] = (vec_span){at,
+                               LENGTHS[i],
+                               .owner = i,
+                               .name = mix64((uint64_t)i),
+                               .copied = i % 3 != 1,
                                .counted = true};
         at += LENGTHS[i] + i;
     }

@@ -206,7 +206,7 @@ static void attention_one(const op_call *c, dtype dt) {
         end = att_max(end, v.end);
     }
     int64_t pieces = end > first ? end - first : 0;
-#pragma omp parallel num_threads(one_threads(c, B * K * pieces))
+#pragma omp parallel num_threads(one_threads(c, B *K *pieces))
     {
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < B * K * pieces; t++)

@@ -8,7 +8,6 @@
 
 typedef struct span_block {
     const vec_span *span;
-    int index;     /* of the span */
     int64_t first; /* element of the span */
     int64_t n;
 } span_block;
@@ -25,7 +24,7 @@ static inline span_block span_find_block(const vec_spans *s, int64_t b) {
     }
     const vec_span *p = &s->item[lo];
     int64_t first = (b - p->first_block) * VEC_BLOCK, left = p->n - first;
-    return (span_block){p, lo, first, left < VEC_BLOCK ? left : VEC_BLOCK};
+    return (span_block){p, first, left < VEC_BLOCK ? left : VEC_BLOCK};
 }
 
 /* Elements from i on, before end, whose whole indices follow each other. */

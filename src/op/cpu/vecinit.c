@@ -49,7 +49,7 @@ void CPU_FN(vec_draw)(int threads, const vec_spans *s, const vec_rule *rule, flo
     for (int64_t b = 0; b < s->blocks; b++) {
         span_block k = span_find_block(s, b);
         int64_t at = k.span->at + k.first;
-        draw_block(&rule[k.index], k, x);
+        draw_block(&rule[k.span->owner], k, x);
         if (x_bf16 && k.span->copied) round_some(x + at, x_bf16 + at, k.n);
     }
 }

@@ -82,7 +82,7 @@ static uint64_t span_digest(const vec_span *s, const float *x, int64_t i, int64_
 static uint64_t update_block(const adamw_args *a, adamw_consts k, span_block b, bool digest) {
     enum { PIECE = 1 << 10 };
     float made[PIECE];
-    if (!a->decay[b.index]) k.decay = v_set1(1.0f);
+    if (!a->decay[b.span->owner]) k.decay = v_set1(1.0f);
     uint16_t *copy = b.span->copied ? a->param_bf16 : NULL;
     uint64_t sum = 0;
     for (int64_t i = b.first; i < b.first + b.n; i += PIECE) {
