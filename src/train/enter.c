@@ -37,6 +37,8 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     }
     if (batch == s->batch) return;
     s->batch = batch;
+    int64_t uses = prog_get_stats(s->plan->prog[PLAN_TRAIN])->contributions;
+    s->fixed_limit = fixed_grad_limit(batch / s->B * uses);
     arena_reset(s->part_mem);
     s->table = step_build_accumulation(s->part_mem, s->plan->store, s->plan->prog[PLAN_TRAIN],
                                        (int)(batch / s->B), false);

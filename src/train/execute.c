@@ -14,13 +14,15 @@ double execute_sum_nll(const prog *p) {
     return sum;
 }
 
-op_run execute_run_of(const session *s, int micro_batch, float grad_scale) {
+op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
                     .micro_batch = (uint32_t)micro_batch,
                     .first_micro = micro_batch == 0,
-                    .grad_scale = grad_scale};
+                    .grad_scale = grad_scale,
+                    .fixed_limit = s->fixed_limit,
+                    .fixed_overflow = &s->fixed_overflow};
 }
 
 /* Before the update, so that a step can be left out. */
@@ -44,9 +46,17 @@ static optim_hyper hyper_of(const session *s, const step_result *r) {
                          .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
 }
 
+/* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
+static double grad_norm(const session *s) {
+    if (!s->c->train.deterministic) return sqrt(optim_grad_squares(s->dev, s->plan->store));
+    int64_t limb[VEC_LIMBS];
+    optim_grad_limbs(s->dev, s->plan->store, limb);
+    return s->fixed_overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
+}
+
 static void update(session *s, step_times *times, step_result *r) {
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->now->train.digest_every;
-    r->norm = sqrt(optim_grad_squares(s->dev, s->plan->store));
+    r->norm = grad_norm(s);
     int64_t normed = clock_now_ns();
     judge(s, r);
     r->lr = course_lr(s->course, step) * watch_rate(&s->watch, s->c, step);
@@ -96,8 +106,22 @@ static status fill(session *s, const step_source *from, int micro_batch, step_ti
     return ST_OK;
 }
 
+/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
+static void add_fixed_nll(session *s, double sum, step_result *r) {
+    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->batch / s->B);
+    if (fabs(x) <= limit)
+        r->nll_fixed += llrint(x);
+    else
+        s->fixed_overflow = true;
+    r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
+}
+
 static void take_loss(session *s, int micro_batch, step_result *r) {
-    r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    double sum = execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    if (s->c->train.deterministic)
+        add_fixed_nll(s, sum, r);
+    else
+        r->nll_sum += sum;
     keep_nll(s, micro_batch);
     if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
 }
@@ -106,6 +130,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) {
     int64_t began = clock_now_ns();
     *r = (step_result){.targets = from->count_targets(s)};
+    s->fixed_overflow = false;
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {

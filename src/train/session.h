@@ -50,8 +50,10 @@ typedef struct session {
     int B, T;      /* micro-batch, sequence length */
     int64_t batch; /* sequences per step */
     step_table table;
-    arena *part_mem; /* of the table */
-    float *nll;      /* [batch,T] of the step, for those who look for a spike's documents */
+    float fixed_limit;   /* deterministic mode: of a contribution to a gradient (op/fixed.h) */
+    bool fixed_overflow; /* something in this step's sums was beyond what they hold */
+    arena *part_mem;     /* of the table */
+    float *nll;          /* [batch,T] of the step, for those who look for a spike's documents */
 
     cursor at;
     double val_loss;  /* NaN: the step at `at` was not validated */
@@ -124,7 +126,7 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool document_mask);
 
 /* execute.c: what the ops of a micro-batch of the coming step get. */
-op_run execute_run_of(const session *s, int micro_batch, float grad_scale);
+op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 /* Sum of the output "nll" in double, in order. */
 double execute_sum_nll(const prog *p);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
