@@ -11,7 +11,8 @@ static int64_t page_up(int64_t n) {
 }
 
 static bool grads_in_frame(const plan_spec *s) {
-    return s->train_B && !s->accumulates;
+    bool in_slots = s->shared && s->sharing.shards > 1 && s->sharing.zero >= 2;
+    return s->train_B && !s->accumulates && !in_slots && !s->fixed_grads;
 }
 
 /* ---- programs ---- */
@@ -21,6 +22,7 @@ static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *
     graph_options opt = {
         .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
     opt.grads_in_frame = train && grads_in_frame(&ph->spec);
+    opt.fixed_grads = train && ph->spec.fixed_grads;
     model_rec r = *shape;
     r.g = graph_new(p->memory, &opt);
     r.mc = &ph->spec.model;
@@ -120,9 +122,11 @@ static void lay_out(plan *p) {
     const plan_spec *s = &p->spec;
     p->region[REGION_PARAMS].bytes = ps.master_bytes;
     p->region[REGION_WORK].bytes = ps.work_bytes;
+    p->region[REGION_WORK_PIECE].bytes = ps.work_piece_bytes;
     if (s->train_B) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
-        p->region[REGION_OPTIM].bytes = ps.master_bytes * s->optim->n_states;
+        p->region[REGION_GRAD_PIECE].bytes = ps.grad_piece_bytes;
+        p->region[REGION_OPTIM].bytes = ps.state_bytes * s->optim->n_states;
     }
     if (s->snapshot)
         p->region[REGION_SNAPSHOT].bytes = ps.master_bytes + p->region[REGION_OPTIM].bytes;
@@ -148,6 +152,7 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     p->dev = d;
     p->memory = memory;
     p->store = param_store_new(memory, specs->compute);
+    if (specs->fixed_grads) param_store_fix_grads(p->store);
     if (specs->locate) param_store_map(p->store, specs->locate, specs->locate_ctx);
     p->phase = ARENA_ARRAY(memory, plan_phase, n);
     p->n_phases = n;
@@ -156,6 +161,7 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
         p->phase[i].spec.model = model_config_copy(memory, &specs[i].model);
     }
     model_declare(&p->phase[0].spec.model, p->store);
+    if (specs->shared) param_store_shard(p->store, &specs->sharing);
     status st = ST_OK;
     for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);
     if (st != ST_OK) {
@@ -205,13 +211,19 @@ static void bind_phase(plan *p, plan_phase *ph) {
 
 status plan_commit(plan *p, err *e) {
     TRY(dev_reserve(p->dev, &p->base, (size_t)p->peak_bytes, "the run's arena", e));
-    param_store_bind(p->store, p->dev, region_base(p, REGION_PARAMS), region_base(p, REGION_WORK),
-                     region_base(p, REGION_GRADS));
-    int64_t flat = param_store_sizes(p->store).flat_elems;
+    param_arrays arrays = {.master = region_base(p, REGION_PARAMS),
+                           .work = region_base(p, REGION_WORK),
+                           .work_piece = region_base(p, REGION_WORK_PIECE),
+                           .grad = region_base(p, REGION_GRADS),
+                           .grad_piece = region_base(p, REGION_GRAD_PIECE)};
+    param_store_bind(p->store, p->dev, &arrays);
+    param_sizes sizes = param_store_sizes(p->store);
+    int64_t states = sizes.state_bytes / (int64_t)sizeof(float);
+    int64_t masters = sizes.master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = region_base(p, REGION_SNAPSHOT);
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
-        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * flat;
-        if (p->snapshot_params) p->snapshot_state[i] = p->snapshot_params + (i + 1) * flat;
+        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * states;
+        if (p->snapshot_params) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
     }
     for (int i = 0; i < p->n_phases; i++) bind_phase(p, &p->phase[i]);
     return ST_OK;

@@ -137,9 +137,6 @@ static status refuse_layouts(const config *c, err *e) {
         const char *path, *what;
         int64_t size;
     } all[] = {
-        {"parallel.dp", "data parallelism (dp above 1)", c->parallel.dp},
-        {"parallel.dp_replicate", "replicated data parallelism", c->parallel.dp_replicate},
-        {"parallel.zero", "ZeRO", c->parallel.zero + 1},
         {"parallel.tp", "tensor parallelism (tp above 1)", c->parallel.tp},
         {"parallel.sp", "sequence parallelism", 1 + c->parallel.sp},
         {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
@@ -148,8 +145,7 @@ static status refuse_layouts(const config *c, err *e) {
         {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i].size > 1)
-            return refuse(c, e, all[i].path, all[i].what, "this version trains on one rank");
+        if (all[i].size > 1) return refuse(c, e, all[i].path, all[i].what, "dp and zero are");
     return ST_OK;
 }
 
@@ -157,9 +153,6 @@ status config_check_supported(const config *c, err *e) {
     TRY(refuse_small_floats(c, e));
     TRY(refuse_mixtures(c, e));
     TRY(refuse_layouts(c, e));
-    if (c->train.deterministic)
-        return refuse(c, e, "train.deterministic", "the deterministic mode",
-                      "write false; a run on one rank repeats bit for bit anyway");
     if (c->eval.tasks.n > 0)
         return refuse(c, e, "eval.tasks", "evaluation by tasks during training",
                       "leave eval.tasks empty; the validation loss is always measured");
