@@ -162,7 +162,7 @@ static void bench_adamw(bench *b) {
     adamw_args a = {.param = t[0].data, .m = t[1].data, .v = t[2].data, .grad = t[3].data};
     bool decay = true;
     a.decay = &decay;
-    vec_span span = {.n = PARAMS};
+    vec_span span = {.n = PARAMS, .counted = true};
     vec_spans spans = {.item = &span, .n = 1};
     vec_spans_index(&spans);
     a.lr = 1e-3f, a.beta1 = 0.9f, a.beta2 = 0.95f, a.eps = 1e-8f, a.weight_decay = 0.1f;

@@ -249,7 +249,7 @@ static status open_gguf(model_source *s, err *e) {
     s->config = gguf_model_hf_config(&s->gguf);
     declare(s);
     s->masters = xcalloc((size_t)param_store_sizes(s->params).flat_elems, sizeof *s->masters);
-    param_store_bind(s->params, NULL, s->masters, NULL, NULL);
+    param_store_bind(s->params, NULL, &(param_arrays){.master = s->masters});
     TRY(gguf_model_read(&s->gguf, s->params, e));
     int n = param_count(s->params);
     s->tensors = ARENA_ARRAY(s->a, st_tensor, n);

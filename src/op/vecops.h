@@ -2,7 +2,11 @@
  * update, norm, digest. Memory-bound; one parallel region each, however many tensors there are.
  *
  * The tensors of a flat array are spans, cut into blocks of fixed size. Threads share out the
- * blocks and sums go by block, in order: the same bits whatever the number of threads. */
+ * blocks and sums go by block, in order: the same bits whatever the number of threads.
+ *
+ * A rank may hold a part of a tensor (some rows, or some columns of every row), and of that part a
+ * range. A span says where its elements lie in the whole tensor, so initial values, updates and
+ * digests of all spans of a tensor are those of the whole, however it is cut. */
 #ifndef OP_VECOPS_H
 #define OP_VECOPS_H
 
@@ -15,11 +19,22 @@
 enum { VEC_BLOCK = 1 << 14 }; /* elements; the last block of a span is shorter */
 
 typedef struct vec_span {
-    int64_t at, n;       /* elements at .. at + n - 1 of every flat array */
-    uint64_t name;       /* for digests: hash of the tensor's name */
+    int64_t at, n; /* elements at .. at + n - 1 of every flat array */
+    int32_t owner; /* which rule (vec_rule, decay) is its */
+    uint64_t name; /* for digests: hash of the whole tensor's name */
+    /* Element i is element j = skip + i of the part, and vec_whole_index of the whole tensor:
+     * index + j / run * stride + j % run. Columns c .. c + run - 1 of a matrix with `stride`
+     * columns are a part with index c. run 0: one run, whole index = index + j. */
+    int64_t index, run, stride, skip;
     bool copied;         /* has a copy that is rounded to bf16 */
+    bool counted;        /* digests and norms count it: false for all but one of several replicas */
     int64_t first_block; /* blocks of the spans before it: vec_spans_index */
 } vec_span;
+
+static inline int64_t vec_whole_index(const vec_span *s, int64_t i) {
+    int64_t j = s->skip + i;
+    return s->run > 0 ? s->index + j / s->run * s->stride + j % s->run : s->index + j;
+}
 
 typedef struct vec_spans {
     vec_span *item;
@@ -39,7 +54,7 @@ typedef struct adamw_args {
     float *param, *m, *v;
     const float *grad;
     uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
-    const bool *decay;    /* [spans]: weight_decay applies */
+    const bool *decay;    /* [owners]: weight_decay applies */
     float lr, beta1, beta2, eps, weight_decay;
     float correction1, correction2;
     float grad_scale;
@@ -47,21 +62,22 @@ typedef struct adamw_args {
 
 /* digest: of the new parameters, made in the same pass, as vec_digest would; NULL: not wanted. */
 void vec_update_adamw(const dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest);
-/* Sum of x^2 in double. */
+/* Sum of x^2 over counted spans, in double. */
 double vec_sum_squares(const dev *d, const vec_spans *s, const float *x);
-/* Sum over all elements of mix64(name ^ mix64(index in span | bits << 32)), modulo 2^64. */
+/* Sum over the elements of counted spans of mix64(name ^ mix64(whole index ^ bits << 32)), modulo
+ * 2^64. */
 uint64_t vec_digest(const dev *d, const vec_spans *s, const float *x);
 
 /* Initial values of one span. */
 typedef struct vec_rule {
-    bool normal; /* element i is rng_fill_normal's, std * normal(i); else value */
+    bool normal; /* whole element i is rng_fill_normal's, std * normal(i); else value */
     float value;
     double std;
     double cut; /* above 0: rng_cut_normal's */
     rng_key key;
 } vec_rule;
 
-/* rule[spans]; x_bf16 as in adamw_args. */
+/* rule[owners]; x_bf16 as in adamw_args. */
 void vec_draw(const dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
 /* Copied spans of x, rounded. */
 void vec_round(const dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);

@@ -5,13 +5,14 @@
 #include "op/vecops.h"
 #include "optim/optim.h"
 
-static void adamw_update(dev *d, const param_store *s, const bool *decay, float *const *state,
-                         const optim_hyper *h, uint64_t *digest) {
-    adamw_args a = {.param = param_master(s),
-                    .m = state[0],
-                    .v = state[1],
-                    .grad = param_grad(s),
-                    .param_bf16 = param_work(s),
+static void adamw_update(dev *d, const param_store *s, int unit, const bool *decay,
+                         float *const *state, const optim_hyper *h, uint64_t *digest) {
+    param_piece k = param_piece_of(s, unit);
+    adamw_args a = {.param = k.master,
+                    .m = state[0] + k.state,
+                    .v = state[1] + k.state,
+                    .grad = k.grad,
+                    .param_bf16 = k.work,
                     .decay = decay,
                     .lr = (float)h->lr,
                     .beta1 = (float)h->beta1,
@@ -21,7 +22,7 @@ static void adamw_update(dev *d, const param_store *s, const bool *decay, float 
                     .correction1 = (float)(1.0 - pow(h->beta1, (double)h->step)),
                     .correction2 = (float)(1.0 - pow(h->beta2, (double)h->step)),
                     .grad_scale = h->grad_scale};
-    vec_update_adamw(d, param_spans(s), &a, digest);
+    vec_update_adamw(d, k.spans, &a, digest);
 }
 
 const optim_class optim_adamw = {

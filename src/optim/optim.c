@@ -24,8 +24,13 @@ void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, 
     }
 }
 
-double optim_grad_norm(dev *d, const param_store *s) {
-    return sqrt(vec_sum_squares(d, param_spans(s), param_grad(s)));
+double optim_grad_squares(dev *d, const param_store *s) {
+    double sum = 0;
+    for (int u = 0; u < param_units(s); u++) {
+        param_piece k = param_piece_of(s, u);
+        sum += vec_sum_squares(d, k.spans, k.grad);
+    }
+    return sum;
 }
 
 double optim_clip_factor(double norm, double clip_norm) {

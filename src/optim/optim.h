@@ -5,7 +5,7 @@
 #define OPTIM_OPTIM_H
 
 #include "dev/dev.h"
-#include "param/param.h"
+#include "param/units.h"
 
 enum { OPTIM_MAX_STATES = 4 };
 
@@ -19,10 +19,10 @@ typedef struct optim_class {
     const char *name;
     int n_states;
     const char *state_names[OPTIM_MAX_STATES]; /* in checkpoints: STATE.PARAMETER */
-    /* One update of all parameters; decay[i]: parameter i is decayed. Masters, compute
-     * copies and state are written; gradients are read. digest, unless NULL, gets what
-     * param_digest would say afterwards, without another pass over the weights. */
-    void (*update)(dev *d, const param_store *s, const bool *decay, float *const *state,
+    /* One update of what this rank owns of a unit; decay[i]: parameter i is decayed. Masters,
+     * compute copies and state are written; gradients are read. digest, unless NULL, gets what
+     * param_digest would say of the unit afterwards, without another pass over the weights. */
+    void (*update)(dev *d, const param_store *s, int unit, const bool *decay, float *const *state,
                    const optim_hyper *h, uint64_t *digest);
 } optim_class;
 
@@ -31,8 +31,9 @@ const optim_class *optim_find(const char *name);
 /* decay[i] for each parameter: not matched by any of the glob patterns (fnmatch). */
 void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay);
 
-/* Global L2 norm of all gradients, in double, summed in a fixed order. */
-double optim_grad_norm(dev *d, const param_store *s);
+/* Sum of squares of the gradients that this rank counts, in double, summed in a fixed order. Its
+ * root, summed over ranks, is the global norm. */
+double optim_grad_squares(dev *d, const param_store *s);
 /* Factor that brings the norm down to clip_norm (0: no clipping): min(1, clip / (norm + 1e-6)), as
  * PyTorch does. */
 double optim_clip_factor(double norm, double clip_norm);

@@ -1,34 +1,10 @@
 /* The parameter store (see param.h). */
-#include "param/param.h"
+#include "param/store_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-
-enum { ALIGN_ELEMS = 64 };
-
-typedef struct pack {
-    const char *name;
-    int first, n;
-} pack;
-
-struct param_store {
-    arena *a;
-    dtype compute;
-    param *item;
-    int n, cap;
-    pack *packs;
-    int n_packs, cap_packs;
-    bool in_pack;
-    int64_t flat_elems, elems;
-    dev *dev;
-    vec_spans spans;
-    float *master, *grad;
-    uint16_t *work;
-    param_locate_fn locate; /* NULL: everything is in memory */
-    void *locate_ctx;
-};
 
 param_store *param_store_new(arena *a, dtype compute) {
     CHECK(compute == DT_F32 || compute == DT_BF16, "compute copies in %s", dtype_name(compute));
@@ -40,10 +16,6 @@ param_store *param_store_new(arena *a, dtype compute) {
 
 dtype param_store_compute(const param_store *s) {
     return s->compute;
-}
-
-static void align(param_store *s) {
-    s->flat_elems = (s->flat_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
 }
 
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx) {
@@ -69,7 +41,7 @@ int param_add(param_store *s, const param *p) {
     q->mapped = s->locate && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
     if (q->mapped) return s->n++;
     bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
-    if (!s->in_pack || first_of_pack) align(s);
+    if (!s->in_pack || first_of_pack) s->flat_elems = param_align(s->flat_elems);
     q->offset = s->flat_elems;
     s->flat_elems += param_elems(p);
     if (s->in_pack) {
@@ -132,82 +104,85 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
         return true;
     }
     int64_t elems = s->item[last].offset + param_elems(&s->item[last]) - p->offset;
-    bool copied = s->compute != DT_F32 && p->rank == 2;
-    dtype dt = copied ? s->compute : DT_F32;
-    *out = (graph_param_ref){.name = name,
-                             .where = copied ? SPACE_WORK : SPACE_MASTER,
-                             .dt = dt,
-                             .rows = p->rank == 1 ? 1 : elems / p->cols,
-                             .cols = p->rank == 1 ? elems : p->cols,
-                             .offset_bytes = p->offset * (int64_t)dtype_bytes(dt),
-                             .grad_offset_bytes = p->offset * 4,
-                             .trainable = true};
+    bool copied = p->rank == 2 && (s->compute != DT_F32 || param_weights_in_slots(s));
+    dtype dt = p->rank == 2 ? s->compute : DT_F32;
+    int64_t in_slots = p->offset;
+    if (s->sharded) in_slots += s->unit[p->unit].slot - s->unit[p->unit].at;
+    int64_t at = copied && param_weights_in_slots(s) ? in_slots : p->offset;
+    *out =
+        (graph_param_ref){.name = name,
+                          .where = copied ? SPACE_WORK : SPACE_MASTER,
+                          .dt = dt,
+                          .rows = p->rank == 1 ? 1 : elems / p->cols,
+                          .cols = p->rank == 1 ? elems : p->cols,
+                          .unit = p->unit,
+                          .offset_bytes = at * (int64_t)dtype_bytes(dt),
+                          .grad_offset_bytes = (param_grads_in_slots(s) ? in_slots : p->offset) * 4,
+                          .trainable = true};
     return true;
 }
 
 param_sizes param_store_sizes(const param_store *s) {
-    int64_t flat = (s->flat_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
-    return (param_sizes){.elems = s->elems,
-                         .flat_elems = flat,
-                         .master_bytes = flat * 4,
-                         .work_bytes =
-                             s->compute == DT_F32 ? 0 : flat * (int64_t)dtype_bytes(s->compute),
-                         .grad_bytes = flat * 4};
+    int64_t flat = param_align(s->flat_elems), compute = (int64_t)dtype_bytes(s->compute);
+    int64_t pieces = s->sharded ? s->piece_elems : flat, slots = s->slot_elems;
+    param_sizes z = {.elems = s->elems, .flat_elems = flat, .piece_elems = pieces};
+    z.master_bytes = (param_masters_are_flat(s) ? flat : pieces) * 4;
+    if (param_weights_in_slots(s)) {
+        z.work_bytes = slots * compute;
+        z.work_piece_bytes = s->compute == DT_F32 ? 0 : pieces * compute;
+    } else if (s->compute != DT_F32)
+        z.work_bytes = flat * compute;
+    z.grad_bytes = (param_grads_in_slots(s) ? slots : flat) * 4;
+    if (param_grads_in_slots(s)) z.grad_piece_bytes = pieces * 4;
+    z.state_bytes = pieces * 4;
+    return z;
 }
 
-static void make_spans(param_store *s) {
-    s->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, s->n)};
-    for (int i = 0; i < s->n; i++) {
-        const param *p = &s->item[i];
-        if (p->mapped) continue;
-        s->spans.item[s->spans.n++] = (vec_span){.at = p->offset,
-                                                 .n = param_elems(p),
-                                                 .name = hash_bytes(p->name, strlen(p->name)),
-                                                 .copied = s->compute != DT_F32 && p->rank == 2};
-    }
-    vec_spans_index(&s->spans);
-}
-
-void param_store_bind(param_store *s, dev *d, float *master, void *work, float *grad) {
-    make_spans(s);
+void param_store_bind(param_store *s, dev *d, const param_arrays *arrays) {
+    if (!s->sharded) param_store_make_unit(s);
     s->dev = d;
-    s->master = master;
-    s->work = work;
-    s->grad = grad;
+    s->at = *arrays;
 }
 
 float *param_master(const param_store *s) {
-    return s->master;
+    return s->at.master;
 }
 uint16_t *param_work(const param_store *s) {
-    return s->work;
+    return s->at.work;
 }
 float *param_grad(const param_store *s) {
-    return s->grad;
-}
-const vec_spans *param_spans(const param_store *s) {
-    return &s->spans;
+    return s->at.grad;
 }
 
 void param_init_all(param_store *s, uint64_t seed) {
     vec_rule *rule = xcalloc((size_t)s->n, sizeof *rule);
-    for (int i = 0, n = 0; i < s->n; i++) {
+    for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];
-        if (p->mapped) continue;
-        rule[n++] = (vec_rule){.normal = p->init.kind == INIT_NORMAL,
-                               .value = p->init.kind == INIT_ONES ? 1.0f : 0.0f,
-                               .std = p->init.std,
-                               .cut = p->init.cut,
-                               .key = rng_key_named(seed, p->name)};
+        rule[i] = (vec_rule){.normal = p->init.kind == INIT_NORMAL,
+                             .value = p->init.kind == INIT_ONES ? 1.0f : 0.0f,
+                             .std = p->init.std,
+                             .cut = p->init.cut,
+                             .key = rng_key_named(seed, p->name)};
     }
-    vec_draw(s->dev, &s->spans, rule, s->master, s->work);
+    for (int u = 0; u < s->n_units; u++) {
+        param_piece k = param_piece_of(s, u);
+        vec_draw(s->dev, k.spans, rule, k.master, k.work);
+    }
     free(rule);
 }
 
 void param_refresh_work(const param_store *s) {
-    if (s->work) vec_round(s->dev, &s->spans, s->master, s->work);
+    for (int u = 0; u < s->n_units; u++) {
+        param_piece k = param_piece_of(s, u);
+        if (k.work) vec_round(s->dev, k.spans, k.master, k.work);
+    }
 }
 
 uint64_t param_digest(const param_store *s) {
-    return vec_digest(s->dev, &s->spans, s->master);
+    uint64_t sum = 0;
+    for (int u = 0; u < s->n_units; u++) {
+        param_piece k = param_piece_of(s, u);
+        sum += vec_digest(s->dev, k.spans, k.master);
+    }
+    return sum;
 }

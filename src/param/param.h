@@ -40,6 +40,7 @@ typedef struct param {
     int64_t heads, head_dim, rotary; /* of the order */
     param_init init;
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
+    int unit;       /* units.h; 0 where nothing is shared */
     bool mapped;    /* read-only in a file, in the format `stored` (SPACE_FILE) */
     dtype stored;
 } param;
@@ -77,21 +78,31 @@ static inline int64_t param_elems(const param *p) {
 /* How a graph refers to a parameter or a pack. False: no such name. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
 
+/* Sizes in memory. Flat arrays hold every parameter; what ranks share is cut into pieces (units.h),
+ * and is flat where nothing is shared. */
 typedef struct param_sizes {
-    int64_t elems;      /* unique parameters */
-    int64_t flat_elems; /* length of a flat array: elems plus alignment */
+    int64_t elems;       /* unique parameters */
+    int64_t flat_elems;  /* length of a flat array: elems plus alignment */
+    int64_t piece_elems; /* length of an array that only holds what this rank owns */
     int64_t master_bytes, work_bytes, grad_bytes;
+    int64_t work_piece_bytes, grad_piece_bytes; /* 0: no such arrays */
+    int64_t state_bytes;                        /* of one array of optimizer state */
 } param_sizes;
 param_sizes param_store_sizes(const param_store *s);
 
-/* Gives the flat arrays, which are on device d; work is NULL when compute is fp32, grad may be NULL
- * (no training). All parameters have been added. */
-void param_store_bind(param_store *s, dev *d, float *master, void *work, float *grad);
+/* The arrays, on one device; NULL where there is none: work when compute is fp32, grad without
+ * training. */
+typedef struct param_arrays {
+    float *master;
+    void *work, *work_piece;
+    float *grad, *grad_piece;
+} param_arrays;
+/* Gives the store its arrays. All parameters have been added. */
+void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
+/* Flat arrays, where nothing is shared. */
 float *param_master(const param_store *s);
 uint16_t *param_work(const param_store *s); /* bf16, of matrices only */
 float *param_grad(const param_store *s);
-/* The parameters as spans of the flat arrays, in their order. */
-const vec_spans *param_spans(const param_store *s);
 
 /* Fills masters by rule, and their copies; element i of a parameter depends on (seed, name, i)
  * only. */
@@ -99,8 +110,9 @@ void param_init_all(param_store *s, uint64_t seed);
 /* Masters rounded into the compute copies. */
 void param_refresh_work(const param_store *s);
 
-/* Sum over all elements of a mix of (name, element index, bits of the master), modulo 2^64: does
- * not depend on layout, order or thread count. Equal digests: equal weights. */
+/* Sum over the elements that this rank counts of a mix of (name, element index, bits of the
+ * master), modulo 2^64: summed over the ranks that share the weights it does not depend on layout,
+ * order or thread count. Equal digests: equal weights. */
 uint64_t param_digest(const param_store *s);
 
 #endif

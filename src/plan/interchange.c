@@ -105,7 +105,7 @@ static status write_file(const model_source *s, const char *path, const char *na
     param_sizes sizes = param_store_sizes(store);
     float *masters = xcalloc((size_t)sizes.flat_elems, sizeof *masters);
     char *template = NULL;
-    param_store_bind(store, NULL, masters, NULL, NULL);
+    param_store_bind(store, NULL, &(param_arrays){.master = masters});
     gguf_model_source g = {.config = &mc, .store = store, .tok = s->tok, .name = name};
     read_settings(s, &g, &template);
     status st = gguf_model_check(&g, e);

@@ -205,8 +205,10 @@ static void bind_phase(plan *p, plan_phase *ph) {
 
 status plan_commit(plan *p, err *e) {
     TRY(dev_reserve(p->dev, &p->base, (size_t)p->peak_bytes, "the run's arena", e));
-    param_store_bind(p->store, p->dev, region_base(p, REGION_PARAMS), region_base(p, REGION_WORK),
-                     region_base(p, REGION_GRADS));
+    param_arrays arrays = {.master = region_base(p, REGION_PARAMS),
+                           .work = region_base(p, REGION_WORK),
+                           .grad = region_base(p, REGION_GRADS)};
+    param_store_bind(p->store, p->dev, &arrays);
     int64_t flat = param_store_sizes(p->store).flat_elems;
     p->snapshot_params = region_base(p, REGION_SNAPSHOT);
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {

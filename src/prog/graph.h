@@ -78,6 +78,7 @@ typedef struct graph_param_ref {
     space where; /* SPACE_MASTER or SPACE_WORK */
     dtype dt;
     int64_t rows, cols, offset_bytes, grad_offset_bytes;
+    int unit; /* that it is gathered and reduced with (param/units.h) */
     bool trainable;
 } graph_param_ref;
 val graph_param(graph *g, const graph_param_ref *ref);

@@ -27,6 +27,7 @@ typedef struct buffer {
     int64_t bytes;
     int64_t offset;      /* in its space; frame offsets come from pack.c */
     int32_t first, last; /* op indices between which it is live (frame buffers) */
+    int32_t unit;        /* of parameters and their gradients */
 } buffer;
 
 typedef struct op_rec {

@@ -74,6 +74,7 @@ static void collect_stats(graph *g, prog_stats *s) {
             s->workspace_peak_bytes = g->buf[r->ws_buf].bytes;
     }
     s->ops = g->n_ops;
+    s->ops_forward = n_forward;
     for (int32_t b = 0; b < g->n_bufs; b++)
         if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
             g->buf[b].last >= n_forward)
@@ -191,13 +192,12 @@ const tensor *prog_tensor(const prog *p, const char *name) {
 
 /* ---- replay ---- */
 
-void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_t *ns_per_op) {
+void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op) {
     graph *g = p->g;
     if (dev_get_kind(g->opt.dev) == DEV_META) return;
     int64_t began = ns_per_op ? clock_now_ns() : 0;
-    for (int32_t i = 0; i < g->n_ops; i++) {
+    for (int32_t i = first; i < end; i++) {
         op_rec *r = &g->op[i];
-        if (!(phases >> r->phase & 1u)) continue;
         r->call.run = run;
         r->fn(&r->call);
         if (!ns_per_op) continue;
@@ -207,8 +207,32 @@ void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_
     }
 }
 
+/* Forward ops come first; backward ones are of the phases B and W. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run) {
-    prog_replay_timed(p, phases, run, NULL);
+    int forward = p->stats.ops_forward;
+    CHECK(!(phases & (PROG_B | PROG_W)) || (phases & PROG_B && phases & PROG_W),
+          "B without W or W without B");
+    prog_replay_range(p, phases & PROG_F ? 0 : forward, phases & PROG_B ? p->stats.ops : forward,
+                      run, NULL);
+}
+
+static void visit_unit(const graph *g, val v, int op, bool grad, prog_unit_visitor visit,
+                       void *ctx) {
+    if (v == VAL_NONE) return;
+    const buffer *b = &g->buf[g->value[v].buf];
+    bool is_param = b->where == SPACE_MASTER || b->where == SPACE_WORK;
+    if (grad ? b->where == SPACE_GRAD : is_param) visit(ctx, op, b->unit, grad);
+}
+
+void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx) {
+    const graph *g = p->g;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const op_rec *r = &g->op[i];
+        for (int k = 0; k < OP_MAX_IN; k++) {
+            visit_unit(g, r->in[k], i, false, visit, ctx);
+            visit_unit(g, r->din[k], i, true, visit, ctx);
+        }
+    }
 }
 
 static bool visit_written(const graph *g, const op_rec *r, int32_t index, bool gradients,

@@ -23,7 +23,7 @@ typedef struct prog_stats {
     int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
     double flops_forward, flops_backward, flops_recompute;
     double bytes_moved;
-    int ops, ops_recomputed, buffers;
+    int ops, ops_forward, ops_recomputed, buffers; /* the forward comes first */
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
 
@@ -43,6 +43,11 @@ typedef struct prog_op {
 } prog_op;
 prog_op prog_get_op(const prog *p, int i);
 
+/* Tells of every op, in order, the units of parameters (param/units.h) whose weights it reads and
+ * whose gradients it writes. */
+typedef void (*prog_unit_visitor)(void *ctx, int op, int unit, bool grad);
+void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx);
+
 /* Gives every value its address and fills constants. base[SPACE_FRAME] needs frame_bytes,
  * base[SPACE_PINNED] pinned_bytes. Bases that a program does not use may be NULL. May be called
  * again when memory moves. */
@@ -60,8 +65,8 @@ enum {
 };
 /* Runs the ops of the given phases in order. On the meta device it does nothing. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run);
-/* The same; adds the time of op i to ns_per_op[i], unless that is NULL. */
-void prog_replay_timed(const prog *p, unsigned phases, const op_run *run, int64_t *ns_per_op);
+/* Runs ops first .. end - 1; adds the time of op i to ns_per_op[i], unless that is NULL. */
+void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op);
 
 /* The debug walk: runs op by op and shows every tensor that was just written. Stop by returning
  * false. */

@@ -1,15 +1,28 @@
 #include "step/step.h"
 
-step_table step_build_accumulation(arena *a, int micro_batches) {
-    int n = 2 * micro_batches + 1;
-    step_table t = {.entry = ARENA_ARRAY(a, step_entry, n),
-                    .n = n,
-                    .micro_batches = micro_batches,
-                    .frames_in_flight = 1};
-    for (int i = 0; i < micro_batches; i++) {
-        t.entry[2 * i] = (step_entry){STEP_FORWARD, 0, i};
-        t.entry[2 * i + 1] = (step_entry){STEP_BACKWARD, 0, i};
+#include "step/walk.h"
+
+static bool grads_in_slots(const param_store *s) {
+    return param_store_sizes(s).grad_piece_bytes > 0;
+}
+
+step_table step_build_accumulation(arena *a, const param_store *s, const prog *p, int micro_batches,
+                                   bool reduces) {
+    step_table t = {.micro_batches = micro_batches, .frames_in_flight = 1};
+    walk *w = walk_new(a, s, p, &t);
+    for (int m = 0; m < micro_batches; m++) {
+        bool last = m == micro_batches - 1;
+        walk_pass(w, m, reduces && (last || grads_in_slots(s)), last);
     }
-    t.entry[n - 1] = (step_entry){STEP_OPTIMIZER, 0, 0};
+    walk_settle(w);
+    step_append(a, &t, (step_entry){.action = STEP_OPTIMIZER});
+    return t;
+}
+
+step_table step_build_pass(arena *a, const param_store *s, const prog *p) {
+    step_table t = {.micro_batches = 1, .frames_in_flight = 1};
+    walk *w = walk_new(a, s, p, &t);
+    walk_pass(w, 0, false, false);
+    walk_settle(w);
     return t;
 }

@@ -38,7 +38,8 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     if (batch == s->batch) return;
     s->batch = batch;
     arena_reset(s->part_mem);
-    s->table = step_build_accumulation(s->part_mem, (int)(batch / s->B));
+    s->table = step_build_accumulation(s->part_mem, s->plan->store, s->plan->prog[PLAN_TRAIN],
+                                       (int)(batch / s->B), false);
 }
 
 status session_open_data(session *s, int stage, err *e) {

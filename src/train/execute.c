@@ -46,7 +46,7 @@ static optim_hyper hyper_of(const session *s, const step_result *r) {
 
 static void update(session *s, step_times *times, step_result *r) {
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->now->train.digest_every;
-    r->norm = optim_grad_norm(s->dev, s->plan->store);
+    r->norm = sqrt(optim_grad_squares(s->dev, s->plan->store));
     int64_t normed = clock_now_ns();
     judge(s, r);
     r->lr = course_lr(s->course, step) * watch_rate(&s->watch, s->c, step);
@@ -54,17 +54,17 @@ static void update(session *s, step_times *times, step_result *r) {
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
     if (r->finite && !skips) {
         optim_hyper h = hyper_of(s, r);
-        s->optim->update(s->dev, s->plan->store, s->decay, s->plan->optim_state, &h,
-                         r->has_digest ? &r->digest : NULL);
+        for (int u = 0; u < param_units(s->plan->store); u++) {
+            uint64_t digest = 0;
+            s->optim->update(s->dev, s->plan->store, u, s->decay, s->plan->optim_state, &h,
+                             r->has_digest ? &digest : NULL);
+            r->digest += digest;
+        }
     } else if (r->has_digest)
         r->digest = param_digest(s->plan->store);
     if (!times) return;
     times->norm_ns += normed - began;
     times->update_ns += clock_now_ns() - normed;
-}
-
-static void replay(const session *s, unsigned phases, const op_run *run, step_times *times) {
-    prog_replay_timed(s->plan->prog[PLAN_TRAIN], phases, run, times ? times->op_ns : NULL);
 }
 
 /* Share of the step's tokens that repeat themselves, from the rows of this micro-batch. A stretch
@@ -86,18 +86,20 @@ static void keep_nll(const session *s, int micro_batch) {
         memcpy(s->nll + (int64_t)micro_batch * t->rows, t->data, (size_t)t->rows * sizeof *s->nll);
 }
 
-static status forward(session *s, const step_source *from, const op_run *run, step_times *times,
-                      step_result *r, err *e) {
+static status fill(session *s, const step_source *from, int micro_batch, step_times *times,
+                   step_result *r, err *e) {
     int64_t began = clock_now_ns();
-    TRY(from->fill(s, (int)run->micro_batch, e));
+    TRY(from->fill(s, micro_batch, e));
     int64_t waited = clock_now_ns() - began;
     r->wait_ns += waited;
     if (times) times->fill_ns += waited;
-    replay(s, PROG_F, run, times);
-    r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
-    keep_nll(s, (int)run->micro_batch);
-    if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
     return ST_OK;
+}
+
+static void take_loss(session *s, int micro_batch, step_result *r) {
+    r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    keep_nll(s, micro_batch);
+    if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
 }
 
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
@@ -110,9 +112,15 @@ status execute_step(session *s, const step_source *from, step_times *times, step
         const step_entry *t = &s->table.entry[i];
         op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
         switch (t->action) {
-            case STEP_FORWARD: TRY(forward(s, from, &run, times, r, e)); break;
-            case STEP_BACKWARD: replay(s, PROG_B | PROG_W, &run, times); break;
+            case STEP_FILL: TRY(fill(s, from, t->micro_batch, times, r, e)); break;
+            case STEP_FORWARD:
+            case STEP_BACKWARD:
+                prog_replay_range(s->plan->prog[PLAN_TRAIN], t->first, t->end, &run,
+                                  times ? times->op_ns : NULL);
+                break;
+            case STEP_LOSS: take_loss(s, t->micro_batch, r); break;
             case STEP_OPTIMIZER: update(s, times, r); break;
+            default: break;
         }
     }
     r->total_ns = clock_now_ns() - began;

@@ -33,7 +33,7 @@ static void use_masters(const gguf_model *m) {
     err e = {0};
     if (n <= MAX_ELEMS) {
         float *master = xcalloc((size_t)n + 1, sizeof *master);
-        param_store_bind(s, NULL, master, NULL, NULL);
+        param_store_bind(s, NULL, &(param_arrays){.master = master});
         CHECK(gguf_model_read(m, s, &e) == ST_OK, "%s", e.message);
         free(master);
     }

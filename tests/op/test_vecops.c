@@ -1,6 +1,6 @@
 /* Whole-array operations on every instruction set of this machine against plain loops over the
  * definitions: draws, digests and copies bit for bit, the rest closely; with the same bits for 1, 2
- * and 3 threads. */
+ * and 3 threads, and for any cutting of a tensor into spans. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,12 @@ static vec_spans make_spans(arena *a) {
     vec_spans s = {.item = ARENA_ARRAY(a, vec_span, SPANS), .n = SPANS};
     int64_t at = 3;
     for (int i = 0; i < SPANS; i++) {
-        s.item[i] = (vec_span){at, LENGTHS[i], .name = mix64((uint64_t)i), .copied = i % 3 != 1};
+        s.item[i] = (vec_span){at,
+                               LENGTHS[i],
+                               .owner = i,
+                               .name = mix64((uint64_t)i),
+                               .copied = i % 3 != 1,
+                               .counted = true};
         at += LENGTHS[i] + i;
     }
     assert_true(at <= LEN);
@@ -201,7 +206,7 @@ static void test_sum_of_many_tensors(void **state) {
     vec_spans s = {.item = ARENA_ARRAY(a, vec_span, N), .n = N};
     double want = 0.0;
     for (int i = 0; i < N; i++) {
-        s.item[i] = (vec_span){.at = i, .n = 1};
+        s.item[i] = (vec_span){.at = i, .n = 1, .counted = true};
         want += (double)x[i] * (double)x[i];
     }
     vec_spans_index(&s);
@@ -294,7 +299,7 @@ static void test_draw_many(void **state) {
     float *want = malloc(N * sizeof *want), *x = malloc(N * sizeof *x);
     for (uint64_t seed = 0; seed < 4; seed++) {
         vec_rule rule = {.normal = true, .std = 0.02, .key = rng_key_named(seed, "many")};
-        vec_span span = {.at = 0, .n = N};
+        vec_span span = {.at = 0, .n = N, .counted = true};
         vec_spans s = {.item = &span, .n = 1};
         vec_spans_index(&s);
         rng_fill_normal(rule.key, 0, want, N, rule.std);
@@ -308,6 +313,119 @@ static void test_draw_many(void **state) {
     free(want), free(x);
 }
 
+/* ---- parts of tensors ---- */
+
+enum { ROWS = 131, COLS = 517, WHOLE = ROWS * COLS }; /* odd: pairs of normals straddle rows */
+
+/* What a whole tensor becomes: drawn, updated once. */
+typedef struct made {
+    float *x, *m;
+    uint16_t *copy;
+    uint64_t digest, digest_of_update;
+    double squares;
+} made;
+
+/* grad[i] and v[i] belong to element i of the flat array. */
+static made make_tensor(arena *a, dev *d, vec_spans *s, double cut, const float *grad) {
+    vec_rule *rule = ARENA_ARRAY(a, vec_rule, s->n);
+    bool *decay = ARENA_ARRAY(a, bool, s->n);
+    for (int i = 0; i < s->n; i++) {
+        rule[i] = (vec_rule){.normal = true, .std = 0.5, .cut = cut, .key = rng_key_named(3, "w")};
+        decay[i] = true;
+    }
+    vec_spans_index(s);
+    made w = {.x = ARENA_ARRAY(a, float, LEN),
+              .m = ARENA_ARRAY(a, float, LEN),
+              .copy = ARENA_ARRAY(a, uint16_t, LEN)};
+    vec_draw(d, s, rule, w.x, w.copy);
+    w.digest = vec_digest(d, s, w.x);
+    w.squares = vec_sum_squares(d, s, w.x);
+    adamw_args step = make_step(a);
+    step.param = w.x, step.m = w.m, step.v = ARENA_ARRAY(a, float, LEN);
+    step.param_bf16 = w.copy, step.decay = decay, step.grad = grad;
+    vec_update_adamw(d, s, &step, &w.digest_of_update);
+    return w;
+}
+
+/* Cuts a span at odd places into `cuts` + 1 spans, with an empty one among them. */
+static void cut_span(vec_spans *out, const vec_span *whole, int cuts, uint64_t seed) {
+    int64_t from = 0;
+    for (int i = 0; i <= cuts; i++) {
+        int64_t left = whole->n - from, n = left;
+        if (i < cuts) n = i == 1 ? 0 : (int64_t)(mix64(seed + i) % (uint64_t)(2 * left / 3 + 1));
+        vec_span s = *whole;
+        s.at += from, s.skip += from, s.n = n;
+        out->item[out->n++] = s;
+        from += n;
+    }
+}
+
+/* Parts of the matrix behind each other, each cut into ranges: two parts of columns, then, when
+ * by_rows, two of rows; of each range every third is held a second time, not counted. */
+static vec_spans cut_matrix(arena *a, int64_t border, bool by_rows, int cuts) {
+    vec_spans s = {.item = ARENA_ARRAY(a, vec_span, 4 * (cuts + 1))};
+    vec_span part = {.name = 99, .copied = true, .counted = true, .at = 5};
+    for (int i = 0; i < 2; i++) {
+        int64_t first = i ? border : 0, size = (i ? (by_rows ? ROWS : COLS) : border) - first;
+        part.n = size * (by_rows ? COLS : ROWS);
+        part.index = by_rows ? first * COLS : first;
+        part.run = by_rows ? (i ? 0 : part.n) : size;
+        part.stride = COLS;
+        cut_span(&s, &part, cuts, (uint64_t)(border + i));
+        part.at += part.n + 3;
+    }
+    int n = s.n;
+    for (int i = 0; i < n; i += 3) {
+        if (part.at + s.item[i].n > LEN) continue;
+        vec_span again = s.item[i];
+        again.at = part.at, again.counted = false;
+        s.item[s.n++] = again;
+        part.at += again.n;
+    }
+    return s;
+}
+
+static void check_cut(const made *whole, const made *cut, const vec_spans *s) {
+    int64_t seen = 0;
+    for (int k = 0; k < s->n; k++) {
+        const vec_span *p = &s->item[k];
+        for (int64_t i = 0; i < p->n; i++) {
+            int64_t w = vec_whole_index(p, i);
+            assert_true(w >= 0 && w < WHOLE);
+            assert_true(cut->x[p->at + i] == whole->x[w] && cut->m[p->at + i] == whole->m[w]);
+            assert_int_equal(cut->copy[p->at + i], whole->copy[w]);
+        }
+        if (p->counted) seen += p->n;
+    }
+    assert_int_equal(seen, WHOLE);
+    assert_true(cut->digest == whole->digest);
+    assert_true(cut->digest_of_update == whole->digest_of_update);
+    assert_true(fabs(cut->squares - whole->squares) < 1e-12 * whole->squares);
+}
+
+static void test_parts(void **state) {
+    (void)state;
+    for (int isa = 0; isa < 4; isa++) {
+        arena *a = arena_new("test");
+        dev *d = open_dev(ISAS[isa], 2);
+        float *grad = make(a, 21), *grad_cut = ARENA_ARRAY(a, float, LEN);
+        vec_span all = {.n = WHOLE, .name = 99, .copied = true, .counted = true};
+        vec_spans one = {.item = &all, .n = 1};
+        for (int round = 0; round < 4; round++) {
+            double cut = round % 2 ? 1.25 : 0;
+            made whole = make_tensor(a, d, &one, cut, grad);
+            static const int64_t borders[] = {1, 100, 33, 130};
+            vec_spans s = cut_matrix(a, borders[round], round > 1, 3 * round);
+            for (int k = 0; k < s.n; k++)
+                for (int64_t i = 0; i < s.item[k].n; i++)
+                    grad_cut[s.item[k].at + i] = grad[vec_whole_index(&s.item[k], i)];
+            made parts = make_tensor(a, d, &s, cut, grad_cut);
+            check_cut(&whole, &parts, &s);
+        }
+        dev_close(d), arena_free(a);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_index),
@@ -318,6 +436,7 @@ int main(void) {
         cmocka_unit_test(test_digest),
         cmocka_unit_test(test_draw),
         cmocka_unit_test(test_draw_many),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

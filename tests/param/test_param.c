@@ -9,7 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
-#include "param/param.h"
+#include "param/units.h"
 
 typedef struct lab {
     arena *a;
@@ -32,7 +32,7 @@ static void bind(lab *l, int threads) {
     size_t bytes = (size_t)param_store_sizes(l->s).master_bytes;
     l->master = aligned_alloc(64, bytes);
     memset(l->master, 0xff, bytes);
-    param_store_bind(l->s, l->dev, l->master, NULL, NULL);
+    param_store_bind(l->s, l->dev, &(param_arrays){.master = l->master});
 }
 
 /* A small model; `reversed` declares the same parameters in another order. */
@@ -226,7 +226,7 @@ static void test_mapped(void **state) {
     assert_true(param_ref(l.s, "norm", &ref));
     assert_true(ref.where == SPACE_MASTER && ref.offset_bytes == 0);
     bind(&l, 2);
-    assert_int_equal(param_spans(l.s)->n, 1);
+    assert_int_equal(param_unit_at(l.s, 0)->spans.n, 1);
     param_init_all(l.s, 1);
     for (int i = 0; i < 211; i++) assert_true(l.master[i] == 1.0f);
     lab_close(&l);
@@ -242,7 +242,7 @@ static void test_copies(void **state) {
     bind(&l, 2);
     size_t elems = (size_t)param_store_sizes(l.s).flat_elems;
     uint16_t *copy = calloc(elems, sizeof *copy);
-    param_store_bind(l.s, l.dev, l.master, copy, NULL);
+    param_store_bind(l.s, l.dev, &(param_arrays){.master = l.master, .work = copy});
     for (int again = 0; again < 2; again++) {
         if (again)
             param_refresh_work(l.s);

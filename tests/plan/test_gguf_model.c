@@ -111,7 +111,7 @@ static void check_masters(golden *g, const char *name, const char *path) {
     param_store *s = param_store_new(a, DT_F32);
     model_declare(&hf, s);
     float *master = xcalloc((size_t)param_store_sizes(s).flat_elems, sizeof *master);
-    param_store_bind(s, g->dev, master, NULL, NULL);
+    param_store_bind(s, g->dev, &(param_arrays){.master = master});
     MUST(gguf_model_read(&m, s, E));
     bool added = g->mc.norm_weights == NORM_WEIGHTS_OFFSET; /* 1 + w - 1 */
     for (int i = 0; i < param_count(g->p->store); i++) {

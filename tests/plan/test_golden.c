@@ -273,7 +273,7 @@ static double curve_distance(const char *name, dtype compute) {
         double want = json_number_value(json_array_get(json_object_get(curve, "loss"), (size_t)k));
         double d = fabs(loss - want) / want;
         if (!(d <= worst)) worst = d;
-        double norm = optim_grad_norm(g.dev, g.p->store);
+        double norm = sqrt(optim_grad_squares(g.dev, g.p->store));
         optim_hyper h = {.lr = json_number_value(json_object_get(curve, "lr")),
                          .beta1 = 0.9,
                          .beta2 = 0.95,
@@ -281,7 +281,7 @@ static double curve_distance(const char *name, dtype compute) {
                          .weight_decay = 0.1,
                          .step = k + 1,
                          .grad_scale = (float)optim_clip_factor(norm, 1.0)};
-        optim_find("adamw")->update(g.dev, g.p->store, decay, g.p->optim_state, &h, NULL);
+        optim_find("adamw")->update(g.dev, g.p->store, 0, decay, g.p->optim_state, &h, NULL);
     }
     json_decref(curve);
     golden_close(&g);

@@ -191,6 +191,13 @@ V_INLINE void join(const op_call *c, int64_t head, dtype dt) {
     }
 }
 
+/* Reading keys and values is what costs: below some 64 KiB of them one thread is done sooner. */
+static int one_threads(const op_call *c, int64_t tasks) {
+    const op_attr *at = c->attr;
+    int64_t floats = tasks * CHUNK * (at->attention.D + at->attention.Dv);
+    return floats < 1 << 14 ? 1 : call_threads(c);
+}
+
 static void attention_one(const op_call *c, dtype dt) {
     int64_t B = c->attr->attention.B, K = c->attr->attention.K, first = INT64_MAX, end = 0;
     for (int64_t b = 0; b < B; b++) {
@@ -199,7 +206,7 @@ static void attention_one(const op_call *c, dtype dt) {
         end = att_max(end, v.end);
     }
     int64_t pieces = end > first ? end - first : 0;
-#pragma omp parallel num_threads(att_threads(c))
+#pragma omp parallel num_threads(one_threads(c, B *K *pieces))
     {
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < B * K * pieces; t++)

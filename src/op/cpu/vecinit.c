@@ -4,11 +4,15 @@
 #include "op/cpu/normal.h"
 #include "op/cpu/spans.h"
 
-/* rng_fill_normal from an even element on. */
+/* rng_fill_normal. */
 static void fill_normal(rng_key key, int64_t first, float *x, int64_t n, double std) {
     int64_t i = 0;
 #if V_NORMALS
     double scale = std * 0x1p-24;
+    if (n > 0 && (first & 1)) {
+        rng_fill_normal(key, (uint64_t)first, x, 1, std);
+        i = 1;
+    }
     for (; i + NORMALS <= n; i += NORMALS) normals_store(key, (uint64_t)(first + i), scale, x + i);
 #endif
     rng_fill_normal(key, (uint64_t)(first + i), x + i, n - i, std);
@@ -20,19 +24,32 @@ static void round_some(const float *x, uint16_t *out, int64_t n) {
     for (; i < n; i++) out[i] = f32_to_bf16(x[i]);
 }
 
+/* x[0..n), of which the first has index `first` in the whole tensor. */
+static void draw_piece(const vec_rule *r, int64_t first, float *x, int64_t n) {
+    fill_normal(r->key, first, x, n, r->std);
+    if (r->cut > 0) rng_cut_normal(r->key, (uint64_t)first, x, n, r->std, r->cut);
+}
+
+static void draw_block(const vec_rule *r, span_block b, float *x) {
+    int64_t end = b.first + b.n;
+    if (!r->normal) {
+        for (int64_t i = 0; i < b.n; i++) x[b.span->at + b.first + i] = r->value;
+        return;
+    }
+    for (int64_t i = b.first; i < end;) {
+        span_piece p = span_piece_at(b.span, i, end);
+        draw_piece(r, p.whole, x + b.span->at + i, p.n);
+        i += p.n;
+    }
+}
+
 void CPU_FN(vec_draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x,
                       uint16_t *x_bf16) {
 #pragma omp parallel for num_threads(span_share(s, threads)) schedule(static)
     for (int64_t b = 0; b < s->blocks; b++) {
         span_block k = span_find_block(s, b);
-        const vec_rule *r = &rule[k.index];
         int64_t at = k.span->at + k.first;
-        if (r->normal)
-            fill_normal(r->key, k.first, x + at, k.n, r->std);
-        else
-            for (int64_t i = 0; i < k.n; i++) x[at + i] = r->value;
-        if (r->normal && r->cut > 0)
-            rng_cut_normal(r->key, (uint64_t)k.first, x + at, k.n, r->std, r->cut);
+        draw_block(&rule[k.span->owner], k, x);
         if (x_bf16 && k.span->copied) round_some(x + at, x_bf16 + at, k.n);
     }
 }

@@ -52,8 +52,8 @@ static void update_some(const adamw_args *a, const adamw_consts *k, uint16_t *co
         for (int64_t j = i; j < end; j++) copy[j] = f32_to_bf16(a->param[j]);
 }
 
-/* Elements x[0..n) of a span, of which the first has index `first`. */
-static inline uint64_t span_digest(uint64_t name, int64_t first, const float *x, int64_t n) {
+/* Elements x[0..n), of which the first has index `first` in the whole tensor. */
+static inline uint64_t piece_digest(uint64_t name, int64_t first, const float *x, int64_t n) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -63,16 +63,27 @@ static inline uint64_t span_digest(uint64_t name, int64_t first, const float *x,
     return sum;
 }
 
+/* Elements i .. end - 1 of a span; x is the flat array. */
+static uint64_t span_digest(const vec_span *s, const float *x, int64_t i, int64_t end) {
+    uint64_t sum = 0;
+    while (s->counted && i < end) {
+        span_piece p = span_piece_at(s, i, end);
+        sum += piece_digest(s->name, p.whole, x + s->at + i, p.n);
+        i += p.n;
+    }
+    return sum;
+}
+
 /* Piece by piece, so that the digest reads new parameters from the nearest cache. */
 static uint64_t update_block(const adamw_args *a, adamw_consts k, span_block b, bool digest) {
     enum { PIECE = 1 << 10 };
-    if (!a->decay[b.index]) k.decay = v_set1(1.0f);
+    if (!a->decay[b.span->owner]) k.decay = v_set1(1.0f);
     uint16_t *copy = b.span->copied ? a->param_bf16 : NULL;
     uint64_t sum = 0;
     for (int64_t i = b.first; i < b.first + b.n; i += PIECE) {
         int64_t left = b.first + b.n - i, n = left < PIECE ? left : PIECE, at = b.span->at + i;
         update_some(a, &k, copy, at, at + n);
-        if (digest) sum += span_digest(b.span->name, i, a->param + at, n);
+        if (digest) sum += span_digest(b.span, a->param, i, i + n);
     }
     return sum;
 }
@@ -107,7 +118,7 @@ double CPU_FN(vec_sum_squares)(int threads, const vec_spans *s, const float *x) 
 #pragma omp parallel for num_threads(span_share(s, threads)) schedule(static)
         for (int64_t b = b0; b < end; b++) {
             span_block k = span_find_block(s, b);
-            sums[b - b0] = block_squares(x + k.span->at + k.first, k.n);
+            sums[b - b0] = k.span->counted ? block_squares(x + k.span->at + k.first, k.n) : 0.0;
         }
         for (int64_t b = b0; b < end; b++) {
             if (span_find_block(s, b).first == 0) total += span, span = 0.0;
@@ -122,7 +133,7 @@ uint64_t CPU_FN(vec_digest)(int threads, const vec_spans *s, const float *x) {
 #pragma omp parallel for num_threads(span_share(s, threads)) schedule(static) reduction(+ : sum)
     for (int64_t b = 0; b < s->blocks; b++) {
         span_block k = span_find_block(s, b);
-        sum += span_digest(k.span->name, k.first, x + k.span->at + k.first, k.n);
+        sum += span_digest(k.span, x, k.first, k.first + k.n);
     }
     return sum;
 }

@@ -1,0 +1,44 @@
+/* The store itself; private to the module. */
+#ifndef PARAM_STORE_INT_H
+#define PARAM_STORE_INT_H
+
+#include "param/units.h"
+
+enum { PARAM_ALIGN_ELEMS = 64 };
+
+typedef struct pack {
+    const char *name;
+    int first, n;
+} pack;
+
+struct param_store {
+    arena *a;
+    dtype compute;
+    param *item;
+    int n, cap;
+    pack *packs;
+    int n_packs, cap_packs;
+    bool in_pack;
+    int64_t flat_elems, elems;
+    dev *dev;
+    param_arrays at;
+    param_locate_fn locate; /* NULL: everything is in memory */
+    void *locate_ctx;
+    param_sharding how;
+    bool sharded; /* param_store_shard has laid the parameters out */
+    param_unit *unit;
+    int n_units;
+    int64_t piece_elems, slot_elems; /* lengths of piece and slot arrays */
+};
+
+static inline int64_t param_align(int64_t elems) {
+    return (elems + PARAM_ALIGN_ELEMS - 1) / PARAM_ALIGN_ELEMS * PARAM_ALIGN_ELEMS;
+}
+
+/* units.c: the one unit of a store that nobody shares. */
+void param_store_make_unit(param_store *s);
+bool param_masters_are_flat(const param_store *s);
+bool param_weights_in_slots(const param_store *s);
+bool param_grads_in_slots(const param_store *s);
+
+#endif

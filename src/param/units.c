@@ -1,0 +1,215 @@
+/* Units, pieces and slots (see units.h). */
+#include <string.h>
+
+#include "base/file.h"
+#include "param/store_int.h"
+
+bool param_masters_are_flat(const param_store *s) {
+    return s->how.shards <= 1 || (s->compute == DT_F32 && s->how.zero <= 2) || s->how.zero == 0;
+}
+bool param_weights_in_slots(const param_store *s) {
+    return s->how.shards > 1 && s->how.zero == 3;
+}
+bool param_grads_in_slots(const param_store *s) {
+    return s->how.shards > 1 && s->how.zero >= 2;
+}
+
+/* ---- spans ---- */
+
+static vec_span span_of(const param_store *s, int i) {
+    const param *p = &s->item[i];
+    return (vec_span){.at = p->offset,
+                      .n = param_elems(p),
+                      .owner = i,
+                      .name = hash_bytes(p->name, strlen(p->name)),
+                      .run = param_elems(p),
+                      .stride = param_elems(p),
+                      .copied = s->compute != DT_F32 && p->rank == 2,
+                      .counted = true};
+}
+
+/* What of a span lies in flat elements [from, from + n), counted from there. */
+static vec_span cut(vec_span k, int64_t from, int64_t n) {
+    int64_t low = k.at > from ? k.at : from, high = k.at + k.n < from + n ? k.at + k.n : from + n;
+    k.skip += low - k.at;
+    k.n = high > low ? high - low : 0;
+    k.at = low - from;
+    return k;
+}
+
+/* `counted`: no other rank that is summed with this one has the same. */
+static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
+    int n = 0;
+    for (int i = 0; i < s->n; i++) n += !s->item[i].mapped && s->item[i].unit == index;
+    u->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, n)};
+    for (int i = 0; i < s->n; i++) {
+        if (s->item[i].mapped || s->item[i].unit != index) continue;
+        vec_span k = cut(span_of(s, i), u->piece, u->piece_n);
+        k.counted = k.counted && counted;
+        if (k.n > 0) u->spans.item[u->spans.n++] = k;
+    }
+    vec_spans_index(&u->spans);
+}
+
+void param_store_make_unit(param_store *s) {
+    int64_t flat = param_align(s->flat_elems);
+    if (!s->unit) s->unit = ARENA_NEW(s->a, param_unit);
+    s->n_units = 1;
+    s->unit[0] = (param_unit){.whole = true, .n = flat, .piece_n = flat};
+    make_spans(s, &s->unit[0], 0, true);
+}
+
+/* ---- layout ---- */
+
+/* Places parameter i, of a pack after its predecessor, at the end of the flat array. */
+static void place(param_store *s, int i, bool follows) {
+    if (!follows) s->flat_elems = param_align(s->flat_elems);
+    s->item[i].offset = s->flat_elems;
+    s->flat_elems += param_elems(&s->item[i]);
+}
+
+static bool follows_in_pack(const param_store *s, int i) {
+    for (int k = 0; k < s->n_packs; k++)
+        if (i > s->packs[k].first && i < s->packs[k].first + s->packs[k].n) return true;
+    return false;
+}
+
+static param_unit *add_unit(param_store *s) {
+    param_unit *u = &s->unit[s->n_units++];
+    *u = (param_unit){.at = s->flat_elems};
+    return u;
+}
+
+/* Whether matrix i begins a unit, `joined` elements after the one before did: outer parameters,
+ * whose gradients may be complete last of all, share none with layers. */
+static bool begins_unit(const param_store *s, int i, int before, int64_t joined) {
+    if (before < 0 || s->item[before].layer == s->item[i].layer) return before < 0;
+    return s->item[i].layer < 0 || s->item[before].layer < 0 || s->how.zero == 3 ||
+           joined >= s->how.bucket_elems;
+}
+
+static void end_unit(param_store *s, param_unit *u) {
+    int64_t round = (int64_t)s->how.shards * PARAM_ALIGN_ELEMS;
+    u->n = (s->flat_elems - u->at + round - 1) / round * round;
+    s->flat_elems = u->at + u->n;
+    u->piece_n = u->whole ? u->n : u->n / s->how.shards;
+    u->piece = u->whole ? u->at : u->at + s->how.rank * u->piece_n;
+    u->state = s->piece_elems;
+    s->piece_elems += u->piece_n;
+}
+
+static void place_vectors(param_store *s) {
+    param_unit *u = add_unit(s);
+    u->whole = true;
+    for (int i = 0; i < s->n; i++) {
+        if (s->item[i].rank != 1) continue;
+        place(s, i, follows_in_pack(s, i));
+        s->item[i].unit = 0;
+    }
+    end_unit(s, u);
+}
+
+static void place_matrices(param_store *s) {
+    param_unit *u = NULL;
+    for (int i = 0, before = -1; i < s->n; i++) {
+        if (s->item[i].rank == 1) continue;
+        if (begins_unit(s, i, before, u ? s->flat_elems - u->at : 0)) {
+            if (u) end_unit(s, u);
+            u = add_unit(s);
+            u->whole = s->how.shards == 1;
+            u->shares_slot = s->item[i].layer >= 0;
+        }
+        place(s, i, follows_in_pack(s, i));
+        s->item[i].unit = s->n_units - 1;
+        before = i;
+    }
+    if (u) end_unit(s, u);
+}
+
+/* Two slots for layers, after the slots of outer units. */
+static void place_slots(param_store *s) {
+    int64_t most = 0, next = 0;
+    int turn = 0;
+    for (int u = 0; u < s->n_units; u++) {
+        param_unit *k = &s->unit[u];
+        if (k->shares_slot && k->n > most) most = k->n;
+        if (k->shares_slot) continue;
+        k->slot = next;
+        next += k->n;
+    }
+    for (int u = 0; u < s->n_units; u++)
+        if (s->unit[u].shares_slot) s->unit[u].slot = next + turn++ % 2 * most;
+    s->slot_elems = next + (turn < 2 ? turn : 2) * most;
+}
+
+void param_store_shard(param_store *s, const param_sharding *how) {
+    CHECK(!s->locate && !s->sharded, "a store is laid out for ranks once, and not from a file");
+    s->sharded = true;
+    s->how = *how;
+    if (how->shards == 1) s->how.zero = 0;
+    if (s->how.zero == 0) s->how.shards = 1, s->how.rank = 0;
+    s->flat_elems = s->piece_elems = 0;
+    s->unit = ARENA_ARRAY(s->a, param_unit, s->n + 1);
+    place_vectors(s);
+    place_matrices(s);
+    place_slots(s);
+    for (int u = 0; u < s->n_units; u++)
+        make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
+}
+
+const param_sharding *param_store_sharding(const param_store *s) {
+    return &s->how;
+}
+
+int param_units(const param_store *s) {
+    return s->n_units;
+}
+
+const param_unit *param_unit_at(const param_store *s, int u) {
+    return &s->unit[u];
+}
+
+/* ---- arrays ---- */
+
+param_piece param_piece_of(const param_store *s, int i) {
+    const param_unit *u = &s->unit[i];
+    const param_arrays *at = &s->at;
+    uint16_t *work = param_weights_in_slots(s) ? at->work_piece : at->work;
+    if (s->compute == DT_F32) work = NULL;
+    int64_t in_work = param_weights_in_slots(s) ? u->state : u->piece;
+    float *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
+    int64_t in_grad = param_grads_in_slots(s) ? u->state : u->piece;
+    return (param_piece){.master = at->master + (param_masters_are_flat(s) ? u->piece : u->state),
+                         .grad = grad ? grad + in_grad : NULL,
+                         .work = work ? work + in_work : NULL,
+                         .spans = &u->spans,
+                         .state = u->state};
+}
+
+static void *element(void *array, int64_t i, dtype dt) {
+    return (char *)array + i * (int64_t)dtype_bytes(dt);
+}
+
+param_transfer param_weights_transfer(const param_store *s, int i) {
+    const param_unit *u = &s->unit[i];
+    dtype dt = s->compute;
+    void *flat = dt == DT_F32 ? (void *)s->at.master : s->at.work;
+    param_transfer t = {.n = u->whole ? 0 : u->piece_n, .dt = dt};
+    if (param_weights_in_slots(s)) {
+        t.in = element(dt == DT_F32 ? (void *)s->at.master : s->at.work_piece, u->state, dt);
+        t.out = element(s->at.work, u->slot, dt);
+    } else {
+        t.in = element(flat, u->piece, dt);
+        t.out = element(flat, u->at, dt);
+    }
+    return t;
+}
+
+param_transfer param_grads_transfer(const param_store *s, int i) {
+    const param_unit *u = &s->unit[i];
+    param_transfer t = {.n = u->piece_n, .dt = DT_F32};
+    bool slots = param_grads_in_slots(s);
+    t.in = s->at.grad + (slots ? u->slot : u->at);
+    t.out = slots ? s->at.grad_piece + u->state : s->at.grad + u->piece;
+    return t;
+}
