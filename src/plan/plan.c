@@ -110,7 +110,7 @@ static void lay_out_cache(plan *p) {
     for (int i = 0; i < p->n_phases; i++) {
         const plan_spec *s = &p->phase[i].spec;
         if (!s->cache_tok) continue;
-        int64_t bytes = model_cache_bytes(&s->model, 1, s->cache_tok, s->compute);
+        int64_t bytes = model_cache_bytes(&s->model, 1, 1, s->cache_tok, s->compute);
         if (bytes > p->region[REGION_CACHE].bytes) p->region[REGION_CACHE].bytes = bytes;
     }
 }
