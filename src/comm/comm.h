@@ -62,8 +62,7 @@ comm_world *comm_world_of(const comm *c);
 
 typedef enum comm_kind {
     COMM_ALL_REDUCE,     /* out[n] = sum over ranks of in[n]; in == out is fine */
-    COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n]; out may lie there in in
-                          */
+    COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n], and may lie there */
     COMM_ALL_GATHER,     /* out[size * n] = in[n] of every rank; in may be its own part of out */
     COMM_BROADCAST,      /* out[n] of rank `root` to all; in is not read */
     COMM_BARRIER,
@@ -79,10 +78,12 @@ typedef struct comm_call {
     void *out;
     int64_t n;   /* elements, see comm_kind */
     dtype dt;    /* f32, f64, bf16, i32, i64, u8 (u8: no sums) */
-    bool add;    /* reductions: the result is added to out, which is not `in` then */
-    bool narrow; /* f32 reductions: what travels is rounded to bf16 (parallel.reduce_dtype) */
+    bool add;    /* reduce-scatter: the sum is added to out, which is apart from `in` then */
+    bool narrow; /* f32 reductions: what travels, and each contribution, is rounded to bf16
+                    (parallel.reduce_dtype); the sum is fp32, rounded where it travels, too */
     int root;
-    const char *what; /* for traces and the doctor: "gradients of layers.3"; must stay alive */
+    const char *what; /* for traces and the doctor: "gradients of layers.3"; must stay alive, and
+                         be the same on all ranks: by it a rank in another call is noticed */
 } comm_call;
 
 /* Blocks until it is done. */
