@@ -286,7 +286,9 @@ static val named(model_rec *r, const char *name, const char *suffix) {
     char whole[NAME_BYTES + 16];
     snprintf(whole, sizeof whole, "%s%s", name, suffix);
     graph_param_ref ref;
-    return param_ref(r->params, whole, &ref) ? graph_param(r->g, &ref) : VAL_NONE;
+    if (!param_ref(r->params, whole, &ref)) return VAL_NONE;
+    if (graph_get_options(r->g)->dt == DT_F64) param_ref_widen(&ref);
+    return graph_param(r->g, &ref);
 }
 
 static val weight(model_rec *r, model_part part, int l) {

@@ -148,6 +148,13 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     return true;
 }
 
+void param_ref_widen(graph_param_ref *ref) {
+    CHECK(ref->where == SPACE_MASTER, "%s has no master to be read in double", ref->name);
+    ref->dt = DT_F64;
+    ref->offset_bytes *= 2;
+    ref->grad_offset_bytes *= 2;
+}
+
 param_sizes param_store_sizes(const param_store *s) {
     int64_t flat = param_align(s->flat_elems), compute = (int64_t)dtype_bytes(s->compute);
     int64_t pieces = s->sharded ? s->piece_elems : flat, slots = s->slot_elems;

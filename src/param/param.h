@@ -96,6 +96,9 @@ param_range param_range_at(const param *p, int k);
 
 /* How a graph refers to a parameter or a pack. False: no such name. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
+/* The same in a double-precision program: its masters and gradients are flat arrays of double,
+ * elements where the store has them. */
+void param_ref_widen(graph_param_ref *ref);
 
 /* Sizes in memory. Flat arrays hold every parameter; what ranks share is cut into pieces (units.h),
  * and is flat where nothing is shared. */
