@@ -30,11 +30,11 @@ static const char UNTIED[] =
     "{\"model_type\":\"llama\",\"vocab_size\":67,\"hidden_size\":40,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":72,"
     "\"max_position_embeddings\":128,\"tie_word_embeddings\":false}";
-/* Each block runs twice, with dropout: four contributions to a matrix in a micro-batch. */
+/* Each block runs twice, with dropout. */
 static const char SHARED[] =
     "{\"model_type\":\"gpt2\",\"vocab_size\":67,\"hidden_size\":32,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":4,\"max_position_embeddings\":128,\"embd_pdrop\":0.1,"
-    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1,\"block_repeat\":2}";
+    "\"attn_pdrop\":0.1,\"resid_pdrop\":0.1,\"block_repeat\":2,\"tie_word_embeddings\":false}";
 /* Large enough for kernels to use several threads. */
 static const char WIDE[] =
     "{\"model_type\":\"llama\",\"vocab_size\":67,\"hidden_size\":192,\"num_hidden_layers\":1,"
