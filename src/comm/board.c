@@ -7,10 +7,9 @@ size_t board_bytes(int ranks) {
     return sizeof(board) + (size_t)ranks * sizeof(board_seat);
 }
 
-void board_init(board *b, int ranks) {
-    b->ranks = ranks;
-    for (int r = 0; r < ranks; r++)
-        for (int s = 0; s < BOARD_STREAMS; s++) b->seats[r].waits_for[s] = BOARD_NOBODY;
+void board_enter(board *b, int rank, int ranks) {
+    atomic_store(&b->ranks, ranks);
+    atomic_store(&b->seats[rank].here, 1);
 }
 
 /* Word by word: what is read while this runs is a mixture of two strings, never a data race. */
@@ -52,7 +51,7 @@ void board_end(board *b, int rank, uint32_t place) {
 void board_waits(board *b, int rank, bool side, int peer) {
     board_seat *seat = &b->seats[rank];
     atomic_store_explicit(&seat->wait_ns[side], clock_now_ns(), memory_order_relaxed);
-    atomic_store_explicit(&seat->waits_for[side], peer, memory_order_relaxed);
+    atomic_store_explicit(&seat->waits_for[side], peer + 1, memory_order_relaxed);
 }
 
 void board_leave(board *b, int rank) {

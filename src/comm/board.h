@@ -30,8 +30,8 @@ typedef struct board_call {
 } board_call;
 
 typedef struct board_seat {
-    _Atomic int ended;
-    _Atomic int waits_for[BOARD_STREAMS]; /* a rank, or BOARD_NOBODY */
+    _Atomic int here, ended;
+    _Atomic int waits_for[BOARD_STREAMS]; /* a rank + 1; 0: nobody */
     _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
     board_text at;             /* what it computes */
     _Atomic uint32_t n_recent; /* calls so far: the ring's next place */
@@ -42,18 +42,19 @@ typedef struct board_seat {
 enum { BOARD_NOBODY = -1 };
 
 typedef struct board {
-    int ranks;
+    _Atomic int ranks;
     _Atomic int claimed, failed; /* claimed: a rank + 1 writes `failure` */
     int failed_rank;
     err failure;
     board_seat seats[];
 } board;
 
+/* Zeroed memory is a board where nobody is. */
 size_t board_bytes(int ranks);
-/* Over zeroed memory. */
-void board_init(board *b, int ranks);
 
-/* Rank's own notes. board_begin returns the place to give to board_end. */
+/* Rank's own notes, from board_enter to board_leave. board_begin returns the place to give to
+ * board_end. */
+void board_enter(board *b, int rank, int ranks);
 void board_at(board *b, int rank, const char *where);
 uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64_t bytes,
                      int group);

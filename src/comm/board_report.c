@@ -59,8 +59,9 @@ static void put_call(strbuf *out, const board_call *c) {
                   atomic_load_explicit(&c->side, memory_order_relaxed) ? ", side stream" : "");
 }
 
+/* A rank, or BOARD_NOBODY. */
 static int waits_for(const board_seat *seat, bool side) {
-    return atomic_load_explicit(&seat->waits_for[side], memory_order_relaxed);
+    return atomic_load_explicit(&seat->waits_for[side], memory_order_relaxed) - 1;
 }
 
 /* "waits for rank 1 for 3.0 s in all-reduce #4 of ..." or "computes X since 3.0 s, after ...". */
@@ -81,6 +82,7 @@ static void put_stream(strbuf *out, const board_seat *seat, bool side, int64_t n
 
 static void put_place(strbuf *out, const board_seat *seat, int64_t now) {
     text at = get_text(&seat->at);
+    if (!atomic_load(&seat->here)) strbuf_puts(out, ", has not come yet or is on another machine");
     if (at.s[0]) strbuf_printf(out, ", at %s since %.1f s", at.s, seconds_since(&seat->at_ns, now));
     if (atomic_load(&seat->ended)) strbuf_puts(out, ", has ended");
 }
@@ -124,7 +126,7 @@ static int find_culprit(const board *b, bool side, int peer) {
     int at = peer;
     for (int steps = 0; steps < b->ranks; steps++) {
         int next = waits_for(&b->seats[at], side);
-        if (next < 0 || next >= b->ranks) return at;
+        if (next < 0) return at;
         at = next;
     }
     return peer;

@@ -36,11 +36,15 @@ void comm_open_threads(int n, comm_world *out[]);
 /* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
 status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+/* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
+ * world has failed (ST_RANK, and why). */
+status comm_segment_fail(int fd, int rank, const err *why, err *e) ATH_MUST_USE;
+status comm_segment_check(int fd, err *e) ATH_MUST_USE;
 
 /* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
  * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
  * none of them: one rank alone. torchrun's RANK and WORLD_SIZE are refused with a sentence while
- * there is no transport for them. */
+ * there is no transport for them. ATHANOR_TIMEOUT is comm_set_timeout's. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
 
 /* Waits for the side stream, tells the others that this rank is done, and frees. NULL is fine. */

@@ -18,6 +18,7 @@ comm_world *comm_world_new(wire *w) {
     world->rank = w ? w->rank : 0;
     world->size = w ? w->size : 1;
     world->wire = w;
+    if (w) board_enter(w->board, w->rank, w->size);
     comm_set_timeout(world, DEFAULT_TIMEOUT_S);
     return world;
 }

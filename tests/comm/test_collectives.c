@@ -269,6 +269,14 @@ static void test_threads(void **state) {
     run_threads(3, rank_tries_large, NULL);
 }
 
+static void test_processes(void **state) {
+    (void)state;
+    static const int RANKS[] = {1, 2, 3, 4, 8};
+    for (int i = 0; i < ARRAY_LEN(RANKS); i++) run_processes(RANKS[i], rank_tries_small, NULL);
+    run_processes(2, rank_tries_large, NULL);
+    run_processes(4, rank_tries_large, NULL);
+}
+
 static void test_alone(void **state) {
     (void)state;
     comm_world *w = comm_open_self();
@@ -294,6 +302,7 @@ static void rank_overlaps(comm_world *w, void *ctx) {
 static void test_groups(void **state) {
     (void)state;
     run_threads(4, rank_overlaps, NULL);
+    run_processes(4, rank_overlaps, NULL);
 }
 
 /* Many calls under way on the side stream while the caller's thread reduces, too. */
@@ -329,6 +338,7 @@ static void test_streams(void **state) {
     (void)state;
     run_threads(2, rank_mixes_streams, NULL);
     run_threads(4, rank_mixes_streams, NULL);
+    run_processes(3, rank_mixes_streams, NULL);
 }
 
 /* Traffic: 2(n-1)/n of the vector for an all-reduce, half of it when narrow. */
@@ -351,14 +361,30 @@ static void rank_counts_bytes(comm_world *w, void *ctx) {
 static void test_traffic(void **state) {
     (void)state;
     run_threads(2, rank_counts_bytes, NULL);
-    run_threads(4, rank_counts_bytes, NULL);
+    run_processes(4, rank_counts_bytes, NULL);
 }
 
-int main(void) {
+/* Started as a rank by somebody else: tests/cli/test_mpi.sh. */
+static int run_as_rank(void) {
+    comm_world *w;
+    err e = {0};
+    CHECK(comm_open_environment(&w, &e) == ST_OK, "%s", e.message);
+    rank_tries_small(w, NULL);
+    rank_tries_large(w, NULL);
+    rank_mixes_streams(w, NULL);
+    if (comm_world_rank(w) == 0)
+        printf("%d ranks (%s): all passed\n", comm_world_size(w), comm_world_kind(w));
+    comm_close(w);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    (void)argv;
+    if (argc > 1) return run_as_rank();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),   cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_groups),  cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_alone),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_processes), cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_streams),   cmocka_unit_test(test_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
