@@ -162,7 +162,7 @@ void plan_describe(const plan *p, strbuf *out) {
                       p->phase[i].spec.train_B, p->phase[i].spec.T);
     line(out, "parameters", p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes,
          s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies");
-    bool in_frame = !s->accumulates && !s->fixed_grads;
+    bool in_frame = !s->accumulates && !s->fixed_grads && !p->region[REGION_GRAD_PIECE].bytes;
     line(out, "gradients", p->region[REGION_GRADS].bytes,
          s->fixed_grads ? "int64, deterministic"
          : in_frame     ? "fp32, where activations were that are done with"

@@ -27,6 +27,7 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                                    (uint32_t)micro_batch,
                     .first_micro = micro_batch == 0 || grads_in_slots(s),
                     .grad_scale = grad_scale,
+                    .mesh = &s->peers.m,
                     .fixed_limit = s->fixed_limit,
                     .fixed_overflow = &s->fixed_overflow};
 }
@@ -67,24 +68,25 @@ static void update_units(session *s, step_result *r) {
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->peers, u);
 }
 
-/* What does not fit into the sums is told as a norm that is not finite. */
-static void sum_fixed_over_ranks(session *s, step_result *r) {
+/* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
+static double grad_norm(session *s) {
+    if (!s->c->train.deterministic)
+        return sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
     int64_t limb[VEC_LIMBS];
     optim_grad_limbs(s->dev, s->plan->store, limb);
-    peers_sum_integers(&s->peers, limb, VEC_LIMBS);
-    s->fixed_overflow = peers_any(&s->peers, s->fixed_overflow);
-    r->nll_sum = ldexp((double)peers_sum_count(&s->peers, r->nll_fixed), -FIXED_NLL_BITS);
-    r->norm = s->fixed_overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
+    comm_sum_i64(s->peers.copy, limb, VEC_LIMBS);
+    bool overflow = peers_any(&s->peers, s->fixed_overflow);
+    return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
-    r->repeated = peers_sum_samples(&s->peers, r->repeated);
     if (s->c->train.deterministic) {
-        sum_fixed_over_ranks(s, r);
-        return;
-    }
-    r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
-    r->norm = sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
+        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed);
+        r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
+    } else
+        r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
+    r->repeated = peers_sum_samples(&s->peers, r->repeated);
+    r->norm = grad_norm(s);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
@@ -137,13 +139,14 @@ static status fill(session *s, const step_source *from, int micro_batch, step_ti
     return ST_OK;
 }
 
-/* Adds a micro-batch's sum as an integer, so that order and ranks do not matter. */
+/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
 static void add_fixed_nll(session *s, double sum, step_result *r) {
     double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->batch / s->B);
     if (fabs(x) <= limit)
         r->nll_fixed += llrint(x);
     else
         s->fixed_overflow = true;
+    r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
 }
 
 static void take_loss(session *s, int micro_batch, step_result *r) {

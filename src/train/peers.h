@@ -24,6 +24,11 @@ typedef struct peers {
     const param_store *store;
     peers_unit *unit;
     bool narrow; /* parallel.reduce_dtype is bf16 */
+    struct {
+        int copies;
+        comm *group;
+    } * sharer; /* tensor-parallel ranks that hold the same heads (param_partial) */
+    int n_sharers;
 } peers;
 
 /* world NULL: one rank alone. ST_USAGE when the layout does not make the world's ranks. */
@@ -55,7 +60,6 @@ double peers_sum_samples(const peers *p, double x);
 void peers_share_rows(const peers *p, float *x, int64_t n);
 /* Over the ranks of one copy. */
 double peers_sum_copy(const peers *p, double x);
-void peers_sum_integers(const peers *p, int64_t *x, int n);
 /* The digest of the weights, from this rank's share. ST_RANK when replicas differ, naming the
  * parameter. */
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;

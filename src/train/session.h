@@ -54,11 +54,11 @@ typedef struct session {
     int64_t batch; /* sequences per step, of all ranks */
     int64_t share; /* of those, this rank's: successive ones */
     step_table table;
+    step_table pass[PLAN_PROGS]; /* of programs without backward, where weights are in slots */
     float fixed_limit;   /* deterministic mode: of a contribution to a gradient (op/fixed.h) */
     bool fixed_overflow; /* something in this step's sums was beyond what they hold */
-    step_table pass[PLAN_PROGS]; /* of programs without backward, where weights are in slots */
-    arena *part_mem;             /* of the tables */
-    float *nll; /* [batch,T] of the step, for those who look for a spike's documents */
+    arena *part_mem;     /* of the tables */
+    float *nll;          /* [batch,T] of the step, for those who look for a spike's documents */
 
     cursor at;
     double val_loss;  /* NaN: the step at `at` was not validated */
