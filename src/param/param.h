@@ -74,6 +74,13 @@ int param_find(const param_store *s, const char *name); /* -1: absent */
 static inline int64_t param_elems(const param *p) {
     return p->rows * p->cols;
 }
+/* Shape of the whole tensor, of which this rank may hold a part. */
+static inline int64_t param_whole_rows(const param *p) {
+    return p->rows;
+}
+static inline int64_t param_whole_cols(const param *p) {
+    return p->cols;
+}
 
 /* How a graph refers to a parameter or a pack. False: no such name. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
