@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/fp8.h"
+#include "io/hf_part.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
 static const char *const prefixes[] = {"",        "transformer.", "model.",
@@ -243,17 +244,12 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
 
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
                       dtype dt, hf_order order) {
-    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(s));
+    st_tensor *list = hf_declare(a, s, prefix, dt, order);
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
         bool flip = held_is_transposed(p, order);
         const int64_t *from = hf_file_rows(a, p, order);
         st_tensor *t = &list[i];
-        t->name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name;
-        t->dt = dt;
-        t->rank = p->rank;
-        t->dims[0] = p->rank == 1 ? p->cols : flip ? p->cols : p->rows;
-        t->dims[1] = p->rank == 1 ? 0 : flip ? p->rows : p->cols;
         if (dt == DT_F32 && !flip && !from) {
             t->data = flat + p->offset;
             continue;
