@@ -36,11 +36,15 @@ void comm_open_threads(int n, comm_world *out[]);
 /* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
 status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+/* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
+ * world has failed (ST_RANK, and why). */
+status comm_segment_fail(int fd, int rank, const err *why, err *e) ATH_MUST_USE;
+status comm_segment_check(int fd, err *e) ATH_MUST_USE;
 
 /* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
  * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
  * none of them: one rank alone. torchrun's RANK and WORLD_SIZE are refused with a sentence while
- * there is no transport for them. */
+ * there is no transport for them. ATHANOR_TIMEOUT is comm_set_timeout's. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
 
 /* Waits for the side stream, tells the others that this rank is done, and frees. NULL is fine. */
@@ -62,8 +66,7 @@ comm_world *comm_world_of(const comm *c);
 
 typedef enum comm_kind {
     COMM_ALL_REDUCE,     /* out[n] = sum over ranks of in[n]; in == out is fine */
-    COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n]; out may lie there in in
-                          */
+    COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n], and may lie there */
     COMM_ALL_GATHER,     /* out[size * n] = in[n] of every rank; in may be its own part of out */
     COMM_BROADCAST,      /* out[n] of rank `root` to all; in is not read */
     COMM_BARRIER,
@@ -79,10 +82,12 @@ typedef struct comm_call {
     void *out;
     int64_t n;   /* elements, see comm_kind */
     dtype dt;    /* f32, f64, bf16, i32, i64, u8 (u8: no sums) */
-    bool add;    /* reductions: the result is added to out, which is not `in` then */
-    bool narrow; /* f32 reductions: what travels is rounded to bf16 (parallel.reduce_dtype) */
+    bool add;    /* reduce-scatter: the sum is added to out, which is apart from `in` then */
+    bool narrow; /* f32 reductions: what travels, and each contribution, is rounded to bf16
+                    (parallel.reduce_dtype); the sum is fp32, rounded where it travels, too */
     int root;
-    const char *what; /* for traces and the doctor: "gradients of layers.3"; must stay alive */
+    const char *what; /* for traces and the doctor: "gradients of layers.3"; must stay alive, and
+                         be the same on all ranks: by it a rank in another call is noticed */
 } comm_call;
 
 /* Blocks until it is done. */

@@ -81,7 +81,10 @@ static void pass(generator *g, const prog *p, const int32_t *ids, int64_t n) {
     ints(p, "qpos")[0] = start;
     ints(p, "rows")[0] = (int32_t)n - 1;
     op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
-    prog_replay(p, PROG_F, &run);
+    if (g->replay)
+        g->replay(g->replay_ctx, p, &run);
+    else
+        prog_replay(p, PROG_F, &run);
     for (int64_t i = 0; i < n; i++) tok_ids_push(&g->cached, ids[i]);
 }
 

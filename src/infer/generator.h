@@ -24,6 +24,9 @@ typedef struct generator {
     int32_t n_ids;     /* ids below this may be picked: rows that pad the vocabulary never are */
     tok_ids cached;    /* the tokens whose keys and values are in the cache */
     float *own_logits; /* where the programs do not give fp32 */
+    /* Runs a program; NULL: prog_replay does. */
+    void (*replay)(void *ctx, const prog *p, const op_run *run);
+    void *replay_ctx;
 } generator;
 
 /* Lengths of the prefill programs that serve passes of up to most_T rows, falling; 0: none. */

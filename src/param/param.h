@@ -121,5 +121,7 @@ void param_refresh_work(const param_store *s);
  * master), modulo 2^64: summed over the ranks that share the weights it does not depend on layout,
  * order or thread count. Equal digests: equal weights. */
 uint64_t param_digest(const param_store *s);
+/* Of one parameter. */
+uint64_t param_digest_of(const param_store *s, int index);
 
 #endif

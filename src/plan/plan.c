@@ -11,7 +11,8 @@ static int64_t page_up(int64_t n) {
 }
 
 static bool grads_in_frame(const plan_spec *s) {
-    return s->train_B && !s->accumulates;
+    bool in_slots = s->shared && s->sharing.shards > 1 && s->sharing.zero >= 2;
+    return s->train_B && !s->accumulates && !in_slots;
 }
 
 /* ---- programs ---- */
@@ -120,9 +121,11 @@ static void lay_out(plan *p) {
     const plan_spec *s = &p->spec;
     p->region[REGION_PARAMS].bytes = ps.master_bytes;
     p->region[REGION_WORK].bytes = ps.work_bytes;
+    p->region[REGION_WORK_PIECE].bytes = ps.work_piece_bytes;
     if (s->train_B) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
-        p->region[REGION_OPTIM].bytes = ps.master_bytes * s->optim->n_states;
+        p->region[REGION_GRAD_PIECE].bytes = ps.grad_piece_bytes;
+        p->region[REGION_OPTIM].bytes = ps.state_bytes * s->optim->n_states;
     }
     if (s->snapshot)
         p->region[REGION_SNAPSHOT].bytes = ps.master_bytes + p->region[REGION_OPTIM].bytes;
@@ -156,6 +159,7 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
         p->phase[i].spec.model = model_config_copy(memory, &specs[i].model);
     }
     model_declare(&p->phase[0].spec.model, p->store);
+    if (specs->shared) param_store_shard(p->store, &specs->sharing);
     status st = ST_OK;
     for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);
     if (st != ST_OK) {
@@ -207,13 +211,17 @@ status plan_commit(plan *p, err *e) {
     TRY(dev_reserve(p->dev, &p->base, (size_t)p->peak_bytes, "the run's arena", e));
     param_arrays arrays = {.master = region_base(p, REGION_PARAMS),
                            .work = region_base(p, REGION_WORK),
-                           .grad = region_base(p, REGION_GRADS)};
+                           .work_piece = region_base(p, REGION_WORK_PIECE),
+                           .grad = region_base(p, REGION_GRADS),
+                           .grad_piece = region_base(p, REGION_GRAD_PIECE)};
     param_store_bind(p->store, p->dev, &arrays);
-    int64_t flat = param_store_sizes(p->store).flat_elems;
+    param_sizes sizes = param_store_sizes(p->store);
+    int64_t states = sizes.state_bytes / (int64_t)sizeof(float);
+    int64_t masters = sizes.master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = region_base(p, REGION_SNAPSHOT);
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
-        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * flat;
-        if (p->snapshot_params) p->snapshot_state[i] = p->snapshot_params + (i + 1) * flat;
+        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * states;
+        if (p->snapshot_params) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
     }
     for (int i = 0; i < p->n_phases; i++) bind_phase(p, &p->phase[i]);
     return ST_OK;

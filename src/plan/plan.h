@@ -19,6 +19,7 @@
 #include "infer/generator.h"
 #include "model/family.h"
 #include "optim/optim.h"
+#include "param/units.h"
 
 typedef struct plan_spec {
     model_config model;
@@ -41,15 +42,19 @@ typedef struct plan_spec {
     void *locate_ctx;
     const void *file; /* where that file is mapped */
     bool snapshot; /* room for a copy of masters and optimizer state, from which a thread saves */
+    bool shared;   /* there are other ranks: parameters are laid out in units, by `sharing` */
+    param_sharding sharing;
 } plan_spec;
 
 typedef enum plan_region_kind {
     REGION_PARAMS,
     REGION_WORK,
+    REGION_WORK_PIECE, /* of zero 3: the compute copies of what this rank owns */
     REGION_OPTIM,
     REGION_SNAPSHOT, /* laid out as REGION_PARAMS, then REGION_OPTIM */
     REGION_PINNED,
     REGION_CACHE,
+    REGION_GRAD_PIECE, /* of zero 2, 3: the sums of what this rank owns */
     REGION_GRADS,
     REGION_FRAME, /* without the gradients, where the frame begins with them */
     REGION_COUNT

@@ -137,9 +137,6 @@ static status refuse_layouts(const config *c, err *e) {
         const char *path, *what;
         int64_t size;
     } all[] = {
-        {"parallel.dp", "data parallelism (dp above 1)", c->parallel.dp},
-        {"parallel.dp_replicate", "replicated data parallelism", c->parallel.dp_replicate},
-        {"parallel.zero", "ZeRO", c->parallel.zero + 1},
         {"parallel.tp", "tensor parallelism (tp above 1)", c->parallel.tp},
         {"parallel.sp", "sequence parallelism", 1 + c->parallel.sp},
         {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
@@ -148,8 +145,7 @@ static status refuse_layouts(const config *c, err *e) {
         {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i].size > 1)
-            return refuse(c, e, all[i].path, all[i].what, "this version trains on one rank");
+        if (all[i].size > 1) return refuse(c, e, all[i].path, all[i].what, "dp and zero are");
     return ST_OK;
 }
 

@@ -158,7 +158,7 @@ static void after_write(walk *w, int k) {
                 (step_entry){.action = STEP_REDUCE,
                              .micro_batch = w->micro_batch,
                              .unit = x->unit,
-                             .add = w->micro_batch > 0,
+                             .add = w->grads_in_slots && w->micro_batch > 0,
                              .last = w->last});
     w->reducing[x->unit] = true;
 }

@@ -11,6 +11,12 @@ uint64_t session_first_sample(const session *s, int64_t step) {
     return watch_move(&s->watch, p->stage, course_first_sample(s->course, step));
 }
 
+uint64_t session_own_sample(const session *s, int64_t step) {
+    const course_part *p = course_part_of(s->course, step);
+    int64_t share = p->batch / s->peers.m.size[MESH_DP];
+    return session_first_sample(s, step) + (uint64_t)(s->peers.m.rank[MESH_DP] * share);
+}
+
 void session_leave(session *s) {
     prefetch_free(s->ahead);
     loader_close(s->train);
@@ -20,6 +26,16 @@ void session_leave(session *s) {
     s->train = s->valid = NULL;
     s->nll = NULL;
     s->stage = -1;
+}
+
+static void make_tables(session *s) {
+    const plan *p = s->plan;
+    arena_reset(s->part_mem);
+    s->table = step_build_accumulation(s->part_mem, p->store, p->prog[PLAN_TRAIN],
+                                       (int)(s->share / s->B), s->peers.m.size[MESH_DP] > 1);
+    for (int i = 0; i < PLAN_PROGS; i++)
+        if (p->prog[i] && i != PLAN_TRAIN)
+            s->pass[i] = step_build_pass(s->part_mem, p->store, p->prog[i]);
 }
 
 void session_enter_shape(session *s, int stage, int64_t batch) {
@@ -37,9 +53,8 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     }
     if (batch == s->batch) return;
     s->batch = batch;
-    arena_reset(s->part_mem);
-    s->table = step_build_accumulation(s->part_mem, s->plan->store, s->plan->prog[PLAN_TRAIN],
-                                       (int)(batch / s->B), false);
+    s->share = batch / s->peers.m.size[MESH_DP];
+    make_tables(s);
 }
 
 status session_open_data(session *s, int stage, err *e) {
@@ -57,6 +72,7 @@ status session_open_data(session *s, int stage, err *e) {
 static status write_record(session *s, err *e) {
     if (!s->record_is_new) return ST_OK;
     s->record_is_new = false;
+    if (!session_leads(s)) return ST_OK;
     return run_write_json(s->folder, "data.json", s->data.record, e);
 }
 
@@ -112,7 +128,7 @@ status session_begin(session *s, err *e) {
     s->begins = false;
     if (s->at.step > 0) forget_losses(s, k);
     if (s->at.step > 0 && k->optim_base == s->at.step) {
-        size_t bytes = (size_t)param_store_sizes(s->plan->store).flat_elems * sizeof(float);
+        size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
         for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
     }
     if (s->c->stages.n) TRY(emit_stage(s, e));
@@ -131,7 +147,8 @@ static status enter_stage(session *s, const course_part *p, err *e) {
         return s->c->stages.n ? err_context(e, "stage %s", k->name) : st;
     }
     session_enter_shape(s, p->stage, p->batch);
-    s->ahead = prefetch_new(s->train, s->B, k->max_batch, s->now->data.document_mask);
+    s->ahead = prefetch_new(s->train, s->B, k->max_batch / s->peers.m.size[MESH_DP],
+                            s->now->data.document_mask);
     s->nll = xcalloc((size_t)(k->max_batch * s->T), sizeof *s->nll);
     s->begins = s->at.step == k->first_step - 1;
     return ST_OK;

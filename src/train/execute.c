@@ -14,12 +14,18 @@ double execute_sum_nll(const prog *p) {
     return sum;
 }
 
+/* There every micro-batch's gradients are new. */
+static bool grads_in_slots(const session *s) {
+    return s->plan->region[REGION_GRAD_PIECE].bytes > 0;
+}
+
 op_run execute_run_of(const session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
-                    .micro_batch = (uint32_t)micro_batch,
-                    .first_micro = micro_batch == 0,
+                    .micro_batch = (uint32_t)(s->peers.m.rank[MESH_DP] * s->share / s->B) +
+                                   (uint32_t)micro_batch,
+                    .first_micro = micro_batch == 0 || grads_in_slots(s),
                     .grad_scale = grad_scale};
 }
 
@@ -44,27 +50,45 @@ static optim_hyper hyper_of(const session *s, const step_result *r) {
                          .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
 }
 
-static void update(session *s, step_times *times, step_result *r) {
+/* What this rank owns; where others need it, it goes to them while the next unit is updated. */
+static void update_units(session *s, step_result *r) {
+    optim_hyper h = hyper_of(s, r);
+    bool sends = param_store_sharding(s->plan->store)->zero < 3;
+    int n = param_units(s->plan->store);
+    for (int u = 0; u < n; u++) {
+        uint64_t digest = 0;
+        s->optim->update(s->dev, s->plan->store, u, s->decay, s->plan->optim_state, &h,
+                         r->has_digest ? &digest : NULL);
+        r->digest += digest;
+        if (sends) peers_gather(&s->peers, u);
+    }
+    for (int u = 0; u < n && sends; u++) peers_gathered(&s->peers, u);
+}
+
+static void sum_over_ranks(session *s, step_result *r) {
+    r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
+    r->repeated = peers_sum_samples(&s->peers, r->repeated);
+    r->norm = sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
+}
+
+static status update(session *s, step_times *times, step_result *r, err *e) {
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->now->train.digest_every;
-    r->norm = sqrt(optim_grad_squares(s->dev, s->plan->store));
+    sum_over_ranks(s, r);
     int64_t normed = clock_now_ns();
     judge(s, r);
     r->lr = course_lr(s->course, step) * watch_rate(&s->watch, s->c, step);
     r->has_digest = every > 0 && step % every == 0;
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
-    if (r->finite && !skips) {
-        optim_hyper h = hyper_of(s, r);
-        for (int u = 0; u < param_units(s->plan->store); u++) {
-            uint64_t digest = 0;
-            s->optim->update(s->dev, s->plan->store, u, s->decay, s->plan->optim_state, &h,
-                             r->has_digest ? &digest : NULL);
-            r->digest += digest;
-        }
-    } else if (r->has_digest)
+    if (r->finite && !skips)
+        update_units(s, r);
+    else if (r->has_digest)
         r->digest = param_digest(s->plan->store);
-    if (!times) return;
-    times->norm_ns += normed - began;
-    times->update_ns += clock_now_ns() - normed;
+    if (times) {
+        times->norm_ns += normed - began;
+        times->update_ns += clock_now_ns() - normed;
+    }
+    if (r->has_digest) TRY(peers_digest(&s->peers, &r->digest, e));
+    return comm_check(s->peers.m.world, e);
 }
 
 /* Share of the step's tokens that repeat themselves, from the rows of this micro-batch. A stretch
@@ -83,7 +107,8 @@ static double repeated_share(const session *s) {
 static void keep_nll(const session *s, int micro_batch) {
     const tensor *t = prog_tensor(s->plan->prog[PLAN_TRAIN], "nll");
     if (s->nll)
-        memcpy(s->nll + (int64_t)micro_batch * t->rows, t->data, (size_t)t->rows * sizeof *s->nll);
+        memcpy(s->nll + s->peers.m.rank[MESH_DP] * s->share * s->T + (int64_t)micro_batch * t->rows,
+               t->data, (size_t)t->rows * sizeof *s->nll);
 }
 
 static status fill(session *s, const step_source *from, int micro_batch, step_times *times,
@@ -105,7 +130,7 @@ static void take_loss(session *s, int micro_batch, step_result *r) {
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
                     err *e) {
     int64_t began = clock_now_ns();
-    *r = (step_result){.targets = from->count_targets(s)};
+    *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s))};
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {
@@ -119,12 +144,29 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                                   times ? times->op_ns : NULL);
                 break;
             case STEP_LOSS: take_loss(s, t->micro_batch, r); break;
-            case STEP_OPTIMIZER: update(s, times, r); break;
-            default: break;
+            case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
+            case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
+            case STEP_REDUCE: peers_reduce(&s->peers, t->unit, t->add, t->last); break;
+            case STEP_REDUCED: peers_reduced(&s->peers, t->unit); break;
+            case STEP_OPTIMIZER: TRY(update(s, times, r, e)); break;
         }
     }
     r->total_ns = clock_now_ns() - began;
     return ST_OK;
+}
+
+void execute_pass(session *s, plan_prog which, const op_run *run) {
+    for (int i = 0; i < s->pass[which].n; i++) {
+        const step_entry *t = &s->pass[which].entry[i];
+        switch (t->action) {
+            case STEP_FORWARD:
+                prog_replay_range(s->plan->prog[which], t->first, t->end, run, NULL);
+                break;
+            case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
+            case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
+            default: break;
+        }
+    }
 }
 
 void execute_advance(session *s, const step_result *r) {

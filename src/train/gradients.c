@@ -74,6 +74,7 @@ status train_dump_gradients(config *c, const char *ids_file, const char *out_fil
         c->train.precision.compute = CONFIG_PRECISION_FP32;
     TRY_GOTO(st, npy_read_i32(&ids, ids_file, e), done);
     c->train.seq_len = ids.rank == 2 && ids.dims[1] > 1 ? ids.dims[1] - 1 : 1;
+    TRY_GOTO(st, peers_open(&s.peers, c, NULL, e), done);
     TRY_GOTO(st, dev_open(&s.dev, DEV_CPU, (int)c->train.threads, e), done);
     TRY_GOTO(st, session_open_tokenizer(&s, e), done);
     TRY_GOTO(st, session_open_course(&s, 0, NULL, e), done);

@@ -20,6 +20,10 @@ json_t *session_event(const char *kind, int64_t step) {
 }
 
 status session_emit(session *s, json_t *event, err *e) {
+    if (!session_leads(s)) {
+        json_decref(event);
+        return ST_OK;
+    }
     status st = metrics_write(s->metrics, event, e);
     if (st == ST_OK && s->opt->on_event) s->opt->on_event(s->opt->ctx, event);
     json_decref(event);
@@ -60,12 +64,12 @@ json_t *session_alarm(const session *s, const char *kind, const char *fmt, ...) 
 static void expect_next(session *s) {
     int64_t next = s->at.step + 2;
     if (next > s->course->total_steps || course_part_of(s->course, next)->stage != s->stage) return;
-    prefetch_expect(s->ahead, session_first_sample(s, next),
-                    course_part_of(s->course, next)->batch);
+    prefetch_expect(s->ahead, session_own_sample(s, next),
+                    course_part_of(s->course, next)->batch / s->peers.m.size[MESH_DP]);
 }
 
 static int64_t count_targets(session *s) {
-    int64_t n = prefetch_begin(s->ahead, session_first_sample(s, s->at.step + 1), s->batch);
+    int64_t n = prefetch_begin(s->ahead, session_own_sample(s, s->at.step + 1), s->share);
     expect_next(s);
     return n;
 }
@@ -85,20 +89,20 @@ static status run_step(session *s, step_result *r, err *e) {
     TRY(execute_step(s, &loaded, NULL, r, e));
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
-    return guard_explain(s, session_first_sample(s, s->at.step + 1), r->grad_scale, e);
+    return guard_explain(s, session_own_sample(s, s->at.step + 1), r->grad_scale, e);
 }
 
 static status emit_step(session *s, const step_result *r, err *e) {
     double seconds = (double)r->total_ns / 1e9;
-    double micro = (double)s->table.micro_batches;
+    double micro = (double)(s->batch / s->B), ranks = peers_ranks(&s->peers);
     json_t *o = session_event("step", s->at.step);
     put_f32(o, "loss", r->targets ? r->nll_sum / (double)r->targets : 0.0);
     put_f32(o, "grad_norm", r->norm);
     put_f32(o, "lr", r->lr);
     json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
     put_f32(o, "tok_per_s", (double)(s->batch * s->T) / seconds);
-    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / s->peak_flops);
-    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / s->peak_flops);
+    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / (ranks * s->peak_flops));
+    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / (ranks * s->peak_flops));
     put_f32(o, "step_ms", seconds * 1e3);
     put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
@@ -120,7 +124,8 @@ static bool due(int64_t every, const session *s) {
 static bool save_is_due(const session *s) {
     double minutes = s->c->checkpoint.every_minutes;
     double since_s = (double)(clock_now_ns() - s->saved_ns) / 1e9;
-    return due(s->c->checkpoint.every, s) || (minutes > 0 && since_s >= 60 * minutes);
+    if (due(s->c->checkpoint.every, s)) return true;
+    return minutes > 0 && peers_first(&s->peers, since_s >= 60 * minutes);
 }
 
 static void note_memory(session *s) {
@@ -175,12 +180,30 @@ static void put_where(const session *s, json_t *o) {
                  w.tool[WHERE_TRANSFORMERS].why);
 }
 
+static void put_ranks(const session *s, json_t *o) {
+    const mesh *m = &s->peers.m;
+    if (peers_ranks(&s->peers) == 1) return;
+    json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->peers)));
+    json_object_set_new(o, "rank_kind", json_string(comm_world_kind(m->world)));
+    json_object_set_new(o, "layout",
+                        json_pack("{s:i,s:i,s:i,s:i}", "dp", m->shape.dp, "dp_replicate",
+                                  m->shape.dp_replicate, "zero", (int)s->c->parallel.zero, "tp",
+                                  m->shape.tp));
+}
+
 static status emit_start(session *s, err *e) {
     json_t *o = session_event("start", s->at.step);
     json_object_set_new(o, "run", json_string(s->c->run));
     json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
     put_where(s, o);
-    json_object_set_new(o, "digest", digest_json(param_digest(s->plan->store)));
+    uint64_t digest;
+    status st = session_digest(s, &digest, e);
+    if (st != ST_OK) {
+        json_decref(o);
+        return st;
+    }
+    json_object_set_new(o, "digest", digest_json(digest));
+    put_ranks(s, o);
     json_object_set_new(o, "steps", json_integer(s->course->total_steps));
     json_object_set_new(o, "precision", json_string(dtype_name(s->plan->spec.compute)));
     json_object_set_new(o, "isa", json_string(cpu_isa_name(dev_isa(s->dev))));
@@ -262,7 +285,8 @@ static status loop_steps(session *s, err *e) {
         if (s->at.step % s->now->train.log_every == 0 || is_last(s)) TRY(emit_step(s, &r, e));
         TRY(after_step(s, e));
         if (stops_early(s)) TRY(stop_early(s, e));
-        if (s->opt->stop && *s->opt->stop && !is_last(s)) return stop_now(s, e);
+        bool stop = peers_any(&s->peers, s->opt->stop && *s->opt->stop);
+        if (stop && !is_last(s)) return stop_now(s, e);
     }
     return ST_OK;
 }

@@ -50,10 +50,21 @@ static status write_one(session *s, generator *g, int i, err *e) {
     return st;
 }
 
+/* Where weights are gathered for every pass, every rank makes the same sample. */
+static void replay(void *ctx, const prog *p, const op_run *run) {
+    session *s = ctx;
+    for (int i = 0; i < PLAN_PROGS; i++)
+        if (s->plan->prog[i] == p) execute_pass(s, (plan_prog)i, run);
+}
+
 status samples_write(session *s, err *e) {
     if (!s->plan->prog[PLAN_DECODE]) return ST_OK;
     status st = ST_OK;
+    bool together = param_store_sharding(s->plan->store)->zero == 3;
+    if (!together && !session_leads(s)) return ST_OK;
     generator g = plan_generator(s->plan, s->tok);
+    g.replay = replay;
+    g.replay_ctx = s;
     for (int i = 0; st == ST_OK && i < s->c->sample.prompts.n; i++) {
         generator_reset(&g); /* each as if it were alone */
         st = write_one(s, &g, i, e);

@@ -89,6 +89,27 @@ status session_open_tokenizer(session *s, err *e) {
     return ST_OK;
 }
 
+/* Every batch is a whole number of micro-batches on every rank. */
+static status share_batches(session *s, err *e) {
+    int64_t dp = s->peers.m.size[MESH_DP];
+    for (int i = 0; i < s->course->n_stages; i++) {
+        course_stage *k = &s->course->stage[i];
+        k->B = (int)config_micro_batch(k->c, dp);
+    }
+    for (int i = 0; i < s->course->n_parts; i++) {
+        const course_part *p = &s->course->part[i];
+        const course_stage *k = &s->course->stage[p->stage];
+        if (p->batch % (dp * k->B) == 0) continue;
+        config_error(k->c, e, "train.global_batch_size",
+                     "a batch of %ld sequences cannot be shared by dp %ld ranks in micro-batches "
+                     "of %d",
+                     (long)p->batch, (long)dp, k->B);
+        return err_hint(e, "the nearest batch that can is %ld",
+                        (long)((p->batch + dp * k->B - 1) / (dp * k->B) * dp * k->B));
+    }
+    return ST_OK;
+}
+
 status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
                            err *e) {
     TRY(course_new(&s->course, s->c, epoch_sequences, origin, e));
@@ -100,7 +121,7 @@ status session_open_course(session *s, uint64_t epoch_sequences, const course_or
         TRY(st);
     }
     s->model = s->models[0];
-    return ST_OK;
+    return share_batches(s, e);
 }
 
 /* ---- memory ---- */
@@ -121,10 +142,10 @@ static int cache_tok(const session *s) {
 }
 
 /* What enter.c allocates for a stage. */
-static int64_t host_bytes(const course_stage *k) {
-    int64_t n = k->max_batch * k->T;
-    return (int64_t)prefetch_bytes(k->B, k->T, k->max_batch, k->c->data.document_mask) +
-           n * (int64_t)sizeof(float);
+static int64_t host_bytes(const course_stage *k, int64_t dp) {
+    int64_t share = k->max_batch / dp;
+    return (int64_t)prefetch_bytes(k->B, k->T, share, k->c->data.document_mask) +
+           k->max_batch * k->T * (int64_t)sizeof(float);
 }
 
 /* Whether a save can come before the last step, which is the only one that is waited for. */
@@ -137,11 +158,12 @@ static bool saves_on_the_way(const session *s) {
 static plan_spec spec_of(const session *s, int stage) {
     const course_stage *k = &s->course->stage[stage];
     const config *c = k->c;
+    int64_t dp = s->peers.m.size[MESH_DP];
     return (plan_spec){.model = s->models[stage],
                        .compute = session_compute(s->c),
                        .T = k->T,
                        .train_B = k->B,
-                       .accumulates = k->max_batch > k->B,
+                       .accumulates = k->max_batch / dp > k->B,
                        .valid_B = c->data.valid ? k->B : 0,
                        .cache_tok = cache_tok(s),
                        .prefill_T = PREFILL_T,
@@ -150,8 +172,10 @@ static plan_spec spec_of(const session *s, int stage) {
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
-                       .host_bytes = host_bytes(k),
-                       .snapshot = saves_on_the_way(s)};
+                       .host_bytes = host_bytes(k, dp),
+                       .snapshot = saves_on_the_way(s),
+                       .shared = peers_ranks(&s->peers) > 1,
+                       .sharing = peers_sharding(&s->peers, s->c)};
 }
 
 status session_make_plan(session *s, err *e) {
@@ -170,7 +194,13 @@ status session_commit(session *s, err *e) {
     TRY(plan_commit(s->plan, e));
     s->decay = ARENA_ARRAY(s->a, bool, param_count(s->plan->store));
     s->peak_flops = peak_flops(s->dev, s->plan->spec.compute);
+    peers_bind(&s->peers, s->a, s->plan->store);
     return ST_OK;
+}
+
+status session_digest(session *s, uint64_t *digest, err *e) {
+    *digest = param_digest(s->plan->store);
+    return peers_digest(&s->peers, digest, e);
 }
 
 /* ---- state ---- */
@@ -188,8 +218,10 @@ static status check_begun(const session *s, err *e) {
 
 status session_start_state(session *s, err *e) {
     TRY(session_commit(s, e));
-    TRY(checkpoint_clean(s->c->run, e));
+    status st = session_leads(s) ? checkpoint_clean(s->c->run, e) : ST_OK;
+    TRY(peers_agree(&s->peers, st, e));
     TRY(state_load_newest(s, e));
+    peers_gather_all(&s->peers);
     return check_begun(s, e);
 }
 
@@ -210,6 +242,7 @@ void session_close(session *s) {
     watch_free(&s->watch);
     course_free(s->course);
     tok_free(s->tok);
+    peers_close(&s->peers);
     dev_close(s->dev);
     arena_free(s->part_mem);
     arena_free(s->a);

@@ -12,6 +12,7 @@
 #include "step/step.h"
 #include "tok/tok.h"
 #include "train/course/course.h"
+#include "train/peers.h"
 #include "train/saver.h"
 #include "train/course/stage_data.h"
 #include "train/train.h"
@@ -28,6 +29,8 @@ typedef struct session {
     config *c; /* of the run; `now` is that of the stage in force */
     const train_options *opt;
     arena *a;
+    peers peers;
+    uint64_t attempt; /* of the ranks to train together: the same on all, another each time */
     dev *dev;
     tok *tok;
     course *course;
@@ -48,10 +51,12 @@ typedef struct session {
     prefetch *ahead;
     bool *decay;   /* per parameter */
     int B, T;      /* micro-batch, sequence length */
-    int64_t batch; /* sequences per step */
+    int64_t batch; /* sequences per step, of all ranks */
+    int64_t share; /* of those, this rank's: successive ones */
     step_table table;
-    arena *part_mem; /* of the table */
-    float *nll;      /* [batch,T] of the step, for those who look for a spike's documents */
+    step_table pass[PLAN_PROGS]; /* of programs without backward, where weights are in slots */
+    arena *part_mem;             /* of the tables */
+    float *nll; /* [batch,T] of the step, for those who look for a spike's documents */
 
     cursor at;
     double val_loss;  /* NaN: the step at `at` was not validated */
@@ -93,6 +98,14 @@ status session_begin(session *s, err *e) ATH_MUST_USE;
 void session_enter_shape(session *s, int stage, int64_t batch);
 /* First sample of a step in the numbering of its stage's loader. */
 uint64_t session_first_sample(const session *s, int64_t step);
+/* The first that is this rank's. */
+uint64_t session_own_sample(const session *s, int64_t step);
+/* Whether this rank speaks and writes for all. */
+static inline bool session_leads(const session *s) {
+    return peers_rank(&s->peers) == 0;
+}
+/* The weights' digest, the same on all ranks. */
+status session_digest(session *s, uint64_t *digest, err *e) ATH_MUST_USE;
 
 /* Gives the event to RUN/metrics.jsonl and to the caller; takes the reference. */
 status session_emit(session *s, json_t *event, err *e) ATH_MUST_USE;
@@ -125,6 +138,8 @@ int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool d
 
 /* execute.c: what the ops of a micro-batch of the coming step get. */
 op_run execute_run_of(const session *s, int micro_batch, float grad_scale);
+/* Runs a program without backward: validation, sampling. Every rank of a copy does. */
+void execute_pass(session *s, plan_prog which, const op_run *run);
 /* Sum of the output "nll" in double, in order. */
 double execute_sum_nll(const prog *p);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */

@@ -131,9 +131,9 @@ static uint64_t samples_after(const session *s, int64_t step) {
     return course_first_sample(s->course, step) + (uint64_t)course_part_of(s->course, step)->batch;
 }
 
-static json_t *cursor_json(const session *s) {
+static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
-    hash_format(param_digest(s->plan->store), digest);
+    hash_format(weights, digest);
     const course_part *p = course_part_of(s->course, s->at.step > 0 ? s->at.step : 1);
     uint64_t samples = samples_after(s, s->at.step);
     return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
@@ -155,7 +155,7 @@ static checkpoint_keep keep_of(const session *s) {
                              .only_uploaded = s->upload != NULL};
 }
 
-static save_job *job_new(const session *s) {
+static save_job *job_new(const session *s, uint64_t digest) {
     arena *mem = arena_new("checkpoint");
     save_job *j = ARENA_NEW(mem, save_job);
     *j = (save_job){.mem = mem,
@@ -169,7 +169,7 @@ static save_job *job_new(const session *s) {
                     .step = s->at.step,
                     .val_loss = s->val_loss,
                     .need_bytes = expected_bytes(s),
-                    .cursor = cursor_json(s),
+                    .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
@@ -283,10 +283,13 @@ void state_abandon(session *s) {
 }
 
 status state_save(session *s, bool wait, err *e) {
+    uint64_t digest;
+    TRY(session_digest(s, &digest, e));
+    if (!session_leads(s)) return ST_OK;
     bool enough = is_being_saved(s);
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
     if (enough && s->failed_saves == 0) return ST_OK;
-    save_job *j = job_new(s);
+    save_job *j = job_new(s, digest);
     s->saved_ns = j->began_ns;
     if (s->plan->snapshot_params && !wait) {
         take_snapshot(s, j);
@@ -387,9 +390,11 @@ static status read_masters(session *s, const char *dir, err *e) {
     return st;
 }
 
-static status check_digest(const session *s, const char *dir, const char *want, err *e) {
+static status check_digest(session *s, const char *dir, const char *want, err *e) {
     char got[17];
-    hash_format(param_digest(s->plan->store), got);
+    uint64_t digest;
+    TRY(session_digest(s, &digest, e));
+    hash_format(digest, got);
     if (strcmp(want, got) == 0) return ST_OK;
     err_set(e, ST_FORMAT, "the weights of %s have digest %s, its cursor says %s", dir, got, want);
     err_hint(e,

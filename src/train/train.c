@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "run/report.h"
@@ -27,13 +29,16 @@ static status adopt_precision(config *c, const char *run, err *e) {
 static status open_session(session *s, config *c, const train_options *opt, dev_kind kind, err *e) {
     *s = (session){.c = c, .opt = opt, .a = arena_new("run")};
     TRY(config_check_supported(c, e));
+    TRY(peers_open(&s->peers, c, opt->world, e));
+    s->attempt = (uint64_t)peers_first(
+        &s->peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
     TRY(dev_open(&s->dev, kind, (int)c->train.threads, e));
     return session_open_tokenizer(s, e);
 }
 
 /* Takes the run folder: new, or resumed when only free keys differ. */
-static status open_folder(session *s, err *e) {
+static status take_folder(session *s, err *e) {
     run_start start;
     int begun = stage_data_begun(s->data.record);
     TRY(run_open(&s->folder, s->c->run, e));
@@ -41,6 +46,11 @@ static status open_folder(session *s, err *e) {
     /* A fork without its origin would go on elsewhere: no run without this record. */
     if (s->opt->fork) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
     return run_write_config(s->folder, s->c, e);
+}
+
+static status open_folder(session *s, err *e) {
+    TRY(peers_agree(&s->peers, ST_OK, e)); /* all have looked at what was there */
+    return peers_agree(&s->peers, session_leads(s) ? take_folder(s, e) : ST_OK, e);
 }
 
 /* --fork: the newest checkpoint goes on in a new folder, where any key may differ. */
@@ -61,18 +71,22 @@ static status fork_run(session *s, course_origin *origin, err *e) {
     }
     TRY(stage_data_read(&s->data.record, c->run, e));
     TRY(state_read_origin(newest, origin, e));
-    TRY(checkpoint_copy(newest, s->opt->fork, e));
+    TRY(peers_agree(&s->peers, ST_OK, e)); /* all have found it */
+    status st = session_leads(s) ? checkpoint_copy(newest, s->opt->fork, e) : ST_OK;
+    TRY(peers_agree(&s->peers, st, e));
     c->run = arena_strdup(c->memory, s->opt->fork);
     return ST_OK;
 }
 
 /* What happened after the checkpoint that is resumed will happen again. */
 static status open_metrics(session *s, err *e) {
+    if (!session_leads(s)) return ST_OK;
     TRY(metrics_truncate_after(s->c->run, s->at.step, e));
     return metrics_open(&s->metrics, s->c->run, e);
 }
 
 static status write_plan(session *s, err *e) {
+    if (!session_leads(s)) return ST_OK;
     json_t *o = plan_json(s->plan, s->c->train.memory_limit);
     status st = run_write_json(s->folder, "plan.json", o, e);
     json_decref(o);
@@ -150,7 +164,8 @@ static status run_session(session *s, err *e) {
     TRY(open_folder(s, e));
     TRY(write_plan(s, e));
     TRY(session_start_state(s, e));
-    if (s->c->checkpoint.upload) s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
+    if (s->c->checkpoint.upload && session_leads(s))
+        s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
     TRY(open_metrics(s, e));
     return loop_run(s, e);
 }
@@ -166,6 +181,7 @@ status train_run(config *c, const train_options *opt, err *e) {
         if (report_write(c->run, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
+    if (st != ST_OK && st != ST_STOPPED && opt->world) comm_fail(opt->world, e);
     session_close(&s);
     return st;
 }
@@ -184,6 +200,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     session s = {.c = c, .opt = &none, .a = arena_new("plan")};
     s.dev = meta;
     status st = config_check_supported(c, e);
+    if (st == ST_OK) st = peers_place(&s.peers, c, e);
     if (st == ST_OK) st = session_open_tokenizer(&s, e);
     if (st == ST_OK && s.tok) st = samples_encode(&s, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);

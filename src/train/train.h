@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <signal.h>
 
+#include "comm/comm.h"
 #include "plan/plan.h"
 #include "run/config.h"
 
@@ -20,6 +21,8 @@ typedef struct train_options {
     const char *fork; /* go on in this new run folder, from the newest checkpoint */
     bool fresh;       /* start anew in an existing run folder */
     const volatile sig_atomic_t *stop; /* set by a signal handler: save and return ST_STOPPED */
+    comm_world
+        *world; /* the ranks of the run; NULL: this process alone. Rank 0 speaks and writes. */
     void (*on_event)(void *ctx, const json_t *event); /* may be NULL */
     void (*on_plan)(void *ctx,
                     const char *table); /* the memory table, before step 1; may be NULL */

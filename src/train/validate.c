@@ -5,21 +5,29 @@
 #include "base/json.h"
 #include "train/session.h"
 
+/* Sums of batches are added as integers, which have no order: any number of ranks gets the same. */
+static const double SUM_SCALE = 1 << 20;
+
 status validate(session *s, err *e) {
     const prog *p = s->plan->prog[PLAN_VALID];
     uint64_t n = loader_sequences(s->valid), batches = (n + (uint64_t)s->B - 1) / (uint64_t)s->B;
     if (s->c->eval.batches > 0 && (uint64_t)s->c->eval.batches < batches)
         batches = (uint64_t)s->c->eval.batches;
     op_run run = {.dev = s->dev, .first_micro = true};
-    double sum = 0;
-    int64_t targets = 0;
-    for (uint64_t i = 0; i < batches; i++) {
-        targets += loop_fill(s->valid, p, i * (uint64_t)s->B, s->B, s->now->data.document_mask);
-        prog_replay(p, PROG_F, &run);
-        sum += execute_sum_nll(p);
+    uint64_t dp = (uint64_t)s->peers.m.size[MESH_DP], own = (uint64_t)s->peers.m.rank[MESH_DP];
+    int64_t sum = 0, targets = 0;
+    for (uint64_t i = 0; i < batches; i += dp) {
+        bool mine = i + own < batches; /* a rank without a batch helps to gather weights */
+        if (mine)
+            targets += loop_fill(s->valid, p, (i + own) * (uint64_t)s->B, s->B,
+                                 s->now->data.document_mask);
+        execute_pass(s, PLAN_VALID, &run);
+        if (mine) sum += llrint(execute_sum_nll(p) * SUM_SCALE);
     }
     TRY(loader_error(s->valid, e));
-    double mean = targets ? sum / (double)targets : 0;
+    targets = peers_sum_count(&s->peers, targets);
+    sum = peers_sum_count(&s->peers, sum);
+    double mean = targets ? (double)sum / SUM_SCALE / (double)targets : 0;
     shard_totals all = loader_totals(s->valid);
     s->val_loss = mean;
     early_stop_take(&s->watch.stop, s->at.step, mean);

@@ -28,8 +28,6 @@ typedef struct bench_step {
     double tok_per_s, mfu, hfu, loss;
 } bench_step;
 
-/* Drops what measuring has no use for: validation, samples, a tokenizer that is not needed. */
-void bench_trim_config(config *c);
 /* Trims the config, plans, reserves memory and initialises weights from the seed. `c` must outlive
  * the bench. The learning rate stays at optim.lr. */
 status bench_open(bench **out, config *c, err *e) ATH_MUST_USE;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "train/bench/bench.h"
+#include "train/trial.h"
 
 /* A linear layer of `rows` rows: x [rows,in], w [width,in]. */
 typedef struct layer {
@@ -56,7 +57,7 @@ status bench_gemm_list(config *c, arena *a, bench_gemm **out, int *n, err *e) {
     dev *meta;
     plan *p = NULL;
     *n = 0;
-    bench_trim_config(c);
+    trial_trim_config(c);
     TRY(dev_open(&meta, DEV_META, (int)c->train.threads, e));
     status st = train_plan(c, meta, &p, e);
     if (p) list_products(p, a, out, n); /* also of a model that does not fit */

@@ -102,6 +102,7 @@ static status give_up(const session *s, err *e) {
 
 /* What was recorded after the checkpoint will happen again, otherwise. */
 static status reopen_metrics(session *s, err *e) {
+    if (!session_leads(s)) return ST_OK;
     metrics_close(s->metrics);
     s->metrics = NULL;
     TRY(metrics_truncate_after(s->c->run, s->at.step, e));
@@ -116,6 +117,7 @@ static status go_back(session *s, const step_result *r, json_t *documents, err *
     s->watch.rewinds++;
     watch_add_gap(&s->watch, gap);
     TRY(state_load_newest(s, e));
+    peers_gather_all(&s->peers);
     session_leave(s); /* the stage may be an earlier one */
     s->val_loss = NAN;
     TRY(reopen_metrics(s, e));
@@ -135,6 +137,7 @@ static status go_back(session *s, const step_result *r, json_t *documents, err *
 
 status react_to_spike(session *s, const step_result *r, err *e) {
     json_t *documents;
+    peers_share_rows(&s->peers, s->nll, s->share * s->T);
     TRY(name_documents(s, &documents, e));
     json_t *o = spike_alarm(s, r, documents);
     status st = session_emit(s, o, e);

@@ -1,0 +1,87 @@
+/* Notes of the ranks, and the failure of the world; the report is in board_report.c. */
+#include "comm/board.h"
+
+#include "base/clock.h"
+
+size_t board_bytes(int ranks) {
+    return sizeof(board) + (size_t)ranks * sizeof(board_seat);
+}
+
+void board_enter(board *b, int rank, int ranks) {
+    atomic_store(&b->ranks, ranks);
+    atomic_store(&b->seats[rank].here, 1);
+}
+
+/* Word by word: what is read while this runs is a mixture of two strings, never a data race. */
+static void put_text(board_text *t, const char *s) {
+    uint64_t words[BOARD_WORDS] = {0};
+    if (s) memcpy(words, s, strnlen(s, sizeof words - 1));
+    for (int i = 0; i < BOARD_WORDS; i++)
+        atomic_store_explicit(&t->words[i], words[i], memory_order_relaxed);
+}
+
+void board_at(board *b, int rank, const char *where) {
+    board_seat *seat = &b->seats[rank];
+    put_text(&seat->at, where);
+    atomic_store_explicit(&seat->at_ns, clock_now_ns(), memory_order_relaxed);
+}
+
+uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64_t bytes,
+                     int group) {
+    board_seat *seat = &b->seats[rank];
+    uint32_t place = atomic_fetch_add_explicit(&seat->n_recent, 1, memory_order_relaxed);
+    board_call *c = &seat->recent[place % BOARD_RECENT];
+    int64_t number = atomic_fetch_add_explicit(&seat->calls[side], 1, memory_order_relaxed) + 1;
+    atomic_store_explicit(&c->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->begin_ns, clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&c->end_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->kind, (int)call->kind, memory_order_relaxed);
+    atomic_store_explicit(&c->side, side, memory_order_relaxed);
+    atomic_store_explicit(&c->group, group, memory_order_relaxed);
+    put_text(&c->what, call->what);
+    atomic_store_explicit(&c->number, number, memory_order_release);
+    return place;
+}
+
+void board_end(board *b, int rank, uint32_t place) {
+    atomic_store_explicit(&b->seats[rank].recent[place % BOARD_RECENT].end_ns, clock_now_ns(),
+                          memory_order_relaxed);
+}
+
+void board_waits(board *b, int rank, bool side, int peer) {
+    board_seat *seat = &b->seats[rank];
+    atomic_store_explicit(&seat->wait_ns[side], clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&seat->waits_for[side], peer + 1, memory_order_relaxed);
+}
+
+void board_leave(board *b, int rank) {
+    atomic_store(&b->seats[rank].ended, 1);
+}
+
+bool board_has_left(const board *b, int rank) {
+    return atomic_load(&b->seats[rank].ended) != 0;
+}
+
+/* ---- failure ---- */
+
+bool board_failed(const board *b) {
+    return atomic_load(&b->failed) != 0;
+}
+
+bool board_fail(board *b, int rank, const err *why) {
+    int nobody = 0;
+    if (!atomic_compare_exchange_strong(&b->claimed, &nobody, rank + 1)) return false;
+    b->failed_rank = rank;
+    b->failure = *why;
+    atomic_store(&b->failed, 1);
+    return true;
+}
+
+status board_check(const board *b, err *e) {
+    if (!board_failed(b)) return ST_OK;
+    if (e) {
+        *e = b->failure;
+        e->code = ST_RANK;
+    }
+    return ST_RANK;
+}

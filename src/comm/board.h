@@ -1,0 +1,82 @@
+/* The board: what every rank is doing, in memory that all ranks see.
+ *
+ * Threads share it as it is; processes of one machine have it at the head of their segment; ranks
+ * of MPI map a file with those of their node. It answers two questions: has the world failed, and
+ * where is everybody? A rank writes only its own seat, in atomic words, so that a report made at
+ * any moment is readable, if perhaps a moment old.
+ *
+ * Invariant: the first failure stays. Whoever claims it writes it, then raises `failed`. */
+#ifndef COMM_BOARD_H
+#define COMM_BOARD_H
+
+#include <stdatomic.h>
+
+#include "base/strbuf.h"
+#include "comm/comm.h"
+
+enum { BOARD_STREAMS = 2, BOARD_RECENT = 16, BOARD_WORDS = 8 };
+
+/* A string of up to 63 bytes that may be read while it is replaced. */
+typedef struct board_text {
+    _Atomic uint64_t words[BOARD_WORDS];
+} board_text;
+
+/* One collective of a rank. */
+typedef struct board_call {
+    _Atomic int64_t number;                  /* counted from 1 per stream; 0: none */
+    _Atomic int64_t bytes, begin_ns, end_ns; /* end_ns 0: in it */
+    _Atomic int kind, side, group;           /* group: ranks that take part */
+    board_text what;
+} board_call;
+
+typedef struct board_seat {
+    _Atomic int here, ended;
+    _Atomic int waits_for[BOARD_STREAMS]; /* a rank + 1; 0: nobody */
+    _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
+    board_text at;             /* what it computes */
+    _Atomic uint32_t n_recent; /* calls so far: the ring's next place */
+    _Atomic int64_t calls[BOARD_STREAMS];
+    board_call recent[BOARD_RECENT];
+} board_seat;
+
+enum { BOARD_NOBODY = -1 };
+
+typedef struct board {
+    _Atomic int ranks;
+    _Atomic int claimed, failed; /* claimed: a rank + 1 writes `failure` */
+    int failed_rank;
+    err failure;
+    board_seat seats[];
+} board;
+
+/* Zeroed memory is a board where nobody is. */
+size_t board_bytes(int ranks);
+
+/* Rank's own notes, from board_enter to board_leave. board_begin returns the place to give to
+ * board_end. */
+void board_enter(board *b, int rank, int ranks);
+void board_at(board *b, int rank, const char *where);
+uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64_t bytes,
+                     int group);
+void board_end(board *b, int rank, uint32_t place);
+void board_waits(board *b, int rank, bool side, int peer);
+void board_leave(board *b, int rank);
+bool board_has_left(const board *b, int rank);
+
+bool board_failed(const board *b);
+/* False when the world has failed already: the first failure stays. */
+bool board_fail(board *b, int rank, const err *why);
+status board_check(const board *b, err *e);
+
+/* Rank waits for `peer` too long: writes where everybody is to standard error and fails the world
+ * in the name of the rank that is behind. */
+void board_stall(board *b, int rank, bool side, int peer, double seconds);
+/* `peer` has left, or is in another collective. */
+void board_fail_left(board *b, int rank, bool side, int peer);
+void board_fail_mixed(board *b, int rank, bool side, int peer);
+/* One paragraph per rank. */
+void board_report(const board *b, strbuf *out);
+
+const char *comm_kind_name(comm_kind kind);
+
+#endif

@@ -1,0 +1,195 @@
+/* What the board tells people: where every rank is, and which one the others wait for. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "comm/board.h"
+
+typedef struct text {
+    char s[BOARD_WORDS * 8 + 1];
+} text;
+
+static text get_text(const board_text *t) {
+    uint64_t words[BOARD_WORDS];
+    for (int i = 0; i < BOARD_WORDS; i++)
+        words[i] = atomic_load_explicit(&t->words[i], memory_order_relaxed);
+    text out = {""};
+    memcpy(out.s, words, sizeof words);
+    return out;
+}
+
+static double seconds_since(_Atomic int64_t const *ns, int64_t now) {
+    int64_t t = atomic_load_explicit(ns, memory_order_relaxed);
+    return t ? (double)(now - t) * 1e-9 : 0;
+}
+
+const char *comm_kind_name(comm_kind kind) {
+    static const char *const names[COMM_KINDS] = {"all-reduce", "reduce-scatter", "all-gather",
+                                                  "broadcast", "barrier"};
+    return names[kind];
+}
+
+/* ---- one rank ---- */
+
+/* The collective that a rank is in on a stream, or the last one; NULL when there was none. */
+static const board_call *last_call(const board_seat *seat, bool side) {
+    const board_call *last = NULL;
+    for (int i = 0; i < BOARD_RECENT; i++) {
+        const board_call *c = &seat->recent[i];
+        int64_t number = atomic_load_explicit(&c->number, memory_order_acquire);
+        if (number == 0 || atomic_load_explicit(&c->side, memory_order_relaxed) != side) continue;
+        if (!last || number > atomic_load_explicit(&last->number, memory_order_relaxed)) last = c;
+    }
+    return last;
+}
+
+static bool is_running(const board_call *c) {
+    return c && atomic_load_explicit(&c->end_ns, memory_order_relaxed) == 0;
+}
+
+static void put_call(strbuf *out, const board_call *c) {
+    text what = get_text(&c->what);
+    int kind = atomic_load_explicit(&c->kind, memory_order_relaxed);
+    strbuf_printf(out, "%s #%" PRId64, comm_kind_name((comm_kind)kind),
+                  atomic_load_explicit(&c->number, memory_order_relaxed));
+    if (what.s[0]) strbuf_printf(out, " of %s", what.s);
+    strbuf_printf(out, " (%" PRId64 " bytes, %d ranks%s)",
+                  atomic_load_explicit(&c->bytes, memory_order_relaxed),
+                  atomic_load_explicit(&c->group, memory_order_relaxed),
+                  atomic_load_explicit(&c->side, memory_order_relaxed) ? ", side stream" : "");
+}
+
+/* A rank, or BOARD_NOBODY. */
+static int waits_for(const board_seat *seat, bool side) {
+    return atomic_load_explicit(&seat->waits_for[side], memory_order_relaxed) - 1;
+}
+
+/* "waits for rank 1 for 3.0 s in all-reduce #4 of ..." or "computes X since 3.0 s, after ...". */
+static void put_stream(strbuf *out, const board_seat *seat, bool side, int64_t now) {
+    const board_call *c = last_call(seat, side);
+    int peer = waits_for(seat, side);
+    if (is_running(c) && peer >= 0)
+        strbuf_printf(out, "waits for rank %d since %.1f s in ", peer,
+                      seconds_since(&seat->wait_ns[side], now));
+    else if (is_running(c))
+        strbuf_puts(out, "is busy in ");
+    else if (c)
+        strbuf_printf(out, "is done since %.1f s with ", seconds_since(&c->end_ns, now));
+    else
+        strbuf_puts(out, "has begun no collective");
+    if (c) put_call(out, c);
+}
+
+static void put_place(strbuf *out, const board_seat *seat, int64_t now) {
+    text at = get_text(&seat->at);
+    if (!atomic_load(&seat->here)) strbuf_puts(out, ", has not come yet or is on another machine");
+    if (at.s[0]) strbuf_printf(out, ", at %s since %.1f s", at.s, seconds_since(&seat->at_ns, now));
+    if (atomic_load(&seat->ended)) strbuf_puts(out, ", has ended");
+}
+
+static void put_recent(strbuf *out, const board_seat *seat) {
+    uint32_t n = atomic_load_explicit(&seat->n_recent, memory_order_relaxed);
+    uint32_t first = n > BOARD_RECENT ? n - BOARD_RECENT : 0;
+    for (uint32_t i = first; i < n; i++) {
+        const board_call *c = &seat->recent[i % BOARD_RECENT];
+        int64_t begin = atomic_load_explicit(&c->begin_ns, memory_order_relaxed);
+        int64_t end = atomic_load_explicit(&c->end_ns, memory_order_relaxed);
+        strbuf_puts(out, "      ");
+        put_call(out, c);
+        if (end)
+            strbuf_printf(out, "  %.3f ms\n", (double)(end - begin) * 1e-6);
+        else
+            strbuf_puts(out, "  unfinished\n");
+    }
+}
+
+void board_report(const board *b, strbuf *out) {
+    int64_t now = clock_now_ns();
+    for (int r = 0; r < b->ranks; r++) {
+        const board_seat *seat = &b->seats[r];
+        strbuf_printf(out, "  rank %d ", r);
+        put_stream(out, seat, false, now);
+        if (last_call(seat, true)) {
+            strbuf_puts(out, "; ");
+            put_stream(out, seat, true, now);
+        }
+        put_place(out, seat, now);
+        strbuf_putc(out, '\n');
+        put_recent(out, seat);
+    }
+}
+
+/* ---- who is to blame ---- */
+
+/* Follows who waits for whom to a rank that waits for nobody; in a circle, where it began. */
+static int find_culprit(const board *b, bool side, int peer) {
+    int at = peer;
+    for (int steps = 0; steps < b->ranks; steps++) {
+        int next = waits_for(&b->seats[at], side);
+        if (next < 0) return at;
+        at = next;
+    }
+    return peer;
+}
+
+static void put_scene(strbuf *out, const board *b, int rank, bool side) {
+    const board_call *c = last_call(&b->seats[rank], side);
+    if (c)
+        put_call(out, c);
+    else
+        strbuf_puts(out, "no collective");
+}
+
+/* Writes the failure and, when it is the first, the report behind it. */
+static void fail_with_report(board *b, int culprit, const err *why) {
+    if (!board_fail(b, culprit, why)) return;
+    strbuf report = {0};
+    strbuf_printf(&report, "athanor: %s\nathanor: where each rank is, and what it did last:\n",
+                  why->message);
+    board_report(b, &report);
+    fwrite(report.data, 1, report.len, stderr);
+    fflush(stderr);
+    strbuf_free(&report);
+}
+
+void board_stall(board *b, int rank, bool side, int peer, double seconds) {
+    int culprit = find_culprit(b, side, peer);
+    int64_t now = clock_now_ns();
+    strbuf where = {0}, scene = {0};
+    put_stream(&where, &b->seats[culprit], side, now);
+    put_place(&where, &b->seats[culprit], now);
+    put_scene(&scene, b, rank, side);
+    err why = {0};
+    err_set(&why, ST_RANK,
+            "rank %d holds up the others: rank %d waits since %.1f s in %s; rank %d %s", culprit,
+            rank, seconds, scene.data, culprit, where.data);
+    err_hint(&why,
+             "the report on standard error says where every rank is; a rank that is only slow "
+             "needs a longer timeout");
+    fail_with_report(b, culprit, &why);
+    strbuf_free(&where);
+    strbuf_free(&scene);
+}
+
+void board_fail_left(board *b, int rank, bool side, int peer) {
+    strbuf scene = {0};
+    put_scene(&scene, b, rank, side);
+    err why = {0};
+    err_set(&why, ST_RANK, "rank %d has ended while rank %d waits for it in %s", peer, rank,
+            scene.data);
+    fail_with_report(b, peer, &why);
+    strbuf_free(&scene);
+}
+
+void board_fail_mixed(board *b, int rank, bool side, int peer) {
+    strbuf mine = {0}, theirs = {0};
+    put_scene(&mine, b, rank, side);
+    put_scene(&theirs, b, peer, side);
+    err why = {0};
+    err_set(&why, ST_RANK,
+            "ranks %d and %d are in different collectives: rank %d in %s, rank %d in %s", rank,
+            peer, rank, mine.data, peer, theirs.data);
+    fail_with_report(b, peer, &why);
+    strbuf_free(&mine);
+    strbuf_free(&theirs);
+}

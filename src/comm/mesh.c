@@ -1,0 +1,114 @@
+#include "comm/mesh.h"
+
+#include <stdlib.h>
+
+#include "base/arena.h"
+
+static const char *const NAMES[MESH_AXES] = {"world", "dp", "shard", "replicate", "tp", "cp", "pp"};
+
+const char *mesh_axis_name(mesh_axis a) {
+    return NAMES[a];
+}
+
+/* ---- sizes ---- */
+
+static status refuse_size(const char *key, int size, err *e) {
+    err_set(e, ST_USAGE, "parallel.%s is %d, and must be at least 1", key, size);
+    return err_where(e, "parallel.%s", key);
+}
+
+static status check_sizes(const mesh_shape *s, err *e) {
+    if (s->dp < 0) return refuse_size("dp", s->dp, e);
+    if (s->dp_replicate < 1) return refuse_size("dp_replicate", s->dp_replicate, e);
+    if (s->tp < 1) return refuse_size("tp", s->tp, e);
+    if (s->cp < 1) return refuse_size("cp", s->cp, e);
+    if (s->pp < 1) return refuse_size("pp", s->pp, e);
+    return ST_OK;
+}
+
+/* The divisor of n nearest to x; the smaller of two. */
+static int nearest_divisor(int n, int64_t x) {
+    int best = 1;
+    for (int d = 2; d <= n; d++)
+        if (n % d == 0 && llabs(d - x) < llabs(best - x)) best = d;
+    return best;
+}
+
+static status refuse_model_size(const mesh_shape *s, int ranks, int64_t model, err *e) {
+    const char *key = s->tp > 1 ? "tp" : s->cp > 1 ? "cp" : "pp";
+    int size = s->tp > 1 ? s->tp : s->cp > 1 ? s->cp : s->pp;
+    err_set(e, ST_USAGE, "%d ranks cannot be split into groups of tp %d x cp %d x pp %d = %lld",
+            ranks, s->tp, s->cp, s->pp, (long long)model);
+    err_where(e, "parallel.%s", key);
+    int64_t others = model / size;
+    if (others <= ranks && ranks % others == 0)
+        return err_hint(e, "parallel.%s=%d divides %d ranks; or start a multiple of %lld ranks",
+                        key, nearest_divisor(ranks / (int)others, size), ranks, (long long)model);
+    return err_hint(e, "start a multiple of %lld ranks", (long long)model);
+}
+
+status mesh_resolve(mesh_shape *s, int ranks, err *e) {
+    TRY(check_sizes(s, e));
+    int64_t model = (int64_t)s->tp * s->cp * s->pp;
+    if (model > ranks || ranks % model != 0) return refuse_model_size(s, ranks, model, e);
+    int dp = ranks / (int)model;
+    if (s->dp != 0 && s->dp != dp) {
+        err_set(e, ST_USAGE, "parallel.dp=%d with tp %d, cp %d and pp %d makes %lld ranks, not %d",
+                s->dp, s->tp, s->cp, s->pp, (long long)(s->dp * model), ranks);
+        err_where(e, "parallel.dp");
+        return err_hint(e, "parallel.dp=%d, or leave it out; or start %lld ranks", dp,
+                        (long long)(s->dp * model));
+    }
+    if (dp % s->dp_replicate != 0) {
+        err_set(e, ST_USAGE, "parallel.dp_replicate=%d does not divide dp %d", s->dp_replicate, dp);
+        err_where(e, "parallel.dp_replicate");
+        return err_hint(e, "parallel.dp_replicate=%d", nearest_divisor(dp, s->dp_replicate));
+    }
+    s->dp = dp;
+    return ST_OK;
+}
+
+/* ---- coordinates ---- */
+
+/* Ranks along an axis are rank = base + i * stride, i in [0, size). */
+typedef struct line {
+    int size, stride;
+} line;
+
+static void lines_of(const mesh_shape *s, line out[MESH_AXES]) {
+    int shard = s->dp / s->dp_replicate, dp_stride = s->cp * s->tp;
+    out[MESH_WORLD] = (line){s->pp * s->dp * dp_stride, 1};
+    out[MESH_TP] = (line){s->tp, 1};
+    out[MESH_CP] = (line){s->cp, s->tp};
+    out[MESH_DP] = (line){s->dp, dp_stride};
+    out[MESH_SHARD] = (line){shard, dp_stride};
+    out[MESH_REPLICATE] = (line){s->dp_replicate, dp_stride * shard};
+    out[MESH_PP] = (line){s->pp, dp_stride * s->dp};
+}
+
+void mesh_place(mesh *m, const mesh_shape *resolved, int rank) {
+    line lines[MESH_AXES];
+    lines_of(resolved, lines);
+    *m = (mesh){.shape = *resolved};
+    for (int a = 0; a < MESH_AXES; a++) {
+        m->size[a] = lines[a].size;
+        m->rank[a] = rank / lines[a].stride % lines[a].size;
+    }
+}
+
+void mesh_open(mesh *m, const mesh_shape *resolved, comm_world *w) {
+    int rank = comm_world_rank(w);
+    line lines[MESH_AXES];
+    lines_of(resolved, lines);
+    mesh_place(m, resolved, rank);
+    CHECK(m->size[MESH_WORLD] == comm_world_size(w), "a mesh of %d ranks in a world of %d",
+          m->size[MESH_WORLD], comm_world_size(w));
+    m->world = w;
+    int *ranks = xcalloc((size_t)m->size[MESH_WORLD], sizeof *ranks);
+    for (int a = 0; a < MESH_AXES; a++) {
+        for (int i = 0; i < lines[a].size; i++)
+            ranks[i] = rank + (i - m->rank[a]) * lines[a].stride;
+        m->axis[a] = comm_group(w, ranks, lines[a].size);
+    }
+    free(ranks);
+}

@@ -1,0 +1,232 @@
+/* The wire over MPI: an outbox of slots that are sent to one or more peers, a room to receive in
+ * per peer. Waiting is testing with naps between, so that failures and timeouts are seen and no
+ * core is kept busy.
+ *
+ * The board lies in memory of the node: ranks of other nodes are not on it. A failure reaches them
+ * when this rank ends, which makes the launcher of MPI end all. */
+#include "comm/mpi.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "comm/mpi_plugin.h"
+#include "comm/world.h"
+
+/* ---- where it is offered ---- */
+
+/* Slurm sets its variables for a batch script, too, which is no rank: only a step of several tasks
+ * has those of a PMI beside them. */
+bool mpi_is_offered(void) {
+    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE")) return true;
+    int64_t tasks = 0;
+    const char *n = getenv("SLURM_NTASKS");
+    bool several = n && text_parse_int(n, &tasks) && tasks > 1;
+    return several && getenv("SLURM_PROCID") && (getenv("PMIX_RANK") || getenv("PMI_RANK"));
+}
+
+/* ---- the wire ---- */
+
+static const int64_t PIECE_BYTES = 256 << 10;
+enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
+
+typedef struct slot {
+    char *data;
+    mpi_request **requests;
+    int n_requests;
+} slot;
+
+typedef struct mpi_wire {
+    wire base;
+    const mpi_calls *mpi;
+    slot *slots;
+    int n_slots, most_requests, current;
+    char **rooms; /* [size] made when first used */
+} mpi_wire;
+
+static bool may_wait(mpi_wire *w, int peer, int64_t since) {
+    board *b = w->base.board;
+    if (board_failed(b)) return false;
+    if (board_has_left(b, peer)) {
+        board_fail_left(b, w->base.rank, true, peer);
+        return false;
+    }
+    double waited = clock_since_s(since);
+    if (w->base.timeout_s <= 0 || waited < w->base.timeout_s) return true;
+    board_stall(b, w->base.rank, true, peer, waited);
+    return false;
+}
+
+static bool nap_until_done(mpi_wire *w, int peer, mpi_request *request, mpi_arrival *arrival) {
+    int64_t since = clock_now_ns();
+    struct timespec nap = {.tv_nsec = NAP_LEAST_NS};
+    bool done = false;
+    board_waits(w->base.board, w->base.rank, true, peer);
+    while (!done && may_wait(w, peer, since)) {
+        nanosleep(&nap, NULL);
+        if (nap.tv_nsec < NAP_MOST_NS) nap.tv_nsec += nap.tv_nsec / 4;
+        done = w->mpi->is_done(request, arrival);
+    }
+    board_waits(w->base.board, w->base.rank, true, BOARD_NOBODY);
+    return done;
+}
+
+static bool wait_for(mpi_wire *w, int peer, mpi_request *request, mpi_arrival *arrival) {
+    for (int i = 0; i < TESTS_BEFORE_NAPS; i++)
+        if (w->mpi->is_done(request, arrival)) return true;
+    return nap_until_done(w, peer, request, arrival);
+}
+
+/* Of the peers that have not taken a slot any may be named: the first request says who. */
+static bool empty_slot(mpi_wire *w, slot *s, int peer) {
+    while (s->n_requests > 0) {
+        if (!wait_for(w, peer, s->requests[s->n_requests - 1], NULL)) return false;
+        s->n_requests--;
+    }
+    return true;
+}
+
+static int any_peer(const mpi_wire *w) {
+    return (w->base.rank + 1) % w->base.size;
+}
+
+static void *mpi_reserve(wire *base, int stream) {
+    (void)stream;
+    mpi_wire *w = (mpi_wire *)base;
+    int next = (w->current + 1) % w->n_slots;
+    if (!empty_slot(w, &w->slots[next], any_peer(w))) return NULL;
+    w->current = next;
+    if (!w->slots[next].data) w->slots[next].data = xmalloc((size_t)PIECE_BYTES);
+    return w->slots[next].data;
+}
+
+static bool mpi_post(wire *base, int stream, int peer, const void *data, int64_t bytes,
+                     uint32_t tag) {
+    (void)stream;
+    mpi_wire *w = (mpi_wire *)base;
+    slot *s = &w->slots[w->current];
+    if (board_failed(base->board)) return false;
+    if (s->n_requests == w->most_requests && !empty_slot(w, s, peer)) return false;
+    s->requests[s->n_requests++] = w->mpi->send(data, bytes, peer, (int)(tag % MPI_PLUGIN_TAGS));
+    return true;
+}
+
+static const void *mpi_await(wire *base, int stream, int peer, int64_t bytes, uint32_t tag) {
+    (void)stream;
+    mpi_wire *w = (mpi_wire *)base;
+    mpi_arrival got;
+    if (board_failed(base->board)) return NULL;
+    if (!w->rooms[peer]) w->rooms[peer] = xmalloc((size_t)PIECE_BYTES);
+    if (!wait_for(w, peer, w->mpi->receive(w->rooms[peer], PIECE_BYTES, peer), &got)) return NULL;
+    if (got.bytes == bytes && got.tag == (int)(tag % MPI_PLUGIN_TAGS)) return w->rooms[peer];
+    board_fail_mixed(base->board, base->rank, true, peer);
+    return NULL;
+}
+
+static void mpi_release(wire *base, int stream, int peer) {
+    (void)base, (void)stream, (void)peer;
+}
+
+static void mpi_settle(wire *base, int stream, int peer) {
+    (void)base, (void)stream, (void)peer;
+}
+
+/* What is under way is finished first, unless the world has failed: then MPI cannot end in order,
+ * and its launcher takes all ranks down. */
+static void mpi_close(wire *base) {
+    mpi_wire *w = (mpi_wire *)base;
+    bool ended = true;
+    for (int i = 0; i < w->n_slots; i++) ended = ended && empty_slot(w, &w->slots[i], any_peer(w));
+    if (!ended || board_failed(base->board)) w->mpi->abort(ST_RANK);
+    w->mpi->end();
+    for (int i = 0; i < w->n_slots; i++) {
+        free(w->slots[i].data);
+        free(w->slots[i].requests);
+    }
+    for (int r = 0; r < base->size; r++) free(w->rooms[r]);
+    free(w->rooms);
+    free(w->slots);
+    free(w);
+}
+
+static const wire_class OVER_MPI = {.one_thread = true,
+                                    .reserve = mpi_reserve,
+                                    .post = mpi_post,
+                                    .await = mpi_await,
+                                    .release = mpi_release,
+                                    .settle = mpi_settle,
+                                    .close = mpi_close};
+
+static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
+    mpi_wire *w = xcalloc(1, sizeof *w);
+    w->base = (wire){.class = &OVER_MPI,
+                     .kind = "mpi",
+                     .rank = rank,
+                     .size = size,
+                     .piece_bytes = PIECE_BYTES,
+                     .board = mpi->node_memory(board_bytes(size))};
+    w->mpi = mpi;
+    w->n_slots = 2 * size;
+    w->most_requests = 2 * size;
+    w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);
+    for (int i = 0; i < w->n_slots; i++)
+        w->slots[i].requests = xcalloc((size_t)w->most_requests, sizeof(mpi_request *));
+    w->rooms = xcalloc((size_t)size, sizeof *w->rooms);
+    return &w->base;
+}
+
+/* ---- the plugin ---- */
+
+/* It lies in the folder of the program. */
+static char *plugin_path(void) {
+    char *self = realpath("/proc/self/exe", NULL), *slash = self ? strrchr(self, '/') : NULL;
+    size_t folder = slash ? (size_t)(slash - self) + 1 : 0;
+    char *path = xmalloc(folder + sizeof MPI_PLUGIN_FILE);
+    if (folder) memcpy(path, self, folder);
+    memcpy(path + folder, MPI_PLUGIN_FILE, sizeof MPI_PLUGIN_FILE);
+    free(self);
+    return path;
+}
+
+/* The plugin stays loaded: MPI cannot begin twice. Its symbols are global, for MPI's own plugins
+ * look there for the library. */
+static status load(const mpi_calls **out, err *e) {
+    char *path = plugin_path();
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    const mpi_calls *calls = plugin ? dlsym(plugin, MPI_PLUGIN_CALLS) : NULL;
+    status st = ST_OK;
+    if (!calls) {
+        const char *why = dlerror();
+        st = err_set(e, ST_USAGE,
+                     "an MPI launcher started this process, but the MPI plugin does not load: %s",
+                     why ? why : "it has no table of calls");
+    } else if (calls->version != MPI_PLUGIN_VERSION) {
+        st = err_set(e, ST_USAGE, "the MPI plugin is of another version of athanor");
+    }
+    if (st != ST_OK) {
+        err_where(e, "%s", path);
+        err_hint(e, "install an MPI (Debian: libopenmpi-dev) and build again; or on one machine: "
+                    "athanor launch --ranks N -- ...");
+    }
+    free(path);
+    *out = calls;
+    return st;
+}
+
+status mpi_open(comm_world **out, err *e) {
+    const mpi_calls *mpi;
+    int rank, size;
+    char why[256];
+    *out = NULL;
+    TRY(load(&mpi, e));
+    if (!mpi->begin(&rank, &size, why)) {
+        err_set(e, ST_FAILED, "MPI cannot be used: %s", why);
+        return err_where(e, "%s", MPI_PLUGIN_FILE);
+    }
+    wire *w = wire_new(mpi, rank, size);
+    *out = comm_world_new(w);
+    return ST_OK;
+}

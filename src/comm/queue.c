@@ -1,0 +1,92 @@
+/* Call number t (from 1) lies in slot t mod LENGTH from queue_add until it is done. */
+#include "comm/queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "comm/world.h"
+
+enum { LENGTH = 256 };
+
+typedef struct job {
+    comm *c;
+    comm_call call;
+} job;
+
+struct queue {
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work, progress;
+    bool stop;
+    comm_ticket added, done;
+    job jobs[LENGTH];
+};
+
+static void run_next(queue *q) {
+    job j = q->jobs[(q->done + 1) % LENGTH];
+    pthread_mutex_unlock(&q->lock);
+    comm_run_on(j.c, &j.call, STREAM_SIDE);
+    pthread_mutex_lock(&q->lock);
+    q->done++;
+    pthread_cond_broadcast(&q->progress);
+}
+
+static void *run(void *arg) {
+    queue *q = arg;
+    pthread_mutex_lock(&q->lock);
+    while (q->done < q->added || !q->stop) {
+        if (q->done < q->added)
+            run_next(q);
+        else
+            pthread_cond_wait(&q->work, &q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* Signals are for the thread that trains. */
+queue *queue_new(void) {
+    queue *q = xcalloc(1, sizeof *q);
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->work, NULL);
+    pthread_cond_init(&q->progress, NULL);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&q->thread, NULL, run, q);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    CHECK(!failed, "no thread for the side stream: %s", strerror(failed));
+    return q;
+}
+
+void queue_free(queue *q) {
+    if (!q) return;
+    pthread_mutex_lock(&q->lock);
+    q->stop = true;
+    pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
+    pthread_join(q->thread, NULL);
+    pthread_mutex_destroy(&q->lock);
+    pthread_cond_destroy(&q->work);
+    pthread_cond_destroy(&q->progress);
+    free(q);
+}
+
+comm_ticket queue_add(queue *q, comm *c, const comm_call *call) {
+    pthread_mutex_lock(&q->lock);
+    while (q->added - q->done == LENGTH) pthread_cond_wait(&q->progress, &q->lock);
+    comm_ticket t = ++q->added;
+    q->jobs[t % LENGTH] = (job){.c = c, .call = *call};
+    pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
+    return t;
+}
+
+void queue_wait(queue *q, comm_ticket t) {
+    pthread_mutex_lock(&q->lock);
+    CHECK(t <= q->added, "no call has the ticket %llu", (unsigned long long)t);
+    while (q->done < t) pthread_cond_wait(&q->progress, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}

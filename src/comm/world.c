@@ -1,0 +1,219 @@
+/* Worlds, groups, and what surrounds a collective: notes, delay, counts. How worlds of several
+ * processes are found is in open.c. */
+#include "comm/world.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "comm/hub.h"
+
+/* ---- worlds ---- */
+
+static const double DEFAULT_TIMEOUT_S = 600;
+
+comm_world *comm_world_new(wire *w) {
+    comm_world *world = xcalloc(1, sizeof *world);
+    world->rank = w ? w->rank : 0;
+    world->size = w ? w->size : 1;
+    world->wire = w;
+    if (w) board_enter(w->board, w->rank, w->size);
+    comm_set_timeout(world, DEFAULT_TIMEOUT_S);
+    return world;
+}
+
+comm_world *comm_open_self(void) {
+    return comm_world_new(NULL);
+}
+
+static void release_shared(hub *h) {
+    if (hub_let_go(h)) free(h);
+}
+
+void comm_open_threads(int n, comm_world *out[]) {
+    CHECK(n >= 1, "%d ranks", n);
+    size_t bytes = (hub_bytes(n, false) + 63) / 64 * 64;
+    hub *h = aligned_alloc(64, bytes);
+    CHECK(h, "no memory for %d ranks", n);
+    hub_init(memset(h, 0, bytes), n, false);
+    hub_retain(h, n);
+    for (int r = 0; r < n; r++)
+        out[r] = comm_world_new(hub_wire_new(h, r, "threads", release_shared));
+}
+
+void comm_close(comm_world *w) {
+    if (!w) return;
+    queue_free(w->queue);
+    if (w->wire) {
+        board_leave(w->wire->board, w->rank);
+        w->wire->class->close(w->wire);
+    }
+    for (comm *c = w->comms, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    free(w);
+}
+
+int comm_world_rank(const comm_world *w) {
+    return w->rank;
+}
+
+int comm_world_size(const comm_world *w) {
+    return w->size;
+}
+
+const char *comm_world_kind(const comm_world *w) {
+    return w->wire ? w->wire->kind : "self";
+}
+
+/* ---- groups ---- */
+
+comm *comm_group(comm_world *w, const int *ranks, int n) {
+    comm *c = xmalloc(sizeof *c + (size_t)n * sizeof *ranks);
+    *c = (comm){.world = w, .next = w->comms, .n = n, .rank = -1, .tag = 2166136261u};
+    for (int i = 0; i < n; i++) {
+        CHECK(ranks[i] >= 0 && ranks[i] < w->size && (i == 0 || ranks[i] > ranks[i - 1]),
+              "rank %d at %d of a group", ranks[i], i);
+        c->ranks[i] = ranks[i];
+        c->tag = (c->tag ^ (uint32_t)ranks[i]) * 16777619u;
+        if (ranks[i] == w->rank) c->rank = i;
+    }
+    CHECK(c->rank >= 0, "rank %d is not in its own group", w->rank);
+    w->comms = c;
+    return c;
+}
+
+int comm_rank(const comm *c) {
+    return c->rank;
+}
+
+int comm_size(const comm *c) {
+    return c->n;
+}
+
+comm_world *comm_world_of(const comm *c) {
+    return c->world;
+}
+
+/* ---- running ---- */
+
+static void sleep_for(double seconds) {
+    struct timespec left = {.tv_sec = (time_t)seconds};
+    left.tv_nsec = (long)((seconds - (double)left.tv_sec) * 1e9);
+    while (nanosleep(&left, &left) != 0) continue;
+}
+
+/* The delay follows the collective, which ends when the slowest rank has come: so all ranks are
+ * delayed at once. */
+static void delay(const comm_world *w, int64_t sent_bytes) {
+    double s = w->link.latency_s;
+    if (w->link.bytes_per_s > 0) s += (double)sent_bytes / w->link.bytes_per_s;
+    if (s > 0) sleep_for(s);
+}
+
+static void count(comm_world *w, const comm_call *call, int64_t sent_bytes) {
+    atomic_fetch_add_explicit(&w->calls[call->kind], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&w->sent_bytes[call->kind], sent_bytes, memory_order_relaxed);
+}
+
+void comm_run_on(comm *c, const comm_call *call, int stream) {
+    comm_world *w = c->world;
+    bool side = stream == STREAM_SIDE, alone = c->n == 1;
+    comm_event ev = {.call = call, .begin_ns = w->observer ? clock_now_ns() : 0, .side = side};
+    uint32_t place = 0;
+    if (!alone)
+        place = board_begin(w->wire->board, w->rank, side, call, collective_bytes(c, call), c->n);
+    ev.sent_bytes = collective_run(c, call, stream);
+    if (!alone) {
+        delay(w, ev.sent_bytes);
+        if (!board_failed(w->wire->board)) board_end(w->wire->board, w->rank, place);
+    }
+    count(w, call, ev.sent_bytes);
+    if (!w->observer) return;
+    ev.end_ns = clock_now_ns();
+    w->observer(w->observer_ctx, &ev);
+}
+
+static queue *queue_of(comm_world *w) {
+    if (!w->queue) w->queue = queue_new();
+    return w->queue;
+}
+
+void comm_run(comm *c, const comm_call *call) {
+    comm_world *w = c->world;
+    if (w->wire && w->wire->class->one_thread && c->n > 1)
+        queue_wait(queue_of(w), queue_add(queue_of(w), c, call));
+    else
+        comm_run_on(c, call, STREAM_CALLER);
+}
+
+/* A group of one rank queues, too: the call before may make what this one copies. */
+comm_ticket comm_start(comm *c, const comm_call *call) {
+    if (c->world->wire) return queue_add(queue_of(c->world), c, call);
+    comm_run_on(c, call, STREAM_CALLER);
+    return 0;
+}
+
+void comm_wait(comm_world *w, comm_ticket t) {
+    if (w->queue) queue_wait(w->queue, t);
+}
+
+void comm_sum_i64(comm *c, int64_t *x, int64_t n) {
+    comm_run(c, &(comm_call){.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = DT_I64});
+}
+
+void comm_sum_f64(comm *c, double *x, int64_t n) {
+    comm_run(c, &(comm_call){.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = DT_F64});
+}
+
+void comm_barrier(comm *c) {
+    comm_run(c, &(comm_call){.kind = COMM_BARRIER, .dt = DT_U8});
+}
+
+void comm_broadcast(comm *c, void *data, int64_t bytes, int root) {
+    comm_run(c, &(comm_call){
+                    .kind = COMM_BROADCAST, .out = data, .n = bytes, .dt = DT_U8, .root = root});
+}
+
+/* ---- failure ---- */
+
+status comm_check(comm_world *w, err *e) {
+    return w->wire ? board_check(w->wire->board, e) : ST_OK;
+}
+
+void comm_fail(comm_world *w, const err *why) {
+    if (!w->wire) return;
+    err named = *why;
+    err_context(&named, "rank %d failed", w->rank);
+    board_fail(w->wire->board, w->rank, &named);
+}
+
+void comm_set_timeout(comm_world *w, double seconds) {
+    if (w->wire) w->wire->timeout_s = seconds;
+}
+
+void comm_at(comm_world *w, const char *where) {
+    if (w->wire) board_at(w->wire->board, w->rank, where);
+}
+
+/* ---- experiments and traces ---- */
+
+void comm_set_link(comm_world *w, comm_link link) {
+    w->link = link;
+}
+
+void comm_observe(comm_world *w, comm_observer f, void *ctx) {
+    w->observer = f;
+    w->observer_ctx = ctx;
+}
+
+comm_counts comm_counted(const comm_world *w) {
+    comm_counts n = {0};
+    for (int k = 0; k < COMM_KINDS; k++) {
+        n.calls[k] = atomic_load_explicit(&w->calls[k], memory_order_relaxed);
+        n.sent_bytes[k] = atomic_load_explicit(&w->sent_bytes[k], memory_order_relaxed);
+    }
+    return n;
+}
