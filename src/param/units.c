@@ -171,23 +171,23 @@ const param_unit *param_unit_at(const param_store *s, int u) {
 
 /* ---- arrays ---- */
 
+static void *element(void *array, int64_t i, dtype dt) {
+    return (char *)array + i * (int64_t)dtype_bytes(dt);
+}
+
 param_piece param_piece_of(const param_store *s, int i) {
     const param_unit *u = &s->unit[i];
     const param_arrays *at = &s->at;
     uint16_t *work = param_weights_in_slots(s) ? at->work_piece : at->work;
     if (s->compute == DT_F32) work = NULL;
     int64_t in_work = param_weights_in_slots(s) ? u->state : u->piece;
-    float *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
+    void *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
     int64_t in_grad = param_grads_in_slots(s) ? u->state : u->piece;
     return (param_piece){.master = at->master + (param_masters_are_flat(s) ? u->piece : u->state),
-                         .grad = grad ? grad + in_grad : NULL,
+                         .grad = grad ? element(grad, in_grad, param_grad_dtype(s)) : NULL,
                          .work = work ? work + in_work : NULL,
                          .spans = &u->spans,
                          .state = u->state};
-}
-
-static void *element(void *array, int64_t i, dtype dt) {
-    return (char *)array + i * (int64_t)dtype_bytes(dt);
 }
 
 param_transfer param_weights_transfer(const param_store *s, int i) {
@@ -207,9 +207,10 @@ param_transfer param_weights_transfer(const param_store *s, int i) {
 
 param_transfer param_grads_transfer(const param_store *s, int i) {
     const param_unit *u = &s->unit[i];
-    param_transfer t = {.n = u->piece_n, .dt = DT_F32};
+    dtype dt = param_grad_dtype(s);
+    param_transfer t = {.n = u->piece_n, .dt = dt};
     bool slots = param_grads_in_slots(s);
-    t.in = s->at.grad + (slots ? u->slot : u->at);
-    t.out = slots ? s->at.grad_piece + u->state : s->at.grad + u->piece;
+    t.in = element(s->at.grad, slots ? u->slot : u->at, dt);
+    t.out = slots ? element(s->at.grad_piece, u->state, dt) : element(s->at.grad, u->piece, dt);
     return t;
 }

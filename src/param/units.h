@@ -46,7 +46,7 @@ const param_unit *param_unit_at(const param_store *s, int u);
 /* What this rank updates of unit u. Pointers are to the first element of the piece. */
 typedef struct param_piece {
     float *master;
-    void *grad;     /* summed; NULL without training */
+    void *grad;     /* summed, fp32 or fixed point; NULL without training */
     uint16_t *work; /* compute copies to be written; NULL: none */
     const vec_spans *spans;
     int64_t state; /* first element in optimizer state arrays */

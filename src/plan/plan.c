@@ -12,7 +12,7 @@ static int64_t page_up(int64_t n) {
 
 static bool grads_in_frame(const plan_spec *s) {
     bool in_slots = s->shared && s->sharing.shards > 1 && s->sharing.zero >= 2;
-    return s->train_B && !s->accumulates && !in_slots;
+    return s->train_B && !s->accumulates && !in_slots && !s->fixed_grads;
 }
 
 /* ---- programs ---- */
@@ -22,6 +22,7 @@ static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *
     graph_options opt = {
         .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
     opt.grads_in_frame = train && grads_in_frame(&ph->spec);
+    opt.fixed_grads = train && ph->spec.fixed_grads;
     model_rec r = *shape;
     r.g = graph_new(p->memory, &opt);
     r.mc = &ph->spec.model;
@@ -151,6 +152,7 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     p->dev = d;
     p->memory = memory;
     p->store = param_store_new(memory, specs->compute);
+    if (specs->fixed_grads) param_store_fix_grads(p->store);
     if (specs->locate) param_store_map(p->store, specs->locate, specs->locate_ctx);
     p->phase = ARENA_ARRAY(memory, plan_phase, n);
     p->n_phases = n;

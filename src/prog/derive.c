@@ -116,11 +116,6 @@ static void pass_on(derive *d, val x, val dy) {
     d->passed_on[d->n_passed_on++] = x;
 }
 
-static void clear_operands(op_rec *r) {
-    for (int i = 0; i < OP_MAX_IN; i++) r->in[i] = r->din[i] = r->shape_in[i] = VAL_NONE;
-    for (int o = 0; o < OP_MAX_OUT; o++) r->out[o] = r->dout[o] = r->shape_out[o] = VAL_NONE;
-}
-
 static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
     op_rec r = {.kind = f->kind,
                 .entry = entry,
@@ -128,7 +123,7 @@ static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
                 .attr = f->attr,
                 .ws_buf = -1,
                 .block = f->block};
-    clear_operands(&r);
+    graph_clear_operands(&r);
     memcpy(r.shape_in, f->in, sizeof r.shape_in);
     memcpy(r.shape_out, f->out, sizeof r.shape_out);
     return r;
@@ -137,7 +132,7 @@ static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
 static val emit_elementwise(derive *d, op_kind kind, val a, val b, int32_t block) {
     graph *g = d->g;
     op_rec r = {.kind = kind, .entry = ENTRY_FWD, .phase = PHASE_B, .ws_buf = -1, .block = block};
-    clear_operands(&r);
+    graph_clear_operands(&r);
     r.in[0] = a;
     r.in[1] = b;
     tensor t = g->value[a].t;
@@ -185,7 +180,7 @@ static void backward_summand(derive *d, const op_rec *f, val x, val dy) {
         val dx = grad_target(d, x, dy, 0, &acc);
         op_rec r = backward_rec(f, ENTRY_FWD, PHASE_B);
         r.kind = OP_COPY;
-        clear_operands(&r);
+        graph_clear_operands(&r);
         r.in[0] = dy;
         r.out[0] = dx;
         graph_append(d->g, &r);
@@ -260,6 +255,11 @@ static void input_targets(derive *d, const op_rec *f, op_rec *r, val dy, int32_t
     }
 }
 
+static void append_making_grads(graph *g, const op_rec *r) {
+    graph_append(g, r);
+    graph_fix_grads(g, g->n_ops - 1);
+}
+
 static void backward_op(derive *d, int32_t index) {
     graph *g = d->g;
     op_rec f = g->op[index];
@@ -291,7 +291,7 @@ static void backward_op(derive *d, int32_t index) {
             w.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_weight_bytes);
         w.flops = f.flops_bwd_weight;
         w.bytes = f.bytes_bwd_weight;
-        graph_append(g, &w);
+        append_making_grads(g, &w);
     }
     if (!want_x && !(fused && want_w)) return;
     op_rec r = fused ? w : backward_rec(&f, ENTRY_BWD_INPUT, PHASE_B);
@@ -303,7 +303,7 @@ static void backward_op(derive *d, int32_t index) {
     /* The two gradients of a product cost twice the product; what goes beyond is done again. */
     if (f.kind == OP_ATTENTION) r.flops_again = r.flops - 2.0 * f.flops;
     r.bytes = f.bytes_bwd_input;
-    graph_append(g, &r);
+    append_making_grads(g, &r);
 }
 
 void graph_derive_backward(graph *g) {

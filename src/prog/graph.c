@@ -70,6 +70,11 @@ val graph_alloc_like(graph *g, const tensor *shape, const char *name) {
     return graph_new_value(g, &t, buf, name);
 }
 
+void graph_clear_operands(op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++) r->in[i] = r->din[i] = r->shape_in[i] = VAL_NONE;
+    for (int o = 0; o < OP_MAX_OUT; o++) r->out[o] = r->dout[o] = r->shape_out[o] = VAL_NONE;
+}
+
 op_rec *graph_append(graph *g, const op_rec *r) {
     g->op = arena_grow(g->a, g->op, g->n_ops, &g->cap_ops, sizeof *g->op);
     g->op[g->n_ops] = *r;
@@ -119,7 +124,7 @@ val graph_param(graph *g, const graph_param_ref *ref) {
     g->buf[g->value[v].buf].offset = ref->offset_bytes;
     g->buf[g->value[v].buf].unit = ref->unit;
     if (!ref->trainable || !g->opt.train) return v;
-    dtype grad_dt = g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
+    dtype grad_dt = g->opt.fixed_grads ? DT_I64 : g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
     val dv = external(g, SPACE_GRAD, ref->name, grad_dt, ref->rows, ref->cols);
     g->buf[g->value[dv].buf].offset = ref->grad_offset_bytes;
     g->buf[g->value[dv].buf].unit = ref->unit;

@@ -81,6 +81,7 @@ int32_t graph_new_buffer(graph *g, space where, int64_t bytes);
 val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name);
 val graph_alloc_like(graph *g, const tensor *shape,
                      const char *name); /* contiguous, in the frame */
+void graph_clear_operands(op_rec *r);
 op_rec *graph_append(graph *g, const op_rec *r);
 /* Records a forward op: infers outputs, allocates them (or takes the buffer of input `in_place` >=
  * 0), returns the op. */
@@ -92,6 +93,10 @@ void graph_add_input(graph *g, op_rec *r, int i, val v);
 
 /* derive.c */
 void graph_derive_backward(graph *g);
+
+/* fixed.c: with fixed_grads, lets op number `index`, which is the last, make its parameter
+ * gradients in temporaries, and appends the ops that add them to the sums. */
+void graph_fix_grads(graph *g, int32_t index);
 
 /* pack.c: offsets for buffers with lifetimes so that overlapping lifetimes do not overlap in
  * memory. Two buffers are simultaneously live if their closed intervals meet. Returns the total;

@@ -153,9 +153,6 @@ status config_check_supported(const config *c, err *e) {
     TRY(refuse_small_floats(c, e));
     TRY(refuse_mixtures(c, e));
     TRY(refuse_layouts(c, e));
-    if (c->train.deterministic)
-        return refuse(c, e, "train.deterministic", "the deterministic mode",
-                      "write false; a run on one rank repeats bit for bit anyway");
     if (c->eval.tasks.n > 0)
         return refuse(c, e, "eval.tasks", "evaluation by tasks during training",
                       "leave eval.tasks empty; the validation loss is always measured");

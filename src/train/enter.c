@@ -54,6 +54,8 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     if (batch == s->batch) return;
     s->batch = batch;
     s->share = batch / s->peers.m.size[MESH_DP];
+    int64_t uses = prog_get_stats(s->plan->prog[PLAN_TRAIN])->contributions;
+    s->fixed_limit = fixed_grad_limit(batch / s->B * uses);
     make_tables(s);
 }
 

@@ -144,9 +144,10 @@ void peers_reduced(peers *p, int u) {
     comm_wait(p->m.world, k->reduce);
     if (!k->add_when_reduced) return;
     param_transfer t = param_grads_transfer(p->store, u);
-    const float *sum = t.in;
-    float *out = t.out;
-    for (int64_t i = 0; i < t.n; i++) out[i] += sum[i];
+    if (t.dt == DT_I64)
+        for (int64_t i = 0; i < t.n; i++) ((int64_t *)t.out)[i] += ((const int64_t *)t.in)[i];
+    else
+        for (int64_t i = 0; i < t.n; i++) ((float *)t.out)[i] += ((const float *)t.in)[i];
 }
 
 /* ---- sums and agreements ---- */
