@@ -373,7 +373,8 @@ static status read_states(session *s, const char *dir, err *e) {
     status st = ST_OK;
     for (int k = 0; k < s->optim->n_states && st == ST_OK; k++) {
         char *prefix = arena_printf(s->a, "%s.", s->optim->state_names[k]);
-        st = hf_read_flat(s->plan->store, r, prefix, s->plan->optim_state[k], e);
+        held_array state = {s->plan->store, s->plan->optim_state[k], .is_state = true};
+        st = hf_read_array(&state, r, prefix, e);
     }
     st_close(r);
     return st;
@@ -383,7 +384,7 @@ static status read_masters(session *s, const char *dir, err *e) {
     if (s->plan->spec.compute == DT_F32) return hf_load_weights(s->plan->store, dir, e);
     st_reader *r;
     TRY(st_open(&r, path_join(s->a, dir, "state/master.safetensors"), e));
-    status st = hf_read_flat(s->plan->store, r, "", param_master(s->plan->store), e);
+    status st = hf_read_array(&(held_array){.store = s->plan->store}, r, "", e);
     st_close(r);
     if (st == ST_OK) param_refresh_work(s->plan->store);
     return st;
@@ -443,7 +444,7 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
 }
 
 static void clear_state(session *s) {
-    size_t bytes = (size_t)param_store_sizes(s->plan->store).flat_elems * sizeof(float);
+    size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
     for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
     s->at = (cursor){0};
 }
