@@ -202,8 +202,7 @@ static inline void *layout_rank(void *arg) {
                   .grad_scale = 1.0f / 13};
     prog_replay(w->p, PROG_ALL, &run);
     const tensor *nll = prog_tensor(w->p, "nll");
-    for (int n = 0; n < LAYOUT_N; n++)
-        w->nll[n] = layout_get(nll->data, n, w->l->dt == DT_F64);
+    for (int n = 0; n < LAYOUT_N; n++) w->nll[n] = layout_get(nll->data, n, w->l->dt == DT_F64);
     return NULL;
 }
 
