@@ -51,7 +51,7 @@ static void gemm_cache_free(void *cache) {
     free(c);
 }
 
-static const gemm_cache *cache_of(dev *d) {
+static gemm_cache *cache_of(dev *d) {
     return dev_kernel_cache(d, gemm_cache_new, gemm_cache_free);
 }
 
@@ -60,6 +60,13 @@ gemm_policy gemm_get_policy(dev *d, int *by_onednn) {
     *by_onednn = 0;
     for (int i = 0; i < c->choices.n; i++) *by_onednn += c->choices.item[i].impl == GEMM_ONEDNN;
     return c->policy;
+}
+
+void gemm_use_own(dev *d) {
+    gemm_cache *c = cache_of(d);
+    c->policy = GEMM_ALL_OWN;
+    gemm_choices_free(&c->choices);
+    c->choices = (gemm_choices){0};
 }
 
 int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,

@@ -44,6 +44,9 @@ void gemm_run(dev *d, const gemm_args *g, void *ws);
 /* How implementations are chosen on this device, and for how many products oneDNN is remembered. */
 typedef enum gemm_policy { GEMM_REMEMBERED, GEMM_ALL_OWN, GEMM_ALL_ONEDNN } gemm_policy;
 gemm_policy gemm_get_policy(dev *d, int *by_onednn);
+/* From now on every product on this device is computed by the own kernels: the same bits whatever
+ * was measured or wished, and with any number of threads. */
+void gemm_use_own(dev *d);
 
 /* One implementation, for measuring. Returns false when it has no such product or wants more
  * workspace; nothing was done then. */

@@ -552,6 +552,17 @@ static status infer_KV_STORE(op_infer *io, err *e) {
     return ST_OK;
 }
 
+static status infer_FIXED_ADD(op_infer *io, err *e) {
+    const tensor *x = &io->in[0];
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    if (x->ld != x->cols)
+        return err_set(e, ST_USAGE, "fixed_add: rows of x are %lld apart but have %lld columns",
+                       (long long)x->ld, (long long)x->cols);
+    set_out(io, 0, DT_I64, x->rows, x->cols);
+    count_elementwise(io, 2, 0);
+    return ST_OK;
+}
+
 static status (*const rules[OP_COUNT])(op_infer *io, err *e) = {
 #define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) [OP_##ID] = infer_##ID,
 #include "op/ops.def"

@@ -138,6 +138,8 @@ typedef struct op_run {
     uint32_t micro_batch; /* index inside the step (global, over ranks) */
     bool first_micro;     /* parameter gradients are written, not added to, on their first use */
     float grad_scale;     /* d(objective)/d(sum of nll): 1 / unmasked tokens of the whole step */
+    float fixed_limit;    /* FIXED_ADD: largest magnitude of a contribution (op/fixed.h) */
+    bool *fixed_overflow; /* is set when one was beyond; never cleared by kernels */
 } op_run;
 
 /* One call of a kernel. In fwd only in/out/ws are set (and din for OPF_GRAD_IN_FWD); in bwd_*
@@ -147,8 +149,8 @@ typedef struct op_call {
     const op_attr *attr;
     tensor in[OP_MAX_IN], out[OP_MAX_OUT];
     tensor dout[OP_MAX_OUT], din[OP_MAX_IN];
-    uint8_t acc;       /* bit i: add to din[i] instead of writing it */
-    uint8_t acc_param; /* bit i: din[i] is a parameter gradient: add unless run->first_micro */
+    uint8_t acc;       /* bit i: add to din[i] (FIXED_ADD: out[i]) instead of writing it */
+    uint8_t acc_param; /* bit i: it is a parameter gradient: add unless run->first_micro */
     void *ws;          /* workspace of the size that infer asked for, 64-byte aligned */
     const op_run *run;
 } op_call;

@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "dev/dev.h"
+#include "op/fixed.h"
 
 enum { VEC_BLOCK = 1 << 14 }; /* elements; the last block of a span is shorter */
 
@@ -53,6 +54,7 @@ void vec_spans_index(vec_spans *s);
 typedef struct adamw_args {
     float *param, *m, *v;
     const float *grad;
+    const int64_t *grad_fixed; /* instead of grad (op/fixed.h): each rounded to float once */
     uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
     const bool *decay;    /* [owners]: weight_decay applies */
     float lr, beta1, beta2, eps, weight_decay;
@@ -64,6 +66,14 @@ typedef struct adamw_args {
 void vec_update_adamw(const dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest);
 /* Sum of x^2 over counted spans, in double. */
 double vec_sum_squares(const dev *d, const vec_spans *s, const float *x);
+/* Sum of squares of counted elements of fixed point, exact: sum of limb[i] * 2^(32 i), in units of
+ * 2^-2F with F = FIXED_GRAD_BITS. Limbs are below 2^32, so those of many ranks may be added up as
+ * they are. */
+enum { VEC_LIMBS = 6 };
+void vec_sum_squares_fixed(const dev *d, const vec_spans *s, const int64_t *x,
+                           int64_t limb[VEC_LIMBS]);
+/* What limbs, or sums of limbs, stand for: a function of that number alone. */
+double vec_limbs_value(const int64_t limb[VEC_LIMBS]);
 /* Sum over the elements of counted spans of mix64(name ^ mix64(whole index ^ bits << 32)), modulo
  * 2^64. */
 uint64_t vec_digest(const dev *d, const vec_spans *s, const float *x);

@@ -8,10 +8,12 @@
 static void adamw_update(dev *d, const param_store *s, int unit, const bool *decay,
                          float *const *state, const optim_hyper *h, uint64_t *digest) {
     param_piece k = param_piece_of(s, unit);
+    bool fixed = param_grads_are_fixed(s);
     adamw_args a = {.param = k.master,
                     .m = state[0] + k.state,
                     .v = state[1] + k.state,
-                    .grad = k.grad,
+                    .grad = fixed ? NULL : k.grad,
+                    .grad_fixed = fixed ? k.grad : NULL,
                     .param_bf16 = k.work,
                     .decay = decay,
                     .lr = (float)h->lr,

@@ -33,6 +33,16 @@ double optim_grad_squares(dev *d, const param_store *s) {
     return sum;
 }
 
+void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]) {
+    memset(limb, 0, VEC_LIMBS * sizeof *limb);
+    for (int u = 0; u < param_units(s); u++) {
+        param_piece k = param_piece_of(s, u);
+        int64_t some[VEC_LIMBS];
+        vec_sum_squares_fixed(d, k.spans, k.grad, some);
+        for (int i = 0; i < VEC_LIMBS; i++) limb[i] += some[i];
+    }
+}
+
 double optim_clip_factor(double norm, double clip_norm) {
     if (clip_norm <= 0) return 1.0;
     double factor = clip_norm / (norm + 1e-6);

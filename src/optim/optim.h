@@ -34,6 +34,9 @@ void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, 
 /* Sum of squares of the gradients that this rank counts, in double, summed in a fixed order. Its
  * root, summed over ranks, is the global norm. */
 double optim_grad_squares(dev *d, const param_store *s);
+/* The same where gradients are in fixed point: exact, in limbs that are summed over ranks one by
+ * one (op/vecops.h); vec_limbs_value of the sums is the sum of squares. */
+void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]);
 /* Factor that brings the norm down to clip_norm (0: no clipping): min(1, clip / (norm + 1e-6)), as
  * PyTorch does. */
 double optim_clip_factor(double norm, double clip_norm);

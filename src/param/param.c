@@ -19,6 +19,13 @@ dtype param_store_compute(const param_store *s) {
     return s->compute;
 }
 
+void param_store_fix_grads(param_store *s) {
+    s->fixed_grads = true;
+}
+bool param_grads_are_fixed(const param_store *s) {
+    return s->fixed_grads;
+}
+
 void param_store_split(param_store *s, const param_ranks *ranks) {
     CHECK(s->n == 0 && ranks->n > 0, "ranks are known before parameters are added");
     s->ranks = *ranks;
@@ -134,17 +141,18 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     dtype dt = p->rank == 2 ? s->compute : DT_F32;
     int64_t in_slots = p->offset;
     if (s->sharded) in_slots += s->unit[p->unit].slot - s->unit[p->unit].at;
+    int64_t grad_bytes = (int64_t)dtype_bytes(param_grad_dtype(s));
     int64_t at = copied && param_weights_in_slots(s) ? in_slots : p->offset;
-    *out =
-        (graph_param_ref){.name = name,
-                          .where = copied ? SPACE_WORK : SPACE_MASTER,
-                          .dt = dt,
-                          .rows = p->rank == 1 ? 1 : elems / p->cols,
-                          .cols = p->rank == 1 ? elems : p->cols,
-                          .unit = p->unit,
-                          .offset_bytes = at * (int64_t)dtype_bytes(dt),
-                          .grad_offset_bytes = (param_grads_in_slots(s) ? in_slots : p->offset) * 4,
-                          .trainable = true};
+    *out = (graph_param_ref){.name = name,
+                             .where = copied ? SPACE_WORK : SPACE_MASTER,
+                             .dt = dt,
+                             .rows = p->rank == 1 ? 1 : elems / p->cols,
+                             .cols = p->rank == 1 ? elems : p->cols,
+                             .unit = p->unit,
+                             .offset_bytes = at * (int64_t)dtype_bytes(dt),
+                             .grad_offset_bytes =
+                                 (param_grads_in_slots(s) ? in_slots : p->offset) * grad_bytes,
+                             .trainable = true};
     return true;
 }
 
@@ -165,8 +173,9 @@ param_sizes param_store_sizes(const param_store *s) {
         z.work_piece_bytes = s->compute == DT_F32 ? 0 : pieces * compute;
     } else if (s->compute != DT_F32)
         z.work_bytes = flat * compute;
-    z.grad_bytes = (param_grads_in_slots(s) ? slots : flat) * 4;
-    if (param_grads_in_slots(s)) z.grad_piece_bytes = pieces * 4;
+    int64_t grad = (int64_t)dtype_bytes(param_grad_dtype(s));
+    z.grad_bytes = (param_grads_in_slots(s) ? slots : flat) * grad;
+    if (param_grads_in_slots(s)) z.grad_piece_bytes = pieces * grad;
     z.state_bytes = pieces * 4;
     return z;
 }
@@ -184,6 +193,7 @@ uint16_t *param_work(const param_store *s) {
     return s->at.work;
 }
 float *param_grad(const param_store *s) {
+    CHECK(!s->fixed_grads, "gradients in fixed point are read as floats");
     return s->at.grad;
 }
 

@@ -56,6 +56,9 @@ typedef struct param_store param_store;
  * themselves. */
 param_store *param_store_new(arena *a, dtype compute);
 dtype param_store_compute(const param_store *s);
+/* Gradients are int64 in fixed point (op/fixed.h). Said before anything refers to a parameter. */
+void param_store_fix_grads(param_store *s);
+bool param_grads_are_fixed(const param_store *s);
 
 /* Tensor-parallel ranks share what is added from now on (split.h). */
 void param_store_split(param_store *s, const param_ranks *ranks);
@@ -117,14 +120,14 @@ param_sizes param_store_sizes(const param_store *s);
 typedef struct param_arrays {
     float *master;
     void *work, *work_piece;
-    float *grad, *grad_piece;
+    void *grad, *grad_piece; /* fp32, or int64 in fixed point */
 } param_arrays;
 /* Gives the store its arrays. All parameters have been added. */
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
 /* Flat arrays, where nothing is shared. */
 float *param_master(const param_store *s);
 uint16_t *param_work(const param_store *s); /* bf16, of matrices only */
-float *param_grad(const param_store *s);
+float *param_grad(const param_store *s);    /* not in fixed point */
 
 /* Fills masters by rule, and their copies; element i of a parameter depends on (seed, name, i)
  * only. */

@@ -14,6 +14,7 @@ typedef struct pack {
 struct param_store {
     arena *a;
     dtype compute;
+    bool fixed_grads;
     param *item;
     int n, cap;
     pack *packs;
@@ -38,6 +39,9 @@ static inline int64_t param_align(int64_t elems) {
 
 /* units.c: the one unit of a store that nobody shares. */
 void param_store_make_unit(param_store *s);
+static inline dtype param_grad_dtype(const param_store *s) {
+    return s->fixed_grads ? DT_I64 : DT_F32;
+}
 bool param_masters_are_flat(const param_store *s);
 bool param_weights_in_slots(const param_store *s);
 bool param_grads_in_slots(const param_store *s);

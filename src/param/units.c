@@ -57,6 +57,31 @@ static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
     vec_spans_index(&u->spans);
 }
 
+/* Neighbours are summed as one, with the few elements of alignment between them. */
+static void add_partial(param_store *s, param_unit *u, param_partial p, int *cap) {
+    param_partial *last = u->n_partial ? &u->partial[u->n_partial - 1] : NULL;
+    if (last && last->copies == p.copies && p.at >= last->at + last->n &&
+        p.at - last->at - last->n < PARAM_ALIGN_ELEMS) {
+        last->n = p.at + p.n - last->at;
+        return;
+    }
+    u->partial = arena_grow(s->a, u->partial, u->n_partial, cap, sizeof p);
+    u->partial[u->n_partial++] = p;
+}
+
+static void find_partial(param_store *s, param_unit *u, int index) {
+    int cap = 0;
+    for (int i = 0; i < s->n; i++) {
+        const param *p = &s->item[i];
+        for (int k = 0; p->unit == index && k < p->split.runs; k++) {
+            param_range r = param_range_at(p, k);
+            if (r.partial)
+                add_partial(s, u, (param_partial){p->offset + r.first - u->at, r.n, r.copies},
+                            &cap);
+        }
+    }
+}
+
 void param_store_make_unit(param_store *s) {
     int64_t flat = param_align(s->flat_elems);
     if (!s->unit) s->unit = ARENA_NEW(s->a, param_unit);
@@ -159,8 +184,10 @@ void param_store_shard(param_store *s, const param_sharding *how) {
     place_vectors(s);
     place_matrices(s);
     place_slots(s);
-    for (int u = 0; u < s->n_units; u++)
+    for (int u = 0; u < s->n_units; u++) {
         make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
+        find_partial(s, &s->unit[u], u);
+    }
 }
 
 const param_sharding *param_store_sharding(const param_store *s) {
@@ -177,23 +204,23 @@ const param_unit *param_unit_at(const param_store *s, int u) {
 
 /* ---- arrays ---- */
 
+static void *element(void *array, int64_t i, dtype dt) {
+    return (char *)array + i * (int64_t)dtype_bytes(dt);
+}
+
 param_piece param_piece_of(const param_store *s, int i) {
     const param_unit *u = &s->unit[i];
     const param_arrays *at = &s->at;
     uint16_t *work = param_weights_in_slots(s) ? at->work_piece : at->work;
     if (s->compute == DT_F32) work = NULL;
     int64_t in_work = param_weights_in_slots(s) ? u->state : u->piece;
-    float *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
+    void *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
     int64_t in_grad = param_grads_in_slots(s) ? u->state : u->piece;
     return (param_piece){.master = at->master + (param_masters_are_flat(s) ? u->piece : u->state),
-                         .grad = grad ? grad + in_grad : NULL,
+                         .grad = grad ? element(grad, in_grad, param_grad_dtype(s)) : NULL,
                          .work = work ? work + in_work : NULL,
                          .spans = &u->spans,
                          .state = u->state};
-}
-
-static void *element(void *array, int64_t i, dtype dt) {
-    return (char *)array + i * (int64_t)dtype_bytes(dt);
 }
 
 param_transfer param_weights_transfer(const param_store *s, int i) {
@@ -213,9 +240,10 @@ param_transfer param_weights_transfer(const param_store *s, int i) {
 
 param_transfer param_grads_transfer(const param_store *s, int i) {
     const param_unit *u = &s->unit[i];
-    param_transfer t = {.n = u->piece_n, .dt = DT_F32};
+    dtype dt = param_grad_dtype(s);
+    param_transfer t = {.n = u->piece_n, .dt = dt};
     bool slots = param_grads_in_slots(s);
-    t.in = s->at.grad + (slots ? u->slot : u->at);
-    t.out = slots ? s->at.grad_piece + u->state : s->at.grad + u->piece;
+    t.in = element(s->at.grad, slots ? u->slot : u->at, dt);
+    t.out = slots ? element(s->at.grad_piece, u->state, dt) : element(s->at.grad, u->piece, dt);
     return t;
 }

@@ -26,6 +26,13 @@ typedef struct param_sharding {
     int64_t bucket_elems; /* layers are joined until a unit has so many (not with zero 3) */
 } param_sharding;
 
+/* Gradients at .. at + n - 1 of a unit that are summed over `copies` successive tensor-parallel
+ * ranks: of what these hold together (split.h). The same n on each. */
+typedef struct param_partial {
+    int64_t at, n;
+    int copies;
+} param_partial;
+
 typedef struct param_unit {
     bool whole;             /* every rank has all of it */
     int64_t at, n;          /* in flat arrays */
@@ -34,6 +41,8 @@ typedef struct param_unit {
     int64_t slot;           /* of the unit in slot arrays */
     bool shares_slot;       /* with other units */
     vec_spans spans;        /* of the piece, counted from its beginning */
+    param_partial *partial;
+    int n_partial;
 } param_unit;
 
 /* Lays the parameters out for ranks; all have been added, none is mapped. */
@@ -46,7 +55,7 @@ const param_unit *param_unit_at(const param_store *s, int u);
 /* What this rank updates of unit u. Pointers are to the first element of the piece. */
 typedef struct param_piece {
     float *master;
-    void *grad;     /* summed; NULL without training */
+    void *grad;     /* summed, fp32 or fixed point; NULL without training */
     uint16_t *work; /* compute copies to be written; NULL: none */
     const vec_spans *spans;
     int64_t state; /* first element in optimizer state arrays */

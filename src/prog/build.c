@@ -200,7 +200,9 @@ val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, va
     op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets, bias}, 4, -1);
     if (!r) return VAL_NONE;
     for (int i = 1; i <= 3; i += 2) graph_write_param_grad(g, r, i);
-    return r->out[0];
+    val nll = r->out[0];
+    graph_fix_grads(g, g->n_ops - 1);
+    return nll;
 }
 
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax) {

@@ -271,6 +271,11 @@ static void input_targets(derive *d, const op_rec *f, op_rec *r, val dy, int32_t
     }
 }
 
+static void append_making_grads(graph *g, const op_rec *r) {
+    graph_append(g, r);
+    graph_fix_grads(g, g->n_ops - 1);
+}
+
 static void backward_op(derive *d, int32_t index) {
     graph *g = d->g;
     op_rec f = g->op[index];
@@ -305,7 +310,7 @@ static void backward_op(derive *d, int32_t index) {
             w.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_weight_bytes);
         w.flops = f.flops_bwd_weight;
         w.bytes = f.bytes_bwd_weight;
-        graph_append(g, &w);
+        append_making_grads(g, &w);
     }
     if (!want_x && !(fused && want_w)) return;
     op_rec r = fused ? w : backward_rec(&f, ENTRY_BWD_INPUT, PHASE_B);
@@ -317,7 +322,7 @@ static void backward_op(derive *d, int32_t index) {
     /* The two gradients of a product cost twice the product; what goes beyond is done again. */
     if (f.kind == OP_ATTENTION) r.flops_again = r.flops - 2.0 * f.flops;
     r.bytes = f.bytes_bwd_input;
-    graph_append(g, &r);
+    append_making_grads(g, &r);
 }
 
 void graph_derive_backward(graph *g) {

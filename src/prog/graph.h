@@ -1,8 +1,8 @@
 /* Recording: a family's forward code calls these builders once; the calls become a program.
  *
  * Reading order: graph.h (recording), graph.c (values, buffers, emission), build.c (one builder per
- * op), derive.c (backward and recompute), pack.c (memory layout of a frame), prog.h / prog.c
- * (binding and replay).
+ * op), derive.c (backward and recompute), fixed.c (gradients in integers), pack.c (memory layout of
+ * a frame), prog.h / prog.c (binding and replay).
  *
  * Invariants
  *  1. A value is a matrix in a buffer; a buffer lives in one space (a frame, pinned memory,
@@ -30,7 +30,7 @@ typedef enum space {
                    */
     SPACE_MASTER, /* fp32 parameters */
     SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
-    SPACE_GRAD,   /* fp32 parameter gradients */
+    SPACE_GRAD,   /* parameter gradients: fp32, or int64 with fixed_grads */
     SPACE_STATE,  /* KV caches */
     SPACE_FILE,   /* weights as a mapped file holds them; read only */
     SPACE_COUNT
@@ -53,6 +53,8 @@ typedef struct graph_options {
      * end, and what died before that write may lie in its place: the frame begins with the
      * gradients. */
     bool grads_in_frame;
+    /* Parameter gradients are int64 in fixed point (op/fixed.h): the deterministic mode. */
+    bool fixed_grads;
     /* Sizes and place of this rank, copied; comms come with op_run. NULL: one rank. */
     const mesh *mesh;
     /* Between tp_out and tp_in a tensor-parallel rank has 1/tp of the rows. */

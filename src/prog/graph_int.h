@@ -108,6 +108,10 @@ val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias,
 /* derive.c */
 void graph_derive_backward(graph *g);
 
+/* fixed.c: with fixed_grads, lets op number `index`, which is the last, make its parameter
+ * gradients in temporaries, and appends the ops that add them to the sums. */
+void graph_fix_grads(graph *g, int32_t index);
+
 /* pack.c: offsets for buffers with lifetimes so that overlapping lifetimes do not overlap in
  * memory. Two buffers are simultaneously live if their closed intervals meet. Returns the total;
  * offsets are multiples of 64. A fixed item has its offset already; fixed items must not meet. */

@@ -51,6 +51,7 @@ static void chunk_gradients(const head *h, op_rec product, val dlogits) {
     if (r.din[1] == VAL_NONE && r.din[2] == VAL_NONE) return;
     if (h->n0 > 0) r.acc = r.acc_param, r.acc_param = 0;
     graph_append(h->g, &r);
+    graph_fix_grads(h->g, h->g->n_ops - 1);
 }
 
 static void chunk(const head *h) {

@@ -58,6 +58,17 @@ static void lay_out_frame(graph *g, prog_stats *s) {
     free(index);
 }
 
+static int count_contributions(const graph *g) {
+    int most = 0, *n = xcalloc((size_t)g->n_bufs + 1, sizeof *n);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->op[i].kind != OP_FIXED_ADD) continue;
+        int now = ++n[g->value[g->op[i].out[0]].buf];
+        if (now > most) most = now;
+    }
+    free(n);
+    return most;
+}
+
 static void collect_stats(graph *g, prog_stats *s) {
     int32_t n_forward = 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -74,6 +85,7 @@ static void collect_stats(graph *g, prog_stats *s) {
             s->workspace_peak_bytes = g->buf[r->ws_buf].bytes;
     }
     s->ops = g->n_ops;
+    s->contributions = count_contributions(g);
     s->ops_forward = n_forward;
     for (int32_t b = 0; b < g->n_bufs; b++)
         if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
@@ -232,6 +244,7 @@ void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx) {
             visit_unit(g, r->in[k], i, false, visit, ctx);
             visit_unit(g, r->din[k], i, true, visit, ctx);
         }
+        if (r->kind == OP_FIXED_ADD) visit_unit(g, r->out[0], i, true, visit, ctx);
     }
 }
 

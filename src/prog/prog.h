@@ -24,6 +24,8 @@ typedef struct prog_stats {
     double flops_forward, flops_backward, flops_recompute;
     double bytes_moved;
     int ops, ops_forward, ops_recomputed, buffers; /* the forward comes first */
+    int contributions; /* additions of one replay to one parameter gradient, at most (fixed_grads)
+                        */
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
 

@@ -137,15 +137,14 @@ static status refuse_layouts(const config *c, err *e) {
         const char *path, *what;
         int64_t size;
     } all[] = {
-        {"parallel.tp", "tensor parallelism (tp above 1)", c->parallel.tp},
-        {"parallel.sp", "sequence parallelism", 1 + c->parallel.sp},
         {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
         {"parallel.pp", "pipeline parallelism (pp above 1)", c->parallel.pp},
         {"parallel.virtual", "an interleaved pipeline (virtual above 1)", c->parallel.virtual},
         {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i].size > 1) return refuse(c, e, all[i].path, all[i].what, "dp and zero are");
+        if (all[i].size > 1)
+            return refuse(c, e, all[i].path, all[i].what, "dp, zero, tp and sp are");
     return ST_OK;
 }
 
@@ -153,9 +152,6 @@ status config_check_supported(const config *c, err *e) {
     TRY(refuse_small_floats(c, e));
     TRY(refuse_mixtures(c, e));
     TRY(refuse_layouts(c, e));
-    if (c->train.deterministic)
-        return refuse(c, e, "train.deterministic", "the deterministic mode",
-                      "write false; a run on one rank repeats bit for bit anyway");
     if (c->eval.tasks.n > 0)
         return refuse(c, e, "eval.tasks", "evaluation by tasks during training",
                       "leave eval.tasks empty; the validation loss is always measured");

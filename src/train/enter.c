@@ -32,7 +32,7 @@ static void make_tables(session *s) {
     const plan *p = s->plan;
     arena_reset(s->part_mem);
     s->table = step_build_accumulation(s->part_mem, p->store, p->prog[PLAN_TRAIN],
-                                       (int)(s->share / s->B), s->peers.m.size[MESH_DP] > 1);
+                                       (int)(s->share / s->B), peers_ranks(&s->peers) > 1);
     for (int i = 0; i < PLAN_PROGS; i++)
         if (p->prog[i] && i != PLAN_TRAIN)
             s->pass[i] = step_build_pass(s->part_mem, p->store, p->prog[i]);
@@ -54,6 +54,8 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     if (batch == s->batch) return;
     s->batch = batch;
     s->share = batch / s->peers.m.size[MESH_DP];
+    int64_t uses = prog_get_stats(s->plan->prog[PLAN_TRAIN])->contributions;
+    s->fixed_limit = fixed_grad_limit(batch / s->B * uses);
     make_tables(s);
 }
 

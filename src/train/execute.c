@@ -19,14 +19,17 @@ static bool grads_in_slots(const session *s) {
     return s->plan->region[REGION_GRAD_PIECE].bytes > 0;
 }
 
-op_run execute_run_of(const session *s, int micro_batch, float grad_scale) {
+op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
                     .micro_batch = (uint32_t)(s->peers.m.rank[MESH_DP] * s->share / s->B) +
                                    (uint32_t)micro_batch,
                     .first_micro = micro_batch == 0 || grads_in_slots(s),
-                    .grad_scale = grad_scale};
+                    .grad_scale = grad_scale,
+                    .mesh = &s->peers.m,
+                    .fixed_limit = s->fixed_limit,
+                    .fixed_overflow = &s->fixed_overflow};
 }
 
 /* Before the update, so that a step can be left out. */
@@ -65,10 +68,25 @@ static void update_units(session *s, step_result *r) {
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->peers, u);
 }
 
+/* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
+static double grad_norm(session *s) {
+    if (!s->c->train.deterministic)
+        return sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
+    int64_t limb[VEC_LIMBS];
+    optim_grad_limbs(s->dev, s->plan->store, limb);
+    comm_sum_i64(s->peers.copy, limb, VEC_LIMBS);
+    bool overflow = peers_any(&s->peers, s->fixed_overflow);
+    return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
+}
+
 static void sum_over_ranks(session *s, step_result *r) {
-    r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
+    if (s->c->train.deterministic) {
+        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed);
+        r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
+    } else
+        r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
     r->repeated = peers_sum_samples(&s->peers, r->repeated);
-    r->norm = sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
+    r->norm = grad_norm(s);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
@@ -121,8 +139,22 @@ static status fill(session *s, const step_source *from, int micro_batch, step_ti
     return ST_OK;
 }
 
+/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
+static void add_fixed_nll(session *s, double sum, step_result *r) {
+    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->batch / s->B);
+    if (fabs(x) <= limit)
+        r->nll_fixed += llrint(x);
+    else
+        s->fixed_overflow = true;
+    r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
+}
+
 static void take_loss(session *s, int micro_batch, step_result *r) {
-    r->nll_sum += execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    double sum = execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
+    if (s->c->train.deterministic)
+        add_fixed_nll(s, sum, r);
+    else
+        r->nll_sum += sum;
     keep_nll(s, micro_batch);
     if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
 }
@@ -131,6 +163,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) {
     int64_t began = clock_now_ns();
     *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s))};
+    s->fixed_overflow = false;
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {

@@ -15,6 +15,7 @@ typedef struct step_source {
 
 typedef struct step_result {
     double nll_sum;
+    int64_t nll_fixed; /* deterministic mode: the same in fixed point (op/fixed.h) */
     int64_t targets;
     float grad_scale;
     double norm, lr;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/checkpoint.h"
+#include "op/gemm.h"
 #include "op/peak.h"
 
 /* ---- model ---- */
@@ -173,8 +174,10 @@ static plan_spec spec_of(const session *s, int stage) {
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
                        .host_bytes = host_bytes(k, dp),
+                       .fixed_grads = s->c->train.deterministic,
                        .snapshot = saves_on_the_way(s),
-                       .shared = peers_ranks(&s->peers) > 1,
+                       .ranks = peers_ranks(&s->peers) > 1 ? &s->peers.m : NULL,
+                       .sequence_parallel = s->c->parallel.sp,
                        .sharing = peers_sharding(&s->peers, s->c)};
 }
 
@@ -191,6 +194,7 @@ status session_make_plan(session *s, err *e) {
 }
 
 status session_commit(session *s, err *e) {
+    if (s->c->train.deterministic) gemm_use_own(s->dev);
     TRY(plan_commit(s->plan, e));
     s->decay = ARENA_ARRAY(s->a, bool, param_count(s->plan->store));
     s->peak_flops = peak_flops(s->dev, s->plan->spec.compute);

@@ -55,8 +55,10 @@ typedef struct session {
     int64_t share; /* of those, this rank's: successive ones */
     step_table table;
     step_table pass[PLAN_PROGS]; /* of programs without backward, where weights are in slots */
-    arena *part_mem;             /* of the tables */
-    float *nll; /* [batch,T] of the step, for those who look for a spike's documents */
+    float fixed_limit;   /* deterministic mode: of a contribution to a gradient (op/fixed.h) */
+    bool fixed_overflow; /* something in this step's sums was beyond what they hold */
+    arena *part_mem;     /* of the tables */
+    float *nll;          /* [batch,T] of the step, for those who look for a spike's documents */
 
     cursor at;
     double val_loss;  /* NaN: the step at `at` was not validated */
@@ -137,7 +139,7 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool document_mask);
 
 /* execute.c: what the ops of a micro-batch of the coming step get. */
-op_run execute_run_of(const session *s, int micro_batch, float grad_scale);
+op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 /* Runs a program without backward: validation, sampling. Every rank of a copy does. */
 void execute_pass(session *s, plan_prog which, const op_run *run);
 /* Sum of the output "nll" in double, in order. */

@@ -90,6 +90,7 @@ static inline double tensor_get(const tensor *t, int64_t i) {
         case DT_BF16: return (double)bf16_to_f32(*(const uint16_t *)p);
         case DT_F16: return (double)f16_to_f32(*(const uint16_t *)p);
         case DT_I32: return *(const int32_t *)p;
+        case DT_I64: return (double)*(const int64_t *)p * 0x1p-50; /* sums of fixed point */
         default: fail_msg("dtype %s", dtype_name(t->dt)); return 0;
     }
 }
@@ -102,6 +103,7 @@ static inline void tensor_set(const tensor *t, int64_t i, double v) {
         case DT_BF16: *(uint16_t *)p = f32_to_bf16((float)v); break;
         case DT_F16: *(uint16_t *)p = f32_to_f16((float)v); break;
         case DT_I32: *(int32_t *)p = (int32_t)v; break;
+        case DT_I64: *(int64_t *)p = (int64_t)(v * 0x1p50); break;
         default: fail_msg("dtype %s", dtype_name(t->dt));
     }
 }
@@ -240,7 +242,7 @@ static inline void side_fresh_din(side *s, bool accumulate) {
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
     op_call c = {.attr = &s->attr, .run = run, .ws = s->ws.t.data};
     if (accumulate) c.acc = op_classes[s->cs->kind].diff;
-    c.acc_param = op_classes[s->cs->kind].weights;
+    c.acc_param = s->cs->kind == OP_FIXED_ADD ? 1 : op_classes[s->cs->kind].weights;
     return c;
 }
 

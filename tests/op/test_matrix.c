@@ -40,12 +40,15 @@ typedef struct trial {
 } trial;
 
 static op_run run_on(dev *d, bool accumulate) {
+    static bool overflow;
     return (op_run){.dev = d,
                     .seed = 11,
                     .step = 5,
                     .micro_batch = 3,
                     .first_micro = !accumulate,
-                    .grad_scale = 0.5f};
+                    .grad_scale = 0.5f,
+                    .fixed_limit = 1000,
+                    .fixed_overflow = &overflow};
 }
 
 static bool grad_in_fwd(op_kind kind) {

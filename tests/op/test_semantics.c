@@ -445,6 +445,90 @@ static void test_kv_store_rows(void **state) {
     dev_close(d);
 }
 
+/* ---- fixed point ---- */
+
+/* The nearest multiple of 2^-50 by its definition: from both sides, ties to even. */
+static int64_t fixed_by_definition(float x) {
+    long double v = (long double)x * 0x1p50L;
+    long double below = floorl(v), rest = v - below;
+    int64_t f = (int64_t)below;
+    return f + (rest > 0.5L || (rest == 0.5L && (f & 1)));
+}
+
+/* Values of every magnitude up to the limit, ties included, in sums of several contributions: the
+ * same bits on every instruction set and in the reference. */
+static void test_fixed_add(void **state) {
+    (void)state;
+    static const char *const isas[] = {"base", "avx2", "avx512", "avx512_bf16", "base"};
+    enum { N = 4099, ADDED = 3 };
+    static float x[ADDED][N];
+    static int64_t want[N], sum[N];
+    memset(want, 0, sizeof want);
+    for (int k = 0; k < ADDED; k++)
+        for (int i = 0; i < N; i++) {
+            double u = uniform((uint64_t)k, i, 1.0);
+            x[k][i] = (float)ldexp(u, i % 63 - 52);
+            if (i % 5 == 0) x[k][i] = (float)ldexp(floor(u * 64) + 0.5, -50);
+            if (i < 4) x[k][i] = i & 1 ? -2048.0f : 2048.0f;
+            want[i] += fixed_by_definition(x[k][i]);
+        }
+    for (int b = 0; b < ARRAY_LEN(isas); b++) {
+        setenv("ATHANOR_ISA", isas[b], 1);
+        dev *d = open_dev();
+        bool overflow = false;
+        op_run run = {.dev = d, .fixed_limit = 2048, .fixed_overflow = &overflow};
+        const op_impl *impl =
+            b < 4 ? op_find(d, OP_FIXED_ADD, DT_F32) : op_find_reference(OP_FIXED_ADD, DT_F32);
+        memset(sum, 0x5a, sizeof sum);
+        for (int k = 0; k < ADDED; k++) {
+            run.first_micro = k == 0;
+            op_call c = {.run = &run, .acc_param = 1};
+            c.in[0] = (tensor){x[k], DT_F32, 1, N, N};
+            c.out[0] = (tensor){sum, DT_I64, 1, N, N};
+            impl->fwd(&c);
+        }
+        assert_memory_equal(sum, want, sizeof sum);
+        assert_false(overflow);
+        dev_close(d);
+    }
+    unsetenv("ATHANOR_ISA");
+}
+
+/* Beyond the limit, infinite or no number: the flag rises, wherever it is; the flag stays up. */
+static void test_fixed_overflow(void **state) {
+    (void)state;
+    static const float bad[] = {1.5f, -2.0f, INFINITY, -INFINITY, NAN};
+    enum { N = 33 };
+    dev *d = open_dev();
+    const op_impl *impls[] = {op_find(d, OP_FIXED_ADD, DT_F32),
+                              op_find_reference(OP_FIXED_ADD, DT_F32)};
+    int64_t sums[2][N];
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < ARRAY_LEN(bad); k++) {
+            for (int b = 0; b < 2; b++) {
+                float x[N] = {[0] = 1.0f, [5] = -1.0f};
+                bool overflow = false;
+                op_run run = {.dev = d, .first_micro = true, .fixed_limit = 1.0f};
+                run.fixed_overflow = &overflow;
+                op_call c = {.run = &run, .acc_param = 1};
+                c.in[0] = (tensor){x, DT_F32, 1, N, N};
+                c.out[0] = (tensor){sums[b], DT_I64, 1, N, N};
+                impls[b]->fwd(&c);
+                assert_false(overflow);
+                x[i] = bad[k];
+                impls[b]->fwd(&c);
+                assert_true(overflow);
+                x[i] = 0;
+                impls[b]->fwd(&c);
+                assert_true(overflow);
+                x[i] = bad[k];
+                impls[b]->fwd(&c);
+            }
+            assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+        }
+    dev_close(d);
+}
+
 static void test_embed_rows(void **state) {
     (void)state;
     dev *d = open_dev();
@@ -566,6 +650,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_norm_of_heads),
         cmocka_unit_test(test_first_micro_batch_writes),
         cmocka_unit_test(test_kv_store_rows),
+        cmocka_unit_test(test_fixed_add),
+        cmocka_unit_test(test_fixed_overflow),
         cmocka_unit_test(test_embed_rows),
         cmocka_unit_test(test_activation_values),
         cmocka_unit_test(test_limits),

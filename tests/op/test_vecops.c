@@ -218,6 +218,89 @@ static void test_sum_of_many_tensors(void **state) {
     dev_close(d), arena_free(a);
 }
 
+/* ---- fixed point ---- */
+
+/* Any magnitude up to the largest, both signs. */
+static int64_t *make_fixed(arena *a, uint64_t seed) {
+    int64_t *x = ARENA_ARRAY(a, int64_t, LEN);
+    for (int i = 0; i < LEN; i++) x[i] = (int64_t)mix64(seed + (uint64_t)i) >> (i % 64);
+    x[3] = INT64_MIN, x[4] = INT64_MAX;
+    return x;
+}
+
+static void test_sum_squares_fixed(void **state) {
+    (void)state;
+    for (int isa = 0; isa < 4; isa++) {
+        arena *a = arena_new("test");
+        vec_spans s = make_spans(a);
+        s.item[7].counted = false;
+        int64_t *x = make_fixed(a, 5);
+        uint64_t want[VEC_LIMBS] = {0};
+        for (int i = 0; i < LEN; i++) {
+            int k = span_at(&s, i);
+            if (k < 0 || !s.item[k].counted) continue;
+            uint64_t m = x[i] < 0 ? 0 - (uint64_t)x[i] : (uint64_t)x[i];
+            unsigned __int128 square = (unsigned __int128)m * m;
+            for (int w = 0; w < 4; w++) want[w] += (uint32_t)(square >> (32 * w));
+        }
+        for (int w = 0; w + 1 < VEC_LIMBS; w++) {
+            want[w + 1] += want[w] >> 32;
+            want[w] &= 0xffffffffu;
+        }
+        for (int threads = 1; threads <= 3; threads++) {
+            int64_t got[VEC_LIMBS];
+            dev *d = open_dev(ISAS[isa], threads);
+            vec_sum_squares_fixed(d, &s, x, got);
+            assert_memory_equal(got, want, sizeof want);
+            dev_close(d);
+        }
+        arena_free(a);
+    }
+}
+
+/* The value does not depend on where carries stand, as in sums of limbs over ranks. */
+static void test_limbs_value(void **state) {
+    (void)state;
+    int64_t plain[VEC_LIMBS] = {0, 0, 0, 16}, carried[VEC_LIMBS] = {0, 0, INT64_C(15) << 32, 1};
+    assert_true(vec_limbs_value(plain) == ldexp(16, 96 - 2 * FIXED_GRAD_BITS));
+    assert_true(vec_limbs_value(carried) == vec_limbs_value(plain));
+    int64_t x[1] = {INT64_C(3) << FIXED_GRAD_BITS}, limb[VEC_LIMBS];
+    vec_span span = {.n = 1, .counted = true};
+    vec_spans s = {.item = &span, .n = 1};
+    vec_spans_index(&s);
+    dev *d = open_dev("avx2", 1);
+    vec_sum_squares_fixed(d, &s, x, limb);
+    assert_true(vec_limbs_value(limb) == 9.0);
+    dev_close(d);
+}
+
+/* An update from fixed point is the one from those gradients rounded once. */
+static void test_adamw_fixed(void **state) {
+    (void)state;
+    for (int isa = 0; isa < 4; isa++) {
+        arena *a = arena_new("test");
+        vec_spans s = make_spans(a);
+        dev *d = open_dev(ISAS[isa], 2);
+        for (uint64_t seed = 0; seed < 8; seed++) {
+            int64_t *fixed = make_fixed(a, seed);
+            float *grad = ARENA_ARRAY(a, float, LEN);
+            for (int i = 0; i < LEN; i++) { /* halfway between two floats, or just beside */
+                if (i % 3 == 0) fixed[i] = (fixed[i] | 1) << 30 | (i % 5 - 2);
+                grad[i] = (float)((long double)fixed[i] * 0x1p-50L);
+            }
+            adamw_args want = make_step(a), got = make_step(a);
+            want.grad = grad;
+            got.grad = NULL, got.grad_fixed = fixed;
+            vec_update_adamw(d, &s, &want, NULL);
+            vec_update_adamw(d, &s, &got, NULL);
+            assert_memory_equal(want.param, got.param, LEN * sizeof(float));
+            assert_memory_equal(want.m, got.m, LEN * sizeof(float));
+            assert_memory_equal(want.v, got.v, LEN * sizeof(float));
+        }
+        dev_close(d), arena_free(a);
+    }
+}
+
 static void test_digest(void **state) {
     (void)state;
     for (int isa = 0; isa < 4; isa++) {
@@ -433,6 +516,9 @@ int main(void) {
         cmocka_unit_test(test_adamw_without_copies),
         cmocka_unit_test(test_sum_squares),
         cmocka_unit_test(test_sum_of_many_tensors),
+        cmocka_unit_test(test_sum_squares_fixed),
+        cmocka_unit_test(test_limbs_value),
+        cmocka_unit_test(test_adamw_fixed),
         cmocka_unit_test(test_digest),
         cmocka_unit_test(test_draw),
         cmocka_unit_test(test_draw_many),

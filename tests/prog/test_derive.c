@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "op/fixed.h"
 #include "prog/graph_int.h"
 
 enum { B = 2, T = 3, N = B * T, C = 4, V = 7, MAX_PARAM = 1024 };
@@ -28,6 +29,8 @@ typedef struct lab {
     uint64_t pick;    /* counter of random choices */
     uint64_t seed;
     int32_t no_grad_id; /* of the embedding */
+    bool fixed;         /* gradients are sums of integers, in the place of the doubles */
+    bool overflow;
     double param[MAX_PARAM], grad[MAX_PARAM];
     void *frame, *pinned;
 } lab;
@@ -103,6 +106,7 @@ static val attention(lab *l, val x, float dropout) {
 
 static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     graph_options opt = {.dev = l->dev, .dt = DT_F64, .train = true, .recompute = policy};
+    opt.fixed_grads = l->fixed;
     l->g = graph_new(l->a, &opt);
     l->pos = l->rope = VAL_NONE;
     l->n_params = 0;
@@ -116,7 +120,7 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     val bias = tied ? VAL_NONE : weight(l, 1, V);
     val nll = graph_head_ce(l->g, &head, y, w, bias, targets);
     graph_output(l->g, nll, "nll");
-    graph_output(l->g, l->g->op[l->g->n_ops - 1].out[1], "lse");
+    graph_output(l->g, l->g->op[l->g->value[nll].producer].out[1], "lse");
     err e = {0};
     if (prog_finish(&l->p, l->g, &e) != ST_OK) fail_msg("%s", e.message);
     const prog_stats *s = prog_get_stats(l->p);
@@ -161,9 +165,14 @@ static void lab_close(lab *l) {
 
 static const double GRAD_SCALE = 0.25;
 
-static op_run run_of(const lab *l, bool first) {
-    return (op_run){
-        .dev = l->dev, .seed = 3, .step = 5, .first_micro = first, .grad_scale = (float)GRAD_SCALE};
+static op_run run_of(lab *l, bool first) {
+    return (op_run){.dev = l->dev,
+                    .seed = 3,
+                    .step = 5,
+                    .first_micro = first,
+                    .grad_scale = (float)GRAD_SCALE,
+                    .fixed_limit = fixed_grad_limit(2 * prog_get_stats(l->p)->contributions),
+                    .fixed_overflow = &l->overflow};
 }
 
 static double objective(lab *l) {
@@ -223,6 +232,37 @@ static void check_differences(lab *l, const char *what, bool every_axis) {
     }
 }
 
+/* Sums of integers, under every policy: the gradient to within the rounding of each contribution,
+ * the same bits, and exactly twice as much after a second micro-batch. */
+static void check_fixed(lab *l, const char *what, body_fn body, bool tied, const double *want) {
+    enum { MOST_USES = 40 };
+    int64_t first[MAX_PARAM], sum[MAX_PARAM];
+    l->fixed = true;
+    for (recompute_policy r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+        record(l, body, r, tied);
+        gradients(l, 0x3c + (int)r);
+        memcpy(sum, l->grad, sizeof sum);
+        if (r == RECOMPUTE_NONE) memcpy(first, sum, sizeof first);
+        assert_in_range(prog_get_stats(l->p)->contributions, tied ? 2 : 1, MOST_USES);
+        for (int64_t i = 0; i < l->n_params; i++) {
+            double g = (double)sum[i] * 0x1p-50;
+            if (fabs(g - want[i]) > MOST_USES * 0x1p-51 + 1e-12 * fabs(want[i]))
+                fail_msg("%s: parameter %ld is %.17g, in integers %.17g", what, (long)i, want[i],
+                         g);
+        }
+        op_run second = run_of(l, false);
+        prog_replay(l->p, PROG_ALL, &second);
+        for (int64_t i = 0; i < l->n_params; i++) {
+            int64_t twice;
+            memcpy(&twice, &l->grad[i], sizeof twice);
+            if (sum[i] != first[i] || twice != 2 * first[i])
+                fail_msg("%s: parameter %ld has other integers, policy %d", what, (long)i, r);
+        }
+        assert_false(l->overflow);
+        release(l);
+    }
+}
+
 /* Everything that must hold of a graph; returns the largest number of ops that were recomputed. */
 static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed, bool every_axis) {
     lab l;
@@ -250,6 +290,7 @@ static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed,
                 fail_msg("%s: parameter %ld is not added up, policy %d", what, (long)i, r);
         release(&l);
     }
+    check_fixed(&l, what, body, tied, want);
     lab_close(&l);
     return recomputed;
 }

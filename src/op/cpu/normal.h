@@ -10,10 +10,6 @@
 #define V_NORMALS (V_BYTES >= 32)
 #if V_NORMALS
 
-typedef double vd __attribute__((vector_size(V_BYTES)));
-typedef int32_t vi_half __attribute__((vector_size(V_BYTES / 2)));
-typedef float vf_half __attribute__((vector_size(V_BYTES / 2)));
-
 /* u, below 2^63, as a double: rounded down, so that its exponent is the place of u's leading one
  * and the bits after it are u's. */
 V_INLINE vq double_bits(vq u) {
@@ -21,7 +17,6 @@ V_INLINE vq double_bits(vq u) {
     return (vq)_mm512_cvt_roundepu64_pd((__m512i)u, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 #else
     /* What does not fit into 53 bits goes first; then the halves join without rounding. */
-    typedef int64_t vs __attribute__((vector_size(V_BYTES)));
     u &= ~((vq)((vs)u >= (int64_t)1 << 53) & 1023u);
     vd high = (vd)(u >> 32 | 0x4530000000000000u) - 0x1.00000001p84;
     vd low = (vd)((u & 0xffffffffu) | 0x4330000000000000u);

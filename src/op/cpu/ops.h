@@ -22,7 +22,8 @@
     X(ADD, add)                                                                                    \
     X(COPY, copy)                                                                                  \
     X(EMBED, embed)                                                                                \
-    X(DROPOUT, dropout)
+    X(DROPOUT, dropout)                                                                            \
+    X(FIXED_ADD, fixed_add)
 /* clang-format on */
 
 #define CPU_OP_DECLARE(ID, name)                                                                   \

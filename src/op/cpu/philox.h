@@ -4,21 +4,7 @@
 #define OP_CPU_PHILOX_H
 
 #include "base/rng.h"
-#include "op/cpu/simd.h"
-
-typedef uint64_t vq __attribute__((vector_size(V_BYTES)));
-enum { VQ_LANES = V_BYTES / 8 };
-
-/* Products of the low halves of the lanes. */
-V_INLINE vq vq_multiply_low(vq a, vq b) {
-#if V_AVX512
-    return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
-#elif V_AVX2
-    return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
-#else
-    return (a & 0xffffffffu) * (b & 0xffffffffu);
-#endif
-}
+#include "op/cpu/wide.h"
 
 /* Two vectors of counters at a time: one's multiplications fill the other's waits. */
 enum { PHILOX_GROUPS = 2, PHILOX_BLOCKS = PHILOX_GROUPS * VQ_LANES };

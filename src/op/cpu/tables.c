@@ -19,6 +19,7 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .gemm = CPU_FN(gemm_packed),
     .adamw = CPU_FN(vec_adamw),
     .sum_squares = CPU_FN(vec_sum_squares),
+    .sum_squares_fixed = CPU_FN(vec_sum_squares_fixed),
     .digest = CPU_FN(vec_digest),
     .draw = CPU_FN(vec_draw),
     .round = CPU_FN(vec_round),

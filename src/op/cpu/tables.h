@@ -12,6 +12,8 @@ typedef struct cpu_kernels {
     void (*gemm)(int threads, const gemm_args *g, void *ws);
     void (*adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest);
     double (*sum_squares)(int threads, const vec_spans *s, const float *x);
+    void (*sum_squares_fixed)(int threads, const vec_spans *s, const int64_t *x,
+                              int64_t limb[VEC_LIMBS]);
     uint64_t (*digest)(int threads, const vec_spans *s, const float *x);
     void (*draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
     void (*round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16);

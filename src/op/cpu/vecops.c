@@ -29,27 +29,31 @@ V_INLINE vf update_adamw(const adamw_consts *k, vf p, vf *m, vf *v, vf g) {
     return p * k->decay - k->step * *m / (v_sqrt(*v) * k->root + k->eps);
 }
 
-/* Elements i .. end - 1 of the flat arrays; copy may be NULL. */
-static void update_some(const adamw_args *a, const adamw_consts *k, uint16_t *copy, int64_t i,
-                        int64_t end) {
-    for (; i + VW <= end; i += VW) {
-        vf m = v_load(a->m + i), v = v_load(a->v + i);
-        vf p = update_adamw(k, v_load(a->param + i), &m, &v, v_load(a->grad + i));
-        v_store(a->m + i, m);
-        v_store(a->v + i, v);
-        v_store(a->param + i, p);
+/* Elements at .. at + n - 1 of the flat arrays, of which grad[0..n) are the gradients; copy may be
+ * NULL. */
+static void update_some(const adamw_args *a, const adamw_consts *k, const float *grad,
+                        uint16_t *copy, int64_t at, int64_t n) {
+    float *am = a->m + at, *av = a->v + at, *ap = a->param + at;
+    int64_t i = 0;
+    if (copy) copy += at;
+    for (; i + VW <= n; i += VW) {
+        vf m = v_load(am + i), v = v_load(av + i);
+        vf p = update_adamw(k, v_load(ap + i), &m, &v, v_load(grad + i));
+        v_store(am + i, m);
+        v_store(av + i, v);
+        v_store(ap + i, p);
         if (copy) v_store_bf16(copy + i, p);
     }
-    if (i >= end) return;
-    int64_t n = end - i;
-    vf m = v_get_n(a->m, i, n, DT_F32), v = v_get_n(a->v, i, n, DT_F32);
-    vf p = v_get_n(a->param, i, n, DT_F32), g = v_get_n(a->grad, i, n, DT_F32);
+    if (i >= n) return;
+    int64_t left = n - i;
+    vf m = v_get_n(am, i, left, DT_F32), v = v_get_n(av, i, left, DT_F32);
+    vf p = v_get_n(ap, i, left, DT_F32), g = v_get_n(grad, i, left, DT_F32);
     p = update_adamw(k, p, &m, &v, g);
-    v_put_n(a->m, i, m, n, DT_F32);
-    v_put_n(a->v, i, v, n, DT_F32);
-    v_put_n(a->param, i, p, n, DT_F32);
+    v_put_n(am, i, m, left, DT_F32);
+    v_put_n(av, i, v, left, DT_F32);
+    v_put_n(ap, i, p, left, DT_F32);
     if (copy)
-        for (int64_t j = i; j < end; j++) copy[j] = f32_to_bf16(a->param[j]);
+        for (int64_t j = i; j < n; j++) copy[j] = f32_to_bf16(ap[j]);
 }
 
 /* Elements x[0..n), of which the first has index `first` in the whole tensor. */
@@ -77,12 +81,14 @@ static uint64_t span_digest(const vec_span *s, const float *x, int64_t i, int64_
 /* Piece by piece, so that the digest reads new parameters from the nearest cache. */
 static uint64_t update_block(const adamw_args *a, adamw_consts k, span_block b, bool digest) {
     enum { PIECE = 1 << 10 };
+    float made[PIECE];
     if (!a->decay[b.span->owner]) k.decay = v_set1(1.0f);
     uint16_t *copy = b.span->copied ? a->param_bf16 : NULL;
     uint64_t sum = 0;
     for (int64_t i = b.first; i < b.first + b.n; i += PIECE) {
         int64_t left = b.first + b.n - i, n = left < PIECE ? left : PIECE, at = b.span->at + i;
-        update_some(a, &k, copy, at, at + n);
+        if (a->grad_fixed) CPU_FN(vec_unfix)(a->grad_fixed + at, made, n);
+        update_some(a, &k, a->grad_fixed ? made : a->grad + at, copy, at, n);
         if (digest) sum += span_digest(b.span, a->param, i, i + n);
     }
     return sum;

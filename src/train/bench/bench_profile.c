@@ -57,6 +57,7 @@ static void name_op(const prog_op *o, char *out, size_t size) {
     const op_class *k = &op_classes[o->kind];
     bool in_place = (k->flags & (OPF_INPLACE_0 | OPF_INPLACE_1)) != 0;
     bool gradient = o->entry == ENTRY_FWD && o->phase != PHASE_F && !o->recomputed;
+    gradient = gradient || o->kind == OP_FIXED_ADD;
     if (gradient)
         snprintf(out, size, "%s of gradients", k->name);
     else if (o->kind == OP_HEAD_CE)

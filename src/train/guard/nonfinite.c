@@ -8,6 +8,8 @@
 
 typedef struct finding {
     bool found;
+    const bool *overflow; /* an op has met what does not fit into sums of fixed point */
+    double limit;
     char text[512];
 } finding;
 
@@ -20,6 +22,14 @@ static bool is_finite_at(const tensor *t, int64_t r, int64_t c) {
 
 static bool visit(void *ctx, const prog_event *ev) {
     finding *f = ctx;
+    if (*f->overflow) {
+        f->found = true;
+        snprintf(f->text, sizeof f->text,
+                 "a contribution to the gradient of %s is beyond %g, the most that the "
+                 "deterministic mode adds up",
+                 ev->name, f->limit);
+        return false;
+    }
     for (int64_t r = 0; r < ev->t.rows; r++)
         for (int64_t c = 0; c < ev->t.cols; c++) {
             if (is_finite_at(&ev->t, r, c)) continue;
@@ -65,7 +75,8 @@ static bool weights_are_bad(const session *s, finding *f) {
 
 status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
     const prog *p = s->plan->prog[PLAN_TRAIN];
-    finding f = {0};
+    finding f = {.overflow = &s->fixed_overflow, .limit = (double)s->fixed_limit};
+    s->fixed_overflow = false;
     if (weights_are_bad(s, &f)) return not_finite(s, f.text, e);
     for (int m = 0; m < s->table.micro_batches; m++) {
         loop_fill(s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B, s->B,
