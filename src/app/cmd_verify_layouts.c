@@ -1,8 +1,8 @@
 /* athanor verify layouts: the layout never changes the mathematics, and a digest proves it.
  *
  * The config's model, cut to its first layers, takes the same steps on one rank and under every
- * layout of up to --ranks ranks, which are threads; under `launch` or `mpirun` under every layout of
- * exactly those ranks. A difference is a result (exit 1). */
+ * layout of up to --ranks ranks, which are threads; under `launch` or `mpirun` under every layout
+ * of exactly those ranks. A difference is a result (exit 1). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,9 +85,9 @@ static json_t *row_json(const char *name, const layout *l, const layout_verdict 
     char initial[17], last[17];
     hash_format(r->initial, initial);
     hash_format(r->n_steps ? r->steps[r->n_steps - 1].digest : r->initial, last);
-    json_t *o = json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I}", "layout", name, "ranks",
-                          layout_ranks(l), "ok", k->ok, "exact", k->exact, "initial_digest",
-                          initial, "digest", last, "peak_bytes", (json_int_t)r->peak_bytes);
+    json_t *o = json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I}", "layout", name, "ranks", layout_ranks(l),
+                          "ok", k->ok, "exact", k->exact, "initial_digest", initial, "digest", last,
+                          "peak_bytes", (json_int_t)r->peak_bytes);
     json_object_set_new(o, "max_rel_loss_diff", json_f64(k->loss_error));
     json_object_set_new(o, "max_rel_grad_diff", json_f64(k->norm_error));
     if (!k->ok) json_object_set_new(o, "why", json_string(k->why));
@@ -109,18 +109,17 @@ static status tell(verification *v, err *e) {
     char detail[900], digest[17];
     hash_format(v->one->steps[v->steps - 1].digest, digest);
     if (v->broken)
-        snprintf(detail, sizeof detail, "%d of %d layouts differ from one rank; first %s", v->broken,
-                 v->n, v->first);
+        snprintf(detail, sizeof detail, "%d of %d layouts differ from one rank; first %s",
+                 v->broken, v->n, v->first);
     else
         snprintf(detail, sizeof detail,
                  "%d layouts, one digest: %s after %d steps; tp and sp: losses within %.1e", v->n,
                  digest, v->steps, v->loss_error);
     if (v->speaks && v->args->json) {
-        json_t *o = json_pack("{s:b,s:s,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail", detail,
-                              "digest", digest, "steps", v->steps, "layers", v->t->depth, "rows",
-                              v->rows);
-        json_object_set_new(o, "seconds",
-                            json_f64((double)(clock_now_ns() - v->began_ns) / 1e9));
+        json_t *o =
+            json_pack("{s:b,s:s,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail", detail, "digest",
+                      digest, "steps", v->steps, "layers", v->t->depth, "rows", v->rows);
+        json_object_set_new(o, "seconds", json_f64((double)(clock_now_ns() - v->began_ns) / 1e9));
         cli_print_json(o);
     } else if (v->speaks)
         printf("%s: %s\n", v->broken ? "broken" : "ok", detail);
@@ -206,8 +205,10 @@ static char *layouts_help(void) {
     return xstrdup(
         "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
         "under every layout of 1, 2, 4, ... ranks of data parallelism, ZeRO 1-3, replicas, tensor\n"
-        "and sequence parallelism, accumulation and recompute. Data-parallel layouts must give the\n"
-        "same bits in every step; tensor-parallel ones the same initial weights, and losses within\n"
+        "and sequence parallelism, accumulation and recompute. Data-parallel layouts must give "
+        "the\n"
+        "same bits in every step; tensor-parallel ones the same initial weights, and losses "
+        "within\n"
         "1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --` or mpirun they are\n"
         "processes, and the layouts are those of N ranks.\n");
 }

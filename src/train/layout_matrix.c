@@ -67,7 +67,8 @@ static void compare_weights(layout_verdict *v, const layout_trial *t, const layo
                             const layout_result *r) {
     for (int i = 0; i < t->n_params; i++)
         if (one->digest[i] != r->digest[i])
-            differs(v, "step 0: the initial weights of %s are others than on one rank", t->param[i]);
+            differs(v, "step 0: the initial weights of %s are others than on one rank",
+                    t->param[i]);
     if (one->initial != r->initial)
         differs(v, "step 0: digest %016" PRIx64 ", on one rank %016" PRIx64, r->initial,
                 one->initial);

@@ -1,8 +1,8 @@
 /* Which layouts are tried against one rank, and what of theirs must be equal.
  *
  * Data parallelism, ZeRO, accumulation and recompute: everything, bit for bit, since sums are of
- * integers (design: deterministic sums). Tensor and sequence parallelism: the initial weights bit for
- * bit; in fp32 losses and gradient norms to a tolerance, since products are summed in parts. */
+ * integers (design: deterministic sums). Tensor and sequence parallelism: the initial weights bit
+ * for bit; in fp32 losses and gradient norms to a tolerance, since products are summed in parts. */
 #ifndef TRAIN_LAYOUT_MATRIX_H
 #define TRAIN_LAYOUT_MATRIX_H
 
@@ -12,10 +12,10 @@
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n);
 
 typedef struct layout_verdict {
-    bool ok, exact; /* exact: it had to be equal in every bit */
-    double loss_error, norm_error; /* largest relative difference of a loss; of a parameter's gradient
-                                      norm in the first step */
-    char why[512]; /* the first difference, naming the tensor where one is known */
+    bool ok, exact;                /* exact: it had to be equal in every bit */
+    double loss_error, norm_error; /* largest relative difference of a loss; of a parameter's
+                                      gradient norm in the first step */
+    char why[512];                 /* the first difference, naming the tensor where one is known */
 } layout_verdict;
 
 enum { LAYOUT_TOLERANCE_DIGITS = 5 }; /* 1e-5 */

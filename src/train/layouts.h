@@ -22,8 +22,8 @@ int layout_ranks(const layout *l);
 
 /* What of a config is tried: its model's first layers at full width, on short sequences. */
 typedef struct layout_trial {
-    config *c;  /* of the trial, in its own memory: deterministic, a digest at every step */
-    int depth;  /* layers */
+    config *c; /* of the trial, in its own memory: deterministic, a digest at every step */
+    int depth; /* layers */
     int n_params;
     const char **param; /* names */
     arena *memory;

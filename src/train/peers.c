@@ -110,13 +110,23 @@ static void find_sharers(peers *p, arena *a, const param_store *s) {
     }
 }
 
+/* "model.layers.3.self_attn.q_proj.weight and 6 more". */
+static const char *unit_name(arena *a, const param_store *s, int u) {
+    const char *first = "nothing";
+    int n = 0;
+    for (int i = 0; i < param_count(s); i++)
+        if (param_at(s, i)->unit == u && n++ == 0) first = param_at(s, i)->name;
+    return n > 1 ? arena_printf(a, "%s and %d more", first, n - 1) : first;
+}
+
 void peers_bind(peers *p, arena *a, const param_store *s) {
     p->store = s;
     find_sharers(p, a, s);
     p->unit = ARENA_ARRAY(a, peers_unit, param_units(s));
     for (int u = 0; u < param_units(s); u++) {
-        p->unit[u].weights = arena_printf(a, "weights of unit %d", u);
-        p->unit[u].grads = arena_printf(a, "gradients of unit %d", u);
+        const char *name = unit_name(a, s, u);
+        p->unit[u].weights = arena_printf(a, "weights of %s", name);
+        p->unit[u].grads = arena_printf(a, "gradients of %s", name);
     }
 }
 
