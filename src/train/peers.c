@@ -1,7 +1,10 @@
 #include "train/peers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "optim/optim.h"
 
 /* ---- layout ---- */
 
@@ -123,7 +126,7 @@ void peers_gather(peers *p, int u) {
     param_transfer t = param_weights_transfer(p->store, u);
     if (t.n == 0) return;
     comm_call call = {.kind = COMM_ALL_GATHER,
-                      .in = t.in,
+                      .in = (const char *)t.in + p->shift * (int64_t)dtype_bytes(t.dt),
                       .out = t.out,
                       .n = t.n,
                       .dt = t.dt,
@@ -157,7 +160,7 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
 /* Before they are summed over samples, while the ranks still have them at the same places. */
 static void sum_partial(peers *p, int u, const param_transfer *t) {
     const param_unit *unit = param_unit_at(p->store, u);
-    for (int i = 0; i < unit->n_partial; i++) {
+    for (int i = 0; i < unit->n_partial && !p->forgets_partial; i++) {
         const param_partial *k = &unit->partial[i];
         void *at = (char *)(uintptr_t)t->in + k->at * (int64_t)dtype_bytes(t->dt);
         comm_call call = {.kind = COMM_ALL_REDUCE,
@@ -198,6 +201,14 @@ void peers_reduced(peers *p, int u) {
 }
 
 /* ---- sums and agreements ---- */
+
+void peers_forget_partial(peers *p) {
+    p->forgets_partial = true;
+}
+
+void peers_shift_pieces(peers *p) {
+    p->shift = 1;
+}
 
 int64_t peers_sum_count(const peers *p, int64_t x) {
     comm_sum_i64(p->m.axis[MESH_DP], &x, 1);
@@ -257,11 +268,24 @@ static uint64_t sum_over_copy(const peers *p, uint64_t x) {
     return (uint64_t)sum;
 }
 
+uint64_t peers_param_digest(const peers *p, int index) {
+    return sum_over_copy(p, param_digest_of(p->store, index));
+}
+
+double peers_grad_norm(const peers *p, dev *d, int index) {
+    if (!param_grads_are_fixed(p->store))
+        return sqrt(peers_sum_copy(p, optim_grad_squares_of(d, p->store, index)));
+    int64_t limb[VEC_LIMBS];
+    optim_grad_limbs_of(d, p->store, index, limb);
+    comm_sum_i64(p->copy, limb, VEC_LIMBS);
+    return sqrt(vec_limbs_value(limb));
+}
+
 /* Every rank compares every parameter, so that all find the same one. */
 static status name_difference(const peers *p, err *e) {
     int worst = -1;
     for (int i = 0; i < param_count(p->store); i++)
-        if (!agreed(p, sum_over_copy(p, param_digest_of(p->store, i))) && worst < 0) worst = i;
+        if (!agreed(p, peers_param_digest(p, i)) && worst < 0) worst = i;
     err_set(e, ST_RANK, "the replicas of the weights differ: %s is not the same on all ranks",
             worst < 0 ? "a parameter" : param_at(p->store, worst)->name);
     return err_hint(e, "a rank computed or sent something else; the newest checkpoint is from "
