@@ -108,11 +108,10 @@ void board_report(const board *b, strbuf *out) {
     for (int r = 0; r < b->ranks; r++) {
         const board_seat *seat = &b->seats[r];
         strbuf_printf(out, "  rank %d ", r);
-        put_stream(out, seat, false, now);
-        if (last_call(seat, true)) {
-            strbuf_puts(out, "; ");
-            put_stream(out, seat, true, now);
-        }
+        bool side = last_call(seat, true) != NULL, caller = last_call(seat, false) || !side;
+        if (caller) put_stream(out, seat, false, now);
+        if (caller && side) strbuf_puts(out, "; ");
+        if (side) put_stream(out, seat, true, now);
         put_place(out, seat, now);
         strbuf_putc(out, '\n');
         put_recent(out, seat);

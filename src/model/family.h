@@ -73,6 +73,9 @@ const model_family *model_family_at(int i); /* NULL past the end */
 
 /* ---- what follows from the options (transformer.c) ---- */
 
+/* Whether heads and widths divide over so many tensor-parallel ranks; ST_USAGE names what does not.
+ * Asked before parameters are declared for them. */
+status model_check_ranks(const model_config *mc, int tp, err *e) ATH_MUST_USE;
 /* Declares all parameters. */
 void model_declare(const model_config *mc, param_store *s);
 
@@ -103,8 +106,8 @@ typedef struct model_rec {
 /* Records a whole model: inputs "ids", "pos", "start", "targets" or "rows", "qpos"; outputs "nll"
  * or "logits". */
 void model_record(model_rec *r);
-/* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need. */
-int64_t model_cache_bytes(const model_config *mc, int B, int Tmax, dtype dt);
+/* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
+int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
 
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */

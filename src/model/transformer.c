@@ -105,18 +105,29 @@ static param pairs_order(const model_config *mc, const attention_layer *a, int64
                    .rotary = model_rope(mc, a->local).rotary_dim};
 }
 
+/* Of tensor-parallel ranks: single rows each; columns each. */
+static param rows_shared(int64_t rows) {
+    return (param){.split = param_split_rows(rows, 0)};
+}
+static param inputs_shared(void) {
+    return (param){.split = param_split_cols()};
+}
+
 static void declare_qkv(declaring *d, const attention_layer *a) {
     const model_config *mc = d->mc;
     int64_t C = mc->hidden_size, HD = a->H * a->D, KD = a->K * a->D;
-    const struct {
+    struct {
         model_part part;
-        int64_t width;
+        int64_t width, heads;
         param order;
-    } parts[] = {{PART_Q, HD, pairs_order(mc, a, a->H)},
-                 {PART_K, KD, pairs_order(mc, a, a->K)},
-                 {PART_V, KD, {0}}};
+    } parts[] = {{PART_Q, HD, a->H, pairs_order(mc, a, a->H)},
+                 {PART_K, KD, a->K, pairs_order(mc, a, a->K)},
+                 {PART_V, KD, a->K, {0}}};
+    for (int i = 0; i < 3; i++)
+        parts[i].order.split = param_split_rows(parts[i].width, parts[i].heads);
     if (part_pattern(mc, PART_QKV)) {
-        param order = {.heads = a->H, .head_dim = a->D};
+        param order = {.heads = a->H, .head_dim = a->D, .split = param_split_rows(HD, a->H)};
+        for (int i = 0; i < 2; i++) param_split_append(&order.split, KD, a->K);
         if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
         add_matrix(d, PART_QKV, HD + 2 * KD, C, INIT_ROLE_IN, order);
         if (a->qkv_bias) add_bias(d, PART_QKV, HD + 2 * KD, order);
@@ -135,36 +146,48 @@ static void declare_qkv(declaring *d, const attention_layer *a) {
     param_pack_end(d->s);
 }
 
+static void declare_qk_norm(declaring *d, model_part part, const attention_layer *a,
+                            int64_t heads) {
+    bool full = a->qk_norm == QK_NORM_FULL;
+    param order = pairs_order(d->mc, a, full ? heads : 1);
+    if (full)
+        order.split = param_split_rows(heads * a->D, heads);
+    else
+        order.split.per_head = true;
+    add_norm(d, part, full ? heads * a->D : a->D, order);
+}
+
 static void declare_attention(declaring *d, const attention_layer *a) {
     declare_qkv(d, a);
     if (a->qk_norm != QK_NORM_NONE) {
-        bool full = a->qk_norm == QK_NORM_FULL;
-        add_norm(d, PART_Q_NORM, full ? a->H * a->D : a->D, pairs_order(d->mc, a, full ? a->H : 1));
-        add_norm(d, PART_K_NORM, full ? a->K * a->D : a->D, pairs_order(d->mc, a, full ? a->K : 1));
+        declare_qk_norm(d, PART_Q_NORM, a, a->H);
+        declare_qk_norm(d, PART_K_NORM, a, a->K);
     }
-    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->D, INIT_ROLE_ATTN_OUT, (param){0});
+    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->D, INIT_ROLE_ATTN_OUT, inputs_shared());
     if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
 }
 
 static void declare_gate_up(declaring *d, const mlp_layer *m) {
     const model_config *mc = d->mc;
     int64_t C = mc->hidden_size;
+    param half = rows_shared(m->F), both = half;
+    param_split_append(&both.split, m->F, 0);
     if (part_pattern(mc, PART_GATE_UP)) {
-        add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, (param){0});
-        if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, (param){0});
+        add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, both);
+        if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, both);
         return;
     }
     char name[NAME_BYTES];
     pack_name(mc, PART_GATE, d->stored, "gate_up_proj.weight", name);
     param_pack_begin(d->s, name);
-    add_matrix(d, PART_GATE, m->F, C, INIT_ROLE_IN, (param){0});
-    add_matrix(d, PART_UP, m->F, C, INIT_ROLE_IN, (param){0});
+    add_matrix(d, PART_GATE, m->F, C, INIT_ROLE_IN, half);
+    add_matrix(d, PART_UP, m->F, C, INIT_ROLE_IN, half);
     param_pack_end(d->s);
     if (!m->bias) return;
     pack_name(mc, PART_GATE, d->stored, "gate_up_proj.bias", name);
     param_pack_begin(d->s, name);
-    add_bias(d, PART_GATE, m->F, (param){0});
-    add_bias(d, PART_UP, m->F, (param){0});
+    add_bias(d, PART_GATE, m->F, half);
+    add_bias(d, PART_UP, m->F, half);
     param_pack_end(d->s);
 }
 
@@ -172,10 +195,10 @@ static void declare_mlp(declaring *d, const mlp_layer *m) {
     if (m->kind == MLP_GATED)
         declare_gate_up(d, m);
     else {
-        add_matrix(d, PART_UP, m->F, d->mc->hidden_size, INIT_ROLE_IN, (param){0});
-        if (m->bias) add_bias(d, PART_UP, m->F, (param){0});
+        add_matrix(d, PART_UP, m->F, d->mc->hidden_size, INIT_ROLE_IN, rows_shared(m->F));
+        if (m->bias) add_bias(d, PART_UP, m->F, rows_shared(m->F));
     }
-    add_matrix(d, PART_DOWN, d->mc->hidden_size, m->F, INIT_ROLE_MLP_OUT, (param){0});
+    add_matrix(d, PART_DOWN, d->mc->hidden_size, m->F, INIT_ROLE_MLP_OUT, inputs_shared());
     if (m->bias) add_bias(d, PART_DOWN, d->mc->hidden_size, (param){0});
 }
 
@@ -191,14 +214,16 @@ static void declare_layer(declaring *d, const layer_spec *k) {
 
 static void declare_head(declaring *d) {
     const model_config *mc = d->mc;
+    int64_t V = mc->vocab_size;
     if (!mc->tie_word_embeddings)
-        add_matrix(d, PART_HEAD, mc->vocab_size, mc->hidden_size, INIT_ROLE_HEAD, (param){0});
-    if (mc->head_bias) add_bias(d, PART_HEAD, mc->vocab_size, (param){0});
+        add_matrix(d, PART_HEAD, V, mc->hidden_size, INIT_ROLE_HEAD, rows_shared(V));
+    if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
 }
 
 static void declare_embed(declaring *d) {
     const model_config *mc = d->mc;
-    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED, (param){0});
+    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED,
+               rows_shared(mc->vocab_size));
 }
 
 /* In the order in which the backward writes their gradients, what the head multiplies first: so
@@ -217,8 +242,41 @@ void model_declare(const model_config *mc, param_store *s) {
     d.stored = -1;
     if (mc->positions == POSITIONS_LEARNED)
         add_matrix(&d, PART_POSITIONS, mc->max_position_embeddings, mc->hidden_size,
-                   INIT_ROLE_POSITIONS, (param){0});
+                   INIT_ROLE_POSITIONS, rows_shared(mc->max_position_embeddings));
     if (!mc->tie_word_embeddings) declare_embed(&d);
+}
+
+/* ---- tensor parallelism ---- */
+
+/* Where there are fewer than ranks, each rank has one that others have too. */
+static int64_t local_kv_heads(const attention_layer *a, int tp) {
+    return a->K > tp ? a->K / tp : 1;
+}
+
+static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
+    int64_t H = k->attn.H, K = k->attn.K, F = k->mlp.F;
+    if (H % tp || !param_run_divides(K * k->attn.D, K, tp))
+        return err_set(e, ST_USAGE,
+                       "%lld heads and %lld key/value heads of layer %d do not divide over %d "
+                       "tensor-parallel ranks",
+                       (long long)H, (long long)K, l, tp);
+    if (F % tp)
+        return err_set(e, ST_USAGE,
+                       "the feed-forward width %lld of layer %d does not divide over %d "
+                       "tensor-parallel ranks",
+                       (long long)F, l, tp);
+    if (k->attn.qk_norm == QK_NORM_FULL)
+        return err_set(e, ST_USAGE,
+                       "tensor parallelism has no norm over all query heads (layer %d)", l);
+    return ST_OK;
+}
+
+status model_check_ranks(const model_config *mc, int tp, err *e) {
+    for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
+        layer_spec k = model_layer(mc, l);
+        TRY(check_layer_ranks(&k, l, tp, e));
+    }
+    return ST_OK;
 }
 
 /* ---- the forward pass ---- */
@@ -228,7 +286,9 @@ static val named(model_rec *r, const char *name, const char *suffix) {
     char whole[NAME_BYTES + 16];
     snprintf(whole, sizeof whole, "%s%s", name, suffix);
     graph_param_ref ref;
-    return param_ref(r->params, whole, &ref) ? graph_param(r->g, &ref) : VAL_NONE;
+    if (!param_ref(r->params, whole, &ref)) return VAL_NONE;
+    if (graph_get_options(r->g)->dt == DT_F64) param_ref_widen(&ref);
+    return graph_param(r->g, &ref);
 }
 
 static val weight(model_rec *r, model_part part, int l) {
@@ -250,6 +310,18 @@ static val part_product(model_rec *r, model_part part, int l, val x) {
     char name[NAME_BYTES];
     part_name(r->mc, part, l, name);
     return product(r, name, x);
+}
+
+/* The product whose outputs are summed over tensor-parallel ranks: its bias is added to the sum. */
+static val out_product(model_rec *r, model_part part, int l, val x) {
+    if (graph_tp(r->g) == 1) return part_product(r, part, l, x);
+    char name[NAME_BYTES];
+    part_name(r->mc, part, l, name);
+    val y = graph_linear(r->g, x, named(r, name, ".weight"), VAL_NONE);
+    graph_name(r->g, y, "%s", name);
+    y = graph_bias(r->g, graph_tp_out(r->g, y), named(r, name, ".bias"));
+    graph_name(r->g, y, "%s", name);
+    return y;
 }
 
 /* width: of one group, 0 for whole rows. */
@@ -354,10 +426,12 @@ static val attention(model_rec *r, int l, const layer_spec *k, val x) {
                                  .softcap = (float)a->softcap,
                                  .dropout = (float)r->mc->attn_pdrop,
                                  .window = (int)a->window,
-                                 .causal = true};
+                                 .causal = true,
+                                 .all_heads = (int)a->H * graph_tp(r->g),
+                                 .first_head = (int)a->H * graph_tp_rank(r->g)};
     val o = graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
     graph_name(r->g, o, "layers.%d.attention", l);
-    return part_product(r, PART_O, k->stored, o);
+    return out_product(r, PART_O, k->stored, o);
 }
 
 static val gated(model_rec *r, const layer_spec *k, val x) {
@@ -380,7 +454,7 @@ static val feed_forward(model_rec *r, int l, const layer_spec *k, val x) {
                 ? gated(r, k, x)
                 : graph_act(r->g, part_product(r, PART_UP, k->stored, x), k->mlp.act);
     graph_name(r->g, h, "layers.%d.mlp.act", l);
-    return part_product(r, PART_DOWN, k->stored, h);
+    return out_product(r, PART_DOWN, k->stored, h);
 }
 
 /* What a branch adds to the residual stream. */
@@ -390,17 +464,30 @@ static val branch(model_rec *r, const layer_spec *k, model_part out_norm, val y)
     return graph_scale(r->g, y, (float)k->branch_scale);
 }
 
-static val block(model_rec *r, int l, val x) {
+/* Heads and widths of this tensor-parallel rank. */
+static layer_spec local_layer(const model_rec *r, int l) {
     layer_spec k = model_layer(r->mc, l);
+    int tp = graph_tp(r->g);
+    k.attn.H /= tp;
+    k.attn.K = local_kv_heads(&k.attn, tp);
+    k.mlp.F /= tp;
+    return k;
+}
+
+static val block(model_rec *r, int l, val x) {
+    layer_spec k = local_layer(r, l);
     val h = k.norm_in ? norm(r, PART_ATTN_NORM, k.stored, x, 0) : x;
-    val a = branch(r, &k, PART_ATTN_OUT_NORM, attention(r, l, &k, h));
+    val in = graph_tp_in(r->g, h);
+    val a = branch(r, &k, PART_ATTN_OUT_NORM, attention(r, l, &k, in));
     if (!k.parallel) x = graph_add(r->g, x, a);
+    val h_attn = h;
     if (k.norm_in && !k.norm_shared)
         h = norm(r, PART_MLP_NORM, k.stored, x, 0);
     else if (!k.norm_shared)
         h = x;
     if (k.parallel) x = graph_add(r->g, x, a);
-    return graph_add(r->g, x, branch(r, &k, PART_MLP_OUT_NORM, feed_forward(r, l, &k, h)));
+    if (h != h_attn) in = graph_tp_in(r->g, h);
+    return graph_add(r->g, x, branch(r, &k, PART_MLP_OUT_NORM, feed_forward(r, l, &k, in)));
 }
 
 static void make_rope(model_rec *r) {
@@ -430,16 +517,22 @@ static void make_inputs(model_rec *r) {
 static val embed(model_rec *r) {
     const model_config *mc = r->mc;
     int32_t fixed = mc->family->pad_row_fixed ? (int32_t)mc->pad_token_id : -1;
-    val x = graph_embed(r->g, weight(r, PART_EMBED, -1), r->ids, fixed);
+    val x = graph_embed_part(r->g, weight(r, PART_EMBED, -1), mc->vocab_size, r->ids, fixed);
     x = graph_scale(r->g, x, (float)mc->scale_emb);
-    if (mc->positions == POSITIONS_LEARNED)
-        x = graph_add(r->g, x, graph_embed(r->g, weight(r, PART_POSITIONS, -1), r->pos, -1));
+    if (mc->positions == POSITIONS_LEARNED) {
+        val table = weight(r, PART_POSITIONS, -1);
+        val p = graph_embed_part(r->g, table, mc->max_position_embeddings, r->pos, -1);
+        x = graph_add(r->g, x, p);
+    }
+    x = graph_tp_out(r->g, x);
     graph_name(r->g, x, "embedding");
     return graph_dropout(r->g, x, (float)mc->embd_pdrop);
 }
 
 void model_record(model_rec *r) {
     const model_config *mc = r->mc;
+    CHECK(r->task == TASK_LM || !graph_get_options(r->g)->sequence_parallel,
+          "logits are of whole sequences");
     make_inputs(r);
     val x = embed(r);
     for (int l = 0; l < model_layers(mc); l++) {
@@ -455,22 +548,25 @@ void model_record(model_rec *r) {
     part_name(mc, PART_HEAD, -1, head);
     val bias = mc->head_bias ? named(r, head, ".bias") : VAL_NONE;
     if (r->task == TASK_LM) {
-        graph_head_spec spec = {
-            .chunk_rows = r->chunk_rows, .z_loss = r->z_loss, .softcap = (float)mc->final_softcap};
+        graph_head_spec spec = {.chunk_rows = r->chunk_rows,
+                                .z_loss = r->z_loss,
+                                .softcap = (float)mc->final_softcap,
+                                .vocab = mc->vocab_size};
         val targets = graph_input(r->g, "targets", DT_I32, (int64_t)r->B * r->T, 1);
         graph_output(r->g, graph_head_ce(r->g, &spec, x, w, bias, targets), "nll");
         return;
     }
     val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
     val logits = graph_linear(r->g, graph_embed(r->g, x, rows, -1), w, bias);
+    logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }
 
-int64_t model_cache_bytes(const model_config *mc, int B, int Tmax, dtype dt) {
+int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {
     int64_t cols = 0;
     for (int l = 0; l < model_layers(mc); l++) {
         attention_layer a = model_layer(mc, l).attn;
-        cols += 2 * a.K * a.D;
+        cols += 2 * local_kv_heads(&a, tp) * a.D;
     }
     return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
 }
@@ -480,7 +576,7 @@ int64_t model_embedding_params(const model_config *mc, const param_store *s) {
     int64_t n = 0;
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        if (p->table || p->part == PART_HEAD) n += param_elems(p);
+        if (p->table || p->part == PART_HEAD) n += param_whole_elems(p);
     }
     return n;
 }

@@ -2,7 +2,8 @@
  * kernel. One Philox block decides for four consecutive counters.
  *
  * Counter of element (n, i) of an [N,C] tensor: micro_batch * N*C + n*C + i. Counter of an
- * attention probability: micro_batch * B*H*Tq*Tk + ((b*H + h)*Tq + i)*Tk + j. */
+ * attention probability: micro_batch * B*H*Tq*Tk + ((b*H + h)*Tq + i)*Tk + j. N, H, n and h are
+ * those of the whole tensor, also where a rank has some of its rows or heads. */
 #ifndef OP_DROPOUT_H
 #define OP_DROPOUT_H
 
@@ -21,6 +22,23 @@ static inline dropout_draw dropout_open(const op_run *run, float p, uint32_t str
     d.key = rng_key_numbered(mix64(run->seed) ^ mix64(~run->step), stream);
     d.threshold = (uint32_t)((double)p * 4294967296.0);
     return d;
+}
+
+/* Counter of the first element of row n of a call's tensor t. */
+static inline uint64_t dropout_row_counter(const op_call *c, const tensor *t, int64_t n) {
+    int64_t all = c->attr->dropout.all_rows ? c->attr->dropout.all_rows : t->rows;
+    uint64_t row = (uint64_t)c->run->micro_batch * (uint64_t)all;
+    return (row + (uint64_t)(c->attr->dropout.first_row + n)) * (uint64_t)t->cols;
+}
+
+/* Counter of the probability of query i and key 0 in head h of sequence b of a call. */
+static inline uint64_t dropout_query_counter(const op_call *c, int64_t b, int64_t h, int64_t i) {
+    const op_attr *at = c->attr;
+    int64_t H = at->attention.all_heads ? at->attention.all_heads : at->attention.H;
+    int64_t B = at->attention.B, Tq = at->attention.Tq;
+    int64_t row = (b * H + at->attention.first_head + h) * Tq + i;
+    uint64_t before = (uint64_t)c->run->micro_batch * (uint64_t)(B * H * Tq);
+    return (before + (uint64_t)row) * (uint64_t)at->attention.Tk;
 }
 
 /* Calls with rising counters cost one Philox block per four. */

@@ -182,6 +182,10 @@ static status infer_EMBED(op_infer *io, err *e) {
     if (io->attr->embed.no_grad_id < -1)
         return err_set(e, ST_USAGE, "embed: no_grad_id is %d but must be an id, or -1",
                        (int)io->attr->embed.no_grad_id);
+    int64_t all = io->attr->embed.all_rows, end = io->attr->embed.first + io->in[0].rows;
+    if (all && (io->attr->embed.first < 0 || end > all))
+        return err_set(e, ST_USAGE, "embed: rows %d to %lld are no part of a table of %lld",
+                       (int)io->attr->embed.first, (long long)end, (long long)all);
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
     io->flops_bwd_weight = elements(&io->out[0]);
     return ST_OK;
@@ -197,7 +201,7 @@ static status infer_LINEAR(op_infer *io, err *e) {
     TRY(expect_dtype(io, 3, act_dt(io), e));
     TRY(expect_rows(io, 3, x->rows, "the number of rows of x", e));
     TRY(expect_cols(io, 3, w->rows, "the number of rows of w", e));
-    set_out(io, 0, act_dt(io), x->rows, w->rows);
+    set_out(io, 0, io->attr->linear.exact ? real_dt(io) : act_dt(io), x->rows, w->rows);
     double product = 2.0 * elements(x) * (double)w->rows;
     io->flops_fwd = product + (given(io, 2) + given(io, 3)) * elements(&io->out[0]);
     if (io->want_grad & 1u) io->flops_bwd_input = product;
@@ -212,6 +216,15 @@ static status infer_ADD(op_infer *io, err *e) {
     TRY(same_cols(io, 0, 1, e));
     out_like(io, 0, 0);
     count_elementwise(io, 1, 0);
+    return ST_OK;
+}
+
+static status infer_BIAS(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, real_dt(io), e));
+    TRY(expect_rows(io, 1, 1, "the shape of a bias", e));
+    TRY(same_cols(io, 0, 1, e));
+    out_like(io, 0, 0);
+    io->flops_fwd = io->flops_bwd_weight = elements(&io->in[0]);
     return ST_OK;
 }
 
@@ -423,6 +436,101 @@ static status infer_HEAD_CE(op_infer *io, err *e) {
     if (io->attr->head.softcap > 0) each += grad ? 12.0 : 8.0;
     bool want_dw = grad && (io->want_grad & 2u);
     io->flops_fwd = product * (1.0 + (grad ? 1.0 : 0.0) + (want_dw ? 1.0 : 0.0)) + each * logits;
+    return ST_OK;
+}
+
+static status expect_part(const op_infer *io, err *e) {
+    int64_t first = io->attr->head.first, end = first + io->in[0].cols;
+    if (first >= 0 && end <= io->attr->head.all_rows) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: logits %lld to %lld are no part of a vocabulary of %d",
+                   op_name(io), (long long)first, (long long)end, (int)io->attr->head.all_rows);
+}
+
+static status infer_HEAD_STATS(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(same_rows(io, 0, 1, e));
+    TRY(expect_cols(io, 1, 1, "the size of a target", e));
+    TRY(expect_softcap(io, io->attr->head.softcap, e));
+    TRY(expect_part(io, e));
+    set_out(io, 0, real_dt(io), io->in[0].rows, io->in[0].cols);
+    set_out(io, 1, real_dt(io), io->in[0].rows, OP_HEAD_STATS_COLS);
+    io->flops_fwd = (io->attr->head.softcap > 0 ? 7.0 : 3.0) * elements(&io->in[0]);
+    return ST_OK;
+}
+
+static status infer_HEAD_GRAD(op_infer *io, err *e) {
+    const tensor *logits = &io->in[0], *stats = &io->in[2];
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_dtype(io, 2, real_dt(io), e));
+    TRY(same_rows(io, 0, 1, e));
+    TRY(expect_cols(io, 1, 1, "the size of a target", e));
+    TRY(expect_cols(io, 2, OP_HEAD_STATS_COLS, "the size of the stats of a row", e));
+    TRY(expect_part(io, e));
+    if (stats->rows % logits->rows)
+        return err_set(e, ST_USAGE, "head_grad: %lld rows of stats are no multiple of %lld rows",
+                       (long long)stats->rows, (long long)logits->rows);
+    set_out(io, 1, real_dt(io), logits->rows, 1);
+    set_out(io, 2, real_dt(io), logits->rows, 1);
+    if (!io->attr->head.with_grad) return ST_OK;
+    dtype dt = io->attr->head.dt;
+    set_out(io, 0, dt, logits->rows, logits->cols);
+    /* Rows that stay where they are, in narrower elements. */
+    io->out[0].ld = logits->ld * (int64_t)(dtype_bytes(logits->dt) / dtype_bytes(dt));
+    io->flops_fwd = (io->attr->head.softcap > 0 ? 9.0 : 4.0) * elements(logits);
+    return ST_OK;
+}
+
+/* ---- collectives ---- */
+
+static status expect_ranks(const op_infer *io, err *e) {
+    const tensor *x = &io->in[0];
+    int32_t ranks = io->attr->comm.ranks, rank = io->attr->comm.rank;
+    if (ranks < 1 || rank < 0 || rank >= ranks)
+        return err_set(e, ST_USAGE, "%s: rank %d of %d", op_name(io), (int)rank, (int)ranks);
+    if (x->ld == x->cols) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: x has %lld columns but its rows are %lld apart", op_name(io),
+                   (long long)x->cols, (long long)x->ld);
+}
+
+static status infer_FAN_OUT(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, 0, io->attr->comm.ranks - 1);
+    return ST_OK;
+}
+
+static status infer_ALL_REDUCE(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, io->attr->comm.ranks - 1, 0);
+    return ST_OK;
+}
+
+static status infer_GATHER_ROWS(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows * io->attr->comm.ranks, io->in[0].cols);
+    count_elementwise(io, 0, io->attr->comm.ranks - 1);
+    return ST_OK;
+}
+
+static status infer_SCATTER_SUM(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    int32_t ranks = io->attr->comm.ranks;
+    if (io->in[0].rows % ranks)
+        return err_set(e, ST_USAGE, "scatter_sum: %lld rows do not divide over %d ranks",
+                       (long long)io->in[0].rows, (int)ranks);
+    set_out(io, 0, act_dt(io), io->in[0].rows / ranks, io->in[0].cols);
+    count_elementwise(io, (ranks - 1.0) / ranks, 0);
+    return ST_OK;
+}
+
+static status infer_GATHER_COLS(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    op_part mine = op_part_of(io->attr->comm.cols, io->attr->comm.ranks, io->attr->comm.rank);
+    TRY(expect_cols(io, 0, mine.n, "the share of this rank", e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, io->attr->comm.cols);
     return ST_OK;
 }
 

@@ -20,9 +20,10 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "comm/mesh.h"
 #include "dev/dev.h"
 
-enum { OP_MAX_IN = 6, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024 };
+enum { OP_MAX_IN = 6, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024, OP_HEAD_STATS_COLS = 3 };
 
 typedef struct tensor {
     void *data; /* NULL: absent optional input, or a value on the meta device */
@@ -65,7 +66,13 @@ typedef union op_attr {
     struct {
         dtype dt;           /* of y */
         int32_t no_grad_id; /* -1: none */
+        /* Where the table is a part: the rows of all parts, and which is the first here. */
+        int64_t all_rows;
+        int32_t first;
     } embed;
+    struct {
+        bool exact;
+    } linear;
     struct {
         float eps;
         bool unit_offset; /* multiply by (1 + w) */
@@ -84,6 +91,8 @@ typedef union op_attr {
         bool causal;
         float dropout;
         uint32_t stream;
+        /* For dropout, where H heads are some of all: how many, and which is the first here. */
+        int32_t all_heads, first_head;
     } attention;
     struct {
         act_kind kind;
@@ -95,6 +104,8 @@ typedef union op_attr {
     struct {
         float p;
         uint32_t stream;
+        /* Where the rows are some of all: how many, and which is the first here. */
+        int64_t all_rows, first_row;
     } dropout;
     struct {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
@@ -102,7 +113,16 @@ typedef union op_attr {
         float softcap;      /* of the logits; 0: none */
         bool with_grad; /* language-model mode: dx (out 2) and dw (din 1) are made in the forward
                            pass */
+        /* HEAD_STATS, HEAD_GRAD: the vocabulary of all ranks, and which of it is logit 0 here. */
+        int32_t all_rows, first;
+        dtype dt; /* HEAD_GRAD: of dlogits */
     } head;
+    struct {
+        mesh_axis axis;
+        int32_t ranks, rank;
+        int64_t cols;     /* GATHER_COLS */
+        const char *what; /* for comm_call */
+    } comm;
     struct {
         int32_t B, T, Tmax;
     } kv;
@@ -112,6 +132,7 @@ typedef union op_attr {
 /* What is the same for every op of one replay. */
 typedef struct op_run {
     dev *dev;
+    const mesh *mesh;     /* for programs that communicate */
     uint64_t seed;        /* train.seed */
     uint64_t step;        /* optimizer step, for random ops */
     uint32_t micro_batch; /* index inside the step (global, over ranks) */
@@ -188,6 +209,14 @@ typedef struct op_infer {
 /* Checks shapes and dtypes, fills the results. ST_USAGE names the op and the two sizes that
  * disagree. */
 status op_infer_call(op_infer *io, err *e) ATH_MUST_USE;
+
+/* Part `rank` of n things that are shared out over `ranks`, as evenly as they divide. */
+typedef struct op_part {
+    int64_t first, n;
+} op_part;
+static inline op_part op_part_of(int64_t n, int64_t ranks, int64_t rank) {
+    return (op_part){n * rank / ranks, n * (rank + 1) / ranks - n * rank / ranks};
+}
 
 /* Columns of one group of a norm over rows of so many columns. */
 int64_t op_norm_width(const op_attr *attr, int64_t cols);

@@ -11,6 +11,7 @@ param_store *param_store_new(arena *a, dtype compute) {
     param_store *s = ARENA_NEW(a, param_store);
     s->a = a;
     s->compute = compute;
+    s->ranks.n = 1;
     return s;
 }
 
@@ -23,6 +24,11 @@ void param_store_fix_grads(param_store *s) {
 }
 bool param_grads_are_fixed(const param_store *s) {
     return s->fixed_grads;
+}
+
+void param_store_split(param_store *s, const param_ranks *ranks) {
+    CHECK(s->n == 0 && ranks->n > 0, "ranks are known before parameters are added");
+    s->ranks = *ranks;
 }
 
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx) {
@@ -39,13 +45,33 @@ int64_t param_file_row(const param *p, int64_t i) {
     return head * D + in_head / 2 + in_head % 2 * (p->rotary / 2);
 }
 
+param_range param_range_at(const param *p, int k) {
+    const param_split *s = &p->split;
+    const param_run *r = &s->run[k];
+    int64_t each = p->rank == 1 ? 1 : p->cols, before = 0;
+    for (int i = 0; i < k; i++) before += s->run[i].n;
+    param_range g = {.first = before * each,
+                     .n = r->n * each,
+                     .index = r->first * each,
+                     .run = r->n * each,
+                     .stride = r->n * each,
+                     .copies = r->copies,
+                     .counted = r->counted,
+                     .partial = r->partial};
+    if (s->kind == SPLIT_COLS) g.index = s->col0, g.run = p->cols, g.stride = s->cols;
+    return g;
+}
+
 int param_add(param_store *s, const param *p) {
     s->item = arena_grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
     param *q = &s->item[s->n];
     *q = *p;
     q->name = arena_strdup(s->a, p->name);
     s->elems += param_elems(p);
+    param_split_place(&q->split, &s->ranks, q->rank, &q->rows, &q->cols);
+    p = q;
     q->mapped = s->locate && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
+    CHECK(!q->mapped || s->ranks.n == 1, "%s stays in a file, whole", q->name);
     if (q->mapped) return s->n++;
     bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
     if (!s->in_pack || first_of_pack) s->flat_elems = param_align(s->flat_elems);
@@ -128,6 +154,13 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
                                  (param_grads_in_slots(s) ? in_slots : p->offset) * grad_bytes,
                              .trainable = true};
     return true;
+}
+
+void param_ref_widen(graph_param_ref *ref) {
+    CHECK(ref->where == SPACE_MASTER, "%s has no master to be read in double", ref->name);
+    ref->dt = DT_F64;
+    ref->offset_bytes *= 2;
+    ref->grad_offset_bytes *= 2;
 }
 
 param_sizes param_store_sizes(const param_store *s) {

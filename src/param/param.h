@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "op/vecops.h"
+#include "param/split.h"
 #include "prog/graph.h"
 
 typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES } param_init_kind;
@@ -32,20 +33,21 @@ typedef enum param_order {
 typedef struct param {
     const char *name;   /* as in a Hugging Face checkpoint */
     int part, layer;    /* what it is to the model (model/family.h); layer -1: outside */
-    int64_t rows, cols; /* rows 1 for vectors */
+    int64_t rows, cols; /* rows 1 for vectors; declared: of the whole, then those of this rank */
     int rank;           /* in files: 1 or 2 */
     bool transposed;    /* files hold [cols, rows] */
     bool table;         /* rows are looked up: token and position embeddings */
     param_order order;
     int64_t heads, head_dim, rotary; /* of the order */
     param_init init;
+    param_split split;
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
     int unit;       /* units.h; 0 where nothing is shared */
     bool mapped;    /* read-only in a file, in the format `stored` (SPACE_FILE) */
     dtype stored;
 } param;
 
-/* Where our row i lies in files. */
+/* Where row i of the whole lies in files. */
 int64_t param_file_row(const param *p, int64_t i);
 
 typedef struct param_store param_store;
@@ -57,6 +59,9 @@ dtype param_store_compute(const param_store *s);
 /* Gradients are int64 in fixed point (op/fixed.h). Said before anything refers to a parameter. */
 void param_store_fix_grads(param_store *s);
 bool param_grads_are_fixed(const param_store *s);
+
+/* Tensor-parallel ranks share what is added from now on (split.h). */
+void param_store_split(param_store *s, const param_ranks *ranks);
 
 /* Weights that stay in a file: asked for every parameter that is added. Returns whether it does,
  * and then its format and first byte. Set before parameters are added; there are no packs then,
@@ -79,19 +84,36 @@ static inline int64_t param_elems(const param *p) {
 }
 /* Shape of the whole tensor, of which this rank may hold a part. */
 static inline int64_t param_whole_rows(const param *p) {
-    return p->rows;
+    return p->split.rows;
 }
 static inline int64_t param_whole_cols(const param *p) {
-    return p->cols;
+    return p->split.cols;
 }
+static inline int64_t param_whole_elems(const param *p) {
+    return p->split.rows * p->split.cols;
+}
+
+/* What of p lies together in the whole and counts alike: elements first .. first + n - 1 of p. */
+typedef struct param_range {
+    int64_t first, n;
+    int64_t index, run, stride; /* in the whole: as in vec_span */
+    int copies;                 /* successive tensor-parallel ranks, this among them, hold these */
+    bool counted, partial;      /* as in param_run */
+} param_range;
+/* Range k; the number of ranges is p->split.runs. The ranks of a partial range are those from
+ * rank / copies * copies on. */
+param_range param_range_at(const param *p, int k);
 
 /* How a graph refers to a parameter or a pack. False: no such name. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
+/* The same in a double-precision program: its masters and gradients are flat arrays of double,
+ * elements where the store has them. */
+void param_ref_widen(graph_param_ref *ref);
 
 /* Sizes in memory. Flat arrays hold every parameter; what ranks share is cut into pieces (units.h),
  * and is flat where nothing is shared. */
 typedef struct param_sizes {
-    int64_t elems;       /* unique parameters */
+    int64_t elems;       /* unique parameters, of all ranks */
     int64_t flat_elems;  /* length of a flat array: elems plus alignment */
     int64_t piece_elems; /* length of an array that only holds what this rank owns */
     int64_t master_bytes, work_bytes, grad_bytes;

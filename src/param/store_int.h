@@ -25,6 +25,7 @@ struct param_store {
     param_arrays at;
     param_locate_fn locate; /* NULL: everything is in memory */
     void *locate_ctx;
+    param_ranks ranks; /* tensor-parallel */
     param_sharding how;
     bool sharded; /* param_store_shard has laid the parameters out */
     param_unit *unit;

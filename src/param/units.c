@@ -16,16 +16,19 @@ bool param_grads_in_slots(const param_store *s) {
 
 /* ---- spans ---- */
 
-static vec_span span_of(const param_store *s, int i) {
+/* Range k of parameter i. */
+static vec_span span_of(const param_store *s, int i, int k) {
     const param *p = &s->item[i];
-    return (vec_span){.at = p->offset,
-                      .n = param_elems(p),
+    param_range g = param_range_at(p, k);
+    return (vec_span){.at = p->offset + g.first,
+                      .n = g.n,
                       .owner = i,
                       .name = hash_bytes(p->name, strlen(p->name)),
-                      .run = param_elems(p),
-                      .stride = param_elems(p),
+                      .index = g.index,
+                      .run = g.run,
+                      .stride = g.stride,
                       .copied = s->compute != DT_F32 && p->rank == 2,
-                      .counted = true};
+                      .counted = g.counted};
 }
 
 /* What of a span lies in flat elements [from, from + n), counted from there. */
@@ -40,15 +43,43 @@ static vec_span cut(vec_span k, int64_t from, int64_t n) {
 /* `counted`: no other rank that is summed with this one has the same. */
 static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
     int n = 0;
-    for (int i = 0; i < s->n; i++) n += !s->item[i].mapped && s->item[i].unit == index;
+    for (int i = 0; i < s->n; i++)
+        if (!s->item[i].mapped && s->item[i].unit == index) n += s->item[i].split.runs;
     u->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, n)};
     for (int i = 0; i < s->n; i++) {
         if (s->item[i].mapped || s->item[i].unit != index) continue;
-        vec_span k = cut(span_of(s, i), u->piece, u->piece_n);
-        k.counted = k.counted && counted;
-        if (k.n > 0) u->spans.item[u->spans.n++] = k;
+        for (int r = 0; r < s->item[i].split.runs; r++) {
+            vec_span k = cut(span_of(s, i, r), u->piece, u->piece_n);
+            k.counted = k.counted && counted;
+            if (k.n > 0) u->spans.item[u->spans.n++] = k;
+        }
     }
     vec_spans_index(&u->spans);
+}
+
+/* Neighbours are summed as one, with the few elements of alignment between them. */
+static void add_partial(param_store *s, param_unit *u, param_partial p, int *cap) {
+    param_partial *last = u->n_partial ? &u->partial[u->n_partial - 1] : NULL;
+    if (last && last->copies == p.copies && p.at >= last->at + last->n &&
+        p.at - last->at - last->n < PARAM_ALIGN_ELEMS) {
+        last->n = p.at + p.n - last->at;
+        return;
+    }
+    u->partial = arena_grow(s->a, u->partial, u->n_partial, cap, sizeof p);
+    u->partial[u->n_partial++] = p;
+}
+
+static void find_partial(param_store *s, param_unit *u, int index) {
+    int cap = 0;
+    for (int i = 0; i < s->n; i++) {
+        const param *p = &s->item[i];
+        for (int k = 0; p->unit == index && k < p->split.runs; k++) {
+            param_range r = param_range_at(p, k);
+            if (r.partial)
+                add_partial(s, u, (param_partial){p->offset + r.first - u->at, r.n, r.copies},
+                            &cap);
+        }
+    }
 }
 
 void param_store_make_unit(param_store *s) {
@@ -153,8 +184,10 @@ void param_store_shard(param_store *s, const param_sharding *how) {
     place_vectors(s);
     place_matrices(s);
     place_slots(s);
-    for (int u = 0; u < s->n_units; u++)
+    for (int u = 0; u < s->n_units; u++) {
         make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
+        find_partial(s, &s->unit[u], u);
+    }
 }
 
 const param_sharding *param_store_sharding(const param_store *s) {

@@ -26,6 +26,13 @@ typedef struct param_sharding {
     int64_t bucket_elems; /* layers are joined until a unit has so many (not with zero 3) */
 } param_sharding;
 
+/* Gradients at .. at + n - 1 of a unit that are summed over `copies` successive tensor-parallel
+ * ranks: of what these hold together (split.h). The same n on each. */
+typedef struct param_partial {
+    int64_t at, n;
+    int copies;
+} param_partial;
+
 typedef struct param_unit {
     bool whole;             /* every rank has all of it */
     int64_t at, n;          /* in flat arrays */
@@ -34,6 +41,8 @@ typedef struct param_unit {
     int64_t slot;           /* of the unit in slot arrays */
     bool shares_slot;       /* with other units */
     vec_spans spans;        /* of the piece, counted from its beginning */
+    param_partial *partial;
+    int n_partial;
 } param_unit;
 
 /* Lays the parameters out for ranks; all have been added, none is mapped. */

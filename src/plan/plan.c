@@ -11,8 +11,12 @@ static int64_t page_up(int64_t n) {
 }
 
 static bool grads_in_frame(const plan_spec *s) {
-    bool in_slots = s->shared && s->sharing.shards > 1 && s->sharing.zero >= 2;
+    bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
     return s->train_B && !s->accumulates && !in_slots && !s->fixed_grads;
+}
+
+static int tp_of(const plan_spec *s) {
+    return s->ranks ? s->ranks->size[MESH_TP] : 1;
 }
 
 /* ---- programs ---- */
@@ -21,6 +25,8 @@ static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *
                      err *e) {
     graph_options opt = {
         .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
+    opt.mesh = ph->spec.ranks;
+    opt.sequence_parallel = ph->spec.sequence_parallel;
     opt.grads_in_frame = train && grads_in_frame(&ph->spec);
     opt.fixed_grads = train && ph->spec.fixed_grads;
     model_rec r = *shape;
@@ -112,7 +118,7 @@ static void lay_out_cache(plan *p) {
     for (int i = 0; i < p->n_phases; i++) {
         const plan_spec *s = &p->phase[i].spec;
         if (!s->cache_tok) continue;
-        int64_t bytes = model_cache_bytes(&s->model, 1, s->cache_tok, s->compute);
+        int64_t bytes = model_cache_bytes(&s->model, tp_of(s), 1, s->cache_tok, s->compute);
         if (bytes > p->region[REGION_CACHE].bytes) p->region[REGION_CACHE].bytes = bytes;
     }
 }
@@ -146,6 +152,24 @@ void plan_select(plan *p, int i) {
     memcpy(p->prog, p->phase[i].prog, sizeof p->prog);
 }
 
+static plan_spec own_spec(arena *a, const plan_spec *from) {
+    plan_spec s = *from;
+    s.model = model_config_copy(a, &from->model);
+    if (from->ranks) s.ranks = arena_memdup(a, from->ranks, sizeof *from->ranks);
+    return s;
+}
+
+static status declare(plan *p, const plan_spec *s, err *e) {
+    TRY(model_check_ranks(&s->model, tp_of(s), e));
+    if (tp_of(s) > 1)
+        param_store_split(p->store, &(param_ranks){.n = tp_of(s),
+                                                   .rank = s->ranks->rank[MESH_TP],
+                                                   .sequence_parallel = s->sequence_parallel});
+    model_declare(&s->model, p->store);
+    if (s->ranks) param_store_shard(p->store, &s->sharing);
+    return ST_OK;
+}
+
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) {
     arena *memory = arena_new("plan");
     plan *p = ARENA_NEW(memory, plan);
@@ -156,13 +180,8 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     if (specs->locate) param_store_map(p->store, specs->locate, specs->locate_ctx);
     p->phase = ARENA_ARRAY(memory, plan_phase, n);
     p->n_phases = n;
-    for (int i = 0; i < n; i++) {
-        p->phase[i].spec = specs[i];
-        p->phase[i].spec.model = model_config_copy(memory, &specs[i].model);
-    }
-    model_declare(&p->phase[0].spec.model, p->store);
-    if (specs->shared) param_store_shard(p->store, &specs->sharing);
-    status st = ST_OK;
+    for (int i = 0; i < n; i++) p->phase[i].spec = own_spec(memory, &specs[i]);
+    status st = declare(p, &p->phase[0].spec, e);
     for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);
     if (st != ST_OK) {
         arena_free(memory);

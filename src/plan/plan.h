@@ -43,8 +43,10 @@ typedef struct plan_spec {
     const void *file; /* where that file is mapped */
     bool fixed_grads; /* gradients are sums of integers: the deterministic mode */
     bool snapshot; /* room for a copy of masters and optimizer state, from which a thread saves */
-    bool shared;   /* there are other ranks: parameters are laid out in units, by `sharing` */
+    const mesh
+        *ranks; /* where this one is among others, by whom parameters are shared; NULL: alone */
     param_sharding sharing;
+    bool sequence_parallel;
 } plan_spec;
 
 typedef enum plan_region_kind {

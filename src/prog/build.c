@@ -1,6 +1,8 @@
 /* One builder per op: sets the attributes, decides what may work in place, emits. */
 #include "prog/graph_int.h"
 
+#include <stdio.h>
+
 static val emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
                 int in_place) {
     static const op_attr none = {0};
@@ -12,21 +14,36 @@ static val emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int 
 static bool is_temporary(const graph *g, val v) {
     if (g->failed || v == VAL_NONE) return false;
     const value *x = &g->value[v];
-    return x->producer >= 0 && x->parent == VAL_NONE && x->block == g->block &&
-           g->buf[x->buf].where == SPACE_FRAME &&
+    return x->producer >= 0 && x->parent == VAL_NONE && x->same_as == VAL_NONE &&
+           x->block == g->block && g->buf[x->buf].where == SPACE_FRAME &&
            !(op_classes[g->op[x->producer].kind].bwd_out & 1u);
 }
 
-val graph_embed(graph *g, val table, val ids, int32_t no_grad_id) {
+static val embed(graph *g, val table, val ids, op_attr attr) {
     if (g->failed || table == VAL_NONE) return VAL_NONE;
     const value *t = &g->value[table];
-    dtype dt = t->producer >= 0 ? t->t.dt : g->opt.dt; /* rows of an activation are copied */
-    op_attr attr = {.embed = {.dt = dt, .no_grad_id = no_grad_id}};
+    attr.embed.dt = t->producer >= 0 ? t->t.dt : g->opt.dt; /* rows of an activation are copied */
     return emit(g, OP_EMBED, &attr, (val[]){table, ids}, 2, -1);
+}
+
+val graph_embed(graph *g, val table, val ids, int32_t no_grad_id) {
+    return embed(g, table, ids, (op_attr){.embed = {.no_grad_id = no_grad_id}});
+}
+
+val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id) {
+    if (graph_tp(g) == 1) return graph_embed(g, table, ids, no_grad_id);
+    int64_t first = op_part_of(rows, graph_tp(g), graph_tp_rank(g)).first;
+    op_attr attr = {.embed = {.no_grad_id = no_grad_id, .all_rows = rows, .first = (int32_t)first}};
+    return embed(g, table, ids, attr);
 }
 
 val graph_linear(graph *g, val x, val w, val bias) {
     return emit(g, OP_LINEAR, NULL, (val[]){x, w, bias}, 3, -1);
+}
+
+val graph_bias(graph *g, val x, val bias) {
+    if (bias == VAL_NONE) return x;
+    return emit(g, OP_BIAS, NULL, (val[]){x, bias}, 2, is_temporary(g, x) ? 0 : -1);
 }
 
 /* Where b is the product that was recorded last, a joins it as its residual: one pass over memory
@@ -80,7 +97,9 @@ val graph_attention(graph *g, const graph_attention_spec *s, val q, val k, val v
                                   .window = s->window,
                                   .causal = s->causal,
                                   .dropout = g->opt.train ? s->dropout : 0.0f,
-                                  .stream = g->stream++}};
+                                  .stream = g->stream++,
+                                  .all_heads = s->all_heads,
+                                  .first_head = s->first_head}};
     return emit(g, OP_ATTENTION, &attr, (val[]){q, k, v, start, qpos}, 5, -1);
 }
 
@@ -116,11 +135,55 @@ val graph_dropout(graph *g, val x, float p) {
     uint32_t stream = g->stream++;
     if (!g->opt.train || p <= 0.0f) return x;
     op_attr attr = {.dropout = {.p = p, .stream = stream}};
+    if (g->opt.sequence_parallel && graph_tp(g) > 1) {
+        attr.dropout.all_rows = graph_rows(g, x) * graph_tp(g);
+        attr.dropout.first_row = graph_rows(g, x) * graph_tp_rank(g);
+    }
     return emit(g, OP_DROPOUT, &attr, (val[]){x}, 1, is_temporary(g, x) ? 0 : -1);
 }
 
+/* ---- collectives ---- */
+
+static op_attr over_tp(graph *g, const char *what) {
+    char text[64];
+    int n = snprintf(text, sizeof text, "%s", what);
+    if (g->block >= 0) snprintf(text + n, sizeof text - (size_t)n, " of layers.%d", (int)g->block);
+    return (op_attr){.comm = {.axis = MESH_TP,
+                              .ranks = graph_tp(g),
+                              .rank = graph_tp_rank(g),
+                              .what = arena_strdup(g->a, text)}};
+}
+
+val graph_tp_in(graph *g, val x) {
+    if (g->failed || x == VAL_NONE || graph_tp(g) == 1) return x;
+    op_attr attr = over_tp(g, "tp_in");
+    return emit(g, g->opt.sequence_parallel ? OP_GATHER_ROWS : OP_FAN_OUT, &attr, &x, 1, -1);
+}
+
+val graph_tp_out(graph *g, val x) {
+    if (g->failed || x == VAL_NONE || graph_tp(g) == 1) return x;
+    op_attr attr = over_tp(g, "tp_out");
+    if (g->opt.sequence_parallel) return emit(g, OP_SCATTER_SUM, &attr, &x, 1, -1);
+    return emit(g, OP_ALL_REDUCE, &attr, &x, 1, is_temporary(g, x) ? 0 : -1);
+}
+
+val graph_tp_cols(graph *g, val x, int64_t cols) {
+    if (g->failed || x == VAL_NONE || graph_tp(g) == 1) return x;
+    op_attr attr = over_tp(g, "columns");
+    attr.comm.cols = cols;
+    return emit(g, OP_GATHER_COLS, &attr, &x, 1, -1);
+}
+
+val graph_tp_rows(graph *g, val x) {
+    if (g->failed) return VAL_NONE;
+    op_attr attr = over_tp(g, "stats of the head");
+    return emit(g, OP_GATHER_ROWS, &attr, &x, 1, -1);
+}
+
+/* ---- the head ---- */
+
 /* The head is the first use of its parameters in a step: it writes their gradients. */
-static void write_param_grad(graph *g, op_rec *r, int i) {
+void graph_write_param_grad(graph *g, op_rec *r, int i) {
     val dw = r->in[i] == VAL_NONE ? VAL_NONE : g->value[r->in[i]].param_grad;
     if (dw == VAL_NONE) return;
     r->din[i] = dw;
@@ -129,13 +192,14 @@ static void write_param_grad(graph *g, op_rec *r, int i) {
 }
 
 val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
+    if (graph_tp(g) > 1) return graph_head_parts(g, s, graph_tp_in(g, x), w, bias, targets);
     op_attr attr = {.head = {.chunk_rows = s->chunk_rows,
                              .z_loss = s->z_loss,
                              .softcap = s->softcap,
                              .with_grad = g->opt.train}};
     op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets, bias}, 4, -1);
     if (!r) return VAL_NONE;
-    for (int i = 1; i <= 3; i += 2) write_param_grad(g, r, i);
+    for (int i = 1; i <= 3; i += 2) graph_write_param_grad(g, r, i);
     val nll = r->out[0];
     graph_fix_grads(g, g->n_ops - 1);
     return nll;

@@ -79,6 +79,7 @@ static void recompute_op(derive *d, int32_t index) {
 
 static val resolve(derive *d, val v) {
     const value *x = &d->g->value[v];
+    if (x->same_as != VAL_NONE) return resolve(d, x->same_as);
     if (x->parent != VAL_NONE) {
         val parent = x->parent;
         int64_t col0 = x->offset - d->g->value[parent].offset, cols = x->t.cols;
@@ -117,13 +118,8 @@ static void pass_on(derive *d, val x, val dy) {
 }
 
 static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
-    op_rec r = {.kind = f->kind,
-                .entry = entry,
-                .phase = phase,
-                .attr = f->attr,
-                .ws_buf = -1,
-                .block = f->block};
-    graph_clear_operands(&r);
+    op_rec r = graph_empty_op(f->kind, entry, phase, f->block);
+    r.attr = f->attr;
     memcpy(r.shape_in, f->in, sizeof r.shape_in);
     memcpy(r.shape_out, f->out, sizeof r.shape_out);
     return r;
@@ -131,8 +127,7 @@ static op_rec backward_rec(const op_rec *f, op_entry entry, op_phase phase) {
 
 static val emit_elementwise(derive *d, op_kind kind, val a, val b, int32_t block) {
     graph *g = d->g;
-    op_rec r = {.kind = kind, .entry = ENTRY_FWD, .phase = PHASE_B, .ws_buf = -1, .block = block};
-    graph_clear_operands(&r);
+    op_rec r = graph_empty_op(kind, ENTRY_FWD, PHASE_B, block);
     r.in[0] = a;
     r.in[1] = b;
     tensor t = g->value[a].t;
@@ -178,14 +173,35 @@ static void backward_summand(derive *d, const op_rec *f, val x, val dy) {
     else if (d->grad[x] == VAL_NONE) {
         bool acc;
         val dx = grad_target(d, x, dy, 0, &acc);
-        op_rec r = backward_rec(f, ENTRY_FWD, PHASE_B);
-        r.kind = OP_COPY;
-        graph_clear_operands(&r);
+        op_rec r = graph_empty_op(OP_COPY, ENTRY_FWD, PHASE_B, f->block);
         r.in[0] = dy;
         r.out[0] = dx;
         graph_append(d->g, &r);
     } else
         d->grad[x] = emit_elementwise(d, OP_ADD, d->grad[x], dy, f->block);
+}
+
+/* The backward of a collective is another one, into a buffer of its own or, for sums, where dy is
+ * when nobody else wants that. */
+static void backward_collective(derive *d, const op_rec *f, val dy, int32_t op) {
+    graph *g = d->g;
+    val x = f->in[0];
+    if (!g->value[x].needs_grad) return;
+    if (f->kind == OP_FAN_OUT && awaited_by_other(d, buf_of(d, dy), f->out[0], op))
+        dy = emit_elementwise(d, OP_COPY, dy, VAL_NONE, f->block);
+    op_rec r = backward_rec(f, ENTRY_BWD_INPUT, PHASE_B);
+    r.dout[0] = dy;
+    r.din[0] = f->kind == OP_FAN_OUT
+                   ? graph_new_value(g, &g->value[dy].t, buf_of(d, dy), g->value[x].name)
+                   : graph_alloc_like(g, &g->value[x].t, g->value[x].name);
+    r.flops = f->flops_bwd_input;
+    r.bytes = f->bytes_bwd_input;
+    graph_append(g, &r);
+    CHECK(g->value[x].parent == VAL_NONE, "collective of a view");
+    if (d->grad[x] == VAL_NONE)
+        set_grad(d, x, r.din[0]);
+    else
+        d->grad[x] = emit_elementwise(d, OP_ADD, d->grad[x], r.din[0], f->block);
 }
 
 /* Sets din for weight inputs; returns whether any is wanted. */
@@ -264,6 +280,7 @@ static void backward_op(derive *d, int32_t index) {
     graph *g = d->g;
     op_rec f = g->op[index];
     const op_class *k = &op_classes[f.kind];
+    if (f.entry != ENTRY_FWD) return; /* gradients that the forward makes */
     if (k->flags & OPF_GRAD_IN_FWD) {
         if (f.out[2] != VAL_NONE && g->value[f.in[0]].needs_grad) {
             CHECK(d->grad[f.in[0]] == VAL_NONE, "the head must be the last use of its input");
@@ -275,11 +292,13 @@ static void backward_op(derive *d, int32_t index) {
     if (dy == VAL_NONE) return;
     CHECK(d->covered[f.out[0]] == 0 || d->covered[f.out[0]] == g->value[f.out[0]].t.cols,
           "%s: only part of the output has a gradient", k->name);
-    if (f.kind == OP_ADD) {
-        for (int i = 0; i < 2; i++) backward_summand(d, &f, f.in[i], dy);
+    if (k->flags & OPF_COMMUNICATES && k->diff) {
+        backward_collective(d, &f, dy, index);
         return;
     }
-    if (f.kind == OP_LINEAR) backward_summand(d, &f, f.in[3], dy);
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (graph_passes_on(f.kind, i)) backward_summand(d, &f, f.in[i], dy);
+    if (f.kind == OP_ADD) return;
     bool fused = (k->flags & OPF_FUSED_BWD) != 0;
     op_rec w =
         backward_rec(&f, fused ? ENTRY_BWD_INPUT : ENTRY_BWD_WEIGHT, fused ? PHASE_B : PHASE_W);
@@ -314,6 +333,9 @@ void graph_derive_backward(graph *g) {
                 .covered = ARENA_ARRAY(g->a, int64_t, n),
                 .clone = ARENA_ARRAY(g->a, val, n),
                 .param_used = ARENA_ARRAY(g->a, bool, n)};
-    for (int32_t v = 0; v < n; v++) d.grad[v] = d.clone[v] = VAL_NONE;
+    for (int32_t v = 0; v < n; v++) {
+        d.grad[v] = g->value[v].forward_grad;
+        d.clone[v] = VAL_NONE;
+    }
     for (int32_t i = n_ops - 1; i >= 0 && !g->failed; i--) backward_op(&d, i);
 }

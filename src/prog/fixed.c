@@ -9,14 +9,9 @@ static val append_sum(graph *g, const op_rec *r, int i, val dw) {
     tensor t = g->value[dw].t;
     t.dt = g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
     val made = graph_alloc_like(g, &t, g->value[dw].name);
-    op_rec f = {.kind = OP_FIXED_ADD,
-                .entry = ENTRY_FWD,
-                .phase = r->phase,
-                .ws_buf = -1,
-                .block = r->block,
-                .acc = (uint8_t)(r->acc >> i & 1u),
-                .acc_param = (uint8_t)(r->acc_param >> i & 1u)};
-    graph_clear_operands(&f);
+    op_rec f = graph_empty_op(OP_FIXED_ADD, ENTRY_FWD, r->phase, r->block);
+    f.acc = (uint8_t)(r->acc >> i & 1u);
+    f.acc_param = (uint8_t)(r->acc_param >> i & 1u);
     f.in[0] = made;
     f.out[0] = dw;
     double n = (double)t.rows * (double)t.cols;

@@ -15,8 +15,16 @@ graph *graph_new(arena *a, const graph_options *opt) {
     graph *g = ARENA_NEW(a, graph);
     g->a = a;
     g->opt = *opt;
+    if (opt->mesh) g->opt.mesh = arena_memdup(a, opt->mesh, sizeof *opt->mesh);
     g->block = -1;
     return g;
+}
+
+int graph_tp(const graph *g) {
+    return g->opt.mesh ? g->opt.mesh->size[MESH_TP] : 1;
+}
+int graph_tp_rank(const graph *g) {
+    return g->opt.mesh ? g->opt.mesh->rank[MESH_TP] : 0;
 }
 
 const graph_options *graph_get_options(const graph *g) {
@@ -58,6 +66,8 @@ val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name
                  .producer = -1,
                  .block = -1,
                  .parent = VAL_NONE,
+                 .same_as = VAL_NONE,
+                 .forward_grad = VAL_NONE,
                  .param_grad = VAL_NONE};
     v->t.data = NULL;
     return g->n_values++;
@@ -68,11 +78,6 @@ val graph_alloc_like(graph *g, const tensor *shape, const char *name) {
     t.ld = t.cols;
     int32_t buf = graph_new_buffer(g, SPACE_FRAME, dtype_span_bytes(t.dt, t.rows * t.cols));
     return graph_new_value(g, &t, buf, name);
-}
-
-void graph_clear_operands(op_rec *r) {
-    for (int i = 0; i < OP_MAX_IN; i++) r->in[i] = r->din[i] = r->shape_in[i] = VAL_NONE;
-    for (int o = 0; o < OP_MAX_OUT; o++) r->out[o] = r->dout[o] = r->shape_out[o] = VAL_NONE;
 }
 
 op_rec *graph_append(graph *g, const op_rec *r) {
@@ -133,18 +138,13 @@ val graph_param(graph *g, const graph_param_ref *ref) {
     return v;
 }
 
-val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
-    if (g->failed || v == VAL_NONE) return VAL_NONE;
-    CHECK(col0 >= 0 && cols > 0 && col0 + cols <= g->value[v].t.cols,
-          "view of columns %ld..%ld of %ld", (long)col0, (long)(col0 + cols),
-          (long)g->value[v].t.cols);
-    int64_t offset = g->value[v].offset + col0;
-    for (val u = v + 1; u < g->n_values; u++)
-        if (g->value[u].parent == v && g->value[u].offset == offset && g->value[u].t.cols == cols)
+static val view_of(graph *g, val v, int64_t offset, const tensor *t) {
+    for (val u = v + 1; u < g->n_values; u++) {
+        const value *x = &g->value[u];
+        if (x->parent == v && x->offset == offset && x->t.cols == t->cols && x->t.rows == t->rows)
             return u;
-    tensor t = g->value[v].t;
-    t.cols = cols;
-    val u = graph_new_value(g, &t, g->value[v].buf, g->value[v].name);
+    }
+    val u = graph_new_value(g, t, g->value[v].buf, g->value[v].name);
     const value *p = &g->value[v];
     value *w = &g->value[u];
     w->offset = offset;
@@ -154,6 +154,27 @@ val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
     w->needs_grad = p->needs_grad;
     w->parent = v;
     return u;
+}
+
+val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
+    if (g->failed || v == VAL_NONE) return VAL_NONE;
+    CHECK(col0 >= 0 && cols > 0 && col0 + cols <= g->value[v].t.cols,
+          "view of columns %ld..%ld of %ld", (long)col0, (long)(col0 + cols),
+          (long)g->value[v].t.cols);
+    int64_t offset = g->value[v].offset + col0;
+    tensor t = g->value[v].t;
+    t.cols = cols;
+    return view_of(g, v, offset, &t);
+}
+
+val graph_view_rows(graph *g, val v, int64_t row0, int64_t rows) {
+    if (g->failed || v == VAL_NONE) return VAL_NONE;
+    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= g->value[v].t.rows,
+          "view of rows %ld..%ld of %ld", (long)row0, (long)(row0 + rows),
+          (long)g->value[v].t.rows);
+    tensor t = g->value[v].t;
+    t.rows = rows;
+    return view_of(g, v, g->value[v].offset + row0 * t.ld, &t);
 }
 
 void graph_output(graph *g, val v, const char *name) {
@@ -198,8 +219,11 @@ void graph_block_end(graph *g) {
 static void note_read(graph *g, val v) {
     CHECK(!g->value[v].overwritten, "value %d (%s) is read after its buffer was reused", (int)v,
           g->value[v].name);
-    for (; v != VAL_NONE; v = g->value[v].parent)
-        if (g->value[v].producer >= 0 && g->value[v].block != g->block) g->value[v].escapes = true;
+    while (v != VAL_NONE) {
+        value *x = &g->value[v];
+        if (x->producer >= 0 && x->block != g->block) x->escapes = true;
+        v = x->parent != VAL_NONE ? x->parent : x->same_as;
+    }
 }
 
 /* The buffer of in[i] becomes that of the output. */
@@ -208,8 +232,38 @@ static val take_buffer(graph *g, val from, const tensor *t) {
     CHECK(old->parent == VAL_NONE && old->offset == 0, "an op in place needs a whole buffer");
     old->overwritten = true;
     for (val u = from + 1; u < g->n_values; u++)
-        if (g->value[u].parent == from) g->value[u].overwritten = true;
+        if (g->value[u].parent == from || g->value[u].same_as == from)
+            g->value[u].overwritten = true;
     return graph_new_value(g, t, old->buf, old->name);
+}
+
+op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block) {
+    op_rec r = {.kind = kind, .entry = entry, .phase = phase, .ws_buf = -1, .block = block};
+    for (int i = 0; i < OP_MAX_IN; i++) r.in[i] = r.din[i] = r.shape_in[i] = VAL_NONE;
+    for (int o = 0; o < OP_MAX_OUT; o++) r.out[o] = r.dout[o] = r.shape_out[o] = VAL_NONE;
+    return r;
+}
+
+bool graph_passes_on(op_kind kind, int i) {
+    switch (kind) {
+        case OP_ADD: return i < 2;
+        case OP_LINEAR: return i == 3;
+        case OP_BIAS:
+        case OP_ALL_REDUCE: return i == 0;
+        default: return false;
+    }
+}
+
+/* The value of output o: in the buffer of an input, or of its own. */
+static val output_value(graph *g, const op_infer *io, int o, const val *in, int in_place) {
+    if (o == 0 && io->kind == OP_FAN_OUT) {
+        val same = graph_new_value(g, &io->out[0], g->value[in[0]].buf, g->value[in[0]].name);
+        g->value[same].same_as = in[0];
+        g->value[same].offset = g->value[in[0]].offset;
+        return same;
+    }
+    if (o == 0 && in_place >= 0) return take_buffer(g, in[in_place], &io->out[0]);
+    return graph_alloc_like(g, &io->out[o], NULL);
 }
 
 op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
@@ -217,22 +271,18 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
     if (g->failed) return NULL;
     const op_class *k = &op_classes[kind];
     op_infer io = {.kind = kind, .attr = attr, .dev = g->opt.dev};
-    op_rec r = {.kind = kind,
-                .entry = ENTRY_FWD,
-                .phase = PHASE_F,
-                .attr = *attr,
-                .ws_buf = -1,
-                .block = g->block};
+    op_rec r = graph_empty_op(kind, ENTRY_FWD, PHASE_F, g->block);
+    r.attr = *attr;
     bool needs_grad = false;
-    for (int i = 0; i < OP_MAX_IN; i++) {
-        r.in[i] = i < n_in ? in[i] : VAL_NONE;
-        r.din[i] = r.shape_in[i] = VAL_NONE;
+    for (int i = 0; i < n_in; i++) {
+        r.in[i] = in[i];
         if (r.in[i] == VAL_NONE) continue;
         note_read(g, r.in[i]);
         io.in[i] = g->value[r.in[i]].t;
-        if (!((k->diff | k->weights) >> i & 1) || !g->value[r.in[i]].needs_grad) continue;
+        bool gets = (k->diff | k->weights) >> i & 1;
+        if (!(gets || graph_passes_on(kind, i)) || !g->value[r.in[i]].needs_grad) continue;
         needs_grad = true;
-        io.want_grad |= (uint8_t)(1u << i);
+        if (gets) io.want_grad |= (uint8_t)(1u << i);
     }
     err e = {0};
     status st = op_infer_call(&io, &e);
@@ -241,10 +291,8 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
         return NULL;
     }
     for (int o = 0; o < OP_MAX_OUT; o++) {
-        r.out[o] = r.dout[o] = r.shape_out[o] = VAL_NONE;
         if (io.out[o].rows == 0) continue;
-        r.out[o] = o == 0 && in_place >= 0 ? take_buffer(g, in[in_place], &io.out[0])
-                                           : graph_alloc_like(g, &io.out[o], NULL);
+        r.out[o] = output_value(g, &io, o, in, in_place);
         value *v = &g->value[r.out[o]];
         v->producer = g->n_ops;
         v->out_index = o;

@@ -7,7 +7,8 @@
  * Invariants
  *  1. A value is a matrix in a buffer; a buffer lives in one space (a frame, pinned memory,
  * parameters, ...).
- *  2. Views share the buffer of their parent: a column range of the same rows.
+ *  2. Views share the buffer of their parent: a range of its columns or of its rows. What an op
+ * leaves as it is for this rank (graph_tp_in) is another value in the same buffer.
  *  3. An op that works in place makes a new value in the old buffer; the old value can no longer be
  * read. Who needs it later (a backward) gets a recomputed copy.
  *  4. The first error is kept; later builder calls do nothing and return VAL_NONE. graph_finish
@@ -54,11 +55,18 @@ typedef struct graph_options {
     bool grads_in_frame;
     /* Parameter gradients are int64 in fixed point (op/fixed.h): the deterministic mode. */
     bool fixed_grads;
+    /* Sizes and place of this rank, copied; comms come with op_run. NULL: one rank. */
+    const mesh *mesh;
+    /* Between tp_out and tp_in a tensor-parallel rank has 1/tp of the rows. */
+    bool sequence_parallel;
 } graph_options;
 
 /* The graph lives in `a`, as does the program made from it. */
 graph *graph_new(arena *a, const graph_options *opt);
 const graph_options *graph_get_options(const graph *g);
+/* Tensor-parallel ranks, and which of them records; 1 and 0 without a mesh. */
+int graph_tp(const graph *g);
+int graph_tp_rank(const graph *g);
 
 /* External values. */
 val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols);
@@ -81,6 +89,16 @@ val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
 
 /* Columns [col0, col0 + cols) of v. */
 val graph_view(graph *g, val v, int64_t col0, int64_t cols);
+
+/* Tensor parallelism (Shoeybi et al. 2019; sequence_parallel: Korthikanti et al. 2022). Between
+ * tp_in and tp_out each rank multiplies by its part of the weights: what comes in is the same on
+ * all ranks, what goes out is the sum of their products. The gradients of tp_in are summed
+ * likewise. With sequence_parallel tp_in gathers the rows of all ranks, and tp_out leaves each its
+ * rows of the sum. Nothing on one rank. */
+val graph_tp_in(graph *g, val x);
+val graph_tp_out(graph *g, val x);
+/* All columns of a matrix that is shared out by columns; cols: of the whole. No gradient. */
+val graph_tp_cols(graph *g, val x, int64_t cols);
 /* Keeps v in pinned memory after the replay, to be read by name. Must be called right after v was
  * made. */
 void graph_output(graph *g, val v, const char *name);
@@ -100,7 +118,10 @@ void graph_block_end(graph *g);
 /* One builder per op; optional operands may be VAL_NONE. Semantics and shapes: op/ops.def. */
 /* no_grad_id: rows looked up under this id get no gradient; -1: none. */
 val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
+/* The table is this rank's part of `rows` rows: what is not in it is 0. Goes into graph_tp_out. */
+val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id);
 val graph_linear(graph *g, val x, val w, val bias);
+val graph_bias(graph *g, val x, val bias); /* nothing when there is none */
 /* a + b; b's buffer is reused for the sum unless b is a parameter, an input or a view. */
 val graph_add(graph *g, val a, val b);
 /* width: columns of one group (one norm per head), 0 for the whole row. */
@@ -114,6 +135,7 @@ typedef struct graph_attention_spec {
     float scale, softcap, dropout;
     int window;
     bool causal;
+    int all_heads, first_head; /* where H are some of all; 0: they are all */
 } graph_attention_spec;
 val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
                     val qpos);
@@ -122,11 +144,15 @@ val graph_softcap(graph *g, val x, float cap); /* nothing when cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* nothing when limit is 0 */
 val graph_scale(graph *g, val x, float c);     /* nothing when c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
-val graph_dropout(graph *g, val x, float p); /* nothing when p is 0 or not training */
-/* Returns nll [N,1]; in training the gradients of x, w and bias are made here. */
+/* Of the residual stream. Nothing when p is 0 or not training. */
+val graph_dropout(graph *g, val x, float p);
+/* Returns nll [N,1]; in training the gradients of x, w and bias are made here. Tensor-parallel: x
+ * is what would go into tp_in, w and bias are this rank's part of the vocabulary; nll is the same
+ * on all ranks. */
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;
+    int64_t vocab; /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax);

@@ -13,6 +13,8 @@ typedef struct value {
     int32_t out_index; /* which output of the producer */
     int32_t block;     /* block it was made in; -1: none */
     val parent;        /* view of; VAL_NONE */
+    val same_as;       /* a fan_out leaves it in the buffer of this value; VAL_NONE */
+    val forward_grad;  /* its gradient, where the forward makes it (the head); VAL_NONE */
     bool overwritten;  /* an in-place op took its buffer */
     bool escapes;      /* read in forward outside its block */
     bool needs_grad;   /* depends on a trainable parameter */
@@ -81,8 +83,9 @@ int32_t graph_new_buffer(graph *g, space where, int64_t bytes);
 val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name);
 val graph_alloc_like(graph *g, const tensor *shape,
                      const char *name); /* contiguous, in the frame */
-void graph_clear_operands(op_rec *r);
 op_rec *graph_append(graph *g, const op_rec *r);
+/* Rows [row0, row0 + rows) of v, for chunks of the head. Backward does not look through it. */
+val graph_view_rows(graph *g, val v, int64_t row0, int64_t rows);
 /* Records a forward op: infers outputs, allocates them (or takes the buffer of input `in_place` >=
  * 0), returns the op. */
 op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
@@ -90,6 +93,17 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
 /* Gives recorded op r one more input, of which backward only passes the gradient on. Its output
  * depends on it from now on. */
 void graph_add_input(graph *g, op_rec *r, int i, val v);
+/* Is the gradient of input i that of the output, unchanged? Backward gives it the same buffer. */
+bool graph_passes_on(op_kind kind, int i);
+/* A record without operands. */
+op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block);
+
+/* build.c. The gradient of parameter in[i] is written by r, first of all in a step. */
+void graph_write_param_grad(graph *g, op_rec *r, int i);
+/* The rows of all tensor-parallel ranks, of a value that needs no gradient. */
+val graph_tp_rows(graph *g, val x);
+/* head.c: the head over a vocabulary that ranks share, a chunk of rows at a time. */
+val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets);
 
 /* derive.c */
 void graph_derive_backward(graph *g);

@@ -137,15 +137,14 @@ static status refuse_layouts(const config *c, err *e) {
         const char *path, *what;
         int64_t size;
     } all[] = {
-        {"parallel.tp", "tensor parallelism (tp above 1)", c->parallel.tp},
-        {"parallel.sp", "sequence parallelism", 1 + c->parallel.sp},
         {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
         {"parallel.pp", "pipeline parallelism (pp above 1)", c->parallel.pp},
         {"parallel.virtual", "an interleaved pipeline (virtual above 1)", c->parallel.virtual},
         {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i].size > 1) return refuse(c, e, all[i].path, all[i].what, "dp and zero are");
+        if (all[i].size > 1)
+            return refuse(c, e, all[i].path, all[i].what, "dp, zero, tp and sp are");
     return ST_OK;
 }
 

@@ -32,7 +32,7 @@ static void make_tables(session *s) {
     const plan *p = s->plan;
     arena_reset(s->part_mem);
     s->table = step_build_accumulation(s->part_mem, p->store, p->prog[PLAN_TRAIN],
-                                       (int)(s->share / s->B), s->peers.m.size[MESH_DP] > 1);
+                                       (int)(s->share / s->B), peers_ranks(&s->peers) > 1);
     for (int i = 0; i < PLAN_PROGS; i++)
         if (p->prog[i] && i != PLAN_TRAIN)
             s->pass[i] = step_build_pass(s->part_mem, p->store, p->prog[i]);

@@ -27,6 +27,7 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                                    (uint32_t)micro_batch,
                     .first_micro = micro_batch == 0 || grads_in_slots(s),
                     .grad_scale = grad_scale,
+                    .mesh = &s->peers.m,
                     .fixed_limit = s->fixed_limit,
                     .fixed_overflow = &s->fixed_overflow};
 }

@@ -78,8 +78,38 @@ param_sharding peers_sharding(const peers *p, const config *c) {
                             .bucket_elems = (int64_t)(c->parallel.bucket_mb * 1e6 / 4)};
 }
 
+/* The ranks that hold what this one does, where each thing is on `copies` of them. */
+static comm *open_sharers(const peers *p, int copies) {
+    int tp = p->m.rank[MESH_TP], first = peers_rank(p) - tp + tp / copies * copies;
+    int *ranks = xcalloc((size_t)copies, sizeof *ranks);
+    for (int i = 0; i < copies; i++) ranks[i] = first + i;
+    comm *group = comm_group(p->m.world, ranks, copies);
+    free(ranks);
+    return group;
+}
+
+static comm *sharers_of(const peers *p, int copies) {
+    for (int i = 0; i < p->n_sharers; i++)
+        if (p->sharer[i].copies == copies) return p->sharer[i].group;
+    return NULL;
+}
+
+static void find_sharers(peers *p, arena *a, const param_store *s) {
+    p->sharer = arena_alloc(a, sizeof *p->sharer * (size_t)(p->m.size[MESH_TP] + 1));
+    for (int u = 0; u < param_units(s); u++) {
+        const param_unit *k = param_unit_at(s, u);
+        for (int i = 0; i < k->n_partial; i++) {
+            int copies = k->partial[i].copies;
+            if (sharers_of(p, copies)) continue;
+            p->sharer[p->n_sharers].copies = copies;
+            p->sharer[p->n_sharers++].group = open_sharers(p, copies);
+        }
+    }
+}
+
 void peers_bind(peers *p, arena *a, const param_store *s) {
     p->store = s;
+    find_sharers(p, a, s);
     p->unit = ARENA_ARRAY(a, peers_unit, param_units(s));
     for (int u = 0; u < param_units(s); u++) {
         p->unit[u].weights = arena_printf(a, "weights of unit %d", u);
@@ -124,9 +154,26 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
     return comm_start(p->m.axis[axis], &call);
 }
 
+/* Before they are summed over samples, while the ranks still have them at the same places. */
+static void sum_partial(peers *p, int u, const param_transfer *t) {
+    const param_unit *unit = param_unit_at(p->store, u);
+    for (int i = 0; i < unit->n_partial; i++) {
+        const param_partial *k = &unit->partial[i];
+        void *at = (char *)(uintptr_t)t->in + k->at * (int64_t)dtype_bytes(t->dt);
+        comm_call call = {.kind = COMM_ALL_REDUCE,
+                          .in = at,
+                          .out = at,
+                          .n = k->n,
+                          .dt = t->dt,
+                          .what = p->unit[u].grads};
+        p->unit[u].reduce = comm_start(sharers_of(p, k->copies), &call);
+    }
+}
+
 void peers_reduce(peers *p, int u, bool add, bool last) {
     param_transfer t = param_grads_transfer(p->store, u);
     peers_unit *k = &p->unit[u];
+    sum_partial(p, u, &t);
     if (param_unit_at(p->store, u)->whole) {
         k->add_when_reduced = t.out != t.in;
         if (k->add_when_reduced && !add) memset(t.out, 0, (size_t)t.n * dtype_bytes(t.dt));

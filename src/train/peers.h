@@ -25,6 +25,11 @@ typedef struct peers {
     const param_store *store;
     peers_unit *unit;
     bool narrow; /* parallel.reduce_dtype is bf16 */
+    struct {
+        int copies;
+        comm *group;
+    } * sharer; /* tensor-parallel ranks that hold the same heads (param_partial) */
+    int n_sharers;
 } peers;
 
 /* world NULL: one rank alone. ST_USAGE when the layout does not make the world's ranks. */

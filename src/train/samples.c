@@ -50,17 +50,19 @@ static status write_one(session *s, generator *g, int i, err *e) {
     return st;
 }
 
-/* Where weights are gathered for every pass, every rank makes the same sample. */
+/* Where weights are gathered for every pass or shared out, every rank makes the same sample. */
 static void replay(void *ctx, const prog *p, const op_run *run) {
     session *s = ctx;
+    op_run ranks = *run;
+    ranks.mesh = &s->peers.m;
     for (int i = 0; i < PLAN_PROGS; i++)
-        if (s->plan->prog[i] == p) execute_pass(s, (plan_prog)i, run);
+        if (s->plan->prog[i] == p) execute_pass(s, (plan_prog)i, &ranks);
 }
 
 status samples_write(session *s, err *e) {
     if (!s->plan->prog[PLAN_DECODE]) return ST_OK;
     status st = ST_OK;
-    bool together = param_store_sharding(s->plan->store)->zero == 3;
+    bool together = param_store_sharding(s->plan->store)->zero == 3 || s->peers.m.size[MESH_TP] > 1;
     if (!together && !session_leads(s)) return ST_OK;
     generator g = plan_generator(s->plan, s->tok);
     g.replay = replay;

@@ -176,7 +176,8 @@ static plan_spec spec_of(const session *s, int stage) {
                        .host_bytes = host_bytes(k, dp),
                        .fixed_grads = s->c->train.deterministic,
                        .snapshot = saves_on_the_way(s),
-                       .shared = peers_ranks(&s->peers) > 1,
+                       .ranks = peers_ranks(&s->peers) > 1 ? &s->peers.m : NULL,
+                       .sequence_parallel = s->c->parallel.sp,
                        .sharing = peers_sharding(&s->peers, s->c)};
 }
 

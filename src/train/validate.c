@@ -13,7 +13,7 @@ status validate(session *s, err *e) {
     uint64_t n = loader_sequences(s->valid), batches = (n + (uint64_t)s->B - 1) / (uint64_t)s->B;
     if (s->c->eval.batches > 0 && (uint64_t)s->c->eval.batches < batches)
         batches = (uint64_t)s->c->eval.batches;
-    op_run run = {.dev = s->dev, .first_micro = true};
+    op_run run = {.dev = s->dev, .mesh = &s->peers.m, .first_micro = true};
     uint64_t dp = (uint64_t)s->peers.m.size[MESH_DP], own = (uint64_t)s->peers.m.rank[MESH_DP];
     int64_t sum = 0, targets = 0;
     for (uint64_t i = 0; i < batches; i += dp) {

@@ -135,13 +135,10 @@ V_INLINE void att_cap_scores(const op_attr *at, float *s, int64_t n) {
 static inline void att_draw(const op_call *c, const att_view *v, int64_t h, float *factors,
                             int64_t j0, int64_t n) {
     const op_attr *at = c->attr;
-    uint64_t H = (uint64_t)at->attention.H, B = (uint64_t)at->attention.B;
-    uint64_t Tq = (uint64_t)at->attention.Tq, Tk = (uint64_t)at->attention.Tk;
     float scale = dropout_scale(at->attention.dropout), drawn[ATT_KEYS];
     dropout_draw draw = dropout_open(c->run, at->attention.dropout, at->attention.stream);
     for (int64_t i = 0; i < v->rows; i++) {
-        uint64_t row = ((uint64_t)v->b * H + (uint64_t)h) * Tq + (uint64_t)(v->q0 + i);
-        uint64_t counter = (c->run->micro_batch * B * H * Tq + row) * Tk + (uint64_t)j0;
+        uint64_t counter = dropout_query_counter(c, v->b, h, v->q0 + i) + (uint64_t)j0;
         draw_factors(&draw, scale, counter, n, drawn);
         for (int64_t j = 0; j < n; j++) factors[j * ATT_Q + i] = drawn[j];
     }

@@ -8,14 +8,13 @@ enum { CHUNK = 512 }; /* elements drawn at a time; a multiple of every vector wi
 V_INLINE void drop_rows(const op_call *c, const tensor *from, const tensor *to, bool add,
                         dtype dt) {
     float p = c->attr->dropout.p, scale = dropout_scale(p);
-    uint64_t base = (uint64_t)c->run->micro_batch * (uint64_t)(to->rows * to->cols);
     dropout_draw draw = dropout_open(c->run, p, c->attr->dropout.stream);
 #pragma omp parallel for num_threads(loop_threads(c, to->rows * to->cols)) schedule(static)
     for (int64_t i = 0; i < to->rows; i++) {
         for (int64_t j0 = 0; j0 < to->cols; j0 += CHUNK) {
             float factors[CHUNK];
             int64_t cols = to->cols - j0 < CHUNK ? to->cols - j0 : CHUNK;
-            draw_factors(&draw, scale, base + (uint64_t)(i * to->cols + j0), cols, factors);
+            draw_factors(&draw, scale, dropout_row_counter(c, to, i) + (uint64_t)j0, cols, factors);
             FOR_VECTORS(cols, j, n) {
                 vf v = row_get(from, i, j0 + j, n, dt), f = get_upto(factors, j, n, DT_F32);
                 /* A dropped infinity or NaN leaves no trace. */

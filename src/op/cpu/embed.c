@@ -1,27 +1,25 @@
 /* EMBED: rows of a table. The gradient is partitioned by columns: a thread owns some columns of the
  * whole table and walks all rows in order, so every sum has the order of n. */
+#include "op/embed.h"
+
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 #include "op/cpu/stored_rows.h"
-
-static int64_t id_at(const op_call *c, int64_t n) {
-    const tensor *ids = &c->in[1];
-    int64_t id = ((const int32_t *)ids->data)[n * ids->ld];
-    CHECK(id >= 0 && id < c->in[0].rows, "embed: id %lld is outside the table of %lld rows",
-          (long long)id, (long long)c->in[0].rows);
-    return id;
-}
 
 static void embed_fwd(const op_call *c) {
     const tensor *table = &c->in[0], *y = &c->out[0];
     int64_t bytes = y->dt == DT_BF16 ? 2 : 4, row_bytes = dtype_span_bytes(table->dt, table->ld);
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t n = 0; n < y->rows; n++) {
-        const char *row = (const char *)table->data + id_at(c, n) * row_bytes;
-        if (table->dt != y->dt)
+        int64_t id = embed_row(c, n);
+        const char *row = (const char *)table->data + (id < 0 ? 0 : id * row_bytes);
+        char *to = (char *)y->data + n * y->ld * bytes;
+        if (id < 0)
+            memset(to, 0, (size_t)(y->cols * bytes));
+        else if (table->dt != y->dt)
             CPU_FN(stored_read)((float *)y->data + n * y->ld, row, y->cols, table->dt);
         else
-            memcpy((char *)y->data + n * y->ld * bytes, row, (size_t)(y->cols * bytes));
+            memcpy(to, row, (size_t)(y->cols * bytes));
     }
 }
 
@@ -32,8 +30,8 @@ V_INLINE void add_columns(const op_call *c, int64_t j0, int64_t j1, dtype dt) {
         for (int64_t v = 0; v < dt_table->rows; v++)
             memset(to + v * dt_table->ld + j0, 0, (size_t)(j1 - j0) * sizeof(float));
     for (int64_t n = 0; n < dy->rows; n++) {
-        int64_t id = id_at(c, n);
-        if (id == c->attr->embed.no_grad_id) continue;
+        int64_t id = embed_grad_row(c, n);
+        if (id < 0) continue;
         FOR_VECTORS(j1 - j0, j, left) {
             vf v = row_get(dy, n, j0 + j, left, dt);
             row_put(dt_table, id, j0 + j, v, left, true, DT_F32);

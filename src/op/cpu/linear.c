@@ -1,13 +1,9 @@
 /* LINEAR: y = x w^T + bias + res through the packed product. FLOPs 2 N I O in each of its three
- * phases.
- *
- * The bias gradient sums columns of dy in fixed slices of rows, then the slices in order. */
+ * phases. */
+#include "op/cpu/column_sums.h"
 #include "op/cpu/gemm_tile.h"
 #include "op/cpu/ops.h"
-#include "op/cpu/simd.h"
 #include "op/cpu/stored_rows.h"
-
-enum { BIAS_SLICE = 512 }; /* rows of dy per partial column sum */
 
 static void linear_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *y = &c->out[0];
@@ -35,45 +31,6 @@ static void linear_bwd_input(const op_call *c) {
     gemm_run(c->run->dev, &g, c->ws);
 }
 
-static int64_t bias_slices(int64_t rows) {
-    return (rows + BIAS_SLICE - 1) / BIAS_SLICE;
-}
-
-/* partial[s, :] = column sums of slice s of dy. */
-V_INLINE void sum_slice(float *sum, const tensor *dy, int64_t s, dtype dt) {
-    int64_t end = (s + 1) * BIAS_SLICE < dy->rows ? (s + 1) * BIAS_SLICE : dy->rows;
-    for (int64_t j = 0; j < dy->cols; j++) sum[j] = 0.0f;
-    for (int64_t i = s * BIAS_SLICE; i < end; i++) {
-        int64_t j = 0, row = i * dy->ld;
-        for (; j + VW <= dy->cols; j += VW)
-            v_store(sum + j, v_load(sum + j) + v_get(dy->data, row + j, dt));
-        for (; j < dy->cols; j++) sum[j] += s_get(dy->data, row + j, dt);
-    }
-}
-
-static void sum_bias(const op_call *c) {
-    const tensor *dy = &c->dout[0];
-    float *partial = c->ws, *db = c->din[2].data;
-    int64_t slices = bias_slices(dy->rows), n = dy->cols;
-    bool add = op_accumulates(c, 2);
-#pragma omp parallel num_threads(loop_threads(c, dy->rows *n))
-    {
-#pragma omp for schedule(static)
-        for (int64_t s = 0; s < slices; s++) {
-            if (dy->dt == DT_BF16)
-                sum_slice(partial + s * n, dy, s, DT_BF16);
-            else
-                sum_slice(partial + s * n, dy, s, DT_F32);
-        }
-#pragma omp for schedule(static)
-        for (int64_t j = 0; j < n; j++) {
-            float v = 0.0f;
-            for (int64_t s = 0; s < slices; s++) v += partial[s * n + j];
-            db[j] = add ? db[j] + v : v;
-        }
-    }
-}
-
 static void linear_bwd_weight(const op_call *c) {
     const tensor *dy = &c->dout[0], *x = &c->in[0], *dw = &c->din[1];
     if (dw->data) {
@@ -82,17 +39,17 @@ static void linear_bwd_weight(const op_call *c) {
         g.c = dw->data, g.ldc = dw->ld, g.c_dt = DT_F32, g.accumulate = op_accumulates(c, 1);
         gemm_run(c->run->dev, &g, c->ws);
     }
-    if (c->din[2].data) sum_bias(c);
+    if (c->din[2].data) column_sums(c, 2);
 }
 
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int t = dev_threads(io->dev);
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
-    ws[0] = CPU_FN(gemm_ws)(t, n, o, k, dt, dt);
+    ws[0] = CPU_FN(gemm_ws)(t, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
     ws[1] = CPU_FN(gemm_ws)(t, n, k, o, dt, dt);
     ws[2] = CPU_FN(gemm_ws)(t, o, k, n, dt, DT_F32);
-    int64_t sums = io->in[2].rows ? bias_slices(n) * o * (int64_t)sizeof(float) : 0;
+    int64_t sums = io->in[2].rows ? column_sums_bytes(n, o) : 0;
     if (ws[2] < sums) ws[2] = sums;
 }
 

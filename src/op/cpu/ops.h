@@ -8,7 +8,10 @@
 /* clang-format off */
 #define CPU_OPS(X)                                                                                 \
     X(LINEAR, linear)                                                                              \
+    X(BIAS, bias)                                                                                  \
     X(HEAD_CE, head_ce)                                                                            \
+    X(HEAD_STATS, head_stats)                                                                      \
+    X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
     X(RMSNORM, rmsnorm)                                                                            \
     X(LAYERNORM, layernorm)                                                                        \

@@ -27,20 +27,13 @@ static key_range visible(const op_call *c, int64_t b, int64_t i) {
     return r;
 }
 
-static uint64_t keep_counter(const op_call *c, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const op_attr *at = c->attr;
-    uint64_t Tq = (uint64_t)at->attention.Tq, Tk = (uint64_t)at->attention.Tk;
-    uint64_t H = (uint64_t)at->attention.H, B = (uint64_t)at->attention.B;
-    uint64_t row = ((uint64_t)b * H + (uint64_t)h) * Tq + (uint64_t)i;
-    return ((uint64_t)c->run->micro_batch * B * H * Tq + row) * Tk + (uint64_t)j;
-}
-
 /* m_ij: 0, or 1/(1-p). */
 static ACC keep_factor(const op_call *c, dropout_draw *draw, int64_t b, int64_t h, int64_t i,
                        int64_t j) {
     float p = c->attr->attention.dropout;
     if (p <= 0) return 1;
-    return dropout_keeps(draw, keep_counter(c, b, h, i, j)) ? (ACC)(REAL)dropout_scale(p) : 0;
+    uint64_t counter = dropout_query_counter(c, b, h, i) + (uint64_t)j;
+    return dropout_keeps(draw, counter) ? (ACC)(REAL)dropout_scale(p) : 0;
 }
 
 static STORE *q_head(const op_call *c, const tensor *t, int64_t b, int64_t i, int64_t h,

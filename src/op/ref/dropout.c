@@ -4,13 +4,13 @@
 
 static void mask_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
     REAL scale = dropout_scale(c->attr->dropout.p);
-    uint64_t base = (uint64_t)c->run->micro_batch * (uint64_t)(to->rows * to->cols);
     int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < to->rows; n++) {
         dropout_draw draw = dropout_open(c->run, c->attr->dropout.p, c->attr->dropout.stream);
+        uint64_t first = dropout_row_counter(c, to, n);
         for (int64_t i = 0; i < to->cols; i++) {
-            bool keep = dropout_keeps(&draw, base + (uint64_t)(n * to->cols + i));
+            bool keep = dropout_keeps(&draw, first + (uint64_t)i);
             put(row_of(to, n) + i, keep ? load(row_of(from, n)[i]) * scale : 0, add);
         }
     }

@@ -2,17 +2,16 @@
  * v = no_grad_id. */
 #include <string.h>
 
+#include "op/embed.h"
+
 #include "op/ref/ref.h"
 #include "op/ref/stored.h"
 
-static int32_t id_at(const op_call *c, int64_t n) {
-    int32_t id = int_at(&c->in[1], n);
-    CHECK(id >= 0 && id < c->in[0].rows, "embed: id %d is outside the table of %lld rows", id,
-          (long long)c->in[0].rows);
-    return id;
-}
-
-static void look_up(const tensor *table, int32_t id, STORE *y, dtype dt) {
+static void look_up(const tensor *table, int64_t id, STORE *y, dtype dt) {
+    if (id < 0) {
+        memset(y, 0, (size_t)table->cols * sizeof(STORE));
+        return;
+    }
     if (table->dt == dt) {
         memcpy(y, row_of(table, id), (size_t)table->cols * sizeof(STORE));
         return;
@@ -28,7 +27,7 @@ static void embed_fwd(const op_call *c) {
     const tensor *y = &c->out[0];
     int threads = ref_threads(c);
     PARALLEL_FOR
-    for (int64_t n = 0; n < y->rows; n++) look_up(&c->in[0], id_at(c, n), row_of(y, n), y->dt);
+    for (int64_t n = 0; n < y->rows; n++) look_up(&c->in[0], embed_row(c, n), row_of(y, n), y->dt);
 }
 
 /* Each thread owns a range of columns and walks all rows in order. */
@@ -42,9 +41,9 @@ static void embed_bwd_weight(const op_call *c) {
         for (int64_t v = 0; v < dt->rows && !add; v++)
             memset(real_row_of(dt, v) + first, 0, (size_t)len * sizeof(REAL));
         for (int64_t n = 0; n < dy->rows; n++) {
-            int32_t id = id_at(c, n);
-            if (id == c->attr->embed.no_grad_id) continue;
-            REAL *to = real_row_of(dt, id) + first;
+            int64_t row = embed_grad_row(c, n);
+            if (row < 0) continue;
+            REAL *to = real_row_of(dt, row) + first;
             const STORE *from = row_of(dy, n) + first;
             for (int64_t i = 0; i < len; i++) to[i] += load(from[i]);
         }

@@ -25,7 +25,10 @@ static void linear_fwd(const op_call *c) {
             ACC sum = product(c, n, o);
             if (bias->data) sum += real_row_of(bias, 0)[o];
             if (res->data) sum += load(row_of(res, n)[o]);
-            row_of(y, n)[o] = store(sum);
+            if (c->attr->linear.exact)
+                real_row_of(y, n)[o] = (REAL)sum;
+            else
+                row_of(y, n)[o] = store(sum);
         }
     }
 }
@@ -65,22 +68,9 @@ static void linear_dw(const op_call *c) {
     }
 }
 
-static void linear_dbias(const op_call *c) {
-    const tensor *dy = &c->dout[0], *db = &c->din[2];
-    bool add = op_accumulates(c, 2);
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t b = 0; b < blocks_of(db->cols); b++) {
-        int64_t first = b * BLOCK, len = block_len(db->cols, first);
-        ACC acc[BLOCK] = {0};
-        for (int64_t n = 0; n < dy->rows; n++) axpy(acc, 1, row_of(dy, n) + first, len);
-        for (int64_t i = 0; i < len; i++) put_real(real_row_of(db, 0) + first + i, acc[i], add);
-    }
-}
-
 static void linear_bwd_weight(const op_call *c) {
     if (c->din[1].data) linear_dw(c);
-    if (c->din[2].data) linear_dbias(c);
+    if (c->din[2].data) column_sums(c, &c->dout[0], &c->din[2], op_accumulates(c, 2));
 }
 
 const op_impl REF_IMPL(LINEAR) = {linear_fwd, linear_bwd_input, linear_bwd_weight, NULL};

@@ -126,4 +126,16 @@ static inline void axpy(ACC *acc, ACC s, const STORE *row, int64_t n) {
     for (int64_t i = 0; i < n; i++) acc[i] += s * (ACC)load(row[i]);
 }
 
+/* sums[0,i] = sum_n dy[n,i]: the gradient of a bias. */
+static inline void column_sums(const op_call *c, const tensor *dy, const tensor *sums, bool add) {
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t b = 0; b < blocks_of(sums->cols); b++) {
+        int64_t first = b * BLOCK, len = block_len(sums->cols, first);
+        ACC acc[BLOCK] = {0};
+        for (int64_t n = 0; n < dy->rows; n++) axpy(acc, 1, row_of(dy, n) + first, len);
+        for (int64_t i = 0; i < len; i++) put_real(real_row_of(sums, 0) + first + i, acc[i], add);
+    }
+}
+
 #endif
