@@ -26,18 +26,18 @@ static status locate(const config *c, status st, err *e) {
 }
 
 /* Ranks with the same samples, and with the same pieces where these are shared. */
-static comm *open_copy(const peers *p, const config *c) {
+static void open_copy(peers *p, const config *c) {
     const mesh *m = &p->m;
     int n = 0, *ranks = xcalloc((size_t)m->size[MESH_WORLD], sizeof *ranks);
     mesh_axis apart = c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DP;
+    p->first_copy = m->rank[apart] == 0;
     for (int r = 0; r < m->size[MESH_WORLD]; r++) {
         mesh other;
         mesh_place(&other, &m->shape, r);
         if (other.rank[apart] == m->rank[apart]) ranks[n++] = r;
     }
-    comm *copy = comm_group(m->world, ranks, n);
+    p->copy = comm_group(m->world, ranks, n);
     free(ranks);
-    return copy;
 }
 
 status peers_open(peers *p, const config *c, comm_world *world, err *e) {
@@ -49,7 +49,7 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
         err_hint(e, "athanor launch --ranks N -- train ... starts N ranks; or remove the key");
     TRY(locate(c, st, e));
     mesh_open(&p->m, &shape, world);
-    p->copy = open_copy(p, c);
+    open_copy(p, c);
     return ST_OK;
 }
 

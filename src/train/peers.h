@@ -20,6 +20,7 @@ typedef struct peers_unit {
 typedef struct peers {
     mesh m;
     comm *copy;      /* ranks that hold one copy of the weights between them */
+    bool first_copy; /* rank 0 is one of them */
     comm_world *own; /* the world, where nobody gave one */
     const param_store *store;
     peers_unit *unit;
