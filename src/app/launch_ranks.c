@@ -1,3 +1,5 @@
+/* One loop waits for three things: lines of ranks, signals (of which an ended child is one), and,
+ * once a rank has ended badly, the time to press the others. */
 #include "app/launch_ranks.h"
 
 #include <errno.h>
