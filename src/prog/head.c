@@ -92,8 +92,10 @@ val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias,
     h.attr.head.with_grad = g->opt.train, h.attr.head.dt = t.dt;
     h.attr.head.all_rows = (int32_t)s->vocab, h.attr.head.first = (int32_t)part.first;
     h.nll = whole(g, real, t.rows, 1);
-    if (g->opt.train && g->value[x].needs_grad)
-        h.dx = g->value[x].forward_grad = whole(g, t.dt, t.rows, t.cols);
+    if (g->opt.train && g->value[x].needs_grad) {
+        h.dx = whole(g, t.dt, t.rows, t.cols);
+        g->value[x].forward_grad = h.dx;
+    }
     /* Parts may differ by a row, chunks must not: they are collectives. */
     int64_t widest = (s->vocab + graph_tp(g) - 1) / graph_tp(g);
     int64_t each = op_head_chunk_rows(&h.attr, t.rows, widest);

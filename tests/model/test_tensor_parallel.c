@@ -1,5 +1,5 @@
 /* Tensor and sequence parallelism against one rank: losses, every gradient, initial weights. In
- * double, where an error cannot hide in rounding. */
+ * double, where an error cannot hide in rounding; in fp32 and bf16 within theirs. */
 #include "layouts.h"
 
 static const char *const names[] = {"gpt2-tanh-tied",
@@ -24,6 +24,18 @@ static const char *const names[] = {"gpt2-tanh-tied",
                                     "mobilellm-shared",
                                     "minicpm"};
 
+/* Sizes that divide over 4 ranks, a vocabulary that does not, and dropout everywhere. */
+static model_config config_for(arena *a, const char *name, int64_t kv_heads) {
+    model_config mc = layout_config(a, name);
+    bool grouped = mc.num_key_value_heads != mc.num_attention_heads;
+    mc.num_attention_heads = 4;
+    mc.num_key_value_heads = kv_heads ? kv_heads : grouped ? 2 : 4;
+    mc.intermediate_size = 44;
+    mc.vocab_size = 89;
+    mc.embd_pdrop = 0.1, mc.resid_pdrop = 0.2, mc.attn_pdrop = 0.15;
+    return mc;
+}
+
 static double distance_of(const char *name, const model_config *mc, const outcome *want,
                           const layout *l) {
     outcome got = layout_run(mc, l);
@@ -36,29 +48,145 @@ static double distance_of(const char *name, const model_config *mc, const outcom
     return d;
 }
 
-static void test_families(void **state) {
+static void check_layouts(const char *name, const model_config *mc, dtype dt, double most) {
+    layout one = {.dt = dt, .tp = 1};
+    outcome want = layout_run(mc, &one);
+    for (int i = 0; i < 4; i++) {
+        layout l = {.dt = dt, .tp = i < 2 ? 2 : 4, .sequence_parallel = i % 2, .chunk_rows = 5};
+        l.recompute = (recompute_policy)(i % 3);
+        assert_true(distance_of(name, mc, &want, &l) < most);
+    }
+    arena_free(want.a);
+}
+
+static void test_families_in_double(void **state) {
     (void)state;
     arena *a = arena_new("families");
+    int n = 0;
     for (int m = 0; m < ARRAY_LEN(names); m++) {
-        model_config mc = layout_config(a, names[m]);
-        layout one = {.dt = DT_F64, .tp = 1};
-        outcome want = layout_run(&mc, &one);
-        for (int tp = 2; tp <= 4; tp *= 2)
-            for (int sp = 0; sp < 2; sp++) {
-                layout l = {.dt = DT_F64, .tp = tp, .sequence_parallel = sp, .chunk_rows = 5};
-                err e = {0};
-                if (model_check_ranks(&mc, tp, &e) != ST_OK) {
-                    print_message("%s: %s\n", names[m], e.message);
-                    continue;
-                }
-                assert_true(distance_of(names[m], &mc, &want, &l) < 1e-12);
-            }
-        arena_free(want.a);
+        model_config mc = config_for(a, names[m], 0);
+        err e = {0};
+        if (model_check_ranks(&mc, 4, &e) != ST_OK) continue; /* heads of each layer's own */
+        check_layouts(names[m], &mc, DT_F64, 1e-12);
+        n++;
+    }
+    assert_true(n >= ARRAY_LEN(names) - 2);
+    arena_free(a);
+}
+
+/* Fewer key heads than ranks: two and four ranks have the same one. */
+static void test_shared_key_heads(void **state) {
+    (void)state;
+    arena *a = arena_new("heads");
+    static const char *const grouped[] = {"llama-gqa-tied", "qwen2-tied", "qwen3-tied", "gemma2"};
+    for (int m = 0; m < ARRAY_LEN(grouped); m++) {
+        model_config mc = config_for(a, grouped[m], 1);
+        check_layouts(grouped[m], &mc, DT_F64, 1e-12);
     }
     arena_free(a);
 }
 
+/* How far bf16 is from fp32 on one rank. */
+static double rounding_of(const model_config *mc) {
+    layout exact = {.dt = DT_F32, .tp = 1}, narrow = {.dt = DT_BF16, .tp = 1};
+    outcome a = layout_run(mc, &exact), b = layout_run(mc, &narrow);
+    const char *where;
+    double d = outcome_distance(&b, &a, &where);
+    print_message("rounding %.2e (%s)\n", d, where);
+    arena_free(a.a);
+    arena_free(b.a);
+    return d;
+}
+
+static void test_narrow_types(void **state) {
+    (void)state;
+    arena *a = arena_new("narrow");
+    static const char *const some[] = {"llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied", "gemma2"};
+    for (int m = 0; m < ARRAY_LEN(some); m++) {
+        model_config mc = config_for(a, some[m], 0);
+        check_layouts(some[m], &mc, DT_F32, 1e-5);
+        check_layouts(some[m], &mc, DT_BF16, 2 * rounding_of(&mc));
+    }
+    arena_free(a);
+}
+
+static void test_eight_ranks(void **state) {
+    (void)state;
+    arena *a = arena_new("eight");
+    model_config mc = config_for(a, "llama-gqa-tied", 2);
+    mc.num_attention_heads = 8, mc.intermediate_size = 48;
+    layout one = {.dt = DT_F64, .tp = 1}, eight = {.dt = DT_F64, .tp = 8};
+    outcome want = layout_run(&mc, &one);
+    for (int sp = 0; sp < 2; sp++) {
+        eight.sequence_parallel = sp;
+        assert_true(distance_of("llama", &mc, &want, &eight) < 1e-12);
+    }
+    arena_free(want.a);
+    arena_free(a);
+}
+
+/* Validation: the same losses without gradients. */
+static void test_validation(void **state) {
+    (void)state;
+    arena *a = arena_new("valid");
+    model_config mc = config_for(a, "gemma2", 0);
+    layout one = {.dt = DT_F64, .tp = 1, .valid = true}, four = one;
+    four.tp = 4, four.sequence_parallel = true;
+    outcome want = layout_run(&mc, &one);
+    assert_true(distance_of("gemma2 validation", &mc, &want, &four) < 1e-13);
+    arena_free(want.a);
+    arena_free(a);
+}
+
+/* The test sees a forgotten sum: of norms with sequence parallelism, of norms of heads, of shared
+ * key heads. */
+static void test_forgotten_sums_show(void **state) {
+    (void)state;
+    arena *a = arena_new("forgotten");
+    static const struct {
+        const char *name, *tensor;
+        bool sp;
+    } cases[] = {{"llama-gqa-tied", "norm", true},
+                 {"qwen3-tied", "self_attn.k_norm", false},
+                 {"llama-gqa-tied", "self_attn.k_proj", false}};
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        model_config mc = config_for(a, cases[i].name, 1);
+        layout one = {.dt = DT_F64, .tp = 1}, two = {.dt = DT_F64, .tp = 2, .forget_sum = true};
+        two.sequence_parallel = cases[i].sp;
+        outcome want = layout_run(&mc, &one), got = layout_run(&mc, &two);
+        int differ = 0, others = 0;
+        for (int k = 0; k < want.n; k++) {
+            bool off = layout_distance(got.grad[k], want.grad[k], want.elems[k]) > 1e-3;
+            differ += off && strstr(want.name[k], cases[i].tensor);
+            others += !off;
+        }
+        assert_true(differ > 0 && others > 0);
+        arena_free(want.a);
+        arena_free(got.a);
+    }
+    arena_free(a);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    arena *a = arena_new("refusals");
+    model_config mc = config_for(a, "llama-gqa-tied", 0);
+    err e = {0};
+    assert_int_equal(model_check_ranks(&mc, 3, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "4 heads and 2 key/value heads of layer 0"));
+    mc.intermediate_size = 42;
+    assert_int_equal(model_check_ranks(&mc, 4, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "feed-forward width 42"));
+    assert_int_equal(model_check_ranks(&mc, 1, &e), ST_OK);
+    arena_free(a);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_families_in_double), cmocka_unit_test(test_shared_key_heads),
+        cmocka_unit_test(test_narrow_types),       cmocka_unit_test(test_eight_ranks),
+        cmocka_unit_test(test_validation),         cmocka_unit_test(test_forgotten_sums_show),
+        cmocka_unit_test(test_refusals),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

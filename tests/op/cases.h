@@ -34,6 +34,15 @@ static void cases_EMBED(case_list *l) {
         c->attr.embed.no_grad_id = no_grad;
         c->in[0] = (slot){MATRIX, V, C, 0, 0};
         c->in[1] = (slot){INTEGERS, N, 1, V, 0};
+        if (V < 7) continue;
+        /* The same table as the middle of a larger one. */
+        op_case *part = case_add(l, OP_EMBED);
+        *part = l->items[l->n - 2];
+        part->attr.embed.all_rows = 3 * V, part->attr.embed.first = (int32_t)V;
+        part->attr.embed.no_grad_id = no_grad + (int32_t)V;
+        part->in[1].limit = 3 * V;
+        LABEL(part, "embed V=%d of %d C=%d N=%d no_grad_id=%d", (int)V, (int)(3 * V), (int)C,
+              (int)N, (int)part->attr.embed.no_grad_id);
     }
 }
 
@@ -50,6 +59,15 @@ static void cases_LINEAR(case_list *l) {
         c->in[1] = (slot){MATRIX, O, I, 0, 0};
         if (i % 3 > 0) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
         if (i % 3 == 2) c->in[3] = (slot){ACTIVATION, N, O, 0, 0};
+    }
+}
+
+static void cases_BIAS(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(SIZES); i++) {
+        op_case *c = case_add(l, OP_BIAS);
+        LABEL(c, "bias N=%d C=%d", (int)SIZES[i][0], (int)SIZES[i][1]);
+        c->in[0] = (slot){ACTIVATION, SIZES[i][0], SIZES[i][1], 0, 0};
+        c->in[1] = (slot){VECTOR, 1, SIZES[i][1], 0, 0};
     }
 }
 
@@ -238,6 +256,9 @@ static void cases_GATED(case_list *l) {
 static void cases_DROPOUT(case_list *l) {
     cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0.3f, .stream = 9}}, 30, 0);
     cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0, .stream = 9}}, 0, 0);
+    op_attr rows_of_more = {
+        .dropout = {.p = 0.3f, .stream = 9, .all_rows = 1000, .first_row = 130}};
+    cases_elementwise(l, OP_DROPOUT, 1, rows_of_more, 31, 0);
 }
 
 static void cases_HEAD_CE(case_list *l) {
@@ -269,6 +290,44 @@ static void cases_HEAD_CE(case_list *l) {
         }
     }
 }
+
+/* Logits `first` and on of a vocabulary of 2 V + 3; the stats of HEAD_GRAD are of 3 ranks. */
+static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap) {
+    static const int64_t sizes[][2] = {{1, 2}, {3, 7}, {17, 65}, {9, 300}, {111, 301}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        int64_t N = sizes[i][0], V = sizes[i][1];
+        op_case *c = case_add(l, kind);
+        c->attr.head.with_grad = grad, c->attr.head.softcap = softcap;
+        c->attr.head.z_loss = i % 2 ? 0.01f : 0;
+        c->attr.head.all_rows = (int32_t)(2 * V + 3), c->attr.head.first = (int32_t)(i % 3 * V / 2);
+        LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g", op_classes[kind].name, (int)N, (int)V,
+              (int)c->attr.head.first, grad, (double)softcap);
+        c->in[0] = (slot){VECTOR, N, V, 0, kind == OP_HEAD_GRAD && softcap > 0 ? softcap : 0};
+        c->in[1] = (slot){N > 1 ? TARGETS : INTEGERS, N, 1, 2 * V + 3, 0};
+        if (kind == OP_HEAD_GRAD) c->in[2] = (slot){LIKE_STATS, 3 * N, OP_HEAD_STATS_COLS, 0, 0};
+    }
+}
+
+static void cases_HEAD_STATS(case_list *l) {
+    cases_of_part(l, OP_HEAD_STATS, false, 0);
+    cases_of_part(l, OP_HEAD_STATS, false, 1.3f);
+}
+
+static void cases_HEAD_GRAD(case_list *l) {
+    cases_of_part(l, OP_HEAD_GRAD, true, 0);
+    cases_of_part(l, OP_HEAD_GRAD, true, 1.3f);
+    cases_of_part(l, OP_HEAD_GRAD, false, 0);
+}
+
+/* Collectives need ranks: test_comm.c. */
+static void no_cases(case_list *l) {
+    (void)l;
+}
+#define cases_FAN_OUT no_cases
+#define cases_ALL_REDUCE no_cases
+#define cases_GATHER_ROWS no_cases
+#define cases_SCATTER_SUM no_cases
+#define cases_GATHER_COLS no_cases
 
 static void cases_KV_STORE(case_list *l) {
     static const int32_t sizes[][4] = {{1, 1, 1, 1}, {2, 1, 9, 5}, {3, 4, 11, 64}, {2, 7, 7, 33}};

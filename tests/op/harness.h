@@ -32,6 +32,7 @@ typedef enum fill {
     BLIND,      /* like STARTS, but some rows start behind the last key and see nothing */
     LATEST,     /* i32 = limit for every row */
     ANGLES,     /* cos | sin table, f32 or f64 */
+    LIKE_STATS, /* rows of a maximum, a sum of exponentials and a logit, f32 or f64 */
 } fill;
 
 typedef struct slot {
@@ -143,7 +144,7 @@ static inline dtype real_dtype(dtype dt) {
 
 static inline dtype slot_dtype(fill f, dtype dt) {
     if (f == ACTIVATION || f == MATRIX) return dt;
-    return f == VECTOR || f == ANGLES ? real_dtype(dt) : DT_I32;
+    return f == VECTOR || f == ANGLES || f == LIKE_STATS ? real_dtype(dt) : DT_I32;
 }
 
 static inline double uniform(uint64_t stream, int64_t i, double scale) {
@@ -161,6 +162,7 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
         case STARTS: return (double)doc;
         case BLIND: return i % 4 == 2 ? (double)s->limit + 1 : (double)doc;
         case LATEST: return (double)s->limit;
+        case LIKE_STATS: return i % 3 == 1 ? 2.0 + 3.0 * u * u : u;
         case ANGLES: {
             int64_t half = s->cols / 2, pos = i / s->cols, k = i % s->cols;
             double angle = (double)pos * pow(100.0, -(double)(k % half) / (double)half);
@@ -179,6 +181,7 @@ static inline buf new_like(const side *s, const tensor *shape, dtype dt, int whi
 static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided, dev *d) {
     *s = (side){.cs = cs, .attr = cs->attr, .dt = dt, .strided = strided};
     if (cs->kind == OP_EMBED) s->attr.embed.dt = dt;
+    if (cs->kind == OP_HEAD_GRAD) s->attr.head.dt = dt;
     const op_class *k = &op_classes[cs->kind];
     s->io = (op_infer){.kind = cs->kind, .attr = &s->attr, .dev = d};
     for (int i = 0; i < op_inputs(cs->kind); i++) {

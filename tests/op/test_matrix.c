@@ -186,15 +186,20 @@ static void check_equal(const trial *tr, const tensor *a, const tensor *b, const
             fail_msg("%s: %s, element %lld differs", tr->label, what, (long long)n);
 }
 
-/* out 0 in the memory of input `which`: the same result. `s` holds the result of forward. */
+/* out 0 in the memory of input `which`: the same result. `s` holds the result of forward. Elements
+ * may become narrower; rows stay where they are. */
 static void check_in_place(const trial *tr, const side *s, int which) {
+    if (!s->out[0].mem) return;
     op_run run = run_on(tr->b->devs[0], false);
     side p;
     side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
     side_fresh_ws(&p, p.io.ws_fwd_bytes);
     op_call c = side_call(&p, &run, false);
     for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
+    for (int o = 1; o < OP_MAX_OUT; o++) c.out[o] = p.out[o].t;
     c.out[0] = c.in[which];
+    c.out[0].dt = s->out[0].t.dt;
+    c.out[0].ld *= (int64_t)(dtype_bytes(c.in[which].dt) / dtype_bytes(c.out[0].dt));
     tr->impl->fwd(&c);
     check_equal(tr, &c.out[0], &s->out[0].t, "in place");
     assert_true(buf_guards_hold(&p.in[which]));
@@ -238,7 +243,8 @@ static void check_backward(const trial *tr, side *s, side *truth) {
     compare_gradients(tr, s, truth, ~0u);
     check_guards(tr, s, "backward");
     check_repeats(tr, s, true);
-    if ((op_classes[tr->cs->kind].flags & OPF_INPLACE_0) && !tr->accumulate)
+    const op_class *k = &op_classes[tr->cs->kind];
+    if ((k->flags & OPF_INPLACE_0) && (k->diff & 1u) && !tr->accumulate)
         check_gradient_in_place(tr, s);
     check_each_alone(tr, s, truth);
 }
@@ -307,7 +313,8 @@ static void check_finite_differences(const op_case *cs, dev *d) {
         const tensor *g = dx_is_output ? &s.out[2].t : &s.din[i].t;
         int64_t size = g->rows * g->cols, step = size / PROBES + 1;
         for (int64_t n = 0; n < size; n += step) {
-            if (cs->kind == OP_EMBED && n / g->cols == cs->attr.embed.no_grad_id)
+            int64_t no_grad = cs->attr.embed.no_grad_id - cs->attr.embed.first;
+            if (cs->kind == OP_EMBED && n / g->cols == no_grad)
                 assert_true(tensor_get(g, n) == 0);
             else
                 check_slope(&at, &run, i, n, tensor_get(g, n));
@@ -336,7 +343,8 @@ static void backend_close(backend *b) {
 static case_list cases_of(op_kind kind) {
     case_list l = {0};
     CASES[kind](&l);
-    if (l.n == 0) fail_msg("op %s has no cases", op_classes[kind].name);
+    bool tested = l.n > 0 || (op_classes[kind].flags & OPF_COMMUNICATES);
+    if (!tested) fail_msg("op %s has no cases", op_classes[kind].name);
     return l;
 }
 

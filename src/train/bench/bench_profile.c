@@ -25,7 +25,9 @@ const char *bench_pass_name(bench_pass p) {
 static bench_class class_of(op_kind kind) {
     switch (kind) {
         case OP_LINEAR: return BENCH_MATMUL;
-        case OP_HEAD_CE: return BENCH_HEAD;
+        case OP_HEAD_CE:
+        case OP_HEAD_STATS:
+        case OP_HEAD_GRAD: return BENCH_HEAD;
         case OP_ATTENTION: return BENCH_ATTENTION;
         case OP_RMSNORM:
         case OP_LAYERNORM: return BENCH_NORM;
