@@ -4,9 +4,10 @@ PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev
             libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev
 # The corpus when no TEXT is given: fetched with curl, or else the text of bible-kjv.
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
+MPI_PACKAGES := libopenmpi-dev openmpi-bin
 SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]')
 
-.PHONY: build configure deps quickstart test bench format check clean help
+.PHONY: build configure deps deps-mpi quickstart test bench format check clean help
 
 build: configure ## build build/athanor (default)
 	@cmake --build --preset release --target athanor
@@ -16,6 +17,10 @@ configure: deps
 
 deps: ## install the Debian packages that are missing
 	@tools/deps.sh $(PACKAGES)
+
+deps-mpi: ## install an MPI, for training on several machines; then build anew
+	@tools/deps.sh $(MPI_PACKAGES)
+	@rm -f build/build.ninja
 
 quickstart: build ## text to a model that writes, in minutes: make quickstart [TEXT=my.txt]
 	@tools/deps.sh $(CORPUS_PACKAGES)
@@ -40,4 +45,4 @@ clean: ## remove everything built
 	@rm -rf build
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

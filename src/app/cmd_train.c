@@ -43,16 +43,21 @@ static status run(const cli_args *args, config *c, err *e) {
     if (cli_has(args, "dump-grads")) return dump_gradients(args, c, e);
     if (cli_has(args, "dry-run")) return dry_run(args, c, e);
     train_catch_signals();
+    comm_world *world;
+    TRY(comm_open_environment(&world, e));
+    bool speaks = comm_world_rank(world) == 0;
     progress view;
     progress_init(&view, stdout);
     train_options opt = {.fork = cli_value(args, "fork"),
                          .fresh = cli_has(args, "fresh"),
                          .stop = train_stop_flag(),
+                         .world = comm_world_size(world) > 1 ? world : NULL,
                          .on_event = args->json ? print_event_json : progress_event,
                          .on_plan = args->json ? NULL : progress_plan,
                          .ctx = &view};
     status st = train_run(c, &opt, e);
-    if (!args->json) progress_end(&view);
+    if (!args->json && speaks) progress_end(&view);
+    comm_close(world);
     return st;
 }
 

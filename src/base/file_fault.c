@@ -132,8 +132,16 @@ int file_sys_create(const char *path) {
     return allowed(OP_CREATE) ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
 }
 
+int file_sys_update(const char *path) {
+    return allowed(OP_CREATE) ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+}
+
 ssize_t file_sys_write(int fd, const void *p, size_t n) {
     return allowed(OP_WRITE) ? write(fd, p, n) : -1;
+}
+
+ssize_t file_sys_pwrite(int fd, const void *p, size_t n, off_t offset) {
+    return allowed(OP_WRITE) ? pwrite(fd, p, n, offset) : -1;
 }
 
 int file_sys_ftruncate(int fd, off_t length) {

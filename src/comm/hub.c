@@ -17,7 +17,7 @@ enum {
     SPINS = 500, /* looks before sleeping, where every rank has a core */
     NAP_MS = 100 /* failures, ends and timeouts are seen after this long */
 };
-static const int64_t OUTBOX_TOTAL_BYTES = 64 << 20, SLOT_LEAST = 16 << 10, SLOT_MOST = 256 << 10;
+static const int64_t OUTBOX_TOTAL_BYTES = 16 << 20, SLOT_LEAST = 16 << 10, SLOT_MOST = 256 << 10;
 
 typedef struct piece {
     uint64_t place; /* address, or offset from the hub */

@@ -18,54 +18,77 @@
 
 /* ---- where it is offered ---- */
 
+static bool says_several(const char *name) {
+    int64_t n = 0;
+    const char *text = getenv(name);
+    return text && text_parse_int(text, &n) && n > 1;
+}
+
 /* Slurm sets its variables for a batch script, too, which is no rank: only a step of several tasks
  * has those of a PMI beside them. */
 bool mpi_is_offered(void) {
-    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE")) return true;
-    int64_t tasks = 0;
-    const char *n = getenv("SLURM_NTASKS");
-    bool several = n && text_parse_int(n, &tasks) && tasks > 1;
-    return several && getenv("SLURM_PROCID") && (getenv("PMIX_RANK") || getenv("PMI_RANK"));
+    if (says_several("OMPI_COMM_WORLD_SIZE") || says_several("PMI_SIZE")) return true;
+    return says_several("SLURM_NTASKS") && (getenv("PMIX_RANK") || getenv("PMI_RANK"));
 }
 
 /* ---- the wire ---- */
 
 static const int64_t PIECE_BYTES = 256 << 10;
+static const double LAST_WORDS_S = 2;
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
+
+/* A piece on its way to a peer. */
+typedef struct sending {
+    mpi_request *request;
+    int peer;
+} sending;
 
 typedef struct slot {
     char *data;
-    mpi_request **requests;
-    int n_requests;
+    sending *sent; /* [most_sent] */
+    int n_sent;
 } slot;
 
 typedef struct mpi_wire {
     wire base;
     const mpi_calls *mpi;
     slot *slots;
-    int n_slots, most_requests, current;
+    int n_slots, most_sent, current;
     char **rooms; /* [size] made when first used */
 } mpi_wire;
 
-static bool may_wait(mpi_wire *w, int peer, int64_t since) {
+/* One wait. */
+typedef struct waiting {
+    int peer;
+    int64_t since_ns, left_ns; /* left_ns: when the peer was first seen to have left; 0: not yet */
+} waiting;
+
+/* What a peer sent before it left may still be under way. */
+static bool has_gone(mpi_wire *w, waiting *t) {
+    if (!board_has_left(w->base.board, t->peer)) return false;
+    if (t->left_ns == 0) t->left_ns = clock_now_ns();
+    return clock_since_s(t->left_ns) > LAST_WORDS_S;
+}
+
+static bool may_wait(mpi_wire *w, waiting *t) {
     board *b = w->base.board;
     if (board_failed(b)) return false;
-    if (board_has_left(b, peer)) {
-        board_fail_left(b, w->base.rank, true, peer);
+    if (has_gone(w, t)) {
+        board_fail_left(b, w->base.rank, true, t->peer);
         return false;
     }
-    double waited = clock_since_s(since);
+    double waited = clock_since_s(t->since_ns);
     if (w->base.timeout_s <= 0 || waited < w->base.timeout_s) return true;
-    board_stall(b, w->base.rank, true, peer, waited);
+    board_stall(b, w->base.rank, true, t->peer, waited);
     return false;
 }
 
 static bool nap_until_done(mpi_wire *w, int peer, mpi_request *request, mpi_arrival *arrival) {
-    int64_t since = clock_now_ns();
+    waiting t = {.peer = peer, .since_ns = clock_now_ns()};
     struct timespec nap = {.tv_nsec = NAP_LEAST_NS};
     bool done = false;
     board_waits(w->base.board, w->base.rank, true, peer);
-    while (!done && may_wait(w, peer, since)) {
+    while (!done && may_wait(w, &t)) {
         nanosleep(&nap, NULL);
         if (nap.tv_nsec < NAP_MOST_NS) nap.tv_nsec += nap.tv_nsec / 4;
         done = w->mpi->is_done(request, arrival);
@@ -80,24 +103,19 @@ static bool wait_for(mpi_wire *w, int peer, mpi_request *request, mpi_arrival *a
     return nap_until_done(w, peer, request, arrival);
 }
 
-/* Of the peers that have not taken a slot any may be named: the first request says who. */
-static bool empty_slot(mpi_wire *w, slot *s, int peer) {
-    while (s->n_requests > 0) {
-        if (!wait_for(w, peer, s->requests[s->n_requests - 1], NULL)) return false;
-        s->n_requests--;
+static bool empty_slot(mpi_wire *w, slot *s) {
+    for (; s->n_sent > 0; s->n_sent--) {
+        const sending *last = &s->sent[s->n_sent - 1];
+        if (!wait_for(w, last->peer, last->request, NULL)) return false;
     }
     return true;
-}
-
-static int any_peer(const mpi_wire *w) {
-    return (w->base.rank + 1) % w->base.size;
 }
 
 static void *mpi_reserve(wire *base, int stream) {
     (void)stream;
     mpi_wire *w = (mpi_wire *)base;
     int next = (w->current + 1) % w->n_slots;
-    if (!empty_slot(w, &w->slots[next], any_peer(w))) return NULL;
+    if (!empty_slot(w, &w->slots[next])) return NULL;
     w->current = next;
     if (!w->slots[next].data) w->slots[next].data = xmalloc((size_t)PIECE_BYTES);
     return w->slots[next].data;
@@ -109,8 +127,9 @@ static bool mpi_post(wire *base, int stream, int peer, const void *data, int64_t
     mpi_wire *w = (mpi_wire *)base;
     slot *s = &w->slots[w->current];
     if (board_failed(base->board)) return false;
-    if (s->n_requests == w->most_requests && !empty_slot(w, s, peer)) return false;
-    s->requests[s->n_requests++] = w->mpi->send(data, bytes, peer, (int)(tag % MPI_PLUGIN_TAGS));
+    if (s->n_sent == w->most_sent && !empty_slot(w, s)) return false;
+    s->sent[s->n_sent++] = (sending){
+        .request = w->mpi->send(data, bytes, peer, (int)(tag % MPI_PLUGIN_TAGS)), .peer = peer};
     return true;
 }
 
@@ -139,12 +158,12 @@ static void mpi_settle(wire *base, int stream, int peer) {
 static void mpi_close(wire *base) {
     mpi_wire *w = (mpi_wire *)base;
     bool ended = true;
-    for (int i = 0; i < w->n_slots; i++) ended = ended && empty_slot(w, &w->slots[i], any_peer(w));
+    for (int i = 0; i < w->n_slots; i++) ended = ended && empty_slot(w, &w->slots[i]);
     if (!ended || board_failed(base->board)) w->mpi->abort(ST_RANK);
     w->mpi->end();
     for (int i = 0; i < w->n_slots; i++) {
         free(w->slots[i].data);
-        free(w->slots[i].requests);
+        free(w->slots[i].sent);
     }
     for (int r = 0; r < base->size; r++) free(w->rooms[r]);
     free(w->rooms);
@@ -170,10 +189,10 @@ static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
                      .board = mpi->node_memory(board_bytes(size))};
     w->mpi = mpi;
     w->n_slots = 2 * size;
-    w->most_requests = 2 * size;
+    w->most_sent = 2 * size;
     w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);
     for (int i = 0; i < w->n_slots; i++)
-        w->slots[i].requests = xcalloc((size_t)w->most_requests, sizeof(mpi_request *));
+        w->slots[i].sent = xcalloc((size_t)w->most_sent, sizeof(sending));
     w->rooms = xcalloc((size_t)size, sizeof *w->rooms);
     return &w->base;
 }

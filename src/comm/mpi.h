@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 
-/* Whether the environment is that of a rank of MPI. */
+/* Whether the environment is that of one of several ranks of MPI. */
 bool mpi_is_offered(void);
 status mpi_open(comm_world **out, err *e) ATH_MUST_USE;
 

@@ -1,7 +1,7 @@
 /* Checkpoints: RUN/checkpoints/step-N/ is a Hugging Face model folder with state/ beside the
  * weights, and state/manifest.json holds size and XXH3 of every file, and XXH3 of every tensor.
  *
- * A checkpoint is written into the hidden sibling .tmp-step-N-PID: every file is fsynced, the
+ * A checkpoint is written into the hidden sibling .tmp-step-N-ATTEMPT: every file is fsynced, the
  * manifest comes last, then the folder is fsynced, renamed to step-N, and the parent fsynced. So a
  * folder named step-N was complete when it got its name, and a crash, a full disk or kill -9 at any
  * moment leaves the earlier checkpoints as they were. What is deleted is renamed to .trash- first.
@@ -10,7 +10,7 @@
  * One process at a time writes to a run; the caller sees to that (the run's lock).
  *
  * Reading order: checkpoint_writer_*, checkpoint_find_newest, checkpoint_verify and inspect,
- * checkpoint_prune. Uploads are in checkpoint_upload.h.
+ * checkpoint_prune. Several ranks: checkpoint_team.h. Uploads: checkpoint_upload.h.
  */
 #ifndef IO_CHECKPOINT_H
 #define IO_CHECKPOINT_H

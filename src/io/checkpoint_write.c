@@ -6,24 +6,37 @@
  * Reading order: checkpoint_writer_begin, the add functions, checkpoint_writer_commit, abort. */
 #include "io/checkpoint.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/file_fault.h"
 #include "base/log.h"
 #include "io/checkpoint_layout.h"
 #include "io/checkpoint_manifest.h"
+#include "io/checkpoint_meet.h"
+
+/* A file of tensors that ranks fill. */
+typedef struct created_file {
+    const char *name;
+    const st_tensor *tensors;
+    int64_t n;
+} created_file;
 
 struct checkpoint_writer {
     arena *mem;
     const char *parent; /* RUN/checkpoints */
-    const char *temp;   /* RUN/checkpoints/.tmp-step-N-PID */
+    const char *temp;   /* RUN/checkpoints/.tmp-step-N-PID, or -ATTEMPT of several ranks */
     const char *final;  /* RUN/checkpoints/step-N */
     uint64_t need_bytes;
-    uint64_t done_bytes;
+    uint64_t done_bytes, created_bytes;
     manifest list;
+    checkpoint_team team;
+    created_file *created;
+    int n_created, cap_created;
 };
 
 static uint64_t free_bytes(const char *path) {
@@ -36,6 +49,7 @@ static status explain(const checkpoint_writer *w, status st, err *e) {
     uint64_t left = free_bytes(w->parent);
     err_context(e, "checkpoint %s was not written", w->final);
     err_where(e, "%s", w->final);
+    if (st == ST_RANK) return st;
     err_hint(e,
              "it needs %llu bytes and %llu are free there; earlier checkpoints are untouched, so "
              "free some space and start the run again",
@@ -59,16 +73,16 @@ static status make_folders(checkpoint_writer *w, err *e) {
     return file_make_dirs(path_join(w->mem, w->temp, STATE_DIR), e);
 }
 
-status checkpoint_writer_begin(checkpoint_writer **out, const char *run_dir, int64_t step,
-                               uint64_t need_bytes, err *e) {
+status checkpoint_writer_begin_team(checkpoint_writer **out, const char *run_dir, int64_t step,
+                                    uint64_t need_bytes, const checkpoint_team *team, err *e) {
     CHECK(step >= 0, "a checkpoint of step %lld", (long long)step);
     arena *mem = arena_new("checkpoint");
     checkpoint_writer *w = ARENA_NEW(mem, checkpoint_writer);
     w->mem = mem;
     w->parent = path_join(mem, run_dir, CHECKPOINT_DIR);
     w->final = checkpoint_path(mem, run_dir, step);
-    w->temp = arena_printf(mem, "%s/" TMP_PREFIX "step-%lld-%ld", w->parent, (long long)step,
-                           (long)getpid());
+    w->team = *team;
+    w->temp = meet_folder(mem, run_dir, step, team->attempt);
     w->need_bytes = need_bytes;
     w->list.step = step;
     w->list.score = (double)NAN;
@@ -80,6 +94,12 @@ status checkpoint_writer_begin(checkpoint_writer **out, const char *run_dir, int
     }
     *out = w;
     return st;
+}
+
+status checkpoint_writer_begin(checkpoint_writer **out, const char *run_dir, int64_t step,
+                               uint64_t need_bytes, err *e) {
+    checkpoint_team alone = {.ranks = 1, .attempt = (uint64_t)getpid()};
+    return checkpoint_writer_begin_team(out, run_dir, step, need_bytes, &alone, e);
 }
 
 const char *checkpoint_writer_path(checkpoint_writer *w, const char *name) {
@@ -152,6 +172,63 @@ status checkpoint_writer_add_tensors(checkpoint_writer *w, const char *name,
     return ST_OK;
 }
 
+/* ---- tensors of several ranks ---- */
+
+status checkpoint_writer_create_tensors(checkpoint_writer *w, const char *name,
+                                        const st_tensor *tensors, int64_t n, err *e) {
+    uint64_t bytes = st_file_bytes(tensors, n);
+    status st = require_space(w, w->created_bytes + bytes, e);
+    if (st == ST_OK) st = st_create(checkpoint_writer_path(w, name), tensors, n, e);
+    if (st != ST_OK) return explain(w, st, e);
+    w->created_bytes += bytes;
+    created_file f = {arena_strdup(w->mem, name), tensors, n};
+    w->created = arena_grow(w->mem, w->created, w->n_created, &w->cap_created, sizeof f);
+    w->created[w->n_created++] = f;
+    return ST_OK;
+}
+
+status checkpoint_writer_call_team(checkpoint_writer *w, err *e) {
+    if (w->team.ranks == 1) return ST_OK;
+    status st = meet_mark(path_join(w->mem, w->temp, MARK_BEGUN), e);
+    return st == ST_OK ? st : explain(w, st, e);
+}
+
+static status await_rank(checkpoint_writer *w, int rank, err *e) {
+    const char *what = arena_printf(w->mem, "rank %d to write its part of %s", rank, w->final);
+    const char *done = meet_done(w->mem, w->temp, rank);
+    const char *failed = meet_failed(w->mem, w->temp, rank);
+    meet_wait wait = meet_wait_for(&w->team, what);
+    while (!file_exists(done)) {
+        if (file_exists(failed))
+            return err_set(e, ST_FAILED, "rank %d could not write its part: %s", rank,
+                           meet_complaint(w->mem, failed));
+        TRY(meet_pause(&wait, e));
+    }
+    file_sys_unlinkat(AT_FDCWD, done, 0); /* one that stays is ignored by all who read */
+    return ST_OK;
+}
+
+/* All ranks have synced what they wrote; this one its own, with the header. */
+static status add_created(checkpoint_writer *w, const created_file *f, err *e) {
+    uint64_t hash = 0, *hashes = ARENA_ARRAY(w->mem, uint64_t, f->n);
+    TRY(st_hash(checkpoint_writer_path(w, f->name), f->tensors, f->n, &hash, hashes, e));
+    uint64_t bytes = st_file_bytes(f->tensors, f->n);
+    record_tensors(w, record(w, f->name, bytes, hash), f->tensors, f->n, hashes);
+    return ST_OK;
+}
+
+status checkpoint_writer_await_team(checkpoint_writer *w, err *e) {
+    status st = ST_OK;
+    for (int r = 1; r < w->team.ranks && st == ST_OK; r++) st = await_rank(w, r, e);
+    if (w->team.ranks > 1) file_sys_unlinkat(AT_FDCWD, path_join(w->mem, w->temp, MARK_BEGUN), 0);
+    for (int i = 0; i < w->n_created && st == ST_OK; i++) st = add_created(w, &w->created[i], e);
+    w->n_created = 0;
+    w->created_bytes = 0;
+    return st == ST_OK ? st : explain(w, st, e);
+}
+
+/* ---- the end ---- */
+
 status checkpoint_writer_add_file(checkpoint_writer *w, const char *name, err *e) {
     const char *path = checkpoint_writer_path(w, name);
     uint64_t hash = 0;
@@ -215,10 +292,17 @@ status checkpoint_writer_commit(checkpoint_writer *w, err *e) {
     return st;
 }
 
+/* Others may still write into the folder, so it loses its name before its files. */
+static bool leave_team(const checkpoint_writer *w) {
+    if (w->team.ranks == 1) return false;
+    meet_complain(meet_given_up(w->mem, w->temp), "");
+    return checkpoint_remove(w->temp, NULL) == ST_OK;
+}
+
 void checkpoint_writer_abort(checkpoint_writer *w) {
     if (!w) return;
     err e = {0};
-    if (file_remove_tree(w->temp, &e) != ST_OK)
+    if (!leave_team(w) && file_remove_tree(w->temp, &e) != ST_OK)
         log_warn("%s; the next start of the run will remove it", e.message);
     writer_free(w);
 }

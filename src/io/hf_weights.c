@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/fp8.h"
+#include "io/hf_part.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
 static const char *const prefixes[] = {"",        "transformer.", "model.",
@@ -50,8 +51,9 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
 }
 
 static status check_shape(const param *p, const st_view *v, err *e) {
-    int64_t a = p->transposed ? p->cols : p->rows, b = p->transposed ? p->rows : p->cols;
-    bool ok = p->rank == 1 ? v->rank == 1 && v->dims[0] == p->cols
+    int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
+    int64_t a = p->transposed ? cols : rows, b = p->transposed ? rows : cols;
+    bool ok = p->rank == 1 ? v->rank == 1 && v->dims[0] == cols
                            : v->rank == 2 && v->dims[0] == a && v->dims[1] == b;
     if (ok) return ST_OK;
     char got[128] = "";
@@ -60,7 +62,7 @@ static status check_shape(const param *p, const st_view *v, err *e) {
                  (long)v->dims[i]);
     if (p->rank == 1)
         err_set(e, ST_FORMAT, "tensor %s has shape [%s], the config asks for [%ld]", v->name, got,
-                (long)p->cols);
+                (long)cols);
     else
         err_set(e, ST_FORMAT, "tensor %s has shape [%s], the config asks for [%ld,%ld]", v->name,
                 got, (long)a, (long)b);
@@ -179,42 +181,33 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
 
 /* ---- loading ---- */
 
-/* dst[rows,cols] = transpose of the stored [cols,rows]. */
-static status read_transposed(const param *p, const hf_weight *w, float *dst, err *e) {
-    float *line = xmalloc(sizeof *line * (size_t)p->rows);
-    status st = ST_OK;
-    for (int64_t c = 0; c < p->cols && st == ST_OK; c++) {
-        st = hf_weight_read(w, c * p->rows, p->rows, line, DT_F32, e);
-        for (int64_t r = 0; r < p->rows && st == ST_OK; r++) dst[r * p->cols + c] = line[r];
+typedef struct filling {
+    const hf_weight *w;
+    float *first;
+} filling;
+
+static status fill_run(void *ctx, const held_run *r, err *e) {
+    const filling *f = ctx;
+    float *dst = f->first + r->held;
+    if (r->step == 1) return hf_weight_read(f->w, r->file, r->n, dst, DT_F32, e);
+    float piece[1024];
+    for (int64_t done = 0; done < r->n;) {
+        int64_t take = r->n - done < ARRAY_LEN(piece) ? r->n - done : ARRAY_LEN(piece);
+        TRY(hf_weight_read(f->w, r->file + done, take, piece, DT_F32, e));
+        for (int64_t k = 0; k < take; k++) dst[(done + k) * r->step] = piece[k];
+        done += take;
     }
-    free(line);
-    return st;
+    return ST_OK;
 }
 
-/* Rows, or elements of a vector, that files hold in another order. */
-static bool is_reordered(const param *p, hf_order order) {
-    return p->order != ROWS_SAME && !(p->order == ROWS_PAIRS && order == HF_FILES_PAIRS);
-}
-
-static int64_t ordered_rows(const param *p) {
-    return p->rank == 1 ? p->cols : p->rows;
-}
-
-static status read_reordered(const param *p, const hf_weight *w, float *dst, err *e) {
-    int64_t rows = ordered_rows(p), cols = param_elems(p) / rows;
-    status st = ST_OK;
-    for (int64_t i = 0; i < rows && st == ST_OK; i++)
-        st = hf_weight_read(w, param_file_row(p, i) * cols, cols, dst + i * cols, DT_F32, e);
-    return st;
-}
-
-static status load_one(const param_store *s, const param *p, const hf_weight *w, hf_order order,
-                       err *e) {
-    if (p->mapped) return ST_OK;
-    float *dst = param_master(s) + p->offset;
-    if (p->transposed) return read_transposed(p, w, dst, e);
-    if (is_reordered(p, order)) return read_reordered(p, w, dst, e);
-    return hf_weight_read(w, 0, param_elems(p), dst, DT_F32, e);
+/* What this rank holds of parameter i, in the array. */
+static status fill_held(const held_array *a, int i, const hf_weight *w, hf_order order, err *e) {
+    held_piece h = held_piece_of(a, i);
+    filling f = {w, h.first};
+    for (int k = 0; k < h.spans->n; k++)
+        if (h.spans->item[k].owner == i)
+            TRY(held_walk(param_at(a->store, i), &h.spans->item[k], order, fill_run, &f, e));
+    return ST_OK;
 }
 
 hf_order hf_order_of(const char *dir) {
@@ -233,7 +226,7 @@ status hf_load_weights(const param_store *s, const char *path, err *e) {
     hf_order order = hf_order_of(path);
     status st = hf_find_weights(s, r, list, e);
     for (int i = 0; i < param_count(s) && st == ST_OK; i++)
-        st = load_one(s, param_at(s, i), &list[i], order, e);
+        st = fill_held(&(held_array){.store = s}, i, &list[i], order, e);
     if (st == ST_OK) param_refresh_work(s);
     free(list);
     st_close(r);
@@ -243,25 +236,20 @@ status hf_load_weights(const param_store *s, const char *path, err *e) {
 /* ---- writing ---- */
 
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
-    if (order == HF_MEMORY || !is_reordered(p, order)) return NULL;
-    int64_t n = ordered_rows(p), *from = ARENA_ARRAY(a, int64_t, (int)n);
+    if (!held_is_reordered(p, order)) return NULL;
+    int64_t n = held_rows(p), *from = ARENA_ARRAY(a, int64_t, (int)n);
     for (int64_t i = 0; i < n; i++) from[param_file_row(p, i)] = i;
     return from;
 }
 
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
                       dtype dt, hf_order order) {
-    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(s));
+    st_tensor *list = hf_declare(a, s, prefix, dt, order);
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        bool flip = order != HF_MEMORY && p->transposed;
+        bool flip = held_is_transposed(p, order);
         const int64_t *from = hf_file_rows(a, p, order);
         st_tensor *t = &list[i];
-        t->name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name;
-        t->dt = dt;
-        t->rank = p->rank;
-        t->dims[0] = p->rank == 1 ? p->cols : flip ? p->cols : p->rows;
-        t->dims[1] = p->rank == 1 ? 0 : flip ? p->rows : p->cols;
         if (dt == DT_F32 && !flip && !from) {
             t->data = flat + p->offset;
             continue;
@@ -280,20 +268,20 @@ st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const c
     return list;
 }
 
-status hf_read_flat(const param_store *s, const st_reader *r, const char *prefix, float *flat,
-                    err *e) {
-    for (int i = 0; i < param_count(s); i++) {
-        const param *p = param_at(s, i);
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
+    for (int i = 0; i < param_count(a->store); i++) {
+        const param *p = param_at(a->store, i);
+        int64_t elems = param_whole_rows(p) * param_whole_cols(p);
         char name[512];
         snprintf(name, sizeof name, "%s%s", prefix, p->name);
-        const st_view *v;
-        TRY(st_require(r, name, &v, e));
-        if (v->numel != param_elems(p)) {
+        hf_weight w = {0};
+        TRY(st_require(r, name, &w.v, e));
+        if (w.v->numel != elems) {
             err_set(e, ST_FORMAT, "tensor %s has %ld elements, the model has %ld", name,
-                    (long)v->numel, (long)param_elems(p));
-            return err_where(e, "%s", v->path);
+                    (long)w.v->numel, (long)elems);
+            return err_where(e, "%s", w.v->path);
         }
-        TRY(st_view_read(v, 0, v->numel, flat + p->offset, DT_F32, e));
+        TRY(fill_held(a, i, &w, HF_MEMORY, e));
     }
     return ST_OK;
 }

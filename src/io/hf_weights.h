@@ -4,13 +4,7 @@
 #define IO_HF_WEIGHTS_H
 
 #include "base/arena.h"
-#include "io/safetensors.h"
-#include "param/param.h"
-
-/* How tensors lie: as in memory, as transformers' files have them, or so but with rotary pairs as
- * neighbours where the store has them (the lineage of llama2.c: "rope_interleaved" in config.json).
- */
-typedef enum hf_order { HF_MEMORY, HF_FILES, HF_FILES_PAIRS } hf_order;
+#include "io/held.h"
 
 /* A parameter as a folder stores it. */
 typedef struct hf_weight {
@@ -35,7 +29,8 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
 /* How the tensors of a folder lie. */
 hf_order hf_order_of(const char *dir);
 
-/* Fills the store's masters and compute copies from a safetensors file or folder. */
+/* Fills what this rank holds of the store's masters and of their compute copies from a safetensors
+ * file or folder. */
 status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_USE;
 
 /* Rows of the store by rows of the file: which of ours row i of the file is, in the arena; NULL:
@@ -47,8 +42,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
  * are [rows,cols]. */
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
                       dtype dt, hf_order order);
-/* Reads back what hf_tensors wrote as HF_MEMORY. */
-status hf_read_flat(const param_store *s, const st_reader *r, const char *prefix, float *flat,
-                    err *e) ATH_MUST_USE;
+/* What this rank holds of an array that was written as HF_MEMORY. */
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,
+                     err *e) ATH_MUST_USE;
 
 #endif

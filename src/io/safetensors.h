@@ -10,7 +10,7 @@
  * that athanor only carries (BOOL, F8_E4M3, ...) and data that is not aligned to its element size:
  * st_view_read is the safe way to numbers.
  *
- * Reading order: st_view, st_open, st_find, st_view_read; st_tensor, st_write. */
+ * Reading order: st_view, st_open, st_find, st_view_read; st_tensor, st_write, st_create. */
 #ifndef IO_SAFETENSORS_H
 #define IO_SAFETENSORS_H
 
@@ -101,5 +101,13 @@ status st_writer_append(st_writer *w, const void *data, size_t bytes, err *e) AT
 /* Frees w in any case; on failure the file is removed. */
 status st_writer_close(st_writer *w, uint64_t *hash, err *e) ATH_MUST_USE;
 void st_writer_abandon(st_writer *w); /* removes the file; NULL is fine */
+
+/* A file whose data several processes write, each some of it (file_patch.h), and which st_write
+ * would make the same: created with its header at full length; where tensor i's bytes begin, in
+ * first_byte[n]; and once all is written, its hashes, as st_write's. */
+status st_create(const char *path, const st_tensor *tensors, int64_t n, err *e) ATH_MUST_USE;
+void st_locate(const st_tensor *tensors, int64_t n, uint64_t *first_byte);
+status st_hash(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
+               uint64_t *tensor_hashes, err *e) ATH_MUST_USE;
 
 #endif

@@ -2,20 +2,17 @@
  *
  * Invariant: exactly the declared bytes follow the header, or the file does not stay.
  *
- * Reading order: build_header, st_writer_*, st_write, st_source_fill. */
+ * Reading order: st_writer_*, st_write, st_source_fill. */
 #include "io/safetensors.h"
 
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/file_fault.h"
-#include "base/strbuf.h"
-#include "io/safetensors_format.h"
+#include "io/safetensors_header.h"
 
-#define DATA_ALIGN 64
 #define PIECE_BYTES (1 << 20)
 
 struct st_writer {
@@ -24,53 +21,9 @@ struct st_writer {
     uint64_t missing; /* declared bytes not yet written */
 };
 
-static int64_t count_elements(const st_tensor *t) {
-    CHECK(t->rank >= 0 && t->rank <= ST_MAX_RANK, "tensor '%s' has rank %d", t->name, t->rank);
-    int64_t n = 1;
-    for (int i = 0; i < t->rank; i++)
-        CHECK(t->dims[i] >= 0 && !__builtin_mul_overflow(n, t->dims[i], &n),
-              "tensor '%s': dimension %d is %lld", t->name, i, (long long)t->dims[i]);
-    return n;
-}
-
-static uint64_t count_bytes(const st_tensor *t) {
-    return (uint64_t)count_elements(t) * dtype_bytes(t->dt);
-}
-
-static json_t *describe(const st_tensor *t, uint64_t begin) {
-    json_t *shape = json_array();
-    for (int i = 0; i < t->rank; i++) json_array_append_new(shape, json_integer(t->dims[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", st_format_by_dtype(t->dt)->name, "shape",
-                     shape, "data_offsets", (json_int_t)begin,
-                     (json_int_t)(begin + count_bytes(t)));
-}
-
-/* Length prefix, JSON and padding. Returns the bytes of data that must follow. */
-static uint64_t build_header(strbuf *b, const st_tensor *tensors, int64_t n) {
-    json_t *root = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
-    uint64_t at = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const char *name = tensors[i].name;
-        CHECK(!json_object_get(root, name), "tensor '%s' is declared twice", name);
-        int failed = json_object_set_new(root, name, describe(&tensors[i], at));
-        CHECK(failed == 0, "tensor name '%s' is not UTF-8", name);
-        at += count_bytes(&tensors[i]);
-    }
-    char *text = json_dumps(root, JSON_COMPACT);
-    CHECK(text, "the safetensors header of %lld tensors", (long long)n);
-    size_t len = strlen(text), padded = (8 + len + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN - 8;
-    CHECK(padded <= ST_MAX_HEADER_BYTES, "a safetensors header of %zu bytes", padded);
-    for (int i = 0; i < 8; i++) strbuf_putc(b, (char)(padded >> (8 * i)));
-    strbuf_append(b, text, len);
-    for (; len < padded; len++) strbuf_putc(b, ' ');
-    free(text);
-    json_decref(root);
-    return at;
-}
-
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n) {
     strbuf header = {0};
-    uint64_t bytes = build_header(&header, tensors, n) + header.len;
+    uint64_t bytes = st_build_header(&header, tensors, n) + header.len;
     strbuf_free(&header);
     return bytes;
 }
@@ -80,7 +33,7 @@ status st_writer_open(st_writer **out, const char *path, const st_tensor *tensor
     strbuf header = {0};
     st_writer *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(path);
-    w->missing = build_header(&header, tensors, n);
+    w->missing = st_build_header(&header, tensors, n);
     *out = NULL;
     status st = file_out_open(&w->out, path, e);
     if (st != ST_OK) {
@@ -140,7 +93,7 @@ static int64_t piece_elements(const st_tensor *t, int64_t n) {
 }
 
 static status append_tensor(st_writer *w, const st_tensor *t, XXH3_state_t *sum, err *e) {
-    int64_t n = count_elements(t), size = (int64_t)dtype_bytes(t->dt);
+    int64_t n = st_tensor_elements(t), size = (int64_t)dtype_bytes(t->dt);
     if (n == 0) return ST_OK;
     CHECK(t->data || t->fill, "tensor '%s' has no data", t->name);
     int64_t step = piece_elements(t, n);

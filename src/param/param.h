@@ -82,6 +82,13 @@ int param_find(const param_store *s, const char *name); /* -1: absent */
 static inline int64_t param_elems(const param *p) {
     return p->rows * p->cols;
 }
+/* Shape of the whole tensor, of which this rank may hold a part. */
+static inline int64_t param_whole_rows(const param *p) {
+    return p->split.rows;
+}
+static inline int64_t param_whole_cols(const param *p) {
+    return p->split.cols;
+}
 static inline int64_t param_whole_elems(const param *p) {
     return p->split.rows * p->split.cols;
 }

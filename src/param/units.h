@@ -62,6 +62,9 @@ typedef struct param_piece {
 } param_piece;
 param_piece param_piece_of(const param_store *s, int u);
 
+/* The spans of one parameter, counted from the beginning of the piece of its unit. */
+vec_spans param_spans_of(arena *a, const param_store *s, int index);
+
 /* What travels of unit u's weights: `in`, this rank's piece of n elements, to `out`, n elements of
  * every shard. n 0: nothing does. */
 typedef struct param_transfer {

@@ -162,8 +162,11 @@ void plan_describe(const plan *p, strbuf *out) {
                       p->phase[i].spec.train_B, p->phase[i].spec.T);
     line(out, "parameters", p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes,
          s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies");
+    bool in_frame = !s->accumulates && !s->fixed_grads && !p->region[REGION_GRAD_PIECE].bytes;
     line(out, "gradients", p->region[REGION_GRADS].bytes,
-         s->accumulates ? "fp32" : "fp32, where activations were that are done with");
+         s->fixed_grads ? "int64, deterministic"
+         : in_frame     ? "fp32, where activations were that are done with"
+                        : "fp32");
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
@@ -171,8 +174,8 @@ void plan_describe(const plan *p, strbuf *out) {
     if (p->prog[PLAN_TRAIN]) {
         const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
         snprintf(note, sizeof note, "%s%.1f MiB kept for backward, %.1f scratch",
-                 s->accumulates ? "" : "beyond the gradients; ",
-                 (double)st->saved_bytes / (1 << 20), (double)st->workspace_peak_bytes / (1 << 20));
+                 in_frame ? "beyond the gradients; " : "", (double)st->saved_bytes / (1 << 20),
+                 (double)st->workspace_peak_bytes / (1 << 20));
     } else
         note[0] = '\0';
     line(out, "activations", p->region[REGION_FRAME].bytes, note);

@@ -181,7 +181,10 @@ status execute_step(session *s, const step_source *from, step_times *times, step
             case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
             case STEP_REDUCE: peers_reduce(&s->peers, t->unit, t->add, t->last); break;
             case STEP_REDUCED: peers_reduced(&s->peers, t->unit); break;
-            case STEP_OPTIMIZER: TRY(update(s, times, r, e)); break;
+            case STEP_OPTIMIZER:
+                if (from->reduced) from->reduced(s, from->ctx);
+                TRY(update(s, times, r, e));
+                break;
         }
     }
     r->total_ns = clock_now_ns() - began;

@@ -35,13 +35,14 @@ void saver_start(saver *s, status (*work)(void *job, err *e), void *job) {
     atomic_store(&s->done, true);
 }
 
-bool saver_take(saver *s, bool wait, status *result, err *e) {
-    bool done = atomic_load_explicit(&s->done, memory_order_acquire);
-    if (!done && !(wait && s->running)) return false;
+bool saver_is_done(const saver *s) {
+    return atomic_load_explicit(&s->done, memory_order_acquire);
+}
+
+void saver_take(saver *s, status *result, err *e) {
     if (s->running) pthread_join(s->thread, NULL);
     s->running = false;
-    atomic_store(&s->done, false);
+    s->job = NULL;
     *result = s->result;
     if (e) *e = s->why;
-    return true;
 }

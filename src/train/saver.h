@@ -15,15 +15,15 @@ typedef struct saver {
     bool running;
     atomic_bool done;
     status (*work)(void *job, err *e);
-    void *job;
+    void *job; /* NULL: there is none to be taken */
     status result;
     err why;
 } saver;
 
-/* None may be running. Where no thread can be made the work is done at once. */
+/* There may be no job. Where no thread can be made the work is done at once. */
 void saver_start(saver *s, status (*work)(void *job, err *e), void *job);
-/* Whether a job waits to be taken: it has ended, or `wait` and one is running. Then its result, and
- * the saver is free again. */
-bool saver_take(saver *s, bool wait, status *result, err *e);
+bool saver_is_done(const saver *s);
+/* Waits for the end of the job, which is the caller's then. */
+void saver_take(saver *s, status *result, err *e);
 
 #endif

@@ -63,6 +63,7 @@ typedef struct session {
     cursor at;
     double val_loss;  /* NaN: the step at `at` was not validated */
     int64_t saved_ns; /* when the last checkpoint was begun */
+    int64_t saves;    /* begun */
     int failed_saves; /* in a row */
     saver saver;
     upload *upload;      /* NULL: nobody wants it */

@@ -1,10 +1,12 @@
 /* Checkpoints of a run: a Hugging Face folder with state/ beside the weights, and back.
  *
- * What is saved is fixed when saving begins: a save_job holds the numbers and, with
+ * What is saved is fixed when saving begins: a save_job (save.h) holds the numbers and, with
  * checkpoint.async, weights and optimizer state are copied into the plan's snapshot; then a thread
  * writes while training goes on. The files are the same either way.
  *
- * Reading order: state_save, write_job, state_poll; then state_load_newest, state_load. */
+ * All ranks take part in every save, and learn at the same step what has become of it.
+ *
+ * Reading order: state_save, state_poll, settle; then state_load_newest, state_load. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,108 +18,10 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/hf_weights.h"
+#include "train/save.h"
 #include "train/session.h"
 
 /* ---- saving ---- */
-
-typedef struct save_job {
-    arena *mem;
-    const char *run;
-    const param_store *store;
-    const tok *tok;
-    const optim_class *optim;
-    model_config model;
-    dtype compute;
-    const float *params;
-    const float *state[OPTIM_MAX_STATES];
-    int64_t step;
-    double val_loss;
-    uint64_t need_bytes;
-    json_t *cursor, *guard;
-    checkpoint_keep keep;
-    int64_t began_ns;
-    status pruned; /* of the older ones; the new one stands all the same */
-    err why_not_pruned;
-} save_job;
-
-static status add_json(checkpoint_writer *w, const char *name, const json_t *o, err *e) {
-    strbuf text = {0};
-    json_format(&text, o, 2);
-    strbuf_putc(&text, '\n');
-    status st = checkpoint_writer_add_blob(w, name, text.data, text.len, e);
-    strbuf_free(&text);
-    return st;
-}
-
-static status add_tokenizer(const save_job *j, checkpoint_writer *w, err *e) {
-    static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json"};
-    char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, files[0]));
-    *strrchr(dir, '/') = '\0';
-    status st = tok_save_dir(j->tok, dir, j->model.max_position_embeddings, e);
-    for (int i = 0; i < ARRAY_LEN(files) && st == ST_OK; i++)
-        st = checkpoint_writer_add_file(w, files[i], e);
-    return st;
-}
-
-static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
-    int32_t bos = tok_bos(j->tok), eos = tok_eos(j->tok);
-    json_t *model = model_config_json(&j->model, bos, eos, j->compute);
-    status st = add_json(w, "config.json", model, e);
-    json_decref(model);
-    TRY(st);
-    json_t *g = json_pack("{s:b}", "do_sample", 1);
-    if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
-    if (eos >= 0) json_object_set_new(g, "eos_token_id", json_integer(eos));
-    st = add_json(w, "generation_config.json", g, e);
-    json_decref(g);
-    return st;
-}
-
-static status add_model_files(const save_job *j, checkpoint_writer *w, err *e) {
-    TRY(add_configs(j, w, e));
-    TRY(add_tokenizer(j, w, e));
-    st_tensor *weights = hf_tensors(j->mem, j->store, j->params, "", j->compute, HF_FILES);
-    return checkpoint_writer_add_tensors(w, "model.safetensors", weights, param_count(j->store), e);
-}
-
-static status add_state(const save_job *j, checkpoint_writer *w, err *e) {
-    int n = param_count(j->store);
-    if (j->compute != DT_F32) {
-        st_tensor *masters = hf_tensors(j->mem, j->store, j->params, "", DT_F32, HF_MEMORY);
-        TRY(checkpoint_writer_add_tensors(w, "state/master.safetensors", masters, n, e));
-    }
-    st_tensor *all = ARENA_ARRAY(j->mem, st_tensor, n * j->optim->n_states);
-    for (int k = 0; k < j->optim->n_states; k++) {
-        char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
-        st_tensor *t = hf_tensors(j->mem, j->store, j->state[k], prefix, DT_F32, HF_MEMORY);
-        memcpy(all + k * n, t, sizeof *t * (size_t)n);
-    }
-    TRY(checkpoint_writer_add_tensors(w, "state/optimizer.safetensors", all, n * j->optim->n_states,
-                                      e));
-    TRY(add_json(w, "state/guard.json", j->guard, e));
-    return add_json(w, "state/cursor.json", j->cursor, e);
-}
-
-static status write_files(const save_job *j, err *e) {
-    checkpoint_writer *w;
-    TRY(checkpoint_writer_begin(&w, j->run, j->step, j->need_bytes, e));
-    checkpoint_writer_set_score(w, j->val_loss);
-    status st = add_model_files(j, w, e);
-    if (st == ST_OK) st = add_state(j, w, e);
-    if (st == ST_OK) return checkpoint_writer_commit(w, e);
-    checkpoint_writer_abort(w);
-    return st;
-}
-
-/* The thread's work: nothing of the session that a step changes is read. */
-static status write_job(void *ctx, err *e) {
-    save_job *j = ctx;
-    status st = write_files(j, e);
-    if (st != ST_OK) return err_context(e, "saving the checkpoint of step %ld", (long)j->step);
-    j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);
-    return ST_OK;
-}
 
 static uint64_t expected_bytes(const session *s) {
     int64_t elems = param_store_sizes(s->plan->store).elems;
@@ -155,11 +59,30 @@ static checkpoint_keep keep_of(const session *s) {
                              .only_uploaded = s->upload != NULL};
 }
 
-static save_job *job_new(const session *s, uint64_t digest) {
+/* Of waiting for what another rank does of a save. */
+static const double PATIENCE_S = 600;
+
+static bool world_has_failed(void *world) {
+    return comm_check(world, NULL) != ST_OK;
+}
+
+static checkpoint_team team_of(const session *s) {
+    return (checkpoint_team){.rank = comm_rank(s->peers.copy),
+                             .ranks = comm_size(s->peers.copy),
+                             .attempt = mix64(s->attempt + (uint64_t)s->saves),
+                             .limit_s = PATIENCE_S,
+                             .failed = world_has_failed,
+                             .ctx = s->peers.m.world};
+}
+
+static save_job *job_new(session *s, uint64_t digest) {
     arena *mem = arena_new("checkpoint");
     save_job *j = ARENA_NEW(mem, save_job);
+    s->saves++;
     *j = (save_job){.mem = mem,
                     .run = arena_strdup(mem, s->c->run),
+                    .team = team_of(s),
+                    .writes = s->peers.first_copy,
                     .store = s->plan->store,
                     .tok = s->tok,
                     .optim = s->optim,
@@ -183,21 +106,23 @@ static void job_free(save_job *j) {
     arena_free(j->mem);
 }
 
+static void copy_array(const session *s, float *to, const float *from, int64_t bytes) {
+    enum { BLOCK = 1 << 20 };
+#pragma omp parallel for schedule(static) num_threads(dev_threads(s->dev))
+    for (int64_t at = 0; at < bytes; at += BLOCK)
+        memcpy((char *)to + at, (const char *)from + at,
+               (size_t)(bytes - at < BLOCK ? bytes - at : BLOCK));
+}
+
 /* Copies what the next steps will change, and has the job look at the copy. */
 static void take_snapshot(const session *s, save_job *j) {
-    int64_t flat = param_store_sizes(s->plan->store).flat_elems;
-    int n = s->optim->n_states;
-    enum { BLOCK = 1 << 18 };
-    int64_t blocks = (flat + BLOCK - 1) / BLOCK;
-#pragma omp parallel for schedule(static) num_threads(dev_threads(s->dev))
-    for (int64_t b = 0; b < blocks * (n + 1); b++) {
-        int64_t from = b % blocks * BLOCK, k = b / blocks;
-        int64_t len = flat - from < BLOCK ? flat - from : BLOCK;
-        float *to = k ? s->plan->snapshot_state[k - 1] : s->plan->snapshot_params;
-        memcpy(to + from, (k ? j->state[k - 1] : j->params) + from, (size_t)len * sizeof *to);
-    }
+    param_sizes z = param_store_sizes(s->plan->store);
+    copy_array(s, s->plan->snapshot_params, j->params, z.master_bytes);
     j->params = s->plan->snapshot_params;
-    for (int i = 0; i < n; i++) j->state[i] = s->plan->snapshot_state[i];
+    for (int i = 0; i < s->optim->n_states; i++) {
+        copy_array(s, s->plan->snapshot_state[i], j->state[i], z.state_bytes);
+        j->state[i] = s->plan->snapshot_state[i];
+    }
 }
 
 /* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
@@ -258,46 +183,51 @@ static status poll_uploads(session *s, bool wait, err *e) {
     return ST_OK;
 }
 
-status state_settle(session *s, bool must, err *e) {
+/* Waits for the save in the background. A rank whose part failed has all of it fail. */
+static status settle(session *s, bool must, err *e) {
+    save_job *j = s->saver.job;
     err why = {0};
     status st;
-    if (!saver_take(&s->saver, true, &st, &why)) return ST_OK;
-    return tell_end(s, s->saver.job, st, must, &why, e);
+    saver_take(&s->saver, &st, &why);
+    return tell_end(s, j, peers_agree(&s->peers, st, &why), must, &why, e);
+}
+
+status state_settle(session *s, bool must, err *e) {
+    return s->saver.job ? settle(s, must, e) : ST_OK;
 }
 
 status state_poll(session *s, bool wait, err *e) {
-    err why = {0};
-    status st;
-    if (saver_take(&s->saver, wait, &st, &why)) TRY(tell_end(s, s->saver.job, st, wait, &why, e));
+    /* ranks look together, so that none goes on with another opinion of the last save */
+    if (s->saver.job && (wait || !peers_any(&s->peers, !saver_is_done(&s->saver))))
+        TRY(settle(s, wait, e));
     return poll_uploads(s, wait, e);
 }
 
-/* A save that is under way for this very step. */
-static bool is_being_saved(const session *s) {
-    return s->saver.running && ((const save_job *)s->saver.job)->step == s->at.step;
-}
-
 void state_abandon(session *s) {
+    save_job *j = s->saver.job;
     status unused;
-    if (saver_take(&s->saver, true, &unused, NULL)) job_free(s->saver.job);
+    if (!j) return;
+    saver_take(&s->saver, &unused, NULL);
+    job_free(j);
 }
 
 status state_save(session *s, bool wait, err *e) {
     uint64_t digest;
     TRY(session_digest(s, &digest, e));
-    if (!session_leads(s)) return ST_OK;
-    bool enough = is_being_saved(s);
+    const save_job *under_way = s->saver.job;
+    bool enough = under_way && under_way->step == s->at.step;
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
     if (enough && s->failed_saves == 0) return ST_OK;
     save_job *j = job_new(s, digest);
     s->saved_ns = j->began_ns;
     if (s->plan->snapshot_params && !wait) {
-        take_snapshot(s, j);
-        saver_start(&s->saver, write_job, j);
+        if (j->writes) take_snapshot(s, j);
+        saver_start(&s->saver, save_write, j);
         return ST_OK;
     }
     err why = {0};
-    return tell_end(s, j, write_job(j, &why), wait, &why, e);
+    status st = save_write(j, &why);
+    return tell_end(s, j, peers_agree(&s->peers, st, &why), wait, &why, e);
 }
 
 /* ---- loading ---- */
@@ -373,7 +303,8 @@ static status read_states(session *s, const char *dir, err *e) {
     status st = ST_OK;
     for (int k = 0; k < s->optim->n_states && st == ST_OK; k++) {
         char *prefix = arena_printf(s->a, "%s.", s->optim->state_names[k]);
-        st = hf_read_flat(s->plan->store, r, prefix, s->plan->optim_state[k], e);
+        held_array state = {s->plan->store, s->plan->optim_state[k], .is_state = true};
+        st = hf_read_array(&state, r, prefix, e);
     }
     st_close(r);
     return st;
@@ -383,7 +314,7 @@ static status read_masters(session *s, const char *dir, err *e) {
     if (s->plan->spec.compute == DT_F32) return hf_load_weights(s->plan->store, dir, e);
     st_reader *r;
     TRY(st_open(&r, path_join(s->a, dir, "state/master.safetensors"), e));
-    status st = hf_read_flat(s->plan->store, r, "", param_master(s->plan->store), e);
+    status st = hf_read_array(&(held_array){.store = s->plan->store}, r, "", e);
     st_close(r);
     if (st == ST_OK) param_refresh_work(s->plan->store);
     return st;
@@ -443,15 +374,27 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
 }
 
 static void clear_state(session *s) {
-    size_t bytes = (size_t)param_store_sizes(s->plan->store).flat_elems * sizeof(float);
+    size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
     for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
     s->at = (cursor){0};
 }
 
+/* As the first rank finds it. NULL: there is none. */
+static status find_newest(session *s, char **newest, err *e) {
+    int64_t step = -1;
+    status st = ST_OK;
+    *newest = NULL;
+    if (session_leads(s))
+        st = checkpoint_find_newest(s->a, s->c->run, newest, &step, note_skipped, s, e);
+    TRY(peers_agree(&s->peers, st, e));
+    step = peers_first(&s->peers, step);
+    if (step >= 0) *newest = checkpoint_path(s->a, s->c->run, step);
+    return ST_OK;
+}
+
 status state_load_newest(session *s, err *e) {
-    char *newest = NULL;
-    int64_t step;
-    TRY(checkpoint_find_newest(s->a, s->c->run, &newest, &step, note_skipped, s, e));
+    char *newest;
+    TRY(find_newest(s, &newest, e));
     if (newest) return state_load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);

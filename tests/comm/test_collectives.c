@@ -241,22 +241,21 @@ static void try_group(comm *c, const int *ranks, const int64_t *sizes, int n_siz
 static const int ALL[MOST_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 static void rank_tries_small(comm_world *w, void *ctx) {
-    static const int64_t SIZES[] = {0, 1, 17, 1023, 4099};
+    static const int64_t SIZES[] = {0, 1, 1023, 4099};
     (void)ctx;
     try_group(everyone(w), ALL, SIZES, ARRAY_LEN(SIZES));
 }
 
-/* More than two pieces per part, with a remainder. */
+/* Four pieces per part, with a remainder. */
 static void rank_tries_large(comm_world *w, void *ctx) {
     (void)ctx;
     comm *c = everyone(w);
-    for (int how = 0; how < 4; how++) {
-        trial t = {
-            .ranks = ALL, .c = c, .dt = DT_F32, .n = 200003, .in_place = how & 1, .side = how >> 1};
-        try_all_reduce(&t, COMM_SUM, false);
-        try_all_reduce(&t, COMM_SUM, true);
-        t.n = 150001;
-        try_reduce_scatter(&t, COMM_SUM, how & 1, how >> 1);
+    for (int how = 0; how < 2; how++) {
+        trial t = {.ranks = ALL, .c = c, .dt = DT_F32, .in_place = how, .side = how};
+        t.n = 200003 * comm_size(c);
+        try_all_reduce(&t, COMM_SUM, how);
+        t.n = 200003;
+        try_reduce_scatter(&t, COMM_SUM, how, !how);
         try_all_gather(&t);
         try_broadcast(&t, 0);
     }
@@ -271,10 +270,10 @@ static void test_threads(void **state) {
 
 static void test_processes(void **state) {
     (void)state;
-    static const int RANKS[] = {1, 2, 3, 4, 8};
+    static const int RANKS[] = {1, 2, 3, 8};
     for (int i = 0; i < ARRAY_LEN(RANKS); i++) run_processes(RANKS[i], rank_tries_small, NULL);
     run_processes(2, rank_tries_large, NULL);
-    run_processes(4, rank_tries_large, NULL);
+    run_processes(3, rank_tries_large, NULL);
 }
 
 static void test_alone(void **state) {
@@ -311,6 +310,7 @@ static void rank_mixes_streams(comm_world *w, void *ctx) {
     (void)ctx;
     comm *c = everyone(w);
     float *side = xcalloc(CALLS * N, sizeof *side);
+    int64_t before = comm_counted(w).calls[COMM_ALL_REDUCE];
     comm_ticket last = 0;
     for (int i = 0; i < CALLS; i++) {
         float *x = side + i * N;
@@ -329,8 +329,7 @@ static void rank_mixes_streams(comm_world *w, void *ctx) {
         float want = (float)(n * (i / N + i % N) + n * (n - 1) / 2);
         CHECK(side[i] == want, "element %d is %g, not %g", i, (double)side[i], (double)want);
     }
-    comm_counts counts = comm_counted(w);
-    CHECK(counts.calls[COMM_ALL_REDUCE] == 2 * CALLS, "calls are counted");
+    CHECK(comm_counted(w).calls[COMM_ALL_REDUCE] - before == 2 * CALLS, "calls are counted");
     free(side);
 }
 
@@ -364,11 +363,24 @@ static void test_traffic(void **state) {
     run_processes(4, rank_counts_bytes, NULL);
 }
 
+/* Rank 1 does not come. */
+static int hang(comm_world *w) {
+    err e = {0};
+    comm *c = everyone(w);
+    comm_set_timeout(w, 0.3);
+    if (comm_world_rank(w) == 1) sleep(1);
+    comm_barrier(c);
+    CHECK(comm_check(w, &e) == ST_RANK, "nobody has noticed");
+    comm_close(w); /* ends all ranks */
+    return 0;
+}
+
 /* Started as a rank by somebody else: tests/cli/test_mpi.sh. */
-static int run_as_rank(void) {
+static int run_as_rank(const char *scene) {
     comm_world *w;
     err e = {0};
     CHECK(comm_open_environment(&w, &e) == ST_OK, "%s", e.message);
+    if (strcmp(scene, "hang") == 0) return hang(w);
     rank_tries_small(w, NULL);
     rank_tries_large(w, NULL);
     rank_mixes_streams(w, NULL);
@@ -379,8 +391,7 @@ static int run_as_rank(void) {
 }
 
 int main(int argc, char **argv) {
-    (void)argv;
-    if (argc > 1) return run_as_rank();
+    if (argc > 1) return run_as_rank(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone),     cmocka_unit_test(test_threads),
         cmocka_unit_test(test_processes), cmocka_unit_test(test_groups),

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Ranks under mpirun: every collective, a rank that hangs, a program without its plugin. Skipped
+# where there is no MPI, or the tests were built without it.
+. "$(dirname "$0")/lib.sh"
+build=$(dirname "$athanor")
+ranks=$build/test_comm_collectives
+if ! command -v mpirun >/dev/null || [ ! -e "$build/athanor-mpi.so" ] || [ ! -e "$ranks" ]; then
+    echo "skipped: no mpirun, or no athanor-mpi.so or test_comm_collectives beside the program"
+    exit 0
+fi
+export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# run STATUS N PROGRAM ARGS...: N ranks of a program.
+run() {
+    local want=$1 got=0
+    last="mpirun -n $2 ${*:3}"
+    timeout 60 mpirun --oversubscribe -n "$2" "${@:3}" >out 2>err </dev/null || got=$?
+    [ $got -eq "$want" ] || fail "exit $got, not $want"
+}
+
+for n in 2 3; do
+    run 0 $n "$ranks" all
+    has out "$n ranks (mpi): all passed"
+done
+run 6 3 "$ranks" hang
+has err 'rank 1 holds up the others: rank '
+has err 'where each rank is'
+
+# Without the plugin beside it the program says what is missing.
+mkdir alone
+cp "$ranks" alone/
+last="a program without its plugin"
+{ OMPI_COMM_WORLD_SIZE=2 ./alone/test_comm_collectives all >out 2>err && fail "it runs"; } 2>/dev/null
+has err 'the MPI plugin does not load'
+finish

@@ -1,0 +1,297 @@
+/* What happens when ranks fail, hang, die or disagree: the others end soon, with a sentence that
+ * names the rank, and a report of where everybody is. */
+#include "comm_test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+enum { RANKS = 3 };
+
+/* ---- scenes ---- */
+
+/* What the ranks have found, in memory that forked ranks share. */
+typedef struct findings {
+    err said[RANKS]; /* by comm_check; code ST_OK when the world had not failed */
+    double seconds[RANKS];
+} findings;
+
+typedef struct scene {
+    rank_fn play;
+    findings *found;
+} scene;
+
+static void nap(double seconds) {
+    struct timespec t = {.tv_sec = (time_t)seconds};
+    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+    nanosleep(&t, NULL);
+}
+
+static void reduce_bytes(comm *c, const char *what, int64_t bytes) {
+    uint16_t *x = xcalloc((size_t)bytes, 1);
+    comm_run(c, &(comm_call){.kind = COMM_ALL_REDUCE,
+                             .in = x,
+                             .out = x,
+                             .n = bytes / 2,
+                             .dt = DT_BF16,
+                             .what = what});
+    free(x);
+}
+
+static void reduce(comm *c, const char *what) {
+    reduce_bytes(c, what, 20000);
+}
+
+/* Plays the scene on one rank, then notes what comm_check says. */
+static void play(comm_world *w, void *ctx) {
+    const scene *s = ctx;
+    int64_t begin = clock_now_ns();
+    int r = comm_world_rank(w);
+    s->play(w, NULL);
+    s->found->seconds[r] = clock_since_s(begin);
+    s->found->said[r].code = ST_OK;
+    (void)!comm_check(w, &s->found->said[r]);
+}
+
+/* Where standard error goes meanwhile; the text it got is put in `text`. */
+static void with_stderr(char *text, size_t room, void (*run)(int, rank_fn, void *), scene *s) {
+    char path[] = "/tmp/athanor-comm-XXXXXX";
+    int file = mkstemp(path), before = dup(STDERR_FILENO);
+    assert_true(file >= 0 && before >= 0);
+    unlink(path);
+    fflush(NULL);
+    dup2(file, STDERR_FILENO);
+    run(RANKS, play, s);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    ssize_t n = pread(file, text, room - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    close(file);
+}
+
+static void expect_text(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("no '%s' in: %s", part, text);
+}
+
+/* Each rank named in `mask` must have found `message`, and soon. */
+static void expect_found(const findings *f, int mask, const char *message) {
+    for (int r = 0; r < RANKS; r++) {
+        if (!(mask >> r & 1)) continue;
+        assert_int_equal(f->said[r].code, ST_RANK);
+        expect_text(f->said[r].message, message);
+        assert_true(f->seconds[r] < 2);
+    }
+}
+
+/* Both kinds of ranks; the report is in `text` (of the last one). */
+static void on_both(rank_fn act, int mask, const char *message, char *text, size_t room) {
+    findings *f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(f != MAP_FAILED);
+    scene s = {.play = act, .found = f};
+    with_stderr(text, room, run_threads, &s);
+    expect_found(f, mask, message);
+    with_stderr(text, room, run_processes, &s);
+    expect_found(f, mask, message);
+    munmap(f, sizeof *f);
+}
+
+/* ---- a rank that hangs ---- */
+
+static void rank_1_computes_for_long(comm_world *w, void *ctx) {
+    (void)ctx;
+    comm *c = everyone(w);
+    comm_set_timeout(w, 0.15);
+    reduce(c, "gradients of layers.4");
+    comm_at(w, comm_world_rank(w) == 1 ? "the backward of layers.3" : "the loss");
+    if (comm_world_rank(w) == 1) nap(0.45);
+    reduce(c, "gradients of layers.3");
+}
+
+static void test_stall(void **state) {
+    (void)state;
+    char text[16384];
+    on_both(rank_1_computes_for_long, 7, "rank 1 holds up the others", text, sizeof text);
+    expect_text(text, "where each rank is");
+    expect_text(text, "  rank 0 has waited ");
+    expect_text(text,
+                "s for rank 1 in all-reduce #2 of gradients of layers.3 (20000 bytes, 3 ranks)");
+    expect_text(text, "  rank 1 finished ");
+    expect_text(text, "at the backward of layers.3 for ");
+    expect_text(text, "    all-reduce #1 of gradients of layers.4 (20000 bytes, 3 ranks)  ");
+    expect_text(text, "  unfinished\n");
+    assert_null(strstr(strstr(text, "where each rank is") + 1, "where each rank is")); /* once */
+}
+
+/* The side stream hangs, the caller waits for it. */
+static void rank_2_starts_nothing(comm_world *w, void *ctx) {
+    (void)ctx;
+    comm *c = everyone(w);
+    comm_set_timeout(w, 0.15);
+    float x[2000] = {0};
+    comm_call call = {
+        .kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = 2000, .dt = DT_F32, .what = "bucket 7"};
+    if (comm_world_rank(w) != 2) {
+        comm_ticket t = comm_start(c, &call);
+        comm_wait(w, t);
+    } else {
+        nap(0.45);
+    }
+}
+
+static void test_stall_on_the_side(void **state) {
+    (void)state;
+    char text[16384];
+    on_both(rank_2_starts_nothing, 7, "rank 2 holds up the others", text, sizeof text);
+    expect_text(text, "all-reduce #1 of bucket 7 (8000 bytes, 3 ranks, side stream)");
+    expect_text(text, "  rank 2 has begun no collective");
+}
+
+/* ---- a rank that fails, ends, or is elsewhere ---- */
+
+static void rank_0_fails(comm_world *w, void *ctx) {
+    (void)ctx;
+    err why = {0};
+    comm *c = everyone(w);
+    reduce(c, "a");
+    err_set(&why, ST_FORMAT, "cannot read shard.bin");
+    if (comm_world_rank(w) == 0) comm_fail(w, &why);
+    for (int i = 0; i < 100; i++) reduce(c, "b"); /* all return at once */
+}
+
+static void test_fail(void **state) {
+    (void)state;
+    char text[16384];
+    on_both(rank_0_fails, 7, "rank 0 failed: cannot read shard.bin", text, sizeof text);
+}
+
+static void rank_1_ends(comm_world *w, void *ctx) {
+    (void)ctx;
+    comm *c = everyone(w);
+    reduce(c, "a");
+    if (comm_world_rank(w) != 1) reduce(c, "weights");
+}
+
+static void test_left(void **state) {
+    (void)state;
+    char text[16384];
+    on_both(rank_1_ends, 5, "rank 1 has ended while rank ", text, sizeof text);
+    expect_text(text, "all-reduce #2 of weights");
+}
+
+static void rank_2_takes_another_bucket(comm_world *w, void *ctx) {
+    (void)ctx;
+    reduce(everyone(w), comm_world_rank(w) == 2 ? "bucket 1" : "bucket 0");
+}
+
+static void rank_2_has_another_size(comm_world *w, void *ctx) {
+    (void)ctx;
+    reduce_bytes(everyone(w), "bucket 0", comm_world_rank(w) == 2 ? 30000 : 20000);
+}
+
+static void test_mixed(void **state) {
+    (void)state;
+    char text[16384];
+    on_both(rank_2_takes_another_bucket, 7, "are in different collectives", text, sizeof text);
+    expect_text(text, "bucket 0");
+    expect_text(text, "bucket 1");
+    on_both(rank_2_has_another_size, 7, "are in different collectives", text, sizeof text);
+}
+
+/* ---- a rank that dies ---- */
+
+static void rank_1_is_killed(comm_world *w, void *ctx) {
+    (void)ctx;
+    comm *c = everyone(w);
+    for (int i = 0; i < 1000000; i++) {
+        reduce(c, "gradients");
+        if (i == 20 && comm_world_rank(w) == 1) raise(SIGKILL);
+        err e = {0};
+        if (comm_check(w, &e) == ST_OK) continue;
+        CHECK(strcmp(e.message, "rank 1 was killed") == 0, "%s", e.message);
+        _exit(ST_RANK);
+    }
+}
+
+static void test_killed(void **state) {
+    (void)state;
+    int fd, ended;
+    pid_t pids[RANKS];
+    err e = {0}, why = {0};
+    assert_int_equal(comm_segment_new(RANKS, &fd, &e), ST_OK);
+    for (int r = 0; r < RANKS; r++) {
+        if ((pids[r] = fork()) > 0) continue;
+        comm_world *w;
+        CHECK(comm_open_segment(&w, fd, r, &e) == ST_OK, "%s", e.message);
+        rank_1_is_killed(w, NULL);
+    }
+    assert_int_equal(waitpid(pids[1], &ended, 0), pids[1]);
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(comm_segment_check(fd, &e), ST_OK);
+    err_set(&why, ST_RANK, "rank 1 was killed");
+    assert_int_equal(comm_segment_fail(fd, 1, &why, &e), ST_OK);
+    int64_t marked = clock_now_ns();
+    for (int r = 0; r < RANKS; r += 2) {
+        assert_int_equal(waitpid(pids[r], &ended, 0), pids[r]);
+        assert_int_equal(WEXITSTATUS(ended), ST_RANK);
+    }
+    assert_true(clock_since_s(marked) < 2);
+    assert_int_equal(comm_segment_check(fd, &e), ST_RANK);
+    close(fd);
+}
+
+/* ---- worlds that cannot be opened ---- */
+
+static void expect_refusal(const char *part) {
+    comm_world *w;
+    err e = {0};
+    assert_int_equal(comm_open_environment(&w, &e), ST_USAGE);
+    assert_null(w);
+    expect_text(e.message, part);
+}
+
+static void test_environment(void **state) {
+    (void)state;
+    comm_world *w;
+    err e = {0};
+    int fd, file = open("/dev/null", O_RDWR);
+    char text[16];
+    assert_int_equal(comm_open_environment(&w, &e), ST_OK);
+    assert_string_equal(comm_world_kind(w), "self");
+    comm_close(w);
+    setenv("RANK", "0", 1), setenv("WORLD_SIZE", "2", 1), setenv("MASTER_ADDR", "::1", 1);
+    expect_refusal("torchrun");
+    unsetenv("RANK");
+    setenv("ATHANOR_RANK", "x", 1);
+    expect_refusal("ATHANOR_RANK is \"x\"");
+    setenv("ATHANOR_RANK", "1", 1);
+    expect_refusal("ATHANOR_WORLD_SIZE is not");
+    setenv("ATHANOR_WORLD_SIZE", "2", 1);
+    snprintf(text, sizeof text, "%d", file);
+    setenv("ATHANOR_SEGMENT_FD", text, 1);
+    expect_refusal("not the shared segment");
+    assert_int_equal(comm_segment_new(2, &fd, &e), ST_OK);
+    snprintf(text, sizeof text, "%d", fd);
+    setenv("ATHANOR_SEGMENT_FD", text, 1);
+    setenv("ATHANOR_RANK", "2", 1);
+    expect_refusal("no rank 2 among 2 ranks");
+    setenv("ATHANOR_RANK", "1", 1);
+    assert_int_equal(comm_open_environment(&w, &e), ST_OK);
+    assert_int_equal(comm_world_rank(w), 1);
+    assert_null(getenv("ATHANOR_RANK"));
+    comm_close(w);
+    close(file);
+    assert_int_equal(comm_segment_new(1000, &fd, &e), ST_USAGE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stall),       cmocka_unit_test(test_stall_on_the_side),
+        cmocka_unit_test(test_fail),        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_mixed),       cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
