@@ -271,7 +271,7 @@ st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const c
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
     for (int i = 0; i < param_count(a->store); i++) {
         const param *p = param_at(a->store, i);
-        int64_t elems = param_whole_rows(p) * param_whole_cols(p);
+        int64_t elems = param_whole_elems(p);
         char name[512];
         snprintf(name, sizeof name, "%s%s", prefix, p->name);
         hf_weight w = {0};

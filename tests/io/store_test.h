@@ -17,12 +17,14 @@ typedef struct held_lab {
 static inline void held_lab_declare(param_store *s, const char *kind, arena *a) {
     bool pairs = strcmp(kind, "pairs") == 0;
     const char *type = strncmp(kind, "llama", 5) == 0 || pairs ? "llama" : kind;
-    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", type, "hidden_size", 24,
-                          "num_hidden_layers", 3, "num_attention_heads", 3, "vocab_size", 61,
+    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", type, "hidden_size", 32,
+                          "num_hidden_layers", 3, "num_attention_heads", 4, "vocab_size", 61,
                           "max_position_embeddings", 16);
     json_object_set_new(o, "intermediate_size", json_integer(40));
     if (strncmp(kind, "llama", 5) == 0 || pairs)
         json_object_set_new(o, "tie_word_embeddings", json_boolean(strcmp(kind, "llama") == 0));
+    if (strcmp(type, "llama") == 0)
+        json_object_set_new(o, "num_key_value_heads", json_integer(pairs ? 4 : 2));
     if (pairs) json_object_set_new(o, "rope_interleaved", json_true());
     model_config *mc = ARENA_NEW(a, model_config);
     err e = {0};
@@ -37,12 +39,15 @@ static inline void *held_lab_array(int64_t bytes) {
     return p;
 }
 
-/* how NULL: one rank that has everything. */
-static inline held_lab held_lab_open(const char *kind, dtype compute, const param_sharding *how) {
+/* A rank: of those that share weights by rows and columns, and of those that share what such a rank
+ * has. NULL: nobody shares. */
+static inline held_lab held_lab_open(const char *kind, dtype compute, const param_ranks *tp,
+                                     const param_sharding *how) {
     held_lab l = {.a = arena_new("store")};
     err e = {0};
     assert_ok(dev_open(&l.dev, DEV_CPU, 1, &e), e);
     l.s = param_store_new(l.a, compute);
+    if (tp) param_store_split(l.s, tp);
     held_lab_declare(l.s, kind, l.a);
     if (how) param_store_shard(l.s, how);
     param_sizes z = param_store_sizes(l.s);

@@ -99,13 +99,13 @@ typedef struct crew {
 } crew;
 
 static crew crew_open(test_dir *d, const char *kind, int n, int zero) {
-    crew c = {.n = n, .whole = held_lab_open(kind, DT_BF16, NULL)};
+    crew c = {.n = n, .whole = held_lab_open(kind, DT_BF16, NULL, NULL)};
     held_lab_fill(&c.whole);
     for (int r = 0; r < n; r++) {
         param_sharding how = {.shards = n, .rank = r, .zero = zero, .bucket_elems = 3000};
         c.job[r] = (rank_job){.run = d->path,
                               .team = {.rank = r, .ranks = n, .limit_s = 20},
-                              .lab = held_lab_open(kind, DT_BF16, &how)};
+                              .lab = held_lab_open(kind, DT_BF16, NULL, &how)};
         held_lab_copy(&c.job[r].lab, &c.whole);
     }
     return c;

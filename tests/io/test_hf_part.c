@@ -76,8 +76,9 @@ static void test_every_run(void **state) {
         {.rows = 1, .cols = 12, .rank = 1},
     };
     for (int i = 0; i < ARRAY_LEN(shapes); i++) {
-        const param *p = &shapes[i];
+        param whole = shapes[i], *p = &whole;
         int64_t cols = p->rank == 1 ? 1 : p->cols, rows = p->rows * p->cols / cols;
+        p->split = (param_split){.rows = p->rows, .cols = p->cols};
         check_ranges(p, (vec_span){0}, rows * cols);
         /* some rows of each third, as of q|k|v */
         int64_t each = rows / 3 * cols, run = rows / 6 * cols;
@@ -109,104 +110,152 @@ static void same_files(test_dir *d, const char *a, const char *b) {
     free(y);
 }
 
-/* Every rank of the layout writes its part of "parts" of masters, or of both states. */
-static void write_parts(test_dir *d, const char *kind, dtype compute, const param_sharding *how,
-                        dtype dt, hf_order order, bool states, const held_lab *whole) {
+/* Ranks: tp of them share weights by rows and columns, and what each has, shards. */
+typedef struct layout {
+    int tp;
+    param_sharding how;
+} layout;
+
+static held_lab open_rank(const char *kind, dtype compute, const layout *l, int rank) {
+    param_ranks tp = {.n = l->tp, .rank = rank % l->tp};
+    param_sharding how = l->how;
+    how.rank = rank / l->tp;
+    return held_lab_open(kind, compute, &tp, &how);
+}
+
+/* What the file is of: masters, or both arrays of optimizer state. */
+typedef struct content {
+    dtype dt;
+    hf_order order;
+    bool states;
+} content;
+
+static int arrays_of(const held_lab *l, const content *c, held_array a[2]) {
+    a[0] = (held_array){l->s, c->states ? l->state[0] : NULL, c->states};
+    a[1] = (held_array){l->s, l->state[1], true};
+    return c->states ? 2 : 1;
+}
+
+static const char *prefix_of(const content *c, int array) {
+    return !c->states ? "" : array ? "v." : "m.";
+}
+
+static st_tensor *declare(test_dir *d, const held_lab *l, const content *c, int arrays) {
+    int each = param_count(l->s);
+    st_tensor *t = ARENA_ARRAY(d->mem, st_tensor, arrays * each);
+    for (int k = 0; k < arrays; k++)
+        memcpy(t + k * each, hf_declare(d->mem, l->s, prefix_of(c, k), c->dt, c->order),
+               sizeof *t * (size_t)each);
+    return t;
+}
+
+/* As one rank writes it; returns the number of tensors. */
+static int write_whole_content(test_dir *d, const held_lab *whole, const content *c, uint64_t *hash,
+                               uint64_t *hashes) {
+    held_array arrays[2];
+    int each = param_count(whole->s), n = arrays_of(whole, c, arrays);
+    st_tensor *t = ARENA_ARRAY(d->mem, st_tensor, n * each);
+    for (int k = 0; k < n; k++) {
+        const float *first = arrays[k].first ? arrays[k].first : param_master(whole->s);
+        memcpy(t + k * each, hf_tensors(d->mem, whole->s, first, prefix_of(c, k), c->dt, c->order),
+               sizeof *t * (size_t)each);
+    }
+    write_whole(d, "whole", t, n * each, hash, hashes);
+    return n * each;
+}
+
+/* Every rank of the layout, in turn, writes its part. */
+static void write_parts(test_dir *d, const char *kind, dtype compute, const layout *l,
+                        const content *c, const held_lab *whole) {
     char *path = path_join(d->mem, d->path, "parts");
     err e;
-    uint64_t hash, want, *hashes = NULL, *wanted = NULL;
-    for (int r = how->shards - 1; r >= 0; r--) {
-        param_sharding mine = *how;
-        mine.rank = r;
-        held_lab l = held_lab_open(kind, compute, &mine);
-        held_lab_copy(&l, whole);
-        int each = param_count(l.s), n = states ? 2 * each : each;
-        st_tensor *t = ARENA_ARRAY(d->mem, st_tensor, n);
-        memcpy(t, hf_declare(d->mem, l.s, states ? "m." : "", dt, order), sizeof *t * (size_t)each);
-        if (states)
-            memcpy(t + each, hf_declare(d->mem, l.s, "v.", dt, order), sizeof *t * (size_t)each);
-        if (r == how->shards - 1) assert_ok(st_create(path, t, n, &e), e);
-        held_array arrays[] = {{l.s, states ? l.state[0] : NULL, states}, {l.s, l.state[1], true}};
-        assert_ok(hf_write_part(path, t, arrays, states ? 2 : 1, order, &e), e);
-        if (r == 0) {
-            hashes = ARENA_ARRAY(d->mem, uint64_t, n);
-            wanted = ARENA_ARRAY(d->mem, uint64_t, n);
-            assert_ok(st_hash(path, t, n, &hash, hashes, &e), e);
-            st_tensor *all = ARENA_ARRAY(d->mem, st_tensor, n);
-            const float *first = states ? whole->state[0] : param_master(whole->s);
-            memcpy(all, hf_tensors(d->mem, whole->s, first, states ? "m." : "", dt, order),
-                   sizeof *t * (size_t)each);
-            if (states)
-                memcpy(all + each, hf_tensors(d->mem, whole->s, whole->state[1], "v.", dt, order),
-                       sizeof *t * (size_t)each);
-            write_whole(d, "whole", all, n, &want, wanted);
-            assert_true(hash == want);
-            assert_memory_equal(hashes, wanted, sizeof *hashes * (size_t)n);
-        }
-        held_lab_close(&l);
+    uint64_t hash, want, hashes[256], wanted[256];
+    int ranks = l->tp * l->how.shards, n = write_whole_content(d, whole, c, &want, wanted);
+    for (int r = ranks - 1; r >= 0; r--) {
+        held_lab lab = open_rank(kind, compute, l, r);
+        held_lab_copy(&lab, whole);
+        held_array arrays[2];
+        int count = arrays_of(&lab, c, arrays);
+        st_tensor *t = declare(d, &lab, c, count);
+        if (r == ranks - 1) assert_ok(st_create(path, t, n, &e), e);
+        assert_ok(hf_write_part(path, t, arrays, count, c->order, &e), e);
+        if (r == 0) assert_ok(st_hash(path, t, n, &hash, hashes, &e), e);
+        held_lab_close(&lab);
     }
     same_files(d, "whole", "parts");
+    assert_true(hash == want);
+    assert_memory_equal(hashes, wanted, sizeof *hashes * (size_t)n);
 }
 
 /* What a rank of the layout reads from "whole" is what the whole store has there. */
-static void read_parts(test_dir *d, const char *kind, dtype compute, const param_sharding *how,
-                       bool states, const held_lab *whole) {
+static void read_parts(test_dir *d, const char *kind, dtype compute, const layout *l,
+                       const content *c, const held_lab *whole) {
     err e;
-    st_reader *r;
-    assert_ok(st_open(&r, path_join(d->mem, d->path, "whole"), &e), e);
-    for (int rank = 0; rank < how->shards; rank++) {
-        param_sharding mine = *how;
-        mine.rank = rank;
-        held_lab got = held_lab_open(kind, compute, &mine);
-        held_lab want = held_lab_open(kind, compute, &mine);
+    st_reader *reader;
+    assert_ok(st_open(&reader, path_join(d->mem, d->path, "whole"), &e), e);
+    for (int r = 0; r < l->tp * l->how.shards; r++) {
+        held_lab got = open_rank(kind, compute, l, r), want = open_rank(kind, compute, l, r);
         held_lab_copy(&want, whole);
-        held_array a = {got.s, states ? got.state[1] : NULL, states};
-        assert_ok(hf_read_array(&a, r, states ? "v." : "", &e), e);
-        if (states)
-            assert_memory_equal(got.state[1], want.state[1], param_store_sizes(got.s).state_bytes);
-        else
-            assert_memory_equal(param_master(got.s), param_master(want.s),
-                                param_store_sizes(got.s).master_bytes);
+        held_array a[2];
+        int n = arrays_of(&got, c, a);
+        for (int k = 0; k < n; k++) assert_ok(hf_read_array(&a[k], reader, prefix_of(c, k), &e), e);
+        param_sizes z = param_store_sizes(got.s);
+        for (int k = 0; k < n && c->states; k++)
+            assert_memory_equal(got.state[k], want.state[k], z.state_bytes);
+        if (!c->states)
+            assert_memory_equal(param_master(got.s), param_master(want.s), z.master_bytes);
         held_lab_close(&got);
         held_lab_close(&want);
     }
-    st_close(r);
+    st_close(reader);
 }
 
-static void check_layout(test_dir *d, const char *kind, dtype compute, int zero, int shards) {
-    param_sharding how = {.shards = shards, .zero = zero, .bucket_elems = 2000};
-    param_sharding other = {.shards = shards == 3 ? 2 : 3, .zero = 4 - zero, .bucket_elems = 1};
-    held_lab whole = held_lab_open(kind, compute, NULL);
+static void check_layout(test_dir *d, const char *kind, dtype compute, int tp, int zero,
+                         int shards) {
+    layout l = {tp, {.shards = shards, .zero = zero, .bucket_elems = 2000}};
+    layout other = {2, {.shards = shards == 3 ? 2 : 3, .zero = 4 - zero, .bucket_elems = 1}};
+    held_lab whole = held_lab_open(kind, compute, NULL, NULL);
     held_lab_fill(&whole);
-    write_parts(d, kind, compute, &how, compute, HF_FILES, false, &whole);
-    write_parts(d, kind, compute, &how, DT_F32, HF_MEMORY, false, &whole);
-    read_parts(d, kind, compute, &other, false, &whole);
-    write_parts(d, kind, compute, &how, DT_F32, HF_MEMORY, true, &whole);
-    read_parts(d, kind, compute, &other, true, &whole);
+    const content weights = {compute, HF_FILES, false}, masters = {DT_F32, HF_MEMORY, false},
+                  states = {DT_F32, HF_MEMORY, true};
+    write_parts(d, kind, compute, &l, &weights, &whole);
+    write_parts(d, kind, compute, &l, &masters, &whole);
+    read_parts(d, kind, compute, &other, &masters, &whole);
+    write_parts(d, kind, compute, &l, &states, &whole);
+    read_parts(d, kind, compute, &other, &states, &whole);
     held_lab_close(&whole);
 }
 
-static void test_layouts(void **state) {
-    test_dir *d = *state;
-    static const char *const kinds[] = {"llama", "llama-untied", "gpt2", "gpt_neox", "pairs"};
+static const char *const kinds[] = {"llama", "llama-untied", "gpt2", "gpt_neox", "pairs"};
+
+static void test_sharded(void **state) {
     for (int k = 0; k < ARRAY_LEN(kinds); k++)
         for (int zero = 1; zero <= 3; zero++)
             for (int shards = 2; shards <= 4; shards++)
-                check_layout(d, kinds[k], (zero + shards + k) % 2 ? DT_BF16 : DT_F32, zero, shards);
-    check_layout(d, "gpt2", DT_F32, 0, 1); /* one rank, laid out */
+                check_layout(*state, kinds[k], (zero + shards + k) % 2 ? DT_BF16 : DT_F32, 1, zero,
+                             shards);
+    check_layout(*state, "gpt2", DT_F32, 1, 0, 1); /* one rank, laid out */
+}
+
+/* With four ranks two hold the same of llama's key heads, and one of them writes. */
+static void test_tensor_parallel(void **state) {
+    for (int k = 0; k < ARRAY_LEN(kinds); k++)
+        for (int tp = 2; tp <= 4; tp += 2) {
+            check_layout(*state, kinds[k], k % 2 ? DT_BF16 : DT_F32, tp, 0, 1);
+            check_layout(*state, kinds[k], k % 2 ? DT_F32 : DT_BF16, tp, 1 + (k + tp) % 3, 2);
+        }
 }
 
 /* A folder of whole weights, in the file's order, into pieces and their compute copies. */
 static void test_weights_of_a_folder(void **state) {
     test_dir *d = *state;
-    static const char *const kinds[] = {"gpt2", "gpt_neox", "pairs"};
+    const layout l = {2, {.shards = 2, .zero = 2, .bucket_elems = 3000}};
     err e;
     for (int k = 0; k < ARRAY_LEN(kinds); k++)
-        for (int rank = 0; rank < 3; rank++) {
-            param_sharding how = {.shards = 3, .rank = rank, .zero = 2, .bucket_elems = 3000};
-            held_lab whole = held_lab_open(kinds[k], DT_BF16, NULL);
-            held_lab got = held_lab_open(kinds[k], DT_BF16, &how);
-            held_lab want = held_lab_open(kinds[k], DT_BF16, &how);
+        for (int rank = 0; rank < 4; rank++) {
+            held_lab whole = held_lab_open(kinds[k], DT_BF16, NULL, NULL);
+            held_lab got = open_rank(kinds[k], DT_BF16, &l, rank);
+            held_lab want = open_rank(kinds[k], DT_BF16, &l, rank);
             held_lab_fill(&whole);
             held_lab_copy(&want, &whole);
             param_refresh_work(want.s);
@@ -263,10 +312,8 @@ static void test_patches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_run),
-        IO_TEST(test_layouts),
-        IO_TEST(test_weights_of_a_folder),
-        IO_TEST(test_patches),
+        cmocka_unit_test(test_every_run),  IO_TEST(test_sharded), IO_TEST(test_tensor_parallel),
+        IO_TEST(test_weights_of_a_folder), IO_TEST(test_patches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
