@@ -149,7 +149,7 @@ void peers_gathered(peers *p, int u) {
 }
 
 void peers_gather_all(peers *p) {
-    if (param_store_sharding(p->store)->zero == 3) return;
+    if (param_weights_in_slots(p->store)) return;
     for (int u = 0; u < param_units(p->store); u++) peers_gather(p, u);
     for (int u = 0; u < param_units(p->store); u++) peers_gathered(p, u);
 }
