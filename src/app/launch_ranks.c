@@ -1,3 +1,5 @@
+/* One loop waits for three things: lines of ranks, signals (of which an ended child is one), and,
+ * once a rank has ended badly, the time to press the others. */
 #include "app/launch_ranks.h"
 
 #include <errno.h>
@@ -252,31 +254,26 @@ static int find_other(const launcher *l) {
     return 0;
 }
 
-/* What the ranks know of the first failure may say more than how its process ended. */
-static void put_failure(const launcher *l, strbuf *out) {
+/* The first failure that a rank told the others of, or that was marked for it. */
+static status name_failure(const launcher *l, err *e) {
     err first = {0};
-    put_end(out, l->first_bad, l->ranks[l->first_bad].state);
-    if (comm_segment_check(l->segment, &first) == ST_RANK && !strstr(first.message, out->data))
-        strbuf_printf(out, " (%s)", first.message);
+    (void)!comm_segment_check(l->segment, &first);
+    err_set(e, ST_RANK, "%s; all ranks have ended", first.message);
+    return err_hint(e, "what that rank said stands above; a run goes on from its last checkpoint");
 }
 
 static status judge(const launcher *l, err *e) {
     int other = find_other(l), state = l->ranks[0].state;
     if (other == 0 && WIFEXITED(state) && WEXITSTATUS(state) != ST_RANK)
         return (status)WEXITSTATUS(state);
+    if (l->first_bad >= 0) return name_failure(l, e);
     strbuf text = {0};
-    if (l->first_bad >= 0) {
-        put_failure(l, &text);
-    } else {
-        put_end(&text, 0, state);
-        strbuf_puts(&text, ", but ");
-        put_end(&text, other, l->ranks[other].state);
-    }
-    err_set(e, ST_RANK, "%s; all ranks have ended", text.data);
-    err_where(e, "rank %d", l->first_bad >= 0 ? l->first_bad : other);
-    err_hint(e, "what that rank said stands above; a run goes on from its last checkpoint");
+    put_end(&text, 0, state);
+    strbuf_puts(&text, ", but ");
+    put_end(&text, other, l->ranks[other].state);
+    err_set(e, ST_RANK, "%s", text.data);
     strbuf_free(&text);
-    return ST_RANK;
+    return err_hint(e, "a run goes on from its last checkpoint");
 }
 
 static void abandon(launcher *l) {

@@ -27,7 +27,7 @@ int file_sys_create(const char *path); /* for writing, truncated, close-on-exec 
 int file_sys_update(const char *path); /* an existing file for writing; counts as a create */
 ssize_t file_sys_write(int fd, const void *p, size_t n);
 ssize_t file_sys_pwrite(int fd, const void *p, size_t n, off_t offset); /* counts as a write */
-int file_sys_ftruncate(int fd, off_t length); /* counts as a write */
+int file_sys_ftruncate(int fd, off_t length);                           /* counts as a write */
 int file_sys_fsync(int fd);
 int file_sys_rename(const char *from, const char *to);
 int file_sys_exchange(const char *a, const char *b); /* counts as a rename */

@@ -74,7 +74,7 @@ void board_stall(board *b, int rank, bool side, int peer, double seconds);
 /* `peer` has left, or is in another collective. */
 void board_fail_left(board *b, int rank, bool side, int peer);
 void board_fail_mixed(board *b, int rank, bool side, int peer);
-/* One paragraph per rank. */
+/* A line per rank, then the last collectives of each. */
 void board_report(const board *b, strbuf *out);
 
 const char *comm_kind_name(comm_kind kind);

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "comm/board.h"
 
+enum { SHOWN = 8 }; /* collectives of each rank */
+
 typedef struct text {
     char s[BOARD_WORDS * 8 + 1];
 } text;
@@ -64,17 +66,18 @@ static int waits_for(const board_seat *seat, bool side) {
     return atomic_load_explicit(&seat->waits_for[side], memory_order_relaxed) - 1;
 }
 
-/* "waits for rank 1 for 3.0 s in all-reduce #4 of ..." or "computes X since 3.0 s, after ...". */
+/* "has waited 3.0 s for rank 1 in all-reduce #4 of ...", or "finished 3.0 s ago all-reduce #3 ...".
+ */
 static void put_stream(strbuf *out, const board_seat *seat, bool side, int64_t now) {
     const board_call *c = last_call(seat, side);
     int peer = waits_for(seat, side);
     if (is_running(c) && peer >= 0)
-        strbuf_printf(out, "waits for rank %d since %.1f s in ", peer,
-                      seconds_since(&seat->wait_ns[side], now));
+        strbuf_printf(out, "has waited %.1f s for rank %d in ",
+                      seconds_since(&seat->wait_ns[side], now), peer);
     else if (is_running(c))
-        strbuf_puts(out, "is busy in ");
+        strbuf_puts(out, "is in ");
     else if (c)
-        strbuf_printf(out, "is done since %.1f s with ", seconds_since(&c->end_ns, now));
+        strbuf_printf(out, "finished %.1f s ago ", seconds_since(&c->end_ns, now));
     else
         strbuf_puts(out, "has begun no collective");
     if (c) put_call(out, c);
@@ -83,18 +86,18 @@ static void put_stream(strbuf *out, const board_seat *seat, bool side, int64_t n
 static void put_place(strbuf *out, const board_seat *seat, int64_t now) {
     text at = get_text(&seat->at);
     if (!atomic_load(&seat->here)) strbuf_puts(out, ", has not come yet or is on another machine");
-    if (at.s[0]) strbuf_printf(out, ", at %s since %.1f s", at.s, seconds_since(&seat->at_ns, now));
+    if (at.s[0]) strbuf_printf(out, ", at %s for %.1f s", at.s, seconds_since(&seat->at_ns, now));
     if (atomic_load(&seat->ended)) strbuf_puts(out, ", has ended");
 }
 
 static void put_recent(strbuf *out, const board_seat *seat) {
     uint32_t n = atomic_load_explicit(&seat->n_recent, memory_order_relaxed);
-    uint32_t first = n > BOARD_RECENT ? n - BOARD_RECENT : 0;
+    uint32_t first = n > SHOWN ? n - SHOWN : 0;
     for (uint32_t i = first; i < n; i++) {
         const board_call *c = &seat->recent[i % BOARD_RECENT];
         int64_t begin = atomic_load_explicit(&c->begin_ns, memory_order_relaxed);
         int64_t end = atomic_load_explicit(&c->end_ns, memory_order_relaxed);
-        strbuf_puts(out, "      ");
+        strbuf_puts(out, "    ");
         put_call(out, c);
         if (end)
             strbuf_printf(out, "  %.3f ms\n", (double)(end - begin) * 1e-6);
@@ -103,32 +106,46 @@ static void put_recent(strbuf *out, const board_seat *seat) {
     }
 }
 
+static void put_rank(strbuf *out, const board_seat *seat, int64_t now) {
+    bool side = last_call(seat, true) != NULL, caller = last_call(seat, false) || !side;
+    if (caller) put_stream(out, seat, false, now);
+    if (caller && side) strbuf_puts(out, "; ");
+    if (side) put_stream(out, seat, true, now);
+    put_place(out, seat, now);
+}
+
 void board_report(const board *b, strbuf *out) {
     int64_t now = clock_now_ns();
     for (int r = 0; r < b->ranks; r++) {
-        const board_seat *seat = &b->seats[r];
         strbuf_printf(out, "  rank %d ", r);
-        bool side = last_call(seat, true) != NULL, caller = last_call(seat, false) || !side;
-        if (caller) put_stream(out, seat, false, now);
-        if (caller && side) strbuf_puts(out, "; ");
-        if (side) put_stream(out, seat, true, now);
-        put_place(out, seat, now);
+        put_rank(out, &b->seats[r], now);
         strbuf_putc(out, '\n');
-        put_recent(out, seat);
+    }
+    for (int r = 0; r < b->ranks; r++) {
+        if (atomic_load(&b->seats[r].n_recent) == 0) continue;
+        strbuf_printf(out, "  the last of rank %d\n", r);
+        put_recent(out, &b->seats[r]);
     }
 }
 
 /* ---- who is to blame ---- */
 
-/* Follows who waits for whom to a rank that waits for nobody; in a circle, where it began. */
+/* How far a rank has come on a stream. */
+static int64_t progress_of(const board *b, int rank, bool side) {
+    return atomic_load_explicit(&b->seats[rank].calls[side], memory_order_relaxed);
+}
+
+/* Follows who waits for whom to a rank that waits for nobody. A circle means that one of them does
+ * not run at all and has not seen that its wait is over: the one that has come least far. */
 static int find_culprit(const board *b, bool side, int peer) {
-    int at = peer;
+    int at = peer, least = peer;
     for (int steps = 0; steps < b->ranks; steps++) {
         int next = waits_for(&b->seats[at], side);
         if (next < 0) return at;
         at = next;
+        if (progress_of(b, at, side) < progress_of(b, least, side)) least = at;
     }
-    return peer;
+    return least;
 }
 
 static void put_scene(strbuf *out, const board *b, int rank, bool side) {
@@ -139,7 +156,7 @@ static void put_scene(strbuf *out, const board *b, int rank, bool side) {
         strbuf_puts(out, "no collective");
 }
 
-/* Writes the failure and, when it is the first, the report behind it. */
+/* Writes the report behind a failure, when it is the first. */
 static void fail_with_report(board *b, int culprit, const err *why) {
     if (!board_fail(b, culprit, why)) return;
     strbuf report = {0};
@@ -155,12 +172,11 @@ void board_stall(board *b, int rank, bool side, int peer, double seconds) {
     int culprit = find_culprit(b, side, peer);
     int64_t now = clock_now_ns();
     strbuf where = {0}, scene = {0};
-    put_stream(&where, &b->seats[culprit], side, now);
-    put_place(&where, &b->seats[culprit], now);
+    put_rank(&where, &b->seats[culprit], now);
     put_scene(&scene, b, rank, side);
     err why = {0};
     err_set(&why, ST_RANK,
-            "rank %d holds up the others: rank %d waits since %.1f s in %s; rank %d %s", culprit,
+            "rank %d holds up the others: rank %d has waited %.1f s in %s; rank %d %s", culprit,
             rank, seconds, scene.data, culprit, where.data);
     err_hint(&why,
              "the report on standard error says where every rank is; a rank that is only slow "

@@ -5,9 +5,10 @@
  * processes; a world of one rank needs none of these. Everything above this module is written once
  * and sees no difference.
  *
- * Reading order: this file, collective.c (every collective out of one move: pieces to and from
- * peers), transport.h (that move), transport_threads.c, transport_segment.c, the MPI plugin
- * (mpi/), queue.c (collectives beside the computation), board.h (who is where, for hangs).
+ * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective
+ * out of one move: pieces to and from peers), sum.h, wire.h (that move), hub.h (the move in memory
+ * that threads or processes share), segment.c, mpi.c and its plugin (mpi/), queue.h (collectives
+ * beside the computation), board.h (who is where, for hangs), environment.c, mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.

@@ -1,3 +1,4 @@
+/* Coordinates: every axis is a line of ranks with a stride. */
 #include "comm/mesh.h"
 
 #include <stdlib.h>

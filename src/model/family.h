@@ -2,7 +2,7 @@
  * config.json calls them and what its tensors are called, plus one row in family.c. What is
  * computed follows from the options (layer.h, transformer.c).
  *
- * Reading order: this file, families/llama.c as the example, family.c (the list), transformer.c
+ * Reading order: this file, families/llama.c as the example, family.c (the list), declare.c
  * (parameters and the forward pass from the options). */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
@@ -71,7 +71,7 @@ typedef struct model_family {
 const model_family *model_family_find(const char *model_type);
 const model_family *model_family_at(int i); /* NULL past the end */
 
-/* ---- what follows from the options (transformer.c) ---- */
+/* ---- what follows from the options (declare.c, transformer.c) ---- */
 
 /* Whether heads and widths divide over so many tensor-parallel ranks; ST_USAGE names what does not.
  * Asked before parameters are declared for them. */

@@ -16,6 +16,7 @@ static attention_layer attention_of(const model_config *mc, int l) {
     return (attention_layer){
         .H = of_layer(mc->num_attention_heads_of, mc->num_attention_heads, l),
         .K = of_layer(mc->num_key_value_heads_of, mc->num_key_value_heads, l),
+        .kv_copies = 1,
         .D = mc->head_dim,
         .qkv_bias = mc->qkv_bias,
         .out_bias = mc->attention_bias,

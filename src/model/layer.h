@@ -9,6 +9,7 @@
 
 typedef struct attention_layer {
     int64_t H, K, D;
+    int kv_copies; /* tensor-parallel ranks that have the same key heads */
     bool qkv_bias, out_bias;
     qk_norm_kind qk_norm;
     bool rotary, interleaved;

@@ -1,289 +1,16 @@
-/* The transformer that every family's options describe: its parameters, and one forward pass.
+/* The transformer that every family's options describe: one forward pass.
  *
- * Reading order: model_declare (parameters layer by layer), model_record (inputs, embedding,
- * blocks, head), block (the order of norms and residuals), attention, feed_forward. */
+ * Reading order: model_record (inputs, embedding, blocks, head), block (the order of norms and
+ * residuals), attention, feed_forward. Parameters: declare.c. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "model/family.h"
-#include "model/init.h"
-
-enum { NAME_BYTES = 256 };
-
-/* ---- names ---- */
-
-/* For options that a family's published models do not have. Fused products have none: they are a
- * property of files. */
-static const char *const other_names[PART_COUNT] = {
-    [PART_POSITIONS] = "model.embed_positions",
-    [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
-    [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
-    [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
-    [PART_MLP_OUT_NORM] = "model.layers.%d.post_feedforward_layernorm",
-    [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm",
-    [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
-    [PART_GATE] = "model.layers.%d.mlp.gate_proj",
-    [PART_UP] = "model.layers.%d.mlp.up_proj",
-};
-
-static const char *part_pattern(const model_config *mc, model_part part) {
-    return mc->names ? mc->names[part] : mc->family->names[part];
-}
-
-/* Name of a part in layer l, without ".weight"; empty when there is no such tensor. */
-static void part_name(const model_config *mc, model_part part, int l, char out[NAME_BYTES]) {
-    const char *pattern = part_pattern(mc, part);
-    if (!pattern) pattern = other_names[part];
-    const char *at = pattern ? strstr(pattern, "%d") : NULL;
-    if (at)
-        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(at - pattern), pattern, l, at + 2);
-    else
-        snprintf(out, NAME_BYTES, "%s", pattern ? pattern : "");
-}
-
-/* Name under which parts of one input are multiplied as one: the first one's with another end. */
-static void pack_name(const model_config *mc, model_part first, int l, const char *end,
-                      char out[NAME_BYTES]) {
-    char name[NAME_BYTES];
-    part_name(mc, first, l, name);
-    const char *dot = strrchr(name, '.');
-    snprintf(out, NAME_BYTES, "%.*s.%s", dot ? (int)(dot - name) : 0, name, end);
-}
-
-/* ---- parameters ---- */
-
-typedef struct declaring {
-    const model_config *mc;
-    param_store *s;
-    int stored; /* layer; -1: outside */
-} declaring;
-
-static void add(declaring *d, model_part part, const char *suffix, param p) {
-    char name[NAME_BYTES + 16];
-    part_name(d->mc, part, d->stored, name);
-    CHECK(*name, "%s has no name for part %d", d->mc->family->model_type, (int)part);
-    strcat(name, suffix);
-    p.name = name;
-    p.part = (int)part;
-    p.layer = d->stored;
-    param_add(d->s, &p);
-}
-
-static void add_norm(declaring *d, model_part part, int64_t width, param order) {
-    int weights = d->mc->norm_weights;
-    if (weights == NORM_WEIGHTS_NONE) return;
-    param_init_kind first = weights == NORM_WEIGHTS_OFFSET ? INIT_ZEROS : INIT_ONES;
-    param p = order;
-    p.rows = 1, p.cols = width, p.rank = 1, p.init = (param_init){.kind = first};
-    add(d, part, ".weight", p);
-    p.init.kind = INIT_ZEROS;
-    if (weights == NORM_WEIGHTS_WB) add(d, part, ".bias", p);
-}
-
-static void add_bias(declaring *d, model_part part, int64_t out, param order) {
-    order.rows = 1, order.cols = out, order.rank = 1, order.init.kind = INIT_ZEROS;
-    add(d, part, ".bias", order);
-}
-
-static void add_matrix(declaring *d, model_part part, int64_t out, int64_t in, init_role role,
-                       param order) {
-    order.rows = out, order.cols = in, order.rank = 2;
-    order.transposed = d->stored >= 0 && d->mc->family->transposed;
-    order.table = role == INIT_ROLE_EMBED || role == INIT_ROLE_POSITIONS;
-    order.init = init_of(d->mc, role, d->stored < 0 ? 0 : d->stored, in);
-    add(d, part, ".weight", order);
-}
-
-/* Order of the rows of a projection with `heads` rotated heads in files. */
-static param pairs_order(const model_config *mc, const attention_layer *a, int64_t heads) {
-    if (!mc->rope_interleaved || mc->gguf_order || !a->rotary) return (param){0};
-    return (param){.order = ROWS_PAIRS,
-                   .heads = heads,
-                   .head_dim = a->D,
-                   .rotary = model_rope(mc, a->local).rotary_dim};
-}
-
-/* Of tensor-parallel ranks: single rows each; columns each. */
-static param rows_shared(int64_t rows) {
-    return (param){.split = param_split_rows(rows, 0)};
-}
-static param inputs_shared(void) {
-    return (param){.split = param_split_cols()};
-}
-
-static void declare_qkv(declaring *d, const attention_layer *a) {
-    const model_config *mc = d->mc;
-    int64_t C = mc->hidden_size, HD = a->H * a->D, KD = a->K * a->D;
-    struct {
-        model_part part;
-        int64_t width, heads;
-        param order;
-    } parts[] = {{PART_Q, HD, a->H, pairs_order(mc, a, a->H)},
-                 {PART_K, KD, a->K, pairs_order(mc, a, a->K)},
-                 {PART_V, KD, a->K, {0}}};
-    for (int i = 0; i < 3; i++)
-        parts[i].order.split = param_split_rows(parts[i].width, parts[i].heads);
-    if (part_pattern(mc, PART_QKV)) {
-        param order = {.heads = a->H, .head_dim = a->D, .split = param_split_rows(HD, a->H)};
-        for (int i = 0; i < 2; i++) param_split_append(&order.split, KD, a->K);
-        if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
-        add_matrix(d, PART_QKV, HD + 2 * KD, C, INIT_ROLE_IN, order);
-        if (a->qkv_bias) add_bias(d, PART_QKV, HD + 2 * KD, order);
-        return;
-    }
-    char name[NAME_BYTES];
-    pack_name(mc, PART_Q, d->stored, "qkv_proj.weight", name);
-    param_pack_begin(d->s, name);
-    for (int i = 0; i < 3; i++)
-        add_matrix(d, parts[i].part, parts[i].width, C, INIT_ROLE_IN, parts[i].order);
-    param_pack_end(d->s);
-    if (!a->qkv_bias) return;
-    pack_name(mc, PART_Q, d->stored, "qkv_proj.bias", name);
-    param_pack_begin(d->s, name);
-    for (int i = 0; i < 3; i++) add_bias(d, parts[i].part, parts[i].width, parts[i].order);
-    param_pack_end(d->s);
-}
-
-static void declare_qk_norm(declaring *d, model_part part, const attention_layer *a,
-                            int64_t heads) {
-    bool full = a->qk_norm == QK_NORM_FULL;
-    param order = pairs_order(d->mc, a, full ? heads : 1);
-    if (full)
-        order.split = param_split_rows(heads * a->D, heads);
-    else
-        order.split.per_head = true;
-    add_norm(d, part, full ? heads * a->D : a->D, order);
-}
-
-static void declare_attention(declaring *d, const attention_layer *a) {
-    declare_qkv(d, a);
-    if (a->qk_norm != QK_NORM_NONE) {
-        declare_qk_norm(d, PART_Q_NORM, a, a->H);
-        declare_qk_norm(d, PART_K_NORM, a, a->K);
-    }
-    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->D, INIT_ROLE_ATTN_OUT, inputs_shared());
-    if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
-}
-
-static void declare_gate_up(declaring *d, const mlp_layer *m) {
-    const model_config *mc = d->mc;
-    int64_t C = mc->hidden_size;
-    param half = rows_shared(m->F), both = half;
-    param_split_append(&both.split, m->F, 0);
-    if (part_pattern(mc, PART_GATE_UP)) {
-        add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, both);
-        if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, both);
-        return;
-    }
-    char name[NAME_BYTES];
-    pack_name(mc, PART_GATE, d->stored, "gate_up_proj.weight", name);
-    param_pack_begin(d->s, name);
-    add_matrix(d, PART_GATE, m->F, C, INIT_ROLE_IN, half);
-    add_matrix(d, PART_UP, m->F, C, INIT_ROLE_IN, half);
-    param_pack_end(d->s);
-    if (!m->bias) return;
-    pack_name(mc, PART_GATE, d->stored, "gate_up_proj.bias", name);
-    param_pack_begin(d->s, name);
-    add_bias(d, PART_GATE, m->F, half);
-    add_bias(d, PART_UP, m->F, half);
-    param_pack_end(d->s);
-}
-
-static void declare_mlp(declaring *d, const mlp_layer *m) {
-    if (m->kind == MLP_GATED)
-        declare_gate_up(d, m);
-    else {
-        add_matrix(d, PART_UP, m->F, d->mc->hidden_size, INIT_ROLE_IN, rows_shared(m->F));
-        if (m->bias) add_bias(d, PART_UP, m->F, rows_shared(m->F));
-    }
-    add_matrix(d, PART_DOWN, d->mc->hidden_size, m->F, INIT_ROLE_MLP_OUT, inputs_shared());
-    if (m->bias) add_bias(d, PART_DOWN, d->mc->hidden_size, (param){0});
-}
-
-static void declare_layer(declaring *d, const layer_spec *k) {
-    int64_t C = d->mc->hidden_size;
-    if (k->norm_in) add_norm(d, PART_ATTN_NORM, C, (param){0});
-    declare_attention(d, &k->attn);
-    if (k->norm_out) add_norm(d, PART_ATTN_OUT_NORM, C, (param){0});
-    if (k->norm_in && !k->norm_shared) add_norm(d, PART_MLP_NORM, C, (param){0});
-    declare_mlp(d, &k->mlp);
-    if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
-}
-
-static void declare_head(declaring *d) {
-    const model_config *mc = d->mc;
-    int64_t V = mc->vocab_size;
-    if (!mc->tie_word_embeddings)
-        add_matrix(d, PART_HEAD, V, mc->hidden_size, INIT_ROLE_HEAD, rows_shared(V));
-    if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
-}
-
-static void declare_embed(declaring *d) {
-    const model_config *mc = d->mc;
-    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED,
-               rows_shared(mc->vocab_size));
-}
-
-/* In the order in which the backward writes their gradients, what the head multiplies first: so
- * gradients fill their place from its beginning, and the rest of the frame has the space above them
- * in one piece (prog/graph.h, grads_in_frame). */
-void model_declare(const model_config *mc, param_store *s) {
-    declaring d = {.mc = mc, .s = s, .stored = -1};
-    declare_head(&d);
-    if (mc->tie_word_embeddings) declare_embed(&d);
-    add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
-    for (int l = (int)mc->num_hidden_layers - 1; l >= 0; l--) {
-        layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
-        d.stored = l;
-        declare_layer(&d, &k);
-    }
-    d.stored = -1;
-    if (mc->positions == POSITIONS_LEARNED)
-        add_matrix(&d, PART_POSITIONS, mc->max_position_embeddings, mc->hidden_size,
-                   INIT_ROLE_POSITIONS, rows_shared(mc->max_position_embeddings));
-    if (!mc->tie_word_embeddings) declare_embed(&d);
-}
-
-/* ---- tensor parallelism ---- */
-
-/* Where there are fewer than ranks, each rank has one that others have too. */
-static int64_t local_kv_heads(const attention_layer *a, int tp) {
-    return a->K > tp ? a->K / tp : 1;
-}
-
-static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
-    int64_t H = k->attn.H, K = k->attn.K, F = k->mlp.F;
-    if (H % tp || !param_run_divides(K * k->attn.D, K, tp))
-        return err_set(e, ST_USAGE,
-                       "%lld heads and %lld key/value heads of layer %d do not divide over %d "
-                       "tensor-parallel ranks",
-                       (long long)H, (long long)K, l, tp);
-    if (F % tp)
-        return err_set(e, ST_USAGE,
-                       "the feed-forward width %lld of layer %d does not divide over %d "
-                       "tensor-parallel ranks",
-                       (long long)F, l, tp);
-    if (k->attn.qk_norm == QK_NORM_FULL)
-        return err_set(e, ST_USAGE,
-                       "tensor parallelism has no norm over all query heads (layer %d)", l);
-    return ST_OK;
-}
-
-status model_check_ranks(const model_config *mc, int tp, err *e) {
-    for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
-        layer_spec k = model_layer(mc, l);
-        TRY(check_layer_ranks(&k, l, tp, e));
-    }
-    return ST_OK;
-}
-
-/* ---- the forward pass ---- */
+#include "model/parts.h"
 
 /* A parameter or pack by name; VAL_NONE when the model does not have it. */
 static val named(model_rec *r, const char *name, const char *suffix) {
-    char whole[NAME_BYTES + 16];
+    char whole[MODEL_NAME_BYTES + 16];
     snprintf(whole, sizeof whole, "%s%s", name, suffix);
     graph_param_ref ref;
     if (!param_ref(r->params, whole, &ref)) return VAL_NONE;
@@ -292,8 +19,8 @@ static val named(model_rec *r, const char *name, const char *suffix) {
 }
 
 static val weight(model_rec *r, model_part part, int l) {
-    char name[NAME_BYTES];
-    part_name(r->mc, part, l, name);
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, part, l, name);
     return *name ? named(r, name, ".weight") : VAL_NONE;
 }
 
@@ -307,16 +34,16 @@ static val product(model_rec *r, const char *name, val x) {
 }
 
 static val part_product(model_rec *r, model_part part, int l, val x) {
-    char name[NAME_BYTES];
-    part_name(r->mc, part, l, name);
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, part, l, name);
     return product(r, name, x);
 }
 
 /* The product whose outputs are summed over tensor-parallel ranks: its bias is added to the sum. */
 static val out_product(model_rec *r, model_part part, int l, val x) {
     if (graph_tp(r->g) == 1) return part_product(r, part, l, x);
-    char name[NAME_BYTES];
-    part_name(r->mc, part, l, name);
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, part, l, name);
     val y = graph_linear(r->g, x, named(r, name, ".weight"), VAL_NONE);
     graph_name(r->g, y, "%s", name);
     y = graph_bias(r->g, graph_tp_out(r->g, y), named(r, name, ".bias"));
@@ -324,16 +51,19 @@ static val out_product(model_rec *r, model_part part, int l, val x) {
     return y;
 }
 
+static bool norm_offset(const model_config *mc) {
+    return mc->norm_weights == NORM_WEIGHTS_OFFSET && !mc->gguf_order;
+}
+
 /* width: of one group, 0 for whole rows. */
 static val norm(model_rec *r, model_part part, int l, val x, int64_t width) {
     const model_config *mc = r->mc;
-    char name[NAME_BYTES];
-    part_name(mc, part, l, name);
+    char name[MODEL_NAME_BYTES];
+    model_part_name(mc, part, l, name);
     val w = *name ? named(r, name, ".weight") : VAL_NONE;
     val b = *name ? named(r, name, ".bias") : VAL_NONE;
-    bool offset = mc->norm_weights == NORM_WEIGHTS_OFFSET && !mc->gguf_order;
     val y = mc->norm == NORM_RMS
-                ? graph_rmsnorm(r->g, x, w, (float)mc->norm_eps, offset, (int)width)
+                ? graph_rmsnorm(r->g, x, w, (float)mc->norm_eps, norm_offset(mc), (int)width)
                 : graph_layernorm(r->g, x, w, b, (float)mc->norm_eps, (int)width);
     graph_name(r->g, y, "%s", name);
     return y;
@@ -353,10 +83,10 @@ static void split_qkv(model_rec *r, const attention_layer *a, qkv_vals *p) {
 }
 
 static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
-    char name[NAME_BYTES];
+    char name[MODEL_NAME_BYTES];
     qkv_vals p = {.all = part_product(r, PART_QKV, k->stored, x)};
     if (p.all == VAL_NONE && !graph_failed(r->g)) {
-        pack_name(r->mc, PART_Q, k->stored, "qkv_proj", name);
+        model_pack_name(r->mc, PART_Q, k->stored, "qkv_proj", name);
         p.all = product(r, name, x);
     }
     if (p.all != VAL_NONE) {
@@ -376,6 +106,20 @@ static val rotate(model_rec *r, const attention_layer *a, val x, int64_t heads) 
                       a->interleaved);
 }
 
+/* Norm of queries or keys, of which `copies` successive ranks have the same. */
+static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x, int copies) {
+    const model_config *mc = r->mc;
+    if (k->attn.qk_norm == QK_NORM_HEAD) return norm(r, part, k->stored, x, k->attn.D);
+    if (graph_tp(r->g) == 1) return norm(r, part, k->stored, x, 0);
+    int64_t all = graph_cols(r->g, x) * graph_tp(r->g) / copies;
+    val w = weight(r, part, k->stored);
+    val y = graph_rmsnorm_ranks(r->g, x, w, (float)mc->norm_eps, norm_offset(mc), all, copies);
+    char name[MODEL_NAME_BYTES];
+    model_part_name(mc, part, k->stored, name);
+    graph_name(r->g, y, "%s", name);
+    return y;
+}
+
 /* Norm and rotary positions of q and k. Where nothing stands between the product and the rotation,
  * both are rotated where they lie. */
 static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
@@ -387,9 +131,8 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     }
     if (p->all != VAL_NONE) split_qkv(r, a, p);
     if (a->qk_norm != QK_NORM_NONE) {
-        int64_t width = a->qk_norm == QK_NORM_HEAD ? a->D : 0;
-        p->q = norm(r, PART_Q_NORM, k->stored, p->q, width);
-        p->k = norm(r, PART_K_NORM, k->stored, p->k, width);
+        p->q = norm_heads(r, k, PART_Q_NORM, p->q, 1);
+        p->k = norm_heads(r, k, PART_K_NORM, p->k, a->kv_copies);
     }
     if (!a->rotary) return;
     p->q = rotate(r, a, p->q, a->H);
@@ -436,10 +179,10 @@ static val attention(model_rec *r, int l, const layer_spec *k, val x) {
 
 static val gated(model_rec *r, const layer_spec *k, val x) {
     int64_t F = k->mlp.F;
-    char name[NAME_BYTES];
+    char name[MODEL_NAME_BYTES];
     val both = part_product(r, PART_GATE_UP, k->stored, x);
     if (both == VAL_NONE && !graph_failed(r->g)) {
-        pack_name(r->mc, PART_GATE, k->stored, "gate_up_proj", name);
+        model_pack_name(r->mc, PART_GATE, k->stored, "gate_up_proj", name);
         both = product(r, name, x);
     }
     if (both != VAL_NONE)
@@ -468,8 +211,10 @@ static val branch(model_rec *r, const layer_spec *k, model_part out_norm, val y)
 static layer_spec local_layer(const model_rec *r, int l) {
     layer_spec k = model_layer(r->mc, l);
     int tp = graph_tp(r->g);
+    int64_t K = model_local_kv_heads(&k.attn, tp);
+    k.attn.kv_copies = (int)(K * tp / k.attn.K);
+    k.attn.K = K;
     k.attn.H /= tp;
-    k.attn.K = local_kv_heads(&k.attn, tp);
     k.mlp.F /= tp;
     return k;
 }
@@ -544,8 +289,8 @@ void model_record(model_rec *r) {
     if (mc->dim_model_base > 0)
         x = graph_scale(r->g, x, (float)((double)mc->dim_model_base / (double)mc->hidden_size));
     val w = weight(r, mc->tie_word_embeddings ? PART_EMBED : PART_HEAD, -1);
-    char head[NAME_BYTES];
-    part_name(mc, PART_HEAD, -1, head);
+    char head[MODEL_NAME_BYTES];
+    model_part_name(mc, PART_HEAD, -1, head);
     val bias = mc->head_bias ? named(r, head, ".bias") : VAL_NONE;
     if (r->task == TASK_LM) {
         graph_head_spec spec = {.chunk_rows = r->chunk_rows,
@@ -566,17 +311,7 @@ int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype
     int64_t cols = 0;
     for (int l = 0; l < model_layers(mc); l++) {
         attention_layer a = model_layer(mc, l).attn;
-        cols += 2 * local_kv_heads(&a, tp) * a.D;
+        cols += 2 * model_local_kv_heads(&a, tp) * a.D;
     }
     return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
-}
-
-int64_t model_embedding_params(const model_config *mc, const param_store *s) {
-    (void)mc;
-    int64_t n = 0;
-    for (int i = 0; i < param_count(s); i++) {
-        const param *p = param_at(s, i);
-        if (p->table || p->part == PART_HEAD) n += param_whole_elems(p);
-    }
-    return n;
 }

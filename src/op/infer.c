@@ -259,6 +259,18 @@ static status infer_RMSNORM(op_infer *io, err *e) {
     return ST_OK;
 }
 
+static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
+    TRY(infer_norm(io, 1, e));
+    if (io->attr->norm.width || io->attr->norm.copies < 1 ||
+        io->attr->norm.all_cols < io->in[0].cols)
+        return err_set(e, ST_USAGE,
+                       "rmsnorm_ranks: %lld columns in groups of %d are no whole part of %lld",
+                       (long long)io->in[0].cols, (int)io->attr->norm.width,
+                       (long long)io->attr->norm.all_cols);
+    count_elementwise(io, 4, 9);
+    return ST_OK;
+}
+
 static status infer_LAYERNORM(op_infer *io, err *e) {
     TRY(infer_norm(io, 2, e));
     count_elementwise(io, 7, 13);

@@ -43,6 +43,21 @@ void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]) {
     }
 }
 
+double optim_grad_squares_of(dev *d, const param_store *s, int index) {
+    arena *a = arena_new("spans");
+    vec_spans spans = param_spans_of(a, s, index);
+    double sum = vec_sum_squares(d, &spans, param_piece_of(s, param_at(s, index)->unit).grad);
+    arena_free(a);
+    return sum;
+}
+
+void optim_grad_limbs_of(dev *d, const param_store *s, int index, int64_t limb[VEC_LIMBS]) {
+    arena *a = arena_new("spans");
+    vec_spans spans = param_spans_of(a, s, index);
+    vec_sum_squares_fixed(d, &spans, param_piece_of(s, param_at(s, index)->unit).grad, limb);
+    arena_free(a);
+}
+
 double optim_clip_factor(double norm, double clip_norm) {
     if (clip_norm <= 0) return 1.0;
     double factor = clip_norm / (norm + 1e-6);

@@ -222,15 +222,10 @@ void param_refresh_work(const param_store *s) {
 }
 
 uint64_t param_digest_of(const param_store *s, int index) {
-    uint64_t sum = 0;
-    param_piece k = param_piece_of(s, s->item[index].unit);
-    for (int i = 0; i < k.spans->n; i++) {
-        vec_spans one = {.item = &(vec_span){0}, .n = 1};
-        if (k.spans->item[i].owner != index) continue;
-        one.item[0] = k.spans->item[i];
-        vec_spans_index(&one);
-        sum += vec_digest(s->dev, &one, k.master);
-    }
+    arena *a = arena_new("spans");
+    vec_spans own = param_spans_of(a, s, index);
+    uint64_t sum = vec_digest(s->dev, &own, param_piece_of(s, s->item[index].unit).master);
+    arena_free(a);
     return sum;
 }
 

@@ -43,7 +43,5 @@ static inline dtype param_grad_dtype(const param_store *s) {
     return s->fixed_grads ? DT_I64 : DT_F32;
 }
 bool param_masters_are_flat(const param_store *s);
-bool param_weights_in_slots(const param_store *s);
-bool param_grads_in_slots(const param_store *s);
 
 #endif

@@ -223,6 +223,15 @@ param_piece param_piece_of(const param_store *s, int i) {
                          .state = u->state};
 }
 
+vec_spans param_spans_of(arena *a, const param_store *s, int index) {
+    const vec_spans *all = &s->unit[s->item[index].unit].spans;
+    vec_spans own = {.item = ARENA_ARRAY(a, vec_span, all->n)};
+    for (int i = 0; i < all->n; i++)
+        if (all->item[i].owner == index) own.item[own.n++] = all->item[i];
+    vec_spans_index(&own);
+    return own;
+}
+
 param_transfer param_weights_transfer(const param_store *s, int i) {
     const param_unit *u = &s->unit[i];
     dtype dt = s->compute;

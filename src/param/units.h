@@ -49,6 +49,11 @@ typedef struct param_unit {
 void param_store_shard(param_store *s, const param_sharding *how);
 const param_sharding *param_store_sharding(const param_store *s);
 
+/* Weights come to slots before they are read (zero 3); gradients leave slots when they are summed
+ * (zero 2, 3). Otherwise every rank holds all of them. */
+bool param_weights_in_slots(const param_store *s);
+bool param_grads_in_slots(const param_store *s);
+
 int param_units(const param_store *s);
 const param_unit *param_unit_at(const param_store *s, int u);
 
@@ -61,6 +66,9 @@ typedef struct param_piece {
     int64_t state; /* first element in optimizer state arrays */
 } param_piece;
 param_piece param_piece_of(const param_store *s, int u);
+
+/* The spans of one parameter, counted from the beginning of the piece of its unit. */
+vec_spans param_spans_of(arena *a, const param_store *s, int index);
 
 /* What travels of unit u's weights: `in`, this rank's piece of n elements, to `out`, n elements of
  * every shard. n 0: nothing does. */

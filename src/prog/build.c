@@ -69,6 +69,16 @@ val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width
     return emit(g, OP_RMSNORM, &attr, (val[]){x, w}, 2, -1);
 }
 
+val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int64_t cols,
+                        int copies) {
+    op_attr attr = {.norm = {.eps = eps,
+                             .unit_offset = unit_offset,
+                             .all_cols = cols,
+                             .copies = copies,
+                             .axis = MESH_TP}};
+    return emit(g, OP_RMSNORM_RANKS, &attr, (val[]){x, w}, 2, -1);
+}
+
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width) {
     op_attr attr = {.norm = {.eps = eps, .width = width}};
     return emit(g, OP_LAYERNORM, &attr, (val[]){x, w, b}, 3, -1);

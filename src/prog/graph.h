@@ -126,6 +126,10 @@ val graph_bias(graph *g, val x, val bias); /* nothing when there is none */
 val graph_add(graph *g, val a, val b);
 /* width: columns of one group (one norm per head), 0 for the whole row. */
 val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width);
+/* rmsnorm of whole rows of `cols` columns, of which each tensor-parallel rank has some, and
+ * `copies` successive ranks the same. */
+val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int64_t cols,
+                        int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,

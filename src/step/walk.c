@@ -52,7 +52,7 @@ walk *walk_new(arena *a, const param_store *s, const prog *p, step_table *out) {
                 .n_ops = st->ops,
                 .n_forward = st->ops_forward,
                 .n_units = n,
-                .grads_in_slots = param_store_sizes(s).grad_piece_bytes > 0,
+                .grads_in_slots = param_grads_in_slots(s),
                 .last_grad = ARENA_ARRAY(a, int, n),
                 .holder = ARENA_ARRAY(a, int, n),
                 .gathering = ARENA_ARRAY(a, bool, n),
@@ -101,7 +101,7 @@ static void settle_reduction(walk *w, int u) {
 /* ---- weights ---- */
 
 static bool moves(const walk *w, int u) {
-    return param_weights_transfer(w->s, u).n > 0;
+    return param_weights_in_slots(w->s) && param_weights_transfer(w->s, u).n > 0;
 }
 
 /* The unit that is read first after use k, other than unit u, and is in no slot; -1: none. What it

@@ -14,18 +14,14 @@ double execute_sum_nll(const prog *p) {
     return sum;
 }
 
-/* There every micro-batch's gradients are new. */
-static bool grads_in_slots(const session *s) {
-    return s->plan->region[REGION_GRAD_PIECE].bytes > 0;
-}
-
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
                     .micro_batch = (uint32_t)(s->peers.m.rank[MESH_DP] * s->share / s->B) +
                                    (uint32_t)micro_batch,
-                    .first_micro = micro_batch == 0 || grads_in_slots(s),
+                    /* in slots every micro-batch's gradients are new */
+                    .first_micro = micro_batch == 0 || param_grads_in_slots(s->plan->store),
                     .grad_scale = grad_scale,
                     .mesh = &s->peers.m,
                     .fixed_limit = s->fixed_limit,
@@ -56,7 +52,7 @@ static optim_hyper hyper_of(const session *s, const step_result *r) {
 /* What this rank owns; where others need it, it goes to them while the next unit is updated. */
 static void update_units(session *s, step_result *r) {
     optim_hyper h = hyper_of(s, r);
-    bool sends = param_store_sharding(s->plan->store)->zero < 3;
+    bool sends = !param_weights_in_slots(s->plan->store);
     int n = param_units(s->plan->store);
     for (int u = 0; u < n; u++) {
         uint64_t digest = 0;
@@ -181,7 +177,10 @@ status execute_step(session *s, const step_source *from, step_times *times, step
             case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
             case STEP_REDUCE: peers_reduce(&s->peers, t->unit, t->add, t->last); break;
             case STEP_REDUCED: peers_reduced(&s->peers, t->unit); break;
-            case STEP_OPTIMIZER: TRY(update(s, times, r, e)); break;
+            case STEP_OPTIMIZER:
+                if (from->reduced) from->reduced(s, from->ctx);
+                TRY(update(s, times, r, e));
+                break;
         }
     }
     r->total_ns = clock_now_ns() - began;

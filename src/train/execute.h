@@ -11,6 +11,9 @@ typedef struct step_source {
      * the first micro-batch. */
     int64_t (*count_targets)(session *s);
     status (*fill)(session *s, int micro_batch, err *e);
+    /* Told when the gradients are those of the whole step, before the update; may be NULL. */
+    void (*reduced)(session *s, void *ctx);
+    void *ctx;
 } step_source;
 
 typedef struct step_result {

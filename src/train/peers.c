@@ -1,7 +1,10 @@
 #include "train/peers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "optim/optim.h"
 
 /* ---- layout ---- */
 
@@ -107,13 +110,23 @@ static void find_sharers(peers *p, arena *a, const param_store *s) {
     }
 }
 
+/* "model.layers.3.self_attn.q_proj.weight and 6 more". */
+static const char *unit_name(arena *a, const param_store *s, int u) {
+    const char *first = "nothing";
+    int n = 0;
+    for (int i = 0; i < param_count(s); i++)
+        if (param_at(s, i)->unit == u && n++ == 0) first = param_at(s, i)->name;
+    return n > 1 ? arena_printf(a, "%s and %d more", first, n - 1) : first;
+}
+
 void peers_bind(peers *p, arena *a, const param_store *s) {
     p->store = s;
     find_sharers(p, a, s);
     p->unit = ARENA_ARRAY(a, peers_unit, param_units(s));
     for (int u = 0; u < param_units(s); u++) {
-        p->unit[u].weights = arena_printf(a, "weights of unit %d", u);
-        p->unit[u].grads = arena_printf(a, "gradients of unit %d", u);
+        const char *name = unit_name(a, s, u);
+        p->unit[u].weights = arena_printf(a, "weights of %s", name);
+        p->unit[u].grads = arena_printf(a, "gradients of %s", name);
     }
 }
 
@@ -123,7 +136,7 @@ void peers_gather(peers *p, int u) {
     param_transfer t = param_weights_transfer(p->store, u);
     if (t.n == 0) return;
     comm_call call = {.kind = COMM_ALL_GATHER,
-                      .in = t.in,
+                      .in = (const char *)t.in + p->shift * (int64_t)dtype_bytes(t.dt),
                       .out = t.out,
                       .n = t.n,
                       .dt = t.dt,
@@ -136,7 +149,7 @@ void peers_gathered(peers *p, int u) {
 }
 
 void peers_gather_all(peers *p) {
-    if (param_store_sharding(p->store)->zero == 3) return;
+    if (param_weights_in_slots(p->store)) return;
     for (int u = 0; u < param_units(p->store); u++) peers_gather(p, u);
     for (int u = 0; u < param_units(p->store); u++) peers_gathered(p, u);
 }
@@ -157,7 +170,7 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
 /* Before they are summed over samples, while the ranks still have them at the same places. */
 static void sum_partial(peers *p, int u, const param_transfer *t) {
     const param_unit *unit = param_unit_at(p->store, u);
-    for (int i = 0; i < unit->n_partial; i++) {
+    for (int i = 0; i < unit->n_partial && !p->forgets_partial; i++) {
         const param_partial *k = &unit->partial[i];
         void *at = (char *)(uintptr_t)t->in + k->at * (int64_t)dtype_bytes(t->dt);
         comm_call call = {.kind = COMM_ALL_REDUCE,
@@ -198,6 +211,14 @@ void peers_reduced(peers *p, int u) {
 }
 
 /* ---- sums and agreements ---- */
+
+void peers_forget_partial(peers *p) {
+    p->forgets_partial = true;
+}
+
+void peers_shift_pieces(peers *p) {
+    p->shift = 1;
+}
 
 int64_t peers_sum_count(const peers *p, int64_t x) {
     comm_sum_i64(p->m.axis[MESH_DP], &x, 1);
@@ -257,11 +278,24 @@ static uint64_t sum_over_copy(const peers *p, uint64_t x) {
     return (uint64_t)sum;
 }
 
+uint64_t peers_param_digest(const peers *p, int index) {
+    return sum_over_copy(p, param_digest_of(p->store, index));
+}
+
+double peers_grad_norm(const peers *p, dev *d, int index) {
+    if (!param_grads_are_fixed(p->store))
+        return sqrt(peers_sum_copy(p, optim_grad_squares_of(d, p->store, index)));
+    int64_t limb[VEC_LIMBS];
+    optim_grad_limbs_of(d, p->store, index, limb);
+    comm_sum_i64(p->copy, limb, VEC_LIMBS);
+    return sqrt(vec_limbs_value(limb));
+}
+
 /* Every rank compares every parameter, so that all find the same one. */
 static status name_difference(const peers *p, err *e) {
     int worst = -1;
     for (int i = 0; i < param_count(p->store); i++)
-        if (!agreed(p, sum_over_copy(p, param_digest_of(p->store, i))) && worst < 0) worst = i;
+        if (!agreed(p, peers_param_digest(p, i)) && worst < 0) worst = i;
     err_set(e, ST_RANK, "the replicas of the weights differ: %s is not the same on all ranks",
             worst < 0 ? "a parameter" : param_at(p->store, worst)->name);
     return err_hint(e, "a rank computed or sent something else; the newest checkpoint is from "

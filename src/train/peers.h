@@ -25,6 +25,8 @@ typedef struct peers {
     const param_store *store;
     peers_unit *unit;
     bool narrow; /* parallel.reduce_dtype is bf16 */
+    bool forgets_partial;
+    int64_t shift; /* elements */
     struct {
         int copies;
         comm *group;
@@ -54,6 +56,11 @@ void peers_gather_all(peers *p);
 void peers_reduce(peers *p, int u, bool add, bool last);
 void peers_reduced(peers *p, int u);
 
+/* Mistakes, for the tests of `verify layouts`: partial gradients are no longer summed; this rank
+ * sends its pieces from one element too far. */
+void peers_forget_partial(peers *p);
+void peers_shift_pieces(peers *p);
+
 /* Sums over the ranks that see other samples. */
 int64_t peers_sum_count(const peers *p, int64_t x);
 double peers_sum_samples(const peers *p, double x);
@@ -61,6 +68,9 @@ double peers_sum_samples(const peers *p, double x);
 void peers_share_rows(const peers *p, float *x, int64_t n);
 /* Over the ranks of one copy. */
 double peers_sum_copy(const peers *p, double x);
+/* Of one parameter of the whole model: its digest, and the norm of its gradient. */
+uint64_t peers_param_digest(const peers *p, int index);
+double peers_grad_norm(const peers *p, dev *d, int index);
 /* The digest of the weights, from this rank's share. ST_RANK when replicas differ, naming the
  * parameter. */
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;

@@ -62,7 +62,7 @@ static void replay(void *ctx, const prog *p, const op_run *run) {
 status samples_write(session *s, err *e) {
     if (!s->plan->prog[PLAN_DECODE]) return ST_OK;
     status st = ST_OK;
-    bool together = param_store_sharding(s->plan->store)->zero == 3 || s->peers.m.size[MESH_TP] > 1;
+    bool together = param_weights_in_slots(s->plan->store) || s->peers.m.size[MESH_TP] > 1;
     if (!together && !session_leads(s)) return ST_OK;
     generator g = plan_generator(s->plan, s->tok);
     g.replay = replay;

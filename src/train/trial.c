@@ -74,9 +74,9 @@ static status fill(session *s, int micro_batch, err *e) {
     return ST_OK;
 }
 
-status trial_step(session *s, step_times *times, step_result *r, err *e) {
-    static const step_source random = {.count_targets = count_targets, .fill = fill};
-    TRY(execute_step(s, &random, times, r, e));
+static status run_step(session *s, const step_source *from, step_times *times, step_result *r,
+                       err *e) {
+    TRY(execute_step(s, from, times, r, e));
     if (!r->finite) {
         err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
                 (long)s->at.step + 1);
@@ -85,4 +85,16 @@ status trial_step(session *s, step_times *times, step_result *r, err *e) {
     }
     execute_advance(s, r);
     return ST_OK;
+}
+
+status trial_step(session *s, step_times *times, step_result *r, err *e) {
+    static const step_source random = {.count_targets = count_targets, .fill = fill};
+    return run_step(s, &random, times, r, e);
+}
+
+status trial_step_watched(session *s, void (*reduced)(session *s, void *ctx), void *ctx,
+                          step_result *r, err *e) {
+    step_source random = {
+        .count_targets = count_targets, .fill = fill, .reduced = reduced, .ctx = ctx};
+    return run_step(s, &random, NULL, r, e);
 }

@@ -14,5 +14,8 @@ void trial_trim_config(config *c);
 status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) ATH_MUST_USE;
 /* One optimizer step; ST_NONFINITE when there was no update. */
 status trial_step(session *s, step_times *times, step_result *r, err *e) ATH_MUST_USE;
+/* The same; `reduced` is told as step_source says. */
+status trial_step_watched(session *s, void (*reduced)(session *s, void *ctx), void *ctx,
+                          step_result *r, err *e) ATH_MUST_USE;
 
 #endif

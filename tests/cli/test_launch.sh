@@ -23,19 +23,26 @@ expect 2 launch --ranks 2
 expect 2 launch --ranks 2 -- launch --ranks 2 -- config print c.yaml
 has err 'does not launch itself'
 
-# start_long: a launch of three ranks that last (they open a FIFO without a writer); their ids are in
-# $ranks, that of the launcher in $launcher.
-mkfifo fifo
+# start_long ARGS...: a launch of three ranks that last; their ids are in $ranks, that of the launcher
+# in $launcher.
 start_long() {
-    "$athanor" launch --ranks 3 -- tok train fifo -o none.json --kind char >out 2>err </dev/null &
+    last="athanor launch --ranks 3 -- $*"
+    "$athanor" launch --ranks 3 -- "$@" >out 2>err </dev/null &
     launcher=$!
-    last="launch of ranks that last"
     for _ in $(seq 100); do
         ranks=$(cat /proc/$launcher/task/$launcher/children) # in the order of their birth
-        [ "$(grep -l fifo $(printf '/proc/%s/cmdline ' $ranks) 2>/dev/null | wc -l)" = 3 ] && break
+        [ "$(grep -la "$2" $(printf '/proc/%s/cmdline ' $ranks) 2>/dev/null | wc -l)" = 3 ] && break
         sleep 0.05
     done
     sleep 0.1
+}
+# Ranks that open a FIFO without a writer.
+mkfifo fifo
+stuck=(tok train fifo -o none.json --kind char)
+# Ranks that train together.
+training=(train c.yaml train.steps=1000000 train.global_batch_size=6 train.micro_batch_size=2)
+wait_for_step() {
+    for _ in $(seq 100); do grep -q '"step"' run/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
 }
 # ended STATUS SECONDS: the launcher ends so in time, and no rank is left.
 ended() {
@@ -54,21 +61,33 @@ all_gone() {
 }
 
 # A rank that is killed takes the others down, and is named.
-start_long
+start_long "${stuck[@]}"
 kill -9 "$(echo $ranks | cut -d' ' -f2)"
 ended 6 8
-has err 'was killed by signal 9 (Killed)'
+has err 'athanor: error: rank 1 was killed by signal 9 (Killed); all ranks have ended'
+start_long "${training[@]}"
+wait_for_step
+kill -9 "$(echo $ranks | cut -d' ' -f3)"
+ended 6 3
+has err '[rank 1] athanor: error: rank 2 was killed by signal 9 (Killed)'
+has err 'athanor: error: rank 2 was killed by signal 9 (Killed); all ranks have ended'
 
-# Signals go to all ranks.
-start_long
+# Signals go to all ranks, and what they agree on is the status.
+start_long "${stuck[@]}"
 kill -TERM $launcher
 ended 6 3
 has err 'was killed by signal 15 (Terminated)'
+rm -rf run
+start_long "${training[@]}"
+wait_for_step
+kill -TERM $launcher
+ended 75 5
+has err 'state saved'
 
 # Ranks do not outlive their launcher.
-start_long
+start_long "${stuck[@]}"
 kill -9 $launcher
-wait $launcher 2>/dev/null
+{ wait $launcher; } 2>/dev/null
 sleep 0.2
 all_gone
 

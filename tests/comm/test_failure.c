@@ -115,11 +115,12 @@ static void test_stall(void **state) {
     char text[16384];
     on_both(rank_1_computes_for_long, 7, "rank 1 holds up the others", text, sizeof text);
     expect_text(text, "where each rank is");
-    expect_text(text, "  rank 0 waits for rank 1 since ");
-    expect_text(text, "in all-reduce #2 of gradients of layers.3 (20000 bytes, 3 ranks)");
-    expect_text(text, "  rank 1 is done since ");
-    expect_text(text, "at the backward of layers.3 since ");
-    expect_text(text, "      all-reduce #1 of gradients of layers.4 (20000 bytes, 3 ranks)  ");
+    expect_text(text, "  rank 0 has waited ");
+    expect_text(text,
+                "s for rank 1 in all-reduce #2 of gradients of layers.3 (20000 bytes, 3 ranks)");
+    expect_text(text, "  rank 1 finished ");
+    expect_text(text, "at the backward of layers.3 for ");
+    expect_text(text, "    all-reduce #1 of gradients of layers.4 (20000 bytes, 3 ranks)  ");
     expect_text(text, "  unfinished\n");
     assert_null(strstr(strstr(text, "where each rank is") + 1, "where each rank is")); /* once */
 }

@@ -34,10 +34,17 @@ typedef struct layout {
     recompute_policy recompute;
     int64_t chunk_rows;
     bool valid;      /* no gradients */
+    bool logits;     /* of all tokens, through a cache, instead of losses */
     bool forget_sum; /* partial gradients are taken as they are */
 } layout;
 
-enum { LAYOUT_B = 2, LAYOUT_T = 8, LAYOUT_N = LAYOUT_B * LAYOUT_T, LAYOUT_RANKS = 8 };
+enum {
+    LAYOUT_B = 2,
+    LAYOUT_T = 8,
+    LAYOUT_N = LAYOUT_B * LAYOUT_T,
+    LAYOUT_RANKS = 8,
+    LAYOUT_CACHE = 11
+};
 
 /* What one rank has. */
 typedef struct rank_work {
@@ -50,7 +57,7 @@ typedef struct rank_work {
     param_store *store;
     prog *p;
     void *base[SPACE_COUNT];
-    double nll[LAYOUT_N];
+    double nll[LAYOUT_N], *logits;
     uint64_t digest; /* of initial weights */
     char error[1100];
 } rank_work;
@@ -63,7 +70,9 @@ typedef struct outcome {
     const char *name[512];
     int64_t elems[512];
     double *grad[512];
-    prog_stats stats;
+    int64_t n_logits;
+    double *logits;
+    int collectives_again; /* in recomputed forward passes */
     arena *a;
 } outcome;
 
@@ -118,15 +127,22 @@ static inline void *layout_memory(int64_t bytes) {
     return p;
 }
 
+static inline int32_t *layout_ints(const rank_work *w, const char *name) {
+    return prog_tensor(w->p, name)->data;
+}
+
 static inline void layout_inputs(rank_work *w) {
-    int32_t *ids = prog_tensor(w->p, "ids")->data, *pos = prog_tensor(w->p, "pos")->data;
-    int32_t *targets = prog_tensor(w->p, "targets")->data;
     for (int n = 0; n < LAYOUT_N; n++) {
         rng_key key = rng_key_numbered(3, (uint64_t)n);
-        ids[n] = (int32_t)(rng_uniform(key, 0) * (double)w->mc->vocab_size);
-        targets[n] = (int32_t)(rng_uniform(key, 1) * (double)w->mc->vocab_size);
-        if (n % 5 == 3) targets[n] = -1;
-        pos[n] = n % LAYOUT_T;
+        layout_ints(w, "ids")[n] = (int32_t)(rng_uniform(key, 0) * (double)w->mc->vocab_size);
+        layout_ints(w, "pos")[n] = n % LAYOUT_T;
+        if (w->l->logits) {
+            layout_ints(w, "rows")[n] = n;
+            layout_ints(w, "qpos")[n / LAYOUT_T] = 0;
+            continue;
+        }
+        int32_t target = (int32_t)(rng_uniform(key, 1) * (double)w->mc->vocab_size);
+        layout_ints(w, "targets")[n] = n % 5 == 3 ? -1 : target;
     }
 }
 
@@ -153,6 +169,7 @@ static inline status layout_record(rank_work *w, err *e) {
                    .T = LAYOUT_T,
                    .chunk_rows = l->chunk_rows,
                    .z_loss = l->valid ? 0.0f : 0.01f};
+    if (l->logits) r.task = TASK_LOGITS, r.n_logits = LAYOUT_N, r.Tmax = LAYOUT_CACHE;
     model_record(&r);
     return prog_finish(&w->p, r.g, e);
 }
@@ -165,6 +182,9 @@ static inline void layout_bind(rank_work *w) {
     w->base[SPACE_PINNED] = layout_memory(s->pinned_bytes);
     w->base[SPACE_MASTER] = layout_memory(wide * z.master_bytes);
     w->base[SPACE_GRAD] = layout_memory(wide * z.grad_bytes);
+    if (w->l->logits)
+        w->base[SPACE_STATE] =
+            layout_memory(model_cache_bytes(w->mc, w->l->tp, LAYOUT_B, LAYOUT_CACHE, w->l->dt));
     if (w->l->dt == DT_BF16) w->base[SPACE_WORK] = layout_memory(z.work_bytes);
     param_arrays arrays = {.master = w->base[SPACE_MASTER], .work = w->base[SPACE_WORK]};
     param_store_bind(w->store, w->dev, &arrays);
@@ -201,8 +221,11 @@ static inline void *layout_rank(void *arg) {
                   .first_micro = true,
                   .grad_scale = 1.0f / 13};
     prog_replay(w->p, PROG_ALL, &run);
-    const tensor *nll = prog_tensor(w->p, "nll");
-    for (int n = 0; n < LAYOUT_N; n++) w->nll[n] = layout_get(nll->data, n, w->l->dt == DT_F64);
+    const tensor *y = prog_tensor(w->p, w->l->logits ? "logits" : "nll");
+    w->logits = ARENA_ARRAY(w->a, double, y->rows * y->cols);
+    double *to = w->l->logits ? w->logits : w->nll;
+    for (int64_t i = 0; i < y->rows * y->cols; i++)
+        to[i] = layout_get(y->data, i, w->l->dt == DT_F64);
     return NULL;
 }
 
@@ -223,7 +246,15 @@ static inline void layout_merge(outcome *o, int i, const rank_work *w, const par
 }
 
 static inline outcome layout_outcome(rank_work *works, int n) {
-    outcome o = {.a = arena_new("outcome"), .stats = *prog_get_stats(works[0].p)};
+    outcome o = {.a = arena_new("outcome")};
+    for (int i = 0; i < prog_get_stats(works[0].p)->ops; i++) {
+        prog_op k = prog_get_op(works[0].p, i);
+        o.collectives_again += k.recomputed && (op_classes[k.kind].flags & OPF_COMMUNICATES);
+    }
+    if (works[0].l->logits) {
+        o.n_logits = LAYOUT_N * works[0].mc->vocab_size;
+        o.logits = arena_memdup(o.a, works[0].logits, (size_t)o.n_logits * sizeof *o.logits);
+    }
     memcpy(o.nll, works[0].nll, sizeof o.nll);
     o.n = param_count(works[0].store);
     for (int r = 0; r < n; r++) {

@@ -347,8 +347,8 @@ static void test_stages(void **state) {
 static void test_supported(void **state) {
     (void)state;
     static const char *const refused[] = {"train.precision=fp16", "train.precision.grads=fp8",
-                                          "parallel.tp=2",        "parallel.zero=1",
-                                          "parallel.sp=true",     "eval.tasks=[hellaswag]"};
+                                          "parallel.cp=2",        "parallel.pp=2",
+                                          "parallel.ep=2",        "eval.tasks=[hellaswag]"};
     err e;
     config *c = must_load("", NULL, NULL);
     assert_int_equal(config_check_supported(c, &e), ST_OK);

@@ -30,6 +30,7 @@ static bench_class class_of(op_kind kind) {
         case OP_HEAD_GRAD: return BENCH_HEAD;
         case OP_ATTENTION: return BENCH_ATTENTION;
         case OP_RMSNORM:
+        case OP_RMSNORM_RANKS:
         case OP_LAYERNORM: return BENCH_NORM;
         case OP_ACT:
         case OP_GATED: return BENCH_ACTIVATION;

@@ -1,0 +1,277 @@
+/* The parameters that a model's options describe: names, shapes, initial values, and how
+ * tensor-parallel ranks share them. Reading order: model_declare, layer by layer, at the end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/init.h"
+#include "model/parts.h"
+
+/* ---- names ---- */
+
+/* For options that a family's published models do not have. Fused products have none: they are a
+ * property of files. */
+static const char *const other_names[PART_COUNT] = {
+    [PART_POSITIONS] = "model.embed_positions",
+    [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
+    [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
+    [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
+    [PART_MLP_OUT_NORM] = "model.layers.%d.post_feedforward_layernorm",
+    [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm",
+    [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
+    [PART_GATE] = "model.layers.%d.mlp.gate_proj",
+    [PART_UP] = "model.layers.%d.mlp.up_proj",
+};
+
+const char *model_part_pattern(const model_config *mc, model_part part) {
+    return mc->names ? mc->names[part] : mc->family->names[part];
+}
+
+void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]) {
+    const char *pattern = model_part_pattern(mc, part);
+    if (!pattern) pattern = other_names[part];
+    const char *at = pattern ? strstr(pattern, "%d") : NULL;
+    if (at)
+        snprintf(out, MODEL_NAME_BYTES, "%.*s%d%s", (int)(at - pattern), pattern, l, at + 2);
+    else
+        snprintf(out, MODEL_NAME_BYTES, "%s", pattern ? pattern : "");
+}
+
+void model_pack_name(const model_config *mc, model_part first, int l, const char *end,
+                     char out[MODEL_NAME_BYTES]) {
+    char name[MODEL_NAME_BYTES];
+    model_part_name(mc, first, l, name);
+    const char *dot = strrchr(name, '.');
+    snprintf(out, MODEL_NAME_BYTES, "%.*s.%s", dot ? (int)(dot - name) : 0, name, end);
+}
+
+/* ---- parameters ---- */
+
+typedef struct declaring {
+    const model_config *mc;
+    param_store *s;
+    int stored; /* layer; -1: outside */
+} declaring;
+
+static void add(declaring *d, model_part part, const char *suffix, param p) {
+    char name[MODEL_NAME_BYTES + 16];
+    model_part_name(d->mc, part, d->stored, name);
+    CHECK(*name, "%s has no name for part %d", d->mc->family->model_type, (int)part);
+    strcat(name, suffix);
+    p.name = name;
+    p.part = (int)part;
+    p.layer = d->stored;
+    param_add(d->s, &p);
+}
+
+static void add_norm(declaring *d, model_part part, int64_t width, param order) {
+    int weights = d->mc->norm_weights;
+    if (weights == NORM_WEIGHTS_NONE) return;
+    param_init_kind first = weights == NORM_WEIGHTS_OFFSET ? INIT_ZEROS : INIT_ONES;
+    param p = order;
+    p.rows = 1, p.cols = width, p.rank = 1, p.init = (param_init){.kind = first};
+    add(d, part, ".weight", p);
+    p.init.kind = INIT_ZEROS;
+    if (weights == NORM_WEIGHTS_WB) add(d, part, ".bias", p);
+}
+
+static void add_bias(declaring *d, model_part part, int64_t out, param order) {
+    order.rows = 1, order.cols = out, order.rank = 1, order.init.kind = INIT_ZEROS;
+    add(d, part, ".bias", order);
+}
+
+static void add_matrix(declaring *d, model_part part, int64_t out, int64_t in, init_role role,
+                       param order) {
+    order.rows = out, order.cols = in, order.rank = 2;
+    order.transposed = d->stored >= 0 && d->mc->family->transposed;
+    order.table = role == INIT_ROLE_EMBED || role == INIT_ROLE_POSITIONS;
+    order.init = init_of(d->mc, role, d->stored < 0 ? 0 : d->stored, in);
+    add(d, part, ".weight", order);
+}
+
+/* Order of the rows of a projection with `heads` rotated heads in files. */
+static param pairs_order(const model_config *mc, const attention_layer *a, int64_t heads) {
+    if (!mc->rope_interleaved || mc->gguf_order || !a->rotary) return (param){0};
+    return (param){.order = ROWS_PAIRS,
+                   .heads = heads,
+                   .head_dim = a->D,
+                   .rotary = model_rope(mc, a->local).rotary_dim};
+}
+
+/* Of tensor-parallel ranks: single rows each; columns each. */
+static param rows_shared(int64_t rows) {
+    return (param){.split = param_split_rows(rows, 0)};
+}
+static param inputs_shared(void) {
+    return (param){.split = param_split_cols()};
+}
+
+static void declare_qkv(declaring *d, const attention_layer *a) {
+    const model_config *mc = d->mc;
+    int64_t C = mc->hidden_size, HD = a->H * a->D, KD = a->K * a->D;
+    struct {
+        model_part part;
+        int64_t width, heads;
+        param order;
+    } parts[] = {{PART_Q, HD, a->H, pairs_order(mc, a, a->H)},
+                 {PART_K, KD, a->K, pairs_order(mc, a, a->K)},
+                 {PART_V, KD, a->K, {0}}};
+    for (int i = 0; i < 3; i++)
+        parts[i].order.split = param_split_rows(parts[i].width, parts[i].heads);
+    if (model_part_pattern(mc, PART_QKV)) {
+        param order = {.heads = a->H, .head_dim = a->D, .split = param_split_rows(HD, a->H)};
+        for (int i = 0; i < 2; i++) param_split_append(&order.split, KD, a->K);
+        if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
+        add_matrix(d, PART_QKV, HD + 2 * KD, C, INIT_ROLE_IN, order);
+        if (a->qkv_bias) add_bias(d, PART_QKV, HD + 2 * KD, order);
+        return;
+    }
+    char name[MODEL_NAME_BYTES];
+    model_pack_name(mc, PART_Q, d->stored, "qkv_proj.weight", name);
+    param_pack_begin(d->s, name);
+    for (int i = 0; i < 3; i++)
+        add_matrix(d, parts[i].part, parts[i].width, C, INIT_ROLE_IN, parts[i].order);
+    param_pack_end(d->s);
+    if (!a->qkv_bias) return;
+    model_pack_name(mc, PART_Q, d->stored, "qkv_proj.bias", name);
+    param_pack_begin(d->s, name);
+    for (int i = 0; i < 3; i++) add_bias(d, parts[i].part, parts[i].width, parts[i].order);
+    param_pack_end(d->s);
+}
+
+static void declare_qk_norm(declaring *d, model_part part, const attention_layer *a,
+                            int64_t heads) {
+    bool full = a->qk_norm == QK_NORM_FULL;
+    param order = pairs_order(d->mc, a, full ? heads : 1);
+    if (full)
+        order.split = param_split_rows(heads * a->D, heads);
+    else
+        order.split.per_head = true;
+    add_norm(d, part, full ? heads * a->D : a->D, order);
+}
+
+static void declare_attention(declaring *d, const attention_layer *a) {
+    declare_qkv(d, a);
+    if (a->qk_norm != QK_NORM_NONE) {
+        declare_qk_norm(d, PART_Q_NORM, a, a->H);
+        declare_qk_norm(d, PART_K_NORM, a, a->K);
+    }
+    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->D, INIT_ROLE_ATTN_OUT, inputs_shared());
+    if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
+}
+
+static void declare_gate_up(declaring *d, const mlp_layer *m) {
+    const model_config *mc = d->mc;
+    int64_t C = mc->hidden_size;
+    param half = rows_shared(m->F), both = half;
+    param_split_append(&both.split, m->F, 0);
+    if (model_part_pattern(mc, PART_GATE_UP)) {
+        add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, both);
+        if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, both);
+        return;
+    }
+    char name[MODEL_NAME_BYTES];
+    model_pack_name(mc, PART_GATE, d->stored, "gate_up_proj.weight", name);
+    param_pack_begin(d->s, name);
+    add_matrix(d, PART_GATE, m->F, C, INIT_ROLE_IN, half);
+    add_matrix(d, PART_UP, m->F, C, INIT_ROLE_IN, half);
+    param_pack_end(d->s);
+    if (!m->bias) return;
+    model_pack_name(mc, PART_GATE, d->stored, "gate_up_proj.bias", name);
+    param_pack_begin(d->s, name);
+    add_bias(d, PART_GATE, m->F, half);
+    add_bias(d, PART_UP, m->F, half);
+    param_pack_end(d->s);
+}
+
+static void declare_mlp(declaring *d, const mlp_layer *m) {
+    if (m->kind == MLP_GATED)
+        declare_gate_up(d, m);
+    else {
+        add_matrix(d, PART_UP, m->F, d->mc->hidden_size, INIT_ROLE_IN, rows_shared(m->F));
+        if (m->bias) add_bias(d, PART_UP, m->F, rows_shared(m->F));
+    }
+    add_matrix(d, PART_DOWN, d->mc->hidden_size, m->F, INIT_ROLE_MLP_OUT, inputs_shared());
+    if (m->bias) add_bias(d, PART_DOWN, d->mc->hidden_size, (param){0});
+}
+
+static void declare_layer(declaring *d, const layer_spec *k) {
+    int64_t C = d->mc->hidden_size;
+    if (k->norm_in) add_norm(d, PART_ATTN_NORM, C, (param){0});
+    declare_attention(d, &k->attn);
+    if (k->norm_out) add_norm(d, PART_ATTN_OUT_NORM, C, (param){0});
+    if (k->norm_in && !k->norm_shared) add_norm(d, PART_MLP_NORM, C, (param){0});
+    declare_mlp(d, &k->mlp);
+    if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
+}
+
+static void declare_head(declaring *d) {
+    const model_config *mc = d->mc;
+    int64_t V = mc->vocab_size;
+    if (!mc->tie_word_embeddings)
+        add_matrix(d, PART_HEAD, V, mc->hidden_size, INIT_ROLE_HEAD, rows_shared(V));
+    if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
+}
+
+static void declare_embed(declaring *d) {
+    const model_config *mc = d->mc;
+    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED,
+               rows_shared(mc->vocab_size));
+}
+
+/* In the order in which the backward writes their gradients, what the head multiplies first: so
+ * gradients fill their place from its beginning, and the rest of the frame has the space above them
+ * in one piece (prog/graph.h, grads_in_frame). */
+void model_declare(const model_config *mc, param_store *s) {
+    declaring d = {.mc = mc, .s = s, .stored = -1};
+    declare_head(&d);
+    if (mc->tie_word_embeddings) declare_embed(&d);
+    add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
+    for (int l = (int)mc->num_hidden_layers - 1; l >= 0; l--) {
+        layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
+        d.stored = l;
+        declare_layer(&d, &k);
+    }
+    d.stored = -1;
+    if (mc->positions == POSITIONS_LEARNED)
+        add_matrix(&d, PART_POSITIONS, mc->max_position_embeddings, mc->hidden_size,
+                   INIT_ROLE_POSITIONS, rows_shared(mc->max_position_embeddings));
+    if (!mc->tie_word_embeddings) declare_embed(&d);
+}
+
+int64_t model_embedding_params(const model_config *mc, const param_store *s) {
+    (void)mc;
+    int64_t n = 0;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        if (p->table || p->part == PART_HEAD) n += param_whole_elems(p);
+    }
+    return n;
+}
+
+/* ---- tensor parallelism ---- */
+
+static status check_layer_ranks(const layer_spec *k, int l, bool layer_norm, int tp, err *e) {
+    int64_t H = k->attn.H, K = k->attn.K, F = k->mlp.F;
+    if (H % tp || !param_run_divides(K * k->attn.D, K, tp))
+        return err_set(e, ST_USAGE,
+                       "%lld heads and %lld key/value heads of layer %d do not divide over %d "
+                       "tensor-parallel ranks",
+                       (long long)H, (long long)K, l, tp);
+    if (F % tp)
+        return err_set(e, ST_USAGE,
+                       "the feed-forward width %lld of layer %d does not divide over %d "
+                       "tensor-parallel ranks",
+                       (long long)F, l, tp);
+    if (k->attn.qk_norm == QK_NORM_FULL && layer_norm)
+        return err_set(e, ST_USAGE,
+                       "tensor parallelism has no LayerNorm over all query heads (layer %d)", l);
+    return ST_OK;
+}
+
+status model_check_ranks(const model_config *mc, int tp, err *e) {
+    for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
+        layer_spec k = model_layer(mc, l);
+        TRY(check_layer_ranks(&k, l, mc->norm != NORM_RMS, tp, e));
+    }
+    return ST_OK;
+}

@@ -1,0 +1,149 @@
+/* The layout never changes the mathematics, and a mistake in one is noticed and named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "train/layout_matrix.h"
+
+enum { STEPS = 4, BATCH = 8 };
+
+static const char LLAMA[] =
+    "model: {model_type: llama, hidden_size: 32, num_hidden_layers: 3, num_attention_heads: 4,"
+    " num_key_value_heads: 2, intermediate_size: 48, vocab_size: 67, max_position_embeddings: 16,"
+    " tie_word_embeddings: true}\n";
+static const char GPT2[] =
+    "model: {model_type: gpt2, n_embd: 32, n_layer: 2, n_head: 4, vocab_size: 67,"
+    " n_positions: 16, embd_pdrop: 0.1, resid_pdrop: 0.1, attn_pdrop: 0.1}\n";
+
+/* parallel.bucket_mb is below a layer, so that every layer is a unit. */
+static layout_trial *trial_of(const char *model, const char *precision) {
+    char path[] = "/tmp/athanor-layouts-XXXXXX", text[1024];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    int n = snprintf(text, sizeof text,
+                     "%strain: {steps: 1, seq_len: 16, global_batch_size: 8, precision: %s}\n"
+                     "optim: {lr: 1.0e-2}\nparallel: {bucket_mb: 0.001}\n",
+                     model, precision);
+    FILE *f = fdopen(fd, "w");
+    assert_int_equal(fwrite(text, 1, (size_t)n, f), n);
+    fclose(f);
+    config *c;
+    layout_trial *t;
+    err e = {0};
+    if (config_load(&c, path, NULL, 0, &e) != ST_OK) fail_msg("%s", e.message);
+    remove(path);
+    if (layout_trial_new(&t, c, 0, BATCH, &e) != ST_OK) fail_msg("%s", e.message);
+    config_free(c);
+    return t;
+}
+
+static layout_result *run(const layout_trial *t, const layout *l, int precision, layout_fault f,
+                          err *e) {
+    layout_result *r = layout_result_new(t, STEPS);
+    if (layout_run(t, l, precision, STEPS, f, r, e) == ST_OK) e->code = ST_OK;
+    return r;
+}
+
+static const layout ALONE = {.dp = 1, .dp_replicate = 1, .tp = 1};
+
+/* Every layout of up to four ranks, and some of eight. */
+static void check_all(const char *model, const char *name, int precision) {
+    layout_trial *t = trial_of(model, name);
+    err e = {0};
+    layout_result *one = run(t, &ALONE, precision, LAYOUT_SOUND, &e);
+    int seen = 0, bits = precision == CONFIG_PRECISION_BF16;
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        int n;
+        layout *all = layout_matrix_of(t, ranks, &n);
+        for (int i = 0; i < n; i += ranks == 8 ? 5 : 1) {
+            if (bits && all[i].tp > 1) continue;
+            char text[LAYOUT_NAME_MAX];
+            layout_name(&all[i], text);
+            layout_result *r = run(t, &all[i], precision, LAYOUT_SOUND, &e);
+            if (e.code != ST_OK) fail_msg("%s: %s", text, e.message);
+            layout_verdict v = layout_compare(t, &all[i], one, r);
+            if (!v.ok) fail_msg("%s: %s", text, v.why);
+            assert_int_equal(v.exact, all[i].tp == 1);
+            seen++;
+        }
+        free(all);
+    }
+    assert_true(seen >= (bits ? 13 : 25));
+    layout_trial_free(t);
+}
+
+static void test_llama(void **state) {
+    (void)state;
+    check_all(LLAMA, "fp32", CONFIG_PRECISION_FP32);
+}
+static void test_llama_bf16(void **state) {
+    (void)state;
+    check_all(LLAMA, "bf16", CONFIG_PRECISION_BF16);
+}
+static void test_gpt2(void **state) {
+    (void)state;
+    check_all(GPT2, "fp32", CONFIG_PRECISION_FP32);
+}
+
+/* A mistake is found before or in the first step, and the message names a tensor. */
+static void check_fault(layout_fault f, layout l, const char *want) {
+    layout_trial *t = trial_of(LLAMA, "fp32");
+    err e = {0};
+    layout_result *one = run(t, &ALONE, CONFIG_PRECISION_FP32, LAYOUT_SOUND, &e);
+    layout_result *r = run(t, &l, CONFIG_PRECISION_FP32, f, &e);
+    const char *why = e.message;
+    layout_verdict v = {0};
+    if (e.code == ST_OK) {
+        v = layout_compare(t, &l, one, r);
+        why = v.why;
+        assert_false(v.ok);
+    }
+    if (!strstr(why, want)) fail_msg("'%s' does not say '%s'", why, want);
+    layout_trial_free(t);
+}
+
+static void test_same_seed(void **state) {
+    (void)state;
+    check_fault(LAYOUT_SAME_SEED, (layout){.dp = 1, .dp_replicate = 1, .tp = 2},
+                "step 0: the initial weights of model.embed_tokens.weight");
+}
+static void test_forgotten_sum(void **state) {
+    (void)state;
+    check_fault(LAYOUT_NO_PARTIAL, (layout){.dp = 1, .dp_replicate = 1, .tp = 2, .sp = true},
+                "step 1: the gradient of model.norm.weight");
+    /* key heads on two ranks each */
+    check_fault(LAYOUT_NO_PARTIAL, (layout){.dp = 1, .dp_replicate = 1, .tp = 4},
+                "step 1: the gradient of model.layers.2.self_attn.k_proj.weight");
+}
+static void test_bucket_order(void **state) {
+    (void)state;
+    check_fault(LAYOUT_BUCKET_ORDER, (layout){.dp = 2, .dp_replicate = 1, .tp = 1},
+                "gradients of model.layers.");
+}
+static void test_shifted_piece(void **state) {
+    (void)state;
+    check_fault(LAYOUT_SHIFTED, (layout){.dp = 2, .dp_replicate = 1, .zero = 3, .tp = 1},
+                "step 1: the gradient of model");
+    check_fault(LAYOUT_SHIFTED, (layout){.dp = 2, .dp_replicate = 1, .zero = 1, .tp = 1},
+                "step 0: the initial weights of model");
+}
+static void test_flipped_bit(void **state) {
+    (void)state;
+    check_fault(LAYOUT_FLIPPED_BIT, (layout){.dp = 2, .dp_replicate = 1, .tp = 1},
+                "the replicas of the weights differ: model.layers.0.");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_llama),         cmocka_unit_test(test_llama_bf16),
+        cmocka_unit_test(test_gpt2),          cmocka_unit_test(test_same_seed),
+        cmocka_unit_test(test_forgotten_sum), cmocka_unit_test(test_bucket_order),
+        cmocka_unit_test(test_shifted_piece), cmocka_unit_test(test_flipped_bit)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
