@@ -81,6 +81,8 @@ void board_report(const board *b, strbuf *out);
 
 /* voice.c: this rank ends for that reason, and will tell people. */
 void voice_mark(board *b, int rank, const err *why);
+/* Waits shortly until all ranks have a reason of their own. */
+void voice_await_others(board *b);
 
 const char *comm_kind_name(comm_kind kind);
 

@@ -113,7 +113,8 @@ void comm_broadcast(comm *c, void *data, int64_t bytes, int root);
 
 /* ST_RANK when the world has failed: which rank, where each rank is. */
 status comm_check(comm_world *w, err *e) ATH_MUST_USE;
-/* This rank has failed: the others stop waiting and name it with this message. */
+/* This rank has failed: the others stop waiting and name it with this message, after a moment in
+ * which they may find the same themselves. */
 void comm_fail(comm_world *w, const err *why);
 /* Seconds that a rank may wait for a peer before the world fails; 0: for ever. Default 600. */
 void comm_set_timeout(comm_world *w, double seconds);

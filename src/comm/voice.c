@@ -10,6 +10,8 @@
 
 /* Rank 0 may still be on its way to the same mistake. */
 static const double PATIENCE_S = 2;
+/* The others may be about to leave the collective that this one left before it failed. */
+static const double SAME_S = 0.3;
 enum { NAP_NS = 5000000 };
 
 static uint64_t mark_of(const err *why) {
@@ -32,6 +34,19 @@ static bool first_says_so(const board *b, const err *why) {
         nanosleep(&nap, NULL);
     }
     return reason == mark_of(why);
+}
+
+static bool all_have_reasons(const board *b) {
+    for (int r = 0; r < b->ranks; r++)
+        if (!atomic_load(&b->seats[r].reason) && !board_has_left(b, r)) return false;
+    return true;
+}
+
+void voice_await_others(board *b) {
+    int64_t began = clock_now_ns();
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    while (!all_have_reasons(b) && !board_failed(b) && clock_since_s(began) < SAME_S)
+        nanosleep(&nap, NULL);
 }
 
 bool comm_speaks(comm_world *w, const err *why) {

@@ -188,6 +188,7 @@ void comm_fail(comm_world *w, const err *why) {
     err named = *why;
     err_context(&named, "rank %d failed", w->rank);
     voice_mark(w->wire->board, w->rank, why);
+    voice_await_others(w->wire->board);
     board_fail(w->wire->board, w->rank, &named);
 }
 

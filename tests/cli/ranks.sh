@@ -8,6 +8,7 @@ write_ranks_config() {
     sed -i 's/precision: fp32/precision: fp32, deterministic: true/
         s/steps: 40/steps: 12/
         s/micro_batch_size: 4/micro_batch_size: 1/' "$1"
+    echo "parallel: {verify: false}" >>"$1"
 }
 
 # train_on STATUS "RANKS KEYS..." KEYS...: trains d.yaml under a layout.

@@ -31,7 +31,7 @@ done <<'PAIRS'
 4 parallel.zero=3:2 parallel.zero=1
 4 parallel.zero=0:8 parallel.zero=3
 8 parallel.dp_replicate=4 parallel.zero=1:4 parallel.zero=2
-4 parallel.dp_replicate=2 parallel.zero=3 train.recompute=full:2 parallel.zero=3
+4 parallel.dp_replicate=2 parallel.zero=3:2 parallel.zero=3
 2 parallel.tp=2:2 parallel.zero=3
 4 parallel.zero=3:4 parallel.tp=2 parallel.sp=true parallel.zero=3
 4 parallel.tp=4 parallel.sp=true:2 parallel.tp=2 parallel.zero=1
