@@ -17,7 +17,7 @@ train_on 2 "2" --unknown
 once "--unknown"
 train_on 3 "2" data.train=nothing
 once "nothing"
-train_on 4 "2" train.memory_limit=1MB
+train_on 4 "2" train.memory_limit=1Mi
 once "memory"
 train_on 5 "2 parallel.zero=1" run=large optim.z_loss=1000 model.initializer_range=3
 once "beyond"
