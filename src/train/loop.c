@@ -145,9 +145,9 @@ static status after_step(session *s, err *e) {
         comm_at(s->peers.m.world, "the samples", s->at.step);
         TRY(samples_write(s, e));
     }
-    comm_at(s->peers.m.world, "saving", s->at.step);
-    if (save_is_due(s)) return state_save(s, is_last(s), e);
-    return state_poll(s, false, e);
+    bool saves = save_is_due(s);
+    comm_at(s->peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
+    return saves ? state_save(s, is_last(s), e) : state_poll(s, false, e);
 }
 
 static bool stops_early(const session *s) {
