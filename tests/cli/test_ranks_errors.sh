@@ -15,10 +15,12 @@ train_on 2 "3" train.global_batch_size=6 train.stepz=1
 once "unknown key 'train.stepz'"
 train_on 2 "2" --unknown
 once "--unknown"
-train_on 3 "2" data.train=nothing
+train_on 3 "2" tokenizer=none.json
+once "none.json"
+train_on 2 "2" data.train=nothing
 once "nothing"
 train_on 4 "2" train.memory_limit=1Mi
-once "memory"
+once "are allowed"
 train_on 5 "2 parallel.zero=1" run=large optim.z_loss=1000 model.initializer_range=3
 once "beyond"
 
