@@ -26,7 +26,7 @@ static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *
     graph_options opt = {
         .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
     opt.mesh = ph->spec.ranks;
-    opt.sequence_parallel = ph->spec.sequence_parallel;
+    opt.sequence_parallel = ph->spec.sequence_parallel && shape->task == TASK_LM;
     opt.grads_in_frame = train && grads_in_frame(&ph->spec);
     opt.fixed_grads = train && ph->spec.fixed_grads;
     model_rec r = *shape;

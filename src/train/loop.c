@@ -94,15 +94,15 @@ static status run_step(session *s, step_result *r, err *e) {
 
 static status emit_step(session *s, const step_result *r, err *e) {
     double seconds = (double)r->total_ns / 1e9;
-    double micro = (double)(s->batch / s->B), ranks = peers_ranks(&s->peers);
+    double micro = (double)s->table.micro_batches; /* of this rank, as its programs and its peak */
     json_t *o = session_event("step", s->at.step);
     put_f32(o, "loss", r->targets ? r->nll_sum / (double)r->targets : 0.0);
     put_f32(o, "grad_norm", r->norm);
     put_f32(o, "lr", r->lr);
     json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
     put_f32(o, "tok_per_s", (double)(s->batch * s->T) / seconds);
-    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / (ranks * s->peak_flops));
-    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / (ranks * s->peak_flops));
+    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / s->peak_flops);
+    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / s->peak_flops);
     put_f32(o, "step_ms", seconds * 1e3);
     put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));

@@ -63,6 +63,10 @@ status peers_place(peers *p, const config *c, err *e) {
     return ST_OK;
 }
 
+void peers_settle(peers *p) {
+    if (p->newest) comm_wait(p->m.world, p->newest);
+}
+
 void peers_close(peers *p) {
     comm_close(p->own);
 }
@@ -141,7 +145,7 @@ void peers_gather(peers *p, int u) {
                       .n = t.n,
                       .dt = t.dt,
                       .what = p->unit[u].weights};
-    p->unit[u].gather = comm_start(p->m.axis[MESH_SHARD], &call);
+    p->unit[u].gather = p->newest = comm_start(p->m.axis[MESH_SHARD], &call);
 }
 
 void peers_gathered(peers *p, int u) {
@@ -164,7 +168,7 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
                       .add = scatter && add,
                       .narrow = p->narrow,
                       .what = p->unit[u].grads};
-    return comm_start(p->m.axis[axis], &call);
+    return p->newest = comm_start(p->m.axis[axis], &call);
 }
 
 /* Before they are summed over samples, while the ranks still have them at the same places. */
@@ -179,7 +183,7 @@ static void sum_partial(peers *p, int u, const param_transfer *t) {
                           .n = k->n,
                           .dt = t->dt,
                           .what = p->unit[u].grads};
-        p->unit[u].reduce = comm_start(sharers_of(p, k->copies), &call);
+        p->unit[u].reduce = p->newest = comm_start(sharers_of(p, k->copies), &call);
     }
 }
 

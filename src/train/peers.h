@@ -25,6 +25,7 @@ typedef struct peers {
     const param_store *store;
     peers_unit *unit;
     bool narrow; /* parallel.reduce_dtype is bf16 */
+    comm_ticket newest; /* transfer; 0: there was none */
     bool forgets_partial;
     int64_t shift; /* elements */
     struct {
@@ -38,6 +39,8 @@ typedef struct peers {
 status peers_open(peers *p, const config *c, comm_world *world, err *e) ATH_MUST_USE;
 /* The layout as the first of its ranks sees it, without peers: for plans. */
 status peers_place(peers *p, const config *c, err *e) ATH_MUST_USE;
+/* Waits for every transfer that was begun: then their memory may go. */
+void peers_settle(peers *p);
 void peers_close(peers *p);
 /* Once the store has its arrays. */
 void peers_bind(peers *p, arena *a, const param_store *s);

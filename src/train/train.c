@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "run/report.h"
+#include "train/preflight.h"
 #include "train/session.h"
 
 /* What `auto` was resolved to when the run began still holds, also on another machine. */
@@ -156,11 +157,17 @@ static status open_course(session *s, err *e) {
     return probe_data(s, e);
 }
 
+static status check_layout(session *s, err *e) {
+    if (peers_ranks(&s->peers) == 1 || !s->c->parallel.verify) return ST_OK;
+    return peers_agree(&s->peers, preflight_check(s->c, &s->peers.m, e), e);
+}
+
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
     TRY(open_course(s, e));
     TRY(samples_encode(s, e));
     TRY(session_make_plan(s, e));
+    TRY(check_layout(s, e));
     TRY(open_folder(s, e));
     TRY(write_plan(s, e));
     TRY(session_start_state(s, e));
