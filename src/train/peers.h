@@ -24,7 +24,7 @@ typedef struct peers {
     comm_world *own; /* the world, where nobody gave one */
     const param_store *store;
     peers_unit *unit;
-    bool narrow; /* parallel.reduce_dtype is bf16 */
+    bool narrow;        /* parallel.reduce_dtype is bf16 */
     comm_ticket newest; /* transfer; 0: there was none */
     bool forgets_partial;
     int64_t shift; /* elements */
