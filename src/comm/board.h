@@ -77,6 +77,4 @@ void board_fail_mixed(board *b, int rank, bool side, int peer);
 /* A line per rank, then the last collectives of each. */
 void board_report(const board *b, strbuf *out);
 
-const char *comm_kind_name(comm_kind kind);
-
 #endif

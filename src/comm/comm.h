@@ -73,6 +73,7 @@ typedef enum comm_kind {
     COMM_BARRIER,
     COMM_KINDS
 } comm_kind;
+const char *comm_kind_name(comm_kind kind); /* "all-reduce" */
 
 typedef enum comm_sum { COMM_SUM, COMM_MAX } comm_sum;
 

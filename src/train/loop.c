@@ -87,6 +87,7 @@ static status run_step(session *s, step_result *r, err *e) {
     TRY(session_enter(s, e));
     TRY(session_begin(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
+    trace_write(s->trace, false);
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
     return guard_explain(s, session_own_sample(s, s->at.step + 1), r->grad_scale, e);
@@ -299,7 +300,9 @@ status loop_run(session *s, err *e) {
     TRY(emit_late_alarms(s, e));
     if (is_last(s) || stops_early(s))
         log_info("run %s already has its %ld steps", s->c->run, (long)s->at.step);
-    TRY(loop_steps(s, e));
+    status st = loop_steps(s, e);
+    if (st == ST_OK || st == ST_STOPPED) trace_write(s->trace, true);
+    TRY(st);
     TRY(state_poll(s, true, e));
     return emit_end(s, e);
 }

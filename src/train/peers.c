@@ -49,6 +49,8 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
         err_hint(e, "athanor launch --ranks N -- train ... starts N ranks; or remove the key");
     TRY(locate(c, st, e));
     mesh_open(&p->m, &shape, world);
+    comm_set_link(world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
+                                     .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
     open_copy(p, c);
     return ST_OK;
 }

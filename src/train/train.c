@@ -162,6 +162,15 @@ static status check_layout(session *s, err *e) {
     return peers_agree(&s->peers, preflight_check(s->c, &s->peers.m, e), e);
 }
 
+/* The first step of a run is not like the others. */
+static status open_trace(session *s, err *e) {
+    if (!s->opt->trace) return ST_OK;
+    int64_t first = s->at.step + 2;
+    if (first > s->course->total_steps) first = s->at.step + 1;
+    return trace_open(&s->trace, s->opt->trace, first, first + s->opt->trace_steps - 1, &s->peers,
+                      e);
+}
+
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
     TRY(open_course(s, e));
@@ -174,6 +183,7 @@ static status run_session(session *s, err *e) {
     if (s->c->checkpoint.upload && session_leads(s))
         s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
     TRY(open_metrics(s, e));
+    TRY(open_trace(s, e));
     return loop_run(s, e);
 }
 
