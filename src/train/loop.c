@@ -138,8 +138,15 @@ static status after_step(session *s, err *e) {
     const config *c = s->c;
     s->val_loss = NAN;
     if (s->at.step == 1 || is_last(s)) note_memory(s);
-    if (s->valid && due(c->eval.every, s)) TRY(validate(s, e));
-    if (due(c->sample.every, s)) TRY(samples_write(s, e));
+    if (s->valid && due(c->eval.every, s)) {
+        comm_at(s->peers.m.world, "the validation", s->at.step);
+        TRY(validate(s, e));
+    }
+    if (due(c->sample.every, s)) {
+        comm_at(s->peers.m.world, "the samples", s->at.step);
+        TRY(samples_write(s, e));
+    }
+    comm_at(s->peers.m.world, "saving", s->at.step);
     if (save_is_due(s)) return state_save(s, is_last(s), e);
     return state_poll(s, false, e);
 }

@@ -8,6 +8,7 @@
 #define TRAIN_PEERS_H
 
 #include "comm/mesh.h"
+#include "op/vecops.h"
 #include "param/units.h"
 #include "run/config.h"
 
@@ -65,12 +66,13 @@ void peers_forget_partial(peers *p);
 void peers_shift_pieces(peers *p);
 
 /* Sums over the ranks that see other samples. */
-int64_t peers_sum_count(const peers *p, int64_t x);
+int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
 double peers_sum_samples(const peers *p, double x);
 /* x[n * ranks], of which this rank has filled its n: all of it. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
 /* Over the ranks of one copy. */
 double peers_sum_copy(const peers *p, double x);
+void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]);
 /* Of one parameter of the whole model: its digest, and the norm of its gradient. */
 uint64_t peers_param_digest(const peers *p, int index);
 double peers_grad_norm(const peers *p, dev *d, int index);
