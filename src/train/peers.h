@@ -66,6 +66,8 @@ int64_t peers_sum_count(const peers *p, int64_t x);
 double peers_sum_samples(const peers *p, double x);
 /* x[n * ranks], of which this rank has filled its n: all of it. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
+/* x[ranks], of which this rank has filled x[rank]: all of it, from zeros. */
+void peers_share_count(const peers *p, int64_t *x);
 /* Over the ranks of one copy. */
 double peers_sum_copy(const peers *p, double x);
 /* Of one parameter of the whole model: its digest, and the norm of its gradient. */
