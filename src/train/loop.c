@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -229,6 +230,18 @@ static status emit_start(session *s, err *e) {
     return session_emit(s, o, e);
 }
 
+/* A number of each rank. */
+static json_t *of_ranks(const session *s, int64_t x) {
+    int n = peers_ranks(&s->peers);
+    int64_t *all = xcalloc((size_t)n, sizeof *all);
+    all[peers_rank(&s->peers)] = x;
+    peers_share_count(&s->peers, all);
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(all[i]));
+    free(all);
+    return array;
+}
+
 static status emit_end(session *s, err *e) {
     note_memory(s);
     json_t *o = session_event("end", -1);
@@ -241,6 +254,10 @@ static status emit_end(session *s, err *e) {
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
     size_t touched = dev_high_water_bytes(s->plan->base, (size_t)s->plan->peak_bytes);
     json_object_set_new(o, "touched_peak_bytes", json_integer((json_int_t)touched));
+    if (peers_ranks(&s->peers) > 1) {
+        json_object_set_new(o, "planned_by_rank", of_ranks(s, s->plan->peak_bytes));
+        json_object_set_new(o, "touched_by_rank", of_ranks(s, (int64_t)touched));
+    }
     return session_emit(s, o, e);
 }
 

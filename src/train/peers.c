@@ -237,6 +237,10 @@ int64_t peers_sum_count(const peers *p, int64_t x, const char *what) {
     return x;
 }
 
+void peers_share_count(const peers *p, int64_t *x) {
+    comm_sum_i64(p->m.axis[MESH_WORLD], x, peers_ranks(p));
+}
+
 double peers_sum_samples(const peers *p, double x) {
     sum(p->m.axis[MESH_DP], &x, 1, DT_F64, "the loss");
     return x;
