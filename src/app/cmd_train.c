@@ -43,10 +43,14 @@ static status dry_run(const cli_args *args, config *c, err *e) {
 static status train(const cli_args *args, config *c, comm_world *world, err *e) {
     ranks_set_timeout(world, c);
     bool speaks = comm_world_rank(world) == 0;
+    int64_t trace_steps;
+    TRY(cli_int(args, "trace-steps", 3, 1, 1000, &trace_steps, e));
     progress view;
     progress_init(&view, stdout);
     train_options opt = {.fork = cli_value(args, "fork"),
                          .fresh = cli_has(args, "fresh"),
+                         .trace = cli_value(args, "trace"),
+                         .trace_steps = trace_steps,
                          .stop = train_stop_flag(),
                          .world = comm_world_size(world) > 1 ? world : NULL,
                          .on_event = args->json ? print_event_json : progress_event,
@@ -82,6 +86,8 @@ static const cli_option options[] = {
     {"dry-run", NULL, "plan the run, print the plan, change nothing"},
     {"fresh", NULL, "start anew although the run folder holds a run"},
     {"fork", "NEW", "go on from the newest checkpoint in a new run folder; any key may change"},
+    {"trace", "OUT.json", "write a timeline of computation and communication of all ranks"},
+    {"trace-steps", "N", "steps in it, from the second that is trained (default 3)"},
     {"dump-grads", "OUT", "write loss and gradients of one batch as safetensors; no update"},
     {"ids-file", "F.npy", "the batch for --dump-grads: int32 [B,T+1]"},
     {0}};

@@ -87,6 +87,4 @@ void voice_await_others(board *b);
  * seconds at most. The status that all ended with, or ST_RANK. */
 status voice_last_words(board *b, int rank);
 
-const char *comm_kind_name(comm_kind kind);
-
 #endif

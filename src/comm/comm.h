@@ -38,6 +38,7 @@ void comm_open_threads(int n, comm_world *out[]);
 /* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
 status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+int64_t comm_segment_bytes(int ranks); /* of which unused pages take no memory */
 /* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
  * world has failed (ST_RANK, and why). */
 status comm_segment_fail(int fd, int rank, const err *why, err *e) ATH_MUST_USE;
@@ -74,6 +75,7 @@ typedef enum comm_kind {
     COMM_BARRIER,
     COMM_KINDS
 } comm_kind;
+const char *comm_kind_name(comm_kind kind); /* "all-reduce" */
 
 typedef enum comm_sum { COMM_SUM, COMM_MAX } comm_sum;
 
@@ -134,6 +136,10 @@ typedef struct comm_link {
     double latency_s, bytes_per_s;
 } comm_link;
 void comm_set_link(comm_world *w, comm_link link);
+
+/* What rank `rank` of a comm of `size` ranks sends in a call: for plans, which have no comm. Only
+ * kind, n, dt, narrow and root of the call are read. */
+int64_t comm_call_sends(const comm_call *call, int rank, int size);
 
 /* One finished collective. Called on the thread that ran it. */
 typedef struct comm_event {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -87,6 +88,7 @@ static status run_step(session *s, step_result *r, err *e) {
     TRY(session_enter(s, e));
     TRY(session_begin(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
+    trace_write(s->trace, false);
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
     return guard_explain(s, session_own_sample(s, s->at.step + 1), r->grad_scale, e);
@@ -228,6 +230,18 @@ static status emit_start(session *s, err *e) {
     return session_emit(s, o, e);
 }
 
+/* A number of each rank. */
+static json_t *of_ranks(const session *s, int64_t x) {
+    int n = peers_ranks(&s->peers);
+    int64_t *all = xcalloc((size_t)n, sizeof *all);
+    all[peers_rank(&s->peers)] = x;
+    peers_share_count(&s->peers, all);
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(all[i]));
+    free(all);
+    return array;
+}
+
 static status emit_end(session *s, err *e) {
     note_memory(s);
     json_t *o = session_event("end", -1);
@@ -240,6 +254,10 @@ static status emit_end(session *s, err *e) {
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
     size_t touched = dev_high_water_bytes(s->plan->base, (size_t)s->plan->peak_bytes);
     json_object_set_new(o, "touched_peak_bytes", json_integer((json_int_t)touched));
+    if (peers_ranks(&s->peers) > 1) {
+        json_object_set_new(o, "planned_by_rank", of_ranks(s, s->plan->peak_bytes));
+        json_object_set_new(o, "touched_by_rank", of_ranks(s, (int64_t)touched));
+    }
     return session_emit(s, o, e);
 }
 
@@ -306,7 +324,9 @@ status loop_run(session *s, err *e) {
     TRY(emit_late_alarms(s, e));
     if (is_last(s) || stops_early(s))
         log_info("run %s already has its %ld steps", s->c->run, (long)s->at.step);
-    TRY(loop_steps(s, e));
+    status st = loop_steps(s, e);
+    if (st == ST_OK || st == ST_STOPPED) trace_write(s->trace, true);
+    TRY(st);
     TRY(state_poll(s, true, e));
     return emit_end(s, e);
 }

@@ -50,6 +50,8 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     TRY(locate(c, st, e));
     comm_at(world, "opening the run", 0);
     mesh_open(&p->m, &shape, world);
+    comm_set_link(world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
+                                     .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
     open_copy(p, c);
     return ST_OK;
 }
@@ -233,6 +235,10 @@ static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what) {
     sum(p->m.axis[MESH_DP], &x, 1, DT_I64, what);
     return x;
+}
+
+void peers_share_count(const peers *p, int64_t *x) {
+    comm_sum_i64(p->m.axis[MESH_WORLD], x, peers_ranks(p));
 }
 
 double peers_sum_samples(const peers *p, double x) {

@@ -25,7 +25,7 @@ typedef struct peers {
     comm_world *own; /* the world, where nobody gave one */
     const param_store *store;
     peers_unit *unit;
-    bool narrow; /* parallel.reduce_dtype is bf16 */
+    bool narrow;        /* parallel.reduce_dtype is bf16 */
     comm_ticket newest; /* transfer; 0: there was none */
     bool forgets_partial;
     int64_t shift; /* elements */
@@ -70,6 +70,8 @@ int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
 double peers_sum_samples(const peers *p, double x);
 /* x[n * ranks], of which this rank has filled its n: all of it. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
+/* x[ranks], of which this rank has filled x[rank]: all of it, from zeros. */
+void peers_share_count(const peers *p, int64_t *x);
 /* Over the ranks of one copy. */
 double peers_sum_copy(const peers *p, double x);
 void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]);
