@@ -75,11 +75,11 @@ bool comm_speaks(comm_world *w, const err *why) {
     if (!w || !w->wire) return true;
     board *b = w->wire->board;
     err failure = {0};
+    voice_mark(b, w->rank, why);
     bool told_by_world = board_check(b, &failure) != ST_OK && mark_of(&failure) == mark_of(why);
     if (told_by_world && b->failed_rank != w->rank) {
         if (atomic_load(&b->seats[b->failed_rank].reason)) return false; /* it speaks itself */
         return w->rank == (b->failed_rank == 0 ? 1 : 0);
     }
-    voice_mark(b, w->rank, why);
     return w->rank == 0 || !first_says_so(b, why);
 }

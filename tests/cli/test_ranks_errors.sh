@@ -21,8 +21,14 @@ train_on 2 "2" data.train=nothing
 once "nothing"
 train_on 4 "2" train.memory_limit=1Mi
 once "are allowed"
-train_on 5 "2 parallel.zero=1" run=large optim.z_loss=1000 model.initializer_range=3
-once "beyond"
+large="optim.z_loss=1000 model.initializer_range=3"
+for layout in "2 parallel.zero=1" "2 parallel.tp=2" "4 parallel.tp=2 parallel.sp=true parallel.zero=2"; do
+    train_on 5 "$layout" run=large $large
+    once "a contribution to the gradient of model."
+    rm -r large
+done
+train_on 5 "2 parallel.zero=3" run=large $large
+once "under parallel.zero=2 or less the tensor is named"
 
 # Layouts that are not those of the ranks.
 train_on 2 "4 parallel.dp=3"
