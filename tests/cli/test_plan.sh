@@ -58,9 +58,9 @@ plan_equals_ranks() { # RANKS KEYS...
 }
 export OMP_NUM_THREADS=1
 plan_equals_ranks 2 parallel.bucket_mb=0.01
-plan_equals_ranks 4 parallel.zero=1 parallel.dp_replicate=2
+plan_equals_ranks 4 train.micro_batch_size=2 parallel.zero=1 parallel.dp_replicate=2
 plan_equals_ranks 4 parallel.zero=2 train.micro_batch_size=1
-plan_equals_ranks 4 parallel.zero=3 train.precision=bf16 train.recompute=full
+plan_equals_ranks 4 train.micro_batch_size=2 parallel.zero=3 train.precision=bf16 train.recompute=full
 plan_equals_ranks 2 train.deterministic=true parallel.zero=3
 tp=2 plan_equals_ranks 2 parallel.tp=2 checkpoint.every=1
 tp=2 plan_equals_ranks 4 parallel.tp=2 parallel.sp=true parallel.zero=3
