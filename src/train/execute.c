@@ -61,7 +61,9 @@ static void update_units(session *s, step_result *r) {
         r->digest += digest;
         if (sends) peers_gather(&s->peers, u);
     }
+    int64_t sent = trace_now(s->trace);
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->peers, u);
+    if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
 }
 
 /* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
@@ -70,24 +72,27 @@ static double grad_norm(session *s) {
         return sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
     int64_t limb[VEC_LIMBS];
     optim_grad_limbs(s->dev, s->plan->store, limb);
-    comm_sum_i64(s->peers.copy, limb, VEC_LIMBS);
+    peers_sum_limbs(&s->peers, limb);
     bool overflow = peers_any(&s->peers, s->fixed_overflow);
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
     if (s->c->train.deterministic) {
-        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed);
+        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed, "the loss");
         r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
     } else
         r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
-    r->repeated = peers_sum_samples(&s->peers, r->repeated);
+    if (s->watches && s->c->guard.repeated > 0)
+        r->repeated_tokens = peers_sum_count(&s->peers, r->repeated_tokens, "repeated tokens");
+    r->repeated = (double)r->repeated_tokens / (double)(s->batch * s->T);
     r->norm = grad_norm(s);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->now->train.digest_every;
     sum_over_ranks(s, r);
+    trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
     judge(s, r);
     r->lr = course_lr(s->course, step) * watch_rate(&s->watch, s->c, step);
@@ -97,6 +102,7 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
         update_units(s, r);
     else if (r->has_digest)
         r->digest = param_digest(s->plan->store);
+    trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
         times->norm_ns += normed - began;
         times->update_ns += clock_now_ns() - normed;
@@ -105,17 +111,17 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     return comm_check(s->peers.m.world, e);
 }
 
-/* Share of the step's tokens that repeat themselves, from the rows of this micro-batch. A stretch
- * shorter than LEAST_REPEATED is a ruler or a table, not a document. */
-static double repeated_share(const session *s) {
+/* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
+ * ruler or a table, not a document. */
+static int64_t count_repeated(const session *s) {
     enum { LEAST_REPEATED = 64 };
     const int32_t *ids = prog_tensor(s->plan->prog[PLAN_TRAIN], "ids")->data;
-    double sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
+    int64_t sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
     for (int b = 0; b < s->B; b++) {
-        double n = suspects_repeated_share(ids + (int64_t)b * s->T, s->T) * s->T;
+        int64_t n = suspects_count_repeated(ids + (int64_t)b * s->T, s->T);
         if (n >= least) sum += n;
     }
-    return sum / (double)(s->batch * s->T);
+    return sum;
 }
 
 static void keep_nll(const session *s, int micro_batch) {
@@ -130,6 +136,7 @@ static status fill(session *s, const step_source *from, int micro_batch, step_ti
     int64_t began = clock_now_ns();
     TRY(from->fill(s, micro_batch, e));
     int64_t waited = clock_now_ns() - began;
+    trace_span(s->trace, began, "wait for", "data");
     r->wait_ns += waited;
     if (times) times->fill_ns += waited;
     return ST_OK;
@@ -152,38 +159,63 @@ static void take_loss(session *s, int micro_batch, step_result *r) {
     else
         r->nll_sum += sum;
     keep_nll(s, micro_batch);
-    if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
+    if (s->watches && s->c->guard.repeated > 0) r->repeated_tokens += count_repeated(s);
+}
+
+/* In one go, or where it is traced, part by part of the model. */
+static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
+    for (int first = t->first, end; first < t->end; first = end) {
+        end = trace_stretch(s->trace, first, t->end);
+        int64_t began = trace_now(s->trace);
+        prog_replay_range(s->plan->prog[PLAN_TRAIN], first, end, run, times ? times->op_ns : NULL);
+        trace_ops(s->trace, began, first);
+    }
+}
+
+static void wait_for(session *s, const step_entry *t) {
+    const peers_unit *u = &s->peers.unit[t->unit];
+    bool weights = t->action == STEP_GATHERED;
+    int64_t began = trace_now(s->trace);
+    if (weights)
+        peers_gathered(&s->peers, t->unit);
+    else
+        peers_reduced(&s->peers, t->unit);
+    trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
 }
 
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
                     err *e) {
+    trace_step_begin(s->trace, s->at.step + 1, s->plan->prog[PLAN_TRAIN]);
     int64_t began = clock_now_ns();
-    *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s))};
+    *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s), "targets")};
     s->fixed_overflow = false;
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {
         const step_entry *t = &s->table.entry[i];
         op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
+        if (t->name) comm_at(s->peers.m.world, t->name, s->at.step + 1);
         switch (t->action) {
-            case STEP_FILL: TRY(fill(s, from, t->micro_batch, times, r, e)); break;
-            case STEP_FORWARD:
-            case STEP_BACKWARD:
-                prog_replay_range(s->plan->prog[PLAN_TRAIN], t->first, t->end, &run,
-                                  times ? times->op_ns : NULL);
+            case STEP_FILL:
+                trace_micro_batch(s->trace, t->micro_batch);
+                TRY(fill(s, from, t->micro_batch, times, r, e));
                 break;
+            case STEP_FORWARD:
+            case STEP_BACKWARD: replay(s, t, &run, times); break;
             case STEP_LOSS: take_loss(s, t->micro_batch, r); break;
             case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
-            case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
             case STEP_REDUCE: peers_reduce(&s->peers, t->unit, t->add, t->last); break;
-            case STEP_REDUCED: peers_reduced(&s->peers, t->unit); break;
+            case STEP_GATHERED:
+            case STEP_REDUCED: wait_for(s, t); break;
             case STEP_OPTIMIZER:
+                trace_micro_batch(s->trace, -1);
                 if (from->reduced) from->reduced(s, from->ctx);
                 TRY(update(s, times, r, e));
                 break;
         }
     }
     r->total_ns = clock_now_ns() - began;
+    trace_step_end(s->trace);
     return ST_OK;
 }
 

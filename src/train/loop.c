@@ -88,6 +88,7 @@ static status run_step(session *s, step_result *r, err *e) {
     TRY(session_enter(s, e));
     TRY(session_begin(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
+    trace_write(s->trace, false);
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
     return guard_explain(s, session_own_sample(s, s->at.step + 1), r->grad_scale, e);
@@ -95,15 +96,15 @@ static status run_step(session *s, step_result *r, err *e) {
 
 static status emit_step(session *s, const step_result *r, err *e) {
     double seconds = (double)r->total_ns / 1e9;
-    double micro = (double)(s->batch / s->B), ranks = peers_ranks(&s->peers);
+    double micro = (double)s->table.micro_batches; /* of this rank, as its programs and its peak */
     json_t *o = session_event("step", s->at.step);
     put_f32(o, "loss", r->targets ? r->nll_sum / (double)r->targets : 0.0);
     put_f32(o, "grad_norm", r->norm);
     put_f32(o, "lr", r->lr);
     json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
     put_f32(o, "tok_per_s", (double)(s->batch * s->T) / seconds);
-    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / (ranks * s->peak_flops));
-    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / (ranks * s->peak_flops));
+    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / s->peak_flops);
+    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / s->peak_flops);
     put_f32(o, "step_ms", seconds * 1e3);
     put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
@@ -138,8 +139,15 @@ static status after_step(session *s, err *e) {
     const config *c = s->c;
     s->val_loss = NAN;
     if (s->at.step == 1 || is_last(s)) note_memory(s);
-    if (s->valid && due(c->eval.every, s)) TRY(validate(s, e));
-    if (due(c->sample.every, s)) TRY(samples_write(s, e));
+    if (s->valid && due(c->eval.every, s)) {
+        comm_at(s->peers.m.world, "the validation", s->at.step);
+        TRY(validate(s, e));
+    }
+    if (due(c->sample.every, s)) {
+        comm_at(s->peers.m.world, "the samples", s->at.step);
+        TRY(samples_write(s, e));
+    }
+    comm_at(s->peers.m.world, "saving", s->at.step);
     if (save_is_due(s)) return state_save(s, is_last(s), e);
     return state_poll(s, false, e);
 }
@@ -323,7 +331,9 @@ status loop_run(session *s, err *e) {
     TRY(emit_late_alarms(s, e));
     if (is_last(s) || stops_early(s))
         log_info("run %s already has its %ld steps", s->c->run, (long)s->at.step);
-    TRY(loop_steps(s, e));
+    status st = loop_steps(s, e);
+    if (st == ST_OK || st == ST_STOPPED) trace_write(s->trace, true);
+    TRY(st);
     TRY(state_poll(s, true, e));
     return emit_end(s, e);
 }

@@ -233,8 +233,10 @@ status session_start_state(session *s, err *e) {
 void session_close(session *s) {
     if (!s) return;
     state_abandon(s);
+    peers_settle(&s->peers);
     for (int i = 0; s->prompts && i < s->c->sample.prompts.n; i++) tok_ids_free(&s->prompts[i]);
     upload_free(s->upload);
+    trace_free(s->trace);
     metrics_close(s->metrics);
     run_close(s->folder);
     prefetch_free(s->ahead);

@@ -15,6 +15,7 @@
 #include "train/peers.h"
 #include "train/saver.h"
 #include "train/course/stage_data.h"
+#include "train/trace.h"
 #include "train/train.h"
 #include "train/guard/watch.h"
 
@@ -66,6 +67,7 @@ typedef struct session {
     int64_t saves;    /* begun */
     int failed_saves; /* in a row */
     saver saver;
+    trace *trace;        /* NULL: nobody wants one */
     upload *upload;      /* NULL: nobody wants it */
     json_t *late_alarms; /* that arose before metrics were open */
     run_folder *folder;

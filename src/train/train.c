@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "run/report.h"
+#include "train/preflight.h"
 #include "train/session.h"
 
 /* What `auto` was resolved to when the run began still holds, also on another machine. */
@@ -164,11 +165,26 @@ static status open_course(session *s, err *e) {
     return probe_data(s, e);
 }
 
+static status check_layout(session *s, err *e) {
+    if (peers_ranks(&s->peers) == 1 || !s->c->parallel.verify) return ST_OK;
+    return peers_agree(&s->peers, preflight_check(s->c, &s->peers.m, e), e);
+}
+
+/* The first step of a run is not like the others. */
+static status open_trace(session *s, err *e) {
+    if (!s->opt->trace) return ST_OK;
+    int64_t first = s->at.step + 2;
+    if (first > s->course->total_steps) first = s->at.step + 1;
+    return trace_open(&s->trace, s->opt->trace, first, first + s->opt->trace_steps - 1, &s->peers,
+                      e);
+}
+
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
     TRY(open_course(s, e));
     TRY(samples_encode(s, e));
     TRY(session_make_plan(s, e));
+    TRY(check_layout(s, e));
     TRY(open_folder(s, e));
     share_peaks(s);
     TRY(write_plan(s, e));
@@ -176,6 +192,7 @@ static status run_session(session *s, err *e) {
     if (s->c->checkpoint.upload && session_leads(s))
         s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
     TRY(open_metrics(s, e));
+    TRY(open_trace(s, e));
     return loop_run(s, e);
 }
 

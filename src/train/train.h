@@ -23,6 +23,8 @@ typedef struct train_options {
     const volatile sig_atomic_t *stop; /* set by a signal handler: save and return ST_STOPPED */
     comm_world
         *world; /* the ranks of the run; NULL: this process alone. Rank 0 speaks and writes. */
+    const char *trace; /* file for a timeline of trace_steps steps; NULL: none */
+    int64_t trace_steps;
     void (*on_event)(void *ctx, const json_t *event); /* may be NULL */
     void (*on_plan)(void *ctx,
                     const char *table); /* the memory table, before step 1; may be NULL */
