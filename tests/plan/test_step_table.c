@@ -124,7 +124,7 @@ static machine check(const char *model, int zero, int recompute, int micro_batch
     plan_spec spec = {.compute = DT_F32,
                       .T = 8,
                       .train_B = 1,
-                      .accumulates = micro_batches > 1,
+                      .micro_batches = micro_batches,
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)recompute,
                       .sharing = {.shards = 2, .rank = 1, .zero = zero, .bucket_elems = bucket}};
