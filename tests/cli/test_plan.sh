@@ -53,6 +53,9 @@ plan_equals_ranks() { # RANKS KEYS...
     largest=$(tr -d '[],' <<<"$planned" | tr ' ' '\n' | sort -n | tail -n 1)
     [ "$(grep -o '"peak_bytes": [0-9]*' plan.json | head -n 1)" = "\"peak_bytes\": $largest" ] ||
         fail "$layout: ranks have $planned, the plan says: $(cat plan.json)"
+    grep -q "\"layout\": {\"ranks\": $ranks, " plan.json || fail "$layout: another layout in $(cat plan.json)"
+    [ "$(grep -o '"ranks": [0-9]*, "peak' plan.json | awk '{ n += $2 } END { print n }')" = "$ranks" ] ||
+        fail "$layout: classes are not of all ranks: $(cat plan.json)"
     calc "$(field peak_anon_bytes end) <= $(field planned_peak_bytes end) + $(field baseline_bytes end) + 32e6" ||
         fail "$layout: $(field peak_anon_bytes end) anonymous bytes"
 }
