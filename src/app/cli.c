@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/ranks.h"
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/strbuf.h"
@@ -167,6 +168,8 @@ int cli_main(int argc, char **argv) {
     status st = run_command(argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
+    ranks_end_early(st, &e);
+    if (!e.message[0]) return (int)st; /* another rank says it */
     if (has_word(argc, argv, "--json"))
         report_json(&e);
     else

@@ -83,20 +83,21 @@ static void print_step_json(const bench_step *r) {
     cli_print_json(o);
 }
 
-/* One step for each line of standard input, so that two programs can take turns. */
-static status run_on_demand(bench *b, err *e) {
+/* One step for each line of standard input, so that two programs can take turns. Of several ranks
+ * the first one reads. */
+static status run_on_demand(bench *b, bool leads, err *e) {
     const bench_facts *f = bench_get_facts(b);
     char *line = NULL;
     size_t cap = 0;
     status st = ST_OK;
-    print_ready(f);
-    while (st == ST_OK && getline(&line, &cap, stdin) >= 0) {
+    if (leads) print_ready(f);
+    while (st == ST_OK && bench_agree(b, leads && getline(&line, &cap, stdin) >= 0)) {
         bench_step r;
         st = bench_run_step(b, &r, e);
-        if (st == ST_OK) print_step_json(&r);
+        if (st == ST_OK && leads) print_step_json(&r);
     }
     free(line);
-    if (st != ST_OK) return st;
+    if (st != ST_OK || !leads) return st;
     cli_print_json(json_pack("{s:s,s:I,s:I}", "event", "end", "peak_rss_bytes",
                              (json_int_t)dev_process_peak_bytes(), "planned_peak_bytes",
                              (json_int_t)f->planned_peak_bytes));
@@ -107,8 +108,8 @@ static status run_on_demand(bench *b, err *e) {
 
 typedef struct bench_wish {
     int64_t steps, warmup;
-    bool profile;
-    const char *svg; /* where to; NULL: no picture */
+    bool profile, leads; /* leads: this is the rank that speaks */
+    const char *svg;     /* where to; NULL: no picture */
 } bench_wish;
 
 static void print_step(const bench_step *r, bool warmup) {
@@ -123,7 +124,7 @@ static status run_steps(const cli_args *args, bench *b, const bench_wish *w, ben
         bench_step *r = &steps[i < w->warmup ? 0 : i - w->warmup];
         if (i == w->warmup && w->profile) bench_start_profile(b);
         TRY(bench_run_step(b, r, e));
-        if (!args->json) print_step(r, i < w->warmup);
+        if (!args->json && w->leads) print_step(r, i < w->warmup);
     }
     return ST_OK;
 }
@@ -175,6 +176,10 @@ static status run_and_report(const cli_args *args, bench *b, const bench_wish *w
     bench_summary s = {0};
     status st = run_steps(args, b, w, steps, e);
     if (st == ST_OK) s = bench_summarize(b, steps, (int)w->steps);
+    if (!w->leads) {
+        free(steps);
+        return st;
+    }
     if (st == ST_OK && w->profile) st = bench_get_profile(b, &p, e);
     if (st == ST_OK && w->svg) st = write_picture(args, w->svg, f, &p, e);
     free(steps);
@@ -221,10 +226,17 @@ static status cmd_bench_train(const cli_args *args, err *e) {
     TRY(read_wish(args, &w, e));
     if (args->json || cli_has(args, "on-demand")) log_set_quiet(true);
     TRY(model_arg_load(args->inputs[0], args, &c, e));
-    status st = bench_open(&b, c, e);
-    if (st == ST_OK)
-        st = cli_has(args, "on-demand") ? run_on_demand(b, e) : run_and_report(args, b, &w, e);
+    comm_world *world = NULL;
+    status st = comm_open_environment(&world, e);
+    if (st == ST_OK) st = bench_open(&b, c, world, e);
+    if (st == ST_OK) {
+        w.leads = comm_world_rank(world) == 0;
+        st = cli_has(args, "on-demand") ? run_on_demand(b, w.leads, e)
+                                        : run_and_report(args, b, &w, e);
+    }
+    if (st != ST_OK && world) comm_fail(world, e);
     bench_close(b);
+    comm_close(world);
     config_free(c);
     return st;
 }

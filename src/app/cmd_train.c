@@ -3,6 +3,7 @@
 
 #include "app/cli.h"
 #include "app/progress.h"
+#include "app/ranks.h"
 #include "app/train_signals.h"
 #include "base/log.h"
 #include "train/train.h"
@@ -39,12 +40,8 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     return st;
 }
 
-static status run(const cli_args *args, config *c, err *e) {
-    if (cli_has(args, "dump-grads")) return dump_gradients(args, c, e);
-    if (cli_has(args, "dry-run")) return dry_run(args, c, e);
-    train_catch_signals();
-    comm_world *world;
-    TRY(comm_open_environment(&world, e));
+static status train(const cli_args *args, config *c, comm_world *world, err *e) {
+    ranks_set_timeout(world, c);
     bool speaks = comm_world_rank(world) == 0;
     int64_t trace_steps;
     TRY(cli_int(args, "trace-steps", 3, 1, 1000, &trace_steps, e));
@@ -61,16 +58,27 @@ static status run(const cli_args *args, config *c, err *e) {
                          .ctx = &view};
     status st = train_run(c, &opt, e);
     if (!args->json && speaks) progress_end(&view);
-    comm_close(world);
     return st;
 }
 
-static status cmd_train(const cli_args *args, err *e) {
-    if (args->json) log_set_quiet(true);
+static status run(const cli_args *args, comm_world *world, err *e) {
     config *c;
     TRY(config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e));
-    status st = run(args, c, e);
+    status st = cli_has(args, "dump-grads") ? dump_gradients(args, c, e)
+                : cli_has(args, "dry-run")  ? dry_run(args, c, e)
+                                            : train(args, c, world, e);
     config_free(c);
+    return st;
+}
+
+/* The world comes first: what all ranks find wrong with the config is told once. */
+static status cmd_train(const cli_args *args, err *e) {
+    if (args->json) log_set_quiet(true);
+    comm_world *world;
+    train_catch_signals();
+    TRY(comm_open_environment(&world, e));
+    status st = ranks_end(world, run(args, world, e), e);
+    comm_close(world);
     return st;
 }
 

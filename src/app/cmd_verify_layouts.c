@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "app/cli.h"
+#include "app/ranks.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -178,26 +179,33 @@ static status open_trial(verification *v, const config *c, err *e) {
     return ST_OK;
 }
 
+static status verify_config(verification *v, const config *c, err *e) {
+    TRY(config_check_supported(c, e));
+    ranks_set_timeout(v->world, c);
+    v->speaks = comm_world_rank(v->world) == 0;
+    v->rows = json_array();
+    status st = open_trial(v, c, e);
+    if (st == ST_OK && v->speaks && !v->args->json) print_head(v);
+    if (st == ST_OK) st = run_all(v, e);
+    if (st != ST_OK && st != ST_FAILED) comm_fail(v->world, e);
+    json_decref(v->rows);
+    free(v->layouts);
+    layout_trial_free(v->t);
+    return st;
+}
+
 static status verify_layouts(const cli_args *args, err *e) {
     if (args->json) log_set_quiet(true);
     config *c;
     verification v = {.args = args, .began_ns = clock_now_ns()};
-    TRY(config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e));
-    status st = config_check_supported(c, e);
-    if (st == ST_OK) st = comm_open_environment(&v.world, e);
+    TRY(comm_open_environment(&v.world, e));
+    status st = config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e);
     if (st == ST_OK) {
-        v.speaks = comm_world_rank(v.world) == 0;
-        v.rows = json_array();
-        st = open_trial(&v, c, e);
-        if (st == ST_OK && v.speaks && !args->json) print_head(&v);
-        if (st == ST_OK) st = run_all(&v, e);
-        if (st != ST_OK && st != ST_FAILED) comm_fail(v.world, e);
+        st = verify_config(&v, c, e);
+        config_free(c);
     }
-    json_decref(v.rows);
-    free(v.layouts);
-    layout_trial_free(v.t);
+    ranks_end(v.world, st, e);
     comm_close(v.world);
-    config_free(c);
     return st;
 }
 

@@ -20,9 +20,10 @@ static void put_text(board_text *t, const char *s) {
         atomic_store_explicit(&t->words[i], words[i], memory_order_relaxed);
 }
 
-void board_at(board *b, int rank, const char *where) {
+void board_at(board *b, int rank, const char *where, int64_t step) {
     board_seat *seat = &b->seats[rank];
     put_text(&seat->at, where);
+    atomic_store_explicit(&seat->step, step, memory_order_relaxed);
     atomic_store_explicit(&seat->at_ns, clock_now_ns(), memory_order_relaxed);
 }
 

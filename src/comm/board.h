@@ -34,6 +34,8 @@ typedef struct board_seat {
     _Atomic int waits_for[BOARD_STREAMS]; /* a rank + 1; 0: nobody */
     _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
     board_text at;             /* what it computes */
+    _Atomic int64_t step;      /* of the run; 0: outside of steps */
+    _Atomic uint64_t reason;   /* a mark of why it ends; 0: it does not (voice.c) */
     _Atomic uint32_t n_recent; /* calls so far: the ring's next place */
     _Atomic int64_t calls[BOARD_STREAMS];
     board_call recent[BOARD_RECENT];
@@ -55,7 +57,7 @@ size_t board_bytes(int ranks);
 /* Rank's own notes, from board_enter to board_leave. board_begin returns the place to give to
  * board_end. */
 void board_enter(board *b, int rank, int ranks);
-void board_at(board *b, int rank, const char *where);
+void board_at(board *b, int rank, const char *where, int64_t step);
 uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64_t bytes,
                      int group);
 void board_end(board *b, int rank, uint32_t place);
@@ -76,5 +78,10 @@ void board_fail_left(board *b, int rank, bool side, int peer);
 void board_fail_mixed(board *b, int rank, bool side, int peer);
 /* A line per rank, then the last collectives of each. */
 void board_report(const board *b, strbuf *out);
+
+/* voice.c: this rank ends for that reason, and will tell people. */
+void voice_mark(board *b, int rank, const err *why);
+/* Waits shortly until all ranks have a reason of their own. */
+void voice_await_others(board *b);
 
 #endif

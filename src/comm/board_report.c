@@ -85,7 +85,9 @@ static void put_stream(strbuf *out, const board_seat *seat, bool side, int64_t n
 
 static void put_place(strbuf *out, const board_seat *seat, int64_t now) {
     text at = get_text(&seat->at);
+    int64_t step = atomic_load_explicit(&seat->step, memory_order_relaxed);
     if (!atomic_load(&seat->here)) strbuf_puts(out, ", has not come yet or is on another machine");
+    if (at.s[0] && step > 0) strbuf_printf(out, ", in step %" PRId64, step);
     if (at.s[0]) strbuf_printf(out, ", at %s for %.1f s", at.s, seconds_since(&seat->at_ns, now));
     if (atomic_load(&seat->ended)) strbuf_puts(out, ", has ended");
 }

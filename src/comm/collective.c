@@ -244,16 +244,23 @@ static uint32_t tag_of(const comm *c, const comm_call *call) {
     return h;
 }
 
+/* Elements of a part but the last. */
+static int64_t chunk_of(const comm_call *call, int ranks) {
+    if (call->kind != COMM_ALL_REDUCE) return call->n;
+    int64_t chunk = (call->n + ranks - 1) / ranks;
+    return (chunk + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+}
+
+static bool is_small(const comm_call *call) {
+    return call->n * (int64_t)dtype_bytes(call->dt) <= SMALL_BYTES;
+}
+
 static leg begin(const comm *c, const comm_call *call, int stream) {
     leg l = {.c = c, .call = call, .w = c->world->wire, .stream = stream, .tag = tag_of(c, call)};
     bool parts = call->kind == COMM_REDUCE_SCATTER || call->kind == COMM_ALL_GATHER;
     l.bytes = dtype_bytes(call->dt);
     l.n = parts ? call->n * c->n : call->n;
-    l.chunk = call->n;
-    if (call->kind == COMM_ALL_REDUCE) {
-        l.chunk = (call->n + c->n - 1) / c->n;
-        l.chunk = (l.chunk + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-    }
+    l.chunk = chunk_of(call, c->n);
     l.piece = l.w->piece_bytes / (int64_t)l.bytes;
     if (l.w->class->lends || l.piece > l.chunk) l.piece = l.chunk > 0 ? l.chunk : 1;
     l.sum = (sum_rule){.dt = call->dt,
@@ -297,7 +304,7 @@ int64_t collective_run(comm *c, const comm_call *call, int stream) {
     leg l = begin(c, call, stream);
     switch (call->kind) {
         case COMM_ALL_REDUCE:
-            if (call->n * (int64_t)l.bytes <= SMALL_BYTES)
+            if (is_small(call))
                 all_reduce_small(&l);
             else
                 all_reduce(&l);
@@ -315,4 +322,21 @@ int64_t collective_bytes(const comm *c, const comm_call *call) {
     if (call->kind == COMM_BARRIER) return 0;
     int64_t n = call->kind == COMM_ALL_GATHER ? call->n * c->n : call->n;
     return n * (int64_t)dtype_bytes(call->dt);
+}
+
+int64_t comm_call_sends(const comm_call *call, int rank, int size) {
+    int64_t each = call->narrow ? 2 : (int64_t)dtype_bytes(call->dt), peers = size - 1;
+    int64_t chunk = chunk_of(call, size), begin = least(call->n, rank * chunk);
+    int64_t own = least(call->n, begin + chunk) - begin; /* of an all-reduce */
+    switch (call->kind) {
+        case COMM_ALL_REDUCE:
+            if (peers == 0 || is_small(call)) return peers * call->n * each;
+            return (call->n - own + peers * own) * each;
+        case COMM_REDUCE_SCATTER:
+        case COMM_ALL_GATHER: return peers * call->n * each;
+        case COMM_BROADCAST: return rank == call->root ? peers * call->n * each : 0;
+        case COMM_BARRIER:
+        case COMM_KINDS: break;
+    }
+    return 0;
 }

@@ -8,7 +8,8 @@
  * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective
  * out of one move: pieces to and from peers), sum.h, wire.h (that move), hub.h (the move in memory
  * that threads or processes share), segment.c, mpi.c and its plugin (mpi/), queue.h (collectives
- * beside the computation), board.h (who is where, for hangs), environment.c, mesh.h.
+ * beside the computation), board.h (who is where, for hangs), voice.c (who tells people of an
+ * end), environment.c, mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.
@@ -37,6 +38,7 @@ void comm_open_threads(int n, comm_world *out[]);
 /* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
 status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+int64_t comm_segment_bytes(int ranks); /* of which unused pages take no memory */
 /* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
  * world has failed (ST_RANK, and why). */
 status comm_segment_fail(int fd, int rank, const err *why, err *e) ATH_MUST_USE;
@@ -113,12 +115,18 @@ void comm_broadcast(comm *c, void *data, int64_t bytes, int root);
 
 /* ST_RANK when the world has failed: which rank, where each rank is. */
 status comm_check(comm_world *w, err *e) ATH_MUST_USE;
-/* This rank has failed: the others stop waiting and name it with this message. */
+/* This rank has failed: the others stop waiting and name it with this message, after a moment in
+ * which they may find the same themselves. */
 void comm_fail(comm_world *w, const err *why);
 /* Seconds that a rank may wait for a peer before the world fails; 0: for ever. Default 600. */
 void comm_set_timeout(comm_world *w, double seconds);
-/* What this rank computes, for the doctor's report: a string that stays alive. Costs a store. */
-void comm_at(comm_world *w, const char *where);
+/* What this rank computes, for the doctor's report: its first 63 bytes, and the step of the run (0:
+ * none). Costs a few stores. */
+void comm_at(comm_world *w, const char *where, int64_t step);
+/* Whether this rank is the one to tell people of `why`, for which it ends: what all ranks found is
+ * told by rank 0, what one found by that one, and the failure of a world by the rank that failed,
+ * or for one that cannot by another. Waits up to two seconds for rank 0. w NULL: yes. */
+bool comm_speaks(comm_world *w, const err *why);
 
 /* ---- experiments and traces ---- */
 
@@ -128,6 +136,10 @@ typedef struct comm_link {
     double latency_s, bytes_per_s;
 } comm_link;
 void comm_set_link(comm_world *w, comm_link link);
+
+/* What rank `rank` of a comm of `size` ranks sends in a call: for plans, which have no comm. Only
+ * kind, n, dt, narrow and root of the call are read. */
+int64_t comm_call_sends(const comm_call *call, int rank, int size);
 
 /* One finished collective. Called on the thread that ran it. */
 typedef struct comm_event {

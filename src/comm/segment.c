@@ -22,6 +22,10 @@ static status map(hub **out, int fd, size_t bytes, err *e) {
     return ST_OK;
 }
 
+int64_t comm_segment_bytes(int ranks) {
+    return (int64_t)hub_bytes(ranks, true);
+}
+
 status comm_segment_new(int ranks, int *fd, err *e) {
     if (ranks < 1 || ranks > MOST_RANKS) {
         err_set(e, ST_USAGE, "a shared segment has room for 1 to %d ranks, not %d", MOST_RANKS,

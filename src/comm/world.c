@@ -187,6 +187,8 @@ void comm_fail(comm_world *w, const err *why) {
     if (!w->wire) return;
     err named = *why;
     err_context(&named, "rank %d failed", w->rank);
+    voice_mark(w->wire->board, w->rank, why);
+    voice_await_others(w->wire->board);
     board_fail(w->wire->board, w->rank, &named);
 }
 
@@ -194,8 +196,8 @@ void comm_set_timeout(comm_world *w, double seconds) {
     if (w->wire) w->wire->timeout_s = seconds;
 }
 
-void comm_at(comm_world *w, const char *where) {
-    if (w->wire) board_at(w->wire->board, w->rank, where);
+void comm_at(comm_world *w, const char *where, int64_t step) {
+    if (w->wire) board_at(w->wire->board, w->rank, where, step);
 }
 
 /* ---- experiments and traces ---- */

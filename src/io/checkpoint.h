@@ -9,8 +9,8 @@
  *
  * One process at a time writes to a run; the caller sees to that (the run's lock).
  *
- * Reading order: checkpoint_writer_*, checkpoint_find_newest, checkpoint_verify and inspect,
- * checkpoint_prune. Several ranks: checkpoint_team.h. Uploads: checkpoint_upload.h.
+ * Reading order: checkpoint_writer_* (files of tensors: checkpoint_team.h), checkpoint_find_newest,
+ * checkpoint_verify and inspect, checkpoint_prune. Uploads are in checkpoint_upload.h.
  */
 #ifndef IO_CHECKPOINT_H
 #define IO_CHECKPOINT_H
@@ -28,8 +28,6 @@ status checkpoint_writer_begin(checkpoint_writer **w, const char *run_dir, int64
  * failure the only call left is checkpoint_writer_abort. */
 status checkpoint_writer_add_blob(checkpoint_writer *w, const char *name, const void *data,
                                   size_t len, err *e) ATH_MUST_USE;
-status checkpoint_writer_add_tensors(checkpoint_writer *w, const char *name,
-                                     const st_tensor *tensors, int64_t n, err *e) ATH_MUST_USE;
 /* For a file that the caller writes itself: its path in the temporary folder (valid until commit or
  * abort), and, once written, its entry in the manifest (the file is fsynced and hashed here). */
 const char *checkpoint_writer_path(checkpoint_writer *w, const char *name);

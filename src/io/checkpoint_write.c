@@ -161,17 +161,6 @@ static void record_tensors(checkpoint_writer *w, manifest_file *f, const st_tens
         f->tensors[i] = (manifest_tensor){arena_strdup(w->mem, tensors[i].name), hashes[i]};
 }
 
-status checkpoint_writer_add_tensors(checkpoint_writer *w, const char *name,
-                                     const st_tensor *tensors, int64_t n, err *e) {
-    uint64_t hash = 0, bytes = st_file_bytes(tensors, n);
-    uint64_t *hashes = ARENA_ARRAY(w->mem, uint64_t, n);
-    status st = require_space(w, bytes, e);
-    if (st == ST_OK) st = st_write(checkpoint_writer_path(w, name), tensors, n, &hash, hashes, e);
-    if (st != ST_OK) return explain(w, st, e);
-    record_tensors(w, record(w, name, bytes, hash), tensors, n, hashes);
-    return ST_OK;
-}
-
 /* ---- tensors of several ranks ---- */
 
 status checkpoint_writer_create_tensors(checkpoint_writer *w, const char *name,

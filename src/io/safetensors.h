@@ -86,11 +86,10 @@ status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
 /* Size of the file that st_write would make. */
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
 /* Header (padded so that the data begins at a multiple of 64, metadata {"format":"pt"}), data in
- * the given order, fsync. hash (XXH3-64 of the file) may be NULL, and so may tensor_hashes (n
- * places, XXH3-64 of each tensor's bytes). On failure the file is removed.
+ * the given order, fsync. hash (XXH3-64 of the file) may be NULL. On failure the file is removed.
  * Writing shards is calling this once for each part of a list. */
 status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
-                uint64_t *tensor_hashes, err *e) ATH_MUST_USE;
+                err *e) ATH_MUST_USE;
 
 /* The same in two halves, for data that exists only piece by piece: declare all tensors, then
  * append their bytes in order, in pieces of any size. Closing with too few bytes is an error. */
@@ -104,7 +103,7 @@ void st_writer_abandon(st_writer *w); /* removes the file; NULL is fine */
 
 /* A file whose data several processes write, each some of it (file_patch.h), and which st_write
  * would make the same: created with its header at full length; where tensor i's bytes begin, in
- * first_byte[n]; and once all is written, its hashes, as st_write's. */
+ * first_byte[n]; and once all is written, XXH3-64 of the file and of each tensor's bytes. */
 status st_create(const char *path, const st_tensor *tensors, int64_t n, err *e) ATH_MUST_USE;
 void st_locate(const st_tensor *tensors, int64_t n, uint64_t *first_byte);
 status st_hash(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/file_fault.h"
 #include "io/safetensors_header.h"
@@ -85,14 +84,14 @@ void st_writer_abandon(st_writer *w) {
 }
 
 /* Elements of a tensor that are written at once: about a megabyte, by whole rows where it has rows,
- * so that what was just made is still in the cache when it is hashed and copied. */
+ * so that what was just made is still in the cache when it is copied. */
 static int64_t piece_elements(const st_tensor *t, int64_t n) {
     int64_t size = (int64_t)dtype_bytes(t->dt), row = t->rank >= 2 ? t->dims[t->rank - 1] : 1;
     int64_t rows = PIECE_BYTES / size / row, piece = (rows > 0 ? rows : 1) * row;
     return piece < n ? piece : n;
 }
 
-static status append_tensor(st_writer *w, const st_tensor *t, XXH3_state_t *sum, err *e) {
+static status append_tensor(st_writer *w, const st_tensor *t, err *e) {
     int64_t n = st_tensor_elements(t), size = (int64_t)dtype_bytes(t->dt);
     if (n == 0) return ST_OK;
     CHECK(t->data || t->fill, "tensor '%s' has no data", t->name);
@@ -103,32 +102,17 @@ static status append_tensor(st_writer *w, const st_tensor *t, XXH3_state_t *sum,
         int64_t now = n - first < step ? n - first : step;
         const uint8_t *piece = made ? made : (const uint8_t *)t->data + first * size;
         if (made) st = t->fill(t->ctx, first, now, made, e);
-        if (st == ST_OK && sum) XXH3_64bits_update(sum, piece, (size_t)(now * size));
         if (st == ST_OK) st = st_writer_append(w, piece, (size_t)(now * size), e);
     }
     free(made);
     return st;
 }
 
-static status append_tensors(st_writer *w, const st_tensor *tensors, int64_t n, uint64_t *hashes,
-                             err *e) {
-    XXH3_state_t *sum = hashes ? XXH3_createState() : NULL;
-    CHECK(sum || !hashes, "no memory for a hash state");
-    status st = ST_OK;
-    for (int64_t i = 0; i < n && st == ST_OK; i++) {
-        if (sum) XXH3_64bits_reset(sum);
-        st = append_tensor(w, &tensors[i], sum, e);
-        if (sum) hashes[i] = XXH3_64bits_digest(sum);
-    }
-    XXH3_freeState(sum);
-    return st;
-}
-
-status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
-                uint64_t *tensor_hashes, err *e) {
+status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash, err *e) {
     st_writer *w;
     TRY(st_writer_open(&w, path, tensors, n, e));
-    status st = append_tensors(w, tensors, n, tensor_hashes, e);
+    status st = ST_OK;
+    for (int64_t i = 0; i < n && st == ST_OK; i++) st = append_tensor(w, &tensors[i], e);
     if (st == ST_OK) return st_writer_close(w, hash, e);
     st_writer_abandon(w);
     return st;

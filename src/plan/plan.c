@@ -12,7 +12,7 @@ static int64_t page_up(int64_t n) {
 
 static bool grads_in_frame(const plan_spec *s) {
     bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
-    return s->train_B && !s->accumulates && !in_slots && !s->fixed_grads;
+    return s->train_B && s->micro_batches <= 1 && !in_slots && !s->fixed_grads;
 }
 
 static int tp_of(const plan_spec *s) {
@@ -26,7 +26,8 @@ static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *
     graph_options opt = {
         .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
     opt.mesh = ph->spec.ranks;
-    opt.sequence_parallel = ph->spec.sequence_parallel;
+    /* generation is of few rows, which need not be a multiple of the ranks */
+    opt.sequence_parallel = ph->spec.sequence_parallel && shape->task == TASK_LM;
     opt.grads_in_frame = train && grads_in_frame(&ph->spec);
     opt.fixed_grads = train && ph->spec.fixed_grads;
     model_rec r = *shape;
@@ -71,11 +72,11 @@ static status record_all(plan *p, plan_phase *ph, err *e) {
 
 /* Whether two phases record the same programs: all that a stage may change is compared. */
 static bool same_programs(const plan_spec *a, const plan_spec *b) {
-    return a->T == b->T && a->train_B == b->train_B && a->accumulates == b->accumulates &&
-           a->valid_B == b->valid_B && a->cache_tok == b->cache_tok &&
-           a->model.rope_theta == b->model.rope_theta && a->recompute == b->recompute &&
-           a->document_mask == b->document_mask && a->chunk_rows == b->chunk_rows &&
-           a->z_loss == b->z_loss;
+    return a->T == b->T && a->train_B == b->train_B &&
+           (a->micro_batches > 1) == (b->micro_batches > 1) && a->valid_B == b->valid_B &&
+           a->cache_tok == b->cache_tok && a->model.rope_theta == b->model.rope_theta &&
+           a->recompute == b->recompute && a->document_mask == b->document_mask &&
+           a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss;
 }
 
 static status record_phase(plan *p, int i, err *e) {
@@ -189,8 +190,25 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     }
     plan_select(p, 0);
     lay_out(p);
+    plan_set_classes(p, &p->peak_bytes, 1, specs->ranks ? specs->ranks->size[MESH_WORLD] : 1);
     *out = p;
     return ST_OK;
+}
+
+static int by_size(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+void plan_set_classes(plan *p, const int64_t *peak_bytes, int n, int each) {
+    int64_t *sorted = arena_memdup(p->memory, peak_bytes, sizeof *sorted * (size_t)n);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    p->classes = ARENA_ARRAY(p->memory, plan_class, n);
+    p->n_classes = 0;
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || sorted[i] != sorted[i - 1]) p->classes[p->n_classes++].peak_bytes = sorted[i];
+        p->classes[p->n_classes - 1].ranks += each;
+    }
 }
 
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) {
@@ -246,6 +264,19 @@ status plan_commit(plan *p, err *e) {
     }
     for (int i = 0; i < p->n_phases; i++) bind_phase(p, &p->phase[i]);
     return ST_OK;
+}
+
+/* ---- traffic ---- */
+
+comm_counts plan_traffic(const plan *p) {
+    const plan_spec *s = &p->spec;
+    if (!s->ranks || !p->prog[PLAN_TRAIN]) return (comm_counts){0};
+    arena *a = arena_new("a step's traffic");
+    int micro = s->micro_batches > 1 ? (int)s->micro_batches : 1;
+    step_table t = step_build_accumulation(a, p->store, p->prog[PLAN_TRAIN], micro, true);
+    comm_counts sent = step_traffic(&t, p->store, p->prog[PLAN_TRAIN], s->ranks, s->narrow_sums);
+    arena_free(a);
+    return sent;
 }
 
 /* ---- FLOPs ---- */

@@ -20,17 +20,18 @@
 #include "model/family.h"
 #include "optim/optim.h"
 #include "param/units.h"
+#include "step/traffic.h"
 
 typedef struct plan_spec {
     model_config model;
     dtype compute; /* DT_F32, DT_BF16 */
     int T;
-    int train_B;      /* micro-batch; 0: no training program */
-    bool accumulates; /* several micro-batches add to the gradients of a step */
-    int valid_B;      /* 0: no validation program */
-    int cache_tok;    /* longest sequence of the sampler; 0: no sampler */
-    int prefill_T;    /* tokens of the longest prefill pass of the sampler */
-    int logits_T;     /* one sequence whose logits are all wanted; 0: none */
+    int train_B;           /* micro-batch; 0: no training program */
+    int64_t micro_batches; /* of this rank in a step, at most; 0: one */
+    int valid_B;           /* 0: no validation program */
+    int cache_tok;         /* longest sequence of the sampler; 0: no sampler */
+    int prefill_T;         /* tokens of the longest prefill pass of the sampler */
+    int logits_T;          /* one sequence whose logits are all wanted; 0: none */
     const optim_class *optim;
     recompute_policy recompute;
     bool document_mask;
@@ -47,6 +48,7 @@ typedef struct plan_spec {
         *ranks; /* where this one is among others, by whom parameters are shared; NULL: alone */
     param_sharding sharing;
     bool sequence_parallel;
+    bool narrow_sums; /* gradients travel as bf16 */
 } plan_spec;
 
 typedef enum plan_region_kind {
@@ -80,6 +82,12 @@ typedef struct plan_phase {
     int shared_with; /* an earlier phase; -1: none */
 } plan_phase;
 
+/* Ranks that need equally much. */
+typedef struct plan_class {
+    int ranks;
+    int64_t peak_bytes;
+} plan_class;
+
 typedef struct plan {
     plan_spec spec;         /* of the selected phase */
     prog *prog[PLAN_PROGS]; /* its programs; NULL: not in this plan */
@@ -91,8 +99,10 @@ typedef struct plan {
     struct {
         int64_t offset, bytes;
     } region[REGION_COUNT];
-    int64_t peak_bytes; /* of the arena */
-    void *base;         /* after plan_commit */
+    int64_t peak_bytes;  /* of the arena */
+    plan_class *classes; /* of all ranks, largest first */
+    int n_classes;
+    void *base; /* after plan_commit */
     float *optim_state[OPTIM_MAX_STATES];
     float *snapshot_params; /* NULL: none */
     float *snapshot_state[OPTIM_MAX_STATES];
@@ -103,6 +113,9 @@ typedef struct plan {
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* The same for one. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
+/* Tells a plan of what all ranks need: peak_bytes[i] is that of `each` of them. Before, all are
+ * taken to need what this one does. */
+void plan_set_classes(plan *p, const int64_t *peak_bytes, int n, int each);
 /* Makes spec and prog those of phase i. */
 void plan_select(plan *p, int i);
 /* ST_MEMORY when the arena and the process do not fit into `limit_bytes` (0: what the machine has
@@ -112,10 +125,12 @@ status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;
 status plan_commit(plan *p, err *e) ATH_MUST_USE;
 void plan_free(plan *p);
 
-/* Bytes of anonymous memory that the process holds beside the arena: code caches of the kernels,
- * thread stacks, tables. */
+/* Bytes that the process holds beside the arena: code caches of the kernels, thread stacks, tables,
+ * and the segment through which the ranks of a machine exchange. */
 int64_t plan_baseline_bytes(const plan *p);
-/* params{}, memory{} of `athanor plan --json` (cli.md). */
+/* What this rank sends in the largest step of the selected phase. */
+comm_counts plan_traffic(const plan *p);
+/* params{}, memory{}, layout{} of `athanor plan --json` (cli.md). */
 json_t *plan_json(const plan *p, int64_t limit_bytes);
 /* The table that is printed before step 0. */
 void plan_describe(const plan *p, strbuf *out);

@@ -10,11 +10,19 @@
  * tokenizer tables; then one stack and kernel scratch area per thread. */
 static const int64_t BASELINE_BYTES = 24 << 20, BASELINE_THREAD_BYTES = 1 << 20;
 
+/* Beyond these ranks are on several machines. */
+enum { MOST_RANKS_TOGETHER = 64 };
+
+static int64_t segment_bytes(const plan *p) {
+    int ranks = p->spec.ranks ? p->spec.ranks->size[MESH_WORLD] : 1;
+    return ranks > 1 && ranks <= MOST_RANKS_TOGETHER ? comm_segment_bytes(ranks) : 0;
+}
+
 int64_t plan_baseline_bytes(const plan *p) {
     int64_t host = 0;
     for (int i = 0; i < p->n_phases; i++)
         if (p->phase[i].spec.host_bytes > host) host = p->phase[i].spec.host_bytes;
-    return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host;
+    return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host + segment_bytes(p);
 }
 
 static int64_t limit_or_free(int64_t limit_bytes) {
@@ -32,7 +40,8 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
         plan_spec *s = &specs[i];
         *s = p->phase[i].spec;
         if (micro_batch < s->train_B) {
-            s->accumulates = true;
+            s->micro_batches =
+                (s->micro_batches > 1 ? s->micro_batches : 1) * s->train_B / micro_batch;
             s->train_B = micro_batch;
             if (s->valid_B) s->valid_B = micro_batch;
         }
@@ -104,28 +113,76 @@ static int64_t workspace_bytes(const plan *p) {
     return most;
 }
 
-json_t *plan_json(const plan *p, int64_t limit_bytes) {
-    param_sizes ps = param_store_sizes(p->store);
-    const model_config *mc = &p->spec.model;
+/* ---- JSON ---- */
+
+static int64_t param_bytes(const plan *p) {
+    return p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes +
+           p->region[REGION_WORK_PIECE].bytes;
+}
+
+static int64_t grad_bytes(const plan *p) {
+    return p->region[REGION_GRADS].bytes + p->region[REGION_GRAD_PIECE].bytes;
+}
+
+static int size_of(const plan *p, mesh_axis axis) {
+    return p->spec.ranks ? p->spec.ranks->size[axis] : 1;
+}
+
+static json_t *classes_json(const plan *p) {
+    json_t *all = json_array();
+    for (int i = 0; i < p->n_classes; i++)
+        json_array_append_new(all, json_pack("{s:i,s:I}", "ranks", p->classes[i].ranks,
+                                             "peak_bytes", (json_int_t)p->classes[i].peak_bytes));
+    return all;
+}
+
+static json_t *memory_json(const plan *p, int64_t limit_bytes) {
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes +
                           p->region[REGION_CACHE].bytes;
-    json_t *cls = json_pack("{s:i,s:I}", "ranks", 1, "peak_bytes", (json_int_t)p->peak_bytes);
-    json_t *memory = json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:[o]}", "peak_bytes", (json_int_t)p->peak_bytes,
-        "param_bytes", (json_int_t)(p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes),
-        "grad_bytes", (json_int_t)p->region[REGION_GRADS].bytes, "optimizer_bytes",
-        (json_int_t)p->region[REGION_OPTIM].bytes, "activation_peak_bytes", (json_int_t)activations,
-        "workspace_bytes", (json_int_t)workspace_bytes(p), "baseline_bytes",
-        (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes), "classes", cls);
-    json_object_set_new(memory, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
-    if (p->prog[PLAN_TRAIN])
-        json_object_set_new(memory, "live_peak_bytes",
-                            json_integer(prog_get_stats(p->prog[PLAN_TRAIN])->live_peak_bytes));
-    json_t *params = json_pack("{s:I,s:I,s:I}", "total", (json_int_t)ps.elems, "non_embedding",
-                               (json_int_t)(ps.elems - model_embedding_params(mc, p->store)),
-                               "active", (json_int_t)ps.elems);
-    return json_pack("{s:o,s:o}", "params", params, "memory", memory);
+    json_t *o = json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "peak_bytes", (json_int_t)p->peak_bytes,
+        "param_bytes", (json_int_t)param_bytes(p), "grad_bytes", (json_int_t)grad_bytes(p),
+        "optimizer_bytes", (json_int_t)p->region[REGION_OPTIM].bytes, "activation_peak_bytes",
+        (json_int_t)activations, "workspace_bytes", (json_int_t)workspace_bytes(p),
+        "baseline_bytes", (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes),
+        "classes", classes_json(p));
+    json_object_set_new(o, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
+    if (!p->prog[PLAN_TRAIN]) return o;
+    const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
+    json_object_set_new(o, "live_peak_bytes", json_integer(st->live_peak_bytes));
+    json_object_set_new(o, "saved_bytes", json_integer(st->saved_bytes));
+    return o;
 }
+
+/* By the names that traces and reports have for collectives. */
+static json_t *traffic_json(const plan *p) {
+    comm_counts sent = plan_traffic(p);
+    return json_pack("{s:I,s:I,s:I}", "all_reduce", (json_int_t)sent.sent_bytes[COMM_ALL_REDUCE],
+                     "reduce_scatter", (json_int_t)sent.sent_bytes[COMM_REDUCE_SCATTER],
+                     "all_gather", (json_int_t)sent.sent_bytes[COMM_ALL_GATHER]);
+}
+
+static json_t *layout_json(const plan *p) {
+    const plan_spec *s = &p->spec;
+    return json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:I,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
+                     size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero",
+                     s->sharing.zero, "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel,
+                     "micro_batch", s->train_B, "micro_batches",
+                     (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "sent_bytes",
+                     traffic_json(p));
+}
+
+json_t *plan_json(const plan *p, int64_t limit_bytes) {
+    param_sizes ps = param_store_sizes(p->store);
+    int64_t embedding = model_embedding_params(&p->spec.model, p->store);
+    json_t *params = json_pack("{s:I,s:I,s:I}", "total", (json_int_t)ps.elems, "non_embedding",
+                               (json_int_t)(ps.elems - embedding), "active", (json_int_t)ps.elems);
+    json_t *o = json_pack("{s:o,s:o}", "params", params, "memory", memory_json(p, limit_bytes));
+    if (p->spec.train_B) json_object_set_new(o, "layout", layout_json(p));
+    return o;
+}
+
+/* ---- the table ---- */
 
 static void line(strbuf *out, const char *what, int64_t bytes, const char *note) {
     strbuf_printf(out, "  %-22s %10.1f MiB  %s\n", what, (double)bytes / (1 << 20), note);
@@ -152,18 +209,47 @@ static void first_line(const plan *p, strbuf *out) {
         strbuf_printf(out, "generation of %d tokens, %s\n", s->cache_tok, dtype_name(s->compute));
 }
 
+/* "8 ranks: dp 4 in 2 replicas, ZeRO-3, tp 2 with sequence parallelism". */
+static void layout_line(const plan *p, strbuf *out) {
+    if (size_of(p, MESH_WORLD) == 1) return;
+    strbuf_printf(out, "  %d ranks: dp %d", size_of(p, MESH_WORLD), size_of(p, MESH_DP));
+    if (size_of(p, MESH_REPLICATE) > 1)
+        strbuf_printf(out, " in %d replicas", size_of(p, MESH_REPLICATE));
+    if (p->spec.sharing.zero) strbuf_printf(out, ", ZeRO-%d", p->spec.sharing.zero);
+    if (size_of(p, MESH_TP) > 1)
+        strbuf_printf(out, ", tp %d%s", size_of(p, MESH_TP),
+                      p->spec.sequence_parallel ? " with sequence parallelism" : "");
+    if (p->n_classes == 1)
+        strbuf_puts(out, "; each needs\n");
+    else
+        strbuf_printf(out, "; the largest %d need\n", p->classes[0].ranks);
+}
+
+static void traffic_line(const plan *p, strbuf *out) {
+    if (size_of(p, MESH_WORLD) == 1 || !p->prog[PLAN_TRAIN]) return;
+    comm_counts sent = plan_traffic(p);
+    const int64_t *by = sent.sent_bytes;
+    char note[128];
+    snprintf(note, sizeof note, "all-reduce %.1f, reduce-scatter %.1f, all-gather %.1f",
+             (double)by[COMM_ALL_REDUCE] / (1 << 20), (double)by[COMM_REDUCE_SCATTER] / (1 << 20),
+             (double)by[COMM_ALL_GATHER] / (1 << 20));
+    line(out, "sent in a step", by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER],
+         note);
+}
+
 void plan_describe(const plan *p, strbuf *out) {
     const plan_spec *s = &p->spec;
     char note[128];
     first_line(p, out);
+    layout_line(p, out);
     if (mapped_bytes(p)) line(out, "in the mapped file", mapped_bytes(p), "not counted below");
     for (int i = 1; i < p->n_phases; i++)
         strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1,
                       p->phase[i].spec.train_B, p->phase[i].spec.T);
-    line(out, "parameters", p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes,
+    line(out, "parameters", param_bytes(p),
          s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies");
-    bool in_frame = !s->accumulates && !s->fixed_grads && !p->region[REGION_GRAD_PIECE].bytes;
-    line(out, "gradients", p->region[REGION_GRADS].bytes,
+    bool in_frame = s->micro_batches <= 1 && !s->fixed_grads && !p->region[REGION_GRAD_PIECE].bytes;
+    line(out, "gradients", grad_bytes(p),
          s->fixed_grads ? "int64, deterministic"
          : in_frame     ? "fp32, where activations were that are done with"
                         : "fp32");
@@ -183,6 +269,7 @@ void plan_describe(const plan *p, strbuf *out) {
          p->region[REGION_PINNED].bytes + p->region[REGION_CACHE].bytes, "");
     line(out, "arena", p->peak_bytes, "");
     line(out, "process baseline", plan_baseline_bytes(p), "");
+    traffic_line(p, out);
 }
 
 void plan_print(const plan *p) {

@@ -31,11 +31,14 @@ static int32_t buf_of(const derive *d, val v) {
 
 /* ---- recompute ---- */
 
+/* Gathered rows are those of all ranks: each keeps its own and gathers again (Korthikanti et al.
+ * 2022, section 4.2.2), so that activations shrink with the number of ranks. */
 static bool is_kept(const derive *d, val v) {
     const value *x = &d->g->value[v];
     if (x->producer < 0) return true;
     if (x->overwritten) return false;
     if (x->block < 0 || x->escapes) return true;
+    if (d->g->op[x->producer].kind == OP_GATHER_ROWS) return false;
     if (d->g->opt.recompute == RECOMPUTE_NONE) return true;
     if (d->g->opt.recompute == RECOMPUTE_FULL) return false;
     return !(op_classes[d->g->op[x->producer].kind].flags & OPF_CHEAP);

@@ -3,7 +3,7 @@
  * join the enum.
  *
  * Reading order: this file, step.c (accumulation: micro-batches one after the other), walk.c (where
- * units of parameters are gathered and reduced within a program). */
+ * units of parameters are gathered and reduced within a program), names.c. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -29,8 +29,9 @@ typedef struct step_entry {
     int micro_batch;
     int first, end; /* ops */
     int unit;
-    bool add;  /* reduce: to the sums of earlier micro-batches */
-    bool last; /* reduce: these are the step's gradients */
+    bool add;         /* reduce: to the sums of earlier micro-batches */
+    bool last;        /* reduce: these are the step's gradients */
+    const char *name; /* step_name_entries; NULL: none */
 } step_entry;
 
 typedef struct step_table {
@@ -49,5 +50,8 @@ step_table step_build_accumulation(arena *a, const param_store *s, const prog *p
                                    bool reduces);
 /* One pass of a program without backward: validation, sampling. */
 step_table step_build_pass(arena *a, const param_store *s, const prog *p);
+
+/* Names what ranks compute, for reports of those that hang. */
+void step_name_entries(arena *a, step_table *t, const prog *p);
 
 #endif

@@ -33,6 +33,7 @@ static void make_tables(session *s) {
     arena_reset(s->part_mem);
     s->table = step_build_accumulation(s->part_mem, p->store, p->prog[PLAN_TRAIN],
                                        (int)(s->share / s->B), peers_ranks(&s->peers) > 1);
+    if (peers_ranks(&s->peers) > 1) step_name_entries(s->part_mem, &s->table, p->prog[PLAN_TRAIN]);
     for (int i = 0; i < PLAN_PROGS; i++)
         if (p->prog[i] && i != PLAN_TRAIN)
             s->pass[i] = step_build_pass(s->part_mem, p->store, p->prog[i]);

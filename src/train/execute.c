@@ -72,18 +72,20 @@ static double grad_norm(session *s) {
         return sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
     int64_t limb[VEC_LIMBS];
     optim_grad_limbs(s->dev, s->plan->store, limb);
-    comm_sum_i64(s->peers.copy, limb, VEC_LIMBS);
+    peers_sum_limbs(&s->peers, limb);
     bool overflow = peers_any(&s->peers, s->fixed_overflow);
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
     if (s->c->train.deterministic) {
-        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed);
+        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed, "the loss");
         r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
     } else
         r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
-    r->repeated = peers_sum_samples(&s->peers, r->repeated);
+    if (s->watches && s->c->guard.repeated > 0)
+        r->repeated_tokens = peers_sum_count(&s->peers, r->repeated_tokens, "repeated tokens");
+    r->repeated = (double)r->repeated_tokens / (double)(s->batch * s->T);
     r->norm = grad_norm(s);
 }
 
@@ -109,17 +111,17 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     return comm_check(s->peers.m.world, e);
 }
 
-/* Share of the step's tokens that repeat themselves, from the rows of this micro-batch. A stretch
- * shorter than LEAST_REPEATED is a ruler or a table, not a document. */
-static double repeated_share(const session *s) {
+/* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
+ * ruler or a table, not a document. */
+static int64_t count_repeated(const session *s) {
     enum { LEAST_REPEATED = 64 };
     const int32_t *ids = prog_tensor(s->plan->prog[PLAN_TRAIN], "ids")->data;
-    double sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
+    int64_t sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
     for (int b = 0; b < s->B; b++) {
-        double n = suspects_repeated_share(ids + (int64_t)b * s->T, s->T) * s->T;
+        int64_t n = suspects_count_repeated(ids + (int64_t)b * s->T, s->T);
         if (n >= least) sum += n;
     }
-    return sum / (double)(s->batch * s->T);
+    return sum;
 }
 
 static void keep_nll(const session *s, int micro_batch) {
@@ -157,7 +159,7 @@ static void take_loss(session *s, int micro_batch, step_result *r) {
     else
         r->nll_sum += sum;
     keep_nll(s, micro_batch);
-    if (s->watches && s->c->guard.repeated > 0) r->repeated += repeated_share(s);
+    if (s->watches && s->c->guard.repeated > 0) r->repeated_tokens += count_repeated(s);
 }
 
 /* In one go, or where it is traced, part by part of the model. */
@@ -185,13 +187,14 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) {
     trace_step_begin(s->trace, s->at.step + 1, s->plan->prog[PLAN_TRAIN]);
     int64_t began = clock_now_ns();
-    *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s))};
+    *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s), "targets")};
     s->fixed_overflow = false;
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {
         const step_entry *t = &s->table.entry[i];
         op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
+        if (t->name) comm_at(s->peers.m.world, t->name, s->at.step + 1);
         switch (t->action) {
             case STEP_FILL:
                 trace_micro_batch(s->trace, t->micro_batch);

@@ -26,9 +26,10 @@ typedef struct step_result {
     bool finite;               /* false: there was no update */
     watch_verdict verdict;     /* skip and rewind: no update either */
     spike_score score;
-    double repeated; /* share of its tokens that repeat themselves; 0 unless steps are judged */
-    bool has_digest; /* train.digest_every asks for one after this step */
-    uint64_t digest; /* of the weights */
+    int64_t repeated_tokens; /* that repeat themselves; 0 unless steps are judged */
+    double repeated;         /* their share */
+    bool has_digest;         /* train.digest_every asks for one after this step */
+    uint64_t digest;         /* of the weights */
 } step_result;
 
 /* Where the time went; each step adds to it. */

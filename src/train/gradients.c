@@ -61,7 +61,7 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
     *loss = execute_sum_nll(p) / ((double)B * T);
     st_tensor *t =
         hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32, HF_FILES_PAIRS);
-    return st_write(out_file, t, param_count(s->plan->store), NULL, NULL, e);
+    return st_write(out_file, t, param_count(s->plan->store), NULL, e);
 }
 
 status train_dump_gradients(config *c, const char *ids_file, const char *out_file, double *loss,

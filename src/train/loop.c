@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -95,15 +96,15 @@ static status run_step(session *s, step_result *r, err *e) {
 
 static status emit_step(session *s, const step_result *r, err *e) {
     double seconds = (double)r->total_ns / 1e9;
-    double micro = (double)(s->batch / s->B), ranks = peers_ranks(&s->peers);
+    double micro = (double)s->table.micro_batches; /* of this rank, as its programs and its peak */
     json_t *o = session_event("step", s->at.step);
     put_f32(o, "loss", r->targets ? r->nll_sum / (double)r->targets : 0.0);
     put_f32(o, "grad_norm", r->norm);
     put_f32(o, "lr", r->lr);
     json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
     put_f32(o, "tok_per_s", (double)(s->batch * s->T) / seconds);
-    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / (ranks * s->peak_flops));
-    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / (ranks * s->peak_flops));
+    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / s->peak_flops);
+    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / s->peak_flops);
     put_f32(o, "step_ms", seconds * 1e3);
     put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
@@ -138,8 +139,15 @@ static status after_step(session *s, err *e) {
     const config *c = s->c;
     s->val_loss = NAN;
     if (s->at.step == 1 || is_last(s)) note_memory(s);
-    if (s->valid && due(c->eval.every, s)) TRY(validate(s, e));
-    if (due(c->sample.every, s)) TRY(samples_write(s, e));
+    if (s->valid && due(c->eval.every, s)) {
+        comm_at(s->peers.m.world, "the validation", s->at.step);
+        TRY(validate(s, e));
+    }
+    if (due(c->sample.every, s)) {
+        comm_at(s->peers.m.world, "the samples", s->at.step);
+        TRY(samples_write(s, e));
+    }
+    comm_at(s->peers.m.world, "saving", s->at.step);
     if (save_is_due(s)) return state_save(s, is_last(s), e);
     return state_poll(s, false, e);
 }
@@ -222,6 +230,18 @@ static status emit_start(session *s, err *e) {
     return session_emit(s, o, e);
 }
 
+/* A number of each rank. */
+static json_t *of_ranks(const session *s, int64_t x) {
+    int n = peers_ranks(&s->peers);
+    int64_t *all = xcalloc((size_t)n, sizeof *all);
+    all[peers_rank(&s->peers)] = x;
+    peers_share_count(&s->peers, all);
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(all[i]));
+    free(all);
+    return array;
+}
+
 static status emit_end(session *s, err *e) {
     note_memory(s);
     json_t *o = session_event("end", -1);
@@ -234,6 +254,10 @@ static status emit_end(session *s, err *e) {
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
     size_t touched = dev_high_water_bytes(s->plan->base, (size_t)s->plan->peak_bytes);
     json_object_set_new(o, "touched_peak_bytes", json_integer((json_int_t)touched));
+    if (peers_ranks(&s->peers) > 1) {
+        json_object_set_new(o, "planned_by_rank", of_ranks(s, s->plan->peak_bytes));
+        json_object_set_new(o, "touched_by_rank", of_ranks(s, (int64_t)touched));
+    }
     return session_emit(s, o, e);
 }
 

@@ -48,6 +48,7 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     if (st != ST_OK && p->own && e)
         err_hint(e, "athanor launch --ranks N -- train ... starts N ranks; or remove the key");
     TRY(locate(c, st, e));
+    comm_at(world, "opening the run", 0);
     mesh_open(&p->m, &shape, world);
     comm_set_link(world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
                                      .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
@@ -63,6 +64,10 @@ status peers_place(peers *p, const config *c, err *e) {
     TRY(locate(c, mesh_resolve(&shape, ranks, e), e));
     mesh_place(&p->m, &shape, 0);
     return ST_OK;
+}
+
+void peers_settle(peers *p) {
+    if (p->newest) comm_wait(p->m.world, p->newest);
 }
 
 void peers_close(peers *p) {
@@ -143,7 +148,7 @@ void peers_gather(peers *p, int u) {
                       .n = t.n,
                       .dt = t.dt,
                       .what = p->unit[u].weights};
-    p->unit[u].gather = comm_start(p->m.axis[MESH_SHARD], &call);
+    p->unit[u].gather = p->newest = comm_start(p->m.axis[MESH_SHARD], &call);
 }
 
 void peers_gathered(peers *p, int u) {
@@ -166,7 +171,7 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
                       .add = scatter && add,
                       .narrow = p->narrow,
                       .what = p->unit[u].grads};
-    return comm_start(p->m.axis[axis], &call);
+    return p->newest = comm_start(p->m.axis[axis], &call);
 }
 
 /* Before they are summed over samples, while the ranks still have them at the same places. */
@@ -181,7 +186,7 @@ static void sum_partial(peers *p, int u, const param_transfer *t) {
                           .n = k->n,
                           .dt = t->dt,
                           .what = p->unit[u].grads};
-        p->unit[u].reduce = comm_start(sharers_of(p, k->copies), &call);
+        p->unit[u].reduce = p->newest = comm_start(sharers_of(p, k->copies), &call);
     }
 }
 
@@ -222,19 +227,32 @@ void peers_shift_pieces(peers *p) {
     p->shift = 1;
 }
 
-int64_t peers_sum_count(const peers *p, int64_t x) {
-    comm_sum_i64(p->m.axis[MESH_DP], &x, 1);
+static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
+    comm_call call = {.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = dt, .what = what};
+    comm_run(c, &call);
+}
+
+int64_t peers_sum_count(const peers *p, int64_t x, const char *what) {
+    sum(p->m.axis[MESH_DP], &x, 1, DT_I64, what);
     return x;
 }
 
+void peers_share_count(const peers *p, int64_t *x) {
+    comm_sum_i64(p->m.axis[MESH_WORLD], x, peers_ranks(p));
+}
+
 double peers_sum_samples(const peers *p, double x) {
-    comm_sum_f64(p->m.axis[MESH_DP], &x, 1);
+    sum(p->m.axis[MESH_DP], &x, 1, DT_F64, "the loss");
     return x;
 }
 
 double peers_sum_copy(const peers *p, double x) {
-    comm_sum_f64(p->copy, &x, 1);
+    sum(p->copy, &x, 1, DT_F64, "squares of gradients");
     return x;
+}
+
+void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]) {
+    sum(p->copy, limb, VEC_LIMBS, DT_I64, "squares of gradients");
 }
 
 void peers_share_rows(const peers *p, float *x, int64_t n) {
@@ -259,12 +277,18 @@ static int64_t most(const peers *p, int64_t x) {
     return x;
 }
 
+static void broadcast(const peers *p, void *data, int64_t bytes, int root, const char *what) {
+    comm_call call = {
+        .kind = COMM_BROADCAST, .out = data, .n = bytes, .dt = DT_U8, .root = root, .what = what};
+    comm_run(p->m.axis[MESH_WORLD], &call);
+}
+
 bool peers_any(const peers *p, bool x) {
     return most(p, x) > 0;
 }
 
 int64_t peers_first(const peers *p, int64_t x) {
-    comm_broadcast(p->m.axis[MESH_WORLD], &x, sizeof x, 0);
+    broadcast(p, &x, sizeof x, 0, "what rank 0 decides");
     return x;
 }
 
@@ -275,9 +299,9 @@ static bool agreed(const peers *p, uint64_t x) {
 }
 
 static uint64_t sum_over_copy(const peers *p, uint64_t x) {
-    int64_t sum = (int64_t)x;
-    comm_sum_i64(p->copy, &sum, 1);
-    return (uint64_t)sum;
+    int64_t all = (int64_t)x;
+    sum(p->copy, &all, 1, DT_I64, "the digest of weights");
+    return (uint64_t)all;
 }
 
 uint64_t peers_param_digest(const peers *p, int index) {
@@ -289,7 +313,7 @@ double peers_grad_norm(const peers *p, dev *d, int index) {
         return sqrt(peers_sum_copy(p, optim_grad_squares_of(d, p->store, index)));
     int64_t limb[VEC_LIMBS];
     optim_grad_limbs_of(d, p->store, index, limb);
-    comm_sum_i64(p->copy, limb, VEC_LIMBS);
+    peers_sum_limbs(p, limb);
     return sqrt(vec_limbs_value(limb));
 }
 
@@ -317,6 +341,7 @@ status peers_agree(const peers *p, status st, err *e) {
     if (failed == peers_ranks(p)) return ST_OK;
     err none, *text = e ? e : &none;
     text->code = st;
-    comm_broadcast(p->m.axis[MESH_WORLD], text, sizeof *text, failed);
+    if (failed > 0 && failed == peers_rank(p)) err_context(text, "rank %d", failed);
+    broadcast(p, text, sizeof *text, failed, "what has failed");
     return text->code;
 }

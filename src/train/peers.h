@@ -8,6 +8,7 @@
 #define TRAIN_PEERS_H
 
 #include "comm/mesh.h"
+#include "op/vecops.h"
 #include "param/units.h"
 #include "run/config.h"
 
@@ -24,7 +25,8 @@ typedef struct peers {
     comm_world *own; /* the world, where nobody gave one */
     const param_store *store;
     peers_unit *unit;
-    bool narrow; /* parallel.reduce_dtype is bf16 */
+    bool narrow;        /* parallel.reduce_dtype is bf16 */
+    comm_ticket newest; /* transfer; 0: there was none */
     bool forgets_partial;
     int64_t shift; /* elements */
     struct {
@@ -38,6 +40,8 @@ typedef struct peers {
 status peers_open(peers *p, const config *c, comm_world *world, err *e) ATH_MUST_USE;
 /* The layout as the first of its ranks sees it, without peers: for plans. */
 status peers_place(peers *p, const config *c, err *e) ATH_MUST_USE;
+/* Waits for every transfer that was begun: then their memory may go. */
+void peers_settle(peers *p);
 void peers_close(peers *p);
 /* Once the store has its arrays. */
 void peers_bind(peers *p, arena *a, const param_store *s);
@@ -62,12 +66,15 @@ void peers_forget_partial(peers *p);
 void peers_shift_pieces(peers *p);
 
 /* Sums over the ranks that see other samples. */
-int64_t peers_sum_count(const peers *p, int64_t x);
+int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
 double peers_sum_samples(const peers *p, double x);
 /* x[n * ranks], of which this rank has filled its n: all of it. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
+/* x[ranks], of which this rank has filled x[rank]: all of it, from zeros. */
+void peers_share_count(const peers *p, int64_t *x);
 /* Over the ranks of one copy. */
 double peers_sum_copy(const peers *p, double x);
+void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]);
 /* Of one parameter of the whole model: its digest, and the norm of its gradient. */
 uint64_t peers_param_digest(const peers *p, int index);
 double peers_grad_norm(const peers *p, dev *d, int index);

@@ -164,7 +164,7 @@ static plan_spec spec_of(const session *s, int stage) {
                        .compute = session_compute(s->c),
                        .T = k->T,
                        .train_B = k->B,
-                       .accumulates = k->max_batch / dp > k->B,
+                       .micro_batches = k->max_batch / dp / k->B,
                        .valid_B = c->data.valid ? k->B : 0,
                        .cache_tok = cache_tok(s),
                        .prefill_T = PREFILL_T,
@@ -178,6 +178,7 @@ static plan_spec spec_of(const session *s, int stage) {
                        .snapshot = saves_on_the_way(s),
                        .ranks = peers_ranks(&s->peers) > 1 ? &s->peers.m : NULL,
                        .sequence_parallel = s->c->parallel.sp,
+                       .narrow_sums = s->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,
                        .sharing = peers_sharding(&s->peers, s->c)};
 }
 
@@ -232,6 +233,7 @@ status session_start_state(session *s, err *e) {
 void session_close(session *s) {
     if (!s) return;
     state_abandon(s);
+    peers_settle(&s->peers);
     for (int i = 0; s->prompts && i < s->c->sample.prompts.n; i++) tok_ids_free(&s->prompts[i]);
     upload_free(s->upload);
     trace_free(s->trace);

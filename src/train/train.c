@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "run/report.h"
+#include "train/preflight.h"
 #include "train/session.h"
 
 /* What `auto` was resolved to when the run began still holds, also on another machine. */
@@ -85,6 +86,14 @@ static status open_metrics(session *s, err *e) {
     return metrics_open(&s->metrics, s->c->run, e);
 }
 
+/* What the other ranks need is for rank 0 to tell. */
+static void share_peaks(session *s) {
+    int64_t *peak = ARENA_ARRAY(s->a, int64_t, peers_ranks(&s->peers));
+    peak[peers_rank(&s->peers)] = s->plan->peak_bytes;
+    peers_share_count(&s->peers, peak);
+    plan_set_classes(s->plan, peak, peers_ranks(&s->peers), 1);
+}
+
 static status write_plan(session *s, err *e) {
     if (!session_leads(s)) return ST_OK;
     json_t *o = plan_json(s->plan, s->c->train.memory_limit);
@@ -156,6 +165,11 @@ static status open_course(session *s, err *e) {
     return probe_data(s, e);
 }
 
+static status check_layout(session *s, err *e) {
+    if (peers_ranks(&s->peers) == 1 || !s->c->parallel.verify) return ST_OK;
+    return peers_agree(&s->peers, preflight_check(s->c, &s->peers.m, e), e);
+}
+
 /* The first step of a run is not like the others. */
 static status open_trace(session *s, err *e) {
     if (!s->opt->trace) return ST_OK;
@@ -170,7 +184,9 @@ static status run_session(session *s, err *e) {
     TRY(open_course(s, e));
     TRY(samples_encode(s, e));
     TRY(session_make_plan(s, e));
+    TRY(check_layout(s, e));
     TRY(open_folder(s, e));
+    share_peaks(s);
     TRY(write_plan(s, e));
     TRY(session_start_state(s, e));
     if (s->c->checkpoint.upload && session_leads(s))
@@ -205,6 +221,33 @@ static uint64_t sequences_if_there(session *s) {
     return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
 }
 
+/* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary; the plan is that of
+ * the largest. */
+static status plan_ranks(session *s, plan **out, err *e) {
+    int tp = s->peers.m.size[MESH_TP];
+    int64_t *peak = ARENA_ARRAY(s->a, int64_t, tp);
+    status st = ST_OK;
+    for (int t = 0; t < tp; t++) {
+        err why = {0};
+        mesh_place(&s->peers.m, &s->peers.m.shape, t);
+        status of_this = session_make_plan(s, &why);
+        plan *p = s->plan;
+        s->plan = NULL;
+        if (p) peak[t] = p->peak_bytes;
+        if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
+            plan_free(p);
+            continue;
+        }
+        plan_free(*out);
+        *out = p;
+        st = of_this;
+        if (st != ST_OK && e) *e = why;
+        if (!p) return st;
+    }
+    plan_set_classes(*out, peak, tp, peers_ranks(&s->peers) / tp);
+    return st;
+}
+
 status train_plan(config *c, dev *meta, plan **out, err *e) {
     static const train_options none = {0};
     session s = {.c = c, .opt = &none, .a = arena_new("plan")};
@@ -214,9 +257,8 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open_tokenizer(&s, e);
     if (st == ST_OK && s.tok) st = samples_encode(&s, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
-    if (st == ST_OK) st = session_make_plan(&s, e);
-    if (s.plan) *out = s.plan;
-    s.plan = NULL;
+    *out = NULL;
+    if (st == ST_OK) st = plan_ranks(&s, out, e);
     s.dev = NULL;
     session_close(&s);
     return st;

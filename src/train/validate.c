@@ -25,8 +25,8 @@ status validate(session *s, err *e) {
         if (mine) sum += llrint(execute_sum_nll(p) * SUM_SCALE);
     }
     TRY(loader_error(s->valid, e));
-    targets = peers_sum_count(&s->peers, targets);
-    sum = peers_sum_count(&s->peers, sum);
+    targets = peers_sum_count(&s->peers, targets, "validated targets");
+    sum = peers_sum_count(&s->peers, sum, "the validation loss");
     double mean = targets ? (double)sum / SUM_SCALE / (double)targets : 0;
     shard_totals all = loader_totals(s->valid);
     s->val_loss = mean;

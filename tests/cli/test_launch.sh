@@ -10,8 +10,7 @@ expect 0 launch --ranks 3 -- config print c.yaml --json
 [ "$(grep -c '"hidden_size"' out)" = 1 ] || fail "rank 0 alone speaks"
 [ ! -s err ] || fail "there is nothing to say"
 expect 2 launch --ranks 3 -- config print c.yaml train.stepz=1
-for line in '[rank 1] athanor: error:' '[rank 2] athanor: error:'; do has err "$line"; done
-[ "$(grep -c '^athanor: error: ' err)" = 1 ] || fail "the launcher adds nothing"
+[ "$(grep -c 'error: ' err)" = 1 ] || fail "what all say is said once, and the launcher adds nothing"
 expect 3 launch --ranks 2 -- tok encode text.txt hi
 expect 0 launch --ranks 1 -- --version
 
@@ -69,7 +68,8 @@ start_long "${training[@]}"
 wait_for_step
 kill -9 "$(echo $ranks | cut -d' ' -f3)"
 ended 6 3
-has err '[rank 1] athanor: error: rank 2 was killed by signal 9 (Killed)'
+grep -qxF 'athanor: error: rank 2 was killed by signal 9 (Killed)' err || fail "rank 0 does not say it"
+lacks err '[rank 1]'
 has err 'athanor: error: rank 2 was killed by signal 9 (Killed); all ranks have ended'
 
 # Signals go to all ranks, and what they agree on is the status.

@@ -38,6 +38,34 @@ plan_equals_run "$gpt2_model"
 plan_equals_run "$gpt2_model" train.recompute=full train.precision=bf16 train.seq_len=64
 plan_equals_run "$gpt2_model" train.recompute=selective train.micro_batch_size=8 sample.prompts=[]
 
+# Several ranks: every one touches what was planned for it, and the plan in another process knows the
+# largest of them.
+plan_equals_ranks() { # RANKS KEYS...
+    local ranks=$1 layout="$*"
+    shift
+    expect 0 plan no_data.yaml train.steps=2 parallel.dp=$((ranks / ${tp:-1})) "$@" --json
+    cp out plan.json
+    expect 0 launch --ranks $ranks -- train c.yaml train.steps=2 run=r --fresh train.threads=1 "$@" --json
+    event end out >end
+    touched=$(grep -o '"touched_by_rank": \[[^]]*\]' end | sed 's/.*: //')
+    planned=$(grep -o '"planned_by_rank": \[[^]]*\]' end | sed 's/.*: //')
+    [ -n "$planned" ] && [ "$touched" = "$planned" ] || fail "$layout: touched $touched, planned $planned"
+    largest=$(tr -d '[],' <<<"$planned" | tr ' ' '\n' | sort -n | tail -n 1)
+    [ "$(grep -o '"peak_bytes": [0-9]*' plan.json | head -n 1)" = "\"peak_bytes\": $largest" ] ||
+        fail "$layout: ranks have $planned, the plan says: $(cat plan.json)"
+    calc "$(field peak_anon_bytes end) <= $(field planned_peak_bytes end) + $(field baseline_bytes end) + 32e6" ||
+        fail "$layout: $(field peak_anon_bytes end) anonymous bytes"
+}
+export OMP_NUM_THREADS=1
+plan_equals_ranks 2 parallel.bucket_mb=0.01
+plan_equals_ranks 4 parallel.zero=1 parallel.dp_replicate=2
+plan_equals_ranks 4 parallel.zero=2 train.micro_batch_size=1
+plan_equals_ranks 4 parallel.zero=3 train.precision=bf16 train.recompute=full
+plan_equals_ranks 2 train.deterministic=true parallel.zero=3
+tp=2 plan_equals_ranks 2 parallel.tp=2 checkpoint.every=1
+tp=2 plan_equals_ranks 4 parallel.tp=2 parallel.sp=true parallel.zero=3
+unset OMP_NUM_THREADS
+
 # Different settings are planned differently, or the comparisons above say little.
 for keys in train.recompute=none train.recompute=selective train.recompute=full \
     train.precision=bf16 train.micro_batch_size=8; do

@@ -105,7 +105,7 @@ static void rank_1_computes_for_long(comm_world *w, void *ctx) {
     comm *c = everyone(w);
     comm_set_timeout(w, 0.15);
     reduce(c, "gradients of layers.4");
-    comm_at(w, comm_world_rank(w) == 1 ? "the backward of layers.3" : "the loss");
+    comm_at(w, comm_world_rank(w) == 1 ? "the backward of layers.3" : "the loss", 12);
     if (comm_world_rank(w) == 1) nap(0.45);
     reduce(c, "gradients of layers.3");
 }
@@ -119,7 +119,7 @@ static void test_stall(void **state) {
     expect_text(text,
                 "s for rank 1 in all-reduce #2 of gradients of layers.3 (20000 bytes, 3 ranks)");
     expect_text(text, "  rank 1 finished ");
-    expect_text(text, "at the backward of layers.3 for ");
+    expect_text(text, ", in step 12, at the backward of layers.3 for ");
     expect_text(text, "    all-reduce #1 of gradients of layers.4 (20000 bytes, 3 ranks)  ");
     expect_text(text, "  unfinished\n");
     assert_null(strstr(strstr(text, "where each rank is") + 1, "where each rank is")); /* once */

@@ -2,7 +2,7 @@
 #ifndef TESTS_IO_CHECKPOINT_TEST_H
 #define TESTS_IO_CHECKPOINT_TEST_H
 
-#include "io/checkpoint.h"
+#include "io/checkpoint_team.h"
 #include "io/io_test.h"
 
 /* A file that the caller of the writer makes itself. */
@@ -15,6 +15,13 @@ static inline status test_make_cursor(checkpoint_writer *w, err *e) {
     return st;
 }
 
+static inline status test_add_tensors(checkpoint_writer *w, const char *name, const st_tensor *t,
+                                      int64_t n, err *e) {
+    TRY(checkpoint_writer_create_tensors(w, name, t, n, e));
+    TRY(st_write(checkpoint_writer_path(w, name), t, n, NULL, e));
+    return checkpoint_writer_await_team(w, e);
+}
+
 static inline status test_add_files(checkpoint_writer *w, int64_t step, err *e) {
     float weights[64], moments[32];
     for (int i = 0; i < 64; i++) weights[i] = (float)(step * 100 + i);
@@ -24,8 +31,8 @@ static inline status test_add_files(checkpoint_writer *w, int64_t step, err *e) 
     st_tensor state[] = {{.name = "m", .dt = DT_F32, .rank = 1, .dims = {32}, .data = moments},
                          {.name = "v", .dt = DT_F32, .rank = 1, .dims = {32}, .data = moments}};
     TRY(checkpoint_writer_add_blob(w, "config.json", "{\"model_type\":\"llama\"}", 22, e));
-    TRY(checkpoint_writer_add_tensors(w, "model.safetensors", &model, 1, e));
-    TRY(checkpoint_writer_add_tensors(w, "state/optimizer.safetensors", state, 2, e));
+    TRY(test_add_tensors(w, "model.safetensors", &model, 1, e));
+    TRY(test_add_tensors(w, "state/optimizer.safetensors", state, 2, e));
     TRY(test_make_cursor(w, e));
     return checkpoint_writer_add_file(w, "state/cursor.json", e);
 }

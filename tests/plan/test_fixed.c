@@ -73,7 +73,7 @@ static void lab_open(lab *l, const model_case *c, dtype compute, const way *w) {
     plan_spec spec = {.compute = compute,
                       .T = c->T,
                       .train_B = B,
-                      .accumulates = true,
+                      .micro_batches = 2,
                       .recompute = w->recompute,
                       .fixed_grads = !w->fast,
                       .optim = optim_find("adamw")};

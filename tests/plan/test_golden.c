@@ -330,10 +330,10 @@ static void test_memory_policies_are_bitwise(void **state) {
             dtype compute = k ? DT_BF16 : DT_F32;
             int64_t bytes;
             prog_stats none, s;
-            plan_spec spec = {.compute = compute, .accumulates = true};
+            plan_spec spec = {.compute = compute, .micro_batches = 2};
             float *want = gradients_under(golden_names[m], spec, &bytes, &none);
             for (int i = 0; i < 6; i++) {
-                spec.recompute = (recompute_policy)(i / 2), spec.accumulates = i % 2;
+                spec.recompute = (recompute_policy)(i / 2), spec.micro_batches = 1 + i % 2;
                 float *got = gradients_under(golden_names[m], spec, &bytes, &s);
                 assert_memory_equal(got, want, (size_t)bytes);
                 assert_true(spec.recompute == RECOMPUTE_NONE || s.ops_recomputed > 0);

@@ -31,10 +31,10 @@ static bench_facts facts_of(const session *s) {
                          .peak_flops = s->peak_flops};
 }
 
-status bench_open(bench **out, config *c, err *e) {
+status bench_open(bench **out, config *c, comm_world *world, err *e) {
     arena *a = arena_new("bench");
     bench *b = ARENA_NEW(a, bench);
-    status st = trial_open(&b->s, a, c, NULL, e);
+    status st = trial_open(&b->s, a, c, world, e);
     if (st != ST_OK) {
         bench_close(b);
         return st;
@@ -42,6 +42,10 @@ status bench_open(bench **out, config *c, err *e) {
     b->facts = facts_of(&b->s);
     *out = b;
     return ST_OK;
+}
+
+bool bench_agree(const bench *b, bool x) {
+    return peers_first(&b->s.peers, x);
 }
 
 void bench_close(bench *b) {

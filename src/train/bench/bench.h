@@ -6,6 +6,7 @@
 #ifndef TRAIN_BENCH_H
 #define TRAIN_BENCH_H
 
+#include "comm/comm.h"
 #include "run/config.h"
 #include "train/bench/bench_profile.h"
 
@@ -29,8 +30,12 @@ typedef struct bench_step {
 } bench_step;
 
 /* Trims the config, plans, reserves memory and initialises weights from the seed. `c` must outlive
- * the bench. The learning rate stays at optim.lr. */
-status bench_open(bench **out, config *c, err *e) ATH_MUST_USE;
+ * the bench. The learning rate stays at optim.lr. world: the ranks that train together; NULL:
+ * alone.
+ */
+status bench_open(bench **out, config *c, comm_world *world, err *e) ATH_MUST_USE;
+/* What rank 0 says. */
+bool bench_agree(const bench *b, bool x);
 void bench_close(bench *b);
 const bench_facts *bench_get_facts(const bench *b);
 

@@ -8,6 +8,7 @@
 
 typedef struct finding {
     bool found;
+    bool goes_on;         /* other ranks walk beside this one: it walks to the end, too */
     const bool *overflow; /* an op has met what does not fit into sums of fixed point */
     double limit;
     char text[512];
@@ -22,13 +23,14 @@ static bool is_finite_at(const tensor *t, int64_t r, int64_t c) {
 
 static bool visit(void *ctx, const prog_event *ev) {
     finding *f = ctx;
+    if (f->found) return f->goes_on;
     if (*f->overflow) {
         f->found = true;
         snprintf(f->text, sizeof f->text,
                  "a contribution to the gradient of %s is beyond %g, the most that the "
                  "deterministic mode adds up",
                  ev->name, f->limit);
-        return false;
+        return f->goes_on;
     }
     for (int64_t r = 0; r < ev->t.rows; r++)
         for (int64_t c = 0; c < ev->t.cols; c++) {
@@ -38,7 +40,7 @@ static bool visit(void *ctx, const prog_event *ev) {
                      "op %s (%s) wrote a NaN or Inf into %s at row %ld, column %ld of [%ld,%ld]",
                      ev->op, *ev->name ? ev->name : "unnamed", ev->what, (long)r, (long)c,
                      (long)ev->t.rows, (long)ev->t.cols);
-            return false;
+            return f->goes_on;
         }
     return true;
 }
@@ -73,17 +75,45 @@ static bool weights_are_bad(const session *s, finding *f) {
     return false;
 }
 
-status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
+static void walk_step(session *s, uint64_t first_sample, float grad_scale, finding *f) {
     const prog *p = s->plan->prog[PLAN_TRAIN];
-    finding f = {.overflow = &s->fixed_overflow, .limit = (double)s->fixed_limit};
-    s->fixed_overflow = false;
-    if (weights_are_bad(s, &f)) return not_finite(s, f.text, e);
     for (int m = 0; m < s->table.micro_batches; m++) {
         loop_fill(s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B, s->B,
                   s->now->data.document_mask);
         op_run run = execute_run_of(s, m, grad_scale);
-        prog_walk(p, PROG_ALL, &run, visit, &f);
-        if (f.found) return not_finite(s, f.text, e);
+        prog_walk(p, PROG_ALL, &run, visit, f);
+        if (f->found && !f->goes_on) return;
     }
-    return not_finite(s, "the global gradient norm overflowed though every gradient is finite", e);
+}
+
+/* Gradients of the walk are this rank's; what no rank finds arose when they were summed. */
+static void find(session *s, uint64_t first_sample, float grad_scale, finding *f) {
+    f->found = weights_are_bad(s, f);
+    bool known = peers_any(&s->peers, f->found);
+    if (known || param_weights_in_slots(s->plan->store)) return;
+    f->goes_on = peers_ranks(&s->peers) > 1;
+    walk_step(s, first_sample, grad_scale, f);
+}
+
+static const char *found_nowhere(const session *s) {
+    return param_weights_in_slots(s->plan->store)
+               ? "the loss or a gradient is not finite; under parallel.zero=2 or less the tensor "
+                 "is "
+                 "named"
+               : "the global gradient norm overflowed though every gradient is finite";
+}
+
+/* All ranks name what the first of them has found. */
+status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
+    finding f = {.overflow = &s->fixed_overflow, .limit = (double)s->fixed_limit};
+    s->fixed_overflow = false;
+    find(s, first_sample, grad_scale, &f);
+    err named = {0};
+    status st = f.found ? err_set(&named, ST_NONFINITE, "%s", f.text) : ST_OK;
+    st = peers_agree(&s->peers, st, &named);
+    if (st == ST_RANK) {
+        if (e) *e = named;
+        return st;
+    }
+    return not_finite(s, st == ST_OK ? found_nowhere(s) : named.message, e);
 }

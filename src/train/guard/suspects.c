@@ -23,7 +23,7 @@ static void mark_runs(const int32_t *ids, int64_t n, int64_t period, uint8_t *ma
     }
 }
 
-double suspects_repeated_share(const int32_t *ids, int64_t n) {
+int64_t suspects_count_repeated(const int32_t *ids, int64_t n) {
     if (n < MIN_REPEATS) return 0;
     uint8_t *marked = xcalloc((size_t)n, 1);
     int64_t count = 0;
@@ -31,7 +31,11 @@ double suspects_repeated_share(const int32_t *ids, int64_t n) {
         mark_runs(ids, n, period, marked);
     for (int64_t i = 0; i < n; i++) count += marked[i];
     free(marked);
-    return (double)count / (double)n;
+    return count;
+}
+
+double suspects_repeated_share(const int32_t *ids, int64_t n) {
+    return n > 0 ? (double)suspects_count_repeated(ids, n) / (double)n : 0;
 }
 
 /* ---- collecting ---- */

@@ -22,6 +22,7 @@ typedef struct suspect {
 
 /* Share of n ids that lie in runs of >= 32 repeats of a span of 1..13 ids. O(13 n). */
 double suspects_repeated_share(const int32_t *ids, int64_t n);
+int64_t suspects_count_repeated(const int32_t *ids, int64_t n); /* the tokens of that share */
 
 typedef struct suspects suspects;
 suspects *suspects_new(void);

@@ -1,0 +1,63 @@
+/* Who tells people why ranks end: one voice for what all found, its own for what one found.
+ *
+ * No collective is left to ask by then. Every rank that ends badly leaves a mark of its reason at
+ * its seat of the board, and the others look there. */
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "comm/world.h"
+
+/* Rank 0 may still be on its way to the same mistake. */
+static const double PATIENCE_S = 2;
+/* The others may be about to leave the collective that this one left before it failed. */
+static const double SAME_S = 0.3;
+enum { NAP_NS = 5000000 };
+
+static uint64_t mark_of(const err *why) {
+    uint64_t mark = hash_bytes(why->message, strlen(why->message));
+    return mark + hash_bytes(why->where, strlen(why->where)) + 1;
+}
+
+void voice_mark(board *b, int rank, const err *why) {
+    atomic_store(&b->seats[rank].reason, mark_of(why));
+}
+
+/* Whether rank 0 ends for the same reason, once it does. */
+static bool first_says_so(const board *b, const err *why) {
+    int64_t began = clock_now_ns();
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t reason;
+    while (!(reason = atomic_load(&b->seats[0].reason))) {
+        bool gone = board_has_left(b, 0) || (board_failed(b) && b->failed_rank == 0);
+        if (gone || clock_since_s(began) > PATIENCE_S) return false;
+        nanosleep(&nap, NULL);
+    }
+    return reason == mark_of(why);
+}
+
+static bool all_have_reasons(const board *b) {
+    for (int r = 0; r < b->ranks; r++)
+        if (!atomic_load(&b->seats[r].reason) && !board_has_left(b, r)) return false;
+    return true;
+}
+
+void voice_await_others(board *b) {
+    int64_t began = clock_now_ns();
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    while (!all_have_reasons(b) && !board_failed(b) && clock_since_s(began) < SAME_S)
+        nanosleep(&nap, NULL);
+}
+
+bool comm_speaks(comm_world *w, const err *why) {
+    if (!w || !w->wire) return true;
+    board *b = w->wire->board;
+    err failure = {0};
+    bool told_by_world = board_check(b, &failure) != ST_OK && mark_of(&failure) == mark_of(why);
+    if (told_by_world && b->failed_rank != w->rank) {
+        if (atomic_load(&b->seats[b->failed_rank].reason)) return false; /* it speaks itself */
+        return w->rank == (b->failed_rank == 0 ? 1 : 0);
+    }
+    voice_mark(b, w->rank, why);
+    return w->rank == 0 || !first_says_so(b, why);
+}

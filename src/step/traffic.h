@@ -1,0 +1,16 @@
+/* What a rank sends in an optimizer step, known before there are peers: by the entries of the step
+ * table that move units of parameters, and by the collectives among the ops.
+ *
+ * The few numbers that ranks agree upon in a step (targets, losses, norms: below 1 KB) are left
+ * out.
+ */
+#ifndef STEP_TRAFFIC_H
+#define STEP_TRAFFIC_H
+
+#include "step/step.h"
+
+/* `ranks`: where this one is. narrow: gradients travel as bf16 (parallel.reduce_dtype). */
+comm_counts step_traffic(const step_table *t, const param_store *s, const prog *p,
+                         const mesh *ranks, bool narrow);
+
+#endif

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Training on several ranks: data-parallel layouts compute what one rank does, bit for bit, tensor
+# parallelism the same to rounding; what was saved under one layout goes on under another; a signal
+# stops all ranks, and the run goes on.
+. "$(dirname "$0")/lib.sh"
+. "$root/tests/cli/ranks.sh"
+make_data
+write_ranks_config d.yaml
+
+expect 0 train d.yaml run=one
+results 'step|valid|sample' one >want
+[ "$(results step one | grep -o '"digest": "[^"]*"' | sort -u | wc -l)" = 12 ] || fail "no 12 digests"
+
+same() { results 'step|valid|sample' "$1" | cmp -s want - || fail "it differs from one rank"; }
+for layout in "2 parallel.zero=1" "4 parallel.zero=3" "4 parallel.dp_replicate=2 parallel.zero=2"; do
+    train_on 0 "$layout" run=dp
+    same dp
+    [ "$(field ranks dp/metrics.jsonl)" = "${layout%% *}" ] || fail "the log does not say how many ranks"
+    rm -r dp
+done
+
+# Sums over tensor-parallel ranks round otherwise; the first weights are the same.
+train_on 0 "4 parallel.tp=2 parallel.sp=true parallel.zero=3" run=tp
+digest_of() { event start "$1/metrics.jsonl" | grep -o '"digest": "[^"]*"'; }
+[ "$(digest_of tp)" = "$(digest_of one)" ] || fail "tp begins with other weights"
+for run in one tp; do results step $run | sed 's/.*"loss": \([^,]*\).*/\1/' >$run.loss; done
+paste one.loss tp.loss | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $2) exit 1 }' ||
+    fail "the losses of tp are others"
+
+# From layout to layout.
+train_on 0 "2 parallel.zero=3" run=moved train.steps=4
+train_on 0 "4 parallel.zero=1" run=moved train.steps=8
+train_on 0 1 run=moved
+same moved
+train_on 0 "2 parallel.tp=2" run=moved_tp train.steps=4
+train_on 0 "4 parallel.zero=3" run=moved_tp train.steps=8 # a digest that differs would end it
+train_on 0 "2 parallel.tp=2 parallel.sp=true" run=moved_tp
+
+# SIGTERM to the launcher: all ranks stop after the same step.
+"$athanor" launch --ranks 2 -- train d.yaml run=stopped parallel.zero=2 train.steps=100000 \
+    >out 2>err </dev/null &
+wait_for_step stopped
+kill -TERM $!
+wait $!
+got=$?
+last="launch, SIGTERM"
+[ $got = 75 ] || fail "exit $got, not 75"
+[ "$(grep -c 'state saved' err)" = 1 ] || fail "it is not said once"
+at=$(newest_step stopped)
+train_on 0 "4 parallel.zero=1" run=stopped train.steps=$((at + 1))
+event start stopped/metrics.jsonl | tail -n 1 | grep -q "\"step\": $at," || fail "it does not go on from step $at"
+
+if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
+    last="mpirun -n 2 train"
+    mpi=(timeout 60 mpirun --allow-run-as-root --oversubscribe)
+    "${mpi[@]}" -n 2 "$athanor" train d.yaml run=mpi parallel.zero=3 >out 2>err </dev/null || fail "exit $?"
+    same mpi
+fi
+finish

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# What ranks say when they fail: once what all find, and by the one that finds it what one does; and
+# layouts that do not fit.
+. "$(dirname "$0")/lib.sh"
+. "$root/tests/cli/ranks.sh"
+make_data
+write_ranks_config d.yaml
+
+# once TEXT: one error, and it has these words.
+once() {
+    [ "$(grep -c 'error: ' err)" = 1 ] || fail "$(grep -c 'error: ' err) errors"
+    has err "$1"
+}
+train_on 2 "3" train.global_batch_size=6 train.stepz=1
+once "unknown key 'train.stepz'"
+train_on 2 "2" --unknown
+once "--unknown"
+train_on 3 "2" data.train=nothing
+once "nothing"
+train_on 4 "2" train.memory_limit=1MB
+once "memory"
+train_on 5 "2 parallel.zero=1" run=large optim.z_loss=1000 model.initializer_range=3
+once "beyond"
+
+# Layouts that are not those of the ranks.
+train_on 2 "4 parallel.dp=3"
+once "parallel.dp=3 with tp 1, cp 1 and pp 1 makes 3 ranks, not 4"
+has err "where: parallel.dp ("
+train_on 2 "3 parallel.tp=3" train.global_batch_size=6
+once "4"
+has err "num_attention_heads"
+train_on 2 "3"
+once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"
+has err "hint: the nearest batch that can is 9"
+train_on 2 "4 parallel.dp_replicate=3"
+once "parallel.dp_replicate=3 does not divide dp 4"
+train_on 2 1 parallel.dp=2
+once "parallel.dp=2"
+has err "hint: athanor launch"
+
+# One rank alone finds no tokenizer: it says so with its number, and the other is silent.
+if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
+    last="mpirun, rank 1 without a tokenizer"
+    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 1 "$athanor" train d.yaml run=alone : \
+        -n 1 "$athanor" train d.yaml run=alone tokenizer=none.json >out 2>err </dev/null &&
+        fail "it trains"
+    once "athanor: error: rank 1: "
+    has err none.json
+fi
+finish

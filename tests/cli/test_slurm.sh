@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# The sample Slurm scripts, with a Slurm made of shell functions: a run that is told to stop saves and
+# goes back to the queue, one that is done or fails does not. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+export OMP_NUM_THREADS=1 SLURM_JOB_ID=17 ATHANOR_RANKS=2
+make_data
+write_config c.yaml
+mkdir bin
+PATH=$work/bin:$PATH
+ln -s "$athanor" bin/athanor
+printf '#!/bin/sh\necho "$@" >>requeued\n' >bin/scontrol
+# srun: the options before the program are Slurm's.
+cat >bin/srun <<'SH'
+#!/usr/bin/env bash
+while [ "${1#--}" != "$1" ]; do shift; done
+exec "$1" launch --ranks 2 -- "${@:2}"
+SH
+chmod +x bin/scontrol bin/srun
+
+# job SCRIPT STATUS KEYS...: runs it as sbatch would.
+job() {
+    local script=$1 want=$2 got=0
+    shift 2
+    last="$script $*"
+    rm -f requeued
+    bash "$root/docs/slurm/$script" "$@" >out 2>err || got=$?
+    [ $got -eq "$want" ] || fail "exit $got, not $want"
+}
+
+for script in node.sbatch nodes.sbatch; do
+    job $script 2
+    job $script 2 c.yaml train.stepz=1
+    [ ! -e requeued ] || fail "a mistake went back to the queue"
+
+    last="$script, stopped"
+    rm -rf run requeued
+    bash "$root/docs/slurm/$script" c.yaml train.steps=100000 >out 2>err &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q '"event": "step"' run/metrics.jsonl 2>/dev/null && break
+        sleep 0.05
+    done
+    kill -TERM $pid
+    got=0
+    wait $pid || got=$?
+    [ $got -eq 75 ] || fail "exit $got, not 75"
+    [ "$(cat requeued)" = "requeue 17" ] || fail "it did not go back to the queue"
+
+    step=$(grep -c '"event": "step"' run/metrics.jsonl)
+    job $script 0 c.yaml train.steps=$((step + 4))
+    [ ! -e requeued ] || fail "a finished run went back to the queue"
+    [ "$(grep -c '"event": "step"' run/metrics.jsonl)" = $((step + 4)) ] || fail "it did not go on"
+done
+finish

@@ -1,0 +1,176 @@
+/* The step table: whatever the model, stage of ZeRO, recompute and number of micro-batches, no op
+ * reads weights that are not in their slot, and no op writes gradients where a reduction still
+ * reads. (Here and not under step: plans make the programs.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "plan/plan.h"
+#include "step/step.h"
+
+typedef struct machine {
+    const param_store *s;
+    const step_table *t;
+    int holder[64];                /* unit that a unit's slot holds, by unit; -1: none */
+    bool coming[64], reducing[64]; /* a transfer is under way */
+    bool written[64], done[64];    /* gradients: by this pass; reduced for the step */
+    int first, end;                /* ops of the entry that runs */
+    int gathers, reductions, overlapped;
+} machine;
+
+static bool same_slot(const machine *m, int u, int v) {
+    return param_unit_at(m->s, u)->slot == param_unit_at(m->s, v)->slot;
+}
+
+static void check_use(void *ctx, int op, int unit, bool grad) {
+    machine *m = ctx;
+    if (op < m->first || op >= m->end) return;
+    bool moves = param_weights_in_slots(m->s) && param_weights_transfer(m->s, unit).n > 0;
+    if (!grad && moves && (m->holder[unit] != unit || m->coming[unit]))
+        fail_msg("op %d reads unit %d, which is not there", op, unit);
+    if (!grad) return;
+    for (int u = 0; u < param_units(m->s); u++)
+        if (m->reducing[u] && (u == unit || (param_grads_in_slots(m->s) && same_slot(m, u, unit))))
+            fail_msg("op %d writes where unit %d is being reduced", op, u);
+    m->written[unit] = true;
+}
+
+static void begin_gather(machine *m, int unit) {
+    for (int u = 0; u < param_units(m->s); u++)
+        if (same_slot(m, u, unit)) {
+            assert_false(m->coming[u]);
+            m->holder[u] = unit;
+        }
+    m->coming[unit] = true;
+    m->gathers++;
+}
+
+static void run_entry(machine *m, const step_entry *e, const prog *p) {
+    switch (e->action) {
+        case STEP_FORWARD:
+        case STEP_BACKWARD:
+            m->first = e->first, m->end = e->end;
+            for (int u = 0; u < param_units(m->s); u++) m->overlapped += m->reducing[u];
+            prog_visit_units(p, check_use, m);
+            break;
+        case STEP_GATHER: begin_gather(m, e->unit); break;
+        case STEP_GATHERED:
+            assert_true(m->coming[e->unit]);
+            m->coming[e->unit] = false;
+            break;
+        case STEP_REDUCE:
+            assert_true(m->written[e->unit] && !m->reducing[e->unit]);
+            m->written[e->unit] = false;
+            m->reducing[e->unit] = true;
+            m->done[e->unit] = e->last;
+            m->reductions++;
+            break;
+        case STEP_REDUCED:
+            assert_true(m->reducing[e->unit]);
+            m->reducing[e->unit] = false;
+            break;
+        case STEP_OPTIMIZER:
+            for (int u = 0; u < param_units(m->s); u++)
+                assert_true(m->done[u] && !m->reducing[u] && !m->coming[u] && !m->written[u]);
+            break;
+        default: break;
+    }
+}
+
+/* Every op runs once, in order; the rest is checked as it goes. */
+static machine check_table(const plan *p, const step_table *t) {
+    machine m = {.s = p->store, .t = t};
+    const prog *pr = p->prog[PLAN_TRAIN];
+    int next = 0, ops = prog_get_stats(pr)->ops, passes = 0;
+    for (int u = 0; u < 64; u++) m.holder[u] = -1;
+    for (int i = 0; i < t->n; i++) {
+        const step_entry *e = &t->entry[i];
+        if (e->action == STEP_FORWARD || e->action == STEP_BACKWARD) {
+            assert_int_equal(e->first, next);
+            next = e->end == ops ? 0 : e->end;
+            passes += e->end == ops;
+        }
+        run_entry(&m, e, pr);
+    }
+    assert_int_equal(passes, t->micro_batches);
+    return m;
+}
+
+static const char *const MODELS[] = {
+    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":5,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":40,"
+    "\"max_position_embeddings\":32,\"tie_word_embeddings\":true}",
+    "{\"model_type\":\"gpt2\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":4,"
+    "\"num_attention_heads\":4,\"max_position_embeddings\":32}",
+    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":4,\"intermediate_size\":40,\"max_position_embeddings\":32,"
+    "\"tie_word_embeddings\":false}",
+    "{\"model_type\":\"mobilellm\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":3,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":40,"
+    "\"max_position_embeddings\":32,\"share_embedding\":true,\"block_repeat\":2}"};
+
+static machine check(const char *model, int zero, int recompute, int micro_batches,
+                     int64_t bucket) {
+    arena *a = arena_new("test");
+    dev *d;
+    plan *p;
+    err e = {0};
+    json_t *o = json_loads(model, 0, NULL);
+    plan_spec spec = {.compute = DT_F32,
+                      .T = 8,
+                      .train_B = 1,
+                      .micro_batches = micro_batches,
+                      .optim = optim_find("adamw"),
+                      .recompute = (recompute_policy)recompute,
+                      .sharing = {.shards = 2, .rank = 1, .zero = zero, .bucket_elems = bucket}};
+    mesh ranks;
+    mesh_place(&ranks, &(mesh_shape){.dp = 2, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1}, 1);
+    spec.ranks = &ranks;
+    if (model_config_read(a, o, 0, &spec.model, &e) != ST_OK) fail_msg("%s", e.message);
+    json_decref(o);
+    assert_int_equal(dev_open(&d, DEV_META, 1, &e), ST_OK);
+    if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
+    step_table t = step_build_accumulation(a, p->store, p->prog[PLAN_TRAIN], micro_batches, true);
+    machine m = check_table(p, &t);
+    plan_free(p);
+    dev_close(d);
+    arena_free(a);
+    return m;
+}
+
+static void test_all(void **state) {
+    (void)state;
+    for (int k = 0; k < ARRAY_LEN(MODELS); k++)
+        for (int zero = 0; zero <= 3; zero++)
+            for (int recompute = 0; recompute < 3; recompute++)
+                for (int m = 1; m <= 3; m++)
+                    for (int64_t bucket = 1; bucket < 100000; bucket *= 300)
+                        check(MODELS[k], zero, recompute, m, bucket);
+}
+
+/* Five layers and the tied embedding. What the two slots still hold when the backward begins is not
+ * gathered again. */
+static void test_counts(void **state) {
+    (void)state;
+    machine m = check(MODELS[0], 3, RECOMPUTE_NONE, 1, 1);
+    assert_int_equal(m.gathers, 1 + 5 + 5 - 2);
+    assert_int_equal(m.reductions, 1 + 1 + 5); /* vectors, embedding, layers */
+    assert_true(m.overlapped > 5);
+    m = check(MODELS[0], 0, RECOMPUTE_NONE, 3, 1);
+    assert_int_equal(m.gathers, 0);
+    assert_int_equal(m.reductions, 1 + 1 + 5); /* of the last micro-batch only */
+    m = check(MODELS[0], 2, RECOMPUTE_NONE, 3, 1);
+    assert_int_equal(m.reductions, 3 * (1 + 1 + 5));
+    m = check(MODELS[0], 0, RECOMPUTE_NONE, 1, 1 << 20);
+    assert_int_equal(m.reductions, 1 + 1 + 1); /* one bucket of all layers */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_counts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+/* What a plan says that a rank sends in a step is what the ranks' comms count. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "train/trial.h"
+
+enum { MOST_RANKS = 4, AGREED_BYTES = 1024 };
+
+/* Vocabularies and key heads that do not divide are in it. */
+static const char LLAMA[] =
+    "model: {model_type: llama, hidden_size: 32, num_hidden_layers: 3, num_attention_heads: 4,"
+    " num_key_value_heads: 2, intermediate_size: 48, vocab_size: 67, max_position_embeddings: 64,"
+    " tie_word_embeddings: true}\n";
+/* Norms of whole rows of heads. */
+static const char OLMO2[] =
+    "model: {model_type: olmo2, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4,"
+    " num_key_value_heads: 2, intermediate_size: 48, vocab_size: 67, max_position_embeddings: 64}"
+    "\n";
+
+static void write_config(char path[], const char *model) {
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *f = fdopen(fd, "w");
+    fprintf(f,
+            "%strain: {steps: 1, seq_len: 64, global_batch_size: 8, micro_batch_size: 1,"
+            " threads: 1, precision: fp32}\nparallel: {bucket_mb: 0.001}\n",
+            model);
+    fclose(f);
+}
+
+typedef struct rank_job {
+    pthread_t thread;
+    const char *path, *const *keys;
+    int n_keys;
+    comm_world *world;
+    comm_counts planned, counted;
+    int64_t peak_bytes;
+    status st;
+    err why;
+} rank_job;
+
+static status measure(rank_job *j, session *s) {
+    step_result r;
+    TRY(trial_step(s, NULL, &r, &j->why));
+    comm_counts before = comm_counted(j->world);
+    TRY(trial_step(s, NULL, &r, &j->why));
+    j->counted = comm_counted(j->world);
+    for (int k = 0; k < COMM_KINDS; k++) {
+        j->counted.calls[k] -= before.calls[k];
+        j->counted.sent_bytes[k] -= before.sent_bytes[k];
+    }
+    j->planned = plan_traffic(s->plan);
+    j->peak_bytes = s->plan->peak_bytes;
+    return ST_OK;
+}
+
+static void *rank_main(void *arg) {
+    rank_job *j = arg;
+    config *c = NULL;
+    session s = {0};
+    arena *a = arena_new("rank");
+    j->st = config_load(&c, j->path, j->keys, j->n_keys, &j->why);
+    if (j->st == ST_OK) j->st = trial_open(&s, a, c, j->world, &j->why);
+    if (j->st == ST_OK) j->st = measure(j, &s);
+    if (j->st != ST_OK) comm_fail(j->world, &j->why);
+    session_close(&s);
+    config_free(c);
+    comm_close(j->world);
+    return NULL;
+}
+
+static int64_t total(const comm_counts *c) {
+    int64_t sum = 0;
+    for (int k = 0; k < COMM_KINDS; k++) sum += c->sent_bytes[k];
+    return sum;
+}
+
+static void compare(const rank_job *j, int rank, const char *what) {
+    for (int k = COMM_REDUCE_SCATTER; k <= COMM_ALL_GATHER; k++)
+        if (j->planned.sent_bytes[k] != j->counted.sent_bytes[k] ||
+            j->planned.calls[k] != j->counted.calls[k])
+            fail_msg("%s, rank %d, kind %d: planned %ld in %ld calls, counted %ld in %ld", what,
+                     rank, k, (long)j->planned.sent_bytes[k], (long)j->planned.calls[k],
+                     (long)j->counted.sent_bytes[k], (long)j->counted.calls[k]);
+    int64_t more = total(&j->counted) - total(&j->planned);
+    if (more < 0 || more > AGREED_BYTES)
+        fail_msg("%s, rank %d: planned %ld, counted %ld", what, rank, (long)total(&j->planned),
+                 (long)total(&j->counted));
+}
+
+/* The plan that is made without ranks: of the largest of them. */
+static void compare_plan(const char *path, const char *const *keys, int n_keys,
+                         const rank_job *jobs, int ranks) {
+    config *c;
+    dev *meta;
+    plan *p = NULL;
+    err e = {0};
+    assert_int_equal(config_load(&c, path, keys, n_keys, &e), ST_OK);
+    trial_trim_config(c);
+    assert_int_equal(dev_open(&meta, DEV_META, 1, &e), ST_OK);
+    if (train_plan(c, meta, &p, &e) != ST_OK) fail_msg("%s", e.message);
+    for (int k = 0; k < p->n_classes; k++) {
+        int seen = 0;
+        for (int r = 0; r < ranks; r++) seen += jobs[r].peak_bytes == p->classes[k].peak_bytes;
+        assert_int_equal(seen, p->classes[k].ranks);
+        assert_true(p->classes[k].peak_bytes <= p->peak_bytes);
+    }
+    plan_free(p);
+    dev_close(meta);
+    config_free(c);
+}
+
+static void check(const char *model, int ranks, const char *layout) {
+    char path[] = "/tmp/athanor-traffic-XXXXXX", text[256];
+    const char *keys[8];
+    int n = 0;
+    snprintf(text, sizeof text, "%s", layout);
+    for (char *k = strtok(text, " "); k; k = strtok(NULL, " ")) keys[n++] = k;
+    write_config(path, model);
+    comm_world *worlds[MOST_RANKS];
+    rank_job jobs[MOST_RANKS] = {0};
+    comm_open_threads(ranks, worlds);
+    for (int r = 0; r < ranks; r++) {
+        jobs[r] = (rank_job){.path = path, .keys = keys, .n_keys = n, .world = worlds[r]};
+        assert_int_equal(pthread_create(&jobs[r].thread, NULL, rank_main, &jobs[r]), 0);
+    }
+    for (int r = 0; r < ranks; r++) pthread_join(jobs[r].thread, NULL);
+    for (int r = 0; r < ranks; r++) {
+        if (jobs[r].st != ST_OK) fail_msg("%s: %s", layout, jobs[r].why.message);
+        assert_true(total(&jobs[r].planned) > 0);
+        compare(&jobs[r], r, layout);
+    }
+    compare_plan(path, keys, n, jobs, ranks);
+    remove(path);
+}
+
+static void test_data_parallel(void **state) {
+    (void)state;
+    check(LLAMA, 4, "parallel.dp=4");
+    check(LLAMA, 3, "parallel.dp=3 train.global_batch_size=6");
+    check(LLAMA, 2, "parallel.dp=2 train.deterministic=true");
+    check(LLAMA, 2, "parallel.dp=2 parallel.reduce_dtype=bf16");
+}
+
+static void test_zero(void **state) {
+    (void)state;
+    check(LLAMA, 4, "parallel.dp=4 parallel.zero=1 train.precision=bf16");
+    check(LLAMA, 2, "parallel.dp=2 parallel.zero=2");
+    check(LLAMA, 4, "parallel.dp=4 parallel.zero=3 parallel.dp_replicate=2 train.recompute=full");
+    check(LLAMA, 3, "parallel.dp=3 parallel.zero=3 train.global_batch_size=6 train.precision=bf16");
+    check(LLAMA, 2, "parallel.dp=2 parallel.zero=3 parallel.reduce_dtype=bf16");
+}
+
+static void test_tensor_parallel(void **state) {
+    (void)state;
+    check(LLAMA, 4, "parallel.tp=4");
+    check(LLAMA, 2, "parallel.tp=2 parallel.sp=true train.recompute=selective");
+    check(LLAMA, 4,
+          "parallel.dp=2 parallel.tp=2 parallel.sp=true parallel.zero=3 train.recompute=full");
+    check(OLMO2, 2, "parallel.tp=2");
+    check(OLMO2, 4, "parallel.tp=4 parallel.sp=true");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_parallel),
+                                       cmocka_unit_test(test_zero),
+                                       cmocka_unit_test(test_tensor_parallel)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
