@@ -45,7 +45,6 @@ static void shorten(config *c, int batch) {
     c->train.deterministic = true;
     c->train.digest_every = 1;
     c->train.threads = 1;
-    c->parallel.link.latency_us = c->parallel.link.gb_per_s = 0;
 }
 
 static status read_model(arena *a, const config *c, model_config *mc, err *e) {

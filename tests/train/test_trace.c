@@ -50,6 +50,7 @@ static void *run_rank(void *arg) {
     step_result out;
     config *c = config_of(k->r);
     CHECK(trial_open(&s, arena_new("trace test"), c, k->world, &e) == ST_OK, "%s", e.message);
+    peers_set_link(&s.peers, c);
     CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.peers, &e) == ST_OK, "%s", e.message);
     for (int i = 0; i < (k->r->cut ? LAST - 1 : LAST + 1); i++) {
         CHECK(trial_step(&s, NULL, &out, &e) == ST_OK, "%s", e.message);
