@@ -50,8 +50,6 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     TRY(locate(c, st, e));
     comm_at(world, "opening the run", 0);
     mesh_open(&p->m, &shape, world);
-    comm_set_link(world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
-                                     .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
     open_copy(p, c);
     return ST_OK;
 }
@@ -68,6 +66,11 @@ status peers_place(peers *p, const config *c, err *e) {
 
 void peers_settle(peers *p) {
     if (p->newest) comm_wait(p->m.world, p->newest);
+}
+
+void peers_set_link(peers *p, const config *c) {
+    comm_set_link(p->m.world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
+                                          .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
 }
 
 void peers_close(peers *p) {

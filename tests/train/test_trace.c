@@ -1,0 +1,242 @@
+/* A trace: one file for all ranks, spans that nest, communication beside computation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "train/trial.h"
+
+enum { RANKS = 2, FIRST = 2, LAST = 5, MOST_NESTED = 8 };
+
+static char path[] = "/tmp/athanor-trace-XXXXXX";
+
+typedef struct run {
+    int ranks;
+    const char *zero, *latency;
+    bool cut; /* written before the last wanted step */
+} run;
+
+typedef struct rank {
+    pthread_t thread;
+    comm_world *world;
+    const run *r;
+} rank;
+
+static config *config_of(const run *r) {
+    const char *keys[] = {
+        "model={model_type: llama, hidden_size: 128, num_hidden_layers: 3, num_attention_heads: 4,"
+        " num_key_value_heads: 2, intermediate_size: 384, vocab_size: 67,"
+        " max_position_embeddings: 64}",
+        "train={steps: 9, seq_len: 64, global_batch_size: 8, micro_batch_size: 2, threads: 1,"
+        " precision: fp32}",
+        "parallel.bucket_mb=0.001", r->zero, r->latency};
+    config *c;
+    err e = {0};
+    CHECK(config_load(&c, NULL, keys, ARRAY_LEN(keys), &e) == ST_OK, "%s", e.message);
+    return c;
+}
+
+static void *run_rank(void *arg) {
+    rank *k = arg;
+    session s;
+    err e = {0};
+    step_result out;
+    config *c = config_of(k->r);
+    CHECK(trial_open(&s, arena_new("trace test"), c, k->world, &e) == ST_OK, "%s", e.message);
+    peers_set_link(&s.peers, c);
+    CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.peers, &e) == ST_OK, "%s", e.message);
+    for (int i = 0; i < (k->r->cut ? LAST - 1 : LAST + 1); i++) {
+        CHECK(trial_step(&s, NULL, &out, &e) == ST_OK, "%s", e.message);
+        trace_write(s.trace, false);
+    }
+    trace_write(s.trace, true);
+    session_close(&s);
+    config_free(c);
+    comm_close(k->world);
+    return NULL;
+}
+
+static json_t *trace_of(const run *r) {
+    comm_world *worlds[RANKS];
+    rank ranks[RANKS];
+    comm_open_threads(r->ranks, worlds);
+    for (int i = 0; i < r->ranks; i++) {
+        ranks[i] = (rank){.world = worlds[i], .r = r};
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
+    }
+    for (int i = 0; i < r->ranks; i++) pthread_join(ranks[i].thread, NULL);
+    json_error_t why;
+    json_t *events = json_load_file(path, 0, &why);
+    if (!events) fail_msg("line %d: %s", why.line, why.text);
+    return events;
+}
+
+/* ---- reading it ---- */
+
+typedef struct event {
+    const char *name, *category;
+    int pid, tid, step;
+    double begin, end;
+} event;
+
+static bool read_event(const json_t *o, event *v) {
+    const char *phase;
+    double duration = 0;
+    *v = (event){.category = "", .step = -1};
+    json_t *args = NULL;
+    assert_int_equal(json_unpack((json_t *)o, "{s:s,s:s,s:i,s?i,s?s,s?F,s?F,s:o}", "name", &v->name,
+                                 "ph", &phase, "pid", &v->pid, "tid", &v->tid, "cat", &v->category,
+                                 "ts", &v->begin, "dur", &duration, "args", &args),
+                     0);
+    if (strcmp(phase, "X") != 0) return false;
+    v->end = v->begin + duration;
+    assert_int_equal(json_unpack(args, "{s:i}", "step", &v->step), 0);
+    return true;
+}
+
+/* Each lies within the ones before it that have not ended. */
+static void check_nesting(const json_t *events, int pid, int tid) {
+    const double ROUNDING = 0.002;
+    double ends[MOST_NESTED];
+    int depth = 0;
+    size_t i;
+    json_t *o;
+    json_array_foreach(events, i, o) {
+        event v;
+        if (!read_event(o, &v) || v.pid != pid || v.tid != tid) continue;
+        assert_true(v.begin >= 0 && v.end >= v.begin);
+        while (depth > 0 && ends[depth - 1] <= v.begin + ROUNDING) depth--;
+        if (depth > 0 && v.end > ends[depth - 1] + ROUNDING) fail_msg("%s crosses", v.name);
+        assert_true(depth < MOST_NESTED);
+        ends[depth++] = v.end;
+    }
+}
+
+static int count(const json_t *events, int pid, const char *name) {
+    int n = 0;
+    size_t i;
+    json_t *o;
+    event v;
+    json_array_foreach(events, i,
+                       o) if (read_event(o, &v) && v.pid == pid && strcmp(v.name, name) == 0) n++;
+    return n;
+}
+
+/* Microseconds in which the side stream works while this rank computes. */
+static double hidden(const json_t *events, int pid) {
+    double sum = 0;
+    size_t i, k;
+    json_t *o, *p;
+    event side, own;
+    json_array_foreach(events, i, o) {
+        if (!read_event(o, &side) || side.pid != pid || side.tid != 1) continue;
+        assert_string_equal(side.category, "communication");
+        json_array_foreach(events, k, p) {
+            if (!read_event(p, &own) || own.pid != pid || own.tid != 0) continue;
+            if (strcmp(own.category, "compute") != 0) continue;
+            double begin = own.begin > side.begin ? own.begin : side.begin;
+            double end = own.end < side.end ? own.end : side.end;
+            if (end > begin) sum += end - begin;
+        }
+    }
+    return sum;
+}
+
+static void check_steps(const json_t *events, int pid, int steps, int micro_batches) {
+    char name[32];
+    int n = 0;
+    for (int i = FIRST; i <= LAST; i++) {
+        snprintf(name, sizeof name, "step %d", i);
+        n += count(events, pid, name);
+    }
+    assert_int_equal(n, steps);
+    assert_int_equal(count(events, pid, "step 1") + count(events, pid, "step 6"), 0);
+    snprintf(name, sizeof name, "micro-batch %d", micro_batches - 1);
+    assert_int_equal(count(events, pid, name), steps);
+    assert_int_equal(count(events, pid, "optimizer"), steps);
+    const char *const every[] = {"embedding", "layers.0", "layers.2", "head"};
+    for (int i = 0; i < ARRAY_LEN(every); i++) {
+        snprintf(name, sizeof name, "forward %s", every[i]);
+        assert_true(count(events, pid, name) >= steps * micro_batches);
+        snprintf(name, sizeof name, "backward %s", every[i]);
+        assert_true(count(events, pid, name) >= steps * micro_batches);
+    }
+}
+
+/* ---- tests ---- */
+
+static void check_ranks(const char *zero) {
+    const run r = {RANKS, zero, "parallel.link.latency_us=3000", false};
+    json_t *events = trace_of(&r);
+    for (int pid = 0; pid < RANKS; pid++) {
+        check_steps(events, pid, LAST - FIRST + 1, 2);
+        check_nesting(events, pid, 0);
+        check_nesting(events, pid, 1);
+        assert_true(hidden(events, pid) > 100);
+        assert_int_equal(count(events, pid, "wait for gradients of model.embed_tokens.weight"),
+                         (LAST - FIRST + 1) * (strcmp(zero, "parallel.zero=3") == 0 ? 2 : 1));
+    }
+    assert_int_equal(count(events, RANKS, "step 2"), 0);
+    json_decref(events);
+}
+
+static void test_data_parallel(void **state) {
+    (void)state;
+    check_ranks("parallel.zero=0");
+}
+
+static void test_zero3(void **state) {
+    (void)state;
+    check_ranks("parallel.zero=3");
+}
+
+/* One rank has nobody to talk to; a run that ends early has the steps there were. */
+static void test_alone(void **state) {
+    (void)state;
+    const run r = {1, "parallel.zero=0", "parallel.link.latency_us=3000", true};
+    json_t *events = trace_of(&r);
+    check_steps(events, 0, LAST - FIRST, 4);
+    check_nesting(events, 0, 0);
+    size_t i;
+    json_t *o;
+    event v;
+    json_array_foreach(events, i, o) if (read_event(o, &v))
+        assert_string_not_equal(v.category, "communication");
+    json_decref(events);
+}
+
+static void test_unwritable(void **state) {
+    (void)state;
+    peers p;
+    trace *t;
+    err e = {0};
+    config *c;
+    assert_int_equal(config_load(&c, NULL, NULL, 0, &e), ST_OK);
+    assert_int_equal(peers_open(&p, c, NULL, &e), ST_OK);
+    assert_int_equal(trace_open(&t, "/nonexistent/t.json", 2, 4, &p, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "/nonexistent"));
+    peers_close(&p);
+    config_free(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_data_parallel),
+        cmocka_unit_test(test_zero3),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_unwritable),
+    };
+    int fd = mkstemp(path);
+    if (fd < 0) return 1;
+    close(fd);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove(path);
+    return failed;
+}
