@@ -187,11 +187,11 @@ static status run_session(session *s, err *e) {
     TRY(check_layout(s, e));
     TRY(open_folder(s, e));
     share_peaks(s);
-    TRY(write_plan(s, e));
+    TRY(peers_agree(&s->peers, write_plan(s, e), e));
     TRY(session_start_state(s, e));
     if (s->c->checkpoint.upload && session_leads(s))
         s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
-    TRY(open_metrics(s, e));
+    TRY(peers_agree(&s->peers, open_metrics(s, e), e));
     TRY(open_trace(s, e));
     peers_set_link(&s->peers, s->c);
     return loop_run(s, e);
