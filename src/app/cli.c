@@ -126,6 +126,14 @@ static void report_text(const err *e) {
     strbuf_free(&text);
 }
 
+void cli_report(const err *e, bool json) {
+    if (!e->message[0]) return;
+    if (json)
+        report_json(e);
+    else
+        report_text(e);
+}
+
 static status run_command(int argc, char **argv, err *e) {
     int words = 0;
     const cli_command *command = cli_find_command(argc, argv, &words);
@@ -168,11 +176,7 @@ int cli_main(int argc, char **argv) {
     status st = run_command(argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
-    ranks_end_early(st, &e);
-    if (!e.message[0]) return (int)st; /* another rank says it */
-    if (has_word(argc, argv, "--json"))
-        report_json(&e);
-    else
-        report_text(&e);
+    ranks_end_early(st, &e, has_word(argc, argv, "--json"));
+    cli_report(&e, has_word(argc, argv, "--json"));
     return (int)st;
 }

@@ -76,5 +76,7 @@ void cli_print_piece(void *unused, const char *text, size_t len);
 void cli_print_json(json_t *value);
 /* The same over several lines, for people. */
 void cli_print_json_pretty(json_t *value);
+/* A failure: text on standard error, or JSON on standard output. One without words was told. */
+void cli_report(const err *e, bool json);
 
 #endif

@@ -77,7 +77,7 @@ static status cmd_train(const cli_args *args, err *e) {
     comm_world *world;
     train_catch_signals();
     TRY(comm_open_environment(&world, e));
-    status st = ranks_end(world, run(args, world, e), e);
+    status st = ranks_end(world, run(args, world, e), e, args->json);
     comm_close(world);
     return st;
 }

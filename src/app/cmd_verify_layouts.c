@@ -204,7 +204,7 @@ static status verify_layouts(const cli_args *args, err *e) {
         st = verify_config(&v, c, e);
         config_free(c);
     }
-    ranks_end(v.world, st, e);
+    ranks_end(v.world, st, e, args->json);
     comm_close(v.world);
     return st;
 }

@@ -7,10 +7,11 @@
 
 /* The timeout of the config, unless who started the ranks has set one. */
 void ranks_set_timeout(comm_world *w, const config *c);
-/* A command ends with st: where another rank tells people why, this one's words are taken away;
- * where only this one does, they say which it is. Returns st. */
-status ranks_end(comm_world *w, status st, err *e);
-/* The same for a rank of a launch that ends before any command has opened its world. */
-status ranks_end_early(status st, err *e);
+/* A command ends with st. One rank tells people what all found, each what only it did; e has no
+ * words afterwards. Before the world is closed: MPI may take all ranks down then. Returns st. */
+status ranks_end(comm_world *w, status st, err *e, bool json);
+/* The same for a rank of a launch that ends before any command has opened its world; elsewhere
+ * nothing. */
+void ranks_end_early(status st, err *e, bool json);
 
 #endif

@@ -159,7 +159,8 @@ static void mpi_close(wire *base) {
     mpi_wire *w = (mpi_wire *)base;
     bool ended = true;
     for (int i = 0; i < w->n_slots; i++) ended = ended && empty_slot(w, &w->slots[i]);
-    if (!ended || board_failed(base->board)) w->mpi->abort(ST_RANK);
+    if (!ended || board_failed(base->board))
+        w->mpi->abort((int)voice_last_words(base->board, base->rank));
     w->mpi->end();
     for (int i = 0; i < w->n_slots; i++) {
         free(w->slots[i].data);

@@ -14,9 +14,15 @@ static const double PATIENCE_S = 2;
 static const double SAME_S = 0.3;
 enum { NAP_NS = 5000000 };
 
+/* A hash of the words with the status in its low byte. */
 static uint64_t mark_of(const err *why) {
     uint64_t mark = hash_bytes(why->message, strlen(why->message));
-    return mark + hash_bytes(why->where, strlen(why->where)) + 1;
+    mark += hash_bytes(why->where, strlen(why->where));
+    return mark << 8 | (uint64_t)why->code;
+}
+
+static int status_of(uint64_t mark) {
+    return (int)(mark & 0xff);
 }
 
 void voice_mark(board *b, int rank, const err *why) {
@@ -49,15 +55,31 @@ void voice_await_others(board *b) {
         nanosleep(&nap, NULL);
 }
 
+static bool all_have_left(const board *b) {
+    for (int r = 0; r < b->ranks; r++)
+        if (!board_has_left(b, r)) return false;
+    return true;
+}
+
+status voice_last_words(board *b, int rank) {
+    int64_t began = clock_now_ns();
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    while (!all_have_left(b) && clock_since_s(began) < PATIENCE_S) nanosleep(&nap, NULL);
+    int mine = status_of(atomic_load(&b->seats[rank].reason));
+    for (int r = 0; r < b->ranks; r++)
+        if (status_of(atomic_load(&b->seats[r].reason)) != mine) return ST_RANK;
+    return mine ? (status)mine : ST_RANK;
+}
+
 bool comm_speaks(comm_world *w, const err *why) {
     if (!w || !w->wire) return true;
     board *b = w->wire->board;
     err failure = {0};
+    voice_mark(b, w->rank, why);
     bool told_by_world = board_check(b, &failure) != ST_OK && mark_of(&failure) == mark_of(why);
     if (told_by_world && b->failed_rank != w->rank) {
         if (atomic_load(&b->seats[b->failed_rank].reason)) return false; /* it speaks itself */
         return w->rank == (b->failed_rank == 0 ? 1 : 0);
     }
-    voice_mark(b, w->rank, why);
     return w->rank == 0 || !first_says_so(b, why);
 }

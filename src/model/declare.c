@@ -268,10 +268,18 @@ static status check_layer_ranks(const layer_spec *k, int l, bool layer_norm, int
     return ST_OK;
 }
 
-status model_check_ranks(const model_config *mc, int tp, err *e) {
+static status check_ranks(const model_config *mc, int tp, err *e) {
     for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
         layer_spec k = model_layer(mc, l);
         TRY(check_layer_ranks(&k, l, mc->norm != NORM_RMS, tp, e));
     }
     return ST_OK;
+}
+
+status model_check_ranks(const model_config *mc, int tp, err *e) {
+    if (check_ranks(mc, tp, e) == ST_OK) return ST_OK;
+    int fits = tp - 1;
+    while (check_ranks(mc, fits, NULL) != ST_OK) fits--;
+    err_where(e, "parallel.tp");
+    return err_hint(e, "parallel.tp=%d divides them", fits);
 }

@@ -130,6 +130,8 @@ void plan_free(plan *p);
 int64_t plan_baseline_bytes(const plan *p);
 /* What this rank sends in the largest step of the selected phase. */
 comm_counts plan_traffic(const plan *p);
+/* Bytes by kind of collective, as plans and `end` events have them. */
+json_t *plan_traffic_json(const comm_counts *sent);
 /* params{}, memory{}, layout{} of `athanor plan --json` (cli.md). */
 json_t *plan_json(const plan *p, int64_t limit_bytes);
 /* The table that is printed before step 0. */

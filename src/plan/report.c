@@ -154,22 +154,21 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
     return o;
 }
 
-/* By the names that traces and reports have for collectives. */
-static json_t *traffic_json(const plan *p) {
-    comm_counts sent = plan_traffic(p);
-    return json_pack("{s:I,s:I,s:I}", "all_reduce", (json_int_t)sent.sent_bytes[COMM_ALL_REDUCE],
-                     "reduce_scatter", (json_int_t)sent.sent_bytes[COMM_REDUCE_SCATTER],
-                     "all_gather", (json_int_t)sent.sent_bytes[COMM_ALL_GATHER]);
+json_t *plan_traffic_json(const comm_counts *sent) {
+    return json_pack("{s:I,s:I,s:I}", "all_reduce", (json_int_t)sent->sent_bytes[COMM_ALL_REDUCE],
+                     "reduce_scatter", (json_int_t)sent->sent_bytes[COMM_REDUCE_SCATTER],
+                     "all_gather", (json_int_t)sent->sent_bytes[COMM_ALL_GATHER]);
 }
 
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
+    comm_counts sent = plan_traffic(p);
     return json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:I,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
                      size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero",
                      s->sharing.zero, "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel,
                      "micro_batch", s->train_B, "micro_batches",
                      (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "sent_bytes",
-                     traffic_json(p));
+                     plan_traffic_json(&sent));
 }
 
 json_t *plan_json(const plan *p, int64_t limit_bytes) {
@@ -215,7 +214,8 @@ static void layout_line(const plan *p, strbuf *out) {
     strbuf_printf(out, "  %d ranks: dp %d", size_of(p, MESH_WORLD), size_of(p, MESH_DP));
     if (size_of(p, MESH_REPLICATE) > 1)
         strbuf_printf(out, " in %d replicas", size_of(p, MESH_REPLICATE));
-    if (p->spec.sharing.zero) strbuf_printf(out, ", ZeRO-%d", p->spec.sharing.zero);
+    if (size_of(p, MESH_SHARD) > 1 && p->spec.sharing.zero)
+        strbuf_printf(out, ", ZeRO-%d", p->spec.sharing.zero);
     if (size_of(p, MESH_TP) > 1)
         strbuf_printf(out, ", tp %d%s", size_of(p, MESH_TP),
                       p->spec.sequence_parallel ? " with sequence parallelism" : "");
@@ -237,6 +237,8 @@ static void traffic_line(const plan *p, strbuf *out) {
          note);
 }
 
+static const char IN_SLOTS[] = "; what this rank owns, and slots for units in use";
+
 void plan_describe(const plan *p, strbuf *out) {
     const plan_spec *s = &p->spec;
     char note[128];
@@ -246,13 +248,17 @@ void plan_describe(const plan *p, strbuf *out) {
     for (int i = 1; i < p->n_phases; i++)
         strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1,
                       p->phase[i].spec.train_B, p->phase[i].spec.T);
-    line(out, "parameters", param_bytes(p),
-         s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies");
+    snprintf(note, sizeof note, "%s%s",
+             s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies",
+             param_weights_in_slots(p->store) ? IN_SLOTS : "");
+    line(out, "parameters", param_bytes(p), note);
     bool in_frame = s->micro_batches <= 1 && !s->fixed_grads && !p->region[REGION_GRAD_PIECE].bytes;
-    line(out, "gradients", grad_bytes(p),
-         s->fixed_grads ? "int64, deterministic"
-         : in_frame     ? "fp32, where activations were that are done with"
-                        : "fp32");
+    snprintf(note, sizeof note, "%s%s",
+             s->fixed_grads ? "int64, deterministic"
+             : in_frame     ? "fp32, where activations were that are done with"
+                            : "fp32",
+             param_grads_in_slots(p->store) ? IN_SLOTS : "");
+    line(out, "gradients", grad_bytes(p), note);
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
@@ -268,7 +274,9 @@ void plan_describe(const plan *p, strbuf *out) {
     line(out, "inputs, outputs, cache",
          p->region[REGION_PINNED].bytes + p->region[REGION_CACHE].bytes, "");
     line(out, "arena", p->peak_bytes, "");
-    line(out, "process baseline", plan_baseline_bytes(p), "");
+    snprintf(note, sizeof note, "%.1f MiB of it are shared by the ranks of a machine",
+             (double)segment_bytes(p) / (1 << 20));
+    line(out, "process baseline", plan_baseline_bytes(p), segment_bytes(p) ? note : "");
     traffic_line(p, out);
 }
 

@@ -147,9 +147,9 @@ static status after_step(session *s, err *e) {
         comm_at(s->peers.m.world, "the samples", s->at.step);
         TRY(samples_write(s, e));
     }
-    comm_at(s->peers.m.world, "saving", s->at.step);
-    if (save_is_due(s)) return state_save(s, is_last(s), e);
-    return state_poll(s, false, e);
+    bool saves = save_is_due(s);
+    comm_at(s->peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
+    return saves ? state_save(s, is_last(s), e) : state_poll(s, false, e);
 }
 
 static bool stops_early(const session *s) {
@@ -195,9 +195,9 @@ static void put_ranks(const session *s, json_t *o) {
     json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->peers)));
     json_object_set_new(o, "rank_kind", json_string(comm_world_kind(m->world)));
     json_object_set_new(o, "layout",
-                        json_pack("{s:i,s:i,s:i,s:i}", "dp", m->shape.dp, "dp_replicate",
+                        json_pack("{s:i,s:i,s:i,s:i,s:b}", "dp", m->shape.dp, "dp_replicate",
                                   m->shape.dp_replicate, "zero", (int)s->c->parallel.zero, "tp",
-                                  m->shape.tp));
+                                  m->shape.tp, "sp", (int)s->c->parallel.sp));
 }
 
 static status emit_start(session *s, err *e) {
@@ -242,6 +242,12 @@ static json_t *of_ranks(const session *s, int64_t x) {
     return array;
 }
 
+/* By this rank since it began. */
+static json_t *sent_json(const session *s) {
+    comm_counts sent = comm_counted(s->peers.m.world);
+    return plan_traffic_json(&sent);
+}
+
 static status emit_end(session *s, err *e) {
     note_memory(s);
     json_t *o = session_event("end", -1);
@@ -257,6 +263,7 @@ static status emit_end(session *s, err *e) {
     if (peers_ranks(&s->peers) > 1) {
         json_object_set_new(o, "planned_by_rank", of_ranks(s, s->plan->peak_bytes));
         json_object_set_new(o, "touched_by_rank", of_ranks(s, (int64_t)touched));
+        json_object_set_new(o, "sent_bytes", sent_json(s));
     }
     return session_emit(s, o, e);
 }

@@ -172,7 +172,7 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
                       .n = t->n,
                       .dt = t->dt,
                       .add = scatter && add,
-                      .narrow = p->narrow,
+                      .narrow = p->narrow && t->dt == DT_F32, /* sums of integers stay whole */
                       .what = p->unit[u].grads};
     return p->newest = comm_start(p->m.axis[axis], &call);
 }

@@ -54,10 +54,11 @@ dtype session_compute(const config *c) {
     return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
 }
 
-/* The key of a model error gets its line: "model.hidden_size" becomes "model.hidden_size
- * (tiny.yaml:7)". */
-static status locate_model_error(const config *c, status st, err *e) {
-    if (st == ST_OK || !e || strncmp(e->where, "model.", 6) != 0) return st;
+/* The key of an error of the model or the layout gets its line: "model.hidden_size" becomes
+ * "model.hidden_size (tiny.yaml:7)". */
+static status locate_error(const config *c, status st, err *e) {
+    if (st == ST_OK || !e) return st;
+    if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
     char key[sizeof e->where];
     memcpy(key, e->where, sizeof key);
     err_where(e, "%s (%s)", key, config_where(c, key));
@@ -68,7 +69,7 @@ static status read_model(session *s, const config *c, model_config *out, err *e)
     json_t *o = model_object(s, c);
     status st = model_config_read(s->a, o, s->tok ? tok_vocab_size(s->tok) : 0, out, e);
     json_decref(o);
-    TRY(locate_model_error(c, st, e));
+    TRY(locate_error(c, st, e));
     TRY(check_vocab(s, c, out, e));
     return check_length(c, out, e);
 }
@@ -190,7 +191,7 @@ status session_make_plan(session *s, err *e) {
     int n = s->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(s->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(s, i);
-    TRY(plan_new_phases(&s->plan, s->dev, specs, n, e));
+    TRY(locate_error(s->c, plan_new_phases(&s->plan, s->dev, specs, n, e), e));
     return plan_check_fits(s->plan, s->c->train.memory_limit, e);
 }
 

@@ -37,10 +37,10 @@ awk '
         kind = ""; next
     }
     open { print >out }
-' "$root/README.md" "$root/docs/data.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md"
+' "$root/README.md" "$root/docs/data.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md" "$root/docs/parallelism.md"
 examples=0
 for part in [0-9][0-9].sh [0-9][0-9].file; do [ -e "$part" ] && examples=$((examples + 1)); done
-[ "$examples" -ge 18 ] || fail "there are only $examples marked examples"
+[ "$examples" -ge 19 ] || fail "there are only $examples marked examples"
 for name in [0-9][0-9].file.name; do cp "${name%.name}" "$(cat "$name")"; done
 for script in [0-9][0-9].sh; do
     bash "$script" >out 2>&1 || fail "example: $(cat "$script" out)"

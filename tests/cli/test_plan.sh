@@ -53,14 +53,17 @@ plan_equals_ranks() { # RANKS KEYS...
     largest=$(tr -d '[],' <<<"$planned" | tr ' ' '\n' | sort -n | tail -n 1)
     [ "$(grep -o '"peak_bytes": [0-9]*' plan.json | head -n 1)" = "\"peak_bytes\": $largest" ] ||
         fail "$layout: ranks have $planned, the plan says: $(cat plan.json)"
+    grep -q "\"layout\": {\"ranks\": $ranks, " plan.json || fail "$layout: another layout in $(cat plan.json)"
+    [ "$(grep -o '"ranks": [0-9]*, "peak' plan.json | awk '{ n += $2 } END { print n }')" = "$ranks" ] ||
+        fail "$layout: classes are not of all ranks: $(cat plan.json)"
     calc "$(field peak_anon_bytes end) <= $(field planned_peak_bytes end) + $(field baseline_bytes end) + 32e6" ||
         fail "$layout: $(field peak_anon_bytes end) anonymous bytes"
 }
 export OMP_NUM_THREADS=1
 plan_equals_ranks 2 parallel.bucket_mb=0.01
-plan_equals_ranks 4 parallel.zero=1 parallel.dp_replicate=2
+plan_equals_ranks 4 train.micro_batch_size=2 parallel.zero=1 parallel.dp_replicate=2
 plan_equals_ranks 4 parallel.zero=2 train.micro_batch_size=1
-plan_equals_ranks 4 parallel.zero=3 train.precision=bf16 train.recompute=full
+plan_equals_ranks 4 train.micro_batch_size=2 parallel.zero=3 train.precision=bf16 train.recompute=full
 plan_equals_ranks 2 train.deterministic=true parallel.zero=3
 tp=2 plan_equals_ranks 2 parallel.tp=2 checkpoint.every=1
 tp=2 plan_equals_ranks 4 parallel.tp=2 parallel.sp=true parallel.zero=3

@@ -31,7 +31,8 @@ paste one.loss tp.loss | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $
 train_on 0 "2 parallel.zero=3" run=moved train.steps=4
 train_on 0 "4 parallel.zero=1" run=moved train.steps=8
 train_on 0 1 run=moved
-same moved
+results step one >want.steps
+results step moved | cmp -s want.steps - || fail "it differs from one rank"
 train_on 0 "2 parallel.tp=2" run=moved_tp train.steps=4
 train_on 0 "4 parallel.zero=3" run=moved_tp train.steps=8 # a digest that differs would end it
 train_on 0 "2 parallel.tp=2 parallel.sp=true" run=moved_tp

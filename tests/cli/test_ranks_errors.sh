@@ -15,20 +15,29 @@ train_on 2 "3" train.global_batch_size=6 train.stepz=1
 once "unknown key 'train.stepz'"
 train_on 2 "2" --unknown
 once "--unknown"
-train_on 3 "2" data.train=nothing
+train_on 3 "2" tokenizer=none.json
+once "none.json"
+train_on 2 "2" data.train=nothing
 once "nothing"
-train_on 4 "2" train.memory_limit=1MB
-once "memory"
-train_on 5 "2 parallel.zero=1" run=large optim.z_loss=1000 model.initializer_range=3
-once "beyond"
+train_on 4 "2" train.memory_limit=1Mi
+once "are allowed"
+large="optim.z_loss=1000 model.initializer_range=3"
+for layout in "2 parallel.zero=1" "2 parallel.tp=2" "4 parallel.tp=2 parallel.sp=true parallel.zero=2"; do
+    train_on 5 "$layout" run=large $large
+    once "a contribution to the gradient of model."
+    rm -r large
+done
+train_on 5 "2 parallel.zero=3" run=large $large
+once "under parallel.zero=2 or less the tensor is named"
 
 # Layouts that are not those of the ranks.
 train_on 2 "4 parallel.dp=3"
 once "parallel.dp=3 with tp 1, cp 1 and pp 1 makes 3 ranks, not 4"
 has err "where: parallel.dp ("
 train_on 2 "3 parallel.tp=3" train.global_batch_size=6
-once "4"
-has err "num_attention_heads"
+once "4 heads and 2 key/value heads of layer 0 do not divide over 3 tensor-parallel ranks"
+has err "where: parallel.tp ("
+has err "hint: parallel.tp=2 "
 train_on 2 "3"
 once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"
 has err "hint: the nearest batch that can is 9"
@@ -46,5 +55,11 @@ if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]
         fail "it trains"
     once "athanor: error: rank 1: "
     has err none.json
+    last="mpirun, no tokenizer"
+    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 2 "$athanor" train d.yaml \
+        tokenizer=none.json >out 2>err </dev/null
+    got=$?
+    [ $got = 3 ] || fail "exit $got, not 3"
+    once "none.json"
 fi
 finish

@@ -147,6 +147,7 @@ static void test_data_parallel(void **state) {
     check(LLAMA, 4, "parallel.dp=4");
     check(LLAMA, 3, "parallel.dp=3 train.global_batch_size=6");
     check(LLAMA, 2, "parallel.dp=2 train.deterministic=true");
+    check(LLAMA, 2, "parallel.dp=2 train.deterministic=true parallel.reduce_dtype=bf16");
     check(LLAMA, 2, "parallel.dp=2 parallel.reduce_dtype=bf16");
 }
 
