@@ -2,10 +2,10 @@
 # overlap.sh [ROUNDS [SHARE [PROGRAM]]]: how much of the time that communication takes is hidden behind
 # computation. Two ranks of one thread train a Llama of 3.6M parameters, with data parallelism and with
 # ZeRO-3, without and with an artificial slow link (parallel.link) by turns, ROUNDS (3) times. The link is
-# such that what a rank sends in a step takes SHARE (1) times a step without it. Printed: the fastest
+# such that what a rank sends in a step takes SHARE (0.5) times a step without it. Printed: the fastest
 # steps, the time the link adds to the collectives of a step, and which part of that no step shows.
 here=$(cd "$(dirname "$0")/.." && pwd)
-rounds=${1:-3} share=${2:-1}
+rounds=${1:-3} share=${2:-0.5}
 set -- "${3:-build/athanor}"
 . "$here/tests/cli/lib.sh"
 export OMP_NUM_THREADS=1
@@ -35,9 +35,11 @@ measure() { # TITLE KEYS...
     shift
     : >base
     : >slow
-    train "$@"
+    for _ in 1 2; do
+        train "$@"
+        step_times
+    done >first
     read -r calls bytes < <(traffic)
-    step_times >first
     rate=$(awk "BEGIN { print $bytes / ($share * $(fastest first) * 1e-3 - $calls * $latency_us * 1e-6) / 1e9 }")
     for _ in $(seq "$rounds"); do
         train "$@"
