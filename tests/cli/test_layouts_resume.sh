@@ -55,32 +55,6 @@ expect 0 train c.yaml train.steps=3 run=tp
 expect 0 launch --ranks 4 -- train c.yaml train.steps=4 run=tp parallel.tp=2 parallel.zero=2
 expect 0 verify checkpoint tp/checkpoints/step-4
 
-# A rank is killed at random moments; the run goes on under whatever layout until it is done.
-RANDOM=5
-kills=0
-for try in $(seq 40); do
-    zero=$((try % 4))
-    "$athanor" launch --ranks 2 -- train c.yaml $fixed run=kill train.precision=$p \
-        checkpoint.every=1 parallel.zero=$zero >out 2>err </dev/null &
-    launcher=$!
-    last="launch, rank $((try % 2)) killed, zero=$zero"
-    sleep_part 400
-    victims=$(cat /proc/$launcher/task/$launcher/children 2>/dev/null)
-    kill -9 "$(echo $victims x x | cut -d' ' -f$((1 + try % 2)))" 2>kill.err
-    got=0
-    wait $launcher || got=$?
-    case $got in
-        0) break ;;
-        6) kills=$((kills + 1)) ;;
-        *) fail "exit $got" ;;
-    esac
-    [ $kills -lt 6 ] || break
-done
-ranks 2 kill train.precision=$p parallel.zero=2
-[ $kills -gt 0 ] || fail "no rank was killed"
-same_steps $p kill
-same_files $p kill 8
-
 # What fails on rank 0, wherever it does, costs nothing that stood before.
 told=0
 for n in $(seq 20); do
