@@ -204,8 +204,9 @@ const param_unit *param_unit_at(const param_store *s, int u) {
 
 /* ---- arrays ---- */
 
+/* NULL where there is no array: on the meta device, and what a layout does without. */
 static void *element(void *array, int64_t i, dtype dt) {
-    return (char *)array + i * (int64_t)dtype_bytes(dt);
+    return array ? (char *)array + i * (int64_t)dtype_bytes(dt) : NULL;
 }
 
 param_piece param_piece_of(const param_store *s, int i) {
@@ -216,9 +217,10 @@ param_piece param_piece_of(const param_store *s, int i) {
     int64_t in_work = param_weights_in_slots(s) ? u->state : u->piece;
     void *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
     int64_t in_grad = param_grads_in_slots(s) ? u->state : u->piece;
-    return (param_piece){.master = at->master + (param_masters_are_flat(s) ? u->piece : u->state),
-                         .grad = grad ? element(grad, in_grad, param_grad_dtype(s)) : NULL,
-                         .work = work ? work + in_work : NULL,
+    int64_t in_master = param_masters_are_flat(s) ? u->piece : u->state;
+    return (param_piece){.master = element(at->master, in_master, DT_F32),
+                         .grad = element(grad, in_grad, param_grad_dtype(s)),
+                         .work = element(work, in_work, DT_BF16),
                          .spans = &u->spans,
                          .state = u->state};
 }
