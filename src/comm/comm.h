@@ -106,7 +106,6 @@ void comm_wait(comm_world *w, comm_ticket t);
 
 /* Sums of a few numbers over a comm, in place. */
 void comm_sum_i64(comm *c, int64_t *x, int64_t n);
-void comm_sum_f64(comm *c, double *x, int64_t n);
 void comm_barrier(comm *c);
 /* Bytes of rank `root`'s buffer to all. */
 void comm_broadcast(comm *c, void *data, int64_t bytes, int root);

@@ -164,10 +164,6 @@ void comm_sum_i64(comm *c, int64_t *x, int64_t n) {
     comm_run(c, &(comm_call){.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = DT_I64});
 }
 
-void comm_sum_f64(comm *c, double *x, int64_t n) {
-    comm_run(c, &(comm_call){.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = DT_F64});
-}
-
 void comm_barrier(comm *c) {
     comm_run(c, &(comm_call){.kind = COMM_BARRIER, .dt = DT_U8});
 }

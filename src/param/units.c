@@ -4,8 +4,9 @@
 #include "base/file.h"
 #include "param/store_int.h"
 
+/* shards is 1 without ZeRO (param_store_shard), 0 in a store that nobody shares. */
 bool param_masters_are_flat(const param_store *s) {
-    return s->how.shards <= 1 || (s->compute == DT_F32 && s->how.zero <= 2) || s->how.zero == 0;
+    return s->how.shards <= 1 || (s->compute == DT_F32 && s->how.zero <= 2);
 }
 bool param_weights_in_slots(const param_store *s) {
     return s->how.shards > 1 && s->how.zero == 3;
@@ -188,10 +189,6 @@ void param_store_shard(param_store *s, const param_sharding *how) {
         make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
         find_partial(s, &s->unit[u], u);
     }
-}
-
-const param_sharding *param_store_sharding(const param_store *s) {
-    return &s->how;
 }
 
 int param_units(const param_store *s) {

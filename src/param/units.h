@@ -47,7 +47,6 @@ typedef struct param_unit {
 
 /* Lays the parameters out for ranks; all have been added, none is mapped. */
 void param_store_shard(param_store *s, const param_sharding *how);
-const param_sharding *param_store_sharding(const param_store *s);
 
 /* Weights come to slots before they are read (zero 3); gradients leave slots when they are summed
  * (zero 2, 3). Otherwise every rank holds all of them. */

@@ -2,8 +2,10 @@
  *
  * Reading order: this file, session.h (everything a run holds), course/course.h (the run as
  * arithmetic), session.c (opening it), loop.c (steps and events), enter.c (from stage to stage),
- * execute.c (one step), trace.h (its timeline), state.c and saver.c (checkpoints and resume),
- * validate.c, samples.c, guard/watch.h (which steps are spikes), gradients.c (--dump-grads).
+ * execute.c (one step), peers.h (the other ranks), trace.h (a step's timeline), state.c, save.c and
+ * saver.c (checkpoints and resume), validate.c, samples.c, guard/watch.h (which steps are spikes),
+ * gradients.c (--dump-grads). Beside them: trial.h (steps without data), layouts.h and preflight.h
+ * (whether a layout computes what one rank does).
  *
  * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end
  * (cli.md). Each is appended to RUN/metrics.jsonl and given to the caller. */
