@@ -223,8 +223,7 @@ hf_order hf_order_of(const char *dir) {
 
 status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
     for (int i = 0; i < param_count(s); i++)
-        if (!param_at(s, i)->mapped)
-            TRY(fill_held(&(held_array){.store = s}, i, &list[i], order, e));
+        TRY(fill_held(&(held_array){.store = s}, i, &list[i], order, e));
     param_refresh_work(s);
     return ST_OK;
 }

@@ -30,7 +30,7 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
 hf_order hf_order_of(const char *dir);
 
 /* Fills what this rank holds of the store's masters and of their compute copies; list is that of
- * hf_find_weights. What is mapped stays as it is. */
+ * hf_find_weights. Of what is mapped it holds nothing. */
 status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order,
                        err *e) ATH_MUST_USE;
 /* The same from a safetensors file or folder. */
