@@ -43,7 +43,6 @@ for format in bf16 f16; do
     expect 0 generate $format --ids $ids --logits a.npy
     expect 0 generate $format-wide --ids $ids --logits b.npy
     cmp a.npy b.npy || fail "logits of $format"
-    cmp -s <(head -c 2000 a.npy) <(head -c 2000 all.npy) && fail "$format is not rounded"
 done
 
 # Text: a small model of our own.
