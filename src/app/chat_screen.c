@@ -3,10 +3,12 @@
 #include "app/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static const char RESET[] = "\x1b[0m", DIM[] = "\x1b[2m", PROMPT[] = "\x1b[1;32m";
@@ -23,47 +25,68 @@ void chat_screen_init(chat_screen *s) {
 
 /* ---- Ctrl-C ---- */
 
-/* The signal flag is process-wide by nature. */
+/* Process-wide by nature. The flag ends an answer; the event ends the wait at the prompt, whichever
+ * thread the signal came to. */
 static volatile sig_atomic_t interrupted;
+static int interrupt_event = -1;
 
 static void on_interrupt(int signal_number) {
+    int saved = errno;
     if (interrupted) _exit(128 + signal_number);
     interrupted = 1;
+    eventfd_write(interrupt_event, 1);
+    errno = saved;
 }
 
 void chat_catch_interrupt(void) {
-    struct sigaction sa = {.sa_handler =
-                               on_interrupt}; /* no SA_RESTART: reading a line ends, too */
+    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&sa.sa_mask);
-    sigaction(SIGINT, &sa, NULL);
+    interrupt_event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (interrupt_event >= 0) sigaction(SIGINT, &sa, NULL);
 }
 
 volatile sig_atomic_t *chat_interrupt_flag(void) {
     return &interrupted;
 }
 
+/* What was pressed before now is forgotten. */
+static void forget_interrupt(void) {
+    eventfd_t presses = 0;
+    eventfd_read(interrupt_event, &presses);
+    interrupted = 0;
+}
+
 /* ---- input ---- */
 
-/* One line without its end. */
-static chat_input read_line(const chat_screen *s, const char *prompt, strbuf *line) {
+/* False when Ctrl-C came before a line. */
+static bool wait_for_line(void) {
+    struct pollfd in[] = {{.fd = interrupt_event, .events = POLLIN},
+                          {.fd = STDIN_FILENO, .events = POLLIN}};
+    while (poll(in, ARRAY_LEN(in), -1) < 0 && errno == EINTR) continue;
+    bool pressed = (in[0].revents & POLLIN) != 0;
+    if (pressed) forget_interrupt();
+    return !pressed;
+}
+
+/* One line without its end. A terminal gives a line at a time, so none waits in stdio's buffer. */
+static chat_input take_line(strbuf *line) {
     char *data = NULL;
     size_t cap = 0;
+    ssize_t n = getline(&data, &cap, stdin);
+    if (n > 0) strbuf_append(line, data, (size_t)(data[n - 1] == '\n' ? n - 1 : n));
+    free(data);
+    clearerr(stdin);
+    return n < 0 ? INPUT_END : INPUT_TEXT;
+}
+
+static chat_input read_line(const chat_screen *s, const char *prompt, strbuf *line) {
+    forget_interrupt();
     printf("%s%s%s", style(s, PROMPT), prompt, style(s, RESET));
     fflush(stdout);
-    interrupted = 0;
-    errno = 0;
-    ssize_t n = getline(&data, &cap, stdin);
-    bool broken = n < 0 && errno == EINTR;
-    if (n > 0 && data[n - 1] == '\n') n--;
     strbuf_clear(line);
-    if (n > 0) strbuf_append(line, data, (size_t)n);
-    free(data);
-    if (n < 0) {
-        clearerr(stdin);
-        printf("\n");
-    }
-    if (broken) interrupted = 0;
-    return broken ? INPUT_INTERRUPT : n < 0 ? INPUT_END : INPUT_TEXT;
+    chat_input in = wait_for_line() ? take_line(line) : INPUT_INTERRUPT;
+    if (in != INPUT_TEXT) printf("\n");
+    return in;
 }
 
 static bool is_quotes(const strbuf *line) {
