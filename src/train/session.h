@@ -12,10 +12,10 @@
 #include "step/step.h"
 #include "tok/tok.h"
 #include "train/course/course.h"
-#include "train/peers.h"
-#include "train/saver.h"
+#include "train/ranks/peers.h"
+#include "train/save/saver.h"
 #include "train/course/stage_data.h"
-#include "train/trace.h"
+#include "train/ranks/trace.h"
 #include "train/train.h"
 #include "train/guard/watch.h"
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "run/report.h"
-#include "train/preflight.h"
+#include "train/ranks/preflight.h"
 #include "train/session.h"
 
 /* What `auto` was resolved to when the run began still holds, also on another machine. */
