@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "io/checkpoint.h"
-#include "io/hf_weights.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/hf/hf_weights.h"
 #include "tok/tok_format.h"
 
 enum { PREFILL_T = 256 };

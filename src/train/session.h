@@ -5,7 +5,7 @@
 #include "data/order/loader.h"
 #include "data/order/prefetch.h"
 #include "infer/generate.h"
-#include "io/checkpoint_upload.h"
+#include "io/checkpoint/checkpoint_upload.h"
 #include "plan/plan.h"
 #include "run/folder.h"
 #include "run/metrics.h"

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "io/checkpoint.h"
-#include "run/report.h"
+#include "io/checkpoint/checkpoint.h"
+#include "run/report/report.h"
 #include "train/ranks/preflight.h"
 #include "train/session.h"
 

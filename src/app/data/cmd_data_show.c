@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "data/shard/shards.h"
-#include "run/config.h"
+#include "run/config/config.h"
 #include "tok/tok.h"
 
 enum { PREVIEW_BYTES = 200, PREVIEW_TOK = 128, SHOWN_DOCUMENTS = 10 };

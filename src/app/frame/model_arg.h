@@ -3,7 +3,7 @@
 #define APP_MODEL_ARG_H
 
 #include "app/frame/cli.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 /* A preset name, a Hugging Face folder or a config.json become a config whose `model:` they are;
  * anything else is a config file. The command's key=value pairs apply to either. */

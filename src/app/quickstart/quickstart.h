@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/strbuf.h"
 #include "data/build/build.h"
-#include "run/config.h"
+#include "run/config/config.h"
 #include "tok/tok.h"
 
 enum { QUICK_PROMPTS = 3, QUICK_CORRECTIONS = 3 };

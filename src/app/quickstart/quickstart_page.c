@@ -9,7 +9,7 @@
 #include "app/quickstart/quickstart.h"
 #include "app/train/train_signals.h"
 #include "base/clock.h"
-#include "run/report.h"
+#include "run/report/report.h"
 
 void quick_stage(const quick *q, const char *name, int64_t began_ns, const char *fmt, ...) {
     char text[512];

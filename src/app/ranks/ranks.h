@@ -3,7 +3,7 @@
 #define APP_RANKS_H
 
 #include "comm/comm.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 /* The timeout of the config, unless who started the ranks has set one. */
 void ranks_set_timeout(comm_world *w, const config *c);

@@ -7,7 +7,7 @@
 
 #include "app/tok/tok_view.h"
 #include "base/arena.h"
-#include "run/svg.h"
+#include "run/report/svg.h"
 
 enum {
     MAX_BARS = 8, /* tokenizers */

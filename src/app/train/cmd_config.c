@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "model/config.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 static status print_config(const cli_args *args, err *e) {
     config *c;

@@ -8,12 +8,12 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/strbuf.h"
-#include "run/config.h"
+#include "run/config/config.h"
 #include "run/folder.h"
 #include "run/metrics.h"
 #include "run/record.h"
-#include "run/report.h"
-#include "run/report_data.h"
+#include "run/report/report.h"
+#include "run/report/report_data.h"
 #include "run/summary.h"
 
 /* ---- list ---- */

@@ -9,7 +9,7 @@
 #include "app/frame/cli.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "run/folder.h"
 
 enum { SENTENCE_TENSORS = 3 };

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "run/metrics.h"
 
 enum { START_OPS = 16 }; /* file operations of a start, about */

@@ -6,7 +6,7 @@
 #define TRAIN_LAYOUTS_H
 
 #include "comm/comm.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 /* What distinguishes a layout. */
 typedef struct layout {

@@ -10,7 +10,7 @@
 #include "comm/mesh.h"
 #include "op/vecops.h"
 #include "param/units.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 typedef struct peers_unit {
     const char *weights, *grads; /* how traces and reports call the transfers */

@@ -4,7 +4,7 @@
 #define TRAIN_PREFLIGHT_H
 
 #include "comm/mesh.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 /* ST_FAILED on rank 0, naming the tensor, when the layout computes something else. Every rank calls
  * it; what it returns differs by rank (peers_agree). Nothing is checked where one rank alone has

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "io/hf_part.h"
+#include "io/hf/hf_part.h"
 #include "model/config_file.h"
 
 /* ---- tensors ---- */

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "io/checkpoint_team.h"
+#include "io/checkpoint/checkpoint_team.h"
 #include "model/config.h"
 #include "optim/optim.h"
 #include "param/param.h"

@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "io/checkpoint.h"
-#include "io/hf_weights.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/hf/hf_weights.h"
 #include "train/save/save.h"
 #include "train/session.h"
 
