@@ -21,6 +21,7 @@ enum {
 };
 static const char HELLO_MAGIC[8] = "ATHRANK1";  /* no NUL; the digit is the format's version */
 static const uint32_t FRAME_MAGIC = 0x31465441; /* "ATF1" */
+static const double PARTING_S = 1;              /* for the last words */
 static const double ANSWER_S = 10;              /* rank 0 welcomes at once */
 static const double SILENCE_S = 5;              /* then people are told what is waited for */
 
@@ -95,7 +96,7 @@ static bool send_frame(int fd, status st, const void *data, size_t bytes, int64_
     return tcp_send(fd, head, sizeof head, deadline_ns) && tcp_send(fd, data, bytes, deadline_ns);
 }
 
-/* Message, hint and where of an err, each with its NUL. */
+/* Message, hint and where of an err, each with its NUL; the last that this connection sends. */
 static void send_failure(int fd, const err *why) {
     strbuf words = {0};
     const char *const parts[] = {why->message, why->hint, why->where};
@@ -103,8 +104,17 @@ static void send_failure(int fd, const err *why) {
         strbuf_append(&words, parts[i], strnlen(parts[i], MOST_WORDS / 3 - 1));
         strbuf_putc(&words, '\0');
     }
-    (void)send_frame(fd, why->code, words.data, words.len, in_seconds(1));
+    (void)send_frame(fd, why->code, words.data, words.len, in_seconds(PARTING_S));
+    shutdown(fd, SHUT_WR);
     strbuf_free(&words);
+}
+
+/* A connection that is closed before all that came was read is reset, and takes what was sent with
+ * it: so the other one closes first. */
+static void await_parting(int fd, int64_t deadline_ns) {
+    char rest[256];
+    while (clock_now_ns() < deadline_ns && tcp_receive(fd, rest, sizeof rest, deadline_ns))
+        continue;
 }
 
 static status take_failure(int fd, uint32_t code, uint32_t bytes, int64_t deadline_ns, err *e) {
@@ -243,9 +253,10 @@ static status name_misfit(const rendezvous *r, const guest *g, err *e) {
 static status admit(reception *c, guest *g, err *e) {
     if (name_misfit(c->r, g, e) != ST_OK) {
         send_failure(g->fd, e);
+        await_parting(g->fd, in_seconds(PARTING_S));
         return e->code;
     }
-    if (send_frame(g->fd, ST_OK, NULL, 0, in_seconds(1))) {
+    if (send_frame(g->fd, ST_OK, NULL, 0, in_seconds(PARTING_S))) {
         c->r->sockets[get_u32(g->hello + 12 + VERSION_BYTES)] = g->fd;
         c->missing--;
         g->fd = -1;
@@ -336,8 +347,12 @@ static status receive_all(rendezvous *r, err *e) {
 
 /* Rank 0 has a reason to end the meeting: the others hear it. */
 static void tell_failure(const rendezvous *r, const err *why) {
-    for (int i = 1; r->plan.rank == 0 && i < r->plan.size; i++)
+    if (r->plan.rank != 0) return;
+    for (int i = 1; i < r->plan.size; i++)
         if (r->sockets[i] >= 0) send_failure(r->sockets[i], why);
+    int64_t deadline_ns = in_seconds(PARTING_S);
+    for (int i = 1; i < r->plan.size; i++)
+        if (r->sockets[i] >= 0) await_parting(r->sockets[i], deadline_ns);
 }
 
 static status gather(const rendezvous *r, char *out, size_t bytes, err *e) {

@@ -15,7 +15,7 @@
  * Invariants
  *  1. Who does not say hello is no rank: it is not answered, and holds nobody up.
  *  2. Whoever says hello and does not fit (another number of ranks, another version, a rank twice)
- *     ends the meeting for all, with one sentence.
+ *     ends the meeting for all that have come, with one sentence. Who comes later finds nobody.
  *  3. A rank that leaves ends it, too. Connections stay until rendezvous_close, and their end tells
  *     of the end of a rank (lifeline.h). */
 #ifndef COMM_RENDEZVOUS_H
