@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,11 +41,6 @@ typedef struct launcher {
 
 /* ---- starting ---- */
 
-static int cores(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static void put_int(const char *name, int value) {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
@@ -62,8 +56,7 @@ static void set_environment(const launcher *l, int rank) {
         snprintf(text, sizeof text, "%g", l->plan->timeout_s);
         setenv("ATHANOR_TIMEOUT", text, 1);
     }
-    int share = cores() / l->plan->ranks;
-    if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", share > 0 ? share : 1);
+    if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->plan->ranks));
 }
 
 /* In the child: never returns. */

@@ -13,8 +13,8 @@ status ranks_end(comm_world *w, status st, err *e, bool json) {
     if (st == ST_OK || !w || comm_world_size(w) == 1 || !e->message[0]) return st;
     e->code = st;
     bool speaks = comm_speaks(w, e);
-    if (comm_world_rank(w) > 0 && strcmp(comm_world_kind(w), "mpi") == 0)
-        err_context(e, "rank %d", comm_world_rank(w)); /* who started the ranks does not say it */
+    if (comm_world_rank(w) > 0 && strcmp(comm_world_kind(w), "processes") != 0)
+        err_context(e, "rank %d", comm_world_rank(w)); /* only athanor launch says it */
     if (speaks) cli_report(e, json);
     *e = (err){0};
     return st;
