@@ -1,16 +1,9 @@
 #include "io/gguf/gguf_rows.h"
 
-#include <string.h>
-
 /* Parameters of a layer by part; [1] are biases. */
 struct gguf_rows_layer {
     const param *part[PART_COUNT][2];
 };
-
-static bool is_bias(const param *p) {
-    size_t n = strlen(p->name);
-    return n > 5 && strcmp(p->name + n - 5, ".bias") == 0;
-}
 
 gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *hf,
                         const param_store *store) {
@@ -18,7 +11,7 @@ gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *
     r.layer = ARENA_ARRAY(a, struct gguf_rows_layer, hf->num_hidden_layers + 1);
     for (int i = 0; i < param_count(store); i++) {
         const param *p = param_at(store, i);
-        r.layer[p->layer + 1].part[p->part][is_bias(p)] = p;
+        r.layer[p->layer + 1].part[p->part][param_is_bias(p)] = p;
     }
     return r;
 }
@@ -82,7 +75,7 @@ float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i) {
     layer_spec k = spec_of(r, p);
     place at = place_of(&k, p, i);
     const struct gguf_rows_layer *in = &r->layer[p->layer + 1];
-    int bias = is_bias(p);
+    int bias = param_is_bias(p);
     if (p->layer >= 0 && is_rotated(&k, &at)) at.row = reorder(r, &k.attn, at.row);
     if (in->part[at.whole][bias]) return element(r, in->part[at.whole][bias], at.row);
     for (int j = 0; j < at.n && at.n > 1; j++) {
