@@ -278,8 +278,8 @@ static status check_ranks(const model_config *mc, int tp, err *e) {
 
 status model_check_ranks(const model_config *mc, int tp, err *e) {
     if (check_ranks(mc, tp, e) == ST_OK) return ST_OK;
-    int fits = tp - 1;
-    while (check_ranks(mc, fits, NULL) != ST_OK) fits--;
+    int fits = tp - 1; /* a divisor, since the ranks that there are must divide by it, too */
+    while (tp % fits != 0 || check_ranks(mc, fits, NULL) != ST_OK) fits--;
     err_where(e, "parallel.tp");
     return err_hint(e, "parallel.tp=%d divides them", fits);
 }

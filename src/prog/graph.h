@@ -80,6 +80,8 @@ typedef struct graph_param_ref {
     space where; /* SPACE_MASTER or SPACE_WORK */
     dtype dt;
     int64_t rows, cols, offset_bytes, grad_offset_bytes;
+    /* Of the gradient and what is summed over ranks behind it, up to the next one; 0: no more. */
+    int64_t grad_room_bytes;
     int unit; /* that it is gathered and reduced with (param/units.h) */
     bool trainable;
 } graph_param_ref;
