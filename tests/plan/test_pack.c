@@ -181,12 +181,14 @@ static void test_units_in_the_frame(void **state) {
                           "num_hidden_layers", 4, "num_attention_heads", 2, "intermediate_size", 33,
                           "vocab_size", 29, "max_position_embeddings", 64);
     assert_int_equal(dev_open(&d, DEV_META, 1, NULL), ST_OK);
-    for (int zero = 0; zero < 2; zero++) {
+    for (int T = 8; T < 24; T++) {
+        int zero = T % 2;
         mesh_shape four = {.dp = 4, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1};
         mesh m;
         mesh_place(&m, &four, 0);
         plan_spec spec = {.compute = DT_F32,
-                          .T = 12,
+                          .T = T,
+                          .document_mask = true,
                           .train_B = 2,
                           .micro_batches = 1,
                           .optim = optim_find("adamw"),
