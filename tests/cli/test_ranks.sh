@@ -43,9 +43,9 @@ for zero in 0 1; do
     rm -r odd_ranks
 done
 
-# From layout to layout.
+# From layout to layout, with any recompute policy.
 train_on 0 "2 parallel.zero=3" run=moved train.steps=4
-train_on 0 "4 parallel.zero=1" run=moved train.steps=8
+train_on 0 "4 parallel.zero=1" run=moved train.steps=8 train.recompute=full
 train_on 0 1 run=moved
 results step one >want.steps
 results step moved | cmp -s want.steps - || fail "it differs from one rank"
