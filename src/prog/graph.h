@@ -133,6 +133,7 @@ val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width
 val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int64_t cols,
                         int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
+val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols, int copies);
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
