@@ -35,12 +35,22 @@ static status copy_config(config **out, const config *c, err *e) {
     return st;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+/* Sequences of a micro-batch: few, but rows that sequence-parallel ranks can share. */
+static int64_t trial_micro(const config *c) {
+    int64_t own = c->train.micro_batch_size, T = c->train.seq_len, tp = c->parallel.tp;
+    int64_t B = own == CONFIG_AUTO || own > TRIAL_MICRO ? TRIAL_MICRO : own;
+    return c->parallel.sp && B * T % tp != 0 ? tp / common_divisor(T, tp) : B;
+}
+
 static void shorten(config *c, int batch) {
     c->stages.n = 0;
     c->train.batch_ramp.start = c->train.batch_ramp.increment = 0;
     if (c->train.seq_len > TRIAL_TOKENS) c->train.seq_len = TRIAL_TOKENS;
-    if (c->train.micro_batch_size == CONFIG_AUTO || c->train.micro_batch_size > TRIAL_MICRO)
-        c->train.micro_batch_size = TRIAL_MICRO;
+    c->train.micro_batch_size = trial_micro(c);
     c->train.global_batch_size = batch * c->train.micro_batch_size;
     c->train.deterministic = true;
     c->train.digest_every = 1;

@@ -34,12 +34,13 @@ static void add_zero(layouts *all, layout l) {
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
+    int64_t rows = t->c->train.micro_batch_size * t->c->train.seq_len;
     for (int tp = 1; tp <= ranks; tp++) {
         if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
         layout l = {.dp = ranks / tp, .dp_replicate = 1, .tp = tp};
         add_zero(&all, l);
         l.sp = true;
-        if (tp > 1) add_zero(&all, l);
+        if (tp > 1 && rows % tp == 0) add_zero(&all, l);
     }
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
     *n = all.n;
