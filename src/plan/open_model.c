@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "tok/tok_format.h"
 
 enum { PREFILL_T = 256 };

@@ -4,8 +4,8 @@
 
 #include "infer/generate.h"
 #include "infer/settings.h"
-#include "io/gguf_model.h"
-#include "io/hf_model.h"
+#include "io/gguf/gguf_model.h"
+#include "io/hf/hf_model.h"
 #include "plan/plan.h"
 
 typedef struct open_model {
