@@ -29,8 +29,11 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
 /* How the tensors of a folder lie. */
 hf_order hf_order_of(const char *dir);
 
-/* Fills what this rank holds of the store's masters and of their compute copies from a safetensors
- * file or folder. */
+/* Fills what this rank holds of the store's masters and of their compute copies; list is that of
+ * hf_find_weights. Of what is mapped it holds nothing. */
+status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order,
+                       err *e) ATH_MUST_USE;
+/* The same from a safetensors file or folder. */
 status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_USE;
 
 /* Rows of the store by rows of the file: which of ours row i of the file is, in the arena; NULL:
