@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -320,6 +321,7 @@ static void test_nonsense(void **state) {
         int fd = call(m.plans[0].at.port);
         assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
         assert_int_equal(send(fd, frames[i], 12, MSG_NOSIGNAL), 12);
+        shutdown(fd, SHUT_WR);
         end(zero);
         expect_said(&m, 0, ST_RANK, i < 2 ? "rank 1 speaks another language" : "has failed");
         close(fd);
@@ -370,6 +372,75 @@ static void test_death(void **state) {
     }
 }
 
+/* Rank 0 is where no collective tells it that rank 1 has died. */
+static void be_stuck(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) != ST_OK) return;
+    if (plan->rank == 1) raise(SIGKILL);
+    nap(20);
+}
+
+/* It is started before the other tests, as it takes its time. */
+typedef struct stuck_scene {
+    pid_t pids[2];
+    int64_t began_ns;
+} stuck_scene;
+
+static int start_stuck(void **state) {
+    static stuck_scene scene;
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = be_stuck;
+    scene.began_ns = clock_now_ns();
+    for (int r = 0; r < 2; r++) scene.pids[r] = start(&m, r);
+    *state = &scene;
+    return 0;
+}
+
+static void test_stuck(void **state) {
+    const stuck_scene *scene = *state;
+    int ended;
+    assert_int_equal(waitpid(scene->pids[1], &ended, 0), scene->pids[1]);
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(waitpid(scene->pids[0], &ended, 0), scene->pids[0]);
+    assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == ST_RANK);
+    assert_true(clock_since_s(scene->began_ns) < 12);
+}
+
+/* ---- several machines ---- */
+
+/* Ranks from 2 on are in a container of another name. */
+static void open_elsewhere(const rendezvous_plan *plan, result *out) {
+    int spaces = CLONE_NEWPID | CLONE_NEWUTS, state;
+    if (plan->rank >= 2) {
+        if (unshare(spaces) != 0 && unshare(spaces | CLONE_NEWUSER) != 0) return;
+        CHECK(sethostname("elsewhere", 9) == 0, "no name for the container");
+        pid_t pid = fork(); /* the first process of the new space */
+        if (pid > 0) {
+            waitpid(pid, &state, 0);
+            return;
+        }
+    }
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) == ST_OK) comm_close(w);
+    if (plan->rank >= 2) _exit(0);
+}
+
+static void test_machines(void **state) {
+    (void)state;
+    char want[256], host[64] = "";
+    meeting m = new_meeting(4, "127.0.0.1");
+    m.act = open_elsewhere;
+    m.plans[0].timeout_s = m.plans[1].timeout_s = 1;
+    run_meeting(&m, 4);
+    if (m.results[2].said.code == ST_OK) skip(); /* this machine lets nobody make containers */
+    gethostname(host, sizeof host - 1);
+    snprintf(want, sizeof want,
+             "ranks 0-1 are on %s, rank 2 is on elsewhere, rank 3 is on elsewhere in another "
+             "container",
+             host); /* each has a container of its own */
+    for (int r = 0; r < 4; r++) expect_said(&m, r, ST_USAGE, want);
+}
+
 static void test_rank_list(void **state) {
     (void)state;
     static const bool flags[] = {true, true, true, false, true, false, true, true};
@@ -389,7 +460,8 @@ int main(void) {
         cmocka_unit_test(test_misfits),   cmocka_unit_test(test_places),
         cmocka_unit_test(test_strangers), cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_world),     cmocka_unit_test(test_death),
-        cmocka_unit_test(test_rank_list),
+        cmocka_unit_test(test_machines),  cmocka_unit_test(test_rank_list),
+        cmocka_unit_test(test_stuck),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start_stuck, NULL);
 }
