@@ -1,3 +1,4 @@
+/* The thread and what it does when a connection ends. */
 #include "comm/lifeline.h"
 
 #include <poll.h>

@@ -35,8 +35,8 @@ ended() {
     cat said.* >out
     rm -f said.*
 }
-# said_once TEXT
-said_once() { [ "$(grep -cF -- "$1" out)" = 1 ] || fail "'$1' stands $(grep -cF -- "$1" out) times in out"; }
+# said TIMES TEXT
+said() { [ "$(grep -cF -- "$2" out)" = "$1" ] || fail "'$2' is not said $1 times"; }
 
 # The same bits as one rank; a stranger that talks first, and one that says nothing, change nothing.
 expect 0 train d.yaml run=one
@@ -62,7 +62,7 @@ RANK=0 WORLD_SIZE=1 expect 0 train d.yaml run=alone train.steps=2 "${quiet[@]}"
 # What all find is told once.
 start_all 2 train d.yaml train.stepz=1
 ended 2 0 1
-said_once "unknown key 'train.stepz'"
+said 1 "unknown key 'train.stepz'"
 
 # A rank that is killed takes the others down, and one of them names it.
 for victim in 1 0; do
@@ -72,7 +72,7 @@ for victim in 1 0; do
     kill -9 ${pids[$victim]}
     { wait ${pids[$victim]}; } 2>/dev/null
     ended 6 $((1 - victim)) 2
-    said_once "rank $victim has died"
+    said 1 "rank $victim has died"
 done
 
 # A signal to one of them stops all, and the run can go on.
@@ -80,7 +80,7 @@ start_all 2 train d.yaml run=stopped train.steps=1000000
 wait_for_step stopped
 kill -TERM ${pids[1]}
 ended 75 0 1
-said_once 'state saved'
+said 1 'state saved'
 
 # Who is missing, and who was told something else.
 export ATHANOR_TIMEOUT=0.5
@@ -90,16 +90,16 @@ last="a missing rank"
 start 0 train d.yaml
 start 2 train d.yaml
 ended 6 0 2
-said_once "error: rank 1 of 3 has not come to 127.0.0.1, port $MASTER_PORT, within 0.5 s"
+said 2 "error: rank 1 of 3 has not come to 127.0.0.1, port $MASTER_PORT, within 0.5 s"
 last="no rank 0"
 start 1 train d.yaml
 ended 6 1
-said_once "error: rank 1: rank 1 has not found rank 0 at 127.0.0.1, port $MASTER_PORT"
+said 1 "error: rank 1 has not found rank 0 at 127.0.0.1, port $MASTER_PORT"
 MASTER_ADDR=192.0.2.1 start 0 train d.yaml
 ended 2 0
-said_once "192.0.2.1 is no address of this machine"
+said 1 "rank 0 cannot listen at 192.0.2.1: it is no address of this machine"
 unset MASTER_ADDR
 start 0 train d.yaml
 ended 2 0
-said_once "RANK and WORLD_SIZE are set, but MASTER_ADDR is not"
+said 1 "RANK and WORLD_SIZE are set, but MASTER_ADDR is not"
 finish

@@ -139,7 +139,8 @@ static void test_exchange(void **state) {
         meeting m = new_meeting(4 - i, hosts[i]);
         m.act = exchange_twice;
         run_meeting(&m, 4 - i);
-        if (strstr(m.results[0].said.message, "is no address of this machine")) continue; /* IPv6 */
+        if (strstr(m.results[0].said.message, "it is no address of this machine"))
+            continue; /* IPv6 */
         for (int r = 0; r < 4 - i; r++) expect_said(&m, r, ST_OK, "");
     }
 }
@@ -262,11 +263,11 @@ static void test_places(void **state) {
 
     m.plans[0].at.host = "192.0.2.1"; /* of documentation: nobody has it */
     end(start(&m, 0));
-    expect_said(&m, 0, ST_USAGE, "192.0.2.1 is no address of this machine");
+    expect_said(&m, 0, ST_USAGE, "listen at 192.0.2.1: it is no address of this machine");
     m.plans[0].at.host = m.plans[1].at.host = "no such host";
     m.plans[1].timeout_s = 0.1;
     run_meeting(&m, 2);
-    expect_said(&m, 0, ST_USAGE, "cannot resolve the address \"no such host\"");
+    expect_said(&m, 0, ST_USAGE, "rank 0 cannot listen at no such host: ");
     expect_said(&m, 1, ST_RANK, "rank 1 has not found rank 0 at no such host, port ");
 }
 
@@ -325,6 +326,38 @@ static void test_nonsense(void **state) {
         end(zero);
         expect_said(&m, 0, ST_RANK, i < 2 ? "rank 1 speaks another language" : "has failed");
         close(fd);
+    }
+}
+
+/* What listens says it is rank 0, and then the worst. */
+static void test_false_rank_0(void **state) {
+    (void)state;
+    static const char welcome[12] = "ATF1";
+    static const char *const heads[] = {"ATF1\2\0\0\0\0\6\0\0", "ATF1\6\0\0\0\1\6\0\0",
+                                        "ATF1\0\0\0\0\xff\xff\xff\xff", "ATF2\0\0\0\0\0\0\0\0"};
+    static const char *const said[] = {"AAAAAAAA", "the meeting of the ranks has failed",
+                                       "rank 0 speaks another language",
+                                       "rank 0 speaks another language"};
+    char words[1600], hello[40];
+    memset(words, 'A', sizeof words); /* no NUL anywhere */
+    for (int i = 0; i < ARRAY_LEN(heads); i++) {
+        meeting m = new_meeting(2, "127.0.0.1");
+        m.act = exchange_twice;
+        int listener = listen_on_loopback(&m.plans[1].at.port);
+        pid_t one = start(&m, 1);
+        int guest = accept(listener, NULL, NULL);
+        assert_int_equal(recv(guest, hello, sizeof hello, MSG_WAITALL), sizeof hello);
+        assert_memory_equal(hello,
+                            "ATHRANK1"
+                            "1.0",
+                            12);
+        assert_int_equal(send(guest, welcome, sizeof welcome, MSG_NOSIGNAL), sizeof welcome);
+        assert_int_equal(send(guest, heads[i], 12, MSG_NOSIGNAL), 12);
+        send(guest, words, sizeof words, MSG_NOSIGNAL);
+        end(one);
+        expect_said(&m, 1, i == 0 ? ST_USAGE : ST_RANK, said[i]);
+        close(guest);
+        close(listener);
     }
 }
 
@@ -454,14 +487,14 @@ static void test_rank_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),  cmocka_unit_test(test_late),
-        cmocka_unit_test(test_missing),   cmocka_unit_test(test_no_rank_0),
-        cmocka_unit_test(test_left),      cmocka_unit_test(test_signal),
-        cmocka_unit_test(test_misfits),   cmocka_unit_test(test_places),
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_world),     cmocka_unit_test(test_death),
-        cmocka_unit_test(test_machines),  cmocka_unit_test(test_rank_list),
-        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_exchange),     cmocka_unit_test(test_late),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_no_rank_0),
+        cmocka_unit_test(test_left),         cmocka_unit_test(test_signal),
+        cmocka_unit_test(test_misfits),      cmocka_unit_test(test_places),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_false_rank_0), cmocka_unit_test(test_world),
+        cmocka_unit_test(test_death),        cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_rank_list),    cmocka_unit_test(test_stuck),
     };
     return cmocka_run_group_tests(tests, start_stuck, NULL);
 }
