@@ -56,6 +56,24 @@ ended 0 0 1
 exec 7>&- 8>&-
 results 'step|valid|sample' two | cmp -s want - || fail "it differs from one rank"
 
+# A port that is taken: another run's, or that of torchrun's agent, which ranks leave to it.
+new_port
+last="two runs on one port"
+start 0 train d.yaml run=first train.steps=2 "${quiet[@]}"
+first=${pids[0]}
+for _ in $(seq 100); do { exec 7<>/dev/tcp/127.0.0.1/$MASTER_PORT; } 2>/dev/null && break; sleep 0.02; done
+start 0 train d.yaml run=second train.steps=2 "${quiet[@]}"
+ended 2 0
+said 1 "rank 0 cannot listen at 127.0.0.1, port $MASTER_PORT: Address already in use"
+export TORCHELASTIC_USE_AGENT_STORE=True
+for r in 0 1; do start $r train d.yaml run=second train.steps=2 "${quiet[@]}"; done
+ended 0 0 1
+unset TORCHELASTIC_USE_AGENT_STORE
+pids[0]=$first
+start 1 train d.yaml run=first train.steps=2 "${quiet[@]}"
+ended 0 0 1
+exec 7>&-
+
 # One rank is one rank.
 RANK=0 WORLD_SIZE=1 expect 0 train d.yaml run=alone train.steps=2 "${quiet[@]}"
 
