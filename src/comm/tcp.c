@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,8 +66,15 @@ static struct addrinfo *resolve(tcp_place at, const char **why) {
     return bad ? NULL : found;
 }
 
+/* What is said is short and waited for. */
+static int without_delay(int fd) {
+    int yes = 1;
+    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    return fd;
+}
+
 static int new_socket(const struct addrinfo *a) {
-    return socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return without_delay(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 static int close_failed(int fd) {
@@ -112,6 +120,10 @@ status tcp_listen(tcp_place at, int *fd, err *e) {
     status st = *fd >= 0 ? ST_OK : name_listen_failure(at, e);
     freeaddrinfo(all);
     return st;
+}
+
+int tcp_accept(int listener) {
+    return without_delay(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 /* ---- connecting ---- */

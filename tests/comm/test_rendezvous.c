@@ -200,6 +200,20 @@ static void test_left(void **state) {
     expect_said_in_time(&m, 2, ST_RANK, "rank 1 has left while the ranks met");
 }
 
+/* Rank 1 is killed while rank 2 is still to come. */
+static void test_left_early(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = exchange_twice;
+    pid_t zero = start(&m, 0), one = start(&m, 1);
+    nap(0.2);
+    kill(one, SIGKILL);
+    waitpid(one, NULL, 0);
+    end(zero);
+    expect_said(&m, 0, ST_RANK, "rank 1 has left while the ranks met");
+    assert_true(m.results[0].seconds < 3);
+}
+
 static void catch_signal(int number) {
     (void)number;
 }
@@ -289,8 +303,12 @@ static int call(int port) {
 /* A hundred that say nothing, parts of a hello, or something else hold nobody up. */
 static void test_strangers(void **state) {
     (void)state;
-    static const char *const words[] = {"", "ATHRANK1", "ATHRANK2", "GET / HTTP/1.1\r\n\r\n",
-                                        "\xff\xff\xff\xff"};
+    static const char *const words[] = {"",
+                                        "ATHRANK1",
+                                        "ATHRANK2",
+                                        "GET / HTTP/1.1\r\n\r\n",
+                                        "\xff\xff\xff\xff",
+                                        "POST /what-is-longer-than-a-hello HTTP/1.1\r\n"};
     int fds[100];
     meeting m = new_meeting(2, "127.0.0.1");
     m.act = exchange_twice;
@@ -367,6 +385,7 @@ static void open_world(const rendezvous_plan *plan, result *out) {
     comm_world *w;
     if (joined_open(&w, plan, &out->said) != ST_OK) return;
     comm *c = everyone(w);
+    comm_set_timeout(w, 3);
     int64_t sum = 1 << comm_world_rank(w);
     comm_sum_i64(c, &sum, 1);
     CHECK(comm_check(w, NULL) != ST_OK || sum == (1 << plan->size) - 1, "the sum is %lld",
@@ -403,6 +422,24 @@ static void test_death(void **state) {
         expect_said(&m, r, ST_RANK, "rank 2 has died");
         assert_true(m.results[r].seconds < 1.5);
     }
+}
+
+/* Rank 1 is of another user, who may not open what rank 0 has. */
+static void open_as_others(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    out->said.code = ST_FAILED;
+    if (plan->rank == 1 && setuid(65534) != 0) return;
+    if (joined_open(&w, plan, &out->said) == ST_OK) comm_close(w);
+}
+
+static void test_users(void **state) {
+    (void)state;
+    if (getuid() != 0) skip(); /* nobody else may become another */
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = open_as_others;
+    run_meeting(&m, 3);
+    for (int r = 0; r < 3; r++)
+        expect_said(&m, r, ST_USAGE, "rank 1: cannot open the memory that rank 0 shares: Permis");
 }
 
 /* Rank 0 is where no collective tells it that rank 1 has died. */
@@ -445,7 +482,9 @@ static void test_stuck(void **state) {
 static void open_elsewhere(const rendezvous_plan *plan, result *out) {
     int spaces = CLONE_NEWPID | CLONE_NEWUTS, state;
     if (plan->rank >= 2) {
+        out->said.code = ST_FAILED;
         if (unshare(spaces) != 0 && unshare(spaces | CLONE_NEWUSER) != 0) return;
+        out->said.code = ST_OK;
         CHECK(sethostname("elsewhere", 9) == 0, "no name for the container");
         pid_t pid = fork(); /* the first process of the new space */
         if (pid > 0) {
@@ -465,7 +504,7 @@ static void test_machines(void **state) {
     m.act = open_elsewhere;
     m.plans[0].timeout_s = m.plans[1].timeout_s = 1;
     run_meeting(&m, 4);
-    if (m.results[2].said.code == ST_OK) skip(); /* this machine lets nobody make containers */
+    if (m.results[2].said.code == ST_FAILED) skip(); /* this machine lets nobody make containers */
     gethostname(host, sizeof host - 1);
     snprintf(want, sizeof want,
              "ranks 0-1 are on %s, rank 2 is on elsewhere, rank 3 is on elsewhere in another "
@@ -489,7 +528,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchange),     cmocka_unit_test(test_late),
         cmocka_unit_test(test_missing),      cmocka_unit_test(test_no_rank_0),
-        cmocka_unit_test(test_left),         cmocka_unit_test(test_signal),
+        cmocka_unit_test(test_left),         cmocka_unit_test(test_left_early),
+        cmocka_unit_test(test_users),        cmocka_unit_test(test_signal),
         cmocka_unit_test(test_misfits),      cmocka_unit_test(test_places),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_false_rank_0), cmocka_unit_test(test_world),
