@@ -37,7 +37,7 @@ has err "where: parallel.dp ("
 train_on 2 "3 parallel.tp=3" train.global_batch_size=6
 once "4 heads and 2 key/value heads of layer 0 do not divide over 3 tensor-parallel ranks"
 has err "where: parallel.tp ("
-has err "hint: parallel.tp=2 "
+has err "hint: parallel.tp=1 " # of 3 ranks
 train_on 2 "3"
 once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"
 has err "hint: the nearest batch that can is 9"
