@@ -22,12 +22,12 @@ static const double MEETING_S = 300; /* until the last rank has come */
 static status read_int(const char *name, const char *first, int *out, err *e) {
     const char *text = getenv(name);
     int64_t value = -1;
+    enum { MOST = 65535 }; /* no port is higher, nor any rank or descriptor */
     *out = -1;
     if (!text) {
         err_set(e, ST_USAGE, "%s is set, but %s is not", first, name);
-    } else if (!text_parse_int(text, &value) || value < 0 || value > INT32_MAX) {
-        err_set(e, ST_USAGE, "%s is \"%s\", which is no number %s", name, text,
-                name == PORT ? "of a port" : "of a rank");
+    } else if (!text_parse_int(text, &value) || value < 0 || value > MOST) {
+        err_set(e, ST_USAGE, "%s is \"%s\", which is no number from 0 to %d", name, text, MOST);
     } else {
         *out = (int)value;
         return ST_OK;
@@ -94,8 +94,8 @@ static status read_plan(rendezvous_plan *plan, err *e) {
     plan->at = (tcp_place){.host = getenv(ADDRESS), .port = meeting_port(port)};
     if (!plan->at.host) {
         err_set(e, ST_USAGE, "%s and %s are set, but %s is not", JOINED_RANK, JOINED_SIZE, ADDRESS);
-    } else if (port < 1 || port > 65535) {
-        err_set(e, ST_USAGE, "%s is %d, which is no number of a port", PORT, port);
+    } else if (port == 0) {
+        err_set(e, ST_USAGE, "%s is 0, which is no port where ranks could meet", PORT);
     } else {
         return ST_OK;
     }
@@ -120,9 +120,7 @@ static status open_joined(comm_world **out, err *e) {
     if (plan.size == 1) {
         *out = comm_open_self();
     } else {
-        status st = joined_open(out, &plan, e);
-        if (st != ST_OK && plan.rank > 0) err_context(e, "rank %d", plan.rank);
-        if (st != ST_OK) return st;
+        TRY(joined_open(out, &plan, e));
         share_cores(plan.size);
     }
     unsetenv(JOINED_RANK);

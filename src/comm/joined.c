@@ -6,7 +6,6 @@
  * is shown by its numbers, which no other file of this machine has. */
 #include "comm/joined.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/file.h"
 #include "comm/lifeline.h"
 #include "comm/world.h"
 
@@ -30,20 +29,15 @@ typedef struct home {
 
 /* ---- where a rank lives ---- */
 
-static void read_line(const char *path, char *out, size_t room) {
-    FILE *f = fopen(path, "re");
-    if (!f || !fgets(out, (int)room, f)) out[0] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-    if (f) fclose(f);
-}
-
 static home find_home(void) {
     home h = {.process = getpid(), .segment_fd = -1};
-    char boot[64], space[48] = "";
+    char *boot, space[48] = "";
+    size_t len;
     if (gethostname(h.host, sizeof h.host - 1) != 0) snprintf(h.host, sizeof h.host, "?");
-    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    bool told = file_read_all("/proc/sys/kernel/random/boot_id", &boot, &len, NULL) == ST_OK;
     if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = '\0';
-    snprintf(h.machine, sizeof h.machine, "%s %s", boot[0] ? boot : h.host, space);
+    snprintf(h.machine, sizeof h.machine, "%s %s", told ? boot : h.host, space);
+    free(boot);
     return h;
 }
 
@@ -145,8 +139,11 @@ static status exchange(rendezvous *r, const home *mine, home *all, int n, err *e
     TRY(rendezvous_exchange(r, mine, all, sizeof *mine, e));
     for (int i = 0; i < n; i++) close_texts(&all[i]);
     TRY(check_machines(all, n, e));
-    for (int i = 0; i < n; i++)
-        if (all[i].failure[0]) return err_set(e, ST_USAGE, "rank %d: %s", i, all[i].failure);
+    for (int i = 0; i < n; i++) {
+        if (!all[i].failure[0]) continue;
+        err_set(e, ST_USAGE, "rank %d: %s", i, all[i].failure);
+        return err_hint(e, "ranks are processes of one user; or use athanor launch");
+    }
     return ST_OK;
 }
 

@@ -1,3 +1,4 @@
+/* The thread and what it does when a connection ends. */
 #include "comm/lifeline.h"
 
 #include <poll.h>
@@ -32,7 +33,7 @@ static void end_soon(const lifeline *l) {
     err why = {0};
     if (poll(&end, 1, 1000 * LAST_S) != 0) return;
     (void)!board_check(l->board, &why);
-    log_warn("rank %d is ended, where it has not come to an end in %d s: %s", l->rank, LAST_S,
+    log_warn("rank %d has not come to an end in %d s and is ended: %s", l->rank, LAST_S,
              why.message);
     _exit(ST_RANK);
 }

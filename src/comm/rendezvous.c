@@ -89,11 +89,15 @@ static status name_loss(const rendezvous *r, int rank, err *e) {
 }
 
 static bool send_frame(int fd, status st, const void *data, size_t bytes, int64_t deadline_ns) {
-    unsigned char head[FRAME_BYTES];
+    strbuf frame = {0};
+    unsigned char *head = (unsigned char *)strbuf_extend(&frame, FRAME_BYTES);
     put_u32(head, FRAME_MAGIC);
     put_u32(head + 4, (uint32_t)st);
     put_u32(head + 8, (uint32_t)bytes);
-    return tcp_send(fd, head, sizeof head, deadline_ns) && tcp_send(fd, data, bytes, deadline_ns);
+    strbuf_append(&frame, data, bytes);
+    bool sent = tcp_send(fd, frame.data, frame.len, deadline_ns);
+    strbuf_free(&frame);
+    return sent;
 }
 
 /* Message, hint and where of an err, each with its NUL; the last that this connection sends. */
@@ -219,7 +223,7 @@ static void drop(guest *g) {
 
 /* The place of the one that has been silent longest, when all are taken. */
 static void let_in(reception *c) {
-    int fd = accept4(c->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = tcp_accept(c->listener);
     if (fd < 0) return;
     guest *g = &c->guests[c->next];
     c->next = (c->next + 1) % GUESTS;

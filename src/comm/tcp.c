@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,8 +66,15 @@ static struct addrinfo *resolve(tcp_place at, const char **why) {
     return bad ? NULL : found;
 }
 
+/* What is said is short and waited for. */
+static int without_delay(int fd) {
+    int yes = 1;
+    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    return fd;
+}
+
 static int new_socket(const struct addrinfo *a) {
-    return socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return without_delay(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 static int close_failed(int fd) {
@@ -85,16 +93,18 @@ static int listen_at(const struct addrinfo *a) {
     return close_failed(fd);
 }
 
+static status refuse_host(tcp_place at, const char *why, err *e) {
+    err_set(e, ST_USAGE, "rank 0 cannot listen at %s: %s", at.host, why);
+    err_where(e, "MASTER_ADDR");
+    return err_hint(e, "this is the machine of rank 0; on one machine 127.0.0.1 will do");
+}
+
 static status name_listen_failure(tcp_place at, err *e) {
-    if (errno == EADDRNOTAVAIL) {
-        err_set(e, ST_USAGE, "%s is no address of this machine, on which rank 0 runs", at.host);
-        return err_hint(e,
-                        "MASTER_ADDR is the machine of rank 0; on one machine 127.0.0.1 will do");
-    }
+    if (errno == EADDRNOTAVAIL) return refuse_host(at, "it is no address of this machine", e);
     err_set(e, ST_USAGE, "rank 0 cannot listen at %s, port %d: %s", at.host, at.port,
             strerror(errno));
-    return err_hint(e, "another run, or another program, may have this port: choose another "
-                       "MASTER_PORT");
+    err_where(e, "MASTER_PORT");
+    return err_hint(e, "another run, or another program, may have this port: choose another");
 }
 
 /* An address of a kind that this machine does not have is passed over. */
@@ -102,11 +112,7 @@ status tcp_listen(tcp_place at, int *fd, err *e) {
     const char *why = NULL;
     struct addrinfo *all = resolve(at, &why);
     *fd = -1;
-    if (!all) {
-        err_set(e, ST_USAGE, "cannot resolve the address \"%s\": %s", at.host, why);
-        return err_hint(e,
-                        "MASTER_ADDR is the machine of rank 0; on one machine 127.0.0.1 will do");
-    }
+    if (!all) return refuse_host(at, why, e);
     for (const struct addrinfo *a = all; a && *fd < 0; a = a->ai_next) {
         *fd = listen_at(a);
         if (*fd < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) break;
@@ -114,6 +120,10 @@ status tcp_listen(tcp_place at, int *fd, err *e) {
     status st = *fd >= 0 ? ST_OK : name_listen_failure(at, e);
     freeaddrinfo(all);
     return st;
+}
+
+int tcp_accept(int listener) {
+    return without_delay(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 /* ---- connecting ---- */

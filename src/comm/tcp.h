@@ -14,6 +14,7 @@ typedef struct tcp_place {
 
 /* Listens at the first of the host's addresses that is one of this machine. */
 status tcp_listen(tcp_place at, int *fd, err *e) ATH_MUST_USE;
+int tcp_accept(int listener); /* -1: nobody is there */
 /* Tries each of the host's addresses once. -1: *why says why (static, or of strerror), errno. */
 int tcp_connect(tcp_place to, int64_t deadline_ns, const char **why);
 

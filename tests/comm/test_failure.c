@@ -264,11 +264,13 @@ static void test_environment(void **state) {
     setenv("RANK", "0", 1), setenv("WORLD_SIZE", "2", 1);
     expect_refusal("RANK is set, but MASTER_PORT is not");
     setenv("MASTER_PORT", "x", 1);
-    expect_refusal("MASTER_PORT is \"x\", which is no number of a port");
+    expect_refusal("MASTER_PORT is \"x\", which is no number from 0 to 65535");
     setenv("MASTER_PORT", "70000", 1);
+    expect_refusal("MASTER_PORT is \"70000\"");
+    setenv("MASTER_PORT", "0", 1);
     expect_refusal("RANK and WORLD_SIZE are set, but MASTER_ADDR is not");
     setenv("MASTER_ADDR", "::1", 1);
-    expect_refusal("MASTER_PORT is 70000");
+    expect_refusal("MASTER_PORT is 0");
     setenv("RANK", "2", 1);
     expect_refusal("there is no rank 2 among 2 ranks");
     setenv("RANK", "0", 1), setenv("WORLD_SIZE", "1", 1);

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -138,7 +139,8 @@ static void test_exchange(void **state) {
         meeting m = new_meeting(4 - i, hosts[i]);
         m.act = exchange_twice;
         run_meeting(&m, 4 - i);
-        if (strstr(m.results[0].said.message, "is no address of this machine")) continue; /* IPv6 */
+        if (strstr(m.results[0].said.message, "it is no address of this machine"))
+            continue; /* IPv6 */
         for (int r = 0; r < 4 - i; r++) expect_said(&m, r, ST_OK, "");
     }
 }
@@ -196,6 +198,20 @@ static void test_left(void **state) {
     run_meeting(&m, 3);
     expect_said(&m, 0, ST_RANK, "rank 1 has left while the ranks met");
     expect_said_in_time(&m, 2, ST_RANK, "rank 1 has left while the ranks met");
+}
+
+/* Rank 1 is killed while rank 2 is still to come. */
+static void test_left_early(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = exchange_twice;
+    pid_t zero = start(&m, 0), one = start(&m, 1);
+    nap(0.2);
+    kill(one, SIGKILL);
+    waitpid(one, NULL, 0);
+    end(zero);
+    expect_said(&m, 0, ST_RANK, "rank 1 has left while the ranks met");
+    assert_true(m.results[0].seconds < 3);
 }
 
 static void catch_signal(int number) {
@@ -261,11 +277,11 @@ static void test_places(void **state) {
 
     m.plans[0].at.host = "192.0.2.1"; /* of documentation: nobody has it */
     end(start(&m, 0));
-    expect_said(&m, 0, ST_USAGE, "192.0.2.1 is no address of this machine");
+    expect_said(&m, 0, ST_USAGE, "listen at 192.0.2.1: it is no address of this machine");
     m.plans[0].at.host = m.plans[1].at.host = "no such host";
     m.plans[1].timeout_s = 0.1;
     run_meeting(&m, 2);
-    expect_said(&m, 0, ST_USAGE, "cannot resolve the address \"no such host\"");
+    expect_said(&m, 0, ST_USAGE, "rank 0 cannot listen at no such host: ");
     expect_said(&m, 1, ST_RANK, "rank 1 has not found rank 0 at no such host, port ");
 }
 
@@ -287,8 +303,12 @@ static int call(int port) {
 /* A hundred that say nothing, parts of a hello, or something else hold nobody up. */
 static void test_strangers(void **state) {
     (void)state;
-    static const char *const words[] = {"", "ATHRANK1", "ATHRANK2", "GET / HTTP/1.1\r\n\r\n",
-                                        "\xff\xff\xff\xff"};
+    static const char *const words[] = {"",
+                                        "ATHRANK1",
+                                        "ATHRANK2",
+                                        "GET / HTTP/1.1\r\n\r\n",
+                                        "\xff\xff\xff\xff",
+                                        "POST /what-is-longer-than-a-hello HTTP/1.1\r\n"};
     int fds[100];
     meeting m = new_meeting(2, "127.0.0.1");
     m.act = exchange_twice;
@@ -320,9 +340,42 @@ static void test_nonsense(void **state) {
         int fd = call(m.plans[0].at.port);
         assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
         assert_int_equal(send(fd, frames[i], 12, MSG_NOSIGNAL), 12);
+        shutdown(fd, SHUT_WR);
         end(zero);
         expect_said(&m, 0, ST_RANK, i < 2 ? "rank 1 speaks another language" : "has failed");
         close(fd);
+    }
+}
+
+/* What listens says it is rank 0, and then the worst. */
+static void test_false_rank_0(void **state) {
+    (void)state;
+    static const char welcome[12] = "ATF1";
+    static const char *const heads[] = {"ATF1\2\0\0\0\0\6\0\0", "ATF1\6\0\0\0\1\6\0\0",
+                                        "ATF1\0\0\0\0\xff\xff\xff\xff", "ATF2\0\0\0\0\0\0\0\0"};
+    static const char *const said[] = {"AAAAAAAA", "the meeting of the ranks has failed",
+                                       "rank 0 speaks another language",
+                                       "rank 0 speaks another language"};
+    char words[1600], hello[40];
+    memset(words, 'A', sizeof words); /* no NUL anywhere */
+    for (int i = 0; i < ARRAY_LEN(heads); i++) {
+        meeting m = new_meeting(2, "127.0.0.1");
+        m.act = exchange_twice;
+        int listener = listen_on_loopback(&m.plans[1].at.port);
+        pid_t one = start(&m, 1);
+        int guest = accept(listener, NULL, NULL);
+        assert_int_equal(recv(guest, hello, sizeof hello, MSG_WAITALL), sizeof hello);
+        assert_memory_equal(hello,
+                            "ATHRANK1"
+                            "1.0",
+                            12);
+        assert_int_equal(send(guest, welcome, sizeof welcome, MSG_NOSIGNAL), sizeof welcome);
+        assert_int_equal(send(guest, heads[i], 12, MSG_NOSIGNAL), 12);
+        send(guest, words, sizeof words, MSG_NOSIGNAL);
+        end(one);
+        expect_said(&m, 1, i == 0 ? ST_USAGE : ST_RANK, said[i]);
+        close(guest);
+        close(listener);
     }
 }
 
@@ -332,6 +385,7 @@ static void open_world(const rendezvous_plan *plan, result *out) {
     comm_world *w;
     if (joined_open(&w, plan, &out->said) != ST_OK) return;
     comm *c = everyone(w);
+    comm_set_timeout(w, 3);
     int64_t sum = 1 << comm_world_rank(w);
     comm_sum_i64(c, &sum, 1);
     CHECK(comm_check(w, NULL) != ST_OK || sum == (1 << plan->size) - 1, "the sum is %lld",
@@ -370,6 +424,95 @@ static void test_death(void **state) {
     }
 }
 
+/* Rank 1 is of another user, who may not open what rank 0 has. */
+static void open_as_others(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    out->said.code = ST_FAILED;
+    if (plan->rank == 1 && setuid(65534) != 0) return;
+    if (joined_open(&w, plan, &out->said) == ST_OK) comm_close(w);
+}
+
+static void test_users(void **state) {
+    (void)state;
+    if (getuid() != 0) skip(); /* nobody else may become another */
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = open_as_others;
+    run_meeting(&m, 3);
+    for (int r = 0; r < 3; r++)
+        expect_said(&m, r, ST_USAGE, "rank 1: cannot open the memory that rank 0 shares: Permis");
+}
+
+/* Rank 0 is where no collective tells it that rank 1 has died. */
+static void be_stuck(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) != ST_OK) return;
+    if (plan->rank == 1) raise(SIGKILL);
+    nap(20);
+}
+
+/* It is started before the other tests, as it takes its time. */
+typedef struct stuck_scene {
+    pid_t pids[2];
+    int64_t began_ns;
+} stuck_scene;
+
+static int start_stuck(void **state) {
+    static stuck_scene scene;
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = be_stuck;
+    scene.began_ns = clock_now_ns();
+    for (int r = 0; r < 2; r++) scene.pids[r] = start(&m, r);
+    *state = &scene;
+    return 0;
+}
+
+static void test_stuck(void **state) {
+    const stuck_scene *scene = *state;
+    int ended;
+    assert_int_equal(waitpid(scene->pids[1], &ended, 0), scene->pids[1]);
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(waitpid(scene->pids[0], &ended, 0), scene->pids[0]);
+    assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == ST_RANK);
+    assert_true(clock_since_s(scene->began_ns) < 12);
+}
+
+/* ---- several machines ---- */
+
+/* Ranks from 2 on are in a container of another name. */
+static void open_elsewhere(const rendezvous_plan *plan, result *out) {
+    int spaces = CLONE_NEWPID | CLONE_NEWUTS, state;
+    if (plan->rank >= 2) {
+        out->said.code = ST_FAILED;
+        if (unshare(spaces) != 0 && unshare(spaces | CLONE_NEWUSER) != 0) return;
+        out->said.code = ST_OK;
+        CHECK(sethostname("elsewhere", 9) == 0, "no name for the container");
+        pid_t pid = fork(); /* the first process of the new space */
+        if (pid > 0) {
+            waitpid(pid, &state, 0);
+            return;
+        }
+    }
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) == ST_OK) comm_close(w);
+    if (plan->rank >= 2) _exit(0);
+}
+
+static void test_machines(void **state) {
+    (void)state;
+    char want[256], host[64] = "";
+    meeting m = new_meeting(4, "127.0.0.1");
+    m.act = open_elsewhere;
+    m.plans[0].timeout_s = m.plans[1].timeout_s = 1;
+    run_meeting(&m, 4);
+    if (m.results[2].said.code == ST_FAILED) skip(); /* this machine lets nobody make containers */
+    gethostname(host, sizeof host - 1);
+    snprintf(want, sizeof want,
+             "ranks 0-1 are on %s, rank 2 is on elsewhere, rank 3 is on elsewhere in another "
+             "container",
+             host); /* each has a container of its own */
+    for (int r = 0; r < 4; r++) expect_said(&m, r, ST_USAGE, want);
+}
+
 static void test_rank_list(void **state) {
     (void)state;
     static const bool flags[] = {true, true, true, false, true, false, true, true};
@@ -383,13 +526,15 @@ static void test_rank_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),  cmocka_unit_test(test_late),
-        cmocka_unit_test(test_missing),   cmocka_unit_test(test_no_rank_0),
-        cmocka_unit_test(test_left),      cmocka_unit_test(test_signal),
-        cmocka_unit_test(test_misfits),   cmocka_unit_test(test_places),
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_world),     cmocka_unit_test(test_death),
-        cmocka_unit_test(test_rank_list),
+        cmocka_unit_test(test_exchange),     cmocka_unit_test(test_late),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_no_rank_0),
+        cmocka_unit_test(test_left),         cmocka_unit_test(test_left_early),
+        cmocka_unit_test(test_users),        cmocka_unit_test(test_signal),
+        cmocka_unit_test(test_misfits),      cmocka_unit_test(test_places),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_false_rank_0), cmocka_unit_test(test_world),
+        cmocka_unit_test(test_death),        cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_rank_list),    cmocka_unit_test(test_stuck),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start_stuck, NULL);
 }

@@ -40,7 +40,8 @@ static char *launch_help(void) {
         "Rank 0 speaks; of the others only standard error is passed on, with [rank R] before each\n"
         "line. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks. When one dies, the others end\n"
         "within seconds. A rank that waits for another longer than --timeout fails with a report\n"
-        "of where each rank is.\n"
+        "of where each rank is. Ranks may also be started by mpirun, srun or torchrun: see\n"
+        "docs/launching.md.\n"
         "\n"
         "Exit status: that of the ranks when they agree; 6 when one was killed, hung or "
         "differs.\n");

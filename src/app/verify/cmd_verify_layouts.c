@@ -217,8 +217,9 @@ static char *layouts_help(void) {
         "the\n"
         "same bits in every step; tensor-parallel ones the same initial weights, and losses "
         "within\n"
-        "1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --` or mpirun they are\n"
-        "processes, and the layouts are those of N ranks.\n");
+        "1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`, mpirun or torchrun "
+        "they\n"
+        "are processes, and the layouts are those of N ranks.\n");
 }
 
 static const cli_option options[] = {
