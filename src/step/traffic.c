@@ -84,12 +84,8 @@ static comm_call call_of(const prog_op *op) {
             c.kind = COMM_ALL_GATHER, c.n = x->rows * widest;
             break;
         }
-        case OP_RMSNORM_RANKS:
-            c.kind = COMM_ALL_REDUCE, c.n = x->rows, c.dt = DT_F64;
-            break;
-        case OP_LAYERNORM_RANKS:
-            c.kind = COMM_ALL_REDUCE, c.n = 2 * x->rows, c.dt = DT_F64;
-            break;
+        case OP_RMSNORM_RANKS: c.kind = COMM_ALL_REDUCE, c.n = x->rows, c.dt = DT_F64; break;
+        case OP_LAYERNORM_RANKS: c.kind = COMM_ALL_REDUCE, c.n = 2 * x->rows, c.dt = DT_F64; break;
         default: break;
     }
     return c;
