@@ -1,6 +1,7 @@
 /* See config_file.h. Reading order: config_merge, config_check_strict. */
 #include "model/config_file.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "model/config_keys.h"
@@ -81,7 +82,8 @@ static const json_t *split_rope(json_t *dst, const json_t *params) {
     const json_t *local = json_object_get(params, "sliding_attention");
     if (!json_is_object(global) && !json_is_object(local)) return params;
     json_t *base = json_object_get(local, "rope_theta");
-    if (local && global && json_equal(local, global)) /* scaled alike, too */
+    bool alike = local && global && json_equal(local, global); /* also in scaling */
+    if (alike && !is_null(base))
         json_object_set_new(dst, "rope_local_base_freq", json_integer(0));
     else if (!is_null(base))
         json_object_set(dst, "rope_local_base_freq", base);
@@ -107,18 +109,26 @@ static void merge_rope(json_t *dst, const json_t *src) {
     json_object_set_new(dst, old ? "rope_scaling" : "rope_parameters", rest);
 }
 
+static bool left_out(const char *key, const model_family *skip) {
+    bool inert_here = skip && (key_in_words(skip->inert_keys, key) || strcmp(key, original) == 0);
+    return inert_here || is_rope_object(key);
+}
+
+static bool only_removes(const char *name, const json_t *v) {
+    return json_is_null(v) && !key_in_words(nullable, name);
+}
+
 void config_merge(json_t *dst, const json_t *src, const model_family *skip) {
     const char *key;
     json_t *v;
-    merge_rope(dst, src);
     json_object_foreach((json_t *)src, key, v) {
-        bool left_out = skip && (key_in_words(skip->inert_keys, key) || strcmp(key, original) == 0);
-        if (left_out || is_rope_object(key)) continue;
-        const char *name = key_canonical(key);
-        if (json_is_null(v) && !key_in_words(nullable, name))
-            json_object_del(dst, name);
-        else
-            json_object_set(dst, name, v);
+        if (!left_out(key, skip) && only_removes(key_canonical(key), v))
+            json_object_del(dst, key_canonical(key));
+    }
+    merge_rope(dst, src); /* a null on top does not remove what stands inside */
+    json_object_foreach((json_t *)src, key, v) {
+        if (!left_out(key, skip) && !only_removes(key_canonical(key), v))
+            json_object_set(dst, key_canonical(key), v);
     }
 }
 
@@ -132,15 +142,6 @@ void config_drop_switched_off(json_t *all, const json_t *base, const model_famil
 }
 
 /* ---- strictness ---- */
-
-static bool has_text(const json_t *list, const char *text) {
-    size_t i;
-    json_t *v;
-    json_array_foreach((json_t *)list, i, v) {
-        if (json_is_string(v) && strcmp(json_string_value(v), text) == 0) return true;
-    }
-    return false;
-}
 
 static bool is_switch(const char *key) {
     for (int i = 0; i < ARRAY_LEN(switches); i++)
@@ -181,6 +182,28 @@ static status check_once(json_t *first, const json_t *base, const char *key, err
     return said_twice(key, also, e);
 }
 
+/* The family's name for one of the numbers that go by several names; NULL: `name` is none. */
+static const char *own_name(const model_family *f, const char *name, char *buffer, size_t size) {
+    if (!key_in_words("rope_theta partial_rotary_factor rms_norm_eps", name)) return NULL;
+    for (int i = 0, len = 1; f->numbers && len; i++) {
+        const char *word = key_word_at(f->numbers, i, &len);
+        snprintf(buffer, size, "%.*s", len, word);
+        if (strcmp(key_canonical(buffer), name) == 0) return buffer;
+    }
+    return name;
+}
+
+/* A number under a name that only other families' readers know: they would take the default. */
+static status check_name(const json_t *base, const char *key, const model_family *f, err *e) {
+    char buffer[64];
+    const char *name = key_canonical(key), *own = own_name(f, name, buffer, sizeof buffer);
+    if (!own || strcmp(own, key) == 0 || !is_null(json_object_get(base, own))) return ST_OK;
+    if (!is_null(json_object_get(json_object_get(base, "rope_parameters"), name))) return ST_OK;
+    err_set(e, ST_USAGE, "config.json says %s, which %s models call %s", key, f->model_type, own);
+    err_hint(e, "rename it, or if it is not meant: model.ignore_keys=[\"%s\"]", key);
+    return err_where(e, "model.%s", key);
+}
+
 /* `inner` of a rotary object against the same option on top. */
 static status check_inner(const json_t *first, const json_t *base, const json_t *rope,
                           const char *inner, const char *option, err *e) {
@@ -192,11 +215,24 @@ static status check_inner(const json_t *first, const json_t *base, const json_t 
     return said_twice(where, also, e);
 }
 
+/* Where each kind of layer has its own object, no reader looks beside them. */
+static status check_rope_kinds(const json_t *params, const model_family *f, err *e) {
+    bool kinds =
+        json_object_get(params, "full_attention") || json_object_get(params, "sliding_attention");
+    bool needed = key_in_words(f->keys, "rope_local_base_freq") && json_object_size(params) > 0;
+    if (!needed || kinds) return ST_OK;
+    err_set(e, ST_USAGE, "rope_parameters of %s models has an object for each kind of layer",
+            f->model_type);
+    err_hint(e, "put these keys into full_attention and sliding_attention");
+    return err_where(e, "model.rope_parameters");
+}
+
 /* transformers 4 reads the keys on top, 5 those inside: they must not differ. Where a family turns
  * whole heads, it turns them whatever the object says. */
 static status check_rope_keys(const json_t *first, const json_t *base, const model_family *f,
                               err *e) {
     const json_t *params = json_object_get(base, "rope_parameters");
+    TRY(check_rope_kinds(params, f, e));
     const json_t *objects[] = {params, json_object_get(params, "full_attention"),
                                json_object_get(base, "rope_scaling")};
     for (int i = 0; i < ARRAY_LEN(objects); i++) {
@@ -217,12 +253,11 @@ static status check_rope_keys(const json_t *first, const json_t *base, const mod
                        "rope_local_base_freq", e);
 }
 
-static status check_keys(json_t *first, const json_t *base, const model_family *f,
-                         const json_t *ignored, err *e) {
+static status check_keys(json_t *first, const json_t *base, const model_family *f, err *e) {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)base, key, v) {
-        if (json_is_null(v) || has_text(ignored, key)) continue;
+        if (json_is_null(v)) continue;
         if (!family_has_key(f, key, v)) {
             err_set(e, ST_USAGE,
                     "config.json has the key '%s', which %s models of other tools do not have", key,
@@ -230,15 +265,16 @@ static status check_keys(json_t *first, const json_t *base, const model_family *
             err_hint(e, "if it changes nothing, name it: model.ignore_keys=[\"%s\"]", key);
             return err_where(e, "model.%s", key);
         }
-        if (!key_in_words(f->inert_keys, key)) TRY(check_once(first, base, key, e));
+        if (key_in_words(f->inert_keys, key)) continue;
+        TRY(check_once(first, base, key, e));
+        TRY(check_name(base, key, f, e));
     }
     return check_rope_keys(first, base, f, e);
 }
 
-status config_check_strict(const json_t *base, const model_family *f, const json_t *ignored,
-                           err *e) {
+status config_check_strict(const json_t *base, const model_family *f, err *e) {
     json_t *first = json_object();
-    status st = check_keys(first, base, f, ignored, e);
+    status st = check_keys(first, base, f, e);
     json_decref(first);
     return st;
 }

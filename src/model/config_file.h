@@ -21,8 +21,7 @@ void config_merge(json_t *dst, const json_t *src, const model_family *skip);
 void config_drop_switched_off(json_t *all, const json_t *base, const model_family *f, bool strict);
 
 /* Every key of a config.json must be one that readers of the family know, said once. */
-status config_check_strict(const json_t *base, const model_family *f, const json_t *ignored,
-                           err *e) ATH_MUST_USE;
+status config_check_strict(const json_t *base, const model_family *f, err *e) ATH_MUST_USE;
 /* rope_parameters with an object for each kind of layer, where the family has that. */
 status config_check_rope(const json_t *o, const model_family *f, err *e) ATH_MUST_USE;
 /* A switch that changes the function, of which we compute one setting; *known: key is one. */

@@ -87,6 +87,7 @@ static status find_family(const json_t *all, const model_family **f, err *e) {
     return at_key(e, "model_type");
 }
 
+/* By the name that the file has, before it becomes an option's. */
 static void drop_ignored(json_t *o, const json_t *ignored) {
     size_t i;
     json_t *v;
@@ -204,12 +205,21 @@ static status read_key(arena *a, const key_row *k, const json_t *v, model_config
     }
 }
 
+/* The word that is written stands in front of all the words in some families. */
+static const char *activation_list(const model_family *f) {
+    char first[32];
+    int len;
+    const char *word = key_word_at(f->activations, 0, &len), *rest = word + len;
+    snprintf(first, sizeof first, "%.*s", len, word);
+    return key_in_words(rest, first) ? rest + 1 : f->activations;
+}
+
 static status read_activation(const json_t *v, const model_family *f, model_config *mc, err *e) {
     const char *word = json_string_value(v);
     if (word && key_in_words(f->activations, word) && key_act_find(word, &mc->act)) return ST_OK;
     err_set(e, ST_USAGE, "model_type %s does not support the activation '%s'", f->model_type,
             word ? word : "(not a string)");
-    err_hint(e, "use one of: %s", f->activations);
+    err_hint(e, "use one of: %s", activation_list(f));
     return at_key(e, "hidden_act");
 }
 
@@ -427,12 +437,12 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     else
         TRY_GOTO(st, base_object(obj, &base, &from, &strict, e), done);
     take_text_config(&base);
+    drop_ignored(base, ignored);
     TRY_GOTO(st, merge_base(all, base, strict, e), done);
     if (!as_file) config_merge(all, obj, NULL);
     TRY_GOTO(st, find_family(all, &out->family, e), done);
     if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
-    if (strict) TRY_GOTO(st, config_check_strict(base, out->family, ignored, e), done);
-    drop_ignored(all, ignored);
+    if (strict) TRY_GOTO(st, config_check_strict(base, out->family, e), done);
     TRY_GOTO(st, read_all(a, all, strict, vocab_if_auto, out, e), done);
     out->from = from ? arena_strdup(a, from) : NULL;
 done:

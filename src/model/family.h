@@ -41,8 +41,10 @@ typedef struct model_family {
      * their aliases; keys of its config.json that from_hf turns into options; and keys that its
      * other readers ignore, beside those of all families (config_file.c). */
     const char *keys, *own_keys, *inert_keys;
-    const char *lists;             /* options of `keys` that config.json can say for each layer */
-    bool no_rope_scaling;          /* config.json cannot say it */
+    const char *numbers;  /* its names for rope_theta, partial_rotary_factor and rms_norm_eps where
+                           * they are not these */
+    const char *lists;    /* options of `keys` that config.json can say for each layer */
+    bool no_rope_scaling; /* config.json cannot say it */
     const char *activations;       /* space-separated words of hidden_act */
     const char *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer */
     bool transposed;               /* files hold matrices of layers as [in,out] (Conv1D) */

@@ -112,6 +112,11 @@ int param_find(const param_store *s, const char *name) {
     return -1;
 }
 
+bool param_is_bias(const param *p) {
+    size_t n = strlen(p->name);
+    return n > 5 && strcmp(p->name + n - 5, ".bias") == 0;
+}
+
 static const pack *find_pack(const param_store *s, const char *name) {
     for (int k = 0; k < s->n_packs; k++)
         if (strcmp(s->packs[k].name, name) == 0) return &s->packs[k];

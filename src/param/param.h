@@ -79,6 +79,7 @@ void param_pack_end(param_store *s);
 int param_count(const param_store *s);
 const param *param_at(const param_store *s, int index);
 int param_find(const param_store *s, const char *name); /* -1: absent */
+bool param_is_bias(const param *p);
 static inline int64_t param_elems(const param *p) {
     return p->rows * p->cols;
 }

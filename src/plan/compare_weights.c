@@ -73,23 +73,60 @@ static status compare_tensor(const st_tensor *a, const st_tensor *b, bool whole,
     return whole ? judge(&s, limit, a->name, -1, e) : ST_OK;
 }
 
+static status fill_zeros(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
+    (void)ctx, (void)first, (void)e;
+    memset(dst, 0, sizeof(float) * (size_t)n);
+    return ST_OK;
+}
+
+static int embedding(const param_store *store) {
+    int i = 0;
+    while (param_at(store, i)->part != PART_EMBED) i++;
+    return i;
+}
+
+/* What the source says of tensor r of the result. A format may want what the source leaves out: a
+ * bias of zeros, or the embedding once more as the head. */
+static bool counterpart(const model_source *source, const st_tensor *tensors, const param *r,
+                        st_tensor *out) {
+    int same = param_find(source->params, r->name);
+    if (same < 0 && r->part == PART_HEAD && r->rank == 2 && source->config.tie_word_embeddings)
+        same = embedding(source->params);
+    if (same >= 0) *out = tensors[same], out->name = r->name;
+    if (same >= 0 || !param_is_bias(r)) return same >= 0;
+    *out = (st_tensor){.name = r->name, .rank = 1, .dims = {param_elems(r)}, .fill = fill_zeros};
+    return true;
+}
+
+/* Every tensor of the source has one in the result, so that as many are left over as are extra. */
+static status compare_names(const param_store *source, const param_store *result, err *e) {
+    for (int i = 0; i < param_count(source); i++) {
+        const char *name = param_at(source, i)->name;
+        if (param_find(result, name) >= 0) continue;
+        return err_set(e, ST_FAILED, "the result has no tensor '%s'", name);
+    }
+    return ST_OK;
+}
+
 static status compare_all(const model_source *source, const model_source *result, dtype dt,
                           err *e) {
-    int n = param_count(source->params);
-    if (n != param_count(result->params))
-        return err_set(e, ST_FAILED, "the result has %d tensors, the source %d",
-                       param_count(result->params), n);
+    TRY(compare_names(source->params, result->params, e));
     arena *mem = arena_new("weights");
-    st_tensor *a = model_source_folder_tensors(source, mem, DT_F32);
+    st_tensor *a = model_source_folder_tensors(source, mem, DT_F32), from;
     st_tensor *b = model_source_folder_tensors(result, mem, DT_F32);
     float *x = xmalloc(sizeof *x * BUFFER_ELEMS), *y = xmalloc(sizeof *y * BUFFER_ELEMS);
     status st = ST_OK;
-    for (int i = 0; i < n && st == ST_OK; i++) {
-        bool whole = param_at(source->params, i)->transposed && dtype_is_blocks(dt);
-        CHECK(a[i].rank == b[i].rank && a[i].dims[0] == b[i].dims[0] &&
-                  (a[i].rank == 1 || a[i].dims[1] == b[i].dims[1]),
-              "%s has two shapes", a[i].name);
-        st = compare_tensor(&a[i], &b[i], whole, bound_of(dt), x, y, e);
+    for (int i = 0; i < param_count(result->params) && st == ST_OK; i++) {
+        const param *p = param_at(result->params, i);
+        bool whole = p->transposed && dtype_is_blocks(dt);
+        if (!counterpart(source, a, p, &from)) {
+            st = err_set(e, ST_FAILED, "the source has no tensor '%s'", p->name);
+            break;
+        }
+        CHECK(from.rank == b[i].rank && from.dims[0] == b[i].dims[0] &&
+                  (from.rank == 1 || from.dims[1] == b[i].dims[1]),
+              "%s has two shapes", p->name);
+        st = compare_tensor(&from, &b[i], whole, bound_of(dt), x, y, e);
     }
     free(x);
     free(y);

@@ -1,5 +1,5 @@
 /* Counting a step's collectives (see traffic.h). Which calls a unit makes is decided by
- * train/peers.c, which calls an op makes by op/ref/comm.c; tests hold the three together. */
+ * train/ranks/peers.c, which calls an op makes by op/ref/comm.c; tests hold the three together. */
 #include "step/traffic.h"
 
 typedef struct tally {

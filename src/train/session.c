@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "op/gemm.h"
 #include "op/peak.h"
 

@@ -205,6 +205,12 @@ static const struct {
     {"gemma-3-270m", "{\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e5}}}",
      "rope_parameters.rope_theta"},
     {"pythia-160m", "{\"rope_theta\": 500}", "rope_theta"},
+    /* other families' names: this family's readers take the default */
+    {"pythia-160m", "{\"rotary_emb_base\": null, \"rope_theta\": 500}", "rope_theta"},
+    {"phi-2", "{\"partial_rotary_factor\": null, \"rotary_pct\": 0.25}", "rotary_pct"},
+    {"llama-2-7b-hf", "{\"rms_norm_eps\": null, \"layer_norm_eps\": 1e-3}", "layer_norm_eps"},
+    {"gemma-3-270m", "{\"rope_parameters\": {\"rope_theta\": 777, \"rope_type\": \"default\"}}",
+     "rope_parameters"},
     /* what only the user of a file may say */
     {"gpt2", "{\"ignore_keys\": [\"x\"], \"x\": 1}", "ignore_keys"},
     {"gpt2", "{\"preset\": \"gpt2-xl\"}", "preset"},
@@ -317,6 +323,38 @@ static void test_user_keys(void **state) {
     arena_free(a);
 }
 
+/* Rotary bases of a file: each kind of layer has its own default, and what stands inside an object
+ * counts where the key on top is null. */
+static void test_rope_bases(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double theta, local;
+    } files[] = {
+        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\":"
+         " {\"rope_type\": \"default\"}, \"sliding_attention\": {\"rope_type\": \"default\"}}}",
+         1e6, 1e4},
+        {"{\"model_type\": \"gemma3_text\", \"rope_local_base_freq\": null, \"rope_parameters\":"
+         " {\"full_attention\": {\"rope_theta\": 5e5}, \"sliding_attention\": {\"rope_theta\":"
+         " 300}}}",
+         5e5, 300},
+        {"{\"model_type\": \"llama\", \"rope_theta\": null, \"rope_parameters\": {\"rope_type\":"
+         " \"default\", \"rope_theta\": 700}}",
+         700, 0},
+    };
+    for (int i = 0; i < ARRAY_LEN(files); i++) {
+        arena *a = arena_new("published");
+        model_config mc;
+        err e = {0};
+        json_t *o = json_loads(files[i].text, 0, NULL);
+        if (model_config_read_file(a, o, &mc, &e) != ST_OK) fail_msg("%d: %s", i, e.message);
+        assert_true(mc.rope_theta == files[i].theta);
+        assert_true(mc.rope_local_theta == files[i].local);
+        json_decref(o);
+        arena_free(a);
+    }
+}
+
 /* Values that a family's config.json cannot say come back all the same. */
 static void test_extensions(void **state) {
     (void)state;
@@ -384,10 +422,15 @@ static void test_openelm_multipliers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_meaning),    cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_versions),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_harmless),   cmocka_unit_test(test_user_keys),
-        cmocka_unit_test(test_extensions), cmocka_unit_test(test_openelm_multipliers),
+        cmocka_unit_test(test_meaning),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_user_keys),
+        cmocka_unit_test(test_rope_bases),
+        cmocka_unit_test(test_extensions),
+        cmocka_unit_test(test_openelm_multipliers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,6 +201,58 @@ static void test_weights_tell_what_four_bits_hide(void **state) {
     model_source_close(&s);
 }
 
+/* A folder of the golden OLMo 2 without its head: config.json says that it is tied. */
+static char *write_tied_olmo2(test_dir *d) {
+    char *path = path_join(d->mem, d->path, "tied"), *config;
+    st_tensor kept[64];
+    st_reader *r;
+    size_t len;
+    int n = 0;
+    err e;
+    assert_ok(file_make_dirs(path, &e), e);
+    assert_ok(file_read_all(MODEL("olmo2/config.json"), &config, &len, &e), e);
+    static const char untied[] = "\"tie_word_embeddings\": false";
+    memcpy(strstr(config, untied), "\"tie_word_embeddings\": true ", sizeof untied - 1);
+    test_write(d, "tied/config.json", config);
+    free(config);
+    assert_ok(st_open(&r, MODEL("olmo2"), &e), e);
+    for (int64_t i = 0; i < st_count(r); i++) {
+        const st_view *v = st_get(r, i);
+        if (strcmp(v->name, "lm_head.weight") == 0) continue;
+        st_tensor t = {.name = v->name, .dt = v->dt, .rank = v->rank, .data = v->data};
+        memcpy(t.dims, v->dims, sizeof t.dims);
+        kept[n++] = t;
+    }
+    assert_ok(st_write(path_join(d->mem, path, "model.safetensors"), kept, n, NULL, &e), e);
+    st_close(r);
+    return path;
+}
+
+/* llama.cpp wants biases where these models have none, and a head where OLMo 2 is tied: the file
+ * holds zeros, and the embedding twice. */
+static void test_tensors_that_a_format_adds(void **state) {
+    test_dir *d = *state;
+    const char *tied = write_tied_olmo2(d);
+    const char *const models[] = {MODEL("gpt2-nanogpt"), MODEL("neox-sequential"), tied};
+    for (int i = 0; i < ARRAY_LEN(models); i++)
+        write_folder(d, models[i], arena_printf(d->mem, "%d.gguf", i),
+                     (interchange_options){.gguf = true});
+}
+
+static void test_other_tensors_are_named(void **state) {
+    test_dir *d = *state;
+    model_source s;
+    err e;
+    assert_ok(model_source_open(&s, write_tied_olmo2(d), NULL, 0, &e), e);
+    assert_int_equal(compare_weights(&s, MODEL("olmo2"), DT_F32, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "lm_head.weight"));
+    model_source_close(&s);
+    assert_ok(model_source_open(&s, MODEL("olmo2"), NULL, 0, &e), e);
+    assert_int_equal(compare_weights(&s, write_tied_olmo2(d), DT_F32, &e), ST_FAILED);
+    assert_string_equal(e.message, "the result has no tensor 'lm_head.weight'");
+    model_source_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IO_TEST(test_same_bits_same_logits),
@@ -208,6 +260,8 @@ int main(void) {
         cmocka_unit_test(test_another_model_is_seen),
         IO_TEST(test_formats_are_told_apart),
         IO_TEST(test_weights_tell_what_four_bits_hide),
+        IO_TEST(test_tensors_that_a_format_adds),
+        IO_TEST(test_other_tensors_are_named),
         IO_TEST(test_card_says_what_was_measured),
         cmocka_unit_test(test_extensions_run_nowhere),
         cmocka_unit_test(test_every_family_has_an_answer),

@@ -9,7 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
-#include "train/layout_matrix.h"
+#include "train/layouts/matrix.h"
 
 enum { STEPS = 4, BATCH = 8 };
 

@@ -56,6 +56,7 @@ const model_family family_gpt2 = {
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop",
+    .numbers = "layer_norm_epsilon",
     .own_keys = "bias",
     .inert_keys = "n_ctx", /* beside n_positions, which counts */
     .activations = "gelu_new" HF_ACTIVATIONS,

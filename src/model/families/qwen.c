@@ -59,6 +59,7 @@ const model_family family_qwen = {
     .architecture = "QWenLMHeadModel",
     .keys = MODEL_KEYS_OF_ALL "head_dim intermediate_size rms_norm_eps rope_theta "
                               "partial_rotary_factor embd_pdrop attn_pdrop",
+    .numbers = "layer_norm_epsilon rotary_emb_base rotary_pct",
     .own_keys = "no_bias seq_length emb_dropout_prob attn_dropout_prob",
     .inert_keys = "use_dynamic_ntk use_logn_attn bf16 fp16 fp32 onnx_safe softmax_in_fp32 "
                   "use_cache_kernel use_cache_quantization",
