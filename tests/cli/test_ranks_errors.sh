@@ -63,4 +63,12 @@ if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]
     [ $got = 3 ] || fail "exit $got, not 3"
     once "none.json"
 fi
+# Rank 0 cannot make the folder of the first checkpoint: all learn it at once, and the run goes on.
+ATHANOR_FAULT=mkdir:3 train_on 0 "2 parallel.zero=1" run=nodir train.steps=8 parallel.timeout_s=5
+event alarm nodir/metrics.jsonl | grep -q "step 4.*cannot make folder" || fail "no alarm says it"
+[ "$(newest_step nodir)" = 8 ] || fail "the next save has not been made"
+# A loss that is not finite is so on one rank, too: the trial before the run leaves it to the run.
+train_on 5 "2 parallel.zero=1" run=diverged optim.lr=1e5 parallel.verify=true train.deterministic=false
+has err "the layout is not checked against one rank: the loss or gradient norm of step"
+once "wrote a NaN or Inf into"
 finish

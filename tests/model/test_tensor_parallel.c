@@ -119,9 +119,11 @@ static double rounding_of(const model_config *mc) {
 static void test_narrow_types(void **state) {
     (void)state;
     arena *a = arena_new("narrow");
-    static const char *const some[] = {"llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied", "gemma2"};
+    static const char *const some[] = {"llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied",
+                                       "gemma2",         "olmo2",          "phi"};
     for (int m = 0; m < ARRAY_LEN(some); m++) {
         model_config mc = config_for(a, some[m], 0);
+        if (m == 5) mc.qk_norm = QK_NORM_FULL; /* a LayerNorm */
         check_layouts(some[m], &mc, DT_F32, 1e-5);
         check_layouts(some[m], &mc, DT_BF16, 2 * rounding_of(&mc));
     }

@@ -160,6 +160,20 @@ static status run_all(verification *v, err *e) {
     return tell(v, e);
 }
 
+/* The largest power of two below n, or 1. */
+static int64_t power_below(int64_t n) {
+    int64_t p = 1;
+    while (2 * p < n) p *= 2;
+    return p;
+}
+
+/* Sequences of a step that 1, 2, 4, ... and `ranks` ranks can share. */
+static int64_t batch_for(int64_t ranks) {
+    int64_t unit = ranks;
+    while (unit % power_below(ranks) != 0) unit += ranks;
+    return (LEAST_BATCH + unit - 1) / unit * unit;
+}
+
 static status open_trial(verification *v, const config *c, err *e) {
     int64_t ranks, steps, depth, size = comm_world_size(v->world);
     TRY(cli_int(v->args, "ranks", DEFAULT_RANKS, 1, MOST_RANKS, &ranks, e));
@@ -170,12 +184,9 @@ static status open_trial(verification *v, const config *c, err *e) {
     v->exact_precision = c->train.precision.compute == CONFIG_PRECISION_BF16
                              ? CONFIG_PRECISION_BF16
                              : CONFIG_PRECISION_FP32;
-    int64_t batch = (LEAST_BATCH + most - 1) / most * most;
-    TRY(layout_trial_new(&v->t, c, (int)depth, (int)batch, e));
-    if (size > 1)
-        add_layouts(v, (int)size);
-    else
-        for (int n = 1; n <= ranks; n *= 2) add_layouts(v, n);
+    TRY(layout_trial_new(&v->t, c, (int)depth, (int)batch_for(most), e));
+    for (int n = 1; size == 1 && n < most; n *= 2) add_layouts(v, n);
+    add_layouts(v, (int)most);
     return ST_OK;
 }
 
@@ -212,14 +223,11 @@ static status verify_layouts(const cli_args *args, err *e) {
 static char *layouts_help(void) {
     return xstrdup(
         "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
-        "under every layout of 1, 2, 4, ... ranks of data parallelism, ZeRO 1-3, replicas, tensor\n"
-        "and sequence parallelism, accumulation and recompute. Data-parallel layouts must give "
-        "the\n"
-        "same bits in every step; tensor-parallel ones the same initial weights, and losses "
-        "within\n"
-        "1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`, mpirun or torchrun "
-        "they\n"
-        "are processes, and the layouts are those of N ranks.\n");
+        "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
+        "tensor and sequence parallelism, accumulation and recompute. Data-parallel layouts must\n"
+        "give the same bits in every step; tensor-parallel ones the same initial weights, and\n"
+        "losses within 1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`,\n"
+        "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n");
 }
 
 static const cli_option options[] = {

@@ -38,9 +38,9 @@ status meet_mark(const char *path, err *e) {
     return ST_OK;
 }
 
-void meet_complain(const char *path, const char *why) {
-    if (file_write_atomic(path, why, strlen(why), NULL) != ST_OK && meet_mark(path, NULL) != ST_OK)
-        return; /* the other side finds out when its patience is over */
+bool meet_complain(const char *path, const char *why) {
+    return file_write_atomic(path, why, strlen(why), NULL) == ST_OK ||
+           meet_mark(path, NULL) == ST_OK;
 }
 
 char *meet_complaint(arena *a, const char *path) {

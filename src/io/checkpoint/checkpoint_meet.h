@@ -15,8 +15,8 @@ char *meet_given_up(arena *a, const char *dir);
 
 /* Makes an empty file. */
 status meet_mark(const char *path, err *e) ATH_MUST_USE;
-/* Makes a file that says why, or at least a file. */
-void meet_complain(const char *path, const char *why);
+/* Makes a file that says why, or at least a file; on a full disk there may be none. */
+bool meet_complain(const char *path, const char *why);
 /* What it says, in the arena. */
 char *meet_complaint(arena *a, const char *path);
 

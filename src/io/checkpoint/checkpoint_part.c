@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_fault.h"
 #include "io/checkpoint/checkpoint_meet.h"
 
 struct checkpoint_part {
@@ -27,8 +28,11 @@ static status await_begin(checkpoint_part *p, err *e) {
     meet_wait w =
         meet_wait_for(&p->team, arena_printf(p->mem, "rank 0 to begin checkpoint %s", p->final));
     const char *begun = path_join(p->mem, p->temp, MARK_BEGUN);
+    bool seen = false; /* the folder; where it is seen late, that it is not there says nothing */
     while (!file_exists(begun)) {
-        if (has_given_up(p)) return given_up(p, e);
+        bool there = file_exists(p->temp);
+        if (has_given_up(p) || (seen && !there)) return given_up(p, e);
+        seen = there;
         TRY(meet_pause(&w, e));
     }
     p->fd = open(p->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -89,8 +93,8 @@ status checkpoint_part_end(checkpoint_part *p, status st, err *e) {
         st = await_fate(p, e);
     else if (has_given_up(p) || !file_exists(p->temp))
         st = given_up(p, e);
-    else
-        meet_complain(meet_failed(p->mem, p->temp, p->team.rank), why.message);
+    else if (!meet_complain(meet_failed(p->mem, p->temp, p->team.rank), why.message))
+        file_sys_unlinkat(AT_FDCWD, path_join(p->mem, p->temp, MARK_BEGUN), 0);
     part_free(p);
     return st;
 }

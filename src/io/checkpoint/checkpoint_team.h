@@ -2,10 +2,12 @@
  * background, where they cannot call each other, so they meet in the temporary folder:
  *
  *     RUN/checkpoints/.tmp-step-N-ATTEMPT/    made by the first rank
- *         .begun          the files of tensors stand at full length: fill them
+ *         .begun          the files of tensors stand at full length: fill them; taken away by a
+ *                         rank that has failed and can make no file to say so
  *         .done-R         the part of rank R is on disk
  *         .failed-R       it is not, and why
- *     RUN/checkpoints/.tmp-step-N-ATTEMPT.failed    the first rank has given up
+ *     RUN/checkpoints/.tmp-step-N-ATTEMPT.failed    the first rank has given up, as it has when
+ *                                                   the folder is gone
  *
  * When all are done the first rank hashes the files and commits, as one rank alone does. The others
  * have succeeded once step-N is the very folder that they wrote into. Whoever waits in vain fails

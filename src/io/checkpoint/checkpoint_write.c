@@ -186,11 +186,15 @@ static status await_rank(checkpoint_writer *w, int rank, err *e) {
     const char *what = arena_printf(w->mem, "rank %d to write its part of %s", rank, w->final);
     const char *done = meet_done(w->mem, w->temp, rank);
     const char *failed = meet_failed(w->mem, w->temp, rank);
+    const char *begun = path_join(w->mem, w->temp, MARK_BEGUN);
     meet_wait wait = meet_wait_for(&w->team, what);
     while (!file_exists(done)) {
         if (file_exists(failed))
             return err_set(e, ST_FAILED, "rank %d could not write its part: %s", rank,
                            meet_complaint(w->mem, failed));
+        if (!file_exists(begun))
+            return err_set(e, ST_FAILED,
+                           "a rank could not write its part, nor a file that says so");
         TRY(meet_pause(&wait, e));
     }
     file_sys_unlinkat(AT_FDCWD, done, 0); /* one that stays is ignored by all who read */
@@ -284,7 +288,7 @@ status checkpoint_writer_commit(checkpoint_writer *w, err *e) {
 /* Others may still write into the folder, so it loses its name before its files. */
 static bool leave_team(const checkpoint_writer *w) {
     if (w->team.ranks == 1) return false;
-    meet_complain(meet_given_up(w->mem, w->temp), "");
+    (void)meet_complain(meet_given_up(w->mem, w->temp), "");
     return checkpoint_remove(w->temp, NULL) == ST_OK;
 }
 

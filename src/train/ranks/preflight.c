@@ -36,25 +36,45 @@ static status compare(const layout_trial *t, const layout *l, const layout_resul
                        "parallel.verify=false trains all the same");
 }
 
+/* What came of one rank alone, known to all: whether they try the layout depends on it. */
+static status tell_alone(const mesh *m, status st) {
+    int64_t told = (int64_t)st;
+    comm_call call = {.kind = COMM_BROADCAST,
+                      .out = &told,
+                      .n = sizeof told,
+                      .dt = DT_U8,
+                      .what = "the trial on one rank"};
+    comm_run(m->axis[MESH_WORLD], &call);
+    return (status)told;
+}
+
+static void warn_unchecked(const mesh *m, const err *why) {
+    if (m->rank[MESH_WORLD] == 0)
+        log_warn("the layout is not checked against one rank: %s", why->message);
+}
+
 static status run(const layout_trial *t, const config *c, const mesh *m, err *e) {
     layout l = planned(c, m), alone = {.dp = 1, .dp_replicate = 1, .tp = 1};
     int precision = precision_of(c, &l);
     int64_t began = clock_now_ns();
+    bool leads = m->rank[MESH_WORLD] == 0;
     layout_result *one = layout_result_new(t, STEPS), *r = layout_result_new(t, STEPS);
     err why = {0};
     status st = ST_OK;
-    if (m->rank[MESH_WORLD] == 0)
-        st = layout_run_rank(t, &alone, precision, STEPS, NULL, LAYOUT_SOUND, one, &why);
+    if (leads) st = layout_run_rank(t, &alone, precision, STEPS, NULL, LAYOUT_SOUND, one, &why);
+    st = tell_alone(m, st);
+    if (st == ST_NONFINITE) { /* the run will say which tensor */
+        warn_unchecked(m, &why);
+        return ST_OK;
+    }
     if (st != ST_OK && st != ST_MEMORY) {
-        if (e) *e = why;
-        return st;
+        if (leads && e) *e = why;
+        return leads ? st : ST_OK;
     }
     TRY(layout_run_rank(t, &l, precision, STEPS, m->world, LAYOUT_SOUND, r, e));
-    if (m->rank[MESH_WORLD] != 0) return ST_OK;
-    double seconds = (double)(clock_now_ns() - began) / 1e9;
-    if (st == ST_OK) return compare(t, &l, one, r, seconds, e);
-    log_warn("the layout is not checked against one rank: %s", why.message);
-    return ST_OK;
+    if (st == ST_MEMORY) warn_unchecked(m, &why);
+    if (st == ST_MEMORY || !leads) return ST_OK;
+    return compare(t, &l, one, r, (double)(clock_now_ns() - began) / 1e9, e);
 }
 
 status preflight_check(const config *c, const mesh *m, err *e) {

@@ -8,7 +8,7 @@
 
 /* ST_FAILED on rank 0, naming the tensor, when the layout computes something else. Every rank calls
  * it; what it returns differs by rank (peers_agree). Nothing is checked where one rank alone has
- * not the memory: that is told. */
+ * not the memory, or comes to a loss that is not finite: that is told. */
 status preflight_check(const config *c, const mesh *m, err *e) ATH_MUST_USE;
 
 #endif

@@ -2,7 +2,7 @@
  *
  * The files do not depend on how many ranks there are or on what each holds.
  *
- * Reading order: save_write, write_part, write_all, list_tensors. */
+ * Reading order: save_begin, save_write, write_part, write_all, list_tensors. */
 #include "train/save/save.h"
 
 #include <string.h>
@@ -116,9 +116,9 @@ static status write_files(const save_job *j, checkpoint_writer *w, err *e) {
     return add_json(w, "state/cursor.json", j->cursor, e);
 }
 
-static status write_all(const save_job *j, err *e) {
-    checkpoint_writer *w;
-    TRY(checkpoint_writer_begin_team(&w, j->run, j->step, j->need_bytes, &j->team, e));
+static status write_all(save_job *j, err *e) {
+    checkpoint_writer *w = j->writer;
+    j->writer = NULL;
     checkpoint_writer_set_score(w, j->val_loss);
     status st = write_files(j, w, e);
     if (st == ST_OK) return checkpoint_writer_commit(w, e);
@@ -137,12 +137,30 @@ static status write_parts(const save_job *j, err *e) {
     return checkpoint_part_end(p, st, e);
 }
 
+static bool leads(const save_job *j) {
+    return j->writes && j->team.rank == 0;
+}
+
+static status in_context(const save_job *j, status st, err *e) {
+    return st == ST_OK ? st : err_context(e, "saving the checkpoint of step %ld", (long)j->step);
+}
+
+status save_begin(save_job *j, err *e) {
+    if (!leads(j)) return ST_OK;
+    return in_context(
+        j, checkpoint_writer_begin_team(&j->writer, j->run, j->step, j->need_bytes, &j->team, e),
+        e);
+}
+
+void save_abandon(save_job *j) {
+    checkpoint_writer_abort(j->writer);
+    j->writer = NULL;
+}
+
 status save_write(void *ctx, err *e) {
     save_job *j = ctx;
     if (!j->writes) return ST_OK;
-    bool leads = j->team.rank == 0;
-    status st = leads ? write_all(j, e) : write_parts(j, e);
-    if (st != ST_OK) return err_context(e, "saving the checkpoint of step %ld", (long)j->step);
-    if (leads) j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);
+    TRY(in_context(j, leads(j) ? write_all(j, e) : write_parts(j, e), e));
+    if (leads(j)) j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);
     return ST_OK;
 }

@@ -29,10 +29,16 @@ typedef struct save_job {
     json_t *cursor, *guard;
     checkpoint_keep keep;
     int64_t began_ns;
-    status pruned; /* of the older ones; the new one stands all the same */
+    checkpoint_writer *writer; /* of rank 0, from save_begin until it is committed or given up */
+    status pruned;             /* of the older ones; the new one stands all the same */
     err why_not_pruned;
 } save_job;
 
+/* Makes the folder, on rank 0. The ranks agree on what comes of it before any writes: what fails
+ * here, on a full disk for one, need not be told through that disk. */
+status save_begin(save_job *j, err *e) ATH_MUST_USE;
+/* Gives up what save_begin has begun and save_write has not ended. */
+void save_abandon(save_job *j);
 /* Writes this rank's part of the checkpoint, as rank 0 also what is not tensors, and then deletes
  * older ones. ctx is the job; nothing of a session is read. */
 status save_write(void *ctx, err *e) ATH_MUST_USE;

@@ -101,6 +101,7 @@ static save_job *job_new(session *s, uint64_t digest) {
 }
 
 static void job_free(save_job *j) {
+    save_abandon(j);
     json_decref(j->cursor);
     json_decref(j->guard);
     arena_free(j->mem);
@@ -220,13 +221,15 @@ status state_save(session *s, bool wait, err *e) {
     if (enough && s->failed_saves == 0) return ST_OK;
     save_job *j = job_new(s, digest);
     s->saved_ns = j->began_ns;
+    err why = {0};
+    status st = peers_agree(&s->peers, save_begin(j, &why), &why);
+    if (st != ST_OK) return tell_end(s, j, st, wait, &why, e);
     if (s->plan->snapshot_params && !wait) {
         if (j->writes) take_snapshot(s, j);
         saver_start(&s->saver, save_write, j);
         return ST_OK;
     }
-    err why = {0};
-    status st = save_write(j, &why);
+    st = save_write(j, &why);
     return tell_end(s, j, peers_agree(&s->peers, st, &why), wait, &why, e);
 }
 
