@@ -234,10 +234,13 @@ static const struct {
     {"pythia-160m", "{\"rope_theta\": 500}", "rope_theta"},
     /* other families' names: this family's readers take the default */
     {"pythia-160m", "{\"rotary_emb_base\": null, \"rope_theta\": 500}", "rope_theta"},
+    {"pythia-160m", "{\"rotary_pct\": 0.3}", "partial_rotary_factor"}, /* 19 of 64 */
     {"phi-2", "{\"partial_rotary_factor\": null, \"rotary_pct\": 0.25}", "rotary_pct"},
     {"llama-2-7b-hf", "{\"rms_norm_eps\": null, \"layer_norm_eps\": 1e-3}", "layer_norm_eps"},
     {"gemma-3-270m", "{\"rope_parameters\": {\"rope_theta\": 777, \"rope_type\": \"default\"}}",
      "rope_parameters"},
+    {"qwen2.5-0.5b-instruct",
+     "{\"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}", "use_sliding_window"},
     /* what only the user of a file may say */
     {"gpt2", "{\"ignore_keys\": [\"x\"], \"x\": 1}", "ignore_keys"},
     {"gpt2", "{\"preset\": \"gpt2-xl\"}", "preset"},
