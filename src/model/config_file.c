@@ -198,7 +198,9 @@ static status check_name(const json_t *base, const char *key, const model_family
     char buffer[64];
     const char *name = key_canonical(key), *own = own_name(f, name, buffer, sizeof buffer);
     if (!own || strcmp(own, key) == 0 || !is_null(json_object_get(base, own))) return ST_OK;
-    if (!is_null(json_object_get(json_object_get(base, "rope_parameters"), name))) return ST_OK;
+    bool inside = is_null(json_object_get(base, "rope_scaling")) &&
+                  !is_null(json_object_get(json_object_get(base, "rope_parameters"), name));
+    if (inside) return ST_OK;
     err_set(e, ST_USAGE, "config.json says %s, which %s models call %s", key, f->model_type, own);
     err_hint(e, "rename it, or if it is not meant: model.ignore_keys=[\"%s\"]", key);
     return err_where(e, "model.%s", key);
@@ -253,6 +255,23 @@ static status check_rope_keys(const json_t *first, const json_t *base, const mod
                        "rope_local_base_freq", e);
 }
 
+/* Windows that are listed and switched off: some readers obey the one, some the other, some stop.
+ */
+static status check_switched_windows(const json_t *base, const model_family *f, err *e) {
+    if (!key_in_words(f->own_keys, "use_sliding_window")) return ST_OK;
+    if (json_is_true(json_object_get(base, "use_sliding_window"))) return ST_OK;
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(base, "layer_types"), i, v) {
+        const char *type = json_string_value(v);
+        if (!type || strcmp(type, "sliding_attention") != 0) continue;
+        err_set(e, ST_USAGE, "layer_types has windows, but use_sliding_window is not true");
+        err_hint(e, "make all full_attention, or use_sliding_window true");
+        return err_where(e, "model.use_sliding_window");
+    }
+    return ST_OK;
+}
+
 static status check_keys(json_t *first, const json_t *base, const model_family *f, err *e) {
     const char *key;
     json_t *v;
@@ -269,6 +288,7 @@ static status check_keys(json_t *first, const json_t *base, const model_family *
         TRY(check_once(first, base, key, e));
         TRY(check_name(base, key, f, e));
     }
+    TRY(check_switched_windows(base, f, e));
     return check_rope_keys(first, base, f, e);
 }
 

@@ -72,10 +72,15 @@ static const struct {
             {"relu", ACT_RELU},           {"relu2", ACT_RELU2}};
 
 const char *key_act_word(act_kind act, const char *among) {
-    for (int i = 0; i < ARRAY_LEN(acts); i++)
-        if (acts[i].act == act && (!among || key_in_words(among, acts[i].word)))
-            return acts[i].word;
-    return NULL;
+    const char *best = NULL;
+    int first = 0;
+    for (int i = 0; i < ARRAY_LEN(acts); i++) {
+        int at = among ? key_word_index(among, acts[i].word) : i;
+        if (acts[i].act != act || at < 0 || (best && at > first)) continue;
+        best = acts[i].word;
+        first = at;
+    }
+    return best;
 }
 
 bool key_act_find(const char *word, act_kind *act) {

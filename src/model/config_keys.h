@@ -34,7 +34,8 @@ const char *key_word_at(const char *words, int i, int *len);
 const char *key_canonical(const char *key);
 const key_row *key_find(const char *name); /* NULL: no option */
 
-/* Activations by the words of hidden_act. NULL, or false: no such. */
+/* Activations by the words of hidden_act: the first such word of `among` (NULL: of all). NULL, or
+ * false: no such. */
 const char *key_act_word(act_kind act, const char *among);
 bool key_act_find(const char *word, act_kind *act);
 

@@ -60,9 +60,8 @@ int64_t model_max_tokens(const model_config *mc) {
 }
 
 rope_spec model_rope(const model_config *mc, bool local) {
-    int rotary = (int)((double)mc->head_dim * mc->partial_rotary_factor);
     return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,
-                       .rotary_dim = rotary - rotary % 2,
+                       .rotary_dim = (int)((double)mc->head_dim * mc->partial_rotary_factor),
                        .max_positions = mc->max_position_embeddings,
                        .scaling = local ? (rope_scaling){0} : mc->rope};
 }

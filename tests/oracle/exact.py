@@ -17,7 +17,7 @@ from transformers import AutoConfig, modeling_rope_utils
 import reference
 
 
-FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3"]
+FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
 

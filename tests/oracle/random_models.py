@@ -1,7 +1,7 @@
 """Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
 
-from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, Olmo2Config, OlmoConfig,
-                          PhiConfig, Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Olmo2Config,
+                          OlmoConfig, PhiConfig, Qwen2Config, Qwen3Config, SmolLM3Config)
 
 from reference import Config
 
@@ -67,6 +67,14 @@ def plain_rope(d, **more):
     return dict(rope_type="default", rope_theta=d.theta(), **more)
 
 
+def rope(d, head_dim=None, partial=None):
+    """Plain in most models, or scaled in one of the ways that every family may have."""
+    head_dim = head_dim or d.head_dim
+    half = int(head_dim * (partial or 1)) // 2
+    keys = scaled_rope(d, half) if d.rare() and half > 2 else plain_rope(d)
+    return keys | (dict(partial_rotary_factor=partial) if partial else {})
+
+
 def scaled_rope(d, half):
     """Any scaling of Llama; half: frequencies."""
     theta = d.theta()
@@ -112,7 +120,7 @@ def gpt_neox(d):
         num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads, intermediate_size=d.ffn,
         vocab_size=d.vocab, max_position_embeddings=CONTEXT, hidden_act=d.one("gelu", "gelu_new"),
         use_parallel_residual=d.flag(), attention_bias=d.flag(), layer_norm_eps=d.one(1e-5, 1e-4),
-        rope_parameters=plain_rope(d, partial_rotary_factor=d.one(0.25, 0.5, 1.0)), **d.ends())
+        rope_parameters=rope(d, partial=d.one(0.25, 0.5, 1.0)), **d.ends())
 
 
 def phi(d):
@@ -120,8 +128,8 @@ def phi(d):
     return PhiConfig(
         num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads, num_key_value_heads=d.kv,
         intermediate_size=d.ffn, vocab_size=d.vocab, max_position_embeddings=CONTEXT, qk_layernorm=d.rare(),
-        layer_norm_eps=d.one(1e-5, 1e-4), rope_parameters=plain_rope(
-            d, partial_rotary_factor={8: 0.5, 16: 0.5, 20: 0.4}[d.head_dim]), **d.ends())
+        layer_norm_eps=d.one(1e-5, 1e-4), rope_parameters=rope(d, partial={8: 0.5, 16: 0.5, 20: 0.4}[d.head_dim]),
+        **d.ends())
 
 
 def without(keys, *names):
@@ -130,17 +138,23 @@ def without(keys, *names):
 
 def olmo(d):
     return OlmoConfig(**without(d.llama_keys(), "rms_norm_eps"), clip_qkv=d.one(None, 0.8, 2.0), pad_token_id=d.pad(),
-                      attention_bias=d.flag(), rope_parameters=plain_rope(d))
+                      attention_bias=d.flag(), rope_parameters=rope(d))
 
 
 def olmo2(d):
-    return Olmo2Config(**d.llama_keys(), pad_token_id=d.pad(), attention_bias=d.rare(), rope_parameters=plain_rope(d))
+    return Olmo2Config(**d.llama_keys(), pad_token_id=d.pad(), attention_bias=d.rare(), rope_parameters=rope(d))
 
 
 def llama(d):
     d.head_dim = max(d.head_dim, 6)
     return LlamaConfig(**d.llama_keys(d.free_width()), head_dim=d.head_dim, attention_bias=d.flag(), mlp_bias=d.flag(),
                        pad_token_id=d.pad(), rope_parameters=scaled_rope(d, d.head_dim // 2))
+
+
+def mistral(d):
+    d.head_dim = max(d.head_dim, 6)
+    return MistralConfig(**d.llama_keys(d.free_width()), head_dim=d.head_dim, pad_token_id=d.pad(), rope_parameters=rope(d),
+                         sliding_window=d.one(None, d.window()))
 
 
 def llama_interleaved(d):
@@ -152,7 +166,7 @@ def llama_interleaved(d):
 def smollm3(d):
     return SmolLM3Config(**d.llama_keys(), no_rope_layers=[d.int(0, 1) for _ in range(d.layers)] if d.flag() else None,
                          use_sliding_window=(windows := d.rare()), sliding_window=d.window() if windows else None,
-                         pad_token_id=d.pad(), rope_parameters=plain_rope(d))
+                         pad_token_id=d.pad(), rope_parameters=rope(d))
 
 
 def qwen1(d):
@@ -171,12 +185,12 @@ def windows(d):
 
 
 def qwen2(d):
-    return Qwen2Config(**d.llama_keys(), **windows(d), pad_token_id=d.pad(), rope_parameters=plain_rope(d))
+    return Qwen2Config(**d.llama_keys(), **windows(d), pad_token_id=d.pad(), rope_parameters=rope(d))
 
 
 def qwen3(d):
     return Qwen3Config(**d.llama_keys(d.free_width()), head_dim=d.head_dim, attention_bias=d.rare(), **windows(d),
-                       pad_token_id=d.pad(), rope_parameters=plain_rope(d))
+                       pad_token_id=d.pad(), rope_parameters=rope(d))
 
 
 def gemma_keys(d):
@@ -187,12 +201,12 @@ def gemma_keys(d):
 
 
 def gemma2(d):
-    return Gemma2Config(**gemma_keys(d), attn_logit_softcapping=d.one(None, 2.0, 6.0), rope_parameters=plain_rope(d))
+    return Gemma2Config(**gemma_keys(d), attn_logit_softcapping=d.one(None, 2.0, 6.0), rope_parameters=rope(d))
 
 
 def gemma3(d):
     d.layers = d.one(3, 7)
-    far = dict(rope_type="linear", rope_theta=1e6, factor=8.0) if d.flag() else plain_rope(d)
+    far = dict(rope_type="linear", rope_theta=1e6, factor=8.0) if d.flag() else rope(d)
     return Gemma3TextConfig(**gemma_keys(d), rope_parameters=dict(full_attention=far, sliding_attention=plain_rope(d)))
 
 
@@ -222,8 +236,8 @@ def minicpm(d):
                   scale_emb=d.one(1, 2.5, 12), scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), initializer_range=0.1, **keys)
 
 
-FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, llama=llama,
-                llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
+FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
+                llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
                 gemma3=gemma3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
 
 
