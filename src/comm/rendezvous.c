@@ -24,6 +24,7 @@ static const uint32_t FRAME_MAGIC = 0x31465441; /* "ATF1" */
 static const double PARTING_S = 1;              /* for the last words */
 static const double ANSWER_S = 10;              /* rank 0 welcomes at once */
 static const double SILENCE_S = 5;              /* then people are told what is waited for */
+static const double PATIENCE_S = 2; /* others wait longer, to hear from rank 0 who is missing */
 
 struct rendezvous {
     rendezvous_plan plan;
@@ -368,13 +369,13 @@ static status gather(const rendezvous *r, char *out, size_t bytes, err *e) {
     return ST_OK;
 }
 
-static void start_waiting(rendezvous *r) {
-    r->deadline_ns = r->plan.timeout_s > 0 ? in_seconds(r->plan.timeout_s) : 0;
+static void start_waiting(rendezvous *r, double extra_s) {
+    r->deadline_ns = r->plan.timeout_s > 0 ? in_seconds(r->plan.timeout_s + extra_s) : 0;
 }
 
 status rendezvous_exchange(rendezvous *r, const void *in, void *out, size_t bytes, err *e) {
     CHECK(bytes <= RENDEZVOUS_MOST_BYTES, "a blob of %zu bytes", bytes);
-    start_waiting(r);
+    start_waiting(r, r->plan.rank == 0 ? 0 : PATIENCE_S);
     err why = {0};
     status st = ST_OK;
     if (r->plan.rank == 0) {
@@ -398,7 +399,7 @@ status rendezvous_open(rendezvous **out, const rendezvous_plan *plan, err *e) {
     r->plan = *plan;
     r->sockets = xcalloc((size_t)plan->size, sizeof *r->sockets);
     for (int i = 0; i < plan->size; i++) r->sockets[i] = -1;
-    start_waiting(r);
+    start_waiting(r, 0);
     r->notice_ns = in_seconds(SILENCE_S);
     status st = plan->rank == 0 ? receive_all(r, &why) : come(r, &why);
     *out = st == ST_OK ? r : NULL;
