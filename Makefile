@@ -4,10 +4,11 @@ PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev
             libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev
 # The corpus when no TEXT is given: fetched with curl, or else the text of bible-kjv.
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
+TEST_PACKAGES := expect
 MPI_PACKAGES := libopenmpi-dev openmpi-bin
 SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]')
 
-.PHONY: build configure deps deps-mpi quickstart test bench format check clean help
+.PHONY: build configure deps deps-test deps-mpi quickstart test bench format check clean help
 
 build: configure ## build build/athanor (default)
 	@cmake --build --preset release --target athanor
@@ -18,6 +19,9 @@ configure: deps
 deps: ## install the Debian packages that are missing
 	@tools/deps.sh $(PACKAGES)
 
+deps-test: deps
+	@tools/deps.sh $(TEST_PACKAGES)
+
 deps-mpi: ## install an MPI, for training on several machines; then build anew
 	@tools/deps.sh $(MPI_PACKAGES)
 	@rm -f build/build.ninja
@@ -26,7 +30,7 @@ quickstart: build ## text to a model that writes, in minutes: make quickstart [T
 	@tools/deps.sh $(CORPUS_PACKAGES)
 	@build/athanor quickstart $(if $(TEXT),"$(TEXT)")
 
-test: configure ## build and run every test
+test: configure deps-test ## build and run every test
 	@cmake --build --preset release
 	@ctest --preset release
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/cli.h"
-#include "app/cli_ids.h"
+#include "app/frame/cli.h"
+#include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"

@@ -1,8 +1,8 @@
 /* athanor plan MODEL|CONFIG: what a run will need, from the program that will run. */
 #include <stdio.h>
 
-#include "app/cli.h"
-#include "app/model_arg.h"
+#include "app/frame/cli.h"
+#include "app/frame/model_arg.h"
 #include "io/where_runs.h"
 #include "plan/open_model.h"
 #include "train/train.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "app/cli.h"
+#include "app/frame/cli.h"
 #include "base/arena.h"
 
 /* Threads that wait for others spin shortly, then sleep. libgomp's default is to spin for

@@ -9,7 +9,8 @@
  * out of one move: pieces to and from peers), sum.h, wire.h (that move), hub.h (the move in memory
  * that threads or processes share), segment.c, mpi.c and its plugin (mpi/), queue.h (collectives
  * beside the computation), board.h (who is where, for hangs), voice.c (who tells people of an
- * end), environment.c, mesh.h.
+ * end), environment.c, joined.c (ranks that were told where rank 0 is) with rendezvous.h, tcp.h and
+ * lifeline.h, mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.
@@ -46,16 +47,20 @@ status comm_segment_check(int fd, err *e) ATH_MUST_USE;
 
 /* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
  * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
- * none of them: one rank alone. torchrun's RANK and WORLD_SIZE are refused with a sentence while
- * there is no transport for them. ATHANOR_TIMEOUT is comm_set_timeout's. */
+ * RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun and others: ranks of one machine, which meet
+ * over TCP within ATHANOR_TIMEOUT seconds or 300); none of them: one rank alone. ATHANOR_TIMEOUT is
+ * comm_set_timeout's. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
+/* The cores of each of the ranks that share those this process may use; 1 at least. */
+int comm_core_share(int ranks);
 
 /* Waits for the side stream, tells the others that this rank is done, and frees. NULL is fine. */
 void comm_close(comm_world *w);
 
 int comm_world_rank(const comm_world *w);
 int comm_world_size(const comm_world *w);
-const char *comm_world_kind(const comm_world *w); /* "self", "threads", "processes", "mpi" */
+const char *
+comm_world_kind(const comm_world *w); /* "self", "threads", "processes", "joined", "mpi" */
 
 /* ---- groups ---- */
 

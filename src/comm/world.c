@@ -1,5 +1,5 @@
 /* Worlds, groups, and what surrounds a collective: notes, delay, counts. How worlds of several
- * processes are found is in open.c. */
+ * processes are found is in environment.c. */
 #include "comm/world.h"
 
 #include <stdlib.h>
@@ -47,6 +47,7 @@ void comm_close(comm_world *w) {
     queue_free(w->queue);
     if (w->wire) {
         board_leave(w->wire->board, w->rank);
+        lifeline_free(w->lifeline);
         w->wire->class->close(w->wire);
     }
     for (comm *c = w->comms, *next; c; c = next) {

@@ -2,6 +2,7 @@
 #ifndef COMM_WORLD_H
 #define COMM_WORLD_H
 
+#include "comm/lifeline.h"
 #include "comm/queue.h"
 #include "comm/wire.h"
 
@@ -17,7 +18,8 @@ struct comm_world {
     int rank, size;
     wire *wire; /* NULL: one rank alone */
     comm *comms;
-    queue *queue; /* made when first used */
+    queue *queue;       /* made when first used */
+    lifeline *lifeline; /* NULL: who started the ranks watches over them */
     comm_link link;
     comm_observer observer;
     void *observer_ctx;

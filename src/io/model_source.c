@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "io/checkpoint.h"
-#include "io/llama2c.h"
-#include "io/llmc.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/foreign/llama2c.h"
+#include "io/foreign/llmc.h"
 #include "model/config_keys.h"
 #include "tok/tok_format.h"
 

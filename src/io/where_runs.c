@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "io/gguf_model.h"
+#include "io/gguf/gguf_model.h"
 
 const char *where_tool_name(where_tool t) {
     static const char *const names[] = {"transformers", "llama.cpp", "vLLM", "Ollama"};

@@ -250,7 +250,7 @@ int64_t model_embedding_params(const model_config *mc, const param_store *s) {
 
 /* ---- tensor parallelism ---- */
 
-static status check_layer_ranks(const layer_spec *k, int l, bool layer_norm, int tp, err *e) {
+static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
     int64_t H = k->attn.H, K = k->attn.K, F = k->mlp.F;
     if (H % tp || !param_run_divides(K * k->attn.D, K, tp))
         return err_set(e, ST_USAGE,
@@ -262,24 +262,21 @@ static status check_layer_ranks(const layer_spec *k, int l, bool layer_norm, int
                        "the feed-forward width %lld of layer %d does not divide over %d "
                        "tensor-parallel ranks",
                        (long long)F, l, tp);
-    if (k->attn.qk_norm == QK_NORM_FULL && layer_norm)
-        return err_set(e, ST_USAGE,
-                       "tensor parallelism has no LayerNorm over all query heads (layer %d)", l);
     return ST_OK;
 }
 
 static status check_ranks(const model_config *mc, int tp, err *e) {
     for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
         layer_spec k = model_layer(mc, l);
-        TRY(check_layer_ranks(&k, l, mc->norm != NORM_RMS, tp, e));
+        TRY(check_layer_ranks(&k, l, tp, e));
     }
     return ST_OK;
 }
 
 status model_check_ranks(const model_config *mc, int tp, err *e) {
     if (check_ranks(mc, tp, e) == ST_OK) return ST_OK;
-    int fits = tp - 1;
-    while (check_ranks(mc, fits, NULL) != ST_OK) fits--;
+    int fits = tp - 1; /* a divisor, since the ranks that there are must divide by it, too */
+    while (tp % fits != 0 || check_ranks(mc, fits, NULL) != ST_OK) fits--;
     err_where(e, "parallel.tp");
     return err_hint(e, "parallel.tp=%d divides them", fits);
 }

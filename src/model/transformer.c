@@ -112,10 +112,13 @@ static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x,
     if (k->attn.qk_norm == QK_NORM_HEAD) return norm(r, part, k->stored, x, k->attn.D);
     if (graph_tp(r->g) == 1) return norm(r, part, k->stored, x, 0);
     int64_t all = graph_cols(r->g, x) * graph_tp(r->g) / copies;
-    val w = weight(r, part, k->stored);
-    val y = graph_rmsnorm_ranks(r->g, x, w, (float)mc->norm_eps, norm_offset(mc), all, copies);
     char name[MODEL_NAME_BYTES];
     model_part_name(mc, part, k->stored, name);
+    val w = named(r, name, ".weight"), b = named(r, name, ".bias");
+    float eps = (float)mc->norm_eps;
+    val y = mc->norm == NORM_RMS
+                ? graph_rmsnorm_ranks(r->g, x, w, eps, norm_offset(mc), all, copies)
+                : graph_layernorm_ranks(r->g, x, w, b, eps, all, copies);
     graph_name(r->g, y, "%s", name);
     return y;
 }

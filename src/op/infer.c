@@ -259,20 +259,30 @@ static status infer_RMSNORM(op_infer *io, err *e) {
     return ST_OK;
 }
 
-static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
-    TRY(infer_norm(io, 1, e));
+static status infer_norm_ranks(op_infer *io, int last, err *e) {
+    TRY(infer_norm(io, last, e));
     if (io->attr->norm.width || io->attr->norm.copies < 1 ||
         io->attr->norm.all_cols < io->in[0].cols)
-        return err_set(e, ST_USAGE,
-                       "rmsnorm_ranks: %lld columns in groups of %d are no whole part of %lld",
-                       (long long)io->in[0].cols, (int)io->attr->norm.width,
+        return err_set(e, ST_USAGE, "%s: %lld columns in groups of %d are no whole part of %lld",
+                       op_name(io), (long long)io->in[0].cols, (int)io->attr->norm.width,
                        (long long)io->attr->norm.all_cols);
+    return ST_OK;
+}
+
+static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
+    TRY(infer_norm_ranks(io, 1, e));
     count_elementwise(io, 4, 9);
     return ST_OK;
 }
 
 static status infer_LAYERNORM(op_infer *io, err *e) {
     TRY(infer_norm(io, 2, e));
+    count_elementwise(io, 7, 13);
+    return ST_OK;
+}
+
+static status infer_LAYERNORM_RANKS(op_infer *io, err *e) {
+    TRY(infer_norm_ranks(io, 2, e));
     count_elementwise(io, 7, 13);
     return ST_OK;
 }

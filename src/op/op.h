@@ -77,12 +77,12 @@ typedef union op_attr {
         float eps;
         bool unit_offset; /* multiply by (1 + w) */
         int32_t width;    /* columns of one group; 0: the whole row */
-        /* RMSNORM_RANKS: columns of all ranks, how many ranks hold the same ones, along which axis
+        /* ..._RANKS: columns of all ranks, how many ranks hold the same ones, along which axis
          */
         int64_t all_cols;
         int32_t copies;
         mesh_axis axis;
-    } norm; /* rmsnorm, rmsnorm_ranks, layernorm */
+    } norm; /* rmsnorm, layernorm, and these with _ranks */
     struct {
         int32_t heads; /* leading heads of the row that are rotated; the rest of the row passes
                           through */

@@ -123,6 +123,16 @@ static const pack *find_pack(const param_store *s, const char *name) {
     return NULL;
 }
 
+/* Elements from item `first` to the item behind `last` in its unit, or to the unit's end: ranks sum
+ * what lies between items, too. */
+static int64_t room_of(const param_store *s, int first, int last) {
+    const param_unit *u = &s->unit[s->item[first].unit];
+    int64_t end = u->at + u->n, after = s->item[last].offset;
+    for (int i = 0; i < s->n; i++)
+        if (s->item[i].offset > after && s->item[i].offset < end) end = s->item[i].offset;
+    return end - s->item[first].offset;
+}
+
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     int first = param_find(s, name), last = first;
     if (first < 0) {
@@ -148,16 +158,17 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     if (s->sharded) in_slots += s->unit[p->unit].slot - s->unit[p->unit].at;
     int64_t grad_bytes = (int64_t)dtype_bytes(param_grad_dtype(s));
     int64_t at = copied && param_weights_in_slots(s) ? in_slots : p->offset;
-    *out = (graph_param_ref){.name = name,
-                             .where = copied ? SPACE_WORK : SPACE_MASTER,
-                             .dt = dt,
-                             .rows = p->rank == 1 ? 1 : elems / p->cols,
-                             .cols = p->rank == 1 ? elems : p->cols,
-                             .unit = p->unit,
-                             .offset_bytes = at * (int64_t)dtype_bytes(dt),
-                             .grad_offset_bytes =
-                                 (param_grads_in_slots(s) ? in_slots : p->offset) * grad_bytes,
-                             .trainable = true};
+    *out = (graph_param_ref){
+        .name = name,
+        .where = copied ? SPACE_WORK : SPACE_MASTER,
+        .dt = dt,
+        .rows = p->rank == 1 ? 1 : elems / p->cols,
+        .cols = p->rank == 1 ? elems : p->cols,
+        .unit = p->unit,
+        .offset_bytes = at * (int64_t)dtype_bytes(dt),
+        .grad_offset_bytes = (param_grads_in_slots(s) ? in_slots : p->offset) * grad_bytes,
+        .grad_room_bytes = s->sharded ? room_of(s, first, last) * grad_bytes : 0,
+        .trainable = true};
     return true;
 }
 
@@ -166,6 +177,7 @@ void param_ref_widen(graph_param_ref *ref) {
     ref->dt = DT_F64;
     ref->offset_bytes *= 2;
     ref->grad_offset_bytes *= 2;
+    ref->grad_room_bytes *= 2;
 }
 
 param_sizes param_store_sizes(const param_store *s) {

@@ -59,10 +59,9 @@ static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
 }
 
 /* Neighbours are summed as one, with the few elements of alignment between them. */
-static void add_partial(param_store *s, param_unit *u, param_partial p, int *cap) {
+static void add_partial(param_store *s, param_unit *u, param_partial p, bool follows, int *cap) {
     param_partial *last = u->n_partial ? &u->partial[u->n_partial - 1] : NULL;
-    if (last && last->copies == p.copies && p.at >= last->at + last->n &&
-        p.at - last->at - last->n < PARAM_ALIGN_ELEMS) {
+    if (last && follows && last->copies == p.copies) {
         last->n = p.at + p.n - last->at;
         return;
     }
@@ -70,15 +69,18 @@ static void add_partial(param_store *s, param_unit *u, param_partial p, int *cap
     u->partial[u->n_partial++] = p;
 }
 
+/* In the order of the unit's elements. */
 static void find_partial(param_store *s, param_unit *u, int index) {
     int cap = 0;
+    bool follows = false; /* no other range lies between the last partial one and this */
     for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];
         for (int k = 0; p->unit == index && k < p->split.runs; k++) {
             param_range r = param_range_at(p, k);
             if (r.partial)
                 add_partial(s, u, (param_partial){p->offset + r.first - u->at, r.n, r.copies},
-                            &cap);
+                            follows, &cap);
+            follows = r.partial;
         }
     }
 }

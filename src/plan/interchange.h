@@ -3,7 +3,7 @@
 #ifndef PLAN_INTERCHANGE_H
 #define PLAN_INTERCHANGE_H
 
-#include "io/model_folder.h"
+#include "io/hf/model_folder.h"
 #include "io/where_runs.h"
 #include "plan/compare_models.h"
 

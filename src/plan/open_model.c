@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "io/checkpoint.h"
-#include "io/hf_weights.h"
+#include "io/checkpoint/checkpoint.h"
 #include "tok/tok_format.h"
 
 enum { PREFILL_T = 256 };
@@ -18,7 +17,9 @@ static status read_folder(open_model *m, const char *path, err *e) {
     json_decref(o);
     if (st != ST_OK) return st;
     char *tokenizer = path_join(m->a, m->dir, "tokenizer.json");
-    return file_exists(tokenizer) ? tok_load(&m->tok, tokenizer, e) : ST_OK;
+    if (file_exists(tokenizer)) TRY(tok_load(&m->tok, tokenizer, e));
+    m->folder = ARENA_NEW(m->a, hf_model);
+    return hf_model_open(m->folder, m->dir, &m->config, e);
 }
 
 static status read_gguf(open_model *m, const char *path, err *e) {
@@ -55,10 +56,9 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .cache_tok = cache_tok,
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .logits_T = logits_T};
-    if (!m->gguf) return spec;
-    spec.locate = gguf_model_locate;
-    spec.locate_ctx = m->gguf;
-    spec.file = m->gguf->base;
+    spec.locate = m->gguf ? gguf_model_locate : hf_model_locate;
+    spec.locate_ctx = m->gguf ? (void *)m->gguf : m->folder;
+    spec.file = m->gguf ? m->gguf->base : m->folder->base;
     return spec;
 }
 
@@ -68,7 +68,7 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
     TRY(plan_check_fits(m->plan, 0, e));
     TRY(plan_commit(m->plan, e));
     if (m->gguf) return gguf_model_load_vectors(m->gguf, m->plan->store, e);
-    return hf_load_weights(m->plan->store, m->dir, e);
+    return hf_model_load_rest(m->folder, m->plan->store, e);
 }
 
 status open_model_settings(const open_model *m, generation_settings *s, err *e) {
@@ -112,6 +112,7 @@ void open_model_close(open_model *m) {
     tok_free(m->tok);
     tok_ids_free(&m->end);
     if (m->gguf) gguf_model_close(m->gguf);
+    if (m->folder) hf_model_close(m->folder);
     dev_close(m->dev);
     arena_free(m->a);
 }

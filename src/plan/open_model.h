@@ -4,13 +4,15 @@
 
 #include "infer/generate.h"
 #include "infer/settings.h"
-#include "io/gguf_model.h"
+#include "io/gguf/gguf_model.h"
+#include "io/hf/hf_model.h"
 #include "plan/plan.h"
 
 typedef struct open_model {
     arena *a;
     dev *dev;
     char *dir;        /* the Hugging Face folder; NULL: a GGUF file */
+    hf_model *folder; /* NULL: a GGUF file */
     gguf_model *gguf; /* NULL: a folder */
     model_config config;
     tok *tok;    /* NULL: there is none */
@@ -19,11 +21,12 @@ typedef struct open_model {
 } open_model;
 
 /* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, a run folder (its newest
- * good checkpoint), or a GGUF file, whose matrices stay in the file. threads 0: all cores. */
+ * good checkpoint), or a GGUF file. Matrices stay in the files, in their formats, where these are
+ * computed with. threads 0: all cores. */
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
 bool open_model_is_gguf(const char *path); /* by its first bytes, or else its name */
-/* Loads the weights (computing in fp32) with room for sequences of cache_tok tokens and, if
- * logits_T > 0, for the logits of a whole sequence of that length. */
+/* Loads what does not stay there (computing in fp32) with room for sequences of cache_tok tokens
+ * and, if logits_T > 0, for the logits of a whole sequence of that length. */
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
 /* What open_model_load plans. */
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T);

@@ -84,6 +84,11 @@ val graph_layernorm(graph *g, val x, val w, val b, float eps, int width) {
     return emit(g, OP_LAYERNORM, &attr, (val[]){x, w, b}, 3, -1);
 }
 
+val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols, int copies) {
+    op_attr attr = {.norm = {.eps = eps, .all_cols = cols, .copies = copies, .axis = MESH_TP}};
+    return emit(g, OP_LAYERNORM_RANKS, &attr, (val[]){x, w, b}, 3, -1);
+}
+
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved) {
     op_attr attr = {.rope = {.heads = heads,

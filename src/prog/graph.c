@@ -131,8 +131,10 @@ val graph_param(graph *g, const graph_param_ref *ref) {
     if (!ref->trainable || !g->opt.train) return v;
     dtype grad_dt = g->opt.fixed_grads ? DT_I64 : g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
     val dv = external(g, SPACE_GRAD, ref->name, grad_dt, ref->rows, ref->cols);
-    g->buf[g->value[dv].buf].offset = ref->grad_offset_bytes;
-    g->buf[g->value[dv].buf].unit = ref->unit;
+    buffer *grad = &g->buf[g->value[dv].buf];
+    grad->offset = ref->grad_offset_bytes;
+    grad->unit = ref->unit;
+    if (ref->grad_room_bytes > grad->bytes) grad->bytes = ref->grad_room_bytes;
     g->value[v].needs_grad = true;
     g->value[v].param_grad = dv;
     return v;

@@ -80,6 +80,8 @@ typedef struct graph_param_ref {
     space where; /* SPACE_MASTER or SPACE_WORK */
     dtype dt;
     int64_t rows, cols, offset_bytes, grad_offset_bytes;
+    /* Of the gradient and what is summed over ranks behind it, up to the next one; 0: no more. */
+    int64_t grad_room_bytes;
     int unit; /* that it is gathered and reduced with (param/units.h) */
     bool trainable;
 } graph_param_ref;
@@ -131,6 +133,7 @@ val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width
 val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int64_t cols,
                         int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
+val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols, int copies);
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);

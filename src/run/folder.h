@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 typedef struct run_folder run_folder;
 

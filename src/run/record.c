@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "run/metrics.h"
-#include "run/svg.h"
+#include "run/report/svg.h"
 
 static void put_number(strbuf *out, double value) {
     char text[32];

@@ -1,5 +1,5 @@
 /* Counting a step's collectives (see traffic.h). Which calls a unit makes is decided by
- * train/peers.c, which calls an op makes by op/ref/comm.c; tests hold the three together. */
+ * train/ranks/peers.c, which calls an op makes by op/ref/comm.c; tests hold the three together. */
 #include "step/traffic.h"
 
 typedef struct tally {
@@ -84,10 +84,8 @@ static comm_call call_of(const prog_op *op) {
             c.kind = COMM_ALL_GATHER, c.n = x->rows * widest;
             break;
         }
-        case OP_RMSNORM_RANKS:
-            c.kind = COMM_ALL_REDUCE, c.n = x->rows;
-            c.dt = x->dt == DT_F64 ? DT_F64 : DT_F32;
-            break;
+        case OP_RMSNORM_RANKS: c.kind = COMM_ALL_REDUCE, c.n = x->rows, c.dt = DT_F64; break;
+        case OP_LAYERNORM_RANKS: c.kind = COMM_ALL_REDUCE, c.n = 2 * x->rows, c.dt = DT_F64; break;
         default: break;
     }
     return c;
@@ -98,7 +96,7 @@ static void count_ops(tally *t, const prog *p, const step_entry *e) {
         prog_op op = prog_get_op(p, i);
         comm_call call = call_of(&op);
         if (call.kind == COMM_KINDS) continue;
-        bool norm = op.kind == OP_RMSNORM_RANKS;
+        bool norm = op.kind == OP_RMSNORM_RANKS || op.kind == OP_LAYERNORM_RANKS;
         count_on(t, (mesh_axis)(norm ? op.attr->norm.axis : op.attr->comm.axis), &call);
     }
 }

@@ -1,7 +1,7 @@
 /* --dump-grads: loss and every gradient of one batch, for comparison with other implementations. */
 #include <stdlib.h>
 
-#include "io/hf_weights.h"
+#include "io/hf/hf_weights.h"
 #include "io/npy.h"
 #include "train/session.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "op/gemm.h"
 #include "op/peak.h"
 
@@ -91,12 +91,31 @@ status session_open_tokenizer(session *s, err *e) {
     return ST_OK;
 }
 
+/* Sequence-parallel ranks share the rows of a micro-batch. */
+static status share_rows(const session *s, const course_stage *k, err *e) {
+    int64_t tp = s->peers.m.size[MESH_TP], rows = (int64_t)k->B * k->T;
+    if (!s->c->parallel.sp || rows % tp == 0) return ST_OK;
+    config_error(s->c, e, "parallel.sp",
+                 "a micro-batch of %d sequences of %d tokens does not divide over %ld "
+                 "sequence-parallel ranks",
+                 k->B, k->T, (long)tp);
+    return err_hint(e, "parallel.sp=false, or train.seq_len=%ld",
+                    (long)(k->T > tp ? k->T / tp * tp : tp));
+}
+
+/* The multiple of `unit` next to n, but not 0. */
+static int64_t nearest_multiple(int64_t n, int64_t unit) {
+    int64_t below = n / unit * unit;
+    return below > 0 && n - below < below + unit - n ? below : below + unit;
+}
+
 /* Every batch is a whole number of micro-batches on every rank. */
 static status share_batches(session *s, err *e) {
     int64_t dp = s->peers.m.size[MESH_DP];
     for (int i = 0; i < s->course->n_stages; i++) {
         course_stage *k = &s->course->stage[i];
         k->B = (int)config_micro_batch(k->c, dp);
+        TRY(share_rows(s, k, e));
     }
     for (int i = 0; i < s->course->n_parts; i++) {
         const course_part *p = &s->course->part[i];
@@ -107,7 +126,7 @@ static status share_batches(session *s, err *e) {
                      "of %d",
                      (long)p->batch, (long)dp, k->B);
         return err_hint(e, "the nearest batch that can is %ld",
-                        (long)((p->batch + dp * k->B - 1) / (dp * k->B) * dp * k->B));
+                        (long)nearest_multiple(p->batch, dp * k->B));
     }
     return ST_OK;
 }

@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "io/checkpoint.h"
-#include "run/report.h"
-#include "train/preflight.h"
+#include "io/checkpoint/checkpoint.h"
+#include "run/report/report.h"
+#include "train/ranks/preflight.h"
 #include "train/session.h"
 
 /* What `auto` was resolved to when the run began still holds, also on another machine. */

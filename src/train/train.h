@@ -17,7 +17,7 @@
 
 #include "comm/comm.h"
 #include "plan/plan.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 typedef struct train_options {
     const char *fork; /* go on in this new run folder, from the newest checkpoint */

@@ -105,30 +105,15 @@ has out '"finish": "length"'
 [ "$(field new_tokens out)" = $((64 - 7 + 1)) ] || fail "$(field new_tokens out) tokens in a context of 64"
 
 # On a terminal: commands, Ctrl-C, Ctrl-D.
-if command -v script >/dev/null; then
-    # ready SIZE: waits until there is more than SIZE on the terminal and a prompt at its end.
-    ready() {
-        for ((wait = 0; wait < 200; wait++)); do
-            [ "$(stat -c %s out)" -gt "$1" ] && [[ "$(tail -c 2 out; echo .)" == [.\>]" ." ]] && return
-            sleep 0.05
-        done
-    }
-    type_lines() { # each when its prompt is there
-        local size=-1
-        while IFS= read -r line; do
-            ready "$size"
-            size=$(stat -c %s out)
-            printf '%b' "$line"
-        done <<<"$1"
-        sleep 0.3 # the last one is read before the terminal goes away
-    }
+if type -P expect >/dev/null; then
     term() { # LINES
+        local got=0 lines
         last="$1 on a terminal"
-        : >out
-        type_lines "$1" | TERM=dumb timeout 60 script -qefc "'$athanor' chat m --max-new 5" /dev/null >out 2>err
-        [ $? -eq 0 ] || fail "exit $?"
-        tr -d '\r' <out >clean
-        mv clean out
+        mapfile -t lines <<<"$1"
+        TERM=dumb command expect -f "$root/tests/cli/terminal.exp" "${lines[@]}" -- \
+            "$athanor" chat m --max-new 5 >out 2>err </dev/null || got=$?
+        sed -i 's/\r//g' out
+        [ $got -eq 0 ] || fail "exit $got"
     }
     term 'hi\n
 /tokens\n
@@ -182,6 +167,8 @@ hi\n
 \004'
     has out "there is no command /nothing"
     lacks out $'\033'
+else
+    echo "skipped: what a terminal shows; expect is not installed"
 fi
 
 # Refusals.

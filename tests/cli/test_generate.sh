@@ -35,6 +35,16 @@ cmp <(tail -c $((2 * 97 * 4)) all.npy) <(tail -c $((2 * 97 * 4)) some.npy) || fa
 expect 2 generate "$m" --ids 1,2,3 --logits x.npy --positions 2:9
 has err "--positions 2:9"
 
+# A folder is computed with as it is stored: the same logits as from its weights in fp32, bit for bit.
+for format in bf16 f16; do
+    expect 0 export "$m" -o $format --to hf --dtype $format --no-verify
+    expect 0 export $format -o $format-wide --to hf --dtype f32 --no-verify
+    ids=1,2,3,4,5,6,7,8,9,10,11,12
+    expect 0 generate $format --ids $ids --logits a.npy
+    expect 0 generate $format-wide --ids $ids --logits b.npy
+    cmp a.npy b.npy || fail "logits of $format"
+done
+
 # Text: a small model of our own.
 make_data
 write_config c.yaml

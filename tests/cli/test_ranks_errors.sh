@@ -37,7 +37,7 @@ has err "where: parallel.dp ("
 train_on 2 "3 parallel.tp=3" train.global_batch_size=6
 once "4 heads and 2 key/value heads of layer 0 do not divide over 3 tensor-parallel ranks"
 has err "where: parallel.tp ("
-has err "hint: parallel.tp=2 "
+has err "hint: parallel.tp=1 " # of 3 ranks
 train_on 2 "3"
 once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"
 has err "hint: the nearest batch that can is 9"
@@ -63,4 +63,12 @@ if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]
     [ $got = 3 ] || fail "exit $got, not 3"
     once "none.json"
 fi
+# Rank 0 cannot make the folder of the first checkpoint: all learn it at once, and the run goes on.
+ATHANOR_FAULT=mkdir:3 train_on 0 "2 parallel.zero=1" run=nodir train.steps=8 parallel.timeout_s=5
+event alarm nodir/metrics.jsonl | grep -q "step 4.*cannot make folder" || fail "no alarm says it"
+[ "$(newest_step nodir)" = 8 ] || fail "the next save has not been made"
+# A loss that is not finite is so on one rank, too: the trial before the run leaves it to the run.
+train_on 5 "2 parallel.zero=1" run=diverged optim.lr=1e5 parallel.verify=true train.deterministic=false
+has err "the layout is not checked against one rank: the loss or gradient norm of step"
+once "wrote a NaN or Inf into"
 finish

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "io/checkpoint_manifest.h"
+#include "io/checkpoint/checkpoint_manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

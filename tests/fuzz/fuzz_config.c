@@ -5,7 +5,7 @@
 
 #include "base/yaml.h"
 #include "model/family.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/gguf_model.h"
+#include "io/gguf/gguf_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

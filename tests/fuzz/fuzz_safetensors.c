@@ -3,7 +3,7 @@
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_safetensors.c; ./a.out CORPUS */
 #include <stdlib.h>
 
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_IO_CHECKPOINT_TEST_H
 #define TESTS_IO_CHECKPOINT_TEST_H
 
-#include "io/checkpoint_team.h"
+#include "io/checkpoint/checkpoint_team.h"
 #include "io/io_test.h"
 
 /* A file that the caller of the writer makes itself. */

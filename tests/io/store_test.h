@@ -2,7 +2,7 @@
 #ifndef TESTS_IO_STORE_TEST_H
 #define TESTS_IO_STORE_TEST_H
 
-#include "io/held.h"
+#include "io/checkpoint/held.h"
 #include "io/io_test.h"
 #include "model/family.h"
 

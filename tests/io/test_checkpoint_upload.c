@@ -14,7 +14,7 @@
 
 #include "base/file_fault.h"
 #include "io/checkpoint_test.h"
-#include "io/checkpoint_upload.h"
+#include "io/checkpoint/checkpoint_upload.h"
 
 static void save(test_dir *d, int64_t step) {
     err e;

@@ -15,7 +15,7 @@
 
 #include "base/file_fault.h"
 #include "base/strbuf.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "io/io_test.h"
 
 #define GOLDEN TEST_DIR "/golden/io/formats.gguf"

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/file_patch.h"
-#include "io/hf_part.h"
-#include "io/hf_weights.h"
+#include "io/hf/hf_part.h"
+#include "io/hf/hf_weights.h"
 #include "io/store_test.h"
 
 /* ---- runs ---- */

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "io/fp8.h"
+#include "io/safetensors/fp8.h"
 #include "io/io_test.h"
-#include "io/model_folder.h"
-#include "io/shards.h"
+#include "io/hf/model_folder.h"
+#include "io/hf/shards.h"
 
 static void test_e4m3(void **state) {
     (void)state;

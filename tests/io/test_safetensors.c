@@ -12,7 +12,7 @@
 
 #include "base/strbuf.h"
 #include "io/io_test.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 
 /* A file from a header in plain text and n bytes of data. */
 static void make_file(strbuf *b, const char *header, size_t n_data) {

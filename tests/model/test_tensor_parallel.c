@@ -87,6 +87,23 @@ static void test_shared_key_heads(void **state) {
     arena_free(a);
 }
 
+/* One norm over all heads: what an ablation may ask of families that have none. */
+static void test_norms_of_all_heads(void **state) {
+    (void)state;
+    arena *a = arena_new("norms");
+    static const char *const layered[] = {"gpt2-tanh-tied", "olmo-clip-tied", "phi", "gemma2"};
+    for (int m = 0; m < ARRAY_LEN(layered); m++)
+        for (int kv = 1; kv <= 4; kv *= 4) {
+            bool gpt2 = m == 0; /* with as many key heads as heads, and without rotation: the loss
+                                   does not depend on a bias of its keys */
+            model_config mc = config_for(a, layered[m], gpt2 ? 4 : kv);
+            if (gpt2) mc.norm_weights = NORM_WEIGHTS_W;
+            mc.qk_norm = QK_NORM_FULL;
+            check_layouts(layered[m], &mc, DT_F64, 1e-12);
+        }
+    arena_free(a);
+}
+
 /* How far bf16 is from fp32 on one rank. */
 static double rounding_of(const model_config *mc) {
     layout exact = {.dt = DT_F32, .tp = 1}, narrow = {.dt = DT_BF16, .tp = 1};
@@ -102,9 +119,11 @@ static double rounding_of(const model_config *mc) {
 static void test_narrow_types(void **state) {
     (void)state;
     arena *a = arena_new("narrow");
-    static const char *const some[] = {"llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied", "gemma2"};
+    static const char *const some[] = {"llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied",
+                                       "gemma2",         "olmo2",          "phi"};
     for (int m = 0; m < ARRAY_LEN(some); m++) {
         model_config mc = config_for(a, some[m], 0);
+        if (m == 5) mc.qk_norm = QK_NORM_FULL; /* a LayerNorm */
         check_layouts(some[m], &mc, DT_F32, 1e-5);
         check_layouts(some[m], &mc, DT_BF16, 2 * rounding_of(&mc));
     }
@@ -224,6 +243,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_families_in_double),
         cmocka_unit_test(test_shared_key_heads),
+        cmocka_unit_test(test_norms_of_all_heads),
         cmocka_unit_test(test_narrow_types),
         cmocka_unit_test(test_eight_ranks),
         cmocka_unit_test(test_validation),

@@ -329,6 +329,7 @@ static void no_cases(case_list *l) {
 #define cases_SCATTER_SUM no_cases
 #define cases_GATHER_COLS no_cases
 #define cases_RMSNORM_RANKS no_cases
+#define cases_LAYERNORM_RANKS no_cases
 
 static void cases_KV_STORE(case_list *l) {
     static const int32_t sizes[][4] = {{1, 1, 1, 1}, {2, 1, 9, 5}, {3, 4, 11, 64}, {2, 7, 7, 33}};

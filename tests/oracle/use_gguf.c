@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 
 static void print_values(const gguf_value *v, arena *mem) {
     const gguf_text *texts = gguf_value_texts(v, mem);

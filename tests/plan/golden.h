@@ -12,7 +12,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
-#include "io/hf_weights.h"
+#include "io/hf/hf_weights.h"
 #include "plan/plan.h"
 
 static const char *const golden_names[] = {"gpt2-tanh-tied",

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "io/gguf_model.h"
+#include "io/gguf/gguf_model.h"
 
 /* Golden models that no GGUF file can hold, and the option that stands in the way. */
 static const char *const refused[][2] = {

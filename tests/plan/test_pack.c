@@ -1,5 +1,6 @@
 /* Frame packing: random instances never overlap, and the presets' frames stay within 5 % of what is
- * live at once, on the meta device, at several batch sizes, lengths and policies. */
+ * live at once, on the meta device, at several batch sizes, lengths and policies. Gradients that
+ * travel between ranks have nothing beside them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -149,9 +150,65 @@ static void test_presets(void **state) {
     dev_close(d);
 }
 
+/* Where ranks sum gradients that lie in the frame, whole units travel while the backward goes on:
+ * nothing else may lie in one from when its last gradient is there. */
+static void check_units(const plan *p, int *seen) {
+    const graph *g = p->prog[PLAN_TRAIN]->g;
+    for (int u = 0; u < param_units(p->store); u++) {
+        const param_unit *k = param_unit_at(p->store, u);
+        int64_t begin = k->at * 4, end = begin + k->n * 4;
+        int32_t made = 0;
+        for (int32_t b = 0; b < g->n_bufs; b++)
+            if (g->buf[b].where == SPACE_GRAD && g->buf[b].unit == u && g->buf[b].first > made)
+                made = g->buf[b].first;
+        for (int32_t b = 0; b < g->n_bufs; b++) {
+            const buffer *x = &g->buf[b];
+            if (x->where != SPACE_FRAME || x->last <= made) continue;
+            if (x->offset < end && begin < x->offset + x->bytes)
+                fail_msg("buffer %d at %ld lies in unit %d (%ld to %ld)", b, (long)x->offset, u,
+                         (long)begin, (long)end);
+            ++*seen;
+        }
+    }
+}
+
+static void test_units_in_the_frame(void **state) {
+    (void)state;
+    arena *a = arena_new("odd widths");
+    dev *d;
+    int seen = 0;
+    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i}", "model_type", "llama", "hidden_size", 20,
+                          "num_hidden_layers", 4, "num_attention_heads", 2, "intermediate_size", 33,
+                          "vocab_size", 29, "max_position_embeddings", 64);
+    assert_int_equal(dev_open(&d, DEV_META, 1, NULL), ST_OK);
+    for (int T = 8; T < 24; T++) {
+        int zero = T % 2;
+        mesh_shape four = {.dp = 4, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1};
+        mesh m;
+        mesh_place(&m, &four, 0);
+        plan_spec spec = {.compute = DT_F32,
+                          .T = T,
+                          .document_mask = true,
+                          .train_B = 2,
+                          .micro_batches = 1,
+                          .optim = optim_find("adamw"),
+                          .ranks = &m,
+                          .sharing = {.shards = zero ? 4 : 1, .zero = zero, .bucket_elems = 1}};
+        plan *p;
+        assert_int_equal(model_config_read(a, o, 0, &spec.model, NULL), ST_OK);
+        assert_int_equal(plan_new(&p, d, &spec, NULL), ST_OK);
+        check_units(p, &seen);
+        plan_free(p);
+    }
+    assert_true(seen > 100);
+    dev_close(d);
+    json_decref(o);
+    arena_free(a);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_instances),
-                                       cmocka_unit_test(test_simple_instances),
-                                       cmocka_unit_test(test_presets)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_instances), cmocka_unit_test(test_simple_instances),
+        cmocka_unit_test(test_units_in_the_frame), cmocka_unit_test(test_presets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

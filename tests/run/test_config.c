@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/yaml.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 /* Loads YAML text with at most two overrides. */
 static status load(config **c, const char *text, const char *o1, const char *o2, err *e) {

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "run/report.h"
-#include "run/svg.h"
+#include "run/report/report.h"
+#include "run/report/svg.h"
 
 static const char CONFIG[] = "{\"run\": \"runs/a&b\", \"model\": {\"hidden_size\": 64}, "
                              "\"train\": {\"steps\": 40}, \"sample\": {\"prompts\": [\"<i>\"]}}";

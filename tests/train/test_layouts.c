@@ -9,7 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
-#include "train/layout_matrix.h"
+#include "train/layouts/matrix.h"
 
 enum { STEPS = 4, BATCH = 8 };
 
@@ -20,6 +20,12 @@ static const char LLAMA[] =
 static const char GPT2[] =
     "model: {model_type: gpt2, n_embd: 32, n_layer: 2, n_head: 4, vocab_size: 67,"
     " n_positions: 16, embd_pdrop: 0.1, resid_pdrop: 0.1, attn_pdrop: 0.1}\n";
+
+/* Vectors so short that what several ranks hold lies close to what one does. */
+static const char QWEN2[] =
+    "model: {model_type: qwen2, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4,"
+    " num_key_value_heads: 1, intermediate_size: 12, vocab_size: 67, max_position_embeddings: "
+    "16}\n";
 
 /* parallel.bucket_mb is below a layer, so that every layer is a unit. */
 static layout_trial *trial_of(const char *model, const char *precision) {
@@ -91,6 +97,23 @@ static void test_gpt2(void **state) {
     check_all(GPT2, "fp32", CONFIG_PRECISION_FP32);
 }
 
+static void test_short_vectors(void **state) {
+    (void)state;
+    static const layout some[] = {{.dp = 1, .dp_replicate = 1, .tp = 2, .sp = true},
+                                  {.dp = 1, .dp_replicate = 1, .tp = 4, .sp = true},
+                                  {.dp = 2, .dp_replicate = 1, .zero = 3, .tp = 2, .sp = true}};
+    layout_trial *t = trial_of(QWEN2, "fp32");
+    err e = {0};
+    layout_result *one = run(t, &ALONE, CONFIG_PRECISION_FP32, LAYOUT_SOUND, &e);
+    for (int i = 0; i < ARRAY_LEN(some); i++) {
+        layout_result *r = run(t, &some[i], CONFIG_PRECISION_FP32, LAYOUT_SOUND, &e);
+        if (e.code != ST_OK) fail_msg("layout %d: %s", i, e.message);
+        layout_verdict v = layout_compare(t, &some[i], one, r);
+        if (!v.ok) fail_msg("layout %d: %s", i, v.why);
+    }
+    layout_trial_free(t);
+}
+
 /* A mistake is found before or in the first step, and the message names a tensor. */
 static void check_fault(layout_fault f, layout l, const char *want) {
     layout_trial *t = trial_of(LLAMA, "fp32");
@@ -139,9 +162,10 @@ static void test_flipped_bit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),         cmocka_unit_test(test_llama_bf16),
-        cmocka_unit_test(test_gpt2),          cmocka_unit_test(test_same_seed),
-        cmocka_unit_test(test_forgotten_sum), cmocka_unit_test(test_bucket_order),
-        cmocka_unit_test(test_shifted_piece), cmocka_unit_test(test_flipped_bit)};
+        cmocka_unit_test(test_llama),        cmocka_unit_test(test_llama_bf16),
+        cmocka_unit_test(test_gpt2),         cmocka_unit_test(test_short_vectors),
+        cmocka_unit_test(test_same_seed),    cmocka_unit_test(test_forgotten_sum),
+        cmocka_unit_test(test_bucket_order), cmocka_unit_test(test_shifted_piece),
+        cmocka_unit_test(test_flipped_bit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

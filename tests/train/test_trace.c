@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "train/trial.h"
+#include "train/layouts/trial.h"
 
 enum { RANKS = 2, FIRST = 2, LAST = 5, MOST_NESTED = 8 };
 

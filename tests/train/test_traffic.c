@@ -10,7 +10,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
-#include "train/trial.h"
+#include "train/layouts/trial.h"
 
 enum { MOST_RANKS = 4, AGREED_BYTES = 1024 };
 

@@ -3,7 +3,8 @@
  * 4 bits an element, so this is to keep up with memory at a few instructions for 16 elements.
  *
  * A sum runs over the lanes and then across them; its bits depend neither on threads nor on the
- * other rows. */
+ * other rows. Of f16 and bf16 it has the order of gemv.c, and so the bits of the same weights in
+ * f32. */
 #include "op/cpu/ops.h"
 #include "op/cpu/stored.h"
 #include "op/cpu/stored_rows.h"
@@ -15,16 +16,11 @@ bool CPU_FN(gemv_stored_fits)(const gemm_args *g) {
     return g->m <= MOST_ROWS;
 }
 
-/* Elements from `k` on that are no whole block: of f16 and bf16. */
-V_INLINE float dot_rest(const float *a, const uint8_t *b, int64_t k, int64_t end, dtype dt) {
-    float sum = 0;
-    if (dt != DT_F16 && dt != DT_BF16) return sum;
-    for (; k < end; k++) {
-        uint16_t h;
-        memcpy(&h, b + 2 * k, 2);
-        sum += a[k] * (dt == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h));
-    }
-    return sum;
+/* VW elements of f16 or bf16, of which n are there. */
+V_INLINE vf load_rest(const uint8_t *p, int64_t n, dtype dt) {
+    uint16_t h[VW] = {0};
+    memcpy(h, p, (size_t)(n < VW ? n : VW) * sizeof(*h));
+    return dt == DT_F16 ? v_load_f16((const uint8_t *)h) : v_load_bf16(h);
 }
 
 typedef float v4f __attribute__((vector_size(16)));
@@ -104,12 +100,19 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
             }
         }
     }
-    for (int r = 0; r < rows; r++) {
-        v4f sum = sum_each(acc[r]);
-        if (k < g->k)
-            for (int q = 0; q < COLUMNS; q++) sum[q] += dot_rest(a + r * g->lda, b[q], k, g->k, dt);
-        put_sums(g, i + r, j, columns, sum);
+    for (; (dt == DT_F16 || dt == DT_BF16) && k < g->k; k += VW) { /* as the product of f32 does */
+        vf w[COLUMNS];
+#pragma GCC unroll 4
+        for (int q = 0; q < COLUMNS; q++) w[q] = load_rest(b[q] + 2 * k, g->k - k, dt);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            vf x = v_get_n(a, r * g->lda + k, g->k - k < VW ? g->k - k : VW, DT_F32);
+#pragma GCC unroll 4
+            for (int q = 0; q < COLUMNS; q++) acc[r][q] = v_fma(w[q], x, acc[r][q]);
+        }
     }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) put_sums(g, i + r, j, columns, sum_each(acc[r]));
 }
 
 V_INLINE void dot_columns(const gemm_args *g, int64_t j, dtype dt) {

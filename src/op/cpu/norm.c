@@ -4,37 +4,11 @@
  * db = sum dy, summed over rows (and the groups of a row) in slices of fixed size, then over the
  * slices in order. Two passes over a group that stays in cache: bandwidth-bound. Groups of the
  * usual head sizes have loops of their own. */
-#include "op/cpu/ops.h"
-#include "op/cpu/rows.h"
+#include "op/cpu/norm_parts.h"
 
-enum { SLICE = 128 }; /* rows per partial sum of dw, db */
 /* Rows that are asked for early where they are heads amid wider rows, which the machine does not
  * foresee. */
 enum { AHEAD = 2 };
-
-/* Inside a loop over rows this is a local copy: its members then stay in registers, whatever is
- * written. */
-typedef struct norm_view {
-    tensor x, y, w, b, mean, rstd, dy, dx;
-    int64_t width, groups; /* columns of a group, groups of a row */
-    float eps, offset;     /* weight is w + offset */
-    bool add;              /* to dx */
-} norm_view;
-
-static norm_view norm_open(const op_call *c, bool center) {
-    norm_view v = {.x = c->in[0], .y = c->out[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
-    v.dy = c->dout[0], v.dx = c->din[0], v.add = op_accumulates(c, 0);
-    v.width = op_norm_width(c->attr, v.x.cols);
-    v.groups = v.x.cols / v.width;
-    v.eps = c->attr->norm.eps;
-    v.offset = c->attr->norm.unit_offset ? 1.0f : 0.0f;
-    if (center) v.mean = c->out[1], v.b = c->in[2];
-    return v;
-}
-
-static float *stat(const tensor *t, int64_t i, int64_t group) {
-    return (float *)t->data + i * t->ld + group;
-}
 
 /* What backward is nearly always asked for: a constant, so that nothing is decided per vector. */
 typedef enum norm_wants { WANTS_SOME, WANTS_DX_DW, WANTS_ALL } norm_wants;
@@ -49,26 +23,6 @@ typedef enum norm_wants { WANTS_SOME, WANTS_DX_DW, WANTS_ALL } norm_wants;
         case 128: EACH_GROUP(v, 128, f, __VA_ARGS__); break;                                       \
         default: EACH_GROUP(v, (v).width, f, __VA_ARGS__); break;                                  \
     }
-
-V_INLINE vf weight_at(const norm_view *v, int64_t j, int64_t n) {
-    return v->w.data ? get_upto(v->w.data, j, n, DT_F32) + v->offset : v_set1(1.0f);
-}
-
-/* sum (x - shift)^2, or sum x, over `cols` elements from number `at` on. */
-V_INLINE float moment(const void *x, int64_t at, int64_t cols, float shift, bool square, dtype dt) {
-    vf s = v_zero();
-    int64_t whole = cols / VW * VW, j = 0;
-    for (; j < whole; j += VW) {
-        vf d = v_get(x, at + j, dt) - shift;
-        s = square ? v_fma(d, d, s) : s + d;
-    }
-    float tail = 0.0f;
-    for (; j < cols; j++) {
-        float d = s_get(x, at + j, dt) - shift;
-        tail += square ? d * d : d;
-    }
-    return v_sum(s) + tail;
-}
 
 V_INLINE void forward_group(norm_view v, int64_t i, int64_t group, int64_t width, bool center,
                             dtype dt) {
@@ -143,26 +97,9 @@ V_INLINE void backward_row(norm_view v, int64_t i, float *sum_w, float *sum_b, b
         FOR_GROUPS(v, backward_group, v, i, sum_w, sum_b, WANTS_SOME)
 }
 
-static int64_t slices_of(int64_t rows) {
-    return (rows + SLICE - 1) / SLICE;
-}
-
-static void add_slices(const op_call *c, int i, const float *partial, int64_t stride,
-                       int64_t slices) {
-    float *to = c->din[i].data;
-    bool add = op_accumulates(c, i);
-    if (!to) return;
-#pragma omp parallel for num_threads(loop_threads(c, c->din[i].cols *slices)) schedule(static)
-    for (int64_t j = 0; j < c->din[i].cols; j++) {
-        float s = 0.0f;
-        for (int64_t k = 0; k < slices; k++) s += partial[k * stride + j];
-        to[j] = add ? to[j] + s : s;
-    }
-}
-
 static void norm_backward(const op_call *c, bool center, dtype dt) {
     norm_view v = norm_open(c, center);
-    int64_t rows = c->dout[0].rows, C = v.width, slices = slices_of(rows);
+    int64_t rows = c->dout[0].rows, C = v.width, slices = norm_slices(rows);
     float *partial = c->ws; /* [slices, 2, C] */
     bool want_w = c->din[1].data, want_b = center && c->din[2].data;
 #pragma omp parallel for num_threads(loop_threads(c, rows *v.x.cols)) schedule(static)
@@ -171,8 +108,8 @@ static void norm_backward(const op_call *c, bool center, dtype dt) {
         float *sum_b = want_b ? partial + (2 * s + 1) * C : NULL;
         if (sum_w) memset(sum_w, 0, (size_t)C * sizeof(float));
         if (sum_b) memset(sum_b, 0, (size_t)C * sizeof(float));
-        int64_t end = (s + 1) * SLICE < rows ? (s + 1) * SLICE : rows;
-        for (int64_t i = s * SLICE; i < end; i++) {
+        int64_t end = (s + 1) * NORM_SLICE < rows ? (s + 1) * NORM_SLICE : rows;
+        for (int64_t i = s * NORM_SLICE; i < end; i++) {
             if (v.groups > 1) {
                 row_prefetch(&v.x, i + AHEAD);
                 row_prefetch(&v.dy, i + AHEAD);
@@ -184,13 +121,13 @@ static void norm_backward(const op_call *c, bool center, dtype dt) {
                 WITH_DTYPE(dt, backward_row, v, i, sum_w, sum_b, false);
         }
     }
-    if (want_w) add_slices(c, 1, partial, 2 * C, slices);
-    if (want_b) add_slices(c, 2, partial + C, 2 * C, slices);
+    if (want_w) norm_add_slices(c, 1, partial, 2 * C, slices);
+    if (want_b) norm_add_slices(c, 2, partial + C, 2 * C, slices);
 }
 
 static void norm_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t width = op_norm_width(io->attr, io->in[0].cols);
-    ws[1] = slices_of(io->in[0].rows) * 2 * width * (int64_t)sizeof(float);
+    ws[1] = norm_slices(io->in[0].rows) * 2 * width * (int64_t)sizeof(float);
 }
 
 static void rms_fwd_f32(const op_call *c) {

@@ -15,6 +15,8 @@
     X(ATTENTION, attention)                                                                        \
     X(RMSNORM, rmsnorm)                                                                            \
     X(LAYERNORM, layernorm)                                                                        \
+    X(RMSNORM_RANKS, rmsnorm_ranks)                                                                \
+    X(LAYERNORM_RANKS, layernorm_ranks)                                                            \
     X(ROPE, rope)                                                                                  \
     X(ACT, act)                                                                                    \
     X(GATED, gated)                                                                                \

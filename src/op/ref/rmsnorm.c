@@ -2,11 +2,7 @@
  * absent w = 1.
  *
  * Backward, with xn = x rstd and g = dy w, within a group:
- *   dx = rstd (g - xn mean(g xn));  dw = sum over rows and groups of dy xn
- *
- * Where ranks share the columns, the sums behind both means are over all ranks: of sum(x^2), of
- * which each of `copies` ranks with the same columns gives a part, and of sum(g xn), of which their
- * dy are parts already; then the mean is shared out again, since their dx are summed. */
+ *   dx = rstd (g - xn mean(g xn));  dw = sum over rows and groups of dy xn */
 #include "op/ref/ref.h"
 
 static ACC gain(const op_call *c, int64_t i) {
@@ -75,72 +71,4 @@ static void rmsnorm_bwd(const op_call *c) {
     if (c->din[1].data) rmsnorm_dw(c);
 }
 
-/* ---- columns on several ranks ---- */
-
-/* Sums [rows] over the ranks, in place. */
-static void sum_over_ranks(const op_call *c, REAL *sums) {
-    comm_call call = {.kind = COMM_ALL_REDUCE,
-                      .in = sums,
-                      .out = sums,
-                      .n = c->in[0].rows,
-                      .dt = sizeof(REAL) == sizeof(double) ? DT_F64 : DT_F32,
-                      .what = "a norm's sums"};
-    comm_run(c->run->mesh->axis[c->attr->norm.axis], &call);
-}
-
-static void ranks_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *y = &c->out[0];
-    REAL *sums = c->ws;
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++)
-        sums[n] = (REAL)(dot(row_of(x, n), row_of(x, n), x->cols) / (ACC)c->attr->norm.copies);
-    sum_over_ranks(c, sums);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++) {
-        ACC mean = (ACC)sums[n] / (ACC)c->attr->norm.all_cols;
-        ACC r = 1 / sqrt(mean + (ACC)c->attr->norm.eps);
-        *real_row_of(&c->out[1], n) = (REAL)r;
-        for (int64_t i = 0; i < x->cols; i++)
-            row_of(y, n)[i] = store((ACC)load(row_of(x, n)[i]) * r * gain(c, i));
-    }
-}
-
-/* sums[n] becomes sum(g xn) of row n, over all ranks. */
-static void ranks_slopes(const op_call *c, REAL *sums) {
-    const tensor *x = &c->in[0], *dy = &c->dout[0];
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++) {
-        ACC sum = 0, r = *real_row_of(&c->out[1], n);
-        for (int64_t i = 0; i < x->cols; i++)
-            sum += (ACC)load(row_of(dy, n)[i]) * gain(c, i) * (ACC)load(row_of(x, n)[i]) * r;
-        sums[n] = (REAL)sum;
-    }
-    sum_over_ranks(c, sums);
-}
-
-static void ranks_bwd(const op_call *c) {
-    const tensor *x = &c->in[0], *dy = &c->dout[0], *dx = &c->din[0];
-    REAL *sums = c->ws;
-    ranks_slopes(c, sums); /* also where no dx is wanted: all ranks must come */
-    int threads = ref_threads(c);
-    bool add = op_accumulates(c, 0);
-    ACC shares = (ACC)c->attr->norm.all_cols * (ACC)c->attr->norm.copies;
-    PARALLEL_FOR
-    for (int64_t n = 0; n < (dx->data ? x->rows : 0); n++) {
-        ACC r = *real_row_of(&c->out[1], n), g_xn = (ACC)sums[n] / shares;
-        for (int64_t i = 0; i < x->cols; i++) {
-            ACC g = (ACC)load(row_of(dy, n)[i]) * gain(c, i);
-            put(row_of(dx, n) + i, r * (g - (ACC)load(row_of(x, n)[i]) * r * g_xn), add);
-        }
-    }
-    if (c->din[1].data) rmsnorm_dw(c);
-}
-
-static void ranks_workspace(const op_infer *io, int64_t ws[3]) {
-    ws[0] = ws[1] = io->in[0].rows * (int64_t)sizeof(REAL);
-}
-
-const op_impl REF_IMPL(RMSNORM_RANKS) = {ranks_fwd, ranks_bwd, NULL, ranks_workspace};
 const op_impl REF_IMPL(RMSNORM) = {rmsnorm_fwd, rmsnorm_bwd, NULL, NULL};

@@ -1,5 +1,5 @@
 /* Names of pre-tokenizers in llama.cpp, as of its src/llama-vocab.cpp in 2026. Patterns stand in
- * pretok/patterns.c. */
+ * tok/pretok/patterns.c. */
 #include <string.h>
 
 #include "tok/format/gguf_int.h"

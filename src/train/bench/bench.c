@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "op/peak.h"
-#include "train/trial.h"
+#include "train/layouts/trial.h"
 
 struct bench {
     session s;

@@ -7,7 +7,7 @@
 #define TRAIN_BENCH_H
 
 #include "comm/comm.h"
-#include "run/config.h"
+#include "run/config/config.h"
 #include "train/bench/bench_profile.h"
 
 typedef struct bench bench;

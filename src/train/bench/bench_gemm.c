@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "train/bench/bench.h"
-#include "train/trial.h"
+#include "train/layouts/trial.h"
 
 /* A linear layer of `rows` rows: x [rows,in], w [width,in]. */
 typedef struct layer {

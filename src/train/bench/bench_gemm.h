@@ -3,7 +3,7 @@
 #define TRAIN_BENCH_GEMM_H
 
 #include "op/gemm_bench.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 typedef struct bench_gemm {
     char name[96]; /* of the layer, without its number; "head" */

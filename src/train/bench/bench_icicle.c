@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/svg.h"
+#include "run/report/svg.h"
 
 enum { WIDTH = 1200, MARGIN = 12, TOP = 64, LEVEL_HEIGHT = 42, OP_HEIGHT = 60, LEVELS = 3 };
 

@@ -31,7 +31,8 @@ static bench_class class_of(op_kind kind) {
         case OP_ATTENTION: return BENCH_ATTENTION;
         case OP_RMSNORM:
         case OP_RMSNORM_RANKS:
-        case OP_LAYERNORM: return BENCH_NORM;
+        case OP_LAYERNORM:
+        case OP_LAYERNORM_RANKS: return BENCH_NORM;
         case OP_ACT:
         case OP_GATED: return BENCH_ACTIVATION;
         case OP_ROPE: return BENCH_ROTARY;

@@ -8,7 +8,7 @@
 #define TRAIN_COURSE_H
 
 #include "optim/schedule.h"
-#include "run/config.h"
+#include "run/config/config.h"
 
 typedef struct course_part {
     int stage;

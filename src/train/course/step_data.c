@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "train/course/stage_data.h"
 
 typedef struct opening {

@@ -4,7 +4,7 @@
 #ifndef TRAIN_WATCH_H
 #define TRAIN_WATCH_H
 
-#include "run/config.h"
+#include "run/config/config.h"
 #include "train/guard/early_stop.h"
 #include "train/guard/spike.h"
 

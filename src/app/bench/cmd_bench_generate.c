@@ -1,0 +1,151 @@
+/* athanor bench generate: how fast a model reads a prompt and makes tokens after it.
+ *
+ * The tokens are given, not sampled: the work of a token does not depend on which one it is, so two
+ * programs that are compared do the same. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "app/frame/cli.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "plan/open_model.h"
+
+enum { MAX_REPEAT = 101 };
+
+typedef struct wish {
+    int64_t prompt, new_tok, repeat, threads;
+} wish;
+
+/* Medians, in seconds. */
+typedef struct timing {
+    double load_s, prefill_s, decode_s;
+} timing;
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int64_t n) {
+    qsort(v, (size_t)n, sizeof(*v), compare_doubles);
+    return v[n / 2];
+}
+
+static int32_t *draw_tokens(int64_t n, int32_t n_ids) {
+    int32_t *ids = xmalloc(sizeof(*ids) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)(mix64((uint64_t)i) % (uint64_t)n_ids);
+    return ids;
+}
+
+static void time_round(generator *g, const int32_t *ids, const wish *w, double *prefill_s,
+                       double *decode_s) {
+    generator_reset(g);
+    int64_t start = clock_now_ns();
+    generator_continue(g, ids, w->prompt, NULL, NULL);
+    *prefill_s = clock_since_s(start);
+    start = clock_now_ns();
+    for (int64_t n = w->prompt + 1; n <= w->prompt + w->new_tok; n++)
+        generator_continue(g, ids, n, NULL, NULL);
+    *decode_s = clock_since_s(start);
+}
+
+static void time_rounds(const open_model *m, const wish *w, timing *t) {
+    double prefill_s[MAX_REPEAT], decode_s[MAX_REPEAT];
+    generator g = open_model_generator(m);
+    int32_t *ids = draw_tokens(w->prompt + w->new_tok, g.n_ids);
+    time_round(&g, ids, w, &prefill_s[0], &decode_s[0]); /* once unmeasured */
+    for (int64_t i = 0; i < w->repeat; i++) time_round(&g, ids, w, &prefill_s[i], &decode_s[i]);
+    t->prefill_s = median(prefill_s, w->repeat);
+    t->decode_s = median(decode_s, w->repeat);
+    free(ids);
+    generator_free(&g);
+}
+
+/* ---- results ---- */
+
+static void put_row(json_t *rows, const char *name, double value, const char *unit) {
+    json_array_append_new(
+        rows, json_pack("{s:s,s:o,s:s}", "name", name, "value", json_f64(value), "unit", unit));
+}
+
+static void report(const cli_args *args, const open_model *m, const wish *w, const timing *t) {
+    double prefill = (double)w->prompt / t->prefill_s, decode = (double)w->new_tok / t->decode_s;
+    double peak = (double)dev_process_peak_bytes();
+    int threads = dev_threads(m->dev);
+    if (!args->json) {
+        printf("%s, %d thread%s; medians of %ld\n\n", cpu_isa_name(dev_isa(m->dev)), threads,
+               threads == 1 ? "" : "s", (long)w->repeat);
+        printf("load    %10.3f s\n", t->load_s);
+        printf("prefill %10.1f tok/s  (%ld tokens)\n", prefill, (long)w->prompt);
+        printf("decode  %10.1f tok/s  (%ld tokens after them)\n", decode, (long)w->new_tok);
+        printf("memory  %10.1f MiB at most\n", peak / (1 << 20));
+        return;
+    }
+    json_t *rows = json_array();
+    put_row(rows, "load", t->load_s, "s");
+    put_row(rows, "prefill", prefill, "tok/s");
+    put_row(rows, "decode", decode, "tok/s");
+    put_row(rows, "peak memory", peak, "bytes");
+    cli_print_json(json_pack("{s:s,s:i,s:I,s:I,s:o}", "isa", cpu_isa_name(dev_isa(m->dev)),
+                             "threads", threads, "prompt_tokens", (json_int_t)w->prompt,
+                             "new_tokens", (json_int_t)w->new_tok, "rows", rows));
+}
+
+/* ---- the command ---- */
+
+static status check_room(const open_model *m, const wish *w, err *e) {
+    int64_t most = model_max_tokens(&m->config);
+    if (w->prompt + w->new_tok <= most) return ST_OK;
+    err_set(e, ST_USAGE, "%ld + %ld tokens are more than the model's context of %ld",
+            (long)w->prompt, (long)w->new_tok, (long)most);
+    return err_hint(e, "lower --prompt-tokens or --new");
+}
+
+static status measure(const cli_args *args, open_model *m, const wish *w, err *e) {
+    timing t;
+    int64_t start = clock_now_ns();
+    TRY(open_model_read(m, args->inputs[0], (int)w->threads, e));
+    TRY(check_room(m, w, e));
+    TRY(open_model_load(m, (int)(w->prompt + w->new_tok), 0, e));
+    t.load_s = clock_since_s(start);
+    time_rounds(m, w, &t);
+    report(args, m, w, &t);
+    return ST_OK;
+}
+
+static status cmd_bench_generate(const cli_args *args, err *e) {
+    wish w;
+    open_model m = {0};
+    TRY(cli_int(args, "prompt-tokens", 1024, 1, 1 << 24, &w.prompt, e));
+    TRY(cli_int(args, "new", 128, 1, 1 << 24, &w.new_tok, e));
+    TRY(cli_int(args, "repeat", 3, 1, MAX_REPEAT, &w.repeat, e));
+    TRY(cli_int(args, "threads", 0, 0, 1024, &w.threads, e));
+    status st = measure(args, &m, &w, e);
+    open_model_close(&m);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"prompt-tokens", "N", "tokens of the prompt (1024)"},
+    {"new", "N", "tokens made after it, one at a time (128)"},
+    {"repeat", "N", "measured rounds after one unmeasured (3)"},
+    {"threads", "N", "threads (all cores)"},
+    {NULL, NULL, NULL},
+};
+
+static char *bench_generate_details(void) {
+    return xstrdup("bench/vs_llama_cpp.py runs this beside llama.cpp, in turns.\n");
+}
+
+const cli_command command_bench_generate = {
+    .name = "bench generate",
+    .summary = "how fast a model reads a prompt and makes tokens",
+    .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N]",
+    .run = cmd_bench_generate,
+    .options = options,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .details = bench_generate_details,
+};

@@ -1,0 +1,103 @@
+/* athanor chat: a conversation with a model, at a prompt, line by line, or one message. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/chat/chat.h"
+#include "app/chat/chat_variables.h"
+
+enum { DEFAULT_CTX = 8192 };
+
+/* Where the tokenizer's own files are. */
+static const char *source_of(const chat *c) {
+    return c->model.dir ? c->model.dir : c->name;
+}
+
+static status check_tokenizer(const chat *c, err *e) {
+    if (c->model.tok) return ST_OK;
+    err_set(e, ST_USAGE, "%s has no tokenizer, so it cannot talk", source_of(c));
+    return err_hint(e, "put its tokenizer.json into the folder");
+}
+
+static status load(chat *c, const cli_args *args, err *e) {
+    int64_t most = model_max_tokens(&c->model.config), ctx;
+    TRY(cli_int(args, "ctx", most < DEFAULT_CTX ? most : DEFAULT_CTX, 16, INT32_MAX, &ctx, e));
+    if (ctx > most) {
+        err_set(e, ST_USAGE, "--ctx %ld is more than the %ld tokens that the model was made for",
+                (long)ctx, (long)most);
+        return err_where(e, "--ctx");
+    }
+    TRY(open_model_load(&c->model, (int)ctx, 0, e));
+    c->gen = open_model_generator(&c->model);
+    return ST_OK;
+}
+
+/* All that can be wrong with options and files is found before the weights are read. */
+static status open_chat(chat *c, const cli_args *args, err *e) {
+    generation_settings settings = {0};
+    c->name = args->inputs[0];
+    c->json = args->json;
+    TRY(open_model_read(&c->model, c->name, 0, e));
+    TRY(check_tokenizer(c, e));
+    const tok *open = c->model.gguf ? c->model.tok : NULL;
+    TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
+    TRY(open_model_settings(&c->model, &settings, e));
+    conversation_init(&c->talk, &c->gen, c->model.tok, c->template, &settings);
+    chat_read_variables(args, c->talk.variables);
+    conversation_set_system(&c->talk, cli_value(args, "system"));
+    status st = chat_read_options(c, args, &settings, e);
+    generation_settings_free(&settings);
+    return st == ST_OK ? load(c, args, e) : st;
+}
+
+static status talk(chat *c, const cli_args *args, err *e) {
+    const char *prompt = cli_value(args, "prompt");
+    if (prompt) return chat_answer_one(c, prompt, strlen(prompt), e);
+    if (c->json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return chat_answer_lines(c, e);
+    chat_converse(c);
+    return ST_OK;
+}
+
+static void close_chat(chat *c) {
+    conversation_answer_free(&c->last);
+    conversation_free(&c->talk);
+    generator_free(&c->gen);
+    chat_template_free(c->template);
+    open_model_close(&c->model);
+}
+
+static status cmd_chat(const cli_args *args, err *e) {
+    chat c = {0};
+    status st = open_chat(&c, args, e);
+    if (st == ST_OK) st = talk(&c, args, e);
+    close_chat(&c);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"prompt", "TEXT", "one message, its answer, and out"},
+    {"system", "TEXT", "the system message"},
+    {"max-new", "N", "at most this many tokens in an answer (2048)"},
+    {"temperature", "X", "0 takes the most likely token (the model's, else 0.6)"},
+    {"top-k", "K", "keep the K most likely tokens; 0 = all (the model's, else 0)"},
+    {"top-p", "P", "keep the most likely tokens of mass P (the model's, else 0.9)"},
+    {"min-p", "P", "drop tokens below P times the most likely (the model's, else 0.05)"},
+    {"repetition-penalty", "R", "weaken tokens already seen (the model's, else 1 = off)"},
+    {"seed", "N", "of the draws (0)"},
+    {"stop", "TEXT", "end an answer before this text"},
+    {"ctx", "N", "tokens that a conversation may have (the model's, at most 8192)"},
+    {"think", NULL, "let the model reason first (enable_thinking=true)"},
+    {"no-think", NULL, "let it answer at once (enable_thinking=false)"},
+    {"template", "FILE", "another chat template than the model's"},
+    {0}};
+
+const cli_command command_chat = {
+    .name = "chat",
+    .summary = "talk with a model",
+    .usage = "MODEL [--prompt TEXT] [--system TEXT] [--option value] [variable=value...]",
+    .run = cmd_chat,
+    .options = options,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .takes_keys = true};

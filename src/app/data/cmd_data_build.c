@@ -1,0 +1,300 @@
+/* athanor data build: text into token shards. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/frame/cli.h"
+#include "app/frame/cli_ids.h"
+#include "app/data/data_view.h"
+#include "app/frame/progress.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/build/build.h"
+#include "data/build/report.h"
+
+static const char *const BUILD_KEYS[] = {
+    "tokenizer", "format", "field", "template",     "id",  "score",  "charset", "max_bad",
+    "valid",     "split",  "seed",  "shard_tokens", "eos", "append", "threads", NULL};
+
+static status bad_key(const char *key, const char *value, const char *hint, err *e) {
+    err_set(e, ST_USAGE, "%s=%s is not a value that %s can have", key, value, key);
+    err_where(e, "%s", key);
+    err_hint(e, "%s", hint);
+    return ST_USAGE;
+}
+
+static status get_number(const cli_args *args, const char *key, double lo, double hi, double *out,
+                         err *e) {
+    const char *value = cli_override(args, key);
+    if (!value) return ST_OK;
+    if (text_parse_number(value, out) && *out >= lo && *out < hi) return ST_OK;
+    char hint[96];
+    snprintf(hint, sizeof hint, "give a number from %g to below %g", lo, hi);
+    return bad_key(key, value, hint, e);
+}
+
+static status get_count(const cli_args *args, const char *key, uint64_t *out, err *e) {
+    const char *value = cli_override(args, key);
+    int64_t n;
+    if (!value) return ST_OK;
+    if (!text_parse_int(value, &n) || n < 0)
+        return bad_key(key, value, "give a whole number, not negative", e);
+    *out = (uint64_t)n;
+    return ST_OK;
+}
+
+static status get_bool(const cli_args *args, const char *key, bool *out, err *e) {
+    const char *value = cli_override(args, key);
+    if (!value) return ST_OK;
+    *out = strcmp(value, "true") == 0;
+    return *out || strcmp(value, "false") == 0 ? ST_OK
+                                               : bad_key(key, value, "it is true or false", e);
+}
+
+static status get_format(const cli_args *args, reader_format *out, err *e) {
+    static const char *const NAMES[] = {"auto", "text", "jsonl", "csv", "tsv"};
+    const char *value = cli_override(args, "format");
+    if (!value) return ST_OK;
+    for (int i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (strcmp(value, NAMES[i]) == 0) {
+            *out = (reader_format)i;
+            return ST_OK;
+        }
+    return bad_key("format", value, "it is auto, text, jsonl, csv or tsv", e);
+}
+
+/* A shell passes \\n on as two characters. */
+static char *unescape(arena *a, const char *s) {
+    char *out = s ? arena_strdup(a, s) : NULL, *to = out;
+    for (; s && *s; s++) {
+        bool escape = *s == '\\' && s[1] && strchr("nt\\", s[1]);
+        if (escape) s++;
+        *to++ = !escape ? *s : *s == 'n' ? '\n' : *s == 't' ? '\t' : '\\';
+    }
+    if (out) *to = '\0';
+    return out;
+}
+
+static status read_reader_options(const cli_args *args, arena *a, reader_options *opt, err *e) {
+    opt->field = cli_override(args, "field");
+    opt->template = unescape(a, cli_override(args, "template"));
+    opt->id = cli_override(args, "id");
+    opt->score = cli_override(args, "score");
+    opt->charset = cli_override(args, "charset");
+    opt->max_bad = -1; /* the reader's own */
+    TRY(get_format(args, &opt->format, e));
+    return get_number(args, "max_bad", 0, 1.000001, &opt->max_bad, e);
+}
+
+static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
+    double threads = 0;
+    bool eos = true;
+    TRY(cli_check_overrides(args, BUILD_KEYS, e));
+    TRY(read_reader_options(args, a, &opt->reader, e));
+    TRY(get_number(args, "valid", 0, 1, &opt->valid_fraction, e));
+    TRY(get_number(args, "threads", 0, 1025, &threads, e));
+    TRY(get_count(args, "seed", &opt->seed, e));
+    TRY(get_count(args, "shard_tokens", &opt->shard_tokens, e));
+    TRY(get_bool(args, "eos", &eos, e));
+    TRY(get_bool(args, "append", &opt->append, e));
+    opt->threads = (int)threads;
+    opt->no_eos = !eos;
+    const char *split = cli_override(args, "split");
+    if (split && !data_split_parse(split, &opt->split))
+        return bad_key("split", split, "it is auto, documents, lines or tail", e);
+    return ST_OK;
+}
+
+static status need(const char *value, const char *key, const char *hint, err *e) {
+    if (value) return ST_OK;
+    err_set(e, ST_USAGE, "data build needs %s", key);
+    err_where(e, "%s", key);
+    err_hint(e, "%s", hint);
+    return ST_USAGE;
+}
+
+/* One line that is written over: below 80 columns, or it would wrap. */
+static void show_progress(void *ctx, const data_progress *p) {
+    (void)ctx;
+    double done = (double)(p->bytes_done - p->bytes_begun), mb = (double)p->bytes_done * 1e-6;
+    double rate = p->seconds > 0 ? done / p->seconds : 0;
+    fprintf(stderr, "\r\033[K%.1f MB", mb);
+    if (p->bytes_total)
+        fprintf(stderr, " (%.0f%%)", 100.0 * (double)p->bytes_done / (double)p->bytes_total);
+    fprintf(stderr, "  %" PRIu64 " documents  %.2fM tokens  %.1f MB/s", p->documents,
+            (double)p->tokens * 1e-6, rate * 1e-6);
+    if (p->bytes_total > p->bytes_done && rate > 0) {
+        char left[24];
+        progress_format_duration((double)(p->bytes_total - p->bytes_done) / rate, left);
+        fprintf(stderr, "  eta %s", left);
+    }
+    fflush(stderr);
+}
+
+/* Appends the shards of one folder, as read back from it. */
+static status append_shards(json_t *list, const char *dir, err *e) {
+    shards *s;
+    TRY(shards_open(&s, &(shards_spec){.path = dir, .eos = -1}, e));
+    arena *a = arena_new("data build");
+    for (int i = 0; i < s->n_shards; i++) {
+        json_t *o = data_totals_json(&s->shard[i].totals);
+        json_object_set_new(o, "path", json_string(path_join(a, dir, s->shard[i].file)));
+        json_array_append_new(list, o);
+    }
+    arena_free(a);
+    shards_close(s);
+    return ST_OK;
+}
+
+static status print_build_json(const char *out, const data_build_result *r, err *e) {
+    arena *a = arena_new("data build");
+    json_t *list = json_array();
+    bool split = r->valid.tokens > 0;
+    status st = append_shards(list, split ? path_join(a, out, "train") : out, e);
+    if (st == ST_OK && split) st = append_shards(list, path_join(a, out, "valid"), e);
+    if (st == ST_OK) {
+        shard_totals all = {r->train.tokens + r->valid.tokens,
+                            r->train.documents + r->valid.documents,
+                            r->train.text_bytes + r->valid.text_bytes};
+        json_t *o = data_totals_json(&all), *report = data_report_json(&r->report);
+        json_object_update_missing(o, report);
+        json_decref(report);
+        json_object_set(o, "shards", list);
+        if (split) {
+            json_object_set_new(o, "train", data_totals_json(&r->train));
+            json_object_set_new(o, "valid", data_totals_json(&r->valid));
+        }
+        json_object_set_new(o, "resumed", json_boolean(r->resumed));
+        json_object_set_new(o, "seconds", json_f64(r->seconds));
+        cli_print_json(o);
+    }
+    json_decref(list);
+    arena_free(a);
+    return st;
+}
+
+/* Charsets when there is another than the usual one, and bad records. */
+static void print_report(const data_report *r) {
+    bool usual = r->n_charsets == 0 || (r->n_charsets == 1 && !strcmp(r->charset[0].name, "UTF-8"));
+    for (int i = 0; !usual && i < r->n_charsets; i++)
+        printf("%s %s (%d file%s)", i ? "," : "charsets:", r->charset[i].name, r->charset[i].files,
+               r->charset[i].files == 1 ? "" : "s");
+    if (!usual) putchar('\n');
+    if (r->bad == 0) return;
+    printf("%" PRIu64 " of %" PRIu64 " records were bad and left out:\n", r->bad, r->records);
+    for (int i = 0; i < r->n_samples; i++)
+        printf("  %s:%u %s: %s\n", r->sample[i].source, r->sample[i].line, r->sample[i].why,
+               r->sample[i].start);
+    if (r->bad > (uint64_t)r->n_samples)
+        printf("  ... and %" PRIu64 " more\n", r->bad - (uint64_t)r->n_samples);
+}
+
+static void print_result(const char *out, const data_build_result *r) {
+    bool split = r->valid.tokens > 0;
+    data_print_totals(out, split ? "/train" : "", &r->train);
+    if (split) data_print_totals(out, "/valid", &r->valid);
+    print_report(&r->report);
+}
+
+static bool has_a_score(const shards *s) {
+    uint64_t ends[256];
+    float scores[ARRAY_LEN(ends)];
+    for (uint64_t doc = 0; doc < s->totals.documents; doc += ARRAY_LEN(ends)) {
+        uint64_t left = s->totals.documents - doc;
+        int64_t n = left < ARRAY_LEN(ends) ? (int64_t)left : ARRAY_LEN(ends);
+        if (shards_bounds(s, doc, n, ends, scores, NULL) != ST_OK) return true;
+        for (int64_t i = 0; i < n; i++)
+            if (!isnan(scores[i])) return true;
+    }
+    return false;
+}
+
+/* A field that no record has is a slip of the pen, which would show only when the order is asked
+ * for. */
+static void warn_of_scores(const char *out, const char *field, bool split) {
+    arena *a = arena_new("scores");
+    shards *s;
+    const char *dir = split ? path_join(a, out, "train") : out;
+    if (shards_open(&s, &(shards_spec){.path = dir, .eos = -1}, NULL) == ST_OK) {
+        if (!has_a_score(s)) log_warn("no record has a number in its field '%s'", field);
+        shards_close(s);
+    }
+    arena_free(a);
+}
+
+static status build(const cli_args *args, arena *a, err *e) {
+    data_build_options opt = {0};
+    TRY(need(args->output, "-o", "name the folder to write: -o shards", e));
+    const char *tokenizer = cli_override(args, "tokenizer");
+    TRY(read_build_options(args, a, &opt, e));
+    TRY(need(tokenizer, "tokenizer",
+             "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`", e));
+    if (args->json) log_set_quiet(true);
+    bool live = !args->json && isatty(STDERR_FILENO);
+    if (live) opt.progress = show_progress;
+    tok *t;
+    TRY(tok_load(&t, tokenizer, e));
+    data_build_result r;
+    status st = data_build(args->inputs, args->n_inputs, args->output, t, &opt, &r, e);
+    if (live) fputs("\r\033[K", stderr);
+    cli_warn_of_lost_bytes(t);
+    tok_free(t);
+    TRY(st);
+    if (opt.reader.score) warn_of_scores(args->output, opt.reader.score, r.valid.tokens > 0);
+    if (args->json) return print_build_json(args->output, &r, e);
+    print_result(args->output, &r);
+    return ST_OK;
+}
+
+static status run_build(const cli_args *args, err *e) {
+    arena *a = arena_new("data build");
+    status st = build(args, a, e);
+    arena_free(a);
+    return st;
+}
+
+static char *build_help(void) {
+    return xstrdup(
+        "IN is a text file (one document), a .jsonl, .csv or .tsv file (one document a\n"
+        "record), each plain or packed (.gz, .zst), a folder of such files, a glob, or - for\n"
+        "standard input. The shards go to SHARDS, or with valid= to SHARDS/train and\n"
+        "SHARDS/valid; what is there stays until the new set is complete. A build that was\n"
+        "interrupted goes on when the same command is given again.\n"
+        "\n"
+        "Keys:\n"
+        "  tokenizer=FILE     tokenizer.json, or a folder that holds one\n"
+        "  valid=0.1          share kept for validation (default 0: no split)\n"
+        "  split=auto         what the split cuts: documents (whole ones, by a hash),\n"
+        "                     lines (the tail of each file, at a line end), tail (the tail\n"
+        "                     at the exact byte); auto: lines for few files, else documents\n"
+        "  seed=0             of the split by documents\n"
+        "  append=false       true: adds shards to the set in SHARDS\n"
+        "  format=auto        text, jsonl, csv or tsv, instead of going by the file's name\n"
+        "  field=text         the field of a record that holds the text (meta.body goes deep)\n"
+        "  template=TEXT      joins fields instead: '{title}\\n\\n{text}'\n"
+        "  id=FIELD           the field that names a document, kept in the shards\n"
+        "  score=FIELD        the field with a number to order documents by, kept likewise\n"
+        "  charset=NAME       of all files, instead of finding it out for each\n"
+        "  max_bad=0.01       share of unreadable records above which the build stops\n"
+        "  eos=true           put the tokenizer's end-of-text token after each document\n"
+        "  shard_tokens=100M  size of one shard file\n"
+        "  threads=N          default: all; the shards are the same for any number\n");
+}
+
+const cli_command command_data_build = {
+    .name = "data build",
+    .summary = "turn text into token shards",
+    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
+    .run = run_build,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .takes_output = true,
+    .takes_keys = true,
+    .details = build_help,
+};

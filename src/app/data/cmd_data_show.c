@@ -1,0 +1,291 @@
+/* athanor data show: what is in token shards, or in a step of a run (data_show_step.h). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "app/data/data_show_step.h"
+#include "app/data/data_view.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/shard/shards.h"
+#include "run/config/config.h"
+#include "tok/tok.h"
+
+enum { PREVIEW_BYTES = 200, PREVIEW_TOK = 128, SHOWN_DOCUMENTS = 10 };
+
+/* ---- what is read, and how ---- */
+
+static const char *const KEYS[] = {"format", "dtype", "tokenizer", NULL};
+
+#define WORD(name, word) word,
+static const char *const FORMATS[] = {CONFIG_SET_TOKEN_FORMAT(WORD)};
+static const char *const DTYPES[] = {CONFIG_SET_TOKEN_DTYPE(WORD)};
+#undef WORD
+
+static status get_word(const cli_args *args, const char *key, const char *const *words, int n,
+                       int *out, err *e) {
+    const char *value = cli_override(args, key);
+    *out = 0;
+    if (!value) return ST_OK;
+    for (int i = 0; i < n; i++)
+        if (strcmp(value, words[i]) == 0) {
+            *out = i;
+            return ST_OK;
+        }
+    int near = text_nearest(value, words, n);
+    err_set(e, ST_USAGE, "%s=%s is not a value that %s can have", key, value, key);
+    err_where(e, "%s", key);
+    return near >= 0 ? err_hint(e, "did you mean %s?", words[near])
+                     : err_hint(e, "it is one of those that `athanor train --help` lists for "
+                                   "data.train");
+}
+
+/* The tokenizer that was given, else the folder's, else NULL with a warning: counts are worth
+ * showing without texts. */
+static tok *load_tokenizer(const shards *s, tok *given) {
+    if (given) return given;
+    arena *a = arena_new("data show");
+    err e = {0};
+    tok *t = NULL;
+    const char *path = path_join(a, s->dir, "tokenizer.json");
+    status st = ST_OK;
+    if (!file_exists(path))
+        st = err_set(&e, ST_USAGE, "there is no tokenizer; tokenizer=FILE gives one");
+    if (st == ST_OK) st = tok_load(&t, path, &e);
+    if (st == ST_OK) st = shards_check_tokenizer(s, tok_hash(t), &e);
+    if (st != ST_OK) {
+        log_warn("texts are not shown: %s", e.message);
+        tok_free(t);
+        t = NULL;
+    }
+    arena_free(a);
+    return t;
+}
+
+/* ---- documents of a set ---- */
+
+/* The first bytes of a document's text, cut at a whole character. */
+static status decode_preview(const shards *s, const tok *t, const shard_place *r, strbuf *out,
+                             err *e) {
+    int32_t ids[PREVIEW_TOK];
+    uint64_t n = r->end_tok - r->first_tok;
+    if (n > PREVIEW_TOK) n = PREVIEW_TOK;
+    TRY(shards_copy(s, r->first_tok, (int64_t)n, ids, NULL, e));
+    TRY(tok_decode(t, ids, (int64_t)n, true, out, e));
+    size_t keep = out->len < PREVIEW_BYTES ? out->len : PREVIEW_BYTES;
+    while (keep > 0 && keep < out->len && ((uint8_t)out->data[keep] & 0xc0) == 0x80) keep--;
+    if (keep < out->len) {
+        out->len = keep;
+        out->data[keep] = '\0';
+    }
+    return ST_OK;
+}
+
+static status document_json(const shards *s, const tok *t, const shard_place *p, json_t **out,
+                            err *e) {
+    strbuf text = {0};
+    status st = t ? decode_preview(s, t, p, &text, e) : ST_OK;
+    if (st == ST_OK) {
+        bool numbered = p->document != UINT64_MAX;
+        json_t *o = json_pack(
+            "{s:o,s:o,s:I,s:o,s:o,s:I,s:I}", "document",
+            numbered ? json_integer((json_int_t)p->document) : json_null(), "source",
+            data_text_json(p->source), "line", (json_int_t)p->line, "id", data_text_json(p->id),
+            "shard", data_text_json(s->shard[p->shard].file), "first_tok", (json_int_t)p->first_tok,
+            "tokens", (json_int_t)(p->end_tok - p->first_tok));
+        if (s->has_scores) json_object_set_new(o, "score", json_f32(p->score));
+        /* Bytes that are not UTF-8 cannot stand in JSON: then the text is null. */
+        json_t *shown = t ? json_string(strbuf_cstr(&text)) : NULL;
+        json_object_set_new(o, "text", shown ? shown : json_null());
+        *out = o;
+    }
+    strbuf_free(&text);
+    return st;
+}
+
+/* The first documents, found one behind the other, as sets without an index know no numbers. */
+static status list_documents(const shards *s, const tok *t, int64_t limit, json_t *list, err *e) {
+    arena *a = arena_new("data show");
+    status st = ST_OK;
+    uint64_t at = 0;
+    for (int64_t i = 0; st == ST_OK && i < limit && at < s->totals.tokens; i++) {
+        shard_place p;
+        json_t *o = NULL;
+        st = shards_locate(s, at, a, &p, e);
+        if (st == ST_OK) st = document_json(s, t, &p, &o, e);
+        if (st == ST_OK) json_array_append_new(list, o);
+        at = st == ST_OK ? p.end_tok : at;
+        arena_reset(a);
+    }
+    arena_free(a);
+    return st;
+}
+
+/* ---- output ---- */
+
+static json_t *set_json(const shards *s, json_t *documents) {
+    json_t *o = data_totals_json(&s->totals), *sources = json_array(), *list = json_array();
+    char hex[17];
+    hash_format(s->tok_hash, hex);
+    for (int i = 0; i < s->n_sources; i++)
+        json_array_append_new(sources, json_string(s->source[i]));
+    for (int i = 0; i < s->n_shards; i++) {
+        json_t *row = data_totals_json(&s->shard[i].totals);
+        json_object_set_new(row, "file", json_string(s->shard[i].file));
+        json_array_append_new(list, row);
+    }
+    json_object_set_new(o, "n_documents", json_integer((json_int_t)s->totals.documents));
+    json_object_set_new(o, "tokenizer_hash", json_string(hex));
+    json_object_set_new(o, "vocab_size", json_integer(s->vocab_size));
+    json_object_set_new(o, "sources", sources);
+    json_object_set_new(o, "shards", list);
+    json_object_set(o, "documents", documents);
+    return o;
+}
+
+static void print_preview(const char *text) {
+    for (; *text; text++) putchar((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
+    putchar('\n');
+}
+
+static void print_documents(const json_t *documents) {
+    size_t i;
+    json_t *d;
+    json_array_foreach(documents, i, d) {
+        const char *source = json_string_value(json_object_get(d, "source"));
+        json_int_t line = json_integer_value(json_object_get(d, "line"));
+        printf("\n#%zu  %s", i, *source ? source : json_string_value(json_object_get(d, "shard")));
+        if (line) printf(":%" JSON_INTEGER_FORMAT, line);
+        printf("  %" JSON_INTEGER_FORMAT " tokens",
+               json_integer_value(json_object_get(d, "tokens")));
+        const char *id = json_string_value(json_object_get(d, "id"));
+        if (id) printf("  id %s", id);
+        const json_t *score = json_object_get(d, "score");
+        if (json_is_number(score)) printf("  score %g", json_number_value(score));
+        putchar('\n');
+        const char *text = json_string_value(json_object_get(d, "text"));
+        if (text) print_preview(text);
+    }
+}
+
+static void print_foreign(const shards *s) {
+    printf("%s: %" PRIu64 " tokens in %d file%s (%s), ids of %d bits, ", s->dir, s->totals.tokens,
+           s->n_shards, s->n_shards == 1 ? "" : "s", FORMATS[s->format], s->width_bytes * 8);
+    if (s->has_index)
+        printf("%" PRIu64 " documents\n", s->totals.documents);
+    else
+        printf("no index of documents\n");
+}
+
+static void print_set(const shards *s, const json_t *documents) {
+    if (s->format == SHARDS_OWN) {
+        data_print_totals(s->dir, "", &s->totals);
+        printf("%d shards, %d sources, ids of %d bits, vocabulary %d\n", s->n_shards, s->n_sources,
+               s->width_bytes * 8, s->vocab_size);
+    } else {
+        print_foreign(s);
+    }
+    print_documents(documents);
+    if (!s->has_index && json_array_size(documents) > 0)
+        printf("\n... (--limit N shows N documents)\n");
+    else if (s->totals.documents > json_array_size(documents))
+        printf("\n... and %" PRIu64 " more (--limit N shows N)\n",
+               s->totals.documents - json_array_size(documents));
+}
+
+static status show_set(const cli_args *args, const shards *s, tok *given, err *e) {
+    int64_t limit;
+    TRY(cli_int(args, "limit", SHOWN_DOCUMENTS, 0, INT32_MAX, &limit, e));
+    if (cli_has(args, "verify")) TRY(shards_verify(s, e));
+    tok *t = load_tokenizer(s, given);
+    json_t *documents = json_array();
+    status st = list_documents(s, t, limit, documents, e);
+    if (st == ST_OK && args->json) cli_print_json(set_json(s, documents));
+    if (st == ST_OK && !args->json) print_set(s, documents);
+    json_decref(documents);
+    if (t != given) tok_free(t);
+    return st;
+}
+
+static status run_show_set(const cli_args *args, err *e) {
+    int format, dtype;
+    tok *given = NULL;
+    TRY(cli_check_overrides(args, KEYS, e));
+    TRY(get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
+    TRY(get_word(args, "dtype", DTYPES, ARRAY_LEN(DTYPES), &dtype, e));
+    if (cli_override(args, "tokenizer")) TRY(tok_load(&given, cli_override(args, "tokenizer"), e));
+    shards_spec spec = {.path = args->inputs[0],
+                        .format = (shards_format)format,
+                        .width_bytes = 2 * dtype,
+                        .vocab_size = given ? tok_vocab_size(given) : 0,
+                        .eos = given ? tok_eos(given) : -1};
+    shards *s;
+    status st = shards_open(&s, &spec, e);
+    if (st == ST_OK && given) st = shards_check_tokenizer(s, tok_hash(given), e);
+    if (st == ST_OK) st = show_set(args, s, given, e);
+    shards_close(s);
+    tok_free(given);
+    return st;
+}
+
+/* ---- the command ---- */
+
+static status run_show_step(const cli_args *args, err *e) {
+    int64_t step, limit;
+    if (args->n_inputs || args->n_overrides || !cli_has(args, "step")) {
+        err_set(e, ST_USAGE, "--run shows one step of a run, and needs --step N and nothing else");
+        return err_hint(e, "athanor data show --run %s --step 1", cli_value(args, "run"));
+    }
+    TRY(cli_int(args, "step", 1, 1, INT64_MAX, &step, e));
+    TRY(cli_int(args, "limit", INT32_MAX, 1, INT32_MAX, &limit, e));
+    return data_show_step(cli_value(args, "run"), step, limit, cli_has(args, "render"), args->json,
+                          e);
+}
+
+static status run_show(const cli_args *args, err *e) {
+    if (cli_has(args, "run")) return run_show_step(args, e);
+    if (args->n_inputs == 1 && !cli_has(args, "step") && !cli_has(args, "render"))
+        return run_show_set(args, e);
+    err_set(e, ST_USAGE, "data show needs token shards, or --run RUN --step N");
+    return err_hint(e, "athanor data show SHARDS");
+}
+
+static char *show_help(void) {
+    return xstrdup(
+        "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
+        "folder or a glob).\n"
+        "\n"
+        "Keys, for token files of others:\n"
+        "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"
+        "  dtype=auto       u16 or u32, where the file does not say\n"
+        "  tokenizer=FILE   shows texts, and where documents end\n"
+        "\n"
+        "--run shows which documents each sequence of a step holds: record of the source, shard,\n"
+        "number in the set, tokens, and the positions of the row. --render adds the text; what is\n"
+        "not learned (the first token, beginnings behind a document mask) is dim on a terminal,\n"
+        "else in [[ ]].\n");
+}
+
+static const cli_option SHOW_OPTIONS[] = {
+    {"limit", "N", "documents to show (default 10; with --run all)"},
+    {"verify", NULL, "also check every checksum, token id and document bound"},
+    {"run", "RUN", "show what this run reads"},
+    {"step", "N", "in this step, from 1"},
+    {"render", NULL, "with the text and the loss mask"},
+    {0},
+};
+
+const cli_command command_data_show = {
+    .name = "data show",
+    .summary = "what is in token shards, or in a training step",
+    .usage = "SHARDS [key=value...] [--limit N] [--verify] | --run RUN --step N [--render]",
+    .run = run_show,
+    .options = SHOW_OPTIONS,
+    .max_inputs = 1,
+    .takes_keys = true,
+    .details = show_help,
+};

@@ -1,0 +1,186 @@
+/* One pass over the samples of a step: each is described, and with --render filled as for training.
+ * Both forms of output are made from the same walk. */
+#include "app/data/data_show_step.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "app/data/data_view.h"
+#include "app/data/row_text.h"
+#include "base/json.h"
+#include "train/course/step_data.h"
+
+typedef struct step_view {
+    step_data *d;
+    arena *a; /* of one sample */
+    const char *run;
+    int64_t step;
+    int64_t left; /* documents that may still be shown */
+    bool render, json, color;
+    int32_t *ids, *targets; /* [T] */
+    json_t *documents, *samples;
+} step_view;
+
+typedef struct sample_view {
+    uint64_t sample;
+    int row;
+    loader_place place;
+    const char *set;
+    loader_span *spans;
+    int n_spans;
+} sample_view;
+
+/* ---- JSON ---- */
+
+static json_t *document_json(const sample_view *s, const loader_span *span) {
+    const shard_place *p = &span->place;
+    int64_t n = (int64_t)(span->end_tok - span->first_tok);
+    bool numbered = p->document != UINT64_MAX;
+    json_t *o = json_pack("{s:I,s:i,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:I}", "sample",
+                          (json_int_t)s->sample, "row", s->row, "set", data_text_json(span->set),
+                          "shard", data_text_json(span->shard), "document",
+                          numbered ? json_integer((json_int_t)p->document) : json_null(), "id",
+                          data_text_json(p->id), "source", data_text_json(p->source), "line",
+                          (json_int_t)p->line, "text_offset", (json_int_t)p->text_offset,
+                          "first_tok", (json_int_t)span->first_tok, "end_tok",
+                          (json_int_t)span->end_tok, "document_first_tok", (json_int_t)p->first_tok,
+                          "document_end_tok", (json_int_t)p->end_tok, "row_first", span->row_first,
+                          "row_end", (json_int_t)(span->row_first + n));
+    json_object_set_new(o, "score", json_f32(p->score)); /* null: none */
+    return o;
+}
+
+static json_t *ids_json(const int32_t *ids, int n) {
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}
+
+static status sample_json(const step_view *v, const sample_view *s, json_t **out, err *e) {
+    strbuf text = {0};
+    status st = tok_decode(v->d->tok, v->ids, s->place.n_inputs, false, &text, e);
+    if (st == ST_OK)
+        *out = json_pack("{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample,
+                         "row", s->row, "set", data_text_json(s->set), "epoch",
+                         (json_int_t)s->place.epoch, "sequence", (json_int_t)s->place.sequence,
+                         "ids", ids_json(v->ids, v->d->T), "targets", ids_json(v->targets, v->d->T),
+                         "text", json_text(strbuf_cstr(&text), text.len));
+    strbuf_free(&text);
+    return st;
+}
+
+static json_t *step_json(const step_view *v) {
+    const step_data *d = v->d;
+    json_t *o = json_pack("{s:o,s:I,s:I,s:i,s:o,s:i,s:I,s:I,s:O}", "run", data_text_json(v->run),
+                          "step", (json_int_t)v->step, "steps", (json_int_t)d->total_steps, "stage",
+                          d->stage, "stage_name", data_text_json(d->stage_name), "seq_len", d->T,
+                          "first_sample", (json_int_t)d->first_sample, "sequences",
+                          (json_int_t)d->n_samples, "documents", v->documents);
+    if (v->render) json_object_set(o, "samples", v->samples);
+    return o;
+}
+
+/* ---- text ---- */
+
+static void print_head(const step_view *v) {
+    const step_data *d = v->d;
+    printf("step %" PRId64 " of %" PRId64, v->step, d->total_steps);
+    if (d->stage_name[0]) printf(", stage %s", d->stage_name);
+    printf(": %" PRId64 " sequences of %d tokens, samples %" PRIu64 " to %" PRIu64 "\n",
+           d->n_samples, d->T, d->first_sample, d->first_sample + (uint64_t)d->n_samples - 1);
+}
+
+static void print_document(const loader_span *span) {
+    const shard_place *p = &span->place;
+    int64_t n = (int64_t)(span->end_tok - span->first_tok);
+    printf("  %5d..%-5" PRId64, span->row_first, span->row_first + n);
+    if (p->source[0]) printf("  %s", p->source);
+    if (p->line) printf(":%" PRIu32, p->line);
+    printf("  %s", span->shard);
+    if (p->document != UINT64_MAX) printf(" #%" PRIu64, p->document);
+    printf("  tokens %" PRIu64 "..%" PRIu64, span->first_tok, span->end_tok);
+    if (span->first_tok > p->first_tok || span->end_tok < p->end_tok)
+        printf(" of %" PRIu64 "..%" PRIu64, p->first_tok, p->end_tok);
+    if (p->id) printf("  id %s", p->id);
+    if (!isnan(p->score)) printf("  score %g", (double)p->score);
+    putchar('\n');
+}
+
+static status print_row(const step_view *v, const sample_view *s, int n, err *e) {
+    printf("\nrow %d  sample %" PRIu64 "  %s  epoch %" PRIu64 "\n", s->row, s->sample, s->set,
+           s->place.epoch);
+    for (int i = 0; i < n; i++) print_document(&s->spans[i]);
+    if (!v->render) return ST_OK;
+    row_text r = {v->d->tok, v->d->T, v->ids, v->targets, s->spans, s->n_spans, v->color};
+    strbuf text = {0};
+    status st = row_text_append(&r, "    ", &text, e);
+    if (st == ST_OK) fputs(strbuf_cstr(&text), stdout);
+    strbuf_free(&text);
+    return st;
+}
+
+/* ---- the walk ---- */
+
+static status read_sample(const step_view *v, int row, sample_view *s, err *e) {
+    const step_data *d = v->d;
+    loader *l = d->loader;
+    *s = (sample_view){.sample = d->first_sample + (uint64_t)row, .row = row};
+    s->place = loader_place_of(l, s->sample);
+    s->set = loader_source_shards(l, s->place.source)->dir;
+    TRY(loader_describe(l, s->sample, v->a, &s->spans, &s->n_spans, e));
+    if (!v->render) return ST_OK;
+    loader_fill(l, s->sample, 1, v->ids, v->targets, NULL, NULL);
+    return loader_error(l, e);
+}
+
+static status show_sample(step_view *v, int row, err *e) {
+    sample_view s;
+    TRY(read_sample(v, row, &s, e));
+    int n = s.n_spans < v->left ? s.n_spans : (int)v->left;
+    v->left -= n;
+    if (!v->json) return print_row(v, &s, n, e);
+    for (int i = 0; i < n; i++) json_array_append_new(v->documents, document_json(&s, &s.spans[i]));
+    if (!v->render) return ST_OK;
+    json_t *o;
+    TRY(sample_json(v, &s, &o, e));
+    json_array_append_new(v->samples, o);
+    return ST_OK;
+}
+
+static status show_samples(step_view *v, err *e) {
+    int64_t row = 0;
+    if (!v->json) print_head(v);
+    for (; row < v->d->n_samples && v->left > 0; row++) {
+        TRY(show_sample(v, (int)row, e));
+        arena_reset(v->a);
+    }
+    if (v->json)
+        cli_print_json(step_json(v));
+    else if (row < v->d->n_samples)
+        printf("\n... and %" PRId64 " more rows (--limit N shows N documents)\n",
+               v->d->n_samples - row);
+    return ST_OK;
+}
+
+status data_show_step(const char *run, int64_t step, int64_t limit, bool render, bool json,
+                      err *e) {
+    step_view v = {.run = run, .step = step, .left = limit, .render = render, .json = json};
+    TRY(step_data_open(&v.d, run, step, e));
+    v.a = arena_new("data show");
+    v.color = isatty(STDOUT_FILENO);
+    v.ids = xcalloc((size_t)v.d->T, sizeof *v.ids);
+    v.targets = xcalloc((size_t)v.d->T, sizeof *v.targets);
+    v.documents = json_array();
+    v.samples = json_array();
+    status st = show_samples(&v, e);
+    json_decref(v.documents);
+    json_decref(v.samples);
+    free(v.ids);
+    free(v.targets);
+    arena_free(v.a);
+    step_data_close(v.d);
+    return st;
+}

@@ -1,0 +1,182 @@
+/* The program's frame: finds the command, runs it, reports its failure in text or JSON. */
+#include "app/frame/cli_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/ranks/ranks.h"
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/strbuf.h"
+#include "base/text.h"
+
+#define COMMAND(symbol) extern const cli_command symbol;
+#include "app/frame/commands.def"
+#undef COMMAND
+
+#define COMMAND(symbol) &symbol,
+const cli_command *const cli_commands[] = {
+#include "app/frame/commands.def"
+};
+#undef COMMAND
+const int cli_n_commands = ARRAY_LEN(cli_commands);
+
+void cli_print_text(FILE *stream, const char *text, size_t len) {
+    strbuf visible = {0};
+    if (isatty(fileno(stream))) {
+        strbuf_append_visible(&visible, text, len);
+        text = strbuf_cstr(&visible);
+        len = visible.len;
+    }
+    fwrite(text, 1, len, stream);
+    fflush(stream);
+    strbuf_free(&visible);
+}
+
+void cli_print_piece(void *unused, const char *text, size_t len) {
+    (void)unused;
+    cli_print_text(stdout, text, len);
+}
+
+static void print_json(json_t *value, int indent) {
+    strbuf out = {0};
+    json_format(&out, value, indent);
+    strbuf_putc(&out, '\n');
+    fwrite(out.data, 1, out.len, stdout);
+    fflush(stdout);
+    strbuf_free(&out);
+    json_decref(value);
+}
+
+void cli_print_json(json_t *value) {
+    print_json(value, 0);
+}
+
+void cli_print_json_pretty(json_t *value) {
+    print_json(value, 2);
+}
+
+const cli_command *cli_find_command(int argc, char **argv, int *words) {
+    const cli_command *found = NULL;
+    char two[256] = "";
+    if (argc > 2) snprintf(two, sizeof two, "%.100s %.100s", argv[1], argv[2]);
+    for (int i = 0; i < cli_n_commands; i++) {
+        if (argc > 2 && strcmp(cli_commands[i]->name, two) == 0) {
+            *words = 2;
+            return cli_commands[i];
+        }
+        if (argc > 1 && strcmp(cli_commands[i]->name, argv[1]) == 0) {
+            *words = 1;
+            found = cli_commands[i];
+        }
+    }
+    return found;
+}
+
+/* The first words of the commands' names, or their second words after a given first one. */
+static status unknown_command(int argc, char **argv, err *e) {
+    const char *words[128], *first = argv[1];
+    int n = 0;
+    size_t len = strlen(first);
+    for (int i = 0; i < cli_n_commands && n < ARRAY_LEN(words); i++) {
+        const char *name = cli_commands[i]->name;
+        if (strncmp(name, first, len) == 0 && name[len] == ' ') words[n++] = name + len + 1;
+    }
+    bool second = n > 0;
+    if (second && argc < 3) {
+        err_set(e, ST_USAGE, "'athanor %s' needs one more word", first);
+        return err_hint(e, "athanor %s --help lists them", first);
+    }
+    char heads[128][104];
+    for (int i = 0; !second && i < cli_n_commands && n < ARRAY_LEN(words); i++) {
+        snprintf(heads[n], sizeof heads[n], "%.100s", cli_commands[i]->name);
+        heads[n][strcspn(heads[n], " ")] = '\0';
+        words[n] = heads[n];
+        n++;
+    }
+    int near = text_nearest(second ? argv[2] : first, words, n);
+    err_set(e, ST_USAGE, "unknown command '%s%s%s'", first, second ? " " : "",
+            second ? argv[2] : "");
+    if (near < 0) return err_hint(e, "athanor --help lists all commands");
+    return err_hint(e, "did you mean 'athanor %s%s%s'?", second ? first : "", second ? " " : "",
+                    words[near]);
+}
+
+static bool has_word(int argc, char **argv, const char *word) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], word) == 0) return true;
+    return false;
+}
+
+static void report_json(const err *e) {
+    cli_print_json(json_pack("{s:{s:s, s:o, s:o, s:o}}", "error", "kind", status_kind(e->code),
+                             "message", json_text(e->message, strlen(e->message)), "hint",
+                             json_text(e->hint, strlen(e->hint)), "where",
+                             json_text(e->where, strlen(e->where))));
+}
+
+static void report_text(const err *e) {
+    strbuf text = {0};
+    strbuf_printf(&text, "athanor: error: %s\n", e->message);
+    if (e->where[0]) strbuf_printf(&text, "  where: %s\n", e->where);
+    if (e->hint[0]) strbuf_printf(&text, "  hint: %s\n", e->hint);
+    cli_print_text(stderr, text.data, text.len);
+    strbuf_free(&text);
+}
+
+void cli_report(const err *e, bool json) {
+    if (!e->message[0]) return;
+    if (json)
+        report_json(e);
+    else
+        report_text(e);
+}
+
+static status run_command(int argc, char **argv, err *e) {
+    int words = 0;
+    const cli_command *command = cli_find_command(argc, argv, &words);
+    if (!command) return unknown_command(argc, argv, e);
+    cli_args args;
+    status st = cli_parse(&args, command, argc - 1 - words, argv + 1 + words, e);
+    if (st == ST_OK) st = command->run(&args, e);
+    cli_args_free(&args);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && st == ST_OK) {
+        st = err_set(e, ST_FAILED, "cannot write standard output"); /* errno may be long gone */
+        err_where(e, "standard output");
+        err_hint(e, "its disk may be full, or its reader gone");
+    }
+    return st;
+}
+
+/* --help and --version, before anything else is looked at; false when neither is asked for. */
+static bool answer_help(int argc, char **argv) {
+    int words = 0;
+    if (has_word(argc < 2 ? argc : 2, argv, "--version")) {
+        printf("athanor %s\n", ATHANOR_VERSION);
+        return true;
+    }
+    if (!has_word(argc, argv, "--help") && !has_word(argc, argv, "-h")) return false;
+    const cli_command *command = cli_find_command(argc, argv, &words);
+    if (command)
+        cli_print_command_help(command);
+    else if (!cli_print_group_help(argv[1]))
+        cli_print_help();
+    return true;
+}
+
+int cli_main(int argc, char **argv) {
+    err e = {0};
+    if (argc < 2) {
+        cli_print_help();
+        return ST_USAGE;
+    }
+    if (answer_help(argc, argv)) return fflush(stdout) == 0 ? ST_OK : ST_FAILED;
+    status st = run_command(argc, argv, &e);
+    if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
+    e.code = st;
+    ranks_end_early(st, &e, has_word(argc, argv, "--json"));
+    cli_report(&e, has_word(argc, argv, "--json"));
+    return (int)st;
+}

@@ -1,0 +1,43 @@
+#include "app/frame/cli_ids.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+status cli_parse_ids(const char *list, tok_ids *out, err *e) {
+    for (const char *s = list; *s;) {
+        char word[32];
+        size_t n = strcspn(s, ", ");
+        int64_t id = -1;
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
+        if (n > 0 && (!text_parse_int(word, &id) || id < 0 || id > INT32_MAX)) {
+            err_set(e, ST_USAGE, "'%s' is not a token id", word);
+            err_hint(e, "write --ids 1,2,3");
+            return err_where(e, "--ids");
+        }
+        if (n > 0) tok_ids_push(out, (int32_t)id);
+        s += n + (s[n] != '\0');
+    }
+    return ST_OK;
+}
+
+const char **cli_split_tokens(arena *a, const char *list, int *n) {
+    const char **parts = ARENA_ARRAY(a, const char *, strlen(list) + 1);
+    *n = 0;
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ",");
+        parts[(*n)++] = arena_strndup(a, p, len);
+        p += len + (p[len] == ',');
+    }
+    return parts;
+}
+
+void cli_warn_of_lost_bytes(const tok *t) {
+    int64_t lost = tok_lost_bytes(t);
+    if (lost == 0) return;
+    log_warn("%lld byte%s of the text %s left out: the vocabulary has no token for %s",
+             (long long)lost, lost == 1 ? "" : "s", lost == 1 ? "was" : "were",
+             lost == 1 ? "it" : "them");
+}

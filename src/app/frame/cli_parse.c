@@ -1,0 +1,202 @@
+/* One command's words: options by its table, key=value pairs, -o, inputs. */
+#include "app/frame/cli_int.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+/* Length of the key in "key.path=value"; 0 when the word is no such pair. A path with '=' in a
+ * folder's name is none, as keys have no '/'. */
+static size_t key_length(const char *word) {
+    size_t n = strcspn(word, "=");
+    if (word[n] != '=' || !(isalpha((unsigned char)*word) || *word == '_')) return 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)word[i]) && !strchr("_.-", word[i])) return 0;
+    return n;
+}
+
+static int find_option(const cli_command *c, const char *name, size_t len) {
+    for (int i = 0; c->options && c->options[i].name; i++)
+        if (strlen(c->options[i].name) == len && strncmp(c->options[i].name, name, len) == 0)
+            return i;
+    return -1;
+}
+
+static status unknown_option(const cli_command *c, const char *word, err *e) {
+    const char *names[CLI_MAX_OPTIONS + 2];
+    int n = 0;
+    for (; c->options && c->options[n].name; n++) names[n] = c->options[n].name;
+    names[n++] = "json";
+    names[n++] = "help";
+    int near = word[1] == '-' ? text_nearest(word + 2, names, n) : -1;
+    err_set(e, ST_USAGE, "'athanor %s' has no option '%s'", c->name, word);
+    if (near >= 0) return err_hint(e, "did you mean '--%s'?", names[near]);
+    return err_hint(e, "athanor %s --help lists its options", c->name);
+}
+
+static status add_override(cli_args *args, const char *pair, err *e) {
+    if (!args->command->takes_keys) {
+        err_set(e, ST_USAGE, "'athanor %s' takes no key=value, such as '%s'", args->command->name,
+                pair);
+        return err_hint(e, "a file of that name is given after --");
+    }
+    args->overrides[args->n_overrides++] = pair;
+    return ST_OK;
+}
+
+typedef struct word_list {
+    int argc, next;
+    char **argv;
+} word_list;
+
+static status take_value(word_list *w, const char *option, const char **value, err *e) {
+    if (w->next == w->argc) return err_set(e, ST_USAGE, "%s needs a value", option);
+    *value = w->argv[w->next++];
+    return ST_OK;
+}
+
+static void join_list(cli_args *args, int option, const char *before) {
+    if (!args->mem) args->mem = arena_new("arguments");
+    args->values[option] = arena_printf(args->mem, "%s,%s", before, args->values[option]);
+}
+
+/* --name, --name value, --name=value, --key.path=value. */
+static status parse_long(cli_args *args, word_list *w, const char *word, err *e) {
+    const char *name = word + 2;
+    size_t len = strcspn(name, "=");
+    bool inline_value = name[len] == '=';
+    if (strcmp(name, "json") == 0) {
+        args->json = true;
+        return ST_OK;
+    }
+    int i = find_option(args->command, name, len);
+    if (i < 0) {
+        bool key = key_length(name) > 0 && (args->command->takes_keys || memchr(name, '.', len));
+        return key ? add_override(args, name, e) : unknown_option(args->command, word, e);
+    }
+    const cli_option *o = &args->command->options[i];
+    if (!o->value && inline_value) return err_set(e, ST_USAGE, "--%s takes no value", o->name);
+    const char *before = args->values[i];
+    args->values[i] = inline_value ? name + len + 1 : "";
+    if (o->value && !inline_value) TRY(take_value(w, word, &args->values[i], e));
+    if (before && o->value && strchr(o->value, ',')) join_list(args, i, before);
+    return ST_OK;
+}
+
+static status parse_output(cli_args *args, word_list *w, err *e) {
+    if (!args->command->takes_output)
+        return err_set(e, ST_USAGE, "'athanor %s' has no output, so it takes no -o",
+                       args->command->name);
+    if (args->output) return err_set(e, ST_USAGE, "-o is given twice");
+    return take_value(w, "-o", &args->output, e);
+}
+
+static status parse_words(cli_args *args, word_list *w, err *e) {
+    bool only_inputs = false;
+    while (w->next < w->argc) {
+        const char *word = w->argv[w->next++];
+        if (only_inputs || strcmp(word, "-") == 0) {
+            args->inputs[args->n_inputs++] = word;
+        } else if (strcmp(word, "--") == 0) {
+            only_inputs = true;
+        } else if (strcmp(word, "-o") == 0) {
+            TRY(parse_output(args, w, e));
+        } else if (strncmp(word, "--", 2) == 0) {
+            TRY(parse_long(args, w, word, e));
+        } else if (word[0] == '-') {
+            return unknown_option(args->command, word, e);
+        } else if (key_length(word) > 0) {
+            TRY(add_override(args, word, e));
+        } else {
+            args->inputs[args->n_inputs++] = word;
+        }
+    }
+    return ST_OK;
+}
+
+static status check_inputs(const cli_args *args, err *e) {
+    const cli_command *c = args->command;
+    if (args->n_inputs < c->min_inputs)
+        err_set(e, ST_USAGE, "'athanor %s' needs %s", c->name,
+                c->min_inputs == 1 ? "an input" : "more inputs");
+    else if (c->max_inputs >= 0 && args->n_inputs > c->max_inputs)
+        err_set(e, ST_USAGE, "'athanor %s' has no use for '%s'", c->name,
+                args->inputs[c->max_inputs]);
+    else
+        return ST_OK;
+    return err_hint(e, "usage: athanor %s %s", c->name, c->usage);
+}
+
+status cli_parse(cli_args *args, const cli_command *command, int argc, char **argv, err *e) {
+    word_list w = {.argc = argc, .argv = argv};
+    memset(args, 0, sizeof *args);
+    args->command = command;
+    args->inputs = xcalloc((size_t)argc + 1, sizeof *args->inputs);
+    args->overrides = xcalloc((size_t)argc + 1, sizeof *args->overrides);
+    TRY(parse_words(args, &w, e));
+    return check_inputs(args, e);
+}
+
+void cli_args_free(cli_args *args) {
+    free(args->inputs);
+    free(args->overrides);
+    arena_free(args->mem);
+}
+
+const char *cli_value(const cli_args *args, const char *name) {
+    int i = find_option(args->command, name, strlen(name));
+    CHECK(i >= 0, "%s does not declare --%s", args->command->name, name);
+    return args->values[i];
+}
+
+bool cli_has(const cli_args *args, const char *name) {
+    return cli_value(args, name) != NULL;
+}
+
+status cli_int(const cli_args *args, const char *name, int64_t fallback, int64_t lo, int64_t hi,
+               int64_t *out, err *e) {
+    const char *text = cli_value(args, name);
+    *out = fallback;
+    if (!text || (text_parse_int(text, out) && *out >= lo && *out <= hi)) return ST_OK;
+    err_set(e, ST_USAGE, "--%s must be an integer from %" PRId64 " to %" PRId64 ", not '%s'", name,
+            lo, hi, text);
+    return err_where(e, "command line (--%s)", name);
+}
+
+status cli_num(const cli_args *args, const char *name, double fallback, double lo, double hi,
+               double *out, err *e) {
+    const char *text = cli_value(args, name);
+    *out = fallback;
+    if (!text || (text_parse_number(text, out) && *out >= lo && *out <= hi)) return ST_OK;
+    err_set(e, ST_USAGE, "--%s must be a number from %g to %g, not '%s'", name, lo, hi, text);
+    return err_where(e, "command line (--%s)", name);
+}
+
+const char *cli_override(const cli_args *args, const char *key) {
+    size_t n = strlen(key);
+    for (int i = args->n_overrides - 1; i >= 0; i--)
+        if (strncmp(args->overrides[i], key, n) == 0 && args->overrides[i][n] == '=')
+            return args->overrides[i] + n + 1;
+    return NULL;
+}
+
+status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) {
+    int n = 0;
+    while (keys[n]) n++;
+    for (int i = 0; i < args->n_overrides; i++) {
+        const char *pair = args->overrides[i];
+        char key[256];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(pair, "="), pair);
+        int near = text_nearest(key, keys, n);
+        if (near >= 0 && strcmp(keys[near], key) == 0) continue;
+        err_set(e, ST_USAGE, "'athanor %s' has no key '%s'", args->command->name, key);
+        if (near >= 0) err_hint(e, "did you mean '%s'?", keys[near]);
+        return err_where(e, "command line");
+    }
+    return ST_OK;
+}

@@ -1,0 +1,68 @@
+#include "app/frame/model_arg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "model/layer.h"
+#include "model/presets.h"
+
+/* The override that says what `input` is: model.preset=... or model.from=...; false: a config. */
+static bool model_override(const char *input, char *key, size_t size) {
+    const char *name = path_base(input);
+    if (preset_json(input))
+        snprintf(key, size, "model.preset=%s", input);
+    else if (file_is_dir(input))
+        snprintf(key, size, "model.from=\"%s\"", input);
+    else if (strcmp(name, "config.json") == 0)
+        snprintf(key, size, "model.from=\"%.*s\"", (int)(name - input > 1 ? name - input - 1 : 1),
+                 name - input > 0 ? input : ".");
+    else
+        return false;
+    return true;
+}
+
+/* A default length that is more than the model's positions is not what was asked for. */
+static status fit_length(config *c, err *e) {
+    if (strcmp(config_where(c, "train.seq_len"), "default") != 0) return ST_OK;
+    arena *a = arena_new("model");
+    model_config m;
+    status st = model_config_read(a, c->model, 1, &m, e);
+    if (st == ST_OK && c->train.seq_len > model_max_tokens(&m))
+        c->train.seq_len = model_max_tokens(&m);
+    arena_free(a);
+    return st;
+}
+
+static bool names_file(const char *input) {
+    static const char *const ends[] = {".yaml", ".yml", ".json"};
+    size_t n = strlen(input);
+    for (int i = 0; i < ARRAY_LEN(ends); i++)
+        if (n > strlen(ends[i]) && strcmp(input + n - strlen(ends[i]), ends[i]) == 0) return true;
+    return strchr(input, '/') || strcmp(input, "-") == 0 || file_exists(input);
+}
+
+static status load_file(const char *input, const cli_args *args, config **out, err *e) {
+    if (names_file(input)) return config_load(out, input, args->overrides, args->n_overrides, e);
+    const char *near = preset_nearest(input);
+    err_set(e, ST_USAGE, "there is no preset, folder or config '%s'", input);
+    err_hint(e, near ? "nearest preset: %s" : "presets are named like %s",
+             near ? near : preset_name(0));
+    return err_where(e, "%s", input);
+}
+
+status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {
+    char key[4200];
+    if (!model_override(input, key, sizeof key)) return load_file(input, args, out, e);
+    const char **overrides = xcalloc((size_t)args->n_overrides + 1, sizeof *overrides);
+    overrides[0] = key;
+    for (int i = 0; i < args->n_overrides; i++) overrides[i + 1] = args->overrides[i];
+    status st = config_load(out, NULL, overrides, args->n_overrides + 1, e);
+    free(overrides);
+    if (st != ST_OK) return st;
+    st = fit_length(*out, e);
+    if (st != ST_OK) config_free(*out);
+    return st;
+}

@@ -1,0 +1,148 @@
+#include "app/frame/progress.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "run/metrics.h"
+#include "run/record.h"
+
+void progress_init(progress *p, FILE *out) {
+    *p = (progress){.out = out, .live = isatty(fileno(out)), .began_ns = clock_now_ns()};
+}
+
+void progress_format_duration(double seconds, char out[24]) {
+    long s = (long)(seconds + 0.5);
+    if (s < 60)
+        snprintf(out, 24, "%lds", s);
+    else if (s < 3600)
+        snprintf(out, 24, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(out, 24, "%ldh%02ldm", s / 3600, s / 60 % 60);
+}
+
+/* An escape sequence, where there is a terminal. */
+static const char *style(const progress *p, const char *code) {
+    return p->live ? code : "";
+}
+
+/* Clears the live line, so that a lasting one can be printed. */
+static void settle(progress *p) {
+    if (p->line_open) fputs("\r\033[K", p->out);
+    p->line_open = false;
+}
+
+/* A terminal line that wraps cannot be cleared with one return: 80 columns get the short form. */
+static bool is_narrow(const progress *p) {
+    struct winsize size;
+    return p->live && ioctl(fileno(p->out), TIOCGWINSZ, &size) == 0 && size.ws_col < 120;
+}
+
+static void show_bar(FILE *out, double share, int width) {
+    int full = (int)(share * width);
+    for (int i = 0; i < width; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
+}
+
+static void on_step(progress *p, const json_t *o) {
+    int64_t step = metrics_int(o, "step", 0), now = clock_now_ns();
+    bool last = step == p->total_steps, narrow = is_narrow(p);
+    if (p->live && !last && now - p->shown_ns < 100000000) return; /* ten times a second */
+    p->shown_ns = now;
+    double done = (double)(step - p->first_step), left = (double)(p->total_steps - step);
+    char eta[24];
+    progress_format_duration(done > 0 ? clock_since_s(p->began_ns) / done * left : 0, eta);
+    settle(p);
+    if (p->live) show_bar(p->out, (double)step / (double)p->total_steps, narrow ? 12 : 20);
+    fprintf(p->out, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps,
+            metrics_num(o, "loss"));
+    if (!narrow)
+        fprintf(p->out, "  norm %.2f  lr %.2e", metrics_num(o, "grad_norm"), metrics_num(o, "lr"));
+    fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
+    if (!narrow)
+        fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
+                metrics_num(o, "step_ms"));
+    fprintf(p->out, "  eta %s", eta);
+    p->line_open = p->live;
+    if (!p->live) fputc('\n', p->out);
+}
+
+static void on_start(progress *p, const json_t *o) {
+    p->total_steps = metrics_int(o, "steps", 0);
+    p->first_step = metrics_int(o, "step", 0);
+    p->began_ns = clock_now_ns();
+    fprintf(p->out, "run %s: %.2fM parameters, %s on %s, %ld threads, peak %.0f GFLOP/s\n",
+            metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
+            metrics_text(o, "isa"), (long)metrics_int(o, "threads", 0),
+            metrics_num(o, "peak_gflops"));
+    if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
+}
+
+static void on_sample(progress *p, const json_t *o) {
+    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)metrics_int(o, "step", 0),
+            style(p, "\033[2m"), metrics_text(o, "prompt"), style(p, "\033[0m"),
+            metrics_text(o, "text"));
+}
+
+/* Red is for what may end the run. */
+static void on_alarm(progress *p, const json_t *o) {
+    strbuf kind = {0};
+    record_put_kind(&kind, o);
+    fprintf(p->out, "  %s%s%s at step %ld: %s\n",
+            style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"), kind.data,
+            style(p, "\033[0m"), (long)metrics_int(o, "step", 0), metrics_text(o, "message"));
+    strbuf_free(&kind);
+}
+
+static void on_stage(progress *p, const json_t *o) {
+    strbuf line = {0};
+    record_put_stage_shape(&line, o);
+    strbuf_puts(&line, "; ");
+    record_put_mixture(&line, o);
+    fprintf(p->out, "  stage %s%s%s from step %ld: %s\n", style(p, "\033[1m"),
+            metrics_text(o, "name"), style(p, "\033[0m"), (long)metrics_int(o, "step", 0),
+            line.data);
+    strbuf_free(&line);
+}
+
+static void on_valid(progress *p, const json_t *o) {
+    fprintf(p->out, "  step %ld  validation loss %.4f", (long)metrics_int(o, "step", 0),
+            metrics_num(o, "val_loss"));
+    double bpb = metrics_num(o, "val_bpb");
+    if (isfinite(bpb)) fprintf(p->out, "  %.3f bits per byte", bpb);
+    fputc('\n', p->out);
+}
+
+void progress_event(void *ctx, const json_t *o) {
+    progress *p = ctx;
+    const char *kind = metrics_text(o, "event");
+    if (strcmp(kind, "step") == 0) {
+        on_step(p, o);
+        fflush(p->out);
+        return;
+    }
+    settle(p);
+    if (strcmp(kind, "start") == 0) on_start(p, o);
+    if (strcmp(kind, "valid") == 0) on_valid(p, o);
+    if (strcmp(kind, "sample") == 0) on_sample(p, o);
+    if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", metrics_text(o, "path"));
+    if (strcmp(kind, "alarm") == 0) on_alarm(p, o);
+    if (strcmp(kind, "stage") == 0) on_stage(p, o);
+    if (strcmp(kind, "end") == 0)
+        fprintf(p->out, "trained %ld steps; memory: planned %.1f MiB, used %.1f MiB\n",
+                (long)metrics_int(o, "steps", 0), metrics_num(o, "planned_peak_bytes") / (1 << 20),
+                metrics_num(o, "touched_peak_bytes") / (1 << 20));
+    fflush(p->out);
+}
+
+void progress_plan(void *ctx, const char *table) {
+    progress *p = ctx;
+    fputs(table, p->out);
+    fflush(p->out);
+}
+
+void progress_end(progress *p) {
+    settle(p);
+    fflush(p->out);
+}

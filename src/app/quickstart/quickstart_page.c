@@ -1,0 +1,189 @@
+/* What the user of quickstart sees: a line per stage, the training, the result, what is next. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "app/quickstart/quickstart.h"
+#include "app/train/train_signals.h"
+#include "base/clock.h"
+#include "run/report/report.h"
+
+void quick_stage(const quick *q, const char *name, int64_t began_ns, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    bool color = isatty(fileno(q->out));
+    fprintf(q->out, "%s✓%s %-9s  %s  %s%.1f s%s\n", color ? "\033[32m" : "", color ? "\033[0m" : "",
+            name, text, color ? "\033[2m" : "", clock_since_s(began_ns), color ? "\033[0m" : "");
+    fflush(q->out);
+}
+
+/* ---- while it trains ---- */
+
+static double num(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
+
+static bool is(const json_t *o, const char *kind) {
+    const char *event = json_string_value(json_object_get(o, "event"));
+    return event && strcmp(event, kind) == 0;
+}
+
+/* The machine may become slower than it was when it was measured: other programs, heat. A short
+ * disturbance is waited out; after the last correction the run goes on to its end. */
+static bool too_slow(const quick_watch *w) {
+    double part_s = clock_since_s(w->part_began_ns), all_s = clock_since_s(w->began_ns);
+    int64_t done = w->at_step - w->part_first_step;
+    if (w->corrections == QUICK_CORRECTIONS || all_s < 0.3 * w->limit_s) return false;
+    if (done < 2 || part_s < 0.05 * w->limit_s) return false;
+    double left_s = part_s / (double)done * (double)(w->total_steps - w->at_step);
+    return left_s > 0.05 * w->limit_s && all_s + left_s > w->limit_s;
+}
+
+static void on_step(quick_watch *w, const json_t *o) {
+    VEC_PUSH(w->loss, w->n_loss, w->cap_loss, num(o, "loss"));
+    w->at_step = (int64_t)num(o, "step");
+    if (*train_stop_flag()) w->by_signal = true;
+    if (w->by_signal || too_slow(w)) w->stop = 1;
+}
+
+static int prompt_index(const quick *q, const char *prompt) {
+    for (int i = 0; prompt && i < QUICK_PROMPTS; i++)
+        if (strcmp(prompt, q->corpus.prompts[i]) == 0) return i;
+    return -1;
+}
+
+static void on_sample(quick_watch *w, const json_t *o) {
+    int i = prompt_index(w->q, json_string_value(json_object_get(o, "prompt")));
+    if (i < 0) return;
+    json_decref(w->sample[i]);
+    w->sample[i] = json_incref((json_t *)o);
+}
+
+/* Samples and memory are told at the end; a corrected part goes on where the line was; a file or
+ * pipe gets about twenty steps. */
+static bool is_shown(const quick_watch *w, const json_t *event) {
+    if (is(event, "sample") || is(event, "checkpoint") || is(event, "end")) return false;
+    if (is(event, "start")) return w->corrections == 0;
+    if (!is(event, "step") || w->view.live) return true;
+    int64_t step = (int64_t)num(event, "step"), every = (w->total_steps + 19) / 20;
+    return step % every == 0 || step == w->total_steps;
+}
+
+void quick_watch_event(void *ctx, const json_t *event) {
+    quick_watch *w = ctx;
+    if (is(event, "start")) {
+        w->total_steps = (int64_t)num(event, "steps");
+        w->at_step = w->part_first_step = (int64_t)num(event, "step");
+        w->part_began_ns = w->view.began_ns = clock_now_ns();
+        w->view.total_steps = w->total_steps;
+        w->view.first_step = w->at_step;
+    }
+    if (is(event, "end")) {
+        w->planned_mib = num(event, "planned_peak_bytes") / (1 << 20);
+        w->used_mib = num(event, "touched_peak_bytes") / (1 << 20);
+    }
+    if (is(event, "valid")) {
+        w->val_loss = num(event, "val_loss");
+        w->val_bpb = num(event, "val_bpb");
+    }
+    if (is(event, "sample")) on_sample(w, event);
+    if (is_shown(w, event)) progress_event(&w->view, event);
+    if (is(event, "step")) on_step(w, event);
+}
+
+void quick_watch_plan(void *ctx, const char *table) {
+    quick_watch *w = ctx;
+    if (w->n_loss == 0) progress_plan(&w->view, table);
+}
+
+void quick_watch_free(quick_watch *w) {
+    for (int i = 0; i < QUICK_PROMPTS; i++) json_decref(w->sample[i]);
+    free(w->loss);
+}
+
+/* ---- the result ---- */
+
+static int columns(FILE *out) {
+    struct winsize size;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+        return size.ws_col < 100 ? size.ws_col : 100;
+    return 80;
+}
+
+/* The text with its lines indented, at most `lines` of them, each at most `width` characters. */
+static void print_lines(FILE *out, const char *text, int lines, int width) {
+    int column = 0;
+    for (const char *p = text; *p; p++) {
+        bool continues = ((unsigned char)*p & 0xC0) == 0x80;
+        if (!continues && column == width && *p != '\n') {
+            fputs("\n    ", out);
+            lines--;
+            column = 0;
+        }
+        if (lines <= 0) break;
+        if (*p == '\n') {
+            if (--lines <= 0) break;
+            fputs("\n    ", out);
+            column = 0;
+            continue;
+        }
+        fputc(*p, out);
+        column += !continues;
+    }
+    fputc('\n', out);
+}
+
+static void print_samples(const quick *q, const quick_watch *w) {
+    bool color = isatty(fileno(q->out));
+    fputs("\nIt writes (the prompt, then its own words):\n", q->out);
+    for (int i = 0; i < QUICK_PROMPTS; i++) {
+        const char *text = json_string_value(json_object_get(w->sample[i], "text"));
+        if (!text) continue;
+        strbuf whole = {0};
+        strbuf_printf(&whole, "%s%s", q->corpus.prompts[i], text);
+        fputs(color ? "\n    \033[36m" : "\n    ", q->out);
+        print_lines(q->out, strbuf_cstr(&whole), 7, columns(q->out) - 5);
+        if (color) fputs("\033[0m", q->out);
+        strbuf_free(&whole);
+    }
+}
+
+static void print_curve(const quick *q, const quick_watch *w) {
+    if (w->n_loss < 2) return;
+    strbuf curve = {0};
+    report_terminal_curve(&curve, w->loss, w->n_loss, columns(q->out) - 4, 8);
+    fprintf(q->out, "\nTraining loss, step 1 to %lld:\n%s", (long long)w->n_loss,
+            strbuf_cstr(&curve));
+    strbuf_free(&curve);
+}
+
+/* Commands as this user can type them: the program under the name it was started by. */
+static void print_next(const quick *q, const quick_watch *w) {
+    const char *program = program_invocation_name, *run = q->run, *prompt = q->corpus.prompts[0];
+    int first_line = (int)strcspn(prompt, "\n\"$`\\");
+    fprintf(q->out, "\nThe report: %s/report.html\n\nWhat to try next:\n", run);
+    fprintf(q->out, "  let it write        %s generate %s --prompt \"%.*s\"\n", program, run,
+            first_line, prompt);
+    fprintf(q->out, "  train it longer     %s train %s/quickstart.yaml train.steps=%lld\n", program,
+            run, (long long)q->plan.steps * 3 / 2);
+    fprintf(q->out, "  check every byte    %s verify checkpoint %s/checkpoints/step-%lld\n",
+            program, run, (long long)w->at_step);
+    fprintf(q->out, "  plan a larger one   %s plan smollm2-135m\n", program);
+    fprintf(q->out, "  use your own text   make quickstart TEXT=my.txt\n");
+}
+
+void quick_print_result(const quick *q, const quick_watch *w) {
+    fprintf(q->out, "\nValidation: %.3f bits per byte on %s of the text (loss %.4f).\n", w->val_bpb,
+            quick_eval_batches(q) ? "a part of the held-out tenth" : "the held-out tenth",
+            w->val_loss);
+    print_samples(q, w);
+    print_curve(q, w);
+    print_next(q, w);
+    fflush(q->out);
+}

@@ -1,0 +1,200 @@
+/* athanor tok train: a tokenizer from text. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/frame/cli.h"
+#include "app/frame/cli_ids.h"
+#include "app/frame/progress.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "data/text/reader.h"
+#include "tok/tok.h"
+
+/* ---- options ---- */
+
+static status parse_kind(const char *name, tok_kind *kind, err *e) {
+    static const char *const NAMES[] = {[TOK_BPE] = "bpe",
+                                        [TOK_UNIGRAM] = "unigram",
+                                        [TOK_WORDPIECE] = "wordpiece",
+                                        [TOK_CHAR] = "char",
+                                        [TOK_BYTE] = "byte"};
+    *kind = TOK_BPE;
+    for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
+        if (name && strcmp(name, NAMES[i]) != 0) continue;
+        *kind = (tok_kind)i;
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "tokenizer kind \"%.40s\" is not known", name);
+    err_hint(e, "use bpe, unigram, wordpiece, char or byte");
+    return err_where(e, "--kind");
+}
+
+static status train_options(const cli_args *args, arena *a, tok_train_options *opt, err *e) {
+    int64_t vocab_size, min_frequency;
+    const double gib = 1024.0 * 1024 * 1024;
+    double ram_bytes;
+    TRY(parse_kind(cli_value(args, "kind"), &opt->kind, e));
+    TRY(cli_int(args, "vocab-size", 32768, 1, 1 << 24, &vocab_size, e));
+    TRY(cli_int(args, "min-frequency", 2, 1, INT32_MAX, &min_frequency, e));
+    TRY(cli_num(args, "coverage", 0, 0.5, 1, &opt->coverage, e));
+    TRY(cli_num(args, "ram", 0, 0.1875 * gib, 1e15, &ram_bytes, e));
+    opt->byte_fallback = cli_has(args, "byte-fallback");
+    opt->ram_bytes = (int64_t)ram_bytes;
+    opt->vocab_size = (int32_t)vocab_size;
+    opt->min_frequency = min_frequency;
+    opt->pattern = cli_value(args, "pattern");
+    if (cli_has(args, "special")) {
+        opt->special = cli_split_tokens(a, cli_value(args, "special"), &opt->n_special);
+    }
+    return ST_OK;
+}
+
+/* ---- progress ---- */
+
+/* What is being done, how far it is and when it will be done: one line on a terminal, drawn anew
+ * ten times a second. */
+typedef struct train_view {
+    reader *r;
+    bool live;
+    const char *what;
+    int64_t began_ns, shown_ns; /* of `what` */
+    size_t doc_bytes;           /* of the document being read */
+} train_view;
+
+/* While documents are read, `fraction` is that of the one being read; the part that is done need
+ * not stay in memory. */
+static double fraction_of_input(const train_view *v, double fraction) {
+    uint64_t total = reader_bytes_total(v->r), done = reader_bytes_done(v->r);
+    double open = (1 - fraction) * (double)v->doc_bytes;
+    return total > 0 ? ((double)done - open) / (double)total : 0;
+}
+
+static void show_line(train_view *v, double fraction, double read_mb) {
+    double seconds = clock_since_s(v->began_ns);
+    char eta[24] = "?";
+    if (fraction > 0) progress_format_duration(seconds / fraction * (1 - fraction), eta);
+    fprintf(stderr, "\r\033[K%s", v->what);
+    if (fraction > 0) fprintf(stderr, "  %.0f %%", 100 * fraction);
+    if (read_mb > 0) fprintf(stderr, "  %.1f MB/s", read_mb / seconds);
+    if (fraction > 0) fprintf(stderr, "  eta %s", eta);
+    fflush(stderr);
+}
+
+static void on_progress(void *ctx, double fraction, const char *what) {
+    train_view *v = ctx;
+    bool reading = strcmp(what, "reading") == 0;
+    double read_mb = 0;
+    if (reading) {
+        reader_forget(v->r, (size_t)(fraction * (double)v->doc_bytes));
+        fraction = fraction_of_input(v, fraction);
+        read_mb = fraction * 1e-6 * (double)reader_bytes_total(v->r);
+    }
+    int64_t now = clock_now_ns();
+    bool same = v->what && strcmp(v->what, what) == 0;
+    if (!v->live || (same && now - v->shown_ns < 100000000)) return;
+    if (!same) v->began_ns = now;
+    v->what = what;
+    v->shown_ns = now;
+    show_line(v, fraction, read_mb);
+}
+
+/* ---- training ---- */
+
+static status add_documents(tok_trainer *tr, train_view *v, err *e) {
+    document doc;
+    bool more;
+    for (;;) {
+        TRY(reader_next(v->r, &doc, &more, e));
+        if (!more) return ST_OK;
+        v->doc_bytes = doc.len;
+        if (tok_trainer_add(tr, doc.text, doc.len, e) != ST_OK) {
+            return err_context(e, "%s", doc.source);
+        }
+    }
+}
+
+static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *v, tok **out,
+                             err *e) {
+    TRY(reader_open(&v->r, args->inputs, args->n_inputs, NULL, e));
+    v->began_ns = clock_now_ns();
+    v->what = "reading";
+    status st = add_documents(tr, v, e);
+    reader_close(v->r);
+    if (st == ST_OK) st = tok_trainer_finish(tr, out, e);
+    if (v->live) fputs("\r\033[K", stderr);
+    return st;
+}
+
+static status save(const tok *t, const char *path, err *e) {
+    return file_is_dir(path) ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
+}
+
+static status run_train(const cli_args *args, err *e) {
+    if (!args->output) {
+        err_set(e, ST_USAGE, "tok train needs a place for its result");
+        return err_hint(e, "add -o tok.json");
+    }
+    arena *a = arena_new("tok train");
+    train_view view = {.live = isatty(STDERR_FILENO) && !args->json};
+    tok_train_options opt = {.progress = on_progress, .progress_ctx = &view};
+    tok_trainer *tr = NULL;
+    tok *t = NULL;
+    int64_t start = clock_now_ns();
+    status st;
+    TRY_GOTO(st, train_options(args, a, &opt, e), out);
+    TRY_GOTO(st, tok_trainer_new(&tr, &opt, e), out);
+    TRY_GOTO(st, read_and_train(args, tr, &view, &t, e), out);
+    TRY_GOTO(st, save(t, args->output, e), out);
+    double seconds = clock_since_s(start);
+    if (args->json) {
+        cli_print_json(json_pack("{s:i, s:o}", "vocab_size", (int)tok_vocab_size(t), "seconds",
+                                 json_f64(seconds)));
+    } else {
+        printf("%s: %d tokens in %.1f s\n", args->output, (int)tok_vocab_size(t), seconds);
+    }
+out:
+    tok_free(t);
+    tok_trainer_free(tr);
+    arena_free(a);
+    return st;
+}
+
+/* ---- the table ---- */
+
+static const cli_option train_option_table[] = {
+    {"kind", "KIND", "bpe (the default), unigram, wordpiece, char or byte"},
+    {"vocab-size", "N", "tokens, special ones included (default 32768; not for char and byte)"},
+    {"pattern", "NAME", "bpe: how text is cut before merging (default llama3)"},
+    {"special", "A,B", "special tokens, the first ids (\"\" for none)"},
+    {"min-frequency", "N", "pairs rarer than this are not merged (default 2)"},
+    {"coverage", "X", "share of the text whose characters get tokens (default 0.9995 or 1)"},
+    {"byte-fallback", NULL, "unigram: tokens for bytes, so that nothing is unknown"},
+    {"ram", "N", "memory to stay below, such as 1.5G (default a quarter, at most 2 GiB)"},
+    {NULL, NULL, NULL},
+};
+
+static char *train_help(void) {
+    return xstrdup(
+        "An existing folder as OUT also gets tokenizer_config.json and special_tokens_map.json.\n"
+        "Pattern sentencepiece makes BPE over characters with a token for every byte, as Llama 2\n"
+        "has it; all other patterns make byte-level BPE. Special tokens by default: "
+        "<|endoftext|>;\n"
+        "<unk> <s> </s> with sentencepiece; <pad> </s> <unk> for unigram; [PAD] [UNK] [CLS] [SEP]\n"
+        "[MASK] for wordpiece. The result does not depend on the number of threads.\n");
+}
+
+const cli_command command_tok_train = {
+    .name = "tok train",
+    .summary = "train a tokenizer on text and JSONL, files or folders",
+    .usage = "IN... -o OUT.json [--kind KIND] [--vocab-size N] [--pattern NAME] [--ram N]",
+    .run = run_train,
+    .options = train_option_table,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .takes_output = true,
+    .details = train_help,
+};

@@ -1,0 +1,131 @@
+/* The figures of `tok report`, and how they stand in JSON. */
+#include "app/tok/tok_view.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static double ratio(int64_t a, int64_t b) {
+    return b ? (double)a / (double)b : NAN;
+}
+
+double view_fertility(const tok_tally *s) {
+    return ratio(s->word_tokens, s->words);
+}
+
+double view_pcw(const tok_tally *s) {
+    return ratio(s->split_words, s->words);
+}
+
+double view_bytes_per_token(const tok_tally *s) {
+    return ratio(s->bytes, s->tokens);
+}
+
+double view_tokens_per_char(const tok_tally *s) {
+    return ratio(s->tokens, s->chars);
+}
+
+double view_coverage(const tok_tally *s) {
+    return ratio(s->bytes - s->unk_bytes, s->bytes);
+}
+
+bool view_comparable(const tok_tally *s) {
+    return s->refused_documents == 0 && 1000 * s->unk_bytes <= s->bytes;
+}
+
+double view_used(const view_tok *t, const tok_tally *s) {
+    return ratio(s->used_tokens, t->vocab.size);
+}
+
+/* ---- JSON ---- */
+
+static json_t *row_json(const tok_view *v, const view_tok *t, const view_row *row,
+                        const tok_tally *s) {
+    json_t *o = json_pack("{s:s, s:s}", "tokenizer", t->name, "by",
+                          row->kind == VIEW_FILE  ? "file"
+                          : row->kind == VIEW_ALL ? "all"
+                                                  : v->group);
+    const struct {
+        const char *key;
+        int64_t value;
+    } counts[] = {{"documents", s->documents},
+                  {"bytes", s->bytes},
+                  {"chars", s->chars},
+                  {"words", s->words},
+                  {"tokens", s->tokens},
+                  {"exact_documents", s->exact_documents},
+                  {"refused_documents", s->refused_documents},
+                  {"used_tokens", s->used_tokens}};
+    const struct {
+        const char *key;
+        double value;
+    } shares[] = {{"fertility", view_fertility(s)},
+                  {"pcw", view_pcw(s)},
+                  {"bytes_per_token", view_bytes_per_token(s)},
+                  {"tokens_per_char", view_tokens_per_char(s)},
+                  {"coverage", view_coverage(s)},
+                  {"vocab_used", view_used(t, s)}};
+    json_object_set_new(o, "name", json_text(row->name, strlen(row->name)));
+    for (int i = 0; i < ARRAY_LEN(counts); i++)
+        json_object_set_new(o, counts[i].key, json_integer(counts[i].value));
+    for (int i = 0; i < ARRAY_LEN(shares); i++)
+        json_object_set_new(o, shares[i].key, json_f64(shares[i].value));
+    return o;
+}
+
+static json_t *id_list(const tok_ids *ids) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
+}
+
+static json_t *token_text(const tok *t, int32_t id) {
+    size_t len;
+    const char *bytes = tok_bytes(t, id, &len);
+    return json_text(bytes, len);
+}
+
+static json_t *token_list(const tok *t, const tok_ids *ids) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids->n; i++) {
+        size_t len;
+        tok_bytes(t, ids->id[i], &len);
+        json_array_append_new(list, json_pack("{s:i, s:i, s:o}", "id", ids->id[i], "bytes",
+                                              (int)len, "text", token_text(t, ids->id[i])));
+    }
+    return list;
+}
+
+static json_t *digits_json(const view_tok *t) {
+    json_t *pieces = json_array();
+    for (int64_t i = 0; i < t->digits.n; i++)
+        json_array_append_new(pieces, token_text(t->t, t->digits.id[i]));
+    return json_pack("{s:s, s:I, s:o}", "text", VIEW_DIGITS, "tokens", (json_int_t)t->digits.n,
+                     "pieces", pieces);
+}
+
+static json_t *tok_json(const view_tok *t, bool lists) {
+    const tok_vocab_report *w = &t->vocab;
+    json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name",
+                          t->name, "path", t->path, "vocab_size", (int)tok_vocab_size(t->t),
+                          "tokens", w->size, "special", w->special, "used", w->used, "unused",
+                          (json_int_t)w->unused.n, "unreachable", (json_int_t)w->unreachable.n,
+                          "partial_utf8", (json_int_t)w->partial.n, "longest",
+                          token_list(t->t, &w->longest), "digits", digits_json(t));
+    if (!lists) return o;
+    json_object_set_new(o, "unused_ids", id_list(&w->unused));
+    json_object_set_new(o, "unreachable_ids", id_list(&w->unreachable));
+    json_object_set_new(o, "partial_utf8_ids", id_list(&w->partial));
+    return o;
+}
+
+json_t *tok_view_json(const tok_view *v, bool lists) {
+    json_t *rows = json_array(), *toks = json_array();
+    for (int k = 0; k < v->n_rows; k++)
+        for (int i = 0; i < v->n_toks; i++)
+            json_array_append_new(rows, row_json(v, &v->tok[i], &v->row[k], view_tally(v, i, k)));
+    for (int i = 0; i < v->n_toks; i++) json_array_append_new(toks, tok_json(&v->tok[i], lists));
+    return json_pack("{s:o, s:o, s:o}", "rows", rows, "tokenizers", toks, "seconds",
+                     json_f64(v->seconds));
+}

@@ -1,0 +1,205 @@
+/* The picture of `tok report`: fertility and bytes per token as groups of bars, one bar a
+ * tokenizer. The groups are the files and, where there are several, the languages or scripts. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/tok/tok_view.h"
+#include "base/arena.h"
+#include "run/report/svg.h"
+
+enum {
+    MAX_BARS = 8, /* tokenizers */
+    MAX_GROUPS = 12,
+    LEFT = 56,
+    RIGHT = 16,
+    TOP = 96,
+    PANEL = 220, /* height of the bars */
+    BETWEEN = 84,
+    MIN_WIDTH = 640,
+    BAR = 26,
+    GAP = 30,
+    LEGEND_COLUMN = 220,
+    LEGEND_LINE = 20,
+};
+
+static const char STYLE[] =
+    "<style>"
+    "svg{background:#fbfaf7;font:12px system-ui,sans-serif}"
+    "text{fill:#1f1b16}.t{font-size:17px;font-weight:600}.h{font-size:14px;font-weight:600}"
+    ".s{fill:#5c544b}.m{text-anchor:middle}.e{text-anchor:end}.v{font-size:10px}"
+    ".g{stroke:#e6e0d6;stroke-width:1}.a{stroke:#5c544b;stroke-width:1}"
+    ".b0{fill:#4e8fc7}.b1{fill:#e08a3c}.b2{fill:#5aa469}.b3{fill:#b07cc6}"
+    ".b4{fill:#d1655d}.b5{fill:#8a7a5c}.b6{fill:#5bb5b5}.b7{fill:#c9a227}"
+    "@media (prefers-color-scheme:dark){svg{background:#16130f}text{fill:#efe9df}"
+    ".s{fill:#b5aca0}.g{stroke:#3a342c}.a{stroke:#b5aca0}}"
+    "</style>\n";
+
+typedef struct picture {
+    const tok_view *v;
+    int n_bars;
+    int row[MAX_GROUPS], n_groups;
+    double width, height, group_width;
+    double top; /* of the first panel */
+} picture;
+
+/* ---- what is drawn ---- */
+
+static int64_t words_of(const tok_view *v, int row) {
+    int64_t most = 0;
+    for (int i = 0; i < v->n_toks; i++)
+        if (view_tally(v, i, row)->words > most) most = view_tally(v, i, row)->words;
+    return most;
+}
+
+/* The rows of a kind with the most words, in their order. */
+static void choose_rows(picture *p, view_kind kind, int room) {
+    const tok_view *v = p->v;
+    for (int k = 0; k < v->n_rows && room > 0; k++) {
+        int larger = 0;
+        for (int o = 0; o < v->n_rows; o++)
+            larger += v->row[o].kind == kind && (words_of(v, o) > words_of(v, k) ||
+                                                 (words_of(v, o) == words_of(v, k) && o < k));
+        if (v->row[k].kind == kind && larger < room && p->n_groups < MAX_GROUPS)
+            p->row[p->n_groups++] = k;
+    }
+}
+
+static int count_rows(const tok_view *v, view_kind kind) {
+    int n = 0;
+    for (int k = 0; k < v->n_rows; k++) n += v->row[k].kind == kind;
+    return n;
+}
+
+static picture plan(const tok_view *v) {
+    picture p = {.v = v, .n_bars = v->n_toks < MAX_BARS ? v->n_toks : MAX_BARS};
+    bool groups = count_rows(v, VIEW_GROUP) > 1;
+    bool files = count_rows(v, VIEW_FILE) > 1 || !groups;
+    if (files) choose_rows(&p, VIEW_FILE, groups ? MAX_GROUPS / 2 : MAX_GROUPS);
+    if (groups) choose_rows(&p, VIEW_GROUP, MAX_GROUPS - p.n_groups);
+    p.group_width = BAR * p.n_bars + GAP;
+    if (p.group_width < 110) p.group_width = 110; /* room for a name */
+    p.width = LEFT + RIGHT + p.group_width * p.n_groups;
+    if (p.width < MIN_WIDTH) {
+        p.group_width = (MIN_WIDTH - LEFT - RIGHT) / (double)p.n_groups;
+        p.width = MIN_WIDTH;
+    }
+    int columns = (int)(p.width - LEFT) / LEGEND_COLUMN;
+    p.top = TOP + LEGEND_LINE * ((p.n_bars + columns - 1) / columns);
+    p.height = p.top + 2 * PANEL + BETWEEN + 40;
+    return p;
+}
+
+/* ---- parts ---- */
+
+static void put_text(strbuf *out, const char *css, double x, double y, const char *text) {
+    strbuf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
+    svg_put_escaped(out, text);
+    strbuf_puts(out, "</text>\n");
+}
+
+/* A name that fits below a group of bars. */
+static void put_name(strbuf *out, double x, double y, double width, const char *name) {
+    size_t fits = (size_t)(width / 7), n = strlen(name);
+    if (n > fits) {
+        for (n = fits - 1; n > 0 && ((uint8_t)name[n] & 0xC0) == 0x80; n--) continue;
+    }
+    strbuf_printf(out, "<text class=\"s m\" x=\"%.1f\" y=\"%.1f\"><title>", x, y);
+    svg_put_escaped(out, name);
+    strbuf_puts(out, "</title>");
+    svg_put_escaped_bytes(out, name, n);
+    strbuf_puts(out, name[n] ? "\xe2\x80\xa6</text>\n" : "</text>\n");
+}
+
+static void put_legend(strbuf *out, const picture *p) {
+    int columns = (int)(p->width - LEFT) / LEGEND_COLUMN;
+    for (int i = 0; i < p->n_bars; i++) {
+        double x = LEFT + LEGEND_COLUMN * (i % columns), y = 64 + LEGEND_LINE * (i / columns);
+        char label[160], size[32];
+        svg_format_number(size, p->v->tok[i].vocab.size);
+        snprintf(label, sizeof label, "%.100s (%s tokens)", p->v->tok[i].name, size);
+        strbuf_printf(out,
+                      "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\"/>\n", i,
+                      x, y - 10);
+        put_text(out, "s", x + 18, y, label);
+    }
+}
+
+typedef double figure_fn(const tok_tally *s);
+
+static double bar_value(const picture *p, figure_fn *figure, int tok_index, int row) {
+    const tok_tally *s = view_tally(p->v, tok_index, row);
+    return view_comparable(s) ? figure(s) : NAN;
+}
+
+static double highest(const picture *p, figure_fn *figure) {
+    double top = 0;
+    for (int k = 0; k < p->n_groups; k++)
+        for (int i = 0; i < p->n_bars; i++) {
+            double value = bar_value(p, figure, i, p->row[k]);
+            if (isfinite(value)) top = fmax(top, value);
+        }
+    return top > 0 ? top * 1.08 : 1;
+}
+
+static void put_axis(strbuf *out, const picture *p, double y, double top) {
+    double ticks[SVG_MAX_TICKS];
+    int n = svg_ticks(0, top, 5, ticks);
+    for (int i = 0; i < n; i++) {
+        char label[32];
+        double at = y + PANEL * (1 - ticks[i] / top);
+        svg_format_number(label, ticks[i]);
+        strbuf_printf(out, "<line class=\"%s\" x1=\"%d\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n",
+                      i ? "g" : "a", LEFT, p->width - RIGHT, at, at);
+        put_text(out, "s e", LEFT - 8, at + 4, label);
+    }
+}
+
+static void put_bar(strbuf *out, const picture *p, int tok_index, double x, double bottom,
+                    double height, double value) {
+    char label[32];
+    snprintf(label, sizeof label, "%.2f", value);
+    strbuf_printf(out,
+                  "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.1f\">"
+                  "<title>",
+                  tok_index, x, bottom - height, BAR - 3, height);
+    svg_put_escaped(out, p->v->tok[tok_index].name);
+    strbuf_printf(out, " %.4f</title></rect>\n", value);
+    put_text(out, "v s m", x + (BAR - 3) / 2.0, bottom - height - 4, label);
+}
+
+static void put_panel(strbuf *out, const picture *p, double y, const char *title,
+                      figure_fn *figure) {
+    double top = highest(p, figure);
+    put_text(out, "h", LEFT, y - 14, title);
+    put_axis(out, p, y, top);
+    for (int k = 0; k < p->n_groups; k++) {
+        double from = LEFT + p->group_width * k;
+        double first = from + (p->group_width - BAR * p->n_bars) / 2;
+        for (int i = 0; i < p->n_bars; i++) {
+            double value = bar_value(p, figure, i, p->row[k]), x = first + BAR * i;
+            if (isfinite(value))
+                put_bar(out, p, i, x, y + PANEL, PANEL * value / top, value);
+            else
+                put_text(out, "v s m", x + (BAR - 3) / 2.0, y + PANEL - 4, "unk");
+        }
+        put_name(out, from + p->group_width / 2, y + PANEL + 18, p->group_width,
+                 p->v->row[p->row[k]].name);
+    }
+}
+
+void tok_view_svg(strbuf *out, const tok_view *v) {
+    picture p = plan(v);
+    strbuf_printf(out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+                  "width=\"%.0f\" height=\"%.0f\" role=\"img\">\n<title>tokenizers compared</title>"
+                  "\n%s",
+                  p.width, p.height, p.width, p.height, STYLE);
+    strbuf_printf(out, "<text class=\"t\" x=\"%d\" y=\"32\">Tokenizers compared</text>\n", LEFT);
+    put_legend(out, &p);
+    put_panel(out, &p, p.top, "tokens per word (fertility; lower is better)", view_fertility);
+    put_panel(out, &p, p.top + PANEL + BETWEEN, "bytes per token (higher is better)",
+              view_bytes_per_token);
+    strbuf_puts(out, "</svg>\n");
+}

@@ -1,0 +1,274 @@
+/* athanor runs list|show|diff|report: the runs under a folder. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/strbuf.h"
+#include "run/config/config.h"
+#include "run/folder.h"
+#include "run/metrics.h"
+#include "run/record.h"
+#include "run/report/report.h"
+#include "run/report/report_data.h"
+#include "run/summary.h"
+
+/* ---- list ---- */
+
+static const char *number_text(char out[32], double value) {
+    if (isfinite(value))
+        snprintf(out, 32, "%.4f", value);
+    else
+        strcpy(out, "-");
+    return out;
+}
+
+static const char *count_text(arena *a, int64_t n) {
+    strbuf text = {0};
+    if (n >= 0)
+        report_put_count(&text, (double)n);
+    else
+        strbuf_putc(&text, '-');
+    char *copy = arena_strdup(a, text.data);
+    strbuf_free(&text);
+    return copy;
+}
+
+static void print_list(arena *a, const run_summary *runs, int n) {
+    int width = 4;
+    for (int i = 0; i < n; i++)
+        if ((int)strlen(runs[i].name) > width) width = (int)strlen(runs[i].name);
+    printf("%-*s  %-8s  %7s  %7s  %8s  %9s\n", width, "name", "state", "params", "steps", "loss",
+           "best val");
+    for (int i = 0; i < n; i++) {
+        const run_summary *s = &runs[i];
+        char loss[32], best[32];
+        printf("%-*s  %-8s  %7s  %7s  %8s  %9s\n", width, s->name, s->state,
+               count_text(a, s->params), count_text(a, s->steps), number_text(loss, s->last_loss),
+               number_text(best, s->best_val_loss));
+    }
+}
+
+static status list_runs(const cli_args *args, err *e) {
+    const char *folder = args->n_inputs ? args->inputs[0] : "runs";
+    if (!file_is_dir(folder)) {
+        err_set(e, ST_FAILED, "there is no folder %s", folder);
+        err_where(e, "%s", folder);
+        return err_hint(e, "name the folder that holds the runs: athanor runs list FOLDER");
+    }
+    arena *a = arena_new("runs");
+    run_summary *runs;
+    int n;
+    status st = run_find_all(a, folder, &runs, &n, e);
+    if (st == ST_OK && args->json) {
+        json_t *list = json_array();
+        for (int i = 0; i < n; i++) json_array_append_new(list, run_summary_json(&runs[i]));
+        cli_print_json(json_pack("{s:o}", "runs", list));
+    } else if (st == ST_OK && n == 0) {
+        printf("no runs in %s\n", folder);
+    } else if (st == ST_OK) {
+        print_list(a, runs, n);
+    }
+    arena_free(a);
+    return st;
+}
+
+/* ---- show, diff ---- */
+
+static void put_json(strbuf *out, const json_t *value) {
+    if (!value || json_is_null(value))
+        strbuf_putc(out, '-');
+    else if (json_is_string(value))
+        strbuf_puts(out, json_string_value(value));
+    else
+        json_format(out, value, 0);
+}
+
+/* One line per member: its name and its value in each of the objects. */
+static void print_members(json_t *const *objects, int n) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(objects[0], key, value) {
+        printf("%-16s", key);
+        for (int i = 0; i < n; i++) {
+            strbuf text = {0};
+            put_json(&text, json_object_get(objects[i], key));
+            printf("  %-*s", i + 1 < n ? 24 : 0, text.data);
+            strbuf_free(&text);
+        }
+        printf("\n");
+    }
+}
+
+static void print_stages(const json_t *stages) {
+    size_t i;
+    json_t *stage;
+    if (json_array_size(stages)) printf("\nstages\n");
+    json_array_foreach(stages, i, stage) {
+        strbuf text = {0};
+        const char *name = json_string_value(json_object_get(stage, "name"));
+        strbuf_printf(&text, "from step %lld  %s: ", (long long)metrics_int(stage, "step", 0),
+                      name ? name : "");
+        record_put_stage_shape(&text, stage);
+        strbuf_puts(&text, "; ");
+        record_put_mixture(&text, stage);
+        printf("  %s\n", text.data);
+        strbuf_free(&text);
+    }
+}
+
+static void print_alarm(const json_t *alarm) {
+    enum { SHOWN = 3 }; /* the message names the first */
+    const json_t *documents = json_object_get(alarm, "documents");
+    const char *message = json_string_value(json_object_get(alarm, "message"));
+    strbuf text = {0};
+    strbuf_printf(&text, "  step %lld  ", (long long)metrics_int(alarm, "step", 0));
+    record_put_kind(&text, alarm);
+    strbuf_printf(&text, ": %s", message ? message : "");
+    for (size_t i = 1; i < json_array_size(documents) && i < SHOWN; i++) {
+        strbuf_puts(&text, "\n      ");
+        record_put_document(&text, json_array_get(documents, i));
+    }
+    puts(text.data);
+    strbuf_free(&text);
+}
+
+static void print_alarms(const json_t *alarms) {
+    size_t i;
+    json_t *alarm;
+    if (json_array_size(alarms)) printf("\nalarms\n");
+    json_array_foreach(alarms, i, alarm) print_alarm(alarm);
+}
+
+static status show_run(const cli_args *args, err *e) {
+    arena *a = arena_new("runs");
+    run_summary s;
+    status st = run_summarize(a, args->inputs[0], &s, e);
+    if (st == ST_OK) {
+        json_t *object = run_summary_json(&s), *record = json_object();
+        st = run_add_record(record, s.path, e);
+        if (st == ST_OK && args->json) {
+            json_object_update(object, record);
+            cli_print_json(json_incref(object));
+        } else if (st == ST_OK) {
+            print_members(&object, 1);
+            print_stages(json_object_get(record, "stages"));
+            print_alarms(json_object_get(record, "alarms"));
+        }
+        json_decref(record);
+        json_decref(object);
+    }
+    arena_free(a);
+    return st;
+}
+
+static status read_config(const char *path, config **out, err *e) {
+    json_t *stored;
+    TRY(run_read_config(&stored, path, e));
+    status st = config_from_json(out, stored, NULL, path, NULL, 0, e);
+    json_decref(stored);
+    return st;
+}
+
+static status config_differences(const char *path_a, const char *path_b, json_t **out, err *e) {
+    config *x, *y;
+    TRY(read_config(path_a, &x, e));
+    status st = read_config(path_b, &y, e);
+    if (st == ST_OK) {
+        *out = config_diff(x, y);
+        config_free(y);
+    }
+    config_free(x);
+    return st;
+}
+
+static void print_differences(const json_t *rows) {
+    size_t i;
+    json_t *row;
+    printf("\n%s\n", json_array_size(rows) ? "config" : "the configs are equal");
+    json_array_foreach(rows, i, row) {
+        strbuf x = {0}, y = {0};
+        put_json(&x, json_object_get(row, "a"));
+        put_json(&y, json_object_get(row, "b"));
+        printf("%-30s  %s -> %s\n", json_string_value(json_object_get(row, "key")), x.data, y.data);
+        strbuf_free(&x);
+        strbuf_free(&y);
+    }
+}
+
+static status diff_runs(const cli_args *args, err *e) {
+    json_t *rows = NULL;
+    TRY(config_differences(args->inputs[0], args->inputs[1], &rows, e));
+    arena *a = arena_new("runs");
+    run_summary s[2];
+    status st = run_summarize(a, args->inputs[0], &s[0], e);
+    if (st == ST_OK) st = run_summarize(a, args->inputs[1], &s[1], e);
+    if (st == ST_OK) {
+        json_t *sides[2] = {run_summary_json(&s[0]), run_summary_json(&s[1])};
+        if (args->json) {
+            cli_print_json(
+                json_pack("{s:O, s:O, s:O}", "config", rows, "a", sides[0], "b", sides[1]));
+        } else {
+            print_members(sides, 2);
+            print_differences(rows);
+        }
+        json_decref(sides[0]);
+        json_decref(sides[1]);
+    }
+    json_decref(rows);
+    arena_free(a);
+    return st;
+}
+
+/* ---- report ---- */
+
+static status report_run(const cli_args *args, err *e) {
+    const char *run = args->inputs[0];
+    TRY(report_write(run, e));
+    arena *a = arena_new("runs");
+    const char *path = path_join(a, run, "report.html");
+    if (args->json)
+        cli_print_json(json_pack("{s:o}", "report", json_text(path, strlen(path))));
+    else
+        printf("%s\n", path);
+    arena_free(a);
+    return ST_OK;
+}
+
+const cli_command command_runs_list = {
+    .name = "runs list",
+    .summary = "the runs in a folder (runs/ unless given): state, steps, losses",
+    .usage = "[FOLDER]",
+    .run = list_runs,
+    .max_inputs = 1,
+};
+
+const cli_command command_runs_show = {
+    .name = "runs show",
+    .summary = "the numbers of one run, its stages and alarms",
+    .usage = "RUN",
+    .run = show_run,
+    .min_inputs = 1,
+    .max_inputs = 1,
+};
+
+const cli_command command_runs_diff = {
+    .name = "runs diff",
+    .summary = "two runs side by side: numbers, and what differs in their configs",
+    .usage = "RUN RUN",
+    .run = diff_runs,
+    .min_inputs = 2,
+    .max_inputs = 2,
+};
+
+const cli_command command_runs_report = {
+    .name = "runs report",
+    .summary = "writes RUN/report.html again",
+    .usage = "RUN",
+    .run = report_run,
+    .min_inputs = 1,
+    .max_inputs = 1,
+};

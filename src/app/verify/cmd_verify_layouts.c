@@ -1,0 +1,248 @@
+/* athanor verify layouts: the layout never changes the mathematics, and a digest proves it.
+ *
+ * The config's model, cut to its first layers, takes the same steps on one rank and under every
+ * layout of up to --ranks ranks, which are threads; under `launch` or `mpirun` under every layout
+ * of exactly those ranks. A difference is a result (exit 1). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "app/ranks/ranks.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "train/layouts/matrix.h"
+
+enum { DEFAULT_RANKS = 8, DEFAULT_STEPS = 20, DEFAULT_DEPTH = 4, LEAST_BATCH = 8, MOST_RANKS = 64 };
+
+typedef struct verification {
+    const cli_args *args;
+    layout_trial *t;
+    comm_world *world;
+    bool speaks;
+    int steps, n, broken, exact_precision;
+    layout_result *one, *one_fp32;
+    layout *layouts;
+    json_t *rows;
+    char first[768]; /* what was found first */
+    double loss_error;
+    int64_t began_ns;
+} verification;
+
+/* ---- running ---- */
+
+static status run_one(verification *v, int precision, layout_result **out, err *e) {
+    layout alone = {.dp = 1, .dp_replicate = 1, .tp = 1};
+    *out = layout_result_new(v->t, v->steps);
+    return layout_run_rank(v->t, &alone, precision, v->steps, NULL, LAYOUT_SOUND, *out, e);
+}
+
+static status run_references(verification *v, err *e) {
+    TRY(run_one(v, v->exact_precision, &v->one, e));
+    v->one_fp32 = v->one;
+    bool shares = false;
+    for (int i = 0; i < v->n; i++) shares |= v->layouts[i].tp > 1;
+    if (v->exact_precision == CONFIG_PRECISION_FP32 || !shares) return ST_OK;
+    return run_one(v, CONFIG_PRECISION_FP32, &v->one_fp32, e);
+}
+
+static status run_layout(verification *v, const layout *l, layout_result *r, err *e) {
+    int precision = l->tp > 1 ? CONFIG_PRECISION_FP32 : v->exact_precision;
+    bool apart = comm_world_size(v->world) > 1;
+    return apart ? layout_run_rank(v->t, l, precision, v->steps, v->world, LAYOUT_SOUND, r, e)
+                 : layout_run(v->t, l, precision, v->steps, LAYOUT_SOUND, r, e);
+}
+
+/* ---- telling ---- */
+
+static void print_head(const verification *v) {
+    printf("%d layouts of %s; %d steps, %d layers, batch %ld x %ld tokens\n", v->n,
+           v->args->inputs[0], v->steps, v->t->depth, (long)v->t->c->train.global_batch_size,
+           (long)v->t->c->train.seq_len);
+    printf("  %-44s %-17s %10s  %s\n", "layout", "last digest", "arena MiB", "against one rank");
+}
+
+static void print_row(const char *name, const layout_verdict *k, const layout_result *r) {
+    char verdict[600];
+    if (!k->ok)
+        snprintf(verdict, sizeof verdict, "DIFFERS: %s", k->why);
+    else if (k->exact)
+        snprintf(verdict, sizeof verdict, "the same bits");
+    else
+        snprintf(verdict, sizeof verdict, "losses within %.1e, gradients within %.1e",
+                 k->loss_error, k->norm_error);
+    printf("  %-44s %016" PRIx64 "  %10.2f  %s\n", name,
+           r->n_steps ? r->steps[r->n_steps - 1].digest : r->initial,
+           (double)r->peak_bytes / (1 << 20), verdict);
+    fflush(stdout);
+}
+
+static json_t *row_json(const char *name, const layout *l, const layout_verdict *k,
+                        const layout_result *r) {
+    char initial[17], last[17];
+    hash_format(r->initial, initial);
+    hash_format(r->n_steps ? r->steps[r->n_steps - 1].digest : r->initial, last);
+    json_t *o = json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I}", "layout", name, "ranks", layout_ranks(l),
+                          "ok", k->ok, "exact", k->exact, "initial_digest", initial, "digest", last,
+                          "peak_bytes", (json_int_t)r->peak_bytes);
+    json_object_set_new(o, "max_rel_loss_diff", json_f64(k->loss_error));
+    json_object_set_new(o, "max_rel_grad_diff", json_f64(k->norm_error));
+    if (!k->ok) json_object_set_new(o, "why", json_string(k->why));
+    return o;
+}
+
+static void take_row(verification *v, const layout *l, const layout_verdict *k,
+                     const layout_result *r) {
+    char name[LAYOUT_NAME_MAX];
+    layout_name(l, name);
+    if (!k->ok && v->broken++ == 0) snprintf(v->first, sizeof v->first, "%s: %s", name, k->why);
+    if (k->loss_error > v->loss_error) v->loss_error = k->loss_error;
+    if (!v->speaks) return;
+    json_array_append_new(v->rows, row_json(name, l, k, r));
+    if (!v->args->json) print_row(name, k, r);
+}
+
+static status tell(verification *v, err *e) {
+    char detail[900], digest[17];
+    hash_format(v->one->steps[v->steps - 1].digest, digest);
+    if (v->broken)
+        snprintf(detail, sizeof detail, "%d of %d layouts differ from one rank; first %s",
+                 v->broken, v->n, v->first);
+    else
+        snprintf(detail, sizeof detail,
+                 "%d layouts, one digest: %s after %d steps; tp and sp: losses within %.1e", v->n,
+                 digest, v->steps, v->loss_error);
+    if (v->speaks && v->args->json) {
+        json_t *o =
+            json_pack("{s:b,s:s,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail", detail, "digest",
+                      digest, "steps", v->steps, "layers", v->t->depth, "rows", v->rows);
+        json_object_set_new(o, "seconds", json_f64((double)(clock_now_ns() - v->began_ns) / 1e9));
+        cli_print_json(o);
+    } else if (v->speaks)
+        printf("%s: %s\n", v->broken ? "broken" : "ok", detail);
+    if (!v->broken) return ST_OK;
+    err_set(e, ST_FAILED, "%s", detail);
+    return ST_FAILED;
+}
+
+/* ---- the command ---- */
+
+static void add_layouts(verification *v, int ranks) {
+    int n;
+    layout *more = layout_matrix_of(v->t, ranks, &n);
+    v->layouts = xrealloc(v->layouts, sizeof *v->layouts * (size_t)(v->n + n + 1));
+    memcpy(v->layouts + v->n, more, sizeof *more * (size_t)n);
+    v->n += n;
+    free(more);
+}
+
+static status run_all(verification *v, err *e) {
+    TRY(run_references(v, e));
+    for (int i = 0; i < v->n; i++) {
+        const layout *l = &v->layouts[i];
+        layout_result *r = layout_result_new(v->t, v->steps);
+        err why = {0};
+        status st = run_layout(v, l, r, &why);
+        layout_verdict k = layout_compare(v->t, l, l->tp > 1 ? v->one_fp32 : v->one, r);
+        if (st != ST_OK) {
+            k.ok = false;
+            snprintf(k.why, sizeof k.why, "%.500s", why.message);
+        }
+        take_row(v, l, &k, r);
+        if (st == ST_OK || comm_world_size(v->world) == 1) continue;
+        if (e) *e = why;
+        return st; /* a world that has failed cannot go on */
+    }
+    return tell(v, e);
+}
+
+/* The largest power of two below n, or 1. */
+static int64_t power_below(int64_t n) {
+    int64_t p = 1;
+    while (2 * p < n) p *= 2;
+    return p;
+}
+
+/* Sequences of a step that 1, 2, 4, ... and `ranks` ranks can share. */
+static int64_t batch_for(int64_t ranks) {
+    int64_t unit = ranks;
+    while (unit % power_below(ranks) != 0) unit += ranks;
+    return (LEAST_BATCH + unit - 1) / unit * unit;
+}
+
+static status open_trial(verification *v, const config *c, err *e) {
+    int64_t ranks, steps, depth, size = comm_world_size(v->world);
+    TRY(cli_int(v->args, "ranks", DEFAULT_RANKS, 1, MOST_RANKS, &ranks, e));
+    TRY(cli_int(v->args, "steps", DEFAULT_STEPS, 1, 100000, &steps, e));
+    TRY(cli_int(v->args, "depth", DEFAULT_DEPTH, 0, 100000, &depth, e));
+    int64_t most = size > 1 ? size : ranks;
+    v->steps = (int)steps;
+    v->exact_precision = c->train.precision.compute == CONFIG_PRECISION_BF16
+                             ? CONFIG_PRECISION_BF16
+                             : CONFIG_PRECISION_FP32;
+    TRY(layout_trial_new(&v->t, c, (int)depth, (int)batch_for(most), e));
+    for (int n = 1; size == 1 && n < most; n *= 2) add_layouts(v, n);
+    add_layouts(v, (int)most);
+    return ST_OK;
+}
+
+static status verify_config(verification *v, const config *c, err *e) {
+    TRY(config_check_supported(c, e));
+    ranks_set_timeout(v->world, c);
+    v->speaks = comm_world_rank(v->world) == 0;
+    v->rows = json_array();
+    status st = open_trial(v, c, e);
+    if (st == ST_OK && v->speaks && !v->args->json) print_head(v);
+    if (st == ST_OK) st = run_all(v, e);
+    if (st != ST_OK && st != ST_FAILED) comm_fail(v->world, e);
+    json_decref(v->rows);
+    free(v->layouts);
+    layout_trial_free(v->t);
+    return st;
+}
+
+static status verify_layouts(const cli_args *args, err *e) {
+    if (args->json) log_set_quiet(true);
+    config *c;
+    verification v = {.args = args, .began_ns = clock_now_ns()};
+    TRY(comm_open_environment(&v.world, e));
+    status st = config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e);
+    if (st == ST_OK) {
+        st = verify_config(&v, c, e);
+        config_free(c);
+    }
+    ranks_end(v.world, st, e, args->json);
+    comm_close(v.world);
+    return st;
+}
+
+static char *layouts_help(void) {
+    return xstrdup(
+        "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
+        "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
+        "tensor and sequence parallelism, accumulation and recompute. Data-parallel layouts must\n"
+        "give the same bits in every step; tensor-parallel ones the same initial weights, and\n"
+        "losses within 1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`,\n"
+        "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n");
+}
+
+static const cli_option options[] = {
+    {"ranks", "N", "layouts of up to so many ranks (8)"},
+    {"steps", "N", "training steps of each (20)"},
+    {"depth", "N", "layers of the model that are kept; 0: all (4)"},
+    {0}};
+
+const cli_command command_verify_layouts = {
+    .name = "verify layouts",
+    .summary = "whether every parallel layout computes what one rank does",
+    .usage = "CONFIG [key=value...] [--ranks N] [--steps N] [--depth N]",
+    .run = verify_layouts,
+    .options = options,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .takes_keys = true,
+    .details = layouts_help};

@@ -1,0 +1,30 @@
+/* Connections between ranks that are still looking for each other: all calls have a deadline
+ * (clock_now_ns; 0: none), and a signal that somebody catches ends them with EINTR. */
+#ifndef COMM_TCP_H
+#define COMM_TCP_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct tcp_place {
+    const char *host; /* a name, or an address of IPv4 or IPv6 */
+    int port;
+} tcp_place;
+
+/* Listens at the first of the host's addresses that is one of this machine. */
+status tcp_listen(tcp_place at, int *fd, err *e) ATH_MUST_USE;
+int tcp_accept(int listener); /* -1: nobody is there */
+/* Tries each of the host's addresses once. -1: *why says why (static, or of strerror), errno. */
+int tcp_connect(tcp_place to, int64_t deadline_ns, const char **why);
+
+/* Waits for an event of poll on one descriptor, or none (-1: a nap until the deadline). */
+bool tcp_await(int fd, short events, int64_t deadline_ns);
+/* All of the bytes; false: errno, which is ECONNRESET at the end of what the other one sends. */
+bool tcp_send(int fd, const void *data, size_t bytes, int64_t deadline_ns);
+bool tcp_receive(int fd, void *data, size_t bytes, int64_t deadline_ns);
+
+/* What is left until a deadline, for poll. */
+int tcp_left_ms(int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,33 @@
+/* How ranks meet in the temporary folder of a checkpoint. Private to the checkpoint files. */
+#ifndef IO_CHECKPOINT_MEET_H
+#define IO_CHECKPOINT_MEET_H
+
+#include "io/checkpoint/checkpoint_team.h"
+
+#define MARK_BEGUN ".begun"
+
+/* RUN/checkpoints/.tmp-step-N-ATTEMPT */
+char *meet_folder(arena *a, const char *run_dir, int64_t step, uint64_t attempt);
+/* "DIR/.done-R", "DIR/.failed-R", "DIR.failed". */
+char *meet_done(arena *a, const char *dir, int rank);
+char *meet_failed(arena *a, const char *dir, int rank);
+char *meet_given_up(arena *a, const char *dir);
+
+/* Makes an empty file. */
+status meet_mark(const char *path, err *e) ATH_MUST_USE;
+/* Makes a file that says why, or at least a file; on a full disk there may be none. */
+bool meet_complain(const char *path, const char *why);
+/* What it says, in the arena. */
+char *meet_complaint(arena *a, const char *path);
+
+/* One thing that is waited for. */
+typedef struct meet_wait {
+    const checkpoint_team *team;
+    const char *what; /* "rank 2 to write its part of RUN/checkpoints/step-8" */
+    int64_t since_ns, pause_ns;
+} meet_wait;
+meet_wait meet_wait_for(const checkpoint_team *team, const char *what);
+/* Sleeps a moment; ST_RANK when the limit is over or a rank is gone. */
+status meet_pause(meet_wait *w, err *e) ATH_MUST_USE;
+
+#endif

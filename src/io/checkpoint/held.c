@@ -1,0 +1,115 @@
+/* Runs of spans (see held.h).
+ *
+ * Invariant: the runs of a span are disjoint and cover it.
+ *
+ * Reading order: block, held_walk, the three walks. */
+#include "io/checkpoint/held.h"
+
+#include <stdlib.h>
+
+/* Elements from .. from + n - 1 of a matrix `width` wide that begins in row `row`, column `col` of
+ * the whole tensor; the first of them is the array's element `held`. */
+typedef struct block {
+    int64_t row, col, width;
+    int64_t from, n, held;
+} block;
+
+typedef struct walk {
+    const param *p;
+    int64_t rows, cols; /* of the whole tensor; a vector is one column */
+    held_fn fn;
+    void *ctx;
+} walk;
+
+bool held_is_reordered(const param *p, hf_order order) {
+    return order != HF_MEMORY && p->order != ROWS_SAME &&
+           !(p->order == ROWS_PAIRS && order == HF_FILES_PAIRS);
+}
+
+bool held_is_transposed(const param *p, hf_order order) {
+    return order != HF_MEMORY && p->transposed;
+}
+
+int64_t held_rows(const param *p) {
+    return p->rank == 1 ? param_whole_cols(p) : param_whole_rows(p);
+}
+
+static status give(const walk *w, int64_t file, int64_t held, int64_t step, int64_t n, err *e) {
+    return n > 0 ? w->fn(w->ctx, &(held_run){file, held, step, n}, e) : ST_OK;
+}
+
+/* What of the block's row `a` it has, to be placed where the file's row `row` is. */
+static status give_row(const walk *w, const block *b, int64_t a, int64_t row, err *e) {
+    int64_t low = a * b->width, high = low + b->width;
+    if (low < b->from) low = b->from;
+    if (high > b->from + b->n) high = b->from + b->n;
+    int64_t col = b->col + low - a * b->width;
+    return give(w, row * w->cols + col, b->held + low - b->from, 1, high - low, e);
+}
+
+static status walk_same(const walk *w, const block *b, err *e) {
+    if (b->width == w->cols) return give(w, b->row * w->cols + b->from, b->held, 1, b->n, e);
+    for (int64_t a = b->from / b->width; a * b->width < b->from + b->n; a++)
+        TRY(give_row(w, b, a, b->row + a, e));
+    return ST_OK;
+}
+
+/* By the file's rows, so that what is whole is written without a jump. */
+static status walk_reordered(const walk *w, const block *b, err *e) {
+    int64_t *ours = xmalloc(sizeof *ours * (size_t)w->rows);
+    for (int64_t i = 0; i < w->rows; i++) ours[param_file_row(w->p, i)] = i;
+    int64_t first = b->from / b->width, last = (b->from + b->n - 1) / b->width;
+    status st = ST_OK;
+    for (int64_t i = 0; i < w->rows && st == ST_OK; i++) {
+        int64_t a = ours[i] - b->row;
+        if (a >= first && a <= last) st = give_row(w, b, a, i, e);
+    }
+    free(ours);
+    return st;
+}
+
+/* First row of the block whose element in column c is element `at` or a later one. */
+static int64_t row_from(const block *b, int64_t at, int64_t c) {
+    return at > c ? (at - c + b->width - 1) / b->width : 0;
+}
+
+/* A column of the block is a piece of one row of the file. */
+static status walk_transposed(const walk *w, const block *b, err *e) {
+    for (int64_t c = 0; c < b->width; c++) {
+        int64_t low = row_from(b, b->from, c), high = row_from(b, b->from + b->n, c);
+        TRY(give(w, (b->col + c) * w->rows + b->row + low, b->held + low * b->width + c - b->from,
+                 b->width, high - low, e));
+    }
+    return ST_OK;
+}
+
+status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, void *ctx, err *e) {
+    walk w = {.p = p,
+              .rows = held_rows(p),
+              .cols = p->rank == 1 ? 1 : param_whole_cols(p),
+              .fn = fn,
+              .ctx = ctx};
+    status (*by)(const walk *, const block *, err *) =
+        held_is_transposed(p, order)  ? walk_transposed
+        : held_is_reordered(p, order) ? walk_reordered
+                                      : walk_same;
+    if (k->run > 0 && k->run < w.cols && k->stride == w.cols) { /* columns */
+        block b = {k->index / w.cols, k->index % w.cols, k->run, k->skip, k->n, k->at};
+        return by(&w, &b, e);
+    }
+    for (int64_t done = 0, most; done < k->n; done += most) {
+        int64_t j = k->skip + done;
+        most = k->run > 0 ? k->run - j % k->run : k->n;
+        if (most > k->n - done) most = k->n - done;
+        block b = {0, 0, w.cols, vec_whole_index(k, done), most, k->at + done};
+        TRY(by(&w, &b, e));
+    }
+    return ST_OK;
+}
+
+held_piece held_piece_of(const held_array *a, int i) {
+    param_piece k = param_piece_of(a->store, param_at(a->store, i)->unit);
+    if (a->is_state) return (held_piece){a->first + k.state, k.spans};
+    float *own = param_master(a->store);
+    return (held_piece){a->first ? a->first + (k.master - own) : k.master, k.spans};
+}

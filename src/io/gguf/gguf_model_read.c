@@ -1,0 +1,223 @@
+/* GGUF model files, read (see gguf_model.h).
+ *
+ * Reading order: gguf_model_open (open_checked, check_tensors), gguf_model_locate,
+ * gguf_model_read. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "io/gguf/gguf_config.h"
+#include "io/gguf/gguf_model.h"
+#include "io/gguf/gguf_rows.h"
+
+static const gguf_view *find(const void *ctx, const char *name) {
+    return gguf_find(ctx, name);
+}
+
+/* ---- checks ---- */
+
+static status wrong_shape(const param *p, const gguf_view *v, err *e) {
+    char got[96] = "";
+    for (int i = v->rank - 1; i >= 0; i--)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%lld%s", (long long)v->dims[i],
+                 i ? "," : "");
+    if (p->rank == 1)
+        err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld]", v->name,
+                got, (long long)p->cols);
+    else
+        err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld,%lld]",
+                v->name, got, (long long)p->rows, (long long)p->cols);
+    err_hint(e, "the file is damaged, or was made by a tool that llama.cpp does not agree with");
+    return err_where(e, "%s", v->name);
+}
+
+static status check_format(const gguf_view *v, err *e) {
+    dtype dt;
+    uintptr_t at = (uintptr_t)v->data;
+    if (!quant_to_dtype(v->format->type, &dt)) {
+        err_set(e, ST_FORMAT, "tensor '%s' is stored as %s, which is not computed with", v->name,
+                v->format->name);
+        err_hint(e, "get the model as F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or "
+                    "Q6_K");
+        return err_where(e, "%s", v->name);
+    }
+    if (dtype_is_blocks(dt) || at % dtype_bytes(dt) == 0) return ST_OK;
+    err_set(e, ST_FORMAT, "tensor '%s' begins at an odd place for %s", v->name, v->format->name);
+    return err_where(e, "%s", v->name);
+}
+
+static status check_tensor(const gguf_reader *r, const param *p, err *e) {
+    const gguf_view *v;
+    TRY(gguf_require(r, p->name, &v, e));
+    bool same = p->rank == 1 ? v->rank == 1 && v->cols == p->cols
+                             : v->rank == 2 && v->rows == p->rows && v->cols == p->cols;
+    return same ? check_format(v, e) : wrong_shape(p, v, e);
+}
+
+/* Tensors that are read with the config, and one that repeats what the others say. */
+static bool is_extra(const char *name) {
+    static const char *const names[] = {"rope_freqs.weight", "rope_factors_long.weight",
+                                        "rope_factors_short.weight"};
+    for (int i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i], name) == 0) return true;
+    size_t n = strlen(name);
+    return n > 19 && strcmp(name + n - 19, ".attn_rot_embd.freqs") == 0;
+}
+
+static int compare_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* No tensor but those of the model: one that is left out would change what is computed. */
+static status check_no_other(const gguf_reader *r, const param_store *s, err *e) {
+    int n = param_count(s);
+    const char **names = xmalloc(sizeof *names * (size_t)(n + 1)), *other = NULL;
+    for (int i = 0; i < n; i++) names[i] = param_at(s, i)->name;
+    qsort(names, (size_t)n, sizeof *names, compare_text);
+    for (int64_t i = 0; i < gguf_count(r) && !other; i++) {
+        const char *name = gguf_get(r, i)->name;
+        if (is_extra(name)) continue;
+        if (!bsearch(&name, names, (size_t)n, sizeof *names, compare_text)) other = name;
+    }
+    free(names);
+    if (!other) return ST_OK;
+    err_set(e, ST_FORMAT, "%s: tensor '%s' belongs to no part of this architecture",
+            gguf_get_meta(r)->label, other);
+    return err_where(e, "%s", other);
+}
+
+static status check_tensors(const gguf_model *m, err *e) {
+    arena *a = arena_new("gguf check");
+    param_store *s = param_store_new(a, DT_F32);
+    status st = ST_OK;
+    /* before anything is declared: a file that claims many layers must have their tensors */
+    if (m->config.num_hidden_layers > gguf_count(m->file))
+        st = err_set(e, ST_FORMAT, "%s has %lld tensors for %lld layers",
+                     gguf_get_meta(m->file)->label, (long long)gguf_count(m->file),
+                     (long long)m->config.num_hidden_layers);
+    if (st == ST_OK) model_declare(&m->config, s);
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
+        st = check_tensor(m->file, param_at(s, i), e);
+    if (st == ST_OK) st = check_no_other(m->file, s, e);
+    arena_free(a);
+    return st;
+}
+
+/* ---- opening ---- */
+
+static status open_checked(gguf_model *m, const void *base, err *e) {
+    gguf_facts facts = {gguf_get_meta(m->file), find, m->file};
+    m->base = base;
+    TRY(gguf_config_read(m->a, &facts, &m->config, e));
+    return check_tensors(m, e);
+}
+
+/* The lowest address of a tensor: offsets are counted from there. */
+static const void *lowest(const gguf_reader *r) {
+    const uint8_t *low = NULL;
+    for (int64_t i = 0; i < gguf_count(r); i++) {
+        const uint8_t *at = gguf_get(r, i)->data;
+        if (!low || at < low) low = at;
+    }
+    return low;
+}
+
+status gguf_model_open(gguf_model *m, const char *path, err *e) {
+    *m = (gguf_model){.a = arena_new("gguf model")};
+    TRY(gguf_open(&m->file, path, e));
+    return open_checked(m, lowest(m->file), e);
+}
+
+status gguf_model_open_bytes(gguf_model *m, const void *bytes, size_t len, const char *label,
+                             err *e) {
+    *m = (gguf_model){.a = arena_new("gguf model")};
+    TRY(gguf_open_bytes(&m->file, bytes, len, label, e));
+    return open_checked(m, lowest(m->file), e);
+}
+
+void gguf_model_close(gguf_model *m) {
+    gguf_close(m->file);
+    arena_free(m->a);
+    *m = (gguf_model){0};
+}
+
+/* ---- weights in place ---- */
+
+static const gguf_view *view_of(const gguf_model *m, const param *p) {
+    const gguf_view *v = gguf_find(m->file, p->name);
+    CHECK(v, "tensor %s was checked", p->name);
+    return v;
+}
+
+bool gguf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
+    const gguf_model *m = ctx;
+    if (p->rank == 1) return false;
+    const gguf_view *v = view_of(m, p);
+    *offset_bytes = v->data - (const uint8_t *)m->base;
+    return quant_to_dtype(v->format->type, stored);
+}
+
+status gguf_model_load_vectors(const gguf_model *m, const param_store *s, err *e) {
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        if (p->mapped) continue;
+        const gguf_view *v = view_of(m, p);
+        TRY(gguf_read_f32(v, 0, v->rows, param_master(s) + p->offset, e));
+    }
+    param_refresh_work(s);
+    return ST_OK;
+}
+
+void gguf_model_end_ids(const gguf_model *m, tok_ids *out) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (int i = 0; i < ARRAY_LEN(keys); i++) {
+        int64_t id = -1;
+        if (!gguf_meta_find(gguf_get_meta(m->file), keys[i])) continue;
+        if (gguf_meta_int(gguf_get_meta(m->file), keys[i], &id, NULL) != ST_OK) continue;
+        bool there = id < 0 || id >= m->config.vocab_size;
+        for (int64_t k = 0; k < out->n; k++) there = there || out->id[k] == id;
+        if (!there) tok_ids_push(out, (int32_t)id);
+    }
+}
+
+/* ---- to masters ---- */
+
+model_config gguf_model_hf_config(const gguf_model *m) {
+    model_config mc = m->config;
+    mc.names = NULL;
+    mc.gguf_order = mc.rope_interleaved = false;
+    return mc;
+}
+
+static status read_matrix(const gguf_view *v, gguf_rows *to, const param *p, err *e) {
+    for (int64_t i = 0; i < p->rows; i++) TRY(gguf_read_f32(v, i, 1, gguf_rows_at(to, p, i), e));
+    return ST_OK;
+}
+
+static status read_vector(const gguf_view *v, gguf_rows *to, const param *p, err *e) {
+    float *line = xmalloc(sizeof *line * (size_t)p->cols);
+    status st = gguf_read_f32(v, 0, 1, line, e);
+    float added = gguf_rows_offset(to, p);
+    for (int64_t i = 0; i < p->cols && st == ST_OK; i++) *gguf_rows_at(to, p, i) = line[i] - added;
+    free(line);
+    return st;
+}
+
+status gguf_model_read(const gguf_model *m, const param_store *s, err *e) {
+    model_config hf = gguf_model_hf_config(m);
+    arena *a = arena_new("gguf rows");
+    param_store *file = param_store_new(a, DT_F32);
+    model_declare(&m->config, file);
+    gguf_rows rows = gguf_rows_new(a, &m->config, &hf, s);
+    status st = ST_OK;
+    for (int i = 0; i < param_count(file) && st == ST_OK; i++) {
+        const param *p = param_at(file, i);
+        const gguf_view *v = view_of(m, p);
+        st = p->rank == 1 ? read_vector(v, &rows, p, e) : read_matrix(v, &rows, p, e);
+    }
+    if (st == ST_OK) param_refresh_work(s);
+    arena_free(a);
+    return st;
+}

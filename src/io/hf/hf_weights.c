@@ -1,0 +1,293 @@
+#include "io/hf/hf_weights.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/safetensors/fp8.h"
+#include "io/hf/hf_part.h"
+
+/* Prefixes that other tools put before or leave out of the names. */
+static const char *const prefixes[] = {"",        "transformer.", "model.",
+                                       "module.", "_orig_mod.",   "language_model."};
+
+/* Parts of models of text and images that the text model does without. */
+static bool is_of_images(const char *name) {
+    static const char *const parts[] = {"vision_tower.", "multi_modal_projector."};
+    if (strncmp(name, "model.", 6) == 0) name += 6;
+    for (int i = 0; i < ARRAY_LEN(parts); i++)
+        if (strncmp(name, parts[i], strlen(parts[i])) == 0) return true;
+    return false;
+}
+
+/* Buffers that files may hold beside the parameters. */
+static bool is_buffer(const char *name) {
+    static const char *const ends[] = {
+        ".attn.bias",          ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
+        "rotary_emb.inv_freq", "position_ids",      "cos_cached",      "sin_cached"};
+    size_t n = strlen(name);
+    for (int i = 0; i < ARRAY_LEN(ends); i++) {
+        size_t m = strlen(ends[i]);
+        if (n >= m && strcmp(name + n - m, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
+const st_view *hf_find_view(const st_reader *r, const char *name) {
+    for (int i = 0; i < ARRAY_LEN(prefixes); i++) {
+        size_t n = strlen(prefixes[i]);
+        char longer[512];
+        snprintf(longer, sizeof longer, "%s%s", prefixes[i], name);
+        const st_view *v = st_find(r, longer);
+        if (!v && strncmp(name, "model.", 6) == 0) { /* model.language_model.layers... */
+            snprintf(longer, sizeof longer, "model.%s%s", prefixes[i], name + 6);
+            v = st_find(r, longer);
+        }
+        if (!v && n && strncmp(name, prefixes[i], n) == 0) v = st_find(r, name + n);
+        if (v) return v;
+    }
+    return NULL;
+}
+
+static status check_shape(const param *p, const st_view *v, err *e) {
+    int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
+    int64_t a = p->transposed ? cols : rows, b = p->transposed ? rows : cols;
+    bool ok = p->rank == 1 ? v->rank == 1 && v->dims[0] == cols
+                           : v->rank == 2 && v->dims[0] == a && v->dims[1] == b;
+    if (ok) return ST_OK;
+    char got[128] = "";
+    for (int i = 0; i < v->rank; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%ld", i ? "," : "",
+                 (long)v->dims[i]);
+    if (p->rank == 1)
+        err_set(e, ST_FORMAT, "tensor %s has shape [%s], the config asks for [%ld]", v->name, got,
+                (long)cols);
+    else
+        err_set(e, ST_FORMAT, "tensor %s has shape [%s], the config asks for [%ld,%ld]", v->name,
+                got, (long)a, (long)b);
+    err_hint(e, "the weights and config.json belong to different models");
+    return err_where(e, "%s", v->path);
+}
+
+/* ---- stored numbers ---- */
+
+static status bad_scale(const st_view *v, const char *what, err *e) {
+    err_set(e, ST_FORMAT, "tensor %s is stored as %s %s", v->name, v->format, what);
+    err_hint(e, "fp8 is read as E4M3 with F32 or BF16 factors of blocks of 128 x 128");
+    return err_where(e, "%s", v->path);
+}
+
+/* The factors of a matrix that is stored in blocks of 8-bit floats. */
+static status find_scale(const st_reader *r, hf_weight *w, err *e) {
+    const st_view *v = w->v;
+    if (strcmp(v->format, "F8_E4M3") != 0) return ST_OK;
+    char name[512];
+    snprintf(name, sizeof name, "%s_scale_inv", v->name);
+    w->scale = st_find(r, name);
+    if (!w->scale) return bad_scale(v, "without a tensor of factors (_scale_inv)", e);
+    const st_view *s = w->scale;
+    bool fits = v->rank == 2 && s->rank == 2 && (s->dt == DT_F32 || s->dt == DT_BF16) &&
+                s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
+                s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
+    return fits ? ST_OK : bad_scale(v, "with factors of another shape or format", e);
+}
+
+status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {
+    if (!w->scale) return st_view_read(w->v, first, n, dst, dt, e);
+    float piece[1024];
+    for (int64_t done = 0; done < n;) {
+        int64_t take = n - done < ARRAY_LEN(piece) ? n - done : ARRAY_LEN(piece);
+        fp8_blocks_to_f32(piece, w->v->data, w->scale->data, w->scale->dt, w->v->dims[1],
+                          first + done, take);
+        dtype_convert((char *)dst + (size_t)done * dtype_bytes(dt), dt, piece, DT_F32, take);
+        done += take;
+    }
+    return ST_OK;
+}
+
+/* ---- finding ---- */
+
+static status find_weight(const st_reader *r, const param *p, hf_weight *w, err *e) {
+    *w = (hf_weight){.v = hf_find_view(r, p->name)};
+    if (!w->v) TRY(st_require(r, p->name, &w->v, e));
+    TRY(check_shape(p, w->v, e));
+    return find_scale(r, w, e);
+}
+
+status hf_head_differs(const st_reader *r, const st_view *head, const st_view *table, bool *differs,
+                       err *e) {
+    enum { PIECE = 1024 };
+    float a[PIECE], b[PIECE];
+    hf_weight x = {.v = head}, y = {.v = table};
+    TRY(find_scale(r, &x, e));
+    TRY(find_scale(r, &y, e));
+    *differs = head->numel != table->numel;
+    bool alike = !x.scale && !y.scale && head->dt == table->dt;
+    if (alike && !*differs && memcmp(head->data, table->data, head->bytes) == 0) return ST_OK;
+    for (int64_t at = 0; at < head->numel && !*differs; at += PIECE) {
+        int64_t n = head->numel - at < PIECE ? head->numel - at : PIECE;
+        TRY(hf_weight_read(&x, at, n, a, DT_F32, e));
+        TRY(hf_weight_read(&y, at, n, b, DT_F32, e));
+        *differs = memcmp(a, b, sizeof *a * (size_t)n) != 0;
+    }
+    return ST_OK;
+}
+
+/* With whatever prefix. */
+static bool is_head(const char *name) {
+    static const char *const heads[] = {"lm_head.weight", "embed_out.weight"};
+    size_t n = strlen(name);
+    for (int i = 0; i < ARRAY_LEN(heads); i++) {
+        size_t m = strlen(heads[i]);
+        bool ends = n >= m && strcmp(name + n - m, heads[i]) == 0;
+        if (ends && (n == m || name[n - m - 1] == '.')) return true;
+    }
+    return false;
+}
+
+/* A stored head of a tied model is fine when it equals the embedding. */
+static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
+    if (is_head(v->name)) {
+        bool differs;
+        TRY(hf_head_differs(r, v, table, &differs, e));
+        if (!differs) return ST_OK;
+        err_set(e, ST_FORMAT,
+                "%s is stored and differs from the embedding, but the config ties them", v->name);
+        err_hint(e, "set model.tie_word_embeddings=false");
+        return err_where(e, "%s", v->path);
+    }
+    err_set(e, ST_FORMAT, "tensor %s belongs to no parameter of this model", v->name);
+    err_hint(e, "check model_type and the sizes in config.json");
+    return err_where(e, "%s", v->path);
+}
+
+status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+    bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
+    const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
+    status st = ST_OK;
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
+        st = find_weight(r, param_at(s, i), &list[i], e);
+        if (st != ST_OK) break;
+        wanted[list[i].v - first] = true;
+        if (list[i].scale) wanted[list[i].scale - first] = true;
+    }
+    for (int64_t i = 0; i < st_count(r) && st == ST_OK; i++) {
+        const st_view *v = st_get(r, i);
+        if (!wanted[i] && !is_buffer(v->name) && !is_of_images(v->name))
+            st = check_extra(r, v, list[0].v, e);
+    }
+    free(wanted);
+    return st;
+}
+
+/* ---- loading ---- */
+
+typedef struct filling {
+    const hf_weight *w;
+    float *first;
+} filling;
+
+static status fill_run(void *ctx, const held_run *r, err *e) {
+    const filling *f = ctx;
+    float *dst = f->first + r->held;
+    if (r->step == 1) return hf_weight_read(f->w, r->file, r->n, dst, DT_F32, e);
+    float piece[1024];
+    for (int64_t done = 0; done < r->n;) {
+        int64_t take = r->n - done < ARRAY_LEN(piece) ? r->n - done : ARRAY_LEN(piece);
+        TRY(hf_weight_read(f->w, r->file + done, take, piece, DT_F32, e));
+        for (int64_t k = 0; k < take; k++) dst[(done + k) * r->step] = piece[k];
+        done += take;
+    }
+    return ST_OK;
+}
+
+/* What this rank holds of parameter i, in the array. */
+static status fill_held(const held_array *a, int i, const hf_weight *w, hf_order order, err *e) {
+    held_piece h = held_piece_of(a, i);
+    filling f = {w, h.first};
+    for (int k = 0; k < h.spans->n; k++)
+        if (h.spans->item[k].owner == i)
+            TRY(held_walk(param_at(a->store, i), &h.spans->item[k], order, fill_run, &f, e));
+    return ST_OK;
+}
+
+hf_order hf_order_of(const char *dir) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s/config.json", dir);
+    json_t *o = json_load_file(name, 0, NULL);
+    bool pairs = json_is_true(json_object_get(o, "rope_interleaved"));
+    json_decref(o);
+    return pairs ? HF_FILES_PAIRS : HF_FILES;
+}
+
+status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
+    for (int i = 0; i < param_count(s); i++)
+        TRY(fill_held(&(held_array){.store = s}, i, &list[i], order, e));
+    param_refresh_work(s);
+    return ST_OK;
+}
+
+status hf_load_weights(const param_store *s, const char *path, err *e) {
+    st_reader *r;
+    TRY(st_open(&r, path, e));
+    hf_weight *list = xcalloc((size_t)param_count(s), sizeof *list);
+    status st = hf_find_weights(s, r, list, e);
+    if (st == ST_OK) st = hf_fill_masters(s, list, hf_order_of(path), e);
+    free(list);
+    st_close(r);
+    return st;
+}
+
+/* ---- writing ---- */
+
+const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
+    if (!held_is_reordered(p, order)) return NULL;
+    int64_t n = held_rows(p), *from = ARENA_ARRAY(a, int64_t, (int)n);
+    for (int64_t i = 0; i < n; i++) from[param_file_row(p, i)] = i;
+    return from;
+}
+
+st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
+                      dtype dt, hf_order order) {
+    st_tensor *list = hf_declare(a, s, prefix, dt, order);
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        bool flip = held_is_transposed(p, order);
+        const int64_t *from = hf_file_rows(a, p, order);
+        st_tensor *t = &list[i];
+        if (dt == DT_F32 && !flip && !from) {
+            t->data = flat + p->offset;
+            continue;
+        }
+        st_source *src = ARENA_NEW(a, st_source);
+        *src = (st_source){.data = flat + p->offset,
+                           .dt = DT_F32,
+                           .out_dt = dt,
+                           .transpose = flip,
+                           .row_from = from,
+                           .rows = t->dims[0],
+                           .cols = p->rank == 1 ? 1 : t->dims[1]};
+        t->fill = st_source_fill;
+        t->ctx = src;
+    }
+    return list;
+}
+
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
+    for (int i = 0; i < param_count(a->store); i++) {
+        const param *p = param_at(a->store, i);
+        int64_t elems = param_whole_elems(p);
+        char name[512];
+        snprintf(name, sizeof name, "%s%s", prefix, p->name);
+        hf_weight w = {0};
+        TRY(st_require(r, name, &w.v, e));
+        if (w.v->numel != elems) {
+            err_set(e, ST_FORMAT, "tensor %s has %ld elements, the model has %ld", name,
+                    (long)w.v->numel, (long)elems);
+            return err_where(e, "%s", w.v->path);
+        }
+        TRY(fill_held(a, i, &w, HF_MEMORY, e));
+    }
+    return ST_OK;
+}

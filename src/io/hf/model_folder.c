@@ -1,0 +1,203 @@
+#include "io/hf/model_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "io/hf/shards.h"
+#include "tok/tok_format.h"
+
+static status write_json(arena *a, const char *dir, const char *name, const json_t *o, err *e) {
+    strbuf text = {0};
+    json_format(&text, o, 2);
+    strbuf_putc(&text, '\n');
+    status st = file_write_atomic(path_join(a, dir, name), text.data, text.len, e);
+    strbuf_free(&text);
+    return st;
+}
+
+/* NULL when there is no such file, or it is no object: then nothing of it is known. */
+static json_t *read_json(arena *a, const char *dir, const char *name) {
+    char *path = path_join(a, dir, name), *text;
+    size_t len;
+    err ignored;
+    if (!file_exists(path) || file_read_all(path, &text, &len, &ignored) != ST_OK) return NULL;
+    json_t *o = json_loadb(text, len, 0, NULL);
+    free(text);
+    if (json_is_object(o)) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static status copy_file(arena *a, const char *from, const char *to, const char *name, err *e) {
+    char *source = path_join(a, from, name), *data;
+    size_t len;
+    if (!file_exists(source)) return ST_OK;
+    TRY(file_read_all(source, &data, &len, e));
+    status st = file_write_atomic(path_join(a, to, name), data, len, e);
+    free(data);
+    return st;
+}
+
+/* ---- config.json, generation_config.json ---- */
+
+static const char *const token_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+/* Ids of special tokens as the source has them: eos may be a list. */
+static void keep_token_ids(const model_source *s, json_t *o) {
+    for (int i = 0; i < ARRAY_LEN(token_keys); i++) {
+        json_t *v = json_object_get(s->keys, token_keys[i]);
+        if (v && !json_is_null(v)) json_object_set(o, token_keys[i], v);
+    }
+}
+
+static json_t *config_json(const model_source *s, dtype dt) {
+    model_config mc = model_source_folder_config(s);
+    int32_t bos = s->tok ? tok_bos(s->tok) : -1, eos = s->tok ? tok_eos(s->tok) : -1;
+    json_t *o = model_config_json(&mc, bos, eos, dt);
+    keep_token_ids(s, o);
+    return o;
+}
+
+static status write_configs(const model_source *s, arena *a, const char *dir, dtype dt, err *e) {
+    json_t *config = config_json(s, dt);
+    status st = write_json(a, dir, "config.json", config, e);
+    json_t *g = NULL;
+    if (st == ST_OK && s->kind == MODEL_SOURCE_HF)
+        g = read_json(a, s->path, "generation_config.json");
+    if (!g) {
+        g = json_pack("{s:b}", "_from_model_config", 1);
+        for (int i = 0; i < ARRAY_LEN(token_keys); i++) {
+            json_t *v = json_object_get(config, token_keys[i]);
+            if (v && !json_is_null(v)) json_object_set(g, token_keys[i], v);
+        }
+    }
+    if (st == ST_OK) st = write_json(a, dir, "generation_config.json", g, e);
+    json_decref(g);
+    json_decref(config);
+    return st;
+}
+
+/* ---- the tokenizer ---- */
+
+static const char MORE_TEMPLATES[] = "additional_chat_templates";
+
+static status copy_more_templates(const model_source *s, arena *a, const char *dir, err *e) {
+    char *from = path_join(a, s->path, MORE_TEMPLATES), **names;
+    int n;
+    if (!file_is_dir(from)) return ST_OK;
+    char *to = path_join(a, dir, MORE_TEMPLATES);
+    TRY(file_make_dirs(to, e));
+    TRY(file_list_dir(a, from, &names, &n, e));
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(names[i]);
+        if (len > 6 && strcmp(names[i] + len - 6, ".jinja") == 0)
+            TRY(copy_file(a, from, to, names[i], e));
+    }
+    return file_sync_dir(to, e);
+}
+
+static const char *const tokenizer_files[] = {"tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "vocab.txt",
+                                              "tokenizer.model",
+                                              "chat_template.jinja"};
+
+static status copy_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
+    for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
+        TRY(copy_file(a, s->path, dir, tokenizer_files[i], e));
+    return copy_more_templates(s, a, dir, e);
+}
+
+/* The template stands in both places where tools look for it. */
+static status settle_template(arena *a, const char *dir, err *e) {
+    char *path = path_join(a, dir, "chat_template.jinja"), *text = NULL;
+    size_t len = 0;
+    char *file = path_join(a, dir, "tokenizer_config.json");
+    json_t *config;
+    if (!file_exists(file)) return ST_OK;
+    TRY(tok_config_load(file, &config, e));
+    const json_t *key = json_object_get(config, "chat_template");
+    status st = ST_OK;
+    if (file_exists(path) && !key) {
+        st = file_read_all(path, &text, &len, e);
+        if (st == ST_OK) json_object_set_new(config, "chat_template", json_text(text, len));
+        if (st == ST_OK) st = write_json(a, dir, "tokenizer_config.json", config, e);
+    } else if (!file_exists(path) && json_is_string(key))
+        st = file_write_atomic(path, json_string_value(key), json_string_length(key), e);
+    free(text);
+    json_decref(config);
+    return st;
+}
+
+static status write_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
+    if (!s->tok) return ST_OK;
+    bool copied = s->kind == MODEL_SOURCE_HF;
+    if (copied) TRY(copy_tokenizer(s, a, dir, e));
+    if (!file_exists(path_join(a, dir, "tokenizer.json")))
+        TRY(tok_save_file(s->tok, path_join(a, dir, "tokenizer.json"), e));
+    if (!file_exists(path_join(a, dir, "tokenizer_config.json")))
+        TRY(tok_save_dir(s->tok, dir, s->config.max_position_embeddings, e));
+    return settle_template(a, dir, e);
+}
+
+status model_folder_write_tokenizer(const model_source *s, const char *dir, err *e) {
+    arena *a = arena_new("tokenizer files");
+    status st = write_tokenizer(s, a, dir, e);
+    arena_free(a);
+    return st;
+}
+
+/* ---- weights ---- */
+
+bool model_folder_may_hold(const char *name) {
+    static const char *const others[] = {"README.md", "config.json", "generation_config.json",
+                                         MORE_TEMPLATES};
+    for (int i = 0; i < ARRAY_LEN(others); i++)
+        if (strcmp(name, others[i]) == 0) return true;
+    for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
+        if (strcmp(name, tokenizer_files[i]) == 0) return true;
+    return shards_may_be(name);
+}
+
+/* Whether every number of `from` is one of `to`. */
+static bool holds(dtype to, dtype from) {
+    return to == from || to == DT_F64 || (to == DT_F32 && from != DT_F64);
+}
+
+static void describe(const model_source *s, const st_tensor *list, model_folder_report *r) {
+    int64_t of[DT_COUNT] = {0}, most = 0;
+    for (int i = 0; i < param_count(s->params); i++) {
+        const param *p = param_at(s->params, i);
+        int64_t n = param_elems(p);
+        r->n_params += n;
+        r->bytes += (uint64_t)n * dtype_bytes(list[i].dt);
+        r->lossy |=
+            !holds(list[i].dt,
+                   p->rank == 2 && s->kind == MODEL_SOURCE_GGUF ? s->matrices : s->tensors[i].dt);
+        of[list[i].dt] += n;
+        if (of[list[i].dt] > most) {
+            most = of[list[i].dt];
+            r->dt = list[i].dt;
+        }
+    }
+}
+
+status model_folder_write(const model_source *s, const char *dir, const model_folder_options *opt,
+                          model_folder_report *out, err *e) {
+    arena *a = arena_new("model folder");
+    *out = (model_folder_report){0};
+    st_tensor *list = model_source_folder_tensors(s, a, opt->dt);
+    describe(s, list, out);
+    status st = write_configs(s, a, dir, out->dt, e);
+    if (st == ST_OK) st = model_folder_write_tokenizer(s, dir, e);
+    if (st == ST_OK)
+        st =
+            shards_write(dir, list, param_count(s->params), opt->max_shard_bytes, &out->n_files, e);
+    arena_free(a);
+    return st;
+}

@@ -1,0 +1,237 @@
+/* The config of a run: plain data made from options.def, and where each value came from.
+ *
+ * Precedence: default < file < command line. Unknown keys, wrong types and values out of range are
+ * errors that name the key, the line and the nearest valid word. Loading checks each value alone
+ * and a few pairs; config_check_train adds what training needs, config_check_supported refuses what
+ * this version cannot run.
+ *
+ * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
+ * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
+ * to values), config_check.c, config_stage.c, config_json.c (values to JSON), config_doc.c (help,
+ * schema, reference). */
+#ifndef RUN_CONFIG_H
+#define RUN_CONFIG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+/* Sets of words: each row is (enumerator, word). */
+#define CONFIG_SET_PACKING(W)                                                                      \
+    W(CONFIG_PACKING_CONCAT, "concat")                                                             \
+    W(CONFIG_PACKING_BESTFIT, "bestfit")                                                           \
+    W(CONFIG_PACKING_NONE, "none")
+#define CONFIG_SET_PRECISION(W)                                                                    \
+    W(CONFIG_PRECISION_AUTO, "auto")                                                               \
+    W(CONFIG_PRECISION_FP32, "fp32")                                                               \
+    W(CONFIG_PRECISION_BF16, "bf16")                                                               \
+    W(CONFIG_PRECISION_FP16, "fp16")                                                               \
+    W(CONFIG_PRECISION_FP8, "fp8")
+#define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
+    W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
+    W(CONFIG_REDUCE_BF16, "bf16")
+#define CONFIG_SET_RECOMPUTE(W)                                                                    \
+    W(CONFIG_RECOMPUTE_NONE, "none")                                                               \
+    W(CONFIG_RECOMPUTE_SELECTIVE, "selective")                                                     \
+    W(CONFIG_RECOMPUTE_FULL, "full")
+#define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm")
+#define CONFIG_SET_OPTIMIZER(W) W(CONFIG_OPTIMIZER_ADAMW, "adamw")
+#define CONFIG_SET_SCHEDULE(W)                                                                     \
+    W(CONFIG_SCHEDULE_CONSTANT, "constant")                                                        \
+    W(CONFIG_SCHEDULE_LINEAR, "linear")                                                            \
+    W(CONFIG_SCHEDULE_COSINE, "cosine")                                                            \
+    W(CONFIG_SCHEDULE_WSD, "wsd")                                                                  \
+    W(CONFIG_SCHEDULE_MULTISTEP, "multistep")
+#define CONFIG_SET_DECAY(W)                                                                        \
+    W(CONFIG_DECAY_LINEAR, "linear")                                                               \
+    W(CONFIG_DECAY_1_SQRT, "1-sqrt")                                                               \
+    W(CONFIG_DECAY_EXPONENTIAL, "exponential")                                                     \
+    W(CONFIG_DECAY_COSINE, "cosine")
+#define CONFIG_SET_CP_KIND(W)                                                                      \
+    W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
+    W(CONFIG_CP_RING, "ring")                                                                      \
+    W(CONFIG_CP_ULYSSES, "ulysses")
+#define CONFIG_SET_PP_SCHEDULE(W)                                                                  \
+    W(CONFIG_PP_AFAB, "afab")                                                                      \
+    W(CONFIG_PP_1F1B, "1f1b")                                                                      \
+    W(CONFIG_PP_INTERLEAVED, "interleaved")                                                        \
+    W(CONFIG_PP_ZB_H1, "zb-h1")                                                                    \
+    W(CONFIG_PP_ZB_V, "zb-v")
+
+#define CONFIG_SET_TOKEN_FORMAT(W)                                                                 \
+    W(CONFIG_TOKENS_AUTO, "auto")                                                                  \
+    W(CONFIG_TOKENS_OWN, "athanor")                                                                \
+    W(CONFIG_TOKENS_NANOGPT, "nanogpt")                                                            \
+    W(CONFIG_TOKENS_LLMC, "llm.c")                                                                 \
+    W(CONFIG_TOKENS_MEGATRON, "megatron")                                                          \
+    W(CONFIG_TOKENS_NANOTRON, "nanotron")                                                          \
+    W(CONFIG_TOKENS_OLMO, "olmo")
+#define CONFIG_SET_TOKEN_DTYPE(W)                                                                  \
+    W(CONFIG_TOKEN_DTYPE_AUTO, "auto")                                                             \
+    W(CONFIG_TOKEN_DTYPE_U16, "u16")                                                               \
+    W(CONFIG_TOKEN_DTYPE_U32, "u32")
+#define CONFIG_SET_DATA_ORDER(W)                                                                   \
+    W(CONFIG_ORDER_SHUFFLE, "shuffle")                                                             \
+    W(CONFIG_ORDER_ASCENDING, "ascending")                                                         \
+    W(CONFIG_ORDER_DESCENDING, "descending")
+#define CONFIG_SET_GUARD_ACTION(W)                                                                 \
+    W(CONFIG_GUARD_LOG, "log")                                                                     \
+    W(CONFIG_GUARD_SKIP, "skip")                                                                   \
+    W(CONFIG_GUARD_LOWER, "lower")                                                                 \
+    W(CONFIG_GUARD_REWIND, "rewind")
+
+#define CONFIG_ENUMERATOR(name, word) name,
+typedef enum config_packing { CONFIG_SET_PACKING(CONFIG_ENUMERATOR) } config_packing;
+typedef enum config_precision { CONFIG_SET_PRECISION(CONFIG_ENUMERATOR) } config_precision;
+typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(CONFIG_ENUMERATOR) } config_reduce;
+typedef enum config_recompute { CONFIG_SET_RECOMPUTE(CONFIG_ENUMERATOR) } config_recompute;
+typedef enum config_objective { CONFIG_SET_OBJECTIVE(CONFIG_ENUMERATOR) } config_objective;
+typedef enum config_optimizer { CONFIG_SET_OPTIMIZER(CONFIG_ENUMERATOR) } config_optimizer;
+typedef enum config_schedule { CONFIG_SET_SCHEDULE(CONFIG_ENUMERATOR) } config_schedule;
+typedef enum config_decay { CONFIG_SET_DECAY(CONFIG_ENUMERATOR) } config_decay;
+typedef enum config_cp_kind { CONFIG_SET_CP_KIND(CONFIG_ENUMERATOR) } config_cp_kind;
+typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(CONFIG_ENUMERATOR) } config_pp_schedule;
+typedef enum config_token_format { CONFIG_SET_TOKEN_FORMAT(CONFIG_ENUMERATOR) } config_token_format;
+typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(CONFIG_ENUMERATOR) } config_token_dtype;
+typedef enum config_order { CONFIG_SET_DATA_ORDER(CONFIG_ENUMERATOR) } config_order;
+typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(CONFIG_ENUMERATOR) } config_guard_action;
+#undef CONFIG_ENUMERATOR
+
+enum { CONFIG_AUTO = -1 }; /* an AUTO option that was left "auto" */
+
+typedef struct config_texts {
+    const char **items;
+    int n;
+} config_texts;
+
+typedef struct config_ints {
+    int64_t *items;
+    int n;
+} config_ints;
+
+typedef struct config_nums {
+    double *items;
+    int n;
+} config_nums;
+
+typedef struct config_source {
+    const char *path;
+    double weight;
+    double epochs;
+    int format; /* config_token_format */
+    int dtype;  /* config_token_dtype */
+} config_source;
+
+typedef struct config_sources {
+    config_source *items;
+    int n;
+} config_sources;
+
+/* One stage: until exactly one of steps and tokens of the whole run (the other is 0; the last stage
+ * may have neither and lasts to the end of the run); `changes` holds the keys of data, train, optim
+ * and model that differ from then on, as given. */
+typedef struct config_stage {
+    const char *name;
+    struct {
+        int64_t steps;
+        int64_t tokens;
+    } until;
+    json_t *changes;
+} config_stage;
+
+typedef struct config_stages {
+    config_stage *items;
+    int n;
+} config_stages;
+
+#define CONFIG_TYPE_BOOL bool
+#define CONFIG_TYPE_INT int64_t
+#define CONFIG_TYPE_NUM double
+#define CONFIG_TYPE_TEXT const char *
+#define CONFIG_TYPE_CHOICE int
+#define CONFIG_TYPE_AUTO int64_t
+#define CONFIG_TYPE_TEXTS config_texts
+#define CONFIG_TYPE_INTS config_ints
+#define CONFIG_TYPE_NUMS config_nums
+#define CONFIG_TYPE_SOURCES config_sources
+#define CONFIG_TYPE_STAGES config_stages
+
+/* c->train.steps, c->optim.schedule.kind, ...; CHOICE fields hold enumerators of their set; a TEXT
+ * that was not given is NULL, a count that was not given is 0. */
+typedef struct config {
+#define TOP(name, type, ...) CONFIG_TYPE_##type name;
+#define GROUP(path, name) struct {
+#define GROUP_END(name)                                                                            \
+    }                                                                                              \
+    name;
+#define OPTION(group, name, type, ...) CONFIG_TYPE_##type name;
+#define ITEM(owner, type, name, ...)
+#include "run/config/options.def"
+    json_t *model;      /* the open object `model`, raw; {} when absent */
+    json_t *origins;    /* key path -> "file:line" or "command line"; see base/yaml.h */
+    arena *memory;      /* all strings and lists */
+    const char *source; /* the file's name, for messages */
+} config;
+
+/* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
+ * overrides ("key.path=value", value in YAML flow form; a list element by index) and checks each
+ * value. On success *out is freed by config_free. */
+status config_load(config **out, const char *path, const char *const *overrides, int n_overrides,
+                   err *e) ATH_MUST_USE;
+/* The same from a JSON value, such as a run's resolved config. `name` stands in errors; `origins`
+ * (may be NULL) names the lines. Neither argument is kept or changed. */
+status config_from_json(config **out, const json_t *root, const json_t *origins, const char *name,
+                        const char *const *overrides, int n_overrides, err *e) ATH_MUST_USE;
+void config_free(config *c); /* NULL is fine */
+
+/* The config that holds in stage number `stage`: the changes of the stages so far are in force. It
+ * has no stages itself. The caller frees it. */
+status config_of_stage(const config *c, int stage, config **out, err *e) ATH_MUST_USE;
+/* Whether the optimizer begins anew with the stage, and whether it brings a learning-rate schedule
+ * of its own (it changes optim.lr or optim.schedule), which then counts from its beginning. */
+bool config_stage_restarts(const config *c, int stage);
+bool config_stage_has_schedule(const config *c, int stage);
+
+/* What training needs beyond valid values: a run folder, a tokenizer, data, exactly one of steps,
+ * tokens, epochs. */
+status config_check_train(const config *c, err *e) ATH_MUST_USE;
+/* Refuses what this version cannot run yet, one clear sentence each. */
+status config_check_supported(const config *c, err *e) ATH_MUST_USE;
+
+/* Sequences per forward pass of one of `dp` ranks: micro_batch_size, or where it is auto the
+ * largest divisor of the rank's share of the global batch that is at most 8. */
+int64_t config_micro_batch(const config *c, int64_t dp);
+
+/* "tiny.yaml:7", "command line" or "default". A key inside a value has the origin of its nearest
+ * parent. The string lives as long as the config. */
+const char *config_where(const config *c, const char *path);
+/* Fills e with a usage error about a key: where = the key and its origin. */
+status config_error(const config *c, err *e, const char *path, const char *fmt, ...)
+    ATH_PRINTF(4, 5);
+
+/* The complete config, defaults included, in the order of the table; config_from_json reads it
+ * back to an equal config. The caller owns it. */
+json_t *config_to_json(const config *c);
+/* The same as YAML with the origin of each value as a comment; it loads back. free() it. */
+char *config_to_yaml(const config *c);
+/* One value of it by key path; NULL when there is no such key. The caller owns it. */
+json_t *config_get_json(const config *c, const char *path);
+/* [{"key", "a", "b"}], one element per key that differs; empty when equal. The caller owns it. */
+json_t *config_diff(const config *a, const config *b);
+/* Whether a key may change when a run is resumed. */
+bool config_key_is_free(const char *path);
+/* The same when the run stands in stage `stage`: later stages are free, and the end of this one. */
+bool config_key_is_free_in(const char *path, int stage);
+
+const char *config_precision_name(int precision);
+
+/* What the table says: JSON Schema (draft 2020-12), a markdown reference, a plain list for --help.
+ * The caller owns the schema and frees the texts. */
+json_t *config_schema(void);
+char *config_reference_markdown(void);
+char *config_help(void);
+
+#endif

@@ -1,0 +1,178 @@
+/* Checks across values, for training, and for what this version can run. */
+#include "run/config/config_int.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static status check_length(const config *c, err *e) {
+    int given = (c->train.steps > 0) + (c->train.tokens > 0) + (c->train.epochs > 0);
+    if (given <= 1) return ST_OK;
+    const char *path = c->train.epochs > 0 ? "train.epochs" : "train.tokens";
+    config_error(c, e, path,
+                 "train.steps, train.tokens and train.epochs exclude each other: "
+                 "exactly one says how long to train");
+    return err_hint(e, "remove all but one, or set the others to null");
+}
+
+static status check_batch(const config *c, err *e) {
+    int64_t global = c->train.global_batch_size, micro = c->train.micro_batch_size;
+    if (micro == CONFIG_AUTO || global % micro == 0) return ST_OK;
+    config_error(c, e, "train.micro_batch_size",
+                 "train.global_batch_size (%" PRId64 ") is not a multiple of "
+                 "train.micro_batch_size (%" PRId64 ")",
+                 global, micro);
+    while (global % micro) micro--;
+    return err_hint(e, "the nearest smaller micro_batch_size that divides it is %" PRId64, micro);
+}
+
+static status check_milestones(const config *c, err *e) {
+    const config_ints *m = &c->optim.schedule.milestones;
+    for (int i = 1; i < m->n; i++)
+        if (m->items[i] <= m->items[i - 1])
+            return config_error(c, e, "optim.schedule.milestones",
+                                "optim.schedule.milestones must increase");
+    if (c->optim.schedule.kind == CONFIG_SCHEDULE_MULTISTEP && m->n == 0)
+        return config_error(c, e, "optim.schedule.kind",
+                            "the multistep schedule needs optim.schedule.milestones: [STEP, ...]");
+    return ST_OK;
+}
+
+/* Every batch of a ramp is a whole number of micro-batches. */
+static status check_ramp(const config *c, err *e) {
+    int64_t start = c->train.batch_ramp.start, by = c->train.batch_ramp.increment;
+    int64_t micro = c->train.micro_batch_size;
+    if (start == 0) return ST_OK;
+    if (start > c->train.global_batch_size)
+        return config_error(c, e, "train.batch_ramp.start",
+                            "train.batch_ramp.start (%" PRId64
+                            ") is above train.global_batch_size (%" PRId64 ")",
+                            start, c->train.global_batch_size);
+    if (micro == CONFIG_AUTO || (start % micro == 0 && by % micro == 0)) return ST_OK;
+    config_error(c, e, "train.batch_ramp.start",
+                 "train.batch_ramp.start and .increment must be multiples of "
+                 "train.micro_batch_size (%" PRId64 ")",
+                 micro);
+    return err_hint(e, "leave train.micro_batch_size=auto, or make it a common divisor");
+}
+
+status config_check_pairs(const config *c, err *e) {
+    TRY(check_length(c, e));
+    TRY(check_batch(c, e));
+    TRY(check_milestones(c, e));
+    TRY(check_ramp(c, e));
+    TRY(config_check_stages(c, e));
+    if (c->optim.betas.n != 2)
+        return config_error(c, e, "optim.betas", "optim.betas must have 2 numbers, not %d",
+                            c->optim.betas.n);
+    if (c->optim.schedule.min_lr > c->optim.lr) {
+        config_error(c, e, "optim.schedule.min_lr",
+                     "optim.schedule.min_lr (%g) is above optim.lr (%g)", c->optim.schedule.min_lr,
+                     c->optim.lr);
+        return err_hint(e, "min_lr is a learning rate, not a fraction of lr");
+    }
+    return ST_OK;
+}
+
+static status missing(const config *c, err *e, const char *path, const char *hint) {
+    config_error(c, e, path, "training needs '%s', and the config does not set it", path);
+    return err_hint(e, "%s", hint);
+}
+
+status config_check_train(const config *c, err *e) {
+    if (!c->run) return missing(c, e, "run", "add a line such as `run: runs/first`");
+    if (json_object_size(c->model) == 0)
+        return missing(c, e, "model", "name a preset: `model: {preset: smollm2-135m}`");
+    if (!c->tokenizer)
+        return missing(c, e, "tokenizer", "`athanor tok train TEXT -o tok.json` makes one");
+    if (c->data.train.n == 0 && c->stages.n == 0)
+        return missing(c, e, "data.train", "`athanor data build TEXT -o shards` makes shards");
+    const config_stage *last = c->stages.n ? &c->stages.items[c->stages.n - 1] : NULL;
+    bool ends = last && (last->until.steps || last->until.tokens);
+    if (!ends && !c->train.steps && !c->train.tokens && c->train.epochs <= 0)
+        return missing(c, e, "train.steps",
+                       "set exactly one of train.steps, train.tokens, train.epochs");
+    return ST_OK;
+}
+
+static status refuse(const config *c, err *e, const char *path, const char *what,
+                     const char *hint) {
+    config_error(c, e, path, "%s is not available in this version", what);
+    return err_hint(e, "%s", hint);
+}
+
+static status refuse_small_floats(const config *c, err *e) {
+    const struct {
+        const char *path;
+        int precision;
+    } all[] = {
+        {"train.precision.compute", c->train.precision.compute},
+        {"train.precision.params", c->train.precision.params},
+        {"train.precision.grads", c->train.precision.grads},
+        {"train.precision.optim", c->train.precision.optim},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (all[i].precision == CONFIG_PRECISION_FP16)
+            return refuse(c, e, all[i].path, "fp16", "write bf16 or fp32");
+        if (all[i].precision == CONFIG_PRECISION_FP8)
+            return refuse(c, e, all[i].path, "fp8", "write bf16 or fp32");
+    }
+    return ST_OK;
+}
+
+/* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
+static status refuse_mixtures(const config *c, err *e) {
+    int compute = c->train.precision.compute, params = c->train.precision.params;
+    if (c->train.precision.grads == CONFIG_PRECISION_BF16)
+        return refuse(c, e, "train.precision.grads", "gradients in bf16", "write fp32");
+    if (c->train.precision.optim == CONFIG_PRECISION_BF16)
+        return refuse(c, e, "train.precision.optim", "optimizer state in bf16", "write fp32");
+    if (params != CONFIG_PRECISION_AUTO && params != compute)
+        return refuse(c, e, "train.precision.params", "another format than that of compute",
+                      "leave it out");
+    return ST_OK;
+}
+
+static status refuse_layouts(const config *c, err *e) {
+    const struct {
+        const char *path, *what;
+        int64_t size;
+    } all[] = {
+        {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
+        {"parallel.pp", "pipeline parallelism (pp above 1)", c->parallel.pp},
+        {"parallel.virtual", "an interleaved pipeline (virtual above 1)", c->parallel.virtual},
+        {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i].size > 1)
+            return refuse(c, e, all[i].path, all[i].what, "dp, zero, tp and sp are");
+    return ST_OK;
+}
+
+status config_check_supported(const config *c, err *e) {
+    TRY(refuse_small_floats(c, e));
+    TRY(refuse_mixtures(c, e));
+    TRY(refuse_layouts(c, e));
+    if (c->eval.tasks.n > 0)
+        return refuse(c, e, "eval.tasks", "evaluation by tasks during training",
+                      "leave eval.tasks empty; the validation loss is always measured");
+    return ST_OK;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int64_t config_micro_batch(const config *c, int64_t dp) {
+    if (c->train.micro_batch_size != CONFIG_AUTO) return c->train.micro_batch_size;
+    int64_t batch = common_divisor(c->train.global_batch_size, c->train.batch_ramp.start);
+    batch = common_divisor(batch, c->train.batch_ramp.increment);
+    int64_t share = dp > 0 && batch >= dp ? batch / dp : 1;
+    int64_t micro = share < 8 ? share : 8;
+    while (share % micro) micro--;
+    return micro;
+}

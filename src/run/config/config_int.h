@@ -1,0 +1,78 @@
+/* Shared by the files of the config: the option table as data. */
+#ifndef RUN_CONFIG_INT_H
+#define RUN_CONFIG_INT_H
+
+#include <stddef.h>
+
+#include "run/config/config.h"
+
+typedef enum option_type {
+    OPTION_BOOL,
+    OPTION_INT,
+    OPTION_NUM,
+    OPTION_TEXT,
+    OPTION_CHOICE,
+    OPTION_AUTO,
+    OPTION_TEXTS,
+    OPTION_INTS,
+    OPTION_NUMS,
+    OPTION_SOURCES,
+    OPTION_STAGES,
+} option_type;
+
+/* One row of options.def. `offset` is into the config, or into the list element for an item; `set`
+ * is NULL unless the type is CHOICE and ends with NULL. */
+typedef struct option {
+    const char *path;
+    const char *owner; /* path of the list whose elements have this member; NULL for options */
+    option_type type;
+    size_t offset;
+    const char *fallback; /* YAML text */
+    double lo, hi;
+    const char *const *set;
+    bool free_on_resume;
+    const char *help;
+} option;
+
+extern const option config_options[]; /* in the order of the table; items are not among them */
+extern const int config_n_options;
+extern const option config_items[];
+extern const int config_n_items;
+extern const char *const config_groups[]; /* "data", "train", "train.precision", ... */
+extern const int config_n_groups;
+
+const option *config_find_option(const char *path);
+bool config_is_group(const char *path);
+/* Whether `path` lies below `parent`; returns the rest after the dot, or NULL. */
+const char *config_path_below(const char *path, const char *parent);
+/* The group whose scalar form (`precision: bf16`) stands for its first member. */
+extern const char config_short_group[];  /* "train.precision" */
+extern const char config_short_member[]; /* "compute" */
+
+/* The value at a key path of a JSON tree, list elements by index; NULL when absent. Borrowed. */
+json_t *config_walk(const json_t *root, const char *path);
+
+/* What an option accepts, in words: "an integer from 1 to 4096". */
+void config_describe(const option *o, char *out, size_t size);
+
+/* Reads one value into the field of `o` in the struct at `base`. `path` names the value. */
+status config_read_value(config *c, const option *o, void *base, const char *path,
+                         const json_t *value, err *e) ATH_MUST_USE;
+/* The default of an option as JSON. The caller owns it. */
+json_t *config_fallback(const option *o);
+/* Errors at the first key of the raw tree that no row knows, or that should hold an object. */
+status config_check_keys(const config *c, const json_t *root, err *e) ATH_MUST_USE;
+/* Enters `where` as the origin of `value` at `path` and of everything in it. */
+void config_set_origins(json_t *origins, const char *path, const json_t *value, const char *where);
+/* Applies "key.path=value" to the raw tree and the origins. */
+status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) ATH_MUST_USE;
+/* Brings the short forms (`precision: bf16`, `train: shards/train`) into full form, in place. */
+void config_expand_short_forms(json_t *root, json_t *origins);
+/* Whether an option may differ between stages. */
+bool config_stage_may_change(const char *path);
+/* Ends in order, and each stage's config as a whole. */
+status config_check_stages(const config *c, err *e) ATH_MUST_USE;
+/* Checks that concern more than one value. */
+status config_check_pairs(const config *c, err *e) ATH_MUST_USE;
+
+#endif

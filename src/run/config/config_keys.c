@@ -1,0 +1,195 @@
+/* Unknown keys of the raw tree, with the nearest known one.
+ *
+ * `prefix` is "" or "stages.N.": inside a stage the same keys mean the same options. */
+#include "run/config/config_int.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+enum { MAX_WORDS = 256 };
+
+/* Option and group paths and "model"; with a parent only the last segments of its children. */
+static int known_words(const char *parent, const char **words) {
+    int n = 0;
+    if (!parent || !*parent) words[n++] = "model";
+    for (int i = 0; i < config_n_groups + config_n_options && n < MAX_WORDS; i++) {
+        const char *path =
+            i < config_n_groups ? config_groups[i] : config_options[i - config_n_groups].path;
+        const char *word = !parent || !*parent ? path : config_path_below(path, parent);
+        if (word && (!parent || !strchr(word, '.'))) words[n++] = word;
+    }
+    return n;
+}
+
+static const char *last_segment(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* Nearest full path of an unknown one: a sibling, else the same word elsewhere, else any path. */
+static const char *nearest_path(arena *memory, const char *path) {
+    const char *words[MAX_WORDS], *leaf = last_segment(path);
+    const char *parent = arena_strndup(memory, path, leaf > path ? (size_t)(leaf - path - 1) : 0);
+    int n = known_words(parent, words), i = text_nearest(leaf, words, n);
+    if (i >= 0) return arena_printf(memory, "%s%s%s", parent, *parent ? "." : "", words[i]);
+    n = known_words(NULL, words);
+    for (i = 0; i < n; i++)
+        if (strcmp(last_segment(words[i]), leaf) == 0) return words[i];
+    i = text_nearest(path, words, n);
+    return i >= 0 ? words[i] : NULL;
+}
+
+static status unknown_key(const config *c, const char *prefix, const char *path, err *e) {
+    const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
+    const char *where = config_where(c, shown), *near = nearest_path(c->memory, path);
+    if (near) {
+        err_set(e, ST_USAGE, "unknown key '%s' (%s); nearest: %s%s", shown, where, prefix, near);
+        err_hint(e, "did you mean '%s%s'?", prefix, near);
+    } else {
+        err_set(e, ST_USAGE, "unknown key '%s' (%s)", shown, where);
+        err_hint(e, "athanor config schema --markdown lists all keys");
+    }
+    return err_where(e, "%s", where);
+}
+
+static status not_an_object(const config *c, const char *path, err *e) {
+    return config_error(c, e, path, "'%s' must be an object of keys and values", path);
+}
+
+static status check_object(const config *c, const json_t *node, const char *prefix,
+                           const char *path, err *e);
+
+/* Whether the items of a list declare `key`, as themselves or as the start of a longer path. */
+static bool is_item_key(const char *owner, const char *key) {
+    for (int i = 0; i < config_n_items; i++) {
+        const option *o = &config_items[i];
+        if (strcmp(o->owner, owner) == 0 &&
+            (strcmp(o->path, key) == 0 || config_path_below(o->path, key)))
+            return true;
+    }
+    return false;
+}
+
+/* The members that items of a list declare, as a list of words. */
+static const char *item_words(const config *c, const char *owner) {
+    const char *words = "";
+    for (int i = 0; i < config_n_items; i++)
+        if (strcmp(config_items[i].owner, owner) == 0)
+            words =
+                arena_printf(c->memory, "%s%s%s", words, *words ? ", " : "", config_items[i].path);
+    return words;
+}
+
+static status check_until(const config *c, const char *prefix, const json_t *until, err *e) {
+    const char *key, *path = arena_printf(c->memory, "%suntil", prefix);
+    json_t *value;
+    if (!json_is_object(until)) return not_an_object(c, path, e);
+    json_object_foreach((json_t *)until, key, value) {
+        if (is_item_key("stages", arena_printf(c->memory, "until.%s", key))) continue;
+        path = arena_printf(c->memory, "%suntil.%s", prefix, key);
+        return config_error(c, e, path,
+                            "unknown key '%s'; a stage ends at until.steps or "
+                            "until.tokens",
+                            path);
+    }
+    return ST_OK;
+}
+
+/* Known keys that belong to the whole run are refused in a stage. */
+static status check_stage_may(const config *c, const char *prefix, const char *section,
+                              const json_t *value, err *e) {
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)value, key, member) {
+        const char *path = arena_printf(c->memory, "%s.%s", section, key);
+        if (config_stage_may_change(path)) continue;
+        const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
+        config_error(c, e, shown, "a stage cannot change '%s'", path);
+        return err_hint(e, "it holds for the whole run: say it once, outside `stages`");
+    }
+    return ST_OK;
+}
+
+static status check_stage_key(const config *c, const char *prefix, const char *key,
+                              const json_t *value, err *e) {
+    if (strcmp(key, "name") == 0) return ST_OK;
+    if (strcmp(key, "until") == 0) return check_until(c, prefix, value, e);
+    if (strcmp(key, "model") == 0 && json_object_size(value) == 1 &&
+        json_object_get(value, "rope_theta"))
+        return ST_OK;
+    const char *path = arena_printf(c->memory, "%s%s", prefix, key);
+    bool section = !strcmp(key, "data") || !strcmp(key, "train") || !strcmp(key, "optim");
+    if (!section) {
+        config_error(c, e, path, "a stage cannot change '%s'", path);
+        err_hint(e, "a stage has name, until and keys of data, train, optim, model.rope_theta");
+        return ST_USAGE;
+    }
+    if (!json_is_object(value)) return not_an_object(c, path, e);
+    TRY(check_object(c, value, prefix, key, e));
+    return check_stage_may(c, prefix, key, value, e);
+}
+
+/* One element of data.train or stages. */
+static status check_element(const config *c, const option *o, const char *prefix,
+                            const json_t *element, err *e) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)element, key, value) {
+        if (o->type == OPTION_STAGES) {
+            TRY(check_stage_key(c, prefix, key, value, e));
+        } else if (!is_item_key(o->path, key)) {
+            const char *path = arena_printf(c->memory, "%s%s", prefix, key);
+            return config_error(c, e, path, "unknown key '%s'; known: %s", path,
+                                item_words(c, o->path));
+        }
+    }
+    return ST_OK;
+}
+
+static status check_elements(const config *c, const option *o, const char *outer,
+                             const json_t *list, err *e) {
+    size_t i;
+    json_t *element;
+    json_array_foreach(list, i, element) {
+        const char *path = arena_printf(c->memory, "%s%s.%zu", outer, o->path, i);
+        if (!json_is_object(element)) return not_an_object(c, path, e);
+        TRY(check_element(c, o, arena_printf(c->memory, "%s.", path), element, e));
+    }
+    return ST_OK;
+}
+
+static status check_member(const config *c, const json_t *value, const char *prefix,
+                           const char *path, err *e) {
+    const option *o = config_find_option(path);
+    bool model = strcmp(path, "model") == 0;
+    if (o && (o->type == OPTION_SOURCES || o->type == OPTION_STAGES))
+        return check_elements(c, o, prefix, value, e);
+    if (o) return ST_OK;
+    if (!model && !config_is_group(path)) return unknown_key(c, prefix, path, e);
+    if (json_is_null(value)) return ST_OK;
+    if (!json_is_object(value))
+        return not_an_object(c, arena_printf(c->memory, "%s%s", prefix, path), e);
+    return model ? ST_OK : check_object(c, value, prefix, path, e);
+}
+
+static status check_object(const config *c, const json_t *node, const char *prefix,
+                           const char *path, err *e) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)node, key, value) {
+        const char *below = arena_printf(c->memory, "%s%s%s", path, *path ? "." : "", key);
+        TRY(check_member(c, value, prefix, below, e));
+    }
+    return ST_OK;
+}
+
+status config_check_keys(const config *c, const json_t *root, err *e) {
+    if (json_is_null(root)) return ST_OK;
+    if (!json_is_object(root)) {
+        err_set(e, ST_USAGE, "%s is not a config: it must be an object of keys and values",
+                c->source);
+        return err_where(e, "%s", c->source);
+    }
+    return check_object(c, root, "", "", e);
+}

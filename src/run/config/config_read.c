@@ -1,0 +1,226 @@
+/* JSON values to fields of the config: types, suffixes, ranges, lists. Every error names the key,
+ * what stands there and what may stand there. */
+#include "run/config/config_int.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/strbuf.h"
+#include "base/text.h"
+#include "base/yaml.h"
+
+static status wrong_value(config *c, const option *o, const char *path, const json_t *value,
+                          err *e) {
+    char want[256];
+    strbuf have = {0};
+    config_describe(o, want, sizeof want);
+    json_format(&have, value, 0);
+    config_error(c, e, path, "'%s' must be %s, not %.200s", path, want, strbuf_cstr(&have));
+    strbuf_free(&have);
+    bool has_default = strcmp(o->fallback, "null") != 0;
+    err_hint(e, "it means: %s%s%s", o->help, has_default ? "; the default is " : "",
+             has_default ? o->fallback : "");
+    return ST_USAGE;
+}
+
+static bool number_of(const json_t *value, double *out) {
+    if (json_is_string(value)) return text_parse_number(json_string_value(value), out);
+    *out = json_number_value(value);
+    return json_is_number(value);
+}
+
+static bool int_of(const json_t *value, int64_t *out) {
+    if (json_is_string(value)) return text_parse_int(json_string_value(value), out);
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    double v = json_real_value(value);
+    if (!json_is_real(value) || v != rint(v) || fabs(v) > 0x1p53) return false;
+    *out = (int64_t)v;
+    return true;
+}
+
+static bool read_int(const option *o, const json_t *value, int64_t *out) {
+    return int_of(value, out) && (double)*out >= o->lo && (double)*out <= o->hi;
+}
+
+static bool read_num(const option *o, const json_t *value, double *out) {
+    return number_of(value, out) && *out >= o->lo && *out <= o->hi;
+}
+
+static bool read_choice(const option *o, const json_t *value, int *out) {
+    const char *word = json_string_value(value);
+    for (int i = 0; word && o->set[i]; i++) {
+        *out = i;
+        if (strcmp(word, o->set[i]) == 0) return true;
+    }
+    return false;
+}
+
+static bool read_auto(const option *o, const json_t *value, int64_t *out) {
+    const char *word = json_string_value(value);
+    *out = CONFIG_AUTO;
+    return (word && strcmp(word, "auto") == 0) || read_int(o, value, out);
+}
+
+/* Texts: a single one stands for a list of one. */
+static bool read_texts(config *c, const json_t *value, config_texts *out) {
+    bool single = json_is_string(value);
+    if (!single && !json_is_array(value)) return false;
+    out->n = single ? 1 : (int)json_array_size(value);
+    out->items = ARENA_ARRAY(c->memory, const char *, out->n);
+    for (int i = 0; i < out->n; i++) {
+        const char *s = json_string_value(single ? value : json_array_get(value, (size_t)i));
+        if (!s) return false;
+        out->items[i] = arena_strdup(c->memory, s);
+    }
+    return true;
+}
+
+static bool read_ints(config *c, const option *o, const json_t *value, config_ints *out) {
+    if (!json_is_array(value)) return false;
+    out->n = (int)json_array_size(value);
+    out->items = ARENA_ARRAY(c->memory, int64_t, out->n);
+    for (int i = 0; i < out->n; i++)
+        if (!read_int(o, json_array_get(value, (size_t)i), &out->items[i])) return false;
+    return true;
+}
+
+static bool read_nums(config *c, const option *o, const json_t *value, config_nums *out) {
+    if (!json_is_array(value)) return false;
+    out->n = (int)json_array_size(value);
+    out->items = ARENA_ARRAY(c->memory, double, out->n);
+    for (int i = 0; i < out->n; i++)
+        if (!read_num(o, json_array_get(value, (size_t)i), &out->items[i])) return false;
+    return true;
+}
+
+/* The members of one list element that items of `owner` declare. */
+static status read_items(config *c, const char *owner, void *element, const char *path,
+                         const json_t *value, err *e) {
+    for (int i = 0; i < config_n_items; i++) {
+        const option *o = &config_items[i];
+        if (strcmp(o->owner, owner) != 0) continue;
+        char member[512];
+        snprintf(member, sizeof member, "%s.%s", path, o->path);
+        TRY(config_read_value(c, o, element, member, config_walk(value, o->path), e));
+    }
+    return ST_OK;
+}
+
+static status read_sources(config *c, const option *o, const char *path, const json_t *value,
+                           config_sources *out, err *e) {
+    if (!json_is_array(value)) return wrong_value(c, o, path, value, e);
+    out->n = (int)json_array_size(value);
+    out->items = ARENA_ARRAY(c->memory, config_source, out->n);
+    for (int i = 0; i < out->n; i++) {
+        char element[300];
+        snprintf(element, sizeof element, "%s.%d", path, i);
+        TRY(read_items(c, o->path, &out->items[i], element, json_array_get(value, (size_t)i), e));
+        if (!out->items[i].path)
+            return config_error(c, e, element, "'%s' has no path; write {path: SHARDS, weight: 1}",
+                                element);
+    }
+    return ST_OK;
+}
+
+/* The rest of a stage: each option it changes is read into a scratch config, which checks it. */
+static status read_changes(config *c, config_stage *stage, const char *path, const json_t *value,
+                           err *e) {
+    config scratch = {.memory = c->memory, .origins = c->origins};
+    for (int i = 0; i < config_n_options; i++) {
+        const option *o = &config_options[i];
+        const json_t *change = config_walk(value, o->path);
+        if (!change || !config_stage_may_change(o->path)) continue;
+        char key[600];
+        snprintf(key, sizeof key, "%s.%s", path, o->path);
+        TRY(config_read_value(&scratch, o, &scratch, key, change, e));
+    }
+    stage->changes = json_deep_copy(value);
+    json_object_del(stage->changes, "name");
+    json_object_del(stage->changes, "until");
+    return ST_OK;
+}
+
+static status read_stage(config *c, config_stage *stage, const char *path, const json_t *value,
+                         err *e) {
+    TRY(read_items(c, "stages", stage, path, value, e));
+    if (!stage->name) return config_error(c, e, path, "'%s' has no name", path);
+    return read_changes(c, stage, path, value, e);
+}
+
+static status read_stages(config *c, const option *o, const char *path, const json_t *value,
+                          config_stages *out, err *e) {
+    if (!json_is_array(value)) return wrong_value(c, o, path, value, e);
+    int n = (int)json_array_size(value);
+    out->items = ARENA_ARRAY(c->memory, config_stage, n);
+    for (out->n = 0; out->n < n; out->n++) {
+        char element[300];
+        snprintf(element, sizeof element, "%s.%d", path, out->n);
+        TRY(read_stage(c, &out->items[out->n], element, json_array_get(value, (size_t)out->n), e));
+    }
+    return ST_OK;
+}
+
+static bool read_text(config *c, const json_t *value, const char **out) {
+    if (!json_is_string(value)) return false;
+    *out = arena_strdup(c->memory, json_string_value(value));
+    return true;
+}
+
+/* After a wrong word in a choice the nearest right one is the hint. */
+static status wrong_choice(config *c, const option *o, const char *path, const json_t *value,
+                           err *e) {
+    wrong_value(c, o, path, value, e);
+    int n = 0;
+    while (o->set[n]) n++;
+    int nearest = json_is_string(value) ? text_nearest(json_string_value(value), o->set, n) : -1;
+    if (nearest >= 0) err_hint(e, "did you mean '%s'?", o->set[nearest]);
+    return ST_USAGE;
+}
+
+json_t *config_fallback(const option *o) {
+    json_t *value;
+    err e;
+    status st = yaml_parse(&value, NULL, "default", o->fallback, strlen(o->fallback), &e);
+    CHECK(st == ST_OK, "default of %s: %s", o->path, e.message);
+    return value;
+}
+
+static status read_given(config *c, const option *o, void *field, const char *path,
+                         const json_t *value, err *e) {
+    bool ok = false;
+    switch (o->type) {
+        case OPTION_BOOL:
+            *(bool *)field = json_is_true(value);
+            ok = json_is_boolean(value);
+            break;
+        case OPTION_INT: ok = read_int(o, value, field); break;
+        case OPTION_NUM: ok = read_num(o, value, field); break;
+        case OPTION_TEXT: ok = read_text(c, value, field); break;
+        case OPTION_CHOICE:
+            return read_choice(o, value, field) ? ST_OK : wrong_choice(c, o, path, value, e);
+        case OPTION_AUTO: ok = read_auto(o, value, field); break;
+        case OPTION_TEXTS: ok = read_texts(c, value, field); break;
+        case OPTION_INTS: ok = read_ints(c, o, value, field); break;
+        case OPTION_NUMS: ok = read_nums(c, o, value, field); break;
+        case OPTION_SOURCES: return read_sources(c, o, path, value, field, e);
+        case OPTION_STAGES: return read_stages(c, o, path, value, field, e);
+    }
+    return ok ? ST_OK : wrong_value(c, o, path, value, e);
+}
+
+status config_read_value(config *c, const option *o, void *base, const char *path,
+                         const json_t *value, err *e) {
+    void *field = (char *)base + o->offset;
+    if (value && !json_is_null(value)) return read_given(c, o, field, path, value, e);
+    json_t *fallback = config_fallback(o);
+    status st = ST_OK;
+    if (!json_is_null(fallback)) st = read_given(c, o, field, path, fallback, e);
+    json_decref(fallback);
+    return st;
+}

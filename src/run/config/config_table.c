@@ -1,0 +1,152 @@
+/* options.def as data, and look-ups in it. */
+#include "run/config/config_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD(name, word) word,
+#define SET(name) static const char *const SET_##name[] = {CONFIG_SET_##name(WORD) NULL};
+SET(PACKING)
+SET(PRECISION)
+SET(REDUCE_DTYPE)
+SET(RECOMPUTE)
+SET(OBJECTIVE)
+SET(OPTIMIZER)
+SET(SCHEDULE)
+SET(DECAY)
+SET(CP_KIND)
+SET(PP_SCHEDULE)
+SET(TOKEN_FORMAT)
+SET(TOKEN_DTYPE)
+SET(DATA_ORDER)
+SET(GUARD_ACTION)
+#define SET_NONE NULL
+
+enum { FIXED, FREE };
+
+#define TOP(name, type, fallback, lo, hi, set, resume, help)                                       \
+    {#name, NULL, OPTION_##type, offsetof(config, name), fallback, lo, hi, SET_##set, resume, help},
+#define GROUP(path, name)
+#define GROUP_END(name)
+#define OPTION(group, name, type, fallback, lo, hi, set, resume, help)                             \
+    {#group "." #name, NULL,   OPTION_##type, offsetof(config, group.name), fallback, lo, hi,      \
+     SET_##set,        resume, help},
+#define ITEM(...)
+const option config_options[] = {
+#include "run/config/options.def"
+};
+const int config_n_options = ARRAY_LEN(config_options);
+
+#define TOP(...)
+#define GROUP(path, name)
+#define GROUP_END(name)
+#define OPTION(...)
+#define ITEM(owner, struct_type, name, type, fallback, lo, hi, set, resume, help)                  \
+    {#name,     #owner, OPTION_##type, offsetof(struct_type, name), fallback, lo, hi,              \
+     SET_##set, resume, help},
+const option config_items[] = {
+#include "run/config/options.def"
+};
+const int config_n_items = ARRAY_LEN(config_items);
+
+#define TOP(...)
+#define GROUP(path, name) #path,
+#define GROUP_END(name)
+#define OPTION(...)
+#define ITEM(...)
+const char *const config_groups[] = {
+#include "run/config/options.def"
+};
+const int config_n_groups = ARRAY_LEN(config_groups);
+
+const char config_short_group[] = "train.precision";
+const char config_short_member[] = "compute";
+
+const option *config_find_option(const char *path) {
+    for (int i = 0; i < config_n_options; i++)
+        if (strcmp(config_options[i].path, path) == 0) return &config_options[i];
+    return NULL;
+}
+
+bool config_is_group(const char *path) {
+    for (int i = 0; i < config_n_groups; i++)
+        if (strcmp(config_groups[i], path) == 0) return true;
+    return path[0] == '\0';
+}
+
+const char *config_path_below(const char *path, const char *parent) {
+    size_t n = strlen(parent);
+    return strncmp(path, parent, n) == 0 && path[n] == '.' ? path + n + 1 : NULL;
+}
+
+bool config_key_is_free(const char *path) {
+    for (int i = 0; i < config_n_options; i++) {
+        const option *o = &config_options[i];
+        if (strcmp(o->path, path) == 0 || config_path_below(path, o->path))
+            return o->free_on_resume;
+    }
+    return false;
+}
+
+bool config_key_is_free_in(const char *path, int stage) {
+    const char *rest = config_path_below(path, "stages");
+    if (!rest) return config_key_is_free(path);
+    char *end;
+    long n = strtol(rest, &end, 10);
+    if (n > stage) return true;
+    return n == stage && strncmp(end, ".until", 6) == 0;
+}
+
+const char *config_precision_name(int precision) {
+    return SET_PRECISION[precision];
+}
+
+static json_t *child(const json_t *node, const char *key) {
+    if (!json_is_array(node)) return json_object_get(node, key);
+    char *end;
+    unsigned long i = strtoul(key, &end, 10);
+    return *key >= '0' && *key <= '9' && *end == '\0' ? json_array_get(node, i) : NULL;
+}
+
+json_t *config_walk(const json_t *root, const char *path) {
+    json_t *node = (json_t *)root;
+    while (node && *path) {
+        char key[256];
+        size_t n = strcspn(path, ".");
+        if (n >= sizeof key) return NULL;
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        node = child(node, key);
+        path += n + (path[n] == '.');
+    }
+    return node;
+}
+
+static void describe_range(const option *o, const char *noun, char *out, size_t size) {
+    if (o->hi >= 1e15)
+        snprintf(out, size, "%s of at least %.9g", noun, o->lo);
+    else
+        snprintf(out, size, "%s from %.9g to %.9g", noun, o->lo, o->hi);
+}
+
+static void describe_set(const option *o, char *out, size_t size) {
+    size_t len = (size_t)snprintf(out, size, "one of");
+    for (int i = 0; o->set[i] && len < size; i++)
+        len += (size_t)snprintf(out + len, size - len, "%s %s", i ? "," : "", o->set[i]);
+}
+
+void config_describe(const option *o, char *out, size_t size) {
+    switch (o->type) {
+        case OPTION_BOOL: snprintf(out, size, "true or false"); break;
+        case OPTION_INT: describe_range(o, "an integer", out, size); break;
+        case OPTION_NUM: describe_range(o, "a number", out, size); break;
+        case OPTION_TEXT: snprintf(out, size, "a text"); break;
+        case OPTION_CHOICE: describe_set(o, out, size); break;
+        case OPTION_AUTO: describe_range(o, "auto or an integer", out, size); break;
+        case OPTION_TEXTS: snprintf(out, size, "a list of texts"); break;
+        case OPTION_INTS: describe_range(o, "a list of integers, each", out, size); break;
+        case OPTION_NUMS: describe_range(o, "a list of numbers, each", out, size); break;
+        case OPTION_SOURCES: snprintf(out, size, "a path or a list of {path, weight}"); break;
+        case OPTION_STAGES: snprintf(out, size, "a list of {name, until, ...}"); break;
+    }
+}

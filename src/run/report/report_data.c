@@ -1,0 +1,206 @@
+/* Collects a report's data, and puts quantities into words. */
+#include "run/report/report_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/folder.h"
+#include "run/metrics.h"
+#include "run/report/svg.h"
+
+/* ---- columns ---- */
+
+static void table_grow(report_table *t) {
+    if (t->n < t->cap) return;
+    t->cap = t->cap ? t->cap * 2 : 1024;
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        t->column[i] = xrealloc(t->column[i], sizeof(double) * (size_t)t->cap);
+}
+
+/* How many of n ascending steps come before `step`. After a rewind the later ones are made again:
+ * what counts is the second time. */
+static int64_t steps_before(const double *steps, int64_t n, double step) {
+    while (n > 0 && steps[n - 1] >= step) n--;
+    return n;
+}
+
+/* A step line stands for all steps since the one before it (train.log_every). */
+static void take_step(report_data *d, const json_t *event) {
+    report_table *t = &d->steps;
+    double step = metrics_num(event, "step"), ms = metrics_num(event, "step_ms");
+    if (!isfinite(step)) return;
+    t->n = steps_before(t->column[COLUMN_STEP], t->n, step);
+    double before = t->n ? t->column[COLUMN_STEP][t->n - 1] : 0;
+    if (isfinite(ms) && step > before) d->train_s += ms * 1e-3 * (step - before);
+    table_grow(t);
+    const double row[COLUMN_COUNT] = {
+        [COLUMN_STEP] = step,
+        [COLUMN_LOSS] = metrics_num(event, "loss"),
+        [COLUMN_GRAD_NORM] = metrics_num(event, "grad_norm"),
+        [COLUMN_LR] = metrics_num(event, "lr"),
+        [COLUMN_TOK_PER_S] = metrics_num(event, "tok_per_s"),
+        [COLUMN_MFU] = 100 * metrics_num(event, "mfu"),
+        [COLUMN_HFU] = 100 * metrics_num(event, "hfu"),
+    };
+    for (int i = 0; i < COLUMN_COUNT; i++) t->column[i][t->n] = row[i];
+    t->n++;
+}
+
+static void take_valid(report_data *d, const json_t *event) {
+    report_valid *v = &d->valid;
+    double step = metrics_num(event, "step"), loss = metrics_num(event, "val_loss");
+    if (!isfinite(step)) return;
+    v->n = steps_before(v->step, v->n, step);
+    if (!d->first_valid) d->first_valid = json_deep_copy(event);
+    if (v->n == v->cap) {
+        v->cap = v->cap ? v->cap * 2 : 64;
+        v->step = xrealloc(v->step, sizeof(double) * (size_t)v->cap);
+        v->loss = xrealloc(v->loss, sizeof(double) * (size_t)v->cap);
+    }
+    v->step[v->n] = step;
+    v->loss[v->n++] = loss;
+}
+
+/* A stage that was begun again after a rewind takes the place of its first beginning. */
+static void take_stage(report_data *d, const json_t *event) {
+    int64_t step = metrics_int(event, "step", 0);
+    size_t n = json_array_size(d->stages);
+    while (n > 0 && metrics_int(json_array_get(d->stages, n - 1), "step", 0) >= step)
+        json_array_remove(d->stages, --n);
+    json_array_append_new(d->stages, json_deep_copy(event));
+}
+
+static void replace(json_t **slot, const json_t *event) {
+    json_decref(*slot);
+    *slot = json_deep_copy(event);
+}
+
+static status take_event(void *user, const json_t *event, err *e) {
+    (void)e;
+    report_data *d = user;
+    if (metrics_is(event, "step")) {
+        take_step(d, event);
+    } else if (metrics_is(event, "valid")) {
+        take_valid(d, event);
+    } else if (metrics_is(event, "sample")) {
+        json_array_append_new(d->samples, json_deep_copy(event));
+    } else if (metrics_is(event, "alarm")) {
+        json_array_append_new(d->alarms, json_deep_copy(event));
+    } else if (metrics_is(event, "stage")) {
+        take_stage(d, event);
+    } else if (metrics_is(event, "checkpoint")) {
+        d->n_checkpoints++;
+        d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
+    } else if (metrics_is(event, "start")) {
+        replace(&d->start, event);
+    } else if (metrics_is(event, "end")) {
+        replace(&d->end, event);
+    }
+    return ST_OK;
+}
+
+/* An exponential mean over the last fiftieth of the run, over less where the run is young and its
+ * values change fast. */
+static void smooth(const double *in, double *out, int64_t n) {
+    double full = fmax(1, (double)n / 50), sum = 0, weight = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double decay = 1 - 1 / fmin(full, 1 + (double)i / 20);
+        out[i] = in[i];
+        if (!isfinite(in[i])) continue;
+        sum = decay * sum + (1 - decay) * in[i];
+        weight = decay * weight + (1 - decay);
+        out[i] = sum / weight;
+    }
+}
+
+static void smooth_columns(report_table *t) {
+    for (int i = COLUMN_STEP + 1; i < COLUMN_COUNT; i++) {
+        t->smooth[i] = xmalloc(sizeof(double) * (size_t)t->n);
+        smooth(t->column[i], t->smooth[i], t->n);
+    }
+}
+
+static double mean_of(const report_table *t, report_column c) {
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        double value = t->column[c][i];
+        if (!isfinite(value)) continue;
+        sum += value;
+        n++;
+    }
+    return n ? sum / (double)n : (double)NAN;
+}
+
+status report_data_load(report_data *d, const char *run_dir, err *e) {
+    *d = (report_data){.memory = arena_new("report"),
+                       .samples = json_array(),
+                       .alarms = json_array(),
+                       .stages = json_array(),
+                       .last_checkpoint = -1};
+    status st;
+    TRY_GOTO(st, run_summarize(d->memory, run_dir, &d->summary, e), failed);
+    TRY_GOTO(st, run_read_config(&d->config, run_dir, e), failed);
+    TRY_GOTO(st, run_read_json(&d->plan, run_dir, "plan.json", e), failed);
+    TRY_GOTO(st, metrics_read(run_dir, METRICS_ALL, take_event, d, e), failed);
+    smooth_columns(&d->steps);
+    report_set_marks(d);
+    d->mean_tok_per_s = mean_of(&d->steps, COLUMN_TOK_PER_S);
+    return ST_OK;
+failed:
+    report_data_free(d);
+    return st;
+}
+
+void report_data_free(report_data *d) {
+    json_decref(d->config);
+    json_decref(d->plan);
+    json_decref(d->start);
+    json_decref(d->end);
+    json_decref(d->samples);
+    json_decref(d->alarms);
+    json_decref(d->stages);
+    json_decref(d->first_valid);
+    for (int i = 0; i < COLUMN_COUNT; i++) {
+        free(d->steps.column[i]);
+        free(d->steps.smooth[i]);
+    }
+    free(d->valid.step);
+    free(d->valid.loss);
+    arena_free(d->memory);
+}
+
+/* ---- quantities ---- */
+
+void report_put_count(strbuf *out, double n) {
+    char text[32];
+    svg_format_number(text, n);
+    strbuf_puts(out, text);
+}
+
+void report_put_bytes(strbuf *out, double n) {
+    static const char *const UNITS[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    while (fabs(n) >= 999.5 && unit < ARRAY_LEN(UNITS) - 1) {
+        n /= 1000;
+        unit++;
+    }
+    strbuf_printf(out,
+                  unit == 0 || n >= 99.95 ? "%.0f %s"
+                  : n >= 9.995            ? "%.1f %s"
+                                          : "%.2f %s",
+                  n, UNITS[unit]);
+}
+
+void report_put_seconds(strbuf *out, double s) {
+    long long whole = (long long)(s + 0.5);
+    if (s < 10)
+        strbuf_printf(out, "%.1f s", s);
+    else if (whole < 180)
+        strbuf_printf(out, "%lld s", whole);
+    else if (whole < 3600)
+        strbuf_printf(out, "%lld min %lld s", whole / 60, whole % 60);
+    else
+        strbuf_printf(out, "%lld h %lld min", whole / 3600, whole / 60 % 60);
+}

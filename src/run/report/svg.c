@@ -1,0 +1,378 @@
+/* Line charts; see svg.h. Order: numbers and text, ticks, decimation, ranges, then the picture.
+ *
+ * The inner picture has the coordinates 0..GRID in both directions; whole numbers are enough for
+ * any screen and keep the file small. */
+#include "run/report/svg.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+/* LABEL_ROOM: the room above the curves, where marks have labels, in units of the usual room. */
+enum { GRID = 10000, LABEL_ROOM = 2 };
+
+/* ---- text ---- */
+
+static void put_replacement(strbuf *out) {
+    strbuf_puts(out, "\xef\xbf\xbd");
+}
+
+/* Length of the UTF-8 character at s (checked as RFC 3629 asks), 0 when there is none. */
+static int utf8_length(const unsigned char *s) {
+    if (s[0] < 0x80) return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    int n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return bad ? 0 : n;
+}
+
+void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
+    const unsigned char *s = (const unsigned char *)text, *end = s + len;
+    while (s < end) {
+        int n = utf8_length(s);
+        switch (*s) {
+            case '&': strbuf_puts(out, "&amp;"); break;
+            case '<': strbuf_puts(out, "&lt;"); break;
+            case '>': strbuf_puts(out, "&gt;"); break;
+            case '"': strbuf_puts(out, "&quot;"); break;
+            case '\'': strbuf_puts(out, "&#39;"); break;
+            default:
+                if (n == 0 || (*s < 0x20 && *s != '\n' && *s != '\t') || *s == 0x7f)
+                    put_replacement(out);
+                else
+                    strbuf_append(out, s, (size_t)n);
+        }
+        s += n ? n : 1;
+    }
+}
+
+void svg_put_escaped(strbuf *out, const char *text) {
+    svg_put_escaped_bytes(out, text, strlen(text));
+}
+
+/* At most `digits` significant digits, without an exponent or trailing zeros. */
+static void format_plain(char out[32], double value, int digits) {
+    int whole = value == 0 ? 1 : (int)floor(log10(fabs(value))) + 1;
+    int decimals = digits - whole;
+    snprintf(out, 32, "%.*f", decimals > 0 ? decimals : 0, value);
+    if (!strchr(out, '.')) return;
+    size_t n = strlen(out);
+    while (out[n - 1] == '0') out[--n] = '\0';
+    if (out[n - 1] == '.') out[n - 1] = '\0';
+}
+
+void svg_format_number(char out[32], double value) {
+    static const char UNITS[] = "kMBT";
+    double size = fabs(value);
+    if (!isfinite(value)) {
+        snprintf(out, 32, "n/a");
+    } else if (size != 0 && (size < 1e-2 || size >= 1e15)) {
+        char text[32];
+        snprintf(text, sizeof text, "%.2e", value);
+        char *e = strchr(text, 'e');
+        format_plain(out, strtod(text, NULL) / pow(10, (double)strtol(e + 1, NULL, 10)), 3);
+        size_t n = strlen(out);
+        snprintf(out + n, 32 - n, "e%ld", strtol(e + 1, NULL, 10));
+    } else if (size < 9999.5) {
+        format_plain(out, value, size >= 1000 ? 4 : 3);
+    } else {
+        int unit = -1;
+        for (; unit < 3 && fabs(value) >= 999.5; unit++) value /= 1000;
+        format_plain(out, value, 3);
+        size_t n = strlen(out);
+        snprintf(out + n, 32 - n, "%c", UNITS[unit]);
+    }
+}
+
+/* ---- ticks ---- */
+
+int svg_ticks(double lo, double hi, int want, double *out) {
+    if (!(hi > lo) || want < 1) return 0;
+    double raw = (hi - lo) / want, power = pow(10, floor(log10(raw))), ratio = raw / power;
+    double step = power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
+    int n = 0;
+    for (double i = ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9; i++)
+        if (n < SVG_MAX_TICKS) out[n++] = i == 0 ? 0 : i * step;
+    return n;
+}
+
+/* Powers of ten, with 2 and 5 between them where there are few. */
+static int log_ticks(double lo, double hi, double *out) {
+    static const double WITHIN[] = {1, 2, 5};
+    int n = 0, all = log10(hi / lo) < 2.5 ? 3 : 1;
+    double power = pow(10, floor(log10(lo)));
+    for (; power <= hi; power *= 10)
+        for (int i = 0; i < all; i++) {
+            double tick = power * WITHIN[i];
+            if (tick >= lo * 0.999999 && tick <= hi * 1.000001 && n < SVG_MAX_TICKS)
+                out[n++] = tick;
+        }
+    return n;
+}
+
+/* ---- decimation ---- */
+
+static double scaled(double x, double x0, double x1, bool log_x) {
+    if (!(x1 > x0)) return 0.5;
+    return log_x ? log(x / x0) / log(x1 / x0) : (x - x0) / (x1 - x0);
+}
+
+typedef struct column {
+    int64_t number, low, high, gap; /* indices of points; -1: none */
+} column;
+
+static int64_t put_column(const column *c, int64_t *out) {
+    int64_t n = 0;
+    if (c->low >= 0) {
+        out[n++] = c->low < c->high ? c->low : c->high;
+        if (c->low != c->high) out[n++] = c->low < c->high ? c->high : c->low;
+    } else if (c->gap >= 0) {
+        out[n++] = c->gap;
+    }
+    return n;
+}
+
+int64_t svg_decimate(const double *x, const double *y, int64_t n, double x0, double x1, bool log_x,
+                     int64_t max_points, int64_t *out) {
+    int64_t kept = 0, columns = max_points / 2;
+    column c = {-1, -1, -1, -1};
+    for (int64_t i = 0; i < n; i++) {
+        int64_t number =
+            n <= max_points ? i : (int64_t)(scaled(x[i], x0, x1, log_x) * (double)columns);
+        if (n > max_points && number >= columns) number = columns - 1;
+        if (number != c.number) {
+            kept += put_column(&c, out + kept);
+            c = (column){number, -1, -1, -1};
+        }
+        if (!isfinite(y[i])) {
+            c.gap = i;
+        } else {
+            if (c.low < 0 || y[i] < y[c.low]) c.low = i;
+            if (c.high < 0 || y[i] > y[c.high]) c.high = i;
+        }
+    }
+    return kept + put_column(&c, out + kept);
+}
+
+/* ---- ranges ---- */
+
+typedef struct range {
+    double x0, x1, y0, y1;
+    bool log_x;
+} range;
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The value that 99.5 % of the finite ones do not exceed; for a million of them a sample does. */
+static double high_quantile(const svg_series *s) {
+    int64_t stride = s->n / 20000 + 1, n = 0;
+    double *values = xmalloc(sizeof *values * (size_t)(s->n / stride + 1));
+    for (int64_t i = 0; i < s->n; i += stride)
+        if (isfinite(s->y[i])) values[n++] = s->y[i];
+    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    double result = n ? values[(int64_t)((double)(n - 1) * 0.995)] : -INFINITY;
+    free(values);
+    return result;
+}
+
+static void widen(const svg_chart *c, const svg_series *s, range *r) {
+    double high = c->cut_outliers ? high_quantile(s) : INFINITY;
+    if (isfinite(c->y_top)) high = c->y_top;
+    for (int64_t i = 0; i < s->n; i++) {
+        r->x0 = fmin(r->x0, s->x[i]);
+        r->x1 = fmax(r->x1, s->x[i]);
+        if (!isfinite(s->y[i])) continue;
+        r->y0 = fmin(r->y0, s->y[i]);
+        r->y1 = fmax(r->y1, fmin(s->y[i], high));
+    }
+}
+
+/* False when there is nothing to draw. */
+static bool find_range(const svg_chart *c, range *r) {
+    *r = (range){INFINITY, -INFINITY, INFINITY, -INFINITY, c->log_x};
+    for (int i = 0; i < c->n_series; i++) widen(c, &c->series[i], r);
+    if (!isfinite(r->y0)) return false;
+    for (int i = 0; i < c->n_marks; i++) r->x1 = fmax(r->x1, c->marks[i].x);
+    if (c->from_zero) r->y0 = fmin(r->y0, 0);
+    double pad = (r->y1 - r->y0) * 0.06;
+    if (pad <= fabs(r->y1) * 1e-6) pad = r->y1 == 0 ? 1 : fabs(r->y1) * 0.1;
+    if (!c->from_zero) r->y0 -= pad;
+    r->y1 += c->n_marks > 0 && c->label_pixels > 0 ? LABEL_ROOM * pad : pad;
+    if (r->log_x && (r->x0 <= 0 || r->x1 <= r->x0)) r->log_x = false;
+    return true;
+}
+
+static double place_x(const range *r, double x) {
+    return scaled(x, r->x0, r->x1, r->log_x);
+}
+
+static double place_y(const range *r, double y) {
+    return 1 - (y - r->y0) / (r->y1 - r->y0);
+}
+
+/* ---- the picture ---- */
+
+static void put_y_axis(strbuf *out, const range *r) {
+    double ticks[SVG_MAX_TICKS];
+    int n = svg_ticks(r->y0, r->y1, 4, ticks);
+    for (int i = 0; i < n; i++) {
+        char text[32];
+        double at = 100 * place_y(r, ticks[i]);
+        svg_format_number(text, ticks[i]);
+        strbuf_printf(out,
+                      "<line class=\"grid\" x1=\"0\" x2=\"100%%\" y1=\"%.2f%%\" y2=\"%.2f%%\"/>"
+                      "<text x=\"-8\" y=\"%.2f%%\" dy=\"4\" text-anchor=\"end\">%s</text>\n",
+                      at, at, at, text);
+    }
+}
+
+static void put_x_axis(strbuf *out, const svg_chart *c, const range *r) {
+    double ticks[SVG_MAX_TICKS];
+    int n = r->log_x ? log_ticks(r->x0, r->x1, ticks) : svg_ticks(r->x0, r->x1, 5, ticks);
+    if (!(r->x1 > r->x0)) ticks[0] = r->x0, n = 1;
+    for (int i = 0; i < n; i++) {
+        char text[32];
+        double at = 100 * place_x(r, ticks[i]);
+        svg_format_number(text, ticks[i]);
+        strbuf_printf(out,
+                      "<text x=\"%.2f%%\" y=\"100%%\" dy=\"18\" "
+                      "text-anchor=\"%s\">%s</text>\n",
+                      at,
+                      at > 96  ? "end"
+                      : at < 4 ? "start"
+                               : "middle",
+                      text);
+    }
+    if (!c->x_label) return;
+    strbuf_puts(out, "<text class=\"axis\" x=\"100%\" y=\"100%\" dy=\"34\" text-anchor=\"end\">");
+    svg_put_escaped(out, c->x_label);
+    strbuf_puts(out, "</text>\n");
+}
+
+static int grid_point(double place) {
+    return (int)lrint(fmax(0, fmin(1, place)) * GRID);
+}
+
+/* What lies above the picture touches its upper edge, but is not drawn along it. */
+static void put_path(strbuf *out, const svg_series *s, const range *r, const int64_t *points,
+                     int64_t n, const char *kind) {
+    bool dots = strcmp(kind, "dots") == 0, pen_down = false, was_above = false;
+    strbuf_printf(out, "<path class=\"%s %s\"", kind, s->css);
+    if (!dots && s->name) {
+        strbuf_puts(out, " data-name=\"");
+        svg_put_escaped(out, s->name);
+        strbuf_puts(out, "\"");
+    }
+    strbuf_puts(out, " d=\"");
+    for (int64_t i = 0; i < n; i++) {
+        double x = s->x[points[i]], y = s->y[points[i]];
+        bool above = y > r->y1;
+        if (isfinite(y) && !(dots && above))
+            strbuf_printf(out, "%c%d %d%s", pen_down && !dots && !(above && was_above) ? 'L' : 'M',
+                          grid_point(place_x(r, x)), grid_point(place_y(r, y)),
+                          dots || n == 1 ? "h0" : "");
+        pen_down = isfinite(y);
+        was_above = above;
+    }
+    strbuf_puts(out, "\"/>\n");
+}
+
+static void put_series(strbuf *out, const svg_series *s, const range *r) {
+    enum { MAX_DOTS = 120 };
+    int64_t *points = xmalloc(sizeof *points * (SVG_MAX_POINTS + 2));
+    int64_t n = svg_decimate(s->x, s->y, s->n, r->x0, r->x1, r->log_x, SVG_MAX_POINTS, points);
+    put_path(out, s, r, points, n, n == 1 && !s->dots ? "line dots" : "line");
+    if (s->dots && n <= MAX_DOTS) put_path(out, s, r, points, n, "dots");
+    free(points);
+}
+
+/* ---- marks ---- */
+
+/* Where the labels of each row at the upper edge end so far, in percent of a chart of usual width.
+ */
+typedef struct label_rows {
+    double end[2];
+} label_rows;
+
+static void put_label(strbuf *out, const svg_chart *c, const svg_mark *mark, double at,
+                      label_rows *rows) {
+    enum { ROW_PIXELS = 16, LETTER_PIXELS = 7 };
+    double letters = (double)strlen(mark->label) + 2;
+    double width = 100 * letters * LETTER_PIXELS / c->label_pixels;
+    bool flip = at + width > 100; /* to the left of its line */
+    double first = flip ? at - width : at;
+    if (first < rows->end[mark->row]) return;
+    rows->end[mark->row] = first + width;
+    strbuf_printf(out,
+                  "<text class=\"label %s\" x=\"%.2f%%\" y=\"0\" dx=\"%d\" dy=\"%d\" "
+                  "text-anchor=\"%s\">",
+                  mark->css, at, flip ? -5 : 5, 11 + ROW_PIXELS * mark->row,
+                  flip ? "end" : "start");
+    svg_put_escaped(out, mark->label);
+    strbuf_puts(out, "</text>\n");
+}
+
+static void put_mark_line(strbuf *out, const svg_mark *mark, double at) {
+    strbuf_printf(out,
+                  "<line class=\"mark %s\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"0\" "
+                  "y2=\"100%%\">",
+                  mark->css, at, at);
+    if (mark->label) {
+        strbuf_puts(out, "<title>");
+        svg_put_escaped(out, mark->label);
+        strbuf_puts(out, "</title>");
+    }
+    strbuf_puts(out, "</line>\n");
+}
+
+static bool is_in_picture(const svg_mark *mark, const range *r) {
+    return isfinite(mark->x) && mark->x >= r->x0;
+}
+
+static void put_marks(strbuf *out, const svg_chart *c, const range *r) {
+    for (int i = 0; i < c->n_marks; i++)
+        if (is_in_picture(&c->marks[i], r))
+            put_mark_line(out, &c->marks[i], 100 * place_x(r, c->marks[i].x));
+}
+
+/* After the curves, so that they can be read. */
+static void put_labels(strbuf *out, const svg_chart *c, const range *r) {
+    label_rows rows = {0};
+    for (int i = 0; i < c->n_marks && c->label_pixels > 0; i++)
+        if (c->marks[i].label && is_in_picture(&c->marks[i], r))
+            put_label(out, c, &c->marks[i], 100 * place_x(r, c->marks[i].x), &rows);
+}
+
+void svg_chart_write(strbuf *out, const svg_chart *c) {
+    range r;
+    if (!find_range(c, &r)) {
+        strbuf_puts(out, "<p class=\"none\">Nothing recorded yet.</p>\n");
+        return;
+    }
+    strbuf_printf(out,
+                  "<svg class=\"chart\" role=\"img\" data-x0=\"%.9g\" data-x1=\"%.9g\" "
+                  "data-y0=\"%.9g\" data-y1=\"%.9g\" data-log=\"%d\" aria-label=\"",
+                  r.x0, r.x1, r.y0, r.y1, r.log_x);
+    svg_put_escaped(out, c->title);
+    strbuf_puts(out, "\">\n");
+    put_y_axis(out, &r);
+    put_x_axis(out, c, &r);
+    put_marks(out, c, &r);
+    strbuf_printf(out,
+                  "<svg class=\"plot\" width=\"100%%\" height=\"100%%\" viewBox=\"0 0 %d %d\" "
+                  "preserveAspectRatio=\"none\">\n",
+                  GRID, GRID);
+    for (int i = 0; i < c->n_series; i++) put_series(out, &c->series[i], &r);
+    strbuf_puts(out, "</svg>\n");
+    put_labels(out, c, &r);
+    strbuf_puts(out, "</svg>\n");
+}

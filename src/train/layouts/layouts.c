@@ -1,0 +1,290 @@
+#include "train/layouts/layouts.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/strbuf.h"
+#include "train/layouts/faults.h"
+#include "train/layouts/trial.h"
+
+void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
+    static const char *const recompute[] = {"none", "selective", "full"};
+    strbuf b = {0};
+    strbuf_printf(&b, "dp%d", l->dp);
+    if (l->dp_replicate > 1) strbuf_printf(&b, " replicate%d", l->dp_replicate);
+    if (l->zero) strbuf_printf(&b, " zero%d", l->zero);
+    if (l->tp > 1) strbuf_printf(&b, " tp%d%s", l->tp, l->sp ? " sp" : "");
+    if (l->recompute) strbuf_printf(&b, " recompute-%s", recompute[l->recompute]);
+    snprintf(out, LAYOUT_NAME_MAX, "%s", strbuf_cstr(&b));
+    strbuf_free(&b);
+}
+
+int layout_ranks(const layout *l) {
+    return l->dp * l->tp;
+}
+
+/* ---- the trial ---- */
+
+enum { TRIAL_TOKENS = 128, TRIAL_MICRO = 2 };
+
+static status copy_config(config **out, const config *c, err *e) {
+    json_t *o = config_to_json(c);
+    status st = config_from_json(out, o, NULL, "layout", NULL, 0, e);
+    json_decref(o);
+    return st;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+/* Sequences of a micro-batch: few, but rows that sequence-parallel ranks can share. */
+static int64_t trial_micro(const config *c) {
+    int64_t own = c->train.micro_batch_size, T = c->train.seq_len, tp = c->parallel.tp;
+    int64_t B = own == CONFIG_AUTO || own > TRIAL_MICRO ? TRIAL_MICRO : own;
+    return c->parallel.sp && B * T % tp != 0 ? tp / common_divisor(T, tp) : B;
+}
+
+static void shorten(config *c, int batch) {
+    c->stages.n = 0;
+    c->train.batch_ramp.start = c->train.batch_ramp.increment = 0;
+    if (c->train.seq_len > TRIAL_TOKENS) c->train.seq_len = TRIAL_TOKENS;
+    c->train.micro_batch_size = trial_micro(c);
+    c->train.global_batch_size = batch * c->train.micro_batch_size;
+    c->train.deterministic = true;
+    c->train.digest_every = 1;
+    c->train.threads = 1;
+}
+
+static status read_model(arena *a, const config *c, model_config *mc, err *e) {
+    return model_config_read(a, c->model, 0, mc, e);
+}
+
+/* Fewer layers, where the model can be read with them: lists of layers have a length. */
+static void cut_depth(layout_trial *t, int depth) {
+    model_config whole, cut;
+    err unread = {0};
+    if (read_model(t->memory, t->c, &whole, &unread) != ST_OK) return;
+    t->depth = (int)whole.num_hidden_layers;
+    if (depth <= 0 || depth >= t->depth) return;
+    json_t *model = json_deep_copy(t->c->model);
+    json_object_set_new(model, "num_hidden_layers", json_integer(depth));
+    json_object_del(model, "from");
+    if (model_config_read(t->memory, model, 0, &cut, &unread) == ST_OK) {
+        json_t *old = t->c->model;
+        t->c->model = model;
+        json_decref(old);
+        t->depth = depth;
+    } else
+        json_decref(model);
+}
+
+static status name_params(layout_trial *t, err *e) {
+    model_config mc;
+    TRY(read_model(t->memory, t->c, &mc, e));
+    param_store *s = param_store_new(t->memory, DT_F32);
+    model_declare(&mc, s);
+    t->n_params = param_count(s);
+    t->param = ARENA_ARRAY(t->memory, const char *, t->n_params);
+    for (int i = 0; i < t->n_params; i++) t->param[i] = param_at(s, i)->name;
+    return ST_OK;
+}
+
+/* The vocabulary that only a tokenizer knows becomes a number. */
+static status fix_vocab(config *c, err *e) {
+    trial_trim_config(c);
+    if (!c->tokenizer) return ST_OK;
+    tok *tk;
+    TRY(tok_load(&tk, c->tokenizer, e));
+    json_object_set_new(c->model, "vocab_size", json_integer(tok_vocab_size(tk)));
+    tok_free(tk);
+    c->tokenizer = NULL;
+    return ST_OK;
+}
+
+status layout_trial_new(layout_trial **out, const config *c, int depth, int batch, err *e) {
+    arena *a = arena_new("layouts");
+    layout_trial *t = ARENA_NEW(a, layout_trial);
+    t->memory = a;
+    status st = copy_config(&t->c, c, e);
+    if (st == ST_OK) st = fix_vocab(t->c, e);
+    if (st == ST_OK) {
+        shorten(t->c, batch);
+        cut_depth(t, depth);
+        st = name_params(t, e);
+    }
+    if (st != ST_OK) {
+        layout_trial_free(t);
+        return st;
+    }
+    *out = t;
+    return ST_OK;
+}
+
+void layout_trial_free(layout_trial *t) {
+    if (!t) return;
+    config_free(t->c);
+    arena_free(t->memory);
+}
+
+bool layout_trial_divides(const layout_trial *t, int tp) {
+    model_config mc;
+    err unread = {0};
+    arena *a = arena_new("model");
+    bool ok =
+        read_model(a, t->c, &mc, &unread) == ST_OK && model_check_ranks(&mc, tp, &unread) == ST_OK;
+    arena_free(a);
+    return ok;
+}
+
+layout_result *layout_result_new(const layout_trial *t, int steps) {
+    layout_result *r = ARENA_NEW(t->memory, layout_result);
+    r->digest = ARENA_ARRAY(t->memory, uint64_t, t->n_params);
+    r->norm = ARENA_ARRAY(t->memory, double, t->n_params);
+    r->steps = ARENA_ARRAY(t->memory, layout_step, steps + 1);
+    return r;
+}
+
+/* ---- one rank ---- */
+
+typedef struct rank_job {
+    pthread_t thread;
+    const layout_trial *t;
+    const layout *l;
+    int precision, steps;
+    comm_world *world;
+    layout_fault fault;
+    layout_result *r; /* NULL: another rank fills it */
+    int64_t peak_bytes;
+    status st;
+    err why;
+} rank_job;
+
+static status own_config(config **out, const rank_job *j, err *e) {
+    TRY(copy_config(out, j->t->c, e));
+    config *c = *out;
+    c->parallel.dp = j->l->dp;
+    c->parallel.dp_replicate = j->l->dp_replicate;
+    c->parallel.zero = j->l->zero;
+    c->parallel.tp = j->l->tp;
+    c->parallel.sp = j->l->sp;
+    c->train.recompute = j->l->recompute;
+    c->train.precision.compute = j->precision;
+    c->train.precision.params = CONFIG_PRECISION_AUTO;
+    return ST_OK;
+}
+
+/* What a mistake in a layout shows first: other weights, or other gradients of some parameter. */
+static void note_weights(const rank_job *j, const session *s) {
+    for (int i = 0; i < j->t->n_params; i++) {
+        uint64_t digest = peers_param_digest(&s->peers, i);
+        if (j->r) j->r->digest[i] = digest;
+    }
+}
+
+static void note_gradients(session *s, void *ctx) {
+    const rank_job *j = ctx;
+    for (int i = 0; i < j->t->n_params; i++) {
+        double norm = peers_grad_norm(&s->peers, s->dev, i);
+        if (j->r) j->r->norm[i] = norm;
+    }
+}
+
+static status run_steps(rank_job *j, session *s, err *e) {
+    layout_result *r = j->r;
+    uint64_t initial;
+    layout_fault_weights(s, j->fault);
+    note_weights(j, s);
+    TRY(session_digest(s, &initial, e));
+    if (r) r->initial = initial;
+    for (int i = 0; i < j->steps; i++) {
+        step_result out;
+        layout_fault_step(s, j->fault, i);
+        TRY(trial_step_watched(s, i == 0 ? note_gradients : NULL, j, &out, e));
+        if (!r) continue;
+        r->steps[i] = (layout_step){out.nll_sum / (double)out.targets, out.norm, out.digest};
+        r->seconds += (double)out.total_ns / 1e9;
+        r->n_steps = i + 1;
+    }
+    j->peak_bytes = s->plan->peak_bytes;
+    return ST_OK;
+}
+
+static status run_rank(rank_job *j) {
+    config *c = NULL;
+    session s = {0};
+    arena *a = arena_new("layout");
+    err *e = &j->why;
+    status st = own_config(&c, j, e);
+    if (st == ST_OK) st = trial_open(&s, a, c, j->world, e);
+    if (st == ST_OK) st = run_steps(j, &s, e);
+    if (s.a)
+        session_close(&s);
+    else
+        arena_free(a);
+    if (c) config_free(c);
+    return st;
+}
+
+static rank_job job_of(const layout_trial *t, const layout *l, int precision, int steps,
+                       layout_fault fault) {
+    return (rank_job){.t = t, .l = l, .precision = precision, .steps = steps, .fault = fault};
+}
+
+status layout_run_rank(const layout_trial *t, const layout *l, int precision, int steps,
+                       comm_world *world, layout_fault fault, layout_result *r, err *e) {
+    rank_job j = job_of(t, l, precision, steps, fault);
+    j.world = world;
+    j.r = r;
+    status st = run_rank(&j);
+    r->peak_bytes = j.peak_bytes;
+    if (st != ST_OK && e) *e = j.why;
+    return st;
+}
+
+/* ---- ranks as threads ---- */
+
+static void *rank_thread(void *arg) {
+    rank_job *j = arg;
+    j->st = run_rank(j);
+    if (j->st != ST_OK) comm_fail(j->world, &j->why);
+    comm_close(j->world);
+    return NULL;
+}
+
+/* A rank that only waited for another says so with ST_RANK: the other's reason is the better one.
+ */
+static status first_failure(const rank_job *jobs, int n, err *e) {
+    const rank_job *worst = NULL;
+    for (int r = 0; r < n; r++) {
+        if (jobs[r].st == ST_OK) continue;
+        if (!worst || (worst->st == ST_RANK && jobs[r].st != ST_RANK)) worst = &jobs[r];
+    }
+    if (!worst) return ST_OK;
+    if (e) *e = worst->why;
+    return worst->st;
+}
+
+status layout_run(const layout_trial *t, const layout *l, int precision, int steps,
+                  layout_fault fault, layout_result *r, err *e) {
+    int n = layout_ranks(l);
+    comm_world **worlds = xcalloc((size_t)n, sizeof *worlds);
+    rank_job *jobs = xcalloc((size_t)n, sizeof *jobs);
+    comm_open_threads(n, worlds);
+    for (int i = 0; i < n; i++) {
+        jobs[i] = job_of(t, l, precision, steps, fault);
+        jobs[i].world = worlds[i];
+        jobs[i].r = i == 0 ? r : NULL;
+        CHECK(pthread_create(&jobs[i].thread, NULL, rank_thread, &jobs[i]) == 0,
+              "no thread for rank %d", i);
+    }
+    for (int i = 0; i < n; i++) {
+        pthread_join(jobs[i].thread, NULL);
+        if (jobs[i].peak_bytes > r->peak_bytes) r->peak_bytes = jobs[i].peak_bytes;
+    }
+    status st = first_failure(jobs, n, e);
+    free(jobs);
+    free(worlds);
+    return st;
+}

@@ -1,0 +1,75 @@
+/* The same steps under several layouts: whether the layout changes the mathematics.
+ *
+ * Reading order: this file, layouts.c (running one layout), layout_matrix.h (which layouts, and
+ * what is compared). */
+#ifndef TRAIN_LAYOUTS_H
+#define TRAIN_LAYOUTS_H
+
+#include "comm/comm.h"
+#include "run/config/config.h"
+
+/* What distinguishes a layout. */
+typedef struct layout {
+    int dp, dp_replicate, zero, tp;
+    bool sp;
+    int recompute; /* config_recompute */
+} layout;
+
+enum { LAYOUT_NAME_MAX = 96 };
+/* "dp2 zero3 tp2 sp recompute-full" */
+void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]);
+int layout_ranks(const layout *l);
+
+/* What of a config is tried: its model's first layers at full width, on short sequences. */
+typedef struct layout_trial {
+    config *c; /* of the trial, in its own memory: deterministic, a digest at every step */
+    int depth; /* layers */
+    int n_params;
+    const char **param; /* names */
+    arena *memory;
+} layout_trial;
+
+/* batch: sequences of a step, a multiple of what any layout has as ranks; micro-batches are equal
+ * in all. depth 0: all layers. */
+status layout_trial_new(layout_trial **out, const config *c, int depth, int batch,
+                        err *e) ATH_MUST_USE;
+void layout_trial_free(layout_trial *t);
+/* Whether the model divides over so many tensor-parallel ranks. */
+bool layout_trial_divides(const layout_trial *t, int tp);
+
+/* Deliberate mistakes, which a trial must notice: for its tests. */
+typedef enum layout_fault {
+    LAYOUT_SOUND,
+    LAYOUT_SAME_SEED,    /* every tensor-parallel rank draws the first one's weights */
+    LAYOUT_NO_PARTIAL,   /* partial gradients are not summed */
+    LAYOUT_BUCKET_ORDER, /* one rank sums two units in the other order */
+    LAYOUT_SHIFTED,      /* one rank's piece begins one element late */
+    LAYOUT_FLIPPED_BIT   /* in one replica, before the third step */
+} layout_fault;
+
+typedef struct layout_step {
+    double loss, norm;
+    uint64_t digest; /* after the update */
+} layout_step;
+
+typedef struct layout_result {
+    uint64_t initial; /* digest of the weights before the first step */
+    uint64_t *digest; /* [params] the same of each */
+    double *norm;     /* [params] of its gradient in the first step */
+    layout_step *steps;
+    int n_steps;        /* done */
+    int64_t peak_bytes; /* of the arena of the worst rank */
+    double seconds;     /* in steps */
+} layout_result;
+layout_result *layout_result_new(const layout_trial *t, int steps);
+
+/* Trains `steps` steps on random ids under a layout, every rank a thread with one OpenMP thread.
+ * precision: CONFIG_PRECISION_FP32 or _BF16. The failure of the first rank that failed. */
+status layout_run(const layout_trial *t, const layout *l, int precision, int steps,
+                  layout_fault fault, layout_result *r, err *e) ATH_MUST_USE;
+/* The same as one rank of a world that has the layout's ranks; NULL: alone. */
+status layout_run_rank(const layout_trial *t, const layout *l, int precision, int steps,
+                       comm_world *world, layout_fault fault, layout_result *r,
+                       err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,116 @@
+#include "train/layouts/matrix.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+
+/* ---- which ---- */
+
+typedef struct layouts {
+    layout *item;
+    int n, cap;
+} layouts;
+
+/* Recompute policies take turns: every other choice is tried with some. */
+static void add(layouts *all, layout l) {
+    if (all->n == all->cap) {
+        all->cap = all->cap ? 2 * all->cap : 16;
+        all->item = xrealloc(all->item, sizeof *all->item * (size_t)all->cap);
+    }
+    l.recompute = all->n % 3;
+    all->item[all->n++] = l;
+}
+
+static void add_zero(layouts *all, layout l) {
+    add(all, l);
+    for (l.zero = 1; l.dp > 1 && l.zero <= 3; l.zero++)
+        for (l.dp_replicate = 1; l.dp_replicate < l.dp; l.dp_replicate *= 2)
+            if (l.dp % l.dp_replicate == 0) add(all, l);
+}
+
+layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
+    layouts all = {0};
+    int64_t rows = t->c->train.micro_batch_size * t->c->train.seq_len;
+    for (int tp = 1; tp <= ranks; tp++) {
+        if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
+        layout l = {.dp = ranks / tp, .dp_replicate = 1, .tp = tp};
+        add_zero(&all, l);
+        l.sp = true;
+        if (tp > 1 && rows % tp == 0) add_zero(&all, l);
+    }
+    for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
+    *n = all.n;
+    return all.item;
+}
+
+/* ---- what must be equal ---- */
+
+static void differs(layout_verdict *v, const char *fmt, ...) ATH_PRINTF(2, 3);
+static void differs(layout_verdict *v, const char *fmt, ...) {
+    if (!v->ok) return;
+    v->ok = false;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(v->why, sizeof v->why, fmt, args);
+    va_end(args);
+}
+
+static double relative(double a, double b, double least) {
+    double scale = fmax(fmax(fabs(a), fabs(b)), least);
+    return scale > 0 ? fabs(a - b) / scale : 0;
+}
+
+static void compare_weights(layout_verdict *v, const layout_trial *t, const layout_result *one,
+                            const layout_result *r) {
+    for (int i = 0; i < t->n_params; i++)
+        if (one->digest[i] != r->digest[i])
+            differs(v, "step 0: the initial weights of %s are others than on one rank",
+                    t->param[i]);
+    if (one->initial != r->initial)
+        differs(v, "step 0: digest %016" PRIx64 ", on one rank %016" PRIx64, r->initial,
+                one->initial);
+}
+
+/* A gradient that is tiny beside the others may differ by more of itself. */
+static void compare_gradients(layout_verdict *v, const layout_trial *t, const layout_result *one,
+                              const layout_result *r, double tolerance) {
+    double least = 1e-3 * one->steps[0].norm;
+    for (int i = 0; i < t->n_params; i++) {
+        double error = relative(one->norm[i], r->norm[i], least);
+        v->norm_error = fmax(v->norm_error, error);
+        if (!(error <= tolerance))
+            differs(v, "step 1: the gradient of %s has norm %.9g, on one rank %.9g", t->param[i],
+                    r->norm[i], one->norm[i]);
+    }
+}
+
+static void compare_steps(layout_verdict *v, const layout_result *one, const layout_result *r,
+                          double tolerance) {
+    for (int i = 0; i < one->n_steps; i++) {
+        const layout_step *a = &one->steps[i], *b = &r->steps[i];
+        double error = relative(a->loss, b->loss, 0);
+        v->loss_error = fmax(v->loss_error, error);
+        if (!(error <= tolerance))
+            differs(v, "step %d: loss %.9g, on one rank %.9g", i + 1, b->loss, a->loss);
+        if (v->exact && a->digest != b->digest)
+            differs(v, "step %d: digest %016" PRIx64 ", on one rank %016" PRIx64, i + 1, b->digest,
+                    a->digest);
+    }
+}
+
+layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
+                              const layout_result *r) {
+    layout_verdict v = {.ok = true, .exact = l->tp == 1};
+    double tolerance = v.exact ? 0 : pow(10, -LAYOUT_TOLERANCE_DIGITS);
+    compare_weights(&v, t, one, r);
+    compare_gradients(&v, t, one, r, v.exact ? 0 : 10 * tolerance);
+    if (!v.exact && relative(one->steps[0].norm, r->steps[0].norm, 0) > tolerance)
+        differs(&v, "step 1: gradient norm %.9g, on one rank %.9g", r->steps[0].norm,
+                one->steps[0].norm);
+    compare_steps(&v, one, r, tolerance);
+    return v;
+}

@@ -1,0 +1,27 @@
+/* Which layouts are tried against one rank, and what of theirs must be equal.
+ *
+ * Data parallelism, ZeRO, accumulation and recompute: everything, bit for bit, since sums are of
+ * integers (design: deterministic sums). Tensor and sequence parallelism: the initial weights bit
+ * for bit; in fp32 losses and gradient norms to a tolerance, since products are summed in parts. */
+#ifndef TRAIN_LAYOUT_MATRIX_H
+#define TRAIN_LAYOUT_MATRIX_H
+
+#include "train/layouts/layouts.h"
+
+/* All layouts of exactly `ranks` ranks that the model divides over; to be freed. */
+layout *layout_matrix_of(const layout_trial *t, int ranks, int *n);
+
+typedef struct layout_verdict {
+    bool ok, exact;                /* exact: it had to be equal in every bit */
+    double loss_error, norm_error; /* largest relative difference of a loss; of a parameter's
+                                      gradient norm in the first step */
+    char why[512];                 /* the first difference, naming the tensor where one is known */
+} layout_verdict;
+
+enum { LAYOUT_TOLERANCE_DIGITS = 5 }; /* 1e-5 */
+
+/* r against `one`, what one rank has made of the same steps in the same precision. */
+layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
+                              const layout_result *r);
+
+#endif

@@ -1,0 +1,100 @@
+#include "train/layouts/trial.h"
+
+#include "base/rng.h"
+
+/* ---- opening ---- */
+
+/* Does the model take its vocabulary from the tokenizer? (session.c reads `model:` likewise.) */
+static bool vocab_is_tokenizers(const config *c) {
+    const json_t *v = json_object_get(c->model, "vocab_size");
+    if (v) return json_is_string(v);
+    return !json_object_get(c->model, "preset") && !json_object_get(c->model, "from");
+}
+
+void trial_trim_config(config *c) {
+    if (!vocab_is_tokenizers(c)) c->tokenizer = NULL;
+    c->data.valid = NULL;
+    c->sample.prompts.n = 0;
+}
+
+static status open_model(session *s, comm_world *world, err *e) {
+    TRY(config_check_supported(s->c, e));
+    TRY(peers_open(&s->peers, s->c, world, e));
+    TRY(dev_open(&s->dev, DEV_CPU, (int)s->c->train.threads, e));
+    TRY(session_open_tokenizer(s, e));
+    TRY(session_open_course(s, 0, NULL, e));
+    return session_make_plan(s, e);
+}
+
+static status open_memory(session *s, err *e) {
+    course_stage *first = &s->course->stage[0];
+    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->c->optim.lr};
+    TRY(session_commit(s, e));
+    session_enter_shape(s, 0, first->max_batch);
+    param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
+    peers_gather_all(&s->peers);
+    return comm_check(s->peers.m.world, e);
+}
+
+status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) {
+    static const train_options none = {0};
+    trial_trim_config(c);
+    *s = (session){.c = c, .opt = &none, .a = a};
+    TRY(open_model(s, world, e));
+    return open_memory(s, e);
+}
+
+/* ---- steps ---- */
+
+static int64_t count_targets(session *s) {
+    return s->share * s->T;
+}
+
+/* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. */
+static status fill(session *s, int micro_batch, err *e) {
+    (void)e;
+    const prog *p = s->plan->prog[PLAN_TRAIN];
+    rng_key key = rng_key_named((uint64_t)s->c->train.seed, "bench.ids");
+    uint64_t own = (uint64_t)(s->at.step * s->batch + s->peers.m.rank[MESH_DP] * s->share);
+    uint32_t vocab = (uint32_t)s->model.vocab_size;
+    const tensor *start = prog_tensor(p, "start");
+    int32_t *ids = prog_tensor(p, "ids")->data, *targets = prog_tensor(p, "targets")->data;
+    int32_t *pos = prog_tensor(p, "pos")->data;
+    for (int b = 0; b < s->B; b++) {
+        uint64_t sample = own + (uint64_t)micro_batch * (uint64_t)s->B + (uint64_t)b;
+        uint64_t first = sample * ((uint64_t)s->T + 1);
+        for (int t = 0; t < s->T; t++) {
+            int64_t at = (int64_t)b * s->T + t;
+            ids[at] = (int32_t)(rng_u32(key, first + (uint64_t)t) % vocab);
+            targets[at] = (int32_t)(rng_u32(key, first + (uint64_t)t + 1) % vocab);
+            pos[at] = t;
+            if (start) ((int32_t *)start->data)[at] = 0;
+        }
+    }
+    return ST_OK;
+}
+
+static status run_step(session *s, const step_source *from, step_times *times, step_result *r,
+                       err *e) {
+    TRY(execute_step(s, from, times, r, e));
+    if (!r->finite) {
+        err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
+                (long)s->at.step + 1);
+        err_where(e, "optim.lr (%s)", config_where(s->c, "optim.lr"));
+        return err_hint(e, "lower optim.lr (now %g)", s->c->optim.lr);
+    }
+    execute_advance(s, r);
+    return ST_OK;
+}
+
+status trial_step(session *s, step_times *times, step_result *r, err *e) {
+    static const step_source random = {.count_targets = count_targets, .fill = fill};
+    return run_step(s, &random, times, r, e);
+}
+
+status trial_step_watched(session *s, void (*reduced)(session *s, void *ctx), void *ctx,
+                          step_result *r, err *e) {
+    step_source random = {
+        .count_targets = count_targets, .fill = fill, .reduced = reduced, .ctx = ctx};
+    return run_step(s, &random, NULL, r, e);
+}

@@ -1,0 +1,350 @@
+#include "train/ranks/peers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim/optim.h"
+
+/* ---- layout ---- */
+
+static mesh_shape shape_of(const config *c) {
+    return (mesh_shape){.dp = c->parallel.dp == CONFIG_AUTO ? 0 : (int)c->parallel.dp,
+                        .dp_replicate = (int)c->parallel.dp_replicate,
+                        .tp = (int)c->parallel.tp,
+                        .cp = (int)c->parallel.cp,
+                        .pp = (int)c->parallel.pp};
+}
+
+/* The key of the message gets its line. */
+static status locate(const config *c, status st, err *e) {
+    if (st == ST_OK || !e || !*e->where) return st;
+    char key[64];
+    snprintf(key, sizeof key, "%.60s", e->where);
+    err_where(e, "%s (%s)", key, config_where(c, key));
+    return st;
+}
+
+/* Ranks with the same samples, and with the same pieces where these are shared. */
+static void open_copy(peers *p, const config *c) {
+    const mesh *m = &p->m;
+    int n = 0, *ranks = xcalloc((size_t)m->size[MESH_WORLD], sizeof *ranks);
+    mesh_axis apart = c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DP;
+    p->first_copy = m->rank[apart] == 0;
+    for (int r = 0; r < m->size[MESH_WORLD]; r++) {
+        mesh other;
+        mesh_place(&other, &m->shape, r);
+        if (other.rank[apart] == m->rank[apart]) ranks[n++] = r;
+    }
+    p->copy = comm_group(m->world, ranks, n);
+    free(ranks);
+}
+
+status peers_open(peers *p, const config *c, comm_world *world, err *e) {
+    *p = (peers){.narrow = c->parallel.reduce_dtype == CONFIG_REDUCE_BF16};
+    if (!world) world = p->own = comm_open_self();
+    mesh_shape shape = shape_of(c);
+    status st = mesh_resolve(&shape, comm_world_size(world), e);
+    if (st != ST_OK && p->own && e)
+        err_hint(e, "athanor launch --ranks N -- train ... starts N ranks; or remove the key");
+    TRY(locate(c, st, e));
+    comm_at(world, "opening the run", 0);
+    mesh_open(&p->m, &shape, world);
+    open_copy(p, c);
+    return ST_OK;
+}
+
+status peers_place(peers *p, const config *c, err *e) {
+    *p = (peers){0};
+    mesh_shape shape = shape_of(c);
+    if (shape.dp == 0) shape.dp = 1;
+    int ranks = shape.dp * shape.tp * shape.cp * shape.pp;
+    TRY(locate(c, mesh_resolve(&shape, ranks, e), e));
+    mesh_place(&p->m, &shape, 0);
+    return ST_OK;
+}
+
+void peers_settle(peers *p) {
+    if (p->newest) comm_wait(p->m.world, p->newest);
+}
+
+void peers_set_link(peers *p, const config *c) {
+    comm_set_link(p->m.world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
+                                          .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
+}
+
+void peers_close(peers *p) {
+    comm_close(p->own);
+}
+
+int peers_rank(const peers *p) {
+    return p->m.rank[MESH_WORLD];
+}
+int peers_ranks(const peers *p) {
+    return p->m.size[MESH_WORLD];
+}
+
+param_sharding peers_sharding(const peers *p, const config *c) {
+    return (param_sharding){.shards = p->m.size[MESH_SHARD],
+                            .rank = p->m.rank[MESH_SHARD],
+                            .zero = (int)c->parallel.zero,
+                            .bucket_elems = (int64_t)(c->parallel.bucket_mb * 1e6 / 4)};
+}
+
+/* The ranks that hold what this one does, where each thing is on `copies` of them. */
+static comm *open_sharers(const peers *p, int copies) {
+    int tp = p->m.rank[MESH_TP], first = peers_rank(p) - tp + tp / copies * copies;
+    int *ranks = xcalloc((size_t)copies, sizeof *ranks);
+    for (int i = 0; i < copies; i++) ranks[i] = first + i;
+    comm *group = comm_group(p->m.world, ranks, copies);
+    free(ranks);
+    return group;
+}
+
+static comm *sharers_of(const peers *p, int copies) {
+    for (int i = 0; i < p->n_sharers; i++)
+        if (p->sharer[i].copies == copies) return p->sharer[i].group;
+    return NULL;
+}
+
+static void find_sharers(peers *p, arena *a, const param_store *s) {
+    p->sharer = arena_alloc(a, sizeof *p->sharer * (size_t)(p->m.size[MESH_TP] + 1));
+    for (int u = 0; u < param_units(s); u++) {
+        const param_unit *k = param_unit_at(s, u);
+        for (int i = 0; i < k->n_partial; i++) {
+            int copies = k->partial[i].copies;
+            if (sharers_of(p, copies)) continue;
+            p->sharer[p->n_sharers].copies = copies;
+            p->sharer[p->n_sharers++].group = open_sharers(p, copies);
+        }
+    }
+}
+
+/* "model.layers.3.self_attn.q_proj.weight and 6 more". */
+static const char *unit_name(arena *a, const param_store *s, int u) {
+    const char *first = "nothing";
+    int n = 0;
+    for (int i = 0; i < param_count(s); i++)
+        if (param_at(s, i)->unit == u && n++ == 0) first = param_at(s, i)->name;
+    return n > 1 ? arena_printf(a, "%s and %d more", first, n - 1) : first;
+}
+
+void peers_bind(peers *p, arena *a, const param_store *s) {
+    p->store = s;
+    find_sharers(p, a, s);
+    p->unit = ARENA_ARRAY(a, peers_unit, param_units(s));
+    for (int u = 0; u < param_units(s); u++) {
+        const char *name = unit_name(a, s, u);
+        p->unit[u].weights = arena_printf(a, "weights of %s", name);
+        p->unit[u].grads = arena_printf(a, "gradients of %s", name);
+    }
+}
+
+/* ---- weights and gradients ---- */
+
+void peers_gather(peers *p, int u) {
+    param_transfer t = param_weights_transfer(p->store, u);
+    if (t.n == 0) return;
+    comm_call call = {.kind = COMM_ALL_GATHER,
+                      .in = (const char *)t.in + p->shift * (int64_t)dtype_bytes(t.dt),
+                      .out = t.out,
+                      .n = t.n,
+                      .dt = t.dt,
+                      .what = p->unit[u].weights};
+    p->unit[u].gather = p->newest = comm_start(p->m.axis[MESH_SHARD], &call);
+}
+
+void peers_gathered(peers *p, int u) {
+    if (param_weights_transfer(p->store, u).n > 0) comm_wait(p->m.world, p->unit[u].gather);
+}
+
+void peers_gather_all(peers *p) {
+    if (param_weights_in_slots(p->store)) return;
+    for (int u = 0; u < param_units(p->store); u++) peers_gather(p, u);
+    for (int u = 0; u < param_units(p->store); u++) peers_gathered(p, u);
+}
+
+static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transfer *t, bool scatter,
+                             bool add) {
+    comm_call call = {.kind = scatter ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE,
+                      .in = t->in,
+                      .out = scatter ? t->out : (void *)(uintptr_t)t->in,
+                      .n = t->n,
+                      .dt = t->dt,
+                      .add = scatter && add,
+                      .narrow = p->narrow && t->dt == DT_F32, /* sums of integers stay whole */
+                      .what = p->unit[u].grads};
+    return p->newest = comm_start(p->m.axis[axis], &call);
+}
+
+/* Before they are summed over samples, while the ranks still have them at the same places. */
+static void sum_partial(peers *p, int u, const param_transfer *t) {
+    const param_unit *unit = param_unit_at(p->store, u);
+    for (int i = 0; i < unit->n_partial && !p->forgets_partial; i++) {
+        const param_partial *k = &unit->partial[i];
+        void *at = (char *)(uintptr_t)t->in + k->at * (int64_t)dtype_bytes(t->dt);
+        comm_call call = {.kind = COMM_ALL_REDUCE,
+                          .in = at,
+                          .out = at,
+                          .n = k->n,
+                          .dt = t->dt,
+                          .what = p->unit[u].grads};
+        p->unit[u].reduce = p->newest = comm_start(sharers_of(p, k->copies), &call);
+    }
+}
+
+void peers_reduce(peers *p, int u, bool add, bool last) {
+    param_transfer t = param_grads_transfer(p->store, u);
+    peers_unit *k = &p->unit[u];
+    sum_partial(p, u, &t);
+    if (param_unit_at(p->store, u)->whole) {
+        k->add_when_reduced = t.out != t.in;
+        if (k->add_when_reduced && !add) memset(t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
+        k->reduce = start_sum(p, MESH_DP, u, &t, false, false);
+        return;
+    }
+    k->reduce = start_sum(p, MESH_SHARD, u, &t, true, add);
+    if (!last || p->m.size[MESH_REPLICATE] == 1) return;
+    t.in = t.out;
+    k->reduce = start_sum(p, MESH_REPLICATE, u, &t, false, false);
+}
+
+void peers_reduced(peers *p, int u) {
+    peers_unit *k = &p->unit[u];
+    comm_wait(p->m.world, k->reduce);
+    if (!k->add_when_reduced) return;
+    param_transfer t = param_grads_transfer(p->store, u);
+    if (t.dt == DT_I64)
+        for (int64_t i = 0; i < t.n; i++) ((int64_t *)t.out)[i] += ((const int64_t *)t.in)[i];
+    else
+        for (int64_t i = 0; i < t.n; i++) ((float *)t.out)[i] += ((const float *)t.in)[i];
+}
+
+/* ---- sums and agreements ---- */
+
+void peers_forget_partial(peers *p) {
+    p->forgets_partial = true;
+}
+
+void peers_shift_pieces(peers *p) {
+    p->shift = 1;
+}
+
+static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
+    comm_call call = {.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = dt, .what = what};
+    comm_run(c, &call);
+}
+
+int64_t peers_sum_count(const peers *p, int64_t x, const char *what) {
+    sum(p->m.axis[MESH_DP], &x, 1, DT_I64, what);
+    return x;
+}
+
+void peers_share_count(const peers *p, int64_t *x) {
+    comm_sum_i64(p->m.axis[MESH_WORLD], x, peers_ranks(p));
+}
+
+double peers_sum_samples(const peers *p, double x) {
+    sum(p->m.axis[MESH_DP], &x, 1, DT_F64, "the loss");
+    return x;
+}
+
+double peers_sum_copy(const peers *p, double x) {
+    sum(p->copy, &x, 1, DT_F64, "squares of gradients");
+    return x;
+}
+
+void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]) {
+    sum(p->copy, limb, VEC_LIMBS, DT_I64, "squares of gradients");
+}
+
+void peers_share_rows(const peers *p, float *x, int64_t n) {
+    comm_call call = {.kind = COMM_ALL_GATHER,
+                      .in = x + p->m.rank[MESH_DP] * n,
+                      .out = x,
+                      .n = n,
+                      .dt = DT_F32,
+                      .what = "losses of the step's tokens"};
+    comm_run(p->m.axis[MESH_DP], &call);
+}
+
+static int64_t most(const peers *p, int64_t x) {
+    comm_call call = {.kind = COMM_ALL_REDUCE,
+                      .sum = COMM_MAX,
+                      .in = &x,
+                      .out = &x,
+                      .n = 1,
+                      .dt = DT_I64,
+                      .what = "what the ranks agree upon"};
+    comm_run(p->m.axis[MESH_WORLD], &call);
+    return x;
+}
+
+static void broadcast(const peers *p, void *data, int64_t bytes, int root, const char *what) {
+    comm_call call = {
+        .kind = COMM_BROADCAST, .out = data, .n = bytes, .dt = DT_U8, .root = root, .what = what};
+    comm_run(p->m.axis[MESH_WORLD], &call);
+}
+
+bool peers_any(const peers *p, bool x) {
+    return most(p, x) > 0;
+}
+
+int64_t peers_first(const peers *p, int64_t x) {
+    broadcast(p, &x, sizeof x, 0, "what rank 0 decides");
+    return x;
+}
+
+/* The same on all ranks? */
+static bool agreed(const peers *p, uint64_t x) {
+    int64_t high = most(p, (int64_t)x), low = ~most(p, (int64_t)~x);
+    return high == low;
+}
+
+static uint64_t sum_over_copy(const peers *p, uint64_t x) {
+    int64_t all = (int64_t)x;
+    sum(p->copy, &all, 1, DT_I64, "the digest of weights");
+    return (uint64_t)all;
+}
+
+uint64_t peers_param_digest(const peers *p, int index) {
+    return sum_over_copy(p, param_digest_of(p->store, index));
+}
+
+double peers_grad_norm(const peers *p, dev *d, int index) {
+    if (!param_grads_are_fixed(p->store))
+        return sqrt(peers_sum_copy(p, optim_grad_squares_of(d, p->store, index)));
+    int64_t limb[VEC_LIMBS];
+    optim_grad_limbs_of(d, p->store, index, limb);
+    peers_sum_limbs(p, limb);
+    return sqrt(vec_limbs_value(limb));
+}
+
+/* Every rank compares every parameter, so that all find the same one. */
+static status name_difference(const peers *p, err *e) {
+    int worst = -1;
+    for (int i = 0; i < param_count(p->store); i++)
+        if (!agreed(p, peers_param_digest(p, i)) && worst < 0) worst = i;
+    err_set(e, ST_RANK, "the replicas of the weights differ: %s is not the same on all ranks",
+            worst < 0 ? "a parameter" : param_at(p->store, worst)->name);
+    return err_hint(e, "a rank computed or sent something else; the newest checkpoint is from "
+                       "before the difference was noticed: check the machine, then start again");
+}
+
+status peers_digest(peers *p, uint64_t *digest, err *e) {
+    *digest = sum_over_copy(p, *digest);
+    if (agreed(p, *digest)) return comm_check(p->m.world, e);
+    return name_difference(p, e);
+}
+
+status peers_agree(const peers *p, status st, err *e) {
+    if (peers_ranks(p) == 1) return st;
+    int failed = (int)-most(p, st == ST_OK ? -peers_ranks(p) : -peers_rank(p));
+    TRY(comm_check(p->m.world, e));
+    if (failed == peers_ranks(p)) return ST_OK;
+    err none, *text = e ? e : &none;
+    text->code = st;
+    if (failed > 0 && failed == peers_rank(p)) err_context(text, "rank %d", failed);
+    broadcast(p, text, sizeof *text, failed, "what has failed");
+    return text->code;
+}

@@ -1,0 +1,306 @@
+/* Two threads note spans: the one that trains, and the one of the side stream. */
+#include "train/ranks/trace.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+
+enum { ROW_COMPUTE, ROW_SIDE }; /* threads of the timeline */
+
+typedef struct span {
+    const char *category, *verb, *name; /* "compute", "forward", "layers.3" */
+    int64_t begin_ns, end_ns;
+    int64_t step;
+    int64_t number; /* after the words; -1: none */
+    int micro_batch, row;
+    bool is_comm; /* the two below count */
+    comm_kind kind;
+    int64_t sent_bytes;
+} span;
+
+/* What an op is part of. */
+typedef struct label {
+    const char *verb, *part;
+} label;
+
+struct trace {
+    arena *a; /* of labels */
+    peers *p;
+    const char *path;
+    int64_t first, last, step;
+    bool on, done;
+    int64_t zero_ns; /* of the timeline, on this rank's clock */
+    int64_t step_ns, micro_ns;
+    int micro_batch;
+    const prog *prog;     /* that the labels are of */
+    label *label;         /* by op */
+    pthread_mutex_t lock; /* guards what follows */
+    span *spans;
+    int n, cap;
+};
+
+/* ---- one clock ---- */
+
+/* Of the kernel that runs, so that ranks know whether they share a clock. */
+static int64_t machine_id(void) {
+    char *id;
+    size_t len;
+    if (file_read_all("/proc/sys/kernel/random/boot_id", &id, &len, NULL) != ST_OK) return 0;
+    int64_t hash = (int64_t)hash_bytes(id, len);
+    free(id);
+    return hash;
+}
+
+/* Ranks on the machine of rank 0 take its zero; on others a barrier's end is as near as it gets. */
+static void agree_on_zero(trace *t) {
+    comm_barrier(t->p->m.axis[MESH_WORLD]);
+    int64_t now = clock_now_ns(), machine = machine_id();
+    int64_t first_now = peers_first(t->p, now);
+    t->zero_ns = peers_first(t->p, machine) == machine ? first_now : now;
+}
+
+/* ---- notes ---- */
+
+static void note(trace *t, span s) {
+    s.step = t->step;
+    pthread_mutex_lock(&t->lock);
+    if (t->n == t->cap) {
+        t->cap = t->cap ? 2 * t->cap : 4096;
+        t->spans = xrealloc(t->spans, (size_t)t->cap * sizeof *t->spans);
+    }
+    t->spans[t->n++] = s;
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void note_comm(void *ctx, const comm_event *ev) {
+    const char *what = ev->call->what;
+    note(ctx, (span){.category = "communication",
+                     .verb = what ? what : comm_kind_name(ev->call->kind),
+                     .begin_ns = ev->begin_ns,
+                     .end_ns = ev->end_ns,
+                     .number = -1,
+                     .micro_batch = -1,
+                     .row = ev->side ? ROW_SIDE : ROW_COMPUTE,
+                     .is_comm = true,
+                     .kind = ev->call->kind,
+                     .sent_bytes = ev->sent_bytes});
+}
+
+int64_t trace_now(const trace *t) {
+    return t && t->on ? clock_now_ns() : 0;
+}
+
+static void note_own(trace *t, int64_t began, const char *category, const char *verb,
+                     const char *name, int64_t number) {
+    note(t, (span){.category = category,
+                   .verb = verb,
+                   .name = name,
+                   .begin_ns = began,
+                   .end_ns = clock_now_ns(),
+                   .number = number,
+                   .micro_batch = t->micro_batch});
+}
+
+void trace_span(trace *t, int64_t began, const char *verb, const char *name) {
+    if (!t || !t->on) return;
+    note_own(t, began, strcmp(verb, "wait for") == 0 ? "wait" : "compute", verb, name, -1);
+}
+
+void trace_micro_batch(trace *t, int m) {
+    if (!t || !t->on || m == t->micro_batch) return;
+    if (t->micro_batch >= 0)
+        note_own(t, t->micro_ns, "micro-batch", "micro-batch", NULL, t->micro_batch);
+    t->micro_batch = m;
+    t->micro_ns = clock_now_ns();
+}
+
+/* ---- ops ---- */
+
+static const char *part_of(trace *t, const prog_op *op, bool seen_layers) {
+    if (op->block >= 0) return arena_printf(t->a, "layers.%d", op->block);
+    bool backward = op->phase != PHASE_F;
+    if (strcmp(op->name, "embedding") == 0) return "embedding";
+    return seen_layers == backward ? "embedding" : "head";
+}
+
+/* Outside of layers stand the embedding and the head; a forward begins with the one, a backward
+ * with the other. */
+static void label_ops(trace *t, const prog *p) {
+    int n = prog_get_stats(p)->ops;
+    t->prog = p;
+    t->label = ARENA_ARRAY(t->a, label, n);
+    op_phase direction = PHASE_F;
+    bool seen_layers = false;
+    for (int i = 0; i < n; i++) {
+        prog_op op = prog_get_op(p, i);
+        if ((op.phase == PHASE_F) != (direction == PHASE_F)) seen_layers = false;
+        direction = op.phase;
+        seen_layers = seen_layers || op.block >= 0;
+        const char *verb = op.phase == PHASE_F ? "forward"
+                           : op.recomputed     ? "recompute"
+                                               : "backward";
+        const char *part = part_of(t, &op, seen_layers);
+        bool same = i > 0 && strcmp(part, t->label[i - 1].part) == 0;
+        t->label[i] = (label){verb, same ? t->label[i - 1].part : part};
+    }
+}
+
+int trace_stretch(const trace *t, int first, int end) {
+    if (!t || !t->on) return end;
+    const label *l = t->label;
+    int i = first + 1;
+    while (i < end && l[i].part == l[first].part && l[i].verb == l[first].verb) i++;
+    return i;
+}
+
+void trace_ops(trace *t, int64_t began, int first) {
+    if (t && t->on) trace_span(t, began, t->label[first].verb, t->label[first].part);
+}
+
+/* ---- steps ---- */
+
+status trace_open(trace **out, const char *path, int64_t first, int64_t last, peers *p, err *e) {
+    bool leads = peers_rank(p) == 0;
+    TRY(peers_agree(p, leads ? file_write_atomic(path, "[]\n", 3, e) : ST_OK, e));
+    trace *t = xcalloc(1, sizeof *t);
+    *t = (trace){.a = arena_new("trace"), .p = p, .path = path, .first = first, .last = last};
+    pthread_mutex_init(&t->lock, NULL);
+    *out = t;
+    return ST_OK;
+}
+
+/* In the middle of a step only where the world has failed: then what still runs beside ends at
+ * once. */
+static void leave_step(trace *t) {
+    comm *world = t->p->m.axis[MESH_WORLD];
+    comm_wait(t->p->m.world, comm_start(world, &(comm_call){.kind = COMM_BARRIER, .dt = DT_U8}));
+    comm_observe(t->p->m.world, NULL, NULL);
+}
+
+void trace_free(trace *t) {
+    if (!t) return;
+    if (t->on) leave_step(t);
+    pthread_mutex_destroy(&t->lock);
+    free(t->spans);
+    arena_free(t->a);
+    free(t);
+}
+
+/* The side stream is idle between steps: the observer changes there. */
+void trace_step_begin(trace *t, int64_t step, const prog *p) {
+    if (!t || t->done || step < t->first || step > t->last) return;
+    if (t->zero_ns == 0) agree_on_zero(t);
+    if (t->prog != p) label_ops(t, p);
+    if (peers_ranks(t->p) > 1) comm_observe(t->p->m.world, note_comm, t);
+    t->step = step;
+    t->micro_batch = -1;
+    t->on = true;
+    t->step_ns = clock_now_ns();
+}
+
+void trace_step_end(trace *t) {
+    if (!t || !t->on) return;
+    trace_micro_batch(t, -1);
+    note_own(t, t->step_ns, "step", "step", NULL, t->step);
+    comm_observe(t->p->m.world, NULL, NULL);
+    t->on = false;
+    t->done = t->step >= t->last;
+}
+
+/* ---- the file ---- */
+
+/* A span that encloses others comes before them. */
+static int by_time(const void *a, const void *b) {
+    const span *x = a, *y = b;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
+}
+
+static void put_name(strbuf *b, const span *s) {
+    strbuf words = {0};
+    strbuf_puts(&words, s->verb);
+    if (s->name) strbuf_printf(&words, " %s", s->name);
+    if (s->number >= 0) strbuf_printf(&words, " %" PRId64, s->number);
+    json_t *name = json_text(words.data, words.len);
+    json_format(b, name, 0);
+    json_decref(name);
+    strbuf_free(&words);
+}
+
+static void put_span(strbuf *b, const trace *t, const span *s) {
+    strbuf_puts(b, ",\n{\"name\": ");
+    put_name(b, s);
+    strbuf_printf(b,
+                  ", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, "
+                  "\"dur\": %.3f, \"args\": {\"step\": %" PRId64,
+                  s->category, peers_rank(t->p), s->row, (double)(s->begin_ns - t->zero_ns) / 1e3,
+                  (double)(s->end_ns - s->begin_ns) / 1e3, s->step);
+    if (s->micro_batch >= 0) strbuf_printf(b, ", \"micro_batch\": %d", s->micro_batch);
+    if (s->is_comm)
+        strbuf_printf(b, ", \"kind\": \"%s\", \"sent_bytes\": %" PRId64, comm_kind_name(s->kind),
+                      s->sent_bytes);
+    strbuf_puts(b, "}}");
+}
+
+static void put_rows(strbuf *b, int rank) {
+    static const char *const row[] = {"compute", "side stream"};
+    strbuf_printf(b,
+                  "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": "
+                  "\"rank %d\"}}",
+                  rank, rank);
+    for (int i = 0; i < ARRAY_LEN(row); i++)
+        strbuf_printf(b,
+                      ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
+                      "\"args\": {\"name\": \"%s\"}}",
+                      rank, i, row[i]);
+}
+
+static void put_rank(strbuf *b, trace *t) {
+    if (t->n) qsort(t->spans, (size_t)t->n, sizeof *t->spans, by_time);
+    put_rows(b, peers_rank(t->p));
+    for (int i = 0; i < t->n; i++) put_span(b, t, &t->spans[i]);
+}
+
+/* What rank `from` has noted comes to rank 0, which appends it. */
+static void bring(trace *t, int from, const strbuf *own, strbuf *all) {
+    comm *world = t->p->m.axis[MESH_WORLD];
+    bool mine = peers_rank(t->p) == from;
+    int64_t bytes = mine ? (int64_t)own->len : 0;
+    comm_broadcast(world, &bytes, sizeof bytes, from);
+    if (bytes <= 0) return; /* the world has failed */
+    char *text = mine ? own->data : xmalloc((size_t)bytes);
+    comm_broadcast(world, text, bytes, from);
+    if (peers_rank(t->p) == 0) {
+        if (from > 0) strbuf_puts(all, ",\n");
+        strbuf_append(all, text, (size_t)bytes);
+    }
+    if (!mine) free(text);
+}
+
+static void write_file(const trace *t, strbuf *all) {
+    err e = {0};
+    strbuf_puts(all, "]\n");
+    if (file_write_atomic(t->path, all->data, all->len, &e) != ST_OK)
+        log_warn("no trace: %s", e.message);
+    else
+        log_info("trace of steps %" PRId64 " to %" PRId64 ": %s", t->first, t->step, t->path);
+}
+
+void trace_write(trace *t, bool now) {
+    if (!t || !t->n || !(t->done || now)) return;
+    strbuf own = {0}, all = {0};
+    strbuf_puts(&all, "[");
+    put_rank(&own, t);
+    for (int r = 0; r < peers_ranks(t->p); r++) bring(t, r, &own, &all);
+    if (peers_rank(t->p) == 0 && comm_check(t->p->m.world, NULL) == ST_OK) write_file(t, &all);
+    strbuf_free(&own);
+    strbuf_free(&all);
+    t->n = 0;
+    t->done = true;
+}

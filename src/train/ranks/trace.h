@@ -1,0 +1,44 @@
+/* A timeline of a few steps, for https://ui.perfetto.dev or chrome://tracing: what every rank
+ * computes, what it waits for, and the collectives beside that (docs/tracing.md).
+ *
+ * A trace is NULL where nobody asked for one; then every call returns at once. Between
+ * trace_step_begin and trace_step_end of a step that is wanted, spans are noted in memory; the
+ * ranks' notes meet in one file of rank 0 when the last wanted step is over. */
+#ifndef TRAIN_TRACE_H
+#define TRAIN_TRACE_H
+
+#include "prog/prog.h"
+#include "train/ranks/peers.h"
+
+typedef struct trace trace;
+
+/* Steps first .. last of the run go to the file `path`, which rank 0 makes at once: a place that
+ * cannot be written is told before the first step. All ranks call this. `path` must stay alive. */
+status trace_open(trace **out, const char *path, int64_t first, int64_t last, peers *p,
+                  err *e) ATH_MUST_USE;
+void trace_free(trace *t);
+
+/* p: the program whose ops are replayed in this step. */
+void trace_step_begin(trace *t, int64_t step, const prog *p);
+void trace_step_end(trace *t);
+
+/* Where a span begins: a clock, 0 while nothing is noted. */
+int64_t trace_now(const trace *t);
+/* A span of this rank's computation, from `began` until now: "wait for weights of lm_head". The
+ * words must stay alive; name may be NULL. */
+void trace_span(trace *t, int64_t began, const char *verb, const char *name);
+/* Micro-batch m begins, and the one before it ends; -1: none begins. */
+void trace_micro_batch(trace *t, int m);
+
+/* Ops first .. end - 1, cut where another layer, direction or outer part begins: the end of the
+ * first stretch. */
+int trace_stretch(const trace *t, int first, int end);
+/* The span of a stretch, by its first op. */
+void trace_ops(trace *t, int64_t began, int first);
+
+/* Joins what the ranks have noted and writes the file, if the last wanted step is over; with `now`
+ * even if not. Nothing is noted afterwards. All ranks call this; rank 0 warns of a failure, since
+ * no run ends for the sake of its trace. */
+void trace_write(trace *t, bool now);
+
+#endif

@@ -1,0 +1,166 @@
+/* Writing a checkpoint: a Hugging Face folder with state/ beside the weights.
+ *
+ * The files do not depend on how many ranks there are or on what each holds.
+ *
+ * Reading order: save_begin, save_write, write_part, write_all, list_tensors. */
+#include "train/save/save.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "io/hf/hf_part.h"
+#include "model/config_file.h"
+
+/* ---- tensors ---- */
+
+typedef struct tensor_file {
+    const char *name;
+    hf_order order;
+    held_array *arrays;
+    int n_arrays;
+    st_tensor *tensors;
+    int64_t n;
+} tensor_file;
+
+enum { MOST_FILES = 3 };
+
+static tensor_file file_of_masters(const save_job *j, const char *name, dtype dt, hf_order order) {
+    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = param_count(j->store)};
+    f.arrays = ARENA_NEW(j->mem, held_array);
+    *f.arrays = (held_array){j->store, j->params, .is_state = false};
+    f.tensors = hf_declare(j->mem, j->store, "", dt, order);
+    return f;
+}
+
+static tensor_file file_of_states(const save_job *j) {
+    int each = param_count(j->store), n = j->optim->n_states;
+    tensor_file f = {.name = "state/optimizer.safetensors",
+                     .order = HF_MEMORY,
+                     .arrays = ARENA_ARRAY(j->mem, held_array, n),
+                     .n_arrays = n,
+                     .tensors = ARENA_ARRAY(j->mem, st_tensor, n * each),
+                     .n = n * each};
+    for (int k = 0; k < n; k++) {
+        char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
+        const st_tensor *t = hf_declare(j->mem, j->store, prefix, DT_F32, HF_MEMORY);
+        memcpy(f.tensors + k * each, t, sizeof *t * (size_t)each);
+        f.arrays[k] = (held_array){j->store, j->state[k], .is_state = true};
+    }
+    return f;
+}
+
+static int list_tensors(const save_job *j, tensor_file f[MOST_FILES]) {
+    int n = 0;
+    f[n++] = file_of_masters(j, "model.safetensors", j->compute, HF_FILES);
+    if (j->compute != DT_F32)
+        f[n++] = file_of_masters(j, "state/master.safetensors", DT_F32, HF_MEMORY);
+    f[n++] = file_of_states(j);
+    return n;
+}
+
+static status write_part(const tensor_file *f, const char *path, err *e) {
+    return f->n_arrays ? hf_write_part(path, f->tensors, f->arrays, f->n_arrays, f->order, e)
+                       : ST_OK;
+}
+
+/* ---- the other files ---- */
+
+static status add_json(checkpoint_writer *w, const char *name, const json_t *o, err *e) {
+    strbuf text = {0};
+    json_format(&text, o, 2);
+    strbuf_putc(&text, '\n');
+    status st = checkpoint_writer_add_blob(w, name, text.data, text.len, e);
+    strbuf_free(&text);
+    return st;
+}
+
+static status add_tokenizer(const save_job *j, checkpoint_writer *w, err *e) {
+    static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "special_tokens_map.json"};
+    char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, files[0]));
+    *strrchr(dir, '/') = '\0';
+    status st = tok_save_dir(j->tok, dir, j->model.max_position_embeddings, e);
+    for (int i = 0; i < ARRAY_LEN(files) && st == ST_OK; i++)
+        st = checkpoint_writer_add_file(w, files[i], e);
+    return st;
+}
+
+static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
+    int32_t bos = tok_bos(j->tok), eos = tok_eos(j->tok);
+    json_t *model = model_config_json(&j->model, bos, eos, j->compute);
+    status st = add_json(w, "config.json", model, e);
+    json_decref(model);
+    TRY(st);
+    json_t *g = json_pack("{s:b}", "do_sample", 1);
+    if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
+    if (eos >= 0) json_object_set_new(g, "eos_token_id", json_integer(eos));
+    st = add_json(w, "generation_config.json", g, e);
+    json_decref(g);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* Tensors first: the other ranks wait for their files. */
+static status write_files(const save_job *j, checkpoint_writer *w, err *e) {
+    tensor_file f[MOST_FILES];
+    int n = list_tensors(j, f);
+    for (int i = 0; i < n; i++)
+        TRY(checkpoint_writer_create_tensors(w, f[i].name, f[i].tensors, f[i].n, e));
+    TRY(checkpoint_writer_call_team(w, e));
+    for (int i = 0; i < n; i++) TRY(write_part(&f[i], checkpoint_writer_path(w, f[i].name), e));
+    TRY(checkpoint_writer_await_team(w, e));
+    TRY(add_configs(j, w, e));
+    TRY(add_tokenizer(j, w, e));
+    TRY(add_json(w, "state/guard.json", j->guard, e));
+    return add_json(w, "state/cursor.json", j->cursor, e);
+}
+
+static status write_all(save_job *j, err *e) {
+    checkpoint_writer *w = j->writer;
+    j->writer = NULL;
+    checkpoint_writer_set_score(w, j->val_loss);
+    status st = write_files(j, w, e);
+    if (st == ST_OK) return checkpoint_writer_commit(w, e);
+    checkpoint_writer_abort(w);
+    return st;
+}
+
+static status write_parts(const save_job *j, err *e) {
+    checkpoint_part *p;
+    tensor_file f[MOST_FILES];
+    status st = ST_OK;
+    TRY(checkpoint_part_begin(&p, j->run, j->step, &j->team, e));
+    int n = list_tensors(j, f);
+    for (int i = 0; i < n && st == ST_OK; i++)
+        st = write_part(&f[i], checkpoint_part_path(p, f[i].name), e);
+    return checkpoint_part_end(p, st, e);
+}
+
+static bool leads(const save_job *j) {
+    return j->writes && j->team.rank == 0;
+}
+
+static status in_context(const save_job *j, status st, err *e) {
+    return st == ST_OK ? st : err_context(e, "saving the checkpoint of step %ld", (long)j->step);
+}
+
+status save_begin(save_job *j, err *e) {
+    if (!leads(j)) return ST_OK;
+    return in_context(
+        j, checkpoint_writer_begin_team(&j->writer, j->run, j->step, j->need_bytes, &j->team, e),
+        e);
+}
+
+void save_abandon(save_job *j) {
+    checkpoint_writer_abort(j->writer);
+    j->writer = NULL;
+}
+
+status save_write(void *ctx, err *e) {
+    save_job *j = ctx;
+    if (!j->writes) return ST_OK;
+    TRY(in_context(j, leads(j) ? write_all(j, e) : write_parts(j, e), e));
+    if (leads(j)) j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);
+    return ST_OK;
+}

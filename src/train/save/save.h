@@ -1,0 +1,46 @@
+/* One checkpoint to be written: everything that it takes, fixed when saving begins, so that a
+ * thread can write while training goes on. */
+#ifndef TRAIN_SAVE_H
+#define TRAIN_SAVE_H
+
+#include <jansson.h>
+
+#include "io/checkpoint/checkpoint_team.h"
+#include "model/config.h"
+#include "optim/optim.h"
+#include "param/param.h"
+#include "tok/tok.h"
+
+typedef struct save_job {
+    arena *mem;
+    const char *run;
+    checkpoint_team team;
+    bool writes; /* false: this rank's weights are replicas of what others write */
+    const param_store *store;
+    const tok *tok;
+    const optim_class *optim;
+    model_config model;
+    dtype compute;
+    float *params; /* what param_master(store) is or was */
+    float *state[OPTIM_MAX_STATES];
+    int64_t step;
+    double val_loss;
+    uint64_t need_bytes;
+    json_t *cursor, *guard;
+    checkpoint_keep keep;
+    int64_t began_ns;
+    checkpoint_writer *writer; /* of rank 0, from save_begin until it is committed or given up */
+    status pruned;             /* of the older ones; the new one stands all the same */
+    err why_not_pruned;
+} save_job;
+
+/* Makes the folder, on rank 0. The ranks agree on what comes of it before any writes: what fails
+ * here, on a full disk for one, need not be told through that disk. */
+status save_begin(save_job *j, err *e) ATH_MUST_USE;
+/* Gives up what save_begin has begun and save_write has not ended. */
+void save_abandon(save_job *j);
+/* Writes this rank's part of the checkpoint, as rank 0 also what is not tensors, and then deletes
+ * older ones. ctx is the job; nothing of a session is read. */
+status save_write(void *ctx, err *e) ATH_MUST_USE;
+
+#endif

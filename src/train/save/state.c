@@ -1,0 +1,407 @@
+/* Checkpoints of a run: a Hugging Face folder with state/ beside the weights, and back.
+ *
+ * What is saved is fixed when saving begins: a save_job (save.h) holds the numbers and, with
+ * checkpoint.async, weights and optimizer state are copied into the plan's snapshot; then a thread
+ * writes while training goes on. The files are the same either way.
+ *
+ * All ranks take part in every save, and learn at the same step what has become of it.
+ *
+ * Reading order: state_save, state_poll, settle; then state_load_newest, state_load. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/hf/hf_weights.h"
+#include "train/save/save.h"
+#include "train/session.h"
+
+/* ---- saving ---- */
+
+static uint64_t expected_bytes(const session *s) {
+    int64_t elems = param_store_sizes(s->plan->store).elems;
+    int64_t per = 4 + (s->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * s->optim->n_states;
+    return (uint64_t)(elems * per) + (1u << 20);
+}
+
+/* Where the next step's samples would be if the stage of step `step` went on. */
+static uint64_t samples_after(const session *s, int64_t step) {
+    if (step == 0) return 0;
+    return course_first_sample(s->course, step) + (uint64_t)course_part_of(s->course, step)->batch;
+}
+
+static json_t *cursor_json(const session *s, uint64_t weights) {
+    char digest[17];
+    hash_format(weights, digest);
+    const course_part *p = course_part_of(s->course, s->at.step > 0 ? s->at.step : 1);
+    uint64_t samples = samples_after(s, s->at.step);
+    return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
+                     p->stage, "samples", (json_int_t)samples, "tokens", (json_int_t)s->at.tokens,
+                     "seconds", json_f64(s->at.seconds), "optimizer", s->optim->name, "digest",
+                     digest);
+}
+
+/* The model as it was trained last: at a stage's border that of the stage that ended. */
+static const model_config *trained_model(const session *s) {
+    int stage = s->at.step > 0 ? course_part_of(s->course, s->at.step)->stage : 0;
+    return &s->models[stage];
+}
+
+static checkpoint_keep keep_of(const session *s) {
+    return (checkpoint_keep){.newest = (int)s->c->checkpoint.keep,
+                             .every = s->c->checkpoint.keep_every,
+                             .best = (int)s->c->checkpoint.keep_best,
+                             .only_uploaded = s->upload != NULL};
+}
+
+/* Of waiting for what another rank does of a save. */
+static const double PATIENCE_S = 600;
+
+static bool world_has_failed(void *world) {
+    return comm_check(world, NULL) != ST_OK;
+}
+
+static checkpoint_team team_of(const session *s) {
+    return (checkpoint_team){.rank = comm_rank(s->peers.copy),
+                             .ranks = comm_size(s->peers.copy),
+                             .attempt = mix64(s->attempt + (uint64_t)s->saves),
+                             .limit_s = PATIENCE_S,
+                             .failed = world_has_failed,
+                             .ctx = s->peers.m.world};
+}
+
+static save_job *job_new(session *s, uint64_t digest) {
+    arena *mem = arena_new("checkpoint");
+    save_job *j = ARENA_NEW(mem, save_job);
+    s->saves++;
+    *j = (save_job){.mem = mem,
+                    .run = arena_strdup(mem, s->c->run),
+                    .team = team_of(s),
+                    .writes = s->peers.first_copy,
+                    .store = s->plan->store,
+                    .tok = s->tok,
+                    .optim = s->optim,
+                    .model = *trained_model(s),
+                    .compute = s->plan->spec.compute,
+                    .params = param_master(s->plan->store),
+                    .step = s->at.step,
+                    .val_loss = s->val_loss,
+                    .need_bytes = expected_bytes(s),
+                    .cursor = cursor_json(s, digest),
+                    .guard = watch_to_json(&s->watch),
+                    .keep = keep_of(s),
+                    .began_ns = clock_now_ns()};
+    for (int i = 0; i < s->optim->n_states; i++) j->state[i] = s->plan->optim_state[i];
+    return j;
+}
+
+static void job_free(save_job *j) {
+    save_abandon(j);
+    json_decref(j->cursor);
+    json_decref(j->guard);
+    arena_free(j->mem);
+}
+
+static void copy_array(const session *s, float *to, const float *from, int64_t bytes) {
+    enum { BLOCK = 1 << 20 };
+#pragma omp parallel for schedule(static) num_threads(dev_threads(s->dev))
+    for (int64_t at = 0; at < bytes; at += BLOCK)
+        memcpy((char *)to + at, (const char *)from + at,
+               (size_t)(bytes - at < BLOCK ? bytes - at : BLOCK));
+}
+
+/* Copies what the next steps will change, and has the job look at the copy. */
+static void take_snapshot(const session *s, save_job *j) {
+    param_sizes z = param_store_sizes(s->plan->store);
+    copy_array(s, s->plan->snapshot_params, j->params, z.master_bytes);
+    j->params = s->plan->snapshot_params;
+    for (int i = 0; i < s->optim->n_states; i++) {
+        copy_array(s, s->plan->snapshot_state[i], j->state[i], z.state_bytes);
+        j->state[i] = s->plan->snapshot_state[i];
+    }
+}
+
+/* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
+ * in a row ends the run, as does the failure of one that was waited for. */
+static status tell_failure(session *s, const save_job *j, bool waited, err *why, err *e) {
+    bool fatal = waited || ++s->failed_saves >= 2;
+    json_t *o = session_alarm(s, "save_failed", "%s%s", why->message,
+                              fatal ? "" : "; the run goes on, the next save will try again");
+    json_object_set_new(o, "saved_step", json_integer(j->step));
+    TRY(session_emit(s, o, e));
+    if (!fatal) return ST_OK;
+    if (e) *e = *why;
+    return why->code;
+}
+
+/* Old checkpoints that cannot be deleted harm nobody but the disk. */
+static status tell_pruning(session *s, status st, const err *why, err *e) {
+    if (st == ST_OK) return ST_OK;
+    json_t *o =
+        session_alarm(s, "prune_failed", "an old checkpoint was not deleted: %s", why->message);
+    return session_emit(s, o, e);
+}
+
+static status tell_success(session *s, const save_job *j, err *e) {
+    s->failed_saves = 0;
+    s->watch.rewinds = 0;
+    json_t *o = session_event("checkpoint", j->step);
+    json_object_set_new(o, "path", json_string(checkpoint_path(j->mem, j->run, j->step)));
+    json_object_set_new(o, "save_ms",
+                        json_f32((float)((double)(clock_now_ns() - j->began_ns) / 1e6)));
+    if (s->upload) upload_add(s->upload, j->step);
+    TRY(session_emit(s, o, e));
+    return tell_pruning(s, j->pruned, &j->why_not_pruned, e);
+}
+
+static status tell_end(session *s, save_job *j, status st, bool waited, err *why, err *e) {
+    st = st == ST_OK ? tell_success(s, j, e) : tell_failure(s, j, waited, why, e);
+    job_free(j);
+    return st;
+}
+
+static status poll_uploads(session *s, bool wait, err *e) {
+    upload_event ev;
+    while (s->upload &&
+           (wait ? upload_wait(s->upload, &ev, s->opt->stop) : upload_poll(s->upload, &ev))) {
+        if (ev.ok) { /* what was kept for its sake alone may go */
+            checkpoint_keep keep = keep_of(s);
+            err why = {0};
+            status st = checkpoint_prune(s->c->run, &keep, -1, &why);
+            TRY(tell_pruning(s, st, &why, e));
+            continue;
+        }
+        json_t *o = session_alarm(s, "upload_failed", "%s", ev.why.message);
+        json_object_set_new(o, "saved_step", json_integer(ev.step));
+        json_object_set_new(o, "exit_status", json_integer(ev.exit_status));
+        TRY(session_emit(s, o, e));
+    }
+    return ST_OK;
+}
+
+/* Waits for the save in the background. A rank whose part failed has all of it fail. */
+static status settle(session *s, bool must, err *e) {
+    save_job *j = s->saver.job;
+    err why = {0};
+    status st;
+    saver_take(&s->saver, &st, &why);
+    return tell_end(s, j, peers_agree(&s->peers, st, &why), must, &why, e);
+}
+
+status state_settle(session *s, bool must, err *e) {
+    return s->saver.job ? settle(s, must, e) : ST_OK;
+}
+
+status state_poll(session *s, bool wait, err *e) {
+    /* ranks look together, so that none goes on with another opinion of the last save */
+    if (s->saver.job && (wait || !peers_any(&s->peers, !saver_is_done(&s->saver))))
+        TRY(settle(s, wait, e));
+    return poll_uploads(s, wait, e);
+}
+
+void state_abandon(session *s) {
+    save_job *j = s->saver.job;
+    status unused;
+    if (!j) return;
+    saver_take(&s->saver, &unused, NULL);
+    job_free(j);
+}
+
+status state_save(session *s, bool wait, err *e) {
+    uint64_t digest;
+    TRY(session_digest(s, &digest, e));
+    const save_job *under_way = s->saver.job;
+    bool enough = under_way && under_way->step == s->at.step;
+    TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
+    if (enough && s->failed_saves == 0) return ST_OK;
+    save_job *j = job_new(s, digest);
+    s->saved_ns = j->began_ns;
+    err why = {0};
+    status st = peers_agree(&s->peers, save_begin(j, &why), &why);
+    if (st != ST_OK) return tell_end(s, j, st, wait, &why, e);
+    if (s->plan->snapshot_params && !wait) {
+        if (j->writes) take_snapshot(s, j);
+        saver_start(&s->saver, save_write, j);
+        return ST_OK;
+    }
+    st = save_write(j, &why);
+    return tell_end(s, j, peers_agree(&s->peers, st, &why), wait, &why, e);
+}
+
+/* ---- loading ---- */
+
+static status read_object(arena *a, const char *dir, const char *name, json_t **out, err *e) {
+    char *path = path_join(a, dir, name), *text;
+    size_t len;
+    TRY(file_read_all(path, &text, &len, e));
+    *out = json_loadb(text, len, 0, NULL);
+    free(text);
+    if (*out) return ST_OK;
+    err_set(e, ST_FORMAT, "%s is not JSON", path);
+    return err_where(e, "%s", path);
+}
+
+typedef struct stored_cursor {
+    cursor at;
+    int stage;
+    uint64_t samples;
+    char optimizer[32], digest[17];
+} stored_cursor;
+
+static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e) {
+    json_t *o;
+    TRY(read_object(a, dir, "state/cursor.json", &o, e));
+    json_int_t step = -1, samples = -1, tokens = -1;
+    const char *optimizer = "", *hex = "";
+    *out = (stored_cursor){0};
+    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s:F,s:s,s:s}", "step", &step, "stage", &out->stage,
+                          "samples", &samples, "tokens", &tokens, "seconds", &out->at.seconds,
+                          "optimizer", &optimizer, "digest", &hex);
+    bad |= step < 0 || samples < 0 || tokens < 0 || out->stage < 0 || strlen(hex) != 16 ||
+           strlen(optimizer) >= sizeof out->optimizer;
+    if (!bad) {
+        out->at.step = step;
+        out->at.tokens = (uint64_t)tokens;
+        out->samples = (uint64_t)samples;
+        memcpy(out->digest, hex, 17);
+        strcpy(out->optimizer, optimizer);
+    }
+    json_decref(o);
+    if (!bad) return ST_OK;
+    err_set(e, ST_FORMAT, "%s/state/cursor.json is not a cursor", dir);
+    return err_where(e, "%s/state/cursor.json", dir);
+}
+
+status state_read_origin(const char *dir, course_origin *out, err *e) {
+    arena *a = arena_new("cursor");
+    stored_cursor c;
+    status st = read_cursor(a, dir, &c, e);
+    if (st == ST_OK)
+        *out = (course_origin){
+            .step = c.at.step, .stage = c.stage, .samples = c.samples, .tokens = c.at.tokens};
+    arena_free(a);
+    return st;
+}
+
+static status read_guard(session *s, const char *dir, err *e) {
+    json_t *o;
+    TRY(read_object(s->a, dir, "state/guard.json", &o, e));
+    status st = watch_from_json(&s->watch, o, e);
+    json_decref(o);
+    if (st != ST_OK) {
+        err_context(e, "%s/state/guard.json", dir);
+        err_where(e, "%s/state/guard.json", dir);
+    }
+    return st;
+}
+
+static status read_states(session *s, const char *dir, err *e) {
+    st_reader *r;
+    TRY(st_open(&r, path_join(s->a, dir, "state/optimizer.safetensors"), e));
+    status st = ST_OK;
+    for (int k = 0; k < s->optim->n_states && st == ST_OK; k++) {
+        char *prefix = arena_printf(s->a, "%s.", s->optim->state_names[k]);
+        held_array state = {s->plan->store, s->plan->optim_state[k], .is_state = true};
+        st = hf_read_array(&state, r, prefix, e);
+    }
+    st_close(r);
+    return st;
+}
+
+static status read_masters(session *s, const char *dir, err *e) {
+    if (s->plan->spec.compute == DT_F32) return hf_load_weights(s->plan->store, dir, e);
+    st_reader *r;
+    TRY(st_open(&r, path_join(s->a, dir, "state/master.safetensors"), e));
+    status st = hf_read_array(&(held_array){.store = s->plan->store}, r, "", e);
+    st_close(r);
+    if (st == ST_OK) param_refresh_work(s->plan->store);
+    return st;
+}
+
+static status check_digest(session *s, const char *dir, const char *want, err *e) {
+    char got[17];
+    uint64_t digest;
+    TRY(session_digest(s, &digest, e));
+    hash_format(digest, got);
+    if (strcmp(want, got) == 0) return ST_OK;
+    err_set(e, ST_FORMAT, "the weights of %s have digest %s, its cursor says %s", dir, got, want);
+    err_hint(e,
+             "the checkpoint was changed after it was written; use another or start with --fresh");
+    return err_where(e, "%s", dir);
+}
+
+/* The data order is arithmetic on the config: it must say what the checkpoint says. A fork's past
+ * is another course. */
+static status check_position(const session *s, const char *dir, const stored_cursor *c, err *e) {
+    bool is_fork = c->at.step == stage_data_origin(s->data.record).step;
+    if (c->at.step == 0 || c->at.step > s->course->total_steps || is_fork ||
+        samples_after(s, c->at.step) == c->samples)
+        return ST_OK;
+    err_set(e, ST_FORMAT,
+            "by its config the run has taken %" PRIu64 " samples of its stage after step %" PRId64
+            ", its checkpoint says %" PRIu64,
+            samples_after(s, c->at.step), c->at.step, c->samples);
+    err_where(e, "%s/state/cursor.json", dir);
+    return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
+}
+
+status state_load(session *s, const char *dir, err *e) {
+    stored_cursor c;
+    TRY(read_cursor(s->a, dir, &c, e));
+    TRY(check_position(s, dir, &c, e));
+    if (strcmp(c.optimizer, s->optim->name) != 0) {
+        err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", c.optimizer,
+                s->optim->name);
+        return err_where(e, "%s/state/cursor.json", dir);
+    }
+    TRY(read_masters(s, dir, e));
+    TRY(read_states(s, dir, e));
+    TRY(read_guard(s, dir, e));
+    TRY(check_digest(s, dir, c.digest, e));
+    s->at = c.at;
+    return ST_OK;
+}
+
+/* The log may not be open yet: the alarm is told when it is. */
+static void note_skipped(void *ctx, const char *dir, const err *why) {
+    session *s = ctx;
+    json_t *o = session_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
+    json_object_set_new(o, "path", json_string(dir));
+    log_warn("%s", json_string_value(json_object_get(o, "message")));
+    json_array_append_new(s->late_alarms, o);
+}
+
+static void clear_state(session *s) {
+    size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
+    for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
+    s->at = (cursor){0};
+}
+
+/* As the first rank finds it. NULL: there is none. */
+static status find_newest(session *s, char **newest, err *e) {
+    int64_t step = -1;
+    status st = ST_OK;
+    *newest = NULL;
+    if (session_leads(s))
+        st = checkpoint_find_newest(s->a, s->c->run, newest, &step, note_skipped, s, e);
+    TRY(peers_agree(&s->peers, st, e));
+    step = peers_first(&s->peers, step);
+    if (step >= 0) *newest = checkpoint_path(s->a, s->c->run, step);
+    return ST_OK;
+}
+
+status state_load_newest(session *s, err *e) {
+    char *newest;
+    TRY(find_newest(s, &newest, e));
+    if (newest) return state_load(s, newest, e);
+    if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
+    watch_restart(&s->watch);
+    if (s->model.from) return hf_load_weights(s->plan->store, s->model.from, e);
+    param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
+    return ST_OK;
+}

@@ -1,0 +1,540 @@
+/* Ranks that meet over TCP: the exchange, and everything that may be met instead of a rank. Ranks
+ * are forked; each has a port that was free a moment before. */
+#include "comm_test.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "comm/joined.h"
+
+enum { MOST = 4 };
+
+/* What each rank has come to, in memory that forked ranks share. */
+typedef struct result {
+    err said; /* code ST_OK: it met the others */
+    double seconds;
+    int fds;
+} result;
+
+typedef struct meeting {
+    rendezvous_plan plans[MOST]; /* rank and size as each believes */
+    void (*act)(const rendezvous_plan *plan, result *out);
+    result *results;
+} meeting;
+
+static int listen_on_loopback(int *port) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+static int free_port(void) {
+    int port;
+    close(listen_on_loopback(&port));
+    return port;
+}
+
+static rendezvous_plan plan_of(int rank, int size, const char *host, int port) {
+    return (rendezvous_plan){.rank = rank,
+                             .size = size,
+                             .at = {.host = host, .port = port},
+                             .timeout_s = 5,
+                             .version = "1.0"};
+}
+
+static int open_files(void) {
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void nap(double seconds) {
+    struct timespec t = {.tv_sec = (time_t)seconds};
+    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+    nanosleep(&t, NULL);
+}
+
+static meeting new_meeting(int n, const char *host) {
+    int port = free_port();
+    meeting m = {0};
+    for (int r = 0; r < n; r++) m.plans[r] = plan_of(r, n, host, port);
+    m.results = mmap(NULL, sizeof(result) * MOST, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(m.results != MAP_FAILED);
+    return m;
+}
+
+/* Forks process i of the meeting. */
+static pid_t start(const meeting *m, int i) {
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0) return pid;
+    int before = open_files();
+    int64_t begin = clock_now_ns();
+    m->act(&m->plans[i], &m->results[i]);
+    m->results[i].seconds = clock_since_s(begin);
+    m->results[i].fds = open_files() - before;
+    _exit(0);
+}
+
+static void end(pid_t pid) {
+    int state;
+    assert_int_equal(waitpid(pid, &state, 0), pid);
+    assert_true(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+static void run_meeting(const meeting *m, int n) {
+    pid_t pids[MOST];
+    for (int i = 0; i < n; i++) pids[i] = start(m, i);
+    for (int i = 0; i < n; i++) end(pids[i]);
+}
+
+static void expect_said(const meeting *m, int i, status code, const char *part) {
+    const result *r = &m->results[i];
+    if (r->said.code != code || !strstr(r->said.message, part))
+        fail_msg("process %d: status %d, %s", i, r->said.code, r->said.message);
+    assert_int_equal(r->fds, 0);
+}
+
+/* The same for a rank that may have come when it was over. */
+static void expect_said_in_time(const meeting *m, int i, status code, const char *part) {
+    if (!strstr(m->results[i].said.message, "has not found rank 0")) expect_said(m, i, code, part);
+}
+
+/* ---- a meeting that works ---- */
+
+/* Two exchanges of blobs that are made of the rank and the round. */
+static void exchange_twice(const rendezvous_plan *plan, result *out) {
+    rendezvous *r;
+    unsigned char mine[1000], all[MOST * sizeof mine];
+    if (rendezvous_open(&r, plan, &out->said) != ST_OK) return;
+    status st = ST_OK;
+    for (int round = 1; st == ST_OK && round < 3; round++) {
+        memset(mine, plan->rank * 16 + round, sizeof mine);
+        st = rendezvous_exchange(r, mine, all, sizeof mine, &out->said);
+        for (int i = 0; st == ST_OK && i < plan->size * (int)sizeof mine; i++)
+            CHECK(all[i] == i / (int)sizeof mine * 16 + round, "byte %d is %d", i, all[i]);
+    }
+    rendezvous_close(r);
+}
+
+static void test_exchange(void **state) {
+    (void)state;
+    static const char *const hosts[] = {"127.0.0.1", "localhost", "::1"};
+    for (int i = 0; i < ARRAY_LEN(hosts); i++) {
+        meeting m = new_meeting(4 - i, hosts[i]);
+        m.act = exchange_twice;
+        run_meeting(&m, 4 - i);
+        if (strstr(m.results[0].said.message, "it is no address of this machine"))
+            continue; /* IPv6 */
+        for (int r = 0; r < 4 - i; r++) expect_said(&m, r, ST_OK, "");
+    }
+}
+
+/* Rank 0 comes last. */
+static void test_late(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = exchange_twice;
+    pid_t first = start(&m, 1), second = start(&m, 2);
+    nap(0.1);
+    pid_t last = start(&m, 0);
+    end(first), end(second), end(last);
+    for (int r = 0; r < 3; r++) expect_said(&m, r, ST_OK, "");
+}
+
+/* ---- those who do not come ---- */
+
+static void test_missing(void **state) {
+    (void)state;
+    meeting m = new_meeting(4, "127.0.0.1");
+    m.act = exchange_twice;
+    m.plans[0].timeout_s = 0.3;
+    pid_t zero = start(&m, 0), two = start(&m, 2);
+    end(zero), end(two);
+    expect_said(&m, 0, ST_RANK, "ranks 1, 3 of 4 have not come to 127.0.0.1, port ");
+    expect_said(&m, 2, ST_RANK, "ranks 1, 3 of 4 have not come to 127.0.0.1, port ");
+    assert_true(m.results[2].seconds < 2);
+}
+
+static void test_no_rank_0(void **state) {
+    (void)state;
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = exchange_twice;
+    m.plans[1].timeout_s = 0.2;
+    end(start(&m, 1));
+    expect_said(&m, 1, ST_RANK, "rank 1 has not found rank 0 at 127.0.0.1, port ");
+    expect_said(&m, 1, ST_RANK, "refused");
+}
+
+/* It meets the others and leaves. */
+static void leave_at_once(const rendezvous_plan *plan, result *out) {
+    rendezvous *r;
+    char mine = 0, all[MOST];
+    status st = rendezvous_open(&r, plan, &out->said);
+    if (st == ST_OK && plan->rank != 1) st = rendezvous_exchange(r, &mine, all, 1, &out->said);
+    if (st == ST_OK || plan->rank != 1) rendezvous_close(r);
+}
+
+static void test_left(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = leave_at_once;
+    m.plans[2].timeout_s = 1;
+    run_meeting(&m, 3);
+    expect_said(&m, 0, ST_RANK, "rank 1 has left while the ranks met");
+    expect_said_in_time(&m, 2, ST_RANK, "rank 1 has left while the ranks met");
+}
+
+/* Rank 1 is killed while rank 2 is still to come. */
+static void test_left_early(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = exchange_twice;
+    pid_t zero = start(&m, 0), one = start(&m, 1);
+    nap(0.2);
+    kill(one, SIGKILL);
+    waitpid(one, NULL, 0);
+    end(zero);
+    expect_said(&m, 0, ST_RANK, "rank 1 has left while the ranks met");
+    assert_true(m.results[0].seconds < 3);
+}
+
+static void catch_signal(int number) {
+    (void)number;
+}
+
+static void wait_for_a_signal(const rendezvous_plan *plan, result *out) {
+    struct sigaction sa = {.sa_handler = catch_signal};
+    sigaction(SIGTERM, &sa, NULL);
+    exchange_twice(plan, out);
+}
+
+static void test_signal(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = wait_for_a_signal;
+    for (int r = 0; r < 2; r++) {
+        pid_t pid = start(&m, r);
+        nap(0.1);
+        kill(pid, SIGTERM);
+        end(pid);
+        expect_said(&m, r, ST_STOPPED, "a signal came");
+    }
+}
+
+/* ---- those who do not fit ---- */
+
+static void test_misfits(void **state) {
+    (void)state;
+    static const char *const says[] = {"rank 1 has come twice", "rank 2 is one of 5 ranks",
+                                       "version 2.0 of athanor"};
+    for (int i = 0; i < ARRAY_LEN(says); i++) {
+        meeting m = new_meeting(3, "127.0.0.1");
+        m.act = exchange_twice;
+        m.plans[2].rank = i == 0 ? 1 : 2;
+        if (i == 1) m.plans[2].size = 5;
+        if (i == 2) m.plans[2].version = "2.0";
+        m.plans[1].timeout_s = m.plans[2].timeout_s = 0.5;
+        run_meeting(&m, 3);
+        expect_said(&m, 0, ST_USAGE, says[i]);
+        for (int r = 1; r < 3; r++) expect_said_in_time(&m, r, ST_USAGE, says[i]);
+    }
+}
+
+static void test_places(void **state) {
+    (void)state;
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = exchange_twice;
+    int listener = listen_on_loopback(&m.plans[0].at.port);
+    end(start(&m, 0));
+    expect_said(&m, 0, ST_USAGE, "Address already in use");
+    /* What listens there says something else, and rank 1 tries again. */
+    m.plans[1].at.port = m.plans[0].at.port;
+    m.plans[1].timeout_s = 0.5;
+    pid_t pid = start(&m, 1);
+    int guest = accept(listener, NULL, NULL);
+    assert_int_equal(send(guest, "HTTP/1.1 400 Bad Request\r\n", 26, MSG_NOSIGNAL), 26);
+    end(pid);
+    expect_said(&m, 1, ST_RANK, "rank 1 has not found rank 0");
+    expect_said(&m, 1, ST_RANK, "does not answer as rank 0 does");
+    close(guest);
+    close(listener);
+
+    m.plans[0].at.host = "192.0.2.1"; /* of documentation: nobody has it */
+    end(start(&m, 0));
+    expect_said(&m, 0, ST_USAGE, "listen at 192.0.2.1: it is no address of this machine");
+    m.plans[0].at.host = m.plans[1].at.host = "no such host";
+    m.plans[1].timeout_s = 0.1;
+    run_meeting(&m, 2);
+    expect_said(&m, 0, ST_USAGE, "rank 0 cannot listen at no such host: ");
+    expect_said(&m, 1, ST_RANK, "rank 1 has not found rank 0 at no such host, port ");
+}
+
+/* ---- strangers ---- */
+
+static int call(int port) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < 200; i++) {
+        if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
+        nap(0.01);
+    }
+    fail_msg("nobody listens");
+    return -1;
+}
+
+/* A hundred that say nothing, parts of a hello, or something else hold nobody up. */
+static void test_strangers(void **state) {
+    (void)state;
+    static const char *const words[] = {"",
+                                        "ATHRANK1",
+                                        "ATHRANK2",
+                                        "GET / HTTP/1.1\r\n\r\n",
+                                        "\xff\xff\xff\xff",
+                                        "POST /what-is-longer-than-a-hello HTTP/1.1\r\n"};
+    int fds[100];
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = exchange_twice;
+    pid_t zero = start(&m, 0);
+    for (int i = 0; i < ARRAY_LEN(fds); i++) {
+        const char *word = words[i % ARRAY_LEN(words)];
+        fds[i] = call(m.plans[0].at.port);
+        send(fds[i], word, strlen(word), MSG_NOSIGNAL);
+    }
+    pid_t one = start(&m, 1);
+    end(zero), end(one);
+    expect_said(&m, 0, ST_OK, "");
+    expect_said(&m, 1, ST_OK, "");
+    for (int i = 0; i < ARRAY_LEN(fds); i++) close(fds[i]);
+}
+
+/* A stranger that says hello and then sends frames of nonsense ends the meeting with a sentence. */
+static void test_nonsense(void **state) {
+    (void)state;
+    char hello[40] = "ATHRANK1"
+                     "1.0";
+    hello[32] = 2, hello[36] = 1;
+    static const char *const frames[] = {"XXXXXXXXXXXX", "ATF1\0\0\0\0\xff\xff\xff\x7f",
+                                         "ATF1\7\0\0\0\xff\xff\xff\xff"};
+    for (int i = 0; i < ARRAY_LEN(frames); i++) {
+        meeting m = new_meeting(2, "127.0.0.1");
+        m.act = exchange_twice;
+        pid_t zero = start(&m, 0);
+        int fd = call(m.plans[0].at.port);
+        assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+        assert_int_equal(send(fd, frames[i], 12, MSG_NOSIGNAL), 12);
+        shutdown(fd, SHUT_WR);
+        end(zero);
+        expect_said(&m, 0, ST_RANK, i < 2 ? "rank 1 speaks another language" : "has failed");
+        close(fd);
+    }
+}
+
+/* What listens says it is rank 0, and then the worst. */
+static void test_false_rank_0(void **state) {
+    (void)state;
+    static const char welcome[12] = "ATF1";
+    static const char *const heads[] = {"ATF1\2\0\0\0\0\6\0\0", "ATF1\6\0\0\0\1\6\0\0",
+                                        "ATF1\0\0\0\0\xff\xff\xff\xff", "ATF2\0\0\0\0\0\0\0\0"};
+    static const char *const said[] = {"AAAAAAAA", "the meeting of the ranks has failed",
+                                       "rank 0 speaks another language",
+                                       "rank 0 speaks another language"};
+    char words[1600], hello[40];
+    memset(words, 'A', sizeof words); /* no NUL anywhere */
+    for (int i = 0; i < ARRAY_LEN(heads); i++) {
+        meeting m = new_meeting(2, "127.0.0.1");
+        m.act = exchange_twice;
+        int listener = listen_on_loopback(&m.plans[1].at.port);
+        pid_t one = start(&m, 1);
+        int guest = accept(listener, NULL, NULL);
+        assert_int_equal(recv(guest, hello, sizeof hello, MSG_WAITALL), sizeof hello);
+        assert_memory_equal(hello,
+                            "ATHRANK1"
+                            "1.0",
+                            12);
+        assert_int_equal(send(guest, welcome, sizeof welcome, MSG_NOSIGNAL), sizeof welcome);
+        assert_int_equal(send(guest, heads[i], 12, MSG_NOSIGNAL), 12);
+        send(guest, words, sizeof words, MSG_NOSIGNAL);
+        end(one);
+        expect_said(&m, 1, i == 0 ? ST_USAGE : ST_RANK, said[i]);
+        close(guest);
+        close(listener);
+    }
+}
+
+/* ---- worlds ---- */
+
+static void open_world(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) != ST_OK) return;
+    comm *c = everyone(w);
+    comm_set_timeout(w, 3);
+    int64_t sum = 1 << comm_world_rank(w);
+    comm_sum_i64(c, &sum, 1);
+    CHECK(comm_check(w, NULL) != ST_OK || sum == (1 << plan->size) - 1, "the sum is %lld",
+          (long long)sum);
+    if (plan->at.host[0] == 'l' && plan->rank == 2) raise(SIGKILL); /* the scene of a death */
+    for (int i = 0; i < 100 && plan->at.host[0] == 'l'; i++) {
+        comm_sum_i64(c, &sum, 1);
+        if (comm_check(w, &out->said) != ST_OK) break;
+        nap(0.02);
+    }
+    comm_close(w);
+}
+
+static void test_world(void **state) {
+    (void)state;
+    meeting m = new_meeting(4, "127.0.0.1");
+    m.act = open_world;
+    run_meeting(&m, 4);
+    for (int r = 0; r < 4; r++) expect_said(&m, r, ST_OK, "");
+}
+
+static void test_death(void **state) {
+    (void)state;
+    int state_of_2;
+    pid_t pids[4];
+    meeting m = new_meeting(4, "localhost");
+    m.act = open_world;
+    for (int r = 0; r < 4; r++) pids[r] = start(&m, r);
+    assert_int_equal(waitpid(pids[2], &state_of_2, 0), pids[2]);
+    assert_true(WIFSIGNALED(state_of_2));
+    for (int r = 0; r < 4; r++) {
+        if (r == 2) continue;
+        end(pids[r]);
+        expect_said(&m, r, ST_RANK, "rank 2 has died");
+        assert_true(m.results[r].seconds < 1.5);
+    }
+}
+
+/* Rank 1 is of another user, who may not open what rank 0 has. */
+static void open_as_others(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    out->said.code = ST_FAILED;
+    if (plan->rank == 1 && setuid(65534) != 0) return;
+    if (joined_open(&w, plan, &out->said) == ST_OK) comm_close(w);
+}
+
+static void test_users(void **state) {
+    (void)state;
+    if (getuid() != 0) skip(); /* nobody else may become another */
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = open_as_others;
+    run_meeting(&m, 3);
+    for (int r = 0; r < 3; r++)
+        expect_said(&m, r, ST_USAGE, "rank 1: cannot open the memory that rank 0 shares: Permis");
+}
+
+/* Rank 0 is where no collective tells it that rank 1 has died. */
+static void be_stuck(const rendezvous_plan *plan, result *out) {
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) != ST_OK) return;
+    if (plan->rank == 1) raise(SIGKILL);
+    nap(20);
+}
+
+/* It is started before the other tests, as it takes its time. */
+typedef struct stuck_scene {
+    pid_t pids[2];
+    int64_t began_ns;
+} stuck_scene;
+
+static int start_stuck(void **state) {
+    static stuck_scene scene;
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = be_stuck;
+    scene.began_ns = clock_now_ns();
+    for (int r = 0; r < 2; r++) scene.pids[r] = start(&m, r);
+    *state = &scene;
+    return 0;
+}
+
+static void test_stuck(void **state) {
+    const stuck_scene *scene = *state;
+    int ended;
+    assert_int_equal(waitpid(scene->pids[1], &ended, 0), scene->pids[1]);
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(waitpid(scene->pids[0], &ended, 0), scene->pids[0]);
+    assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == ST_RANK);
+    assert_true(clock_since_s(scene->began_ns) < 12);
+}
+
+/* ---- several machines ---- */
+
+/* Ranks from 2 on are in a container of another name. */
+static void open_elsewhere(const rendezvous_plan *plan, result *out) {
+    int spaces = CLONE_NEWPID | CLONE_NEWUTS, state;
+    if (plan->rank >= 2) {
+        out->said.code = ST_FAILED;
+        if (unshare(spaces) != 0 && unshare(spaces | CLONE_NEWUSER) != 0) return;
+        out->said.code = ST_OK;
+        CHECK(sethostname("elsewhere", 9) == 0, "no name for the container");
+        pid_t pid = fork(); /* the first process of the new space */
+        if (pid > 0) {
+            waitpid(pid, &state, 0);
+            return;
+        }
+    }
+    comm_world *w;
+    if (joined_open(&w, plan, &out->said) == ST_OK) comm_close(w);
+    if (plan->rank >= 2) _exit(0);
+}
+
+static void test_machines(void **state) {
+    (void)state;
+    char want[256], host[64] = "";
+    meeting m = new_meeting(4, "127.0.0.1");
+    m.act = open_elsewhere;
+    m.plans[0].timeout_s = m.plans[1].timeout_s = 1;
+    run_meeting(&m, 4);
+    if (m.results[2].said.code == ST_FAILED) skip(); /* this machine lets nobody make containers */
+    gethostname(host, sizeof host - 1);
+    snprintf(want, sizeof want,
+             "ranks 0-1 are on %s, rank 2 is on elsewhere, rank 3 is on elsewhere in another "
+             "container",
+             host); /* each has a container of its own */
+    for (int r = 0; r < 4; r++) expect_said(&m, r, ST_USAGE, want);
+}
+
+static void test_rank_list(void **state) {
+    (void)state;
+    static const bool flags[] = {true, true, true, false, true, false, true, true};
+    strbuf text = {0};
+    assert_int_equal(rank_list_put(&text, flags, 8), 6);
+    strbuf_puts(&text, "; ");
+    assert_int_equal(rank_list_put(&text, flags + 3, 2), 1);
+    assert_string_equal(text.data, "ranks 0-2, 4, 6-7; rank 1");
+    strbuf_free(&text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exchange),     cmocka_unit_test(test_late),
+        cmocka_unit_test(test_missing),      cmocka_unit_test(test_no_rank_0),
+        cmocka_unit_test(test_left),         cmocka_unit_test(test_left_early),
+        cmocka_unit_test(test_users),        cmocka_unit_test(test_signal),
+        cmocka_unit_test(test_misfits),      cmocka_unit_test(test_places),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_false_rank_0), cmocka_unit_test(test_world),
+        cmocka_unit_test(test_death),        cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_rank_list),    cmocka_unit_test(test_stuck),
+    };
+    return cmocka_run_group_tests(tests, start_stuck, NULL);
+}

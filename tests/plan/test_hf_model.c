@@ -1,0 +1,226 @@
+/* Golden models of every family as folders in every format, with matrices left in the files: the
+ * logits are those of the same folder read into masters. */
+#include "golden.h"
+
+#include <unistd.h>
+
+#include "io/io_test.h"
+#include "io/hf/shards.h"
+#include "plan/open_model.h"
+
+enum { T = 16, PROMPT = 3 };
+
+/* How the weights of a folder lie. */
+typedef struct form {
+    dtype dt[3];          /* of the tensors, in turns */
+    uint64_t shard_bytes; /* 0: one file */
+    int shift;            /* bytes by which headers are longer than they have to be */
+} form;
+
+/* ---- folders ---- */
+
+static char *read_text(const char *path, size_t *len) {
+    char *text;
+    MUST(file_read_all(path, &text, len, E));
+    return text;
+}
+
+/* Headers may end with spaces. */
+static void shift_data(const char *path, int by) {
+    size_t len;
+    uint64_t header;
+    char *old = read_text(path, &len), *new = xmalloc(len + (size_t)by);
+    memcpy(&header, old, 8);
+    size_t begin = 8 + (size_t)header;
+    memcpy(new, old, begin);
+    memset(new + begin, ' ', (size_t)by);
+    memcpy(new + begin + by, old + begin, len - begin);
+    header += (uint64_t)by;
+    memcpy(new, &header, 8);
+    MUST(file_write_atomic(path, new, len + (size_t)by, E));
+    free(old);
+    free(new);
+}
+
+static void shift_files(arena *a, const char *dir, int by) {
+    char **names;
+    int n;
+    MUST(file_list_dir(a, dir, &names, &n, E));
+    for (int i = 0; i < n; i++)
+        if (strstr(names[i], ".safetensors") && !strstr(names[i], ".json"))
+            shift_data(path_join(a, dir, names[i]), by);
+}
+
+static const char *write_folder(test_dir *d, const golden *g, const form *f) {
+    const char *dir = path_join(d->mem, d->path, "model");
+    const param_store *s = g->p->store;
+    st_tensor *list[3];
+    size_t len;
+    char *config = read_text(path_join(d->mem, g->dir, "config.json"), &len);
+    MUST(file_remove_tree(dir, E));
+    MUST(file_make_dirs(dir, E));
+    MUST(file_write_atomic(path_join(d->mem, dir, "config.json"), config, len, E));
+    free(config);
+    for (int k = 0; k < 3; k++)
+        list[k] = hf_tensors(g->a, s, param_master(s), "", f->dt[k], hf_order_of(g->dir));
+    for (int i = 0; i < param_count(s); i++) list[0][i] = list[i % 3][i];
+    MUST(shards_write(dir, list[0], param_count(s), f->shard_bytes, NULL, E));
+    shift_files(d->mem, dir, f->shift);
+    return dir;
+}
+
+/* ---- what is computed ---- */
+
+/* The folder of m, all of it read into masters. */
+static void open_widened(open_model *w, const open_model *m) {
+    plan_spec spec = open_model_spec(m, T, T);
+    spec.locate = NULL;
+    *w = (open_model){.dev = m->dev, .config = m->config};
+    MUST(plan_new(&w->plan, m->dev, &spec, E));
+    MUST(plan_commit(w->plan, E));
+    MUST(hf_load_weights(w->plan->store, m->dir, E));
+}
+
+static int32_t *some_ids(int64_t V) {
+    static int32_t ids[T];
+    for (int i = 0; i < T; i++) ids[i] = (int32_t)((i * 31 + 7) % V);
+    return ids;
+}
+
+/* Logits of whole sequences are equal bit for bit. */
+static void check_logits(const char *name, const open_model *m, const open_model *w) {
+    int64_t V = m->config.vocab_size;
+    const int32_t *ids = some_ids(V);
+    size_t bytes = sizeof(float) * (size_t)(T * V);
+    float *want = xmalloc(bytes);
+    memcpy(want, open_model_logits(w, ids, T), bytes);
+    if (memcmp(open_model_logits(m, ids, T), want, bytes) != 0) fail_msg("%s: logits", name);
+    free(want);
+}
+
+/* A prompt, then token by token: also bit for bit. */
+static void check_decode(const char *name, const open_model *m, const open_model *w) {
+    int64_t V = m->config.vocab_size;
+    const int32_t *ids = some_ids(V);
+    generator a = open_model_generator(m), b = open_model_generator(w);
+    for (int n = PROMPT; n <= T; n++) {
+        const float *got = generator_continue(&a, ids, n, NULL, NULL);
+        const float *want = generator_continue(&b, ids, n, NULL, NULL);
+        if (memcmp(got, want, sizeof *got * (size_t)V) != 0)
+            fail_msg("%s: token %d differs by %g", name, n, golden_distance(got, want, V));
+    }
+    generator_free(&a);
+    generator_free(&b);
+}
+
+/* ---- where it lies ---- */
+
+static bool has_to_stay(const param *p, const st_view *v, hf_order order) {
+    bool as_it_is = !held_is_transposed(p, order) && !held_is_reordered(p, order);
+    return p->rank == 2 && as_it_is && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
+}
+
+/* Returns how many stay. */
+static int check_places(const char *name, const open_model *m) {
+    const param_store *s = m->plan->store;
+    int stay = 0;
+    int64_t read = 0;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        const st_view *v = hf_find_view(m->folder->file, p->name);
+        if (p->mapped != has_to_stay(p, v, m->folder->order)) fail_msg("%s: %s", name, p->name);
+        stay += p->mapped;
+        if (!p->mapped) read += param_elems(p) + 64;
+        if (!p->mapped) continue;
+        assert_int_equal(p->stored, v->dt);
+        assert_ptr_equal(m->folder->base + p->offset, v->data);
+    }
+    assert_true(param_store_sizes(s).flat_elems <= read);
+    return stay;
+}
+
+/* ---- tests ---- */
+
+static int check_form(test_dir *d, const golden *g, const char *name, const form *f) {
+    open_model m, w;
+    MUST(open_model_read(&m, write_folder(d, g, f), 1, E));
+    MUST(open_model_load(&m, T, T, E));
+    open_widened(&w, &m);
+    int stay = check_places(name, &m);
+    check_logits(name, &m, &w);
+    check_decode(name, &m, &w);
+    plan_free(w.plan);
+    open_model_close(&m);
+    return stay;
+}
+
+static void test_families(void **state) {
+    static const form forms[] = {
+        {.dt = {DT_F32, DT_F32, DT_F32}},
+        {.dt = {DT_BF16, DT_BF16, DT_BF16}},
+        {.dt = {DT_F16, DT_F16, DT_F16}},
+        {.dt = {DT_BF16, DT_F32, DT_F16}, .shard_bytes = 8192},
+    };
+    for (int i = 0; i < ARRAY_LEN(golden_names); i++) {
+        golden g;
+        golden_open(&g, golden_names[i], (plan_spec){.compute = DT_F32});
+        for (int k = 0; k < ARRAY_LEN(forms); k++)
+            assert_true(check_form(*state, &g, golden_names[i], &forms[k]) > 0);
+        golden_close(&g);
+    }
+}
+
+/* Only what lies at a multiple of its size can be used where it is. */
+static void test_odd_places(void **state) {
+    static const struct {
+        form f;
+        int stay; /* of the 8 matrices of a layer and its neighbours; -1: some */
+    } cases[] = {
+        {{.dt = {DT_BF16, DT_BF16, DT_BF16}, .shift = 1}, 0},
+        {{.dt = {DT_F32, DT_F32, DT_F32}, .shift = 2}, 0},
+        {{.dt = {DT_BF16, DT_F32, DT_F16}, .shift = 2}, -1},
+        {{.dt = {DT_BF16, DT_F32, DT_F16}, .shift = 3, .shard_bytes = 8192}, 0},
+    };
+    golden g;
+    golden_open(&g, "llama-gqa-tied", (plan_spec){.compute = DT_F32});
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        int stay = check_form(*state, &g, "llama-gqa-tied", &cases[i].f);
+        assert_true(cases[i].stay < 0 ? stay > 0 : stay == cases[i].stay);
+    }
+    golden_close(&g);
+}
+
+/* A tied model may store its head again; one that differs is no tied model. */
+static void test_head_of_tied_model(void **state) {
+    test_dir *d = *state;
+    golden g;
+    golden_open(&g, "llama-gqa-tied", (plan_spec){.compute = DT_F32});
+    const form f = {.dt = {DT_BF16, DT_BF16, DT_BF16}};
+    const char *dir = write_folder(d, &g, &f);
+    const param_store *s = g.p->store;
+    int n = param_count(s), embed = param_find(s, "model.embed_tokens.weight");
+    st_tensor *list = hf_tensors(g.a, s, param_master(s), "", DT_BF16, HF_FILES);
+    st_tensor *with_head = ARENA_ARRAY(g.a, st_tensor, n + 1);
+    memcpy(with_head, list, sizeof *list * (size_t)n);
+    int64_t elems = param_elems(param_at(s, embed));
+    uint16_t *head = ARENA_ARRAY(g.a, uint16_t, elems);
+    MUST(list[embed].fill(list[embed].ctx, 0, elems, head, E));
+    with_head[n] = list[embed];
+    with_head[n].name = "lm_head.weight", with_head[n].data = head;
+    for (int differs = 0; differs < 2; differs++) {
+        open_model m;
+        err e = {0};
+        head[elems - 1] ^= (uint16_t)differs;
+        MUST(st_write(path_join(d->mem, dir, "model.safetensors"), with_head, n + 1, NULL, E));
+        assert_int_equal(open_model_read(&m, dir, 1, &e), differs ? ST_FORMAT : ST_OK);
+        if (differs) assert_non_null(strstr(e.message, "lm_head.weight"));
+        open_model_close(&m);
+    }
+    golden_close(&g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {IO_TEST(test_families), IO_TEST(test_odd_places),
+                                       IO_TEST(test_head_of_tied_model)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
