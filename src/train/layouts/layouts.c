@@ -26,7 +26,7 @@ int layout_ranks(const layout *l) {
 
 /* ---- the trial ---- */
 
-enum { TRIAL_TOKENS = 128, TRIAL_MICRO = 2 };
+enum { TRIAL_TOKENS = 128, TRIAL_MICRO = 2, ORDINARY_LATENCY_US = 300 };
 
 static status copy_config(config **out, const config *c, err *e) {
     json_t *o = config_to_json(c);
@@ -52,7 +52,6 @@ static void shorten(config *c, int batch) {
     if (c->train.seq_len > TRIAL_TOKENS) c->train.seq_len = TRIAL_TOKENS;
     c->train.micro_batch_size = trial_micro(c);
     c->train.global_batch_size = batch * c->train.micro_batch_size;
-    c->train.deterministic = true;
     c->train.digest_every = 1;
     c->train.threads = 1;
 }
@@ -138,11 +137,12 @@ bool layout_trial_divides(const layout_trial *t, int tp) {
     return ok;
 }
 
-layout_result *layout_result_new(const layout_trial *t, int steps) {
+layout_result *layout_result_new(const layout_trial *t, const layout_way *way) {
     layout_result *r = ARENA_NEW(t->memory, layout_result);
     r->digest = ARENA_ARRAY(t->memory, uint64_t, t->n_params);
     r->norm = ARENA_ARRAY(t->memory, double, t->n_params);
-    r->steps = ARENA_ARRAY(t->memory, layout_step, steps + 1);
+    r->steps = ARENA_ARRAY(t->memory, layout_step, way->steps + 1);
+    r->ordinary = way->ordinary;
     return r;
 }
 
@@ -152,9 +152,8 @@ typedef struct rank_job {
     pthread_t thread;
     const layout_trial *t;
     const layout *l;
-    int precision, steps;
+    const layout_way *way;
     comm_world *world;
-    layout_fault fault;
     layout_result *r; /* NULL: another rank fills it */
     int64_t peak_bytes;
     status st;
@@ -170,7 +169,12 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.tp = j->l->tp;
     c->parallel.sp = j->l->sp;
     c->train.recompute = j->l->recompute;
-    c->train.precision.compute = j->precision;
+    c->train.deterministic = !j->way->ordinary;
+    if (j->way->ordinary) {
+        c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
+        c->parallel.link.latency_us = ORDINARY_LATENCY_US;
+    }
+    c->train.precision.compute = j->way->precision;
     c->train.precision.params = CONFIG_PRECISION_AUTO;
     return ST_OK;
 }
@@ -194,13 +198,13 @@ static void note_gradients(session *s, void *ctx) {
 static status run_steps(rank_job *j, session *s, err *e) {
     layout_result *r = j->r;
     uint64_t initial;
-    layout_fault_weights(s, j->fault);
+    layout_fault_weights(s, j->way->fault);
     note_weights(j, s);
     TRY(session_digest(s, &initial, e));
     if (r) r->initial = initial;
-    for (int i = 0; i < j->steps; i++) {
+    for (int i = 0; i < j->way->steps; i++) {
         step_result out;
-        layout_fault_step(s, j->fault, i);
+        layout_fault_step(s, j->way->fault, i);
         TRY(trial_step_watched(s, i == 0 ? note_gradients : NULL, j, &out, e));
         if (!r) continue;
         r->steps[i] = (layout_step){out.nll_sum / (double)out.targets, out.norm, out.digest};
@@ -227,16 +231,9 @@ static status run_rank(rank_job *j) {
     return st;
 }
 
-static rank_job job_of(const layout_trial *t, const layout *l, int precision, int steps,
-                       layout_fault fault) {
-    return (rank_job){.t = t, .l = l, .precision = precision, .steps = steps, .fault = fault};
-}
-
-status layout_run_rank(const layout_trial *t, const layout *l, int precision, int steps,
-                       comm_world *world, layout_fault fault, layout_result *r, err *e) {
-    rank_job j = job_of(t, l, precision, steps, fault);
-    j.world = world;
-    j.r = r;
+status layout_run_rank(const layout_trial *t, const layout *l, const layout_way *way,
+                       comm_world *world, layout_result *r, err *e) {
+    rank_job j = {.t = t, .l = l, .way = way, .world = world, .r = r};
     status st = run_rank(&j);
     r->peak_bytes = j.peak_bytes;
     if (st != ST_OK && e) *e = j.why;
@@ -266,16 +263,15 @@ static status first_failure(const rank_job *jobs, int n, err *e) {
     return worst->st;
 }
 
-status layout_run(const layout_trial *t, const layout *l, int precision, int steps,
-                  layout_fault fault, layout_result *r, err *e) {
+status layout_run(const layout_trial *t, const layout *l, const layout_way *way, layout_result *r,
+                  err *e) {
     int n = layout_ranks(l);
     comm_world **worlds = xcalloc((size_t)n, sizeof *worlds);
     rank_job *jobs = xcalloc((size_t)n, sizeof *jobs);
     comm_open_threads(n, worlds);
     for (int i = 0; i < n; i++) {
-        jobs[i] = job_of(t, l, precision, steps, fault);
-        jobs[i].world = worlds[i];
-        jobs[i].r = i == 0 ? r : NULL;
+        jobs[i] =
+            (rank_job){.t = t, .l = l, .way = way, .world = worlds[i], .r = i == 0 ? r : NULL};
         CHECK(pthread_create(&jobs[i].thread, NULL, rank_thread, &jobs[i]) == 0,
               "no thread for rank %d", i);
     }

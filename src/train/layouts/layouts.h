@@ -1,6 +1,6 @@
 /* The same steps under several layouts: whether the layout changes the mathematics.
  *
- * Reading order: this file, layouts.c (running one layout), layout_matrix.h (which layouts, and
+ * Reading order: this file, layouts.c (running one layout), matrix.h (which layouts, and
  * what is compared). */
 #ifndef TRAIN_LAYOUTS_H
 #define TRAIN_LAYOUTS_H
@@ -22,7 +22,7 @@ int layout_ranks(const layout *l);
 
 /* What of a config is tried: its model's first layers at full width, on short sequences. */
 typedef struct layout_trial {
-    config *c; /* of the trial, in its own memory: deterministic, a digest at every step */
+    config *c; /* of the trial, in its own memory: a digest at every step */
     int depth; /* layers */
     int n_params;
     const char **param; /* names */
@@ -47,6 +47,16 @@ typedef enum layout_fault {
     LAYOUT_FLIPPED_BIT   /* in one replica, before the third step */
 } layout_fault;
 
+/* How its steps are run. */
+typedef struct layout_way {
+    int precision; /* CONFIG_PRECISION_FP32 or _BF16 */
+    int steps;
+    bool ordinary; /* sums of floats, as a run without train.deterministic has them; one
+                      micro-batch, so that gradients share their memory with activations, and a slow
+                      link, so that they travel while the backward goes on */
+    layout_fault fault;
+} layout_way;
+
 typedef struct layout_step {
     double loss, norm;
     uint64_t digest; /* after the update */
@@ -57,19 +67,19 @@ typedef struct layout_result {
     uint64_t *digest; /* [params] the same of each */
     double *norm;     /* [params] of its gradient in the first step */
     layout_step *steps;
-    int n_steps;        /* done */
+    int n_steps; /* done */
+    bool ordinary;
     int64_t peak_bytes; /* of the arena of the worst rank */
     double seconds;     /* in steps */
 } layout_result;
-layout_result *layout_result_new(const layout_trial *t, int steps);
+layout_result *layout_result_new(const layout_trial *t, const layout_way *way);
 
-/* Trains `steps` steps on random ids under a layout, every rank a thread with one OpenMP thread.
- * precision: CONFIG_PRECISION_FP32 or _BF16. The failure of the first rank that failed. */
-status layout_run(const layout_trial *t, const layout *l, int precision, int steps,
-                  layout_fault fault, layout_result *r, err *e) ATH_MUST_USE;
+/* Trains on random ids under a layout, every rank a thread with one OpenMP thread. The failure of
+ * the first rank that failed. */
+status layout_run(const layout_trial *t, const layout *l, const layout_way *way, layout_result *r,
+                  err *e) ATH_MUST_USE;
 /* The same as one rank of a world that has the layout's ranks; NULL: alone. */
-status layout_run_rank(const layout_trial *t, const layout *l, int precision, int steps,
-                       comm_world *world, layout_fault fault, layout_result *r,
-                       err *e) ATH_MUST_USE;
+status layout_run_rank(const layout_trial *t, const layout *l, const layout_way *way,
+                       comm_world *world, layout_result *r, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,8 +1,9 @@
 /* Which layouts are tried against one rank, and what of theirs must be equal.
  *
  * Data parallelism, ZeRO, accumulation and recompute: everything, bit for bit, since sums are of
- * integers (design: deterministic sums). Tensor and sequence parallelism: the initial weights bit
- * for bit; in fp32 losses and gradient norms to a tolerance, since products are summed in parts. */
+ * integers (design: deterministic sums). Tensor and sequence parallelism, whose products are summed
+ * in parts, and all layouts with ordinary sums: the initial weights bit for bit; in fp32 losses and
+ * gradient norms to a tolerance. */
 #ifndef TRAIN_LAYOUT_MATRIX_H
 #define TRAIN_LAYOUT_MATRIX_H
 
@@ -20,7 +21,8 @@ typedef struct layout_verdict {
 
 enum { LAYOUT_TOLERANCE_DIGITS = 5 }; /* 1e-5 */
 
-/* r against `one`, what one rank has made of the same steps in the same precision. */
+/* r against `one`, what one rank has made of the same steps, or of more, in the same precision and
+ * with exact sums. */
 layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
                               const layout_result *r);
 

@@ -6,6 +6,14 @@
 
 enum { STEPS = 2, DEPTH = 2 };
 
+/* The layout as it will run, and one rank, which leads and knows what both came to. */
+typedef struct preflight {
+    const layout_trial *t;
+    const mesh *m;
+    layout l;
+    bool leads;
+} preflight;
+
 static layout planned(const config *c, const mesh *m) {
     return (layout){.dp = m->shape.dp,
                     .dp_replicate = m->shape.dp_replicate,
@@ -21,17 +29,11 @@ static int precision_of(const config *c, const layout *l) {
     return bits ? CONFIG_PRECISION_BF16 : CONFIG_PRECISION_FP32;
 }
 
-static status compare(const layout_trial *t, const layout *l, const layout_result *one,
-                      const layout_result *r, double seconds, err *e) {
+static status name_difference(const layout *l, const layout_way *way, const char *why, err *e) {
     char name[LAYOUT_NAME_MAX];
     layout_name(l, name);
-    layout_verdict v = layout_compare(t, l, one, r);
-    if (v.ok) {
-        log_info("layout %s computes what one rank does (%d steps of %d layers, %.1f s)", name,
-                 STEPS, t->depth, seconds);
-        return ST_OK;
-    }
-    err_set(e, ST_FAILED, "layout %s does not compute what one rank does: %s", name, v.why);
+    err_set(e, ST_FAILED, "layout %s does not compute what one rank does%s: %s", name,
+            way->ordinary ? " with ordinary sums" : "", why);
     return err_hint(e, "nothing was trained; `athanor verify layouts` says which layouts do; "
                        "parallel.verify=false trains all the same");
 }
@@ -48,39 +50,67 @@ static status tell_alone(const mesh *m, status st) {
     return (status)told;
 }
 
-static void warn_unchecked(const mesh *m, const err *why) {
-    if (m->rank[MESH_WORLD] == 0)
-        log_warn("the layout is not checked against one rank: %s", why->message);
-}
-
-static status run(const layout_trial *t, const config *c, const mesh *m, err *e) {
-    layout l = planned(c, m), alone = {.dp = 1, .dp_replicate = 1, .tp = 1};
-    int precision = precision_of(c, &l);
-    int64_t began = clock_now_ns();
-    bool leads = m->rank[MESH_WORLD] == 0;
-    layout_result *one = layout_result_new(t, STEPS), *r = layout_result_new(t, STEPS);
+/* One rank alone. *st: what all know of it; ST_NONFINITE is left to the run, which will say which
+ * tensor, and one rank may lack the memory that several have. */
+static status run_alone(const preflight *p, int precision, layout_result **one, status *st,
+                        err *e) {
+    static const layout alone = {.dp = 1, .dp_replicate = 1, .tp = 1};
+    layout_way way = {.precision = precision, .steps = STEPS};
     err why = {0};
-    status st = ST_OK;
-    if (leads) st = layout_run_rank(t, &alone, precision, STEPS, NULL, LAYOUT_SOUND, one, &why);
-    st = tell_alone(m, st);
-    if (st == ST_NONFINITE) { /* the run will say which tensor */
-        warn_unchecked(m, &why);
+    *st = ST_OK;
+    *one = layout_result_new(p->t, &way);
+    if (p->leads) *st = layout_run_rank(p->t, &alone, &way, NULL, *one, &why);
+    *st = tell_alone(p->m, *st);
+    if (*st == ST_OK) return ST_OK;
+    if (*st == ST_NONFINITE || *st == ST_MEMORY) {
+        if (p->leads) log_warn("the layout is not checked against one rank: %s", why.message);
         return ST_OK;
     }
-    if (st != ST_OK && st != ST_MEMORY) {
-        if (leads && e) *e = why;
-        return leads ? st : ST_OK;
-    }
-    TRY(layout_run_rank(t, &l, precision, STEPS, m->world, LAYOUT_SOUND, r, e));
-    if (st == ST_MEMORY) warn_unchecked(m, &why);
-    if (st == ST_MEMORY || !leads) return ST_OK;
-    return compare(t, &l, one, r, (double)(clock_now_ns() - began) / 1e9, e);
+    if (p->leads && e) *e = why;
+    return p->leads ? *st : ST_OK;
+}
+
+/* The layout in a way, against one rank; without it, only whether it runs. */
+static status run_way(const preflight *p, const layout_way *way, const layout_result *one, err *e) {
+    layout_result *r = layout_result_new(p->t, way);
+    TRY(layout_run_rank(p->t, &p->l, way, p->m->world, r, e));
+    if (!p->leads || !one) return ST_OK;
+    layout_verdict v = layout_compare(p->t, &p->l, one, r);
+    return v.ok ? ST_OK : name_difference(&p->l, way, v.why, e);
+}
+
+static void tell_success(const preflight *p, double seconds) {
+    char name[LAYOUT_NAME_MAX];
+    layout_name(&p->l, name);
+    if (p->leads)
+        log_info("layout %s computes what one rank does (%d steps of %d layers, %.1f s)", name,
+                 STEPS, p->t->depth, seconds);
+}
+
+/* Exact sums, which show any mistake; then, unless the run has them, too, the sums and the places
+ * in memory that it will have. */
+static status run(const preflight *p, const config *c, err *e) {
+    int64_t began = clock_now_ns();
+    layout_result *one;
+    layout_way exact = {.precision = precision_of(c, &p->l), .steps = STEPS};
+    layout_way ordinary = {.precision = CONFIG_PRECISION_FP32, .steps = STEPS, .ordinary = true};
+    status st;
+    TRY(run_alone(p, exact.precision, &one, &st, e));
+    if (st != ST_OK && st != ST_MEMORY) return ST_OK;
+    TRY(run_way(p, &exact, st == ST_OK ? one : NULL, e));
+    if (st == ST_MEMORY) return ST_OK;
+    if (!c->train.deterministic && exact.precision != ordinary.precision)
+        TRY(run_alone(p, ordinary.precision, &one, &st, e));
+    if (!c->train.deterministic && st == ST_OK) TRY(run_way(p, &ordinary, one, e));
+    tell_success(p, (double)(clock_now_ns() - began) / 1e9);
+    return ST_OK;
 }
 
 status preflight_check(const config *c, const mesh *m, err *e) {
     layout_trial *t;
     TRY(layout_trial_new(&t, c, DEPTH, m->shape.dp, e));
-    status st = run(t, c, m, e);
+    preflight p = {.t = t, .m = m, .l = planned(c, m), .leads = m->rank[MESH_WORLD] == 0};
+    status st = run(&p, c, e);
     layout_trial_free(t);
     return st;
 }
