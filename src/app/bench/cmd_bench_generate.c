@@ -136,7 +136,7 @@ static const cli_option options[] = {
 };
 
 static char *bench_generate_details(void) {
-    return xstrdup("bench/vs_llama_cpp.py runs this beside llama.cpp, in turns.\n");
+    return xstrdup("bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n");
 }
 
 const cli_command command_bench_generate = {
