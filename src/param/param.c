@@ -58,7 +58,8 @@ param_range param_range_at(const param *p, int k) {
                      .copies = r->copies,
                      .counted = r->counted,
                      .partial = r->partial};
-    if (s->kind == SPLIT_COLS) g.index = s->col0, g.run = p->cols, g.stride = s->cols;
+    if (s->kind == SPLIT_COLS && p->cols < s->cols) /* else it is one run, as all else */
+        g.index = s->col0, g.run = p->cols, g.stride = s->cols;
     return g;
 }
 

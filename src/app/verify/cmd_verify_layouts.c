@@ -48,7 +48,9 @@ static status run_one(verification *v, int precision, layout_result **out, err *
 static status run_references(verification *v, err *e) {
     TRY(run_one(v, v->exact_precision, &v->one, e));
     v->one_fp32 = v->one;
-    if (v->exact_precision == CONFIG_PRECISION_FP32) return ST_OK;
+    bool shares = false;
+    for (int i = 0; i < v->n; i++) shares |= v->layouts[i].tp > 1;
+    if (v->exact_precision == CONFIG_PRECISION_FP32 || !shares) return ST_OK;
     return run_one(v, CONFIG_PRECISION_FP32, &v->one_fp32, e);
 }
 
@@ -62,19 +64,18 @@ static status run_way(verification *v, const layout *l, const layout_way *way, l
 /* Exact sums, then ordinary ones; *r: of the former. */
 static status run_layout(verification *v, const layout *l, layout_result **r, layout_verdict *k,
                          err *e) {
-    bool narrow = l->tp == 1 && v->exact_precision == CONFIG_PRECISION_BF16;
-    layout_way exact = {.precision = narrow ? CONFIG_PRECISION_BF16 : CONFIG_PRECISION_FP32,
-                        .steps = v->steps};
-    layout_way ordinary = {.precision = CONFIG_PRECISION_FP32,
+    const layout_result *one = l->tp > 1 ? v->one_fp32 : v->one;
+    layout_way exact = {.precision = one->way.precision, .steps = v->steps};
+    layout_way ordinary = {.precision = one->way.precision,
                            .steps = v->steps < ORDINARY_STEPS ? v->steps : ORDINARY_STEPS,
                            .ordinary = true};
     layout_result *other;
     *k = (layout_verdict){.exact = l->tp == 1};
     TRY(run_way(v, l, &exact, r, e));
-    *k = layout_compare(v->t, l, narrow ? v->one : v->one_fp32, *r);
+    *k = layout_compare(v->t, l, one, *r);
     if (!k->ok) return ST_OK;
     TRY(run_way(v, l, &ordinary, &other, e));
-    layout_verdict more = layout_compare(v->t, l, v->one_fp32, other);
+    layout_verdict more = layout_compare(v->t, l, one, other);
     if (!more.ok) {
         k->ok = false;
         snprintf(k->why, sizeof k->why, "with ordinary sums, %.450s", more.why);

@@ -26,7 +26,7 @@ int layout_ranks(const layout *l) {
 
 /* ---- the trial ---- */
 
-enum { TRIAL_TOKENS = 128, TRIAL_MICRO = 2, ORDINARY_LATENCY_US = 300 };
+enum { TRIAL_TOKENS = 64, TRIAL_MICRO = 2, ORDINARY_LATENCY_US = 300 };
 
 static status copy_config(config **out, const config *c, err *e) {
     json_t *o = config_to_json(c);
@@ -142,7 +142,7 @@ layout_result *layout_result_new(const layout_trial *t, const layout_way *way) {
     r->digest = ARENA_ARRAY(t->memory, uint64_t, t->n_params);
     r->norm = ARENA_ARRAY(t->memory, double, t->n_params);
     r->steps = ARENA_ARRAY(t->memory, layout_step, way->steps + 1);
-    r->ordinary = way->ordinary;
+    r->way = *way;
     return r;
 }
 

@@ -68,7 +68,7 @@ typedef struct layout_result {
     double *norm;     /* [params] of its gradient in the first step */
     layout_step *steps;
     int n_steps; /* done */
-    bool ordinary;
+    layout_way way;
     int64_t peak_bytes; /* of the arena of the worst rank */
     double seconds;     /* in steps */
 } layout_result;

@@ -102,15 +102,26 @@ static void compare_steps(layout_verdict *v, const layout_result *one, const lay
     }
 }
 
+typedef struct tolerances {
+    double loss, norm;
+} tolerances;
+
+/* Ordinary sums differ in their last bits from the first step on, and Adam divides a gradient that
+ * is nearly zero by itself; in bf16 neighbours may be chosen for weights. */
+static tolerances tolerances_of(const layout_way *way) {
+    if (way->precision == CONFIG_PRECISION_BF16) return (tolerances){1e-3, 1e-2};
+    return (tolerances){way->ordinary ? 1e-4 : 1e-5, 1e-4};
+}
+
 layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
                               const layout_result *r) {
-    layout_verdict v = {.ok = true, .exact = l->tp == 1 && !r->ordinary};
-    double tolerance = v.exact ? 0 : pow(10, -LAYOUT_TOLERANCE_DIGITS);
+    layout_verdict v = {.ok = true, .exact = l->tp == 1 && !r->way.ordinary};
+    tolerances most = v.exact ? (tolerances){0, 0} : tolerances_of(&r->way);
     compare_weights(&v, t, one, r);
-    compare_gradients(&v, t, one, r, v.exact ? 0 : 10 * tolerance);
-    if (!v.exact && relative(one->steps[0].norm, r->steps[0].norm, 0) > tolerance)
+    compare_gradients(&v, t, one, r, most.norm);
+    if (!v.exact && relative(one->steps[0].norm, r->steps[0].norm, 0) > most.loss)
         differs(&v, "step 1: gradient norm %.9g, on one rank %.9g", r->steps[0].norm,
                 one->steps[0].norm);
-    compare_steps(&v, one, r, tolerance);
+    compare_steps(&v, one, r, most.loss);
     return v;
 }

@@ -2,7 +2,7 @@
  *
  * Data parallelism, ZeRO, accumulation and recompute: everything, bit for bit, since sums are of
  * integers (design: deterministic sums). Tensor and sequence parallelism, whose products are summed
- * in parts, and all layouts with ordinary sums: the initial weights bit for bit; in fp32 losses and
+ * in parts, and all layouts with ordinary sums: the initial weights bit for bit; losses and
  * gradient norms to a tolerance. */
 #ifndef TRAIN_LAYOUT_MATRIX_H
 #define TRAIN_LAYOUT_MATRIX_H
@@ -18,8 +18,6 @@ typedef struct layout_verdict {
                                       gradient norm in the first step */
     char why[512];                 /* the first difference, naming the tensor where one is known */
 } layout_verdict;
-
-enum { LAYOUT_TOLERANCE_DIGITS = 5 }; /* 1e-5 */
 
 /* r against `one`, what one rank has made of the same steps, or of more, in the same precision and
  * with exact sums. */

@@ -93,15 +93,13 @@ static status run(const preflight *p, const config *c, err *e) {
     int64_t began = clock_now_ns();
     layout_result *one;
     layout_way exact = {.precision = precision_of(c, &p->l), .steps = STEPS};
-    layout_way ordinary = {.precision = CONFIG_PRECISION_FP32, .steps = STEPS, .ordinary = true};
+    layout_way ordinary = {.precision = exact.precision, .steps = STEPS, .ordinary = true};
     status st;
     TRY(run_alone(p, exact.precision, &one, &st, e));
     if (st != ST_OK && st != ST_MEMORY) return ST_OK;
     TRY(run_way(p, &exact, st == ST_OK ? one : NULL, e));
     if (st == ST_MEMORY) return ST_OK;
-    if (!c->train.deterministic && exact.precision != ordinary.precision)
-        TRY(run_alone(p, ordinary.precision, &one, &st, e));
-    if (!c->train.deterministic && st == ST_OK) TRY(run_way(p, &ordinary, one, e));
+    if (!c->train.deterministic) TRY(run_way(p, &ordinary, one, e));
     tell_success(p, (double)(clock_now_ns() - began) / 1e9);
     return ST_OK;
 }
