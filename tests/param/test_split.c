@@ -104,6 +104,20 @@ static void test_parts_make_the_whole(void **state) {
     arena_free(a);
 }
 
+/* What a rank has whole is one run for each of the model's own: files are written by runs. */
+static void test_whole_is_one_run(void **state) {
+    (void)state;
+    arena *a = arena_new("runs");
+    param_store *s = declare(a, &(param_ranks){.n = 1});
+    for (int i = 0; i < MATRICES; i++) {
+        for (int k = 0; k < param_at(s, i)->split.runs; k++) {
+            param_range g = param_range_at(param_at(s, i), k);
+            assert_int_equal(g.run, g.n);
+        }
+    }
+    arena_free(a);
+}
+
 /* Rank 1 of 4: heads 2 and 3, and the key head that it shares with rank 0. */
 static void test_shared_heads(void **state) {
     (void)state;
@@ -157,7 +171,8 @@ static void test_what_divides(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_make_the_whole), cmocka_unit_test(test_shared_heads),
-        cmocka_unit_test(test_replicas), cmocka_unit_test(test_what_divides)};
+        cmocka_unit_test(test_parts_make_the_whole), cmocka_unit_test(test_whole_is_one_run),
+        cmocka_unit_test(test_shared_heads), cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_what_divides)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
