@@ -1,6 +1,8 @@
 /* Notes of the ranks, and the failure of the world; the report is in board_report.c. */
 #include "comm/board.h"
 
+#include <time.h>
+
 #include "base/clock.h"
 
 size_t board_bytes(int ranks) {
@@ -69,13 +71,30 @@ bool board_failed(const board *b) {
     return atomic_load(&b->failed) != 0;
 }
 
-bool board_fail(board *b, int rank, const err *why) {
-    int nobody = 0;
-    if (!atomic_compare_exchange_strong(&b->claimed, &nobody, rank + 1)) return false;
+/* What the claimer does until it raises takes microseconds; should it have been killed meanwhile,
+ * nobody waits for it forever. */
+static void await_raised(const board *b) {
+    enum { LOOKS = 1000 };
+    const struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; i < LOOKS && !board_failed(b); i++) nanosleep(&moment, NULL);
+}
+
+bool board_claim(board *b) {
+    if (!atomic_exchange(&b->claimed, 1)) return true;
+    await_raised(b);
+    return false;
+}
+
+void board_raise(board *b, int rank, const err *why) {
     b->failed_rank = rank;
     b->failure = *why;
     atomic_store(&b->failed, 1);
-    return true;
+}
+
+bool board_fail(board *b, int rank, const err *why) {
+    bool first = board_claim(b);
+    if (first) board_raise(b, rank, why);
+    return first;
 }
 
 status board_check(const board *b, err *e) {

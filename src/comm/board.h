@@ -45,7 +45,7 @@ enum { BOARD_NOBODY = -1 };
 
 typedef struct board {
     _Atomic int ranks;
-    _Atomic int claimed, failed; /* claimed: a rank + 1 writes `failure` */
+    _Atomic int claimed, failed; /* claimed: somebody writes `failure` */
     int failed_rank;
     err failure;
     board_seat seats[];
@@ -66,8 +66,13 @@ void board_leave(board *b, int rank);
 bool board_has_left(const board *b, int rank);
 
 bool board_failed(const board *b);
-/* False when the world has failed already: the first failure stays. */
+/* Fails the world in the name of a rank; false when it has failed already: the first failure
+ * stays. */
 bool board_fail(board *b, int rank, const err *why);
+/* The same in two steps, for who must look at the others before they see the failure and leave
+ * what they are in. The claimer raises soon; false comes after somebody else has raised. */
+bool board_claim(board *b);
+void board_raise(board *b, int rank, const err *why);
 status board_check(const board *b, err *e);
 
 /* Rank waits for `peer` too long: writes where everybody is to standard error and fails the world

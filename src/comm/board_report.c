@@ -158,19 +158,21 @@ static void put_scene(strbuf *out, const board *b, int rank, bool side) {
         strbuf_puts(out, "no collective");
 }
 
-/* Writes the report behind a failure, when it is the first. */
-static void fail_with_report(board *b, int culprit, const err *why) {
-    if (!board_fail(b, culprit, why)) return;
+/* Raises the failure that the caller has claimed. The report is made first, while all ranks are
+ * still where they are, and written last. */
+static void raise_with_report(board *b, int culprit, const err *why) {
     strbuf report = {0};
     strbuf_printf(&report, "athanor: %s\nathanor: where each rank is, and what it did last:\n",
                   why->message);
     board_report(b, &report);
+    board_raise(b, culprit, why);
     fwrite(report.data, 1, report.len, stderr);
     fflush(stderr);
     strbuf_free(&report);
 }
 
 void board_stall(board *b, int rank, bool side, int peer, double seconds) {
+    if (!board_claim(b)) return;
     int culprit = find_culprit(b, side, peer);
     int64_t now = clock_now_ns();
     strbuf where = {0}, scene = {0};
@@ -183,22 +185,24 @@ void board_stall(board *b, int rank, bool side, int peer, double seconds) {
     err_hint(&why,
              "the report on standard error says where every rank is; a rank that is only slow "
              "needs a longer timeout");
-    fail_with_report(b, culprit, &why);
+    raise_with_report(b, culprit, &why);
     strbuf_free(&where);
     strbuf_free(&scene);
 }
 
 void board_fail_left(board *b, int rank, bool side, int peer) {
+    if (!board_claim(b)) return;
     strbuf scene = {0};
     put_scene(&scene, b, rank, side);
     err why = {0};
     err_set(&why, ST_RANK, "rank %d has ended while rank %d waits for it in %s", peer, rank,
             scene.data);
-    fail_with_report(b, peer, &why);
+    raise_with_report(b, peer, &why);
     strbuf_free(&scene);
 }
 
 void board_fail_mixed(board *b, int rank, bool side, int peer) {
+    if (!board_claim(b)) return;
     strbuf mine = {0}, theirs = {0};
     put_scene(&mine, b, rank, side);
     put_scene(&theirs, b, peer, side);
@@ -206,7 +210,7 @@ void board_fail_mixed(board *b, int rank, bool side, int peer) {
     err_set(&why, ST_RANK,
             "ranks %d and %d are in different collectives: rank %d in %s, rank %d in %s", rank,
             peer, rank, mine.data, peer, theirs.data);
-    fail_with_report(b, peer, &why);
+    raise_with_report(b, peer, &why);
     strbuf_free(&mine);
     strbuf_free(&theirs);
 }

@@ -11,6 +11,10 @@ typedef struct scene {
     status world[RANKS]; /* comm_check's */
 } scene;
 
+static void await_failure(comm_world *w, err *why) {
+    while (comm_check(w, why) == ST_OK) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 /* As a command does it: what it found, the failure told to the others, the question. */
 static void end(comm_world *w, void *ctx) {
     scene *s = ctx;
@@ -20,8 +24,7 @@ static void end(comm_world *w, void *ctx) {
         err_set(&why, ST_USAGE, "%s", s->text[r]);
         comm_fail(w, &why);
     } else
-        while (comm_check(w, &why) == ST_OK)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        await_failure(w, &why);
     s->speaks[r] = comm_speaks(w, &why);
     s->world[r] = comm_check(w, NULL);
 }
@@ -56,9 +59,9 @@ static void test_two_failed(void **state) {
 static void lose_rank_0(comm_world *w, void *ctx) {
     scene *s = ctx;
     err why = {0};
-    comm_set_timeout(w, 0.1);
+    comm_set_timeout(w, 0.3);
     if (comm_world_rank(w) == 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+        await_failure(w, &why);
         return;
     }
     int all[RANKS] = {0, 1, 2};
