@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "comm/joined.h"
-#include "comm/mpi.h"
+#include "comm/meet/joined.h"
+#include "comm/mpi/mpi.h"
 #include "comm/world.h"
 
 static const char RANK[] = "ATHANOR_RANK", SIZE[] = "ATHANOR_WORLD_SIZE",

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "comm/hub.h"
+#include "comm/wire/hub.h"
 
 /* ---- worlds ---- */
 

@@ -2,9 +2,9 @@
 #ifndef COMM_WORLD_H
 #define COMM_WORLD_H
 
-#include "comm/lifeline.h"
+#include "comm/meet/lifeline.h"
 #include "comm/queue.h"
-#include "comm/wire.h"
+#include "comm/wire/wire.h"
 
 struct comm {
     comm_world *world;

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "comm/joined.h"
+#include "comm/meet/joined.h"
 
 enum { MOST = 4 };
 

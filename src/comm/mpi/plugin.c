@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/mpi_plugin.h"
+#include "comm/mpi/mpi_plugin.h"
 
 struct mpi_request {
     MPI_Request request;

@@ -1,5 +1,5 @@
 /* Sockets do not block and are closed by exec; what waits is poll. */
-#include "comm/tcp.h"
+#include "comm/meet/tcp.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* Notes of the ranks, and the failure of the world; the report is in board_report.c. */
-#include "comm/board.h"
+#include "comm/board/board.h"
 
 #include <time.h>
 

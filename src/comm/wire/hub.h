@@ -13,7 +13,7 @@
 #ifndef COMM_HUB_H
 #define COMM_HUB_H
 
-#include "comm/wire.h"
+#include "comm/wire/wire.h"
 
 typedef struct hub hub;
 

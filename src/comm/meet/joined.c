@@ -4,7 +4,7 @@
  * The segment is an anonymous file of rank 0, which the others open by its process and descriptor:
  * it has no name that could stay behind, whenever a rank is killed. That the file is the right one
  * is shown by its numbers, which no other file of this machine has. */
-#include "comm/joined.h"
+#include "comm/meet/joined.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "comm/lifeline.h"
+#include "comm/meet/lifeline.h"
 #include "comm/world.h"
 
 enum { MACHINES_SHOWN = 8 };

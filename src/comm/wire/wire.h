@@ -18,7 +18,7 @@
 #ifndef COMM_WIRE_H
 #define COMM_WIRE_H
 
-#include "comm/board.h"
+#include "comm/board/board.h"
 
 enum { STREAM_CALLER, STREAM_SIDE, STREAMS };
 

@@ -1,6 +1,6 @@
 /* Layout of the hub, sleeping and waking, and the wire: lending for threads, through outboxes for
  * processes. All counters only grow and are compared by difference. */
-#include "comm/hub.h"
+#include "comm/wire/hub.h"
 
 #include <errno.h>
 #include <linux/futex.h>

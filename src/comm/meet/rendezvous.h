@@ -22,7 +22,7 @@
 #define COMM_RENDEZVOUS_H
 
 #include "base/strbuf.h"
-#include "comm/tcp.h"
+#include "comm/meet/tcp.h"
 
 enum { RENDEZVOUS_MOST_BYTES = 4096 }; /* of one rank's blob */
 

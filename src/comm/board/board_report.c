@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "comm/board.h"
+#include "comm/board/board.h"
 
 enum { SHOWN = 8 }; /* collectives of each rank */
 

@@ -8,8 +8,8 @@
 #ifndef COMM_LIFELINE_H
 #define COMM_LIFELINE_H
 
-#include "comm/board.h"
-#include "comm/rendezvous.h"
+#include "comm/board/board.h"
+#include "comm/meet/rendezvous.h"
 
 typedef struct lifeline lifeline;
 

@@ -1,5 +1,5 @@
 /* Frames, then how one rank comes, then how rank 0 receives, then the exchange. */
-#include "comm/rendezvous.h"
+#include "comm/meet/rendezvous.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
  *
  * The board lies in memory of the node: ranks of other nodes are not on it. A failure reaches them
  * when this rank ends, which makes the launcher of MPI end all. */
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "comm/mpi_plugin.h"
+#include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
 
 /* ---- where it is offered ---- */

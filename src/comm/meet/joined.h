@@ -5,7 +5,7 @@
 #define COMM_JOINED_H
 
 #include "comm/comm.h"
-#include "comm/rendezvous.h"
+#include "comm/meet/rendezvous.h"
 
 status joined_open(comm_world **out, const rendezvous_plan *plan, err *e) ATH_MUST_USE;
 

@@ -1,5 +1,5 @@
 /* The thread and what it does when a connection ends. */
-#include "comm/lifeline.h"
+#include "comm/meet/lifeline.h"
 
 #include <poll.h>
 #include <pthread.h>

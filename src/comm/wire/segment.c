@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "comm/hub.h"
+#include "comm/wire/hub.h"
 #include "comm/world.h"
 
 enum { MOST_RANKS = 256 };
