@@ -20,7 +20,3 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa) {
 const op_impl *op_tuned_find(cpu_isa isa, op_kind kind, dtype dt) {
     return dt == DT_F32 || dt == DT_BF16 ? cpu_kernels_of(isa)->ops[kind] : NULL;
 }
-
-void op_tuned_prepare(dev *d, op_kind kind, op_phase phase, const op_call *c) {
-    (void)d, (void)kind, (void)phase, (void)c; /* these kernels cache nothing */
-}

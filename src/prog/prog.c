@@ -174,7 +174,6 @@ static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
     c->acc = r->acc;
     c->acc_param = r->acc_param;
     if (r->ws_buf >= 0) c->ws = (char *)base[SPACE_FRAME] + g->buf[r->ws_buf].offset;
-    op_prepare(g->opt.dev, r->kind, (op_phase)r->entry, c);
 }
 
 void prog_bind(prog *p, void *const base[SPACE_COUNT]) {
