@@ -146,7 +146,7 @@ void peers_gather(peers *p, int u) {
     param_transfer t = param_weights_transfer(p->store, u);
     if (t.n == 0) return;
     comm_call call = {.kind = COMM_ALL_GATHER,
-                      .in = (const char *)t.in + p->shift * (int64_t)dtype_bytes(t.dt),
+                      .in = t.in,
                       .out = t.out,
                       .n = t.n,
                       .dt = t.dt,
@@ -180,7 +180,7 @@ static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transf
 /* Before they are summed over samples, while the ranks still have them at the same places. */
 static void sum_partial(peers *p, int u, const param_transfer *t) {
     const param_unit *unit = param_unit_at(p->store, u);
-    for (int i = 0; i < unit->n_partial && !p->forgets_partial; i++) {
+    for (int i = 0; i < unit->n_partial; i++) {
         const param_partial *k = &unit->partial[i];
         void *at = (char *)(uintptr_t)t->in + k->at * (int64_t)dtype_bytes(t->dt);
         comm_call call = {.kind = COMM_ALL_REDUCE,
@@ -221,14 +221,6 @@ void peers_reduced(peers *p, int u) {
 }
 
 /* ---- sums and agreements ---- */
-
-void peers_forget_partial(peers *p) {
-    p->forgets_partial = true;
-}
-
-void peers_shift_pieces(peers *p) {
-    p->shift = 1;
-}
 
 static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
     comm_call call = {.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = dt, .what = what};

@@ -27,8 +27,6 @@ typedef struct peers {
     peers_unit *unit;
     bool narrow;        /* parallel.reduce_dtype is bf16 */
     comm_ticket newest; /* transfer; 0: there was none */
-    bool forgets_partial;
-    int64_t shift; /* elements */
     struct {
         int copies;
         comm *group;
@@ -61,11 +59,6 @@ void peers_gather_all(peers *p);
 /* Gradients of unit u. add: to those of earlier micro-batches; last: the step's. */
 void peers_reduce(peers *p, int u, bool add, bool last);
 void peers_reduced(peers *p, int u);
-
-/* Mistakes, for the tests of `verify layouts`: partial gradients are no longer summed; this rank
- * sends its pieces from one element too far. */
-void peers_forget_partial(peers *p);
-void peers_shift_pieces(peers *p);
 
 /* Sums over the ranks that see other samples. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
