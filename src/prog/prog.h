@@ -86,7 +86,4 @@ typedef struct prog_event {
 typedef bool (*prog_visitor)(void *ctx, const prog_event *ev);
 void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor visit, void *ctx);
 
-/* One line per op: phase, name, shapes, buffer offsets, FLOPs. */
-void prog_print(const prog *p, strbuf *out);
-
 #endif

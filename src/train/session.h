@@ -123,8 +123,6 @@ json_t *session_alarm(const session *s, const char *kind, const char *fmt, ...) 
 status state_save(session *s, bool wait, err *e) ATH_MUST_USE;
 /* Tells what has become of a save in the background; with `wait` there is none afterwards. */
 status state_poll(session *s, bool wait, err *e) ATH_MUST_USE;
-/* Loads RUN/checkpoints/step-N. */
-status state_load(session *s, const char *dir, err *e) ATH_MUST_USE;
 /* Loads the newest good checkpoint of the run, or makes the initial weights. */
 status state_load_newest(session *s, err *e) ATH_MUST_USE;
 /* What a fork goes on from: the cursor of a checkpoint. */
