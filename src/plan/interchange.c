@@ -142,8 +142,9 @@ static void describe_check(const interchange_report *r, strbuf *out) {
     strbuf_puts(out, "\n");
 }
 
-void interchange_card(const char *name, const model_config *mc, const interchange_report *r,
-                      strbuf *out) {
+/* README.md of a folder. */
+static void put_card(const char *name, const model_config *mc, const interchange_report *r,
+                     strbuf *out) {
     strbuf_puts(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n");
     strbuf_printf(out, "# %s\n\n", name);
     strbuf_printf(out, "A %s model, written by athanor %s from %s.\n\n", mc->family->model_type,
@@ -171,7 +172,7 @@ static status write_card(const staged *to, const model_config *mc, const interch
                          err *e) {
     arena *a = arena_new("card");
     strbuf text = {0};
-    interchange_card(path_base(to->path), mc, r, &text);
+    put_card(path_base(to->path), mc, r, &text);
     status st = file_write_atomic(path_join(a, to->temp, "README.md"), text.data, text.len, e);
     strbuf_free(&text);
     arena_free(a);

@@ -210,7 +210,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
             case STEP_BACKWARD: replay(s, t, &run, times); break;
             case STEP_LOSS: take_loss(s, t->micro_batch, r); break;
             case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
-            case STEP_REDUCE: peers_reduce(&s->peers, t->unit, t->add, t->last); break;
+            case STEP_REDUCE: peers_reduce(&s->peers, t); break;
             case STEP_GATHERED:
             case STEP_REDUCED: wait_for(s, t); break;
             case STEP_OPTIMIZER:

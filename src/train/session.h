@@ -117,8 +117,6 @@ status session_digest(session *s, uint64_t *digest, err *e) ATH_MUST_USE;
 status state_save(session *s, bool wait, err *e) ATH_MUST_USE;
 /* Tells what has become of a save in the background; with `wait` there is none afterwards. */
 status state_poll(session *s, bool wait, err *e) ATH_MUST_USE;
-/* Loads RUN/checkpoints/step-N. */
-status state_load(session *s, const char *dir, err *e) ATH_MUST_USE;
 /* Loads the newest good checkpoint of the run, or makes the initial weights. */
 status state_load_newest(session *s, err *e) ATH_MUST_USE;
 /* What a fork goes on from: the cursor of a checkpoint. */

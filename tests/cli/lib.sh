@@ -38,6 +38,8 @@ lacks() { ! grep -qF -- "$2" "$1" || fail "there is '$2' in std$1"; }
 
 # field NAME FILE: the last value of a JSON member, without quotes.
 field() { grep -o "\"$1\": *[^,}]*" "$2" | tail -n 1 | sed 's/^[^:]*: *//; s/"//g'; }
+# ids_of NAME FILE: a JSON member that is a list of numbers, as 1,2,3.
+ids_of() { grep -o "\"$1\": *\[[0-9, ]*\]" "$2" | sed 's/.*\[//; s/[] ]//g'; }
 # event KIND FILE: the lines of one kind of event.
 event() { grep -F "\"event\": \"$1\"" "$2"; }
 # await COMMAND...: until it succeeds; false when it has not within two minutes, which no machine needs,

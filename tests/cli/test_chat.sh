@@ -1,7 +1,6 @@
 # athanor chat: lines, JSON, one message, options, what ends an answer, the prompt on a terminal, and
 # refusals. $1 is the program.
 . "$(dirname "$0")/lib.sh"
-ids_of() { grep -o "\"$1\": *\[[0-9, ]*\]" "$2" | sed 's/.*\[//; s/[] ]//g'; } # MEMBER FILE: 1,2,3
 # say WANT LINES ARGS...: a chat whose input are the lines.
 say() {
     local want=$1 lines=$2 got=0

@@ -6,7 +6,7 @@
  *
  * All ranks take part in every save, and learn at the same step what has become of it.
  *
- * Reading order: state_save, state_poll, settle; then state_load_newest, state_load. */
+ * Reading order: state_save, state_poll, settle; then state_load_newest, load. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -350,7 +350,8 @@ static status check_position(const session *s, const char *dir, const stored_cur
     return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
 }
 
-status state_load(session *s, const char *dir, err *e) {
+/* RUN/checkpoints/step-N. */
+static status load(session *s, const char *dir, err *e) {
     stored_cursor c;
     TRY(read_cursor(s->a, dir, &c, e));
     TRY(check_position(s, dir, &c, e));
@@ -398,7 +399,7 @@ static status find_newest(session *s, char **newest, err *e) {
 status state_load_newest(session *s, err *e) {
     char *newest;
     TRY(find_newest(s, &newest, e));
-    if (newest) return state_load(s, newest, e);
+    if (newest) return load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     if (s->model.from) return hf_load_weights(s->plan->store, s->model.from, e);
