@@ -1,5 +1,6 @@
 #include "io/hf/hf_weights.h"
 
+#include <float.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,13 @@ static status bad_scale(const st_view *v, const char *what, err *e) {
     return err_where(e, "%s", v->path);
 }
 
+static status bad_factor(const st_view *s, int64_t i, double x, err *e) {
+    err_set(e, ST_FORMAT, "tensor %s has the factor %g in row %lld", s->name, x,
+            (long long)(i / s->dims[1]));
+    err_hint(e, "a factor is a finite number that is not negative: fetch the file again");
+    return err_where(e, "%s", s->path);
+}
+
 /* The factors of a matrix that is stored in blocks of 8-bit floats. */
 static status find_scale(const st_reader *r, hf_weight *w, err *e) {
     const st_view *v = w->v;
@@ -90,7 +98,12 @@ static status find_scale(const st_reader *r, hf_weight *w, err *e) {
     bool fits = v->rank == 2 && s->rank == 2 && (s->dt == DT_F32 || s->dt == DT_BF16) &&
                 s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
                 s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
-    return fits ? ST_OK : bad_scale(v, "with factors of another shape or format", e);
+    if (!fits) return bad_scale(v, "with factors of another shape or format", e);
+    for (int64_t i = 0; i < s->numel; i++) {
+        float x = fp8_factor(s->data, s->dt, i);
+        if (!(x >= 0 && x <= FLT_MAX)) return bad_factor(s, i, (double)x, e);
+    }
+    return ST_OK;
 }
 
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {

@@ -26,6 +26,7 @@ typedef struct tok_input {
     const char *dir;
     const char *bytes;
     size_t len;
+    bool in_folder; /* found in the folder that was named */
     tok_load_options opt;
     const json_t *config; /* of the tokenizer_config.json beside it; NULL: none */
     arena *mem;           /* for the time of reading */

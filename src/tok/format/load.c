@@ -155,7 +155,10 @@ static status read_bytes(tok_input *in, file_map *map, char **bytes) {
         in->len = map->len;
         if (gguf_looks(in->bytes, in->len)) return ST_OK;
     }
-    TRY(file_read_all(in->path, bytes, &in->len, in->e));
+    if (in->in_folder)
+        TRY(file_read_part(in->path, bytes, &in->len, in->e));
+    else
+        TRY(file_read_all(in->path, bytes, &in->len, in->e));
     in->bytes = *bytes;
     return ST_OK;
 }
@@ -165,7 +168,8 @@ static status load(arena *mem, tok **out, const char *path, const tok_load_optio
     char *bytes = NULL;
     tok_input in = {.path = path, .mem = mem, .e = e};
     if (opt) in.opt = *opt;
-    if (file_is_dir(path)) TRY(find_in_folder(mem, path, &in.path, e));
+    in.in_folder = file_is_dir(path);
+    if (in.in_folder) TRY(find_in_folder(mem, path, &in.path, e));
     in.base = path_base(in.path);
     in.dir = arena_strndup(mem, in.path, (size_t)(in.base - in.path));
     status st = read_bytes(&in, &map, &bytes);
@@ -181,6 +185,8 @@ status tok_load_with(tok **out, const char *path, const tok_load_options *opt, e
     arena *mem = arena_new("tokenizer files");
     status st = load(mem, out, path, opt, e);
     arena_free(mem);
+    if (st == ST_FORMAT && e && !e->hint[0])
+        err_hint(e, "the tokenizer is damaged, or of a kind that is not read; fetch it again");
     if (st != ST_OK) {
         tok_free(*out);
         *out = NULL;
