@@ -20,7 +20,10 @@ typedef struct prompts {
 
 static status encode(const open_model *m, const char *text, tok_ids *out, err *e) {
     if (m->tok) return tok_encode(m->tok, text, strlen(text), TOK_ADD_SPECIAL, out, e);
-    err_set(e, ST_USAGE, "%s has no tokenizer.json, so text cannot be encoded", m->dir);
+    if (m->dir)
+        err_set(e, ST_USAGE, "%s has no tokenizer.json, so text cannot be encoded", m->dir);
+    else
+        err_set(e, ST_USAGE, "the GGUF file has no tokenizer, so text cannot be encoded");
     return err_hint(e, "give the prompt as --ids 1,2,3");
 }
 

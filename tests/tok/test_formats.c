@@ -558,6 +558,13 @@ static void test_gguf_file(void **state) {
     gguf_put_string(&p, "general.architecture", "llama");
     assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "holds no tokenizer"));
+    p = (gguf_pairs){0};
+    gguf_put_string(&p, "tokenizer.ggml.model", "gpt2");
+    gguf_put_string(&p, "tokenizer.ggml.pre", "gpt-2");
+    put_tokens(&p, "tokenizer.ggml.tokens", g.token, g.n_tokens);
+    assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "'tokenizer.ggml.merges' is missing"));
+    assert_true(e.hint[0] != '\0');
     tok_free(t);
     arena_free(mem);
 }
