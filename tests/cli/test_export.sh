@@ -129,6 +129,9 @@ for file in config.json model.safetensors; do
     expect 3 generate bad --ids 1,2
     has err "bad/$file: not a regular file"
 done
+damaged; mkfifo bad/tokenizer.json
+expect 3 generate bad --prompt hi
+has err "bad/tokenizer.json: not a regular file"
 damaged; ln -sf /dev/zero bad/config.json
 refused 3 "not a regular file"
 rm -rf bad && cp -r sharded bad && sed -i 's#"model-00002-of[^"]*"#"../../etc/passwd"#' bad/model.safetensors.index.json

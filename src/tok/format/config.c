@@ -108,6 +108,8 @@ status tok_config_apply(const tok_input *in, tok_format f, tok *t) {
     TRY(apply_token(in, t, "bos_token", &t->bos));
     TRY(read_template(in, t, &s->chat_template));
     if (!in->config) return ST_OK;
+    const char *pad = tok_config_token(in->config, "pad_token");
+    if (pad && tok_id(t, pad) >= 0) s->pad = arena_strdup(t->mem, pad);
     char *text = json_dumps(in->config, JSON_COMPACT);
     CHECK(text, "a config that was read does not make JSON");
     s->config = arena_strdup(t->mem, text);
