@@ -54,14 +54,11 @@ dtype session_compute(const config *c) {
     return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
 }
 
-/* The key of an error of the model or the layout gets its line: "model.hidden_size" becomes
- * "model.hidden_size (tiny.yaml:7)". */
+/* The key of an error of the model or the layout gets its line. */
 static status locate_error(const config *c, status st, err *e) {
     if (st == ST_OK || !e) return st;
     if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
-    char key[sizeof e->where];
-    memcpy(key, e->where, sizeof key);
-    err_where(e, "%s (%s)", key, config_where(c, key));
+    config_locate(c, e->where, e);
     return st;
 }
 

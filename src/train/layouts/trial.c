@@ -80,7 +80,7 @@ static status run_step(session *s, const step_source *from, step_times *times, s
     if (!r->finite) {
         err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
                 (long)s->at.step + 1);
-        err_where(e, "optim.lr (%s)", config_where(s->c, "optim.lr"));
+        config_locate(s->c, "optim.lr", e);
         return err_hint(e, "lower optim.lr (now %g)", s->c->optim.lr);
     }
     execute_advance(s, r);
