@@ -11,11 +11,16 @@
 
 /* ---- model ---- */
 
+bool session_takes_vocab(const config *c) {
+    const json_t *size = json_object_get(c->model, "vocab_size");
+    if (size) return json_is_string(size);
+    return !json_object_get(c->model, "preset") && !json_object_get(c->model, "from");
+}
+
 /* A copy of `model:` in which an unsaid vocabulary is the tokenizer's. */
 static json_t *model_object(const session *s, const config *c) {
     json_t *o = json_deep_copy(c->model);
-    bool based = json_object_get(o, "preset") || json_object_get(o, "from");
-    if (s->tok && !based && !json_object_get(o, "vocab_size"))
+    if (s->tok && !json_object_get(o, "vocab_size") && session_takes_vocab(c))
         json_object_set_new(o, "vocab_size", json_string("auto"));
     return o;
 }
