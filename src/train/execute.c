@@ -14,6 +14,12 @@ double execute_sum_nll(const prog *p) {
     return sum;
 }
 
+int64_t execute_fill(const session *s, loader *l, const prog *p, uint64_t first_sample) {
+    int32_t *start = s->now->data.document_mask ? prog_tensor(p, "start")->data : NULL;
+    return loader_fill(l, first_sample, s->B, prog_tensor(p, "ids")->data,
+                       prog_tensor(p, "targets")->data, start, prog_tensor(p, "pos")->data);
+}
+
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,

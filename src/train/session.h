@@ -112,12 +112,6 @@ static inline bool session_leads(const session *s) {
 /* The weights' digest, the same on all ranks. */
 status session_digest(session *s, uint64_t *digest, err *e) ATH_MUST_USE;
 
-/* Gives the event to RUN/metrics.jsonl and to the caller; takes the reference. */
-status session_emit(session *s, json_t *event, err *e) ATH_MUST_USE;
-json_t *session_event(const char *kind, int64_t step);
-/* An `alarm` event with a sentence. */
-json_t *session_alarm(const session *s, const char *kind, const char *fmt, ...) ATH_PRINTF(3, 4);
-
 /* state.c. Begins to save the state that the run is in; without checkpoint.async, or with `wait`,
  * it has been saved when it returns. */
 status state_save(session *s, bool wait, err *e) ATH_MUST_USE;
@@ -136,11 +130,12 @@ void state_abandon(session *s);
 
 /* loop.c */
 status loop_run(session *s, err *e) ATH_MUST_USE;
-/* Fills the inputs of a language-model program with samples; returns the number of targets. */
-int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool document_mask);
 
 /* execute.c: what the ops of a micro-batch of the coming step get. */
 op_run execute_run_of(session *s, int micro_batch, float grad_scale);
+/* Fills the inputs of a language-model program with a micro-batch of samples; returns the number of
+ * targets. */
+int64_t execute_fill(const session *s, loader *l, const prog *p, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. Every rank of a copy does. */
 void execute_pass(session *s, plan_prog which, const op_run *run);
 /* Sum of the output "nll" in double, in order. */

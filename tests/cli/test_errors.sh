@@ -90,7 +90,7 @@ refused 2 "optim.lr was 0.01, is now 0.02" good/config.json train c.yaml run=goo
 "$athanor" train c.yaml run=held train.steps=1000000 checkpoint.every=0 eval.every=0 sample.every=0 \
     train.digest_every=0 >held.log 2>&1 &
 holder=$!
-for _ in {1..50}; do [ -s held/metrics.jsonl ] || sleep 0.2; done
+await test -s held/metrics.jsonl
 refused 1 "(pid $holder) is training in held" held/.lock train c.yaml run=held
 kill -9 $holder
 wait $holder 2>log
