@@ -110,7 +110,7 @@ static status write_file(const model_source *s, const char *path, const char *na
     read_settings(s, &g, &template);
     status st = gguf_model_check(&g, e);
     if (st == ST_OK) st = model_source_load_folder(s, store, e);
-    if (st == ST_OK) st = gguf_model_write(path, &g, type, NULL, e);
+    if (st == ST_OK) st = gguf_model_write(path, &g, type, e);
     r->params = sizes.elems;
     r->bytes = st == ST_OK ? (uint64_t)file_size(path) : 0;
     r->files = 1;

@@ -1,7 +1,6 @@
-/* Counting a step's collectives (see traffic.h). Which calls an op makes is decided by its kernels;
- * a test holds them and this together. */
 #include "step/traffic.h"
 
+#include "op/collective.h"
 #include "step/unit_calls.h"
 
 typedef struct tally {
@@ -48,46 +47,11 @@ static void update(tally *t) {
 
 /* ---- ops ---- */
 
-static int64_t size_of(const tensor *t) {
-    return t->rows * t->cols;
-}
-
-/* The call that an op makes; COMM_KINDS: none. */
-static comm_call call_of(const prog_op *op) {
-    const tensor *x = &op->in[0], *y = &op->out[0];
-    bool forward = op->entry == ENTRY_FWD;
-    comm_call c = {.kind = COMM_KINDS, .dt = x->dt};
-    switch (op->kind) {
-        case OP_FAN_OUT:
-            if (!forward) c.kind = COMM_ALL_REDUCE, c.n = size_of(x);
-            break;
-        case OP_ALL_REDUCE: c.kind = COMM_ALL_REDUCE, c.n = size_of(y); break;
-        case OP_GATHER_ROWS:
-            c.kind = forward ? COMM_ALL_GATHER : COMM_REDUCE_SCATTER, c.n = size_of(x);
-            break;
-        case OP_SCATTER_SUM:
-            c.kind = forward ? COMM_REDUCE_SCATTER : COMM_ALL_GATHER, c.n = size_of(y);
-            break;
-        case OP_GATHER_COLS: {
-            int64_t widest =
-                (op->attr->comm.cols + op->attr->comm.ranks - 1) / op->attr->comm.ranks;
-            c.kind = COMM_ALL_GATHER, c.n = x->rows * widest;
-            break;
-        }
-        case OP_RMSNORM_RANKS: c.kind = COMM_ALL_REDUCE, c.n = x->rows, c.dt = DT_F64; break;
-        case OP_LAYERNORM_RANKS: c.kind = COMM_ALL_REDUCE, c.n = 2 * x->rows, c.dt = DT_F64; break;
-        default: break;
-    }
-    return c;
-}
-
 static void count_ops(tally *t, const prog *p, const step_entry *e) {
     for (int i = e->first; i < e->end; i++) {
         prog_op op = prog_get_op(p, i);
-        comm_call call = call_of(&op);
-        if (call.kind == COMM_KINDS) continue;
-        bool norm = op.kind == OP_RMSNORM_RANKS || op.kind == OP_LAYERNORM_RANKS;
-        count_on(t, (mesh_axis)(norm ? op.attr->norm.axis : op.attr->comm.axis), &call);
+        op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, &op.in[0]);
+        if (k.call.kind != COMM_KINDS) count_on(t, k.axis, &k.call);
     }
 }
 

@@ -142,6 +142,8 @@ void execute_pass(session *s, plan_prog which, const op_run *run);
 double execute_sum_nll(const prog *p);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
 dtype session_compute(const config *c);
+/* Whether the model takes its vocabulary from the tokenizer: it says so, or nothing. */
+bool session_takes_vocab(const config *c);
 
 /* validate.c: emits a `valid` event, sets s->val_loss. */
 status validate(session *s, err *e) ATH_MUST_USE;

@@ -37,6 +37,13 @@ train_refused 2 scale_attn_by_inverse_layer_idx model.scale_attn_by_inverse_laye
     "$gpt2_model" model.scale_attn_by_inverse_layer_idx=true
 train_refused 2 "activation 'mish'" model.hidden_act c.yaml model.hidden_act=mish
 
+# ---- words ----
+refused 2 "--dry-run takes no value" "command line" train c.yaml --dry-run=yes
+refused 2 "needs an input" "command line" plan
+refused 2 "has no use for 'more'" "command line" runs show good more
+expect 2 generate good --prompt
+has err "--prompt needs a value"; has err "hint: usage: athanor generate MODEL"
+
 # ---- corpus ----
 : >empty.txt
 printf 'some text\n\0\1\2\3 more' >binary.txt

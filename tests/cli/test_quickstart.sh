@@ -1,23 +1,6 @@
 #!/usr/bin/env bash
 # athanor quickstart on small texts: what it writes, twice in the same folder, and how it fails.
-set -euo pipefail
-athanor=$(realpath "$1")
-export OMP_WAIT_POLICY=passive # the machine may be busy with other tests
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() {
-    echo "FAIL: $*"
-    exit 1
-}
-
-expect_status() { # STATUS COMMAND...: exits so, and says one sentence
-    local want=$1 got=0
-    shift
-    "$@" >out 2>err || got=$?
-    [ "$got" = "$want" ] || fail "status $got instead of $want: $* $(cat out err)"
-}
+. "$(dirname "$0")/strict.sh"
 
 expect_text() { # WORDS FILE
     grep -q -- "$1" "$2" || fail "no \"$1\" in $2: $(cat "$2")"

@@ -33,10 +33,10 @@ once "under parallel.zero=2 or less the tensor is named"
 # Layouts that are not those of the ranks.
 train_on 2 "4 parallel.dp=3"
 once "parallel.dp=3 with tp 1, cp 1 and pp 1 makes 3 ranks, not 4"
-has err "where: parallel.dp ("
+has err "where: command line (parallel.dp)"
 train_on 2 "3 parallel.tp=3" train.global_batch_size=6
 once "4 heads and 2 key/value heads of layer 0 do not divide over 3 tensor-parallel ranks"
-has err "where: parallel.tp ("
+has err "where: command line (parallel.tp)"
 has err "hint: parallel.tp=1 " # of 3 ranks
 train_on 2 "3"
 once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"

@@ -72,7 +72,7 @@ has out 'broken: '
 
 # Errors of the config are told as training would, with the user's place; nothing is left.
 expect 2 verify resume c.yaml run=none model.hidden_size=33
-has err 'model.num_attention_heads (c.yaml:2)'
+has err 'c.yaml:2 (model.num_attention_heads)'
 expect 2 verify resume c.yaml run=none optim.lrr=1
 has err "did you mean 'optim.lr'"
 expect 2 verify resume c.yaml run=none --steps 1

@@ -40,7 +40,7 @@ static void adapt(golden *g) {
 
 static status write_golden(const golden *g, quant_type type, const char *path, err *e) {
     gguf_model_source src = {.config = &g->mc, .store = g->p->store, .name = "golden"};
-    return gguf_model_write(path, &src, type, NULL, e);
+    return gguf_model_write(path, &src, type, e);
 }
 
 /* Logits of all golden sequences, one after another: from a file, or (NULL) from the folder. */

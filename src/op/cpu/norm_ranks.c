@@ -3,6 +3,7 @@
  *
  * A rank's sum of squares is made of deviations from its own mean, which is exact enough in fp32,
  * and put together in double, which is what travels. */
+#include "op/collective.h"
 #include "op/cpu/norm_parts.h"
 
 /* Numbers of a row that are summed over ranks. */
@@ -11,13 +12,8 @@ static int64_t sums_per_row(bool center) {
 }
 
 static void sum_over_ranks(const op_call *c, bool center) {
-    comm_call call = {.kind = COMM_ALL_REDUCE,
-                      .in = c->ws,
-                      .out = c->ws,
-                      .n = c->in[0].rows * sums_per_row(center),
-                      .dt = DT_F64,
-                      .what = "a norm's sums"};
-    comm_run(c->run->mesh->axis[c->attr->norm.axis], &call);
+    op_kind kind = center ? OP_LAYERNORM_RANKS : OP_RMSNORM_RANKS;
+    op_collect(c, kind, true, &c->in[0], c->ws, c->ws);
 }
 
 /* ---- forward ---- */

@@ -129,13 +129,20 @@ const char *config_where(const config *c, const char *path) {
     return where ? where : "default";
 }
 
+void config_locate(const config *c, const char *key, err *e) {
+    const char *where = yaml_origin(c->origins, key);
+    char own[sizeof e->where];
+    snprintf(own, sizeof own, "%s", key);
+    err_where(e, "%s (%s)", where ? where : c->source ? c->source : "config", own);
+}
+
 status config_error(const config *c, err *e, const char *path, const char *fmt, ...) {
     char message[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    const char *where = yaml_origin(c->origins, path);
     err_set(e, ST_USAGE, "%s", message);
-    return err_where(e, "%s (%s)", where ? where : c->source ? c->source : "config", path);
+    config_locate(c, path, e);
+    return ST_USAGE;
 }

@@ -18,10 +18,7 @@ static mesh_shape shape_of(const config *c) {
 
 /* The key of the message gets its line. */
 static status locate(const config *c, status st, err *e) {
-    if (st == ST_OK || !e || !*e->where) return st;
-    char key[64];
-    snprintf(key, sizeof key, "%.60s", e->where);
-    err_where(e, "%s (%s)", key, config_where(c, key));
+    if (st != ST_OK && e && *e->where) config_locate(c, e->where, e);
     return st;
 }
 
