@@ -20,7 +20,10 @@ typedef struct prompts {
 
 static status encode(const open_model *m, const char *text, tok_ids *out, err *e) {
     if (m->tok) return tok_encode(m->tok, text, strlen(text), TOK_ADD_SPECIAL, out, e);
-    err_set(e, ST_USAGE, "%s has no tokenizer.json, so text cannot be encoded", m->dir);
+    if (m->dir)
+        err_set(e, ST_USAGE, "%s has no tokenizer.json, so text cannot be encoded", m->dir);
+    else
+        err_set(e, ST_USAGE, "the GGUF file has no tokenizer, so text cannot be encoded");
     return err_hint(e, "give the prompt as --ids 1,2,3");
 }
 
@@ -96,13 +99,74 @@ static int64_t longest(const prompts *p) {
     return most;
 }
 
-/* ---- generation ---- */
-
 static json_t *ids_json(const tok_ids *ids) {
     json_t *list = json_array();
     for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
     return list;
 }
+
+/* ---- logits ---- */
+
+typedef struct logit_rows {
+    int64_t from, to, of; /* of: tokens of the prompt; 0: no logits are asked for */
+} logit_rows;
+
+static status parse_positions(const char *s, logit_rows *r, err *e) {
+    r->from = 0;
+    r->to = r->of;
+    if (!s) return ST_OK;
+    char tail;
+    long a, b;
+    if (sscanf(s, "%ld:%ld%c", &a, &b, &tail) == 2 && a >= 0 && a < b && b <= r->of) {
+        r->from = a;
+        r->to = b;
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "--positions %s is not a range a:b with 0 <= a < b <= %ld", s,
+            (long)r->of);
+    return err_where(e, "--positions");
+}
+
+static status read_rows(const cli_args *args, const open_model *m, const prompts *p, logit_rows *r,
+                        err *e) {
+    if (!cli_has(args, "logits")) return ST_OK;
+    int64_t most = model_max_tokens(&m->config);
+    if (p->n != 1) {
+        err_set(e, ST_USAGE, "--logits takes one prompt, not %d", p->n);
+        return err_hint(e, "give --prompt or --ids instead of --batch");
+    }
+    r->of = p->item[0].n;
+    if (r->of == 0 || r->of > most)
+        return err_set(e, ST_USAGE, "the prompt has %ld tokens; 1 to %ld are possible", (long)r->of,
+                       (long)most);
+    return parse_positions(cli_value(args, "positions"), r, e);
+}
+
+static status store_logits(const char *path, const open_model *m, const tok_ids *prompt,
+                           const logit_rows *r, err *e) {
+    const float *logits = open_model_logits(m, prompt->id, (int)r->of);
+    int64_t V = m->config.vocab_size;
+    return npy_write_f32(path, logits + r->from * V, 2, (int64_t[]){r->to - r->from, V}, e);
+}
+
+static void add_logits(json_t *o, const char *path, const logit_rows *r, int64_t V) {
+    json_object_set_new(o, "logits", json_text(path, strlen(path)));
+    json_object_set_new(o, "shape", json_pack("[I,I]", (json_int_t)(r->to - r->from), V));
+}
+
+static status only_logits(const cli_args *args, open_model *m, const prompts *p,
+                          const logit_rows *r, err *e) {
+    const char *path = cli_value(args, "logits");
+    TRY(open_model_load(m, 0, (int)r->of, e));
+    TRY(store_logits(path, m, &p->item[0], r, e));
+    if (!args->json) return ST_OK;
+    json_t *o = json_pack("{s:o}", "prompt_ids", ids_json(&p->item[0]));
+    add_logits(o, path, r, m->config.vocab_size);
+    cli_print_json(o);
+    return ST_OK;
+}
+
+/* ---- generation ---- */
 
 static status read_request(const cli_args *args, const open_model *m, generate_request *rq,
                            err *e) {
@@ -122,7 +186,7 @@ static status read_request(const cli_args *args, const open_model *m, generate_r
 }
 
 static status generate_one(const cli_args *args, const open_model *m, const tok_ids *prompt,
-                           generate_request rq, err *e) {
+                           const logit_rows *r, generate_request rq, err *e) {
     generator g = open_model_generator(m);
     tok_ids out = {0};
     strbuf text = {0}, shown = {0};
@@ -136,11 +200,13 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
         cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
     }
     if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
-    if (st == ST_OK && args->json)
-        cli_print_json(json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", ids_json(prompt), "ids",
-                                 ids_json(&out), "text", json_text(strbuf_cstr(&text), text.len),
-                                 "finish", generate_finish_name(result.finish)));
-    else if (st == ST_OK && m->tok)
+    if (st == ST_OK && args->json) {
+        json_t *o = json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", ids_json(prompt), "ids",
+                              ids_json(&out), "text", json_text(strbuf_cstr(&text), text.len),
+                              "finish", generate_finish_name(result.finish));
+        if (r->of) add_logits(o, cli_value(args, "logits"), r, m->config.vocab_size);
+        cli_print_json(o);
+    } else if (st == ST_OK && m->tok)
         putchar('\n');
     for (int64_t i = 0; st == ST_OK && !args->json && !m->tok && i < out.n; i++)
         printf("%d%c", out.id[i], i + 1 < out.n ? ',' : '\n');
@@ -152,7 +218,7 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
 }
 
 static status generate_with(const cli_args *args, open_model *m, const prompts *p,
-                            const tok_ids *end, err *e) {
+                            const logit_rows *r, const tok_ids *end, err *e) {
     generate_request rq = {.end = end->id, .n_end = end->n};
     const char *stop = cli_value(args, "stop");
     TRY(read_request(args, m, &rq, e));
@@ -160,63 +226,34 @@ static status generate_with(const cli_args *args, open_model *m, const prompts *
     rq.n_stop = stop && *stop ? 1 : 0;
     int64_t room = longest(p) + rq.max_new;
     int64_t ctx = model_max_tokens(&m->config);
-    TRY(open_model_load(m, (int)(room < ctx ? room : ctx), 0, e));
-    for (int i = 0; i < p->n; i++) TRY(generate_one(args, m, &p->item[i], rq, e));
+    TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
+    if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0], r, e));
+    for (int i = 0; i < p->n; i++) TRY(generate_one(args, m, &p->item[i], r, rq, e));
     return ST_OK;
 }
 
 /* Without a tokenizer nothing is known to be an end: ids go on to max-new. */
-static status generate_all(const cli_args *args, open_model *m, const prompts *p, err *e) {
+static status generate_all(const cli_args *args, open_model *m, const prompts *p,
+                           const logit_rows *r, err *e) {
     generation_settings settings = {0};
     if (m->tok) TRY(open_model_settings(m, &settings, e));
-    status st = generate_with(args, m, p, &settings.end, e);
+    status st = generate_with(args, m, p, r, &settings.end, e);
     generation_settings_free(&settings);
     return st;
-}
-
-/* ---- logits ---- */
-
-static status parse_positions(const char *s, int64_t n, int64_t *from, int64_t *to, err *e) {
-    *from = 0;
-    *to = n;
-    if (!s) return ST_OK;
-    char tail;
-    long a, b;
-    if (sscanf(s, "%ld:%ld%c", &a, &b, &tail) == 2 && a >= 0 && a < b && b <= n) {
-        *from = a;
-        *to = b;
-        return ST_OK;
-    }
-    err_set(e, ST_USAGE, "--positions %s is not a range a:b with 0 <= a < b <= %ld", s, (long)n);
-    return err_where(e, "--positions");
-}
-
-static status write_logits(const cli_args *args, open_model *m, const prompts *p, err *e) {
-    const char *path = cli_value(args, "logits");
-    int64_t n = p->item[0].n, from, to, V = m->config.vocab_size;
-    if (n == 0 || n > model_max_tokens(&m->config))
-        return err_set(e, ST_USAGE, "the prompt has %ld tokens; 1 to %ld are possible", (long)n,
-                       (long)model_max_tokens(&m->config));
-    TRY(parse_positions(cli_value(args, "positions"), n, &from, &to, e));
-    TRY(open_model_load(m, 0, (int)n, e));
-    const float *logits = open_model_logits(m, p->item[0].id, (int)n);
-    TRY(npy_write_f32(path, logits + from * V, 2, (int64_t[]){to - from, V}, e));
-    if (args->json)
-        cli_print_json(json_pack("{s:o,s:o,s:[I,I]}", "prompt_ids", ids_json(&p->item[0]), "logits",
-                                 json_text(path, strlen(path)), "shape", (json_int_t)(to - from),
-                                 (json_int_t)V));
-    return ST_OK;
 }
 
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
+    logit_rows rows = {0};
     status st = open_model_read(&m, args->inputs[0], 0, e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(&m, &p, e);
-    if (st == ST_OK)
-        st =
-            cli_has(args, "logits") ? write_logits(args, &m, &p, e) : generate_all(args, &m, &p, e);
+    if (st == ST_OK) st = read_rows(args, &m, &p, &rows, e);
+    if (st == ST_OK && rows.of && !cli_has(args, "max-new"))
+        st = only_logits(args, &m, &p, &rows, e);
+    else if (st == ST_OK)
+        st = generate_all(args, &m, &p, &rows, e);
     for (int i = 0; i < p.n; i++) tok_ids_free(&p.item[i]);
     free(p.item);
     open_model_close(&m);
@@ -235,7 +272,7 @@ static const cli_option options[] = {
     {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
     {"stop", "TEXT", "end before this text"},
     {"seed", "N", "of the draws (0)"},
-    {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32 instead of generating"},
+    {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32; generates only with --max-new"},
     {"positions", "a:b", "only these positions of the logits"},
     {0}};
 

@@ -36,15 +36,30 @@ static status write_full(int fd, const char *path, const uint8_t *p, size_t n, e
     return ST_OK;
 }
 
-static status open_read(const char *path, int *fd, struct stat *st, err *e) {
-    do *fd = open(path, O_RDONLY | O_CLOEXEC);
+static status open_with(const char *path, int flags, int *fd, struct stat *st, err *e) {
+    do *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     while (*fd < 0 && errno == EINTR);
     if (*fd < 0) return err_unreadable(e, "open", path);
     if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return ST_OK;
     if (S_ISDIR(st->st_mode)) errno = EISDIR;
     err_unreadable(e, "read", path);
+    if (S_ISDIR(st->st_mode)) err_hint(e, "a file is needed here, not a folder");
     close(*fd);
     return ST_FORMAT;
+}
+
+static status open_read(const char *path, int *fd, struct stat *st, err *e) {
+    return open_with(path, 0, fd, st, e);
+}
+
+/* Does not wait for who would write into a pipe. */
+static status open_regular(const char *path, int *fd, struct stat *st, err *e) {
+    TRY(open_with(path, O_NONBLOCK | O_NOCTTY, fd, st, e));
+    if (S_ISREG(st->st_mode)) return ST_OK;
+    close(*fd);
+    err_set(e, ST_FORMAT, "cannot read %s: not a regular file", path);
+    err_hint(e, "copy the file itself to this place");
+    return err_where(e, "%s", path);
 }
 
 /* Reads to the end of fd; `expect` is a hint of the size, never trusted. */
@@ -79,6 +94,24 @@ status file_read_all(const char *path, char **data, size_t *len, err *e) {
     TRY(open_read(path, &fd, &st, e));
     size_t expect = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 65536;
     status s = read_to_end(fd, path, expect, data, len, e);
+    close(fd);
+    return s;
+}
+
+status file_read_part(const char *path, char **data, size_t *len, err *e) {
+    int fd;
+    struct stat st;
+    *data = NULL;
+    *len = 0;
+    TRY(open_regular(path, &fd, &st, e));
+    status s = ST_OK;
+    if (st.st_size > FILE_PART_MAX_BYTES) {
+        err_set(e, ST_FORMAT, "%s has %lld bytes; at most %lld are read", path,
+                (long long)st.st_size, (long long)FILE_PART_MAX_BYTES);
+        err_hint(e, "fetch the file again; none of this kind is so large");
+        s = err_where(e, "%s", path);
+    } else
+        s = read_to_end(fd, path, (size_t)st.st_size, data, len, e);
     close(fd);
     return s;
 }
@@ -150,12 +183,9 @@ status file_map_open(file_map *m, const char *path, err *e) {
     *m = (file_map){0};
     int fd;
     struct stat st;
-    TRY(open_read(path, &fd, &st, e));
+    TRY(open_regular(path, &fd, &st, e));
     status s = ST_OK;
-    if (!S_ISREG(st.st_mode)) {
-        s = err_set(e, ST_FORMAT, "cannot map %s: not a regular file", path);
-        err_where(e, "%s", path);
-    } else if (st.st_size > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
+    if (st.st_size > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
         void *p = file_sys_map(fd, (size_t)st.st_size);
         if (!p)
             s = err_unreadable(e, "map", path);

@@ -11,6 +11,10 @@
 
 /* Reads a whole file ("-" is standard input) into heap memory with a NUL after it; free() it. */
 status file_read_all(const char *path, char **data, size_t *len, err *e) ATH_MUST_USE;
+/* The same for a file of a folder that came from elsewhere: a regular one of at most
+ * FILE_PART_MAX_BYTES, so that no pipe or device keeps the reader for ever. */
+#define FILE_PART_MAX_BYTES ((int64_t)256 << 20)
+status file_read_part(const char *path, char **data, size_t *len, err *e) ATH_MUST_USE;
 /* Writes path.tmp-PID, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
  * stands. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;

@@ -9,6 +9,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/foreign/llama2c.h"
 #include "io/foreign/llmc.h"
+#include "model/config_file.h"
 #include "model/config_keys.h"
 #include "tok/tok_format.h"
 
@@ -25,11 +26,12 @@ const char *model_source_kind_name(model_source_kind k) {
 static status read_keys(model_source *s, err *e) {
     char *path = path_join(s->a, s->path, "config.json"), *text;
     size_t len;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_part(path, &text, &len, e));
     s->keys = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
     free(text);
     if (json_is_object(s->keys)) return ST_OK;
     err_set(e, ST_FORMAT, "%s is not a JSON object", path);
+    err_hint(e, "the file is damaged or not a model's config.json; fetch it again");
     return err_where(e, "%s", path);
 }
 
@@ -37,16 +39,8 @@ static status read_keys(model_source *s, err *e) {
  * not. */
 static status check_quantization(const model_source *s, bool *has, err *e) {
     const json_t *q = json_object_get(s->keys, "quantization_config");
-    *has = json_is_object(q);
-    if (!*has) return ST_OK;
-    const char *method = json_string_value(json_object_get(q, "quant_method"));
-    const char *fmt = json_string_value(json_object_get(q, "fmt"));
-    bool known = method && strcmp(method, "fp8") == 0 && (!fmt || strcmp(fmt, "e4m3") == 0);
-    if (known) return ST_OK;
-    err_set(e, ST_FORMAT, "the weights are quantised by '%s', which is not read",
-            method ? method : "(no method)");
-    err_hint(e, "import the original in bf16, f16, f32 or fp8 blocks, or a GGUF file");
-    return err_where(e, "quantization_config");
+    *has = q && !json_is_null(q);
+    return *has && !config_fp8_blocks(q) ? config_refuse_quantised(q, e) : ST_OK;
 }
 
 static status read_config(model_source *s, const char *const *ignore, int n_ignore, bool untie,

@@ -272,11 +272,38 @@ static status check_switched_windows(const json_t *base, const model_family *f, 
     return ST_OK;
 }
 
+bool config_fp8_blocks(const json_t *q) {
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    const char *fmt = json_string_value(json_object_get(q, "fmt"));
+    const json_t *size = json_object_get(q, "weight_block_size");
+    if (!method || strcmp(method, "fp8") != 0 || (fmt && strcmp(fmt, "e4m3") != 0)) return false;
+    if (!size || json_is_null(size)) return true; /* the tensors say it */
+    for (size_t i = 0; i < 2; i++)
+        if (json_integer_value(json_array_get(size, i)) != 128) return false;
+    return json_array_size(size) == 2;
+}
+
+status config_refuse_quantised(const json_t *q, err *e) {
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    if (config_fp8_blocks(q)) {
+        err_set(e, ST_FORMAT, "the weights are in blocks of fp8, which only an import reads");
+        err_hint(e, "`athanor import FOLDER -o NEW` makes a folder of bf16 of it");
+    } else {
+        bool fp8 = method && strcmp(method, "fp8") == 0;
+        err_set(e, ST_FORMAT, "the weights are quantised by '%s'%s, which is not read",
+                method ? method : "(no method)",
+                fp8 ? " other than e4m3 in blocks of 128 x 128" : "");
+        err_hint(e, "import the original in bf16, f16, f32 or fp8 blocks, or a GGUF file");
+    }
+    return err_where(e, "model.quantization_config");
+}
+
 static status check_keys(json_t *first, const json_t *base, const model_family *f, err *e) {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)base, key, v) {
         if (json_is_null(v)) continue;
+        if (strcmp(key, "quantization_config") == 0) return config_refuse_quantised(v, e);
         if (!family_has_key(f, key, v)) {
             err_set(e, ST_USAGE,
                     "config.json has the key '%s', which %s models of other tools do not have", key,

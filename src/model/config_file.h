@@ -20,6 +20,11 @@ void config_merge(json_t *dst, const json_t *src, const model_family *skip);
  * it is missing, it is off. */
 void config_drop_switched_off(json_t *all, const json_t *base, const model_family *f, bool strict);
 
+/* Whether a quantization_config is that of fp8 in blocks of 128 x 128, which an import reads. */
+bool config_fp8_blocks(const json_t *q);
+/* The error that says so of a model whose weights are quantised. */
+status config_refuse_quantised(const json_t *q, err *e);
+
 /* Every key of a config.json must be one that readers of the family know, said once. */
 status config_check_strict(const json_t *base, const model_family *f, err *e) ATH_MUST_USE;
 /* rope_parameters with an object for each kind of layer, where the family has that. */

@@ -27,15 +27,20 @@ static status at_key(err *e, const char *key) {
 static status read_object_file(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_part(path, &text, &len, e));
     json_error_t je;
     *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
     free(text);
     if (json_is_object(*out)) return ST_OK;
+    if (*out)
+        err_set(e, ST_FORMAT, "%s is not a JSON object, but another value", path);
+    else
+        err_set(e, ST_FORMAT, "%s is not a JSON object: %s", path, je.text);
+    err_hint(e, "the file is damaged or not a model's config.json; fetch it again");
+    err_where(e, *out ? "%s" : "%s:%d", path, je.line);
     json_decref(*out);
     *out = NULL;
-    err_set(e, ST_FORMAT, "%s is not a JSON object: %s", path, je.text);
-    return err_where(e, "%s:%d", path, je.line);
+    return ST_FORMAT;
 }
 
 static status read_preset(const char *name, json_t **base, err *e) {

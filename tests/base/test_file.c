@@ -83,6 +83,31 @@ static void test_read_errors_name_the_path(void **state) {
     assert_non_null(strstr(e.message, "not a regular file"));
 }
 
+/* Nothing keeps the reader of a folder for ever: no pipe without a writer, no endless device. */
+static void test_parts_are_regular_and_bounded(void **state) {
+    fixture *f = *state;
+    char *data, *path = path_join(f->a, f->dir, "pipe");
+    size_t len;
+    file_map m;
+    err e = {0};
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(file_read_part(path, &data, &len, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "not a regular file"));
+    assert_string_equal(e.where, path);
+    assert_int_equal(file_map_open(&m, path, &e), ST_FORMAT);
+    assert_int_equal(file_read_part("/dev/zero", &data, &len, &e), ST_FORMAT);
+    assert_int_equal(unlink(path), 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(write(fd, "text", 4), 4);
+    assert_int_equal(file_read_part(path, &data, &len, &e), ST_OK);
+    assert_string_equal(data, "text");
+    free(data);
+    assert_int_equal(ftruncate(fd, FILE_PART_MAX_BYTES + 1), 0);
+    close(fd);
+    assert_int_equal(file_read_part(path, &data, &len, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "at most 268435456"));
+}
+
 /* Files whose size is not known before: pipes and /proc. */
 static void test_read_unknown_size(void **state) {
     (void)state;
@@ -289,6 +314,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_write_and_read),
         CASE(test_read_errors_name_the_path),
+        CASE(test_parts_are_regular_and_bounded),
         CASE(test_read_unknown_size),
         CASE(test_failed_write_leaves_old_file),
         CASE(test_folders),

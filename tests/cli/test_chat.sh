@@ -29,7 +29,7 @@ expect 0 tok chat m <(echo '[{"role": "user", "content": "hi"}]')
 [ "$(cat out)" = "u:hi;a:" ] || fail "the template gives '$(cat out)'"
 
 # Lines in, answers out, the same as in JSON; empty lines are no message.
-say 0 'hi\n\nand\r\n' m --max-new 5 --seed 3
+say 0 'hi\n\n \t\nand\r\n' m --max-new 5 --seed 3
 [ -s err ] && fail "something on standard error"
 cp out plain
 say 0 'hi\n\nand\n' m --max-new 5 --seed 3 --json

@@ -111,6 +111,29 @@ damaged; rm bad/model.safetensors
 refused 3 "holds neither"
 damaged; sed -i 's/"model_type"/"quantization_config": {"quant_method": "gptq"}, "model_type"/' bad/config.json
 refused 3 "gptq"
+expect 3 generate bad --ids 1,2 # nor is it called a key that might be ignored
+has err "quantised by 'gptq'"
+lacks err ignore_keys
+fp8='"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}'
+damaged; sed -i "s/\"model_type\"/$fp8, \"model_type\"/" bad/config.json
+expect 3 generate bad --ids 1,2
+has err "athanor import FOLDER"
+sed -i "s/\[128, 128\]/[64, 128]/" bad/config.json
+refused 3 "blocks of 128 x 128"
+damaged; echo '[]' >bad/config.json
+refused 3 "bad/config.json"
+has err "fetch it again"
+# Nothing waits for a pipe without a writer, nor reads a device without end.
+for file in config.json model.safetensors; do
+    damaged; rm bad/$file && mkfifo bad/$file
+    expect 3 generate bad --ids 1,2
+    has err "bad/$file: not a regular file"
+done
+damaged; mkfifo bad/tokenizer.json
+expect 3 generate bad --prompt hi
+has err "bad/tokenizer.json: not a regular file"
+damaged; ln -sf /dev/zero bad/config.json
+refused 3 "not a regular file"
 rm -rf bad && cp -r sharded bad && sed -i 's#"model-00002-of[^"]*"#"../../etc/passwd"#' bad/model.safetensors.index.json
 refused 3 "which is no plain file name"
 rm -rf bad && cp -r sharded bad && truncate -s -8 bad/model-00001-of-*.safetensors

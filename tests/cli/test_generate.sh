@@ -31,6 +31,12 @@ expect 0 generate "$m" --ids 1,2,3,4,5 --logits some.npy --positions 3:5
 head -c 128 all.npy | grep -aq "'descr': '<f4'.*(5, 97" || fail "the header of all.npy"
 cmp <(tail -c $((2 * 97 * 4)) all.npy) <(tail -c $((2 * 97 * 4)) some.npy) || fail "positions 3:5"
 [ "$(stat -c %s some.npy)" = $((128 + 2 * 97 * 4)) ] || fail "the size of some.npy"
+expect 0 generate "$m" --ids 1,2,3,4,5 --logits more.npy --max-new 3 --temperature 0 --json
+cmp all.npy more.npy || fail "logits beside generation"
+has out '"ids": [' && has out '"finish": "length"' && has out '"shape": [5, 97]'
+printf '{"ids": [1]}\n{"ids": [2]}\n' >two.jsonl
+expect 2 generate "$m" --batch two.jsonl --logits x.npy
+has err "one prompt, not 2"
 expect 2 generate "$m" --ids 1,2,3 --logits x.npy --positions 2:9
 has err "--positions 2:9"
 

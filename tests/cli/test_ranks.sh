@@ -53,6 +53,21 @@ train_on 0 "2 parallel.tp=2" run=moved_tp train.steps=4
 train_on 0 "4 parallel.zero=3" run=moved_tp train.steps=8 # a digest that differs would end it
 train_on 0 "2 parallel.tp=2 parallel.sp=true" run=moved_tp
 
+# From somebody's weights: the layout is tried with the sizes of that model, and more layers than a
+# trial has are cut off where its config has no list of them.
+for model in gemma2 minicpm; do
+    golden=$root/tests/golden/models/$model
+    printf 'run: %s\nmodel: {from: %s}\ntokenizer: char.json\ndata: {train: set/train}\n' \
+        from-$model "$golden" >from.yaml
+    echo 'train: {steps: 2, seq_len: 16, global_batch_size: 2, micro_batch_size: 1, precision: fp32, deterministic: true}' >>from.yaml
+    expect 0 train from.yaml run=from-one
+    expect 0 launch --ranks 2 -- train from.yaml parallel.zero=3
+    lacks err "layout is not checked"
+    losses() { results step "$1" | grep -o '"loss": [^,]*'; }
+    [ "$(losses from-one)" = "$(losses from-$model)" ] || fail "two ranks go on from $model otherwise"
+    rm -r from-one
+done
+
 # SIGTERM to the launcher: all ranks stop after the same step.
 "$athanor" launch --ranks 2 -- train d.yaml run=stopped parallel.zero=2 train.steps=100000 \
     >out 2>err </dev/null &

@@ -58,7 +58,7 @@ has out 'broken: step '
 has out ' differs: '
 lacks err 'athanor: error'
 [ -e trap-verify/b/metrics.jsonl ] || fail "a broken trial was removed"
-rm -rf set/train && mv good set/train
+rm -rf set/train && cp -r good set/train
 
 # A checkpoint that goes away between two lives is missed.
 lose_checkpoints() {

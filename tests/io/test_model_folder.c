@@ -12,6 +12,7 @@
 
 #include "io/safetensors/fp8.h"
 #include "io/io_test.h"
+#include "io/hf/hf_weights.h"
 #include "io/hf/model_folder.h"
 #include "io/hf/shards.h"
 
@@ -50,6 +51,41 @@ static void test_blocks(void **state) {
     }
     fp8_blocks_to_f32(part, bits, (const uint8_t *)halves + 1, DT_BF16, N, 127 * N + 77, 300);
     assert_memory_equal(part, out + 127 * N + 77, sizeof part);
+}
+
+/* A file of one fp8 matrix [1,1] and its factor. */
+static char *with_factor(test_dir *d, float factor) {
+    const char *header = "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[1,1],\"data_offsets\":[0,1]},"
+                         "\"w_scale_inv\":{\"dtype\":\"F32\",\"shape\":[1,1],"
+                         "\"data_offsets\":[1,5]}}";
+    char *path = path_join(d->mem, d->path, "fp8.safetensors"), bytes[512] = {0};
+    size_t n = strlen(header);
+    bytes[0] = (char)n;
+    memcpy(bytes + 8, header, n);
+    bytes[8 + n] = 0x38;
+    memcpy(bytes + 8 + n + 1, &factor, sizeof factor);
+    err e;
+    assert_ok(file_write_atomic(path, bytes, 8 + n + 5, &e), e);
+    return path;
+}
+
+static void test_factors_are_finite(void **state) {
+    const struct {
+        float factor;
+        bool fits;
+    } cases[] = {{2, true},          {0, true},  {(float)NAN, false}, {(float)INFINITY, false},
+                 {-INFINITY, false}, {-1, false}};
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        err e = {0};
+        st_reader *r;
+        bool differs;
+        assert_ok(st_open(&r, with_factor(*state, cases[i].factor), &e), e);
+        const st_view *w = st_find(r, "w");
+        status st = hf_head_differs(r, w, w, &differs, &e);
+        assert_int_equal(st, cases[i].fits ? ST_OK : ST_FORMAT);
+        if (!cases[i].fits) assert_non_null(strstr(e.message, "w_scale_inv has the factor"));
+        st_close(r);
+    }
 }
 
 static st_tensor vector_of(const char *name, const float *data, int64_t n) {
@@ -144,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_e4m3),
         cmocka_unit_test(test_blocks),
+        IO_TEST(test_factors_are_finite),
         IO_TEST(test_shards),
         IO_TEST(test_staged),
         IO_TEST(test_staged_spares_other_folders),

@@ -316,6 +316,19 @@ static void test_hostile_index_is_refused(void **state) {
     }
 }
 
+static void test_tensor_in_two_shards_is_refused(void **state) {
+    test_dir *d = *state;
+    write_one(d, "m1.safetensors", "a", 1);
+    st_tensor two[2] = {{.name = "a", .dt = DT_F32, .rank = 1, .dims = {1}, .data = &(float){2}},
+                        {.name = "b", .dt = DT_F32, .rank = 1, .dims = {1}, .data = &(float){3}}};
+    err e = {0};
+    assert_ok(st_write(path_join(d->mem, d->path, "m2.safetensors"), two, 2, NULL, &e), e);
+    st_reader *r;
+    const char *index = "{\"weight_map\":{\"a\":\"m1.safetensors\",\"b\":\"m2.safetensors\"}}";
+    assert_int_equal(open_index(d, index, &r, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "tensor 'a' is here too, but the index has it in m1"));
+}
+
 static void test_folder_without_weights(void **state) {
     test_dir *d = *state;
     st_reader *r;
@@ -387,6 +400,7 @@ int main(void) {
         IO_TEST(test_bit_flips_never_crash),
         IO_TEST(test_sharded_folder),
         IO_TEST(test_hostile_index_is_refused),
+        IO_TEST(test_tensor_in_two_shards_is_refused),
         IO_TEST(test_folder_without_weights),
         IO_TEST(test_conversion_and_transposition),
         IO_TEST(test_short_stream_leaves_no_file),

@@ -521,6 +521,29 @@ static status load_pairs(gguf_pairs *p, tok **t, err *e) {
     return tok_load_with(t, in_dir("x.gguf"), NULL, e);
 }
 
+/* A padding token is one that is named so, whatever its text: through a folder and back. */
+static void test_gguf_padding(void **state) {
+    (void)state;
+    err e = {0};
+    gguf_tokenizer g, again;
+    arena *mem = arena_new("test");
+    tok *t = load_format("gpt2", NULL), *back, *folder;
+    if (tok_to_gguf(t, mem, &g, &e) != ST_OK) fail_msg("%s", e.message);
+    gguf_pairs p = pairs_of(&g);
+    gguf_put_u32(&p, "tokenizer.ggml.padding_token_id", (uint32_t)tok_eos(t));
+    if (load_pairs(&p, &back, &e) != ST_OK) fail_msg("%s", e.message);
+    const char *home = in_dir("padding");
+    if (file_make_dirs(home, &e) != ST_OK) fail_msg("%s", e.message);
+    if (tok_export(back, home, TOK_FORMAT_JSON, &e) != ST_OK) fail_msg("%s", e.message);
+    if (tok_load(&folder, home, &e) != ST_OK) fail_msg("%s", e.message);
+    if (tok_to_gguf(folder, mem, &again, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_int_equal(again.pad, tok_eos(t));
+    tok_free(folder);
+    tok_free(back);
+    tok_free(t);
+    arena_free(mem);
+}
+
 static void test_gguf_file(void **state) {
     (void)state;
     err e = {0};
@@ -558,6 +581,13 @@ static void test_gguf_file(void **state) {
     gguf_put_string(&p, "general.architecture", "llama");
     assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "holds no tokenizer"));
+    p = (gguf_pairs){0};
+    gguf_put_string(&p, "tokenizer.ggml.model", "gpt2");
+    gguf_put_string(&p, "tokenizer.ggml.pre", "gpt-2");
+    put_tokens(&p, "tokenizer.ggml.tokens", g.token, g.n_tokens);
+    assert_int_equal(load_pairs(&p, &back, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "'tokenizer.ggml.merges' is missing"));
+    assert_true(e.hint[0] != '\0');
     tok_free(t);
     arena_free(mem);
 }
@@ -579,6 +609,7 @@ int main(void) {
         cmocka_unit_test(test_gguf),
         cmocka_unit_test(test_gguf_refusals),
         cmocka_unit_test(test_gguf_file),
+        cmocka_unit_test(test_gguf_padding),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

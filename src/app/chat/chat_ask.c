@@ -49,7 +49,7 @@ status chat_answer_lines(chat *c, err *e) {
         ssize_t len = getline(&line, &cap, stdin);
         if (len < 0) break;
         while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r')) len--;
-        if (len > 0) st = chat_answer_one(c, line, (size_t)len, e);
+        if (len > (ssize_t)strspn(line, " \t")) st = chat_answer_one(c, line, (size_t)len, e);
         if (st != ST_OK) err_where(e, "line %ld", n);
     }
     if (st == ST_OK && ferror(stdin)) st = err_unreadable(e, "read", "standard input");

@@ -109,8 +109,13 @@ static status check_tensors(const gguf_model *m, err *e) {
 static status open_checked(gguf_model *m, const void *base, err *e) {
     gguf_facts facts = {gguf_get_meta(m->file), find, m->file};
     m->base = base;
-    TRY(gguf_config_read(m->a, &facts, &m->config, e));
-    return check_tensors(m, e);
+    status st = gguf_config_read(m->a, &facts, &m->config, e);
+    if (st == ST_OK) st = check_tensors(m, e);
+    if (st == ST_FORMAT && e && !e->hint[0])
+        err_hint(e,
+                 "the file is damaged, or was made by a tool that llama.cpp does not agree with");
+    if (st == ST_FORMAT && e && !e->where[0]) err_where(e, "%s", facts.meta->label);
+    return st;
 }
 
 /* The lowest address of a tensor: offsets are counted from there. */

@@ -32,7 +32,7 @@ static void put_tokens(arena *a, const gguf_tokenizer *g, int64_t rows, gguf_pai
     const void *type = padded(a, g->type, g->n_tokens, rows, GGUF_TOKEN_UNUSED);
     if (score) gguf_put_array(p, KEY("scores"), GGUF_F32, score, (uint64_t)rows);
     if (type) gguf_put_array(p, KEY("token_type"), GGUF_I32, type, (uint64_t)rows);
-    if (g->n_merges > 0)
+    if (g->n_merges > 0 || strcmp(g->model, "gpt2") == 0) /* llama.cpp asks for the key */
         gguf_put_texts(p, KEY("merges"), texts(a, g->merge, g->n_merges, g->n_merges),
                        (uint64_t)g->n_merges);
     if (g->charsmap)

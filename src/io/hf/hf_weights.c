@@ -1,5 +1,6 @@
 #include "io/hf/hf_weights.h"
 
+#include <float.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,13 @@ static status bad_scale(const st_view *v, const char *what, err *e) {
     return err_where(e, "%s", v->path);
 }
 
+static status bad_factor(const st_view *s, int64_t i, double x, err *e) {
+    err_set(e, ST_FORMAT, "tensor %s has the factor %g in row %lld", s->name, x,
+            (long long)(i / s->dims[1]));
+    err_hint(e, "a factor is a finite number that is not negative: fetch the file again");
+    return err_where(e, "%s", s->path);
+}
+
 /* The factors of a matrix that is stored in blocks of 8-bit floats. */
 static status find_scale(const st_reader *r, hf_weight *w, err *e) {
     const st_view *v = w->v;
@@ -90,7 +98,12 @@ static status find_scale(const st_reader *r, hf_weight *w, err *e) {
     bool fits = v->rank == 2 && s->rank == 2 && (s->dt == DT_F32 || s->dt == DT_BF16) &&
                 s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
                 s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
-    return fits ? ST_OK : bad_scale(v, "with factors of another shape or format", e);
+    if (!fits) return bad_scale(v, "with factors of another shape or format", e);
+    for (int64_t i = 0; i < s->numel; i++) {
+        float x = fp8_factor(s->data, s->dt, i);
+        if (!(x >= 0 && x <= FLT_MAX)) return bad_factor(s, i, (double)x, e);
+    }
+    return ST_OK;
 }
 
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {
@@ -108,9 +121,24 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
 
 /* ---- finding ---- */
 
+/* With whatever prefix. */
+static bool is_head(const char *name) {
+    static const char *const heads[] = {"lm_head.weight", "embed_out.weight"};
+    size_t n = strlen(name);
+    for (int i = 0; i < ARRAY_LEN(heads); i++) {
+        size_t m = strlen(heads[i]);
+        bool ends = n >= m && strcmp(name + n - m, heads[i]) == 0;
+        if (ends && (n == m || name[n - m - 1] == '.')) return true;
+    }
+    return false;
+}
+
 static status find_weight(const st_reader *r, const param *p, hf_weight *w, err *e) {
     *w = (hf_weight){.v = hf_find_view(r, p->name)};
-    if (!w->v) TRY(st_require(r, p->name, &w->v, e));
+    status st = w->v ? ST_OK : st_require(r, p->name, &w->v, e);
+    if (st != ST_OK && is_head(p->name))
+        err_hint(e, "where the head is the embedding, config.json says tie_word_embeddings: true");
+    TRY(st);
     TRY(check_shape(p, w->v, e));
     return find_scale(r, w, e);
 }
@@ -134,18 +162,6 @@ status hf_head_differs(const st_reader *r, const st_view *head, const st_view *t
     return ST_OK;
 }
 
-/* With whatever prefix. */
-static bool is_head(const char *name) {
-    static const char *const heads[] = {"lm_head.weight", "embed_out.weight"};
-    size_t n = strlen(name);
-    for (int i = 0; i < ARRAY_LEN(heads); i++) {
-        size_t m = strlen(heads[i]);
-        bool ends = n >= m && strcmp(name + n - m, heads[i]) == 0;
-        if (ends && (n == m || name[n - m - 1] == '.')) return true;
-    }
-    return false;
-}
-
 /* A stored head of a tied model is fine when it equals the embedding. */
 static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
     if (is_head(v->name)) {
@@ -154,7 +170,8 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
         if (!differs) return ST_OK;
         err_set(e, ST_FORMAT,
                 "%s is stored and differs from the embedding, but the config ties them", v->name);
-        err_hint(e, "set model.tie_word_embeddings=false");
+        err_hint(e, "set tie_word_embeddings to false in config.json, or in a copy that `athanor "
+                    "import` makes");
         return err_where(e, "%s", v->path);
     }
     err_set(e, ST_FORMAT, "tensor %s belongs to no parameter of this model", v->name);

@@ -10,7 +10,7 @@ float fp8_e4m3(uint8_t bits) {
     return bits & 0x80 ? -x : x;
 }
 
-static float factor_at(const uint8_t *scale, dtype dt, int64_t block) {
+float fp8_factor(const uint8_t *scale, dtype dt, int64_t block) {
     uint16_t half;
     float whole;
     if (dt == DT_BF16) {
@@ -32,7 +32,7 @@ void fp8_blocks_to_f32(float *dst, const uint8_t *bits, const uint8_t *scale, dt
         int64_t take = (end < cols ? end : cols) - col;
         if (take > n - done) take = n - done;
         int64_t block = row / FP8_BLOCK * across + col / FP8_BLOCK;
-        float factor = factor_at(scale, scale_dt, block);
+        float factor = fp8_factor(scale, scale_dt, block);
         for (int64_t i = 0; i < take; i++) dst[done + i] = table[bits[first + done + i]] * factor;
         done += take;
     }

@@ -12,6 +12,8 @@ enum { FP8_BLOCK = 128 };
 
 float fp8_e4m3(uint8_t bits);
 
+/* Number `block` of the factors, F32 or BF16, in any alignment. */
+float fp8_factor(const uint8_t *scale, dtype dt, int64_t block);
 /* Elements [first, first + n) of a [rows, cols] matrix: bits times the factor of the block, which
  * stand in scale[ceil(rows / 128), ceil(cols / 128)] (F32 or BF16, in any alignment). */
 void fp8_blocks_to_f32(float *dst, const uint8_t *bits, const uint8_t *scale, dtype scale_dt,

@@ -244,7 +244,13 @@ static status add_file(st_reader *r, const uint8_t *bytes, size_t len, const cha
     TRY_GOTO(st, check_tiling(views, n, bytes + data, len - data, e), out);
     for (int64_t i = 0; i < n; i++) {
         const char *home = keep ? json_string_value(json_object_get(keep, views[i].name)) : file;
-        if (home && strcmp(home, file) == 0) VEC_PUSH(r->views, r->n, r->cap, views[i]);
+        char shown[SHOWN_NAME_BYTES];
+        if (home && strcmp(home, file) != 0) {
+            st = err_set(e, ST_FORMAT, "tensor '%s' is here too, but the index has it in %s",
+                         show_name(views[i].name, shown), home);
+            goto out;
+        }
+        if (home) VEC_PUSH(r->views, r->n, r->cap, views[i]);
     }
 out:
     free(views);
@@ -313,7 +319,7 @@ static status load_index(const char *path, json_t **root, const json_t **map, er
     size_t len;
     if (file_size(path) > (int64_t)ST_MAX_HEADER_BYTES)
         return err_set(e, ST_FORMAT, "the index is larger than %u bytes", ST_MAX_HEADER_BYTES);
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_part(path, &text, &len, e));
     json_error_t je;
     *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
     free(text);
@@ -457,6 +463,7 @@ status st_view_read(const st_view *v, int64_t first, int64_t n, void *dst, dtype
         status st =
             err_set(e, ST_FORMAT, "%s: tensor '%s' is stored as %s and cannot be read as %s",
                     v->path, show_name(v->name, shown), v->format, dtype_name(dt));
+        err_hint(e, "weights are read as F32, F16, BF16, F64, or E4M3 in blocks");
         err_where(e, "%s", shown);
         return st;
     }

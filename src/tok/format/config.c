@@ -50,7 +50,7 @@ status tok_config_load(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
     json_error_t je;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_part(path, &text, &len, e));
     clamp_integers(text, len);
     *out = json_loadb(text, len, 0, &je);
     free(text);
@@ -94,7 +94,7 @@ static status read_template(const tok_input *in, tok *t, const char **text) {
     size_t len;
     if (json_is_string(j)) *text = arena_strdup(t->mem, json_string_value(j));
     if (!in->config || !file_exists(path)) return ST_OK;
-    TRY(file_read_all(path, &file, &len, in->e));
+    TRY(file_read_part(path, &file, &len, in->e));
     *text = arena_strndup(t->mem, file, len);
     free(file);
     return ST_OK;
@@ -108,6 +108,8 @@ status tok_config_apply(const tok_input *in, tok_format f, tok *t) {
     TRY(apply_token(in, t, "bos_token", &t->bos));
     TRY(read_template(in, t, &s->chat_template));
     if (!in->config) return ST_OK;
+    const char *pad = tok_config_token(in->config, "pad_token");
+    if (pad && tok_id(t, pad) >= 0) s->pad = arena_strdup(t->mem, pad);
     char *text = json_dumps(in->config, JSON_COMPACT);
     CHECK(text, "a config that was read does not make JSON");
     s->config = arena_strdup(t->mem, text);

@@ -21,6 +21,7 @@ static status write_json(const char *path, json_t *j, err *e) {
 /* ---- tokens ---- */
 
 static int32_t padding_token(const tok *t) {
+    if (t->source && t->source->pad) return tok_id(t, t->source->pad);
     static const char *const NAMES[] = {"<pad>", "[PAD]", "<|pad|>", "<|padding|>"};
     for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
         int32_t id = tok_id(t, NAMES[i]);

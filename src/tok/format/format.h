@@ -18,6 +18,7 @@ struct tok_source {
     const spm_model *spm; /* SentencePiece and llama2.c */
     const char *config;   /* tokenizer_config.json, as read; NULL: none */
     const char *chat_template;
+    const char *pad; /* the padding token that a config or a GGUF file names; NULL: none */
 };
 
 /* A file on its way in. */
@@ -26,6 +27,7 @@ typedef struct tok_input {
     const char *dir;
     const char *bytes;
     size_t len;
+    bool of_folder; /* named as what stands in a model folder */
     tok_load_options opt;
     const json_t *config; /* of the tokenizer_config.json beside it; NULL: none */
     arena *mem;           /* for the time of reading */

@@ -98,6 +98,8 @@ static status read_lists(const gguf_input *s, gguf_tokenizer *g) {
     TRY(read_charsmap(s, KEY("precompiled_charsmap"), g));
     if (!g->model || !g->token)
         return format_bad(s->in, "this GGUF file holds no tokenizer (tokenizer.ggml.tokens)");
+    if (strcmp(g->model, "gpt2") == 0 && !g->merge)
+        return format_bad(s->in, "the key 'tokenizer.ggml.merges' is missing");
     bool even = (!scores || n_scores == tokens) && (!types || n_types == tokens);
     if (!even || tokens >= INT32_MAX)
         return format_bad(s->in, "%llu tokens, but %llu scores and %llu types",

@@ -241,8 +241,8 @@ status tok_from_gguf(tok **out, const gguf_tokenizer *g, const char *origin, err
     tok *t = *out;
     if (has_token(t, g->bos)) t->bos = g->bos;
     if (has_token(t, g->eos)) t->eos = g->eos;
-    if (!g->chat_template) return ST_OK;
     if (!t->source) t->source = ARENA_NEW(t->mem, struct tok_source);
-    t->source->chat_template = arena_strdup(t->mem, g->chat_template);
+    if (has_token(t, g->pad)) t->source->pad = t->token[g->pad].text;
+    if (g->chat_template) t->source->chat_template = arena_strdup(t->mem, g->chat_template);
     return ST_OK;
 }

@@ -227,7 +227,8 @@ status tok_to_gguf(const tok *t, arena *mem, gguf_tokenizer *g, err *e) {
     g->bos = t->bos;
     g->eos = t->eos;
     g->unk = t->unk;
-    if (g->pad < 0 && tok_id(t, "<pad>") >= 0) g->pad = tok_id(t, "<pad>");
+    const char *pad = t->source && t->source->pad ? t->source->pad : "<pad>";
+    if (g->pad < 0 && tok_id(t, pad) >= 0) g->pad = tok_id(t, pad);
     g->chat_template = t->source ? t->source->chat_template : NULL;
     return ST_OK;
 }

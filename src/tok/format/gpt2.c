@@ -27,7 +27,7 @@ typedef struct gpt2_reader {
 static status read_beside(const tok_input *in, const char *const *names, char **text, size_t *len) {
     for (int i = 0; names[i]; i++) {
         const char *path = path_join(in->mem, in->dir, names[i]);
-        if (file_exists(path)) return file_read_all(path, text, len, in->e);
+        if (file_exists(path)) return file_read_part(path, text, len, in->e);
     }
     format_bad(in, "needs %s beside it", names[0]);
     return err_hint(in->e, "a GPT-2 tokenizer is vocab.json and merges.txt in one folder");

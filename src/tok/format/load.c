@@ -148,6 +148,12 @@ static status find_in_folder(arena *mem, const char *dir, const char **path, err
     return err_where(e, "%s", dir);
 }
 
+static bool has_known_name(const char *base) {
+    for (int i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (strcmp(base, NAMES[i]) == 0) return true;
+    return false;
+}
+
 /* Model files are large and only their beginning is looked at, so they are mapped. */
 static status read_bytes(tok_input *in, file_map *map, char **bytes) {
     if (file_map_open(map, in->path, NULL) == ST_OK) {
@@ -155,7 +161,10 @@ static status read_bytes(tok_input *in, file_map *map, char **bytes) {
         in->len = map->len;
         if (gguf_looks(in->bytes, in->len)) return ST_OK;
     }
-    TRY(file_read_all(in->path, bytes, &in->len, in->e));
+    if (in->of_folder)
+        TRY(file_read_part(in->path, bytes, &in->len, in->e));
+    else
+        TRY(file_read_all(in->path, bytes, &in->len, in->e));
     in->bytes = *bytes;
     return ST_OK;
 }
@@ -167,6 +176,7 @@ static status load(arena *mem, tok **out, const char *path, const tok_load_optio
     if (opt) in.opt = *opt;
     if (file_is_dir(path)) TRY(find_in_folder(mem, path, &in.path, e));
     in.base = path_base(in.path);
+    in.of_folder = has_known_name(in.base);
     in.dir = arena_strndup(mem, in.path, (size_t)(in.base - in.path));
     status st = read_bytes(&in, &map, &bytes);
     if (st == ST_OK) st = read_file(&in, out);
@@ -181,6 +191,8 @@ status tok_load_with(tok **out, const char *path, const tok_load_options *opt, e
     arena *mem = arena_new("tokenizer files");
     status st = load(mem, out, path, opt, e);
     arena_free(mem);
+    if (st == ST_FORMAT && e && !e->hint[0])
+        err_hint(e, "the tokenizer is damaged, or of a kind that is not read; fetch it again");
     if (st != ST_OK) {
         tok_free(*out);
         *out = NULL;

@@ -68,7 +68,6 @@ static void cut_depth(layout_trial *t, int depth) {
     if (depth <= 0 || depth >= t->depth) return;
     json_t *model = json_deep_copy(t->c->model);
     json_object_set_new(model, "num_hidden_layers", json_integer(depth));
-    json_object_del(model, "from");
     if (model_config_read(t->memory, model, 0, &cut, &unread) == ST_OK) {
         json_t *old = t->c->model;
         t->c->model = model;
