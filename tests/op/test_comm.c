@@ -1,7 +1,6 @@
 /* Ops that communicate, on ranks that are threads: every output and gradient against the sums and
  * rows that they are made of. */
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,12 +10,12 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include "comm/comm_test.h"
 #include "op/op.h"
 
 enum { RANKS = 3, ROWS = 4, COLS = 5, ALL = RANKS * ROWS * COLS, WIDTH = 8 };
 
 typedef struct rank_work {
-    comm_world *world;
     dtype dt;
     op_kind kind;
     bool backward;
@@ -41,15 +40,15 @@ static double get(const void *p, int64_t i, dtype dt) {
                         : (double)bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-static void *run_rank(void *arg) {
-    rank_work *w = arg;
+static void run_rank(comm_world *world, void *works) {
+    rank_work *w = (rank_work *)works + comm_world_rank(world);
     double in[ALL], out[RANKS * ALL], ws[RANKS * ALL];
     dev *d;
     mesh m;
     mesh_shape shape = {.dp = 1, .dp_replicate = 1, .tp = RANKS, .cp = 1, .pp = 1};
-    mesh_open(&m, &shape, w->world);
+    mesh_open(&m, &shape, world);
     int rank = m.rank[MESH_TP];
-    if (dev_open(&d, DEV_CPU, 1, NULL) != ST_OK) return NULL;
+    if (dev_open(&d, DEV_CPU, 1, NULL) != ST_OK) return;
     op_attr attr = {.comm = {.axis = MESH_TP, .ranks = RANKS, .rank = rank, .what = "test"}};
     if (w->kind == OP_GATHER_COLS) {
         attr.comm.cols = WIDTH;
@@ -74,19 +73,13 @@ static void *run_rank(void *arg) {
         for (int64_t i = 0; i < w->n_out; i++) w->out[i] = get(to->data, i, w->dt);
     }
     dev_close(d);
-    return NULL;
 }
 
 static void run_ranks(rank_work works[RANKS], op_kind kind, dtype dt, bool backward, int64_t rows) {
-    comm_world *worlds[RANKS];
-    pthread_t threads[RANKS];
-    comm_open_threads(RANKS, worlds);
-    for (int r = 0; r < RANKS; r++) {
-        works[r] = (rank_work){worlds[r], dt, kind, backward, rows, COLS, {0}, {0}, 0};
-        assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &works[r]), 0);
-    }
-    for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
-    for (int r = 0; r < RANKS; r++) comm_close(worlds[r]);
+    for (int r = 0; r < RANKS; r++)
+        works[r] =
+            (rank_work){.dt = dt, .kind = kind, .backward = backward, .rows = rows, .cols = COLS};
+    run_threads(RANKS, run_rank, works);
 }
 
 static double sum_at(int64_t i) {

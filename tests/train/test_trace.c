@@ -8,9 +8,9 @@
 #include <string.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
-#include <pthread.h>
 #include <unistd.h>
 
+#include "comm/comm_test.h"
 #include "train/layouts/trial.h"
 
 enum { RANKS = 2, FIRST = 2, LAST = 5, MOST_NESTED = 8 };
@@ -22,12 +22,6 @@ typedef struct run {
     const char *zero, *latency;
     bool cut; /* written before the last wanted step */
 } run;
-
-typedef struct rank {
-    pthread_t thread;
-    comm_world *world;
-    const run *r;
-} rank;
 
 static config *config_of(const run *r) {
     const char *keys[] = {
@@ -43,35 +37,26 @@ static config *config_of(const run *r) {
     return c;
 }
 
-static void *run_rank(void *arg) {
-    rank *k = arg;
+static void run_rank(comm_world *world, void *ctx) {
+    const run *r = ctx;
     session s;
     err e = {0};
     step_result out;
-    config *c = config_of(k->r);
-    CHECK(trial_open(&s, arena_new("trace test"), c, k->world, &e) == ST_OK, "%s", e.message);
+    config *c = config_of(r);
+    CHECK(trial_open(&s, arena_new("trace test"), c, world, &e) == ST_OK, "%s", e.message);
     peers_set_link(&s.peers, c);
     CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.peers, &e) == ST_OK, "%s", e.message);
-    for (int i = 0; i < (k->r->cut ? LAST - 1 : LAST + 1); i++) {
+    for (int i = 0; i < (r->cut ? LAST - 1 : LAST + 1); i++) {
         CHECK(trial_step(&s, NULL, &out, &e) == ST_OK, "%s", e.message);
         trace_write(s.trace, false);
     }
     trace_write(s.trace, true);
     session_close(&s);
     config_free(c);
-    comm_close(k->world);
-    return NULL;
 }
 
 static json_t *trace_of(const run *r) {
-    comm_world *worlds[RANKS];
-    rank ranks[RANKS];
-    comm_open_threads(r->ranks, worlds);
-    for (int i = 0; i < r->ranks; i++) {
-        ranks[i] = (rank){.world = worlds[i], .r = r};
-        assert_int_equal(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
-    }
-    for (int i = 0; i < r->ranks; i++) pthread_join(ranks[i].thread, NULL);
+    run_threads(r->ranks, run_rank, (void *)(uintptr_t)r);
     json_error_t why;
     json_t *events = json_load_file(path, 0, &why);
     if (!events) fail_msg("line %d: %s", why.line, why.text);

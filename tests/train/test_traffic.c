@@ -1,5 +1,4 @@
 /* What a plan says that a rank sends in a step is what the ranks' comms count. */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +9,10 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include "comm/comm_test.h"
 #include "train/layouts/trial.h"
 
-enum { MOST_RANKS = 4, AGREED_BYTES = 1024 };
+enum { AGREED_BYTES = 1024 };
 
 /* Vocabularies and key heads that do not divide are in it. */
 static const char LLAMA[] =
@@ -37,22 +37,20 @@ static void write_config(char path[], const char *model) {
 }
 
 typedef struct rank_job {
-    pthread_t thread;
     const char *path, *const *keys;
     int n_keys;
-    comm_world *world;
     comm_counts planned, counted;
     int64_t peak_bytes;
     status st;
     err why;
 } rank_job;
 
-static status measure(rank_job *j, session *s) {
+static status measure(rank_job *j, comm_world *world, session *s) {
     step_result r;
     TRY(trial_step(s, NULL, &r, &j->why));
-    comm_counts before = comm_counted(j->world);
+    comm_counts before = comm_counted(world);
     TRY(trial_step(s, NULL, &r, &j->why));
-    j->counted = comm_counted(j->world);
+    j->counted = comm_counted(world);
     for (int k = 0; k < COMM_KINDS; k++) {
         j->counted.calls[k] -= before.calls[k];
         j->counted.sent_bytes[k] -= before.sent_bytes[k];
@@ -62,19 +60,17 @@ static status measure(rank_job *j, session *s) {
     return ST_OK;
 }
 
-static void *rank_main(void *arg) {
-    rank_job *j = arg;
+static void rank_main(comm_world *world, void *jobs) {
+    rank_job *j = (rank_job *)jobs + comm_world_rank(world);
     config *c = NULL;
     session s = {0};
     arena *a = arena_new("rank");
     j->st = config_load(&c, j->path, j->keys, j->n_keys, &j->why);
-    if (j->st == ST_OK) j->st = trial_open(&s, a, c, j->world, &j->why);
-    if (j->st == ST_OK) j->st = measure(j, &s);
-    if (j->st != ST_OK) comm_fail(j->world, &j->why);
+    if (j->st == ST_OK) j->st = trial_open(&s, a, c, world, &j->why);
+    if (j->st == ST_OK) j->st = measure(j, world, &s);
+    if (j->st != ST_OK) comm_fail(world, &j->why);
     session_close(&s);
     config_free(c);
-    comm_close(j->world);
-    return NULL;
 }
 
 static int64_t total(const comm_counts *c) {
@@ -125,14 +121,9 @@ static void check(const char *model, int ranks, const char *layout) {
     snprintf(text, sizeof text, "%s", layout);
     for (char *k = strtok(text, " "); k; k = strtok(NULL, " ")) keys[n++] = k;
     write_config(path, model);
-    comm_world *worlds[MOST_RANKS];
     rank_job jobs[MOST_RANKS] = {0};
-    comm_open_threads(ranks, worlds);
-    for (int r = 0; r < ranks; r++) {
-        jobs[r] = (rank_job){.path = path, .keys = keys, .n_keys = n, .world = worlds[r]};
-        assert_int_equal(pthread_create(&jobs[r].thread, NULL, rank_main, &jobs[r]), 0);
-    }
-    for (int r = 0; r < ranks; r++) pthread_join(jobs[r].thread, NULL);
+    for (int r = 0; r < ranks; r++) jobs[r] = (rank_job){.path = path, .keys = keys, .n_keys = n};
+    run_threads(ranks, rank_main, jobs);
     for (int r = 0; r < ranks; r++) {
         if (jobs[r].st != ST_OK) fail_msg("%s: %s", layout, jobs[r].why.message);
         assert_true(total(&jobs[r].planned) > 0);

@@ -167,7 +167,7 @@ void peers_reduce(peers *p, const step_entry *e) {
     if (unit->add_when_reduced && !e->add) memset(t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
     step_call k;
     for (int i = 0; step_reduce_call(p->store, e, p->narrow, i, &k); i++)
-        if (k.axis != MESH_REPLICATE || p->m.size[MESH_REPLICATE] > 1)
+        if (k.axis != MESH_REPLICATE || p->m.size[MESH_REPLICATE] > 1) /* there are replicas */
             unit->reduce = begin(p, &k, unit->grads);
 }
 
