@@ -216,7 +216,9 @@ static void check_change(const char *good, const change *c) {
     err e = {0};
     status st = gguf_model_open(&m, bad, &e);
     if (st != ST_FORMAT && !(st == ST_USAGE && c->text)) fail_msg("%s: %d", c->where, (int)st);
-    if (strcmp(e.where, c->where) != 0) fail_msg("%s: %s at '%s'", c->where, e.message, e.where);
+    const char *where = c->where[0] ? c->where : bad; /* at least the file */
+    if (strcmp(e.where, where) != 0) fail_msg("%s: %s at '%s'", where, e.message, e.where);
+    if (!e.hint[0]) fail_msg("%s: no hint", e.message);
     gguf_model_close(&m);
     gguf_pairs_free(&pairs);
     free(tensors);
