@@ -1,11 +1,12 @@
 /* Call number t (from 1) lies in slot t mod LENGTH from queue_add until it is done. */
 #include "comm/queue.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
+#include "base/thread.h"
 #include "comm/world.h"
 
 enum { LENGTH = 256 };
@@ -52,12 +53,7 @@ queue *queue_new(void) {
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->work, NULL);
     pthread_cond_init(&q->progress, NULL);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&q->thread, NULL, run, q);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    CHECK(!failed, "no thread for the side stream: %s", strerror(failed));
+    CHECK(thread_start(&q->thread, run, q), "no thread for the side stream: %s", strerror(errno));
     return q;
 }
 

@@ -22,12 +22,13 @@ static const char *const other_names[PART_COUNT] = {
     [PART_UP] = "model.layers.%d.mlp.up_proj",
 };
 
-const char *model_part_pattern(const model_config *mc, model_part part) {
+/* As the family writes it, with %d for the layer; NULL: it has none. */
+static const char *pattern_of(const model_config *mc, model_part part) {
     return mc->names ? mc->names[part] : mc->family->names[part];
 }
 
 void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]) {
-    const char *pattern = model_part_pattern(mc, part);
+    const char *pattern = pattern_of(mc, part);
     if (!pattern) pattern = other_names[part];
     const char *at = pattern ? strstr(pattern, "%d") : NULL;
     if (at)
@@ -117,7 +118,7 @@ static void declare_qkv(declaring *d, const attention_layer *a) {
                  {PART_V, KD, a->K, {0}}};
     for (int i = 0; i < 3; i++)
         parts[i].order.split = param_split_rows(parts[i].width, parts[i].heads);
-    if (model_part_pattern(mc, PART_QKV)) {
+    if (pattern_of(mc, PART_QKV)) {
         param order = {.heads = a->H, .head_dim = a->D, .split = param_split_rows(HD, a->H)};
         for (int i = 0; i < 2; i++) param_split_append(&order.split, KD, a->K);
         if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
@@ -164,7 +165,7 @@ static void declare_gate_up(declaring *d, const mlp_layer *m) {
     int64_t C = mc->hidden_size;
     param half = rows_shared(m->F), both = half;
     param_split_append(&both.split, m->F, 0);
-    if (model_part_pattern(mc, PART_GATE_UP)) {
+    if (pattern_of(mc, PART_GATE_UP)) {
         add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, both);
         if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, both);
         return;

@@ -7,8 +7,6 @@
 
 enum { MODEL_NAME_BYTES = 256 };
 
-/* As the family writes it, with %d for the layer; NULL: it has none. */
-const char *model_part_pattern(const model_config *mc, model_part part);
 /* Name of a part in layer l, without ".weight"; empty when there is no such tensor. */
 void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]);
 /* Name under which parts of one input are multiplied as one: the first one's with another end. */

@@ -240,9 +240,4 @@ const op_impl *op_find_cpu(const dev *d, op_kind kind, dtype dt);
 /* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
 const op_impl *op_find_reference(op_kind kind, dtype dt);
 
-/* Lets kernels build what they cache (oneDNN primitives) before the first replay. Optional work,
- * never fails. */
-typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
-void op_prepare(dev *d, op_kind kind, op_phase phase, const op_call *c);
-
 #endif

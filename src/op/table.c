@@ -40,7 +40,3 @@ const op_impl *op_find(const dev *d, op_kind kind, dtype dt) {
     const op_impl *impl = op_find_cpu(d, kind, dt);
     return impl && dev_get_kind(d) == DEV_META ? &meta_impl : impl;
 }
-
-void op_prepare(dev *d, op_kind kind, op_phase phase, const op_call *c) {
-    if (dev_get_kind(d) == DEV_CPU && !reference_forced()) op_tuned_prepare(d, kind, phase, c);
-}

@@ -18,10 +18,5 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa) {
 }
 
 const op_impl *op_tuned_find(cpu_isa isa, op_kind kind, dtype dt) {
-    const cpu_kernels *k = cpu_kernels_of(isa);
-    return dt == DT_F32 ? k->f32[kind] : dt == DT_BF16 ? k->bf16[kind] : NULL;
-}
-
-void op_tuned_prepare(dev *d, op_kind kind, op_phase phase, const op_call *c) {
-    (void)d, (void)kind, (void)phase, (void)c; /* these kernels cache nothing */
+    return dt == DT_F32 || dt == DT_BF16 ? cpu_kernels_of(isa)->ops[kind] : NULL;
 }

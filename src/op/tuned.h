@@ -8,7 +8,5 @@
 
 /* NULL: no tuned kernel for this op and activation dtype on this instruction set. Pure. */
 const op_impl *op_tuned_find(cpu_isa isa, op_kind kind, dtype dt);
-/* Builds what the tuned kernels cache for this call; may do nothing. */
-void op_tuned_prepare(dev *d, op_kind kind, op_phase phase, const op_call *c);
 
 #endif

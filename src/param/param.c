@@ -15,10 +15,6 @@ param_store *param_store_new(arena *a, dtype compute) {
     return s;
 }
 
-dtype param_store_compute(const param_store *s) {
-    return s->compute;
-}
-
 void param_store_fix_grads(param_store *s) {
     s->fixed_grads = true;
 }

@@ -55,7 +55,6 @@ typedef struct param_store param_store;
 /* compute: dtype of the copies that matrix products read, DT_BF16, or DT_F32: the masters
  * themselves. */
 param_store *param_store_new(arena *a, dtype compute);
-dtype param_store_compute(const param_store *s);
 /* Gradients are int64 in fixed point (op/fixed.h). Said before anything refers to a parameter. */
 void param_store_fix_grads(param_store *s);
 bool param_grads_are_fixed(const param_store *s);

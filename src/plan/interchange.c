@@ -110,7 +110,7 @@ static status write_file(const model_source *s, const char *path, const char *na
     read_settings(s, &g, &template);
     status st = gguf_model_check(&g, e);
     if (st == ST_OK) st = model_source_load_folder(s, store, e);
-    if (st == ST_OK) st = gguf_model_write(path, &g, type, NULL, e);
+    if (st == ST_OK) st = gguf_model_write(path, &g, type, e);
     r->params = sizes.elems;
     r->bytes = st == ST_OK ? (uint64_t)file_size(path) : 0;
     r->files = 1;
@@ -142,8 +142,9 @@ static void describe_check(const interchange_report *r, strbuf *out) {
     strbuf_puts(out, "\n");
 }
 
-void interchange_card(const char *name, const model_config *mc, const interchange_report *r,
-                      strbuf *out) {
+/* README.md of a folder. */
+static void put_card(const char *name, const model_config *mc, const interchange_report *r,
+                     strbuf *out) {
     strbuf_puts(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n");
     strbuf_printf(out, "# %s\n\n", name);
     strbuf_printf(out, "A %s model, written by athanor %s from %s.\n\n", mc->family->model_type,
@@ -171,7 +172,7 @@ static status write_card(const staged *to, const model_config *mc, const interch
                          err *e) {
     arena *a = arena_new("card");
     strbuf text = {0};
-    interchange_card(path_base(to->path), mc, r, &text);
+    put_card(path_base(to->path), mc, r, &text);
     status st = file_write_atomic(path_join(a, to->temp, "README.md"), text.data, text.len, e);
     strbuf_free(&text);
     arena_free(a);

@@ -33,8 +33,4 @@ status interchange_run(const char *source, const char *result, const interchange
                        interchange_report *out, err *e) ATH_MUST_USE;
 void interchange_report_free(interchange_report *r);
 
-/* README.md of a folder. */
-void interchange_card(const char *name, const model_config *mc, const interchange_report *r,
-                      strbuf *out);
-
 #endif

@@ -174,7 +174,6 @@ static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
     c->acc = r->acc;
     c->acc_param = r->acc_param;
     if (r->ws_buf >= 0) c->ws = (char *)base[SPACE_FRAME] + g->buf[r->ws_buf].offset;
-    op_prepare(g->opt.dev, r->kind, (op_phase)r->entry, c);
 }
 
 void prog_bind(prog *p, void *const base[SPACE_COUNT]) {
@@ -280,29 +279,5 @@ void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor v
         if (dev_get_kind(g->opt.dev) != DEV_META) r->fn(&r->call);
         if (r->entry == ENTRY_FWD && !visit_written(g, r, i, false, visit, ctx)) return;
         if (!visit_written(g, r, i, true, visit, ctx)) return;
-    }
-}
-
-void prog_print(const prog *p, strbuf *out) {
-    const graph *g = p->g;
-    static const char *const entries[] = {"fwd", "bwd_input", "bwd_weight"};
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        const op_rec *r = &g->op[i];
-        strbuf_printf(out, "%4d %c %-10s %-10s%s", (int)i, "FBW"[r->phase],
-                      op_classes[r->kind].name, entries[r->entry],
-                      r->recomputed ? " recomputed" : "");
-        const val *lists[] = {r->in, r->out, r->dout, r->din};
-        static const char *const labels[] = {" in", " out", " dout", " din"};
-        for (int l = 0; l < 4; l++) {
-            int n = l == 0 || l == 3 ? OP_MAX_IN : OP_MAX_OUT;
-            for (int k = 0; k < n; k++) {
-                if (lists[l][k] == VAL_NONE) continue;
-                const value *v = &g->value[lists[l][k]];
-                strbuf_printf(out, "%s%d=%s[%ld,%ld]@%d:%ld", labels[l], k, v->name,
-                              (long)v->t.rows, (long)v->t.cols, (int)g->buf[v->buf].where,
-                              (long)g->buf[v->buf].offset);
-            }
-        }
-        strbuf_printf(out, " %.3g MFLOP\n", r->flops / 1e6);
     }
 }

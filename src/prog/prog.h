@@ -31,6 +31,9 @@ const prog_stats *prog_get_stats(const prog *p);
 
 /* Op number i of stats.ops, as it was recorded or derived: for profiles and cost models. */
 typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
+/* The part of a step that an op runs in: the forward, the backward (with what is computed again for
+ * it), gradients of weights alone. */
+typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
 typedef struct prog_op {
     op_kind kind;
     op_entry entry;
@@ -82,8 +85,5 @@ typedef struct prog_event {
 } prog_event;
 typedef bool (*prog_visitor)(void *ctx, const prog_event *ev);
 void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor visit, void *ctx);
-
-/* One line per op: phase, name, shapes, buffer offsets, FLOPs. */
-void prog_print(const prog *p, strbuf *out);
 
 #endif

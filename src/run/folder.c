@@ -87,10 +87,6 @@ void run_close(run_folder *r) {
     free(r);
 }
 
-const char *run_path(const run_folder *r) {
-    return r->path;
-}
-
 bool run_is_locked(const char *path) {
     arena *a = arena_new("run folder");
     int fd = open(path_join(a, path, ".lock"), O_RDONLY | O_CLOEXEC);
@@ -204,8 +200,9 @@ static int list_changes(strbuf *out, const json_t *differences, int stage) {
     return n;
 }
 
-status run_compare_config(const char *name, const json_t *stored, const config *now, int stage,
-                          err *e) {
+/* `name` is the run. */
+static status compare_config(const char *name, const json_t *stored, const config *now, int stage,
+                             err *e) {
     config *then;
     if (config_from_json(&then, stored, NULL, "config.json", NULL, 0, e) != ST_OK)
         return err_context(e, "the stored config of %s cannot be read", name);
@@ -259,7 +256,7 @@ status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_st
     } else if (fresh) {
         st = clear(r, e);
     } else {
-        st = run_compare_config(r->path, stored, c, stage, e);
+        st = compare_config(r->path, stored, c, stage, e);
         *out = RUN_START_RESUME;
     }
     json_decref(stored);

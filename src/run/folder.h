@@ -23,7 +23,6 @@ typedef struct run_folder run_folder;
  * when another process holds it, naming that one. */
 status run_open(run_folder **out, const char *path, err *e) ATH_MUST_USE;
 void run_close(run_folder *r); /* NULL is fine */
-const char *run_path(const run_folder *r);
 /* Whether a process trains in the folder right now. */
 bool run_is_locked(const char *path);
 
@@ -41,14 +40,11 @@ status run_write_json(const run_folder *r, const char *name, const json_t *value
 
 typedef enum run_start { RUN_START_NEW, RUN_START_RESUME } run_start;
 /* What a start with this config does. An absent run is new; with `fresh` an existing one is
- * cleared and new; otherwise it is resumed if only keys differ that are
- * free for a run that stands in stage number `stage`. Refuses a folder whose
- * config.json belongs to something else. The new config is not written yet. */
+ * cleared and new; otherwise it is resumed if only keys differ that are free for a run that stands
+ * in stage number `stage`: the error lists all others with both values. A key that is now `auto`
+ * accepts whatever it was resolved to when the run began. Refuses a folder whose config.json
+ * belongs to something else. The new config is not written yet. */
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out,
                    err *e) ATH_MUST_USE;
-/* Fails with a sentence that lists every key which differs and is not free, with both values. A key
- * that is now `auto` accepts whatever it was resolved to when the run began. `name` is the run. */
-status run_compare_config(const char *name, const json_t *stored, const config *now, int stage,
-                          err *e) ATH_MUST_USE;
 
 #endif

@@ -3,7 +3,8 @@
  * join the enum.
  *
  * Reading order: this file, step.c (accumulation: micro-batches one after the other), walk.c (where
- * units of parameters are gathered and reduced within a program), names.c. */
+ * units of parameters are gathered and reduced within a program), unit_calls.h (by which
+ * collectives), names.c. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/session.h"
+#include "train/events.h"
 
 uint64_t session_first_sample(const session *s, int64_t step) {
     const course_part *p = course_part_of(s->course, step);
@@ -87,13 +87,13 @@ static status warn_of_budgets(session *s, err *e) {
         if (st != ST_OK) break;
         double passes = json_number_value(json_object_get(o, "passes"));
         double budget = json_number_value(json_object_get(o, "budget"));
-        json_t *alarm = session_alarm(
+        json_t *alarm = events_alarm(
             s, "epochs", "%s will have been passed over %.4g times; its budget is %.4g epochs",
             json_string_value(json_object_get(o, "path")), passes, budget);
         json_object_set(alarm, "source", json_object_get(o, "path"));
         json_object_set(alarm, "passes", json_object_get(o, "passes"));
         json_object_set(alarm, "budget", json_object_get(o, "budget"));
-        st = session_emit(s, alarm, e);
+        st = events_emit(s, alarm, e);
     }
     json_decref(over);
     return st;
@@ -101,7 +101,7 @@ static status warn_of_budgets(session *s, err *e) {
 
 static status emit_stage(session *s, err *e) {
     const course_stage *k = &s->course->stage[s->stage];
-    json_t *o = session_event("stage", k->first_step);
+    json_t *o = events_new("stage", k->first_step);
     json_object_set_new(o, "name", json_string(k->name));
     json_object_set_new(o, "last_step", json_integer(k->last_step));
     json_object_set_new(o, "seq_len", json_integer(s->T));
@@ -109,7 +109,7 @@ static status emit_stage(session *s, err *e) {
     json_object_set_new(o, "rope_theta", json_f64(s->model.rope_theta));
     json_object_set_new(o, "lr", json_f64(k->schedule.lr));
     json_object_set_new(o, "sources", stage_data_sources(&s->data, s->train, s->now, s->stage));
-    return session_emit(s, o, e);
+    return events_emit(s, o, e);
 }
 
 /* Whether validation losses of two stages are of one kind. */

@@ -14,6 +14,12 @@ double execute_sum_nll(const prog *p) {
     return sum;
 }
 
+int64_t execute_fill(const session *s, loader *l, const prog *p, uint64_t first_sample) {
+    int32_t *start = s->now->data.document_mask ? prog_tensor(p, "start")->data : NULL;
+    return loader_fill(l, first_sample, s->B, prog_tensor(p, "ids")->data,
+                       prog_tensor(p, "targets")->data, start, prog_tensor(p, "pos")->data);
+}
+
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
     return (op_run){.dev = s->dev,
                     .seed = (uint64_t)s->c->train.seed,
@@ -204,7 +210,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
             case STEP_BACKWARD: replay(s, t, &run, times); break;
             case STEP_LOSS: take_loss(s, t->micro_batch, r); break;
             case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
-            case STEP_REDUCE: peers_reduce(&s->peers, t->unit, t->add, t->last); break;
+            case STEP_REDUCE: peers_reduce(&s->peers, t); break;
             case STEP_GATHERED:
             case STEP_REDUCED: wait_for(s, t); break;
             case STEP_OPTIMIZER:

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "plan/open_model.h"
-#include "train/session.h"
+#include "train/events.h"
 
 status samples_encode(session *s, err *e) {
     const config_texts *prompts = &s->c->sample.prompts;
@@ -40,10 +40,10 @@ static status write_one(session *s, generator *g, int i, err *e) {
     generate_result result;
     status st = generate_run(g, &rq, &ids, &text, &result, e);
     if (st == ST_OK) {
-        json_t *o = session_event("sample", s->at.step);
+        json_t *o = events_new("sample", s->at.step);
         json_object_set_new(o, "prompt", json_string(c->sample.prompts.items[i]));
         json_object_set_new(o, "text", json_text(strbuf_cstr(&text), text.len));
-        st = session_emit(s, o, e);
+        st = events_emit(s, o, e);
     }
     tok_ids_free(&ids);
     strbuf_free(&text);

@@ -11,11 +11,16 @@
 
 /* ---- model ---- */
 
+bool session_takes_vocab(const config *c) {
+    const json_t *size = json_object_get(c->model, "vocab_size");
+    if (size) return json_is_string(size);
+    return !json_object_get(c->model, "preset") && !json_object_get(c->model, "from");
+}
+
 /* A copy of `model:` in which an unsaid vocabulary is the tokenizer's. */
 static json_t *model_object(const session *s, const config *c) {
     json_t *o = json_deep_copy(c->model);
-    bool based = json_object_get(o, "preset") || json_object_get(o, "from");
-    if (s->tok && !based && !json_object_get(o, "vocab_size"))
+    if (s->tok && !json_object_get(o, "vocab_size") && session_takes_vocab(c))
         json_object_set_new(o, "vocab_size", json_string("auto"));
     return o;
 }
@@ -54,14 +59,11 @@ dtype session_compute(const config *c) {
     return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
 }
 
-/* The key of an error of the model or the layout gets its line: "model.hidden_size" becomes
- * "model.hidden_size (tiny.yaml:7)". */
+/* The key of an error of the model or the layout gets its line. */
 static status locate_error(const config *c, status st, err *e) {
     if (st == ST_OK || !e) return st;
     if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
-    char key[sizeof e->where];
-    memcpy(key, e->where, sizeof key);
-    err_where(e, "%s (%s)", key, config_where(c, key));
+    config_locate(c, e->where, e);
     return st;
 }
 

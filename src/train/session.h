@@ -112,19 +112,11 @@ static inline bool session_leads(const session *s) {
 /* The weights' digest, the same on all ranks. */
 status session_digest(session *s, uint64_t *digest, err *e) ATH_MUST_USE;
 
-/* Gives the event to RUN/metrics.jsonl and to the caller; takes the reference. */
-status session_emit(session *s, json_t *event, err *e) ATH_MUST_USE;
-json_t *session_event(const char *kind, int64_t step);
-/* An `alarm` event with a sentence. */
-json_t *session_alarm(const session *s, const char *kind, const char *fmt, ...) ATH_PRINTF(3, 4);
-
 /* state.c. Begins to save the state that the run is in; without checkpoint.async, or with `wait`,
  * it has been saved when it returns. */
 status state_save(session *s, bool wait, err *e) ATH_MUST_USE;
 /* Tells what has become of a save in the background; with `wait` there is none afterwards. */
 status state_poll(session *s, bool wait, err *e) ATH_MUST_USE;
-/* Loads RUN/checkpoints/step-N. */
-status state_load(session *s, const char *dir, err *e) ATH_MUST_USE;
 /* Loads the newest good checkpoint of the run, or makes the initial weights. */
 status state_load_newest(session *s, err *e) ATH_MUST_USE;
 /* What a fork goes on from: the cursor of a checkpoint. */
@@ -138,17 +130,20 @@ void state_abandon(session *s);
 
 /* loop.c */
 status loop_run(session *s, err *e) ATH_MUST_USE;
-/* Fills the inputs of a language-model program with samples; returns the number of targets. */
-int64_t loop_fill(loader *l, const prog *p, uint64_t first_sample, int B, bool document_mask);
 
 /* execute.c: what the ops of a micro-batch of the coming step get. */
 op_run execute_run_of(session *s, int micro_batch, float grad_scale);
+/* Fills the inputs of a language-model program with a micro-batch of samples; returns the number of
+ * targets. */
+int64_t execute_fill(const session *s, loader *l, const prog *p, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. Every rank of a copy does. */
 void execute_pass(session *s, plan_prog which, const op_run *run);
 /* Sum of the output "nll" in double, in order. */
 double execute_sum_nll(const prog *p);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
 dtype session_compute(const config *c);
+/* Whether the model takes its vocabulary from the tokenizer: it says so, or nothing. */
+bool session_takes_vocab(const config *c);
 
 /* validate.c: emits a `valid` event, sets s->val_loss. */
 status validate(session *s, err *e) ATH_MUST_USE;

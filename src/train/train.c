@@ -67,7 +67,7 @@ static status fork_run(session *s, course_origin *origin, err *e) {
     TRY(checkpoint_find_newest(s->a, c->run, &newest, &step, NULL, NULL, e));
     if (!newest) {
         err_set(e, ST_USAGE, "%s has no checkpoint to fork from", c->run);
-        err_where(e, "run (%s)", config_where(c, "run"));
+        config_locate(c, "run", e);
         return err_hint(e, "train it first, or set run=%s to start there", s->opt->fork);
     }
     TRY(stage_data_read(&s->data.record, c->run, e));

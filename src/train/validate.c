@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "train/session.h"
+#include "train/events.h"
 
 /* Sums of batches are added as integers, which have no order: any number of ranks gets the same. */
 static const double SUM_SCALE = 1 << 20;
@@ -18,9 +18,7 @@ status validate(session *s, err *e) {
     int64_t sum = 0, targets = 0;
     for (uint64_t i = 0; i < batches; i += dp) {
         bool mine = i + own < batches; /* a rank without a batch helps to gather weights */
-        if (mine)
-            targets += loop_fill(s->valid, p, (i + own) * (uint64_t)s->B, s->B,
-                                 s->now->data.document_mask);
+        if (mine) targets += execute_fill(s, s->valid, p, (i + own) * (uint64_t)s->B);
         execute_pass(s, PLAN_VALID, &run);
         if (mine) sum += llrint(execute_sum_nll(p) * SUM_SCALE);
     }
@@ -31,12 +29,12 @@ status validate(session *s, err *e) {
     shard_totals all = loader_totals(s->valid);
     s->val_loss = mean;
     early_stop_take(&s->watch.stop, s->at.step, mean);
-    json_t *o = session_event("valid", s->at.step);
+    json_t *o = events_new("valid", s->at.step);
     json_object_set_new(o, "val_loss", json_f64(mean));
     json_object_set_new(o, "val_bpb",
                         json_f64(all.text_bytes
                                      ? mean / log(2.0) * (double)all.tokens / (double)all.text_bytes
                                      : (double)NAN)); /* token files of others do not say */
     json_object_set_new(o, "targets", json_integer(targets));
-    return session_emit(s, o, e);
+    return events_emit(s, o, e);
 }

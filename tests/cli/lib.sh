@@ -38,8 +38,28 @@ lacks() { ! grep -qF -- "$2" "$1" || fail "there is '$2' in std$1"; }
 
 # field NAME FILE: the last value of a JSON member, without quotes.
 field() { grep -o "\"$1\": *[^,}]*" "$2" | tail -n 1 | sed 's/^[^:]*: *//; s/"//g'; }
+# ids_of NAME FILE: a JSON member that is a list of numbers, as 1,2,3.
+ids_of() { grep -o "\"$1\": *\[[0-9, ]*\]" "$2" | sed 's/.*\[//; s/[] ]//g'; }
 # event KIND FILE: the lines of one kind of event.
 event() { grep -F "\"event\": \"$1\"" "$2"; }
+# await COMMAND...: until it succeeds; false when it has not within two minutes, which no machine needs,
+# however busy. What others do is awaited so, not slept for.
+await() {
+    local until=$((SECONDS + 120))
+    until "$@"; do
+        [ $SECONDS -lt $until ] || return 1
+        sleep 0.02
+    done
+}
+# await_step RUN: until it has logged one.
+has_step() { grep -q '"event": "step"' "$1/metrics.jsonl" 2>/dev/null; }
+await_step() { await has_step "$1" || fail "$1 does not come to a step"; }
+# await_port PORT: until somebody listens at 127.0.0.1.
+is_open() { { exec 9<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null && exec 9>&-; }
+await_port() { await is_open "$1" || fail "nobody listens at port $1"; }
+# await_end PIDS...: until none of them runs; they may still have to be waited for.
+is_gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null || [ ! -e "/proc/$1" ]; }
+await_end() { for pid in "$@"; do await is_gone "$pid" || fail "process $pid lives"; done; }
 # now_ms: a clock.
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 # sleep_part MS: for a random part of that time.

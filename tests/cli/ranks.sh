@@ -22,15 +22,6 @@ train_on() {
     fi
 }
 
-# wait_for_step RUN: until it has logged one.
-wait_for_step() {
-    for _ in $(seq 200); do
-        grep -q '"event": "step"' "$1/metrics.jsonl" 2>/dev/null && return
-        sleep 0.02
-    done
-    fail "$1 does not come to a step"
-}
-
 # newest_step RUN: of its checkpoints; 0: there is none.
 newest_step() { { echo 0; ls "$1/checkpoints" 2>/dev/null | sed -n 's/^step-0*//p'; } | sort -n | tail -n 1; }
 # rank_ids LAUNCHER: the processes of its ranks, in order.

@@ -1,7 +1,6 @@
 # athanor chat: lines, JSON, one message, options, what ends an answer, the prompt on a terminal, and
 # refusals. $1 is the program.
 . "$(dirname "$0")/lib.sh"
-ids_of() { grep -o "\"$1\": *\[[0-9, ]*\]" "$2" | sed 's/.*\[//; s/[] ]//g'; } # MEMBER FILE: 1,2,3
 # say WANT LINES ARGS...: a chat whose input are the lines.
 say() {
     local want=$1 lines=$2 got=0
@@ -178,7 +177,7 @@ cp char.json bare/tokenizer.json
 expect 3 chat bare --prompt hi --json;       has out "there is no chat template"; has out "athanor generate"
 expect 0 chat bare --prompt hi --template m/chat_template.jinja
 expect 2 chat absent;                        has err "there is no model at absent"
-expect 2 chat m --prompt hi --ctx 65;        has err "--ctx 65"
+expect 2 chat m --prompt hi --ctx 65;        has err "--ctx 65"; has err "at most 64"
 expect 2 chat m --prompt hi --top-p 2;       has err "--top-p"
 expect 2 chat m --prompt hi --max-new 0;     has err "--max-new"
 expect 2 chat m --prompt hi --seed 1.5;      has err "--seed"

@@ -28,11 +28,13 @@ for precision in fp32 bf16; do
     done
     same $p-cut $p
 
-    # The fast mode rounds other sums.
+    # The fast mode rounds other sums; where that makes another bf16, which is so on some processors,
+    # steps carry it on.
     expect 0 train c.yaml $fixed run=$p-fast train.precision=$p train.deterministic=false
     for run in $p $p-fast; do results step $run | sed 's/.*"loss": \([^,]*\).*/\1/' >$run.loss; done
+    near=$([ $p = bf16 ] && echo 1e-2 || echo 1e-4)
     paste $p.loss $p-fast.loss |
-        awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $2) exit 1 }' ||
+        awk -v near=$near '{ d = $1 - $2; if (d < 0) d = -d; if (d > near * $2) exit 1 }' ||
         fail "$p: the losses are not those of the fast mode"
 done
 cmp -s fp32.loss bf16.loss && fail "the two precisions compute the same"

@@ -1,17 +1,6 @@
 #!/usr/bin/env bash
 # The documents tell the truth: README's examples run, --help names every option, recipes plan.
-set -euo pipefail
-athanor=$(realpath "$1")
-root=$PWD
-export OMP_WAIT_POLICY=passive # the machine may be busy with other tests
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() {
-    echo "FAIL: $*"
-    exit 1
-}
+. "$(dirname "$0")/strict.sh"
 
 mkdir bin
 ln -s "$athanor" bin/athanor

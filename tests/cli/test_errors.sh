@@ -37,6 +37,13 @@ train_refused 2 scale_attn_by_inverse_layer_idx model.scale_attn_by_inverse_laye
     "$gpt2_model" model.scale_attn_by_inverse_layer_idx=true
 train_refused 2 "activation 'mish'" model.hidden_act c.yaml model.hidden_act=mish
 
+# ---- words ----
+refused 2 "--dry-run takes no value" "command line" train c.yaml --dry-run=yes
+refused 2 "needs an input" "command line" plan
+refused 2 "has no use for 'more'" "command line" runs show good more
+expect 2 generate good --prompt
+has err "--prompt needs a value"; has err "hint: usage: athanor generate MODEL"
+
 # ---- corpus ----
 : >empty.txt
 printf 'some text\n\0\1\2\3 more' >binary.txt
@@ -90,7 +97,7 @@ refused 2 "optim.lr was 0.01, is now 0.02" good/config.json train c.yaml run=goo
 "$athanor" train c.yaml run=held train.steps=1000000 checkpoint.every=0 eval.every=0 sample.every=0 \
     train.digest_every=0 >held.log 2>&1 &
 holder=$!
-for _ in {1..50}; do [ -s held/metrics.jsonl ] || sleep 0.2; done
+await test -s held/metrics.jsonl
 refused 1 "(pid $holder) is training in held" held/.lock train c.yaml run=held
 kill -9 $holder
 wait $holder 2>log

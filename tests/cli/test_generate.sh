@@ -2,7 +2,6 @@
 # program.
 . "$(dirname "$0")/lib.sh"
 golden=$root/tests/golden/models
-ids_of() { grep -o "\"$1\": *\[[0-9, ]*\]" "$2" | sed 's/.*\[//; s/[] ]//g'; } # MEMBER FILE: 1,2,3
 
 # Greedy continuation of every golden model.
 for m in "$golden"/*/; do

@@ -1,23 +1,6 @@
 #!/usr/bin/env bash
 # athanor quickstart on small texts: what it writes, twice in the same folder, and how it fails.
-set -euo pipefail
-athanor=$(realpath "$1")
-export OMP_WAIT_POLICY=passive # the machine may be busy with other tests
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() {
-    echo "FAIL: $*"
-    exit 1
-}
-
-expect_status() { # STATUS COMMAND...: exits so, and says one sentence
-    local want=$1 got=0
-    shift
-    "$@" >out 2>err || got=$?
-    [ "$got" = "$want" ] || fail "status $got instead of $want: $* $(cat out err)"
-}
+. "$(dirname "$0")/strict.sh"
 
 expect_text() { # WORDS FILE
     grep -q -- "$1" "$2" || fail "no \"$1\" in $2: $(cat "$2")"
@@ -33,8 +16,15 @@ awk 'BEGIN {
             d[int(rand()*5)+1], s[int(rand()*6)+1]
 }' >text.txt
 
-# --json: one object on standard output, all else on standard error.
-"$athanor" quickstart text.txt -o run --seconds 2 --json >out 2>err || fail "$(cat err)"
+# --json: one object on standard output, all else on standard error. It has learned: five words of 28
+# letters' worth each are well below two bits a byte; a busy machine takes longer to come there.
+for seconds in 2 8 32; do
+    "$athanor" quickstart text.txt -o run --seconds $seconds --json >out 2>err || fail "$(cat err)"
+    bpb=$(sed -E 's/.*"val_bpb": ?([0-9.]+).*/\1/' out)
+    awk -v x="$bpb" 'BEGIN { exit !(x > 0.1 && x < 3.5) }' && learned=yes && break
+    rm -r run
+done
+[ -n "${learned:-}" ] || fail "val_bpb is $bpb"
 [ "$(wc -l <out)" = 1 ] || fail "standard output holds more than one line: $(cat out)"
 for key in run train_s val_loss val_bpb sample; do expect_text "\"$key\":" out; done
 expect_text "bits per byte" err
@@ -44,10 +34,6 @@ for file in tokenizer.json shards/train/manifest.json shards/valid/manifest.json
 done
 [ ! -e run/.measure ] || fail "the measurement was left behind"
 expect_text "<svg" run/report.html
-
-# It has learned: five words of 28 letters' worth each are well below two bits a byte.
-bpb=$(sed -E 's/.*"val_bpb": ?([0-9.]+).*/\1/' out)
-awk -v x="$bpb" 'BEGIN { exit !(x > 0.1 && x < 3.5) }' || fail "val_bpb is $bpb"
 
 # The config it wrote is one that others take, and that goes on from the run.
 "$athanor" config print run/quickstart.yaml >/dev/null
@@ -110,7 +96,7 @@ expect_status 2 "$athanor" quickstart text.txt text.txt
 # A signal saves the state and exits 75; the config goes on from there.
 "$athanor" quickstart text.txt -o stopped --seconds 60 >out 2>err &
 pid=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     [ -s stopped/metrics.jsonl ] && break
     sleep 0.1
 done

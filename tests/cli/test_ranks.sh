@@ -71,7 +71,7 @@ done
 # SIGTERM to the launcher: all ranks stop after the same step.
 "$athanor" launch --ranks 2 -- train d.yaml run=stopped parallel.zero=2 train.steps=100000 \
     >out 2>err </dev/null &
-wait_for_step stopped
+await_step stopped
 kill -TERM $!
 wait $!
 got=$?

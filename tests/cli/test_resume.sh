@@ -36,10 +36,11 @@ expect 0 train c.yaml run=longer --json
 lacks out '"event": "step"'
 results step longer | cmp llama.steps - || fail "starting a finished run changed it"
 
-# SIGTERM and SIGUSR1 at random moments: exit 75, state saved.
+# SIGTERM and SIGUSR1 at random moments: exit 75, state saved. The time from which a moment is taken
+# follows what the machine does meanwhile.
 RANDOM=11
 stop_and_go() { # RUN WANT KEYS...: until three signals have met the run
-    local run=$1 want=$2 stops=0 tries=0 got
+    local run=$1 want=$2 stops=0 tries=0 got took=$took
     shift 2
     while [ $stops -lt 3 ] && [ $tries -lt 60 ]; do
         tries=$((tries + 1))
@@ -54,8 +55,11 @@ stop_and_go() { # RUN WANT KEYS...: until three signals have met the run
                 stops=$((stops + 1))
                 has err "state saved"
                 ;;
-            0) rm -rf "$run" ;; # too late
-            138 | 143) ;; # before the handler was there
+            0) # too late
+                rm -rf "$run"
+                took=$((took * 2 / 3 + 1))
+                ;;
+            138 | 143) took=$((took * 3 / 2 + 1)) ;; # before the handler was there
             *) fail "exit $got after a signal" ;;
         esac
     done

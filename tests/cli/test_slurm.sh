@@ -36,10 +36,7 @@ for script in node.sbatch nodes.sbatch; do
     rm -rf run requeued
     bash "$root/docs/slurm/$script" c.yaml train.steps=100000 >out 2>err &
     pid=$!
-    for _ in $(seq 100); do
-        grep -q '"event": "step"' run/metrics.jsonl 2>/dev/null && break
-        sleep 0.05
-    done
+    await_step run
     kill -TERM $pid
     got=0
     wait $pid || got=$?

@@ -1,22 +1,6 @@
 #!/usr/bin/env bash
 # athanor tok: train, encode, decode from the command line, and how each fails.
-set -euo pipefail
-athanor=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() {
-    echo "FAIL: $*"
-    exit 1
-}
-
-expect_status() { # STATUS COMMAND...: exits so
-    local want=$1 got=0
-    shift
-    "$@" >out 2>err || got=$?
-    [ "$got" = "$want" ] || fail "status $got instead of $want: $* $(cat out err)"
-}
+. "$(dirname "$0")/strict.sh"
 
 mkdir -p in/deeper
 for _ in 1 2 3 4 5 6 7 8; do echo 'the furnace feeds the fire, and the fire feeds the furnace'; done >in/a.txt

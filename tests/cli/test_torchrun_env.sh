@@ -8,7 +8,10 @@ write_ranks_config d.yaml
 export MASTER_ADDR=127.0.0.1
 quiet=(checkpoint.every=0 eval.every=0 sample.every=0)
 
-new_port() { export MASTER_PORT=$((20000 + RANDOM % 12000)); }
+new_port() {
+    export MASTER_PORT=$((20000 + RANDOM % 12000))
+    while is_open $MASTER_PORT; do MASTER_PORT=$((20000 + RANDOM % 12000)); done
+}
 # start RANK ARGS...: a rank of $WORLD_SIZE; what it says is in said.RANK.
 start() {
     RANK=$1 "$athanor" "${@:2}" >said."$1" 2>&1 </dev/null &
@@ -47,7 +50,8 @@ new_port
 export WORLD_SIZE=2
 last="two ranks and two strangers"
 start 0 train d.yaml run=two
-for _ in $(seq 100); do { exec 7<>/dev/tcp/127.0.0.1/$MASTER_PORT; } 2>/dev/null && break; sleep 0.02; done
+await_port $MASTER_PORT
+exec 7<>/dev/tcp/127.0.0.1/$MASTER_PORT
 { exec 8<>/dev/tcp/127.0.0.1/$MASTER_PORT; printf 'GET / HTTP/1.1\r\n\r\n' >&8; } 2>/dev/null || fail "rank 0 does not listen"
 start 1 train d.yaml run=two
 ended 0 0 1
@@ -59,7 +63,8 @@ new_port
 last="two runs on one port"
 start 0 train d.yaml run=first train.steps=2 "${quiet[@]}"
 first=${pids[0]}
-for _ in $(seq 100); do { exec 7<>/dev/tcp/127.0.0.1/$MASTER_PORT; } 2>/dev/null && break; sleep 0.02; done
+await_port $MASTER_PORT
+exec 7<>/dev/tcp/127.0.0.1/$MASTER_PORT
 start 0 train d.yaml run=second train.steps=2 "${quiet[@]}"
 ended 2 0
 said 1 "rank 0 cannot listen at 127.0.0.1, port $MASTER_PORT: Address already in use"
@@ -84,31 +89,30 @@ said 1 "unknown key 'train.stepz'"
 for victim in 1 0; do
     run=killed$victim
     start_all 3 train d.yaml run=$run train.steps=1000000 train.global_batch_size=6 "${quiet[@]}"
-    wait_for_step $run
-    from=$(now_ms)
+    await_step $run
     kill -9 ${pids[$victim]}
     { wait ${pids[$victim]}; } 2>/dev/null
+    await_end ${pids[1 - victim]} ${pids[2]} # not after the ten minutes of a timeout
     ended 6 $((1 - victim)) 2
-    [ $(($(now_ms) - from)) -lt 8000 ] || fail "it took $(($(now_ms) - from)) ms"
     said 1 "rank $victim has died"
 done
 
 # A signal to one of them stops all, and the run can go on.
 start_all 2 train d.yaml run=stopped train.steps=1000000
-wait_for_step stopped
+await_step stopped
 kill -TERM ${pids[1]}
 ended 75 0 1
 said 1 'state saved'
 
 # Who is missing, and who was told something else.
-export ATHANOR_TIMEOUT=3
+export ATHANOR_TIMEOUT=6
 new_port
 export WORLD_SIZE=3
 last="a missing rank"
 start 0 train d.yaml
 start 2 train d.yaml
 ended 6 0 2
-said 2 "error: rank 1 of 3 has not come to 127.0.0.1, port $MASTER_PORT, within 3 s"
+said 2 "error: rank 1 of 3 has not come to 127.0.0.1, port $MASTER_PORT, within 6 s"
 last="no rank 0"
 export ATHANOR_TIMEOUT=0.5
 start 1 train d.yaml

@@ -59,8 +59,6 @@ static uint64_t hash_chunks(reader *r, int n, uint64_t h, reader_position *at, i
     }
     for (int i = 0; i < *read; i++) {
         document d;
-        while (chunk_next(c[i], &d)) continue;
-        chunk_rewind(c[i]);
         while (chunk_next(c[i], &d)) h = hash_document(h, &d);
         assert_ok(reader_done(r, c[i], at, e));
         chunk_free(c[i]);

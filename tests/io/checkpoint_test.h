@@ -52,6 +52,16 @@ static inline status test_save(const char *run, int64_t step, err *e) {
     return test_save_scored(run, step, 2.5, e);
 }
 
+static inline void test_save_step(test_dir *d, int64_t step) {
+    err e;
+    assert_ok(test_save(d->path, step, &e), e);
+}
+
+/* A file of a step's checkpoint. */
+static inline char *test_path_in(test_dir *d, int64_t step, const char *name) {
+    return path_join(d->mem, checkpoint_path(d->mem, d->path, step), name);
+}
+
 /* Replaces a file by its first n bytes, with one bit of byte `at` flipped (at < 0: none). */
 static inline void test_damage(const char *path, size_t n, long at) {
     char *data;

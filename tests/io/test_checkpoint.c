@@ -12,39 +12,31 @@
 
 #include "io/checkpoint_test.h"
 
-static char *in_step(test_dir *d, int64_t step, const char *name) {
-    return path_join(d->mem, checkpoint_path(d->mem, d->path, step), name);
-}
-
-static void save(test_dir *d, int64_t step) {
-    err e;
-    assert_ok(test_save(d->path, step, &e), e);
-}
-
 static void test_layout(void **state) {
     test_dir *d = *state;
     assert_int_equal(test_newest(d->mem, d->path), -1);
-    save(d, 200);
+    test_save_step(d, 200);
     assert_int_equal(test_leftovers(d->mem, d->path), 0);
     static const char *const files[] = {"config.json", "model.safetensors", "state/cursor.json",
                                         "state/manifest.json", "state/optimizer.safetensors"};
-    for (int i = 0; i < ARRAY_LEN(files); i++) assert_true(file_exists(in_step(d, 200, files[i])));
+    for (int i = 0; i < ARRAY_LEN(files); i++)
+        assert_true(file_exists(test_path_in(d, 200, files[i])));
     checkpoint_kind kind;
     err e;
-    assert_ok(checkpoint_verify(in_step(d, 200, ""), &kind, &e), e);
+    assert_ok(checkpoint_verify(test_path_in(d, 200, ""), &kind, &e), e);
     assert_int_equal(kind, CHECKPOINT_RESUMABLE);
     assert_int_equal(test_newest(d->mem, d->path), 200);
-    save(d, 1000); /* newer as a number, not as text */
+    test_save_step(d, 1000); /* newer as a number, not as text */
     assert_int_equal(test_newest(d->mem, d->path), 1000);
     test_write(d, "checkpoints/step-1000/README.md", "my best model");
-    assert_ok(checkpoint_verify(in_step(d, 1000, ""), &kind, &e), e);
+    assert_ok(checkpoint_verify(test_path_in(d, 1000, ""), &kind, &e), e);
 }
 
 static void test_a_step_is_replaced(void **state) {
     test_dir *d = *state;
-    save(d, 5);
-    test_damage(in_step(d, 5, "model.safetensors"), 10, -1);
-    save(d, 5);
+    test_save_step(d, 5);
+    test_damage(test_path_in(d, 5, "model.safetensors"), 10, -1);
+    test_save_step(d, 5);
     assert_int_equal(test_newest(d->mem, d->path), 5);
     assert_int_equal(test_leftovers(d->mem, d->path), 0);
 }
@@ -63,12 +55,12 @@ static void note_skip(void *ctx, const char *dir, const err *why) {
 
 /* Damages step 400 in one way, and expects verify to name it and the search to pass it over. */
 static void expect_damage(test_dir *d, const char *name, size_t n, long at, const char *message) {
-    save(d, 200);
-    save(d, 400);
-    test_damage(in_step(d, 400, name), n, at);
+    test_save_step(d, 200);
+    test_save_step(d, 400);
+    test_damage(test_path_in(d, 400, name), n, at);
     checkpoint_kind kind;
     err e = {0};
-    assert_int_equal(checkpoint_verify(in_step(d, 400, ""), &kind, &e), ST_FORMAT);
+    assert_int_equal(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), ST_FORMAT);
     if (!strstr(e.message, message)) fail_msg("\"%s\" does not say \"%s\"", e.message, message);
     assert_non_null(strstr(e.message, name));
     assert_non_null(strstr(e.where, name));
@@ -87,17 +79,17 @@ static void test_damaged_files_are_named(void **state) {
     static const char *const files[] = {"config.json", "model.safetensors", "state/cursor.json",
                                         "state/optimizer.safetensors"};
     for (int i = 0; i < ARRAY_LEN(files); i++) {
-        save(d, 400);
-        long len = (long)file_size(in_step(d, 400, files[i]));
+        test_save_step(d, 400);
+        long len = (long)file_size(test_path_in(d, 400, files[i]));
         expect_damage(d, files[i], SIZE_MAX, 0, "checksum differs (file damaged)");
         expect_damage(d, files[i], SIZE_MAX, len - 1, "checksum differs (file damaged)");
         expect_damage(d, files[i], (size_t)len - 1, -1, "(file truncated)");
         expect_damage(d, files[i], 0, -1, "0 bytes instead of");
-        save(d, 400);
-        assert_int_equal(unlink(in_step(d, 400, files[i])), 0);
+        test_save_step(d, 400);
+        assert_int_equal(unlink(test_path_in(d, 400, files[i])), 0);
         checkpoint_kind kind;
         err e;
-        assert_int_equal(checkpoint_verify(in_step(d, 400, ""), &kind, &e), ST_FORMAT);
+        assert_int_equal(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), ST_FORMAT);
         assert_non_null(strstr(e.message, files[i]));
         assert_non_null(strstr(e.message, "the file is missing"));
     }
@@ -106,8 +98,8 @@ static void test_damaged_files_are_named(void **state) {
 /* A flipped bit anywhere in the manifest is found, except in the space between its words. */
 static void test_every_bit_of_the_manifest_counts(void **state) {
     test_dir *d = *state;
-    save(d, 400);
-    char *path = in_step(d, 400, "state/manifest.json"), *text;
+    test_save_step(d, 400);
+    char *path = test_path_in(d, 400, "state/manifest.json"), *text;
     size_t len;
     err e;
     assert_ok(file_read_all(path, &text, &len, &e), e);
@@ -119,21 +111,21 @@ static void test_every_bit_of_the_manifest_counts(void **state) {
         fclose(f);
         checkpoint_kind kind;
         e = (err){0};
-        assert_int_equal(checkpoint_verify(in_step(d, 400, ""), &kind, &e), ST_FORMAT);
+        assert_int_equal(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), ST_FORMAT);
         assert_non_null(strstr(e.message, "state/manifest.json"));
         text[bit / 8] ^= (char)(1 << (bit % 8));
     }
     free(text);
     assert_int_equal(unlink(path), 0);
     checkpoint_kind kind;
-    assert_int_equal(checkpoint_verify(in_step(d, 400, ""), &kind, &e), ST_FORMAT);
+    assert_int_equal(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), ST_FORMAT);
     assert_string_equal(e.message, "state/manifest.json: the file is missing");
 }
 
 static void test_a_run_without_good_checkpoints(void **state) {
     test_dir *d = *state;
-    save(d, 400);
-    test_damage(in_step(d, 400, "model.safetensors"), SIZE_MAX, 100);
+    test_save_step(d, 400);
+    test_damage(test_path_in(d, 400, "model.safetensors"), SIZE_MAX, 100);
     skipped s = {0};
     char *dir;
     int64_t step;
@@ -143,18 +135,18 @@ static void test_a_run_without_good_checkpoints(void **state) {
     assert_null(dir);
     assert_non_null(strstr(e.message, "none of the 1 checkpoints"));
     checkpoint_kind kind;
-    assert_int_equal(checkpoint_verify(in_step(d, 400, "."), &kind, &e), ST_FORMAT);
+    assert_int_equal(checkpoint_verify(test_path_in(d, 400, "."), &kind, &e), ST_FORMAT);
     assert_string_equal(e.hint, "no other checkpoint of this run is good");
 }
 
 static void test_model_folder_is_not_resumable(void **state) {
     test_dir *d = *state;
-    save(d, 200);
-    save(d, 400);
+    test_save_step(d, 200);
+    test_save_step(d, 400);
     err e;
-    assert_ok(file_remove_tree(in_step(d, 400, "state"), &e), e);
+    assert_ok(file_remove_tree(test_path_in(d, 400, "state"), &e), e);
     checkpoint_kind kind;
-    assert_ok(checkpoint_verify(in_step(d, 400, ""), &kind, &e), e);
+    assert_ok(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), e);
     assert_int_equal(kind, CHECKPOINT_MODEL);
     skipped s = {0};
     char *dir;
@@ -164,13 +156,13 @@ static void test_model_folder_is_not_resumable(void **state) {
     assert_non_null(strstr(s.last.message, "cannot be resumed"));
     assert_ok(checkpoint_resolve(d->mem, d->path, &dir, &e), e);
     assert_string_equal(dir, checkpoint_path(d->mem, d->path, 400));
-    assert_ok(checkpoint_resolve(d->mem, in_step(d, 200, ""), &dir, &e), e);
-    assert_string_equal(dir, in_step(d, 200, ""));
-    assert_int_equal(unlink(in_step(d, 400, "config.json")), 0);
-    assert_int_equal(checkpoint_verify(in_step(d, 400, ""), &kind, &e), ST_FORMAT);
-    assert_int_equal(checkpoint_resolve(d->mem, in_step(d, 400, ""), &dir, &e), ST_FORMAT);
+    assert_ok(checkpoint_resolve(d->mem, test_path_in(d, 200, ""), &dir, &e), e);
+    assert_string_equal(dir, test_path_in(d, 200, ""));
+    assert_int_equal(unlink(test_path_in(d, 400, "config.json")), 0);
+    assert_int_equal(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), ST_FORMAT);
+    assert_int_equal(checkpoint_resolve(d->mem, test_path_in(d, 400, ""), &dir, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "neither a model folder"));
-    assert_int_equal(checkpoint_verify(in_step(d, 999, ""), &kind, &e), ST_FORMAT);
+    assert_int_equal(checkpoint_verify(test_path_in(d, 999, ""), &kind, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "is no folder"));
 }
 
@@ -178,8 +170,8 @@ static void test_clean_removes_what_a_crash_left(void **state) {
     test_dir *d = *state;
     err e;
     assert_ok(checkpoint_clean(d->path, &e), e);
-    save(d, 7);
-    save(d, 9);
+    test_save_step(d, 7);
+    test_save_step(d, 9);
     char *parent = path_join(d->mem, d->path, "checkpoints");
     static const char *const made[] = {".tmp-step-8-123/state",
                                        ".trash-step-3-77/state",
@@ -205,7 +197,7 @@ static void test_too_little_space_is_refused_before_writing(void **state) {
     test_dir *d = *state;
     checkpoint_writer *w;
     err e;
-    save(d, 1);
+    test_save_step(d, 1);
     assert_int_equal(checkpoint_writer_begin(&w, d->path, 2, (uint64_t)1 << 60, &e), ST_FAILED);
     assert_null(w);
     assert_non_null(strstr(e.message, "1152921504606846976 bytes are needed, but only"));

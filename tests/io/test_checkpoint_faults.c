@@ -16,11 +16,6 @@
 #include "base/file_fault.h"
 #include "io/checkpoint_test.h"
 
-static void save(test_dir *d, int64_t step) {
-    err e;
-    assert_ok(test_save(d->path, step, &e), e);
-}
-
 static bool arm(const char *kind, int n) {
     char spec[32];
     snprintf(spec, sizeof(spec), "%s:%d", kind, n);
@@ -68,7 +63,7 @@ static int fail_each(test_dir *d, const char *kind) {
 
 static void test_each_failing_operation(void **state) {
     test_dir *d = *state;
-    save(d, 1);
+    test_save_step(d, 1);
     assert_true(fail_each(d, "create") == 7); /* the five files, those of tensors twice */
     assert_true(fail_each(d, "write") == 9);  /* these three times: header, length, data */
     assert_true(fail_each(d, "fsync") >= 9);  /* and the folders state, step-2, checkpoints */
@@ -81,7 +76,7 @@ static void test_each_failing_operation(void **state) {
 static void test_each_failure_while_replacing(void **state) {
     test_dir *d = *state;
     static const char *const kinds[] = {"create", "write", "fsync", "rename", "remove", "mkdir"};
-    save(d, 1);
+    test_save_step(d, 1);
     for (int k = 0; k < ARRAY_LEN(kinds); k++)
         for (int n = 1;; n++) {
             assert_true(arm(kinds[k], n));
@@ -140,7 +135,7 @@ static void start_again(test_dir *d) {
 
 static void test_killed_while_saving(void **state) {
     test_dir *d = *state;
-    save(d, 1);
+    test_save_step(d, 1);
     int n = 1, complete = 0;
     while (killed_at(d, child_saves, n)) {
         assert_in_range(test_newest(d->mem, d->path), 1, 2); /* also before the cleaning */
@@ -158,7 +153,7 @@ static void test_killed_while_saving(void **state) {
 
 static void test_killed_while_replacing(void **state) {
     test_dir *d = *state;
-    save(d, 1);
+    test_save_step(d, 1);
     int n = 1;
     for (; killed_at(d, child_replaces, n); n++) {
         start_again(d);

@@ -13,15 +13,6 @@
 
 #include "io/checkpoint_test.h"
 
-static char *in_step(test_dir *d, int64_t step, const char *name) {
-    return path_join(d->mem, checkpoint_path(d->mem, d->path, step), name);
-}
-
-static void save(test_dir *d, int64_t step) {
-    err e;
-    assert_ok(test_save(d->path, step, &e), e);
-}
-
 static void save_scored(test_dir *d, int64_t step, double score) {
     err e;
     assert_ok(test_save_scored(d->path, step, score, &e), e);
@@ -49,7 +40,7 @@ static void test_prune(void **state) {
     test_dir *d = *state;
     err e;
     assert_ok(prune(d, 3, 0, -1, &e), e);
-    for (int64_t step = 1; step <= 10; step++) save(d, step * 100);
+    for (int64_t step = 1; step <= 10; step++) test_save_step(d, step * 100);
     assert_ok(prune(d, 0, 0, -1, &e), e);
     EXPECT_STEPS(d, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000);
     assert_ok(prune(d, 20, 0, -1, &e), e);
@@ -63,12 +54,12 @@ static void test_prune(void **state) {
 static void test_prune_never_deletes_the_newest_good_one(void **state) {
     test_dir *d = *state;
     err e;
-    for (int64_t step = 1; step <= 4; step++) save(d, step);
-    test_damage(in_step(d, 3, "model.safetensors"), SIZE_MAX, 100);
-    test_damage(in_step(d, 4, "model.safetensors"), SIZE_MAX, 100);
+    for (int64_t step = 1; step <= 4; step++) test_save_step(d, step);
+    test_damage(test_path_in(d, 3, "model.safetensors"), SIZE_MAX, 100);
+    test_damage(test_path_in(d, 4, "model.safetensors"), SIZE_MAX, 100);
     assert_ok(prune(d, 1, 0, -1, &e), e);
     EXPECT_STEPS(d, 2, 3, 4);
-    test_damage(in_step(d, 2, "config.json"), 3, -1);
+    test_damage(test_path_in(d, 2, "config.json"), 3, -1);
     assert_ok(prune(d, 1, 0, -1, &e), e);
     EXPECT_STEPS(d, 2, 3, 4);
 }
@@ -96,21 +87,21 @@ static void test_the_best_are_kept(void **state) {
 static void test_damaged_ones_use_up_no_place(void **state) {
     test_dir *d = *state;
     for (int i = 1; i <= 6; i++) save_scored(d, i, i);
-    test_damage(in_step(d, 5, "model.safetensors"), 100, -1);
-    test_damage(in_step(d, 1, "state/manifest.json"), 9, -1);
-    assert_int_equal(unlink(in_step(d, 2, "config.json")), 0);
+    test_damage(test_path_in(d, 5, "model.safetensors"), 100, -1);
+    test_damage(test_path_in(d, 1, "state/manifest.json"), 9, -1);
+    assert_int_equal(unlink(test_path_in(d, 2, "config.json")), 0);
     keep(d, &(checkpoint_keep){.newest = 2, .best = 1}, 6);
     EXPECT_STEPS(d, 3, 4, 5, 6); /* 6 and 4 are whole, 3 is the best of the whole ones */
 }
 
 static void test_what_is_not_uploaded_stays(void **state) {
     test_dir *d = *state;
-    for (int i = 1; i <= 5; i++) save(d, i);
+    for (int i = 1; i <= 5; i++) test_save_step(d, i);
     test_write(d, "checkpoints/step-2/state/uploaded", "");
     test_write(d, "checkpoints/step-5/state/uploaded", "");
     checkpoint_kind kind;
     err e;
-    assert_ok(checkpoint_verify(in_step(d, 2, ""), &kind, &e), e);
+    assert_ok(checkpoint_verify(test_path_in(d, 2, ""), &kind, &e), e);
     keep(d, &(checkpoint_keep){.newest = 1, .only_uploaded = true}, 5);
     EXPECT_STEPS(d, 1, 3, 4, 5);
     test_write(d, "checkpoints/step-3/state/uploaded", "");

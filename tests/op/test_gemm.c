@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "op/gemm.h"
+#include "sanitizer.h"
 
 enum { PAD = 5, GUARD = 0x7b };
 
@@ -116,6 +117,7 @@ static void check_shapes(bool same_bits) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int mode = 0; mode < 32; mode++) {
             if ((mode & 24) == 24) continue; /* accumulates, so there is no residual */
+            if (UNDER_ASAN && (mode + (int)i) % 4) continue;
             check_mode(mem, shapes[i], mode, DT_F32, DT_F32, same_bits);
             check_mode(mem, shapes[i], mode, DT_BF16, DT_F32, same_bits);
             check_mode(mem, shapes[i], mode, DT_BF16, DT_BF16, same_bits);

@@ -180,9 +180,11 @@ static void check_case(const model_case *c, dtype compute) {
     check_same("another order", c, compute, &(way){.threads = 1, .order = 1}, &want);
     check_same("a third order, 3 threads", c, compute, &(way){.threads = 3, .order = 2}, &want);
     outcome fast = train(c, compute, &(way){.threads = 1, .fast = true});
+    /* Where one sum rounds to another bf16, which is so on some processors, steps carry it on. */
+    double near = compute == DT_BF16 ? 1e-3 : 1e-4;
     for (int i = 0; i < c->steps; i++) {
-        assert_true(fabs(fast.loss[i] - want.loss[i]) < 1e-4 * want.loss[i]);
-        assert_true(fabs(fast.norm[i] - want.norm[i]) < 1e-3 * want.norm[i]);
+        assert_true(fabs(fast.loss[i] - want.loss[i]) < near * want.loss[i]);
+        assert_true(fabs(fast.norm[i] - want.norm[i]) < 10 * near * want.norm[i]);
     }
     assert_true(want.loss[0] > 4 && want.digest[0] != want.digest[1]);
 }

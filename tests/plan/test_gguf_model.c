@@ -40,7 +40,7 @@ static void adapt(golden *g) {
 
 static status write_golden(const golden *g, quant_type type, const char *path, err *e) {
     gguf_model_source src = {.config = &g->mc, .store = g->p->store, .name = "golden"};
-    return gguf_model_write(path, &src, type, NULL, e);
+    return gguf_model_write(path, &src, type, e);
 }
 
 /* Logits of all golden sequences, one after another: from a file, or (NULL) from the folder. */
@@ -172,6 +172,8 @@ typedef struct change {
     const char *where; /* of the error that is expected */
 } change;
 
+#define FILE_ITSELF "the file" /* as `where` */
+
 static gguf_pairs changed_pairs(const gguf_meta *m, const change *c) {
     gguf_pairs p = {0};
     for (int64_t i = 0; i < m->n; i++) {
@@ -216,8 +218,8 @@ static void check_change(const char *good, const change *c) {
     err e = {0};
     status st = gguf_model_open(&m, bad, &e);
     if (st != ST_FORMAT && !(st == ST_USAGE && c->text)) fail_msg("%s: %d", c->where, (int)st);
-    const char *where = c->where[0] ? c->where : bad; /* at least the file */
-    if (strcmp(e.where, where) != 0) fail_msg("%s: %s at '%s'", where, e.message, e.where);
+    const char *where = strcmp(c->where, FILE_ITSELF) == 0 ? bad : c->where;
+    if (strcmp(e.where, where) != 0) fail_msg("%s: %s at '%s'", c->where, e.message, e.where);
     if (!e.hint[0]) fail_msg("%s: no hint", e.message);
     gguf_model_close(&m);
     gguf_pairs_free(&pairs);
@@ -250,7 +252,7 @@ static void test_damaged_files(void **state) {
 
 /* A model that says more layers than there are tensors is refused before they are declared. */
 static void test_layers_without_tensors(void **state) {
-    static const change many = {.key = "llama.block_count", .number = 4000, .where = ""};
+    static const change many = {.key = "llama.block_count", .number = 4000, .where = FILE_ITSELF};
     (void)state;
     char path[256];
     path_in_tmp(path);

@@ -54,7 +54,7 @@ static void test_random_instances(void **state) {
     pack_item item[MOST];
     rng_key key = rng_key_numbered(3, 1);
     uint64_t at = 0;
-    for (int trial = 0; trial < 400; trial++) {
+    for (int trial = 0; trial < (UNDER_ASAN ? 100 : 400); trial++) {
         int n = (int)(rng_u32(key, at++) % MOST);
         for (int i = 0; i < n; i++) {
             int32_t first = (int32_t)(rng_u32(key, at++) % TIMES);

@@ -26,7 +26,8 @@ static status load(chat *c, const cli_args *args, err *e) {
     if (ctx > most) {
         err_set(e, ST_USAGE, "--ctx %ld is more than the %ld tokens that the model was made for",
                 (long)ctx, (long)most);
-        return err_where(e, "--ctx");
+        err_where(e, "command line (--ctx)");
+        return err_hint(e, "leave it out, or give at most %ld", (long)most);
     }
     TRY(open_model_load(&c->model, (int)ctx, 0, e));
     c->gen = open_model_generator(&c->model);

@@ -29,13 +29,12 @@ static status bad_key(const char *key, const char *value, const char *hint, err 
     return ST_USAGE;
 }
 
-static status get_number(const cli_args *args, const char *key, double lo, double hi, double *out,
-                         err *e) {
+static status get_number(const cli_args *args, const char *key, double hi, double *out, err *e) {
     const char *value = cli_override(args, key);
     if (!value) return ST_OK;
-    if (text_parse_number(value, out) && *out >= lo && *out < hi) return ST_OK;
+    if (text_parse_number(value, out) && *out >= 0 && *out < hi) return ST_OK;
     char hint[96];
-    snprintf(hint, sizeof hint, "give a number from %g to below %g", lo, hi);
+    snprintf(hint, sizeof hint, "give a number from 0 to below %g", hi);
     return bad_key(key, value, hint, e);
 }
 
@@ -89,7 +88,7 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     opt->charset = cli_override(args, "charset");
     opt->max_bad = -1; /* the reader's own */
     TRY(get_format(args, &opt->format, e));
-    return get_number(args, "max_bad", 0, 1.000001, &opt->max_bad, e);
+    return get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
 }
 
 static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
@@ -97,8 +96,8 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     bool eos = true;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
-    TRY(get_number(args, "valid", 0, 1, &opt->valid_fraction, e));
-    TRY(get_number(args, "threads", 0, 1025, &threads, e));
+    TRY(get_number(args, "valid", 1, &opt->valid_fraction, e));
+    TRY(get_number(args, "threads", 1025, &threads, e));
     TRY(get_count(args, "seed", &opt->seed, e));
     TRY(get_count(args, "shard_tokens", &opt->shard_tokens, e));
     TRY(get_bool(args, "eos", &eos, e));

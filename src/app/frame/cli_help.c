@@ -6,7 +6,7 @@
 #include <string.h>
 
 static void print_row(const cli_command *c) {
-    printf("  %-16s %s\n", c->name, c->summary);
+    printf("  %-17s %s\n", c->name, c->summary);
 }
 
 void cli_print_help(void) {

@@ -122,14 +122,12 @@ static status parse_words(cli_args *args, word_list *w, err *e) {
 static status check_inputs(const cli_args *args, err *e) {
     const cli_command *c = args->command;
     if (args->n_inputs < c->min_inputs)
-        err_set(e, ST_USAGE, "'athanor %s' needs %s", c->name,
-                c->min_inputs == 1 ? "an input" : "more inputs");
-    else if (c->max_inputs >= 0 && args->n_inputs > c->max_inputs)
-        err_set(e, ST_USAGE, "'athanor %s' has no use for '%s'", c->name,
-                args->inputs[c->max_inputs]);
-    else
-        return ST_OK;
-    return err_hint(e, "usage: athanor %s %s", c->name, c->usage);
+        return err_set(e, ST_USAGE, "'athanor %s' needs %s", c->name,
+                       c->min_inputs == 1 ? "an input" : "more inputs");
+    if (c->max_inputs >= 0 && args->n_inputs > c->max_inputs)
+        return err_set(e, ST_USAGE, "'athanor %s' has no use for '%s'", c->name,
+                       args->inputs[c->max_inputs]);
+    return ST_OK;
 }
 
 status cli_parse(cli_args *args, const cli_command *command, int argc, char **argv, err *e) {
@@ -138,8 +136,12 @@ status cli_parse(cli_args *args, const cli_command *command, int argc, char **ar
     args->command = command;
     args->inputs = xcalloc((size_t)argc + 1, sizeof *args->inputs);
     args->overrides = xcalloc((size_t)argc + 1, sizeof *args->overrides);
-    TRY(parse_words(args, &w, e));
-    return check_inputs(args, e);
+    status st = parse_words(args, &w, e);
+    if (st == ST_OK) st = check_inputs(args, e);
+    if (st == ST_OK || !e) return st;
+    if (!*e->hint) err_hint(e, "usage: athanor %s %s", command->name, command->usage);
+    if (!*e->where) err_where(e, "command line");
+    return st;
 }
 
 void cli_args_free(cli_args *args) {

@@ -64,8 +64,6 @@ int quick_eval_batches(const quick *q);
 status quick_choose_size(quick *q, err *e) ATH_MUST_USE;
 /* Writes RUN/quickstart.yaml for the plan; its path is in the arena. */
 status quick_write_config(quick *q, const char **path, err *e) ATH_MUST_USE;
-/* The config of q->plan as YAML. */
-void quick_config_text(const quick *q, strbuf *out);
 
 /* What the training told, and its view. */
 typedef struct quick_watch {

@@ -89,7 +89,8 @@ static void put_milestones(const quick *q, strbuf *out) {
         strbuf_printf(out, "    - %s\n", quoted(q->a, q->corpus.prompts[i]));
 }
 
-void quick_config_text(const quick *q, strbuf *out) {
+/* The config of q->plan as YAML. */
+static void config_text(const quick *q, strbuf *out) {
     strbuf_puts(out, "# Written by `athanor quickstart`; change it and run `athanor train` on it.\n"
                      "# Model and steps were chosen from a measurement of this machine.\n");
     strbuf_printf(out, "run: %s\n", quoted(q->a, q->run));
@@ -101,7 +102,7 @@ void quick_config_text(const quick *q, strbuf *out) {
 
 status quick_write_config(quick *q, const char **path, err *e) {
     strbuf text = {0};
-    quick_config_text(q, &text);
+    config_text(q, &text);
     *path = path_join(q->a, q->run, "quickstart.yaml");
     status st = file_write_atomic(*path, text.data, text.len, e);
     strbuf_free(&text);

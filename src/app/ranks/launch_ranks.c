@@ -20,7 +20,9 @@
 #include "base/strbuf.h"
 #include "comm/comm.h"
 
-static const double GRACE_S = 2; /* between the steps that end ranks: marked, SIGTERM, SIGKILL */
+/* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a
+ * rank from saying its last words and leaving with a status of its own. */
+static const double GRACE_S = 5;
 
 typedef struct rank_process {
     pid_t pid;   /* 0: not running */

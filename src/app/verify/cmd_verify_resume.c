@@ -74,14 +74,12 @@ static void report(const resume_runs *r, const cli_args *args, double seconds) {
         printf("%s: %s\n", r->broken ? "broken" : "ok", detail);
 }
 
-/* "model.hidden_size (RUN-verify/trial.json:7)" says where the user wrote it instead. */
+/* "RUN-verify/trial.json:7 (model.hidden_size)" says where the user wrote it instead. */
 static void locate_error(const resume_runs *r, const config *c, err *e) {
-    char key[sizeof e->where], *end;
-    if (!strstr(e->where, r->config)) return;
-    memcpy(key, e->where, sizeof key);
-    if (!(end = strstr(key, " ("))) return;
+    char *key = strstr(e->where, " ("), *end = strchr(e->where, ')');
+    if (!strstr(e->where, r->config) || !key || !end) return;
     *end = '\0';
-    err_where(e, "%s (%s)", key, config_where(c, key));
+    config_locate(c, key + 2, e);
 }
 
 static status run_trial(resume_runs *r, const cli_args *args, const config *c, const course *whole,

@@ -9,9 +9,9 @@
 #include "comm/world.h"
 
 /* Rank 0 may still be on its way to the same mistake. */
-static const double PATIENCE_S = 2;
+static const double PATIENCE_S = 5;
 /* The others may be about to leave the collective that this one left before it failed. */
-static const double SAME_S = 0.3;
+static const double SAME_S = 1;
 enum { NAP_NS = 5000000 };
 
 /* A hash of the words with the status in its low byte. */

@@ -1,15 +1,16 @@
 /* The thread and what it does when a connection ends. */
 #include "comm/meet/lifeline.h"
 
+#include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 enum { LAST_S = 4 };
 
@@ -71,12 +72,7 @@ lifeline *lifeline_new(rendezvous *r, board *b, int rank, int size) {
     *l = (lifeline){.met = r, .board = b, .rank = rank, .size = size};
     l->end = eventfd(0, EFD_CLOEXEC);
     CHECK(l->end >= 0, "no event for the lifeline");
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&l->thread, NULL, run, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    CHECK(!failed, "no thread for the lifeline: %s", strerror(failed));
+    CHECK(thread_start(&l->thread, run, l), "no thread for the lifeline: %s", strerror(errno));
     return l;
 }
 

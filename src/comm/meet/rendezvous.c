@@ -21,10 +21,10 @@ enum {
 };
 static const char HELLO_MAGIC[8] = "ATHRANK1";  /* no NUL; the digit is the format's version */
 static const uint32_t FRAME_MAGIC = 0x31465441; /* "ATF1" */
-static const double PARTING_S = 1;              /* for the last words */
+static const double PARTING_S = 3;              /* for the last words */
 static const double ANSWER_S = 10;              /* rank 0 welcomes at once */
 static const double SILENCE_S = 5;              /* then people are told what is waited for */
-static const double PATIENCE_S = 2; /* others wait longer, to hear from rank 0 who is missing */
+static const double PATIENCE_S = 5; /* others wait longer, to hear from rank 0 who is missing */
 
 struct rendezvous {
     rendezvous_plan plan;

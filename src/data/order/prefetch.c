@@ -3,12 +3,11 @@
  * numbering starts a new generation, so that a fill under way for the old one is thrown away. */
 #include "data/order/prefetch.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/thread.h"
 
 typedef struct step_range {
     uint64_t first; /* sample */
@@ -103,16 +102,6 @@ static void *run(void *arg) {
 
 /* ---- opening ---- */
 
-/* Signals are for the thread that trains. */
-static bool start_thread(prefetch *p) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&p->thread, NULL, run, p) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 static int slots_of(int B, int64_t batch) {
     return (int)((batch + B - 1) / B);
 }
@@ -130,7 +119,7 @@ prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start) {
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->done, NULL);
-    p->has_thread = start_thread(p);
+    p->has_thread = thread_start(&p->thread, run, p);
     return p;
 }
 

@@ -287,29 +287,17 @@ bool chunk_next(chunk *c, document *doc) {
     return more;
 }
 
-static void drop_samples(chunk *c) {
-    for (int i = 0; i < c->n_samples; i++) {
-        free(c->sample[i].why);
-        free(c->sample[i].start);
-        free(c->sample[i].hint);
-    }
-    c->n_samples = 0;
-}
-
-void chunk_rewind(chunk *c) {
-    drop_samples(c);
-    c->records = c->documents = c->bad = c->empty = 0;
-    c->at = 0;
-    c->line = c->first_line;
-}
-
 size_t chunk_bytes(const chunk *c) {
     return c->len;
 }
 
 void chunk_free(chunk *c) {
     if (!c) return;
-    drop_samples(c);
+    for (int i = 0; i < c->n_samples; i++) {
+        free(c->sample[i].why);
+        free(c->sample[i].start);
+        free(c->sample[i].hint);
+    }
     file_map_close(&c->map);
     free(c->own);
     strbuf_free(&c->text);

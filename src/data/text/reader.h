@@ -84,7 +84,6 @@ status reader_next_chunk(reader *r, chunk **out, err *e) ATH_MUST_USE;
 /* The next document of a chunk that is not empty; false at its end. Bad records are tallied in the
  * chunk. Different chunks may be read by different threads. */
 bool chunk_next(chunk *c, document *doc);
-void chunk_rewind(chunk *c); /* to its first document */
 size_t chunk_bytes(const chunk *c);
 /* Takes a chunk's tallies over into the reader's report, once all its documents were read; chunks
  * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far. */

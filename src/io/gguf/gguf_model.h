@@ -55,7 +55,7 @@ typedef struct gguf_model_source {
  * whole blocks. ST_USAGE: names the option of the model, or the part of the tokenizer, that
  * llama.cpp cannot express. */
 status gguf_model_write(const char *path, const gguf_model_source *src, quant_type type,
-                        uint64_t *hash, err *e) ATH_MUST_USE;
+                        err *e) ATH_MUST_USE;
 /* The same question without writing: whether there can be such a file. The store need not be bound.
  */
 status gguf_model_check(const gguf_model_source *src, err *e) ATH_MUST_USE;

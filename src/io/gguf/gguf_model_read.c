@@ -93,9 +93,8 @@ static status check_tensors(const gguf_model *m, err *e) {
     status st = ST_OK;
     /* before anything is declared: a file that claims many layers must have their tensors */
     if (m->config.num_hidden_layers > gguf_count(m->file))
-        st = err_set(e, ST_FORMAT, "%s has %lld tensors for %lld layers",
-                     gguf_get_meta(m->file)->label, (long long)gguf_count(m->file),
-                     (long long)m->config.num_hidden_layers);
+        st = err_set(e, ST_FORMAT, "there are %lld tensors for %lld layers",
+                     (long long)gguf_count(m->file), (long long)m->config.num_hidden_layers);
     if (st == ST_OK) model_declare(&m->config, s);
     for (int i = 0; i < param_count(s) && st == ST_OK; i++)
         st = check_tensor(m->file, param_at(s, i), e);

@@ -185,11 +185,10 @@ status gguf_model_check(const gguf_model_source *src, err *e) {
     return st;
 }
 
-status gguf_model_write(const char *path, const gguf_model_source *src, quant_type type,
-                        uint64_t *hash, err *e) {
+status gguf_model_write(const char *path, const gguf_model_source *src, quant_type type, err *e) {
     writer w;
     status st = writer_prepare(&w, src, type, e);
-    if (st == ST_OK) st = gguf_write(path, &w.pairs, w.tensors, w.n, hash, e);
+    if (st == ST_OK) st = gguf_write(path, &w.pairs, w.tensors, w.n, NULL, e);
     writer_free(&w);
     return st;
 }

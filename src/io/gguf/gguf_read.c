@@ -222,17 +222,10 @@ const gguf_view *gguf_get(const gguf_reader *r, int64_t i) {
 }
 
 const gguf_view *gguf_find(const gguf_reader *r, const char *name) {
-    int64_t lo = 0, hi = r->n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        int c = strcmp(r->by_name[mid]->name, name);
-        if (c == 0) return r->by_name[mid];
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return NULL;
+    const gguf_view named = {.name = name}, *key = &named;
+    const gguf_view *const *found =
+        bsearch(&key, r->by_name, (size_t)r->n, sizeof *r->by_name, compare_name);
+    return found ? *found : NULL;
 }
 
 status gguf_require(const gguf_reader *r, const char *name, const gguf_view **v, err *e) {

@@ -134,6 +134,8 @@ static status settle_template(arena *a, const char *dir, err *e) {
     return st;
 }
 
+/* The files of a folder byte for byte, with the chat template both in chat_template.jinja and in
+ * tokenizer_config.json. */
 static status write_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
     if (!s->tok) return ST_OK;
     bool copied = s->kind == MODEL_SOURCE_HF;
@@ -143,13 +145,6 @@ static status write_tokenizer(const model_source *s, arena *a, const char *dir, 
     if (!file_exists(path_join(a, dir, "tokenizer_config.json")))
         TRY(tok_save_dir(s->tok, dir, s->config.max_position_embeddings, e));
     return settle_template(a, dir, e);
-}
-
-status model_folder_write_tokenizer(const model_source *s, const char *dir, err *e) {
-    arena *a = arena_new("tokenizer files");
-    status st = write_tokenizer(s, a, dir, e);
-    arena_free(a);
-    return st;
 }
 
 /* ---- weights ---- */
@@ -194,7 +189,7 @@ status model_folder_write(const model_source *s, const char *dir, const model_fo
     st_tensor *list = model_source_folder_tensors(s, a, opt->dt);
     describe(s, list, out);
     status st = write_configs(s, a, dir, out->dt, e);
-    if (st == ST_OK) st = model_folder_write_tokenizer(s, dir, e);
+    if (st == ST_OK) st = write_tokenizer(s, a, dir, e);
     if (st == ST_OK)
         st =
             shards_write(dir, list, param_count(s->params), opt->max_shard_bytes, &out->n_files, e);

@@ -21,9 +21,6 @@ typedef struct model_folder_report {
 /* Into an existing, empty folder; what was written stays on failure: the folder is the caller's. */
 status model_folder_write(const model_source *s, const char *dir, const model_folder_options *opt,
                           model_folder_report *out, err *e) ATH_MUST_USE;
-/* The tokenizer's files alone: those of a folder byte for byte, with the chat template both in
- * chat_template.jinja and in tokenizer_config.json. */
-status model_folder_write_tokenizer(const model_source *s, const char *dir, err *e) ATH_MUST_USE;
 
 /* Whether a folder that is written here may have an entry of this name. */
 bool model_folder_may_hold(const char *name);

@@ -421,17 +421,10 @@ const st_view *st_get(const st_reader *r, int64_t i) {
 }
 
 const st_view *st_find(const st_reader *r, const char *name) {
-    int64_t lo = 0, hi = r->n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        int c = strcmp(r->by_name[mid]->name, name);
-        if (c == 0) return r->by_name[mid];
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return NULL;
+    const st_view named = {.name = name}, *key = &named;
+    const st_view *const *found =
+        bsearch(&key, r->by_name, (size_t)r->n, sizeof *r->by_name, compare_name);
+    return found ? *found : NULL;
 }
 
 /* Likeness of two names: the length of the common beginning and the common end. */

@@ -107,7 +107,5 @@ static void act_backward(const op_call *c) {
     }
 }
 
-const op_impl CPU_FN(cpu_act_f32) = {act_forward, act_backward, NULL, NULL};
-const op_impl CPU_FN(cpu_act_bf16) = {act_forward, act_backward, NULL, NULL};
-const op_impl CPU_FN(cpu_gated_f32) = {act_forward, act_backward, NULL, NULL};
-const op_impl CPU_FN(cpu_gated_bf16) = {act_forward, act_backward, NULL, NULL};
+const op_impl CPU_FN(cpu_act) = {act_forward, act_backward, NULL, NULL};
+const op_impl CPU_FN(cpu_gated) = {act_forward, act_backward, NULL, NULL};

@@ -15,14 +15,9 @@ static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     ws[1] = CPU_FN(attention_bwd_floats)(io->attr, threads) * (int64_t)sizeof(float);
 }
 
-static void attention_f32(const op_call *c) {
-    single_query(c->attr) ? CPU_FN(attention_one_f32)(c) : CPU_FN(attention_fwd_f32)(c);
-}
-static void attention_bf16(const op_call *c) {
-    single_query(c->attr) ? CPU_FN(attention_one_bf16)(c) : CPU_FN(attention_fwd_bf16)(c);
+static void attention_fwd(const op_call *c) {
+    single_query(c->attr) ? CPU_FN(attention_one)(c) : CPU_FN(attention_fwd)(c);
 }
 
-const op_impl CPU_FN(cpu_attention_f32) = {attention_f32, CPU_FN(attention_bwd_f32), NULL,
-                                           attention_workspace};
-const op_impl CPU_FN(cpu_attention_bf16) = {attention_bf16, CPU_FN(attention_bwd_bf16), NULL,
-                                            attention_workspace};
+const op_impl CPU_FN(cpu_attention) = {attention_fwd, CPU_FN(attention_bwd), NULL,
+                                       attention_workspace};

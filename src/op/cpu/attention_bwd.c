@@ -317,7 +317,8 @@ V_INLINE void backward_part(const op_call *c, const bwd_buffers *b, int64_t seq,
     }
 }
 
-static void attention_backward(const op_call *c, dtype dt) {
+void CPU_FN(attention_bwd)(const op_call *c) {
+    dtype dt = c->dout[0].dt;
     enum { ROWS = 256 }; /* rows of keys that are stored at a time */
     const op_attr *at = c->attr;
     int64_t stride = bwd_layout(at, dt, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
@@ -338,13 +339,6 @@ static void attention_backward(const op_call *c, dtype dt) {
         WITH_DTYPE(dt, store_keys, c, head / K, head % K, from, att_min(from + ROWS, Tk),
                    grads + head * parts * grad_floats(at), parts);
     }
-}
-
-void CPU_FN(attention_bwd_f32)(const op_call *c) {
-    attention_backward(c, DT_F32);
-}
-void CPU_FN(attention_bwd_bf16)(const op_call *c) {
-    attention_backward(c, DT_BF16);
 }
 
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads) {

@@ -218,7 +218,8 @@ V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t
     }
 }
 
-static void attention_forward(const op_call *c, dtype dt) {
+void CPU_FN(attention_fwd)(const op_call *c) {
+    dtype dt = c->out[0].dt;
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
     int64_t stride = fwd_layout(at, dt, NULL, NULL);
@@ -230,13 +231,6 @@ static void attention_forward(const op_call *c, dtype dt) {
         WITH_DTYPE(dt, attend_span, c, &b, t / spans / K, t / spans % K,
                    (spans - 1 - t % spans) * SPAN);
     }
-}
-
-void CPU_FN(attention_fwd_f32)(const op_call *c) {
-    attention_forward(c, DT_F32);
-}
-void CPU_FN(attention_fwd_bf16)(const op_call *c) {
-    attention_forward(c, DT_BF16);
 }
 
 int64_t CPU_FN(attention_fwd_floats)(const op_attr *at) {

@@ -198,7 +198,8 @@ static int one_threads(const op_call *c, int64_t tasks) {
     return floats < 1 << 14 ? 1 : call_threads(c);
 }
 
-static void attention_one(const op_call *c, dtype dt) {
+void CPU_FN(attention_one)(const op_call *c) {
+    dtype dt = c->out[0].dt;
     int64_t B = c->attr->attention.B, K = c->attr->attention.K, first = INT64_MAX, end = 0;
     for (int64_t b = 0; b < B; b++) {
         one_view v = look(c, b);
@@ -214,11 +215,4 @@ static void attention_one(const op_call *c, dtype dt) {
 #pragma omp for schedule(static)
         for (int64_t h = 0; h < B * c->attr->attention.H; h++) WITH_DTYPE(dt, join, c, h);
     }
-}
-
-void CPU_FN(attention_one_f32)(const op_call *c) {
-    attention_one(c, DT_F32);
-}
-void CPU_FN(attention_one_bf16)(const op_call *c) {
-    attention_one(c, DT_BF16);
 }

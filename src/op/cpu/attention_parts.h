@@ -5,12 +5,9 @@
 #include "op/cpu/variant.h"
 #include "op/op.h"
 
-void CPU_FN(attention_fwd_f32)(const op_call *c);
-void CPU_FN(attention_fwd_bf16)(const op_call *c);
-void CPU_FN(attention_one_f32)(const op_call *c);
-void CPU_FN(attention_one_bf16)(const op_call *c);
-void CPU_FN(attention_bwd_f32)(const op_call *c);
-void CPU_FN(attention_bwd_bf16)(const op_call *c);
+void CPU_FN(attention_fwd)(const op_call *c);
+void CPU_FN(attention_one)(const op_call *c);
+void CPU_FN(attention_bwd)(const op_call *c);
 int64_t CPU_FN(attention_fwd_floats)(const op_attr *at); /* per thread */
 int64_t CPU_FN(attention_one_floats)(const op_attr *at);
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads);

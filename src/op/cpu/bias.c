@@ -25,5 +25,4 @@ static void bias_workspace(const op_infer *io, int64_t ws[3]) {
     ws[2] = column_sums_bytes(io->in[0].rows, io->in[0].cols);
 }
 
-const op_impl CPU_FN(cpu_bias_f32) = {bias_fwd, NULL, bias_bwd_weight, bias_workspace};
-const op_impl CPU_FN(cpu_bias_bf16) = {bias_fwd, NULL, bias_bwd_weight, bias_workspace};
+const op_impl CPU_FN(cpu_bias) = {bias_fwd, NULL, bias_bwd_weight, bias_workspace};

@@ -55,5 +55,4 @@ static void embed_bwd_weight(const op_call *c) {
     }
 }
 
-const op_impl CPU_FN(cpu_embed_f32) = {embed_fwd, NULL, embed_bwd_weight, NULL};
-const op_impl CPU_FN(cpu_embed_bf16) = {embed_fwd, NULL, embed_bwd_weight, NULL};
+const op_impl CPU_FN(cpu_embed) = {embed_fwd, NULL, embed_bwd_weight, NULL};

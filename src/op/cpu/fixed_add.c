@@ -51,5 +51,4 @@ static void fixed_add_fwd(const op_call *c) {
     if (beyond) *c->run->fixed_overflow = true;
 }
 
-const op_impl CPU_FN(cpu_fixed_add_f32) = {fixed_add_fwd, NULL, NULL, NULL};
-const op_impl CPU_FN(cpu_fixed_add_bf16) = {fixed_add_fwd, NULL, NULL, NULL};
+const op_impl CPU_FN(cpu_fixed_add) = {fixed_add_fwd, NULL, NULL, NULL};

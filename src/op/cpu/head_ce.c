@@ -152,5 +152,4 @@ static void head_ce_workspace(const op_infer *io, int64_t ws[3]) {
             gemm_bytes(dev_threads(io->dev), chunk, V, C, dt);
 }
 
-const op_impl CPU_FN(cpu_head_ce_f32) = {head_ce_fwd, NULL, NULL, head_ce_workspace};
-const op_impl CPU_FN(cpu_head_ce_bf16) = {head_ce_fwd, NULL, NULL, head_ce_workspace};
+const op_impl CPU_FN(cpu_head_ce) = {head_ce_fwd, NULL, NULL, head_ce_workspace};

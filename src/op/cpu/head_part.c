@@ -100,7 +100,5 @@ static void head_grad_fwd(const op_call *c) {
     }
 }
 
-const op_impl CPU_FN(cpu_head_stats_f32) = {head_stats_fwd, NULL, NULL, NULL};
-const op_impl CPU_FN(cpu_head_stats_bf16) = {head_stats_fwd, NULL, NULL, NULL};
-const op_impl CPU_FN(cpu_head_grad_f32) = {head_grad_fwd, NULL, NULL, NULL};
-const op_impl CPU_FN(cpu_head_grad_bf16) = {head_grad_fwd, NULL, NULL, NULL};
+const op_impl CPU_FN(cpu_head_stats) = {head_stats_fwd, NULL, NULL, NULL};
+const op_impl CPU_FN(cpu_head_grad) = {head_grad_fwd, NULL, NULL, NULL};

@@ -53,7 +53,5 @@ static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     if (ws[2] < sums) ws[2] = sums;
 }
 
-const op_impl CPU_FN(cpu_linear_f32) = {linear_fwd, linear_bwd_input, linear_bwd_weight,
-                                        linear_workspace};
-const op_impl CPU_FN(cpu_linear_bf16) = {linear_fwd, linear_bwd_input, linear_bwd_weight,
-                                         linear_workspace};
+const op_impl CPU_FN(cpu_linear) = {linear_fwd, linear_bwd_input, linear_bwd_weight,
+                                    linear_workspace};

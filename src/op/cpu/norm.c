@@ -43,8 +43,9 @@ V_INLINE void forward_row(norm_view v, int64_t i, bool center, dtype dt) {
     FOR_GROUPS(v, forward_group, v, i)
 }
 
-static void norm_forward(const op_call *c, bool center, dtype dt) {
+static void norm_forward(const op_call *c, bool center) {
     norm_view v = norm_open(c, center);
+    dtype dt = v.y.dt;
 #pragma omp parallel for num_threads(loop_threads(c, v.y.rows *v.y.cols)) schedule(static)
     for (int64_t i = 0; i < v.y.rows; i++) {
         if (v.groups > 1) row_prefetch(&v.x, i + AHEAD);
@@ -97,65 +98,44 @@ V_INLINE void backward_row(norm_view v, int64_t i, float *sum_w, float *sum_b, b
         FOR_GROUPS(v, backward_group, v, i, sum_w, sum_b, WANTS_SOME)
 }
 
-static void norm_backward(const op_call *c, bool center, dtype dt) {
+static void norm_backward(const op_call *c, bool center) {
     norm_view v = norm_open(c, center);
-    int64_t rows = c->dout[0].rows, C = v.width, slices = norm_slices(rows);
-    float *partial = c->ws; /* [slices, 2, C] */
-    bool want_w = c->din[1].data, want_b = center && c->din[2].data;
-#pragma omp parallel for num_threads(loop_threads(c, rows *v.x.cols)) schedule(static)
-    for (int64_t s = 0; s < slices; s++) {
-        float *sum_w = want_w ? partial + 2 * s * C : NULL;
-        float *sum_b = want_b ? partial + (2 * s + 1) * C : NULL;
-        if (sum_w) memset(sum_w, 0, (size_t)C * sizeof(float));
-        if (sum_b) memset(sum_b, 0, (size_t)C * sizeof(float));
-        int64_t end = (s + 1) * NORM_SLICE < rows ? (s + 1) * NORM_SLICE : rows;
-        for (int64_t i = s * NORM_SLICE; i < end; i++) {
+    norm_sums sums = norm_sums_open(c, &v, center, c->ws);
+    dtype dt = v.dy.dt;
+#pragma omp parallel for num_threads(loop_threads(c, v.x.rows *v.x.cols)) schedule(static)
+    for (int64_t s = 0; s < sums.slices; s++) {
+        norm_slice k = norm_slice_open(&sums, s);
+        for (int64_t i = k.first; i < k.end; i++) {
             if (v.groups > 1) {
                 row_prefetch(&v.x, i + AHEAD);
                 row_prefetch(&v.dy, i + AHEAD);
                 row_prefetch(&v.dx, i + AHEAD);
             }
             if (center)
-                WITH_DTYPE(dt, backward_row, v, i, sum_w, sum_b, true);
+                WITH_DTYPE(dt, backward_row, v, i, k.sum_w, k.sum_b, true);
             else
-                WITH_DTYPE(dt, backward_row, v, i, sum_w, sum_b, false);
+                WITH_DTYPE(dt, backward_row, v, i, k.sum_w, k.sum_b, false);
         }
     }
-    if (want_w) norm_add_slices(c, 1, partial, 2 * C, slices);
-    if (want_b) norm_add_slices(c, 2, partial + C, 2 * C, slices);
+    norm_sums_join(c, &sums);
 }
 
 static void norm_workspace(const op_infer *io, int64_t ws[3]) {
-    int64_t width = op_norm_width(io->attr, io->in[0].cols);
-    ws[1] = norm_slices(io->in[0].rows) * 2 * width * (int64_t)sizeof(float);
+    ws[1] = norm_sums_bytes(io->in[0].rows, op_norm_width(io->attr, io->in[0].cols));
 }
 
-static void rms_fwd_f32(const op_call *c) {
-    norm_forward(c, false, DT_F32);
+static void rmsnorm_fwd(const op_call *c) {
+    norm_forward(c, false);
 }
-static void rms_fwd_bf16(const op_call *c) {
-    norm_forward(c, false, DT_BF16);
+static void rmsnorm_bwd(const op_call *c) {
+    norm_backward(c, false);
 }
-static void rms_bwd_f32(const op_call *c) {
-    norm_backward(c, false, DT_F32);
+static void layernorm_fwd(const op_call *c) {
+    norm_forward(c, true);
 }
-static void rms_bwd_bf16(const op_call *c) {
-    norm_backward(c, false, DT_BF16);
-}
-static void layer_fwd_f32(const op_call *c) {
-    norm_forward(c, true, DT_F32);
-}
-static void layer_fwd_bf16(const op_call *c) {
-    norm_forward(c, true, DT_BF16);
-}
-static void layer_bwd_f32(const op_call *c) {
-    norm_backward(c, true, DT_F32);
-}
-static void layer_bwd_bf16(const op_call *c) {
-    norm_backward(c, true, DT_BF16);
+static void layernorm_bwd(const op_call *c) {
+    norm_backward(c, true);
 }
 
-const op_impl CPU_FN(cpu_rmsnorm_f32) = {rms_fwd_f32, rms_bwd_f32, NULL, norm_workspace};
-const op_impl CPU_FN(cpu_rmsnorm_bf16) = {rms_fwd_bf16, rms_bwd_bf16, NULL, norm_workspace};
-const op_impl CPU_FN(cpu_layernorm_f32) = {layer_fwd_f32, layer_bwd_f32, NULL, norm_workspace};
-const op_impl CPU_FN(cpu_layernorm_bf16) = {layer_fwd_bf16, layer_bwd_bf16, NULL, norm_workspace};
+const op_impl CPU_FN(cpu_rmsnorm) = {rmsnorm_fwd, rmsnorm_bwd, NULL, norm_workspace};
+const op_impl CPU_FN(cpu_layernorm) = {layernorm_fwd, layernorm_bwd, NULL, norm_workspace};

@@ -3,6 +3,8 @@
 #ifndef OP_CPU_NORM_PARTS_H
 #define OP_CPU_NORM_PARTS_H
 
+#include <string.h>
+
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 
@@ -52,21 +54,66 @@ V_INLINE float moment(const void *x, int64_t at, int64_t cols, float shift, bool
     return v_sum(s) + tail;
 }
 
+/* ---- gradients of weights ---- */
+
+/* Where dw and db are summed: a partial sum of each per slice of rows. */
+typedef struct norm_sums {
+    float *partial; /* [slices, 2, width] */
+    int64_t rows, width, slices;
+    bool want_w, want_b;
+} norm_sums;
+
+typedef struct norm_slice {
+    int64_t first, end;   /* rows */
+    float *sum_w, *sum_b; /* [width], or NULL */
+} norm_slice;
+
 static inline int64_t norm_slices(int64_t rows) {
     return (rows + NORM_SLICE - 1) / NORM_SLICE;
 }
 
-static inline void norm_add_slices(const op_call *c, int i, const float *partial, int64_t stride,
-                                   int64_t slices) {
+static inline int64_t norm_sums_bytes(int64_t rows, int64_t width) {
+    return norm_slices(rows) * 2 * width * (int64_t)sizeof(float);
+}
+
+static inline norm_sums norm_sums_open(const op_call *c, const norm_view *v, bool center,
+                                       void *partial) {
+    return (norm_sums){.partial = partial,
+                       .rows = v->x.rows,
+                       .width = v->width,
+                       .slices = norm_slices(v->x.rows),
+                       .want_w = c->din[1].data,
+                       .want_b = center && c->din[2].data};
+}
+
+/* Slice number `i`; its sums are 0. */
+static inline norm_slice norm_slice_open(const norm_sums *s, int64_t i) {
+    int64_t end = (i + 1) * NORM_SLICE;
+    float *w = s->partial + 2 * i * s->width, *b = w + s->width;
+    if (s->want_w) memset(w, 0, (size_t)s->width * sizeof *w);
+    if (s->want_b) memset(b, 0, (size_t)s->width * sizeof *b);
+    return (norm_slice){.first = i * NORM_SLICE,
+                        .end = end < s->rows ? end : s->rows,
+                        .sum_w = s->want_w ? w : NULL,
+                        .sum_b = s->want_b ? b : NULL};
+}
+
+/* din[i] from part `i` - 1 of every slice, in order. */
+static inline void norm_join_slices(const op_call *c, const norm_sums *s, int i) {
     float *to = c->din[i].data;
+    const float *from = s->partial + (i - 1) * s->width;
     bool add = op_accumulates(c, i);
-    if (!to) return;
-#pragma omp parallel for num_threads(loop_threads(c, c->din[i].cols *slices)) schedule(static)
-    for (int64_t j = 0; j < c->din[i].cols; j++) {
-        float s = 0.0f;
-        for (int64_t k = 0; k < slices; k++) s += partial[k * stride + j];
-        to[j] = add ? to[j] + s : s;
+#pragma omp parallel for num_threads(loop_threads(c, s->width * s->slices)) schedule(static)
+    for (int64_t j = 0; j < s->width; j++) {
+        float sum = 0.0f;
+        for (int64_t k = 0; k < s->slices; k++) sum += from[2 * k * s->width + j];
+        to[j] = add ? to[j] + sum : sum;
     }
+}
+
+static inline void norm_sums_join(const op_call *c, const norm_sums *s) {
+    if (s->want_w) norm_join_slices(c, s, 1);
+    if (s->want_b) norm_join_slices(c, s, 2);
 }
 
 #endif

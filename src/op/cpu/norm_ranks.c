@@ -3,6 +3,7 @@
  *
  * A rank's sum of squares is made of deviations from its own mean, which is exact enough in fp32,
  * and put together in double, which is what travels. */
+#include "op/collective.h"
 #include "op/cpu/norm_parts.h"
 
 /* Numbers of a row that are summed over ranks. */
@@ -11,13 +12,8 @@ static int64_t sums_per_row(bool center) {
 }
 
 static void sum_over_ranks(const op_call *c, bool center) {
-    comm_call call = {.kind = COMM_ALL_REDUCE,
-                      .in = c->ws,
-                      .out = c->ws,
-                      .n = c->in[0].rows * sums_per_row(center),
-                      .dt = DT_F64,
-                      .what = "a norm's sums"};
-    comm_run(c->run->mesh->axis[c->attr->norm.axis], &call);
+    op_kind kind = center ? OP_LAYERNORM_RANKS : OP_RMSNORM_RANKS;
+    op_collect(c, kind, true, &c->in[0], c->ws, c->ws);
 }
 
 /* ---- forward ---- */
@@ -49,8 +45,9 @@ V_INLINE void finish_row(norm_view v, int64_t i, double all, const double *sums,
     }
 }
 
-static void forward(const op_call *c, bool center, dtype dt) {
+static void forward(const op_call *c, bool center) {
     norm_view v = norm_open(c, center);
+    dtype dt = v.y.dt;
     double *sums = c->ws, all = (double)c->attr->norm.all_cols, copies = c->attr->norm.copies;
     int64_t each = sums_per_row(center), elements = v.x.rows * v.x.cols;
 #pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
@@ -91,77 +88,56 @@ V_INLINE void backward_row(norm_view v, int64_t i, double shares, const double *
     }
 }
 
-/* Behind the sums of rows. */
-static int64_t partial_at(int64_t rows, bool center) {
-    return rows * sums_per_row(center);
+static int64_t sums_bytes(int64_t rows, bool center) {
+    return rows * sums_per_row(center) * (int64_t)sizeof(double);
 }
 
 /* The sums are formed also where no dx is wanted: all ranks must come. */
-static void backward(const op_call *c, bool center, dtype dt) {
+static void backward(const op_call *c, bool center) {
     norm_view v = norm_open(c, center);
-    int64_t rows = v.x.rows, C = v.width, slices = norm_slices(rows), each = sums_per_row(center);
+    int64_t rows = v.x.rows, each = sums_per_row(center), elements = rows * v.x.cols;
     double *sums = c->ws, shares = (double)c->attr->norm.all_cols * c->attr->norm.copies;
-    float *partial = (float *)(sums + partial_at(rows, center)); /* [slices, 2, C] */
-    bool want_w = c->din[1].data, want_b = center && c->din[2].data;
-#pragma omp parallel for num_threads(loop_threads(c, rows *C)) schedule(static)
+    norm_sums weights = norm_sums_open(c, &v, center, (char *)c->ws + sums_bytes(rows, center));
+    dtype dt = v.dy.dt;
+#pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
     for (int64_t i = 0; i < rows; i++) WITH_DTYPE(dt, sum_slopes, v, i, sums + i * each, center);
     sum_over_ranks(c, center);
-#pragma omp parallel for num_threads(loop_threads(c, rows *C)) schedule(static)
-    for (int64_t s = 0; s < slices; s++) {
-        float *sum_w = want_w ? partial + 2 * s * C : NULL;
-        float *sum_b = want_b ? partial + (2 * s + 1) * C : NULL;
-        if (sum_w) memset(sum_w, 0, (size_t)C * sizeof(float));
-        if (sum_b) memset(sum_b, 0, (size_t)C * sizeof(float));
-        int64_t end = (s + 1) * NORM_SLICE < rows ? (s + 1) * NORM_SLICE : rows;
-        for (int64_t i = s * NORM_SLICE; i < end; i++)
-            WITH_DTYPE(dt, backward_row, v, i, shares, sums + i * each, sum_w, sum_b, center);
+#pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
+    for (int64_t s = 0; s < weights.slices; s++) {
+        norm_slice k = norm_slice_open(&weights, s);
+        for (int64_t i = k.first; i < k.end; i++)
+            WITH_DTYPE(dt, backward_row, v, i, shares, sums + i * each, k.sum_w, k.sum_b, center);
     }
-    if (want_w) norm_add_slices(c, 1, partial, 2 * C, slices);
-    if (want_b) norm_add_slices(c, 2, partial + C, 2 * C, slices);
+    norm_sums_join(c, &weights);
 }
 
 static void workspace(const op_infer *io, int64_t ws[3], bool center) {
     int64_t rows = io->in[0].rows;
-    ws[0] = partial_at(rows, center) * (int64_t)sizeof(double);
-    ws[1] = ws[0] + norm_slices(rows) * 2 * io->in[0].cols * (int64_t)sizeof(float);
+    ws[0] = sums_bytes(rows, center);
+    ws[1] = ws[0] + norm_sums_bytes(rows, io->in[0].cols);
 }
 
 /* ---- the two ---- */
 
-static void rms_fwd_f32(const op_call *c) {
-    forward(c, false, DT_F32);
+static void rmsnorm_fwd(const op_call *c) {
+    forward(c, false);
 }
-static void rms_fwd_bf16(const op_call *c) {
-    forward(c, false, DT_BF16);
+static void rmsnorm_bwd(const op_call *c) {
+    backward(c, false);
 }
-static void rms_bwd_f32(const op_call *c) {
-    backward(c, false, DT_F32);
-}
-static void rms_bwd_bf16(const op_call *c) {
-    backward(c, false, DT_BF16);
-}
-static void rms_workspace(const op_infer *io, int64_t ws[3]) {
+static void rmsnorm_workspace(const op_infer *io, int64_t ws[3]) {
     workspace(io, ws, false);
 }
-static void layer_fwd_f32(const op_call *c) {
-    forward(c, true, DT_F32);
+static void layernorm_fwd(const op_call *c) {
+    forward(c, true);
 }
-static void layer_fwd_bf16(const op_call *c) {
-    forward(c, true, DT_BF16);
+static void layernorm_bwd(const op_call *c) {
+    backward(c, true);
 }
-static void layer_bwd_f32(const op_call *c) {
-    backward(c, true, DT_F32);
-}
-static void layer_bwd_bf16(const op_call *c) {
-    backward(c, true, DT_BF16);
-}
-static void layer_workspace(const op_infer *io, int64_t ws[3]) {
+static void layernorm_workspace(const op_infer *io, int64_t ws[3]) {
     workspace(io, ws, true);
 }
 
-const op_impl CPU_FN(cpu_rmsnorm_ranks_f32) = {rms_fwd_f32, rms_bwd_f32, NULL, rms_workspace};
-const op_impl CPU_FN(cpu_rmsnorm_ranks_bf16) = {rms_fwd_bf16, rms_bwd_bf16, NULL, rms_workspace};
-const op_impl CPU_FN(cpu_layernorm_ranks_f32) = {layer_fwd_f32, layer_bwd_f32, NULL,
-                                                 layer_workspace};
-const op_impl CPU_FN(cpu_layernorm_ranks_bf16) = {layer_fwd_bf16, layer_bwd_bf16, NULL,
-                                                  layer_workspace};
+const op_impl CPU_FN(cpu_rmsnorm_ranks) = {rmsnorm_fwd, rmsnorm_bwd, NULL, rmsnorm_workspace};
+const op_impl CPU_FN(cpu_layernorm_ranks) = {layernorm_fwd, layernorm_bwd, NULL,
+                                             layernorm_workspace};

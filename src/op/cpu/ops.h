@@ -1,4 +1,5 @@
-/* The tuned ops of one instruction set: for every row of CPU_OPS an op_impl per storage type. */
+/* The tuned ops of one instruction set: for every row of CPU_OPS an op_impl, whose kernels read
+ * from their tensors whether activations are f32 or bf16. */
 #ifndef OP_CPU_OPS_H
 #define OP_CPU_OPS_H
 
@@ -28,8 +29,7 @@
     X(FIXED_ADD, fixed_add)
 /* clang-format on */
 
-#define CPU_OP_DECLARE(ID, name)                                                                   \
-    extern const op_impl CPU_FN(cpu_##name##_f32), CPU_FN(cpu_##name##_bf16);
+#define CPU_OP_DECLARE(ID, name) extern const op_impl CPU_FN(cpu_##name);
 CPU_OPS(CPU_OP_DECLARE)
 #undef CPU_OP_DECLARE
 

@@ -50,26 +50,16 @@ V_INLINE void rotate_row(const op_call *c, const tensor *x, const tensor *y, int
     copy_part(x, y, i, heads * D, y->cols - heads * D, add, dt);
 }
 
-static void rotate_rows(const op_call *c, const tensor *x, const tensor *y, float sign, bool add,
-                        dtype dt) {
+static void rotate_rows(const op_call *c, const tensor *x, const tensor *y, float sign, bool add) {
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(dt, rotate_row, c, x, y, i, sign, add);
+    for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(y->dt, rotate_row, c, x, y, i, sign, add);
 }
 
-static void rope_fwd_f32(const op_call *c) {
-    rotate_rows(c, &c->in[0], &c->out[0], 1.0f, false, DT_F32);
+static void rope_fwd(const op_call *c) {
+    rotate_rows(c, &c->in[0], &c->out[0], 1.0f, false);
 }
-static void rope_fwd_bf16(const op_call *c) {
-    rotate_rows(c, &c->in[0], &c->out[0], 1.0f, false, DT_BF16);
-}
-static void rope_bwd_f32(const op_call *c) {
-    if (c->din[0].data)
-        rotate_rows(c, &c->dout[0], &c->din[0], -1.0f, op_accumulates(c, 0), DT_F32);
-}
-static void rope_bwd_bf16(const op_call *c) {
-    if (c->din[0].data)
-        rotate_rows(c, &c->dout[0], &c->din[0], -1.0f, op_accumulates(c, 0), DT_BF16);
+static void rope_bwd(const op_call *c) {
+    if (c->din[0].data) rotate_rows(c, &c->dout[0], &c->din[0], -1.0f, op_accumulates(c, 0));
 }
 
-const op_impl CPU_FN(cpu_rope_f32) = {rope_fwd_f32, rope_bwd_f32, NULL, NULL};
-const op_impl CPU_FN(cpu_rope_bf16) = {rope_fwd_bf16, rope_bwd_bf16, NULL, NULL};
+const op_impl CPU_FN(cpu_rope) = {rope_fwd, rope_bwd, NULL, NULL};

@@ -20,5 +20,4 @@ static void scale_bwd(const op_call *c) {
     if (c->din[0].data) scale_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
 }
 
-const op_impl CPU_FN(cpu_scale_f32) = {scale_fwd, scale_bwd, NULL, NULL};
-const op_impl CPU_FN(cpu_scale_bf16) = {scale_fwd, scale_bwd, NULL, NULL};
+const op_impl CPU_FN(cpu_scale) = {scale_fwd, scale_bwd, NULL, NULL};

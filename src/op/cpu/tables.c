@@ -6,15 +6,12 @@
 #include "op/cpu/peak_loop.h"
 #include "op/cpu/vecops_impl.h"
 
-#define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name##_f32),
-static const op_impl *const table_f32[OP_COUNT] = {CPU_OPS(ROW)};
+#define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name),
+static const op_impl *const ops[OP_COUNT] = {CPU_OPS(ROW)};
 #undef ROW
-#define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name##_bf16),
-static const op_impl *const table_bf16[OP_COUNT] = {CPU_OPS(ROW)};
 
 const cpu_kernels CPU_FN(cpu_kernels) = {
-    .f32 = table_f32,
-    .bf16 = table_bf16,
+    .ops = ops,
     .gemm_ws = CPU_FN(gemm_ws),
     .gemm = CPU_FN(gemm_packed),
     .adamw = CPU_FN(vec_adamw),

@@ -7,7 +7,8 @@
 #include "op/vecops.h"
 
 typedef struct cpu_kernels {
-    const op_impl *const *f32, *const *bf16; /* [OP_COUNT], NULL where there is no tuned kernel */
+    const op_impl *const
+        *ops; /* [OP_COUNT], for f32 and bf16; NULL where there is no tuned kernel */
     int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
     void (*adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest);

@@ -7,6 +7,7 @@
  *   dx = rstd (g - [mean(g)] / copies - xhat mean(g xhat) / copies)
  *
  * What travels is double: the variance is the difference of two sums. */
+#include "op/collective.h"
 #include "op/ref/ref.h"
 
 /* Of a row: squares and products first, then, for LAYERNORM_RANKS, what is summed plainly. */
@@ -15,13 +16,8 @@ static double *sums_of(const op_call *c, int64_t n, bool center) {
 }
 
 static void sum_over_ranks(const op_call *c, bool center) {
-    comm_call call = {.kind = COMM_ALL_REDUCE,
-                      .in = c->ws,
-                      .out = c->ws,
-                      .n = c->in[0].rows * (center ? 2 : 1),
-                      .dt = DT_F64,
-                      .what = "a norm's sums"};
-    comm_run(c->run->mesh->axis[c->attr->norm.axis], &call);
+    op_kind kind = center ? OP_LAYERNORM_RANKS : OP_RMSNORM_RANKS;
+    op_collect(c, kind, true, &c->in[0], c->ws, c->ws);
 }
 
 static ACC gain(const op_call *c, int64_t i) {

@@ -208,7 +208,9 @@ int64_t config_micro_batch(const config *c, int64_t dp);
 /* "tiny.yaml:7", "command line" or "default". A key inside a value has the origin of its nearest
  * parent. The string lives as long as the config. */
 const char *config_where(const config *c, const char *path);
-/* Fills e with a usage error about a key: where = the key and its origin. */
+/* e->where becomes the key with its origin: "tiny.yaml:7 (optim.lr)". The key may be e->where. */
+void config_locate(const config *c, const char *key, err *e);
+/* Fills e with a usage error about a key, located so. */
 status config_error(const config *c, err *e, const char *path, const char *fmt, ...)
     ATH_PRINTF(4, 5);
 

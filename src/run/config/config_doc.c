@@ -163,6 +163,9 @@ char *config_reference_markdown(void) {
 char *config_help(void) {
     strbuf out = {0};
     strbuf_puts(&out, "keys, with their defaults:\n");
+    strbuf_puts(&out,
+                "  model.*                        what the model is: `athanor config schema` lists "
+                "its keys, docs/models.md explains them\n");
     for (int i = 0; i < config_n_options; i++) {
         const option *o = &config_options[i];
         strbuf_printf(&out, "  %-30s %s [%s]\n", o->path, o->help, o->fallback);

@@ -66,8 +66,6 @@ status config_check_keys(const config *c, const json_t *root, err *e) ATH_MUST_U
 void config_set_origins(json_t *origins, const char *path, const json_t *value, const char *where);
 /* Applies "key.path=value" to the raw tree and the origins. */
 status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) ATH_MUST_USE;
-/* Brings the short forms (`precision: bf16`, `train: shards/train`) into full form, in place. */
-void config_expand_short_forms(json_t *root, json_t *origins);
 /* Whether an option may differ between stages. */
 bool config_stage_may_change(const char *path);
 /* Ends in order, and each stage's config as a whole. */

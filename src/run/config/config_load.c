@@ -41,7 +41,8 @@ static void expand_sources(json_t *root) {
     }
 }
 
-void config_expand_short_forms(json_t *root, json_t *origins) {
+/* Brings the short forms (`precision: bf16`, `train: shards/train`) into full form, in place. */
+static void expand_short_forms(json_t *root, json_t *origins) {
     json_t *stage;
     size_t i;
     expand_precision(root, origins);
@@ -72,10 +73,10 @@ static status read_tree(config *c, const json_t *root, err *e) {
 
 static status apply_overrides(json_t *root, json_t *origins, const char *const *overrides, int n,
                               err *e) {
-    config_expand_short_forms(root, origins);
+    expand_short_forms(root, origins);
     for (int i = 0; i < n; i++) {
         TRY(config_apply_override(root, origins, overrides[i], e));
-        config_expand_short_forms(root, origins);
+        expand_short_forms(root, origins);
     }
     return ST_OK;
 }
@@ -128,13 +129,20 @@ const char *config_where(const config *c, const char *path) {
     return where ? where : "default";
 }
 
+void config_locate(const config *c, const char *key, err *e) {
+    const char *where = yaml_origin(c->origins, key);
+    char own[sizeof e->where];
+    snprintf(own, sizeof own, "%s", key);
+    err_where(e, "%s (%s)", where ? where : c->source ? c->source : "config", own);
+}
+
 status config_error(const config *c, err *e, const char *path, const char *fmt, ...) {
     char message[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    const char *where = yaml_origin(c->origins, path);
     err_set(e, ST_USAGE, "%s", message);
-    return err_where(e, "%s (%s)", where ? where : c->source ? c->source : "config", path);
+    config_locate(c, path, e);
+    return ST_USAGE;
 }

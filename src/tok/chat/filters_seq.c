@@ -69,11 +69,11 @@ static status sort_keys(jrun *r, jv item, jv attribute, bool case_sensitive, jv 
 
 /* ---- list, first, last, join ---- */
 
-static status copy_items(jrun *r, jv v, jseq_kind kind, jseq **out) {
+static status copy_items(jrun *r, jv v, jseq **out) {
     const jseq *items;
     TRY(jv_iterate(r, v, &items));
     TRY(jrun_spend(r, items->n));
-    *out = jseq_new(r, kind);
+    *out = jseq_new(r, JSEQ_LIST);
     if (items->n > 0) {
         (*out)->item = arena_memdup(r->mem, items->item, sizeof(jv) * (size_t)items->n);
     }
@@ -83,7 +83,7 @@ static status copy_items(jrun *r, jv v, jseq_kind kind, jseq **out) {
 
 static status filter_list(jrun *r, const jcall *c, jv *out) {
     jseq *s;
-    TRY(copy_items(r, c->self, JSEQ_LIST, &s));
+    TRY(copy_items(r, c->self, &s));
     *out = jv_seq(s);
     return ST_OK;
 }
@@ -176,7 +176,7 @@ static status filter_dictsort(jrun *r, const jcall *c, jv *out) {
 
 static status filter_sort(jrun *r, const jcall *c, jv *out) {
     jseq *s, *keys = jseq_new(r, JSEQ_LIST);
-    TRY(copy_items(r, c->self, JSEQ_LIST, &s));
+    TRY(copy_items(r, c->self, &s));
     for (int32_t i = 0; i < s->n; i++) {
         jv key;
         TRY(sort_keys(r, s->item[i], c->p[2], jarg_truth(c, 1), &key));

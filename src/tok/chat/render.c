@@ -14,14 +14,15 @@ static const jinja_template *by_name(const chat_template *t, const char *name) {
     return NULL;
 }
 
-const jinja_template *chat_template_pick(const chat_template *t, const chat_request *q) {
+/* NULL when there is none of the name that is asked for. */
+static const jinja_template *pick(const chat_template *t, const chat_request *q) {
     if (q->name) return by_name(t, q->name);
     const jinja_template *tools = q->tools ? by_name(t, "tool_use") : NULL;
     return tools ? tools : by_name(t, "default");
 }
 
 bool chat_marks_generation(const chat_template *t, const chat_request *q) {
-    const jinja_template *j = chat_template_pick(t, q);
+    const jinja_template *j = pick(t, q);
     return j && jinja_has_generation(j);
 }
 
@@ -224,7 +225,7 @@ static status render_open(const chat_template *t, const jinja_template *j, const
 
 status chat_render(const chat_template *t, const chat_request *q, strbuf *out,
                    jinja_spans *generation, err *e) {
-    const jinja_template *j = chat_template_pick(t, q);
+    const jinja_template *j = pick(t, q);
     json_t *messages = NULL;
     size_t start = out->len;
     int64_t spans = generation ? generation->n : 0;

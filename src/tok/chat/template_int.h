@@ -15,7 +15,4 @@ struct chat_template {
     json_t *tokens; /* special tokens by name */
 };
 
-/* The template for a request, NULL when there is none of that name. */
-const jinja_template *chat_template_pick(const chat_template *t, const chat_request *q);
-
 #endif

@@ -174,7 +174,7 @@ static status byte_bpe_from(const gguf_reader *r, tok **out) {
     return tree_to_tok(
         out,
         tree_new((tree_parts){.added = added,
-                              .pre_tokenizer = shape_cut_tree(named, false),
+                              .pre_tokenizer = shape_cut_tree(named),
                               .post_processor = around(r, gguf_pre_adds_bos(g->pre), false),
                               .decoder = tree_byte_level(true, true),
                               .model = tree_bpe(&o, vocab, merges)}),

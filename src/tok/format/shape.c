@@ -127,14 +127,14 @@ static json_t *part_tree(const pretok_part *p) {
     return NULL;
 }
 
-json_t *shape_cut_tree(const pretok_named *named, bool add_prefix_space) {
+json_t *shape_cut_tree(const pretok_named *named) {
     const pretok_part *last = &named->part[named->n_parts - 1];
     bool gpt2 = last->kind == PRETOK_PART_REGEX && strcmp(last->regex, PRETOK_GPT2_REGEX) == 0;
     json_t *list = json_array();
     for (int i = 0; i < named->n_parts - gpt2; i++) {
         json_array_append_new(list, part_tree(&named->part[i]));
     }
-    json_array_append_new(list, tree_byte_level(add_prefix_space, gpt2));
+    json_array_append_new(list, tree_byte_level(false, gpt2));
     return tree_sequence("pretokenizers", list);
 }
 

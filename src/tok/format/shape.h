@@ -28,7 +28,7 @@ bool shape_read_cut(const json_t *pre, shape_cut *cut);
 /* The first of the names of a pre-tokenizer. */
 char *shape_first_name(arena *mem, const pretok_named *named);
 /* The pre_tokenizer of a named one, with ByteLevel at its end. */
-json_t *shape_cut_tree(const pretok_named *named, bool add_prefix_space);
+json_t *shape_cut_tree(const pretok_named *named);
 
 /* ST_USAGE unless the tok is byte-level BPE without anything that ranks or merges alone cannot say:
  * normalizer, affixes, dropout, unknown token. `what` names the format in the error. */

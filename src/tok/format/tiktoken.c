@@ -238,7 +238,7 @@ status tiktoken_load(tok_input *in, tok **out) {
     }
     return tree_to_tok(out,
                        tree_new((tree_parts){.added = l.added,
-                                             .pre_tokenizer = shape_cut_tree(named, false),
+                                             .pre_tokenizer = shape_cut_tree(named),
                                              .decoder = tree_byte_level(true, true),
                                              .model = m}),
                        in->path, in->e);

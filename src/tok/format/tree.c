@@ -61,12 +61,6 @@ json_t *tree_replace(const char *kind, const char *pattern, const char *content)
                      content);
 }
 
-json_t *tree_split_byte_level(const char *regex) {
-    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
-                     "type", "Split", "pattern", "Regex", regex, "behavior", "Isolated", "invert",
-                     0, tree_byte_level(false, false));
-}
-
 /* ---- templates ---- */
 
 static json_t *item(const char *kind, const char *id, int type_id) {

@@ -26,8 +26,6 @@ json_t *tree_type(const char *type);
 json_t *tree_sequence(const char *key, json_t *list);
 json_t *tree_byte_level(bool add_prefix_space, bool use_regex);
 json_t *tree_replace(const char *kind, const char *pattern, const char *content);
-/* Sequence[Split by a regular expression, ByteLevel]. */
-json_t *tree_split_byte_level(const char *regex);
 /* TemplateProcessing that puts tokens before and after a text; NULL: none. */
 json_t *tree_template(const char *before, int32_t before_id, const char *after, int32_t after_id);
 

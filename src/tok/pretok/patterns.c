@@ -45,7 +45,6 @@
            "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACE
 
 const char *const PRETOK_GPT2_REGEX = GPT2;
-const char *const PRETOK_LLAMA3_REGEX = CL100K("\\p{N}{1,3}");
 
 enum { ONIGURUMA = 1 << PRETOK_ONIGURUMA, RUST = 1 << PRETOK_RUST, BOTH = ONIGURUMA | RUST };
 

@@ -100,9 +100,8 @@ const pretok_named *pretok_by_name(const char *name);
 /* The step of one part. */
 status pretok_step_part(pretok_step *s, const pretok_part *part, err *e) ATH_MUST_USE;
 
-/* The patterns of gpt2 and llama3, as they stand in tokenizer.json. */
+/* The pattern of gpt2, as it stands in tokenizer.json. */
 extern const char *const PRETOK_GPT2_REGEX;
-extern const char *const PRETOK_LLAMA3_REGEX;
 /* A step that isolates the matches of a pattern: a hand-written matcher if it is a published one,
  * else the general engine. ST_FORMAT: the pattern is wrong or has something not supported. */
 status pretok_step_regex(pretok_step *s, const char *regex, pretok_dialect dialect,

@@ -38,7 +38,7 @@ static json_t *metaspace(void) {
 
 static json_t *pre_tokenizer(const tok_train_options *o, train_form form) {
     switch (form) {
-        case FORM_BYTE_BPE: return shape_cut_tree(pretok_by_name(o->pattern), false);
+        case FORM_BYTE_BPE: return shape_cut_tree(pretok_by_name(o->pattern));
         case FORM_UNIGRAM: return metaspace();
         case FORM_WORDPIECE: return tree_type("BertPreTokenizer");
         case FORM_BYTE: return tree_byte_level(false, false);

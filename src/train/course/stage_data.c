@@ -132,7 +132,7 @@ static status check_unchanged(const stage_data *d, const config *c, int stage, c
         const shards *s = loader_source_shards(l, i);
         if (then && same_hash(then, s->fingerprint)) continue;
         err_set(e, ST_FORMAT, "the data in %s is not what this run has been training on", s->dir);
-        err_where(e, "data.train[%d] (%s)", i, config_where(c, "data.train"));
+        err_where(e, "%s (data.train[%d])", config_where(c, "data.train"), i);
         return err_hint(e, "bring the old shards back, or go on with the new ones in another run: "
                            "--fork NEW");
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/session.h"
+#include "train/events.h"
 
 typedef struct finding {
     bool found;
@@ -47,10 +47,10 @@ static bool visit(void *ctx, const prog_event *ev) {
 
 static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
-    json_t *o = session_event("alarm", step);
+    json_t *o = events_new("alarm", step);
     json_object_set_new(o, "kind", json_string("nonfinite"));
     json_object_set_new(o, "message", json_string(text));
-    TRY(session_emit(s, o, e));
+    TRY(events_emit(s, o, e));
     err_set(e, ST_NONFINITE, "step %ld: %s", (long)step, text);
     err_where(e, "%s", s->c->run);
     return err_hint(
@@ -78,8 +78,7 @@ static bool weights_are_bad(const session *s, finding *f) {
 static void walk_step(session *s, uint64_t first_sample, float grad_scale, finding *f) {
     const prog *p = s->plan->prog[PLAN_TRAIN];
     for (int m = 0; m < s->table.micro_batches; m++) {
-        loop_fill(s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B, s->B,
-                  s->now->data.document_mask);
+        execute_fill(s, s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B);
         op_run run = execute_run_of(s, m, grad_scale);
         prog_walk(p, PROG_ALL, &run, visit, f);
         if (f->found && !f->goes_on) return;

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "run/record.h"
+#include "train/events.h"
 #include "train/guard/suspects.h"
 
 enum { NAMED_DOCUMENTS = 8 };
@@ -75,9 +76,9 @@ static json_t *spike_alarm(const session *s, const step_result *r, json_t *docum
     if (watch_is_repetitive(s->c, r->repeated))
         snprintf(repeated, sizeof repeated, ", %.3g %% of its tokens repeat themselves",
                  100 * r->repeated);
-    json_t *o = session_alarm(s, "spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
-                              loss, r->score.loss_z, r->norm, r->score.norm_z, repeated,
-                              consequence(r->verdict), strbuf_cstr(&named));
+    json_t *o = events_alarm(s, "spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
+                             loss, r->score.loss_z, r->norm, r->score.norm_z, repeated,
+                             consequence(r->verdict), strbuf_cstr(&named));
     strbuf_free(&named);
     json_object_set_new(o, "step", json_integer(s->at.step + 1));
     json_object_set_new(o, "action", json_string(ACTIONS[r->verdict]));
@@ -121,10 +122,10 @@ static status go_back(session *s, const step_result *r, json_t *documents, err *
     session_leave(s); /* the stage may be an earlier one */
     s->val_loss = NAN;
     TRY(reopen_metrics(s, e));
-    json_t *o = session_alarm(s, "rewind",
-                              "went back from step %" PRId64 " to step %" PRId64 "; its %" PRIu64
-                              " samples are left out",
-                              from, s->at.step, gap.n);
+    json_t *o = events_alarm(s, "rewind",
+                             "went back from step %" PRId64 " to step %" PRId64 "; its %" PRIu64
+                             " samples are left out",
+                             from, s->at.step, gap.n);
     json_object_set_new(o, "from_step", json_integer(from));
     json_object_set_new(o, "to_step", json_integer(s->at.step));
     json_object_set_new(o, "left_out",
@@ -132,7 +133,7 @@ static status go_back(session *s, const step_result *r, json_t *documents, err *
                                   (json_int_t)gap.first, "n", (json_int_t)gap.n));
     put_score(o, r);
     json_object_set(o, "documents", documents);
-    return session_emit(s, o, e);
+    return events_emit(s, o, e);
 }
 
 status react_to_spike(session *s, const step_result *r, err *e) {
@@ -140,7 +141,7 @@ status react_to_spike(session *s, const step_result *r, err *e) {
     peers_share_rows(&s->peers, s->nll, s->share * s->T);
     TRY(name_documents(s, &documents, e));
     json_t *o = spike_alarm(s, r, documents);
-    status st = session_emit(s, o, e);
+    status st = events_emit(s, o, e);
     if (st == ST_OK && r->verdict == WATCH_REWIND) st = go_back(s, r, documents, e);
     json_decref(documents);
     return st;

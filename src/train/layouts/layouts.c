@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/strbuf.h"
-#include "train/layouts/faults.h"
 #include "train/layouts/trial.h"
 
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
@@ -197,13 +196,13 @@ static void note_gradients(session *s, void *ctx) {
 static status run_steps(rank_job *j, session *s, err *e) {
     layout_result *r = j->r;
     uint64_t initial;
-    layout_fault_weights(s, j->way->fault);
+    if (j->way->between) j->way->between(s, 0);
     note_weights(j, s);
     TRY(session_digest(s, &initial, e));
     if (r) r->initial = initial;
     for (int i = 0; i < j->way->steps; i++) {
         step_result out;
-        layout_fault_step(s, j->way->fault, i);
+        if (j->way->between) j->way->between(s, i + 1);
         TRY(trial_step_watched(s, i == 0 ? note_gradients : NULL, j, &out, e));
         if (!r) continue;
         r->steps[i] = (layout_step){out.nll_sum / (double)out.targets, out.norm, out.digest};

@@ -8,6 +8,8 @@
 #include "comm/comm.h"
 #include "run/config/config.h"
 
+struct session;
+
 /* What distinguishes a layout. */
 typedef struct layout {
     int dp, dp_replicate, zero, tp;
@@ -37,16 +39,6 @@ void layout_trial_free(layout_trial *t);
 /* Whether the model divides over so many tensor-parallel ranks. */
 bool layout_trial_divides(const layout_trial *t, int tp);
 
-/* Deliberate mistakes, which a trial must notice: for its tests. */
-typedef enum layout_fault {
-    LAYOUT_SOUND,
-    LAYOUT_SAME_SEED,    /* every tensor-parallel rank draws the first one's weights */
-    LAYOUT_NO_PARTIAL,   /* partial gradients are not summed */
-    LAYOUT_BUCKET_ORDER, /* one rank sums two units in the other order */
-    LAYOUT_SHIFTED,      /* one rank's piece begins one element late */
-    LAYOUT_FLIPPED_BIT   /* in one replica, before the third step */
-} layout_fault;
-
 /* How its steps are run. */
 typedef struct layout_way {
     int precision; /* CONFIG_PRECISION_FP32 or _BF16 */
@@ -54,7 +46,9 @@ typedef struct layout_way {
     bool ordinary; /* sums of floats, as a run without train.deterministic has them; one
                       micro-batch, so that gradients share their memory with activations, and a slow
                       link, so that they travel while the backward goes on */
-    layout_fault fault;
+    /* NULL, or what happens to each rank between its steps: 0 when its weights have been drawn, and
+     * i before step i. By this tests make the mistakes that a comparison must notice. */
+    void (*between)(struct session *s, int step);
 } layout_way;
 
 typedef struct layout_step {

@@ -4,15 +4,8 @@
 
 /* ---- opening ---- */
 
-/* Does the model take its vocabulary from the tokenizer? (session.c reads `model:` likewise.) */
-static bool vocab_is_tokenizers(const config *c) {
-    const json_t *v = json_object_get(c->model, "vocab_size");
-    if (v) return json_is_string(v);
-    return !json_object_get(c->model, "preset") && !json_object_get(c->model, "from");
-}
-
 void trial_trim_config(config *c) {
-    if (!vocab_is_tokenizers(c)) c->tokenizer = NULL;
+    if (!session_takes_vocab(c)) c->tokenizer = NULL;
     c->data.valid = NULL;
     c->sample.prompts.n = 0;
 }
@@ -80,7 +73,7 @@ static status run_step(session *s, const step_source *from, step_times *times, s
     if (!r->finite) {
         err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
                 (long)s->at.step + 1);
-        err_where(e, "optim.lr (%s)", config_where(s->c, "optim.lr"));
+        config_locate(s->c, "optim.lr", e);
         return err_hint(e, "lower optim.lr (now %g)", s->c->optim.lr);
     }
     execute_advance(s, r);

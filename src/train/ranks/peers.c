@@ -18,10 +18,7 @@ static mesh_shape shape_of(const config *c) {
 
 /* The key of the message gets its line. */
 static status locate(const config *c, status st, err *e) {
-    if (st == ST_OK || !e || !*e->where) return st;
-    char key[64];
-    snprintf(key, sizeof key, "%.60s", e->where);
-    err_where(e, "%s (%s)", key, config_where(c, key));
+    if (st != ST_OK && e && *e->where) config_locate(c, e->where, e);
     return st;
 }
 
@@ -142,20 +139,19 @@ void peers_bind(peers *p, arena *a, const param_store *s) {
 
 /* ---- weights and gradients ---- */
 
+static comm_ticket begin(peers *p, step_call *k, const char *what) {
+    k->call.what = what;
+    comm *group = k->copies ? sharers_of(p, k->copies) : p->m.axis[k->axis];
+    return p->newest = comm_start(group, &k->call);
+}
+
 void peers_gather(peers *p, int u) {
-    param_transfer t = param_weights_transfer(p->store, u);
-    if (t.n == 0) return;
-    comm_call call = {.kind = COMM_ALL_GATHER,
-                      .in = (const char *)t.in + p->shift * (int64_t)dtype_bytes(t.dt),
-                      .out = t.out,
-                      .n = t.n,
-                      .dt = t.dt,
-                      .what = p->unit[u].weights};
-    p->unit[u].gather = p->newest = comm_start(p->m.axis[MESH_SHARD], &call);
+    step_call k;
+    if (step_gather_call(p->store, u, &k)) p->unit[u].gather = begin(p, &k, p->unit[u].weights);
 }
 
 void peers_gathered(peers *p, int u) {
-    if (param_weights_transfer(p->store, u).n > 0) comm_wait(p->m.world, p->unit[u].gather);
+    comm_wait(p->m.world, p->unit[u].gather); /* ticket 0 where nothing travels */
 }
 
 void peers_gather_all(peers *p) {
@@ -164,49 +160,15 @@ void peers_gather_all(peers *p) {
     for (int u = 0; u < param_units(p->store); u++) peers_gathered(p, u);
 }
 
-static comm_ticket start_sum(peers *p, mesh_axis axis, int u, const param_transfer *t, bool scatter,
-                             bool add) {
-    comm_call call = {.kind = scatter ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE,
-                      .in = t->in,
-                      .out = scatter ? t->out : (void *)(uintptr_t)t->in,
-                      .n = t->n,
-                      .dt = t->dt,
-                      .add = scatter && add,
-                      .narrow = p->narrow && t->dt == DT_F32, /* sums of integers stay whole */
-                      .what = p->unit[u].grads};
-    return p->newest = comm_start(p->m.axis[axis], &call);
-}
-
-/* Before they are summed over samples, while the ranks still have them at the same places. */
-static void sum_partial(peers *p, int u, const param_transfer *t) {
-    const param_unit *unit = param_unit_at(p->store, u);
-    for (int i = 0; i < unit->n_partial && !p->forgets_partial; i++) {
-        const param_partial *k = &unit->partial[i];
-        void *at = (char *)(uintptr_t)t->in + k->at * (int64_t)dtype_bytes(t->dt);
-        comm_call call = {.kind = COMM_ALL_REDUCE,
-                          .in = at,
-                          .out = at,
-                          .n = k->n,
-                          .dt = t->dt,
-                          .what = p->unit[u].grads};
-        p->unit[u].reduce = p->newest = comm_start(sharers_of(p, k->copies), &call);
-    }
-}
-
-void peers_reduce(peers *p, int u, bool add, bool last) {
-    param_transfer t = param_grads_transfer(p->store, u);
-    peers_unit *k = &p->unit[u];
-    sum_partial(p, u, &t);
-    if (param_unit_at(p->store, u)->whole) {
-        k->add_when_reduced = t.out != t.in;
-        if (k->add_when_reduced && !add) memset(t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
-        k->reduce = start_sum(p, MESH_DP, u, &t, false, false);
-        return;
-    }
-    k->reduce = start_sum(p, MESH_SHARD, u, &t, true, add);
-    if (!last || p->m.size[MESH_REPLICATE] == 1) return;
-    t.in = t.out;
-    k->reduce = start_sum(p, MESH_REPLICATE, u, &t, false, false);
+void peers_reduce(peers *p, const step_entry *e) {
+    peers_unit *unit = &p->unit[e->unit];
+    param_transfer t = param_grads_transfer(p->store, e->unit);
+    unit->add_when_reduced = param_unit_at(p->store, e->unit)->whole && t.out != t.in;
+    if (unit->add_when_reduced && !e->add) memset(t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
+    step_call k;
+    for (int i = 0; step_reduce_call(p->store, e, p->narrow, i, &k); i++)
+        if (k.axis != MESH_REPLICATE || p->m.size[MESH_REPLICATE] > 1)
+            unit->reduce = begin(p, &k, unit->grads);
 }
 
 void peers_reduced(peers *p, int u) {
@@ -221,14 +183,6 @@ void peers_reduced(peers *p, int u) {
 }
 
 /* ---- sums and agreements ---- */
-
-void peers_forget_partial(peers *p) {
-    p->forgets_partial = true;
-}
-
-void peers_shift_pieces(peers *p) {
-    p->shift = 1;
-}
 
 static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
     comm_call call = {.kind = COMM_ALL_REDUCE, .in = x, .out = x, .n = n, .dt = dt, .what = what};

@@ -1,16 +1,14 @@
 /* The other ranks of a run, as a step needs them: weights gathered, gradients reduced, sums agreed
  * upon. Alone, everything is a copy or nothing.
  *
- * Gradients of a unit go over the ranks that share its pieces (reduce-scatter), then, once a step,
- * over their replicas (all-reduce): what crosses the slower links is a piece. Both run on the side
- * stream of the world while the backward goes on. */
+ * Which calls move a unit says step/unit_calls.h; they run on the side stream of the world while
+ * forward and backward go on. */
 #ifndef TRAIN_PEERS_H
 #define TRAIN_PEERS_H
 
-#include "comm/mesh.h"
 #include "op/vecops.h"
-#include "param/units.h"
 #include "run/config/config.h"
+#include "step/unit_calls.h"
 
 typedef struct peers_unit {
     const char *weights, *grads; /* how traces and reports call the transfers */
@@ -27,8 +25,6 @@ typedef struct peers {
     peers_unit *unit;
     bool narrow;        /* parallel.reduce_dtype is bf16 */
     comm_ticket newest; /* transfer; 0: there was none */
-    bool forgets_partial;
-    int64_t shift; /* elements */
     struct {
         int copies;
         comm *group;
@@ -58,14 +54,9 @@ void peers_gather(peers *p, int u);
 void peers_gathered(peers *p, int u);
 /* Of all units that are whole on every rank: after what a rank owns was loaded or drawn. */
 void peers_gather_all(peers *p);
-/* Gradients of unit u. add: to those of earlier micro-batches; last: the step's. */
-void peers_reduce(peers *p, int u, bool add, bool last);
+/* Gradients of a unit, as a STEP_REDUCE says: begin, wait. */
+void peers_reduce(peers *p, const step_entry *e);
 void peers_reduced(peers *p, int u);
-
-/* Mistakes, for the tests of `verify layouts`: partial gradients are no longer summed; this rank
- * sends its pieces from one element too far. */
-void peers_forget_partial(peers *p);
-void peers_shift_pieces(peers *p);
 
 /* Sums over the ranks that see other samples. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);

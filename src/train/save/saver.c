@@ -1,8 +1,9 @@
 #include "train/save/saver.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 enum { NICE = 10 };
 
@@ -14,22 +15,12 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* Signals are for the thread that trains. */
-static bool start_thread(saver *s) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&s->thread, NULL, run, s) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 void saver_start(saver *s, status (*work)(void *job, err *e), void *job) {
     s->work = work;
     s->job = job;
     s->why = (err){0};
     atomic_store(&s->done, false);
-    s->running = start_thread(s);
+    s->running = thread_start(&s->thread, run, s);
     if (s->running) return;
     s->result = work(job, &s->why);
     atomic_store(&s->done, true);

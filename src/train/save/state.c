@@ -6,7 +6,7 @@
  *
  * All ranks take part in every save, and learn at the same step what has become of it.
  *
- * Reading order: state_save, state_poll, settle; then state_load_newest, state_load. */
+ * Reading order: state_save, state_poll, settle; then state_load_newest, load. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/hf/hf_weights.h"
 #include "train/save/save.h"
-#include "train/session.h"
+#include "train/events.h"
 
 /* ---- saving ---- */
 
@@ -130,10 +130,10 @@ static void take_snapshot(const session *s, save_job *j) {
  * in a row ends the run, as does the failure of one that was waited for. */
 static status tell_failure(session *s, const save_job *j, bool waited, err *why, err *e) {
     bool fatal = waited || ++s->failed_saves >= 2;
-    json_t *o = session_alarm(s, "save_failed", "%s%s", why->message,
-                              fatal ? "" : "; the run goes on, the next save will try again");
+    json_t *o = events_alarm(s, "save_failed", "%s%s", why->message,
+                             fatal ? "" : "; the run goes on, the next save will try again");
     json_object_set_new(o, "saved_step", json_integer(j->step));
-    TRY(session_emit(s, o, e));
+    TRY(events_emit(s, o, e));
     if (!fatal) return ST_OK;
     if (e) *e = *why;
     return why->code;
@@ -143,19 +143,19 @@ static status tell_failure(session *s, const save_job *j, bool waited, err *why,
 static status tell_pruning(session *s, status st, const err *why, err *e) {
     if (st == ST_OK) return ST_OK;
     json_t *o =
-        session_alarm(s, "prune_failed", "an old checkpoint was not deleted: %s", why->message);
-    return session_emit(s, o, e);
+        events_alarm(s, "prune_failed", "an old checkpoint was not deleted: %s", why->message);
+    return events_emit(s, o, e);
 }
 
 static status tell_success(session *s, const save_job *j, err *e) {
     s->failed_saves = 0;
     s->watch.rewinds = 0;
-    json_t *o = session_event("checkpoint", j->step);
+    json_t *o = events_new("checkpoint", j->step);
     json_object_set_new(o, "path", json_string(checkpoint_path(j->mem, j->run, j->step)));
     json_object_set_new(o, "save_ms",
                         json_f32((float)((double)(clock_now_ns() - j->began_ns) / 1e6)));
     if (s->upload) upload_add(s->upload, j->step);
-    TRY(session_emit(s, o, e));
+    TRY(events_emit(s, o, e));
     return tell_pruning(s, j->pruned, &j->why_not_pruned, e);
 }
 
@@ -176,10 +176,10 @@ static status poll_uploads(session *s, bool wait, err *e) {
             TRY(tell_pruning(s, st, &why, e));
             continue;
         }
-        json_t *o = session_alarm(s, "upload_failed", "%s", ev.why.message);
+        json_t *o = events_alarm(s, "upload_failed", "%s", ev.why.message);
         json_object_set_new(o, "saved_step", json_integer(ev.step));
         json_object_set_new(o, "exit_status", json_integer(ev.exit_status));
-        TRY(session_emit(s, o, e));
+        TRY(events_emit(s, o, e));
     }
     return ST_OK;
 }
@@ -350,7 +350,8 @@ static status check_position(const session *s, const char *dir, const stored_cur
     return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
 }
 
-status state_load(session *s, const char *dir, err *e) {
+/* RUN/checkpoints/step-N. */
+static status load(session *s, const char *dir, err *e) {
     stored_cursor c;
     TRY(read_cursor(s->a, dir, &c, e));
     TRY(check_position(s, dir, &c, e));
@@ -370,7 +371,7 @@ status state_load(session *s, const char *dir, err *e) {
 /* The log may not be open yet: the alarm is told when it is. */
 static void note_skipped(void *ctx, const char *dir, const err *why) {
     session *s = ctx;
-    json_t *o = session_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
+    json_t *o = events_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
     json_object_set_new(o, "path", json_string(dir));
     log_warn("%s", json_string_value(json_object_get(o, "message")));
     json_array_append_new(s->late_alarms, o);
@@ -398,7 +399,7 @@ static status find_newest(session *s, char **newest, err *e) {
 status state_load_newest(session *s, err *e) {
     char *newest;
     TRY(find_newest(s, &newest, e));
-    if (newest) return state_load(s, newest, e);
+    if (newest) return load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     if (s->model.from) return hf_load_weights(s->plan->store, s->model.from, e);

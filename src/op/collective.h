@@ -1,0 +1,24 @@
+/* The collectives among the ops: which call of comm each is. Kernels make it, plans count it. */
+#ifndef OP_COLLECTIVE_H
+#define OP_COLLECTIVE_H
+
+#include "op/op.h"
+
+typedef struct op_collective {
+    mesh_axis axis;
+    comm_call call; /* without data; kind COMM_KINDS: the op makes none in this direction */
+} op_collective;
+
+/* x: shape and dtype of the forward's input, in both directions. */
+op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *x);
+/* Makes the call. */
+void op_collect(const op_call *c, op_kind kind, bool forward, const tensor *x, const void *in,
+                void *out);
+
+/* GATHER_COLS: columns of a piece, which are those of the widest part. Narrower ones travel with
+ * what lies behind them. */
+static inline int64_t op_piece_cols(const op_attr *attr) {
+    return (attr->comm.cols + attr->comm.ranks - 1) / attr->comm.ranks;
+}
+
+#endif
