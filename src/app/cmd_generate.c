@@ -31,8 +31,10 @@ static status read_batch_line(const open_model *m, const json_t *o, tok_ids *out
     const json_t *ids = json_object_get(o, "ids");
     const char *text = json_string_value(json_object_get(o, "prompt"));
     if (text) return encode(m, text, out, e);
-    if (!json_is_array(ids))
-        return err_set(e, ST_FORMAT, "a batch line needs \"prompt\" (text) or \"ids\" (a list)");
+    if (!json_is_array(ids)) {
+        err_set(e, ST_FORMAT, "a batch line needs \"prompt\" (text) or \"ids\" (a list)");
+        return err_hint(e, "for example {\"prompt\": \"Once upon a time\"} or {\"ids\": [1, 2]}");
+    }
     size_t i;
     json_t *v;
     json_array_foreach((json_t *)ids, i, v) {

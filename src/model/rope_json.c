@@ -243,6 +243,7 @@ status rope_check(const rope_spec *s, err *e) {
     const char *bad = bad_shape(s);
     if (bad) {
         err_set(e, ST_USAGE, "rotary scaling of kind %s %s", kinds[c->kind].name, bad);
+        err_hint(e, "compare it with the published config.json of the model");
         return err_where(e, "model.rope_scaling");
     }
     if (c->kind == ROPE_LONGROPE && c->n_factors != s->rotary_dim / 2) {

@@ -316,6 +316,15 @@ static void test_hostile_index_is_refused(void **state) {
     }
 }
 
+static void test_pointer_of_git_lfs(void **state) {
+    (void)state;
+    const char *text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 123\n";
+    st_reader *r;
+    err e = {0};
+    assert_int_equal(st_open_bytes(&r, text, strlen(text), "x", &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "git lfs pull"));
+}
+
 static void test_tensor_in_two_shards_is_refused(void **state) {
     test_dir *d = *state;
     write_one(d, "m1.safetensors", "a", 1);
@@ -401,6 +410,7 @@ int main(void) {
         IO_TEST(test_sharded_folder),
         IO_TEST(test_hostile_index_is_refused),
         IO_TEST(test_tensor_in_two_shards_is_refused),
+        cmocka_unit_test(test_pointer_of_git_lfs),
         IO_TEST(test_folder_without_weights),
         IO_TEST(test_conversion_and_transposition),
         IO_TEST(test_short_stream_leaves_no_file),

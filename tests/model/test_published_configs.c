@@ -450,6 +450,50 @@ static void test_openelm_multipliers(void **state) {
     arena_free(a);
 }
 
+/* Beyond seq_length the publishers' code scales queries and frequencies, unless both are off. */
+static void test_qwen_lengths(void **state) {
+    (void)state;
+    static const struct {
+        const char *change;
+        int64_t most;
+    } cases[] = {
+        {"{\"seq_length\": 2048}", 2048},
+        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": false}", 2048},
+        {"{\"seq_length\": 2048, \"use_logn_attn\": false}", 2048},
+        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": null, \"use_logn_attn\": null}", 2048},
+        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": false, \"use_logn_attn\": false}", 8192},
+        {"{\"seq_length\": 32768}", 8192},
+    };
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        arena *a = arena_new("lengths");
+        model_config mc;
+        err e = {0};
+        if (read_changed("qwen-1_8b", cases[i].change, &mc, a, &e) != ST_OK)
+            fail_msg("%s: %s", cases[i].change, e.message);
+        assert_int_equal(mc.max_position_embeddings, cases[i].most);
+        arena_free(a);
+    }
+}
+
+/* Widths as the publishers' code has them: NumPy rounds 1.575 to 1.58, Python to 1.57. */
+static void test_openelm_rounding(void **state) {
+    (void)state;
+    static const char *const text =
+        "{\"model_type\": \"openelm\", \"model_dim\": 96, \"head_dim\": 8, \"vocab_size\": 64,"
+        " \"num_transformer_layers\": 3, \"qkv_multipliers\": 1.0, \"num_gqa_groups\": 3,"
+        " \"ffn_multipliers\": [1.918, 1.575], \"ffn_dim_divisor\": 2}";
+    static const int64_t want[] = {184, 168, 152};
+    arena *a = arena_new("rounding");
+    json_t *o = json_loads(text, 0, NULL);
+    model_config mc;
+    err e = {0};
+    assert_non_null(o);
+    if (model_config_read_file(a, o, &mc, &e) != ST_OK) fail_msg("%s", e.message);
+    for (int l = 0; l < 3; l++) assert_int_equal(model_layer(&mc, l).mlp.F, want[l]);
+    json_decref(o);
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meaning),
@@ -461,6 +505,8 @@ int main(void) {
         cmocka_unit_test(test_rope_bases),
         cmocka_unit_test(test_extensions),
         cmocka_unit_test(test_openelm_multipliers),
+        cmocka_unit_test(test_openelm_rounding),
+        cmocka_unit_test(test_qwen_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

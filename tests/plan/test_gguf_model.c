@@ -220,6 +220,7 @@ static void check_change(const char *good, const change *c) {
     if (st != ST_FORMAT && !(st == ST_USAGE && c->text)) fail_msg("%s: %d", c->where, (int)st);
     const char *where = strcmp(c->where, FILE_ITSELF) == 0 ? bad : c->where;
     if (strcmp(e.where, where) != 0) fail_msg("%s: %s at '%s'", c->where, e.message, e.where);
+    if (!e.hint[0]) fail_msg("%s: no hint", e.message);
     gguf_model_close(&m);
     gguf_pairs_free(&pairs);
     free(tensors);

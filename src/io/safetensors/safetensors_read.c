@@ -197,7 +197,12 @@ static status check_extent(const char *text, size_t len, err *e) {
 /* The JSON header; *data is the byte after it. */
 static status parse_header(const uint8_t *bytes, size_t len, json_t **root, size_t *data, err *e) {
     if (len < 8) return err_set(e, ST_FORMAT, "%zu bytes are too few for a safetensors file", len);
+    static const char pointer[] = "version https://git-lfs";
     uint64_t n = 0;
+    if (len >= sizeof pointer && memcmp(bytes, pointer, sizeof pointer - 1) == 0)
+        return err_set(
+            e, ST_FORMAT,
+            "this is a pointer of Git LFS, not the weights; `git lfs pull` fetches them");
     for (int i = 0; i < 8; i++) n |= (uint64_t)bytes[i] << (8 * i);
     if (n > ST_MAX_HEADER_BYTES)
         return err_set(e, ST_FORMAT, "the header claims %llu bytes (at most %u are allowed)",

@@ -31,6 +31,7 @@ const model_family family_mistral = {
     .gguf_arch = "llama",
     .in_transformers = true,
     .in_vllm = true,
+    .in_ollama = true,
     .defaults = mistral_defaults,
     .to_hf = mistral_to_hf,
 };

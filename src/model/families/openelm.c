@@ -5,8 +5,6 @@
  * to below by more than a tenth, it goes up by one). A pair is the first and last of evenly spaced
  * ones, rounded to two decimals. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/config_keys.h"
@@ -35,13 +33,12 @@ static int64_t divisible(double width, int64_t divisor) {
     return (double)n < 0.9 * width ? n + divisor : n;
 }
 
-/* Number l of `layers` evenly spaced ones, rounded as Python rounds: to the nearest decimals. */
+/* Number l of `layers` evenly spaced ones, rounded as the publishers' code does by NumPy:
+ * hundredths go to the nearest whole number, and a half to the even one. */
 static double between(double a, double b, int64_t l, int64_t layers) {
-    char text[64];
     double step = layers > 1 ? (b - a) / (double)(layers - 1) : 0;
     if (!(fabs(a) < MULTIPLIER_MAX && fabs(b) < MULTIPLIER_MAX)) return 0;
-    snprintf(text, sizeof text, "%.2f", l > 0 && l == layers - 1 ? b : (double)l * step + a);
-    return strtod(text, NULL);
+    return rint((l > 0 && l == layers - 1 ? b : (double)l * step + a) * 100) / 100;
 }
 
 /* Multiplier of layer l from a list of one a layer, a pair, or one number. */

@@ -1,6 +1,6 @@
 /* Qwen v1 (Bai et al. 2023; MINI_LLM): one biased product for q, k and v, the gate named w2, and an
  * intermediate_size of twice the width. Its dynamic NTK and log-n scaling begin beyond the trained
- * length (seq_length), which is the longest sequence here. */
+ * length (seq_length), which is the longest sequence here unless both are switched off. */
 #include "model/families/hf.h"
 
 static void qwen_defaults(model_config *mc) {
@@ -27,9 +27,11 @@ static status qwen_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     }
     json_t *trained = json_object_get(o, "seq_length");
     int64_t most = hf_get_int(o, "max_position_embeddings", INT64_MAX);
-    if (trained && hf_get_int(o, "seq_length", 0) < most)
+    bool scales = !json_is_false(json_object_get(o, "use_dynamic_ntk")) ||
+                  !json_is_false(json_object_get(o, "use_logn_attn"));
+    if (trained && scales && hf_get_int(o, "seq_length", 0) < most)
         json_object_set(o, "max_position_embeddings", trained);
-    hf_drop(o, "no_bias seq_length");
+    hf_drop(o, "no_bias seq_length use_dynamic_ntk use_logn_attn");
     hf_rename(o, "emb_dropout_prob", "embd_pdrop");
     hf_rename(o, "attn_dropout_prob", "attn_pdrop");
     return ST_OK;
@@ -60,9 +62,10 @@ const model_family family_qwen = {
     .keys = MODEL_KEYS_OF_ALL "head_dim intermediate_size rms_norm_eps rope_theta "
                               "partial_rotary_factor embd_pdrop attn_pdrop",
     .numbers = "layer_norm_epsilon rotary_emb_base rotary_pct",
-    .own_keys = "no_bias seq_length emb_dropout_prob attn_dropout_prob",
-    .inert_keys = "use_dynamic_ntk use_logn_attn bf16 fp16 fp32 onnx_safe softmax_in_fp32 "
-                  "use_cache_kernel use_cache_quantization",
+    .own_keys = "no_bias seq_length use_dynamic_ntk use_logn_attn emb_dropout_prob "
+                "attn_dropout_prob",
+    .inert_keys = "bf16 fp16 fp32 onnx_safe softmax_in_fp32 use_cache_kernel "
+                  "use_cache_quantization",
     .no_rope_scaling = true,
     .activations = "silu swish",
     .names =
