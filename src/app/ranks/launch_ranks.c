@@ -20,8 +20,8 @@
 #include "base/strbuf.h"
 #include "comm/comm.h"
 
-/* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a rank
- * from saying its last words and leaving with a status of its own. */
+/* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a
+ * rank from saying its last words and leaving with a status of its own. */
 static const double GRACE_S = 5;
 
 typedef struct rank_process {
