@@ -10,4 +10,7 @@
 #define UNDER_ASAN 0
 #endif
 
+/* Seconds that a test leaves to what must not take for ever, on any machine. */
+#define PATIENCE_S(normally) ((normally) * (UNDER_ASAN ? 20 : 4))
+
 #endif

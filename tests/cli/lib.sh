@@ -62,6 +62,12 @@ is_gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/
 await_end() { for pid in "$@"; do await is_gone "$pid" || fail "process $pid lives"; done; }
 # now_ms: a clock.
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
+# spent_ms: sets `spent` to the processor time in ms of the programs that have ended, which does not
+# count what others on this machine do.
+spent_ms() {
+    times >spent.times # no subshell: that would have no children
+    spent=$(tail -n 1 spent.times | sed 's/[ms]/ /g' | awk '{ print int((($1 + $3) * 60 + $2 + $4) * 1000) }')
+}
 # sleep_part MS: for a random part of that time.
 sleep_part() { sleep "$(awk "BEGIN { printf \"%.4f\", $1 * $RANDOM / 32768 / 1000 }")"; }
 # calc EXPRESSION: true where awk says so.

@@ -84,11 +84,11 @@ echo "$(field total plan.json) parameters: planned $planned, touched $touched, s
 # Every preset, quickly, and with the published counts (all of them: tests/model/test_presets.c).
 for p in gpt2 gpt2-medium gpt2-large gpt2-xl smollm2-135m smollm2-360m smollm2-1.7b \
     tinyllama-1.1b microllama-300m llama-3.2-1b; do
-    began=$(date +%s%N)
+    spent_ms && began=$spent
     expect 0 plan $p --json train.seq_len=256 train.memory_limit=1Ti
-    ms=$((($(date +%s%N) - began) / 1000000))
+    spent_ms && ms=$((spent - began))
     echo "plan $p: $ms ms"
-    [ $ms -lt 1000 ] || fail "plan $p took $ms ms" # 300 is the aim; other tests run beside this one
+    [ $ms -lt 1000 ] || fail "plan $p took $ms ms" # 300 is the aim
     case $p in
         gpt2) [ "$(field total out)" = 124439808 ] || fail "parameters" ;;
         smollm2-135m) [ "$(field total out)" = 134515008 ] || fail "parameters" ;;

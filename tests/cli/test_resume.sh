@@ -78,6 +78,6 @@ expect 0 train c.yaml run=shorter train.steps=4
 has err 'already has its 8 steps'
 
 # SIGKILL.
-bash "$root/tools/kill_test.sh" 20 "$athanor" >out 2>&1 || { last="kill_test.sh 20" && fail "a difference"; }
+bash "$root/tools/kill_test.sh" ${ATHANOR_TEST_KILLS:-20} "$athanor" >out 2>&1 || { last="kill_test.sh" && fail "a difference"; }
 grep -v "all passed" out
 finish

@@ -104,7 +104,7 @@ static crew crew_open(test_dir *d, const char *kind, int n, int zero) {
     for (int r = 0; r < n; r++) {
         param_sharding how = {.shards = n, .rank = r, .zero = zero, .bucket_elems = 3000};
         c.job[r] = (rank_job){.run = d->path,
-                              .team = {.rank = r, .ranks = n, .limit_s = 20},
+                              .team = {.rank = r, .ranks = n, .limit_s = 100},
                               .lab = held_lab_open(kind, DT_BF16, NULL, &how)};
         held_lab_copy(&c.job[r].lab, &c.whole);
     }
@@ -310,7 +310,7 @@ static void test_each_failing_operation(void **state) {
             crew_save(&c, 2, attempt++);
             bool struck = file_fault_struck();
             file_fault_arm(NULL);
-            assert_true(clock_since_s(began) < 10);
+            assert_true(clock_since_s(began) < 50);
             bool first = c.job[0].result == ST_OK, other = c.job[1].result == ST_OK;
             assert_true(!first || (other && stands(d, 2)));
             /* the last sync fails after the folder has got its name */

@@ -141,7 +141,9 @@ static void test_presets(void **state) {
     double worst = 0;
     for (int i = 0; preset_name(i); i++)
         for (int k = 0; k < ARRAY_LEN(shapes); k++) {
-            if (UNDER_ASAN && k != i % ARRAY_LEN(shapes)) continue;
+            /* Packing a large model takes long: under the sanitizer every third one, in one shape.
+             */
+            if (UNDER_ASAN && (i % 3 || k != i / 3 % ARRAY_LEN(shapes))) continue;
             double r = arena_ratio(d, preset_name(i), shapes[k]);
             if (r > 1.05) fail_msg("%s, shape %d: frame %.3f x live bytes", preset_name(i), k, r);
             if (r > worst) worst = r;
