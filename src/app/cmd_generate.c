@@ -212,6 +212,7 @@ static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     status st = open_model_read(&m, args->inputs[0], 0, e);
+    if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(&m, &p, e);
     if (st == ST_OK)
@@ -235,6 +236,7 @@ static const cli_option options[] = {
     {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
     {"stop", "TEXT", "end before this text"},
     {"seed", "N", "of the draws (0)"},
+    {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32 instead of generating"},
     {"positions", "a:b", "only these positions of the logits"},
     {0}};
