@@ -21,7 +21,7 @@ enum {
 typedef struct one_piece {
     const op_call *c;
     int64_t q_at, k_at, v_at; /* of the first head, of the first key */
-    int64_t n;                /* keys */
+    int64_t n, next;          /* keys, and those of the piece behind it */
     float *part;              /* of the first head */
     int64_t part_ld;          /* between heads */
 } one_piece;
@@ -40,7 +40,7 @@ int64_t CPU_FN(attention_one_floats)(const op_attr *at) {
 V_INLINE void fetch(const tensor *t, int64_t at, int64_t n, dtype dt) {
     const char *from = (const char *)t->data + at * v_element_bytes(dt);
     for (int64_t i = 0; i < n * v_element_bytes(dt); i += LINE_BYTES)
-        __builtin_prefetch(from + i);
+        __builtin_prefetch(from + i, 0, 2);
 }
 
 /* s[g][j + i] = scale q_g . k_(j+i) for KEYS keys and G heads, G a constant. The last key stands in
@@ -84,13 +84,16 @@ V_INLINE void score_heads(const one_piece *p, int64_t head, float scale, float s
 }
 
 /* Columns [d, d + W VW) of part = sum over keys of s v, W and G constants. `left`: columns from d
- * on, of which a single vector may have fewer than VW. */
+ * on, of which a single vector may have fewer than VW. Asks for the keys that come next. */
 V_INLINE void mix_columns(const one_piece *p, int64_t head, int64_t d, int64_t left,
                           float s[][CHUNK], int G, int W, dtype kv) {
     const op_call *c = p->c;
     vf acc[GROUP][WIDE] = {{{0}}};
+    int64_t fetches = head == 0 && d == 0 ? p->next : 0;
     for (int64_t j = 0; j < p->n; j++) {
         vf value[WIDE];
+        if (j < fetches)
+            fetch(&c->in[1], p->k_at + (p->n + j) * c->in[1].ld, c->attr->attention.D, kv);
         int64_t at = p->v_at + j * c->in[2].ld + d;
 #pragma GCC unroll 4
         for (int w = 0; w < W; w++) value[w] = get_upto(c->in[2].data, at + w * VW, left, kv);
@@ -112,13 +115,14 @@ V_INLINE void mix_heads(const one_piece *p, int64_t head, float s[][CHUNK], int 
 
 /* Scores become weights exp(s - max); max and sum go behind the mixed values. */
 V_INLINE void soften(const op_attr *at, float *s, int64_t n, float *part) {
-    float cap = at->attention.softcap, max = -INFINITY;
+    float cap = at->attention.softcap;
     for (int64_t j = n; j < CHUNK; j++) s[j] = 0.0f;
     if (cap > 0.0f)
         for (int64_t j = 0; j < n; j += VW) v_store(s + j, cap * v_tanh(v_load(s + j)));
     for (int64_t j = n; j < CHUNK; j++) s[j] = -INFINITY; /* weight 0 */
-    for (int64_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
-    vf sum = v_zero();
+    vf most = v_load(s), sum = v_zero();
+    for (int64_t j = VW; j < CHUNK; j += VW) most = v_max(v_load(s + j), most);
+    float max = v_hmax(most);
     for (int64_t j = 0; j < n; j += VW) {
         vf e = v_exp(v_load(s + j) - max);
         v_store(s + j, e);
@@ -178,6 +182,7 @@ V_INLINE void attend(const op_call *c, int64_t b, int64_t kv, int64_t piece, dty
                    .k_at = (place.row + low) * c->in[1].ld + place.head * at->attention.D,
                    .v_at = (place.row + low) * c->in[2].ld + place.head * at->attention.Dv,
                    .n = high - low,
+                   .next = att_max(0, att_min(v.high - high, CHUNK)),
                    .part = (float *)c->ws + ((b * K + kv) * G * pieces + piece) * stride,
                    .part_ld = pieces * stride};
     if (dt == DT_F32 && c->in[1].dt == DT_F16)

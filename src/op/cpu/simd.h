@@ -265,6 +265,16 @@ V_INLINE v4f v_sum_each(const vf v[4]) {
 }
 
 V_INLINE float v_hmax(vf v) {
+#if V_AVX512 || V_AVX2
+#if V_AVX512
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+#else
+    __m256 h = v;
+#endif
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
+#endif
     float m = v[0];
     for (int i = 1; i < VW; i++) m = v[i] > m ? v[i] : m;
     return m;
