@@ -8,10 +8,10 @@
 #include "io/hf/hf_model.h"
 #include "plan/plan.h"
 
-/* In what generation keeps keys and values. CACHE_AUTO: as f16 where the model's matrices are blocks
- * of 8 bits or fewer (base/quant.h), whose own rounding is a hundred times that of f16, and else as
- * f32, so that generation from numbers that were not quantised equals one forward pass. At long
- * contexts a token reads more of the cache than of the weights, and f16 is half of it. */
+/* In what generation keeps keys and values. CACHE_AUTO: as f16 where the model's matrices are
+ * blocks of 8 bits or fewer (base/quant.h), whose own rounding is a hundred times that of f16, and
+ * else as f32, so that generation from numbers that were not quantised equals one forward pass. At
+ * long contexts a token reads more of the cache than of the weights, and f16 is half of it. */
 typedef enum cache_format { CACHE_AUTO, CACHE_F32, CACHE_F16 } cache_format;
 
 typedef struct open_model {
@@ -21,8 +21,8 @@ typedef struct open_model {
     hf_model *folder; /* NULL: a GGUF file */
     gguf_model *gguf; /* NULL: a folder */
     model_config config;
-    tok *tok;    /* NULL: there is none */
-    tok_ids end; /* ids that end a text, as a GGUF file has them */
+    tok *tok;           /* NULL: there is none */
+    tok_ids end;        /* ids that end a text, as a GGUF file has them */
     cache_format cache; /* CACHE_AUTO until it is set, before loading */
     plan *plan;
 } open_model;

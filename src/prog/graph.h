@@ -142,7 +142,7 @@ typedef struct graph_attention_spec {
     float scale, softcap, dropout;
     int window;
     bool causal;
-    bool by_head; /* k and v come from graph_kv_store */
+    bool by_head;              /* k and v come from graph_kv_store */
     int all_heads, first_head; /* where H are some of all; 0: they are all */
 } graph_attention_spec;
 val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,

@@ -193,8 +193,8 @@ static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided,
         tensor shape = {.rows = sl->rows, .cols = sl->cols};
         dtype slot_dt = slot_dtype(sl->fill, dt);
         bool gaps = sl->fill == ACTIVATION || sl->fill == CACHE;
-        s->in[i] = gaps ? new_like(s, &shape, slot_dt, i)
-                        : buf_new(slot_dt, sl->rows, sl->cols, 0, 0);
+        s->in[i] =
+            gaps ? new_like(s, &shape, slot_dt, i) : buf_new(slot_dt, sl->rows, sl->cols, 0, 0);
         for (int64_t n = 0; n < sl->rows * sl->cols; n++)
             tensor_set(&s->in[i].t, n, slot_value(sl, i, n));
         s->io.in[i] = s->in[i].t;

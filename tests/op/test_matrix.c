@@ -389,7 +389,8 @@ static void test_gradients_of_reference(void **state) {
         case_list l = cases_of((op_kind)kind);
         for (int i = 0; i < l.n; i++) {
             bool no_gradient = grad_in_fwd((op_kind)kind) && !l.items[i].attr.head.with_grad;
-            if (!no_gradient && !l.items[i].forward_only) check_finite_differences(&l.items[i], b.devs[1]);
+            if (!no_gradient && !l.items[i].forward_only)
+                check_finite_differences(&l.items[i], b.devs[1]);
         }
         free(l.items);
     }
