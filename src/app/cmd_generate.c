@@ -249,6 +249,7 @@ static status cmd_generate(const cli_args *args, err *e) {
     prompts p = {0};
     logit_rows rows = {0};
     status st = open_model_read(&m, args->inputs[0], 0, e);
+    if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(&m, &p, e);
     if (st == ST_OK) st = read_rows(args, &m, &p, &rows, e);
@@ -274,6 +275,7 @@ static const cli_option options[] = {
     {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
     {"stop", "TEXT", "end before this text"},
     {"seed", "N", "of the draws (0)"},
+    {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32; generates only with --max-new"},
     {"positions", "a:b", "only these positions of the logits"},
     {0}};

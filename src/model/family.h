@@ -95,6 +95,7 @@ typedef struct model_rec {
     model_task task;
     int B, T;
     int Tmax;           /* 0: no cache */
+    bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
     int64_t n_logits;   /* TASK_LOGITS */
     bool document_mask; /* input "start" is read */
     int64_t chunk_rows;

@@ -142,15 +142,15 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     p->k = rotate(r, a, p->k, a->K);
 }
 
-/* Appends fresh rows [B*T, K*D] to the layer's cache [B*Tmax, K*D] of keys or values. */
-static val cached(model_rec *r, int l, char which, val fresh) {
-    dtype dt = graph_get_options(r->g)->dt;
-    int64_t rows = (int64_t)r->B * r->Tmax, cols = graph_cols(r->g, fresh);
+/* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other. */
+static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+    dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
+    int64_t rows = (int64_t)r->B * K * r->Tmax, cols = D;
     char name[32];
     snprintf(name, sizeof name, "cache.%d.%c", l, which);
     val cache = graph_state(r->g, name, dt, rows, cols, r->cache_bytes);
     r->cache_bytes += rows * cols * (int64_t)dtype_bytes(dt);
-    return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, r->T, r->Tmax);
+    return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, (int)K, r->T, r->Tmax);
 }
 
 static val attention(model_rec *r, int l, const layer_spec *k, val x) {
@@ -158,8 +158,8 @@ static val attention(model_rec *r, int l, const layer_spec *k, val x) {
     qkv_vals p = project(r, k, x);
     place(r, k, &p);
     if (r->Tmax > 0) {
-        p.k = cached(r, l, 'k', p.k);
-        p.v = cached(r, l, 'v', p.v);
+        p.k = cached(r, l, 'k', a->K, a->D, p.k);
+        p.v = cached(r, l, 'v', a->K, a->D, p.v);
     }
     graph_attention_spec spec = {.B = r->B,
                                  .Tq = r->T,
@@ -173,6 +173,7 @@ static val attention(model_rec *r, int l, const layer_spec *k, val x) {
                                  .dropout = (float)r->mc->attn_pdrop,
                                  .window = (int)a->window,
                                  .causal = true,
+                                 .by_head = r->Tmax > 0,
                                  .all_heads = (int)a->H * graph_tp(r->g),
                                  .first_head = (int)a->H * graph_tp_rank(r->g)};
     val o = graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);

@@ -129,8 +129,15 @@ static status expect_dropout(const op_infer *io, float p, err *e) {
 }
 
 static dtype act_dt(const op_infer *io) {
+    if (io->kind == OP_KV_STORE) return io->in[1].dt;
     return io->kind == OP_EMBED ? io->attr->embed.dt : io->in[0].dt;
 }
+/* Keys and values that were computed before. */
+static status expect_cache_dtype(const op_infer *io, int i, err *e) {
+    if (io->in[i].dt == DT_F16 && act_dt(io) == DT_F32) return ST_OK;
+    return expect_dtype(io, i, act_dt(io), e);
+}
+
 /* Norm weights, biases, statistics and gradients of parameters. */
 static dtype real_dt(const op_infer *io) {
     return act_dt(io) == DT_F64 ? DT_F64 : DT_F32;
@@ -349,23 +356,40 @@ static status attention_check_attr(const op_infer *io, err *e) {
     return expect_softcap(io, at->attention.softcap, e);
 }
 
+/* Keys and values beside the queries of a program, or as a cache has them. */
+static status attention_check_keys(const op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    int64_t rows = (int64_t)at->attention.B * at->attention.Tk, K = at->attention.K;
+    if (!at->attention.by_head) {
+        TRY(expect_rows(io, 1, rows, "B*Tk", e));
+        TRY(expect_rows(io, 2, rows, "B*Tk", e));
+        TRY(expect_cols(io, 1, K * at->attention.D, "K*D", e));
+        TRY(expect_cols(io, 2, K * at->attention.Dv, "K*Dv", e));
+        TRY(expect_dtype(io, 1, act_dt(io), e));
+        return expect_dtype(io, 2, act_dt(io), e);
+    }
+    if (io->want_grad)
+        return err_set(e, ST_USAGE, "attention: there is no gradient with keys from a cache");
+    TRY(expect_rows(io, 1, rows * K, "B*K*Tk", e));
+    TRY(expect_rows(io, 2, rows * K, "B*K*Tk", e));
+    TRY(expect_cols(io, 1, at->attention.D, "D", e));
+    TRY(expect_cols(io, 2, at->attention.Dv, "Dv", e));
+    TRY(expect_cache_dtype(io, 1, e));
+    return expect_dtype(io, 2, io->in[1].dt, e);
+}
+
 static status infer_ATTENTION(op_infer *io, err *e) {
     TRY(attention_check_attr(io, e));
-    int64_t B = io->attr->attention.B, Tq = io->attr->attention.Tq, Tk = io->attr->attention.Tk;
-    int64_t H = io->attr->attention.H, K = io->attr->attention.K;
+    int64_t B = io->attr->attention.B, Tq = io->attr->attention.Tq;
+    int64_t H = io->attr->attention.H;
     int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
-    TRY(expect_dtype(io, 1, act_dt(io), e));
-    TRY(expect_dtype(io, 2, act_dt(io), e));
+    TRY(attention_check_keys(io, e));
     TRY(expect_dtype(io, 3, DT_I32, e));
     TRY(expect_dtype(io, 4, DT_I32, e));
     TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));
-    TRY(expect_rows(io, 1, B * Tk, "B*Tk", e));
-    TRY(expect_rows(io, 2, B * Tk, "B*Tk", e));
     TRY(expect_rows(io, 3, B * Tq, "B*Tq", e));
     TRY(expect_rows(io, 4, B, "B", e));
     TRY(expect_cols(io, 0, H * D, "H*D", e));
-    TRY(expect_cols(io, 1, K * D, "K*D", e));
-    TRY(expect_cols(io, 2, K * Dv, "K*Dv", e));
     TRY(expect_cols(io, 3, 1, "the size of a bound", e));
     TRY(expect_cols(io, 4, 1, "the size of a position", e));
     set_out(io, 0, act_dt(io), B * Tq, H * Dv);
@@ -557,20 +581,21 @@ static status infer_GATHER_COLS(op_infer *io, err *e) {
 }
 
 static status infer_KV_STORE(op_infer *io, err *e) {
-    int64_t B = io->attr->kv.B, T = io->attr->kv.T, Tmax = io->attr->kv.Tmax;
+    int64_t B = io->attr->kv.B, T = io->attr->kv.T, Tmax = io->attr->kv.Tmax, K = io->attr->kv.K;
     TRY(expect_positive(io, "B", B, e));
     TRY(expect_positive(io, "T", T, e));
-    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_positive(io, "K", K, e));
+    TRY(expect_cache_dtype(io, 0, e));
     TRY(expect_dtype(io, 2, DT_I32, e));
-    TRY(same_cols(io, 0, 1, e));
-    TRY(expect_rows(io, 0, B * Tmax, "B*Tmax", e));
+    TRY(expect_cols(io, 1, K * io->in[0].cols, "K times those of the cache", e));
+    TRY(expect_rows(io, 0, B * K * Tmax, "B*K*Tmax", e));
     TRY(expect_rows(io, 1, B * T, "B*T", e));
     TRY(expect_rows(io, 2, B, "B", e));
     TRY(expect_cols(io, 2, 1, "the size of a position", e));
     if (T > Tmax)
         return err_set(e, ST_USAGE, "kv_store: %lld new rows do not fit a cache of %lld",
                        (long long)T, (long long)Tmax);
-    out_like(io, 0, 0);
+    set_out(io, 0, io->in[0].dt, io->in[0].rows, io->in[0].cols);
     return ST_OK;
 }
 

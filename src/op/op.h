@@ -94,6 +94,7 @@ typedef union op_attr {
         float scale, softcap; /* softcap 0: none */
         int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
         bool causal;
+        bool by_head; /* keys and values as KV_STORE lays them down */
         float dropout;
         uint32_t stream;
         /* For dropout, where H heads are some of all: how many, and which is the first here. */
@@ -129,7 +130,7 @@ typedef union op_attr {
         const char *what; /* for comm_call */
     } comm;
     struct {
-        int32_t B, T, Tmax;
+        int32_t B, T, Tmax, K; /* K heads, of which each row has its part */
     } kv;
     uint8_t raw[64];
 } op_attr;

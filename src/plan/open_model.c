@@ -49,6 +49,28 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
     return open_model_is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
 }
 
+status open_model_set_cache(open_model *m, const char *name, err *e) {
+    static const char *const names[] = {
+        [CACHE_AUTO] = "auto", [CACHE_F32] = "f32", [CACHE_F16] = "f16"};
+    for (int i = 0; i < ARRAY_LEN(names); i++) {
+        if (strcmp(name ? name : names[CACHE_AUTO], names[i]) != 0) continue;
+        m->cache = (cache_format)i;
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "there is no cache format %s", name);
+    err_hint(e, "give auto, f32 or f16");
+    return err_where(e, "--cache");
+}
+
+static bool weights_are_blocks(const open_model *m) {
+    for (int64_t i = 0; m->gguf && i < gguf_count(m->gguf->file); i++) {
+        dtype dt;
+        if (quant_to_dtype(gguf_get(m->gguf->file, i)->format->type, &dt) && dtype_is_blocks(dt))
+            return true;
+    }
+    return false;
+}
+
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
     plan_spec spec = {.model = m->config,
                       .compute = DT_F32,
@@ -56,6 +78,7 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .cache_tok = cache_tok,
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .logits_T = logits_T};
+    spec.cache_f16 = m->cache == CACHE_AUTO ? weights_are_blocks(m) : m->cache == CACHE_F16;
     spec.locate = m->gguf ? gguf_model_locate : hf_model_locate;
     spec.locate_ctx = m->gguf ? (void *)m->gguf : m->folder;
     spec.file = m->gguf ? m->gguf->base : m->folder->base;

@@ -8,6 +8,12 @@
 #include "io/hf/hf_model.h"
 #include "plan/plan.h"
 
+/* In what generation keeps keys and values. CACHE_AUTO: as f16 where the model's matrices are
+ * blocks of 8 bits or fewer (base/quant.h), whose own rounding is a hundred times that of f16, and
+ * else as f32, so that generation from numbers that were not quantised equals one forward pass. At
+ * long contexts a token reads more of the cache than of the weights, and f16 is half of it. */
+typedef enum cache_format { CACHE_AUTO, CACHE_F32, CACHE_F16 } cache_format;
+
 typedef struct open_model {
     arena *a;
     dev *dev;
@@ -15,8 +21,9 @@ typedef struct open_model {
     hf_model *folder; /* NULL: a GGUF file */
     gguf_model *gguf; /* NULL: a folder */
     model_config config;
-    tok *tok;    /* NULL: there is none */
-    tok_ids end; /* ids that end a text, as a GGUF file has them */
+    tok *tok;           /* NULL: there is none */
+    tok_ids end;        /* ids that end a text, as a GGUF file has them */
+    cache_format cache; /* CACHE_AUTO until it is set, before loading */
     plan *plan;
 } open_model;
 
@@ -24,6 +31,8 @@ typedef struct open_model {
  * good checkpoint), or a GGUF file. Matrices stay in the files, in their formats, where these are
  * computed with. threads 0: all cores. */
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
+/* By name: auto, f32, f16; NULL: auto. ST_USAGE: another one. */
+status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
 bool open_model_is_gguf(const char *path); /* by its first bytes, or else its name */
 /* Loads what does not stay there (computing in fp32) with room for sequences of cache_tok tokens
  * and, if logits_T > 0, for the logits of a whole sequence of that length. */

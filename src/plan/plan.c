@@ -60,6 +60,7 @@ static status record_all(plan *p, plan_phase *ph, err *e) {
     if (s->logits_T) TRY(record(p, ph, PLAN_LOGITS, &all, false, e));
     if (!s->cache_tok) return ST_OK;
     model_rec gen = {.task = TASK_LOGITS, .B = 1, .Tmax = s->cache_tok, .n_logits = 1};
+    gen.cache_f16 = s->cache_f16;
     int T[GENERATOR_PREFILLS];
     generator_prefill_lengths(s->prefill_T, T);
     for (int i = 0; i < GENERATOR_PREFILLS; i++) {
@@ -119,7 +120,8 @@ static void lay_out_cache(plan *p) {
     for (int i = 0; i < p->n_phases; i++) {
         const plan_spec *s = &p->phase[i].spec;
         if (!s->cache_tok) continue;
-        int64_t bytes = model_cache_bytes(&s->model, tp_of(s), 1, s->cache_tok, s->compute);
+        dtype dt = s->cache_f16 ? DT_F16 : s->compute;
+        int64_t bytes = model_cache_bytes(&s->model, tp_of(s), 1, s->cache_tok, dt);
         if (bytes > p->region[REGION_CACHE].bytes) p->region[REGION_CACHE].bytes = bytes;
     }
 }

@@ -30,6 +30,7 @@ typedef struct plan_spec {
     int64_t micro_batches; /* of this rank in a step, at most; 0: one */
     int valid_B;           /* 0: no validation program */
     int cache_tok;         /* longest sequence of the sampler; 0: no sampler */
+    bool cache_f16;        /* its keys and values as f16; compute is DT_F32 */
     int prefill_T;         /* tokens of the longest prefill pass of the sampler */
     int logits_T;          /* one sequence whose logits are all wanted; 0: none */
     const optim_class *optim;

@@ -205,7 +205,8 @@ static void first_line(const plan *p, strbuf *out) {
         strbuf_printf(out, "micro-batch %d x %d tokens, %s, recompute %s\n", s->train_B, s->T,
                       dtype_name(s->compute), policies[s->recompute]);
     else
-        strbuf_printf(out, "generation of %d tokens, %s\n", s->cache_tok, dtype_name(s->compute));
+        strbuf_printf(out, "generation of %d tokens, %s%s\n", s->cache_tok, dtype_name(s->compute),
+                      s->cache_f16 ? ", keys and values as f16" : "");
 }
 
 /* "8 ranks: dp 4 in 2 replicas, ZeRO-3, tp 2 with sequence parallelism". */

@@ -111,6 +111,7 @@ val graph_attention(graph *g, const graph_attention_spec *s, val q, val k, val v
                                   .softcap = s->softcap,
                                   .window = s->window,
                                   .causal = s->causal,
+                                  .by_head = s->by_head,
                                   .dropout = g->opt.train ? s->dropout : 0.0f,
                                   .stream = g->stream++,
                                   .all_heads = s->all_heads,
@@ -220,8 +221,8 @@ val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, va
     return nll;
 }
 
-val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax) {
+val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax) {
     if (g->failed) return VAL_NONE;
-    op_attr attr = {.kv = {.B = B, .T = T, .Tmax = Tmax}};
+    op_attr attr = {.kv = {.B = B, .T = T, .Tmax = Tmax, .K = K}};
     return emit(g, OP_KV_STORE, &attr, (val[]){cache, src, qpos}, 3, 0);
 }

@@ -142,6 +142,7 @@ typedef struct graph_attention_spec {
     float scale, softcap, dropout;
     int window;
     bool causal;
+    bool by_head;              /* k and v come from graph_kv_store */
     int all_heads, first_head; /* where H are some of all; 0: they are all */
 } graph_attention_spec;
 val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
@@ -162,6 +163,7 @@ typedef struct graph_head_spec {
     int64_t vocab; /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
-val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int T, int Tmax);
+/* K heads of B sequences; the cache holds Tmax positions. */
+val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 
 #endif

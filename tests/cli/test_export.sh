@@ -66,6 +66,10 @@ expect 0 import keys -o from-keys --ignore-key first_key --ignore-key second_key
 # GGUF and back; a file is known by its content.
 expect 0 export "$m" -o model.gguf --to gguf --dtype F32 --json
 calc "$(field max_rel_logit_diff out) <= 1e-4" || fail "logits of the file"
+expect 0 plan model.gguf;                                has out "generation of"
+! grep -q "values as f16" out || fail "a cache of f16 for weights that are not quantised"
+expect 0 generate model.gguf --ids 1,2,3,4 --max-new 4 --temperature 0 --cache f16
+expect 2 generate model.gguf --ids 1 --cache f64;        has err "no cache format f64"; has err "auto, f32 or f16"
 cp model.gguf model-without-ending
 expect 0 generate model-without-ending --ids 1,2 --max-new 2
 expect 0 import model.gguf -o from-gguf --json

@@ -231,10 +231,24 @@ static void add_attention(case_list *l, int i, float cap) {
     if (a->qpos) c->in[4] = (slot){LATEST, a->B, 1, a->Tk - a->Tq, 0};
 }
 
+/* The same keys and values a head after the other, as f16 where the program is f32. */
+static void add_cached_attention(case_list *l, int i, fill cache) {
+    const attention_case *a = &ATTENTION_CASES[i];
+    add_attention(l, i, 0);
+    op_case *c = &l->items[l->n - 1];
+    LABEL(c, "attention #%d with a cache%s", i, cache == CACHE ? " of f16" : "");
+    c->attr.attention.by_head = c->forward_only = true;
+    c->in[1] = (slot){cache, a->B * a->K * a->Tk, a->D, 0, 0};
+    c->in[2] = (slot){cache, a->B * a->K * a->Tk, a->Dv, 0, 0};
+}
+
 static void cases_ATTENTION(case_list *l) {
+    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24};
     for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
     for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)
         add_attention(l, CAPPED_CASES[i].index, CAPPED_CASES[i].cap);
+    for (int i = 0; i < 2 * ARRAY_LEN(cached); i++)
+        add_cached_attention(l, cached[i / 2], i % 2 ? CACHE : ACTIVATION);
 }
 
 static void cases_ACT(case_list *l) {
@@ -332,14 +346,16 @@ static void no_cases(case_list *l) {
 #define cases_LAYERNORM_RANKS no_cases
 
 static void cases_KV_STORE(case_list *l) {
-    static const int32_t sizes[][4] = {{1, 1, 1, 1}, {2, 1, 9, 5}, {3, 4, 11, 64}, {2, 7, 7, 33}};
-    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
-        const int32_t *s = sizes[i];
+    static const int32_t sizes[][5] = {
+        {1, 1, 1, 1, 1}, {2, 1, 9, 1, 5}, {3, 4, 11, 2, 32}, {2, 7, 7, 3, 11}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 2];
         op_case *c = case_add(l, OP_KV_STORE);
-        c->attr.kv.B = s[0], c->attr.kv.T = s[1], c->attr.kv.Tmax = s[2];
-        LABEL(c, "kv_store B=%d T=%d Tmax=%d W=%d", s[0], s[1], s[2], s[3]);
-        c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
-        c->in[1] = (slot){ACTIVATION, s[0] * s[1], s[3], 0, 0};
+        c->attr.kv.B = s[0], c->attr.kv.T = s[1], c->attr.kv.Tmax = s[2], c->attr.kv.K = s[3];
+        LABEL(c, "kv_store B=%d T=%d Tmax=%d K=%d D=%d%s", s[0], s[1], s[2], s[3], s[4],
+              i % 2 ? " f16" : "");
+        c->in[0] = (slot){i % 2 ? CACHE : ACTIVATION, s[0] * s[3] * s[2], s[4], 0, 0};
+        c->in[1] = (slot){ACTIVATION, s[0] * s[1], s[3] * s[4], 0, 0};
         c->in[2] = (slot){INTEGERS, s[0], 1, s[2] - s[1] + 1, 0};
     }
 }

@@ -53,6 +53,39 @@ static op_infer attention_of(op_attr *at, dev *d) {
     return io;
 }
 
+/* Keys from a cache: their shape, their format, no gradient. */
+static void test_attention_from_cache(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at;
+    err e;
+    op_infer io = attention_of(&at, d);
+    at.attention.by_head = true;
+    expect_error(&io, "attention: there is no gradient with keys from a cache");
+    io.want_grad = 0;
+    expect_error(&io, "attention: k has 12 rows but B*K*Tk is 24");
+    io.in[1] = io.in[2] = shape(DT_BF16, 24, 8);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    io.in[1] = shape(DT_F16, 24, 8);
+    expect_error(&io, "attention: k is f16 but must be bf16");
+    io.in[0] = shape(DT_F32, 12, 32);
+    expect_error(&io, "attention: v is bf16 but must be f16");
+    io.in[2] = shape(DT_F16, 24, 8);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_int_equal(io.out[0].dt, DT_F32);
+    op_attr store = {.kv = {.B = 2, .T = 3, .Tmax = 6, .K = 2}};
+    op_infer kv = {.kind = OP_KV_STORE, .attr = &store, .dev = d};
+    kv.in[0] = shape(DT_F16, 24, 8), kv.in[1] = shape(DT_F32, 6, 16),
+    kv.in[2] = shape(DT_I32, 2, 1);
+    assert_int_equal(op_infer_call(&kv, &e), ST_OK);
+    assert_int_equal(kv.out[0].dt, DT_F16);
+    kv.in[1] = shape(DT_BF16, 6, 16);
+    expect_error(&kv, "kv_store: cache is f16 but must be bf16");
+    kv.in[0] = shape(DT_BF16, 12, 16);
+    expect_error(&kv, "kv_store: src has 16 columns but K times those of the cache is 32");
+    dev_close(d);
+}
+
 static void test_attention(void **state) {
     (void)state;
     dev *d = open_dev(DEV_META);
@@ -268,6 +301,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_name_both_sizes),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_from_cache),
         cmocka_unit_test(test_norm_groups),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_head_bias),

@@ -422,24 +422,56 @@ static void test_first_micro_batch_writes(void **state) {
     dev_close(d);
 }
 
-/* New rows land at qpos[b] of sequence b's part of the cache; every other row stays. */
+/* New rows land at qpos[b] of each head's part of the cache of sequence b; every other row stays.
+ */
 static void test_kv_store_rows(void **state) {
     (void)state;
-    enum { B = 2, T = 3, MAX = 8, W = 5 };
+    enum { B = 2, T = 3, MAX = 8, K = 2, D = 5 };
     static const int qpos[B] = {4, 1};
     dev *d = open_dev();
-    op_case c = {.label = "kv_store", .kind = OP_KV_STORE, .attr = {.kv = {B, T, MAX}}};
-    c.in[0] = (slot){ACTIVATION, B * MAX, W, 0, 0};
-    c.in[1] = (slot){ACTIVATION, B * T, W, 0, 0};
+    op_case c = {.label = "kv_store", .kind = OP_KV_STORE, .attr = {.kv = {B, T, MAX, K}}};
+    c.in[0] = (slot){ACTIVATION, B * K * MAX, D, 0, 0};
+    c.in[1] = (slot){ACTIVATION, B * T, K * D, 0, 0};
     c.in[2] = (slot){INTEGERS, B, 1, 1, 0};
     side s;
     side_open(&s, &c, DT_F32, true, d);
     for (int b = 0; b < B; b++) tensor_set(&s.in[2].t, b, qpos[b]);
     forward(&s);
-    for (int row = 0; row < B * MAX; row++) {
-        int b = row / MAX, t = row % MAX - qpos[b];
+    for (int row = 0; row < B * K * MAX; row++) {
+        int b = row / MAX / K, head = row / MAX % K, t = row % MAX - qpos[b];
         bool is_new = t >= 0 && t < T;
-        assert_rows_equal(&s.out[0].t, row, &s.in[is_new].t, is_new ? b * T + t : row, 1, 0);
+        for (int i = 0; i < D; i++) {
+            int64_t new_at = (int64_t)(b * T + t) * K * D + head * D + i;
+            double want = is_new ? tensor_get(&s.in[1].t, new_at)
+                                 : tensor_get(&s.in[0].t, (int64_t)row * D + i);
+            assert_true(tensor_get(&s.out[0].t, (int64_t)row * D + i) == want);
+        }
+    }
+    side_close(&s);
+    dev_close(d);
+}
+
+/* A cache of f16: to the nearest, and what is beyond the range stays finite, unless it was not. */
+static void test_kv_store_range(void **state) {
+    (void)state;
+    static const float in[] = {1.0f,      65504.0f, 65519.0f, 65520.0f, -1e9f, 3.4e38f,
+                               -INFINITY, INFINITY, 1e-9f,    0x1p-24f, NAN,   1.0f + 0x1p-11f};
+    static const float out[] = {1.0f,      65504.0f, 65504.0f, 65504.0f, -65504.0f, 65504.0f,
+                                -INFINITY, INFINITY, 0.0f,     0x1p-24f, NAN,       1.0f};
+    enum { D = ARRAY_LEN(in) };
+    dev *d = open_dev();
+    op_case c = {.label = "kv_store", .kind = OP_KV_STORE, .attr = {.kv = {1, 1, 1, 1}}};
+    c.in[0] = (slot){CACHE, 1, D, 0, 0};
+    c.in[1] = (slot){ACTIVATION, 1, D, 0, 0};
+    c.in[2] = (slot){INTEGERS, 1, 1, 1, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    for (int i = 0; i < D; i++) tensor_set(&s.in[1].t, i, (double)in[i]);
+    forward(&s);
+    assert_int_equal(s.out[0].t.dt, DT_F16);
+    for (int i = 0; i < D; i++) {
+        double got = tensor_get(&s.out[0].t, i);
+        assert_true(isnan(out[i]) ? isnan(got) : got == (double)out[i]);
     }
     side_close(&s);
     dev_close(d);
@@ -650,6 +682,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_norm_of_heads),
         cmocka_unit_test(test_first_micro_batch_writes),
         cmocka_unit_test(test_kv_store_rows),
+        cmocka_unit_test(test_kv_store_range),
         cmocka_unit_test(test_fixed_add),
         cmocka_unit_test(test_fixed_overflow),
         cmocka_unit_test(test_embed_rows),

@@ -6,7 +6,7 @@
 #include "plan/open_model.h"
 
 enum { LONGEST = 24, PREFILL_T = 5, SEED_OF_IDS = 7 };
-static const double F32_LIMIT = 1e-5, BF16_LIMIT = 6e-2;
+static const double F32_LIMIT = 1e-5, BF16_LIMIT = 6e-2, F16_CACHE_LIMIT = 6e-2 / 8;
 
 typedef struct lab {
     golden g;
@@ -15,10 +15,12 @@ typedef struct lab {
     int64_t V;
 } lab;
 
-static void lab_open(lab *l, const char *name, dtype compute, int cache_tok, int prefill_T) {
+static void lab_open_with(lab *l, const char *name, dtype compute, int cache_tok, int prefill_T,
+                          bool f16) {
     golden_open(&l->g, name,
                 (plan_spec){.compute = compute,
                             .cache_tok = cache_tok,
+                            .cache_f16 = f16,
                             .prefill_T = prefill_T,
                             .logits_T = LONGEST});
     param_refresh_work(l->g.p->store);
@@ -34,6 +36,10 @@ static void lab_open(lab *l, const char *name, dtype compute, int cache_tok, int
     const tensor *t = prog_tensor(p, "logits");
     l->full = malloc(sizeof(float) * (size_t)n);
     dtype_convert(l->full, DT_F32, t->data, t->dt, n);
+}
+
+static void lab_open(lab *l, const char *name, dtype compute, int cache_tok, int prefill_T) {
+    lab_open_with(l, name, compute, cache_tok, prefill_T, false);
 }
 
 static void lab_close(lab *l) {
@@ -103,6 +109,24 @@ static void test_equals_one_forward(void **state) {
                       bf16);
         assert_true(worst < F32_LIMIT);
         assert_true(bf16 < BF16_LIMIT);
+    }
+}
+
+/* Keys and values as f16: half the memory, and what their rounding makes of the logits. */
+static void test_cache_of_f16(void **state) {
+    (void)state;
+    for (int m = 0; m < ARRAY_LEN(golden_names); m++) {
+        lab l;
+        const int pieces[] = {7, 1, 1, 6, 1, 5, 1, 1, 1};
+        lab_open(&l, golden_names[m], DT_F32, LONGEST, PREFILL_T);
+        int64_t wide = l.g.p->region[REGION_CACHE].bytes;
+        lab_close(&l);
+        lab_open_with(&l, golden_names[m], DT_F32, LONGEST, PREFILL_T, true);
+        assert_int_equal(2 * l.g.p->region[REGION_CACHE].bytes, wide);
+        double d = feed_in_pieces(&l, pieces, ARRAY_LEN(pieces));
+        print_message("%s: with a cache of f16 %.1e\n", golden_names[m], d);
+        assert_true(d > 1e-6 && d < F16_CACHE_LIMIT);
+        lab_close(&l);
     }
 }
 
@@ -249,8 +273,8 @@ static void test_requests(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_one_forward), cmocka_unit_test(test_common_prefix),
-        cmocka_unit_test(test_passes), cmocka_unit_test(test_logits_of_a_folder),
-        cmocka_unit_test(test_requests)};
+        cmocka_unit_test(test_equals_one_forward), cmocka_unit_test(test_cache_of_f16),
+        cmocka_unit_test(test_common_prefix),      cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_logits_of_a_folder), cmocka_unit_test(test_requests)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,7 @@ static status measure(const cli_args *args, open_model *m, const wish *w, err *e
     timing t;
     int64_t start = clock_now_ns();
     TRY(open_model_read(m, args->inputs[0], (int)w->threads, e));
+    TRY(open_model_set_cache(m, cli_value(args, "cache"), e));
     TRY(check_room(m, w, e));
     TRY(open_model_load(m, (int)(w->prompt + w->new_tok), 0, e));
     t.load_s = clock_since_s(start);
@@ -132,6 +133,7 @@ static const cli_option options[] = {
     {"new", "N", "tokens made after it, one at a time (128)"},
     {"repeat", "N", "measured rounds after one unmeasured (3)"},
     {"threads", "N", "threads (all cores)"},
+    {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {NULL, NULL, NULL},
 };
 
@@ -142,7 +144,7 @@ static char *bench_generate_details(void) {
 const cli_command command_bench_generate = {
     .name = "bench generate",
     .summary = "how fast a model reads a prompt and makes tokens",
-    .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N]",
+    .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N] [--cache FORMAT]",
     .run = cmd_bench_generate,
     .options = options,
     .min_inputs = 1,

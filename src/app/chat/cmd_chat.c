@@ -40,6 +40,7 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     c->name = args->inputs[0];
     c->json = args->json;
     TRY(open_model_read(&c->model, c->name, 0, e));
+    TRY(open_model_set_cache(&c->model, cli_value(args, "cache"), e));
     TRY(check_tokenizer(c, e));
     const tok *open = c->model.gguf ? c->model.tok : NULL;
     TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
@@ -88,6 +89,7 @@ static const cli_option options[] = {
     {"seed", "N", "of the draws (0)"},
     {"stop", "TEXT", "end an answer before this text"},
     {"ctx", "N", "tokens that a conversation may have (the model's, at most 8192)"},
+    {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"think", NULL, "let the model reason first (enable_thinking=true)"},
     {"no-think", NULL, "let it answer at once (enable_thinking=false)"},
     {"template", "FILE", "another chat template than the model's"},

@@ -28,6 +28,16 @@ V_INLINE int att_threads(const op_call *c) {
     return pairs * (a->attention.D + a->attention.Dv) < SMALL_PRODUCT ? 1 : call_threads(c);
 }
 
+/* Where keys and values of a sequence begin for a kv head: a row, and a head in its columns. */
+typedef struct att_place {
+    int64_t row, head;
+} att_place;
+
+V_INLINE att_place att_place_of(const op_attr *at, int64_t b, int64_t kv) {
+    int64_t Tk = at->attention.Tk, K = at->attention.K;
+    return at->attention.by_head ? (att_place){(b * K + kv) * Tk, 0} : (att_place){b * Tk, kv};
+}
+
 /* The keys that each query of a block sees, [low, high) per lane. Lanes without a query see what
  * the last query sees. */
 typedef struct att_view {

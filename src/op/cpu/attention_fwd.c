@@ -50,14 +50,22 @@ static int64_t fwd_layout(const op_attr *at, dtype dt, float *base, fwd_buffers 
     return total;
 }
 
+V_INLINE void pack_span_as(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t end,
+                           dtype dt) {
+    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, n = end - b->first;
+    att_place at = att_place_of(c->attr, seq, kv);
+    att_pack_keys(b->k, &c->in[1], at.row + b->first, at.head * D, n, D, dt);
+    att_pack_rows(b->v, &c->in[2], at.row + b->first, at.head * Dv, n, Dv, b->keys, dt);
+}
+
 V_INLINE void pack_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t first,
                         int64_t end, dtype dt) {
-    const op_attr *at = c->attr;
-    int64_t D = at->attention.D, Dv = at->attention.Dv, row = seq * at->attention.Tk + first;
     b->first = first;
     b->keys = att_round(end - first, ATT_R);
-    att_pack_keys(b->k, &c->in[1], row, kv * D, end - first, D, dt);
-    att_pack_rows(b->v, &c->in[2], row, kv * Dv, end - first, Dv, b->keys, dt);
+    if (dt == DT_F32 && c->in[1].dt == DT_F16)
+        pack_span_as(c, b, seq, kv, end, DT_F16);
+    else
+        pack_span_as(c, b, seq, kv, end, dt);
 }
 
 V_INLINE void hide(const att_view *v, float *s, int64_t j0, int64_t from, int64_t to) {

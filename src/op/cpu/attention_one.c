@@ -1,6 +1,6 @@
 /* Attention of a single query per sequence, as generation asks for it: keys and values are read
- * once, as they lie in the cache, without packing. FLOPs 2 (D + Dv) per visible key and query head,
- * bound by memory.
+ * once, as they lie in the cache, f16 or as the queries, without packing. FLOPs 2 (D + Dv) per
+ * visible key and query head, bound by memory.
  *
  * A task is a piece of CHUNK keys with all query heads that share them; a second pass joins the
  * pieces of a head (Dao et al. 2023, Flash-Decoding). Pieces begin at multiples of CHUNK, whatever
@@ -12,6 +12,7 @@
 enum {
     CHUNK = 64, /* keys */
     GROUP = 4,  /* query heads at a time */
+    KEYS = 4,   /* keys at a time: their sums over the lanes are made together */
     WIDE = V_AVX512 ? 4 : 2,
     LINE_BYTES = 64
 };
@@ -20,7 +21,7 @@ enum {
 typedef struct one_piece {
     const op_call *c;
     int64_t q_at, k_at, v_at; /* of the first head, of the first key */
-    int64_t n;                /* keys */
+    int64_t n, next;          /* keys, and those of the piece behind it */
     float *part;              /* of the first head */
     int64_t part_ld;          /* between heads */
 } one_piece;
@@ -36,44 +37,66 @@ int64_t CPU_FN(attention_one_floats)(const op_attr *at) {
     return at->attention.B * at->attention.H * pieces_of(at) * part_floats(at);
 }
 
-V_INLINE void fetch(const void *base, int64_t at, int64_t n, dtype dt) {
-    const char *from = (const char *)base + at * (dt == DT_BF16 ? 2 : 4);
-    for (int64_t i = 0; i < n * (dt == DT_BF16 ? 2 : 4); i += LINE_BYTES)
-        __builtin_prefetch(from + i);
+V_INLINE void fetch(const tensor *t, int64_t at, int64_t n, dtype dt) {
+    const char *from = (const char *)t->data + at * v_element_bytes(dt);
+    for (int64_t i = 0; i < n * v_element_bytes(dt); i += LINE_BYTES)
+        __builtin_prefetch(from + i, 0, 2);
 }
 
-/* s[g][j] = scale q_g . k_j for G heads, G a constant; fetches the values that come next. */
-V_INLINE void score_heads(const one_piece *p, int64_t head, float scale, float s[][CHUNK], int G,
-                          dtype dt) {
+/* s[g][j + i] = scale q_g . k_(j+i) for KEYS keys and G heads, G a constant. The last key stands in
+ * for those that do not exist. */
+V_INLINE void score_keys(const one_piece *p, int64_t head, int64_t j, float scale, float s[][CHUNK],
+                         int G, dtype dt, dtype kv) {
     const op_call *c = p->c;
-    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, q_at = p->q_at + head * D;
+    int64_t D = c->attr->attention.D, q_at = p->q_at + head * D, at[KEYS];
     const void *q = c->in[0].data, *k = c->in[1].data;
-    for (int64_t j = 0; j < p->n; j++) {
-        vf acc[GROUP] = {{0}};
-        int64_t at = p->k_at + j * c->in[1].ld;
-        if (head == 0) fetch(c->in[2].data, p->v_at + j * c->in[2].ld, Dv, dt);
-        FOR_VECTORS(D, d, left) {
-            vf key = get_upto(k, at + d, left, dt);
+    vf acc[GROUP][KEYS] = {{{0}}};
 #pragma GCC unroll 4
-            for (int g = 0; g < G; g++)
-                acc[g] = v_fma(get_upto(q, q_at + g * D + d, left, dt), key, acc[g]);
+    for (int i = 0; i < KEYS; i++) at[i] = p->k_at + att_min(j + i, p->n - 1) * c->in[1].ld;
+    FOR_VECTORS(D, d, left) {
+        vf key[KEYS];
+#pragma GCC unroll 4
+        for (int i = 0; i < KEYS; i++) key[i] = v_keep(get_upto(k, at[i] + d, left, kv));
+#pragma GCC unroll 4
+        for (int g = 0; g < G; g++) {
+            vf query = get_upto(q, q_at + g * D + d, left, dt);
+#pragma GCC unroll 4
+            for (int i = 0; i < KEYS; i++) acc[g][i] = v_fma(query, key[i], acc[g][i]);
         }
+    }
 #pragma GCC unroll 4
-        for (int g = 0; g < G; g++) s[g][j] = scale * v_sum(acc[g]);
+    for (int g = 0; g < G; g++) {
+        v4f sums = scale * v_sum_each(acc[g]);
+        memcpy(&s[g][j], &sums, sizeof(sums));
+    }
+}
+
+/* Scores of a piece; asks for the values that come next. */
+V_INLINE void score_heads(const one_piece *p, int64_t head, float scale, float s[][CHUNK], int G,
+                          dtype dt, dtype kv) {
+    const tensor *v = &p->c->in[2];
+    int64_t Dv = p->c->attr->attention.Dv;
+    for (int64_t j = 0; j < p->n; j += KEYS) {
+        for (int64_t i = j; head == 0 && i < j + KEYS && i < p->n; i++)
+            fetch(v, p->v_at + i * v->ld, Dv, kv);
+        score_keys(p, head, j, scale, s, G, dt, kv);
     }
 }
 
 /* Columns [d, d + W VW) of part = sum over keys of s v, W and G constants. `left`: columns from d
- * on, of which a single vector may have fewer than VW. */
+ * on, of which a single vector may have fewer than VW. Asks for the keys that come next. */
 V_INLINE void mix_columns(const one_piece *p, int64_t head, int64_t d, int64_t left,
-                          float s[][CHUNK], int G, int W, dtype dt) {
+                          float s[][CHUNK], int G, int W, dtype kv) {
     const op_call *c = p->c;
     vf acc[GROUP][WIDE] = {{{0}}};
+    int64_t fetches = head == 0 && d == 0 ? p->next : 0;
     for (int64_t j = 0; j < p->n; j++) {
         vf value[WIDE];
+        if (j < fetches)
+            fetch(&c->in[1], p->k_at + (p->n + j) * c->in[1].ld, c->attr->attention.D, kv);
         int64_t at = p->v_at + j * c->in[2].ld + d;
 #pragma GCC unroll 4
-        for (int w = 0; w < W; w++) value[w] = get_upto(c->in[2].data, at + w * VW, left, dt);
+        for (int w = 0; w < W; w++) value[w] = get_upto(c->in[2].data, at + w * VW, left, kv);
 #pragma GCC unroll 4
         for (int g = 0; g < G; g++)
 #pragma GCC unroll 4
@@ -84,21 +107,22 @@ V_INLINE void mix_columns(const one_piece *p, int64_t head, int64_t d, int64_t l
             put_upto(p->part + (head + g) * p->part_ld, d + w * VW, acc[g][w], left, DT_F32);
 }
 
-V_INLINE void mix_heads(const one_piece *p, int64_t head, float s[][CHUNK], int G, dtype dt) {
+V_INLINE void mix_heads(const one_piece *p, int64_t head, float s[][CHUNK], int G, dtype kv) {
     int64_t Dv = p->c->attr->attention.Dv, d = 0;
-    for (; d + WIDE * VW <= Dv; d += WIDE * VW) mix_columns(p, head, d, WIDE * VW, s, G, WIDE, dt);
-    for (; d < Dv; d += VW) mix_columns(p, head, d, Dv - d, s, G, 1, dt);
+    for (; d + WIDE * VW <= Dv; d += WIDE * VW) mix_columns(p, head, d, WIDE * VW, s, G, WIDE, kv);
+    for (; d < Dv; d += VW) mix_columns(p, head, d, Dv - d, s, G, 1, kv);
 }
 
 /* Scores become weights exp(s - max); max and sum go behind the mixed values. */
 V_INLINE void soften(const op_attr *at, float *s, int64_t n, float *part) {
-    float cap = at->attention.softcap, max = -INFINITY;
+    float cap = at->attention.softcap;
     for (int64_t j = n; j < CHUNK; j++) s[j] = 0.0f;
     if (cap > 0.0f)
         for (int64_t j = 0; j < n; j += VW) v_store(s + j, cap * v_tanh(v_load(s + j)));
     for (int64_t j = n; j < CHUNK; j++) s[j] = -INFINITY; /* weight 0 */
-    for (int64_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
-    vf sum = v_zero();
+    vf most = v_load(s), sum = v_zero();
+    for (int64_t j = VW; j < CHUNK; j += VW) most = v_max(v_load(s + j), most);
+    float max = v_hmax(most);
     for (int64_t j = 0; j < n; j += VW) {
         vf e = v_exp(v_load(s + j) - max);
         v_store(s + j, e);
@@ -108,24 +132,25 @@ V_INLINE void soften(const op_attr *at, float *s, int64_t n, float *part) {
     part[at->attention.Dv + 1] = v_sum(sum);
 }
 
-V_INLINE void attend_heads(const one_piece *p, int64_t head, float scale, int G, dtype dt) {
+V_INLINE void attend_heads(const one_piece *p, int64_t head, float scale, int G, dtype dt,
+                           dtype kv) {
     const op_attr *at = p->c->attr;
     _Alignas(V_BYTES) float s[GROUP][CHUNK];
-    score_heads(p, head, scale, s, G, dt);
+    score_heads(p, head, scale, s, G, dt, kv);
     for (int g = 0; g < G; g++) soften(at, s[g], p->n, p->part + (head + g) * p->part_ld);
-    mix_heads(p, head, s, G, dt);
+    mix_heads(p, head, s, G, kv);
 }
 
-V_INLINE void attend_piece(const one_piece *p, dtype dt) {
+V_INLINE void attend_piece(const one_piece *p, dtype dt, dtype kv) {
     const op_attr *at = p->c->attr;
     int64_t heads = at->attention.H / at->attention.K, head = 0;
     float cap = at->attention.softcap;
     float scale = cap > 0.0f ? at->attention.scale / cap : at->attention.scale;
-    for (; head + GROUP <= heads; head += GROUP) attend_heads(p, head, scale, GROUP, dt);
+    for (; head + GROUP <= heads; head += GROUP) attend_heads(p, head, scale, GROUP, dt, kv);
     switch (heads - head) {
-        case 1: attend_heads(p, head, scale, 1, dt); break;
-        case 2: attend_heads(p, head, scale, 2, dt); break;
-        case 3: attend_heads(p, head, scale, 3, dt); break;
+        case 1: attend_heads(p, head, scale, 1, dt, kv); break;
+        case 2: attend_heads(p, head, scale, 2, dt, kv); break;
+        case 3: attend_heads(p, head, scale, 3, dt, kv); break;
         default: break;
     }
 }
@@ -150,15 +175,20 @@ V_INLINE void attend(const op_call *c, int64_t b, int64_t kv, int64_t piece, dty
     one_view v = look(c, b);
     int64_t low = att_max(v.low, piece * CHUNK), high = att_min(v.high, (piece + 1) * CHUNK);
     if (low >= high) return;
-    int64_t row = b * at->attention.Tk + low, pieces = pieces_of(at);
+    int64_t pieces = pieces_of(at);
+    att_place place = att_place_of(at, b, kv);
     one_piece p = {.c = c,
                    .q_at = b * c->in[0].ld + kv * G * at->attention.D,
-                   .k_at = row * c->in[1].ld + kv * at->attention.D,
-                   .v_at = row * c->in[2].ld + kv * at->attention.Dv,
+                   .k_at = (place.row + low) * c->in[1].ld + place.head * at->attention.D,
+                   .v_at = (place.row + low) * c->in[2].ld + place.head * at->attention.Dv,
                    .n = high - low,
+                   .next = att_max(0, att_min(v.high - high, CHUNK)),
                    .part = (float *)c->ws + ((b * K + kv) * G * pieces + piece) * stride,
                    .part_ld = pieces * stride};
-    attend_piece(&p, dt);
+    if (dt == DT_F32 && c->in[1].dt == DT_F16)
+        attend_piece(&p, dt, DT_F16);
+    else
+        attend_piece(&p, dt, dt);
 }
 
 /* The maximum of each piece becomes its weight exp(max_i - max); returns log(sum of exp(score)). */

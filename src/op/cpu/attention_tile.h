@@ -110,14 +110,14 @@ V_INLINE void att_gather(int64_t units, const float *a, const float *b, float *c
 }
 
 V_INLINE const void *att_at(const tensor *t, int64_t row, int64_t col, dtype dt) {
-    return (const char *)t->data + (row * t->ld + col) * (dt == DT_BF16 ? 2 : 4);
+    return (const char *)t->data + (row * t->ld + col) * v_element_bytes(dt);
 }
 
 /* Asks for rows that are soon packed or written: their heads lie far apart, so that the machine
  * does not foresee them. */
 V_INLINE void att_prefetch(const tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols,
                            dtype dt) {
-    int64_t bytes = cols * (dt == DT_BF16 ? 2 : 4);
+    int64_t bytes = cols * v_element_bytes(dt);
     for (int64_t r = 0; r < rows; r++) {
         const char *p = att_at(t, row + r, col, dt);
         for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);

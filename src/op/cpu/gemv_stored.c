@@ -23,29 +23,6 @@ V_INLINE vf load_rest(const uint8_t *p, int64_t n, dtype dt) {
     return dt == DT_F16 ? v_load_f16((const uint8_t *)h) : v_load_bf16(h);
 }
 
-typedef float v4f __attribute__((vector_size(16)));
-
-/* Sums of four lanes that are four apart. */
-V_INLINE v4f fold(vf v) {
-#if V_AVX512
-    __m256 half = _mm512_castps512_ps256(v) + _mm512_extractf32x8_ps(v, 1);
-    return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
-#elif V_AVX2
-    return _mm256_castps256_ps128(v) + _mm256_extractf128_ps(v, 1);
-#else
-    return v;
-#endif
-}
-
-/* The sums over the lanes of four vectors. */
-V_INLINE v4f sum_each(const vf v[COLUMNS]) {
-    v4f a = fold(v[0]), b = fold(v[1]), c = fold(v[2]), d = fold(v[3]);
-    v4f ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    v4f cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
-           __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-}
-
 /* Columns [j, j + n) of row i of C, from their sums. */
 V_INLINE void put_sums(const gemm_args *g, int64_t i, int64_t j, int64_t n, v4f sum) {
     float *c = (float *)g->c + i * g->ldc + j, v[COLUMNS];
@@ -57,14 +34,21 @@ V_INLINE void put_sums(const gemm_args *g, int64_t i, int64_t j, int64_t n, v4f 
     }
 }
 
-/* The machine itself looks ahead along a row, but rows of few bits end before that pays. */
-V_INLINE void prefetch(const uint8_t *p, int64_t bytes) {
+V_INLINE bool is_plain(dtype dt) {
+    return dt == DT_F16 || dt == DT_BF16;
+}
+
+/* The machine itself looks ahead along a row, but rows of few bits end before that pays. Plain
+ * numbers pass faster than memory gives them: asked for into the first cache they would take up
+ * all the requests that a core can have open. */
+V_INLINE void prefetch(const uint8_t *p, int64_t bytes, dtype dt) {
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+    for (int64_t i = 0; i < bytes; i += 64)
+        is_plain(dt) ? __builtin_prefetch(p + i, 0, 2) : __builtin_prefetch(p + i);
 }
 
 V_INLINE int64_t bytes_of_row(const gemm_args *g, dtype dt) {
-    if (dt == DT_F16 || dt == DT_BF16) return 2 * g->ldb;
+    if (is_plain(dt)) return 2 * g->ldb;
     return g->ldb / stored_block(dt) * stored_block_bytes(dt);
 }
 
@@ -84,7 +68,7 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
     }
     for (; k + stored_block(dt) <= g->k; from += bytes) {
         stored_scales s[COLUMNS];
-        prefetch(next + COLUMNS * from, COLUMNS * bytes);
+        prefetch(next + COLUMNS * from, COLUMNS * bytes, dt);
 #pragma GCC unroll 4
         for (int q = 0; q < COLUMNS; q++) stored_open(&s[q], b[q] + from, dt);
         for (int c = 0; c < stored_block(dt) / CHUNK; c++, k += CHUNK) {
@@ -100,7 +84,7 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
             }
         }
     }
-    for (; (dt == DT_F16 || dt == DT_BF16) && k < g->k; k += VW) { /* as the product of f32 does */
+    for (; is_plain(dt) && k < g->k; k += VW) { /* as the product of f32 does */
         vf w[COLUMNS];
 #pragma GCC unroll 4
         for (int q = 0; q < COLUMNS; q++) w[q] = load_rest(b[q] + 2 * k, g->k - k, dt);
@@ -112,7 +96,7 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
         }
     }
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) put_sums(g, i + r, j, columns, sum_each(acc[r]));
+    for (int r = 0; r < rows; r++) put_sums(g, i + r, j, columns, v_sum_each(acc[r]));
 }
 
 V_INLINE void dot_columns(const gemm_args *g, int64_t j, dtype dt) {

@@ -15,7 +15,6 @@ enum { TILE_M = 4, TILE_NV = 3, TILE_N = TILE_NV * VW };
 enum { TILE_M = 4, TILE_NV = 2, TILE_N = TILE_NV * VW };
 #endif
 
-typedef float v4f __attribute__((vector_size(16)));
 typedef float v4f_mem __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint16_t v4h_mem __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint32_t v4u __attribute__((vector_size(16)));
@@ -37,11 +36,19 @@ V_INLINE vf pack_multiply_add(float a, vf b, vf acc, bool pairs) {
     return v_fma(v_set1(a), b, acc);
 }
 
-/* Four units of one row, k contiguous. */
+/* Four units of one row, k contiguous; f16 is read so, too. */
 V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt, bool pairs) {
     if (dt == DT_F32) return *(const v4f_mem *)((const float *)src + i);
     if (pairs) return *(const v4f_mem *)((const uint16_t *)src + i);
-    v4u w = __builtin_convertvector(*(const v4h_mem *)((const uint16_t *)src + i), v4u);
+    const uint16_t *h = (const uint16_t *)src + i;
+    if (dt == DT_F16) {
+#if V_AVX512 || V_AVX2
+        return _mm_cvtph_ps(_mm_loadl_epi64((const void *)h));
+#else
+        return (v4f){f16_to_f32(h[0]), f16_to_f32(h[1]), f16_to_f32(h[2]), f16_to_f32(h[3])};
+#endif
+    }
+    v4u w = __builtin_convertvector(*(const v4h_mem *)h, v4u);
     return (v4f)(w << 16);
 }
 
@@ -49,6 +56,7 @@ V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt, bool pairs) {
 V_INLINE float pack_unit(const void *src, int64_t at, int64_t step, int64_t left, dtype dt,
                          bool pairs) {
     if (dt == DT_F32) return ((const float *)src)[at];
+    if (dt == DT_F16) return f16_to_f32(((const uint16_t *)src)[at]);
     const uint16_t *h = (const uint16_t *)src + at;
     if (!pairs) return bf16_to_f32(h[0]);
     uint32_t u = h[0] | (left > 1 ? (uint32_t)h[step] << 16 : 0u);

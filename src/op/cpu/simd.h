@@ -161,8 +161,29 @@ V_INLINE void v_store_bf16(uint16_t *p, vf v) {
 #endif
 }
 
-/* Element i of an f32 or bf16 array; dt is a constant where these are called. */
+/* VW numbers of f16, at any address. */
+V_INLINE vf v_load_f16(const uint8_t *p) {
+#if V_AVX512
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif V_AVX2
+    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#else
+    uint16_t h[VW];
+    vf v;
+    memcpy(h, p, sizeof(h));
+    for (int i = 0; i < VW; i++) v[i] = f16_to_f32(h[i]);
+    return v;
+#endif
+}
+
+V_INLINE int64_t v_element_bytes(dtype dt) {
+    return dt == DT_F32 ? 4 : 2;
+}
+
+/* Element i of an array of f32, bf16 or f16 (which is only read); dt is a constant where these are
+ * called. */
 V_INLINE vf v_get(const void *p, int64_t i, dtype dt) {
+    if (dt == DT_F16) return v_load_f16((const uint8_t *)p + 2 * i);
     return dt == DT_BF16 ? v_load_bf16((const uint16_t *)p + i) : v_load((const float *)p + i);
 }
 V_INLINE void v_put(void *p, int64_t i, vf v, dtype dt) {
@@ -177,6 +198,7 @@ V_INLINE void v_put(void *p, int64_t i, vf v, dtype dt) {
         v_store((float *)p + i, v);
 }
 V_INLINE float s_get(const void *p, int64_t i, dtype dt) {
+    if (dt == DT_F16) return f16_to_f32(((const uint16_t *)p)[i]);
     return dt == DT_BF16 ? bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 V_INLINE void s_put(void *p, int64_t i, float v, dtype dt) {
@@ -219,7 +241,40 @@ V_INLINE float v_sum(vf v) {
     return t[0];
 #endif
 }
+typedef float v4f __attribute__((vector_size(16)));
+
+/* Sums of four lanes that are four apart. */
+V_INLINE v4f v_fold(vf v) {
+#if V_AVX512
+    __m256 half = _mm512_castps512_ps256(v) + _mm512_extractf32x8_ps(v, 1);
+    return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif V_AVX2
+    return _mm256_castps256_ps128(v) + _mm256_extractf128_ps(v, 1);
+#else
+    return v;
+#endif
+}
+
+/* The sums over the lanes of four vectors. */
+V_INLINE v4f v_sum_each(const vf v[4]) {
+    v4f a = v_fold(v[0]), b = v_fold(v[1]), c = v_fold(v[2]), d = v_fold(v[3]);
+    v4f ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v4f cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
+           __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
 V_INLINE float v_hmax(vf v) {
+#if V_AVX512 || V_AVX2
+#if V_AVX512
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+#else
+    __m256 h = v;
+#endif
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
+#endif
     float m = v[0];
     for (int i = 1; i < VW; i++) m = v[i] > m ? v[i] : m;
     return m;

@@ -72,19 +72,6 @@ V_INLINE vi v_load_i8(const int8_t *p) {
 #endif
 }
 
-/* VW numbers of f16. */
-V_INLINE vf v_load_f16(const uint8_t *p) {
-#if V_AVX512
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
-#elif V_AVX2
-    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
-#else
-    vf v;
-    for (int i = 0; i < VW; i++) v[i] = quant_get_f16(p + 2 * i);
-    return v;
-#endif
-}
-
 /* The same for bf16; unlike v_load_bf16, from any address. */
 V_INLINE vf v_load_bf16_bytes(const uint8_t *p) {
     uint16_t h[VW];

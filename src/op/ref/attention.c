@@ -44,6 +44,16 @@ static STORE *k_head(const op_call *c, const tensor *t, int64_t b, int64_t j, in
                      int64_t d) {
     return row_of(t, b * c->attr->attention.Tk + j) + k * d;
 }
+/* Where keys and values may be a cache: kv head k of one, in `piece` when it is narrower. */
+static const STORE *cached_head(const op_call *c, const tensor *t, int64_t b, int64_t j, int64_t k,
+                                int64_t d, STORE *piece) {
+    if (!c->attr->attention.by_head) return k_head(c, t, b, j, k, d);
+    int64_t row = (b * c->attr->attention.K + k) * c->attr->attention.Tk + j;
+    if (t->dt == c->in[0].dt) return row_of(t, row);
+    const uint16_t *narrow = (const uint16_t *)t->data + row * t->ld;
+    for (int64_t i = 0; i < d; i++) piece[i] = store(f16_to_f32(narrow[i]));
+    return piece;
+}
 static REAL *lse_of(const op_call *c, int64_t b, int64_t i, int64_t h) {
     return real_row_of(&c->out[1], b * c->attr->attention.H + h) + i;
 }
@@ -61,10 +71,11 @@ static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
     STORE *o = q_head(c, &c->out[0], b, i, h, Dv);
     dropout_draw draw = dropout_open(c->run, at->attention.dropout, at->attention.stream);
     ACC acc[OP_MAX_HEAD_DIM] = {0}, sum = 0;
+    STORE piece[OP_MAX_HEAD_DIM];
     REAL max = -INFINITY;
     key_range keys = visible(c, b, i);
     for (int64_t j = keys.first; j < keys.end; j++) {
-        ACC qk = dot(q, k_head(c, &c->in[1], b, j, k, D), D);
+        ACC qk = dot(q, cached_head(c, &c->in[1], b, j, k, D, piece), D);
         REAL s = (REAL)cap_score(c, (ACC)at->attention.scale * qk);
         if (s > max) {
             ACC shrink = r_exp(max - s);
@@ -74,7 +85,8 @@ static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
         }
         ACC p = r_exp(s - max);
         sum += p;
-        axpy(acc, p * keep_factor(c, &draw, b, h, i, j), k_head(c, &c->in[2], b, j, k, Dv), Dv);
+        axpy(acc, p * keep_factor(c, &draw, b, h, i, j),
+             cached_head(c, &c->in[2], b, j, k, Dv, piece), Dv);
     }
     for (int64_t d = 0; d < Dv; d++) o[d] = store(sum == 0 ? 0 : acc[d] / sum);
     *lse_of(c, b, i, h) = sum == 0 ? -(REAL)INFINITY : (REAL)((ACC)max + log(sum));
