@@ -200,7 +200,8 @@ static int64_t mapped_bytes(const plan *p) {
 static void first_line(const plan *p, strbuf *out) {
     static const char *const policies[] = {"none", "selective", "full"};
     const plan_spec *s = &p->spec;
-    strbuf_printf(out, "plan: %.2fM parameters, ", (double)param_store_sizes(p->store).elems / 1e6);
+    int64_t params = param_store_sizes(p->store).elems;
+    strbuf_printf(out, "plan: %lld parameters (%.2fM), ", (long long)params, (double)params / 1e6);
     if (s->train_B)
         strbuf_printf(out, "micro-batch %d x %d tokens, %s, recompute %s\n", s->train_B, s->T,
                       dtype_name(s->compute), policies[s->recompute]);

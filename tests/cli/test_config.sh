@@ -46,6 +46,13 @@ expect 0 config why tiny.yaml train.steps --train.steps=64k --json
 has out '{"key": "train.steps", "value": 64000, "origin": "command line"}'
 expect 0 config why tiny.yaml model.hidden_size;      has out "# tiny.yaml:3"
 expect 0 config why tiny.yaml data.train.0.weight data.train.0.weight=2;  has out "= 2.0  # command line"
+
+expect 0 config presets;            has out "smollm2-135m  "; has out " 405853388800 "
+expect 0 config presets gemma- qwen3-0;  has out "gemma-3-1b "; has out "qwen3-0.6b "; lacks out "gpt2"
+expect 0 config presets gpt2 --json
+has out '{"name": "gpt2", "model_type": "gpt2", "params": 124439808, "num_hidden_layers": 12,'
+expect 2 config presets gpt9;       has err "no preset begins with 'gpt9'"; has err "hint: athanor config presets shows all"
+
 expect 2 config why tiny.yaml train.stps;   has err "there is no key 'train.stps'"
 
 sed 's/  steps/  stps/' tiny.yaml >bad.yaml

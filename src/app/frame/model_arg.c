@@ -48,8 +48,7 @@ static status load_file(const char *input, const cli_args *args, config **out, e
     if (names_file(input)) return config_load(out, input, args->overrides, args->n_overrides, e);
     const char *near = preset_nearest(input);
     err_set(e, ST_USAGE, "there is no preset, folder or config '%s'", input);
-    err_hint(e, near ? "nearest preset: %s" : "presets are named like %s",
-             near ? near : preset_name(0));
+    err_hint(e, near ? "nearest preset: %s" : "athanor config presets shows their names", near);
     return err_where(e, "%s", input);
 }
 
