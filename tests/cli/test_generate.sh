@@ -119,6 +119,7 @@ expect 0 generate run --ids 1,2,3 --seed $seed --max-new 40 --json
 expect 2 generate run --prompt "" --json;              has out "the prompt is empty"; has out '"kind": "usage"'
 expect 2 generate run --ids "" ;                       has err "the prompt is empty"
 expect 2 generate run --ids 1,x;                       has err "'x' is not a token id"
+expect 2 generate run --ids 1,,2;                      has err "'' is not a token id"
 expect 2 generate run --ids 1,9999 --json;             has out "token id 9999 is outside the vocabulary"
 expect 2 generate run --ids=-1;                        has err "-1"
 expect 3 generate run --prompt "the FIRE";             has err "byte"

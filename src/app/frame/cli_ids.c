@@ -6,19 +6,26 @@
 #include "base/log.h"
 #include "base/text.h"
 
+static status refuse(const char *word, err *e) {
+    err_set(e, ST_USAGE, "'%s' is not a token id", word);
+    err_hint(e, "write --ids 1,2,3");
+    return err_where(e, "--ids");
+}
+
 status cli_parse_ids(const char *list, tok_ids *out, err *e) {
-    for (const char *s = list; *s;) {
+    const char *s = list + strspn(list, " ");
+    while (*s) {
         char word[32];
+        int64_t id;
         size_t n = strcspn(s, ", ");
-        int64_t id = -1;
         snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
-        if (n > 0 && (!text_parse_int(word, &id) || id < 0 || id > INT32_MAX)) {
-            err_set(e, ST_USAGE, "'%s' is not a token id", word);
-            err_hint(e, "write --ids 1,2,3");
-            return err_where(e, "--ids");
-        }
-        if (n > 0) tok_ids_push(out, (int32_t)id);
-        s += n + (s[n] != '\0');
+        if (!text_parse_int(word, &id) || id < 0 || id > INT32_MAX) return refuse(word, e);
+        tok_ids_push(out, (int32_t)id);
+        s += n;
+        s += strspn(s, " ");
+        if (*s != ',') continue;
+        s += 1 + strspn(s + 1, " ");
+        if (!*s) return refuse("", e); /* a comma has something behind it */
     }
     return ST_OK;
 }

@@ -5,7 +5,8 @@
 #include "base/arena.h"
 #include "tok/tok.h"
 
-/* Appends the ids of a list separated by commas or spaces. ST_USAGE names the word that is none. */
+/* Appends the ids of a list separated by commas or spaces. ST_USAGE names the word that is none:
+ * between two commas, too, there must be one. */
 status cli_parse_ids(const char *list, tok_ids *out, err *e) ATH_MUST_USE;
 /* "a,b" into its parts, in the arena; an empty list is no token at all. */
 const char **cli_split_tokens(arena *a, const char *list, int *n);
