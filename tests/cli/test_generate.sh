@@ -54,6 +54,19 @@ done
 make_data
 write_config c.yaml
 expect 0 train c.yaml train.steps=40
+
+# Quantised weights keep keys and values as f16 unless told otherwise; others as f32.
+mkdir bare
+cp run/checkpoints/step-40/{config.json,model.safetensors} bare/
+expect 0 export bare -o q8.gguf --to gguf --dtype Q8_0 --no-verify
+expect 0 plan q8.gguf;                                   has out ", keys and values as f16"
+expect 0 export bare -o f16.gguf --to gguf --dtype F16 --no-verify
+expect 0 plan f16.gguf;                                  lacks out "keys and values"
+expect 0 generate q8.gguf --ids 1,2,3 --max-new 8 --temperature 0 --json
+cp out auto
+expect 0 generate q8.gguf --ids 1,2,3 --max-new 8 --temperature 0 --json --cache f16
+cmp auto out || fail "auto is not f16"
+
 text_of() { sed -E 's/.*"text": "(([^"\\]|\\.)*)".*/\1/' "$1"; }
 seed=3 # of a text of one line that needs no escapes
 while expect 0 generate run --prompt "the fire" --seed $seed --max-new 40 --json && text_of out | grep -q '\\'; do
