@@ -94,6 +94,7 @@ for p in gpt2 gpt2-medium gpt2-large gpt2-xl smollm2-135m smollm2-360m smollm2-1
         smollm2-135m) [ "$(field total out)" = 134515008 ] || fail "parameters" ;;
     esac
 done
+expect 0 plan gpt2;  has out "plan: 124439808 parameters (124.44M), "
 
 # What does not fit: exit 4, the key, a value that fits, an untouched run folder.
 fits_after_hint() { # LIMIT KEYS...

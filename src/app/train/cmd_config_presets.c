@@ -64,19 +64,25 @@ static status refuse_all(const cli_args *args, err *e) {
     return err_hint(e, "athanor config presets shows all");
 }
 
+/* Adds a preset to the list, and prints it where people look on. */
+static status show(const cli_args *args, const char *name, json_t *list, err *e) {
+    row r;
+    arena *a = arena_new("preset");
+    status st = read_preset(a, name, &r, e);
+    if (st == ST_OK) {
+        if (!args->json && json_array_size(list) == 0) print_head();
+        if (!args->json) print_row(&r);
+        json_array_append_new(list, row_json(&r));
+    }
+    arena_free(a);
+    return st;
+}
+
 static status print_presets(const cli_args *args, err *e) {
     json_t *list = json_array();
     status st = ST_OK;
-    for (int i = 0; preset_name(i) && st == ST_OK; i++) {
-        row r;
-        if (!is_wanted(args, preset_name(i))) continue;
-        arena *a = arena_new("preset");
-        st = read_preset(a, preset_name(i), &r, e);
-        if (st == ST_OK && !args->json && json_array_size(list) == 0) print_head();
-        if (st == ST_OK && !args->json) print_row(&r);
-        if (st == ST_OK) json_array_append_new(list, row_json(&r));
-        arena_free(a);
-    }
+    for (int i = 0; preset_name(i) && st == ST_OK; i++)
+        if (is_wanted(args, preset_name(i))) st = show(args, preset_name(i), list, e);
     if (st == ST_OK && json_array_size(list) == 0) st = refuse_all(args, e);
     if (st == ST_OK && args->json) cli_print_json(json_pack("{s:O}", "presets", list));
     json_decref(list);
