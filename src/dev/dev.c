@@ -231,3 +231,47 @@ size_t dev_high_water_bytes(const void *ptr, size_t bytes) {
     if (fd >= 0) close(fd);
     return top * page;
 }
+
+/* ---- what happens on a device ---- */
+
+void dev_write(dev *d, void *to, const void *host, size_t bytes) {
+    (void)d;
+    memcpy(to, host, bytes);
+}
+
+void dev_read(dev *d, void *host, const void *from, size_t bytes) {
+    (void)d;
+    memcpy(host, from, bytes);
+}
+
+void dev_copy(dev *d, void *to, const void *from, size_t bytes) {
+    (void)d;
+    memmove(to, from, bytes);
+}
+
+void dev_fill(dev *d, void *at, int byte, size_t bytes) {
+    (void)d;
+    memset(at, byte, bytes);
+}
+
+void dev_sync(dev *d) {
+    (void)d;
+}
+
+void *dev_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room *room) {
+    (void)d, (void)bytes, (void)contents, (void)room;
+    return at;
+}
+
+const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room) {
+    return dev_borrow(d, (void *)(uintptr_t)at, bytes, true, room);
+}
+
+void dev_put_back(dev *d, void *at, const void *host, size_t bytes) {
+    (void)d, (void)at, (void)host, (void)bytes;
+}
+
+void dev_room_free(dev_room *r) {
+    free(r->host);
+    *r = (dev_room){0};
+}

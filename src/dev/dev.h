@@ -1,6 +1,11 @@
-/* A device: where values live and kernels run. `cpu` computes; `meta` holds no data: programs
- * recorded on it are planned and timed but never executed, which is how `athanor plan` works.
- * `cuda` joins later behind the same calls.
+/* A device: where values live and kernels run.
+ *
+ * Memory of a device has addresses, but the host does not read or write through them: it moves
+ * bytes with the calls below. Addresses may be added to, stored and given to kernels. Kernels,
+ * copies and fills run in the order in which they were given, maybe later than the call returns.
+ *
+ * A `meta` device is of a kind: it holds no data and runs nothing, and programs recorded on it are
+ * planned as they will run on that kind. This is how `athanor plan` works.
  *
  * A dev owns what its kernels cache (oneDNN primitives, instruction-set choice, thread count): no
  * kernel keeps file-scope state. */
@@ -42,6 +47,32 @@ status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) A
 void dev_release(dev *d, void *ptr, size_t bytes);
 /* Bytes from ptr to the end of the highest page that has been touched. */
 size_t dev_high_water_bytes(const void *ptr, size_t bytes);
+
+/* ---- what happens on a device, in order ---- */
+
+/* The host's bytes to the device; they may change when the call returns. */
+void dev_write(dev *d, void *to, const void *host, size_t bytes);
+/* The device's bytes to the host. Waits for all that was given before. */
+void dev_read(dev *d, void *host, const void *from, size_t bytes);
+/* Within the device. */
+void dev_copy(dev *d, void *to, const void *from, size_t bytes);
+void dev_fill(dev *d, void *at, int byte, size_t bytes);
+/* Waits for all that was given. */
+void dev_sync(dev *d);
+
+/* Large things, without a second copy where the host can reach the device's memory: dev_borrow
+ * waits for what was given before and returns a place where the host finds the device's bytes
+ * (`contents`) or may put new ones. It is `at` itself, or else lies in the room, which grows and is
+ * the caller's, to be freed with dev_room_free. dev_put_back makes what the host wrote there the
+ * device's. What is borrowed is put back, or forgotten, before the device's next call. */
+typedef struct dev_room {
+    void *host;
+    size_t bytes;
+} dev_room;
+void *dev_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room *room);
+const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room); /* only to be read */
+void dev_put_back(dev *d, void *at, const void *host, size_t bytes);
+void dev_room_free(dev_room *r);
 
 /* Memory of this machine and process, in bytes. */
 size_t dev_machine_total_bytes(void);
