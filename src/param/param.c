@@ -251,3 +251,25 @@ uint64_t param_digest(const param_store *s) {
     }
     return sum;
 }
+
+/* Both are in the order of declaration, so one walk finds all. */
+void param_store_set_whole(param_store *s, const param_store *whole) {
+    int *found = ARENA_ARRAY(s->a, int, s->n), w = 0;
+    for (int i = 0; i < s->n; i++, w++) {
+        while (w < whole->n && strcmp(whole->item[w].name, s->item[i].name) != 0) w++;
+        CHECK(w < whole->n, "%s is not in the whole, or not in this order", s->item[i].name);
+        CHECK(param_whole_elems(&whole->item[w]) == param_whole_elems(&s->item[i]),
+              "%s has another shape in the whole", s->item[i].name);
+        found[i] = w;
+    }
+    s->whole = whole;
+    s->in_whole = found;
+}
+
+const param_store *param_store_whole(const param_store *s) {
+    return s->whole ? s->whole : s;
+}
+
+int param_number_in_whole(const param_store *s, int index) {
+    return s->whole ? s->in_whole[index] : index;
+}

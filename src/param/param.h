@@ -149,4 +149,14 @@ uint64_t param_digest(const param_store *s);
 /* Of one parameter. */
 uint64_t param_digest_of(const param_store *s, int index);
 
+/* A store may have only some of a model's parameters, as a rank of a pipeline has some of the
+ * layers. `whole` declares all of them, in the same order and for one rank; it needs no arrays, and
+ * lives as long as s. What is read from files and written to them is described by it, so that all
+ * ranks agree on every file. Said when all parameters of s have been added. */
+void param_store_set_whole(param_store *s, const param_store *whole);
+/* The store itself where nothing was said. */
+const param_store *param_store_whole(const param_store *s);
+/* Which parameter of the whole is this. */
+int param_number_in_whole(const param_store *s, int index);
+
 #endif

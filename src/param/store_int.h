@@ -31,6 +31,8 @@ struct param_store {
     param_unit *unit;
     int n_units;
     int64_t piece_elems, slot_elems; /* lengths of piece and slot arrays */
+    const param_store *whole;        /* NULL: this store has everything */
+    const int *in_whole;             /* number in `whole` of each parameter */
 };
 
 static inline int64_t param_align(int64_t elems) {

@@ -39,16 +39,40 @@ static inline void *held_lab_array(int64_t bytes) {
     return p;
 }
 
+/* Layers first .. end - 1 of a model, as a rank of a pipeline has them; the first has what comes
+ * before the layers, the last what comes after. */
+typedef struct held_layers {
+    const param_store *whole;
+    int first, end;
+} held_layers;
+
+static inline void held_lab_declare_layers(param_store *s, const held_layers *l) {
+    int last = 0, n = param_count(l->whole);
+    for (int i = 0; i < n; i++)
+        if (param_at(l->whole, i)->layer > last) last = param_at(l->whole, i)->layer;
+    bool before = true;
+    for (int i = 0; i < n; i++) {
+        const param *p = param_at(l->whole, i);
+        before = before && p->layer < 0;
+        int layer = p->layer >= 0 ? p->layer : before ? 0 : last;
+        if (layer >= l->first && layer < l->end) param_add(s, p);
+    }
+    param_store_set_whole(s, l->whole);
+}
+
 /* A rank: of those that share weights by rows and columns, and of those that share what such a rank
- * has. NULL: nobody shares. */
-static inline held_lab held_lab_open(const char *kind, dtype compute, const param_ranks *tp,
-                                     const param_sharding *how) {
+ * has. NULL: nobody shares; every layer. */
+static inline held_lab held_lab_open_layers(const char *kind, dtype compute, const param_ranks *tp,
+                                            const param_sharding *how, const held_layers *layers) {
     held_lab l = {.a = arena_new("store")};
     err e = {0};
     assert_ok(dev_open(&l.dev, DEV_CPU, 1, &e), e);
     l.s = param_store_new(l.a, compute);
     if (tp) param_store_split(l.s, tp);
-    held_lab_declare(l.s, kind, l.a);
+    if (layers)
+        held_lab_declare_layers(l.s, layers);
+    else
+        held_lab_declare(l.s, kind, l.a);
     if (how) param_store_shard(l.s, how);
     param_sizes z = param_store_sizes(l.s);
     l.at = (param_arrays){.master = held_lab_array(z.master_bytes),
@@ -57,6 +81,11 @@ static inline held_lab held_lab_open(const char *kind, dtype compute, const para
     for (int k = 0; k < 2; k++) l.state[k] = held_lab_array(z.state_bytes);
     param_store_bind(l.s, l.dev, &l.at);
     return l;
+}
+
+static inline held_lab held_lab_open(const char *kind, dtype compute, const param_ranks *tp,
+                                     const param_sharding *how) {
+    return held_lab_open_layers(kind, compute, tp, how, NULL);
 }
 
 static inline void held_lab_close(held_lab *l) {
@@ -88,7 +117,7 @@ static inline void held_lab_copy(held_lab *l, const held_lab *whole) {
         param_piece k = param_piece_of(l->s, u);
         for (int i = 0; i < k.spans->n; i++) {
             const vec_span *s = &k.spans->item[i];
-            int64_t from = param_at(whole->s, s->owner)->offset;
+            int64_t from = param_at(whole->s, param_number_in_whole(l->s, s->owner))->offset;
             for (int64_t j = 0; j < s->n; j++) {
                 int64_t w = from + vec_whole_index(s, j);
                 k.master[s->at + j] = whole->at.master[w];

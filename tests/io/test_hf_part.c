@@ -127,17 +127,29 @@ static void same_files(test_dir *d, const char *a, const char *b) {
     free(y);
 }
 
-/* Ranks: tp of them share weights by rows and columns, and what each has, shards. */
+/* Ranks: tp of them share weights by rows and columns, what each has, shards, and `stages` share
+ * out the layers. */
 typedef struct layout {
     int tp;
     param_sharding how;
+    int stages; /* 0: one, which was told of no whole */
 } layout;
 
-static held_lab open_rank(const char *kind, dtype compute, const layout *l, int rank) {
+static int ranks_of(const layout *l) {
+    return l->tp * l->how.shards * (l->stages ? l->stages : 1);
+}
+
+enum { LAYERS = 3 };
+
+static held_lab open_rank(const char *kind, dtype compute, const layout *l, int rank,
+                          const held_lab *whole) {
+    int each = l->tp * l->how.shards, stage = rank / each;
     param_ranks tp = {.n = l->tp, .rank = rank % l->tp};
     param_sharding how = l->how;
-    how.rank = rank / l->tp;
-    return held_lab_open(kind, compute, &tp, &how);
+    how.rank = rank % each / l->tp;
+    int stages = l->stages ? l->stages : 1;
+    held_layers own = {whole->s, LAYERS * stage / stages, LAYERS * (stage + 1) / stages};
+    return held_lab_open_layers(kind, compute, &tp, &how, l->stages ? &own : NULL);
 }
 
 /* What the file is of: masters, or both arrays of optimizer state. */
@@ -158,7 +170,7 @@ static const char *prefix_of(const content *c, int array) {
 }
 
 static st_tensor *declare(test_dir *d, const held_lab *l, const content *c, int arrays) {
-    int each = param_count(l->s);
+    int each = param_count(param_store_whole(l->s));
     st_tensor *t = ARENA_ARRAY(d->mem, st_tensor, arrays * each);
     for (int k = 0; k < arrays; k++)
         memcpy(t + k * each, hf_declare(d->mem, l->s, prefix_of(c, k), c->dt, c->order),
@@ -185,9 +197,9 @@ static void write_parts(test_dir *d, const char *kind, dtype compute, const layo
                         const content *c, const held_lab *whole) {
     char *path = path_join(d->mem, d->path, "parts");
     err e;
-    int ranks = l->tp * l->how.shards, n = write_whole_content(d, whole, c);
+    int ranks = ranks_of(l), n = write_whole_content(d, whole, c);
     for (int r = ranks - 1; r >= 0; r--) {
-        held_lab lab = open_rank(kind, compute, l, r);
+        held_lab lab = open_rank(kind, compute, l, r, whole);
         held_lab_copy(&lab, whole);
         held_array arrays[2];
         int count = arrays_of(&lab, c, arrays);
@@ -206,8 +218,9 @@ static void read_parts(test_dir *d, const char *kind, dtype compute, const layou
     err e;
     st_reader *reader;
     assert_ok(st_open(&reader, path_join(d->mem, d->path, "whole"), &e), e);
-    for (int r = 0; r < l->tp * l->how.shards; r++) {
-        held_lab got = open_rank(kind, compute, l, r), want = open_rank(kind, compute, l, r);
+    for (int r = 0; r < ranks_of(l); r++) {
+        held_lab got = open_rank(kind, compute, l, r, whole);
+        held_lab want = open_rank(kind, compute, l, r, whole);
         held_lab_copy(&want, whole);
         held_array a[2];
         int n = arrays_of(&got, c, a);
@@ -223,20 +236,25 @@ static void read_parts(test_dir *d, const char *kind, dtype compute, const layou
     st_close(reader);
 }
 
-static void check_layout(test_dir *d, const char *kind, dtype compute, int tp, int zero,
-                         int shards) {
-    layout l = {tp, {.shards = shards, .zero = zero, .bucket_elems = 2000}};
-    layout other = {2, {.shards = shards == 3 ? 2 : 3, .zero = 4 - zero, .bucket_elems = 1}};
+static void check_files(test_dir *d, const char *kind, dtype compute, const layout *l,
+                        const layout *reads) {
     held_lab whole = held_lab_open(kind, compute, NULL, NULL);
     held_lab_fill(&whole);
     const content weights = {compute, HF_FILES, false}, masters = {DT_F32, HF_MEMORY, false},
                   states = {DT_F32, HF_MEMORY, true};
-    write_parts(d, kind, compute, &l, &weights, &whole);
-    write_parts(d, kind, compute, &l, &masters, &whole);
-    read_parts(d, kind, compute, &other, &masters, &whole);
-    write_parts(d, kind, compute, &l, &states, &whole);
-    read_parts(d, kind, compute, &other, &states, &whole);
+    write_parts(d, kind, compute, l, &weights, &whole);
+    write_parts(d, kind, compute, l, &masters, &whole);
+    read_parts(d, kind, compute, reads, &masters, &whole);
+    write_parts(d, kind, compute, l, &states, &whole);
+    read_parts(d, kind, compute, reads, &states, &whole);
     held_lab_close(&whole);
+}
+
+static void check_layout(test_dir *d, const char *kind, dtype compute, int tp, int zero,
+                         int shards) {
+    layout l = {tp, {.shards = shards, .zero = zero, .bucket_elems = 2000}, 0};
+    layout other = {2, {.shards = shards == 3 ? 2 : 3, .zero = 4 - zero, .bucket_elems = 1}, 0};
+    check_files(d, kind, compute, &l, &other);
 }
 
 static const char *const kinds[] = {"llama", "llama-untied", "gpt2", "gpt_neox", "pairs"};
@@ -259,29 +277,78 @@ static void test_tensor_parallel(void **state) {
         }
 }
 
-/* A folder of whole weights, in the file's order, into pieces and their compute copies. */
-static void test_weights_of_a_folder(void **state) {
-    test_dir *d = *state;
-    const layout l = {2, {.shards = 2, .zero = 2, .bucket_elems = 3000}};
-    err e;
+/* Ranks have some of the layers each, and may share those as well. */
+static void test_layers(void **state) {
     for (int k = 0; k < ARRAY_LEN(kinds); k++)
-        for (int rank = 0; rank < 4; rank++) {
-            held_lab whole = held_lab_open(kinds[k], DT_BF16, NULL, NULL);
-            held_lab got = open_rank(kinds[k], DT_BF16, &l, rank);
-            held_lab want = open_rank(kinds[k], DT_BF16, &l, rank);
-            held_lab_fill(&whole);
-            held_lab_copy(&want, &whole);
-            param_refresh_work(want.s);
-            st_tensor *t = hf_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_FILES);
-            write_whole(d, "model.safetensors", t, param_count(whole.s));
-            assert_ok(hf_load_weights(got.s, d->path, &e), e);
-            param_sizes z = param_store_sizes(got.s);
-            assert_memory_equal(param_master(got.s), param_master(want.s), z.master_bytes);
-            assert_memory_equal(param_work(got.s), param_work(want.s), z.work_bytes);
-            held_lab_close(&whole);
-            held_lab_close(&got);
-            held_lab_close(&want);
+        for (int stages = 1; stages <= LAYERS; stages++) {
+            layout alone = {1, {.shards = 1}, stages};
+            layout shared = {2, {.shards = 2, .zero = 1 + k % 3, .bucket_elems = 2000}, stages};
+            dtype compute = (k + stages) % 2 ? DT_BF16 : DT_F32;
+            check_files(*state, kinds[k], compute, &alone, &shared);
+            check_files(*state, kinds[k], compute, &shared, &alone);
         }
+}
+
+/* A rank reads some of a file, and all of it is judged. */
+static void test_layers_of_a_wrong_file(void **state) {
+    test_dir *d = *state;
+    held_lab whole = held_lab_open("llama-untied", DT_F32, NULL, NULL);
+    held_layers own[] = {{whole.s, 0, 2}, {whole.s, 2, LAYERS}};
+    int n = param_count(whole.s);
+    st_tensor *t = hf_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_MEMORY);
+    st_tensor *more = ARENA_ARRAY(d->mem, st_tensor, n + 1);
+    memcpy(more, t, sizeof *t * (size_t)n);
+    more[n] = t[0];
+    more[n].name = "model.layers.3.mlp.gate_proj.weight";
+    for (int k = 0; k < 2; k++) {
+        held_lab lab = held_lab_open_layers("llama-untied", DT_F32, NULL, NULL, &own[k]);
+        st_reader *r;
+        err e;
+        write_whole(d, "model.safetensors", more, n + 1);
+        assert_int_equal(hf_load_weights(lab.s, d->path, &e), ST_FORMAT);
+        assert_non_null(strstr(e.message, more[n].name));
+        for (int without = 0; without < 2; without++) { /* the first, the last */
+            write_whole(d, "model.safetensors", t + (without == 0), n - 1);
+            const char *name = t[without ? n - 1 : 0].name;
+            assert_int_equal(hf_load_weights(lab.s, d->path, &e), ST_FORMAT);
+            assert_non_null(strstr(e.message, name));
+            assert_ok(st_open(&r, d->path, &e), e);
+            assert_int_equal(hf_read_array(&(held_array){.store = lab.s}, r, "", &e), ST_FORMAT);
+            assert_non_null(strstr(e.message, name));
+            st_close(r);
+        }
+        held_lab_close(&lab);
+    }
+    held_lab_close(&whole);
+}
+
+/* A folder of whole weights, in the file's order, into pieces and their compute copies. */
+static void check_weights_of_a_folder(test_dir *d, const char *kind, const layout *l) {
+    err e;
+    held_lab whole = held_lab_open(kind, DT_BF16, NULL, NULL);
+    held_lab_fill(&whole);
+    st_tensor *t = hf_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_FILES);
+    write_whole(d, "model.safetensors", t, param_count(whole.s));
+    for (int rank = 0; rank < ranks_of(l); rank++) {
+        held_lab got = open_rank(kind, DT_BF16, l, rank, &whole);
+        held_lab want = open_rank(kind, DT_BF16, l, rank, &whole);
+        held_lab_copy(&want, &whole);
+        param_refresh_work(want.s);
+        assert_ok(hf_load_weights(got.s, d->path, &e), e);
+        param_sizes z = param_store_sizes(got.s);
+        assert_memory_equal(param_master(got.s), param_master(want.s), z.master_bytes);
+        assert_memory_equal(param_work(got.s), param_work(want.s), z.work_bytes);
+        held_lab_close(&got);
+        held_lab_close(&want);
+    }
+    held_lab_close(&whole);
+}
+
+static void test_weights_of_a_folder(void **state) {
+    for (int stages = 0; stages <= 2; stages++) {
+        layout l = {2, {.shards = 2, .zero = 2, .bucket_elems = 3000}, stages};
+        for (int k = 0; k < ARRAY_LEN(kinds); k++) check_weights_of_a_folder(*state, kinds[k], &l);
+    }
 }
 
 /* ---- pieces of files ---- */
@@ -325,8 +392,13 @@ static void test_patches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_run),  IO_TEST(test_sharded), IO_TEST(test_tensor_parallel),
-        IO_TEST(test_weights_of_a_folder), IO_TEST(test_patches),
+        cmocka_unit_test(test_every_run),
+        IO_TEST(test_sharded),
+        IO_TEST(test_tensor_parallel),
+        IO_TEST(test_layers),
+        IO_TEST(test_layers_of_a_wrong_file),
+        IO_TEST(test_weights_of_a_folder),
+        IO_TEST(test_patches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

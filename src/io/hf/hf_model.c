@@ -56,6 +56,7 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
 }
 
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
-    CHECK(param_count(s) == m->n, "%d parameters, %d were checked", param_count(s), m->n);
+    int n = param_count(param_store_whole(s));
+    CHECK(n == m->n, "%d parameters, %d were checked", n, m->n);
     return hf_fill_masters(s, m->weights, m->order, e);
 }

@@ -10,9 +10,10 @@
 
 st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt,
                       hf_order order) {
-    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(s));
-    for (int i = 0; i < param_count(s); i++) {
-        const param *p = param_at(s, i);
+    const param_store *whole = param_store_whole(s);
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(whole));
+    for (int i = 0; i < param_count(whole); i++) {
+        const param *p = param_at(whole, i);
         bool flip = held_is_transposed(p, order);
         int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
         list[i] = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
@@ -75,17 +76,34 @@ static status write_param(file_patch *out, const held_array *a, int i, uint64_t 
     return ST_OK;
 }
 
+/* `declared` and first_byte are of the array's first tensor. */
+static status write_array(file_patch *out, const held_array *a, const st_tensor *declared,
+                          const uint64_t *first_byte, hf_order order, err *e) {
+    for (int i = 0; i < param_count(a->store); i++) {
+        int k = param_number_in_whole(a->store, i);
+        TRY(write_param(out, a, i, first_byte[k], declared[k].dt, order, e));
+    }
+    return ST_OK;
+}
+
+static int64_t tensors_of(const held_array *a) {
+    return param_count(param_store_whole(a->store));
+}
+
 static status write_arrays(file_patch *out, const st_tensor *declared, const uint64_t *first_byte,
                            const held_array *arrays, int n, hf_order order, err *e) {
-    int each = param_count(arrays[0].store);
-    for (int i = 0; i < n * each; i++)
-        TRY(write_param(out, &arrays[i / each], i % each, first_byte[i], declared[i].dt, order, e));
+    int64_t before = 0;
+    for (int i = 0; i < n; i++) {
+        TRY(write_array(out, &arrays[i], declared + before, first_byte + before, order, e));
+        before += tensors_of(&arrays[i]);
+    }
     return ST_OK;
 }
 
 status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
                      hf_order order, err *e) {
-    int64_t tensors = (int64_t)n * param_count(arrays[0].store);
+    int64_t tensors = 0;
+    for (int i = 0; i < n; i++) tensors += tensors_of(&arrays[i]);
     uint64_t *first_byte = xmalloc(sizeof *first_byte * (size_t)(tensors + 1));
     st_locate(declared, tensors, first_byte);
     file_patch out;

@@ -5,8 +5,8 @@
 #include "base/arena.h"
 #include "io/checkpoint/held.h"
 
-/* Tensors for one array, without data, named PREFIX + parameter name: what every rank declares,
- * whatever it holds. In the arena. */
+/* Tensors for one array, without data, named PREFIX + parameter name: those of the whole model
+ * (param_store_whole), so that every rank declares the same, whatever it holds. In the arena. */
 st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt, hf_order order);
 
 /* Writes what this rank counts of `arrays`, n of them, whose tensors were declared one array after

@@ -180,11 +180,12 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
 }
 
 status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+    const param_store *whole = param_store_whole(s);
     bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
     const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
     status st = ST_OK;
-    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
-        st = find_weight(r, param_at(s, i), &list[i], e);
+    for (int i = 0; i < param_count(whole) && st == ST_OK; i++) {
+        st = find_weight(r, param_at(whole, i), &list[i], e);
         if (st != ST_OK) break;
         wanted[list[i].v - first] = true;
         if (list[i].scale) wanted[list[i].scale - first] = true;
@@ -240,7 +241,7 @@ hf_order hf_order_of(const char *dir) {
 
 status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
     for (int i = 0; i < param_count(s); i++)
-        TRY(fill_held(&(held_array){.store = s}, i, &list[i], order, e));
+        TRY(fill_held(&(held_array){.store = s}, i, &list[param_number_in_whole(s, i)], order, e));
     param_refresh_work(s);
     return ST_OK;
 }
@@ -248,7 +249,7 @@ status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order ord
 status hf_load_weights(const param_store *s, const char *path, err *e) {
     st_reader *r;
     TRY(st_open(&r, path, e));
-    hf_weight *list = xcalloc((size_t)param_count(s), sizeof *list);
+    hf_weight *list = xcalloc((size_t)param_count(param_store_whole(s)), sizeof *list);
     status st = hf_find_weights(s, r, list, e);
     if (st == ST_OK) st = hf_fill_masters(s, list, hf_order_of(path), e);
     free(list);
@@ -267,6 +268,7 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
 
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
                       dtype dt, hf_order order) {
+    CHECK(param_store_whole(s) == s, "whole tensors of a part of a model");
     st_tensor *list = hf_declare(a, s, prefix, dt, order);
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
@@ -291,20 +293,26 @@ st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const c
     return list;
 }
 
+static status find_in_array(const st_reader *r, const char *prefix, const param *p, hf_weight *w,
+                            err *e) {
+    int64_t elems = param_whole_elems(p);
+    char name[512];
+    snprintf(name, sizeof name, "%s%s", prefix, p->name);
+    *w = (hf_weight){0};
+    TRY(st_require(r, name, &w->v, e));
+    if (w->v->numel == elems) return ST_OK;
+    err_set(e, ST_FORMAT, "tensor %s has %ld elements, the model has %ld", name, (long)w->v->numel,
+            (long)elems);
+    return err_where(e, "%s", w->v->path);
+}
+
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
-    for (int i = 0; i < param_count(a->store); i++) {
-        const param *p = param_at(a->store, i);
-        int64_t elems = param_whole_elems(p);
-        char name[512];
-        snprintf(name, sizeof name, "%s%s", prefix, p->name);
-        hf_weight w = {0};
-        TRY(st_require(r, name, &w.v, e));
-        if (w.v->numel != elems) {
-            err_set(e, ST_FORMAT, "tensor %s has %ld elements, the model has %ld", name,
-                    (long)w.v->numel, (long)elems);
-            return err_where(e, "%s", w.v->path);
-        }
-        TRY(fill_held(a, i, &w, HF_MEMORY, e));
+    const param_store *whole = param_store_whole(a->store);
+    for (int k = 0, own = 0; k < param_count(whole); k++) {
+        hf_weight w;
+        TRY(find_in_array(r, prefix, param_at(whole, k), &w, e));
+        if (own == param_count(a->store) || param_number_in_whole(a->store, own) != k) continue;
+        TRY(fill_held(a, own++, &w, HF_MEMORY, e));
     }
     return ST_OK;
 }

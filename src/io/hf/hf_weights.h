@@ -12,9 +12,9 @@ typedef struct hf_weight {
     const st_view *scale; /* fp8: NAME_scale_inv, the factors of its blocks (fp8.h); else NULL */
 } hf_weight;
 
-/* Finds every parameter, with its shape, in list[param_count]; ST_FORMAT names the tensor and both
- * shapes. Tensors that no parameter wants are an error too, except known buffers and a head that
- * equals the tied embedding. */
+/* Finds every parameter of the whole model (param_store_whole), with its shape, in list[their
+ * number]; ST_FORMAT names the tensor and both shapes. Tensors that no parameter wants are an error
+ * too, except known buffers and a head that equals the tied embedding. */
 status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list,
                        err *e) ATH_MUST_USE;
 /* Whether a head is stored that differs from the embedding `table`. */
@@ -45,7 +45,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
  * are [rows,cols]. */
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
                       dtype dt, hf_order order);
-/* What this rank holds of an array that was written as HF_MEMORY. */
+/* What this rank holds of an array that was written as HF_MEMORY. A tensor of the whole model that
+ * is missing or has another length is ST_FORMAT, whoever would hold it. */
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,
                      err *e) ATH_MUST_USE;
 

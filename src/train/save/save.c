@@ -24,8 +24,13 @@ typedef struct tensor_file {
 
 enum { MOST_FILES = 3 };
 
+/* Tensors of one array: of the whole model, whatever this rank has. */
+static int whole_count(const save_job *j) {
+    return param_count(param_store_whole(j->store));
+}
+
 static tensor_file file_of_masters(const save_job *j, const char *name, dtype dt, hf_order order) {
-    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = param_count(j->store)};
+    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = whole_count(j)};
     f.arrays = ARENA_NEW(j->mem, held_array);
     *f.arrays = (held_array){j->store, j->params, .is_state = false};
     f.tensors = hf_declare(j->mem, j->store, "", dt, order);
@@ -33,7 +38,7 @@ static tensor_file file_of_masters(const save_job *j, const char *name, dtype dt
 }
 
 static tensor_file file_of_states(const save_job *j) {
-    int each = param_count(j->store), n = j->optim->n_states;
+    int each = whole_count(j), n = j->optim->n_states;
     tensor_file f = {.name = "state/optimizer.safetensors",
                      .order = HF_MEMORY,
                      .arrays = ARENA_ARRAY(j->mem, held_array, n),

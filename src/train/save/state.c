@@ -24,7 +24,7 @@
 /* ---- saving ---- */
 
 static uint64_t expected_bytes(const session *s) {
-    int64_t elems = param_store_sizes(s->plan->store).elems;
+    int64_t elems = param_store_sizes(param_store_whole(s->plan->store)).elems;
     int64_t per = 4 + (s->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * s->optim->n_states;
     return (uint64_t)(elems * per) + (1u << 20);
 }
