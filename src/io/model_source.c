@@ -428,28 +428,41 @@ st_tensor *model_source_folder_tensors(const model_source *s, arena *a, dtype dt
     return list;
 }
 
+static status fill_master(const held_array *masters, int i, adapted *ad, dev_room *room, err *e) {
+    held_piece h = held_piece_of(masters, i);
+    float *host = held_borrow(masters, &h, room);
+    TRY(fill_adapted(ad, 0, h.n, host, e));
+    held_put_back(masters, &h, host);
+    return ST_OK;
+}
+
+/* `reordered`: where the store has other rows than the source, those of Hugging Face files. */
+static status fill_masters(const model_source *s, const param_store *store, bool reordered,
+                           err *e) {
+    held_array masters = held_masters(store);
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int i = 0; i < param_count(store) && st == ST_OK; i++) {
+        const param *p = param_at(s->params, i); /* the order of rows is that of the source */
+        bool other = reordered && p->order == ROWS_PAIRS;
+        adapted ad = {.in = &s->tensors[i],
+                      .out = DT_F32,
+                      .row_from = other ? hf_file_rows(s->a, p, HF_FILES) : NULL,
+                      .cols = p->rank == 1 ? 1 : p->cols,
+                      .piece = PIECE_ELEMS};
+        st = fill_master(&masters, i, &ad, &room, e);
+    }
+    dev_room_free(&room);
+    if (st == ST_OK) param_refresh_work(store);
+    return st;
+}
+
 status model_source_load(const model_source *s, const param_store *store, err *e) {
     if (s->kind == MODEL_SOURCE_HF) return hf_load_weights(store, s->path, e);
-    for (int i = 0; i < param_count(store); i++) {
-        const param *p = param_at(store, i);
-        adapted ad = {.in = &s->tensors[i], .out = DT_F32, .cols = p->cols, .piece = PIECE_ELEMS};
-        TRY(fill_adapted(&ad, 0, param_elems(p), param_master(store) + p->offset, e));
-    }
-    param_refresh_work(store);
-    return ST_OK;
+    return fill_masters(s, store, false, e);
 }
 
 status model_source_load_folder(const model_source *s, const param_store *store, err *e) {
     if (s->order == HF_FILES) return hf_load_weights(store, s->path, e);
-    for (int i = 0; i < param_count(store); i++) {
-        const param *p = param_at(s->params, i); /* the order of rows is that of the source */
-        adapted ad = {.in = &s->tensors[i],
-                      .out = DT_F32,
-                      .row_from = p->order == ROWS_PAIRS ? hf_file_rows(s->a, p, HF_FILES) : NULL,
-                      .cols = p->rank == 1 ? 1 : p->cols,
-                      .piece = PIECE_ELEMS};
-        float *dst = param_master(store) + param_at(store, i)->offset;
-        TRY(fill_adapted(&ad, 0, param_elems(p), dst, e));
-    }
-    return ST_OK;
+    return fill_masters(s, store, true, e);
 }

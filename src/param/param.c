@@ -252,6 +252,15 @@ uint64_t param_digest(const param_store *s) {
     return sum;
 }
 
+dev *param_device(const param_store *s) {
+    return s->dev;
+}
+
+float *param_host_master(const param_store *s) {
+    CHECK(!s->dev, "masters on a device are read as if they were the host's");
+    return s->at.master;
+}
+
 /* Both are in the order of declaration, so one walk finds all. */
 void param_store_set_whole(param_store *s, const param_store *whole) {
     int *found = ARENA_ARRAY(s->a, int, s->n), w = 0;

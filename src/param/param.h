@@ -122,8 +122,8 @@ typedef struct param_sizes {
 } param_sizes;
 param_sizes param_store_sizes(const param_store *s);
 
-/* The arrays, on one device; NULL where there is none: work when compute is fp32, grad without
- * training. */
+/* The arrays, on one device or, without one, in the host's memory; NULL where there is none: work
+ * when compute is fp32, grad without training. */
 typedef struct param_arrays {
     float *master;
     void *work, *work_piece;
@@ -148,6 +148,12 @@ void param_refresh_work(const param_store *s);
 uint64_t param_digest(const param_store *s);
 /* Of one parameter. */
 uint64_t param_digest_of(const param_store *s, int index);
+
+/* What the arrays are bound to; NULL: the host's memory. */
+dev *param_device(const param_store *s);
+/* Masters that the host reads and writes itself: of a store that was bound without a device. NULL:
+ * it is not bound. */
+float *param_host_master(const param_store *s);
 
 /* A store may have only some of a model's parameters, as a rank of a pipeline has some of the
  * layers. `whole` declares all of them, in the same order and for one rank; it needs no arrays, and

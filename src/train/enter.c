@@ -130,10 +130,7 @@ status session_begin(session *s, err *e) {
     if (!s->begins) return ST_OK;
     s->begins = false;
     if (s->at.step > 0) forget_losses(s, k);
-    if (s->at.step > 0 && k->optim_base == s->at.step) {
-        size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
-        for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
-    }
+    if (s->at.step > 0 && k->optim_base == s->at.step) state_clear_optimizer(s);
     if (s->c->stages.n) TRY(emit_stage(s, e));
     return warn_of_budgets(s, e);
 }

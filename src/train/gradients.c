@@ -28,6 +28,17 @@ static void fill(const prog *p, const npy_i32 *ids, int B, int T) {
         }
 }
 
+static status write_gradients(const session *s, const char *path, err *e) {
+    const param_store *ps = s->plan->store;
+    size_t bytes = (size_t)param_store_sizes(ps).grad_bytes;
+    dev_room room = {0};
+    const float *host = dev_look(s->dev, param_grad(ps), bytes, &room);
+    st_tensor *t = hf_tensors(s->a, ps, host, "", DT_F32, HF_FILES_PAIRS);
+    status st = st_write(path, t, param_count(ps), NULL, e);
+    dev_room_free(&room);
+    return st;
+}
+
 static status run_batch(session *s, const npy_i32 *ids, const char *out_file, double *loss,
                         err *e) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
@@ -59,9 +70,7 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
                   .grad_scale = (float)(1.0 / ((double)B * T))};
     prog_replay(p, PROG_ALL, &run);
     *loss = execute_sum_nll(p) / ((double)B * T);
-    st_tensor *t =
-        hf_tensors(s->a, s->plan->store, param_grad(s->plan->store), "", DT_F32, HF_FILES_PAIRS);
-    return st_write(out_file, t, param_count(s->plan->store), NULL, e);
+    return write_gradients(s, out_file, e);
 }
 
 status train_dump_gradients(config *c, const char *ids_file, const char *out_file, double *loss,

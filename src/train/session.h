@@ -119,6 +119,8 @@ status state_save(session *s, bool wait, err *e) ATH_MUST_USE;
 status state_poll(session *s, bool wait, err *e) ATH_MUST_USE;
 /* Loads the newest good checkpoint of the run, or makes the initial weights. */
 status state_load_newest(session *s, err *e) ATH_MUST_USE;
+/* The optimizer's state as before the first step. */
+void state_clear_optimizer(session *s);
 /* What a fork goes on from: the cursor of a checkpoint. */
 status state_read_origin(const char *dir, course_origin *out, err *e) ATH_MUST_USE;
 

@@ -39,8 +39,14 @@ static void adapt(golden *g) {
 }
 
 static status write_golden(const golden *g, quant_type type, const char *path, err *e) {
-    gguf_model_source src = {.config = &g->mc, .store = g->p->store, .name = "golden"};
-    return gguf_model_write(path, &src, type, e);
+    arena *a = arena_new("host store");
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(&g->mc, s);
+    param_store_bind(s, NULL, &(param_arrays){.master = param_master(g->p->store)});
+    gguf_model_source src = {.config = &g->mc, .store = s, .name = "golden"};
+    status st = gguf_model_write(path, &src, type, e);
+    arena_free(a);
+    return st;
 }
 
 /* Logits of all golden sequences, one after another: from a file, or (NULL) from the folder. */
@@ -111,7 +117,7 @@ static void check_masters(golden *g, const char *name, const char *path) {
     param_store *s = param_store_new(a, DT_F32);
     model_declare(&hf, s);
     float *master = xcalloc((size_t)param_store_sizes(s).flat_elems, sizeof *master);
-    param_store_bind(s, g->dev, &(param_arrays){.master = master});
+    param_store_bind(s, NULL, &(param_arrays){.master = master});
     MUST(gguf_model_read(&m, s, E));
     bool added = g->mc.norm_weights == NORM_WEIGHTS_OFFSET; /* 1 + w - 1 */
     for (int i = 0; i < param_count(g->p->store); i++) {

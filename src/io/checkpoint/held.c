@@ -2,7 +2,7 @@
  *
  * Invariant: the runs of a span are disjoint and cover it.
  *
- * Reading order: block, held_walk, the three walks. */
+ * Reading order: block, held_walk, the three walks; held_piece_of. */
 #include "io/checkpoint/held.h"
 
 #include <stdlib.h>
@@ -107,9 +107,44 @@ status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, 
     return ST_OK;
 }
 
+/* ---- arrays ---- */
+
+held_array held_masters(const param_store *s) {
+    return (held_array){.store = s, .first = param_master(s), .dev = param_device(s)};
+}
+
+held_array held_states(const param_store *s, float *first) {
+    return (held_array){.store = s, .first = first, .is_state = true, .dev = param_device(s)};
+}
+
+/* The first element of the piece of the parameter's unit. */
+static float *unit_at(const held_array *a, const param_piece *k) {
+    return a->first + (a->is_state ? k->state : k->master - param_master(a->store));
+}
+
 held_piece held_piece_of(const held_array *a, int i) {
     param_piece k = param_piece_of(a->store, param_at(a->store, i)->unit);
-    if (a->is_state) return (held_piece){a->first + k.state, k.spans};
-    float *own = param_master(a->store);
-    return (held_piece){a->first ? a->first + (k.master - own) : k.master, k.spans};
+    held_piece h = {0};
+    for (int j = 0; j < k.spans->n; j++) {
+        const vec_span *s = &k.spans->item[j];
+        if (s->owner != i) continue;
+        if (!h.n_spans++) h.span = s, h.first = s->at;
+        CHECK(s == h.span + h.n_spans - 1 && s->at == h.first + h.n, "%s lies scattered",
+              param_at(a->store, i)->name);
+        h.n += s->n;
+    }
+    if (h.n > 0) h.at = unit_at(a, &k) + h.first;
+    return h;
+}
+
+const float *held_look(const held_array *a, const held_piece *h, dev_room *room) {
+    return a->dev ? dev_look(a->dev, h->at, sizeof(float) * (size_t)h->n, room) : h->at;
+}
+
+float *held_borrow(const held_array *a, const held_piece *h, dev_room *room) {
+    return a->dev ? dev_borrow(a->dev, h->at, sizeof(float) * (size_t)h->n, false, room) : h->at;
+}
+
+void held_put_back(const held_array *a, const held_piece *h, const float *host) {
+    if (a->dev) dev_put_back(a->dev, h->at, host, sizeof(float) * (size_t)h->n);
 }

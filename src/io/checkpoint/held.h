@@ -36,15 +36,29 @@ status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, 
 /* One array that a store laid out: masters, or optimizer state. */
 typedef struct held_array {
     const param_store *store;
-    float *first;  /* element 0, or NULL: the store's own masters */
+    float *first;  /* element 0 */
     bool is_state; /* laid out as optimizer state is */
+    dev *dev;      /* where it lies; NULL: in the host's memory, as a snapshot does */
 } held_array;
+/* The store's own masters; optimizer state beside them. */
+held_array held_masters(const param_store *s);
+held_array held_states(const param_store *s, float *first);
 
-/* What of parameter i a rank holds: spans, whose `at` counts from `first`. */
+/* What of parameter i a rank holds: spans that follow each other in the array, of which element
+ * `first` is the first. */
 typedef struct held_piece {
-    float *first;
-    const vec_spans *spans; /* of the parameter's whole unit: those with owner i are meant */
+    const vec_span *span;
+    int n_spans;
+    int64_t first, n; /* elements of the spans: first .. first + n - 1, counted as their `at` are */
+    float *at;        /* of element `first`, on the array's device */
 } held_piece;
 held_piece held_piece_of(const held_array *a, int i);
+
+/* Where the host finds the piece, element `first` foremost: only to be read, or (borrowed) to be
+ * written from end to end and then put back. The room is as in dev.h; nothing is copied where the
+ * host reaches the memory. */
+const float *held_look(const held_array *a, const held_piece *h, dev_room *room);
+float *held_borrow(const held_array *a, const held_piece *h, dev_room *room);
+void held_put_back(const held_array *a, const held_piece *h, const float *host);
 
 #endif

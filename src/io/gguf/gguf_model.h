@@ -37,13 +37,13 @@ void gguf_model_end_ids(const gguf_model *m, tok_ids *out);
 
 /* The config of the same model as Hugging Face folders have it. */
 model_config gguf_model_hf_config(const gguf_model *m);
-/* Fills all masters of a store that was declared from that config: numbers of any format, in the
- * order of Hugging Face files. */
+/* Fills all masters of a store that was declared from that config and bound without a device:
+ * numbers of any format, in the order of Hugging Face files. */
 status gguf_model_read(const gguf_model *m, const param_store *s, err *e) ATH_MUST_USE;
 
 typedef struct gguf_model_source {
     const model_config *config; /* of Hugging Face order */
-    const param_store *store;   /* bound */
+    const param_store *store;   /* bound, without a device */
     const tok *tok;             /* NULL: llama.cpp will take and give ids alone */
     const char *chat_template;  /* NULL: none but the tokenizer's own */
     const char *name;           /* general.name; NULL: none */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "io/checkpoint/held.h"
 #include "io/gguf/gguf_config.h"
 #include "io/gguf/gguf_model.h"
 #include "io/gguf/gguf_rows.h"
@@ -162,15 +163,25 @@ bool gguf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset
     return quant_to_dtype(v->format->type, stored);
 }
 
-status gguf_model_load_vectors(const gguf_model *m, const param_store *s, err *e) {
-    for (int i = 0; i < param_count(s); i++) {
-        const param *p = param_at(s, i);
-        if (p->mapped) continue;
-        const gguf_view *v = view_of(m, p);
-        TRY(gguf_read_f32(v, 0, v->rows, param_master(s) + p->offset, e));
-    }
-    param_refresh_work(s);
+static status load_vector(const gguf_view *v, const held_array *a, int i, dev_room *room, err *e) {
+    held_piece h = held_piece_of(a, i);
+    float *host = held_borrow(a, &h, room);
+    TRY(gguf_read_f32(v, 0, v->rows, host, e));
+    held_put_back(a, &h, host);
     return ST_OK;
+}
+
+status gguf_model_load_vectors(const gguf_model *m, const param_store *s, err *e) {
+    held_array masters = held_masters(s);
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
+        const param *p = param_at(s, i);
+        if (!p->mapped) st = load_vector(view_of(m, p), &masters, i, &room, e);
+    }
+    dev_room_free(&room);
+    if (st == ST_OK) param_refresh_work(s);
+    return st;
 }
 
 void gguf_model_end_ids(const gguf_model *m, tok_ids *out) {

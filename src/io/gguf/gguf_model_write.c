@@ -65,7 +65,7 @@ static quant_type type_of(const writer *w, const param *p) {
  * bound, those that change nothing. */
 static float *vector(const writer *w, const param *p) {
     float *out = ARENA_ARRAY(w->a, float, p->cols), added = gguf_rows_offset(&w->rows, p);
-    bool bound = param_master(w->src->store) != NULL;
+    bool bound = param_host_master(w->src->store) != NULL;
     for (int64_t i = 0; i < p->cols; i++) {
         const float *from = bound ? gguf_rows_at(&w->rows, p, i) : NULL;
         out[i] = from ? *from + added : p->init.kind == INIT_ONES ? 1.0f : 0.0f;

@@ -68,7 +68,7 @@ static bool is_rotated(const layer_spec *k, const place *at) {
 }
 
 static float *element(const gguf_rows *r, const param *p, int64_t i) {
-    return param_master(r->store) + p->offset + (p->rank == 1 ? i : i * p->cols);
+    return param_host_master(r->store) + p->offset + (p->rank == 1 ? i : i * p->cols);
 }
 
 float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i) {

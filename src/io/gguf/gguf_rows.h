@@ -8,7 +8,7 @@
 
 typedef struct gguf_rows {
     const model_config *file, *hf;
-    const param_store *store;      /* bound; declared from hf */
+    const param_store *store;      /* in the host's memory; declared from hf */
     struct gguf_rows_layer *layer; /* outside, then each */
 } gguf_rows;
 

@@ -28,9 +28,10 @@ st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype 
 
 typedef struct writing {
     file_patch *out;
-    const float *first;
     uint64_t at; /* of the tensor's first byte in the file */
     dtype dt;
+    const float *host; /* element `first` of the array, and those that follow */
+    int64_t first;
 } writing;
 
 static void convert(const writing *w, const float *src, int64_t step, int64_t n, void *dst) {
@@ -49,7 +50,7 @@ static void convert(const writing *w, const float *src, int64_t step, int64_t n,
 
 static status write_run(void *ctx, const held_run *r, err *e) {
     const writing *w = ctx;
-    const float *src = w->first + r->held;
+    const float *src = w->host + (r->held - w->first);
     int64_t size = (int64_t)dtype_bytes(w->dt), most = FILE_PATCH_BYTES / size;
     uint64_t at = w->at + (uint64_t)(r->file * size);
     if (w->dt == DT_F32 && r->step == 1)
@@ -64,26 +65,34 @@ static status write_run(void *ctx, const held_run *r, err *e) {
     return ST_OK;
 }
 
+static bool counts_any(const held_piece *h) {
+    bool any = false;
+    for (int k = 0; k < h->n_spans; k++) any = any || h->span[k].counted;
+    return any;
+}
+
 static status write_param(file_patch *out, const held_array *a, int i, uint64_t at, dtype dt,
-                          hf_order order, err *e) {
+                          hf_order order, dev_room *room, err *e) {
     held_piece h = held_piece_of(a, i);
-    writing w = {out, h.first, at, dt};
-    for (int k = 0; k < h.spans->n; k++) {
-        const vec_span *s = &h.spans->item[k];
-        if (s->owner == i && s->counted)
-            TRY(held_walk(param_at(a->store, i), s, order, write_run, &w, e));
-    }
+    if (!counts_any(&h)) return ST_OK;
+    writing w = {out, at, dt, held_look(a, &h, room), h.first};
+    for (int k = 0; k < h.n_spans; k++)
+        if (h.span[k].counted)
+            TRY(held_walk(param_at(a->store, i), &h.span[k], order, write_run, &w, e));
     return ST_OK;
 }
 
 /* `declared` and first_byte are of the array's first tensor. */
 static status write_array(file_patch *out, const held_array *a, const st_tensor *declared,
                           const uint64_t *first_byte, hf_order order, err *e) {
-    for (int i = 0; i < param_count(a->store); i++) {
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int i = 0; i < param_count(a->store) && st == ST_OK; i++) {
         int k = param_number_in_whole(a->store, i);
-        TRY(write_param(out, a, i, first_byte[k], declared[k].dt, order, e));
+        st = write_param(out, a, i, first_byte[k], declared[k].dt, order, &room, e);
     }
-    return ST_OK;
+    dev_room_free(&room);
+    return st;
 }
 
 static int64_t tensors_of(const held_array *a) {

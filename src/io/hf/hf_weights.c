@@ -203,12 +203,13 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
 
 typedef struct filling {
     const hf_weight *w;
-    float *first;
+    float *host; /* element `first` of the array, and those that follow */
+    int64_t first;
 } filling;
 
 static status fill_run(void *ctx, const held_run *r, err *e) {
     const filling *f = ctx;
-    float *dst = f->first + r->held;
+    float *dst = f->host + (r->held - f->first);
     if (r->step == 1) return hf_weight_read(f->w, r->file, r->n, dst, DT_F32, e);
     float piece[1024];
     for (int64_t done = 0; done < r->n;) {
@@ -221,12 +222,14 @@ static status fill_run(void *ctx, const held_run *r, err *e) {
 }
 
 /* What this rank holds of parameter i, in the array. */
-static status fill_held(const held_array *a, int i, const hf_weight *w, hf_order order, err *e) {
+static status fill_held(const held_array *a, int i, const hf_weight *w, hf_order order,
+                        dev_room *room, err *e) {
     held_piece h = held_piece_of(a, i);
-    filling f = {w, h.first};
-    for (int k = 0; k < h.spans->n; k++)
-        if (h.spans->item[k].owner == i)
-            TRY(held_walk(param_at(a->store, i), &h.spans->item[k], order, fill_run, &f, e));
+    if (h.n == 0) return ST_OK;
+    filling f = {w, held_borrow(a, &h, room), h.first};
+    for (int k = 0; k < h.n_spans; k++)
+        TRY(held_walk(param_at(a->store, i), &h.span[k], order, fill_run, &f, e));
+    held_put_back(a, &h, f.host);
     return ST_OK;
 }
 
@@ -240,10 +243,14 @@ hf_order hf_order_of(const char *dir) {
 }
 
 status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
-    for (int i = 0; i < param_count(s); i++)
-        TRY(fill_held(&(held_array){.store = s}, i, &list[param_number_in_whole(s, i)], order, e));
-    param_refresh_work(s);
-    return ST_OK;
+    held_array masters = held_masters(s);
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
+        st = fill_held(&masters, i, &list[param_number_in_whole(s, i)], order, &room, e);
+    dev_room_free(&room);
+    if (st == ST_OK) param_refresh_work(s);
+    return st;
 }
 
 status hf_load_weights(const param_store *s, const char *path, err *e) {
@@ -308,11 +315,15 @@ static status find_in_array(const st_reader *r, const char *prefix, const param 
 
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
     const param_store *whole = param_store_whole(a->store);
-    for (int k = 0, own = 0; k < param_count(whole); k++) {
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int k = 0, own = 0; k < param_count(whole) && st == ST_OK; k++) {
         hf_weight w;
-        TRY(find_in_array(r, prefix, param_at(whole, k), &w, e));
+        st = find_in_array(r, prefix, param_at(whole, k), &w, e);
         if (own == param_count(a->store) || param_number_in_whole(a->store, own) != k) continue;
-        TRY(fill_held(a, own++, &w, HF_MEMORY, e));
+        if (st == ST_OK) st = fill_held(a, own, &w, HF_MEMORY, &room, e);
+        own++;
     }
-    return ST_OK;
+    dev_room_free(&room);
+    return st;
 }

@@ -40,9 +40,9 @@ status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_
  * the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
 
-/* Tensors to write for one flat fp32 array in the store's layout (masters, gradients, optimizer
- * state), converted to `dt`, named PREFIX + parameter name. In the arena. In memory they
- * are [rows,cols]. */
+/* Tensors to write for one flat fp32 array in the host's memory and the store's layout (masters,
+ * gradients, optimizer state), converted to `dt`, named PREFIX + parameter name. In the arena. In
+ * memory they are [rows,cols]. */
 st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
                       dtype dt, hf_order order);
 /* What this rank holds of an array that was written as HF_MEMORY. A tensor of the whole model that

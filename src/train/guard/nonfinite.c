@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "io/checkpoint/held.h"
 #include "train/events.h"
 
 typedef struct finding {
@@ -60,19 +61,31 @@ static status not_finite(session *s, const char *text, err *e) {
         s->now->optim.lr);
 }
 
-/* A weight that is itself not finite is the first cause. */
-static bool weights_are_bad(const session *s, finding *f) {
-    const param_store *ps = s->plan->store;
-    for (int i = 0; i < param_count(ps); i++) {
-        const param *p = param_at(ps, i);
-        for (int64_t k = 0; k < param_elems(p); k++) {
-            if (isfinite(param_master(ps)[p->offset + k])) continue;
-            snprintf(f->text, sizeof f->text, "parameter %s holds a NaN or Inf at element %ld",
-                     p->name, (long)k);
-            return true;
-        }
+/* The first element of a span of p whose number is not finite, by its place in the whole. */
+static bool span_is_bad(const vec_span *k, const float *x, const param *p, finding *f) {
+    for (int64_t i = 0; i < k->n; i++) {
+        if (isfinite(x[i])) continue;
+        snprintf(f->text, sizeof f->text, "parameter %s holds a NaN or Inf at element %ld", p->name,
+                 (long)vec_whole_index(k, i));
+        return true;
     }
     return false;
+}
+
+/* A weight that is itself not finite is the first cause. A rank looks at what it holds. */
+static bool weights_are_bad(const session *s, finding *f) {
+    const param_store *ps = s->plan->store;
+    held_array masters = held_masters(ps);
+    dev_room room = {0};
+    bool bad = false;
+    for (int i = 0; i < param_count(ps) && !bad; i++) {
+        held_piece h = held_piece_of(&masters, i);
+        const float *x = h.n > 0 ? held_look(&masters, &h, &room) : NULL;
+        for (int k = 0; k < h.n_spans && !bad; k++)
+            bad = span_is_bad(&h.span[k], x + (h.span[k].at - h.first), param_at(ps, i), f);
+    }
+    dev_room_free(&room);
+    return bad;
 }
 
 static void walk_step(session *s, uint64_t first_sample, float grad_scale, finding *f) {

@@ -16,7 +16,7 @@
 typedef struct tensor_file {
     const char *name;
     hf_order order;
-    held_array *arrays;
+    const held_array *arrays;
     int n_arrays;
     st_tensor *tensors;
     int64_t n;
@@ -31,8 +31,7 @@ static int whole_count(const save_job *j) {
 
 static tensor_file file_of_masters(const save_job *j, const char *name, dtype dt, hf_order order) {
     tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = whole_count(j)};
-    f.arrays = ARENA_NEW(j->mem, held_array);
-    *f.arrays = (held_array){j->store, j->params, .is_state = false};
+    f.arrays = &j->masters;
     f.tensors = hf_declare(j->mem, j->store, "", dt, order);
     return f;
 }
@@ -41,7 +40,7 @@ static tensor_file file_of_states(const save_job *j) {
     int each = whole_count(j), n = j->optim->n_states;
     tensor_file f = {.name = "state/optimizer.safetensors",
                      .order = HF_MEMORY,
-                     .arrays = ARENA_ARRAY(j->mem, held_array, n),
+                     .arrays = j->states,
                      .n_arrays = n,
                      .tensors = ARENA_ARRAY(j->mem, st_tensor, n * each),
                      .n = n * each};
@@ -49,7 +48,6 @@ static tensor_file file_of_states(const save_job *j) {
         char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
         const st_tensor *t = hf_declare(j->mem, j->store, prefix, DT_F32, HF_MEMORY);
         memcpy(f.tensors + k * each, t, sizeof *t * (size_t)each);
-        f.arrays[k] = (held_array){j->store, j->state[k], .is_state = true};
     }
     return f;
 }

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "io/checkpoint/checkpoint_team.h"
+#include "io/checkpoint/held.h"
 #include "model/config.h"
 #include "optim/optim.h"
 #include "param/param.h"
@@ -21,8 +22,8 @@ typedef struct save_job {
     const optim_class *optim;
     model_config model;
     dtype compute;
-    float *params; /* what param_master(store) is or was */
-    float *state[OPTIM_MAX_STATES];
+    held_array masters; /* the store's, or a copy of them in the host's memory */
+    held_array states[OPTIM_MAX_STATES];
     int64_t step;
     double val_loss;
     uint64_t need_bytes;

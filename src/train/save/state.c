@@ -88,7 +88,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .optim = s->optim,
                     .model = *trained_model(s),
                     .compute = s->plan->spec.compute,
-                    .params = param_master(s->plan->store),
+                    .masters = held_masters(s->plan->store),
                     .step = s->at.step,
                     .val_loss = s->val_loss,
                     .need_bytes = expected_bytes(s),
@@ -96,7 +96,8 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .guard = watch_to_json(&s->watch),
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
-    for (int i = 0; i < s->optim->n_states; i++) j->state[i] = s->plan->optim_state[i];
+    for (int i = 0; i < s->optim->n_states; i++)
+        j->states[i] = held_states(s->plan->store, s->plan->optim_state[i]);
     return j;
 }
 
@@ -107,23 +108,36 @@ static void job_free(save_job *j) {
     arena_free(j->mem);
 }
 
-static void copy_array(const session *s, float *to, const float *from, int64_t bytes) {
-    enum { BLOCK = 1 << 20 };
-#pragma omp parallel for schedule(static) num_threads(dev_threads(s->dev))
-    for (int64_t at = 0; at < bytes; at += BLOCK)
+static void copy_block(void *to, const void *from, int64_t bytes, int threads) {
+    enum { PIECE = 1 << 20 };
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t at = 0; at < bytes; at += PIECE)
         memcpy((char *)to + at, (const char *)from + at,
-               (size_t)(bytes - at < BLOCK ? bytes - at : BLOCK));
+               (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
 }
 
-/* Copies what the next steps will change, and has the job look at the copy. */
+/* From the device to the host's memory at `to`, where the array is then. A block bounds the room
+ * that it takes where the host does not reach the device's memory. */
+static void copy_array(held_array *a, float *to, int64_t bytes) {
+    enum { BLOCK = 64 << 20 };
+    dev_room room = {0};
+    for (int64_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < BLOCK ? bytes - at : BLOCK;
+        const void *host = dev_look(a->dev, (const char *)a->first + at, (size_t)n, &room);
+        copy_block((char *)to + at, host, n, dev_threads(a->dev));
+    }
+    dev_room_free(&room);
+    a->first = to;
+    a->dev = NULL;
+}
+
+/* Copies what the next steps will change, and has the job look at the copy: the thread that writes
+ * it knows of no device. */
 static void take_snapshot(const session *s, save_job *j) {
     param_sizes z = param_store_sizes(s->plan->store);
-    copy_array(s, s->plan->snapshot_params, j->params, z.master_bytes);
-    j->params = s->plan->snapshot_params;
-    for (int i = 0; i < s->optim->n_states; i++) {
-        copy_array(s, s->plan->snapshot_state[i], j->state[i], z.state_bytes);
-        j->state[i] = s->plan->snapshot_state[i];
-    }
+    copy_array(&j->masters, s->plan->snapshot_params, z.master_bytes);
+    for (int i = 0; i < s->optim->n_states; i++)
+        copy_array(&j->states[i], s->plan->snapshot_state[i], z.state_bytes);
 }
 
 /* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
@@ -306,7 +320,7 @@ static status read_states(session *s, const char *dir, err *e) {
     status st = ST_OK;
     for (int k = 0; k < s->optim->n_states && st == ST_OK; k++) {
         char *prefix = arena_printf(s->a, "%s.", s->optim->state_names[k]);
-        held_array state = {s->plan->store, s->plan->optim_state[k], .is_state = true};
+        held_array state = held_states(s->plan->store, s->plan->optim_state[k]);
         st = hf_read_array(&state, r, prefix, e);
     }
     st_close(r);
@@ -317,7 +331,8 @@ static status read_masters(session *s, const char *dir, err *e) {
     if (s->plan->spec.compute == DT_F32) return hf_load_weights(s->plan->store, dir, e);
     st_reader *r;
     TRY(st_open(&r, path_join(s->a, dir, "state/master.safetensors"), e));
-    status st = hf_read_array(&(held_array){.store = s->plan->store}, r, "", e);
+    held_array masters = held_masters(s->plan->store);
+    status st = hf_read_array(&masters, r, "", e);
     st_close(r);
     if (st == ST_OK) param_refresh_work(s->plan->store);
     return st;
@@ -377,9 +392,14 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
     json_array_append_new(s->late_alarms, o);
 }
 
-static void clear_state(session *s) {
+void state_clear_optimizer(session *s) {
     size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
-    for (int i = 0; i < s->optim->n_states; i++) memset(s->plan->optim_state[i], 0, bytes);
+    for (int i = 0; i < s->optim->n_states; i++)
+        dev_fill(s->dev, s->plan->optim_state[i], 0, bytes);
+}
+
+static void clear_state(session *s) {
+    state_clear_optimizer(s);
     s->at = (cursor){0};
 }
 
