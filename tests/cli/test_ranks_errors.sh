@@ -67,6 +67,18 @@ fi
 ATHANOR_FAULT=mkdir:3 train_on 0 "2 parallel.zero=1" run=nodir train.steps=8 parallel.timeout_s=5
 event alarm nodir/metrics.jsonl | grep -q "step 4.*cannot make folder" || fail "no alarm says it"
 [ "$(newest_step nodir)" = 8 ] || fail "the next save has not been made"
+# A weight that is not a number, at the end of the file: whoever holds it names it by its place.
+mkdir bad
+cp nodir/checkpoints/step-*8/*.json nodir/checkpoints/step-*8/model.safetensors bad/
+printf '\377\377\377\377' | dd of=bad/model.safetensors bs=1 conv=notrunc status=none \
+    seek=$(($(stat -c %s bad/model.safetensors) - 4))
+sed 's/^model:.*/model: {from: bad}/' d.yaml >d.from && mv d.yaml d.made && mv d.from d.yaml
+for layout in "1" "2 parallel.tp=2" "2 parallel.zero=1" "2 parallel.zero=2 train.precision.compute=bf16"; do
+    rm -rf spoilt
+    train_on 5 "$layout" run=spoilt
+    once "parameter model.layers.0.mlp.down_proj.weight holds a NaN or Inf at element 2559"
+done
+mv d.made d.yaml
 # A loss that is not finite is so on one rank, too: the trial before the run leaves it to the run.
 # So large are weights after the first step that sums overflow on every kind of processor.
 train_on 5 "2 parallel.zero=1" run=diverged optim.lr=1e6 optim.weight_decay=1e3 model.initializer_range=10 \
