@@ -9,8 +9,7 @@
 
 #include "base/quant.h"
 
-#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags)                             \
-    [OP_##ID] = {name, ins, outs, diff, weights, bwd_in, bwd_out, flags},
+#define OP(ID, ...) [OP_##ID] = {__VA_ARGS__},
 const op_class op_classes[OP_COUNT] = {
 #include "op/ops.def"
 };
@@ -398,6 +397,7 @@ static status infer_ATTENTION(op_infer *io, err *e) {
     io->flops_fwd = pairs * 2.0 * (double)(D + Dv);
     /* dp, dv of Dv; s again, dq, dk of D */
     io->flops_bwd_input = pairs * 2.0 * (double)(3 * D + 2 * Dv);
+    io->flops_bwd_again = pairs * 2.0 * (double)D;
     return ST_OK;
 }
 
@@ -611,7 +611,7 @@ static status infer_FIXED_ADD(op_infer *io, err *e) {
 }
 
 static status (*const rules[OP_COUNT])(op_infer *io, err *e) = {
-#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) [OP_##ID] = infer_##ID,
+#define OP(ID, ...) [OP_##ID] = infer_##ID,
 #include "op/ops.def"
 #undef OP
 };
@@ -637,8 +637,11 @@ static status check_inputs(const op_infer *io, err *e) {
                    op_input_name(io->kind, 0, name), dtype_name(dt));
 }
 
+static double rows_bytes(const tensor *t, int64_t rows) {
+    return (double)rows * (double)dtype_span_bytes(t->dt, t->cols);
+}
 static double tensor_bytes(const tensor *t) {
-    return (double)t->rows * (double)dtype_span_bytes(t->dt, t->cols);
+    return rows_bytes(t, t->rows);
 }
 
 /* Memory traffic when everything named by the masks is read or written once. */
@@ -647,7 +650,8 @@ static void count_bytes(op_infer *io) {
     double saved = 0, dout = 0, din[2] = {0, 0};
     for (int i = 0; i < op_inputs(io->kind); i++) {
         const tensor *t = &io->in[i];
-        io->bytes_fwd += tensor_bytes(t);
+        io->bytes_fwd +=
+            (k->looked_up >> i) & 1u ? rows_bytes(t, io->out[0].rows) : tensor_bytes(t);
         if ((k->bwd_in >> i) & 1u) saved += tensor_bytes(t);
         if (!((io->want_grad >> i) & 1u)) continue;
         if ((k->diff >> i) & 1u) din[0] += tensor_bytes(t);
@@ -657,10 +661,6 @@ static void count_bytes(op_infer *io) {
         io->bytes_fwd += tensor_bytes(&io->out[i]);
         if ((k->bwd_out >> i) & 1u) saved += tensor_bytes(&io->out[i]);
     }
-    if (io->kind == OP_EMBED) /* only the rows that are looked up are touched */
-        io->bytes_fwd +=
-            (double)io->in[1].rows * (double)dtype_span_bytes(io->in[0].dt, io->in[0].cols) -
-            tensor_bytes(&io->in[0]);
     if (k->flags & OPF_GRAD_IN_FWD) {
         io->bytes_fwd += din[1];
         return;

@@ -32,22 +32,37 @@ typedef struct tensor {
 } tensor;
 
 typedef enum op_kind {
-#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) OP_##ID,
+#define OP(ID, ...) OP_##ID,
 #include "op/ops.def"
 #undef OP
     OP_COUNT
 } op_kind;
 
+/* To which share of a profile an op belongs. */
+typedef enum op_profile {
+    OPP_MATMUL,
+    OPP_HEAD, /* the largest product with softmax, loss and their gradients */
+    OPP_ATTENTION,
+    OPP_NORM,
+    OPP_ACTIVATION,
+    OPP_ROTARY,
+    OPP_ELEMENTWISE, /* additions, copies, embeddings, dropout */
+    OP_PROFILES
+} op_profile;
+
 typedef enum op_flag {
     OPF_CHEAP = 1,        /* bandwidth-bound: selective recompute drops its outputs */
     OPF_RANDOM = 2,       /* draws random numbers from (run seed, step, attr stream) */
     OPF_COMMUNICATES = 4, /* a collective */
-    OPF_COMPOSITE = 8,    /* expands into other ops when recorded */
+    OPF_REMADE = 8,       /* its outputs are dropped under every policy and made again */
     OPF_FUSED_BWD = 16,   /* bwd_input also produces the weight gradients; there is no bwd_weight */
     OPF_INPLACE_0 = 32,   /* out 0 may be the same memory as in 0 (and din 0 as dout 0) */
     OPF_INPLACE_1 = 64,   /* out 0 may be the same memory as in 1 */
     OPF_GRAD_IN_FWD =
-        128 /* fwd computes the gradients itself when din[] is given (the language-model head) */
+        128, /* fwd computes the gradients itself when din[] is given (the language-model head) */
+    OPF_SAME_MEMORY = 256, /* out 0 is in 0, which stays readable; din 0 lies where dout 0 did */
+    OPF_SUMS_GRAD = 512,   /* out 0 is the sum of a parameter's gradients, in 0 a contribution */
+    OPF_PRODUCT = 1024     /* multiplies the rows of in 0 by the rows of in 1 */
 } op_flag;
 
 typedef enum act_kind {
@@ -181,11 +196,15 @@ typedef struct op_impl {
 /* One row of the table. Masks: bit i = input or output i. */
 typedef struct op_class {
     const char *name;
-    const char *ins, *outs;  /* space-separated names; "?" after a name: optional */
-    uint8_t diff;            /* inputs that can receive a gradient from bwd_input */
-    uint8_t weights;         /* inputs whose gradient is a weight gradient (bwd_weight, or fused) */
+    const char *ins, *outs; /* space-separated names; "?" after a name: optional */
+    op_profile profile;
+    uint8_t diff;    /* inputs that can receive a gradient from bwd_input */
+    uint8_t weights; /* inputs whose gradient is a weight gradient (bwd_weight, or fused) */
+    uint8_t passes;  /* inputs whose gradient is that of out 0, unchanged: prog gives them its
+                        buffer, no kernel runs. An optional one is a summand that may join later */
     uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads */
-    uint32_t flags;
+    uint8_t looked_up;       /* inputs of which forward reads as many rows as out 0 has */
+    uint32_t flags;          /* op_flag */
 } op_class;
 
 extern const op_class op_classes[OP_COUNT];
@@ -209,6 +228,7 @@ typedef struct op_infer {
     tensor out[OP_MAX_OUT]; /* rows 0: this output does not exist in this call */
     int64_t ws_fwd_bytes, ws_bwd_input_bytes, ws_bwd_weight_bytes;
     double flops_fwd, flops_bwd_input, flops_bwd_weight; /* multiply-add = 2 */
+    double flops_bwd_again; /* of flops_bwd_input: what forward has computed before */
     double bytes_fwd, bytes_bwd_input, bytes_bwd_weight; /* memory traffic, read + written once */
 } op_infer;
 

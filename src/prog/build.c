@@ -46,16 +46,24 @@ val graph_bias(graph *g, val x, val bias) {
     return emit(g, OP_BIAS, NULL, (val[]){x, bias}, 2, is_temporary(g, x) ? 0 : -1);
 }
 
+/* The input as which a summand can still join r; -1: none. */
+static int free_summand(const op_rec *r) {
+    for (int i = 0; i < op_inputs(r->kind); i++)
+        if ((op_classes[r->kind].passes >> i & 1) && r->in[i] == VAL_NONE) return i;
+    return -1;
+}
+
 /* Where b is the product that was recorded last, a joins it as its residual: one pass over memory
  * and one rounding less. */
 static bool join_product(graph *g, val a, val b) {
     if (a == VAL_NONE || !is_temporary(g, b)) return false;
     op_rec *last = &g->op[g->n_ops - 1];
-    if (last->kind != OP_LINEAR || last->out[0] != b || last->in[3] != VAL_NONE) return false;
+    int slot = free_summand(last);
+    if (slot < 0 || last->out[0] != b) return false;
     const tensor *x = &g->value[a].t, *y = &g->value[b].t;
     bool same_shape = x->rows == y->rows && x->cols == y->cols && x->dt == y->dt;
     if (!same_shape || g->value[a].buf == g->value[b].buf) return false;
-    graph_add_input(g, last, 3, a);
+    graph_add_input(g, last, slot, a);
     return true;
 }
 

@@ -31,17 +31,19 @@ static int32_t buf_of(const derive *d, val v) {
 
 /* ---- recompute ---- */
 
-/* Gathered rows are those of all ranks: each keeps its own and gathers again (Korthikanti et al.
- * 2022, section 4.2.2), so that activations shrink with the number of ranks. */
+/* What is remade under every policy are gathered rows of all ranks: each keeps its own and gathers
+ * again (Korthikanti et al. 2022, section 4.2.2), so that activations shrink with the number of
+ * ranks. */
 static bool is_kept(const derive *d, val v) {
     const value *x = &d->g->value[v];
     if (x->producer < 0) return true;
     if (x->overwritten) return false;
     if (x->block < 0 || x->escapes) return true;
-    if (d->g->op[x->producer].kind == OP_GATHER_ROWS) return false;
+    uint32_t flags = op_classes[d->g->op[x->producer].kind].flags;
+    if (flags & OPF_REMADE) return false;
     if (d->g->opt.recompute == RECOMPUTE_NONE) return true;
     if (d->g->opt.recompute == RECOMPUTE_FULL) return false;
-    return !(op_classes[d->g->op[x->producer].kind].flags & OPF_CHEAP);
+    return !(flags & OPF_CHEAP);
 }
 
 static val resolve(derive *d, val v);
@@ -190,13 +192,13 @@ static void backward_collective(derive *d, const op_rec *f, val dy, int32_t op) 
     graph *g = d->g;
     val x = f->in[0];
     if (!g->value[x].needs_grad) return;
-    if (f->kind == OP_FAN_OUT && awaited_by_other(d, buf_of(d, dy), f->out[0], op))
+    bool same_memory = op_classes[f->kind].flags & OPF_SAME_MEMORY;
+    if (same_memory && awaited_by_other(d, buf_of(d, dy), f->out[0], op))
         dy = emit_elementwise(d, OP_COPY, dy, VAL_NONE, f->block);
     op_rec r = backward_rec(f, ENTRY_BWD_INPUT, PHASE_B);
     r.dout[0] = dy;
-    r.din[0] = f->kind == OP_FAN_OUT
-                   ? graph_new_value(g, &g->value[dy].t, buf_of(d, dy), g->value[x].name)
-                   : graph_alloc_like(g, &g->value[x].t, g->value[x].name);
+    r.din[0] = same_memory ? graph_new_value(g, &g->value[dy].t, buf_of(d, dy), g->value[x].name)
+                           : graph_alloc_like(g, &g->value[x].t, g->value[x].name);
     r.flops = f->flops_bwd_input;
     r.bytes = f->bytes_bwd_input;
     graph_append(g, &r);
@@ -300,8 +302,7 @@ static void backward_op(derive *d, int32_t index) {
         return;
     }
     for (int i = 0; i < OP_MAX_IN; i++)
-        if (graph_passes_on(f.kind, i)) backward_summand(d, &f, f.in[i], dy);
-    if (f.kind == OP_ADD) return;
+        if (k->passes >> i & 1) backward_summand(d, &f, f.in[i], dy);
     bool fused = (k->flags & OPF_FUSED_BWD) != 0;
     op_rec w =
         backward_rec(&f, fused ? ENTRY_BWD_INPUT : ENTRY_BWD_WEIGHT, fused ? PHASE_B : PHASE_W);
@@ -322,8 +323,7 @@ static void backward_op(derive *d, int32_t index) {
     input_targets(d, &f, &r, dy, index);
     if (f.ws_bwd_input_bytes) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_input_bytes);
     r.flops = f.flops_bwd_input;
-    /* The two gradients of a product cost twice the product; what goes beyond is done again. */
-    if (f.kind == OP_ATTENTION) r.flops_again = r.flops - 2.0 * f.flops;
+    r.flops_again = f.flops_bwd_again;
     r.bytes = f.bytes_bwd_input;
     append_making_grads(g, &r);
 }

@@ -246,19 +246,9 @@ op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t bloc
     return r;
 }
 
-bool graph_passes_on(op_kind kind, int i) {
-    switch (kind) {
-        case OP_ADD: return i < 2;
-        case OP_LINEAR: return i == 3;
-        case OP_BIAS:
-        case OP_ALL_REDUCE: return i == 0;
-        default: return false;
-    }
-}
-
 /* The value of output o: in the buffer of an input, or of its own. */
 static val output_value(graph *g, const op_infer *io, int o, const val *in, int in_place) {
-    if (o == 0 && io->kind == OP_FAN_OUT) {
+    if (o == 0 && (op_classes[io->kind].flags & OPF_SAME_MEMORY)) {
         val same = graph_new_value(g, &io->out[0], g->value[in[0]].buf, g->value[in[0]].name);
         g->value[same].same_as = in[0];
         g->value[same].offset = g->value[in[0]].offset;
@@ -282,7 +272,7 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
         note_read(g, r.in[i]);
         io.in[i] = g->value[r.in[i]].t;
         bool gets = (k->diff | k->weights) >> i & 1;
-        if (!(gets || graph_passes_on(kind, i)) || !g->value[r.in[i]].needs_grad) continue;
+        if (!(gets || (k->passes >> i & 1)) || !g->value[r.in[i]].needs_grad) continue;
         needs_grad = true;
         if (gets) io.want_grad |= (uint8_t)(1u << i);
     }
@@ -308,6 +298,7 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
     r.ws_bwd_weight_bytes = io.ws_bwd_weight_bytes;
     r.flops_bwd_input = io.flops_bwd_input;
     r.flops_bwd_weight = io.flops_bwd_weight;
+    r.flops_bwd_again = io.flops_bwd_again;
     r.bytes_bwd_input = io.bytes_bwd_input;
     r.bytes_bwd_weight = io.bytes_bwd_weight;
     return graph_append(g, &r);

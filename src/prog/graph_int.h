@@ -13,7 +13,7 @@ typedef struct value {
     int32_t out_index; /* which output of the producer */
     int32_t block;     /* block it was made in; -1: none */
     val parent;        /* view of; VAL_NONE */
-    val same_as;       /* a fan_out leaves it in the buffer of this value; VAL_NONE */
+    val same_as;       /* its op left it in the buffer of this value; VAL_NONE */
     val forward_grad;  /* its gradient, where the forward makes it (the head); VAL_NONE */
     bool overwritten;  /* an in-place op took its buffer */
     bool escapes;      /* read in forward outside its block */
@@ -45,6 +45,7 @@ typedef struct op_rec {
     double flops_again; /* of those: work that the forward has done before (scores of attention) */
     int64_t ws_bwd_input_bytes, ws_bwd_weight_bytes; /* of a forward op, for its backward */
     double flops_bwd_input, flops_bwd_weight, bytes_bwd_input, bytes_bwd_weight;
+    double flops_bwd_again; /* of flops_bwd_input */
     op_fn fn;
     op_call call;
 } op_rec;
@@ -93,8 +94,6 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
 /* Gives recorded op r one more input, of which backward only passes the gradient on. Its output
  * depends on it from now on. */
 void graph_add_input(graph *g, op_rec *r, int i, val v);
-/* Is the gradient of input i that of the output, unchanged? Backward gives it the same buffer. */
-bool graph_passes_on(op_kind kind, int i);
 /* A record without operands. */
 op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block);
 

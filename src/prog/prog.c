@@ -58,10 +58,14 @@ static void lay_out_frame(graph *g, prog_stats *s) {
     free(index);
 }
 
+static bool sums_gradients(const op_rec *r) {
+    return op_classes[r->kind].flags & OPF_SUMS_GRAD;
+}
+
 static int count_contributions(const graph *g) {
     int most = 0, *n = xcalloc((size_t)g->n_bufs + 1, sizeof *n);
     for (int32_t i = 0; i < g->n_ops; i++) {
-        if (g->op[i].kind != OP_FIXED_ADD) continue;
+        if (!sums_gradients(&g->op[i])) continue;
         int now = ++n[g->value[g->op[i].out[0]].buf];
         if (now > most) most = now;
     }
@@ -243,7 +247,7 @@ void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx) {
             visit_unit(g, r->in[k], i, false, visit, ctx);
             visit_unit(g, r->din[k], i, true, visit, ctx);
         }
-        if (r->kind == OP_FIXED_ADD) visit_unit(g, r->out[0], i, true, visit, ctx);
+        if (sums_gradients(r)) visit_unit(g, r->out[0], i, true, visit, ctx);
     }
 }
 

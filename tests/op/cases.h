@@ -370,7 +370,7 @@ static void cases_FIXED_ADD(case_list *l) {
 }
 
 static void (*const CASES[OP_COUNT])(case_list *l) = {
-#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) [OP_##ID] = cases_##ID,
+#define OP(ID, ...) [OP_##ID] = cases_##ID,
 #include "op/ops.def"
 #undef OP
 };

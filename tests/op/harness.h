@@ -245,9 +245,10 @@ static inline void side_fresh_din(side *s, bool accumulate) {
 }
 
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
+    const op_class *k = &op_classes[s->cs->kind];
     op_call c = {.attr = &s->attr, .run = run, .ws = s->ws.t.data};
-    if (accumulate) c.acc = op_classes[s->cs->kind].diff;
-    c.acc_param = s->cs->kind == OP_FIXED_ADD ? 1 : op_classes[s->cs->kind].weights;
+    if (accumulate) c.acc = k->diff;
+    c.acc_param = k->flags & OPF_SUMS_GRAD ? 1 : k->weights;
     return c;
 }
 

@@ -291,8 +291,9 @@ static void test_names(void **state) {
         const op_class *k = &op_classes[kind];
         assert_true(op_inputs((op_kind)kind) <= OP_MAX_IN);
         assert_true(op_outputs((op_kind)kind) <= OP_MAX_OUT);
-        assert_false(k->diff & k->weights);
-        assert_true((k->diff | k->weights | k->bwd_in) < 1u << op_inputs((op_kind)kind));
+        assert_false((k->diff & k->weights) | (k->passes & (k->diff | k->weights)));
+        unsigned inputs = k->diff | k->weights | k->passes | k->bwd_in | k->looked_up;
+        assert_true(inputs < 1u << op_inputs((op_kind)kind));
         assert_true(k->bwd_out < 1u << op_outputs((op_kind)kind));
     }
 }

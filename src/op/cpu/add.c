@@ -18,27 +18,15 @@ static void add_rows(const op_call *c, const tensor *a, const tensor *b, const t
     for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(y->dt, add_row, a, b, y, i, accumulate);
 }
 
-/* The gradient of every input is the gradient of the output. */
-static void add_backward(const op_call *c, int inputs) {
-    for (int i = 0; i < inputs; i++) {
-        bool accumulate = op_accumulates(c, i);
-        if (c->din[i].data && (accumulate || c->din[i].data != c->dout[0].data))
-            add_rows(c, &c->dout[0], NULL, &c->din[i], accumulate);
-    }
-}
-
 static void add_fwd(const op_call *c) {
     add_rows(c, &c->in[0], &c->in[1], &c->out[0], false);
-}
-static void add_bwd(const op_call *c) {
-    add_backward(c, 2);
 }
 static void copy_fwd(const op_call *c) {
     add_rows(c, &c->in[0], NULL, &c->out[0], false);
 }
 static void copy_bwd(const op_call *c) {
-    add_backward(c, 1);
+    if (c->din[0].data) add_rows(c, &c->dout[0], NULL, &c->din[0], op_accumulates(c, 0));
 }
 
-const op_impl CPU_FN(cpu_add) = {add_fwd, add_bwd, NULL, NULL};
+const op_impl CPU_FN(cpu_add) = {add_fwd, NULL, NULL, NULL};
 const op_impl CPU_FN(cpu_copy) = {copy_fwd, copy_bwd, NULL, NULL};

@@ -2,13 +2,12 @@
 #include "op/ref/ref.h"
 #include "op/ref/ref_tables.h"
 
-#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags)                             \
-    extern const op_impl REF_IMPL(ID);
+#define OP(ID, ...) extern const op_impl REF_IMPL(ID);
 #include "op/ops.def"
 #undef OP
 
 const op_impl *const REF_CAT(op_ref_, table, KERNEL_SUFFIX)[OP_COUNT] = {
-#define OP(ID, name, ins, outs, diff, weights, bwd_in, bwd_out, flags) [OP_##ID] = &REF_IMPL(ID),
+#define OP(ID, ...) [OP_##ID] = &REF_IMPL(ID),
 #include "op/ops.def"
 #undef OP
 };

@@ -13,8 +13,9 @@ typedef struct layer {
 } layer;
 
 static bool find_layer(const prog_op *o, layer *l) {
-    bool head = o->kind == OP_HEAD_CE;
-    if ((o->kind != OP_LINEAR && !head) || o->phase != PHASE_F) return false;
+    const op_class *k = &op_classes[o->kind];
+    bool head = k->profile == OPP_HEAD;
+    if (!(k->flags & OPF_PRODUCT) || o->phase != PHASE_F) return false;
     l->rows = o->in[0].rows;
     l->in = o->in[0].cols;
     l->width = o->in[1].rows;

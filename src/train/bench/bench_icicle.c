@@ -169,7 +169,7 @@ static double put_part(strbuf *out, const bench_profile *p, part in, double at_s
 static void put_legend(strbuf *out, int y) {
     int x = MARGIN;
     for (int i = 0; i < BENCH_CLASSES; i++) {
-        const char *name = bench_class_name((bench_class)i);
+        const char *name = bench_class_name(i);
         strbuf_printf(out,
                       "<g class=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\"/></g>"
                       "<text x=\"%d\" y=\"%d\">%s</text>\n",

@@ -8,9 +8,12 @@
 #include "base/json.h"
 
 const char *bench_class_name(bench_class c) {
-    static const char *const names[] = {"matmul",      "head",       "attention",
-                                        "norm",        "activation", "rotary",
-                                        "elementwise", "optimizer",  "between"};
+    static const char *const names[BENCH_CLASSES] = {
+        [OPP_MATMUL] = "matmul",           [OPP_HEAD] = "head",
+        [OPP_ATTENTION] = "attention",     [OPP_NORM] = "norm",
+        [OPP_ACTIVATION] = "activation",   [OPP_ROTARY] = "rotary",
+        [OPP_ELEMENTWISE] = "elementwise", [BENCH_OPTIMIZER] = "optimizer",
+        [BENCH_BETWEEN] = "between"};
     return names[c];
 }
 
@@ -21,24 +24,6 @@ const char *bench_pass_name(bench_pass p) {
 }
 
 /* ---- what an op is ---- */
-
-static bench_class class_of(op_kind kind) {
-    switch (kind) {
-        case OP_LINEAR: return BENCH_MATMUL;
-        case OP_HEAD_CE:
-        case OP_HEAD_STATS:
-        case OP_HEAD_GRAD: return BENCH_HEAD;
-        case OP_ATTENTION: return BENCH_ATTENTION;
-        case OP_RMSNORM:
-        case OP_RMSNORM_RANKS:
-        case OP_LAYERNORM:
-        case OP_LAYERNORM_RANKS: return BENCH_NORM;
-        case OP_ACT:
-        case OP_GATED: return BENCH_ACTIVATION;
-        case OP_ROPE: return BENCH_ROTARY;
-        default: return BENCH_ELEMENTWISE;
-    }
-}
 
 static bench_pass pass_of(const prog_op *o) {
     if (o->recomputed) return BENCH_RECOMPUTE;
@@ -59,10 +44,10 @@ static void name_op(const prog_op *o, char *out, size_t size) {
     const op_class *k = &op_classes[o->kind];
     bool in_place = (k->flags & (OPF_INPLACE_0 | OPF_INPLACE_1)) != 0;
     bool gradient = o->entry == ENTRY_FWD && o->phase != PHASE_F && !o->recomputed;
-    gradient = gradient || o->kind == OP_FIXED_ADD;
+    gradient = gradient || (k->flags & OPF_SUMS_GRAD);
     if (gradient)
         snprintf(out, size, "%s of gradients", k->name);
-    else if (o->kind == OP_HEAD_CE)
+    else if (k->profile == OPP_HEAD && (k->flags & OPF_PRODUCT))
         snprintf(out, size, "head and loss");
     else
         snprintf(out, size, "%s", in_place || !*o->name ? k->name : bench_without_layer(o->name));
@@ -80,7 +65,7 @@ static bench_row *row_like(bench_profile *p, const bench_row *r) {
 }
 
 static void add_op(bench_profile *p, const prog_op *o, int micro_batches, double seconds) {
-    bench_row r = {.class = class_of(o->kind), .pass = pass_of(o)};
+    bench_row r = {.class = op_classes[o->kind].profile, .pass = pass_of(o)};
     name_op(o, r.name, sizeof r.name);
     bench_row *row = row_like(p, &r);
     row->calls += micro_batches;
@@ -147,9 +132,9 @@ bench_shares bench_profile_shares(const bench_profile *p) {
         sum[p->rows[i].class] += p->rows[i].seconds;
         all += p->rows[i].seconds;
     }
-    bench_shares s = {.matmul = (sum[BENCH_MATMUL] + sum[BENCH_HEAD]) / all,
-                      .attention = sum[BENCH_ATTENTION] / all,
-                      .head = sum[BENCH_HEAD] / all};
+    bench_shares s = {.matmul = (sum[OPP_MATMUL] + sum[OPP_HEAD]) / all,
+                      .attention = sum[OPP_ATTENTION] / all,
+                      .head = sum[OPP_HEAD] / all};
     s.other = 1.0 - s.matmul - s.attention;
     return s;
 }

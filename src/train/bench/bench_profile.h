@@ -9,18 +9,13 @@
 #include "plan/plan.h"
 #include "train/execute.h"
 
-typedef enum bench_class {
-    BENCH_MATMUL,
-    BENCH_HEAD, /* the largest product with softmax, loss and their gradients */
-    BENCH_ATTENTION,
-    BENCH_NORM,
-    BENCH_ACTIVATION,
-    BENCH_ROTARY,
-    BENCH_ELEMENTWISE, /* additions, copies, embeddings, dropout */
-    BENCH_OPTIMIZER,
+/* An op_profile, or what is no op. */
+typedef int bench_class;
+enum {
+    BENCH_OPTIMIZER = OP_PROFILES,
     BENCH_BETWEEN, /* samples, and what no op accounts for */
     BENCH_CLASSES
-} bench_class;
+};
 
 typedef enum bench_pass {
     BENCH_FORWARD,
