@@ -208,7 +208,10 @@ static void *twin_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room
         dev_room_free(room);
         *room = (dev_room){xmalloc(bytes), bytes};
     }
-    if (contents) move_now(d, room->host, at, bytes);
+    if (contents)
+        move_now(d, room->host, at, bytes);
+    else
+        dev_sync(d);
     return room->host;
 }
 
