@@ -5,6 +5,7 @@
 #include "app/frame/model_arg.h"
 #include "io/where_runs.h"
 #include "plan/open_model.h"
+#include "run/config/config_device.h"
 #include "train/train.h"
 
 enum { GGUF_CTX = 8192 };
@@ -68,7 +69,7 @@ static status cmd_plan(const cli_args *args, err *e) {
     dev *meta;
     plan *p = NULL;
     TRY(model_arg_load(args->inputs[0], args, &c, e));
-    status st = dev_open(&meta, DEV_META, (int)c->train.threads, e);
+    status st = config_open_meta(c, &meta, e);
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);
         if (p) print_plan(args, where_of(c, p), c->train.memory_limit, p);

@@ -19,12 +19,15 @@
  *  3. A peer that fails or hangs makes the world fail: the failure is sticky, every collective
  *     returns at once from then on, and comm_check says what happened. No collective returns a
  *     status: the step path polls at step borders.
- *  4. A collective on a comm of one rank only copies. */
+ *  4. A collective on a comm of one rank only copies.
+ *  5. A collective works on the host. On a device's memory it begins when the device has done what
+ *     it was given before the call was made, which is waited for on the caller's thread. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "dev/dev.h"
 
 typedef struct comm_world comm_world;
 typedef struct comm comm;
@@ -87,6 +90,7 @@ typedef enum comm_sum { COMM_SUM, COMM_MAX } comm_sum;
 typedef struct comm_call {
     comm_kind kind;
     comm_sum sum;
+    dev *dev; /* whose memory in and out are; NULL: the host's, or inside a kernel */
     const void *in;
     void *out;
     int64_t n;   /* elements, see comm_kind */

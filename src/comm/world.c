@@ -119,7 +119,7 @@ static void count(comm_world *w, const comm_call *call, int64_t sent_bytes) {
     atomic_fetch_add_explicit(&w->sent_bytes[call->kind], sent_bytes, memory_order_relaxed);
 }
 
-void comm_run_on(comm *c, const comm_call *call, int stream) {
+static void run_and_note(comm *c, const comm_call *call, int stream) {
     comm_world *w = c->world;
     bool side = stream == STREAM_SIDE, alone = c->n == 1;
     comm_event ev = {.call = call, .begin_ns = w->observer ? clock_now_ns() : 0, .side = side};
@@ -137,6 +137,17 @@ void comm_run_on(comm *c, const comm_call *call, int stream) {
     w->observer(w->observer_ctx, &ev);
 }
 
+void comm_run_on(comm *c, const comm_call *call, int stream) {
+    dev_enter_after(call->dev, 0); /* await_device has waited */
+    run_and_note(c, call, stream);
+    dev_leave(call->dev);
+}
+
+/* On the caller's thread: what is given while the call waits in the queue is not the call's. */
+static void await_device(const comm_call *call) {
+    if (call->dev) dev_sync(call->dev);
+}
+
 static queue *queue_of(comm_world *w) {
     if (!w->queue) w->queue = queue_new();
     return w->queue;
@@ -144,6 +155,7 @@ static queue *queue_of(comm_world *w) {
 
 void comm_run(comm *c, const comm_call *call) {
     comm_world *w = c->world;
+    await_device(call);
     if (w->wire && w->wire->class->one_thread && c->n > 1)
         queue_wait(queue_of(w), queue_add(queue_of(w), c, call));
     else
@@ -152,6 +164,7 @@ void comm_run(comm *c, const comm_call *call) {
 
 /* A group of one rank queues, too: the call before may make what this one copies. */
 comm_ticket comm_start(comm *c, const comm_call *call) {
+    await_device(call);
     if (c->world->wire) return queue_add(queue_of(c->world), c, call);
     comm_run_on(c, call, STREAM_CALLER);
     return 0;

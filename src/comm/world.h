@@ -29,7 +29,8 @@ struct comm_world {
 /* A world over a wire, which it owns. */
 comm_world *comm_world_new(wire *w);
 
-/* Runs a collective on this thread and notes, delays and counts it. */
+/* Runs a collective on this thread and notes, delays and counts it. The memory of call->dev, which
+ * has been waited for, is entered meanwhile. */
 void comm_run_on(comm *c, const comm_call *call, int stream);
 
 /* collective.c: the collective itself; returns the bytes this rank sent. */

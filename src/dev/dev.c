@@ -1,18 +1,13 @@
-/* Devices: opening, the choice of threads and instruction set, memory reservations. What the
- * machine and this process hold is in memory.c.
- *
- * A reservation is one private anonymous mapping of exactly the page-rounded length. The kernel
- * gives pages when they are first touched, so the touched part shows what a program really used. */
-#include "dev/dev.h"
+/* What all devices have in common: kinds by name, opening, the choice of threads and instruction
+ * set; and the way from a call to the kind's function. What the machine and this process hold is in
+ * memory.c. */
+#include "dev/dev_int.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -21,13 +16,40 @@
 
 #include "base/arena.h"
 
-struct dev {
-    dev_kind kind;
-    int threads;
-    cpu_isa isa;
-    void *cache;
-    void (*destroy_cache)(void *cache);
+static const dev_class *const classes[DEV_KINDS] = {
+    [DEV_CPU] = &dev_class_cpu,
+    [DEV_TWIN] = &dev_class_twin,
 };
+
+/* ---- kinds ---- */
+
+static bool find_kind(const char *name, dev_kind *out) {
+    for (int k = 0; k < DEV_KINDS; k++) {
+        if (strcmp(classes[k]->name, name) != 0) continue;
+        *out = (dev_kind)k;
+        return true;
+    }
+    return false;
+}
+
+/* What ATHANOR_DEVICE names, else the CPU. */
+static status default_kind(dev_kind *out, err *e) {
+    const char *wish = getenv("ATHANOR_DEVICE");
+    *out = DEV_CPU;
+    if (!wish || !*wish || find_kind(wish, out)) return ST_OK;
+    err_set(e, ST_USAGE, "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
+    err_hint(e, "use cpu or twin, or unset it");
+    return err_where(e, "ATHANOR_DEVICE");
+}
+
+status dev_find_kind(const char *name, dev_kind *out, err *e) {
+    if (!name || strcmp(name, "auto") == 0) return default_kind(out, e);
+    if (find_kind(name, out)) return ST_OK;
+    err_set(e, ST_USAGE, "there is no device \"%s\"", name);
+    return err_hint(e, "use auto, cpu or twin");
+}
+
+/* ---- threads and instruction set ---- */
 
 static const char *const ISA_NAMES[] = {
     [ISA_BASE] = "base",
@@ -123,28 +145,46 @@ static int default_threads(void) {
     return cores > 0 ? cores : 1;
 }
 
-status dev_open(dev **out, dev_kind kind, int threads, err *e) {
+/* ---- opening ---- */
+
+static status open_on(dev **out, dev_kind kind, const dev_class *class, int threads, err *e) {
     *out = NULL;
     cpu_isa isa;
     TRY(choose_isa(&isa, e));
     dev *d = xcalloc(1, sizeof *d);
     d->kind = kind;
+    d->class = class;
     d->isa = isa;
     d->threads = threads > 0 ? threads : default_threads();
-    /* Libraries that share the pool ask OpenMP, not the dev. */
-    if (kind == DEV_CPU) omp_set_num_threads(d->threads);
+    class->open(d);
     *out = d;
     return ST_OK;
 }
 
+status dev_open(dev **out, dev_kind kind, int threads, err *e) {
+    TRY(open_on(out, kind, classes[kind], threads, e));
+    /* Libraries that share the pool ask OpenMP, not the dev. */
+    omp_set_num_threads((*out)->threads);
+    return ST_OK;
+}
+
+status dev_open_meta(dev **out, dev_kind of, int threads, err *e) {
+    return open_on(out, of, &dev_class_meta, threads, e);
+}
+
 void dev_close(dev *d) {
     if (!d) return;
+    d->class->close(d);
     if (d->cache && d->destroy_cache) d->destroy_cache(d->cache);
     free(d);
 }
 
 dev_kind dev_get_kind(const dev *d) {
     return d->kind;
+}
+
+bool dev_is_meta(const dev *d) {
+    return d->class == &dev_class_meta;
 }
 
 int dev_threads(const dev *d) {
@@ -163,104 +203,55 @@ void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *ca
     return d->cache;
 }
 
-static size_t page_bytes(void) {
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static size_t round_to_page(size_t bytes) {
-    size_t page = page_bytes();
-    return (bytes + page - 1) / page * page;
-}
-
-static status no_memory(size_t bytes, const char *what, err *e) {
-    err_set(e, ST_MEMORY, "%s needs %.1f MB, but this machine has %.1f MB available of %.1f MB",
-            what, (double)bytes * 1e-6, (double)dev_machine_available_bytes() * 1e-6,
-            (double)dev_machine_total_bytes() * 1e-6);
-    return err_where(e, "%s", what);
-}
+/* ---- memory ---- */
 
 status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
     *ptr = NULL;
-    if (d->kind == DEV_META) return ST_OK;
-    if (bytes > SIZE_MAX / 4 || bytes > dev_machine_available_bytes())
-        return no_memory(bytes, what, e);
-    size_t length = bytes ? round_to_page(bytes) : page_bytes();
-    void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return no_memory(bytes, what, e);
-    /* Huge pages would be resident beyond what was touched and blur the comparison with the plan.
-     * The call fails harmlessly where the kernel has none. */
-    (void)madvise(p, length, MADV_NOHUGEPAGE);
-    *ptr = p;
-    return ST_OK;
+    return d->class->reserve(d, ptr, bytes, what, e);
 }
 
 void dev_release(dev *d, void *ptr, size_t bytes) {
-    (void)d;
-    if (ptr) munmap(ptr, bytes ? round_to_page(bytes) : page_bytes());
-}
-
-enum { SCAN_PAGES = 4096 };
-
-/* One past the highest touched page among n <= SCAN_PAGES pages, 0 for none. The page map also sees
- * pages that were swapped out; where the system has none, mincore answers for resident ones. */
-static size_t highest_touched(int pagemap_fd, const char *start, size_t n) {
-    size_t page = page_bytes();
-    uint64_t entries[SCAN_PAGES];
-    off_t at = (off_t)((uintptr_t)start / page * sizeof entries[0]);
-    ssize_t want = (ssize_t)(n * sizeof entries[0]);
-    if (pagemap_fd >= 0 && pread(pagemap_fd, entries, (size_t)want, at) == want) {
-        while (n > 0 && !(entries[n - 1] >> 62)) n--; /* bit 63 present, bit 62 swapped */
-        return n;
-    }
-    unsigned char resident[SCAN_PAGES];
-    if (mincore((void *)(uintptr_t)start, n * page, resident) != 0) return n;
-    while (n > 0 && !(resident[n - 1] & 1)) n--;
-    return n;
-}
-
-size_t dev_high_water_bytes(const void *ptr, size_t bytes) {
-    if (!ptr) return 0;
-    size_t page = page_bytes(), end = round_to_page(bytes) / page, top = 0;
-    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    while (end > 0 && top == 0) {
-        size_t begin = end > SCAN_PAGES ? end - SCAN_PAGES : 0;
-        size_t found = highest_touched(fd, (const char *)ptr + begin * page, end - begin);
-        if (found) top = begin + found;
-        end = begin;
-    }
-    if (fd >= 0) close(fd);
-    return top * page;
+    if (ptr) d->class->release(d, ptr, bytes);
 }
 
 /* ---- what happens on a device ---- */
 
 void dev_write(dev *d, void *to, const void *host, size_t bytes) {
-    (void)d;
-    memcpy(to, host, bytes);
+    d->class->write(d, to, host, bytes);
 }
 
 void dev_read(dev *d, void *host, const void *from, size_t bytes) {
-    (void)d;
-    memcpy(host, from, bytes);
+    d->class->read(d, host, from, bytes);
 }
 
 void dev_copy(dev *d, void *to, const void *from, size_t bytes) {
-    (void)d;
-    memmove(to, from, bytes);
+    d->class->copy(d, to, from, bytes);
 }
 
 void dev_fill(dev *d, void *at, int byte, size_t bytes) {
-    (void)d;
-    memset(at, byte, bytes);
+    d->class->fill(d, at, byte, bytes);
+}
+
+void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
+    d->class->launch(d, kernel, args, bytes);
+}
+
+dev_event dev_record(dev *d) {
+    return d->class->record(d);
+}
+
+void dev_wait(dev *d, dev_event ev) {
+    d->class->wait(d, ev);
 }
 
 void dev_sync(dev *d) {
-    (void)d;
+    dev_wait(d, dev_record(d));
 }
 
+/* ---- what the host does with a device's memory ---- */
+
 void *dev_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room *room) {
-    (void)d, (void)bytes, (void)contents, (void)room;
-    return at;
+    return d->class->borrow(d, at, bytes, contents, room);
 }
 
 const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room) {
@@ -268,10 +259,22 @@ const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room) {
 }
 
 void dev_put_back(dev *d, void *at, const void *host, size_t bytes) {
-    (void)d, (void)at, (void)host, (void)bytes;
+    d->class->put_back(d, at, host, bytes);
 }
 
 void dev_room_free(dev_room *r) {
     free(r->host);
     *r = (dev_room){0};
+}
+
+void dev_enter(dev *d) {
+    if (d) dev_enter_after(d, dev_record(d));
+}
+
+void dev_enter_after(dev *d, dev_event ev) {
+    if (d) d->class->enter(d, ev);
+}
+
+void dev_leave(dev *d) {
+    if (d) d->class->leave(d);
 }

@@ -28,7 +28,7 @@ typedef struct gemm_timing {
 /* The arguments of such a product, without its data. */
 gemm_args gemm_case_args(const gemm_case *c);
 
-/* At least 5 rounds after one to warm up, more where they are short. */
+/* At least 5 rounds after one to warm up, more where they are short. d: a CPU. */
 status gemm_bench_run(dev *d, const gemm_case *c, gemm_timing *out, err *e) ATH_MUST_USE;
 
 #endif

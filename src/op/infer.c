@@ -685,7 +685,7 @@ status op_infer_call(op_infer *io, err *e) {
     if (!(io->want_grad & (fused ? k->diff | k->weights : k->diff))) io->flops_bwd_input = 0;
     if (!(io->want_grad & k->weights)) io->flops_bwd_weight = 0;
     count_bytes(io);
-    const op_impl *impl = op_find_cpu(io->dev, io->kind, act_dt(io));
+    const op_impl *impl = op_find_of_kind(io->dev, io->kind, act_dt(io));
     int64_t ws[3] = {0, 0, 0};
     if (impl && impl->workspace) impl->workspace(io, ws);
     io->ws_fwd_bytes = ws[0];

@@ -150,7 +150,9 @@ typedef union op_attr {
     uint8_t raw[64];
 } op_attr;
 
-/* What is the same for every op of one replay. */
+/* What is the same for every op of one replay. Kernels may run after the call that gave them has
+ * returned: the run is copied then, but what it points to must stay until dev_sync, and
+ * *fixed_overflow is read only after it. */
 typedef struct op_run {
     dev *dev;
     const mesh *mesh;     /* for programs that communicate */
@@ -167,6 +169,7 @@ typedef struct op_run {
  * in/out hold what ops.def says that backward reads (others have data NULL), dout the gradients of
  * the outputs, din where the gradients of the inputs go (data NULL: not wanted). */
 typedef struct op_call {
+    op_kind kind;
     const op_attr *attr;
     tensor in[OP_MAX_IN], out[OP_MAX_OUT];
     tensor dout[OP_MAX_OUT], din[OP_MAX_IN];
@@ -181,6 +184,10 @@ static inline bool op_accumulates(const op_call *c, int i) {
 }
 
 typedef void (*op_fn)(const op_call *c);
+
+/* Runs a kernel of c->kind on the device, in its turn: at once on the CPU; elsewhere the call is
+ * copied, with c->run, and may run later. */
+void op_launch(dev *d, op_fn fn, const op_call *c);
 
 struct op_infer;
 
@@ -250,14 +257,14 @@ int64_t op_norm_width(const op_attr *attr, int64_t cols);
 /* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */
 int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);
 
-/* The kernels for an op whose activations have dtype `dt` on this device. On meta: a table of
- * no-ops. On cpu: the tuned kernel for the device's instruction set, else the portable reference.
- * ATHANOR_KERNELS=reference in the environment forces the reference everywhere. Never falls back to
- * another dtype or device: NULL means there is no kernel, and the caller fails naming the op. */
+/* The kernels for an op whose activations have dtype `dt` on this device. On the CPU and its twin:
+ * the tuned kernel for the device's instruction set, else the portable reference.
+ * ATHANOR_KERNELS=reference in the environment forces the reference everywhere. On a meta device:
+ * no-ops, where its kind has kernels. Never falls back to another dtype or device: NULL means there
+ * is no kernel, and the caller fails naming the op. */
 const op_impl *op_find(const dev *d, op_kind kind, dtype dt);
-/* The kernels that compute on a CPU with this device's instruction set, also when `d` is meta:
- * what infer asks for workspace. */
-const op_impl *op_find_cpu(const dev *d, op_kind kind, dtype dt);
+/* The kernels of this device's kind, also when `d` is meta: what infer asks for workspace. */
+const op_impl *op_find_of_kind(const dev *d, op_kind kind, dtype dt);
 /* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
 const op_impl *op_find_reference(op_kind kind, dtype dt);
 

@@ -50,6 +50,7 @@ status peak_bandwidth(dev *d, double *bytes_per_s, err *e) {
     int64_t bytes = array_bytes(), n = bytes / (int64_t)sizeof(uint64_t);
     void *memory;
     TRY(dev_reserve(d, &memory, (size_t)bytes, "measuring the memory's bandwidth", e));
+    dev_enter(d);
     int threads = dev_threads(d);
     scale_all(threads, memory, n); /* pages exist, and lie near the threads that use them */
     *bytes_per_s = 0;
@@ -62,6 +63,7 @@ status peak_bandwidth(dev *d, double *bytes_per_s, err *e) {
         (void)kept; /* a sum that nobody wants would not be made */
         *bytes_per_s = larger(*bytes_per_s, (double)bytes / clock_since_s(began));
     }
+    dev_leave(d);
     dev_release(d, memory, (size_t)bytes);
     return ST_OK;
 }

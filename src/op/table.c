@@ -1,4 +1,5 @@
-/* Which kernel runs an op: the tuned one for the device's instruction set, else the reference.
+/* Which kernel runs an op, and how it is given to the device: a backend for each kind of device.
+ * On a CPU it is the tuned kernel for the instruction set, else the reference.
  *
  * The reference is a complete implementation, so taking it is a choice of speed, never of result
  * type: there is no fallback to another dtype or device. */
@@ -31,12 +32,66 @@ const op_impl *op_find_reference(op_kind kind, dtype dt) {
     }
 }
 
-const op_impl *op_find_cpu(const dev *d, op_kind kind, dtype dt) {
+/* ---- the CPU and its twin ---- */
+static const op_impl *find_on_cpu(const dev *d, op_kind kind, dtype dt) {
     const op_impl *tuned = reference_forced() ? NULL : op_tuned_find(dev_isa(d), kind, dt);
     return tuned ? tuned : op_find_reference(kind, dt);
 }
 
+static void launch_at_once(dev *d, op_fn fn, const op_call *c) {
+    (void)d;
+    fn(c);
+}
+
+typedef struct launched {
+    op_fn fn;
+    op_call call;
+    op_run run;
+} launched;
+
+static void run_launched(dev *d, const void *args) {
+    (void)d;
+    const launched *l = args;
+    op_call call = l->call;
+    call.run = &l->run;
+    l->fn(&call);
+}
+
+/* A collective is not left to a later wait, which may come at another place on another rank, and on
+ * another thread: all ranks must call theirs in one order. */
+static void launch_later(dev *d, op_fn fn, const op_call *c) {
+    if (op_classes[c->kind].flags & OPF_COMMUNICATES) {
+        dev_enter(d);
+        fn(c);
+        dev_leave(d);
+        return;
+    }
+    launched l = {.fn = fn, .call = *c, .run = *c->run};
+    dev_launch(d, run_launched, &l, sizeof l);
+}
+
+/* ---- backends ---- */
+
+/* What a kind of device brings. */
+typedef struct op_backend {
+    const op_impl *(*find)(const dev *d, op_kind kind, dtype dt); /* d may be meta */
+    void (*launch)(dev *d, op_fn fn, const op_call *c);
+} op_backend;
+
+static const op_backend backends[DEV_KINDS] = {
+    [DEV_CPU] = {find_on_cpu, launch_at_once},
+    [DEV_TWIN] = {find_on_cpu, launch_later},
+};
+
+const op_impl *op_find_of_kind(const dev *d, op_kind kind, dtype dt) {
+    return backends[dev_get_kind(d)].find(d, kind, dt);
+}
+
 const op_impl *op_find(const dev *d, op_kind kind, dtype dt) {
-    const op_impl *impl = op_find_cpu(d, kind, dt);
-    return impl && dev_get_kind(d) == DEV_META ? &meta_impl : impl;
+    const op_impl *impl = op_find_of_kind(d, kind, dt);
+    return impl && dev_is_meta(d) ? &meta_impl : impl;
+}
+
+void op_launch(dev *d, op_fn fn, const op_call *c) {
+    backends[dev_get_kind(d)].launch(d, fn, c);
 }

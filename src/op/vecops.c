@@ -15,17 +15,67 @@ void vec_spans_index(vec_spans *s) {
     }
 }
 
-void vec_update_adamw(const dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest) {
-    cpu_kernels_of(dev_isa(d))->adamw(dev_threads(d), s, a, digest);
+static const cpu_kernels *kernels_of(const dev *d) {
+    return cpu_kernels_of(dev_isa(d));
 }
 
-double vec_sum_squares(const dev *d, const vec_spans *s, const float *x) {
-    return cpu_kernels_of(dev_isa(d))->sum_squares(dev_threads(d), s, x);
+/* Gives the kernel and waits: `args` point to where the result goes. */
+static void run_now(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
+    dev_launch(d, kernel, args, bytes);
+    dev_sync(d);
 }
 
-void vec_sum_squares_fixed(const dev *d, const vec_spans *s, const int64_t *x,
-                           int64_t limb[VEC_LIMBS]) {
-    cpu_kernels_of(dev_isa(d))->sum_squares_fixed(dev_threads(d), s, x, limb);
+/* ---- update ---- */
+
+typedef struct update_job {
+    const vec_spans *s;
+    adamw_args a;
+    uint64_t *digest;
+} update_job;
+
+static void run_update(dev *d, const void *args) {
+    const update_job *j = args;
+    kernels_of(d)->adamw(dev_threads(d), j->s, &j->a, j->digest);
+}
+
+void vec_update_adamw(dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest) {
+    update_job j = {s, *a, digest};
+    dev_launch(d, run_update, &j, sizeof j);
+    if (digest) dev_sync(d);
+}
+
+/* ---- sums ---- */
+
+typedef struct squares_job {
+    const vec_spans *s;
+    const float *x;
+    double *sum;
+} squares_job;
+
+static void run_squares(dev *d, const void *args) {
+    const squares_job *j = args;
+    *j->sum = kernels_of(d)->sum_squares(dev_threads(d), j->s, j->x);
+}
+
+double vec_sum_squares(dev *d, const vec_spans *s, const float *x) {
+    double sum = 0;
+    run_now(d, run_squares, &(squares_job){s, x, &sum}, sizeof(squares_job));
+    return sum;
+}
+
+typedef struct limbs_job {
+    const vec_spans *s;
+    const int64_t *x;
+    int64_t *limb;
+} limbs_job;
+
+static void run_limbs(dev *d, const void *args) {
+    const limbs_job *j = args;
+    kernels_of(d)->sum_squares_fixed(dev_threads(d), j->s, j->x, j->limb);
+}
+
+void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {
+    run_now(d, run_limbs, &(limbs_job){s, x, limb}, sizeof(limbs_job));
 }
 
 double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {
@@ -42,14 +92,73 @@ double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {
     return ldexp(value, -2 * FIXED_GRAD_BITS);
 }
 
-uint64_t vec_digest(const dev *d, const vec_spans *s, const float *x) {
-    return cpu_kernels_of(dev_isa(d))->digest(dev_threads(d), s, x);
+typedef struct digest_job {
+    const vec_spans *s;
+    const float *x;
+    uint64_t *digest;
+} digest_job;
+
+static void run_digest(dev *d, const void *args) {
+    const digest_job *j = args;
+    *j->digest = kernels_of(d)->digest(dev_threads(d), j->s, j->x);
 }
 
-void vec_draw(const dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
-    cpu_kernels_of(dev_isa(d))->draw(dev_threads(d), s, rule, x, x_bf16);
+uint64_t vec_digest(dev *d, const vec_spans *s, const float *x) {
+    uint64_t digest = 0;
+    run_now(d, run_digest, &(digest_job){s, x, &digest}, sizeof(digest_job));
+    return digest;
 }
 
-void vec_round(const dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
-    cpu_kernels_of(dev_isa(d))->round(dev_threads(d), s, x, x_bf16);
+/* ---- values ---- */
+
+typedef struct draw_job {
+    const vec_spans *s;
+    const vec_rule *rule;
+    float *x;
+    uint16_t *x_bf16;
+} draw_job;
+
+static void run_draw(dev *d, const void *args) {
+    const draw_job *j = args;
+    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->x, j->x_bf16);
+}
+
+void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
+    run_now(d, run_draw, &(draw_job){s, rule, x, x_bf16}, sizeof(draw_job));
+}
+
+typedef struct round_job {
+    const vec_spans *s;
+    const float *x;
+    uint16_t *x_bf16;
+} round_job;
+
+static void run_round(dev *d, const void *args) {
+    const round_job *j = args;
+    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->x_bf16);
+}
+
+void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
+    dev_launch(d, run_round, &(round_job){s, x, x_bf16}, sizeof(round_job));
+}
+
+typedef struct add_job {
+    void *to;
+    const void *from;
+    int64_t n;
+    dtype dt;
+} add_job;
+
+static void run_add(dev *d, const void *args) {
+    (void)d;
+    const add_job *j = args;
+    if (j->dt == DT_I64)
+        for (int64_t i = 0; i < j->n; i++) ((uint64_t *)j->to)[i] += ((const uint64_t *)j->from)[i];
+    else
+        for (int64_t i = 0; i < j->n; i++) ((float *)j->to)[i] += ((const float *)j->from)[i];
+}
+
+void vec_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
+    CHECK(dt == DT_F32 || dt == DT_I64, "no sums of arrays of %s", dtype_name(dt));
+    dev_launch(d, run_add, &(add_job){to, from, n, dt}, sizeof(add_job));
 }

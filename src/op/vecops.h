@@ -6,13 +6,17 @@
  *
  * A rank may hold a part of a tensor (some rows, or some columns of every row), and of that part a
  * range. A span says where its elements lie in the whole tensor, so initial values, updates and
- * digests of all spans of a tensor are those of the whole, however it is cut. */
+ * digests of all spans of a tensor are those of the whole, however it is cut.
+ *
+ * All run on the device in their turn, and arrays are in its memory. Calls that return something
+ * wait for it; of the others spans and what belongs to owners are read later, up to dev_sync. */
 #ifndef OP_VECOPS_H
 #define OP_VECOPS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "base/rng.h"
 #include "dev/dev.h"
 #include "op/fixed.h"
@@ -62,21 +66,21 @@ typedef struct adamw_args {
     float grad_scale;
 } adamw_args;
 
-/* digest: of the new parameters, made in the same pass, as vec_digest would; NULL: not wanted. */
-void vec_update_adamw(const dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest);
+/* digest: of the new parameters, made in the same pass, as vec_digest would, and waited for; NULL:
+ * not wanted. */
+void vec_update_adamw(dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest);
 /* Sum of x^2 over counted spans, in double. */
-double vec_sum_squares(const dev *d, const vec_spans *s, const float *x);
+double vec_sum_squares(dev *d, const vec_spans *s, const float *x);
 /* Sum of squares of counted elements of fixed point, exact: sum of limb[i] * 2^(32 i), in units of
  * 2^-2F with F = FIXED_GRAD_BITS. Limbs are below 2^32, so those of many ranks may be added up as
  * they are. */
 enum { VEC_LIMBS = 6 };
-void vec_sum_squares_fixed(const dev *d, const vec_spans *s, const int64_t *x,
-                           int64_t limb[VEC_LIMBS]);
+void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]);
 /* What limbs, or sums of limbs, stand for: a function of that number alone. */
 double vec_limbs_value(const int64_t limb[VEC_LIMBS]);
 /* Sum over the elements of counted spans of mix64(name ^ mix64(whole index ^ bits << 32)), modulo
  * 2^64. */
-uint64_t vec_digest(const dev *d, const vec_spans *s, const float *x);
+uint64_t vec_digest(dev *d, const vec_spans *s, const float *x);
 
 /* Initial values of one span. */
 typedef struct vec_rule {
@@ -87,9 +91,11 @@ typedef struct vec_rule {
     rng_key key;
 } vec_rule;
 
-/* rule[owners]; x_bf16 as in adamw_args. */
-void vec_draw(const dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
+/* rule[owners], read before the call returns; x_bf16 as in adamw_args. */
+void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
 /* Copied spans of x, rounded. */
-void vec_round(const dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
+void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
+/* to[0..n) += from[0..n), f32 or i64, which wraps. */
+void vec_add(dev *d, void *to, const void *from, int64_t n, dtype dt);
 
 #endif

@@ -200,6 +200,10 @@ void param_store_bind(param_store *s, dev *d, const param_arrays *arrays) {
     s->at = *arrays;
 }
 
+dev *param_device(const param_store *s) {
+    return s->dev;
+}
+
 float *param_master(const param_store *s) {
     return s->at.master;
 }

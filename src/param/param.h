@@ -131,6 +131,7 @@ typedef struct param_arrays {
 } param_arrays;
 /* Gives the store its arrays. All parameters have been added. */
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
+dev *param_device(const param_store *s); /* NULL before param_store_bind */
 /* Flat arrays, where nothing is shared. */
 float *param_master(const param_store *s);
 uint16_t *param_work(const param_store *s); /* bf16, of matrices only */

@@ -72,7 +72,9 @@ static void run_prompts(const open_model *m, const prompts *p, float *logits) {
 static status logits_of_foreign(const model_source *s, const prompts *p, float *logits, err *e) {
     open_model m = {.config = s->config};
     plan_spec spec = {.model = s->config, .compute = DT_F32, .T = 1, .logits_T = p->T};
-    status st = dev_open(&m.dev, DEV_CPU, 0, e);
+    dev_kind kind;
+    status st = dev_find_kind(NULL, &kind, e);
+    if (st == ST_OK) st = dev_open(&m.dev, kind, 0, e);
     if (st == ST_OK) st = plan_new(&m.plan, m.dev, &spec, e);
     if (st == ST_OK) st = plan_check_fits(m.plan, 0, e);
     if (st == ST_OK) st = plan_commit(m.plan, e);

@@ -45,7 +45,9 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
         err_hint(e, "give a Hugging Face folder, a run folder or a GGUF file");
         return err_where(e, "%s", path);
     }
-    TRY(dev_open(&m->dev, DEV_CPU, threads, e));
+    dev_kind kind;
+    TRY(dev_find_kind(NULL, &kind, e));
+    TRY(dev_open(&m->dev, kind, threads, e));
     return open_model_is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
 }
 

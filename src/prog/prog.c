@@ -166,6 +166,7 @@ prog_op prog_get_op(const prog *p, int i) {
 
 static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
     op_call *c = &r->call;
+    c->kind = r->kind;
     c->attr = &r->attr;
     for (int i = 0; i < OP_MAX_IN; i++) {
         c->in[i] = tensor_of(g, r->in[i], r->shape_in[i]);
@@ -209,12 +210,12 @@ const tensor *prog_tensor(const prog *p, const char *name) {
 
 void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op) {
     graph *g = p->g;
-    if (dev_get_kind(g->opt.dev) == DEV_META) return;
+    if (dev_is_meta(g->opt.dev)) return;
     int64_t began = ns_per_op ? clock_now_ns() : 0;
     for (int32_t i = first; i < end; i++) {
         op_rec *r = &g->op[i];
         r->call.run = run;
-        r->fn(&r->call);
+        op_launch(g->opt.dev, r->fn, &r->call);
         if (!ns_per_op) continue;
         int64_t ended = clock_now_ns();
         ns_per_op[i] += ended - began;
@@ -280,7 +281,7 @@ void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor v
         op_rec *r = &g->op[i];
         if (!(phases >> r->phase & 1u)) continue;
         r->call.run = run;
-        if (dev_get_kind(g->opt.dev) != DEV_META) r->fn(&r->call);
+        op_launch(g->opt.dev, r->fn, &r->call);
         if (r->entry == ENTRY_FWD && !visit_written(g, r, i, false, visit, ctx)) return;
         if (!visit_written(g, r, i, true, visit, ctx)) return;
     }

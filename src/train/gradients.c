@@ -3,6 +3,7 @@
 
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
+#include "run/config/config_device.h"
 #include "train/session.h"
 
 static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err *e) {
@@ -84,7 +85,7 @@ status train_dump_gradients(config *c, const char *ids_file, const char *out_fil
     TRY_GOTO(st, npy_read_i32(&ids, ids_file, e), done);
     c->train.seq_len = ids.rank == 2 && ids.dims[1] > 1 ? ids.dims[1] - 1 : 1;
     TRY_GOTO(st, peers_open(&s.peers, c, NULL, e), done);
-    TRY_GOTO(st, dev_open(&s.dev, DEV_CPU, (int)c->train.threads, e), done);
+    TRY_GOTO(st, config_open_device(c, &s.dev, e), done);
     TRY_GOTO(st, session_open_tokenizer(&s, e), done);
     TRY_GOTO(st, session_open_course(&s, 0, NULL, e), done);
     TRY_GOTO(st, check_ids(&ids, ids_file, s.model.vocab_size, e), done);

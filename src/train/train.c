@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
+#include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/ranks/preflight.h"
 #include "train/session.h"
@@ -27,14 +28,14 @@ static status adopt_precision(config *c, const char *run, err *e) {
     return ST_OK;
 }
 
-static status open_session(session *s, config *c, const train_options *opt, dev_kind kind, err *e) {
+static status open_session(session *s, config *c, const train_options *opt, err *e) {
     *s = (session){.c = c, .opt = opt, .a = arena_new("run")};
     TRY(config_check_supported(c, e));
     TRY(peers_open(&s->peers, c, opt->world, e));
     s->attempt = (uint64_t)peers_first(
         &s->peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
-    TRY(dev_open(&s->dev, kind, (int)c->train.threads, e));
+    TRY(config_open_device(c, &s->dev, e));
     return session_open_tokenizer(s, e);
 }
 
@@ -199,7 +200,7 @@ static status run_session(session *s, err *e) {
 
 status train_run(config *c, const train_options *opt, err *e) {
     session s;
-    status st = open_session(&s, c, opt, DEV_CPU, e);
+    status st = open_session(&s, c, opt, e);
     if (st == ST_OK) st = run_session(&s, e);
     if (s.metrics) {
         err report = {0};

@@ -73,17 +73,62 @@ static void test_too_much_memory_is_one_error(void **state) {
     dev_close(d);
 }
 
+static void never(dev *d, const void *args) {
+    (void)d, (void)args;
+    fail_msg("a kernel runs on a meta device");
+}
+
+/* Of any kind: no memory, and nothing happens. */
 static void test_meta_holds_nothing(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META, 0);
-    void *p = d;
+    for (int kind = 0; kind < DEV_KINDS; kind++) {
+        dev *d;
+        void *p = &d;
+        err e = {0};
+        char host[4] = "abc";
+        assert_int_equal(dev_open_meta(&d, (dev_kind)kind, 3, &e), ST_OK);
+        assert_true(dev_is_meta(d));
+        assert_int_equal(dev_get_kind(d), kind);
+        assert_int_equal(dev_threads(d), 3);
+        assert_int_equal(dev_reserve(d, &p, (size_t)1 << 50, "arena", &e), ST_OK);
+        assert_null(p);
+        assert_int_equal(dev_high_water_bytes(p, (size_t)1 << 50), 0);
+        dev_launch(d, never, host, sizeof host);
+        dev_write(d, p, host, sizeof host);
+        dev_fill(d, p, 1, sizeof host);
+        dev_copy(d, p, host, sizeof host);
+        dev_read(d, host, p, sizeof host);
+        assert_null(dev_borrow(d, p, 1 << 20, true, &(dev_room){0}));
+        dev_put_back(d, p, host, sizeof host);
+        dev_enter(d);
+        dev_leave(d);
+        dev_wait(d, dev_record(d));
+        assert_string_equal(host, "abc");
+        dev_release(d, p, (size_t)1 << 50);
+        dev_close(d);
+    }
+}
+
+static void test_kinds_by_name(void **state) {
+    (void)state;
+    dev_kind kind = DEV_KINDS;
     err e = {0};
-    assert_int_equal(dev_get_kind(d), DEV_META);
-    assert_int_equal(dev_reserve(d, &p, (size_t)1 << 50, "arena", &e), ST_OK);
-    assert_null(p);
-    assert_int_equal(dev_high_water_bytes(p, (size_t)1 << 50), 0);
-    dev_release(d, p, (size_t)1 << 50);
-    dev_close(d);
+    unsetenv("ATHANOR_DEVICE");
+    assert_int_equal(dev_find_kind("auto", &kind, &e), ST_OK);
+    assert_int_equal(kind, DEV_CPU);
+    setenv("ATHANOR_DEVICE", "twin", 1);
+    assert_int_equal(dev_find_kind(NULL, &kind, &e), ST_OK);
+    assert_int_equal(kind, DEV_TWIN);
+    assert_int_equal(dev_find_kind("cpu", &kind, &e), ST_OK); /* what is named is taken */
+    assert_int_equal(kind, DEV_CPU);
+    assert_int_equal(dev_find_kind("gpu", &kind, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "\"gpu\""));
+    assert_string_equal(e.hint, "use auto, cpu or twin");
+    setenv("ATHANOR_DEVICE", "twins", 1);
+    assert_int_equal(dev_find_kind("auto", &kind, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "twins"));
+    assert_string_equal(e.where, "ATHANOR_DEVICE");
+    unsetenv("ATHANOR_DEVICE");
 }
 
 static void test_memory_numbers_are_sane(void **state) {
@@ -170,6 +215,7 @@ int main(void) {
         cmocka_unit_test(test_touched_memory_is_counted),
         cmocka_unit_test(test_too_much_memory_is_one_error),
         cmocka_unit_test(test_meta_holds_nothing),
+        cmocka_unit_test(test_kinds_by_name),
         cmocka_unit_test(test_memory_numbers_are_sane),
         cmocka_unit_test(test_isa_can_only_be_lowered),
         cmocka_unit_test(test_threads),

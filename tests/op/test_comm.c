@@ -147,7 +147,7 @@ static void test_columns(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     dev *d;
-    assert_int_equal(dev_open(&d, DEV_META, 1, NULL), ST_OK);
+    assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, NULL), ST_OK);
     err e = {0};
     op_attr attr = {.comm = {.axis = MESH_TP, .ranks = 3, .rank = 0}};
     op_infer io = {.kind = OP_SCATTER_SUM, .attr = &attr, .dev = d};

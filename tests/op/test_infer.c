@@ -2,10 +2,11 @@
  * kernels. */
 #include "op/harness.h"
 
-static dev *open_dev(dev_kind kind) {
+static dev *open_dev(bool meta) {
     dev *d;
     err e;
-    if (dev_open(&d, kind, 2, &e) != ST_OK) fail_msg("%s", e.message);
+    status st = meta ? dev_open_meta(&d, DEV_CPU, 2, &e) : dev_open(&d, DEV_CPU, 2, &e);
+    if (st != ST_OK) fail_msg("%s", e.message);
     return d;
 }
 
@@ -21,7 +22,7 @@ static void expect_error(op_infer *io, const char *sentence) {
 
 static void test_errors_name_both_sizes(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {0};
     op_infer io = {.kind = OP_LINEAR, .attr = &at, .dev = d};
     io.in[0] = shape(DT_F32, 4, 64);
@@ -56,7 +57,7 @@ static op_infer attention_of(op_attr *at, dev *d) {
 /* Keys from a cache: their shape, their format, no gradient. */
 static void test_attention_from_cache(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at;
     err e;
     op_infer io = attention_of(&at, d);
@@ -88,7 +89,7 @@ static void test_attention_from_cache(void **state) {
 
 static void test_attention(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at;
     err e;
     op_infer io = attention_of(&at, d);
@@ -117,7 +118,7 @@ static void test_attention(void **state) {
 
 static void test_norm_groups(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {.norm = {.eps = 1e-6f, .width = 16}};
     err e;
     op_infer io = {.kind = OP_RMSNORM, .attr = &at, .dev = d, .want_grad = 1};
@@ -147,7 +148,7 @@ static void test_norm_groups(void **state) {
 
 static void test_limits(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {.act = {.kind = ACT_CLAMP}};
     err e;
     op_infer io = {.kind = OP_ACT, .attr = &at, .dev = d};
@@ -168,7 +169,7 @@ static void test_limits(void **state) {
 
 static void test_head_bias(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {.head = {.with_grad = true}};
     err e;
     op_infer io = {.kind = OP_HEAD_CE, .attr = &at, .dev = d, .want_grad = 3};
@@ -192,7 +193,7 @@ static void test_head_bias(void **state) {
 
 static void test_embed(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {.embed = {.dt = DT_BF16, .no_grad_id = -1}};
     err e;
     op_infer io = {.kind = OP_EMBED, .attr = &at, .dev = d, .want_grad = 1};
@@ -208,7 +209,7 @@ static void test_embed(void **state) {
 
 static void test_flops_follow_wanted_gradients(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {0};
     err e;
     op_infer io = {.kind = OP_LINEAR, .attr = &at, .dev = d};
@@ -243,7 +244,7 @@ static void test_head_chunks(void **state) {
 /* A plan made without data asks for what the real run asks for. */
 static void test_meta_workspace_equals_cpu(void **state) {
     (void)state;
-    dev *devs[2] = {open_dev(DEV_META), open_dev(DEV_CPU)};
+    dev *devs[2] = {open_dev(true), open_dev(false)};
     op_attr at[2];
     op_infer io[2];
     err e;
@@ -262,7 +263,7 @@ static void test_meta_workspace_equals_cpu(void **state) {
 
 static void test_kernel_choice(void **state) {
     (void)state;
-    dev *meta = open_dev(DEV_META), *cpu = open_dev(DEV_CPU);
+    dev *meta = open_dev(true), *cpu = open_dev(false);
     for (int kind = 0; kind < OP_COUNT; kind++) {
         assert_null(op_find(cpu, (op_kind)kind, DT_I32));
         assert_null(op_find(meta, (op_kind)kind, DT_I32));

@@ -137,7 +137,7 @@ static void test_presets(void **state) {
                                    {4, 1024, RECOMPUTE_FULL, DT_F32},
                                    {32, 1024, RECOMPUTE_FULL, DT_BF16}};
     dev *d;
-    assert_int_equal(dev_open(&d, DEV_META, 4, NULL), ST_OK);
+    assert_int_equal(dev_open_meta(&d, DEV_CPU, 4, NULL), ST_OK);
     double worst = 0;
     for (int i = 0; preset_name(i); i++)
         for (int k = 0; k < ARRAY_LEN(shapes); k++) {
@@ -182,7 +182,7 @@ static void test_units_in_the_frame(void **state) {
     json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i}", "model_type", "llama", "hidden_size", 20,
                           "num_hidden_layers", 4, "num_attention_heads", 2, "intermediate_size", 33,
                           "vocab_size", 29, "max_position_embeddings", 64);
-    assert_int_equal(dev_open(&d, DEV_META, 1, NULL), ST_OK);
+    assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, NULL), ST_OK);
     for (int T = 8; T < 24; T++) {
         int zero = T % 2;
         mesh_shape four = {.dp = 4, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1};

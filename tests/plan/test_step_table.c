@@ -133,7 +133,7 @@ static machine check(const char *model, int zero, int recompute, int micro_batch
     spec.ranks = &ranks;
     if (model_config_read(a, o, 0, &spec.model, &e) != ST_OK) fail_msg("%s", e.message);
     json_decref(o);
-    assert_int_equal(dev_open(&d, DEV_META, 1, &e), ST_OK);
+    assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, &e), ST_OK);
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
     step_table t = step_build_accumulation(a, p->store, p->prog[PLAN_TRAIN], micro_batches, true);
     machine m = check_table(p, &t);

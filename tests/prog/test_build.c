@@ -20,7 +20,7 @@ typedef struct lab {
 
 static void lab_open(lab *l, dtype dt, bool train) {
     l->a = arena_new("build");
-    assert_int_equal(dev_open(&l->dev, DEV_META, 1, NULL), ST_OK);
+    assert_int_equal(dev_open_meta(&l->dev, DEV_CPU, 1, NULL), ST_OK);
     l->g = graph_new(l->a, &(graph_options){.dev = l->dev, .dt = dt, .train = train});
 }
 

@@ -289,6 +289,7 @@ static void test_diff(void **state) {
 static void test_free_keys(void **state) {
     (void)state;
     static const char *const may[] = {"run",
+                                      "device",
                                       "train.steps",
                                       "train.tokens",
                                       "parallel.dp",

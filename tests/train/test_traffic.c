@@ -101,7 +101,7 @@ static void compare_plan(const char *path, const char *const *keys, int n_keys,
     err e = {0};
     assert_int_equal(config_load(&c, path, keys, n_keys, &e), ST_OK);
     trial_trim_config(c);
-    assert_int_equal(dev_open(&meta, DEV_META, 1, &e), ST_OK);
+    assert_int_equal(dev_open_meta(&meta, DEV_CPU, 1, &e), ST_OK);
     if (train_plan(c, meta, &p, &e) != ST_OK) fail_msg("%s", e.message);
     for (int k = 0; k < p->n_classes; k++) {
         int seen = 0;

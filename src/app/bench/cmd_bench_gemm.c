@@ -187,7 +187,7 @@ static status read_dtype(gemm_job *j, err *e) {
         err_where(e, "command line (--dtype)");
         return err_hint(e, "write --dtype f32 or --dtype bf16");
     }
-    TRY(dev_open(&meta, DEV_META, 0, e));
+    TRY(dev_open_meta(&meta, DEV_CPU, 0, e));
     j->dt = dev_isa(meta) >= ISA_AVX512_BF16 ? DT_BF16 : DT_F32;
     dev_close(meta);
     return ST_OK;

@@ -6,6 +6,7 @@
 #include "app/ranks/ranks.h"
 #include "app/train/train_signals.h"
 #include "base/log.h"
+#include "run/config/config_device.h"
 #include "train/train.h"
 
 static void print_event_json(void *ctx, const json_t *event) {
@@ -30,7 +31,7 @@ static status dump_gradients(const cli_args *args, config *c, err *e) {
 
 static status dry_run(const cli_args *args, config *c, err *e) {
     dev *meta;
-    TRY(dev_open(&meta, DEV_META, (int)c->train.threads, e));
+    TRY(config_open_meta(c, &meta, e));
     plan *p = NULL;
     status st = train_plan(c, meta, &p, e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));

@@ -10,7 +10,9 @@
  *                                              release(peer)
  *
  * Where ranks share an address space the wire lends: what is posted is the sender's own memory, and
- * it must stay as it is until settle. Otherwise only what was reserved is posted, and a piece has
+ * it must stay as it is until settle. So a device's memory is lent only while this rank has entered
+ * it: comm_run_on does so around a whole collective, which settles all that it posted, and in a
+ * kernel it is open anyway. Otherwise only what was reserved is posted, and a piece has
  * at most piece_bytes.
  *
  * Everything returns false or NULL once the world has failed. Then too settle waits until no peer

@@ -7,8 +7,8 @@
  *
  * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
  * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
- * to values), config_check.c, config_stage.c, config_json.c (values to JSON), config_doc.c (help,
- * schema, reference). */
+ * to values), config_check.c, config_stage.c, config_device.c, config_json.c (values to JSON),
+ * config_doc.c (help, schema, reference). */
 #ifndef RUN_CONFIG_H
 #define RUN_CONFIG_H
 
@@ -20,6 +20,10 @@
 #include "base/status.h"
 
 /* Sets of words: each row is (enumerator, word). */
+#define CONFIG_SET_DEVICE(W)                                                                       \
+    W(CONFIG_DEVICE_AUTO, "auto")                                                                  \
+    W(CONFIG_DEVICE_CPU, "cpu")                                                                    \
+    W(CONFIG_DEVICE_CUDA, "cuda")
 #define CONFIG_SET_PACKING(W)                                                                      \
     W(CONFIG_PACKING_CONCAT, "concat")                                                             \
     W(CONFIG_PACKING_BESTFIT, "bestfit")                                                           \
@@ -84,6 +88,7 @@
     W(CONFIG_GUARD_REWIND, "rewind")
 
 #define CONFIG_ENUMERATOR(name, word) name,
+typedef enum config_device { CONFIG_SET_DEVICE(CONFIG_ENUMERATOR) } config_device;
 typedef enum config_packing { CONFIG_SET_PACKING(CONFIG_ENUMERATOR) } config_packing;
 typedef enum config_precision { CONFIG_SET_PRECISION(CONFIG_ENUMERATOR) } config_precision;
 typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(CONFIG_ENUMERATOR) } config_reduce;
@@ -229,6 +234,7 @@ bool config_key_is_free(const char *path);
 bool config_key_is_free_in(const char *path, int stage);
 
 const char *config_precision_name(int precision);
+const char *config_device_name(int device);
 
 /* What the table says: JSON Schema (draft 2020-12), a markdown reference, a plain list for --help.
  * The caller owns the schema and frees the texts. */

@@ -7,6 +7,7 @@
 
 #define WORD(name, word) word,
 #define SET(name) static const char *const SET_##name[] = {CONFIG_SET_##name(WORD) NULL};
+SET(DEVICE)
 SET(PACKING)
 SET(PRECISION)
 SET(REDUCE_DTYPE)
@@ -100,6 +101,10 @@ bool config_key_is_free_in(const char *path, int stage) {
 
 const char *config_precision_name(int precision) {
     return SET_PRECISION[precision];
+}
+
+const char *config_device_name(int device) {
+    return SET_DEVICE[device];
 }
 
 static json_t *child(const json_t *node, const char *key) {

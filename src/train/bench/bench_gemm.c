@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "run/config/config_device.h"
 #include "train/bench/bench.h"
 #include "train/layouts/trial.h"
 
@@ -59,7 +60,7 @@ status bench_gemm_list(config *c, arena *a, bench_gemm **out, int *n, err *e) {
     plan *p = NULL;
     *n = 0;
     trial_trim_config(c);
-    TRY(dev_open(&meta, DEV_META, (int)c->train.threads, e));
+    TRY(config_open_meta(c, &meta, e));
     status st = train_plan(c, meta, &p, e);
     if (p) list_products(p, a, out, n); /* also of a model that does not fit */
     plan_free(p);

@@ -1,6 +1,7 @@
 #include "train/layouts/trial.h"
 
 #include "base/rng.h"
+#include "run/config/config_device.h"
 
 /* ---- opening ---- */
 
@@ -13,7 +14,7 @@ void trial_trim_config(config *c) {
 static status open_model(session *s, comm_world *world, err *e) {
     TRY(config_check_supported(s->c, e));
     TRY(peers_open(&s->peers, s->c, world, e));
-    TRY(dev_open(&s->dev, DEV_CPU, (int)s->c->train.threads, e));
+    TRY(config_open_device(s->c, &s->dev, e));
     TRY(session_open_tokenizer(s, e));
     TRY(session_open_course(s, 0, NULL, e));
     return session_make_plan(s, e);

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "optim/optim.h"
 
@@ -164,7 +163,8 @@ void peers_reduce(peers *p, const step_entry *e) {
     peers_unit *unit = &p->unit[e->unit];
     param_transfer t = param_grads_transfer(p->store, e->unit);
     unit->add_when_reduced = param_unit_at(p->store, e->unit)->whole && t.out != t.in;
-    if (unit->add_when_reduced && !e->add) memset(t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
+    if (unit->add_when_reduced && !e->add)
+        dev_fill(param_device(p->store), t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
     step_call k;
     for (int i = 0; step_reduce_call(p->store, e, p->narrow, i, &k); i++)
         if (k.axis != MESH_REPLICATE || p->m.size[MESH_REPLICATE] > 1) /* there are replicas */
@@ -176,10 +176,7 @@ void peers_reduced(peers *p, int u) {
     comm_wait(p->m.world, k->reduce);
     if (!k->add_when_reduced) return;
     param_transfer t = param_grads_transfer(p->store, u);
-    if (t.dt == DT_I64)
-        for (int64_t i = 0; i < t.n; i++) ((int64_t *)t.out)[i] += ((const int64_t *)t.in)[i];
-    else
-        for (int64_t i = 0; i < t.n; i++) ((float *)t.out)[i] += ((const float *)t.in)[i];
+    vec_add(param_device(p->store), t.out, t.in, t.n, t.dt);
 }
 
 /* ---- sums and agreements ---- */

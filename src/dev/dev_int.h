@@ -1,0 +1,46 @@
+/* A kind of device as a table of functions, and what the kinds share; private to the module.
+ *
+ * Reading order: cpu.c (the plainest), twin.c, meta.c, dev.c. */
+#ifndef DEV_DEV_INT_H
+#define DEV_DEV_INT_H
+
+#include "dev/dev.h"
+
+/* What dev.h says of the calls of these names; `enter` is dev_enter_after. */
+typedef struct dev_class {
+    const char *name;      /* as ATHANOR_DEVICE has it */
+    void (*open)(dev *d);  /* makes d->own, where it needs something */
+    void (*close)(dev *d); /* and frees it */
+    status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
+    void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
+    void (*write)(dev *d, void *to, const void *host, size_t bytes);
+    void (*read)(dev *d, void *host, const void *from, size_t bytes);
+    void (*copy)(dev *d, void *to, const void *from, size_t bytes);
+    void (*fill)(dev *d, void *at, int byte, size_t bytes);
+    void *(*borrow)(dev *d, void *at, size_t bytes, bool contents, dev_room *room);
+    void (*put_back)(dev *d, void *at, const void *host, size_t bytes);
+    void (*launch)(dev *d, dev_kernel kernel, const void *args, size_t bytes);
+    dev_event (*record)(dev *d);
+    void (*wait)(dev *d, dev_event ev);
+    void (*enter)(dev *d, dev_event ev);
+    void (*leave)(dev *d);
+} dev_class;
+
+struct dev {
+    dev_kind kind;
+    const dev_class *class; /* of its kind, or of all that are meta */
+    int threads;
+    cpu_isa isa;
+    void *cache;
+    void (*destroy_cache)(void *cache);
+    void *own; /* the class's */
+};
+
+extern const dev_class dev_class_cpu, dev_class_twin, dev_class_meta;
+
+/* mapping.c: memory of the host for a reservation, and how long the mapping is. */
+status dev_map(void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
+void dev_unmap(void *ptr, size_t bytes);
+size_t dev_mapping_bytes(size_t bytes);
+
+#endif

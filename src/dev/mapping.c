@@ -1,0 +1,79 @@
+/* Memory of devices that is the host's own.
+ *
+ * A reservation is one private anonymous mapping of exactly the page-rounded length. The kernel
+ * gives pages when they are first touched, so the touched part shows what a program really used. */
+#include "dev/dev_int.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static size_t page_bytes(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t round_to_page(size_t bytes) {
+    size_t page = page_bytes();
+    return (bytes + page - 1) / page * page;
+}
+
+static status no_memory(size_t bytes, const char *what, err *e) {
+    err_set(e, ST_MEMORY, "%s needs %.1f MB, but this machine has %.1f MB available of %.1f MB",
+            what, (double)bytes * 1e-6, (double)dev_machine_available_bytes() * 1e-6,
+            (double)dev_machine_total_bytes() * 1e-6);
+    return err_where(e, "%s", what);
+}
+
+size_t dev_mapping_bytes(size_t bytes) {
+    return bytes ? round_to_page(bytes) : page_bytes();
+}
+
+status dev_map(void **ptr, size_t bytes, const char *what, err *e) {
+    if (bytes > SIZE_MAX / 4 || bytes > dev_machine_available_bytes())
+        return no_memory(bytes, what, e);
+    size_t length = dev_mapping_bytes(bytes);
+    void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return no_memory(bytes, what, e);
+    /* Huge pages would be resident beyond what was touched and blur the comparison with the plan.
+     * The call fails harmlessly where the kernel has none. */
+    (void)madvise(p, length, MADV_NOHUGEPAGE);
+    *ptr = p;
+    return ST_OK;
+}
+
+void dev_unmap(void *ptr, size_t bytes) {
+    munmap(ptr, dev_mapping_bytes(bytes));
+}
+
+enum { SCAN_PAGES = 4096 };
+
+/* One past the highest touched page among n <= SCAN_PAGES pages, 0 for none. The page map also sees
+ * pages that were swapped out; where the system has none, mincore answers for resident ones. */
+static size_t highest_touched(int pagemap_fd, const char *start, size_t n) {
+    size_t page = page_bytes();
+    uint64_t entries[SCAN_PAGES];
+    off_t at = (off_t)((uintptr_t)start / page * sizeof entries[0]);
+    ssize_t want = (ssize_t)(n * sizeof entries[0]);
+    if (pagemap_fd >= 0 && pread(pagemap_fd, entries, (size_t)want, at) == want) {
+        while (n > 0 && !(entries[n - 1] >> 62)) n--; /* bit 63 present, bit 62 swapped */
+        return n;
+    }
+    unsigned char resident[SCAN_PAGES];
+    if (mincore((void *)(uintptr_t)start, n * page, resident) != 0) return n;
+    while (n > 0 && !(resident[n - 1] & 1)) n--;
+    return n;
+}
+
+size_t dev_high_water_bytes(const void *ptr, size_t bytes) {
+    if (!ptr) return 0;
+    size_t page = page_bytes(), end = round_to_page(bytes) / page, top = 0;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    while (end > 0 && top == 0) {
+        size_t begin = end > SCAN_PAGES ? end - SCAN_PAGES : 0;
+        size_t found = highest_touched(fd, (const char *)ptr + begin * page, end - begin);
+        if (found) top = begin + found;
+        end = begin;
+    }
+    if (fd >= 0) close(fd);
+    return top * page;
+}
