@@ -144,7 +144,7 @@ static status read_rows(const cli_args *args, const open_model *m, const prompts
     return parse_positions(cli_value(args, "positions"), r, e);
 }
 
-static status store_logits(const char *path, const open_model *m, const tok_ids *prompt,
+static status store_logits(const char *path, open_model *m, const tok_ids *prompt,
                            const logit_rows *r, err *e) {
     const float *logits = open_model_logits(m, prompt->id, (int)r->of);
     int64_t V = m->config.vocab_size;

@@ -9,12 +9,12 @@ static void cpu_nothing(dev *d) {
 
 static status cpu_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
     (void)d;
-    return dev_map(ptr, bytes, what, e);
+    return dev_reserve_host(ptr, bytes, what, e);
 }
 
 static void cpu_release(dev *d, void *ptr, size_t bytes) {
     (void)d;
-    dev_unmap(ptr, bytes);
+    dev_release_host(ptr, bytes);
 }
 
 static void cpu_move(dev *d, void *to, const void *from, size_t bytes) {

@@ -58,7 +58,10 @@ void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *ca
 status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
 /* Waits for what was given. NULL is fine. */
 void dev_release(dev *d, void *ptr, size_t bytes);
-/* Bytes from ptr to the end of the highest page that has been touched. */
+/* The same of the host's own memory, whatever the devices. */
+status dev_reserve_host(void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
+void dev_release_host(void *ptr, size_t bytes);
+/* Bytes from ptr to the end of the highest page that has been touched; of both. */
 size_t dev_high_water_bytes(const void *ptr, size_t bytes);
 
 /* ---- what happens on a device, in order ---- */

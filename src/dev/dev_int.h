@@ -38,9 +38,7 @@ struct dev {
 
 extern const dev_class dev_class_cpu, dev_class_twin, dev_class_meta;
 
-/* mapping.c: memory of the host for a reservation, and how long the mapping is. */
-status dev_map(void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
-void dev_unmap(void *ptr, size_t bytes);
+/* mapping.c: how long the mapping of a reservation is. */
 size_t dev_mapping_bytes(size_t bytes);
 
 #endif

@@ -28,7 +28,7 @@ size_t dev_mapping_bytes(size_t bytes) {
     return bytes ? round_to_page(bytes) : page_bytes();
 }
 
-status dev_map(void **ptr, size_t bytes, const char *what, err *e) {
+status dev_reserve_host(void **ptr, size_t bytes, const char *what, err *e) {
     if (bytes > SIZE_MAX / 4 || bytes > dev_machine_available_bytes())
         return no_memory(bytes, what, e);
     size_t length = dev_mapping_bytes(bytes);
@@ -41,7 +41,7 @@ status dev_map(void **ptr, size_t bytes, const char *what, err *e) {
     return ST_OK;
 }
 
-void dev_unmap(void *ptr, size_t bytes) {
+void dev_release_host(void *ptr, size_t bytes) {
     munmap(ptr, dev_mapping_bytes(bytes));
 }
 

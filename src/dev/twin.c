@@ -247,7 +247,7 @@ static void twin_close(dev *d) {
 }
 
 static status twin_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
-    TRY(dev_map(ptr, bytes, what, e));
+    TRY(dev_reserve_host(ptr, bytes, what, e));
     reservation *r = xmalloc(sizeof *r);
     twin *t = lock(d);
     *r = (reservation){t->reserved, *ptr, dev_mapping_bytes(bytes)};
@@ -268,7 +268,7 @@ static void twin_release(dev *d, void *ptr, size_t bytes) {
     *at = r->next;
     unlock(t);
     free(r);
-    dev_unmap(ptr, bytes);
+    dev_release_host(ptr, bytes);
 }
 
 const dev_class dev_class_twin = {

@@ -18,8 +18,24 @@ void generator_reset(generator *g) {
 
 void generator_free(generator *g) {
     tok_ids_free(&g->cached);
-    free(g->own_logits);
-    g->own_logits = NULL;
+    free(g->inputs);
+    free(g->raw);
+    free(g->logits);
+    g->inputs = NULL;
+    g->raw = NULL;
+    g->logits = NULL;
+}
+
+generator_pass generator_pass_of(const prog *p) {
+    if (!p) return (generator_pass){0};
+    prog_port ids = prog_find_port(p, "ids");
+    return (generator_pass){.p = p,
+                            .T = ids.rows,
+                            .ids = ids,
+                            .pos = prog_find_port(p, "pos"),
+                            .qpos = prog_find_port(p, "qpos"),
+                            .rows = prog_find_port(p, "rows"),
+                            .logits = prog_find_port(p, "logits")};
 }
 
 /* ---- cutting into passes ---- */
@@ -48,52 +64,50 @@ int64_t generator_next_rows(const int T[GENERATOR_PREFILLS], int64_t n, int64_t 
     return rows;
 }
 
-static int64_t rows_of(const prog *p) {
-    return prog_tensor(p, "ids")->rows;
-}
-
 /* The program of the next pass. */
-static const prog *next_program(const generator *g, int64_t n, int64_t room) {
+static const generator_pass *next_pass(const generator *g, int64_t n, int64_t room) {
     int T[GENERATOR_PREFILLS];
-    for (int i = 0; i < GENERATOR_PREFILLS; i++)
-        T[i] = g->prefill[i] ? (int)rows_of(g->prefill[i]) : 0;
+    for (int i = 0; i < GENERATOR_PREFILLS; i++) T[i] = (int)g->prefill[i].T;
     int64_t rows = generator_next_rows(T, n, room);
     for (int i = 0; i < GENERATOR_PREFILLS; i++)
-        if (rows > 1 && T[i] == rows) return g->prefill[i];
-    return g->decode;
+        if (rows > 1 && T[i] == rows) return &g->prefill[i];
+    return &g->decode;
 }
 
 /* ---- passes ---- */
 
-static int32_t *ints(const prog *p, const char *name) {
-    return prog_tensor(p, name)->data;
+static void make_room(generator *g) {
+    if (g->inputs) return;
+    int64_t T = g->prefill[0].T > 1 ? g->prefill[0].T : 1;
+    g->inputs = xmalloc(sizeof *g->inputs * 2 * (size_t)T);
+    g->logits = xmalloc(sizeof *g->logits * (size_t)g->vocab);
+    if (g->decode.logits.dt != DT_F32) g->raw = xmalloc((size_t)g->decode.logits.bytes);
 }
 
 /* One pass of n <= T tokens; the rest of it is padding, whose cache rows the next pass overwrites.
  */
-static void pass(generator *g, const prog *p, const int32_t *ids, int64_t n) {
-    int32_t *in = ints(p, "ids"), *pos = ints(p, "pos"), start = (int32_t)g->cached.n;
-    int64_t T = rows_of(p);
-    for (int64_t i = 0; i < T; i++) {
+static void run_pass(generator *g, const generator_pass *k, const int32_t *ids, int64_t n) {
+    int32_t *in = g->inputs, *pos = in + k->T, start = (int32_t)g->cached.n, last = (int32_t)n - 1;
+    for (int64_t i = 0; i < k->T; i++) {
         in[i] = i < n ? ids[i] : 0;
         pos[i] = start + (int32_t)i;
     }
-    ints(p, "qpos")[0] = start;
-    ints(p, "rows")[0] = (int32_t)n - 1;
+    prog_put(k->p, 0, k->ids, in);
+    prog_put(k->p, 0, k->pos, pos);
+    prog_put(k->p, 0, k->qpos, &start);
+    prog_put(k->p, 0, k->rows, &last);
     op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
     if (g->replay)
-        g->replay(g->replay_ctx, p, &run);
+        g->replay(g->replay_ctx, k->p, &run);
     else
-        prog_replay(p, PROG_F, &run);
+        prog_replay(k->p, PROG_F, &run);
     for (int64_t i = 0; i < n; i++) tok_ids_push(&g->cached, ids[i]);
 }
 
-static float *logits_of(generator *g, const prog *p) {
-    const tensor *t = prog_tensor(p, "logits");
-    if (t->dt == DT_F32) return t->data;
-    if (!g->own_logits) g->own_logits = xmalloc(sizeof(float) * (size_t)g->vocab);
-    dtype_convert(g->own_logits, DT_F32, t->data, t->dt, g->vocab);
-    return g->own_logits;
+static float *logits_of(generator *g, const generator_pass *k) {
+    prog_get(k->p, 0, k->logits, g->raw ? g->raw : g->logits);
+    if (g->raw) dtype_convert(g->logits, DT_F32, g->raw, k->logits.dt, g->vocab);
+    return g->logits;
 }
 
 static int64_t common_prefix(const tok_ids *a, const int32_t *ids, int64_t n) {
@@ -109,12 +123,13 @@ float *generator_continue(generator *g, const int32_t *ids, int64_t n,
     if (same == n) same--; /* its logits are wanted */
     if (reused) *reused = same;
     g->cached.n = same;
-    const prog *p = NULL;
+    const generator_pass *k = NULL;
+    make_room(g);
     while (g->cached.n < n) {
         if (stop && *stop) return NULL;
         int64_t done = g->cached.n, left = n - done;
-        p = next_program(g, left, g->Tmax - done);
-        pass(g, p, ids + done, left < rows_of(p) ? left : rows_of(p));
+        k = next_pass(g, left, g->Tmax - done);
+        run_pass(g, k, ids + done, left < k->T ? left : k->T);
     }
-    return logits_of(g, p);
+    return logits_of(g, k);
 }

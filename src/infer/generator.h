@@ -15,20 +15,30 @@
 
 enum { GENERATOR_PREFILLS = 3 };
 
+/* A program (TASK_LOGITS, B = 1, one row of logits) and its inputs and outputs. p NULL: none. */
+typedef struct generator_pass {
+    const prog *p;
+    int64_t T; /* rows of a pass */
+    prog_port ids, pos, qpos, rows, logits;
+} generator_pass;
+
 typedef struct generator {
-    /* TASK_LOGITS, B = 1, one row of logits. Prefill programs by falling length; NULL: none. */
-    const prog *prefill[GENERATOR_PREFILLS], *decode;
+    generator_pass prefill[GENERATOR_PREFILLS], decode; /* prefill: by falling length */
     dev *dev;
     int Tmax;
-    int32_t vocab;     /* columns of the logits */
-    int32_t n_ids;     /* ids below this may be picked: rows that pad the vocabulary never are */
-    tok_ids cached;    /* the tokens whose keys and values are in the cache */
-    float *own_logits; /* where the programs do not give fp32 */
+    int32_t vocab;   /* columns of the logits */
+    int32_t n_ids;   /* ids below this may be picked: rows that pad the vocabulary never are */
+    tok_ids cached;  /* the tokens whose keys and values are in the cache */
+    int32_t *inputs; /* ids and positions of the longest pass */
+    void *raw;       /* logits as the programs give them */
+    float *logits;   /* the same as fp32 */
     /* Runs a program; NULL: prog_replay does. */
     void (*replay)(void *ctx, const prog *p, const op_run *run);
     void *replay_ctx;
 } generator;
 
+/* The pass of a program; p may be NULL. */
+generator_pass generator_pass_of(const prog *p);
 /* Lengths of the prefill programs that serve passes of up to most_T rows, falling; 0: none. */
 void generator_prefill_lengths(int most_T, int T[GENERATOR_PREFILLS]);
 /* Rows of the next pass when n tokens are to go and the cache has room for `room`: one of T, with

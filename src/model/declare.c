@@ -219,24 +219,45 @@ static void declare_embed(declaring *d) {
                rows_shared(mc->vocab_size));
 }
 
+static void declare_positions(declaring *d) {
+    const model_config *mc = d->mc;
+    if (mc->positions == POSITIONS_LEARNED)
+        add_matrix(d, PART_POSITIONS, mc->max_position_embeddings, mc->hidden_size,
+                   INIT_ROLE_POSITIONS, rows_shared(mc->max_position_embeddings));
+}
+
+model_layer_range model_all_layers(const model_config *mc) {
+    return (model_layer_range){0, model_layers(mc)};
+}
+
+model_layer_range model_chunk(const model_config *mc, int chunks, int i) {
+    int repeat = (int)mc->block_repeat, stored = (int)mc->num_hidden_layers;
+    op_part part = op_part_of(stored, chunks, i);
+    return (model_layer_range){(int)part.first * repeat, (int)(part.first + part.n) * repeat};
+}
+
 /* In the order in which the backward writes their gradients, what the head multiplies first: so
  * gradients fill their place from its beginning, and the rest of the frame has the space above them
  * in one piece (prog/graph.h, grads_in_frame). */
-void model_declare(const model_config *mc, param_store *s) {
+void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s) {
     declaring d = {.mc = mc, .s = s, .stored = -1};
-    declare_head(&d);
-    if (mc->tie_word_embeddings) declare_embed(&d);
-    add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
-    for (int l = (int)mc->num_hidden_layers - 1; l >= 0; l--) {
-        layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
+    bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
+    int repeat = (int)mc->block_repeat;
+    if (ends) declare_head(&d);
+    if (mc->tie_word_embeddings && (begins || ends)) declare_embed(&d);
+    if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
+    for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
+        layer_spec k = model_layer(mc, l * repeat);
         d.stored = l;
         declare_layer(&d, &k);
     }
     d.stored = -1;
-    if (mc->positions == POSITIONS_LEARNED)
-        add_matrix(&d, PART_POSITIONS, mc->max_position_embeddings, mc->hidden_size,
-                   INIT_ROLE_POSITIONS, rows_shared(mc->max_position_embeddings));
-    if (!mc->tie_word_embeddings) declare_embed(&d);
+    if (begins) declare_positions(&d);
+    if (begins && !mc->tie_word_embeddings) declare_embed(&d);
+}
+
+void model_declare(const model_config *mc, param_store *s) {
+    model_declare_layers(mc, model_all_layers(mc), s);
 }
 
 int64_t model_embedding_params(const model_config *mc, const param_store *s) {

@@ -81,8 +81,21 @@ status model_check_ranks(const model_config *mc, int tp, err *e) ATH_MUST_USE;
 /* Declares all parameters. */
 void model_declare(const model_config *mc, param_store *s);
 
+/* A run of layers, first .. end - 1: what a chunk of a model computes. With layer 0 it has the
+ * embedding, with the last one the head. */
+typedef struct model_layer_range {
+    int first, end;
+} model_layer_range;
+model_layer_range model_all_layers(const model_config *mc);
+/* Run i of `chunks`, which all have as many layers as any other, or one more. Layers that share
+ * their parameters are not parted. */
+model_layer_range model_chunk(const model_config *mc, int chunks, int i);
+/* The parameters that these layers read. */
+void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s);
+
 typedef enum model_task {
     TASK_LM,     /* nll per position; in training graphs also all gradients */
+    TASK_NLL,    /* the same nll, whose gradient is given after the forward: input "grad.nll" */
     TASK_LOGITS, /* "logits" [n,V] of the rows named by the input "rows" [n,1] */
 } model_task;
 
@@ -93,6 +106,7 @@ typedef struct model_rec {
     const model_config *mc;
     const param_store *params;
     model_task task;
+    model_layer_range layers; /* end 0: all */
     int B, T;
     int Tmax;           /* 0: no cache */
     bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
@@ -106,9 +120,13 @@ typedef struct model_rec {
     int64_t cache_bytes; /* given to layers so far */
 } model_rec;
 
-/* Records a whole model: inputs "ids", "pos", "start", "targets" or "rows", "qpos"; outputs "nll"
- * or "logits". */
+/* Records a model: inputs "ids", "pos", "start", "targets" or "rows", "qpos"; outputs "nll" or
+ * "logits". Without layer 0 it takes the activations "x" [B*T,C] instead of "ids", without the last
+ * layer it gives "y" instead of "nll". In training the gradients "grad.x" go out, and "grad.y" come
+ * in. */
 void model_record(model_rec *r);
+/* For graph_options.random_ops_before. */
+uint32_t model_random_ops_before(int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
 

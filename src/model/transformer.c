@@ -241,7 +241,7 @@ static val block(model_rec *r, int l, val x) {
 
 static void make_rope(model_rec *r) {
     bool used[2] = {false, false};
-    for (int l = 0; l < model_layers(r->mc); l++) {
+    for (int l = r->layers.first; l < r->layers.end; l++) {
         attention_layer a = model_layer(r->mc, l).attn;
         if (a.rotary) used[a.local] = true;
     }
@@ -255,7 +255,7 @@ static void make_rope(model_rec *r) {
 
 static void make_inputs(model_rec *r) {
     int64_t N = (int64_t)r->B * r->T;
-    r->ids = graph_input(r->g, "ids", DT_I32, N, 1);
+    r->ids = r->layers.first == 0 ? graph_input(r->g, "ids", DT_I32, N, 1) : VAL_NONE;
     r->pos = graph_input(r->g, "pos", DT_I32, N, 1);
     r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
@@ -278,17 +278,47 @@ static val embed(model_rec *r) {
     return graph_dropout(r->g, x, (float)mc->embd_pdrop);
 }
 
-void model_record(model_rec *r) {
-    const model_config *mc = r->mc;
-    CHECK(r->task == TASK_LM || !graph_get_options(r->g)->sequence_parallel,
-          "logits are of whole sequences");
-    make_inputs(r);
-    val x = embed(r);
-    for (int l = 0; l < model_layers(mc); l++) {
-        graph_block_begin(r->g, l);
-        x = block(r, l, x);
-        graph_block_end(r->g);
+/* Dropout of the embedding; of a layer attention, and its two branches. */
+enum { RANDOM_OPS_OF_EMBEDDING = 1, RANDOM_OPS_OF_LAYER = 3 };
+
+uint32_t model_random_ops_before(int layer) {
+    return layer == 0 ? 0 : (uint32_t)(RANDOM_OPS_OF_EMBEDDING + RANDOM_OPS_OF_LAYER * layer);
+}
+
+/* What the layers before this chunk made. */
+static val take_over(model_rec *r) {
+    const graph_options *opt = graph_get_options(r->g);
+    int64_t rows = (int64_t)r->B * r->T / (opt->sequence_parallel ? graph_tp(r->g) : 1);
+    val x = graph_input(r->g, "x", opt->dt, rows, r->mc->hidden_size);
+    graph_keep_grad(r->g, x, "grad.x");
+    return x;
+}
+
+static void hand_over(model_rec *r, val y) {
+    graph_output(r->g, y, "y");
+    graph_root(r->g, y, "grad.y");
+    /* the head, in the last chunk, has written its gradient before the embedding adds to it */
+    if (r->layers.first == 0 && r->mc->tie_word_embeddings)
+        graph_grad_has_begun(r->g, weight(r, PART_EMBED, -1));
+}
+
+static void record_loss(model_rec *r, val x, val w, val bias) {
+    graph_head_spec spec = {.chunk_rows = r->chunk_rows,
+                            .z_loss = r->z_loss,
+                            .softcap = (float)r->mc->final_softcap,
+                            .vocab = r->mc->vocab_size};
+    val targets = graph_input(r->g, "targets", DT_I32, (int64_t)r->B * r->T, 1);
+    if (r->task == TASK_LM) {
+        graph_output(r->g, graph_head_ce(r->g, &spec, x, w, bias, targets), "nll");
+        return;
     }
+    val nll = graph_head_ce(r->g, &spec, x, w, bias, targets); /* XXX */
+    graph_output(r->g, nll, "nll");
+    graph_root(r->g, nll, "grad.nll");
+}
+
+static void record_head(model_rec *r, val x) {
+    const model_config *mc = r->mc;
     x = norm(r, PART_FINAL_NORM, -1, x, 0);
     if (mc->dim_model_base > 0)
         x = graph_scale(r->g, x, (float)((double)mc->dim_model_base / (double)mc->hidden_size));
@@ -296,19 +326,31 @@ void model_record(model_rec *r) {
     char head[MODEL_NAME_BYTES];
     model_part_name(mc, PART_HEAD, -1, head);
     val bias = mc->head_bias ? named(r, head, ".bias") : VAL_NONE;
-    if (r->task == TASK_LM) {
-        graph_head_spec spec = {.chunk_rows = r->chunk_rows,
-                                .z_loss = r->z_loss,
-                                .softcap = (float)mc->final_softcap,
-                                .vocab = mc->vocab_size};
-        val targets = graph_input(r->g, "targets", DT_I32, (int64_t)r->B * r->T, 1);
-        graph_output(r->g, graph_head_ce(r->g, &spec, x, w, bias, targets), "nll");
+    if (r->task != TASK_LOGITS) {
+        record_loss(r, x, w, bias);
         return;
     }
     val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
     val logits = graph_linear(r->g, graph_embed(r->g, x, rows, -1), w, bias);
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
+}
+
+void model_record(model_rec *r) {
+    CHECK(r->task != TASK_LOGITS || !graph_get_options(r->g)->sequence_parallel,
+          "logits are of whole sequences");
+    if (r->layers.end == 0) r->layers = model_all_layers(r->mc);
+    make_inputs(r);
+    val x = r->layers.first == 0 ? embed(r) : take_over(r);
+    for (int l = r->layers.first; l < r->layers.end; l++) {
+        graph_block_begin(r->g, l);
+        x = block(r, l, x);
+        graph_block_end(r->g);
+    }
+    if (r->layers.end < model_layers(r->mc))
+        hand_over(r, x);
+    else
+        record_head(r, x);
 }
 
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {

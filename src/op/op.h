@@ -159,6 +159,7 @@ typedef struct op_run {
     uint64_t seed;        /* train.seed */
     uint64_t step;        /* optimizer step, for random ops */
     uint32_t micro_batch; /* index inside the step (global, over ranks) */
+    int frame;            /* of the program: where its activations lie (prog/prog.h) */
     bool first_micro;     /* parameter gradients are written, not added to, on their first use */
     float grad_scale;     /* d(objective)/d(sum of nll): 1 / unmasked tokens of the whole step */
     float fixed_limit;    /* FIXED_ADD: largest magnitude of a contribution (op/fixed.h) */

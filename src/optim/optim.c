@@ -28,7 +28,7 @@ double optim_grad_squares(dev *d, const param_store *s) {
     double sum = 0;
     for (int u = 0; u < param_units(s); u++) {
         param_piece k = param_piece_of(s, u);
-        sum += vec_sum_squares(d, k.spans, k.grad);
+        if (!param_unit_at(s, u)->frozen) sum += vec_sum_squares(d, k.spans, k.grad);
     }
     return sum;
 }
@@ -37,6 +37,7 @@ void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]) {
     memset(limb, 0, VEC_LIMBS * sizeof *limb);
     for (int u = 0; u < param_units(s); u++) {
         param_piece k = param_piece_of(s, u);
+        if (param_unit_at(s, u)->frozen) continue;
         int64_t some[VEC_LIMBS];
         vec_sum_squares_fixed(d, k.spans, k.grad, some);
         for (int i = 0; i < VEC_LIMBS; i++) limb[i] += some[i];

@@ -22,6 +22,11 @@ bool param_grads_are_fixed(const param_store *s) {
     return s->fixed_grads;
 }
 
+void param_store_freeze(param_store *s, bool frozen) {
+    s->freezes = frozen;
+    s->has_frozen |= frozen;
+}
+
 void param_store_split(param_store *s, const param_ranks *ranks) {
     CHECK(s->n == 0 && ranks->n > 0, "ranks are known before parameters are added");
     s->ranks = *ranks;
@@ -64,7 +69,9 @@ int param_add(param_store *s, const param *p) {
     param *q = &s->item[s->n];
     *q = *p;
     q->name = arena_strdup(s->a, p->name);
+    q->frozen = s->freezes;
     s->elems += param_elems(p);
+    s->trained_elems += q->frozen ? 0 : param_elems(p);
     param_split_place(&q->split, &s->ranks, q->rank, &q->rows, &q->cols);
     p = q;
     q->mapped = s->locate && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
@@ -165,7 +172,7 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
         .offset_bytes = at * (int64_t)dtype_bytes(dt),
         .grad_offset_bytes = (param_grads_in_slots(s) ? in_slots : p->offset) * grad_bytes,
         .grad_room_bytes = s->sharded ? room_of(s, first, last) * grad_bytes : 0,
-        .trainable = true};
+        .trainable = !p->frozen};
     return true;
 }
 
@@ -180,7 +187,12 @@ void param_ref_widen(graph_param_ref *ref) {
 param_sizes param_store_sizes(const param_store *s) {
     int64_t flat = param_align(s->flat_elems), compute = (int64_t)dtype_bytes(s->compute);
     int64_t pieces = s->sharded ? s->piece_elems : flat, slots = s->slot_elems;
-    param_sizes z = {.elems = s->elems, .flat_elems = flat, .piece_elems = pieces};
+    int64_t trained = s->has_frozen ? s->trained_flat : flat;
+    int64_t own = !s->has_frozen ? pieces : s->sharded ? s->trained_pieces : trained;
+    param_sizes z = {.elems = s->elems,
+                     .trained_elems = s->trained_elems,
+                     .flat_elems = flat,
+                     .piece_elems = pieces};
     z.master_bytes = (param_masters_are_flat(s) ? flat : pieces) * 4;
     if (param_weights_in_slots(s)) {
         z.work_bytes = slots * compute;
@@ -188,9 +200,9 @@ param_sizes param_store_sizes(const param_store *s) {
     } else if (s->compute != DT_F32)
         z.work_bytes = flat * compute;
     int64_t grad = (int64_t)dtype_bytes(param_grad_dtype(s));
-    z.grad_bytes = (param_grads_in_slots(s) ? slots : flat) * grad;
-    if (param_grads_in_slots(s)) z.grad_piece_bytes = pieces * grad;
-    z.state_bytes = pieces * 4;
+    z.grad_bytes = (param_grads_in_slots(s) ? slots : trained) * grad;
+    if (param_grads_in_slots(s)) z.grad_piece_bytes = own * grad;
+    z.state_bytes = own * 4;
     return z;
 }
 
@@ -198,10 +210,6 @@ void param_store_bind(param_store *s, dev *d, const param_arrays *arrays) {
     if (!s->sharded) param_store_make_unit(s);
     s->dev = d;
     s->at = *arrays;
-}
-
-dev *param_device(const param_store *s) {
-    return s->dev;
 }
 
 float *param_master(const param_store *s) {
@@ -247,11 +255,11 @@ uint64_t param_digest_of(const param_store *s, int index) {
     return sum;
 }
 
-uint64_t param_digest(const param_store *s) {
+static uint64_t digest_of_units(const param_store *s, bool frozen) {
     uint64_t sum = 0;
     for (int u = 0; u < s->n_units; u++) {
         param_piece k = param_piece_of(s, u);
-        sum += vec_digest(s->dev, k.spans, k.master);
+        if (s->unit[u].frozen == frozen) sum += vec_digest(s->dev, k.spans, k.master);
     }
     return sum;
 }
@@ -285,4 +293,12 @@ const param_store *param_store_whole(const param_store *s) {
 
 int param_number_in_whole(const param_store *s, int index) {
     return s->whole ? s->in_whole[index] : index;
+}
+
+uint64_t param_frozen_digest(const param_store *s) {
+    return digest_of_units(s, true);
+}
+
+uint64_t param_digest(const param_store *s) {
+    return digest_of_units(s, false) + digest_of_units(s, true);
 }

@@ -43,6 +43,7 @@ typedef struct param {
     param_split split;
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
     int unit;       /* units.h; 0 where nothing is shared */
+    bool frozen;    /* not trained: it has no gradient and no optimizer state */
     bool mapped;    /* read-only in a file, in the format `stored` (SPACE_FILE) */
     dtype stored;
 } param;
@@ -67,6 +68,14 @@ void param_store_split(param_store *s, const param_ranks *ranks);
  * since parts may differ in format. */
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
+
+/* What is added from now on is frozen, or trained again: a reference, or the weights under
+ * adapters.
+ */
+void param_store_freeze(param_store *s, bool frozen);
+/* Once all have been added: those that are trained lie first in flat arrays, so that gradients and
+ * optimizer state are the beginning of such arrays. param_store_shard does the same. */
+void param_store_put_trained_first(param_store *s);
 
 /* Declares a parameter; offset is filled in. Returns its index. */
 int param_add(param_store *s, const param *p);
@@ -113,9 +122,10 @@ void param_ref_widen(graph_param_ref *ref);
 /* Sizes in memory. Flat arrays hold every parameter; what ranks share is cut into pieces (units.h),
  * and is flat where nothing is shared. */
 typedef struct param_sizes {
-    int64_t elems;       /* unique parameters, of all ranks */
-    int64_t flat_elems;  /* length of a flat array: elems plus alignment */
-    int64_t piece_elems; /* length of an array that only holds what this rank owns */
+    int64_t elems;         /* unique parameters, of all ranks */
+    int64_t trained_elems; /* of those, the ones that are not frozen */
+    int64_t flat_elems;    /* length of a flat array: elems plus alignment */
+    int64_t piece_elems;   /* length of an array that only holds what this rank owns */
     int64_t master_bytes, work_bytes, grad_bytes;
     int64_t work_piece_bytes, grad_piece_bytes; /* 0: no such arrays */
     int64_t state_bytes;                        /* of one array of optimizer state */
@@ -131,7 +141,6 @@ typedef struct param_arrays {
 } param_arrays;
 /* Gives the store its arrays. All parameters have been added. */
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
-dev *param_device(const param_store *s); /* NULL before param_store_bind */
 /* Flat arrays, where nothing is shared. */
 float *param_master(const param_store *s);
 uint16_t *param_work(const param_store *s); /* bf16, of matrices only */
@@ -147,6 +156,8 @@ void param_refresh_work(const param_store *s);
  * master), modulo 2^64: summed over the ranks that share the weights it does not depend on layout,
  * order or thread count. Equal digests: equal weights. */
 uint64_t param_digest(const param_store *s);
+/* Of what is frozen alone: what an optimizer's pass over the weights leaves out. */
+uint64_t param_frozen_digest(const param_store *s);
 /* Of one parameter. */
 uint64_t param_digest_of(const param_store *s, int index);
 

@@ -20,7 +20,11 @@ struct param_store {
     pack *packs;
     int n_packs, cap_packs;
     bool in_pack;
-    int64_t flat_elems, elems;
+    bool freezes; /* what is added is frozen */
+    int64_t flat_elems, elems, trained_elems;
+    int64_t trained_flat,
+        trained_pieces; /* lengths of what is trained, where something is frozen */
+    bool has_frozen;
     dev *dev;
     param_arrays at;
     param_locate_fn locate; /* NULL: everything is in memory */
@@ -39,7 +43,7 @@ static inline int64_t param_align(int64_t elems) {
     return (elems + PARAM_ALIGN_ELEMS - 1) / PARAM_ALIGN_ELEMS * PARAM_ALIGN_ELEMS;
 }
 
-/* units.c: the one unit of a store that nobody shares. */
+/* units.c: the unit of a store that nobody shares, and one of what is frozen. */
 void param_store_make_unit(param_store *s);
 static inline dtype param_grad_dtype(const param_store *s) {
     return s->fixed_grads ? DT_I64 : DT_F32;

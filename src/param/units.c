@@ -85,14 +85,6 @@ static void find_partial(param_store *s, param_unit *u, int index) {
     }
 }
 
-void param_store_make_unit(param_store *s) {
-    int64_t flat = param_align(s->flat_elems);
-    if (!s->unit) s->unit = ARENA_NEW(s->a, param_unit);
-    s->n_units = 1;
-    s->unit[0] = (param_unit){.whole = true, .n = flat, .piece_n = flat};
-    make_spans(s, &s->unit[0], 0, true);
-}
-
 /* ---- layout ---- */
 
 /* Places parameter i, of a pack after its predecessor, at the end of the flat array. */
@@ -132,21 +124,27 @@ static void end_unit(param_store *s, param_unit *u) {
     s->piece_elems += u->piece_n;
 }
 
-static void place_vectors(param_store *s) {
+static bool has_vectors(const param_store *s, bool frozen) {
+    for (int i = 0; i < s->n; i++)
+        if (s->item[i].rank == 1 && s->item[i].frozen == frozen) return true;
+    return false;
+}
+
+static void place_vectors(param_store *s, bool frozen) {
     param_unit *u = add_unit(s);
     u->whole = true;
     for (int i = 0; i < s->n; i++) {
-        if (s->item[i].rank != 1) continue;
+        if (s->item[i].rank != 1 || s->item[i].frozen != frozen) continue;
         place(s, i, follows_in_pack(s, i));
-        s->item[i].unit = 0;
+        s->item[i].unit = s->n_units - 1;
     }
     end_unit(s, u);
 }
 
-static void place_matrices(param_store *s) {
+static void place_matrices(param_store *s, bool frozen) {
     param_unit *u = NULL;
     for (int i = 0, before = -1; i < s->n; i++) {
-        if (s->item[i].rank == 1) continue;
+        if (s->item[i].rank == 1 || s->item[i].frozen != frozen) continue;
         if (begins_unit(s, i, before, u ? s->flat_elems - u->at : 0)) {
             if (u) end_unit(s, u);
             u = add_unit(s);
@@ -158,6 +156,49 @@ static void place_matrices(param_store *s) {
         before = i;
     }
     if (u) end_unit(s, u);
+}
+
+/* Units of what is trained, then of what is frozen. */
+static void place_units(param_store *s) {
+    place_vectors(s, false);
+    place_matrices(s, false);
+    s->trained_flat = s->flat_elems;
+    s->trained_pieces = s->piece_elems;
+    int trained = s->n_units;
+    if (has_vectors(s, true)) place_vectors(s, true);
+    place_matrices(s, true);
+    for (int u = trained; u < s->n_units; u++) s->unit[u].frozen = true;
+}
+
+static void place_all(param_store *s, bool frozen) {
+    for (int i = 0; i < s->n; i++)
+        if (!s->item[i].mapped && s->item[i].frozen == frozen) place(s, i, follows_in_pack(s, i));
+    s->flat_elems = param_align(s->flat_elems);
+}
+
+void param_store_put_trained_first(param_store *s) {
+    CHECK(!s->sharded && !s->unit, "parameters are laid out once");
+    if (!s->has_frozen) return;
+    s->flat_elems = 0;
+    place_all(s, false);
+    s->trained_flat = s->flat_elems;
+    place_all(s, true);
+}
+
+void param_store_make_unit(param_store *s) {
+    int64_t flat = param_align(s->flat_elems), trained = s->has_frozen ? s->trained_flat : flat;
+    if (!s->unit) s->unit = ARENA_ARRAY(s->a, param_unit, 2);
+    s->n_units = trained < flat ? 2 : 1;
+    for (int i = 0; i < s->n; i++) s->item[i].unit = s->item[i].frozen && s->n_units > 1;
+    s->unit[0] = (param_unit){.whole = true, .n = trained, .piece_n = trained};
+    s->unit[1] = (param_unit){.whole = true,
+                              .frozen = true,
+                              .at = trained,
+                              .n = flat - trained,
+                              .piece = trained,
+                              .piece_n = flat - trained,
+                              .state = trained};
+    for (int u = 0; u < s->n_units; u++) make_spans(s, &s->unit[u], u, true);
 }
 
 /* Two slots for layers, after the slots of outer units. */
@@ -183,9 +224,8 @@ void param_store_shard(param_store *s, const param_sharding *how) {
     if (how->shards == 1) s->how.zero = 0;
     if (s->how.zero == 0) s->how.shards = 1, s->how.rank = 0;
     s->flat_elems = s->piece_elems = 0;
-    s->unit = ARENA_ARRAY(s->a, param_unit, s->n + 1);
-    place_vectors(s);
-    place_matrices(s);
+    s->unit = ARENA_ARRAY(s->a, param_unit, s->n + 2);
+    place_units(s);
     place_slots(s);
     for (int u = 0; u < s->n_units; u++) {
         make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
@@ -214,7 +254,7 @@ param_piece param_piece_of(const param_store *s, int i) {
     uint16_t *work = param_weights_in_slots(s) ? at->work_piece : at->work;
     if (s->compute == DT_F32) work = NULL;
     int64_t in_work = param_weights_in_slots(s) ? u->state : u->piece;
-    void *grad = param_grads_in_slots(s) ? at->grad_piece : at->grad;
+    void *grad = u->frozen ? NULL : param_grads_in_slots(s) ? at->grad_piece : at->grad;
     int64_t in_grad = param_grads_in_slots(s) ? u->state : u->piece;
     int64_t in_master = param_masters_are_flat(s) ? u->piece : u->state;
     return (param_piece){.master = element(at->master, in_master, DT_F32),

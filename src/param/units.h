@@ -35,6 +35,7 @@ typedef struct param_partial {
 
 typedef struct param_unit {
     bool whole;             /* every rank has all of it */
+    bool frozen;            /* it is not trained: nothing reduces or updates it */
     int64_t at, n;          /* in flat arrays */
     int64_t piece, piece_n; /* this rank's: first element in flat arrays */
     int64_t state;          /* the same in piece arrays */
@@ -59,7 +60,7 @@ const param_unit *param_unit_at(const param_store *s, int u);
 /* What this rank updates of unit u. Pointers are to the first element of the piece. */
 typedef struct param_piece {
     float *master;
-    void *grad;     /* summed, fp32 or fixed point; NULL without training */
+    void *grad;     /* summed, fp32 or fixed point; NULL without training, and of what is frozen */
     uint16_t *work; /* compute copies to be written; NULL: none */
     const vec_spans *spans;
     int64_t state; /* first element in optimizer state arrays */

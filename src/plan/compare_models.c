@@ -61,7 +61,7 @@ static void make_prompts(const model_source *s, prompts *p) {
 
 /* ---- logits ---- */
 
-static void run_prompts(const open_model *m, const prompts *p, float *logits) {
+static void run_prompts(open_model *m, const prompts *p, float *logits) {
     int64_t each = (int64_t)p->T * m->config.vocab_size;
     for (int i = 0; i < p->n; i++)
         memcpy(logits + i * each, open_model_logits(m, p->ids + (int64_t)i * p->T, p->T),

@@ -106,12 +106,13 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 
 generator plan_generator(const plan *p, const tok *t) {
     int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
-    generator g = {.decode = p->prog[PLAN_DECODE],
+    generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
                    .dev = p->dev,
                    .Tmax = p->spec.cache_tok,
                    .vocab = vocab,
                    .n_ids = known < vocab ? known : vocab};
-    memcpy(g.prefill, &p->prog[PLAN_PREFILL], sizeof g.prefill);
+    for (int i = 0; i < GENERATOR_PREFILLS; i++)
+        g.prefill[i] = generator_pass_of(plan_prog(p, USE_PREFILL, i));
     return g;
 }
 
@@ -119,21 +120,23 @@ generator open_model_generator(const open_model *m) {
     return plan_generator(m->plan, m->tok);
 }
 
-const float *open_model_logits(const open_model *m, const int32_t *ids, int n) {
-    const prog *p = m->plan->prog[PLAN_LOGITS];
-    int32_t *in = prog_tensor(p, "ids")->data, *pos = prog_tensor(p, "pos")->data;
-    int32_t *rows = prog_tensor(p, "rows")->data;
-    for (int i = 0; i < n; i++) {
-        in[i] = ids[i];
-        pos[i] = rows[i] = i;
-    }
+const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
+    const prog *p = plan_prog(m->plan, USE_LOGITS, 0);
+    prog_port logits = prog_find_port(p, "logits");
+    int32_t *place = xmalloc(sizeof *place * (size_t)n); /* positions, and all rows */
+    for (int i = 0; i < n; i++) place[i] = i;
+    prog_put(p, 0, prog_find_port(p, "ids"), ids);
+    prog_put(p, 0, prog_find_port(p, "pos"), place);
+    prog_put(p, 0, prog_find_port(p, "rows"), place);
+    free(place);
     op_run run = {.dev = m->dev, .first_micro = true, .grad_scale = 1.0f};
     prog_replay(p, PROG_F, &run);
-    return prog_tensor(p, "logits")->data;
+    return dev_look(m->dev, prog_port_at(p, 0, logits), (size_t)logits.bytes, &m->logits);
 }
 
 void open_model_close(open_model *m) {
     plan_free(m->plan);
+    dev_room_free(&m->logits);
     tok_free(m->tok);
     tok_ids_free(&m->end);
     if (m->gguf) gguf_model_close(m->gguf);

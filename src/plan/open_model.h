@@ -25,6 +25,7 @@ typedef struct open_model {
     tok_ids end;        /* ids that end a text, as a GGUF file has them */
     cache_format cache; /* CACHE_AUTO until it is set, before loading */
     plan *plan;
+    dev_room logits; /* of a whole sequence, where the host cannot reach the plan's memory */
 } open_model;
 
 /* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, a run folder (its newest
@@ -46,8 +47,8 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 generator open_model_generator(const open_model *m);
 /* The same over the programs of a plan that has a sampler; `t` may be NULL. */
 generator plan_generator(const plan *p, const tok *t);
-/* Logits [n,V] of ids[0..n), n = logits_T, by one forward pass; in the plan's memory. */
-const float *open_model_logits(const open_model *m, const int32_t *ids, int n);
+/* Logits [n,V] of ids[0..n), n = logits_T, by one forward pass; they stay until the next one. */
+const float *open_model_logits(open_model *m, const int32_t *ids, int n);
 void open_model_close(open_model *m);
 
 #endif

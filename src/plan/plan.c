@@ -1,5 +1,5 @@
 /* Recording a run's programs and laying out its arena (see plan.h). */
-#include "plan/plan.h"
+#include "plan/plan_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,120 +10,97 @@ static int64_t page_up(int64_t n) {
     return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-static bool grads_in_frame(const plan_spec *s) {
-    bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
-    return s->train_B && s->micro_batches <= 1 && !in_slots && !s->fixed_grads;
-}
-
-static int tp_of(const plan_spec *s) {
-    return s->ranks ? s->ranks->size[MESH_TP] : 1;
-}
-
-/* ---- programs ---- */
-
-static status record(plan *p, plan_phase *ph, plan_prog which, const model_rec *shape, bool train,
-                     err *e) {
-    graph_options opt = {
-        .dev = p->dev, .dt = ph->spec.compute, .train = train, .recompute = ph->spec.recompute};
-    opt.mesh = ph->spec.ranks;
-    /* generation is of few rows, which need not be a multiple of the ranks */
-    opt.sequence_parallel = ph->spec.sequence_parallel && shape->task == TASK_LM;
-    opt.grads_in_frame = train && grads_in_frame(&ph->spec);
-    opt.fixed_grads = train && ph->spec.fixed_grads;
-    model_rec r = *shape;
-    r.g = graph_new(p->memory, &opt);
-    r.mc = &ph->spec.model;
-    r.params = p->store;
-    r.chunk_rows = ph->spec.chunk_rows;
-    r.z_loss = train ? ph->spec.z_loss : 0.0f;
-    model_record(&r);
-    static const char *const names[PLAN_PROGS] = {[PLAN_TRAIN] = "training",
-                                                  [PLAN_VALID] = "validation",
-                                                  [PLAN_PREFILL] = "prefill",
-                                                  [PLAN_PREFILL + 1] = "shorter prefill",
-                                                  [PLAN_PREFILL + 2] = "shortest prefill",
-                                                  [PLAN_DECODE] = "decode",
-                                                  [PLAN_LOGITS] = "logits"};
-    status st = prog_finish(&ph->prog[which], r.g, e);
-    if (st != ST_OK) err_context(e, "recording the %s program", names[which]);
-    return st;
-}
-
-static status record_all(plan *p, plan_phase *ph, err *e) {
-    const plan_spec *s = &ph->spec;
-    model_rec lm = {.task = TASK_LM, .T = s->T, .document_mask = s->document_mask};
-    lm.B = s->train_B;
-    if (s->train_B) TRY(record(p, ph, PLAN_TRAIN, &lm, true, e));
-    lm.B = s->valid_B;
-    if (s->valid_B) TRY(record(p, ph, PLAN_VALID, &lm, false, e));
-    model_rec all = {.task = TASK_LOGITS, .B = 1, .T = s->logits_T, .n_logits = s->logits_T};
-    if (s->logits_T) TRY(record(p, ph, PLAN_LOGITS, &all, false, e));
-    if (!s->cache_tok) return ST_OK;
-    model_rec gen = {.task = TASK_LOGITS, .B = 1, .Tmax = s->cache_tok, .n_logits = 1};
-    gen.cache_f16 = s->cache_f16;
-    int T[GENERATOR_PREFILLS];
-    generator_prefill_lengths(s->prefill_T, T);
-    for (int i = 0; i < GENERATOR_PREFILLS; i++) {
-        gen.T = T[i];
-        if (T[i]) TRY(record(p, ph, PLAN_PREFILL + i, &gen, false, e));
-    }
-    gen.T = 1;
-    return record(p, ph, PLAN_DECODE, &gen, false, e);
-}
-
-/* Whether two phases record the same programs: all that a stage may change is compared. */
-static bool same_programs(const plan_spec *a, const plan_spec *b) {
-    return a->T == b->T && a->train_B == b->train_B &&
-           (a->micro_batches > 1) == (b->micro_batches > 1) && a->valid_B == b->valid_B &&
-           a->cache_tok == b->cache_tok && a->model.rope_theta == b->model.rope_theta &&
-           a->recompute == b->recompute && a->document_mask == b->document_mask &&
-           a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss;
-}
-
-static status record_phase(plan *p, int i, err *e) {
-    plan_phase *ph = &p->phase[i];
-    ph->shared_with = -1;
-    for (int k = 0; k < i; k++) {
-        if (!same_programs(&p->phase[k].spec, &ph->spec)) continue;
-        ph->shared_with = k;
-        memcpy(ph->prog, p->phase[k].prog, sizeof ph->prog);
-        return ST_OK;
-    }
-    return record_all(p, ph, e);
-}
-
 /* ---- arena ---- */
 
-/* Places what each program pins and returns the largest frame, without the gradients where these
- * lie in it. */
-static int64_t lay_out_programs(plan *p) {
-    int64_t pinned = 0, most = 0;
-    for (int i = 0; i < p->n_phases; i++) {
-        plan_phase *ph = &p->phase[i];
-        if (ph->shared_with >= 0) continue;
-        int64_t frame = 0;
-        for (int k = 0; k < PLAN_PROGS; k++) {
-            if (!ph->prog[k]) continue;
-            const prog_stats *st = prog_get_stats(ph->prog[k]);
-            ph->pinned_offset[k] = pinned;
-            pinned += (st->pinned_bytes + 63) / 64 * 64;
-            if (st->frame_bytes > frame) frame = st->frame_bytes;
-        }
-        int64_t shared = grads_in_frame(&ph->spec) ? p->region[REGION_GRADS].bytes : 0;
-        if (frame - shared > most) most = frame - shared;
+/* Places what each program keeps between its runs. */
+static void lay_out_pinned(plan *p) {
+    int64_t at = 0;
+    for (int i = 0; i < p->n_programs; i++) {
+        plan_program *g = &p->program[i];
+        const prog_stats *st = prog_get_stats(g->prog);
+        g->const_offset = at;
+        g->pinned_offset = at + st->const_bytes;
+        at = g->pinned_offset + g->frames * st->pinned_bytes;
     }
-    p->region[REGION_PINNED].bytes = pinned;
+    p->region[REGION_PINNED].bytes = at;
+}
+
+static plan_program *entry_of(const plan *p, plan_use use, int number) {
+    const prog *wanted = plan_prog(p, use, number);
+    for (int i = 0; i < p->n_programs; i++)
+        if (p->program[i].prog == wanted) return &p->program[i];
+    return NULL;
+}
+
+static int64_t place_frames(plan_program *g, int64_t at) {
+    g->frame_offset = at;
+    return at + g->frames * prog_get_stats(g->prog)->frame_bytes;
+}
+
+/* The frames of a step: those of every chunk beside each other, since all hold activations until
+ * the backward. Other models look before a micro-batch has any, so one frame is free for them
+ * unless more are under way. Returns their bytes. */
+static int64_t place_step(plan *p) {
+    int64_t at = 0, free_at = 0, most = 0;
+    for (int c = 0; c < plan_chunks(p); c++) {
+        plan_program *g = entry_of(p, USE_TRAIN, c);
+        if (g) at = place_frames(g, at);
+    }
+    if (plan_frames(p) > 1) free_at = at;
+    most = at;
+    for (int i = 0; i < p->spec.n_others; i++) {
+        plan_program *g = entry_of(p, USE_LOOK, i);
+        int64_t end = g ? place_frames(g, free_at) : 0;
+        if (end > most) most = end;
+    }
+    return most;
+}
+
+/* Of the selected phase, with the gradients where these lie in it. */
+static int64_t largest_frame(plan *p) {
+    int64_t most = place_step(p);
+    for (int i = 0; i < p->n_programs; i++) { /* the others run between steps, from offset 0 on */
+        const plan_program *g = &p->program[i];
+        int64_t bytes = prog_get_stats(g->prog)->frame_bytes;
+        if (!g->of.train && g->of.model == 0 && bytes > most &&
+            g->of.grads_in_frame == plan_grads_in_frame(&p->spec))
+            most = bytes;
+    }
+    return most;
+}
+
+/* What all programs need beside the gradients where these lie in the frame. */
+static int64_t lay_out_frames(plan *p) {
+    int64_t most = 0;
+    for (int i = 0; i < p->n_phases; i++) {
+        plan_select(p, i);
+        int64_t shared = plan_grads_in_frame(&p->spec) ? p->region[REGION_GRADS].bytes : 0;
+        int64_t bytes = largest_frame(p) - shared;
+        if (bytes > most) most = bytes;
+    }
+    plan_select(p, 0);
     return most;
 }
 
 static void lay_out_cache(plan *p) {
     for (int i = 0; i < p->n_phases; i++) {
-        const plan_spec *s = &p->phase[i].spec;
+        const plan_spec *s = &p->phase[i];
         if (!s->cache_tok) continue;
         dtype dt = s->cache_f16 ? DT_F16 : s->compute;
-        int64_t bytes = model_cache_bytes(&s->model, tp_of(s), 1, s->cache_tok, dt);
+        int64_t bytes = model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt);
         if (bytes > p->region[REGION_CACHE].bytes) p->region[REGION_CACHE].bytes = bytes;
     }
+}
+
+/* Masters, then compute copies. */
+static void lay_out_others(plan *p) {
+    int64_t at = 0;
+    for (int i = 1; i < p->n_models; i++) {
+        param_sizes z = param_store_sizes(p->model[i].store);
+        p->model[i].offset = at;
+        at += z.master_bytes + z.work_bytes;
+    }
+    p->region[REGION_OTHERS].bytes = at;
 }
 
 static void lay_out(plan *p) {
@@ -132,6 +109,7 @@ static void lay_out(plan *p) {
     p->region[REGION_PARAMS].bytes = ps.master_bytes;
     p->region[REGION_WORK].bytes = ps.work_bytes;
     p->region[REGION_WORK_PIECE].bytes = ps.work_piece_bytes;
+    lay_out_others(p);
     if (s->train_B) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
         p->region[REGION_GRAD_PIECE].bytes = ps.grad_piece_bytes;
@@ -139,37 +117,78 @@ static void lay_out(plan *p) {
     }
     if (s->snapshot)
         p->region[REGION_SNAPSHOT].bytes = ps.master_bytes + p->region[REGION_OPTIM].bytes;
-    p->region[REGION_FRAME].bytes = lay_out_programs(p);
+    lay_out_pinned(p);
+    p->region[REGION_FRAME].bytes = lay_out_frames(p);
     lay_out_cache(p);
     int64_t offset = 0;
-    for (int i = 0; i < REGION_COUNT; i++) {
+    for (int i = 0; i < REGION_SNAPSHOT; i++) {
         p->region[i].offset = offset;
         offset += (p->region[i].bytes + 63) / 64 * 64;
     }
-    p->peak_bytes = page_up(offset);
+    p->arena_bytes = page_up(offset);
+    p->peak_bytes = p->arena_bytes + page_up(p->region[REGION_SNAPSHOT].bytes);
 }
 
 void plan_select(plan *p, int i) {
     CHECK(i >= 0 && i < p->n_phases, "phase %d of %d", i, p->n_phases);
-    p->spec = p->phase[i].spec;
-    memcpy(p->prog, p->phase[i].prog, sizeof p->prog);
+    p->spec = p->phase[i];
 }
 
 static plan_spec own_spec(arena *a, const plan_spec *from) {
     plan_spec s = *from;
     s.model = model_config_copy(a, &from->model);
     if (from->ranks) s.ranks = arena_memdup(a, from->ranks, sizeof *from->ranks);
+    if (!from->n_others) return s;
+    plan_other *others = ARENA_ARRAY(a, plan_other, from->n_others);
+    for (int i = 0; i < from->n_others; i++)
+        others[i] = (plan_other){.name = arena_strdup(a, from->others[i].name),
+                                 .config = model_config_copy(a, &from->others[i].config)};
+    s.others = others;
     return s;
 }
 
-static status declare(plan *p, const plan_spec *s, err *e) {
-    TRY(model_check_ranks(&s->model, tp_of(s), e));
-    if (tp_of(s) > 1)
-        param_store_split(p->store, &(param_ranks){.n = tp_of(s),
-                                                   .rank = s->ranks->rank[MESH_TP],
-                                                   .sequence_parallel = s->sequence_parallel});
+/* ---- models ---- */
+
+static param_store *new_store(plan *p, const plan_spec *s) {
+    param_store *store = param_store_new(p->memory, s->compute);
+    if (plan_tp(s) > 1)
+        param_store_split(store, &(param_ranks){.n = plan_tp(s),
+                                                .rank = s->ranks->rank[MESH_TP],
+                                                .sequence_parallel = s->sequence_parallel});
+    return store;
+}
+
+static status declare_trained(plan *p, const plan_spec *s, err *e) {
+    TRY(model_check_ranks(&s->model, plan_tp(s), e));
+    p->store = p->model[0].store = new_store(p, s);
+    if (s->fixed_grads) param_store_fix_grads(p->store);
+    if (s->locate) param_store_map(p->store, s->locate, s->locate_ctx);
     model_declare(&s->model, p->store);
-    if (s->ranks) param_store_shard(p->store, &s->sharing);
+    if (s->ranks)
+        param_store_shard(p->store, &s->sharing);
+    else
+        param_store_put_trained_first(p->store);
+    return ST_OK;
+}
+
+/* Every rank has all of another model, or its share of it as a tensor-parallel rank. */
+static status declare_other(plan *p, const plan_spec *s, int i, err *e) {
+    const plan_other *o = &s->others[i];
+    TRY(model_check_ranks(&o->config, plan_tp(s), e));
+    param_store *store = new_store(p, s);
+    param_store_freeze(store, true);
+    model_declare(&o->config, store);
+    param_store_put_trained_first(store);
+    p->model[1 + i] = (plan_model){.name = o->name, .store = store};
+    return ST_OK;
+}
+
+static status declare(plan *p, const plan_spec *s, err *e) {
+    p->n_models = 1 + s->n_others;
+    p->model = ARENA_ARRAY(p->memory, plan_model, p->n_models);
+    p->model[0].name = "model";
+    TRY(declare_trained(p, s, e));
+    for (int i = 0; i < s->n_others; i++) TRY(declare_other(p, s, i, e));
     return ST_OK;
 }
 
@@ -178,14 +197,11 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     plan *p = ARENA_NEW(memory, plan);
     p->dev = d;
     p->memory = memory;
-    p->store = param_store_new(memory, specs->compute);
-    if (specs->fixed_grads) param_store_fix_grads(p->store);
-    if (specs->locate) param_store_map(p->store, specs->locate, specs->locate_ctx);
-    p->phase = ARENA_ARRAY(memory, plan_phase, n);
+    p->phase = ARENA_ARRAY(memory, plan_spec, n);
     p->n_phases = n;
-    for (int i = 0; i < n; i++) p->phase[i].spec = own_spec(memory, &specs[i]);
-    status st = declare(p, &p->phase[0].spec, e);
-    for (int i = 0; i < n && st == ST_OK; i++) st = record_phase(p, i, e);
+    for (int i = 0; i < n; i++) p->phase[i] = own_spec(memory, &specs[i]);
+    status st = declare(p, &p->phase[0], e);
+    if (st == ST_OK) st = plan_record_programs(p, e);
     if (st != ST_OK) {
         arena_free(memory);
         return st;
@@ -219,52 +235,83 @@ status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) {
 
 void plan_free(plan *p) {
     if (!p) return;
-    if (p->base) dev_release(p->dev, p->base, (size_t)p->peak_bytes);
+    if (p->base) dev_release(p->dev, p->base, (size_t)p->arena_bytes);
+    if (p->snapshot) dev_release_host(p->snapshot, (size_t)p->region[REGION_SNAPSHOT].bytes);
     arena_free(p->memory);
 }
+
+int64_t plan_touched_bytes(const plan *p) {
+    size_t snapshot = (size_t)p->region[REGION_SNAPSHOT].bytes;
+    return (int64_t)(dev_high_water_bytes(p->base, (size_t)p->arena_bytes) +
+                     dev_high_water_bytes(p->snapshot, snapshot));
+}
+
+/* ---- binding ---- */
 
 static void *region_base(const plan *p, plan_region_kind k) {
     return p->region[k].bytes ? (char *)p->base + p->region[k].offset : NULL;
 }
 
-static void *frame_base(const plan *p, const plan_spec *s) {
-    plan_region_kind first = grads_in_frame(s) ? REGION_GRADS : REGION_FRAME;
-    return (char *)p->base + p->region[first].offset;
+static void *frame_base(const plan *p, const plan_program *g) {
+    plan_region_kind first = g->of.grads_in_frame ? REGION_GRADS : REGION_FRAME;
+    return (char *)p->base + p->region[first].offset + g->frame_offset;
 }
 
-static void bind_phase(plan *p, plan_phase *ph) {
-    if (ph->shared_with >= 0) return;
-    for (int i = 0; i < PLAN_PROGS; i++) {
-        if (!ph->prog[i]) continue;
-        void *base[SPACE_COUNT] = {[SPACE_FRAME] = frame_base(p, &ph->spec),
-                                   [SPACE_PINNED] =
-                                       (char *)region_base(p, REGION_PINNED) + ph->pinned_offset[i],
-                                   [SPACE_MASTER] = region_base(p, REGION_PARAMS),
-                                   [SPACE_WORK] = region_base(p, REGION_WORK),
-                                   [SPACE_GRAD] = region_base(p, REGION_GRADS),
-                                   [SPACE_STATE] = region_base(p, REGION_CACHE),
-                                   [SPACE_FILE] = (void *)(uintptr_t)ph->spec.file};
-        prog_bind(ph->prog[i], base);
+/* Where a model's weights are. */
+static param_arrays arrays_of(const plan *p, int model) {
+    if (model == 0)
+        return (param_arrays){.master = region_base(p, REGION_PARAMS),
+                              .work = region_base(p, REGION_WORK),
+                              .work_piece = region_base(p, REGION_WORK_PIECE),
+                              .grad = region_base(p, REGION_GRADS),
+                              .grad_piece = region_base(p, REGION_GRAD_PIECE)};
+    char *at = (char *)region_base(p, REGION_OTHERS) + p->model[model].offset;
+    param_sizes z = param_store_sizes(p->model[model].store);
+    return (param_arrays){.master = (float *)at, .work = z.work_bytes ? at + z.master_bytes : NULL};
+}
+
+static prog_frame frame_of(const plan *p, const plan_program *g, int i) {
+    const prog_stats *st = prog_get_stats(g->prog);
+    param_arrays weights = arrays_of(p, g->of.model);
+    char *pinned = region_base(p, REGION_PINNED);
+    return (prog_frame){{[SPACE_FRAME] = (char *)frame_base(p, g) + i * st->frame_bytes,
+                         [SPACE_PINNED] = pinned + g->pinned_offset + i * st->pinned_bytes,
+                         [SPACE_CONST] = pinned + g->const_offset,
+                         [SPACE_MASTER] = weights.master,
+                         [SPACE_WORK] = weights.work,
+                         [SPACE_GRAD] = weights.grad,
+                         [SPACE_STATE] = region_base(p, REGION_CACHE),
+                         [SPACE_FILE] = (void *)(uintptr_t)p->spec.file}};
+}
+
+static void bind_program(const plan *p, const plan_program *g) {
+    prog_frame *frames = xcalloc((size_t)g->frames, sizeof *frames);
+    for (int i = 0; i < g->frames; i++) frames[i] = frame_of(p, g, i);
+    prog_bind(g->prog, frames, g->frames);
+    free(frames);
+}
+
+static void find_states(plan *p) {
+    param_sizes sizes = param_store_sizes(p->store);
+    int64_t states = sizes.state_bytes / (int64_t)sizeof(float);
+    int64_t masters = sizes.master_bytes / (int64_t)sizeof(float);
+    p->snapshot_params = p->snapshot;
+    for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
+        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * states;
+        if (p->snapshot) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
     }
 }
 
 status plan_commit(plan *p, err *e) {
-    TRY(dev_reserve(p->dev, &p->base, (size_t)p->peak_bytes, "the run's arena", e));
-    param_arrays arrays = {.master = region_base(p, REGION_PARAMS),
-                           .work = region_base(p, REGION_WORK),
-                           .work_piece = region_base(p, REGION_WORK_PIECE),
-                           .grad = region_base(p, REGION_GRADS),
-                           .grad_piece = region_base(p, REGION_GRAD_PIECE)};
-    param_store_bind(p->store, p->dev, &arrays);
-    param_sizes sizes = param_store_sizes(p->store);
-    int64_t states = sizes.state_bytes / (int64_t)sizeof(float);
-    int64_t masters = sizes.master_bytes / (int64_t)sizeof(float);
-    p->snapshot_params = region_base(p, REGION_SNAPSHOT);
-    for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
-        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * states;
-        if (p->snapshot_params) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
+    int64_t snapshot = p->region[REGION_SNAPSHOT].bytes;
+    TRY(dev_reserve(p->dev, &p->base, (size_t)p->arena_bytes, "the run's arena", e));
+    if (snapshot) TRY(dev_reserve_host(&p->snapshot, (size_t)snapshot, "the run's snapshot", e));
+    for (int i = 0; i < p->n_models; i++) {
+        param_arrays arrays = arrays_of(p, i);
+        param_store_bind(p->model[i].store, p->dev, &arrays);
     }
-    for (int i = 0; i < p->n_phases; i++) bind_phase(p, &p->phase[i]);
+    find_states(p);
+    for (int i = 0; i < p->n_programs; i++) bind_program(p, &p->program[i]);
     return ST_OK;
 }
 
@@ -272,11 +319,12 @@ status plan_commit(plan *p, err *e) {
 
 comm_counts plan_traffic(const plan *p) {
     const plan_spec *s = &p->spec;
-    if (!s->ranks || !p->prog[PLAN_TRAIN]) return (comm_counts){0};
+    if (!s->ranks || !s->train_B) return (comm_counts){0};
     arena *a = arena_new("a step's traffic");
-    int micro = s->micro_batches > 1 ? (int)s->micro_batches : 1;
-    step_table t = step_build_accumulation(a, p->store, p->prog[PLAN_TRAIN], micro, true);
-    comm_counts sent = step_traffic(&t, p->store, p->prog[PLAN_TRAIN], s->ranks, s->narrow_sums);
+    step_parts parts =
+        plan_step_parts(p, a, s->micro_batches > 1 ? (int)s->micro_batches : 1, true);
+    step_table t = step_build(a, &parts);
+    comm_counts sent = step_traffic(&t, &parts, s->ranks, s->narrow_sums);
     arena_free(a);
     return sent;
 }
@@ -284,12 +332,19 @@ comm_counts plan_traffic(const plan *p) {
 /* ---- FLOPs ---- */
 
 double plan_model_flops(const plan *p) {
-    if (!p->prog[PLAN_TRAIN]) return 0;
-    const prog_stats *s = prog_get_stats(p->prog[PLAN_TRAIN]);
-    return s->flops_forward + s->flops_backward;
+    double flops = 0;
+    for (int c = 0; p->spec.train_B && c < plan_chunks(p); c++) {
+        const prog_stats *s = prog_get_stats(plan_prog(p, USE_TRAIN, c));
+        flops += s->flops_forward + s->flops_backward;
+    }
+    return flops;
 }
 
 double plan_hardware_flops(const plan *p) {
-    if (!p->prog[PLAN_TRAIN]) return 0;
-    return plan_model_flops(p) + prog_get_stats(p->prog[PLAN_TRAIN])->flops_recompute;
+    double flops = plan_model_flops(p);
+    for (int c = 0; p->spec.train_B && c < plan_chunks(p); c++)
+        flops += prog_get_stats(plan_prog(p, USE_TRAIN, c))->flops_recompute;
+    for (int i = 0; p->spec.train_B && i < p->spec.n_others; i++)
+        flops += prog_get_stats(plan_prog(p, USE_LOOK, i))->flops_forward;
+    return flops;
 }

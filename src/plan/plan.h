@@ -3,14 +3,21 @@
  * and one made on the cpu differ only in that the second can be committed (memory reserved,
  * programs bound).
  *
+ * A plan holds a list of programs, found by what they are for (plan_prog), and a list of models:
+ * the one that is trained, and others that only look at what it is trained on.
+ *
  * A run in stages has phases: other lengths, batches or rotary bases are other programs over the
  * same arena, of which one phase is in use at a time (plan_select).
  *
- * The arena, low to high: parameters (fp32 masters), compute copies, optimizer state, the snapshot
- * that is saved in the background, pinned memory of each program, KV cache of the sampler,
- * gradients, and one frame that all programs share, as large as the largest needs. With one
- * micro-batch a step the frame begins where the gradients do: those of a layer lie where
- * activations of later layers were (prog/graph.h, grads_in_frame). */
+ * The arena, low to high: parameters (fp32 masters), compute copies, the other models, optimizer
+ * state, pinned memory of each program, KV cache of the sampler, gradients, and the frames of the
+ * programs. Micro-batches that are under way together have frames of their own, for each chunk of
+ * layers; other programs, which run between steps, share that space. With one micro-batch a step
+ * the frame begins where the gradients do: those of a layer lie where activations of later layers
+ * were (prog/graph.h, grads_in_frame). The snapshot that is saved in the background is memory of
+ * the host, beside the arena.
+ *
+ * Reading order: this file, programs.c (which programs there are), plan.c (the arena), report.c. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -22,17 +29,29 @@
 #include "param/units.h"
 #include "step/traffic.h"
 
+/* A model beside the one that is trained, with a store of its own, all of it frozen: a reference, a
+ * teacher. */
+typedef struct plan_other {
+    const char *name; /* in reports */
+    model_config config;
+} plan_other;
+
 typedef struct plan_spec {
     model_config model;
     dtype compute; /* DT_F32, DT_BF16 */
     int T;
-    int train_B;           /* micro-batch; 0: no training program */
-    int64_t micro_batches; /* of this rank in a step, at most; 0: one */
-    int valid_B;           /* 0: no validation program */
-    int cache_tok;         /* longest sequence of the sampler; 0: no sampler */
-    bool cache_f16;        /* its keys and values as f16; compute is DT_F32 */
-    int prefill_T;         /* tokens of the longest prefill pass of the sampler */
-    int logits_T;          /* one sequence whose logits are all wanted; 0: none */
+    int train_B;              /* micro-batch; 0: no training program */
+    int64_t micro_batches;    /* of this rank in a step, at most; 0: one */
+    int chunks;               /* runs of layers that are training programs of their own; 0: one */
+    int frames;               /* micro-batches under way at a time, at most; 0: one */
+    bool deferred_loss;       /* its gradient is given after the forward (TASK_NLL) */
+    const plan_other *others; /* [n_others] each sees what is trained on, forward */
+    int n_others;
+    int valid_B;    /* 0: no validation program */
+    int cache_tok;  /* longest sequence of the sampler; 0: no sampler */
+    bool cache_f16; /* its keys and values as f16; compute is DT_F32 */
+    int prefill_T;  /* tokens of the longest prefill pass of the sampler */
+    int logits_T;   /* one sequence whose logits are all wanted; 0: none */
     const optim_class *optim;
     recompute_policy recompute;
     bool document_mask;
@@ -56,32 +75,55 @@ typedef enum plan_region_kind {
     REGION_PARAMS,
     REGION_WORK,
     REGION_WORK_PIECE, /* of zero 3: the compute copies of what this rank owns */
+    REGION_OTHERS,     /* masters and compute copies of the other models, one after the other */
     REGION_OPTIM,
-    REGION_SNAPSHOT, /* laid out as REGION_PARAMS, then REGION_OPTIM */
-    REGION_PINNED,
+    REGION_PINNED, /* inputs, outputs and constants */
     REGION_CACHE,
     REGION_GRAD_PIECE, /* of zero 2, 3: the sums of what this rank owns */
     REGION_GRADS,
-    REGION_FRAME, /* without the gradients, where the frame begins with them */
+    REGION_FRAME,    /* without the gradients, where the frame begins with them */
+    REGION_SNAPSHOT, /* on the host; laid out as REGION_PARAMS, then REGION_OPTIM */
     REGION_COUNT
 } plan_region_kind;
 
-typedef enum plan_prog {
-    PLAN_TRAIN,
-    PLAN_VALID,
-    PLAN_PREFILL, /* the longest; shorter ones follow */
-    PLAN_DECODE = PLAN_PREFILL + GENERATOR_PREFILLS,
-    PLAN_LOGITS,
-    PLAN_PROGS
-} plan_prog;
+/* What a program is for. A number says which of several. */
+typedef enum plan_use {
+    USE_TRAIN, /* chunk `number` */
+    USE_VALID,
+    USE_LOOK,    /* other model `number`: forward over what is trained on */
+    USE_PREFILL, /* the longest is number 0 */
+    USE_DECODE,
+    USE_LOGITS
+} plan_use;
 
-/* Programs of one spec, with their offsets in REGION_PINNED. Equal specs share them. */
-typedef struct plan_phase {
-    plan_spec spec;
-    prog *prog[PLAN_PROGS]; /* NULL: not in this plan */
-    int64_t pinned_offset[PLAN_PROGS];
-    int shared_with; /* an earlier phase; -1: none */
-} plan_phase;
+/* All that decides what is recorded. Equal signatures are one program. */
+typedef struct plan_signature {
+    int model; /* 0: the one that is trained; 1 + i: others[i] */
+    model_task task;
+    model_layer_range layers;
+    int B, T, Tmax, n_logits;
+    bool train, cache_f16, document_mask;
+    recompute_policy recompute;
+    int64_t chunk_rows;
+    float z_loss;
+    double rope_theta; /* of the stage */
+    bool grads_in_frame;
+} plan_signature;
+
+typedef struct plan_program {
+    plan_signature of;
+    prog *prog;
+    int frames;                          /* it runs in */
+    int64_t const_offset;                /* in REGION_PINNED */
+    int64_t pinned_offset, frame_offset; /* of its first frame; the others follow */
+} plan_program;
+
+/* A model of the plan and its store. */
+typedef struct plan_model {
+    const char *name;
+    param_store *store;
+    int64_t offset; /* of other models: in REGION_OTHERS */
+} plan_model;
 
 /* Ranks that need equally much. */
 typedef struct plan_class {
@@ -90,22 +132,27 @@ typedef struct plan_class {
 } plan_class;
 
 typedef struct plan {
-    plan_spec spec;         /* of the selected phase */
-    prog *prog[PLAN_PROGS]; /* its programs; NULL: not in this plan */
+    plan_spec spec; /* of the selected phase */
     dev *dev;
-    arena *memory; /* of the plan itself: graphs, store */
-    param_store *store;
-    plan_phase *phase;
+    arena *memory;      /* of the plan itself: graphs, stores */
+    param_store *store; /* of the model that is trained */
+    plan_model *model;  /* [1 + others]; the first one is trained */
+    int n_models;
+    plan_program *program; /* of all phases */
+    int n_programs, cap_programs;
+    plan_spec *phase;
     int n_phases;
     struct {
         int64_t offset, bytes;
     } region[REGION_COUNT];
-    int64_t peak_bytes;  /* of the arena */
+    int64_t arena_bytes; /* on the device */
+    int64_t peak_bytes;  /* with the snapshot */
     plan_class *classes; /* of all ranks, largest first */
     int n_classes;
-    void *base; /* after plan_commit */
+    void *base;     /* after plan_commit */
+    void *snapshot; /* NULL: none */
     float *optim_state[OPTIM_MAX_STATES];
-    float *snapshot_params; /* NULL: none */
+    float *snapshot_params;
     float *snapshot_state[OPTIM_MAX_STATES];
 } plan;
 
@@ -117,14 +164,25 @@ status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
 /* Tells a plan of what all ranks need: peak_bytes[i] is that of `each` of them. Before, all are
  * taken to need what this one does. */
 void plan_set_classes(plan *p, const int64_t *peak_bytes, int n, int each);
-/* Makes spec and prog those of phase i. */
+/* Makes `spec` that of phase i. */
 void plan_select(plan *p, int i);
+/* The program of the selected phase; NULL: it has none for that use. */
+prog *plan_prog(const plan *p, plan_use use, int number);
+/* What a step of the selected phase is made of: tables of pointers in the arena a. */
+step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces);
+/* Chunks of layers, and micro-batches under way together, of the selected phase. */
+int plan_chunks(const plan *p);
+int plan_frames(const plan *p);
 /* ST_MEMORY when the arena and the process do not fit into `limit_bytes` (0: what the machine has
  * free); the hint names the key to change and a value that fits. */
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;
-/* Reserves the arena and binds store and programs. Nothing is initialised. */
+/* Reserves the arena and binds stores and programs. Nothing is initialised. */
 status plan_commit(plan *p, err *e) ATH_MUST_USE;
 void plan_free(plan *p);
+/* Activations that all micro-batches under way keep for their backward, inside the frames. */
+int64_t plan_saved_bytes(const plan *p);
+/* Bytes of the arena and the snapshot up to the highest page that was touched. */
+int64_t plan_touched_bytes(const plan *p);
 
 /* Bytes that the process holds beside the arena: code caches of the kernels, thread stacks, tables,
  * and the segment through which the ranks of a machine exchange. */

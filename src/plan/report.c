@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/plan_int.h"
 
 /* Measured on Debian 12 with oneDNN 2.6: allocator, JIT code and primitive caches, JSON trees,
  * tokenizer tables; then one stack and kernel scratch area per thread. */
@@ -21,7 +21,7 @@ static int64_t segment_bytes(const plan *p) {
 int64_t plan_baseline_bytes(const plan *p) {
     int64_t host = 0;
     for (int i = 0; i < p->n_phases; i++)
-        if (p->phase[i].spec.host_bytes > host) host = p->phase[i].spec.host_bytes;
+        if (p->phase[i].host_bytes > host) host = p->phase[i].host_bytes;
     return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host + segment_bytes(p);
 }
 
@@ -38,7 +38,7 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
     plan_spec *specs = xcalloc((size_t)p->n_phases, sizeof *specs);
     for (int i = 0; i < p->n_phases; i++) {
         plan_spec *s = &specs[i];
-        *s = p->phase[i].spec;
+        *s = p->phase[i];
         if (micro_batch < s->train_B) {
             s->micro_batches =
                 (s->micro_batches > 1 ? s->micro_batches : 1) * s->train_B / micro_batch;
@@ -104,20 +104,39 @@ status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) {
 
 static int64_t workspace_bytes(const plan *p) {
     int64_t most = 0;
-    for (int i = 0; i < p->n_phases; i++)
-        for (int k = 0; k < PLAN_PROGS; k++) {
-            const prog *pr = p->phase[i].prog[k];
-            if (pr && prog_get_stats(pr)->workspace_peak_bytes > most)
-                most = prog_get_stats(pr)->workspace_peak_bytes;
-        }
+    for (int i = 0; i < p->n_programs; i++) {
+        int64_t bytes = prog_get_stats(p->program[i].prog)->workspace_peak_bytes;
+        if (bytes > most) most = bytes;
+    }
     return most;
+}
+
+/* Of the chunks' programs, in all frames: bytes kept for the backward, and the least that frames
+ * can be packed into. */
+typedef struct step_bytes {
+    int64_t saved, live_peak, workspace;
+} step_bytes;
+
+static step_bytes bytes_of_step(const plan *p) {
+    step_bytes b = {0};
+    for (int c = 0; c < plan_chunks(p); c++) {
+        const prog_stats *st = prog_get_stats(plan_prog(p, USE_TRAIN, c));
+        b.saved += st->saved_bytes * plan_frames(p);
+        b.live_peak += st->live_peak_bytes * plan_frames(p);
+        if (st->workspace_peak_bytes > b.workspace) b.workspace = st->workspace_peak_bytes;
+    }
+    return b;
+}
+
+int64_t plan_saved_bytes(const plan *p) {
+    return p->spec.train_B ? bytes_of_step(p).saved : 0;
 }
 
 /* ---- JSON ---- */
 
 static int64_t param_bytes(const plan *p) {
     return p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes +
-           p->region[REGION_WORK_PIECE].bytes;
+           p->region[REGION_WORK_PIECE].bytes + p->region[REGION_OTHERS].bytes;
 }
 
 static int64_t grad_bytes(const plan *p) {
@@ -147,10 +166,10 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
         "baseline_bytes", (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes),
         "classes", classes_json(p));
     json_object_set_new(o, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
-    if (!p->prog[PLAN_TRAIN]) return o;
-    const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
-    json_object_set_new(o, "live_peak_bytes", json_integer(st->live_peak_bytes));
-    json_object_set_new(o, "saved_bytes", json_integer(st->saved_bytes));
+    if (!p->spec.train_B) return o;
+    step_bytes step = bytes_of_step(p);
+    json_object_set_new(o, "live_peak_bytes", json_integer(step.live_peak));
+    json_object_set_new(o, "saved_bytes", json_integer(step.saved));
     return o;
 }
 
@@ -228,7 +247,7 @@ static void layout_line(const plan *p, strbuf *out) {
 }
 
 static void traffic_line(const plan *p, strbuf *out) {
-    if (size_of(p, MESH_WORLD) == 1 || !p->prog[PLAN_TRAIN]) return;
+    if (size_of(p, MESH_WORLD) == 1 || !p->spec.train_B) return;
     comm_counts sent = plan_traffic(p);
     const int64_t *by = sent.sent_bytes;
     char note[128];
@@ -248,13 +267,13 @@ void plan_describe(const plan *p, strbuf *out) {
     layout_line(p, out);
     if (mapped_bytes(p)) line(out, "in the mapped file", mapped_bytes(p), "not counted below");
     for (int i = 1; i < p->n_phases; i++)
-        strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1,
-                      p->phase[i].spec.train_B, p->phase[i].spec.T);
+        strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1, p->phase[i].train_B,
+                      p->phase[i].T);
     snprintf(note, sizeof note, "%s%s",
              s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies",
              param_weights_in_slots(p->store) ? IN_SLOTS : "");
     line(out, "parameters", param_bytes(p), note);
-    bool in_frame = s->micro_batches <= 1 && !s->fixed_grads && !p->region[REGION_GRAD_PIECE].bytes;
+    bool in_frame = plan_grads_in_frame(s);
     snprintf(note, sizeof note, "%s%s",
              s->fixed_grads ? "int64, deterministic"
              : in_frame     ? "fp32, where activations were that are done with"
@@ -265,11 +284,11 @@ void plan_describe(const plan *p, strbuf *out) {
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
              "what is saved while training goes on; checkpoint.async=false does without");
-    if (p->prog[PLAN_TRAIN]) {
-        const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
+    if (s->train_B) {
+        step_bytes step = bytes_of_step(p);
         snprintf(note, sizeof note, "%s%.1f MiB kept for backward, %.1f scratch",
-                 in_frame ? "beyond the gradients; " : "", (double)st->saved_bytes / (1 << 20),
-                 (double)st->workspace_peak_bytes / (1 << 20));
+                 in_frame ? "beyond the gradients; " : "", (double)step.saved / (1 << 20),
+                 (double)step.workspace / (1 << 20));
     } else
         note[0] = '\0';
     line(out, "activations", p->region[REGION_FRAME].bytes, note);

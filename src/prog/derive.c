@@ -98,13 +98,14 @@ static val resolve(derive *d, val v) {
 
 /* ---- gradients ---- */
 
-/* Does a value other than x, whose producer is still to be visited, hold its gradient in `buf`? */
+/* Does a value other than x hold its gradient in `buf`, and will it be read: by its producer, which
+ * is still to be visited, or after the program? */
 static bool awaited_by_other(const derive *d, int32_t buf, val x, int32_t op) {
     for (int32_t i = 0; i < d->n_passed_on; i++) {
         val u = d->passed_on[i];
-        if (u != x && d->grad[u] != VAL_NONE && buf_of(d, d->grad[u]) == buf &&
-            d->g->value[u].producer < op && d->g->value[u].producer >= 0)
-            return true;
+        const value *y = &d->g->value[u];
+        if (u == x || d->grad[u] == VAL_NONE || buf_of(d, d->grad[u]) != buf) continue;
+        if (y->grad_name || (y->producer < op && y->producer >= 0)) return true;
     }
     return false;
 }
@@ -262,7 +263,8 @@ static void input_targets(derive *d, const op_rec *f, op_rec *r, val dy, int32_t
     for (int i = 0; i < OP_MAX_IN; i++) {
         val x = f->in[i];
         if (!(k->diff >> i & 1) || x == VAL_NONE || !g->value[x].needs_grad) continue;
-        CHECK(g->value[x].producer >= 0, "%s: gradient of an external value", k->name);
+        CHECK(g->value[x].producer >= 0 || g->value[x].grad_name,
+              "%s: gradient of an external value", k->name);
         bool reuse = i == 0 && (k->flags & OPF_INPLACE_0) && g->value[x].overwritten &&
                      d->grad[x] == VAL_NONE && g->value[dy].parent == VAL_NONE &&
                      !awaited_by_other(d, buf_of(d, dy), f->out[0], op);
@@ -328,6 +330,19 @@ static void backward_op(derive *d, int32_t index) {
     append_making_grads(g, &r);
 }
 
+/* The gradient of input v as an output: where it lies, if that is a buffer of its own. */
+static void keep_grad(derive *d, val v) {
+    graph *g = d->g;
+    val dv = d->grad[v];
+    if (dv == VAL_NONE) {
+        graph_fail(g, ST_FAILED, "no gradient comes to the input %s", g->value[v].name);
+        return;
+    }
+    if (g->value[dv].parent != VAL_NONE || g->buf[buf_of(d, dv)].where != SPACE_FRAME)
+        dv = emit_elementwise(d, OP_COPY, dv, VAL_NONE, -1);
+    graph_output(g, dv, g->value[v].grad_name);
+}
+
 void graph_derive_backward(graph *g) {
     int32_t n = g->n_values, n_ops = g->n_ops;
     derive d = {.g = g,
@@ -337,8 +352,10 @@ void graph_derive_backward(graph *g) {
                 .clone = ARENA_ARRAY(g->a, val, n),
                 .param_used = ARENA_ARRAY(g->a, bool, n)};
     for (int32_t v = 0; v < n; v++) {
-        d.grad[v] = g->value[v].forward_grad;
+        d.grad[v] = g->value[v].given_grad;
         d.clone[v] = VAL_NONE;
     }
     for (int32_t i = n_ops - 1; i >= 0 && !g->failed; i--) backward_op(&d, i);
+    for (int32_t v = 0; v < n && !g->failed; v++)
+        if (g->value[v].grad_name) keep_grad(&d, v);
 }

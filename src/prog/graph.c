@@ -17,6 +17,7 @@ graph *graph_new(arena *a, const graph_options *opt) {
     g->opt = *opt;
     if (opt->mesh) g->opt.mesh = arena_memdup(a, opt->mesh, sizeof *opt->mesh);
     g->block = -1;
+    g->stream = opt->random_ops_before;
     return g;
 }
 
@@ -46,14 +47,18 @@ void graph_fail(graph *g, status code, const char *fmt, ...) {
     err_set(&g->first_error, code, "%s", text);
 }
 
+static int64_t reserve(int64_t *total, int64_t bytes) {
+    int64_t offset = *total;
+    *total += align_up(bytes);
+    return offset;
+}
+
 int32_t graph_new_buffer(graph *g, space where, int64_t bytes) {
     g->buf = arena_grow(g->a, g->buf, g->n_bufs, &g->cap_bufs, sizeof *g->buf);
     buffer *b = &g->buf[g->n_bufs];
     *b = (buffer){.where = where, .bytes = bytes, .first = INT32_MAX, .last = -1};
-    if (where == SPACE_PINNED) {
-        b->offset = g->pinned_bytes;
-        g->pinned_bytes += align_up(bytes);
-    }
+    if (where == SPACE_PINNED) b->offset = reserve(&g->pinned_bytes, bytes);
+    if (where == SPACE_CONST) b->offset = reserve(&g->const_bytes, bytes);
     return g->n_bufs++;
 }
 
@@ -67,7 +72,7 @@ val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name
                  .block = -1,
                  .parent = VAL_NONE,
                  .same_as = VAL_NONE,
-                 .forward_grad = VAL_NONE,
+                 .given_grad = VAL_NONE,
                  .param_grad = VAL_NONE};
     v->t.data = NULL;
     return g->n_values++;
@@ -101,7 +106,7 @@ val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
 
 val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols, const_fill fill,
                 const void *ctx, size_t ctx_bytes) {
-    val v = external(g, SPACE_PINNED, name, dt, rows, cols);
+    val v = external(g, SPACE_CONST, name, dt, rows, cols);
     if (v == VAL_NONE) return v;
     g->constant =
         arena_grow(g->a, g->constant, g->n_constants, &g->cap_constants, sizeof *g->constant);
@@ -185,9 +190,30 @@ void graph_output(graph *g, val v, const char *name) {
     CHECK(b->where == SPACE_FRAME && g->value[v].offset == 0, "output %s is not a whole value",
           name);
     b->where = SPACE_PINNED;
-    b->offset = g->pinned_bytes;
-    g->pinned_bytes += align_up(b->bytes);
+    b->offset = reserve(&g->pinned_bytes, b->bytes);
     g->value[v].name = arena_strdup(g->a, name);
+}
+
+void graph_root(graph *g, val v, const char *name) {
+    if (g->failed || v == VAL_NONE || !g->opt.train || !g->value[v].needs_grad) return;
+    CHECK(g->value[v].given_grad == VAL_NONE && g->value[v].parent == VAL_NONE,
+          "%s is no root: its gradient is given, or it is a view", name);
+    tensor t = g->value[v].t;
+    val grad = graph_input(g, name, t.dt, t.rows, t.cols);
+    g->value[v].given_grad = grad;
+}
+
+void graph_keep_grad(graph *g, val v, const char *name) {
+    if (g->failed || v == VAL_NONE || !g->opt.train) return;
+    value *x = &g->value[v];
+    CHECK(g->buf[x->buf].where == SPACE_PINNED && x->producer < 0, "%s is no input", x->name);
+    x->needs_grad = true;
+    x->grad_name = arena_strdup(g->a, name);
+}
+
+void graph_grad_has_begun(graph *g, val param) {
+    if (g->failed || param == VAL_NONE || g->value[param].param_grad == VAL_NONE) return;
+    g->value[g->value[param].param_grad].written = true;
 }
 
 void graph_name(graph *g, val v, const char *fmt, ...) {

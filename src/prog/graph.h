@@ -26,8 +26,9 @@ enum { VAL_NONE = -1 };
 typedef enum space {
     SPACE_FRAME,  /* activations of one (chunk, phase): shared by all programs of a run, planned by
                      liveness */
-    SPACE_PINNED, /* inputs, outputs, constants of one program: keeps its contents between replays
-                   */
+    SPACE_PINNED, /* inputs and outputs of one program in one frame: keeps its contents between
+                     replays */
+    SPACE_CONST,  /* constants of one program, for all its frames */
     SPACE_MASTER, /* fp32 parameters */
     SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
     SPACE_GRAD,   /* parameter gradients: fp32, or int64 with fixed_grads */
@@ -59,6 +60,9 @@ typedef struct graph_options {
     const mesh *mesh;
     /* Between tp_out and tp_in a tensor-parallel rank has 1/tp of the rows. */
     bool sequence_parallel;
+    /* Random ops that come before those of this graph, where it is a part of a model: all parts
+     * together draw what the whole would. */
+    uint32_t random_ops_before;
 } graph_options;
 
 /* The graph lives in `a`, as does the program made from it. */
@@ -104,6 +108,16 @@ val graph_tp_cols(graph *g, val x, int64_t cols);
 /* Keeps v in pinned memory after the replay, to be read by name. Must be called right after v was
  * made. */
 void graph_output(graph *g, val v, const char *name);
+
+/* Gradients that come from outside, and that go there, for objectives whose gradient is known only
+ * after the forward, and for chunks of a model. Nothing in graphs that do not train.
+ * graph_root: v's gradient is what the input `name`, of v's shape, holds when the backward begins;
+ * the backward may change it. graph_keep_grad: the gradient of input v is made, and kept as the
+ * output `name`. */
+void graph_root(graph *g, val v, const char *name);
+void graph_keep_grad(graph *g, val v, const char *name);
+/* Another program of the step writes the gradient of this parameter first: here it is added to. */
+void graph_grad_has_begun(graph *g, val param);
 /* Names the op that made v, for messages and dumps ("layers.3.attn"). */
 void graph_name(graph *g, val v, const char *fmt, ...) ATH_PRINTF(3, 4);
 int64_t graph_cols(const graph *g, val v);

@@ -5,21 +5,22 @@
 #include "prog/prog.h"
 
 typedef struct value {
-    tensor t;          /* data NULL until bound */
-    const char *name;  /* "" when the family gave none */
-    int32_t buf;       /* index into graph.buf */
-    int64_t offset;    /* of the first element, in elements from the buffer's start */
-    int32_t producer;  /* forward op that made it; -1: external */
-    int32_t out_index; /* which output of the producer */
-    int32_t block;     /* block it was made in; -1: none */
-    val parent;        /* view of; VAL_NONE */
-    val same_as;       /* its op left it in the buffer of this value; VAL_NONE */
-    val forward_grad;  /* its gradient, where the forward makes it (the head); VAL_NONE */
-    bool overwritten;  /* an in-place op took its buffer */
-    bool escapes;      /* read in forward outside its block */
-    bool needs_grad;   /* depends on a trainable parameter */
-    val param_grad;    /* of a parameter: its gradient value */
-    bool written;      /* of a parameter gradient: the forward writes it (the head) */
+    tensor t;              /* data NULL until bound */
+    const char *name;      /* "" when the family gave none */
+    int32_t buf;           /* index into graph.buf */
+    int64_t offset;        /* of the first element, in elements from the buffer's start */
+    int32_t producer;      /* forward op that made it; -1: external */
+    int32_t out_index;     /* which output of the producer */
+    int32_t block;         /* block it was made in; -1: none */
+    val parent;            /* view of; VAL_NONE */
+    val same_as;           /* its op left it in the buffer of this value; VAL_NONE */
+    val given_grad;        /* its gradient, where no op of the backward makes it; VAL_NONE */
+    const char *grad_name; /* of an input: the output that keeps its gradient; NULL: none does */
+    bool overwritten;      /* an in-place op took its buffer */
+    bool escapes;          /* read in forward outside its block */
+    bool needs_grad;       /* depends on a trainable parameter */
+    val param_grad;        /* of a parameter: its gradient value */
+    bool written;          /* of a parameter gradient: another op or program writes it first */
 } value;
 
 typedef struct buffer {
@@ -47,7 +48,8 @@ typedef struct op_rec {
     double flops_bwd_input, flops_bwd_weight, bytes_bwd_input, bytes_bwd_weight;
     double flops_bwd_again; /* of flops_bwd_input */
     op_fn fn;
-    op_call call;
+    op_call call; /* with the addresses of frame `frame` */
+    int32_t frame;
 } op_rec;
 
 typedef struct const_value {
@@ -71,12 +73,14 @@ struct graph {
     int32_t n_constants, cap_constants;
     int32_t block;   /* current, -1 */
     uint32_t stream; /* of the next random op */
-    int64_t pinned_bytes;
+    int64_t pinned_bytes, const_bytes;
 };
 
 struct prog {
     graph *g;
     prog_stats stats;
+    prog_frame *frame;
+    int n_frames;
 };
 
 /* graph.c */

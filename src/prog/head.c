@@ -94,7 +94,7 @@ val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias,
     h.nll = whole(g, real, t.rows, 1);
     if (g->opt.train && g->value[x].needs_grad) {
         h.dx = whole(g, t.dt, t.rows, t.cols);
-        g->value[x].forward_grad = h.dx;
+        g->value[x].given_grad = h.dx;
     }
     /* Parts may differ by a row, chunks must not: they are collectives. */
     int64_t widest = (s->vocab + graph_tp(g) - 1) / graph_tp(g);

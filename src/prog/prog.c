@@ -96,6 +96,7 @@ static void collect_stats(graph *g, prog_stats *s) {
             g->buf[b].last >= n_forward)
             s->saved_bytes += g->buf[b].bytes;
     s->pinned_bytes = g->pinned_bytes;
+    s->const_bytes = g->const_bytes;
 }
 
 static op_fn entry_of(const op_impl *impl, op_entry entry) {
@@ -136,12 +137,10 @@ const prog_stats *prog_get_stats(const prog *p) {
     return &p->stats;
 }
 
-/* The tensor of v; where a backward does not read v, that of `shape` without data. */
-static tensor tensor_of(const graph *g, val v, val shape) {
-    if (v != VAL_NONE) return g->value[v].t;
-    tensor t = shape == VAL_NONE ? (tensor){0} : g->value[shape].t;
-    t.data = NULL;
-    return t;
+/* The shape of v; where a backward does not read v, that of `shape`. */
+static tensor shape_of(const graph *g, val v, val shape) {
+    val of = v != VAL_NONE ? v : shape;
+    return of != VAL_NONE ? g->value[of].t : (tensor){0};
 }
 
 prog_op prog_get_op(const prog *p, int i) {
@@ -157,56 +156,100 @@ prog_op prog_get_op(const prog *p, int i) {
                  .attr = &r->attr,
                  .flops = r->flops,
                  .bytes = r->bytes};
-    for (int k = 0; k < OP_MAX_IN; k++) o.in[k] = tensor_of(g, r->in[k], r->shape_in[k]);
-    for (int k = 0; k < OP_MAX_OUT; k++) o.out[k] = tensor_of(g, r->out[k], r->shape_out[k]);
+    for (int k = 0; k < OP_MAX_IN; k++) o.in[k] = shape_of(g, r->in[k], r->shape_in[k]);
+    for (int k = 0; k < OP_MAX_OUT; k++) o.out[k] = shape_of(g, r->out[k], r->shape_out[k]);
     return o;
 }
 
 /* ---- binding ---- */
 
-static void bind_op(graph *g, op_rec *r, void *const base[SPACE_COUNT]) {
+/* NULL: the space has no memory, or no op uses the value. */
+static void *address_of(const prog *p, val v, int frame) {
+    const value *x = &p->g->value[v];
+    const buffer *b = &p->g->buf[x->buf];
+    char *base = p->frame[frame].base[b->where];
+    bool used = b->where != SPACE_FRAME || b->last >= 0;
+    return base && used ? base + b->offset + dtype_span_bytes(x->t.dt, x->offset) : NULL;
+}
+
+static tensor bound(const prog *p, val v, val shape, int frame) {
+    tensor t = shape_of(p->g, v, shape);
+    if (v != VAL_NONE) t.data = address_of(p, v, frame);
+    return t;
+}
+
+static void bind_op(const prog *p, op_rec *r, int frame) {
     op_call *c = &r->call;
     c->kind = r->kind;
+    r->frame = frame;
     c->attr = &r->attr;
     for (int i = 0; i < OP_MAX_IN; i++) {
-        c->in[i] = tensor_of(g, r->in[i], r->shape_in[i]);
-        c->din[i] = tensor_of(g, r->din[i], VAL_NONE);
+        c->in[i] = bound(p, r->in[i], r->shape_in[i], frame);
+        c->din[i] = bound(p, r->din[i], VAL_NONE, frame);
     }
     for (int o = 0; o < OP_MAX_OUT; o++) {
-        c->out[o] = tensor_of(g, r->out[o], r->shape_out[o]);
-        c->dout[o] = tensor_of(g, r->dout[o], VAL_NONE);
+        c->out[o] = bound(p, r->out[o], r->shape_out[o], frame);
+        c->dout[o] = bound(p, r->dout[o], VAL_NONE, frame);
     }
     c->acc = r->acc;
     c->acc_param = r->acc_param;
-    if (r->ws_buf >= 0) c->ws = (char *)base[SPACE_FRAME] + g->buf[r->ws_buf].offset;
+    if (r->ws_buf >= 0)
+        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + p->g->buf[r->ws_buf].offset;
 }
 
-void prog_bind(prog *p, void *const base[SPACE_COUNT]) {
-    graph *g = p->g;
-    for (val v = 0; v < g->n_values; v++) {
-        value *x = &g->value[v];
-        const buffer *b = &g->buf[x->buf];
-        bool used = b->where != SPACE_FRAME || b->last >= 0;
-        x->t.data = base[b->where] && used
-                        ? (char *)base[b->where] + b->offset + dtype_span_bytes(x->t.dt, x->offset)
-                        : NULL;
-    }
-    for (int32_t i = 0; i < g->n_ops; i++) bind_op(g, &g->op[i], base);
-    for (int32_t i = 0; i < g->n_constants; i++) {
-        void *dst = g->value[g->constant[i].v].t.data;
-        if (dst) g->constant[i].fill(dst, g->constant[i].ctx);
-    }
-}
-
-const tensor *prog_tensor(const prog *p, const char *name) {
+static void fill_constants(const prog *p) {
     const graph *g = p->g;
-    for (val v = 0; v < g->n_values; v++)
-        if (g->buf[g->value[v].buf].where == SPACE_PINNED && strcmp(g->value[v].name, name) == 0)
-            return &g->value[v].t;
-    return NULL;
+    for (int32_t i = 0; i < g->n_constants; i++) {
+        const const_value *k = &g->constant[i];
+        int64_t bytes = g->buf[g->value[k->v].buf].bytes;
+        void *at = address_of(p, k->v, 0), *host = at ? xmalloc((size_t)bytes) : NULL;
+        if (!at) continue;
+        k->fill(host, k->ctx);
+        dev_write(g->opt.dev, at, host, (size_t)bytes);
+        free(host);
+    }
+}
+
+void prog_bind(prog *p, const prog_frame *frames, int n) {
+    CHECK(n > 0, "a program without a frame");
+    p->frame = arena_memdup(p->g->a, frames, sizeof *frames * (size_t)n);
+    p->n_frames = n;
+    for (int32_t i = 0; i < p->g->n_ops; i++) bind_op(p, &p->g->op[i], 0);
+    fill_constants(p);
+}
+
+prog_port prog_find_port(const prog *p, const char *name) {
+    const graph *g = p->g;
+    for (val v = 0; v < g->n_values; v++) {
+        const value *x = &g->value[v];
+        if (g->buf[x->buf].where != SPACE_PINNED || strcmp(x->name, name) != 0) continue;
+        return (prog_port){v, x->t.dt, x->t.rows, x->t.cols,
+                           dtype_span_bytes(x->t.dt, x->t.rows * x->t.cols)};
+    }
+    return (prog_port){.value = VAL_NONE};
+}
+
+void *prog_port_at(const prog *p, int frame, prog_port port) {
+    return port.bytes && p->frame ? address_of(p, port.value, frame) : NULL;
+}
+
+void prog_put(const prog *p, int frame, prog_port port, const void *host) {
+    if (port.bytes)
+        dev_write(p->g->opt.dev, prog_port_at(p, frame, port), host, (size_t)port.bytes);
+}
+
+void prog_get(const prog *p, int frame, prog_port port, void *host) {
+    if (port.bytes) dev_read(p->g->opt.dev, host, prog_port_at(p, frame, port), (size_t)port.bytes);
 }
 
 /* ---- replay ---- */
+
+/* The addresses of an op's operands are those of the frame that it ran in last. */
+static const op_call *call_in(const prog *p, op_rec *r, const op_run *run) {
+    if (r->frame != run->frame) bind_op(p, r, run->frame);
+    r->call.run = run;
+    return &r->call;
+}
 
 void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op) {
     graph *g = p->g;
@@ -214,8 +257,7 @@ void prog_replay_range(const prog *p, int first, int end, const op_run *run, int
     int64_t began = ns_per_op ? clock_now_ns() : 0;
     for (int32_t i = first; i < end; i++) {
         op_rec *r = &g->op[i];
-        r->call.run = run;
-        op_launch(g->opt.dev, r->fn, &r->call);
+        op_launch(g->opt.dev, r->fn, call_in(p, r, run));
         if (!ns_per_op) continue;
         int64_t ended = clock_now_ns();
         ns_per_op[i] += ended - began;
@@ -275,13 +317,12 @@ static bool visit_written(const graph *g, const op_rec *r, int32_t index, bool g
     return true;
 }
 
-void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor visit, void *ctx) {
+void prog_walk(const prog *p, int first, int end, const op_run *run, prog_visitor visit,
+               void *ctx) {
     graph *g = p->g;
-    for (int32_t i = 0; i < g->n_ops; i++) {
+    for (int32_t i = first; i < end; i++) {
         op_rec *r = &g->op[i];
-        if (!(phases >> r->phase & 1u)) continue;
-        r->call.run = run;
-        op_launch(g->opt.dev, r->fn, &r->call);
+        op_launch(g->opt.dev, r->fn, call_in(p, r, run));
         if (r->entry == ENTRY_FWD && !visit_written(g, r, i, false, visit, ctx)) return;
         if (!visit_written(g, r, i, true, visit, ctx)) return;
     }

@@ -18,7 +18,8 @@ typedef struct prog_stats {
     int64_t frame_bytes;     /* the packed frame */
     int64_t live_peak_bytes; /* maximum over time of the bytes that are live: a lower bound of
                                 frame_bytes */
-    int64_t pinned_bytes;
+    int64_t pinned_bytes;    /* of each frame */
+    int64_t const_bytes;
     int64_t workspace_peak_bytes; /* largest workspace of one op (inside the frame) */
     int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
     double flops_forward, flops_backward, flops_recompute;
@@ -53,14 +54,30 @@ prog_op prog_get_op(const prog *p, int i);
 typedef void (*prog_unit_visitor)(void *ctx, int op, int unit, bool grad);
 void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx);
 
-/* Gives every value its address and fills constants. base[SPACE_FRAME] needs frame_bytes,
- * base[SPACE_PINNED] pinned_bytes. Bases that a program does not use may be NULL. May be called
- * again when memory moves. */
-void prog_bind(prog *p, void *const base[SPACE_COUNT]);
+/* Where a program runs: the base address of each space, in the device's memory. base[SPACE_FRAME]
+ * needs frame_bytes, base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes. Bases that a
+ * program does not use may be NULL. */
+typedef struct prog_frame {
+    void *base[SPACE_COUNT];
+} prog_frame;
+/* Gives the program its n frames, which are copied, and fills constants. op_run.frame says in which
+ * of them it runs; they differ in SPACE_FRAME and SPACE_PINNED only. May be called again when
+ * memory moves. */
+void prog_bind(prog *p, const prog_frame *frames, int n);
 
-/* The memory of a named input, constant or output; the tensor's data is NULL before prog_bind.
- * NULL: no such name. */
-const tensor *prog_tensor(const prog *p, const char *name);
+/* A named input or output, found once. bytes 0: there is none of that name. */
+typedef struct prog_port {
+    int32_t value;
+    dtype dt;
+    int64_t rows, cols, bytes;
+} prog_port;
+prog_port prog_find_port(const prog *p, const char *name);
+/* All of it, between the host and the frame; prog_get waits until it has been computed. Of no port:
+ * nothing. */
+void prog_put(const prog *p, int frame, prog_port port, const void *host);
+void prog_get(const prog *p, int frame, prog_port port, void *host);
+/* Its address on the device; NULL before prog_bind and on a meta device. */
+void *prog_port_at(const prog *p, int frame, prog_port port);
 
 enum {
     PROG_F = 1 << PHASE_F,
@@ -73,17 +90,17 @@ void prog_replay(const prog *p, unsigned phases, const op_run *run);
 /* Runs ops first .. end - 1; adds the time of op i to ns_per_op[i], unless that is NULL. */
 void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op);
 
-/* The debug walk: runs op by op and shows every tensor that was just written. Stop by returning
- * false. */
+/* The debug walk: runs ops first .. end - 1 one by one and shows every tensor that was just
+ * written. Stop by returning false. */
 typedef struct prog_event {
     int index;        /* of the op in the program */
     const char *op;   /* "linear" */
     const char *name; /* what the family called the value, or "" */
     const char *what; /* "y", "gradient of x", ... */
     op_phase phase;
-    tensor t;
+    tensor t; /* on the device */
 } prog_event;
 typedef bool (*prog_visitor)(void *ctx, const prog_event *ev);
-void prog_walk(const prog *p, unsigned phases, const op_run *run, prog_visitor visit, void *ctx);
+void prog_walk(const prog *p, int first, int end, const op_run *run, prog_visitor visit, void *ctx);
 
 #endif

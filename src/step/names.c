@@ -26,6 +26,8 @@ static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
         case STEP_BACKWARD:
             what = arena_printf(a, "backward of %s", name_ops(a, p, t->first, t->end));
             break;
+        case STEP_PASS_ON:
+        case STEP_PASS_BACK: what = "what chunks of layers pass on"; break;
         case STEP_LOSS: what = "the loss"; break;
         case STEP_OPTIMIZER: return "the optimizer";
         default: return NULL;
@@ -33,6 +35,9 @@ static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
     return arena_printf(a, "%s, micro-batch %d,", what, t->micro_batch);
 }
 
-void step_name_entries(arena *a, step_table *t, const prog *p) {
-    for (int i = 0; i < t->n; i++) t->entry[i].name = name_entry(a, &t->entry[i], p);
+void step_name_entries(arena *a, step_table *t, const step_parts *parts) {
+    for (int i = 0; i < t->n; i++) {
+        step_entry *e = &t->entry[i];
+        e->name = name_entry(a, e, step_prog_of(parts, e));
+    }
 }

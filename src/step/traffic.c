@@ -42,7 +42,8 @@ static void reduce(tally *t, const step_entry *e) {
 
 static void update(tally *t) {
     if (param_weights_in_slots(t->s)) return;
-    for (int u = 0; u < param_units(t->s); u++) gather(t, u);
+    for (int u = 0; u < param_units(t->s); u++)
+        if (!param_unit_at(t->s, u)->frozen) gather(t, u);
 }
 
 /* ---- ops ---- */
@@ -55,19 +56,21 @@ static void count_ops(tally *t, const prog *p, const step_entry *e) {
     }
 }
 
-comm_counts step_traffic(const step_table *table, const param_store *s, const prog *p,
-                         const mesh *ranks, bool narrow) {
-    tally t = {.s = s, .ranks = ranks, .narrow = narrow};
+comm_counts step_traffic(const step_table *table, const step_parts *parts, const mesh *ranks,
+                         bool narrow) {
+    tally t = {.s = parts->store, .ranks = ranks, .narrow = narrow};
     for (int i = 0; i < table->n; i++) {
         const step_entry *e = &table->entry[i];
         switch (e->action) {
             case STEP_FORWARD:
-            case STEP_BACKWARD: count_ops(&t, p, e); break;
+            case STEP_BACKWARD: count_ops(&t, step_prog_of(parts, e), e); break;
             case STEP_GATHER: gather(&t, e->unit); break;
             case STEP_REDUCE: reduce(&t, e); break;
             case STEP_OPTIMIZER: update(&t); break;
             case STEP_FILL:
+            case STEP_PASS_ON:
             case STEP_LOSS:
+            case STEP_PASS_BACK:
             case STEP_GATHERED:
             case STEP_REDUCED: break;
         }

@@ -9,8 +9,9 @@
 
 #include "step/step.h"
 
-/* `ranks`: where this one is. narrow: gradients travel as bf16 (parallel.reduce_dtype). */
-comm_counts step_traffic(const step_table *t, const param_store *s, const prog *p,
-                         const mesh *ranks, bool narrow);
+/* `parts`: what the table was built of. `ranks`: where this one is. narrow: gradients travel as
+ * bf16 (parallel.reduce_dtype). */
+comm_counts step_traffic(const step_table *t, const step_parts *parts, const mesh *ranks,
+                         bool narrow);
 
 #endif

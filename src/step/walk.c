@@ -2,8 +2,8 @@
  *
  * The walk keeps what every slot holds while the step runs. A unit that is not there when an op
  * reads it is gathered; then the next unit is gathered ahead, if the slot's present holder is not
- * read before. Gradients are reduced when the last op of the pass has added to them; a slot that is
- * still being reduced is waited for before another unit writes to it. */
+ * read before. Gradients are reduced when the last op of the micro-batch has added to them; a slot
+ * that is still being reduced is waited for before another unit writes to it. */
 #include "step/walk.h"
 
 #include <string.h>
@@ -13,21 +13,36 @@ typedef struct use {
     bool grad;
 } use;
 
+/* The uses of one chunk's program, by op. */
+typedef struct chunk_uses {
+    use *item;
+    int n, cap, n_forward; /* of them in the forward */
+    int ops, ops_forward;
+} chunk_uses;
+
+/* A use of one of the chunks. */
+typedef struct use_ref {
+    int chunk, use; /* chunk -1: none */
+} use_ref;
+
 struct walk {
     arena *a;
+    const step_parts *parts;
     const param_store *s;
     step_table *out;
-    int n_ops, n_forward, n_units;
+    int n_units;
     bool grads_in_slots;
-    use *uses; /* by op */
-    int n_uses, cap_uses;
-    int *last_grad;  /* [units] use that completes its gradient; -1: none */
-    int *holder;     /* [units] unit that the unit's slot holds; -1: none */
-    bool *gathering; /* [units] */
-    bool *reducing;  /* [units] */
+    chunk_uses *chunk;
+    use_ref *last_grad; /* [units] what completes a micro-batch's gradient */
+    int *holder;        /* [units] unit that the unit's slot holds; -1: none */
+    bool *gathering;    /* [units] */
+    bool *reducing;     /* [units] */
     /* of the pass */
-    int micro_batch, from; /* first op that no entry runs yet */
-    bool last;
+    step_entry at;         /* its chunk, micro-batch and frame */
+    const chunk_uses *now; /* its uses */
+    int ahead;             /* the first use that is too far ahead to be gathered for */
+    int from;              /* first op that no entry runs yet */
+    bool last, in_forward;
 };
 
 void step_append(arena *a, step_table *t, step_entry e) {
@@ -35,30 +50,53 @@ void step_append(arena *a, step_table *t, step_entry e) {
     t->entry[t->n++] = e;
 }
 
+typedef struct noting {
+    walk *w;
+    chunk_uses *list;
+} noting;
+
 static void note_use(void *ctx, int op, int unit, bool grad) {
-    walk *w = ctx;
-    w->uses = arena_grow(w->a, w->uses, w->n_uses, &w->cap_uses, sizeof *w->uses);
-    if (grad) w->last_grad[unit] = w->n_uses;
-    w->uses[w->n_uses++] = (use){op, unit, grad};
+    noting *n = ctx;
+    chunk_uses *l = n->list;
+    l->item = arena_grow(n->w->a, l->item, l->n, &l->cap, sizeof *l->item);
+    l->item[l->n++] = (use){op, unit, grad};
+    l->n_forward += op < l->ops_forward;
 }
 
-walk *walk_new(arena *a, const param_store *s, const prog *p, step_table *out) {
+static void list_uses(walk *w, int chunk) {
+    const prog_stats *st = prog_get_stats(w->parts->chunk[chunk]);
+    chunk_uses *l = &w->chunk[chunk];
+    *l = (chunk_uses){.ops = st->ops, .ops_forward = st->ops_forward};
+    noting n = {w, l};
+    prog_visit_units(w->parts->chunk[chunk], note_use, &n);
+}
+
+static void find_last_grads(walk *w, int chunk, int first, int end) {
+    for (int k = first; k < end; k++)
+        if (w->chunk[chunk].item[k].grad)
+            w->last_grad[w->chunk[chunk].item[k].unit] = (use_ref){chunk, k};
+}
+
+walk *walk_new(arena *a, const step_parts *parts, step_table *out) {
     walk *w = ARENA_NEW(a, walk);
-    const prog_stats *st = prog_get_stats(p);
-    int n = param_units(s);
+    int n = param_units(parts->store), chunks = parts->chunks;
     *w = (walk){.a = a,
-                .s = s,
+                .parts = parts,
+                .s = parts->store,
                 .out = out,
-                .n_ops = st->ops,
-                .n_forward = st->ops_forward,
                 .n_units = n,
-                .grads_in_slots = param_grads_in_slots(s),
-                .last_grad = ARENA_ARRAY(a, int, n),
+                .grads_in_slots = param_grads_in_slots(parts->store),
+                .chunk = ARENA_ARRAY(a, chunk_uses, chunks),
+                .last_grad = ARENA_ARRAY(a, use_ref, n),
                 .holder = ARENA_ARRAY(a, int, n),
                 .gathering = ARENA_ARRAY(a, bool, n),
                 .reducing = ARENA_ARRAY(a, bool, n)};
-    for (int u = 0; u < n; u++) w->last_grad[u] = w->holder[u] = -1;
-    prog_visit_units(p, note_use, w);
+    for (int u = 0; u < n; u++) w->holder[u] = w->last_grad[u].chunk = -1;
+    for (int c = 0; c < chunks; c++) list_uses(w, c);
+    /* in the order in which a micro-batch goes through them, forward and back */
+    for (int c = 0; c < chunks; c++) find_last_grads(w, c, 0, w->chunk[c].n_forward);
+    for (int c = chunks - 1; c >= 0; c--)
+        find_last_grads(w, c, w->chunk[c].n_forward, w->chunk[c].n);
     return w;
 }
 
@@ -69,19 +107,20 @@ static bool same_slot(const walk *w, int u, int v) {
 /* ---- entries ---- */
 
 static void append(walk *w, step_action action, int unit) {
-    step_append(w->a, w->out,
-                (step_entry){.action = action, .micro_batch = w->micro_batch, .unit = unit});
+    step_entry e = w->at;
+    e.action = action;
+    e.unit = unit;
+    step_append(w->a, w->out, e);
 }
 
 /* Ops up to `end` that no entry runs yet. */
 static void flush(walk *w, int end) {
     if (w->from == end) return;
-    bool forward = w->from < w->n_forward;
-    step_append(w->a, w->out,
-                (step_entry){.action = forward ? STEP_FORWARD : STEP_BACKWARD,
-                             .micro_batch = w->micro_batch,
-                             .first = w->from,
-                             .end = end});
+    step_entry e = w->at;
+    e.action = w->in_forward ? STEP_FORWARD : STEP_BACKWARD;
+    e.first = w->from;
+    e.end = end;
+    step_append(w->a, w->out, e);
     w->from = end;
 }
 
@@ -107,30 +146,31 @@ static bool moves(const walk *w, int u) {
 /* The unit that is read first after use k, other than unit u, and is in no slot; -1: none. What it
  * would replace must not be read before. */
 static int next_to_gather(const walk *w, int k, int u) {
-    for (int i = k + 1; i < w->n_uses; i++) {
-        int v = w->uses[i].unit;
-        if (w->uses[i].grad || v == u || !moves(w, v) || w->holder[v] == v) continue;
+    const use *uses = w->now->item;
+    for (int i = k + 1; i < w->ahead; i++) {
+        int v = uses[i].unit;
+        if (uses[i].grad || v == u || !moves(w, v) || w->holder[v] == v) continue;
         int holds = w->holder[v];
         if (same_slot(w, u, v)) return -1;
         for (int j = k; j < i; j++)
-            if (!w->uses[j].grad && w->uses[j].unit == holds) return -1;
+            if (!uses[j].grad && uses[j].unit == holds) return -1;
         return v;
     }
     return -1;
 }
 
 static void before_read(walk *w, int k) {
-    int u = w->uses[k].unit;
+    int u = w->now->item[k].unit;
     if (!moves(w, u)) return;
     bool here = w->holder[u] == u, waits = here && w->gathering[u];
     if (here && !waits) {
         int next = next_to_gather(w, k, u);
         if (next < 0) return;
-        flush(w, w->uses[k].op);
+        flush(w, w->now->item[k].op);
         gather(w, next);
         return;
     }
-    flush(w, w->uses[k].op);
+    flush(w, w->now->item[k].op);
     if (!here) gather(w, u);
     append(w, STEP_GATHERED, u);
     w->gathering[u] = false;
@@ -144,22 +184,23 @@ static void before_read(walk *w, int k) {
 static void before_write(walk *w, int k) {
     if (!w->grads_in_slots) return;
     for (int v = 0; v < w->n_units; v++) {
-        if (!w->reducing[v] || !same_slot(w, w->uses[k].unit, v)) continue;
-        flush(w, w->uses[k].op);
+        if (!w->reducing[v] || !same_slot(w, w->now->item[k].unit, v)) continue;
+        flush(w, w->now->item[k].op);
         settle_reduction(w, v);
     }
 }
 
 static void after_write(walk *w, int k) {
-    const use *x = &w->uses[k];
-    if (w->last_grad[x->unit] != k) return;
+    const use *x = &w->now->item[k];
+    use_ref last = w->last_grad[x->unit];
+    if (last.chunk != w->at.chunk || last.use != k) return;
     flush(w, x->op + 1);
-    step_append(w->a, w->out,
-                (step_entry){.action = STEP_REDUCE,
-                             .micro_batch = w->micro_batch,
-                             .unit = x->unit,
-                             .add = w->grads_in_slots && w->micro_batch > 0,
-                             .last = w->last});
+    step_entry e = w->at;
+    e.action = STEP_REDUCE;
+    e.unit = x->unit;
+    e.add = w->grads_in_slots && w->at.micro_batch > 0;
+    e.last = w->last;
+    step_append(w->a, w->out, e);
     w->reducing[x->unit] = true;
 }
 
@@ -167,37 +208,68 @@ static void after_write(walk *w, int k) {
 
 /* Uses of one op are looked at together: what they wait for comes before it, what they complete
  * after it. */
-static int visit_op(walk *w, int k, bool reduces) {
-    int op = w->uses[k].op, end = k;
-    for (; end < w->n_uses && w->uses[end].op == op; end++) {
-        if (w->uses[end].grad && reduces) before_write(w, end);
-        if (!w->uses[end].grad) before_read(w, end);
+static int visit_op(walk *w, int k, int most, bool reduces) {
+    const use *uses = w->now->item;
+    int op = uses[k].op, end = k;
+    for (; end < most && uses[end].op == op; end++) {
+        if (uses[end].grad && reduces) before_write(w, end);
+        if (!uses[end].grad) before_read(w, end);
     }
     for (int i = k; i < end; i++)
-        if (w->uses[i].grad && reduces) after_write(w, i);
+        if (uses[i].grad && reduces) after_write(w, i);
     return end;
 }
 
-static void end_forward(walk *w) {
-    flush(w, w->n_forward);
-    append(w, STEP_LOSS, 0);
+static bool is_alone(const walk *w) {
+    return w->parts->chunks == 1 && w->parts->frames == 1;
 }
 
-void walk_pass(walk *w, int micro_batch, bool reduces, bool last) {
-    w->micro_batch = micro_batch;
-    w->from = 0;
+static void begin_pass(walk *w, int chunk, int micro_batch, int frame) {
+    w->at = (step_entry){.chunk = chunk, .micro_batch = micro_batch, .frame = frame};
+    w->now = &w->chunk[chunk];
+}
+
+static void visit(walk *w, int first, int end, bool reduces) {
+    for (int k = first; k < end;) k = visit_op(w, k, end, reduces);
+}
+
+/* Which of a micro-batch's gradients are summed over ranks when they are complete: all that leave
+ * their slots, else those of the step's last one. */
+static bool reduces(const walk *w, bool last) {
+    return w->parts->reduces && (last || w->grads_in_slots);
+}
+
+/* A backward that follows at once is looked ahead into. */
+void walk_forward(walk *w, int chunk, int micro_batch, int frame) {
+    bool last = micro_batch == w->parts->micro_batches - 1;
+    begin_pass(w, chunk, micro_batch, frame);
+    w->in_forward = true;
     w->last = last;
+    w->from = 0;
+    w->ahead = is_alone(w) ? w->now->n : w->now->n_forward;
     append(w, STEP_FILL, 0);
-    bool in_forward = true;
-    for (int k = 0; k < w->n_uses;) {
-        if (in_forward && w->uses[k].op >= w->n_forward) {
-            end_forward(w);
-            in_forward = false;
-        }
-        k = visit_op(w, k, reduces);
-    }
-    if (in_forward) end_forward(w);
-    flush(w, w->n_ops);
+    visit(w, 0, w->now->n_forward, reduces(w, last));
+    flush(w, w->now->ops_forward);
+    append(w, chunk < w->parts->chunks - 1 ? STEP_PASS_ON : STEP_LOSS, 0);
+}
+
+void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last) {
+    begin_pass(w, chunk, micro_batch, frame);
+    w->in_forward = false;
+    w->last = last;
+    w->from = w->now->ops_forward;
+    w->ahead = w->now->n;
+    if (chunk < w->parts->chunks - 1) append(w, STEP_PASS_BACK, 0);
+    visit(w, w->now->n_forward, w->now->n, reduces(w, last));
+    flush(w, w->now->ops);
+}
+
+void walk_look(walk *w, int look, int micro_batch) {
+    step_entry e = {.action = STEP_FILL, .model = 1 + look, .micro_batch = micro_batch};
+    step_append(w->a, w->out, e);
+    e.action = STEP_FORWARD;
+    e.end = prog_get_stats(w->parts->look[look])->ops;
+    step_append(w->a, w->out, e);
 }
 
 void walk_settle(walk *w) {

@@ -1,4 +1,5 @@
-/* A walk over the ops of a program that says where its parameters move; private to the module. */
+/* A walk over the ops of the training programs that says where their parameters move; private to
+ * the module. */
 #ifndef STEP_WALK_H
 #define STEP_WALK_H
 
@@ -6,10 +7,13 @@
 
 typedef struct walk walk;
 
-walk *walk_new(arena *a, const param_store *s, const prog *p, step_table *out);
-/* Appends one pass over the program. reduces: gradients are summed over ranks; last: afterwards the
- * step's gradients are complete. */
-void walk_pass(walk *w, int micro_batch, bool reduces, bool last);
+/* `parts` is read until the walk ends. */
+walk *walk_new(arena *a, const step_parts *parts, step_table *out);
+/* Appends a micro-batch's pass through one chunk. last: it is the last of the step. */
+void walk_forward(walk *w, int chunk, int micro_batch, int frame);
+void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last);
+/* Another model looks at it. Its parameters are all there, whatever the store shares. */
+void walk_look(walk *w, int look, int micro_batch);
 /* Waits for all that is under way. */
 void walk_settle(walk *w);
 void step_append(arena *a, step_table *t, step_entry e);

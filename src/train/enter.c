@@ -30,13 +30,39 @@ void session_leave(session *s) {
 
 static void make_tables(session *s) {
     const plan *p = s->plan;
-    arena_reset(s->part_mem);
-    s->table = step_build_accumulation(s->part_mem, p->store, p->prog[PLAN_TRAIN],
-                                       (int)(s->share / s->B), peers_ranks(&s->peers) > 1);
-    if (peers_ranks(&s->peers) > 1) step_name_entries(s->part_mem, &s->table, p->prog[PLAN_TRAIN]);
-    for (int i = 0; i < PLAN_PROGS; i++)
-        if (p->prog[i] && i != PLAN_TRAIN)
-            s->pass[i] = step_build_pass(s->part_mem, p->store, p->prog[i]);
+    arena *a = s->part_mem;
+    int ranks = peers_ranks(&s->peers);
+    arena_reset(a);
+    s->parts = plan_step_parts(p, a, (int)(s->share / s->B), ranks > 1);
+    s->table = step_build(a, &s->parts);
+    if (ranks > 1) step_name_entries(a, &s->table, &s->parts);
+    s->passes = ARENA_ARRAY(a, pass_table, p->n_programs);
+    s->n_passes = 0;
+    for (int i = 0; i < p->n_programs; i++) {
+        const plan_program *g = &p->program[i];
+        if (g->of.train || g->of.model > 0) continue;
+        s->passes[s->n_passes++] = (pass_table){g->prog, step_build_pass(a, p->store, g->prog)};
+    }
+}
+
+/* The ways of a micro-batch: its rows on the host, and the inputs of the programs. */
+static void make_ways(session *s) {
+    arena *a = s->part_mem;
+    s->chunks = ARENA_ARRAY(a, batch_ports, s->parts.chunks);
+    s->looks = ARENA_ARRAY(a, batch_ports, s->parts.looks);
+    for (int c = 0; c < s->parts.chunks; c++) s->chunks[c] = batch_ports_of(s->parts.chunk[c]);
+    for (int i = 0; i < s->parts.looks; i++) s->looks[i] = batch_ports_of(s->parts.look[i]);
+    s->validation = batch_ports_of(plan_prog(s->plan, USE_VALID, 0));
+    s->rows = batch_rows_new(a, s->B, s->T, s->now->data.document_mask);
+    s->ref_nll = s->objective->reference ? ARENA_ARRAY(a, float, s->B * s->T) : NULL;
+}
+
+/* Contributions to one gradient in a micro-batch, at most. */
+static int64_t contributions(const session *s) {
+    int64_t sum = 0;
+    for (int c = 0; c < plan_chunks(s->plan); c++)
+        sum += prog_get_stats(plan_prog(s->plan, USE_TRAIN, c))->contributions;
+    return sum;
 }
 
 void session_enter_shape(session *s, int stage, int64_t batch) {
@@ -55,9 +81,9 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     if (batch == s->batch) return;
     s->batch = batch;
     s->share = batch / s->peers.m.size[MESH_DP];
-    int64_t uses = prog_get_stats(s->plan->prog[PLAN_TRAIN])->contributions;
-    s->fixed_limit = fixed_grad_limit(batch / s->B * uses);
+    s->fixed_limit = fixed_grad_limit(batch / s->B * contributions(s));
     make_tables(s);
+    make_ways(s);
 }
 
 status session_open_data(session *s, int stage, err *e) {

@@ -69,7 +69,7 @@ status events_step(session *s, const step_result *r, err *e) {
     double seconds = (double)r->total_ns / 1e9;
     double micro = (double)s->table.micro_batches; /* of this rank, as its programs and its peak */
     json_t *o = events_new("step", s->at.step);
-    put_f32(o, "loss", r->targets ? r->nll_sum / (double)r->targets : 0.0);
+    put_f32(o, "loss", execute_mean_loss(r));
     put_f32(o, "grad_norm", r->norm);
     put_f32(o, "lr", r->lr);
     json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
@@ -194,11 +194,11 @@ status events_end(session *s, err *e) {
     json_object_set_new(o, "peak_anon_bytes", json_integer(s->peak_anon_bytes));
     json_object_set_new(o, "baseline_bytes", json_integer(plan_baseline_bytes(s->plan)));
     json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
-    size_t touched = dev_high_water_bytes(s->plan->base, (size_t)s->plan->peak_bytes);
-    json_object_set_new(o, "touched_peak_bytes", json_integer((json_int_t)touched));
+    int64_t touched = plan_touched_bytes(s->plan);
+    json_object_set_new(o, "touched_peak_bytes", json_integer(touched));
     if (peers_ranks(&s->peers) > 1) {
         json_object_set_new(o, "planned_by_rank", of_ranks(s, s->plan->peak_bytes));
-        json_object_set_new(o, "touched_by_rank", of_ranks(s, (int64_t)touched));
+        json_object_set_new(o, "touched_by_rank", of_ranks(s, touched));
         json_object_set_new(o, "sent_bytes", sent_json(s));
     }
     return events_emit(s, o, e);

@@ -7,17 +7,13 @@
 #include "base/clock.h"
 #include "train/guard/suspects.h"
 
-double execute_sum_nll(const prog *p) {
-    const tensor *t = prog_tensor(p, "nll");
-    double sum = 0;
-    for (int64_t i = 0; i < t->rows; i++) sum += ((const float *)t->data)[i];
-    return sum;
+int64_t execute_fill(const session *s, loader *l, uint64_t first_sample) {
+    const batch_rows *r = &s->rows;
+    return loader_fill(l, first_sample, s->B, r->ids, r->targets, r->start, r->pos);
 }
 
-int64_t execute_fill(const session *s, loader *l, const prog *p, uint64_t first_sample) {
-    int32_t *start = s->now->data.document_mask ? prog_tensor(p, "start")->data : NULL;
-    return loader_fill(l, first_sample, s->B, prog_tensor(p, "ids")->data,
-                       prog_tensor(p, "targets")->data, start, prog_tensor(p, "pos")->data);
+double execute_mean_loss(const step_result *r) {
+    return r->count > 0 ? r->loss_sum / (double)r->count : 0.0;
 }
 
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
@@ -36,10 +32,9 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
 
 /* Before the update, so that a step can be left out. */
 static void judge(session *s, step_result *r) {
-    double loss = r->targets > 0 ? r->nll_sum / (double)r->targets : 0.0;
-    r->finite = isfinite(r->nll_sum) && isfinite(r->norm);
+    r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
     r->verdict = WATCH_FINE;
-    watch_step w = {s->at.step + 1, loss, r->norm, r->repeated};
+    watch_step w = {s->at.step + 1, execute_mean_loss(r), r->norm, r->repeated};
     if (s->watches) r->verdict = watch_judge(&s->watch, s->c, &w, &r->score);
 }
 
@@ -62,11 +57,13 @@ static void update_units(session *s, step_result *r) {
     int n = param_units(s->plan->store);
     for (int u = 0; u < n; u++) {
         uint64_t digest = 0;
+        if (param_unit_at(s->plan->store, u)->frozen) continue;
         s->optim->update(s->dev, s->plan->store, u, s->decay, s->plan->optim_state, &h,
                          r->has_digest ? &digest : NULL);
         r->digest += digest;
         if (sends) peers_gather(&s->peers, u);
     }
+    if (r->has_digest) r->digest += param_frozen_digest(s->plan->store);
     int64_t sent = trace_now(s->trace);
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->peers, u);
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
@@ -79,16 +76,17 @@ static double grad_norm(session *s) {
     int64_t limb[VEC_LIMBS];
     optim_grad_limbs(s->dev, s->plan->store, limb);
     peers_sum_limbs(&s->peers, limb);
+    dev_sync(s->dev); /* kernels set the flag */
     bool overflow = peers_any(&s->peers, s->fixed_overflow);
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
     if (s->c->train.deterministic) {
-        r->nll_fixed = peers_sum_count(&s->peers, r->nll_fixed, "the loss");
-        r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
+        r->loss_fixed = peers_sum_count(&s->peers, r->loss_fixed, "the loss");
+        r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
-        r->nll_sum = peers_sum_samples(&s->peers, r->nll_sum);
+        r->loss_sum = peers_sum_samples(&s->peers, r->loss_sum);
     if (s->watches && s->c->guard.repeated > 0)
         r->repeated_tokens = peers_sum_count(&s->peers, r->repeated_tokens, "repeated tokens");
     r->repeated = (double)r->repeated_tokens / (double)(s->batch * s->T);
@@ -121,24 +119,23 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
  * ruler or a table, not a document. */
 static int64_t count_repeated(const session *s) {
     enum { LEAST_REPEATED = 64 };
-    const int32_t *ids = prog_tensor(s->plan->prog[PLAN_TRAIN], "ids")->data;
     int64_t sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
     for (int b = 0; b < s->B; b++) {
-        int64_t n = suspects_count_repeated(ids + (int64_t)b * s->T, s->T);
+        int64_t n = suspects_count_repeated(s->rows.ids + (int64_t)b * s->T, s->T);
         if (n >= least) sum += n;
     }
     return sum;
 }
 
 static void keep_nll(const session *s, int micro_batch) {
-    const tensor *t = prog_tensor(s->plan->prog[PLAN_TRAIN], "nll");
-    if (s->nll)
-        memcpy(s->nll + s->peers.m.rank[MESH_DP] * s->share * s->T + (int64_t)micro_batch * t->rows,
-               t->data, (size_t)t->rows * sizeof *s->nll);
+    int64_t n = (int64_t)s->B * s->T, first = s->peers.m.rank[MESH_DP] * s->share * s->T;
+    if (s->nll) memcpy(s->nll + first + micro_batch * n, s->rows.nll, (size_t)n * sizeof *s->nll);
 }
 
-static status fill(session *s, const step_source *from, int micro_batch, step_times *times,
-                   step_result *r, err *e) {
+/* ---- inputs and losses ---- */
+
+static status read_rows(session *s, const step_source *from, int micro_batch, step_times *times,
+                        step_result *r, err *e) {
     int64_t began = clock_now_ns();
     TRY(from->fill(s, micro_batch, e));
     int64_t waited = clock_now_ns() - began;
@@ -148,33 +145,82 @@ static status fill(session *s, const step_source *from, int micro_batch, step_ti
     return ST_OK;
 }
 
-/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
-static void add_fixed_nll(session *s, double sum, step_result *r) {
-    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->batch / s->B);
-    if (fabs(x) <= limit)
-        r->nll_fixed += llrint(x);
-    else
-        s->fixed_overflow = true;
-    r->nll_sum = ldexp((double)r->nll_fixed, -FIXED_NLL_BITS);
+static const batch_ports *ports_of(const session *s, const step_entry *t) {
+    return t->model ? &s->looks[t->model - 1] : &s->chunks[t->chunk];
 }
 
-static void take_loss(session *s, int micro_batch, step_result *r) {
-    double sum = execute_sum_nll(s->plan->prog[PLAN_TRAIN]);
-    if (s->c->train.deterministic)
-        add_fixed_nll(s, sum, r);
+/* The first program that sees a micro-batch has it read. */
+static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
+                   step_result *r, err *e) {
+    trace_micro_batch(s->trace, t->micro_batch);
+    bool first = t->chunk == 0 && t->model == (s->parts.looks > 0);
+    if (first) TRY(read_rows(s, from, t->micro_batch, times, r, e));
+    batch_put(ports_of(s, t), t->frame, &s->rows);
+    return ST_OK;
+}
+
+static void take_reference(session *s) {
+    batch_rows by_reference = s->rows;
+    by_reference.nll = s->ref_nll;
+    batch_take_nll(&s->looks[0], 0, &by_reference);
+}
+
+double execute_loss(session *s, const step_entry *t, float scale) {
+    const batch_ports *last = ports_of(s, t);
+    double sum = batch_take_nll(last, t->frame, &s->rows);
+    if (!s->objective->loss) return sum;
+    if (s->ref_nll) take_reference(s);
+    objective_batch b = {.c = s->now,
+                         .B = s->B,
+                         .T = s->T,
+                         .targets = s->rows.targets,
+                         .nll = s->rows.nll,
+                         .ref_nll = s->ref_nll,
+                         .scale = scale};
+    sum = s->objective->loss(&b, s->rows.d_nll);
+    prog_put(last->p, t->frame, last->d_nll, s->rows.d_nll);
+    return sum;
+}
+
+/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
+static void add_fixed_loss(session *s, double sum, step_result *r) {
+    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->batch / s->B);
+    if (fabs(x) <= limit)
+        r->loss_fixed += llrint(x);
     else
-        r->nll_sum += sum;
-    keep_nll(s, micro_batch);
+        s->fixed_overflow = true;
+    r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
+}
+
+static void take_loss(session *s, const step_entry *t, step_result *r) {
+    double sum = execute_loss(s, t, r->grad_scale);
+    if (s->c->train.deterministic)
+        add_fixed_loss(s, sum, r);
+    else
+        r->loss_sum += sum;
+    keep_nll(s, t->micro_batch);
     if (s->watches && s->c->guard.repeated > 0) r->repeated_tokens += count_repeated(s);
+}
+
+/* ---- programs ---- */
+
+void execute_pass_on(session *s, const step_entry *t) {
+    const batch_ports *chunk = &s->chunks[t->chunk];
+    if (t->action == STEP_PASS_ON)
+        batch_pass_on(s->dev, chunk, chunk + 1, t->frame);
+    else
+        batch_pass_back(s->dev, chunk, chunk + 1, t->frame);
 }
 
 /* In one go, or where it is traced, part by part of the model. */
 static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
+    const prog *p = ports_of(s, t)->p;
+    int64_t *op_ns = times && t->model == 0 ? times->op_ns[t->chunk] : NULL;
     for (int first = t->first, end; first < t->end; first = end) {
-        end = trace_stretch(s->trace, first, t->end);
+        end = trace_stretch(s->trace, p, first, t->end);
         int64_t began = trace_now(s->trace);
-        prog_replay_range(s->plan->prog[PLAN_TRAIN], first, end, run, times ? times->op_ns : NULL);
-        trace_ops(s->trace, began, first);
+        prog_replay_range(p, first, end, run, op_ns);
+        trace_ops(s->trace, p, began, first);
     }
 }
 
@@ -189,49 +235,66 @@ static void wait_for(session *s, const step_entry *t) {
     trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
 }
 
+/* What the step's loss is a mean over. */
+static int64_t count_of(const session *s, int64_t targets) {
+    return s->objective->loss ? s->batch / s->objective->sequences : targets;
+}
+
+static status run_entry(session *s, const step_source *from, const step_entry *t, step_times *times,
+                        step_result *r, err *e) {
+    op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
+    run.frame = t->frame;
+    switch (t->action) {
+        case STEP_FILL: return fill(s, from, t, times, r, e);
+        case STEP_FORWARD:
+        case STEP_BACKWARD: replay(s, t, &run, times); break;
+        case STEP_PASS_ON:
+        case STEP_PASS_BACK: execute_pass_on(s, t); break;
+        case STEP_LOSS: take_loss(s, t, r); break;
+        case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
+        case STEP_REDUCE: peers_reduce(&s->peers, t); break;
+        case STEP_GATHERED:
+        case STEP_REDUCED: wait_for(s, t); break;
+        case STEP_OPTIMIZER:
+            trace_micro_batch(s->trace, -1);
+            if (from->reduced) from->reduced(s, from->ctx);
+            return update(s, times, r, e);
+    }
+    return ST_OK;
+}
+
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
                     err *e) {
-    trace_step_begin(s->trace, s->at.step + 1, s->plan->prog[PLAN_TRAIN]);
+    trace_step_begin(s->trace, s->at.step + 1);
     int64_t began = clock_now_ns();
     *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s), "targets")};
+    r->count = count_of(s, r->targets);
     s->fixed_overflow = false;
     r->wait_ns = clock_now_ns() - began;
-    r->grad_scale = r->targets > 0 ? (float)(1.0 / (double)r->targets) : 0.0f;
+    r->grad_scale = r->count > 0 ? (float)(1.0 / (double)r->count) : 0.0f;
     for (int i = 0; i < s->table.n; i++) {
         const step_entry *t = &s->table.entry[i];
-        op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
         if (t->name) comm_at(s->peers.m.world, t->name, s->at.step + 1);
-        switch (t->action) {
-            case STEP_FILL:
-                trace_micro_batch(s->trace, t->micro_batch);
-                TRY(fill(s, from, t->micro_batch, times, r, e));
-                break;
-            case STEP_FORWARD:
-            case STEP_BACKWARD: replay(s, t, &run, times); break;
-            case STEP_LOSS: take_loss(s, t->micro_batch, r); break;
-            case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
-            case STEP_REDUCE: peers_reduce(&s->peers, t); break;
-            case STEP_GATHERED:
-            case STEP_REDUCED: wait_for(s, t); break;
-            case STEP_OPTIMIZER:
-                trace_micro_batch(s->trace, -1);
-                if (from->reduced) from->reduced(s, from->ctx);
-                TRY(update(s, times, r, e));
-                break;
-        }
+        TRY(run_entry(s, from, t, times, r, e));
     }
     r->total_ns = clock_now_ns() - began;
     trace_step_end(s->trace);
     return ST_OK;
 }
 
-void execute_pass(session *s, plan_prog which, const op_run *run) {
-    for (int i = 0; i < s->pass[which].n; i++) {
-        const step_entry *t = &s->pass[which].entry[i];
+static const step_table *table_of(const session *s, const prog *p) {
+    for (int i = 0; i < s->n_passes; i++)
+        if (s->passes[i].p == p) return &s->passes[i].table;
+    CHECK(false, "a program that is not in the plan");
+    return NULL;
+}
+
+void execute_pass(session *s, const prog *p, const op_run *run) {
+    const step_table *table = table_of(s, p);
+    for (int i = 0; i < table->n; i++) {
+        const step_entry *t = &table->entry[i];
         switch (t->action) {
-            case STEP_FORWARD:
-                prog_replay_range(s->plan->prog[which], t->first, t->end, run, NULL);
-                break;
+            case STEP_FORWARD: prog_replay_range(p, t->first, t->end, run, NULL); break;
             case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
             case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
             default: break;

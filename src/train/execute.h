@@ -10,6 +10,7 @@ typedef struct step_source {
     /* Unmasked targets of the whole step: gradients are divided by them, so they are known before
      * the first micro-batch. */
     int64_t (*count_targets)(session *s);
+    /* Fills s->rows with a micro-batch. */
     status (*fill)(session *s, int micro_batch, err *e);
     /* Told when the gradients are those of the whole step, before the update; may be NULL. */
     void (*reduced)(session *s, void *ctx);
@@ -17,9 +18,10 @@ typedef struct step_source {
 } step_source;
 
 typedef struct step_result {
-    double nll_sum;
-    int64_t nll_fixed; /* deterministic mode: the same in fixed point (op/fixed.h) */
+    double loss_sum;    /* over targets, or over samples (objective.h) */
+    int64_t loss_fixed; /* deterministic mode: the same in fixed point (op/fixed.h) */
     int64_t targets;
+    int64_t count; /* of what loss_sum is over */
     float grad_scale;
     double norm, lr;
     int64_t wait_ns, total_ns; /* wait: for samples; it is part of the total */
@@ -34,13 +36,15 @@ typedef struct step_result {
 
 /* Where the time went; each step adds to it. */
 typedef struct step_times {
-    int64_t *op_ns; /* by op of the training program */
+    int64_t **op_ns; /* by chunk, and op of its training program */
     int64_t fill_ns, norm_ns, update_ns;
 } step_times;
 
 /* Runs the step after s->at without moving s->at. times: NULL when not wanted. */
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
                     err *e) ATH_MUST_USE;
+/* The step's loss; 0 where nothing was counted. */
+double execute_mean_loss(const step_result *r);
 /* Moves s->at past the step. */
 void execute_advance(session *s, const step_result *r);
 

@@ -18,15 +18,16 @@ static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err
     return st;
 }
 
-static void fill(const prog *p, const npy_i32 *ids, int B, int T) {
-    int32_t *in = prog_tensor(p, "ids")->data, *pos = prog_tensor(p, "pos")->data;
-    int32_t *targets = prog_tensor(p, "targets")->data;
+static batch_rows rows_of(arena *a, const npy_i32 *ids) {
+    int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
+    batch_rows r = batch_rows_new(a, B, T, false);
     for (int b = 0; b < B; b++)
         for (int t = 0; t < T; t++) {
-            in[b * T + t] = ids->data[b * (T + 1) + t];
-            targets[b * T + t] = ids->data[b * (T + 1) + t + 1];
-            pos[b * T + t] = t;
+            r.ids[b * T + t] = ids->data[b * (T + 1) + t];
+            r.targets[b * T + t] = ids->data[b * (T + 1) + t + 1];
+            r.pos[b * T + t] = t;
         }
+    return r;
 }
 
 static status write_gradients(const session *s, const char *path, err *e) {
@@ -63,14 +64,15 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
         TRY(hf_load_weights(s->plan->store, s->model.from, e));
     else
         param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
-    const prog *p = s->plan->prog[PLAN_TRAIN];
-    fill(p, ids, B, T);
+    batch_ports io = batch_ports_of(plan_prog(s->plan, USE_TRAIN, 0));
+    batch_rows rows = rows_of(s->a, ids);
+    batch_put(&io, 0, &rows);
     op_run run = {.dev = s->dev,
                   .seed = (uint64_t)s->c->train.seed,
                   .first_micro = true,
                   .grad_scale = (float)(1.0 / ((double)B * T))};
-    prog_replay(p, PROG_ALL, &run);
-    *loss = execute_sum_nll(p) / ((double)B * T);
+    prog_replay(io.p, PROG_ALL, &run);
+    *loss = batch_take_nll(&io, 0, &rows) / ((double)B * T);
     return write_gradients(s, out_file, e);
 }
 

@@ -24,10 +24,8 @@ static int64_t count_targets(session *s) {
 }
 
 static status fill(session *s, int micro_batch, err *e) {
-    const prog *p = s->plan->prog[PLAN_TRAIN];
-    int32_t *start = s->now->data.document_mask ? prog_tensor(p, "start")->data : NULL;
-    prefetch_take(s->ahead, micro_batch, prog_tensor(p, "ids")->data,
-                  prog_tensor(p, "targets")->data, start, prog_tensor(p, "pos")->data);
+    const batch_rows *r = &s->rows;
+    prefetch_take(s->ahead, micro_batch, r->ids, r->targets, r->start, r->pos);
     return loader_error(s->train, e);
 }
 

@@ -55,12 +55,11 @@ static void replay(void *ctx, const prog *p, const op_run *run) {
     session *s = ctx;
     op_run ranks = *run;
     ranks.mesh = &s->peers.m;
-    for (int i = 0; i < PLAN_PROGS; i++)
-        if (s->plan->prog[i] == p) execute_pass(s, (plan_prog)i, &ranks);
+    execute_pass(s, p, &ranks);
 }
 
 status samples_write(session *s, err *e) {
-    if (!s->plan->prog[PLAN_DECODE]) return ST_OK;
+    if (!plan_prog(s->plan, USE_DECODE, 0)) return ST_OK;
     status st = ST_OK;
     bool together = param_weights_in_slots(s->plan->store) || s->peers.m.size[MESH_TP] > 1;
     if (!together && !session_leads(s)) return ST_OK;

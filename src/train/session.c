@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/hf/hf_weights.h"
 #include "op/gemm.h"
 #include "op/peak.h"
 
@@ -81,6 +82,7 @@ status session_open_tokenizer(session *s, err *e) {
     s->val_loss = NAN;
     s->part_mem = arena_new("part of a run");
     s->late_alarms = json_array();
+    s->objective = objective_of(s->c);
     watch_init(&s->watch, s->c);
     if (s->c->tokenizer) TRY(tok_load(&s->tok, s->c->tokenizer, e));
     model_config first;
@@ -109,6 +111,25 @@ static status share_rows(const session *s, const course_stage *k, err *e) {
 static int64_t nearest_multiple(int64_t n, int64_t unit) {
     int64_t below = n / unit * unit;
     return below > 0 && n - below < below + unit - n ? below : below + unit;
+}
+
+/* Chunks have layers; micro-batches have whole samples. */
+static status check_parts(const session *s, err *e) {
+    int64_t layers = s->models[0].num_hidden_layers;
+    if (s->c->parallel.virtual > layers) {
+        config_error(s->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
+                     (long)s->c->parallel.virtual);
+        return err_hint(e, "parallel.virtual=%ld or less", (long)layers);
+    }
+    for (int i = 0; i < s->course->n_stages; i++) {
+        const course_stage *k = &s->course->stage[i];
+        if (k->B % s->objective->sequences == 0) continue;
+        config_error(k->c, e, "train.micro_batch_size",
+                     "a micro-batch of %d sequences is not of whole samples, which have %d", k->B,
+                     s->objective->sequences);
+        return err_hint(e, "train.micro_batch_size=%d", k->B + 1);
+    }
+    return ST_OK;
 }
 
 /* Every batch is a whole number of micro-batches on every rank. */
@@ -144,7 +165,8 @@ status session_open_course(session *s, uint64_t epoch_sequences, const course_or
         TRY(st);
     }
     s->model = s->models[0];
-    return share_batches(s, e);
+    TRY(share_batches(s, e));
+    return check_parts(s, e);
 }
 
 /* ---- memory ---- */
@@ -168,7 +190,7 @@ static int cache_tok(const session *s) {
 static int64_t host_bytes(const course_stage *k, int64_t dp) {
     int64_t share = k->max_batch / dp;
     return (int64_t)prefetch_bytes(k->B, k->T, share, k->c->data.document_mask) +
-           k->max_batch * k->T * (int64_t)sizeof(float);
+           batch_rows_bytes(k->B, k->T) + k->max_batch * k->T * (int64_t)sizeof(float);
 }
 
 /* Whether a save can come before the last step, which is the only one that is waited for. */
@@ -178,15 +200,26 @@ static bool saves_on_the_way(const session *s) {
     return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
 }
 
+/* Micro-batches under way together. On one pipeline rank 1f1b is one forward, one backward. */
+static int frames_of(const config *c, int64_t micro_batches) {
+    return c->parallel.pp_schedule == CONFIG_PP_AFAB ? (int)micro_batches : 1;
+}
+
 static plan_spec spec_of(const session *s, int stage) {
     const course_stage *k = &s->course->stage[stage];
     const config *c = k->c;
     int64_t dp = s->peers.m.size[MESH_DP];
+    int64_t micro_batches = k->max_batch / dp / k->B;
     return (plan_spec){.model = s->models[stage],
                        .compute = session_compute(s->c),
                        .T = k->T,
                        .train_B = k->B,
-                       .micro_batches = k->max_batch / dp / k->B,
+                       .micro_batches = micro_batches,
+                       .chunks = (int)c->parallel.virtual,
+                       .frames = frames_of(c, micro_batches),
+                       .deferred_loss = s->objective->loss != NULL,
+                       .others = &s->reference,
+                       .n_others = s->objective->reference,
                        .valid_B = c->data.valid ? k->B : 0,
                        .cache_tok = cache_tok(s),
                        .prefill_T = PREFILL_T,
@@ -204,7 +237,24 @@ static plan_spec spec_of(const session *s, int stage) {
                        .sharing = peers_sharding(&s->peers, s->c)};
 }
 
+/* Its config, before memory is planned; its weights come with the state. */
+static status open_reference(session *s, err *e) {
+    const char *dir = s->c->train.reference;
+    s->reference = (plan_other){.name = "reference", .config = s->models[0]};
+    if (!s->objective->reference || !dir) return ST_OK;
+    json_t *o = json_object();
+    json_object_set_new(o, "from", json_string_nocheck(dir));
+    status st = model_config_read(s->a, o, 0, &s->reference.config, e);
+    json_decref(o);
+    if (st != ST_OK) return err_context(e, "train.reference");
+    if (s->reference.config.vocab_size == s->models[0].vocab_size) return ST_OK;
+    config_error(s->c, e, "train.reference", "the reference has %ld tokens, the model %ld",
+                 (long)s->reference.config.vocab_size, (long)s->models[0].vocab_size);
+    return err_hint(e, "compare with a model of the same tokenizer");
+}
+
 status session_make_plan(session *s, err *e) {
+    TRY(open_reference(s, e));
     json_t *name = config_get_json(s->c, "optim.name");
     s->optim = optim_find(json_string_value(name));
     CHECK(s->optim, "optimizer %s is an option but has no class", json_string_value(name));
@@ -223,6 +273,18 @@ status session_commit(session *s, err *e) {
     s->peak_flops = peak_flops(s->dev, s->plan->spec.compute);
     peers_bind(&s->peers, s->a, s->plan->store);
     return ST_OK;
+}
+
+status session_make_weights(const session *s, param_store *store, const char *from, err *e) {
+    if (from) return hf_load_weights(store, from, e);
+    param_init_all(store, (uint64_t)s->c->train.seed);
+    return ST_OK;
+}
+
+status session_load_reference(const session *s, err *e) {
+    if (!s->objective->reference) return ST_OK;
+    const char *from = s->c->train.reference;
+    return session_make_weights(s, s->plan->model[1].store, from ? from : s->model.from, e);
 }
 
 status session_digest(session *s, uint64_t *digest, err *e) {

@@ -11,6 +11,7 @@
 #include "run/metrics.h"
 #include "step/step.h"
 #include "tok/tok.h"
+#include "train/batch.h"
 #include "train/course/course.h"
 #include "train/ranks/peers.h"
 #include "train/save/saver.h"
@@ -18,6 +19,7 @@
 #include "train/ranks/trace.h"
 #include "train/train.h"
 #include "train/guard/watch.h"
+#include "train/objective/objective.h"
 
 /* Where a run is. Which samples come next follows from the step (course.h). */
 typedef struct cursor {
@@ -25,6 +27,12 @@ typedef struct cursor {
     uint64_t tokens;
     double seconds; /* spent in steps, over all parts of the run */
 } cursor;
+
+/* A program that runs between steps, and what happens meanwhile. */
+typedef struct pass_table {
+    const prog *p;
+    step_table table;
+} pass_table;
 
 typedef struct session {
     config *c; /* of the run; `now` is that of the stage in force */
@@ -38,6 +46,8 @@ typedef struct session {
     model_config *models; /* one a stage: rotary bases differ */
     plan *plan;
     const optim_class *optim;
+    const objective *objective;
+    plan_other reference; /* where the objective has one */
     stage_data data;
     bool record_is_new; /* the record knows of a stage that data.json does not */
     watch watch;
@@ -54,8 +64,14 @@ typedef struct session {
     int B, T;      /* micro-batch, sequence length */
     int64_t batch; /* sequences per step, of all ranks */
     int64_t share; /* of those, this rank's: successive ones */
-    step_table table;
-    step_table pass[PLAN_PROGS]; /* of programs without backward, where weights are in slots */
+    step_parts parts;
+    step_table table;            /* made of the parts */
+    batch_ports *chunks, *looks; /* of the parts' programs */
+    batch_ports validation;
+    batch_rows rows;    /* the micro-batch that was filled last */
+    float *ref_nll;     /* [B,T] of it by the reference; NULL: there is none */
+    pass_table *passes; /* of programs without backward, where weights are in slots */
+    int n_passes;
     float fixed_limit;   /* deterministic mode: of a contribution to a gradient (op/fixed.h) */
     bool fixed_overflow; /* something in this step's sums was beyond what they hold */
     arena *part_mem;     /* of the tables */
@@ -83,6 +99,12 @@ status session_open_tokenizer(session *s, err *e) ATH_MUST_USE;
 status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
                            err *e) ATH_MUST_USE;
 status session_make_plan(session *s, err *e) ATH_MUST_USE;
+/* The weights that a model begins with: those of the folder `from`, or by its rules where that is
+ * NULL. */
+status session_make_weights(const session *s, param_store *store, const char *from,
+                            err *e) ATH_MUST_USE;
+/* Those of the reference, where the objective has one. */
+status session_load_reference(const session *s, err *e) ATH_MUST_USE;
 /* Memory without values, the machine's limit. */
 status session_commit(session *s, err *e) ATH_MUST_USE;
 /* Initial, imported or resumed weights and state. */
@@ -135,13 +157,14 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 
 /* execute.c: what the ops of a micro-batch of the coming step get. */
 op_run execute_run_of(session *s, int micro_batch, float grad_scale);
-/* Fills the inputs of a language-model program with a micro-batch of samples; returns the number of
- * targets. */
-int64_t execute_fill(const session *s, loader *l, const prog *p, uint64_t first_sample);
+/* Fills s->rows with a micro-batch of samples; returns the number of targets. */
+int64_t execute_fill(const session *s, loader *l, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. Every rank of a copy does. */
-void execute_pass(session *s, plan_prog which, const op_run *run);
-/* Sum of the output "nll" in double, in order. */
-double execute_sum_nll(const prog *p);
+void execute_pass(session *s, const prog *p, const op_run *run);
+/* The loss of a micro-batch that is through all chunks; the backward can begin. */
+double execute_loss(session *s, const step_entry *t, float scale);
+/* Runs what an entry says between chunks. */
+void execute_pass_on(session *s, const step_entry *t);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
 dtype session_compute(const config *c);
 /* Whether the model takes its vocabulary from the tokenizer: it says so, or nothing. */

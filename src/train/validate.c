@@ -9,7 +9,7 @@
 static const double SUM_SCALE = 1 << 20;
 
 status validate(session *s, err *e) {
-    const prog *p = s->plan->prog[PLAN_VALID];
+    const batch_ports *io = &s->validation;
     uint64_t n = loader_sequences(s->valid), batches = (n + (uint64_t)s->B - 1) / (uint64_t)s->B;
     if (s->c->eval.batches > 0 && (uint64_t)s->c->eval.batches < batches)
         batches = (uint64_t)s->c->eval.batches;
@@ -18,9 +18,10 @@ status validate(session *s, err *e) {
     int64_t sum = 0, targets = 0;
     for (uint64_t i = 0; i < batches; i += dp) {
         bool mine = i + own < batches; /* a rank without a batch helps to gather weights */
-        if (mine) targets += execute_fill(s, s->valid, p, (i + own) * (uint64_t)s->B);
-        execute_pass(s, PLAN_VALID, &run);
-        if (mine) sum += llrint(execute_sum_nll(p) * SUM_SCALE);
+        if (mine) targets += execute_fill(s, s->valid, (i + own) * (uint64_t)s->B);
+        if (mine) batch_put(io, 0, &s->rows);
+        execute_pass(s, io->p, &run);
+        if (mine) sum += llrint(batch_take_nll(io, 0, &s->rows) * SUM_SCALE);
     }
     TRY(loader_error(s->valid, e));
     targets = peers_sum_count(&s->peers, targets, "validated targets");

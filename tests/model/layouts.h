@@ -19,6 +19,7 @@
 #include "model/config_file.h"
 #include "model/family.h"
 #include "param/units.h"
+#include "prog_memory.h"
 
 #define MUST(expr)                                                                                 \
     do {                                                                                           \
@@ -56,7 +57,7 @@ typedef struct rank_work {
     dev *dev;
     param_store *store;
     prog *p;
-    void *base[SPACE_COUNT];
+    prog_frame where;
     double nll[LAYOUT_N], *logits;
     uint64_t digest; /* of initial weights */
     char error[1100];
@@ -110,11 +111,11 @@ static inline void layout_fill(rank_work *w) {
                 int64_t at = p->offset + g.first + j;
                 float narrow = (float)v;
                 if (wide)
-                    ((double *)w->base[SPACE_MASTER])[at] = v;
+                    ((double *)w->where.base[SPACE_MASTER])[at] = v;
                 else
-                    ((float *)w->base[SPACE_MASTER])[at] = narrow;
-                if (w->base[SPACE_WORK])
-                    ((uint16_t *)w->base[SPACE_WORK])[at] = f32_to_bf16(narrow);
+                    ((float *)w->where.base[SPACE_MASTER])[at] = narrow;
+                if (w->where.base[SPACE_WORK])
+                    ((uint16_t *)w->where.base[SPACE_WORK])[at] = f32_to_bf16(narrow);
             }
         }
     }
@@ -128,7 +129,7 @@ static inline void *layout_memory(int64_t bytes) {
 }
 
 static inline int32_t *layout_ints(const rank_work *w, const char *name) {
-    return prog_tensor(w->p, name)->data;
+    return prog_at(w->p, name);
 }
 
 static inline void layout_inputs(rank_work *w) {
@@ -178,20 +179,22 @@ static inline void layout_bind(rank_work *w) {
     const prog_stats *s = prog_get_stats(w->p);
     param_sizes z = param_store_sizes(w->store);
     int wide = w->l->dt == DT_F64 ? 2 : 1;
-    w->base[SPACE_FRAME] = layout_memory(s->frame_bytes);
-    w->base[SPACE_PINNED] = layout_memory(s->pinned_bytes);
-    w->base[SPACE_MASTER] = layout_memory(wide * z.master_bytes);
-    w->base[SPACE_GRAD] = layout_memory(wide * z.grad_bytes);
+    w->where.base[SPACE_FRAME] = layout_memory(s->frame_bytes);
+    w->where.base[SPACE_PINNED] = layout_memory(s->pinned_bytes);
+    w->where.base[SPACE_CONST] = layout_memory(s->const_bytes);
+    w->where.base[SPACE_MASTER] = layout_memory(wide * z.master_bytes);
+    w->where.base[SPACE_GRAD] = layout_memory(wide * z.grad_bytes);
     if (w->l->logits)
-        w->base[SPACE_STATE] =
+        w->where.base[SPACE_STATE] =
             layout_memory(model_cache_bytes(w->mc, w->l->tp, LAYOUT_B, LAYOUT_CACHE, w->l->dt));
-    if (w->l->dt == DT_BF16) w->base[SPACE_WORK] = layout_memory(z.work_bytes);
-    param_arrays arrays = {.master = w->base[SPACE_MASTER], .work = w->base[SPACE_WORK]};
+    if (w->l->dt == DT_BF16) w->where.base[SPACE_WORK] = layout_memory(z.work_bytes);
+    param_arrays arrays = {.master = w->where.base[SPACE_MASTER],
+                           .work = w->where.base[SPACE_WORK]};
     param_store_bind(w->store, w->dev, &arrays);
     param_init_all(w->store, 42);
     w->digest = param_digest(w->store);
     layout_fill(w);
-    prog_bind(w->p, w->base);
+    prog_bind(w->p, &w->where, 1);
 }
 
 static inline double layout_get(const void *p, int64_t i, bool wide) {
@@ -221,11 +224,10 @@ static inline void *layout_rank(void *arg) {
                   .first_micro = true,
                   .grad_scale = 1.0f / 13};
     prog_replay(w->p, PROG_ALL, &run);
-    const tensor *y = prog_tensor(w->p, w->l->logits ? "logits" : "nll");
-    w->logits = ARENA_ARRAY(w->a, double, y->rows * y->cols);
+    tensor y = prog_named(w->p, w->l->logits ? "logits" : "nll");
+    w->logits = ARENA_ARRAY(w->a, double, y.rows *y.cols);
     double *to = w->l->logits ? w->logits : w->nll;
-    for (int64_t i = 0; i < y->rows * y->cols; i++)
-        to[i] = layout_get(y->data, i, w->l->dt == DT_F64);
+    for (int64_t i = 0; i < y.rows * y.cols; i++) to[i] = layout_get(y.data, i, w->l->dt == DT_F64);
     return NULL;
 }
 
@@ -234,7 +236,8 @@ static inline void layout_merge(outcome *o, int i, const rank_work *w, const par
                                 const param_range *g) {
     for (int64_t j = 0; j < g->n; j++) {
         double *to = &o->grad[i][layout_whole(g, j)];
-        double v = layout_get(w->base[SPACE_GRAD], p->offset + g->first + j, w->l->dt == DT_F64);
+        double v =
+            layout_get(w->where.base[SPACE_GRAD], p->offset + g->first + j, w->l->dt == DT_F64);
         bool sum = g->partial && !w->l->forget_sum;
         if (sum)
             *to += v;
@@ -290,7 +293,7 @@ static inline outcome layout_run(const model_config *mc, const layout *l) {
     if (works[0].error[0]) fail_msg("%s", works[0].error);
     outcome o = layout_outcome(works, l->tp);
     for (int r = 0; r < l->tp; r++) {
-        for (int s = 0; s < SPACE_COUNT; s++) free(works[r].base[s]);
+        for (int s = 0; s < SPACE_COUNT; s++) free(works[r].where.base[s]);
         if (worlds[r]) comm_close(worlds[r]);
         dev_close(works[r].dev);
         arena_free(works[r].a);

@@ -143,7 +143,7 @@ typedef struct lab {
     arena *a;
     dev *dev;
     prog *p;
-    void *pinned;
+    void *constants;
 } lab;
 
 static const void *open_table(lab *l, const rope_spec *s, int64_t rows, dtype dt) {
@@ -155,14 +155,13 @@ static const void *open_table(lab *l, const rope_spec *s, int64_t rows, dtype dt
     assert_int_equal(graph_cols(g, table), s->rotary_dim);
     err e = {0};
     if (prog_finish(&l->p, g, &e) != ST_OK) fail_msg("%s", e.message);
-    l->pinned = aligned_alloc(64, (size_t)prog_get_stats(l->p)->pinned_bytes / 64 * 64 + 64);
-    void *base[SPACE_COUNT] = {[SPACE_PINNED] = l->pinned};
-    prog_bind(l->p, base);
-    return prog_tensor(l->p, "rope")->data;
+    l->constants = aligned_alloc(64, (size_t)prog_get_stats(l->p)->const_bytes / 64 * 64 + 64);
+    prog_bind(l->p, &(prog_frame){{[SPACE_CONST] = l->constants}}, 1);
+    return l->constants; /* the table is the only one */
 }
 
 static void close_table(lab *l) {
-    free(l->pinned);
+    free(l->constants);
     dev_close(l->dev);
     arena_free(l->a);
 }

@@ -14,6 +14,7 @@
 
 #include "io/hf/hf_weights.h"
 #include "plan/plan.h"
+#include "prog_memory.h"
 
 static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "gpt2-erf-untied",
@@ -111,7 +112,7 @@ static inline void golden_close(golden *g) {
 }
 
 static inline int32_t *golden_ints(const prog *p, const char *name) {
-    return prog_tensor(p, name)->data;
+    return prog_at(p, name);
 }
 
 /* Splits ids [B,T+1] into the inputs of a language-model program. */
@@ -120,14 +121,14 @@ static inline void golden_feed(const prog *p, const int32_t *ids, int B, int T) 
         for (int t = 0; t < T; t++) {
             golden_ints(p, "ids")[b * T + t] = ids[b * (T + 1) + t];
             golden_ints(p, "pos")[b * T + t] = t;
-            if (prog_tensor(p, "targets"))
+            if (prog_at(p, "targets"))
                 golden_ints(p, "targets")[b * T + t] = ids[b * (T + 1) + t + 1];
         }
 }
 
 /* One forward and backward over the inputs of the training program; returns the mean loss. */
 static inline double golden_run(golden *g, uint64_t step) {
-    const prog *p = g->p->prog[PLAN_TRAIN];
+    const prog *p = plan_prog(g->p, USE_TRAIN, 0);
     int64_t n = (int64_t)g->p->spec.train_B * g->p->spec.T;
     op_run run = {.dev = g->dev,
                   .seed = 1,
@@ -136,7 +137,7 @@ static inline double golden_run(golden *g, uint64_t step) {
                   .grad_scale = (float)(1.0 / (double)n)};
     prog_replay(p, PROG_F, &run);
     prog_replay(p, PROG_B | PROG_W, &run);
-    const float *nll = prog_tensor(p, "nll")->data;
+    const float *nll = prog_at(p, "nll");
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += nll[i];
     return sum / (double)n;
@@ -144,7 +145,7 @@ static inline double golden_run(golden *g, uint64_t step) {
 
 /* The same over `ids` [B,T+1]. */
 static inline double golden_step(golden *g, const int32_t *ids, uint64_t step) {
-    golden_feed(g->p->prog[PLAN_TRAIN], ids, g->B, g->T);
+    golden_feed(plan_prog(g->p, USE_TRAIN, 0), ids, g->B, g->T);
     return golden_run(g, step);
 }
 

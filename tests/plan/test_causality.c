@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "plan/plan.h"
+#include "prog_memory.h"
 
 enum { T = 33, V = 61 };
 
@@ -128,21 +129,21 @@ static void lab_close(lab *l) {
 }
 
 static int32_t *ints(const prog *p, const char *name) {
-    return prog_tensor(p, name)->data;
+    return prog_at(p, name);
 }
 
 /* The rows of output `name` as bytes. */
 static uint8_t *run(lab *l, const prog *p, const char *name, size_t *row_bytes) {
     prog_replay(p, PROG_F, &(op_run){.dev = l->dev, .first_micro = true});
-    const tensor *t = prog_tensor(p, name);
-    *row_bytes = (size_t)t->cols * dtype_bytes(t->dt);
-    uint8_t *copy = malloc(*row_bytes * (size_t)t->rows);
-    memcpy(copy, t->data, *row_bytes * (size_t)t->rows);
+    tensor t = prog_named(p, name);
+    *row_bytes = (size_t)t.cols * dtype_bytes(t.dt);
+    uint8_t *copy = malloc(*row_bytes * (size_t)t.rows);
+    memcpy(copy, t.data, *row_bytes * (size_t)t.rows);
     return copy;
 }
 
 static void check_logits(lab *l) {
-    const prog *p = l->p->prog[PLAN_LOGITS];
+    const prog *p = plan_prog(l->p, USE_LOGITS, 0);
     for (int i = 0; i < T; i++) {
         ints(p, "ids")[i] = (int32_t)choose(l, V);
         ints(p, "pos")[i] = ints(p, "rows")[i] = i;
@@ -166,7 +167,7 @@ static void check_logits(lab *l) {
 
 /* Sequence 1 holds documents [0,c) and [c,T); sequence 0 is one document. */
 static void check_documents(lab *l) {
-    const prog *p = l->p->prog[PLAN_VALID];
+    const prog *p = plan_prog(l->p, USE_VALID, 0);
     int c = 5 + (int)choose(l, T - 10);
     for (int i = 0; i < 2 * T; i++) {
         int t = i % T;

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "plan/plan.h"
+#include "prog_memory.h"
 
 enum { MICRO_BATCHES = 4, B = 2, V = 67, MOST_STEPS = 10 };
 
@@ -94,26 +95,26 @@ static void lab_close(lab *l) {
 }
 
 static void fill(const lab *l, int step, int micro) {
-    const prog *p = l->p->prog[PLAN_TRAIN];
+    const prog *p = plan_prog(l->p, USE_TRAIN, 0);
     int T = l->p->spec.T;
     rng_key key = rng_key_numbered(9, (uint64_t)(step * MICRO_BATCHES + micro));
     for (int i = 0; i < B * T; i++) {
-        ((int32_t *)prog_tensor(p, "ids")->data)[i] = (int32_t)(rng_u32(key, (uint64_t)i) % V);
-        ((int32_t *)prog_tensor(p, "targets")->data)[i] = (int32_t)(rng_u32(key, i + 1u) % V);
-        ((int32_t *)prog_tensor(p, "pos")->data)[i] = i % T;
+        ((int32_t *)prog_at(p, "ids"))[i] = (int32_t)(rng_u32(key, (uint64_t)i) % V);
+        ((int32_t *)prog_at(p, "targets"))[i] = (int32_t)(rng_u32(key, i + 1u) % V);
+        ((int32_t *)prog_at(p, "pos"))[i] = i % T;
     }
 }
 
 static double sum_nll(const prog *p) {
-    const tensor *t = prog_tensor(p, "nll");
+    tensor t = prog_named(p, "nll");
     double sum = 0;
-    for (int64_t i = 0; i < t->rows; i++) sum += ((const float *)t->data)[i];
+    for (int64_t i = 0; i < t.rows; i++) sum += ((const float *)t.data)[i];
     return sum;
 }
 
 /* The gradients of a step; returns the mean loss. */
 static double accumulate(lab *l, int step, int order) {
-    const prog *p = l->p->prog[PLAN_TRAIN];
+    const prog *p = plan_prog(l->p, USE_TRAIN, 0);
     double targets = MICRO_BATCHES * B * l->p->spec.T, sum = 0;
     for (int i = 0; i < MICRO_BATCHES; i++) {
         int micro = (order + i * (order ? 3 : 1)) % MICRO_BATCHES;
@@ -215,11 +216,12 @@ static void test_plan(void **state) {
         int64_t times = k == REGION_GRADS ? 2 : 1;
         assert_int_equal(fixed.p->region[k].bytes, times * fast.p->region[k].bytes);
     }
-    assert_int_equal(prog_get_stats(fixed.p->prog[PLAN_TRAIN])->contributions, 2); /* tied */
-    assert_int_equal(prog_get_stats(fast.p->prog[PLAN_TRAIN])->contributions, 0);
+    assert_int_equal(prog_get_stats(plan_prog(fixed.p, USE_TRAIN, 0))->contributions, 2); /* tied */
+    assert_int_equal(prog_get_stats(plan_prog(fast.p, USE_TRAIN, 0))->contributions, 0);
     lab_close(&fixed);
     lab_open(&fixed, &CASES[2], DT_F32, &(way){.threads = 1});
-    assert_int_equal(prog_get_stats(fixed.p->prog[PLAN_TRAIN])->contributions, 2); /* blocks */
+    assert_int_equal(prog_get_stats(plan_prog(fixed.p, USE_TRAIN, 0))->contributions,
+                     2); /* blocks */
     lab_close(&fast);
     lab_close(&fixed);
 }

@@ -25,7 +25,7 @@ static void lab_open_with(lab *l, const char *name, dtype compute, int cache_tok
                             .logits_T = LONGEST});
     param_refresh_work(l->g.p->store);
     l->V = l->g.mc.vocab_size;
-    const prog *p = l->g.p->prog[PLAN_LOGITS];
+    const prog *p = plan_prog(l->g.p, USE_LOGITS, 0);
     for (int i = 0; i < LONGEST; i++) {
         l->ids[i] = (int32_t)((i * 31 + SEED_OF_IDS) % l->V);
         golden_ints(p, "ids")[i] = l->ids[i];
@@ -33,9 +33,9 @@ static void lab_open_with(lab *l, const char *name, dtype compute, int cache_tok
     }
     prog_replay(p, PROG_F, &(op_run){.dev = l->g.dev});
     int64_t n = LONGEST * l->V;
-    const tensor *t = prog_tensor(p, "logits");
+    tensor t = prog_named(p, "logits");
     l->full = malloc(sizeof(float) * (size_t)n);
-    dtype_convert(l->full, DT_F32, t->data, t->dt, n);
+    dtype_convert(l->full, DT_F32, t.data, t.dt, n);
 }
 
 static void lab_open(lab *l, const char *name, dtype compute, int cache_tok, int prefill_T) {

@@ -66,7 +66,7 @@ static float *all_logits(golden *g, const gguf_model *m) {
         MUST(gguf_model_load_vectors(m, p->store, E));
     else
         MUST(hf_load_weights(p->store, g->dir, E));
-    const prog *l = p->prog[PLAN_LOGITS];
+    const prog *l = plan_prog(p, USE_LOGITS, 0);
     const int32_t *ids = (const int32_t *)(const void *)g->ids->data;
     for (int b = 0; b < g->B; b++) {
         for (int t = 0; t < g->T; t++) {
@@ -75,7 +75,7 @@ static float *all_logits(golden *g, const gguf_model *m) {
         }
         op_run run = {.dev = g->dev};
         prog_replay(l, PROG_F, &run);
-        memcpy(out + b * one, prog_tensor(l, "logits")->data, sizeof *out * (size_t)one);
+        memcpy(out + b * one, prog_at(l, "logits"), sizeof *out * (size_t)one);
     }
     plan_free(p);
     return out;

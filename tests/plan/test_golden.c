@@ -13,7 +13,7 @@ static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2
 /* A program of its own for all logits of B sequences. */
 typedef struct logits_prog {
     prog *p;
-    void *base[SPACE_COUNT];
+    prog_frame where;
 } logits_prog;
 
 static logits_prog logits_record(golden *g, int B, int T, bool document_mask) {
@@ -30,11 +30,13 @@ static logits_prog logits_record(golden *g, int B, int T, bool document_mask) {
     model_record(&r);
     MUST(prog_finish(&l.p, r.g, E));
     const prog_stats *s = prog_get_stats(l.p);
-    l.base[SPACE_FRAME] = aligned_alloc(64, ((size_t)s->frame_bytes + 63) / 64 * 64);
-    l.base[SPACE_PINNED] = aligned_alloc(64, ((size_t)s->pinned_bytes + 63) / 64 * 64);
-    l.base[SPACE_MASTER] = param_master(g->p->store);
-    memset(l.base[SPACE_FRAME], 0xff, (size_t)s->frame_bytes);
-    prog_bind(l.p, l.base);
+    l.where.base[SPACE_FRAME] = aligned_alloc(64, ((size_t)s->frame_bytes + 63) / 64 * 64);
+    l.where.base[SPACE_PINNED] =
+        aligned_alloc(64, ((size_t)(s->pinned_bytes + s->const_bytes) + 63) / 64 * 64);
+    l.where.base[SPACE_CONST] = (char *)l.where.base[SPACE_PINNED] + s->pinned_bytes;
+    l.where.base[SPACE_MASTER] = param_master(g->p->store);
+    memset(l.where.base[SPACE_FRAME], 0xff, (size_t)s->frame_bytes);
+    prog_bind(l.p, &l.where, 1);
     for (int i = 0; i < B * T; i++) golden_ints(l.p, "rows")[i] = i;
     return l;
 }
@@ -42,13 +44,13 @@ static logits_prog logits_record(golden *g, int B, int T, bool document_mask) {
 static double logits_distance(const golden *g, const logits_prog *l, const st_view *want) {
     op_run run = {.dev = g->dev};
     prog_replay(l->p, PROG_F, &run);
-    return golden_distance(prog_tensor(l->p, "logits")->data,
-                           (const float *)(const void *)want->data, want->numel);
+    return golden_distance(prog_at(l->p, "logits"), (const float *)(const void *)want->data,
+                           want->numel);
 }
 
 static void logits_free(logits_prog *l) {
-    free(l->base[SPACE_FRAME]);
-    free(l->base[SPACE_PINNED]);
+    free(l->where.base[SPACE_FRAME]);
+    free(l->where.base[SPACE_PINNED]);
 }
 
 static void test_logits(void **state) {
@@ -124,7 +126,7 @@ static void check_packed(const char *name, const st_reader *file) {
     double d = logits_distance(&g, &l, st_find(file, "logits"));
     print_message("%s: packed documents %.2e\n", name, d);
     assert_true(d < LOGITS);
-    feed_packed(g.p->prog[PLAN_TRAIN], ids, start, T);
+    feed_packed(plan_prog(g.p, USE_TRAIN, 0), ids, start, T);
     check_loss(name, golden_run(&g, 1), st_find(file, "loss"));
     check_gradients(&g, file, false);
     logits_free(&l);
@@ -311,7 +313,7 @@ static float *gradients_under(const char *name, plan_spec spec, int64_t *bytes, 
     golden_step(&g, (const int32_t *)(const void *)g.ids->data, 7);
     const param_store *store = g.p->store;
     *bytes = param_store_sizes(store).elems * 4;
-    *stats = *prog_get_stats(g.p->prog[PLAN_TRAIN]);
+    *stats = *prog_get_stats(plan_prog(g.p, USE_TRAIN, 0));
     float *copy = malloc((size_t)*bytes), *to = copy;
     for (int i = 0; i < param_count(store); i++) {
         const param *p = param_at(store, i);

@@ -72,7 +72,7 @@ static const char *write_folder(test_dir *d, const golden *g, const form *f) {
 /* ---- what is computed ---- */
 
 /* The folder of m, all of it read into masters. */
-static void open_widened(open_model *w, const open_model *m) {
+static void open_widened(open_model *w, open_model *m) {
     plan_spec spec = open_model_spec(m, T, T);
     spec.locate = NULL;
     *w = (open_model){.dev = m->dev, .config = m->config};
@@ -88,7 +88,7 @@ static int32_t *some_ids(int64_t V) {
 }
 
 /* Logits of whole sequences are equal bit for bit. */
-static void check_logits(const char *name, const open_model *m, const open_model *w) {
+static void check_logits(const char *name, open_model *m, open_model *w) {
     int64_t V = m->config.vocab_size;
     const int32_t *ids = some_ids(V);
     size_t bytes = sizeof(float) * (size_t)(T * V);
@@ -99,7 +99,7 @@ static void check_logits(const char *name, const open_model *m, const open_model
 }
 
 /* A prompt, then token by token: also bit for bit. */
-static void check_decode(const char *name, const open_model *m, const open_model *w) {
+static void check_decode(const char *name, open_model *m, const open_model *w) {
     int64_t V = m->config.vocab_size;
     const int32_t *ids = some_ids(V);
     generator a = open_model_generator(m), b = open_model_generator(w);
@@ -121,7 +121,7 @@ static bool has_to_stay(const param *p, const st_view *v, hf_order order) {
 }
 
 /* Returns how many stay. */
-static int check_places(const char *name, const open_model *m) {
+static int check_places(const char *name, open_model *m) {
     const param_store *s = m->plan->store;
     int stay = 0;
     int64_t read = 0;

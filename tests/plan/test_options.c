@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "plan/plan.h"
+#include "prog_memory.h"
 
 enum { T = 19, V = 53, LAYERS = 3, ROUNDS = 6 };
 
@@ -133,7 +134,7 @@ static void lab_close(lab *l) {
 }
 
 static void feed(const prog *p, int from, int n, const int32_t *ids) {
-    int32_t *in = prog_tensor(p, "ids")->data, *pos = prog_tensor(p, "pos")->data;
+    int32_t *in = prog_at(p, "ids"), *pos = prog_at(p, "pos");
     for (int i = 0; i < n; i++) {
         in[i] = ids[from + i];
         pos[i] = from + i;
@@ -142,13 +143,13 @@ static void feed(const prog *p, int from, int n, const int32_t *ids) {
 
 /* The mean of nll, and its gradient. */
 static double loss(lab *l, const int32_t *ids) {
-    const prog *p = l->p->prog[PLAN_TRAIN];
+    const prog *p = plan_prog(l->p, USE_TRAIN, 0);
     feed(p, 0, T, ids);
-    int32_t *targets = prog_tensor(p, "targets")->data;
+    int32_t *targets = prog_at(p, "targets");
     for (int i = 0; i < T; i++) targets[i] = ids[i + 1];
     op_run run = {.dev = l->dev, .first_micro = true, .grad_scale = 1.0f / T};
     prog_replay(p, PROG_ALL, &run);
-    const float *nll = prog_tensor(p, "nll")->data;
+    const float *nll = prog_at(p, "nll");
     double sum = 0;
     for (int i = 0; i < T; i++) sum += nll[i];
     return sum / T;
@@ -185,21 +186,21 @@ static void check_gradient(lab *l, const int32_t *ids) {
 }
 
 static void check_decoding(lab *l, const int32_t *ids) {
-    const prog *all = l->p->prog[PLAN_LOGITS];
+    const prog *all = plan_prog(l->p, USE_LOGITS, 0);
     op_run run = {.dev = l->dev, .first_micro = true};
     feed(all, 0, T, ids);
-    for (int i = 0; i < T; i++) ((int32_t *)prog_tensor(all, "rows")->data)[i] = i;
+    for (int i = 0; i < T; i++) ((int32_t *)prog_at(all, "rows"))[i] = i;
     prog_replay(all, PROG_F, &run);
-    const float *want = prog_tensor(all, "logits")->data;
+    const float *want = prog_at(all, "logits");
     for (int done = 0; done < T;) {
         int n = done == 0 ? 5 : 1;
-        const prog *p = l->p->prog[done == 0 ? PLAN_PREFILL : PLAN_DECODE];
+        const prog *p = plan_prog(l->p, done == 0 ? USE_PREFILL : USE_DECODE, 0);
         feed(p, done, n, ids);
-        ((int32_t *)prog_tensor(p, "qpos")->data)[0] = done;
-        ((int32_t *)prog_tensor(p, "rows")->data)[0] = n - 1;
+        ((int32_t *)prog_at(p, "qpos"))[0] = done;
+        ((int32_t *)prog_at(p, "rows"))[0] = n - 1;
         prog_replay(p, PROG_F, &run);
         done += n;
-        const float *got = prog_tensor(p, "logits")->data;
+        const float *got = prog_at(p, "logits");
         for (int v = 0; v < V; v++)
             if (fabsf(got[v] - want[(done - 1) * V + v]) > 2e-4f)
                 fail_msg("logits after %d tokens: %g, %g: %s", done, (double)got[v],

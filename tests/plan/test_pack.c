@@ -117,7 +117,7 @@ static double arena_ratio(dev *d, const char *preset, shape s) {
     plan *p;
     assert_int_equal(model_config_read(a, o, 0, &spec.model, &e), ST_OK);
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s: %s", preset, e.message);
-    const prog_stats *st = prog_get_stats(p->prog[PLAN_TRAIN]);
+    const prog_stats *st = prog_get_stats(plan_prog(p, USE_TRAIN, 0));
     assert_true(st->frame_bytes >= st->live_peak_bytes && st->live_peak_bytes > 0);
     /* Everything outside the frame is live throughout. */
     double rest = (double)(p->peak_bytes - p->region[REGION_FRAME].bytes);
@@ -155,7 +155,7 @@ static void test_presets(void **state) {
 /* Where ranks sum gradients that lie in the frame, whole units travel while the backward goes on:
  * nothing else may lie in one from when its last gradient is there. */
 static void check_units(const plan *p, int *seen) {
-    const graph *g = p->prog[PLAN_TRAIN]->g;
+    const graph *g = plan_prog(p, USE_TRAIN, 0)->g;
     for (int u = 0; u < param_units(p->store); u++) {
         const param_unit *k = param_unit_at(p->store, u);
         int64_t begin = k->at * 4, end = begin + k->n * 4;

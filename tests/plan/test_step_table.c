@@ -85,7 +85,7 @@ static void run_entry(machine *m, const step_entry *e, const prog *p) {
 /* Every op runs once, in order; the rest is checked as it goes. */
 static machine check_table(const plan *p, const step_table *t) {
     machine m = {.s = p->store, .t = t};
-    const prog *pr = p->prog[PLAN_TRAIN];
+    const prog *pr = plan_prog(p, USE_TRAIN, 0);
     int next = 0, ops = prog_get_stats(pr)->ops, passes = 0;
     for (int u = 0; u < 64; u++) m.holder[u] = -1;
     for (int i = 0; i < t->n; i++) {
@@ -135,7 +135,8 @@ static machine check(const char *model, int zero, int recompute, int micro_batch
     json_decref(o);
     assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, &e), ST_OK);
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
-    step_table t = step_build_accumulation(a, p->store, p->prog[PLAN_TRAIN], micro_batches, true);
+    step_parts parts = plan_step_parts(p, a, micro_batches, true);
+    step_table t = step_build(a, &parts);
     machine m = check_table(p, &t);
     plan_free(p);
     dev_close(d);

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "op/fixed.h"
 #include "prog/graph_int.h"
+#include "prog_memory.h"
 
 enum { B = 2, T = 3, N = B * T, C = 4, V = 7, MAX_PARAM = 1024 };
 
@@ -125,17 +126,18 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     if (prog_finish(&l->p, l->g, &e) != ST_OK) fail_msg("%s", e.message);
     const prog_stats *s = prog_get_stats(l->p);
     l->frame = aligned_alloc(64, (size_t)s->frame_bytes + 64);
-    l->pinned = aligned_alloc(64, (size_t)s->pinned_bytes + 64);
-    void *base[SPACE_COUNT] = {[SPACE_FRAME] = l->frame,
-                               [SPACE_PINNED] = l->pinned,
-                               [SPACE_MASTER] = l->param,
-                               [SPACE_GRAD] = l->grad};
-    prog_bind(l->p, base);
+    l->pinned = aligned_alloc(64, (size_t)(s->pinned_bytes + s->const_bytes) + 64);
+    prog_frame where = {{[SPACE_FRAME] = l->frame,
+                         [SPACE_PINNED] = l->pinned,
+                         [SPACE_CONST] = (char *)l->pinned + s->pinned_bytes,
+                         [SPACE_MASTER] = l->param,
+                         [SPACE_GRAD] = l->grad}};
+    prog_bind(l->p, &where, 1);
     for (int i = 0; i < N; i++) {
-        ((int32_t *)prog_tensor(l->p, "ids")->data)[i] = (i * 5 + 2) % V;
-        ((int32_t *)prog_tensor(l->p, "targets")->data)[i] = i == 4 ? -1 : (i * 3 + 1) % V;
-        const tensor *pos = prog_tensor(l->p, "pos");
-        if (pos) ((int32_t *)pos->data)[i] = i % T;
+        ((int32_t *)prog_at(l->p, "ids"))[i] = (i * 5 + 2) % V;
+        ((int32_t *)prog_at(l->p, "targets"))[i] = i == 4 ? -1 : (i * 3 + 1) % V;
+        tensor pos = prog_named(l->p, "pos");
+        if (pos.data) ((int32_t *)pos.data)[i] = i % T;
     }
 }
 
@@ -178,7 +180,7 @@ static op_run run_of(lab *l, bool first) {
 static double objective(lab *l) {
     op_run run = run_of(l, true);
     prog_replay(l->p, PROG_F, &run);
-    const double *nll = prog_tensor(l->p, "nll")->data, *lse = prog_tensor(l->p, "lse")->data;
+    const double *nll = prog_at(l->p, "nll"), *lse = prog_at(l->p, "lse");
     double sum = 0;
     for (int i = 0; i < N; i++)
         if (i != 4) sum += nll[i] + (double)0.1f * lse[i] * lse[i];
@@ -471,7 +473,7 @@ static void test_no_grad_id(void **state) {
         gradients(&l, 0xff);
         memcpy(all, l.grad, sizeof all);
         int64_t n = l.n_params;
-        int32_t id = ((const int32_t *)prog_tensor(l.p, "ids")->data)[1];
+        int32_t id = ((const int32_t *)prog_at(l.p, "ids"))[1];
         release(&l);
         l.no_grad_id = id;
         record(&l, transformer, RECOMPUTE_NONE, tied);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "prog/prog.h"
+#include "prog_memory.h"
 
 enum { N = 6, C = 16, F = 24, V = 32, PARAMS = V * C + 2 * (C + 2 * F * C), MAX_OPS = 64 };
 
@@ -69,16 +70,17 @@ static void lab_open(lab *l, recompute_policy policy) {
     const prog_stats *s = prog_get_stats(l->p);
     assert_in_range(s->ops, 10, MAX_OPS);
     l->frame = aligned_alloc(64, (size_t)s->frame_bytes + 64);
-    l->pinned = aligned_alloc(64, (size_t)s->pinned_bytes + 64);
-    void *base[SPACE_COUNT] = {[SPACE_FRAME] = l->frame,
-                               [SPACE_PINNED] = l->pinned,
-                               [SPACE_MASTER] = l->param,
-                               [SPACE_GRAD] = l->grad};
-    prog_bind(l->p, base);
+    l->pinned = aligned_alloc(64, (size_t)(s->pinned_bytes + s->const_bytes) + 64);
+    prog_frame where = {{[SPACE_FRAME] = l->frame,
+                         [SPACE_PINNED] = l->pinned,
+                         [SPACE_CONST] = (char *)l->pinned + s->pinned_bytes,
+                         [SPACE_MASTER] = l->param,
+                         [SPACE_GRAD] = l->grad}};
+    prog_bind(l->p, &where, 1);
     for (int i = 0; i < PARAMS; i++) l->param[i] = (float)(i * 37 % 101 - 50) / 100.0f;
     for (int i = 0; i < N; i++) {
-        ((int32_t *)prog_tensor(l->p, "ids")->data)[i] = (i * 5 + 2) % V;
-        ((int32_t *)prog_tensor(l->p, "targets")->data)[i] = (i * 3 + 1) % V;
+        ((int32_t *)prog_at(l->p, "ids"))[i] = (i * 5 + 2) % V;
+        ((int32_t *)prog_at(l->p, "targets"))[i] = (i * 3 + 1) % V;
     }
 }
 

@@ -41,7 +41,7 @@
     W(CONFIG_RECOMPUTE_NONE, "none")                                                               \
     W(CONFIG_RECOMPUTE_SELECTIVE, "selective")                                                     \
     W(CONFIG_RECOMPUTE_FULL, "full")
-#define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm")
+#define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm") W(CONFIG_OBJECTIVE_DPO, "dpo")
 #define CONFIG_SET_OPTIMIZER(W) W(CONFIG_OPTIMIZER_ADAMW, "adamw")
 #define CONFIG_SET_SCHEDULE(W)                                                                     \
     W(CONFIG_SCHEDULE_CONSTANT, "constant")                                                        \

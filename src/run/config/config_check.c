@@ -91,6 +91,11 @@ status config_check_train(const config *c, err *e) {
     if (!ends && !c->train.steps && !c->train.tokens && c->train.epochs <= 0)
         return missing(c, e, "train.steps",
                        "set exactly one of train.steps, train.tokens, train.epochs");
+    if (c->train.objective != CONFIG_OBJECTIVE_LM) {
+        config_error(c, e, "train.objective",
+                     "shards hold texts, not the pairs of answers that dpo learns from");
+        return err_hint(e, "train.objective=lm learns from them");
+    }
     return ST_OK;
 }
 
@@ -139,9 +144,14 @@ static status refuse_layouts(const config *c, err *e) {
     } all[] = {
         {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
         {"parallel.pp", "pipeline parallelism (pp above 1)", c->parallel.pp},
-        {"parallel.virtual", "an interleaved pipeline (virtual above 1)", c->parallel.virtual},
         {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
     };
+    if (c->parallel.pp_schedule == CONFIG_PP_AFAB && c->parallel.zero >= 2) {
+        config_error(c, e, "parallel.pp_schedule",
+                     "afab keeps gradients until all micro-batches are through, zero %ld does not",
+                     (long)c->parallel.zero);
+        return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
+    }
     for (int i = 0; i < ARRAY_LEN(all); i++)
         if (all[i].size > 1)
             return refuse(c, e, all[i].path, all[i].what, "dp, zero, tp and sp are");

@@ -25,7 +25,7 @@ static bench_facts facts_of(const session *s) {
                          .tok_per_step = s->batch * s->T,
                          .micro_batches = s->table.micro_batches,
                          .planned_peak_bytes = p->peak_bytes,
-                         .activation_bytes = prog_get_stats(p->prog[PLAN_TRAIN])->saved_bytes,
+                         .activation_bytes = plan_saved_bytes(p),
                          .model_flops = micro * plan_model_flops(p),
                          .hardware_flops = micro * plan_hardware_flops(p),
                          .peak_flops = s->peak_flops};
@@ -70,7 +70,7 @@ status bench_run_step(bench *b, bench_step *out, err *e) {
                         .tok_per_s = (double)b->facts.tok_per_step / seconds,
                         .mfu = b->facts.model_flops / seconds / b->facts.peak_flops,
                         .hfu = b->facts.hardware_flops / seconds / b->facts.peak_flops,
-                        .loss = r.nll_sum / (double)r.targets};
+                        .loss = execute_mean_loss(&r)};
     return ST_OK;
 }
 
@@ -97,9 +97,11 @@ bench_summary bench_summarize(const bench *b, const bench_step *steps, int n) {
 }
 
 void bench_start_profile(bench *b) {
-    int ops = prog_get_stats(b->s.plan->prog[PLAN_TRAIN])->ops;
+    const step_parts *parts = &b->s.parts;
     b->times = ARENA_NEW(b->s.a, step_times);
-    b->times->op_ns = ARENA_ARRAY(b->s.a, int64_t, ops);
+    b->times->op_ns = ARENA_ARRAY(b->s.a, int64_t *, parts->chunks);
+    for (int c = 0; c < parts->chunks; c++)
+        b->times->op_ns[c] = ARENA_ARRAY(b->s.a, int64_t, prog_get_stats(parts->chunk[c])->ops);
     b->timed_steps = b->timed_ns = 0;
 }
 

@@ -45,7 +45,7 @@ static void add_layer(const layer *l, dtype dt, bench_gemm *list, int *n) {
 }
 
 static void list_products(const plan *p, arena *a, bench_gemm **out, int *n) {
-    const prog *train = p->prog[PLAN_TRAIN];
+    const prog *train = plan_prog(p, USE_TRAIN, 0);
     int ops = prog_get_stats(train)->ops;
     *out = ARENA_ARRAY(a, bench_gemm, GEMM_LAYOUTS * ops);
     for (int i = 0; i < ops; i++) {

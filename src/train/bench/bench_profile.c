@@ -74,6 +74,14 @@ static void add_op(bench_profile *p, const prog_op *o, int micro_batches, double
     row->bytes += o->bytes * micro_batches;
 }
 
+static void add_ops(bench_profile *out, const prog *p, int micro_batches, const int64_t *ns,
+                    double steps) {
+    for (int i = 0; i < prog_get_stats(p)->ops; i++) {
+        prog_op o = prog_get_op(p, i);
+        add_op(out, &o, micro_batches, (double)ns[i] / steps);
+    }
+}
+
 static void add_part(bench_profile *p, const char *name, bench_class class, bench_pass pass,
                      double seconds, double bytes) {
     bench_row r = {.class = class, .pass = pass, .calls = 1, .seconds = seconds, .bytes = bytes};
@@ -102,15 +110,13 @@ static int longest_first(const void *a, const void *b) {
 
 void bench_profile_fill(bench_profile *out, arena *a, const plan *p, int micro_batches,
                         const step_times *times, int64_t total_ns) {
-    const prog *train = p->prog[PLAN_TRAIN];
-    int ops = prog_get_stats(train)->ops;
     double steps = (double)out->steps * 1e9;
+    int ops = 0;
+    for (int c = 0; c < plan_chunks(p); c++) ops += prog_get_stats(plan_prog(p, USE_TRAIN, c))->ops;
     out->rows = ARENA_ARRAY(a, bench_row, ops + 4);
     out->step_s = (double)total_ns / steps;
-    for (int i = 0; i < ops; i++) {
-        prog_op o = prog_get_op(train, i);
-        add_op(out, &o, micro_batches, (double)times->op_ns[i] / steps);
-    }
+    for (int c = 0; c < plan_chunks(p); c++)
+        add_ops(out, plan_prog(p, USE_TRAIN, c), micro_batches, times->op_ns[c], steps);
     add_optimizer(out, p, times);
     add_part(out, "samples", BENCH_BETWEEN, BENCH_NO_PASS, (double)times->fill_ns / steps, 0);
     double known = 0;

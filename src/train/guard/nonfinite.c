@@ -8,6 +8,8 @@
 #include "train/events.h"
 
 typedef struct finding {
+    dev *dev;
+    dev_room room; /* for tensors that the host cannot reach */
     bool found;
     bool goes_on;         /* other ranks walk beside this one: it walks to the end, too */
     const bool *overflow; /* an op has met what does not fit into sums of fixed point */
@@ -15,11 +17,16 @@ typedef struct finding {
     char text[512];
 } finding;
 
-static bool is_finite_at(const tensor *t, int64_t r, int64_t c) {
-    int64_t at = r * t->ld + c;
-    if (t->dt == DT_BF16) return isfinite(bf16_to_f32(((const uint16_t *)t->data)[at]));
-    if (t->dt == DT_F64) return isfinite(((const double *)t->data)[at]);
-    return t->dt != DT_F32 || isfinite(((const float *)t->data)[at]);
+/* Element `at` of numbers on the host. */
+static bool is_finite_at(const void *data, dtype dt, int64_t at) {
+    if (dt == DT_BF16) return isfinite(bf16_to_f32(((const uint16_t *)data)[at]));
+    if (dt == DT_F64) return isfinite(((const double *)data)[at]);
+    return dt != DT_F32 || isfinite(((const float *)data)[at]);
+}
+
+static const void *on_host(finding *f, const tensor *t) {
+    int64_t elems = (t->rows - 1) * t->ld + t->cols;
+    return dev_look(f->dev, t->data, (size_t)dtype_span_bytes(t->dt, elems), &f->room);
 }
 
 static bool visit(void *ctx, const prog_event *ev) {
@@ -33,9 +40,10 @@ static bool visit(void *ctx, const prog_event *ev) {
                  ev->name, f->limit);
         return f->goes_on;
     }
+    const void *data = on_host(f, &ev->t);
     for (int64_t r = 0; r < ev->t.rows; r++)
         for (int64_t c = 0; c < ev->t.cols; c++) {
-            if (is_finite_at(&ev->t, r, c)) continue;
+            if (is_finite_at(data, ev->t.dt, r * ev->t.ld + c)) continue;
             f->found = true;
             snprintf(f->text, sizeof f->text,
                      "op %s (%s) wrote a NaN or Inf into %s at row %ld, column %ld of [%ld,%ld]",
@@ -88,14 +96,29 @@ static bool weights_are_bad(const session *s, finding *f) {
     return bad;
 }
 
-static void walk_step(session *s, uint64_t first_sample, float grad_scale, finding *f) {
-    const prog *p = s->plan->prog[PLAN_TRAIN];
-    for (int m = 0; m < s->table.micro_batches; m++) {
-        execute_fill(s, s->train, p, first_sample + (uint64_t)m * (uint64_t)s->B);
-        op_run run = execute_run_of(s, m, grad_scale);
-        prog_walk(p, PROG_ALL, &run, visit, f);
-        if (f->found && !f->goes_on) return;
+/* The step's entries again, with the ops one by one. */
+static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, float grad_scale,
+                       finding *f) {
+    op_run run = execute_run_of(s, t->micro_batch, grad_scale);
+    run.frame = t->frame;
+    const batch_ports *io = t->model ? &s->looks[t->model - 1] : &s->chunks[t->chunk];
+    switch (t->action) {
+        case STEP_FILL:
+            execute_fill(s, s->train, first_sample + (uint64_t)t->micro_batch * (uint64_t)s->B);
+            batch_put(io, t->frame, &s->rows);
+            break;
+        case STEP_FORWARD:
+        case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
+        case STEP_PASS_ON:
+        case STEP_PASS_BACK: execute_pass_on(s, t); break;
+        case STEP_LOSS: execute_loss(s, t, grad_scale); break;
+        default: break;
     }
+}
+
+static void walk_step(session *s, uint64_t first_sample, float grad_scale, finding *f) {
+    for (int i = 0; i < s->table.n && (f->goes_on || !f->found); i++)
+        walk_entry(s, &s->table.entry[i], first_sample, grad_scale, f);
 }
 
 /* Gradients of the walk are this rank's; what no rank finds arose when they were summed. */
@@ -117,9 +140,10 @@ static const char *found_nowhere(const session *s) {
 
 /* All ranks name what the first of them has found. */
 status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
-    finding f = {.overflow = &s->fixed_overflow, .limit = (double)s->fixed_limit};
+    finding f = {.dev = s->dev, .overflow = &s->fixed_overflow, .limit = (double)s->fixed_limit};
     s->fixed_overflow = false;
     find(s, first_sample, grad_scale, &f);
+    dev_room_free(&f.room);
     err named = {0};
     status st = f.found ? err_set(&named, ST_NONFINITE, "%s", f.text) : ST_OK;
     st = peers_agree(&s->peers, st, &named);

@@ -46,7 +46,7 @@ static status name_documents(session *s, json_t **out, err *e) {
 /* ---- telling ---- */
 
 static void put_score(json_t *o, const step_result *r) {
-    double loss = r->targets ? r->nll_sum / (double)r->targets : 0.0;
+    double loss = execute_mean_loss(r);
     json_object_set_new(o, "loss", json_f32((float)loss));
     json_object_set_new(o, "loss_z", json_f32((float)r->score.loss_z));
     json_object_set_new(o, "loss_mean", json_f32((float)r->score.loss_mean));
@@ -66,7 +66,7 @@ static const char *consequence(watch_verdict v) {
 }
 
 static json_t *spike_alarm(const session *s, const step_result *r, json_t *documents) {
-    double loss = r->targets ? r->nll_sum / (double)r->targets : 0.0;
+    double loss = execute_mean_loss(r);
     strbuf named = {0};
     if (json_array_size(documents) > 0) {
         strbuf_puts(&named, "; most suspicious: ");

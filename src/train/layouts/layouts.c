@@ -205,7 +205,7 @@ static status run_steps(rank_job *j, session *s, err *e) {
         if (j->way->between) j->way->between(s, i + 1);
         TRY(trial_step_watched(s, i == 0 ? note_gradients : NULL, j, &out, e));
         if (!r) continue;
-        r->steps[i] = (layout_step){out.nll_sum / (double)out.targets, out.norm, out.digest};
+        r->steps[i] = (layout_step){execute_mean_loss(&out), out.norm, out.digest};
         r->seconds += (double)out.total_ns / 1e9;
         r->n_steps = i + 1;
     }

@@ -25,7 +25,8 @@ static status open_memory(session *s, err *e) {
     first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->c->optim.lr};
     TRY(session_commit(s, e));
     session_enter_shape(s, 0, first->max_batch);
-    param_init_all(s->plan->store, (uint64_t)s->c->train.seed);
+    TRY(session_make_weights(s, s->plan->store, NULL, e));
+    TRY(session_load_reference(s, e));
     peers_gather_all(&s->peers);
     return comm_check(s->peers.m.world, e);
 }
@@ -47,22 +48,19 @@ static int64_t count_targets(session *s) {
 /* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. */
 static status fill(session *s, int micro_batch, err *e) {
     (void)e;
-    const prog *p = s->plan->prog[PLAN_TRAIN];
+    const batch_rows *r = &s->rows;
     rng_key key = rng_key_named((uint64_t)s->c->train.seed, "bench.ids");
     uint64_t own = (uint64_t)(s->at.step * s->batch + s->peers.m.rank[MESH_DP] * s->share);
     uint32_t vocab = (uint32_t)s->model.vocab_size;
-    const tensor *start = prog_tensor(p, "start");
-    int32_t *ids = prog_tensor(p, "ids")->data, *targets = prog_tensor(p, "targets")->data;
-    int32_t *pos = prog_tensor(p, "pos")->data;
     for (int b = 0; b < s->B; b++) {
         uint64_t sample = own + (uint64_t)micro_batch * (uint64_t)s->B + (uint64_t)b;
         uint64_t first = sample * ((uint64_t)s->T + 1);
         for (int t = 0; t < s->T; t++) {
             int64_t at = (int64_t)b * s->T + t;
-            ids[at] = (int32_t)(rng_u32(key, first + (uint64_t)t) % vocab);
-            targets[at] = (int32_t)(rng_u32(key, first + (uint64_t)t + 1) % vocab);
-            pos[at] = t;
-            if (start) ((int32_t *)start->data)[at] = 0;
+            r->ids[at] = (int32_t)(rng_u32(key, first + (uint64_t)t) % vocab);
+            r->targets[at] = (int32_t)(rng_u32(key, first + (uint64_t)t + 1) % vocab);
+            r->pos[at] = t;
+            if (r->start) r->start[at] = 0;
         }
     }
     return ST_OK;

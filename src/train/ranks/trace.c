@@ -29,6 +29,12 @@ typedef struct label {
     const char *verb, *part;
 } label;
 
+/* A program, and what each of its ops is part of. */
+typedef struct labelled {
+    const prog *p;
+    label *label;
+} labelled;
+
 struct trace {
     arena *a; /* of labels */
     peers *p;
@@ -38,8 +44,8 @@ struct trace {
     int64_t zero_ns; /* of the timeline, on this rank's clock */
     int64_t step_ns, micro_ns;
     int micro_batch;
-    const prog *prog;     /* that the labels are of */
-    label *label;         /* by op */
+    labelled *programs;
+    int n_programs, cap_programs;
     pthread_mutex_t lock; /* guards what follows */
     span *spans;
     int n, cap;
@@ -131,10 +137,9 @@ static const char *part_of(trace *t, const prog_op *op, bool seen_layers) {
 
 /* Outside of layers stand the embedding and the head; a forward begins with the one, a backward
  * with the other. */
-static void label_ops(trace *t, const prog *p) {
+static label *label_ops(trace *t, const prog *p) {
     int n = prog_get_stats(p)->ops;
-    t->prog = p;
-    t->label = ARENA_ARRAY(t->a, label, n);
+    label *list = ARENA_ARRAY(t->a, label, n);
     op_phase direction = PHASE_F;
     bool seen_layers = false;
     for (int i = 0; i < n; i++) {
@@ -146,21 +151,33 @@ static void label_ops(trace *t, const prog *p) {
                            : op.recomputed     ? "recompute"
                                                : "backward";
         const char *part = part_of(t, &op, seen_layers);
-        bool same = i > 0 && strcmp(part, t->label[i - 1].part) == 0;
-        t->label[i] = (label){verb, same ? t->label[i - 1].part : part};
+        bool same = i > 0 && strcmp(part, list[i - 1].part) == 0;
+        list[i] = (label){verb, same ? list[i - 1].part : part};
     }
+    return list;
 }
 
-int trace_stretch(const trace *t, int first, int end) {
+static const label *labels_of(trace *t, const prog *p) {
+    for (int i = 0; i < t->n_programs; i++)
+        if (t->programs[i].p == p) return t->programs[i].label;
+    t->programs =
+        arena_grow(t->a, t->programs, t->n_programs, &t->cap_programs, sizeof *t->programs);
+    t->programs[t->n_programs] = (labelled){p, label_ops(t, p)};
+    return t->programs[t->n_programs++].label;
+}
+
+int trace_stretch(trace *t, const prog *p, int first, int end) {
     if (!t || !t->on) return end;
-    const label *l = t->label;
+    const label *l = labels_of(t, p);
     int i = first + 1;
     while (i < end && l[i].part == l[first].part && l[i].verb == l[first].verb) i++;
     return i;
 }
 
-void trace_ops(trace *t, int64_t began, int first) {
-    if (t && t->on) trace_span(t, began, t->label[first].verb, t->label[first].part);
+void trace_ops(trace *t, const prog *p, int64_t began, int first) {
+    if (!t || !t->on) return;
+    const label *l = &labels_of(t, p)[first];
+    trace_span(t, began, l->verb, l->part);
 }
 
 /* ---- steps ---- */
@@ -193,10 +210,9 @@ void trace_free(trace *t) {
 }
 
 /* The side stream is idle between steps: the observer changes there. */
-void trace_step_begin(trace *t, int64_t step, const prog *p) {
+void trace_step_begin(trace *t, int64_t step) {
     if (!t || t->done || step < t->first || step > t->last) return;
     if (t->zero_ns == 0) agree_on_zero(t);
-    if (t->prog != p) label_ops(t, p);
     if (peers_ranks(t->p) > 1) comm_observe(t->p->m.world, note_comm, t);
     t->step = step;
     t->micro_batch = -1;

@@ -18,8 +18,7 @@ status trace_open(trace **out, const char *path, int64_t first, int64_t last, pe
                   err *e) ATH_MUST_USE;
 void trace_free(trace *t);
 
-/* p: the program whose ops are replayed in this step. */
-void trace_step_begin(trace *t, int64_t step, const prog *p);
+void trace_step_begin(trace *t, int64_t step);
 void trace_step_end(trace *t);
 
 /* Where a span begins: a clock, 0 while nothing is noted. */
@@ -30,11 +29,11 @@ void trace_span(trace *t, int64_t began, const char *verb, const char *name);
 /* Micro-batch m begins, and the one before it ends; -1: none begins. */
 void trace_micro_batch(trace *t, int m);
 
-/* Ops first .. end - 1, cut where another layer, direction or outer part begins: the end of the
- * first stretch. */
-int trace_stretch(const trace *t, int first, int end);
+/* Ops first .. end - 1 of a program, cut where another layer, direction or outer part begins: the
+ * end of the first stretch. */
+int trace_stretch(trace *t, const prog *p, int first, int end);
 /* The span of a stretch, by its first op. */
-void trace_ops(trace *t, int64_t began, int first);
+void trace_ops(trace *t, const prog *p, int64_t began, int first);
 
 /* Joins what the ranks have noted and writes the file, if the last wanted step is over; with `now`
  * even if not. Nothing is noted afterwards. All ranks call this; rank 0 warns of a failure, since

@@ -1,0 +1,237 @@
+/* The programs of a plan: which there are, what each records, and how they are found.
+ *
+ * A use (plan.h) and the spec of a phase give a signature; equal signatures are recorded once, also
+ * over phases. */
+#include <string.h>
+
+#include "plan/plan_int.h"
+
+bool plan_grads_in_frame(const plan_spec *s) {
+    bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
+    return s->train_B && s->micro_batches <= 1 && s->chunks <= 1 && !in_slots && !s->fixed_grads;
+}
+
+int plan_tp(const plan_spec *s) {
+    return s->ranks ? s->ranks->size[MESH_TP] : 1;
+}
+
+static int chunks_of(const plan_spec *s) {
+    return s->chunks > 1 ? s->chunks : 1;
+}
+
+static int frames_of(const plan_spec *s) {
+    int64_t micro_batches = s->micro_batches > 1 ? s->micro_batches : 1;
+    if (s->frames <= 1) return 1;
+    return s->frames < micro_batches ? s->frames : (int)micro_batches;
+}
+
+int plan_chunks(const plan *p) {
+    return chunks_of(&p->spec);
+}
+
+int plan_frames(const plan *p) {
+    return frames_of(&p->spec);
+}
+
+/* ---- signatures ---- */
+
+/* What all programs of a phase have in common. */
+static plan_signature common(const plan_spec *s, int model) {
+    const model_config *mc = model ? &s->others[model - 1].config : &s->model;
+    return (plan_signature){.model = model,
+                            .layers = model_all_layers(mc),
+                            .chunk_rows = s->chunk_rows,
+                            .rope_theta = mc->rope_theta,
+                            .grads_in_frame = plan_grads_in_frame(s)};
+}
+
+static plan_signature lm_signature(const plan_spec *s, int model, int B) {
+    plan_signature g = common(s, model);
+    g.task = TASK_LM;
+    g.B = B;
+    g.T = s->T;
+    g.document_mask = s->document_mask;
+    return g;
+}
+
+static plan_signature train_signature(const plan_spec *s, int chunk) {
+    plan_signature g = lm_signature(s, 0, s->train_B);
+    g.train = true;
+    g.recompute = s->recompute;
+    g.layers = model_chunk(&s->model, chunks_of(s), chunk);
+    if (s->deferred_loss)
+        g.task = TASK_NLL;
+    else
+        g.z_loss = s->z_loss;
+    return g;
+}
+
+/* One sequence with a cache; T tokens in a pass. */
+static plan_signature generation_signature(const plan_spec *s, int T) {
+    plan_signature g = common(s, 0);
+    g.task = TASK_LOGITS;
+    g.B = 1;
+    g.T = T;
+    g.Tmax = s->cache_tok;
+    g.cache_f16 = s->cache_f16;
+    g.n_logits = 1;
+    return g;
+}
+
+static plan_signature logits_signature(const plan_spec *s) {
+    plan_signature g = common(s, 0);
+    g.task = TASK_LOGITS;
+    g.B = 1;
+    g.T = g.n_logits = s->logits_T;
+    return g;
+}
+
+static int prefill_length(const plan_spec *s, int number) {
+    int T[GENERATOR_PREFILLS];
+    generator_prefill_lengths(s->prefill_T, T);
+    return number < GENERATOR_PREFILLS ? T[number] : 0;
+}
+
+/* False: the phase has no such program. */
+static bool signature_of(const plan_spec *s, plan_use use, int number, plan_signature *out) {
+    *out = (plan_signature){0};
+    switch (use) {
+        case USE_TRAIN:
+            if (!s->train_B || number >= chunks_of(s)) return false;
+            *out = train_signature(s, number);
+            return true;
+        case USE_VALID:
+            if (s->valid_B) *out = lm_signature(s, 0, s->valid_B);
+            return s->valid_B > 0;
+        case USE_LOOK:
+            if (!s->train_B || number >= s->n_others) return false;
+            *out = lm_signature(s, 1 + number, s->train_B);
+            return true;
+        case USE_PREFILL:
+            if (!s->cache_tok || !prefill_length(s, number)) return false;
+            *out = generation_signature(s, prefill_length(s, number));
+            return true;
+        case USE_DECODE:
+            if (s->cache_tok) *out = generation_signature(s, 1);
+            return s->cache_tok > 0;
+        case USE_LOGITS:
+            if (s->logits_T) *out = logits_signature(s);
+            return s->logits_T > 0;
+    }
+    return false;
+}
+
+static bool is_same(const plan_signature *a, const plan_signature *b) {
+    return a->model == b->model && a->task == b->task && a->layers.first == b->layers.first &&
+           a->layers.end == b->layers.end && a->B == b->B && a->T == b->T && a->Tmax == b->Tmax &&
+           a->n_logits == b->n_logits && a->train == b->train && a->cache_f16 == b->cache_f16 &&
+           a->document_mask == b->document_mask && a->recompute == b->recompute &&
+           a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss &&
+           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame;
+}
+
+static plan_program *find(const plan *p, const plan_signature *g) {
+    for (int i = 0; i < p->n_programs; i++)
+        if (is_same(&p->program[i].of, g)) return &p->program[i];
+    return NULL;
+}
+
+prog *plan_prog(const plan *p, plan_use use, int number) {
+    plan_signature g;
+    if (!signature_of(&p->spec, use, number, &g)) return NULL;
+    const plan_program *found = find(p, &g);
+    return found ? found->prog : NULL;
+}
+
+/* ---- recording ---- */
+
+static graph_options options_of(const plan *p, const plan_spec *s, const plan_signature *g) {
+    return (graph_options){
+        .dev = p->dev,
+        .dt = s->compute,
+        .train = g->train,
+        .recompute = g->recompute,
+        .mesh = s->ranks,
+        /* generation is of few rows, which need not be a multiple of the ranks */
+        .sequence_parallel = s->sequence_parallel && g->task != TASK_LOGITS,
+        .grads_in_frame = g->train && g->grads_in_frame,
+        .fixed_grads = g->train && s->fixed_grads,
+        .random_ops_before = model_random_ops_before(g->layers.first)};
+}
+
+static const char *use_name(plan_use use) {
+    static const char *const names[] = {
+        [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference",
+        [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits"};
+    return names[use];
+}
+
+static status record(plan *p, const plan_spec *s, const plan_signature *g, prog **out, err *e) {
+    graph_options opt = options_of(p, s, g);
+    model_rec r = {.g = graph_new(p->memory, &opt),
+                   .mc = g->model ? &s->others[g->model - 1].config : &s->model,
+                   .params = p->model[g->model].store,
+                   .task = g->task,
+                   .layers = g->layers,
+                   .B = g->B,
+                   .T = g->T,
+                   .Tmax = g->Tmax,
+                   .cache_f16 = g->cache_f16,
+                   .n_logits = g->n_logits,
+                   .document_mask = g->document_mask,
+                   .chunk_rows = g->chunk_rows,
+                   .z_loss = g->z_loss};
+    model_record(&r);
+    return prog_finish(out, r.g, e);
+}
+
+/* Nothing where the phase has no such program, or another one has it already. */
+static status add(plan *p, const plan_spec *s, plan_use use, int number, err *e) {
+    plan_signature g;
+    if (!signature_of(s, use, number, &g)) return ST_OK;
+    int frames = use == USE_TRAIN ? frames_of(s) : 1;
+    plan_program *same = find(p, &g);
+    if (same) {
+        if (frames > same->frames) same->frames = frames;
+        return ST_OK;
+    }
+    plan_program made = {.of = g, .frames = frames};
+    status st = record(p, s, &g, &made.prog, e);
+    if (st != ST_OK) return err_context(e, "recording the %s program", use_name(use));
+    p->program =
+        arena_grow(p->memory, p->program, p->n_programs, &p->cap_programs, sizeof *p->program);
+    p->program[p->n_programs++] = made;
+    return ST_OK;
+}
+
+static status record_phase(plan *p, const plan_spec *s, err *e) {
+    for (int c = 0; c < chunks_of(s); c++) TRY(add(p, s, USE_TRAIN, c, e));
+    TRY(add(p, s, USE_VALID, 0, e));
+    for (int i = 0; i < s->n_others; i++) TRY(add(p, s, USE_LOOK, i, e));
+    TRY(add(p, s, USE_LOGITS, 0, e));
+    for (int i = 0; i < GENERATOR_PREFILLS; i++) TRY(add(p, s, USE_PREFILL, i, e));
+    return add(p, s, USE_DECODE, 0, e);
+}
+
+status plan_record_programs(plan *p, err *e) {
+    for (int i = 0; i < p->n_phases; i++) TRY(record_phase(p, &p->phase[i], e));
+    return ST_OK;
+}
+
+/* ---- the step ---- */
+
+step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces) {
+    int chunks = plan_chunks(p), looks = p->spec.n_others;
+    const prog **chunk = ARENA_ARRAY(a, const prog *, chunks);
+    const prog **look = ARENA_ARRAY(a, const prog *, looks);
+    for (int c = 0; c < chunks; c++) chunk[c] = plan_prog(p, USE_TRAIN, c);
+    for (int i = 0; i < looks; i++) look[i] = plan_prog(p, USE_LOOK, i);
+    return (step_parts){.store = p->store,
+                        .chunk = chunk,
+                        .chunks = chunks,
+                        .look = look,
+                        .looks = looks,
+                        .micro_batches = micro_batches,
+                        .frames = plan_frames(p),
+                        .reduces = reduces};
+}

@@ -1,0 +1,60 @@
+#include "train/batch.h"
+
+batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
+    int n = B * T;
+    return (batch_rows){.B = B,
+                        .T = T,
+                        .ids = ARENA_ARRAY(a, int32_t, n),
+                        .targets = ARENA_ARRAY(a, int32_t, n),
+                        .pos = ARENA_ARRAY(a, int32_t, n),
+                        .start = start ? ARENA_ARRAY(a, int32_t, n) : NULL,
+                        .nll = ARENA_ARRAY(a, float, n),
+                        .d_nll = ARENA_ARRAY(a, float, n)};
+}
+
+int64_t batch_rows_bytes(int B, int T) {
+    return (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 2 * (int64_t)sizeof(float));
+}
+
+batch_ports batch_ports_of(const prog *p) {
+    if (!p) return (batch_ports){0};
+    return (batch_ports){.p = p,
+                         .ids = prog_find_port(p, "ids"),
+                         .targets = prog_find_port(p, "targets"),
+                         .pos = prog_find_port(p, "pos"),
+                         .start = prog_find_port(p, "start"),
+                         .nll = prog_find_port(p, "nll"),
+                         .d_nll = prog_find_port(p, "grad.nll"),
+                         .x = prog_find_port(p, "x"),
+                         .y = prog_find_port(p, "y"),
+                         .d_x = prog_find_port(p, "grad.x"),
+                         .d_y = prog_find_port(p, "grad.y")};
+}
+
+void batch_put(const batch_ports *io, int frame, const batch_rows *rows) {
+    prog_put(io->p, frame, io->ids, rows->ids);
+    prog_put(io->p, frame, io->targets, rows->targets);
+    prog_put(io->p, frame, io->pos, rows->pos);
+    prog_put(io->p, frame, io->start, rows->start);
+}
+
+double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) {
+    prog_get(io->p, frame, io->nll, rows->nll);
+    double sum = 0;
+    for (int64_t i = 0; i < io->nll.rows; i++) sum += rows->nll[i];
+    return sum;
+}
+
+static void copy(dev *d, const prog *to, prog_port to_port, const prog *from, prog_port from_port,
+                 int frame) {
+    dev_copy(d, prog_port_at(to, frame, to_port), prog_port_at(from, frame, from_port),
+             (size_t)from_port.bytes);
+}
+
+void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame) {
+    copy(d, next->p, next->x, chunk->p, chunk->y, frame);
+}
+
+void batch_pass_back(dev *d, const batch_ports *chunk, const batch_ports *next, int frame) {
+    copy(d, chunk->p, chunk->d_y, next->p, next->d_x, frame);
+}
