@@ -306,7 +306,7 @@ void model_record(model_rec *r) {
         return;
     }
     val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
-    val logits = graph_linear(r->g, graph_embed(r->g, x, rows, -1), w, bias);
+    val logits = graph_linear(r->g, graph_take_rows(r->g, x, rows), w, bias);
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }
