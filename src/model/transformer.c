@@ -312,7 +312,7 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
         graph_output(r->g, graph_head_ce(r->g, &spec, x, w, bias, targets), "nll");
         return;
     }
-    val nll = graph_head_ce(r->g, &spec, x, w, bias, targets); /* XXX */
+    val nll = graph_head_nll(r->g, &spec, x, w, bias, targets);
     graph_output(r->g, nll, "nll");
     graph_root(r->g, nll, "grad.nll");
 }
@@ -331,7 +331,7 @@ static void record_head(model_rec *r, val x) {
         return;
     }
     val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
-    val logits = graph_linear(r->g, graph_embed(r->g, x, rows, -1), w, bias);
+    val logits = graph_linear(r->g, graph_take_rows(r->g, x, rows), w, bias);
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }

@@ -197,6 +197,14 @@ static status infer_EMBED(op_infer *io, err *e) {
     return ST_OK;
 }
 
+static status infer_TAKE_ROWS(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_cols(io, 1, 1, "the size of a row's number", e));
+    set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
+    io->flops_bwd_input = elements(&io->out[0]);
+    return ST_OK;
+}
+
 static status infer_LINEAR(op_infer *io, err *e) {
     const tensor *x = &io->in[0], *w = &io->in[1];
     TRY(expect_matrix(io, 1, e));
@@ -411,6 +419,12 @@ static status infer_ACT(op_infer *io, err *e) {
     return ST_OK;
 }
 
+static status infer_FILL(op_infer *io, err *e) {
+    (void)e;
+    out_like(io, 0, 0);
+    return ST_OK;
+}
+
 static status infer_SCALE(op_infer *io, err *e) {
     (void)e;
     out_like(io, 0, 0);
@@ -456,9 +470,8 @@ int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab) {
     return chunk < rows ? chunk : rows;
 }
 
-/* The gradients are made in the forward pass, so that is where their FLOPs count. */
-static status infer_HEAD_CE(op_infer *io, err *e) {
-    const tensor *x = &io->in[0];
+/* What HEAD_CE and HEAD_NLL share: their inputs, nll and lse. */
+static status infer_head(op_infer *io, err *e) {
     TRY(expect_dtype(io, 1, act_dt(io), e));
     TRY(expect_dtype(io, 2, DT_I32, e));
     TRY(same_cols(io, 0, 1, e));
@@ -469,19 +482,40 @@ static status infer_HEAD_CE(op_infer *io, err *e) {
     TRY(expect_cols(io, 3, io->in[1].rows, "the number of rows of w", e));
     TRY(expect_softcap(io, io->attr->head.softcap, e));
     if (io->attr->head.chunk_rows < 0)
-        return err_set(e, ST_USAGE, "head_ce: chunk_rows is %lld but must not be negative",
+        return err_set(e, ST_USAGE, "%s: chunk_rows is %lld but must not be negative", op_name(io),
                        (long long)io->attr->head.chunk_rows);
-    bool grad = io->attr->head.with_grad;
-    set_out(io, 0, real_dt(io), x->rows, 1);
-    set_out(io, 1, real_dt(io), x->rows, 1);
-    if (grad) set_out(io, 2, act_dt(io), x->rows, x->cols);
-    double product = 2.0 * elements(x) * (double)io->in[1].rows;
-    double logits = (double)x->rows * (double)io->in[1].rows;
-    double each = 4.0; /* operations per logit: softmax */
+    set_out(io, 0, real_dt(io), io->in[0].rows, 1);
+    set_out(io, 1, real_dt(io), io->in[0].rows, 1);
+    return ST_OK;
+}
+
+/* FLOPs of so many products with the vocabulary, and of what is done to each logit. */
+static double head_flops(const op_infer *io, int products, bool grad) {
+    double product = 2.0 * elements(&io->in[0]) * (double)io->in[1].rows;
+    double logits = (double)io->in[0].rows * (double)io->in[1].rows;
+    double each = 4.0; /* softmax */
     if (given(io, 3)) each += grad && (io->want_grad & 8u) ? 2.0 : 1.0;
     if (io->attr->head.softcap > 0) each += grad ? 12.0 : 8.0;
-    bool want_dw = grad && (io->want_grad & 2u);
-    io->flops_fwd = product * (1.0 + (grad ? 1.0 : 0.0) + (want_dw ? 1.0 : 0.0)) + each * logits;
+    return products * product + each * logits;
+}
+
+/* The gradients are made in the forward pass, so that is where their FLOPs count. */
+static status infer_HEAD_CE(op_infer *io, err *e) {
+    TRY(infer_head(io, e));
+    bool grad = io->attr->head.with_grad, want_dw = grad && (io->want_grad & 2u);
+    if (grad) set_out(io, 2, act_dt(io), io->in[0].rows, io->in[0].cols);
+    io->flops_fwd = head_flops(io, 1 + grad + want_dw, grad);
+    return ST_OK;
+}
+
+static status infer_HEAD_NLL(op_infer *io, err *e) {
+    TRY(infer_head(io, e));
+    if (io->attr->head.z_loss != 0)
+        return err_set(e, ST_USAGE, "head_nll: z_loss is %g but this loss has none",
+                       (double)io->attr->head.z_loss);
+    bool want_dx = io->want_grad & 1u, want_dw = io->want_grad & 2u;
+    io->flops_fwd = io->flops_bwd_again = head_flops(io, 1, false);
+    io->flops_bwd_input = head_flops(io, 1 + want_dx + want_dw, true);
     return ST_OK;
 }
 
@@ -644,14 +678,20 @@ static double tensor_bytes(const tensor *t) {
     return rows_bytes(t, t->rows);
 }
 
+/* Rows of input i that forward reads. */
+static int64_t rows_read(const op_infer *io, int i) {
+    const op_class *k = &op_classes[io->kind];
+    if ((k->shape_only >> i) & 1u) return 0;
+    return (k->looked_up >> i) & 1u ? io->out[0].rows : io->in[i].rows;
+}
+
 /* Memory traffic when everything named by the masks is read or written once. */
 static void count_bytes(op_infer *io) {
     const op_class *k = &op_classes[io->kind];
     double saved = 0, dout = 0, din[2] = {0, 0};
     for (int i = 0; i < op_inputs(io->kind); i++) {
         const tensor *t = &io->in[i];
-        io->bytes_fwd +=
-            (k->looked_up >> i) & 1u ? rows_bytes(t, io->out[0].rows) : tensor_bytes(t);
+        io->bytes_fwd += rows_bytes(t, rows_read(io, i));
         if ((k->bwd_in >> i) & 1u) saved += tensor_bytes(t);
         if (!((io->want_grad >> i) & 1u)) continue;
         if ((k->diff >> i) & 1u) din[0] += tensor_bytes(t);
@@ -682,7 +722,8 @@ status op_infer_call(op_infer *io, err *e) {
     TRY(rules[io->kind](io, e));
     const op_class *k = &op_classes[io->kind];
     bool fused = k->flags & OPF_FUSED_BWD;
-    if (!(io->want_grad & (fused ? k->diff | k->weights : k->diff))) io->flops_bwd_input = 0;
+    if (!(io->want_grad & (fused ? k->diff | k->weights : k->diff)))
+        io->flops_bwd_input = io->flops_bwd_again = 0;
     if (!(io->want_grad & k->weights)) io->flops_bwd_weight = 0;
     count_bytes(io);
     const op_impl *impl = op_find_of_kind(io->dev, io->kind, act_dt(io));

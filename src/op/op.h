@@ -123,6 +123,10 @@ typedef union op_attr {
         float c;
     } scale;
     struct {
+        float c;
+        bool scaled; /* by run->grad_scale */
+    } fill;
+    struct {
         float p;
         uint32_t stream;
         /* Where the rows are some of all: how many, and which is the first here. */
@@ -132,8 +136,7 @@ typedef union op_attr {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
         float z_loss;       /* coefficient of mean(logsumexp^2) */
         float softcap;      /* of the logits; 0: none */
-        bool with_grad; /* language-model mode: dx (out 2) and dw (din 1) are made in the forward
-                           pass */
+        bool with_grad;     /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
         /* HEAD_STATS, HEAD_GRAD: the vocabulary of all ranks, and which of it is logit 0 here. */
         int32_t all_rows, first;
         dtype dt; /* HEAD_GRAD: of dlogits */
@@ -212,6 +215,7 @@ typedef struct op_class {
                         buffer, no kernel runs. An optional one is a summand that may join later */
     uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads */
     uint8_t looked_up;       /* inputs of which forward reads as many rows as out 0 has */
+    uint8_t shape_only;      /* inputs that are never read: only their shape counts */
     uint32_t flags;          /* op_flag */
 } op_class;
 

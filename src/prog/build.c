@@ -20,9 +20,7 @@ static bool is_temporary(const graph *g, val v) {
 }
 
 static val embed(graph *g, val table, val ids, op_attr attr) {
-    if (g->failed || table == VAL_NONE) return VAL_NONE;
-    const value *t = &g->value[table];
-    attr.embed.dt = t->producer >= 0 ? t->t.dt : g->opt.dt; /* rows of an activation are copied */
+    attr.embed.dt = g->opt.dt;
     return emit(g, OP_EMBED, &attr, (val[]){table, ids}, 2, -1);
 }
 
@@ -35,6 +33,10 @@ val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad
     int64_t first = op_part_of(rows, graph_tp(g), graph_tp_rank(g)).first;
     op_attr attr = {.embed = {.no_grad_id = no_grad_id, .all_rows = rows, .first = (int32_t)first}};
     return embed(g, table, ids, attr);
+}
+
+val graph_take_rows(graph *g, val x, val rows) {
+    return emit(g, OP_TAKE_ROWS, NULL, (val[]){x, rows}, 2, -1);
 }
 
 val graph_linear(graph *g, val x, val w, val bias) {
@@ -215,18 +217,30 @@ void graph_write_param_grad(graph *g, op_rec *r, int i) {
     g->value[dw].written = true;
 }
 
+static op_attr head_attr(const graph_head_spec *s) {
+    return (op_attr){
+        .head = {.chunk_rows = s->chunk_rows, .z_loss = s->z_loss, .softcap = s->softcap}};
+}
+
 val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
     if (graph_tp(g) > 1) return graph_head_parts(g, s, graph_tp_in(g, x), w, bias, targets);
-    op_attr attr = {.head = {.chunk_rows = s->chunk_rows,
-                             .z_loss = s->z_loss,
-                             .softcap = s->softcap,
-                             .with_grad = g->opt.train}};
+    op_attr attr = head_attr(s);
+    attr.head.with_grad = g->opt.train;
     op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets, bias}, 4, -1);
     if (!r) return VAL_NONE;
     for (int i = 1; i <= 3; i += 2) graph_write_param_grad(g, r, i);
     val nll = r->out[0];
     graph_fix_grads(g, g->n_ops - 1);
     return nll;
+}
+
+val graph_head_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
+    if (graph_tp(g) > 1)
+        graph_fail(g, ST_USAGE,
+                   "this objective does not run with parallel.tp yet: its loss is that of a head "
+                   "whose vocabulary is not shared out; parallel.tp=1 runs it");
+    op_attr attr = head_attr(s);
+    return emit(g, OP_HEAD_NLL, &attr, (val[]){x, w, targets, bias}, 4, -1);
 }
 
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax) {

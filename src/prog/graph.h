@@ -136,6 +136,8 @@ void graph_block_end(graph *g);
 val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
 /* The table is this rank's part of `rows` rows: what is not in it is 0. Goes into graph_tp_out. */
 val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id);
+/* Rows of an activation, by their numbers; a negative one gives zeros. */
+val graph_take_rows(graph *g, val x, val rows);
 val graph_linear(graph *g, val x, val w, val bias);
 val graph_bias(graph *g, val x, val bias); /* nothing when there is none */
 /* a + b; b's buffer is reused for the sum unless b is a parameter, an input or a view. */
@@ -177,6 +179,9 @@ typedef struct graph_head_spec {
     int64_t vocab; /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
+/* nll [N,1] alone: its gradient is known when something derives it, and x, w and bias get theirs
+ * then. Not tensor-parallel, without z_loss. */
+val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 /* K heads of B sequences; the cache holds Tmax positions. */
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 

@@ -46,6 +46,19 @@ static void cases_EMBED(case_list *l) {
     }
 }
 
+/* All rows, some rows often, places that take none. */
+static void cases_TAKE_ROWS(case_list *l) {
+    static const int64_t sizes[][3] = {{1, 1, 1},   {7, 5, 3},     {33, 65, 17},
+                                       {5, 64, 40}, {50, 65, 510}, {600, 33, 70}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        op_case *c = case_add(l, OP_TAKE_ROWS);
+        int64_t M = sizes[i / 2][0], C = sizes[i / 2][1], N = sizes[i / 2][2];
+        LABEL(c, "take_rows M=%d C=%d N=%d zeros=%d", (int)M, (int)C, (int)N, i % 2);
+        c->in[0] = (slot){ACTIVATION, M, C, 0, 0};
+        c->in[1] = (slot){i % 2 ? TARGETS : INTEGERS, N, 1, M, 0};
+    }
+}
+
 static void cases_LINEAR(case_list *l) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
                                        {64, 64, 64},  {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
@@ -262,6 +275,16 @@ static void cases_SCALE(case_list *l) {
     cases_elementwise(l, OP_SCALE, 1, (op_attr){.scale = {.c = -0.37f}}, 37, 0);
 }
 
+static void cases_FILL(case_list *l) {
+    for (int i = 0; i < 2 * ARRAY_LEN(SIZES); i++) {
+        op_case *c = case_add(l, OP_FILL);
+        const int64_t *s = SIZES[i / 2];
+        c->attr.fill.c = -1.7f, c->attr.fill.scaled = i % 2;
+        LABEL(c, "fill N=%d C=%d scaled=%d", (int)s[0], (int)s[1], i % 2);
+        c->in[0] = (slot){i % 2 ? VECTOR : ACTIVATION, s[0], s[1], 0, 0};
+    }
+}
+
 static void cases_GATED(case_list *l) {
     for (int kind = ACT_GELU_TANH; kind <= ACT_RELU2; kind++)
         cases_elementwise(l, OP_GATED, 2, (op_attr){.act = {.kind = (act_kind)kind}}, kind, 4);
@@ -302,6 +325,24 @@ static void cases_HEAD_CE(case_list *l) {
             LABEL(c, "head_ce N=%d C=%d V=%d bias=%d softcap=%g", (int)c->in[0].rows,
                   (int)c->in[0].cols, (int)c->in[1].rows, k != 1, (double)c->attr.head.softcap);
         }
+    }
+}
+
+/* With and without bias and softcap. */
+static void cases_HEAD_NLL(case_list *l) {
+    static const int64_t sizes[][4] = {{1, 1, 2, 0},     {3, 5, 7, 1},    {17, 33, 65, 4},
+                                       {40, 64, 64, 16}, {9, 20, 300, 0}, {33, 48, 257, 32},
+                                       {111, 66, 301, 0}};
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int64_t *s = sizes[i / 4];
+        op_case *c = case_add(l, OP_HEAD_NLL);
+        c->attr.head.chunk_rows = s[3], c->attr.head.softcap = i & 2 ? 1.3f : 0;
+        LABEL(c, "head_nll N=%d C=%d V=%d chunk=%d bias=%d softcap=%g", (int)s[0], (int)s[1],
+              (int)s[2], (int)s[3], i % 2, (double)c->attr.head.softcap);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
+        c->in[1] = (slot){MATRIX, s[2], s[1], 0, 2.0 / sqrt((double)s[1])};
+        c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
+        if (i % 2) c->in[3] = (slot){VECTOR, 1, s[2], 0, 0};
     }
 }
 

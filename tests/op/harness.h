@@ -255,7 +255,10 @@ static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
 static inline void side_forward(side *s, const op_impl *impl, const op_run *run, bool accumulate) {
     side_fresh_ws(s, s->io.ws_fwd_bytes);
     op_call c = side_call(s, run, accumulate);
-    for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = s->in[i].t;
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        c.in[i] = s->in[i].t;
+        if ((op_classes[s->cs->kind].shape_only >> i) & 1u) c.in[i].data = NULL;
+    }
     for (int o = 0; o < OP_MAX_OUT; o++) {
         c.out[o] = s->out[o].t;
         if (s->out[o].mem) memset(s->out[o].mem, POISON, s->out[o].bytes);

@@ -191,6 +191,56 @@ static void test_head_bias(void **state) {
     dev_close(d);
 }
 
+/* The second mode counts the logits that backward makes again, and only the gradients it is asked
+ * for. */
+static void test_head_nll(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {0};
+    err e;
+    op_infer io = {.kind = OP_HEAD_NLL, .attr = &at, .dev = d};
+    io.in[0] = shape(DT_BF16, 20, 16), io.in[1] = shape(DT_BF16, 50, 16);
+    io.in[2] = shape(DT_I32, 20, 1);
+    double product = 2.0 * 20 * 16 * 50, softmax = 4.0 * 20 * 50;
+    for (unsigned want = 0; want < 4; want++) {
+        io.want_grad = (uint8_t)want;
+        assert_int_equal(op_infer_call(&io, &e), ST_OK);
+        assert_true(io.out[0].dt == DT_F32 && io.out[0].rows == 20 && io.out[0].cols == 1);
+        assert_int_equal(io.out[2].rows, 0);
+        assert_true(io.flops_fwd == product + softmax);
+        assert_true(io.flops_bwd_again == (want ? io.flops_fwd : 0));
+        double products = want == 0 ? 0 : want == 3 ? 3 : 2;
+        assert_true(io.flops_bwd_input == products * product + (want ? softmax : 0));
+        assert_true((io.bytes_bwd_input > 0) == (want != 0));
+        assert_true(io.ws_fwd_bytes > 0 && io.ws_bwd_input_bytes >= 20 * 50 * 4);
+    }
+    at.head.z_loss = 0.5f;
+    expect_error(&io, "head_nll: z_loss is 0.5 but this loss has none");
+    at.head.z_loss = 0, at.head.chunk_rows = -1;
+    expect_error(&io, "head_nll: chunk_rows is -1 but must not be negative");
+    dev_close(d);
+}
+
+static void test_take_rows(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_META);
+    op_attr at = {0};
+    err e;
+    op_infer io = {.kind = OP_TAKE_ROWS, .attr = &at, .dev = d, .want_grad = 1};
+    io.in[0] = shape(DT_F32, 50, 16), io.in[1] = shape(DT_I32, 7, 1);
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_true(io.out[0].rows == 7 && io.out[0].cols == 16);
+    assert_true(io.bytes_fwd == 4.0 * (7 * 16 + 7 + 7 * 16)); /* of x only what is taken */
+    io.in[1] = shape(DT_I32, 7, 2);
+    expect_error(&io, "take_rows: rows has 2 columns but the size of a row's number is 1");
+    io.in[1] = shape(DT_F32, 7, 1);
+    expect_error(&io, "take_rows: rows is f32 but must be i32");
+    io.kind = OP_FILL;
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    assert_true(io.bytes_fwd == 4.0 * 50 * 16);
+    dev_close(d);
+}
+
 static void test_embed(void **state) {
     (void)state;
     dev *d = open_dev(true);
@@ -293,7 +343,8 @@ static void test_names(void **state) {
         assert_true(op_inputs((op_kind)kind) <= OP_MAX_IN);
         assert_true(op_outputs((op_kind)kind) <= OP_MAX_OUT);
         assert_false((k->diff & k->weights) | (k->passes & (k->diff | k->weights)));
-        unsigned inputs = k->diff | k->weights | k->passes | k->bwd_in | k->looked_up;
+        unsigned inputs =
+            k->diff | k->weights | k->passes | k->bwd_in | k->looked_up | k->shape_only;
         assert_true(inputs < 1u << op_inputs((op_kind)kind));
         assert_true(k->bwd_out < 1u << op_outputs((op_kind)kind));
     }
@@ -307,6 +358,8 @@ int main(void) {
         cmocka_unit_test(test_norm_groups),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_head_bias),
+        cmocka_unit_test(test_head_nll),
+        cmocka_unit_test(test_take_rows),
         cmocka_unit_test(test_embed),
         cmocka_unit_test(test_flops_follow_wanted_gradients),
         cmocka_unit_test(test_head_chunks),

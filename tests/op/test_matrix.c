@@ -107,14 +107,16 @@ static void check_inputs_untouched(const trial *tr, const side *s) {
 static double cancelled_forward(const side *s) {
     op_kind kind = s->cs->kind;
     if (kind == OP_ACT) return max_abs(&s->in[0].t);
-    if (kind == OP_HEAD_CE) return 0.5 * max_abs(&s->in[1].t);
+    if (kind == OP_HEAD_CE || kind == OP_HEAD_NLL) return 0.5 * max_abs(&s->in[1].t);
     return kind == OP_GATED ? max_abs(&s->in[0].t) * max_abs(&s->in[1].t) : 1e-30;
 }
 
-/* Norms: |dy||w| rstd; attention: |dp|; activations: as forward. */
+/* Norms: |dy||w| rstd; attention: |dp|; the head in its second mode: |dlogits| of rows whose dnll
+ * have either sign; activations: as forward. */
 static double cancelled_backward(const side *s) {
     op_kind kind = s->cs->kind;
     if (kind == OP_ATTENTION) return 1;
+    if (kind == OP_HEAD_NLL) return max_abs(&s->dout[0].t);
     if (kind == OP_RMSNORM || kind == OP_LAYERNORM)
         return max_abs(&s->out[kind == OP_RMSNORM ? 1 : 2].t) * max_abs(&s->dout[0].t);
     return cancelled_forward(s) * max_abs(&s->dout[0].t);

@@ -329,6 +329,143 @@ static void test_ignored_rows_leave_no_trace(void **state) {
     dev_close(d);
 }
 
+/* ---- the head in its second mode ---- */
+
+static op_case head_nll(op_case ce) {
+    ce.label[0] = 0;
+    ce.kind = OP_HEAD_NLL;
+    ce.attr.head.with_grad = false;
+    return ce;
+}
+
+static void assert_same_bits(const tensor *a, const tensor *b, const char *what) {
+    for (int64_t n = 0; n < a->rows * a->cols; n++)
+        if (tensor_get(a, n) != tensor_get(b, n))
+            fail_msg("%s %s[%lld]: %.9g is not %.9g", dtype_name(a->dt), what, (long long)n,
+                     tensor_get(a, n), tensor_get(b, n));
+}
+
+/* With dnll = grad_scale it makes what HEAD_CE makes in its forward pass. */
+static void check_second_mode(const op_case *ce, dtype dt, dev *d) {
+    op_case nll = head_nll(*ce);
+    side a, b;
+    side_open(&a, ce, dt, true, d);
+    side_open(&b, &nll, dt, true, d);
+    op_run run = plain_run(d);
+    run.grad_scale = 0.3f;
+    for (int64_t n = 0; n < ce->in[0].rows; n++)
+        tensor_set(&b.dout[0].t, n, (double)run.grad_scale);
+    side_forward(&a, impl_of(&a), &run, false);
+    side_forward(&b, impl_of(&b), &run, false);
+    assert_same_bits(&a.out[0].t, &b.out[0].t, "nll");
+    assert_same_bits(&a.out[1].t, &b.out[1].t, "lse");
+    side_backward(&b, impl_of(&b), &run, false, ~0u);
+    assert_same_bits(&a.out[2].t, &b.din[0].t, "dx");
+    assert_same_bits(&a.din[1].t, &b.din[1].t, "dw");
+    if (ce->in[3].rows) assert_same_bits(&a.din[3].t, &b.din[3].t, "dbias");
+    side_close(&a);
+    side_close(&b);
+}
+
+static void test_second_mode_equals_first(void **state) {
+    (void)state;
+    static const char *const isas[] = {"base", "avx2", "avx512", "avx512_bf16"};
+    static const dtype dts[] = {DT_F32, DT_BF16, DT_F16, DT_F64};
+    for (int i = 0; i < ARRAY_LEN(isas); i++) {
+        setenv("ATHANOR_ISA", isas[i], 1);
+        dev *d = open_dev();
+        for (int way = 0; way < 4; way++) {
+            op_case c = head(37, 40, 51, 8, 0);
+            if (way & 1) c.in[3] = (slot){VECTOR, 1, 51, 0, 0};
+            if (way & 2) c.attr.head.softcap = 3;
+            for (int k = 0; k < ARRAY_LEN(dts); k++) check_second_mode(&c, dts[k], d);
+        }
+        dev_close(d);
+    }
+    unsetenv("ATHANOR_ISA");
+}
+
+/* Each row's gradient is scaled by its own dnll: one that is 0 leaves no trace, as an ignored row
+ * does. */
+static void test_second_mode_by_row(void **state) {
+    (void)state;
+    enum { N = 12, C = 8, V = 16 };
+    dev *d = open_dev();
+    op_case c = head(N, C, V, 5, 0), nll = head_nll(c);
+    side one, all;
+    side_open(&all, &nll, DT_F32, false, d);
+    side_open(&one, &nll, DT_F32, false, d);
+    double dw[V * C] = {0};
+    backward(&all);
+    for (int64_t n = 0; n < N; n++) {
+        double dnll = tensor_get(&all.dout[0].t, n);
+        for (int64_t i = 0; i < N; i++) tensor_set(&one.dout[0].t, i, i == n ? 1 : 0);
+        backward(&one);
+        for (int i = 0; i < V * C; i++) dw[i] += dnll * tensor_get(&one.din[1].t, i);
+        bool ignored = tensor_get(&one.in[2].t, n) < 0;
+        for (int64_t i = 0; i < N * C; i++) {
+            double dx = tensor_get(&one.din[0].t, i);
+            assert_true(dx == 0 || (i / C == n && !ignored));
+            if (i / C == n) assert_true(fabs(tensor_get(&all.din[0].t, i) - dnll * dx) < 1e-5);
+        }
+    }
+    for (int i = 0; i < V * C; i++) assert_true(fabs(tensor_get(&all.din[1].t, i) - dw[i]) < 1e-4);
+    side_close(&one);
+    side_close(&all);
+    dev_close(d);
+}
+
+/* ---- rows, constants ---- */
+
+/* Rows that are taken several times, rows that nobody takes, places that take none. */
+static void test_take_rows(void **state) {
+    (void)state;
+    enum { M = 5, C = 37, N = 6 };
+    static const int rows[N] = {3, -1, 0, 3, 3, -7};
+    dev *d = open_dev();
+    op_case c = {.label = "take_rows", .kind = OP_TAKE_ROWS};
+    c.in[0] = (slot){ACTIVATION, M, C, 0, 0};
+    c.in[1] = (slot){INTEGERS, N, 1, M, 0};
+    side s;
+    side_open(&s, &c, DT_F32, true, d);
+    for (int n = 0; n < N; n++) tensor_set(&s.in[1].t, n, rows[n]);
+    forward(&s);
+    backward(&s);
+    for (int i = 0; i < C; i++) {
+        double want[M] = {0};
+        for (int n = 0; n < N; n++) {
+            double x = rows[n] < 0 ? 0 : tensor_get(&s.in[0].t, rows[n] * C + i);
+            assert_true(tensor_get(&s.out[0].t, n * C + i) == x);
+            if (rows[n] >= 0) want[rows[n]] += tensor_get(&s.dout[0].t, n * C + i);
+        }
+        for (int m = 0; m < M; m++)
+            assert_true(fabs(tensor_get(&s.din[0].t, m * C + i) - want[m]) < 1e-6);
+    }
+    side_close(&s);
+    dev_close(d);
+}
+
+/* In a program of bf16 a loss is f32, and so is its gradient; nothing of `like` is read. */
+static void test_fill(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    for (int way = 0; way < 4; way++) {
+        op_case c = {.label = "fill", .kind = OP_FILL};
+        c.attr.fill.c = 0.75f, c.attr.fill.scaled = way & 1;
+        c.in[0] = (slot){way & 2 ? VECTOR : ACTIVATION, 9, 5, 0, 0};
+        side s;
+        side_open(&s, &c, DT_BF16, true, d);
+        assert_int_equal(s.out[0].t.dt, way & 2 ? DT_F32 : DT_BF16);
+        op_run run = plain_run(d);
+        run.grad_scale = 0.125f;
+        side_forward(&s, impl_of(&s), &run, false);
+        for (int i = 0; i < 45; i++)
+            assert_true(tensor_get(&s.out[0].t, i) == (way & 1 ? 0.75 * 0.125 : 0.75));
+        side_close(&s);
+    }
+    dev_close(d);
+}
+
 static void test_norm_unit_offset(void **state) {
     (void)state;
     enum { C = 40 };
@@ -678,6 +815,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_rope_angle),
         cmocka_unit_test(test_head_equals_dense_softmax),
         cmocka_unit_test(test_ignored_rows_leave_no_trace),
+        cmocka_unit_test(test_second_mode_equals_first),
+        cmocka_unit_test(test_second_mode_by_row),
+        cmocka_unit_test(test_take_rows),
+        cmocka_unit_test(test_fill),
         cmocka_unit_test(test_norm_unit_offset),
         cmocka_unit_test(test_norm_of_heads),
         cmocka_unit_test(test_first_micro_batch_writes),

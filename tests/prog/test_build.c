@@ -102,7 +102,7 @@ static void test_norm_of_heads(void **state) {
     lab_close(&l);
 }
 
-/* Of a stored table come values of the program's dtype, of an activation its own rows. */
+/* Of a stored table come values of the program's dtype, and so of its rows. */
 static void test_look_up(void **state) {
     (void)state;
     lab l;
@@ -111,7 +111,7 @@ static void test_look_up(void **state) {
     val table = param(&l, "table", SPACE_FILE, DT_Q8_0, V, C);
     val x = graph_embed(l.g, table, ids, 3);
     assert_true(l.g->value[x].t.dt == DT_F32 && last_op(&l)->attr.embed.no_grad_id == 3);
-    val rows = graph_embed(l.g, x, graph_input(l.g, "rows", DT_I32, 2, 1), -1);
+    val rows = graph_take_rows(l.g, x, graph_input(l.g, "rows", DT_I32, 2, 1));
     assert_true(l.g->value[rows].t.dt == DT_F32 && graph_rows(l.g, rows) == 2);
     assert_false(graph_failed(l.g));
     lab_close(&l);
@@ -139,6 +139,32 @@ static void test_head(void **state) {
     lab_close(&l);
 }
 
+/* The second mode asks for nothing in the forward pass; it has no z_loss, and no form for ranks. */
+static void test_second_head(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, DT_BF16, true);
+    val x = graph_input(l.g, "x", DT_BF16, N, C), targets = graph_input(l.g, "t", DT_I32, N, 1);
+    val w = param(&l, "w", SPACE_WORK, DT_BF16, V, C);
+    graph_head_spec spec = {.chunk_rows = 2, .softcap = 30};
+    val nll = graph_head_nll(l.g, &spec, x, w, VAL_NONE, targets);
+    assert_true(graph_rows(l.g, nll) == N && l.g->value[nll].t.dt == DT_F32);
+    assert_true(l.g->value[nll].needs_grad && last_op(&l)->din[1] == VAL_NONE);
+    assert_true(last_op(&l)->attr.head.chunk_rows == 2 && last_op(&l)->attr.head.softcap == 30);
+    assert_false(graph_failed(l.g));
+    spec.z_loss = 0.1f;
+    assert_true(graph_head_nll(l.g, &spec, x, w, VAL_NONE, targets) == VAL_NONE);
+    assert_true(graph_failed(l.g));
+    mesh ranks = {.size[MESH_TP] = 2};
+    graph_options opt = {.dev = l.dev, .dt = DT_BF16, .train = true, .mesh = &ranks};
+    l.g = graph_new(l.a, &opt);
+    x = graph_input(l.g, "x", DT_BF16, N, C), targets = graph_input(l.g, "t", DT_I32, N, 1);
+    w = param(&l, "w", SPACE_WORK, DT_BF16, V, C);
+    assert_true(graph_head_nll(l.g, &(graph_head_spec){0}, x, w, VAL_NONE, targets) == VAL_NONE);
+    assert_non_null(strstr(l.g->first_error.message, "parallel.tp"));
+    lab_close(&l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options_that_are_off),
@@ -147,6 +173,7 @@ int main(void) {
         cmocka_unit_test(test_norm_of_heads),
         cmocka_unit_test(test_look_up),
         cmocka_unit_test(test_head),
+        cmocka_unit_test(test_second_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,6 +138,8 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
         ((int32_t *)prog_at(l->p, "targets"))[i] = i == 4 ? -1 : (i * 3 + 1) % V;
         tensor pos = prog_named(l->p, "pos");
         if (pos.data) ((int32_t *)pos.data)[i] = i % T;
+        tensor rows = prog_named(l->p, "rows");
+        if (rows.data) ((int32_t *)rows.data)[i] = i == 1 ? -1 : i * i % N;
     }
 }
 
@@ -435,6 +437,18 @@ static val products_added(lab *l, val x) {
     return graph_add(l->g, twice, sum);
 }
 
+/* Some rows of an activation more often than once, and some not at all. */
+static val rows_taken(lab *l, val x) {
+    val rows = graph_input(l->g, "rows", DT_I32, N, 1);
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        val taken = graph_take_rows(l->g, norm(l, x), rows);
+        x = graph_add(l->g, x, linear(l, graph_act(l->g, taken, ACT_SILU), C));
+        graph_block_end(l->g);
+    }
+    return graph_add(l->g, x, graph_take_rows(l->g, x, rows));
+}
+
 static void test_hand_made(void **state) {
     (void)state;
     static const struct {
@@ -454,7 +468,8 @@ static void test_hand_made(void **state) {
                   {"shared weight", shared_weight, true},
                   {"skip over blocks", skip_over_blocks, true},
                   {"adds only", adds_only, false},
-                  {"products added", products_added, false}};
+                  {"products added", products_added, false},
+                  {"rows taken", rows_taken, true}};
     for (int i = 0; i < ARRAY_LEN(graphs); i++)
         for (int tied = 0; tied < 2; tied++) {
             int n = check_graph(graphs[i].name, graphs[i].body, tied, 1, true);

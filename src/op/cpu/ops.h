@@ -11,6 +11,7 @@
     X(LINEAR, linear)                                                                              \
     X(BIAS, bias)                                                                                  \
     X(HEAD_CE, head_ce)                                                                            \
+    X(HEAD_NLL, head_nll)                                                                          \
     X(HEAD_STATS, head_stats)                                                                      \
     X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
@@ -25,6 +26,7 @@
     X(ADD, add)                                                                                    \
     X(COPY, copy)                                                                                  \
     X(EMBED, embed)                                                                                \
+    X(TAKE_ROWS, take_rows)                                                                        \
     X(DROPOUT, dropout)                                                                            \
     X(FIXED_ADD, fixed_add)
 /* clang-format on */
