@@ -37,6 +37,15 @@ train_refused 2 scale_attn_by_inverse_layer_idx model.scale_attn_by_inverse_laye
     "$gpt2_model" model.scale_attn_by_inverse_layer_idx=true
 train_refused 2 "activation 'mish'" model.hidden_act c.yaml model.hidden_act=mish
 
+# A device that there is not (yet).
+train_refused 2 "the device cuda is not built into this version" device c.yaml device=cuda
+refused 2 "the device cuda is not built into this version" device plan c.yaml device=cuda
+refused 2 "must be one of auto, cpu, cuda" device plan c.yaml device=gpu
+export ATHANOR_DEVICE=gpu
+refused 2 "which is not a device" ATHANOR_DEVICE plan c.yaml
+expect 0 plan c.yaml device=cpu
+unset ATHANOR_DEVICE
+
 # ---- words ----
 refused 2 "--dry-run takes no value" "command line" train c.yaml --dry-run=yes
 refused 2 "needs an input" "command line" plan

@@ -318,6 +318,8 @@ static void test_kernel_choice(void **state) {
         assert_null(op_find(cpu, (op_kind)kind, DT_I32));
         assert_null(op_find(meta, (op_kind)kind, DT_I32));
         op_find(meta, (op_kind)kind, DT_F32)->fwd(NULL); /* does nothing */
+        assert_ptr_equal(op_find_of_kind(meta, (op_kind)kind, DT_F32),
+                         op_find(cpu, (op_kind)kind, DT_F32));
         assert_ptr_equal(op_find(cpu, (op_kind)kind, DT_F64),
                          op_find_reference((op_kind)kind, DT_F64));
         setenv("ATHANOR_KERNELS", "reference", 1);

@@ -509,6 +509,90 @@ static void test_parts(void **state) {
     }
 }
 
+/* ---- on the twin ---- */
+
+static void *to_device(dev *d, const void *host, size_t bytes) {
+    void *p;
+    assert_int_equal(dev_reserve(d, &p, bytes, "an array", NULL), ST_OK);
+    dev_write(d, p, host, bytes);
+    return p;
+}
+
+/* What is there is as it is on the host. */
+static void check_back(dev *d, void *at, const void *want, size_t bytes) {
+    dev_room room = {0};
+    assert_memory_equal(dev_look(d, at, bytes, &room), want, bytes);
+    dev_room_free(&room);
+    dev_release(d, at, bytes);
+}
+
+static adamw_args step_to_device(dev *d, const adamw_args *host) {
+    adamw_args s = *host;
+    s.param = to_device(d, host->param, LEN * sizeof(float));
+    s.m = to_device(d, host->m, LEN * sizeof(float));
+    s.v = to_device(d, host->v, LEN * sizeof(float));
+    s.grad = to_device(d, host->grad, LEN * sizeof(float));
+    s.param_bf16 = to_device(d, host->param_bf16, LEN * sizeof(uint16_t));
+    return s;
+}
+
+/* Everything that is done to arrays, on memory that the host does not reach. */
+static void test_twin(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    vec_spans s = make_spans(a);
+    vec_rule rule[SPANS] = {{.value = 0.25f}};
+    for (int i = 1; i < SPANS; i++)
+        rule[i] = (vec_rule){.normal = true, .std = 0.5, .key = rng_key_numbered(3, (uint64_t)i)};
+    int64_t *fixed = make_fixed(a, 4);
+    dev *cpu = open_dev("base", 2), *twin;
+    assert_int_equal(dev_open(&twin, DEV_TWIN, 2, NULL), ST_OK);
+    adamw_args here = make_step(a), there = step_to_device(twin, &here);
+    int64_t *fixed_there = to_device(twin, fixed, LEN * sizeof *fixed);
+    dev *const devs[2] = {cpu, twin};
+    uint64_t digest[2], updated[2];
+    double squares[2];
+    int64_t limbs[2][VEC_LIMBS];
+    for (int k = 0; k < 2; k++) {
+        dev *d = devs[k];
+        const adamw_args *x = k ? &there : &here;
+        int64_t *f = k ? fixed_there : fixed;
+        vec_draw(d, &s, rule, x->param, NULL);
+        vec_round(d, &s, x->param, x->param_bf16);
+        vec_update_adamw(d, &s, x, NULL);
+        digest[k] = vec_digest(d, &s, x->param);
+        uint64_t now = 0;
+        vec_update_adamw(d, &s, x, &now);
+        updated[k] = now; /* it was waited for */
+        squares[k] = vec_sum_squares(d, &s, x->m);
+        vec_sum_squares_fixed(d, &s, f, limbs[k]);
+        vec_add(d, x->m, x->grad, LEN, DT_F32);
+        vec_add(d, f + LEN / 2, f, LEN / 2, DT_I64);
+    }
+    assert_true(digest[0] == digest[1] && updated[0] == updated[1] && digest[0] != updated[0]);
+    assert_true(squares[0] == squares[1]);
+    assert_memory_equal(limbs[0], limbs[1], sizeof limbs[0]);
+    check_back(twin, there.param, here.param, LEN * sizeof(float));
+    check_back(twin, there.m, here.m, LEN * sizeof(float));
+    check_back(twin, there.v, here.v, LEN * sizeof(float));
+    check_back(twin, (void *)(uintptr_t)there.grad, here.grad, LEN * sizeof(float));
+    check_back(twin, there.param_bf16, here.param_bf16, LEN * sizeof(uint16_t));
+    check_back(twin, fixed_there, fixed, LEN * sizeof *fixed);
+    dev_close(cpu), dev_close(twin), arena_free(a);
+}
+
+static void test_add(void **state) {
+    (void)state;
+    dev *d = open_dev("base", 1);
+    float x[3] = {1, 2, 3}, y[3] = {0.5f, -2, 1e8f};
+    int64_t i[2] = {INT64_MAX, -5}, j[2] = {1, 2};
+    vec_add(d, x, y, 3, DT_F32);
+    assert_true(x[0] == 1.5f && x[1] == 0 && x[2] == 3 + 1e8f);
+    vec_add(d, i, j, 2, DT_I64);
+    assert_true(i[0] == INT64_MIN && i[1] == -3);
+    dev_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_index),
@@ -523,6 +607,8 @@ int main(void) {
         cmocka_unit_test(test_draw),
         cmocka_unit_test(test_draw_many),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_twin),
+        cmocka_unit_test(test_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
