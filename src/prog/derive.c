@@ -330,6 +330,20 @@ static void backward_op(derive *d, int32_t index) {
     append_making_grads(g, &r);
 }
 
+/* The gradient of an auxiliary loss is the same number everywhere, beside what is given. */
+static void begin_aux(derive *d, val v) {
+    graph *g = d->g;
+    op_rec r = graph_empty_op(OP_FILL, ENTRY_FWD, PHASE_B, -1);
+    r.attr.fill.c = g->value[v].aux;
+    r.attr.fill.scaled = g->value[v].aux_scaled;
+    r.shape_in[0] = v;
+    tensor t = g->value[v].t;
+    r.out[0] = graph_alloc_like(g, &t, g->value[v].name);
+    graph_append(g, &r);
+    val given = d->grad[v];
+    d->grad[v] = given == VAL_NONE ? r.out[0] : emit_elementwise(d, OP_ADD, given, r.out[0], -1);
+}
+
 /* The gradient of input v as an output: where it lies, if that is a buffer of its own. */
 static void keep_grad(derive *d, val v) {
     graph *g = d->g;
@@ -355,6 +369,8 @@ void graph_derive_backward(graph *g) {
         d.grad[v] = g->value[v].given_grad;
         d.clone[v] = VAL_NONE;
     }
+    for (int32_t v = 0; v < n; v++)
+        if (g->value[v].aux != 0.0f) begin_aux(&d, v);
     for (int32_t i = n_ops - 1; i >= 0 && !g->failed; i--) backward_op(&d, i);
     for (int32_t v = 0; v < n && !g->failed; v++)
         if (g->value[v].grad_name) keep_grad(&d, v);

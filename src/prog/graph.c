@@ -203,6 +203,13 @@ void graph_root(graph *g, val v, const char *name) {
     g->value[v].given_grad = grad;
 }
 
+void graph_aux_loss(graph *g, val v, float coef, bool scaled) {
+    if (g->failed || v == VAL_NONE || !g->opt.train || !g->value[v].needs_grad) return;
+    CHECK(g->value[v].parent == VAL_NONE, "%s is a view, and no loss", g->value[v].name);
+    g->value[v].aux = coef;
+    g->value[v].aux_scaled = scaled;
+}
+
 void graph_keep_grad(graph *g, val v, const char *name) {
     if (g->failed || v == VAL_NONE || !g->opt.train) return;
     value *x = &g->value[v];

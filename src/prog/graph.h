@@ -116,6 +116,9 @@ void graph_output(graph *g, val v, const char *name);
  * output `name`. */
 void graph_root(graph *g, val v, const char *name);
 void graph_keep_grad(graph *g, val v, const char *name);
+/* An auxiliary loss: the objective has coef * sum of v's elements more, times op_run.grad_scale if
+ * `scaled`, as the terms of the language-model loss are. */
+void graph_aux_loss(graph *g, val v, float coef, bool scaled);
 /* Another program of the step writes the gradient of this parameter first: here it is added to. */
 void graph_grad_has_begun(graph *g, val param);
 /* Names the op that made v, for messages and dumps ("layers.3.attn"). */

@@ -5,16 +5,18 @@
 #include "prog/prog.h"
 
 typedef struct value {
-    tensor t;              /* data NULL until bound */
-    const char *name;      /* "" when the family gave none */
-    int32_t buf;           /* index into graph.buf */
-    int64_t offset;        /* of the first element, in elements from the buffer's start */
-    int32_t producer;      /* forward op that made it; -1: external */
-    int32_t out_index;     /* which output of the producer */
-    int32_t block;         /* block it was made in; -1: none */
-    val parent;            /* view of; VAL_NONE */
-    val same_as;           /* its op left it in the buffer of this value; VAL_NONE */
-    val given_grad;        /* its gradient, where no op of the backward makes it; VAL_NONE */
+    tensor t;          /* data NULL until bound */
+    const char *name;  /* "" when the family gave none */
+    int32_t buf;       /* index into graph.buf */
+    int64_t offset;    /* of the first element, in elements from the buffer's start */
+    int32_t producer;  /* forward op that made it; -1: external */
+    int32_t out_index; /* which output of the producer */
+    int32_t block;     /* block it was made in; -1: none */
+    val parent;        /* view of; VAL_NONE */
+    val same_as;       /* its op left it in the buffer of this value; VAL_NONE */
+    val given_grad;    /* its gradient, where no op of the backward makes it; VAL_NONE */
+    float aux;         /* coefficient of an auxiliary loss; 0: it is none */
+    bool aux_scaled;
     const char *grad_name; /* of an input: the output that keeps its gradient; NULL: none does */
     bool overwritten;      /* an in-place op took its buffer */
     bool escapes;          /* read in forward outside its block */

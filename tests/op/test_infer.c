@@ -195,7 +195,7 @@ static void test_head_bias(void **state) {
  * for. */
 static void test_head_nll(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {0};
     err e;
     op_infer io = {.kind = OP_HEAD_NLL, .attr = &at, .dev = d};
@@ -223,7 +223,7 @@ static void test_head_nll(void **state) {
 
 static void test_take_rows(void **state) {
     (void)state;
-    dev *d = open_dev(DEV_META);
+    dev *d = open_dev(true);
     op_attr at = {0};
     err e;
     op_infer io = {.kind = OP_TAKE_ROWS, .attr = &at, .dev = d, .want_grad = 1};
