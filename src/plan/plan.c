@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/adapters.h"
+
 static const int64_t PAGE_BYTES = 4096;
 
 static int64_t page_up(int64_t n) {
@@ -163,7 +165,10 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
     if (s->locate) param_store_map(p->store, s->locate, s->locate_ctx);
-    model_declare(&s->model, p->store);
+    if (s->adapters.rank)
+        model_declare_adapted(&s->model, &s->adapters, p->store);
+    else
+        model_declare(&s->model, p->store);
     if (s->ranks)
         param_store_shard(p->store, &s->sharing);
     else

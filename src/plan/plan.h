@@ -45,6 +45,7 @@ typedef struct plan_spec {
     int chunks;               /* runs of layers that are training programs of their own; 0: one */
     int frames;               /* micro-batches under way at a time, at most; 0: one */
     bool deferred_loss;       /* its gradient is given after the forward (TASK_NLL) */
+    model_adapters adapters;  /* are trained, and the rest is frozen; rank 0: none */
     const plan_other *others; /* [n_others] each sees what is trained on, forward */
     int n_others;
     int valid_B;    /* 0: no validation program */
