@@ -162,9 +162,9 @@ typedef struct plan {
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* The same for one. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
-/* Tells a plan of what all ranks need: peak_bytes[i] is that of `each` of them. Before, all are
- * taken to need what this one does. */
-void plan_set_classes(plan *p, const int64_t *peak_bytes, int n, int each);
+/* Tells a plan of what all ranks need, in any order, and equal needs may be several. Before, all
+ * are taken to need what this one does. */
+void plan_set_classes(plan *p, const plan_class *needs, int n);
 /* Makes `spec` that of phase i. */
 void plan_select(plan *p, int i);
 /* The program of the selected phase; NULL: it has none for that use. */
