@@ -220,6 +220,7 @@ static void replay(session *s, const step_entry *t, const op_run *run, step_time
         end = trace_stretch(s->trace, p, first, t->end);
         int64_t began = trace_now(s->trace);
         prog_replay_range(p, first, end, run, op_ns);
+        if (began) dev_sync(s->dev); /* a span ends when it has been computed */
         trace_ops(s->trace, p, began, first);
     }
 }
