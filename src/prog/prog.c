@@ -222,7 +222,7 @@ prog_port prog_find_port(const prog *p, const char *name) {
     const graph *g = p->g;
     for (val v = 0; v < g->n_values; v++) {
         const value *x = &g->value[v];
-        if (g->buf[x->buf].where != SPACE_PINNED || strcmp(x->name, name) != 0) continue;
+        if (!x->port || strcmp(x->port, name) != 0) continue;
         return (prog_port){v, x->t.dt, x->t.rows, x->t.cols,
                            dtype_span_bytes(x->t.dt, x->t.rows * x->t.cols)};
     }
