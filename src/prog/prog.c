@@ -259,6 +259,7 @@ void prog_replay_range(const prog *p, int first, int end, const op_run *run, int
         op_rec *r = &g->op[i];
         op_launch(g->opt.dev, r->fn, call_in(p, r, run));
         if (!ns_per_op) continue;
+        dev_sync(g->opt.dev);
         int64_t ended = clock_now_ns();
         ns_per_op[i] += ended - began;
         began = ended;

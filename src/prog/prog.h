@@ -87,7 +87,8 @@ enum {
 };
 /* Runs the ops of the given phases in order. On the meta device it does nothing. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run);
-/* Runs ops first .. end - 1; adds the time of op i to ns_per_op[i], unless that is NULL. */
+/* Runs ops first .. end - 1. Unless ns_per_op is NULL, waits for each, and adds the time of op i to
+ * ns_per_op[i]. */
 void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op);
 
 /* The debug walk: runs ops first .. end - 1 one by one and shows every tensor that was just
