@@ -99,12 +99,19 @@ typedef enum model_task {
     TASK_LOGITS, /* "logits" [n,V] of the rows named by the input "rows" [n,1] */
 } model_task;
 
+/* Low-rank matrices that are trained beside frozen ones (adapters.h). */
+typedef struct model_adapters {
+    int rank; /* 0: there are none */
+    double alpha;
+} model_adapters;
+
 /* One recording. B sequences of T tokens. With a cache (generation) keys and values of earlier
  * tokens are in SPACE_STATE, Tmax rows per sequence. */
 typedef struct model_rec {
     graph *g;
     const model_config *mc;
     const param_store *params;
+    const model_adapters *adapters; /* where the store has some */
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;

@@ -19,4 +19,7 @@ static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
     return a->K > tp ? a->K / tp : 1;
 }
 
+/* A parameter or pack by name, in a recording; VAL_NONE when the model does not have it. */
+val model_named(model_rec *r, const char *name, const char *suffix);
+
 #endif

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/adapters.h"
 #include "model/parts.h"
 
-/* A parameter or pack by name; VAL_NONE when the model does not have it. */
-static val named(model_rec *r, const char *name, const char *suffix) {
+val model_named(model_rec *r, const char *name, const char *suffix) {
     char whole[MODEL_NAME_BYTES + 16];
     snprintf(whole, sizeof whole, "%s%s", name, suffix);
     graph_param_ref ref;
@@ -21,14 +21,14 @@ static val named(model_rec *r, const char *name, const char *suffix) {
 static val weight(model_rec *r, model_part part, int l) {
     char name[MODEL_NAME_BYTES];
     model_part_name(r->mc, part, l, name);
-    return *name ? named(r, name, ".weight") : VAL_NONE;
+    return *name ? model_named(r, name, ".weight") : VAL_NONE;
 }
 
 /* x W^T + b under that name; VAL_NONE when there is no such matrix. */
 static val product(model_rec *r, const char *name, val x) {
-    val w = named(r, name, ".weight");
+    val w = model_named(r, name, ".weight");
     if (w == VAL_NONE) return VAL_NONE;
-    val y = graph_linear(r->g, x, w, named(r, name, ".bias"));
+    val y = model_adapt(r, name, x, graph_linear(r->g, x, w, model_named(r, name, ".bias")));
     graph_name(r->g, y, "%s", name);
     return y;
 }
@@ -44,9 +44,9 @@ static val out_product(model_rec *r, model_part part, int l, val x) {
     if (graph_tp(r->g) == 1) return part_product(r, part, l, x);
     char name[MODEL_NAME_BYTES];
     model_part_name(r->mc, part, l, name);
-    val y = graph_linear(r->g, x, named(r, name, ".weight"), VAL_NONE);
+    val y = graph_linear(r->g, x, model_named(r, name, ".weight"), VAL_NONE);
     graph_name(r->g, y, "%s", name);
-    y = graph_bias(r->g, graph_tp_out(r->g, y), named(r, name, ".bias"));
+    y = graph_bias(r->g, graph_tp_out(r->g, y), model_named(r, name, ".bias"));
     graph_name(r->g, y, "%s", name);
     return y;
 }
@@ -60,8 +60,8 @@ static val norm(model_rec *r, model_part part, int l, val x, int64_t width) {
     const model_config *mc = r->mc;
     char name[MODEL_NAME_BYTES];
     model_part_name(mc, part, l, name);
-    val w = *name ? named(r, name, ".weight") : VAL_NONE;
-    val b = *name ? named(r, name, ".bias") : VAL_NONE;
+    val w = *name ? model_named(r, name, ".weight") : VAL_NONE;
+    val b = *name ? model_named(r, name, ".bias") : VAL_NONE;
     val y = mc->norm == NORM_RMS
                 ? graph_rmsnorm(r->g, x, w, (float)mc->norm_eps, norm_offset(mc), (int)width)
                 : graph_layernorm(r->g, x, w, b, (float)mc->norm_eps, (int)width);
@@ -114,7 +114,7 @@ static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x,
     int64_t all = graph_cols(r->g, x) * graph_tp(r->g) / copies;
     char name[MODEL_NAME_BYTES];
     model_part_name(mc, part, k->stored, name);
-    val w = named(r, name, ".weight"), b = named(r, name, ".bias");
+    val w = model_named(r, name, ".weight"), b = model_named(r, name, ".bias");
     float eps = (float)mc->norm_eps;
     val y = mc->norm == NORM_RMS
                 ? graph_rmsnorm_ranks(r->g, x, w, eps, norm_offset(mc), all, copies)
@@ -324,7 +324,7 @@ static void record_head(model_rec *r, val x) {
     val w = weight(r, mc->tie_word_embeddings ? PART_EMBED : PART_HEAD, -1);
     char head[MODEL_NAME_BYTES];
     model_part_name(mc, PART_HEAD, -1, head);
-    val bias = mc->head_bias ? named(r, head, ".bias") : VAL_NONE;
+    val bias = mc->head_bias ? model_named(r, head, ".bias") : VAL_NONE;
     if (r->task != TASK_LOGITS) {
         record_loss(r, x, w, bias);
         return;

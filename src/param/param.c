@@ -27,6 +27,11 @@ void param_store_freeze(param_store *s, bool frozen) {
     s->has_frozen |= frozen;
 }
 
+void param_store_keep_apart(param_store *s) {
+    CHECK(s->n_packs == 0, "a pack was added before");
+    s->apart = true;
+}
+
 void param_store_split(param_store *s, const param_ranks *ranks) {
     CHECK(s->n == 0 && ranks->n > 0, "ranks are known before parameters are added");
     s->ranks = *ranks;
@@ -92,7 +97,7 @@ int param_add(param_store *s, const param *p) {
 
 void param_pack_begin(param_store *s, const char *name) {
     CHECK(!s->in_pack, "pack %s begins inside another", name);
-    if (s->locate) return;
+    if (s->locate || s->apart) return;
     s->packs = arena_grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
     s->packs[s->n_packs++] = (pack){.name = arena_strdup(s->a, name), .first = s->n};
     s->in_pack = true;

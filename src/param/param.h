@@ -73,6 +73,8 @@ void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
  * adapters.
  */
 void param_store_freeze(param_store *s, bool frozen);
+/* Members of packs are parameters of their own from now on: something is added to one of them. */
+void param_store_keep_apart(param_store *s);
 /* Once all have been added: those that are trained lie first in flat arrays, so that gradients and
  * optimizer state are the beginning of such arrays. param_store_shard does the same. */
 void param_store_put_trained_first(param_store *s);

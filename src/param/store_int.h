@@ -19,7 +19,7 @@ struct param_store {
     int n, cap;
     pack *packs;
     int n_packs, cap_packs;
-    bool in_pack;
+    bool in_pack, apart;
     bool freezes; /* what is added is frozen */
     int64_t flat_elems, elems, trained_elems;
     int64_t trained_flat,

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/adapters.h"
+
 static const int64_t PAGE_BYTES = 4096;
 
 static int64_t page_up(int64_t n) {
@@ -163,7 +165,10 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
     if (s->locate) param_store_map(p->store, s->locate, s->locate_ctx);
-    model_declare(&s->model, p->store);
+    if (s->adapters.rank)
+        model_declare_adapted(&s->model, &s->adapters, p->store);
+    else
+        model_declare(&s->model, p->store);
     if (s->ranks)
         param_store_shard(p->store, &s->sharing);
     else
@@ -208,24 +213,27 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     }
     plan_select(p, 0);
     lay_out(p);
-    plan_set_classes(p, &p->peak_bytes, 1, specs->ranks ? specs->ranks->size[MESH_WORLD] : 1);
+    int ranks = specs->ranks ? specs->ranks->size[MESH_WORLD] : 1;
+    plan_set_classes(p, &(plan_class){ranks, p->peak_bytes}, 1);
     *out = p;
     return ST_OK;
 }
 
 static int by_size(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x < y) - (x > y);
+    const plan_class *x = a, *y = b;
+    return (x->peak_bytes < y->peak_bytes) - (x->peak_bytes > y->peak_bytes);
 }
 
-void plan_set_classes(plan *p, const int64_t *peak_bytes, int n, int each) {
-    int64_t *sorted = arena_memdup(p->memory, peak_bytes, sizeof *sorted * (size_t)n);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
-    p->classes = ARENA_ARRAY(p->memory, plan_class, n);
+void plan_set_classes(plan *p, const plan_class *needs, int n) {
+    plan_class *c = arena_memdup(p->memory, needs, sizeof *c * (size_t)n);
+    qsort(c, (size_t)n, sizeof *c, by_size);
+    p->classes = c;
     p->n_classes = 0;
     for (int i = 0; i < n; i++) {
-        if (i == 0 || sorted[i] != sorted[i - 1]) p->classes[p->n_classes++].peak_bytes = sorted[i];
-        p->classes[p->n_classes - 1].ranks += each;
+        if (p->n_classes && c[p->n_classes - 1].peak_bytes == c[i].peak_bytes)
+            c[p->n_classes - 1].ranks += c[i].ranks;
+        else if (c[i].ranks > 0)
+            c[p->n_classes++] = c[i];
     }
 }
 

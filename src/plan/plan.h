@@ -45,6 +45,7 @@ typedef struct plan_spec {
     int chunks;               /* runs of layers that are training programs of their own; 0: one */
     int frames;               /* micro-batches under way at a time, at most; 0: one */
     bool deferred_loss;       /* its gradient is given after the forward (TASK_NLL) */
+    model_adapters adapters;  /* are trained, and the rest is frozen; rank 0: none */
     const plan_other *others; /* [n_others] each sees what is trained on, forward */
     int n_others;
     int valid_B;    /* 0: no validation program */
@@ -161,9 +162,9 @@ typedef struct plan {
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* The same for one. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
-/* Tells a plan of what all ranks need: peak_bytes[i] is that of `each` of them. Before, all are
- * taken to need what this one does. */
-void plan_set_classes(plan *p, const int64_t *peak_bytes, int n, int each);
+/* Tells a plan of what all ranks need, in any order, and equal needs may be several. Before, all
+ * are taken to need what this one does. */
+void plan_set_classes(plan *p, const plan_class *needs, int n);
 /* Makes `spec` that of phase i. */
 void plan_select(plan *p, int i);
 /* The program of the selected phase; NULL: it has none for that use. */

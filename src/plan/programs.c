@@ -171,6 +171,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
     model_rec r = {.g = graph_new(p->memory, &opt),
                    .mc = g->model ? &s->others[g->model - 1].config : &s->model,
                    .params = p->model[g->model].store,
+                   .adapters = &s->adapters,
                    .task = g->task,
                    .layers = g->layers,
                    .B = g->B,

@@ -272,7 +272,11 @@ void plan_describe(const plan *p, strbuf *out) {
     snprintf(note, sizeof note, "%s%s",
              s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies",
              param_weights_in_slots(p->store) ? IN_SLOTS : "");
-    line(out, "parameters", param_bytes(p), note);
+    line(out, "parameters", param_bytes(p) - p->region[REGION_OTHERS].bytes, note);
+    for (int i = 1; i < p->n_models; i++) {
+        param_sizes z = param_store_sizes(p->model[i].store);
+        line(out, p->model[i].name, z.master_bytes + z.work_bytes, "frozen");
+    }
     bool in_frame = plan_grads_in_frame(s);
     snprintf(note, sizeof note, "%s%s",
              s->fixed_grads ? "int64, deterministic"

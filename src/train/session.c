@@ -194,7 +194,7 @@ static int64_t host_bytes(const course_stage *k, int64_t dp) {
 }
 
 /* Whether a save can come before the last step, which is the only one that is waited for. */
-static bool saves_on_the_way(const session *s) {
+bool session_saves_on_the_way(const session *s) {
     const config *c = s->c;
     bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < s->course->total_steps;
     return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
@@ -230,7 +230,7 @@ static plan_spec spec_of(const session *s, int stage) {
                        .z_loss = (float)c->optim.z_loss,
                        .host_bytes = host_bytes(k, dp),
                        .fixed_grads = s->c->train.deterministic,
-                       .snapshot = saves_on_the_way(s),
+                       .snapshot = session_saves_on_the_way(s) && s->peers.first_copy,
                        .ranks = peers_ranks(&s->peers) > 1 ? &s->peers.m : NULL,
                        .sequence_parallel = s->c->parallel.sp,
                        .narrow_sums = s->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,

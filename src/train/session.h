@@ -134,6 +134,9 @@ static inline bool session_leads(const session *s) {
 /* The weights' digest, the same on all ranks. */
 status session_digest(session *s, uint64_t *digest, err *e) ATH_MUST_USE;
 
+/* Whether checkpoints are written while training goes on, from a snapshot. */
+bool session_saves_on_the_way(const session *s);
+
 /* state.c. Begins to save the state that the run is in; without checkpoint.async, or with `wait`,
  * it has been saved when it returns. */
 status state_save(session *s, bool wait, err *e) ATH_MUST_USE;

@@ -89,10 +89,13 @@ static status open_metrics(session *s, err *e) {
 
 /* What the other ranks need is for rank 0 to tell. */
 static void share_peaks(session *s) {
-    int64_t *peak = ARENA_ARRAY(s->a, int64_t, peers_ranks(&s->peers));
+    int n = peers_ranks(&s->peers);
+    int64_t *peak = ARENA_ARRAY(s->a, int64_t, n);
+    plan_class *needs = ARENA_ARRAY(s->a, plan_class, n);
     peak[peers_rank(&s->peers)] = s->plan->peak_bytes;
     peers_share_count(&s->peers, peak);
-    plan_set_classes(s->plan, peak, peers_ranks(&s->peers), 1);
+    for (int i = 0; i < n; i++) needs[i] = (plan_class){1, peak[i]};
+    plan_set_classes(s->plan, needs, n);
 }
 
 static status write_plan(session *s, err *e) {
@@ -184,7 +187,7 @@ static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
     TRY(open_course(s, e));
     TRY(samples_encode(s, e));
-    TRY(session_make_plan(s, e));
+    TRY(peers_agree(&s->peers, session_make_plan(s, e), e)); /* they may need unequally much */
     TRY(check_layout(s, e));
     TRY(open_folder(s, e));
     share_peaks(s);
@@ -223,30 +226,42 @@ static uint64_t sequences_if_there(session *s) {
     return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
 }
 
-/* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary; the plan is that of
- * the largest. */
-static status plan_ranks(session *s, plan **out, err *e) {
-    int tp = s->peers.m.size[MESH_TP];
-    int64_t *peak = ARENA_ARRAY(s->a, int64_t, tp);
-    status st = ST_OK;
-    for (int t = 0; t < tp; t++) {
-        err why = {0};
-        mesh_place(&s->peers.m, &s->peers.m.shape, t);
-        status of_this = session_make_plan(s, &why);
-        plan *p = s->plan;
-        s->plan = NULL;
-        if (p) peak[t] = p->peak_bytes;
-        if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
-            plan_free(p);
-            continue;
-        }
-        plan_free(*out);
-        *out = p;
-        st = of_this;
-        if (st != ST_OK && e) *e = why;
-        if (!p) return st;
+/* The plan of tensor-parallel rank t, of the first copy of the weights or of another. Kept in *out
+ * if it is the largest so far. */
+static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
+    err why = {0};
+    mesh_place(&s->peers.m, &s->peers.m.shape, t);
+    s->peers.first_copy = first_copy;
+    status st = session_make_plan(s, &why);
+    plan *p = s->plan;
+    s->plan = NULL;
+    if (p) *peak = p->peak_bytes;
+    if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
+        plan_free(p);
+        return ST_OK;
     }
-    plan_set_classes(*out, peak, tp, peers_ranks(&s->peers) / tp);
+    plan_free(*out);
+    *out = p;
+    if (st != ST_OK && e) *e = why;
+    return st;
+}
+
+/* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary, and replicas of the
+ * weights are not saved; the plan is that of the largest. */
+static status plan_ranks(session *s, plan **out, err *e) {
+    int tp = s->peers.m.size[MESH_TP], all = peers_ranks(&s->peers);
+    int copy = peers_copy_ranks(&s->peers, s->c);
+    plan_class *needs = ARENA_ARRAY(s->a, plan_class, 2 * tp);
+    status st = ST_OK;
+    for (int i = 0; i < 2 * tp; i++) {
+        bool first = i < tp;
+        needs[i].ranks = (first ? copy : all - copy) / tp;
+        if (needs[i].ranks == 0) continue;
+        status of_this = plan_rank(s, i % tp, first, out, &needs[i].peak_bytes, e);
+        if (of_this != ST_OK) st = of_this;
+        if (!*out) return st;
+    }
+    plan_set_classes(*out, needs, 2 * tp);
     return st;
 }
 

@@ -20,7 +20,16 @@
 
 enum { B = 2, T = 3, N = B * T, C = 4, V = 7, MAX_PARAM = 1024 };
 
+/* Where gradients come from, and go to, beside the head that makes its own. */
+typedef enum ends {
+    GIVEN_GRAD = 1, /* the head only says nll; its gradient is given */
+    AUX_LOSS = 2,   /* a second loss, of what comes out of the body */
+    KEPT_GRAD = 4,  /* inputs whose gradients are wanted are added before and behind the body */
+    ALL_ENDS = 8
+} ends;
+
 typedef struct lab {
+    unsigned ends;
     arena *a;
     dev *dev;
     graph *g;
@@ -105,6 +114,55 @@ static val attention(lab *l, val x, float dropout) {
     return linear(l, o, C);
 }
 
+static val with_input(lab *l, val x, const char *name, const char *grad) {
+    if (!(l->ends & KEPT_GRAD)) return x;
+    val in = graph_input(l->g, name, DT_F64, N, C);
+    graph_keep_grad(l->g, in, grad);
+    return graph_add(l->g, in, x);
+}
+
+static const float AUX = 0.3f;
+
+/* A loss on a branch, which does not end there. */
+static val with_aux_loss(lab *l, val x) {
+    val a = graph_act(l->g, linear(l, x, C), ACT_SILU);
+    graph_output(l->g, a, "aux");
+    graph_aux_loss(l->g, a, AUX, true);
+    return graph_add(l->g, x, linear(l, a, C));
+}
+
+static float z_loss(const lab *l) {
+    return l->ends & GIVEN_GRAD ? 0.0f : 0.1f;
+}
+
+static void bind_lab(lab *l) {
+    const prog_stats *s = prog_get_stats(l->p);
+    l->frame = aligned_alloc(64, (size_t)s->frame_bytes + 64);
+    l->pinned = aligned_alloc(64, (size_t)(s->pinned_bytes + s->const_bytes) + 64);
+    prog_frame where = {{[SPACE_FRAME] = l->frame,
+                         [SPACE_PINNED] = l->pinned,
+                         [SPACE_CONST] = (char *)l->pinned + s->pinned_bytes,
+                         [SPACE_MASTER] = l->param,
+                         [SPACE_GRAD] = l->grad}};
+    prog_bind(l->p, &where, 1);
+}
+
+static void fill_inputs(lab *l) {
+    for (int i = 0; i < N; i++) {
+        ((int32_t *)prog_at(l->p, "ids"))[i] = (i * 5 + 2) % V;
+        ((int32_t *)prog_at(l->p, "targets"))[i] = i == 4 ? -1 : (i * 3 + 1) % V;
+        double *before = prog_at(l->p, "before"), *behind = prog_at(l->p, "behind");
+        for (int k = i * C; before && k < (i + 1) * C; k++) {
+            before[k] = 0.1 * (k % 7) - 0.3;
+            behind[k] = 0.2 - 0.1 * (k % 5);
+        }
+        tensor pos = prog_named(l->p, "pos");
+        if (pos.data) ((int32_t *)pos.data)[i] = i % T;
+        tensor rows = prog_named(l->p, "rows");
+        if (rows.data) ((int32_t *)rows.data)[i] = i == 1 ? -1 : i * i % N;
+    }
+}
+
 static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     graph_options opt = {.dev = l->dev, .dt = DT_F64, .train = true, .recompute = policy};
     opt.fixed_grads = l->fixed;
@@ -115,32 +173,21 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     val ids = graph_input(l->g, "ids", DT_I32, N, 1);
     val targets = graph_input(l->g, "targets", DT_I32, N, 1);
     val table = weight(l, V, C);
-    val x = body(l, graph_embed(l->g, table, ids, l->no_grad_id));
-    graph_head_spec head = {.chunk_rows = 4, .z_loss = 0.1f, .softcap = tied ? 1.5f : 0};
+    val x = with_input(l, graph_embed(l->g, table, ids, l->no_grad_id), "before", "grad.before");
+    x = with_input(l, body(l, x), "behind", "grad.behind");
+    if (l->ends & AUX_LOSS) x = with_aux_loss(l, x);
+    graph_head_spec head = {.chunk_rows = 4, .z_loss = z_loss(l), .softcap = tied ? 1.5f : 0};
     val y = norm(l, x), w = tied ? table : weight(l, V, C);
     val bias = tied ? VAL_NONE : weight(l, 1, V);
-    val nll = graph_head_ce(l->g, &head, y, w, bias, targets);
+    val nll =
+        (l->ends & GIVEN_GRAD ? graph_head_nll : graph_head_ce)(l->g, &head, y, w, bias, targets);
     graph_output(l->g, nll, "nll");
+    if (l->ends & GIVEN_GRAD) graph_root(l->g, nll, "grad.nll");
     graph_output(l->g, l->g->op[l->g->value[nll].producer].out[1], "lse");
     err e = {0};
     if (prog_finish(&l->p, l->g, &e) != ST_OK) fail_msg("%s", e.message);
-    const prog_stats *s = prog_get_stats(l->p);
-    l->frame = aligned_alloc(64, (size_t)s->frame_bytes + 64);
-    l->pinned = aligned_alloc(64, (size_t)(s->pinned_bytes + s->const_bytes) + 64);
-    prog_frame where = {{[SPACE_FRAME] = l->frame,
-                         [SPACE_PINNED] = l->pinned,
-                         [SPACE_CONST] = (char *)l->pinned + s->pinned_bytes,
-                         [SPACE_MASTER] = l->param,
-                         [SPACE_GRAD] = l->grad}};
-    prog_bind(l->p, &where, 1);
-    for (int i = 0; i < N; i++) {
-        ((int32_t *)prog_at(l->p, "ids"))[i] = (i * 5 + 2) % V;
-        ((int32_t *)prog_at(l->p, "targets"))[i] = i == 4 ? -1 : (i * 3 + 1) % V;
-        tensor pos = prog_named(l->p, "pos");
-        if (pos.data) ((int32_t *)pos.data)[i] = i % T;
-        tensor rows = prog_named(l->p, "rows");
-        if (rows.data) ((int32_t *)rows.data)[i] = i == 1 ? -1 : i * i % N;
-    }
+    bind_lab(l);
+    fill_inputs(l);
 }
 
 static void lab_open(lab *l, uint64_t seed) {
@@ -183,10 +230,18 @@ static double objective(lab *l) {
     op_run run = run_of(l, true);
     prog_replay(l->p, PROG_F, &run);
     const double *nll = prog_at(l->p, "nll"), *lse = prog_at(l->p, "lse");
+    const double *aux = prog_at(l->p, "aux");
     double sum = 0;
     for (int i = 0; i < N; i++)
-        if (i != 4) sum += nll[i] + (double)0.1f * lse[i] * lse[i];
+        if (i != 4) sum += nll[i] + (double)z_loss(l) * lse[i] * lse[i];
+    for (int i = 0; aux && i < N * C; i++) sum += (double)AUX * aux[i];
     return GRAD_SCALE * sum;
+}
+
+/* The backward may change what it was given. */
+static void give_grad(lab *l) {
+    double *given = prog_at(l->p, "grad.nll");
+    for (int i = 0; given && i < N; i++) given[i] = GRAD_SCALE;
 }
 
 static void gradients(lab *l, int garbage) {
@@ -194,7 +249,27 @@ static void gradients(lab *l, int garbage) {
     memset(l->grad, garbage, sizeof l->grad);
     op_run run = run_of(l, true);
     prog_replay(l->p, PROG_F, &run);
+    give_grad(l);
     prog_replay(l->p, PROG_B | PROG_W, &run);
+}
+
+/* The gradient of the input, along an axis each. */
+static void check_kept_grad(lab *l, const char *what, const char *input, const char *grad) {
+    const double h = 1e-5;
+    double *x = prog_at(l->p, input), *kept = prog_at(l->p, grad);
+    for (int i = 0; x && i < N * C; i += 5) {
+        double at = x[i], want;
+        gradients(l, 0xff);
+        want = kept[i];
+        x[i] = at + h;
+        double up = objective(l);
+        x[i] = at - h;
+        double got = (up - objective(l)) / (2 * h);
+        x[i] = at;
+        if (!(fabs(got - want) < 1e-7 + 1e-5 * fabs(want)))
+            fail_msg("%s: element %d of the input has gradient %.10g, difference %.10g", what, i,
+                     want, got);
+    }
 }
 
 /* The objective at kept + by * direction. */
@@ -255,6 +330,7 @@ static void check_fixed(lab *l, const char *what, body_fn body, bool tied, const
                          g);
         }
         op_run second = run_of(l, false);
+        give_grad(l);
         prog_replay(l->p, PROG_ALL, &second);
         for (int64_t i = 0; i < l->n_params; i++) {
             int64_t twice;
@@ -268,9 +344,11 @@ static void check_fixed(lab *l, const char *what, body_fn body, bool tied, const
 }
 
 /* Everything that must hold of a graph; returns the largest number of ops that were recomputed. */
-static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed, bool every_axis) {
+static int check_graph_with(unsigned which, const char *what, body_fn body, bool tied,
+                            uint64_t seed, bool every_axis) {
     lab l;
     lab_open(&l, seed);
+    l.ends = which;
     double want[MAX_PARAM];
     int recomputed = 0;
     for (recompute_policy r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
@@ -278,6 +356,8 @@ static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed,
         size_t bytes = (size_t)l.n_params * 8;
         if (r == RECOMPUTE_NONE) {
             check_differences(&l, what, every_axis);
+            check_kept_grad(&l, what, "before", "grad.before");
+            check_kept_grad(&l, what, "behind", "grad.behind");
             gradients(&l, 0);
             memcpy(want, l.grad, bytes);
         }
@@ -288,6 +368,7 @@ static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed,
             if (memcmp(l.grad, want, bytes) != 0) fail_msg("%s: other bits, policy %d", what, r);
         }
         op_run second = run_of(&l, false);
+        give_grad(&l);
         prog_replay(l.p, PROG_ALL, &second);
         for (int64_t i = 0; i < l.n_params; i++)
             if (fabs(l.grad[i] - 2 * want[i]) > 1e-12 * (1 + fabs(want[i])))
@@ -297,6 +378,10 @@ static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed,
     check_fixed(&l, what, body, tied, want);
     lab_close(&l);
     return recomputed;
+}
+
+static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed, bool every_axis) {
+    return check_graph_with(0, what, body, tied, seed, every_axis);
 }
 
 /* ---- hand-made graphs ---- */
@@ -472,6 +557,8 @@ static void test_hand_made(void **state) {
                   {"rows taken", rows_taken, true}};
     for (int i = 0; i < ARRAY_LEN(graphs); i++)
         for (int tied = 0; tied < 2; tied++) {
+            for (unsigned k = 1; k < ALL_ENDS; k++)
+                check_graph_with(k, graphs[i].name, graphs[i].body, tied, 1, false);
             int n = check_graph(graphs[i].name, graphs[i].body, tied, 1, true);
             assert_true((n > 0) || !graphs[i].recomputes);
         }
@@ -571,15 +658,41 @@ static void test_random(void **state) {
     for (uint64_t seed = 100; seed < 500; seed++) {
         char what[32];
         snprintf(what, sizeof what, "random graph %d", (int)seed);
-        with_recompute += check_graph(what, random_body, seed % 2, seed, false) > 0;
+        with_recompute += check_graph_with((unsigned)(seed / 2 % ALL_ENDS), what, random_body,
+                                           seed % 2, seed, false) > 0;
     }
     print_message("400 random graphs, %d with recomputed ops\n", with_recompute);
     assert_true(with_recompute > 100);
 }
 
+/* A chunk that adds only: the gradient that comes in is the one that goes out, and stays where it
+ * was put as well. */
+static void test_passed_through(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, 1);
+    l.g = graph_new(l.a, &(graph_options){.dev = l.dev, .dt = DT_F64, .train = true});
+    val ids = graph_input(l.g, "ids", DT_I32, N, 1), table = weight(&l, V, C);
+    val x = graph_input(l.g, "x", DT_F64, N, C);
+    graph_keep_grad(l.g, x, "grad.x");
+    val y = graph_add(l.g, x, graph_embed(l.g, table, ids, -1));
+    graph_output(l.g, y, "y");
+    graph_root(l.g, y, "grad.y");
+    assert_int_equal(prog_finish(&l.p, l.g, NULL), ST_OK);
+    bind_lab(&l);
+    double *in = prog_at(l.p, "grad.y"), *out = prog_at(l.p, "grad.x");
+    memset(prog_at(l.p, "ids"), 0, N * sizeof(int32_t));
+    memset(prog_at(l.p, "x"), 0, N * C * sizeof(double));
+    for (int i = 0; i < N * C; i++) in[i] = i + 1;
+    op_run run = run_of(&l, true);
+    prog_replay(l.p, PROG_ALL, &run);
+    for (int i = 0; i < N * C; i++) assert_true(out[i] == i + 1);
+    lab_close(&l);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hand_made),
-                                       cmocka_unit_test(test_no_grad_id),
-                                       cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hand_made), cmocka_unit_test(test_no_grad_id),
+        cmocka_unit_test(test_passed_through), cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,11 +21,16 @@ static status locate(const config *c, status st, err *e) {
     return st;
 }
 
+/* Along which copies of the weights differ in nothing. */
+static mesh_axis axis_of_copies(const config *c) {
+    return c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DP;
+}
+
 /* Ranks with the same samples, and with the same pieces where these are shared. */
 static void open_copy(peers *p, const config *c) {
     const mesh *m = &p->m;
     int n = 0, *ranks = xcalloc((size_t)m->size[MESH_WORLD], sizeof *ranks);
-    mesh_axis apart = c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DP;
+    mesh_axis apart = axis_of_copies(c);
     p->first_copy = m->rank[apart] == 0;
     for (int r = 0; r < m->size[MESH_WORLD]; r++) {
         mesh other;
@@ -50,8 +55,12 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     return ST_OK;
 }
 
+int peers_copy_ranks(const peers *p, const config *c) {
+    return peers_ranks(p) / p->m.size[axis_of_copies(c)];
+}
+
 status peers_place(peers *p, const config *c, err *e) {
-    *p = (peers){0};
+    *p = (peers){.first_copy = true};
     mesh_shape shape = shape_of(c);
     if (shape.dp == 0) shape.dp = 1;
     int ranks = shape.dp * shape.tp * shape.cp * shape.pp;

@@ -36,6 +36,8 @@ typedef struct peers {
 status peers_open(peers *p, const config *c, comm_world *world, err *e) ATH_MUST_USE;
 /* The layout as the first of its ranks sees it, without peers: for plans. */
 status peers_place(peers *p, const config *c, err *e) ATH_MUST_USE;
+/* Ranks that hold one copy of the weights between them. */
+int peers_copy_ranks(const peers *p, const config *c);
 /* Waits for every transfer that was begun: then their memory may go. */
 void peers_settle(peers *p);
 void peers_close(peers *p);

@@ -238,7 +238,7 @@ status state_save(session *s, bool wait, err *e) {
     err why = {0};
     status st = peers_agree(&s->peers, save_begin(j, &why), &why);
     if (st != ST_OK) return tell_end(s, j, st, wait, &why, e);
-    if (s->plan->snapshot_params && !wait) {
+    if (session_saves_on_the_way(s) && !wait) {
         if (j->writes) take_snapshot(s, j);
         saver_start(&s->saver, save_write, j);
         return ST_OK;
