@@ -6,8 +6,10 @@
 export OMP_NUM_THREADS=1
 golden=$root/tests/golden/models
 make_data
+sed 's/.*/{"text": "&"}/' text.txt >text.jsonl # a document is shorter than two sequences
+expect 0 data build text.jsonl -o docs tokenizer=char.json valid=0.1
 write_config c.yaml
-sed -i 's/steps: 40/steps: 6/; s/global_batch_size: 8/global_batch_size: 6/; s/micro_batch_size: 4/micro_batch_size: 2/
+sed -i 's,set/,docs/,g; s/steps: 40/steps: 6/; s/global_batch_size: 8/global_batch_size: 6/; s/micro_batch_size: 4/micro_batch_size: 2/
     s/^eval:.*/eval: {every: 3, batches: 2}/; s/^sample:.*/sample: {every: 3, prompts: ["the fire"], max_new: 6}/' c.yaml
 llama_model='model={model_type: llama, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 80, vocab_size: auto, max_position_embeddings: 64, tie_word_embeddings: false}'
 
@@ -87,6 +89,9 @@ both train c.yaml train.micro_batch_size=6 optim.z_loss=1e-3 train.head_chunk_ro
 both train c.yaml "$llama_model" train.micro_batch_size=1 guard.action=skip guard.window=16
 both train c.yaml parallel.virtual=2 parallel.pp_schedule=afab
 both train c.yaml "$gpt2_model" parallel.virtual=2 train.recompute=full
+# Back to a checkpoint and on with other samples, time and again.
+both train c.yaml train.steps=60 guard.action=rewind guard.loss_z=2 guard.norm_z=2 guard.window=16 sample.every=0
+grep -q '"kind": "rewind"' twin/metrics.jsonl || fail "no step was repeated"
 for model in gemma2 mobilellm-shared olmo2 phi openelm qwen2-window; do
     both train c.yaml "model={from: $golden/$model}" train.seq_len=16 train.steps=4 $fixed
     both train c.yaml "model={from: $golden/$model}" train.seq_len=16 train.steps=4 train.precision=bf16 \
@@ -150,6 +155,7 @@ hot=(optim.lr=1e6 optim.clip_norm=0 sample.prompts=[] train.steps=40)
 explained 5 "wrote a NaN or Inf into" train c.yaml "${hot[@]}"
 explained 5 "wrote a NaN or Inf into" train c.yaml "${hot[@]}" "$gpt2_model" train.precision=bf16 train.recompute=full
 explained 5 "wrote a NaN or Inf into" train c.yaml "${hot[@]}" "$llama_model" parallel.virtual=2 parallel.pp_schedule=afab
+explained 5 "the run has gone back 3 times" train c.yaml "${hot[@]}" guard.action=rewind
 explained 5 "the most that the deterministic mode adds up" train c.yaml $fixed optim.z_loss=1000 model.initializer_range=3
 cp -r cpu/checkpoints/step-6 spoilt 2>/dev/null || cp -r moved/checkpoints/step-6 spoilt
 rm -rf spoilt/state
