@@ -25,10 +25,11 @@ typedef struct prog_stats {
     double flops_forward, flops_backward, flops_recompute;
     double bytes_moved;
     int ops, ops_forward, ops_recomputed, buffers; /* the forward comes first */
-    int contributions; /* additions of one replay to one parameter gradient, at most (fixed_grads)
-                        */
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
+/* Additions of one replay of all these programs to one parameter gradient, at most (fixed_grads).
+ */
+int prog_count_contributions(const prog *const *p, int n);
 
 /* Op number i of stats.ops, as it was recorded or derived: for profiles and cost models. */
 typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
