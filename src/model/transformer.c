@@ -308,13 +308,12 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
                             .softcap = (float)r->mc->final_softcap,
                             .vocab = r->mc->vocab_size};
     val targets = graph_input(r->g, "targets", DT_I32, (int64_t)r->B * r->T, 1);
-    if (r->task == TASK_LM) {
-        graph_output(r->g, graph_head_ce(r->g, &spec, x, w, bias, targets), "nll");
-        return;
-    }
-    val nll = graph_head_nll(r->g, &spec, x, w, bias, targets);
+    bool deferred = r->task == TASK_NLL;
+    val nll = deferred ? graph_head_nll(r->g, &spec, x, w, bias, targets)
+                       : graph_head_ce(r->g, &spec, x, w, bias, targets);
+    graph_name(r->g, nll, "nll");
     graph_output(r->g, nll, "nll");
-    graph_root(r->g, nll, "grad.nll");
+    if (deferred) graph_root(r->g, nll, "grad.nll");
 }
 
 static void record_head(model_rec *r, val x) {

@@ -101,7 +101,9 @@ static val external(graph *g, space where, const char *name, dtype dt, int64_t r
 }
 
 val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols) {
-    return external(g, SPACE_PINNED, name, dt, rows, cols);
+    val v = external(g, SPACE_PINNED, name, dt, rows, cols);
+    if (v != VAL_NONE) g->value[v].port = g->value[v].name;
+    return v;
 }
 
 val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols, const_fill fill,
@@ -191,7 +193,7 @@ void graph_output(graph *g, val v, const char *name) {
           name);
     b->where = SPACE_PINNED;
     b->offset = reserve(&g->pinned_bytes, b->bytes);
-    g->value[v].name = arena_strdup(g->a, name);
+    g->value[v].port = arena_strdup(g->a, name);
 }
 
 void graph_root(graph *g, val v, const char *name) {

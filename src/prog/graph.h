@@ -105,8 +105,8 @@ val graph_tp_in(graph *g, val x);
 val graph_tp_out(graph *g, val x);
 /* All columns of a matrix that is shared out by columns; cols: of the whole. No gradient. */
 val graph_tp_cols(graph *g, val x, int64_t cols);
-/* Keeps v in pinned memory after the replay, to be read by name. Must be called right after v was
- * made. */
+/* Keeps v in pinned memory after the replay, where the host finds it as `name`; in messages and
+ * profiles it keeps its own. Must be called right after v was made. */
 void graph_output(graph *g, val v, const char *name);
 
 /* Gradients that come from outside, and that go there, for objectives whose gradient is known only

@@ -7,6 +7,7 @@
 typedef struct value {
     tensor t;          /* data NULL until bound */
     const char *name;  /* "" when the family gave none */
+    const char *port;  /* as which the host finds it; NULL: it does not */
     int32_t buf;       /* index into graph.buf */
     int64_t offset;    /* of the first element, in elements from the buffer's start */
     int32_t producer;  /* forward op that made it; -1: external */

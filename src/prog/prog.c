@@ -62,14 +62,26 @@ static bool sums_gradients(const op_rec *r) {
     return op_classes[r->kind].flags & OPF_SUMS_GRAD;
 }
 
-static int count_contributions(const graph *g) {
-    int most = 0, *n = xcalloc((size_t)g->n_bufs + 1, sizeof *n);
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        if (!sums_gradients(&g->op[i])) continue;
-        int now = ++n[g->value[g->op[i].out[0]].buf];
-        if (now > most) most = now;
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Every addition is noted by the name of the parameter: equal ones then lie beside each other. */
+int prog_count_contributions(const prog *const *p, int n) {
+    int ops = 0, sums = 0, most = 0;
+    for (int k = 0; k < n; k++) ops += p[k]->g->n_ops;
+    const char **name = xcalloc((size_t)ops + 1, sizeof *name);
+    for (int k = 0; k < n; k++)
+        for (int32_t i = 0; i < p[k]->g->n_ops; i++) {
+            const op_rec *r = &p[k]->g->op[i];
+            if (sums_gradients(r)) name[sums++] = p[k]->g->value[r->out[0]].name;
+        }
+    qsort(name, (size_t)sums, sizeof *name, by_name);
+    for (int i = 0, first = 0; i < sums; i++) {
+        if (strcmp(name[i], name[first]) != 0) first = i;
+        if (i - first + 1 > most) most = i - first + 1;
     }
-    free(n);
+    free(name);
     return most;
 }
 
@@ -89,7 +101,6 @@ static void collect_stats(graph *g, prog_stats *s) {
             s->workspace_peak_bytes = g->buf[r->ws_buf].bytes;
     }
     s->ops = g->n_ops;
-    s->contributions = count_contributions(g);
     s->ops_forward = n_forward;
     for (int32_t b = 0; b < g->n_bufs; b++)
         if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
@@ -222,7 +233,7 @@ prog_port prog_find_port(const prog *p, const char *name) {
     const graph *g = p->g;
     for (val v = 0; v < g->n_values; v++) {
         const value *x = &g->value[v];
-        if (g->buf[x->buf].where != SPACE_PINNED || strcmp(x->name, name) != 0) continue;
+        if (!x->port || strcmp(x->port, name) != 0) continue;
         return (prog_port){v, x->t.dt, x->t.rows, x->t.cols,
                            dtype_span_bytes(x->t.dt, x->t.rows * x->t.cols)};
     }

@@ -25,10 +25,11 @@ typedef struct prog_stats {
     double flops_forward, flops_backward, flops_recompute;
     double bytes_moved;
     int ops, ops_forward, ops_recomputed, buffers; /* the forward comes first */
-    int contributions; /* additions of one replay to one parameter gradient, at most (fixed_grads)
-                        */
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
+/* Additions of one replay of all these programs to one parameter gradient, at most (fixed_grads).
+ */
+int prog_count_contributions(const prog *const *p, int n);
 
 /* Op number i of stats.ops, as it was recorded or derived: for profiles and cost models. */
 typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
@@ -87,7 +88,8 @@ enum {
 };
 /* Runs the ops of the given phases in order. On the meta device it does nothing. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run);
-/* Runs ops first .. end - 1; adds the time of op i to ns_per_op[i], unless that is NULL. */
+/* Runs ops first .. end - 1. Unless ns_per_op is NULL, waits for each, and adds the time of op i to
+ * ns_per_op[i]. */
 void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op);
 
 /* The debug walk: runs ops first .. end - 1 one by one and shows every tensor that was just

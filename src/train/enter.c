@@ -59,12 +59,9 @@ static void make_ways(session *s) {
     s->ref_nll = s->objective->reference ? ARENA_ARRAY(a, float, s->B * s->T) : NULL;
 }
 
-/* Contributions to one gradient in a micro-batch, at most. */
-static int64_t contributions(const session *s) {
-    int64_t sum = 0;
-    for (int c = 0; c < plan_chunks(s->plan); c++)
-        sum += prog_get_stats(plan_prog(s->plan, USE_TRAIN, c))->contributions;
-    return sum;
+/* Of a contribution to a gradient; micro-batches of all ranks. */
+static float fixed_limit(const step_parts *parts, int64_t micro_batches) {
+    return fixed_grad_limit(micro_batches * prog_count_contributions(parts->chunk, parts->chunks));
 }
 
 void session_enter_shape(session *s, int stage, int64_t batch) {
@@ -83,8 +80,8 @@ void session_enter_shape(session *s, int stage, int64_t batch) {
     if (batch == s->batch) return;
     s->batch = batch;
     s->share = batch / s->peers.m.size[MESH_DP];
-    s->fixed_limit = fixed_grad_limit(batch / s->B * contributions(s));
     make_tables(s);
+    s->fixed_limit = fixed_limit(&s->parts, batch / s->B);
     make_ways(s);
 }
 

@@ -69,6 +69,11 @@ static void update_units(session *s, step_result *r) {
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
 }
 
+/* What is timed is over when its time is taken; a device may run late. */
+static void end_timed(const session *s, const step_times *times) {
+    if (times || trace_now(s->trace)) dev_sync(s->dev);
+}
+
 /* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
 static double grad_norm(session *s) {
     if (!s->c->train.deterministic)
@@ -106,6 +111,7 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
         update_units(s, r);
     else if (r->has_digest)
         r->digest = param_digest(s->plan->store);
+    end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
         times->norm_ns += normed - began;
@@ -220,7 +226,7 @@ static void replay(session *s, const step_entry *t, const op_run *run, step_time
         end = trace_stretch(s->trace, p, first, t->end);
         int64_t began = trace_now(s->trace);
         prog_replay_range(p, first, end, run, op_ns);
-        if (began) dev_sync(s->dev); /* a span ends when it has been computed */
+        end_timed(s, times);
         trace_ops(s->trace, p, began, first);
     }
 }

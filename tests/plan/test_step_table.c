@@ -1,6 +1,7 @@
-/* The step table: whatever the model, stage of ZeRO, recompute and number of micro-batches, no op
- * reads weights that are not in their slot, and no op writes gradients where a reduction still
- * reads. (Here and not under step: plans make the programs.) */
+/* The step table: whatever the model, stage of ZeRO, recompute, chunks and number of micro-batches
+ * under way, every micro-batch goes through all chunks and back in a frame of its own, no op reads
+ * weights that are not in their slot, and no op writes gradients where a reduction still reads.
+ * (Here and not under step: plans make the programs.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +14,21 @@
 #include "plan/plan.h"
 #include "step/step.h"
 
+enum { MOST_FRAMES = 4, MOST_CHUNKS = 4 };
+
+/* Where the micro-batch in a frame is. */
+typedef struct journey {
+    int micro_batch; /* -1: none is in it */
+    int chunk, next; /* op of it */
+    bool back;
+    bool ready; /* the chunk has its input: rows or activations, or gradients */
+} journey;
+
 typedef struct machine {
     const param_store *s;
-    const step_table *t;
+    const step_parts *parts;
+    journey frame[MOST_FRAMES];
+    int forwards[MOST_CHUNKS], backwards[MOST_CHUNKS]; /* micro-batches that are through */
     int holder[64];                /* unit that a unit's slot holds, by unit; -1: none */
     bool coming[64], reducing[64]; /* a transfer is under way */
     bool written[64], done[64];    /* gradients: by this pass; reduced for the step */
@@ -82,22 +95,79 @@ static void run_entry(machine *m, const step_entry *e, const prog *p) {
     }
 }
 
-/* Every op runs once, in order; the rest is checked as it goes. */
-static machine check_table(const plan *p, const step_table *t) {
-    machine m = {.s = p->store, .t = t};
-    const prog *pr = plan_prog(p, USE_TRAIN, 0);
-    int next = 0, ops = prog_get_stats(pr)->ops, passes = 0;
-    for (int u = 0; u < 64; u++) m.holder[u] = -1;
-    for (int i = 0; i < t->n; i++) {
-        const step_entry *e = &t->entry[i];
-        if (e->action == STEP_FORWARD || e->action == STEP_BACKWARD) {
-            assert_int_equal(e->first, next);
-            next = e->end == ops ? 0 : e->end;
-            passes += e->end == ops;
-        }
-        run_entry(&m, e, pr);
+static const prog_stats *stats_of(const machine *m, int chunk) {
+    return prog_get_stats(m->parts->chunk[chunk]);
+}
+
+static void end_forward(machine *m, journey *j, bool last) {
+    assert_int_equal(j->next, stats_of(m, j->chunk)->ops_forward);
+    assert_int_equal(last, j->chunk == m->parts->chunks - 1);
+    assert_int_equal(m->forwards[j->chunk]++, j->micro_batch);
+    if (last)
+        j->back = j->ready = true;
+    else
+        *j = (journey){.micro_batch = j->micro_batch, .chunk = j->chunk + 1};
+}
+
+static void end_backward(machine *m, journey *j) {
+    assert_int_equal(m->backwards[j->chunk]++, j->micro_batch);
+    j->ready = false;
+    if (j->chunk-- == 0)
+        j->micro_batch = -1;
+    else
+        j->next = stats_of(m, j->chunk)->ops_forward;
+}
+
+static void run_ops(machine *m, journey *j, const step_entry *e) {
+    assert_true(j->ready && e->first == j->next && e->end > e->first);
+    assert_int_equal(j->back, e->action == STEP_BACKWARD);
+    j->next = e->end;
+    if (j->next == stats_of(m, j->chunk)->ops) end_backward(m, j);
+}
+
+/* Through all chunks and back, the micro-batches in order. */
+static void travel(machine *m, const step_entry *e) {
+    assert_in_range(e->frame, 0, m->parts->frames - 1);
+    journey *j = &m->frame[e->frame];
+    if (e->action == STEP_FILL && e->chunk == 0) {
+        assert_int_equal(j->micro_batch, -1);
+        *j = (journey){.micro_batch = e->micro_batch};
     }
-    assert_int_equal(passes, t->micro_batches);
+    assert_int_equal(e->micro_batch, j->micro_batch);
+    assert_int_equal(e->chunk, j->chunk);
+    switch (e->action) {
+        case STEP_FILL: /* beside what the chunk before has passed on */
+            assert_false(j->ready || j->back);
+            j->ready = true;
+            break;
+        case STEP_FORWARD:
+        case STEP_BACKWARD: run_ops(m, j, e); break;
+        case STEP_PASS_ON: end_forward(m, j, false); break;
+        case STEP_LOSS: end_forward(m, j, true); break;
+        case STEP_PASS_BACK:
+            assert_true(j->back && !j->ready);
+            j->ready = true;
+            break;
+        default: break;
+    }
+}
+
+static bool moves_data(const step_entry *e) {
+    return e->action <= STEP_BACKWARD;
+}
+
+static machine check_table(const plan *p, const step_parts *parts, const step_table *t) {
+    machine m = {.s = p->store, .parts = parts};
+    for (int u = 0; u < 64; u++) m.holder[u] = -1;
+    for (int f = 0; f < MOST_FRAMES; f++) m.frame[f].micro_batch = -1;
+    for (int i = 0; i < t->n; i++) {
+        if (moves_data(&t->entry[i])) travel(&m, &t->entry[i]);
+        run_entry(&m, &t->entry[i], step_prog_of(parts, &t->entry[i]));
+    }
+    for (int c = 0; c < parts->chunks; c++) {
+        assert_int_equal(m.forwards[c], t->micro_batches);
+        assert_int_equal(m.backwards[c], t->micro_batches);
+    }
     return m;
 }
 
@@ -114,8 +184,12 @@ static const char *const MODELS[] = {
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":40,"
     "\"max_position_embeddings\":32,\"share_embedding\":true,\"block_repeat\":2}"};
 
-static machine check(const char *model, int zero, int recompute, int micro_batches,
-                     int64_t bucket) {
+/* How a step is cut up. */
+typedef struct cut {
+    int micro_batches, frames, chunks;
+} cut;
+
+static machine check(const char *model, int zero, int recompute, cut c, int64_t bucket) {
     arena *a = arena_new("test");
     dev *d;
     plan *p;
@@ -124,7 +198,9 @@ static machine check(const char *model, int zero, int recompute, int micro_batch
     plan_spec spec = {.compute = DT_F32,
                       .T = 8,
                       .train_B = 1,
-                      .micro_batches = micro_batches,
+                      .micro_batches = c.micro_batches,
+                      .frames = c.frames,
+                      .chunks = c.chunks,
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)recompute,
                       .sharing = {.shards = 2, .rank = 1, .zero = zero, .bucket_elems = bucket}};
@@ -135,43 +211,68 @@ static machine check(const char *model, int zero, int recompute, int micro_batch
     json_decref(o);
     assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, &e), ST_OK);
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
-    step_parts parts = plan_step_parts(p, a, micro_batches, true);
+    step_parts parts = plan_step_parts(p, a, c.micro_batches, true);
     step_table t = step_build(a, &parts);
-    machine m = check_table(p, &t);
+    machine m = check_table(p, &parts, &t);
     plan_free(p);
     dev_close(d);
     arena_free(a);
     return m;
 }
 
+/* Gradients that leave after every micro-batch have one frame. */
+static void check_cuts(const char *model, int zero, int recompute, int64_t bucket, int layers) {
+    for (int chunks = 1; chunks <= layers && chunks <= MOST_CHUNKS; chunks++)
+        for (int m = 1; m <= 3; m++)
+            for (int frames = 1; frames <= (zero < 2 ? MOST_FRAMES : 1); frames++)
+                check(model, zero, recompute, (cut){m, frames, chunks}, bucket);
+}
+
 static void test_all(void **state) {
     (void)state;
+    static const int layers[ARRAY_LEN(MODELS)] = {5, 4, 1, 3};
     for (int k = 0; k < ARRAY_LEN(MODELS); k++)
         for (int zero = 0; zero <= 3; zero++)
             for (int recompute = 0; recompute < 3; recompute++)
-                for (int m = 1; m <= 3; m++)
-                    for (int64_t bucket = 1; bucket < 100000; bucket *= 300)
-                        check(MODELS[k], zero, recompute, m, bucket);
+                for (int64_t bucket = 1; bucket < 100000; bucket *= 300)
+                    check_cuts(MODELS[k], zero, recompute, bucket, layers[k]);
 }
 
 /* Five layers and the tied embedding. What the two slots still hold when the backward begins is not
  * gathered again. */
 static void test_counts(void **state) {
     (void)state;
-    machine m = check(MODELS[0], 3, RECOMPUTE_NONE, 1, 1);
+    machine m = check(MODELS[0], 3, RECOMPUTE_NONE, (cut){1, 1, 1}, 1);
     assert_int_equal(m.gathers, 1 + 5 + 5 - 2);
     assert_int_equal(m.reductions, 1 + 1 + 5); /* vectors, embedding, layers */
     assert_true(m.overlapped > 5);
-    m = check(MODELS[0], 0, RECOMPUTE_NONE, 3, 1);
+    m = check(MODELS[0], 0, RECOMPUTE_NONE, (cut){3, 1, 1}, 1);
     assert_int_equal(m.gathers, 0);
     assert_int_equal(m.reductions, 1 + 1 + 5); /* of the last micro-batch only */
-    m = check(MODELS[0], 2, RECOMPUTE_NONE, 3, 1);
+    m = check(MODELS[0], 2, RECOMPUTE_NONE, (cut){3, 1, 1}, 1);
     assert_int_equal(m.reductions, 3 * (1 + 1 + 5));
-    m = check(MODELS[0], 0, RECOMPUTE_NONE, 1, 1 << 20);
+    m = check(MODELS[0], 0, RECOMPUTE_NONE, (cut){1, 1, 1}, 1 << 20);
     assert_int_equal(m.reductions, 1 + 1 + 1); /* one bucket of all layers */
 }
 
+/* Cut into chunks and frames, a step sends what it sends in one piece. */
+static void test_cut_counts(void **state) {
+    (void)state;
+    machine m = check(MODELS[0], 0, RECOMPUTE_NONE, (cut){3, 3, 2}, 1);
+    assert_int_equal(m.reductions, 1 + 1 + 5);
+    assert_true(m.overlapped > 5);
+    m = check(MODELS[0], 2, RECOMPUTE_NONE, (cut){3, 1, 2}, 1);
+    assert_int_equal(m.reductions, 3 * (1 + 1 + 5));
+    for (int chunks = 1; chunks <= 2; chunks++) {
+        m = check(MODELS[0], 3, RECOMPUTE_NONE, (cut){1, 1, chunks}, 1);
+        assert_int_equal(m.gathers, 1 + 5 + 5 - 2);
+        m = check(MODELS[0], 3, RECOMPUTE_NONE, (cut){3, 1, chunks}, 1);
+        assert_int_equal(m.gathers, 3 * (1 + 5 + 5 - 2) - 3 * 2); /* nor from one to the next */
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_counts),
+                                       cmocka_unit_test(test_cut_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,13 +216,18 @@ static void lab_close(lab *l) {
 
 static const double GRAD_SCALE = 0.25;
 
+static int contributions(const lab *l) {
+    const prog *p = l->p;
+    return prog_count_contributions(&p, 1);
+}
+
 static op_run run_of(lab *l, bool first) {
     return (op_run){.dev = l->dev,
                     .seed = 3,
                     .step = 5,
                     .first_micro = first,
                     .grad_scale = (float)GRAD_SCALE,
-                    .fixed_limit = fixed_grad_limit(2 * prog_get_stats(l->p)->contributions),
+                    .fixed_limit = fixed_grad_limit(2 * contributions(l)),
                     .fixed_overflow = &l->overflow};
 }
 
@@ -322,7 +327,7 @@ static void check_fixed(lab *l, const char *what, body_fn body, bool tied, const
         gradients(l, 0x3c + (int)r);
         memcpy(sum, l->grad, sizeof sum);
         if (r == RECOMPUTE_NONE) memcpy(first, sum, sizeof first);
-        assert_in_range(prog_get_stats(l->p)->contributions, tied ? 2 : 1, MOST_USES);
+        assert_in_range(contributions(l), tied ? 2 : 1, MOST_USES);
         for (int64_t i = 0; i < l->n_params; i++) {
             double g = (double)sum[i] * 0x1p-50;
             if (fabs(g - want[i]) > MOST_USES * 0x1p-51 + 1e-12 * fabs(want[i]))

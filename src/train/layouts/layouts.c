@@ -59,7 +59,8 @@ static status read_model(arena *a, const config *c, model_config *mc, err *e) {
     return model_config_read(a, c->model, 0, mc, e);
 }
 
-/* Fewer layers, where the model can be read with them: lists of layers have a length. */
+/* Fewer layers, where the model can be read with them: lists of layers have a length. They make
+ * fewer chunks. */
 static void cut_depth(layout_trial *t, int depth) {
     model_config whole, cut;
     err unread = {0};
@@ -73,6 +74,7 @@ static void cut_depth(layout_trial *t, int depth) {
         t->c->model = model;
         json_decref(old);
         t->depth = depth;
+        if (t->c->parallel.virtual > depth) t->c->parallel.virtual = depth;
     } else
         json_decref(model);
 }
@@ -166,6 +168,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.zero = j->l->zero;
     c->parallel.tp = j->l->tp;
     c->parallel.sp = j->l->sp;
+    if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
     if (j->way->ordinary) {
