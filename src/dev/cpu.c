@@ -61,6 +61,7 @@ const dev_class dev_class_cpu = {
     .close = cpu_nothing,
     .reserve = cpu_reserve,
     .release = cpu_release,
+    .touched = dev_mapping_touched,
     .write = cpu_move,
     .read = cpu_move,
     .copy = cpu_copy,

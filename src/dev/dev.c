@@ -210,6 +210,11 @@ status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
     return d->class->reserve(d, ptr, bytes, what, e);
 }
 
+size_t dev_touched_bytes(const dev *d, const void *ptr, size_t bytes) {
+    if (!ptr) return 0;
+    return d ? d->class->touched(ptr, bytes) : dev_mapping_touched(ptr, bytes);
+}
+
 void dev_release(dev *d, void *ptr, size_t bytes) {
     if (ptr) d->class->release(d, ptr, bytes);
 }

@@ -13,6 +13,7 @@ typedef struct dev_class {
     void (*close)(dev *d); /* and frees it */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
+    size_t (*touched)(const void *ptr, size_t bytes); /* ptr is not NULL */
     void (*write)(dev *d, void *to, const void *host, size_t bytes);
     void (*read)(dev *d, void *host, const void *from, size_t bytes);
     void (*copy)(dev *d, void *to, const void *from, size_t bytes);
@@ -40,5 +41,7 @@ extern const dev_class dev_class_cpu, dev_class_twin, dev_class_meta;
 
 /* mapping.c: how long the mapping of a reservation is. */
 size_t dev_mapping_bytes(size_t bytes);
+/* What of it has been touched, up to the highest page. */
+size_t dev_mapping_touched(const void *ptr, size_t bytes);
 
 #endif

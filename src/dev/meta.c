@@ -46,6 +46,7 @@ const dev_class dev_class_meta = {
     .close = meta_nothing,
     .reserve = meta_reserve,
     .release = meta_release,
+    .touched = dev_mapping_touched, /* never asked: there is no memory */
     .write = meta_move,
     .read = meta_move,
     .copy = meta_move,

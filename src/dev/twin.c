@@ -6,7 +6,9 @@
  *
  * - Memory is the host's, mapped as on the CPU, but protected. It is open while the stream runs and
  *   between dev_enter and dev_leave; `open` counts who is inside, and all reservations of a device
- *   are opened together. Other devices' are not: each rank that is a thread has its own.
+ *   are opened together. Other devices' are not: each rank that is a thread has its own. While
+ *   comm's side thread is inside, a wrong pointer of the thread that trains goes unnoticed: one
+ * rank alone finds them all.
  * - A read, too, is given and then awaited, so that it happens in its turn.
  * - Things run on the thread that waits, one after the other. The lock is not held meanwhile:
  *   comm's side thread must be able to enter while a kernel waits for what that thread sends.
@@ -277,6 +279,7 @@ const dev_class dev_class_twin = {
     .close = twin_close,
     .reserve = twin_reserve,
     .release = twin_release,
+    .touched = dev_mapping_touched,
     .write = twin_write,
     .read = move_now,
     .copy = twin_copy,

@@ -45,6 +45,7 @@ void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]) {
 }
 
 double optim_grad_squares_of(dev *d, const param_store *s, int index) {
+    if (param_at(s, index)->frozen) return 0;
     arena *a = arena_new("spans");
     vec_spans spans = param_spans_of(a, s, index);
     double sum = vec_sum_squares(d, &spans, param_piece_of(s, param_at(s, index)->unit).grad);
@@ -53,6 +54,8 @@ double optim_grad_squares_of(dev *d, const param_store *s, int index) {
 }
 
 void optim_grad_limbs_of(dev *d, const param_store *s, int index, int64_t limb[VEC_LIMBS]) {
+    memset(limb, 0, VEC_LIMBS * sizeof *limb);
+    if (param_at(s, index)->frozen) return;
     arena *a = arena_new("spans");
     vec_spans spans = param_spans_of(a, s, index);
     vec_sum_squares_fixed(d, &spans, param_piece_of(s, param_at(s, index)->unit).grad, limb);

@@ -37,7 +37,7 @@ double optim_grad_squares(dev *d, const param_store *s);
 /* The same where gradients are in fixed point: exact, in limbs that are summed over ranks one by
  * one (op/vecops.h); vec_limbs_value of the sums is the sum of squares. */
 void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]);
-/* The same of one parameter. */
+/* The same of one parameter; 0 of a frozen one. */
 double optim_grad_squares_of(dev *d, const param_store *s, int index);
 void optim_grad_limbs_of(dev *d, const param_store *s, int index, int64_t limb[VEC_LIMBS]);
 /* Factor that brings the norm down to clip_norm (0: no clipping): min(1, clip / (norm + 1e-6)), as

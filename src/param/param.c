@@ -205,7 +205,7 @@ param_sizes param_store_sizes(const param_store *s) {
     } else if (s->compute != DT_F32)
         z.work_bytes = flat * compute;
     int64_t grad = (int64_t)dtype_bytes(param_grad_dtype(s));
-    z.grad_bytes = (param_grads_in_slots(s) ? slots : trained) * grad;
+    z.grad_bytes = (param_grads_in_slots(s) ? s->grad_slot_elems : trained) * grad;
     if (param_grads_in_slots(s)) z.grad_piece_bytes = own * grad;
     z.state_bytes = own * 4;
     return z;

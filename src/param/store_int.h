@@ -35,6 +35,7 @@ struct param_store {
     param_unit *unit;
     int n_units;
     int64_t piece_elems, slot_elems; /* lengths of piece and slot arrays */
+    int64_t grad_slot_elems;         /* of the slots of what is trained, which come first */
     const param_store *whole;        /* NULL: this store has everything */
     const int *in_whole;             /* number in `whole` of each parameter */
 };

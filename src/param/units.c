@@ -201,20 +201,23 @@ void param_store_make_unit(param_store *s) {
     for (int u = 0; u < s->n_units; u++) make_spans(s, &s->unit[u], u, true);
 }
 
-/* Two slots for layers, after the slots of outer units. */
-static void place_slots(param_store *s) {
-    int64_t most = 0, next = 0;
+/* Two slots for layers, after the slots of outer units; of what is trained, or of what is frozen,
+ * from element `next` on. Returns where they end. */
+static int64_t place_slots(param_store *s, bool frozen, int64_t next) {
+    int64_t most = 0;
     int turn = 0;
     for (int u = 0; u < s->n_units; u++) {
         param_unit *k = &s->unit[u];
+        if (k->frozen != frozen) continue;
         if (k->shares_slot && k->n > most) most = k->n;
         if (k->shares_slot) continue;
         k->slot = next;
         next += k->n;
     }
     for (int u = 0; u < s->n_units; u++)
-        if (s->unit[u].shares_slot) s->unit[u].slot = next + turn++ % 2 * most;
-    s->slot_elems = next + (turn < 2 ? turn : 2) * most;
+        if (s->unit[u].shares_slot && s->unit[u].frozen == frozen)
+            s->unit[u].slot = next + turn++ % 2 * most;
+    return next + (turn < 2 ? turn : 2) * most;
 }
 
 void param_store_shard(param_store *s, const param_sharding *how) {
@@ -226,7 +229,8 @@ void param_store_shard(param_store *s, const param_sharding *how) {
     s->flat_elems = s->piece_elems = 0;
     s->unit = ARENA_ARRAY(s->a, param_unit, s->n + 2);
     place_units(s);
-    place_slots(s);
+    s->grad_slot_elems = place_slots(s, false, 0);
+    s->slot_elems = place_slots(s, true, s->grad_slot_elems);
     for (int u = 0; u < s->n_units; u++) {
         make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
         find_partial(s, &s->unit[u], u);

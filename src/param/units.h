@@ -1,9 +1,10 @@
 /* How data-parallel ranks share the flat arrays of a store (ZeRO, Rajbhandari et al. 2020).
  *
  * The matrices are cut into units, each a layer or several; a unit is gathered, reduced and updated
- * as one. With ZeRO each of the `shards` ranks owns an equal piece of every unit: of the optimizer
- * state (stage 1), of the summed gradients (2), of the weights (3). Vectors (norms, biases) form a
- * unit of their own, of which every rank has all: they are a hundredth of a percent, and so the
+ * as one. Units of what is frozen come after those of what is trained. With ZeRO each of the
+ * `shards` ranks owns an equal piece of every unit: of the optimizer state (stage 1), of the summed
+ * gradients (2), of the weights (3). Vectors (norms, biases) form a unit of their own, or two where
+ * some are frozen, of which every rank has all: they are a hundredth of a percent, and so the
  * compute copies that travel are of one dtype.
  *
  * Three kinds of arrays: flat ones hold everything; piece arrays hold what this rank owns; slot

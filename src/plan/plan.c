@@ -27,58 +27,65 @@ static void lay_out_pinned(plan *p) {
     p->region[REGION_PINNED].bytes = at;
 }
 
-static plan_program *entry_of(const plan *p, plan_use use, int number) {
-    const prog *wanted = plan_prog(p, use, number);
-    for (int i = 0; i < p->n_programs; i++)
-        if (p->program[i].prog == wanted) return &p->program[i];
-    return NULL;
-}
-
 static int64_t place_frames(plan_program *g, int64_t at) {
     g->frame_offset = at;
     return at + g->frames * prog_get_stats(g->prog)->frame_bytes;
 }
 
-/* The frames of a step: those of every chunk beside each other, since all hold activations until
- * the backward. Other models look before a micro-batch has any, so one frame is free for them
- * unless more are under way. Returns their bytes. */
-static int64_t place_step(plan *p) {
-    int64_t at = 0, free_at = 0, most = 0;
+/* The chunks' frames beside each other, since all hold activations until the backward. Of the
+ * selected phase; returns where they end. */
+static int64_t place_chunks(plan *p) {
+    int64_t at = 0;
     for (int c = 0; c < plan_chunks(p); c++) {
-        plan_program *g = entry_of(p, USE_TRAIN, c);
+        plan_program *g = plan_find(p, USE_TRAIN, c);
         if (g) at = place_frames(g, at);
     }
-    if (plan_frames(p) > 1) free_at = at;
-    most = at;
+    return at;
+}
+
+/* Other models look one after the other, each from `at` on. Phases share their programs. */
+static int64_t place_looks(plan *p, int64_t at) {
+    int64_t most = 0;
     for (int i = 0; i < p->spec.n_others; i++) {
-        plan_program *g = entry_of(p, USE_LOOK, i);
-        int64_t end = g ? place_frames(g, free_at) : 0;
+        plan_program *g = plan_find(p, USE_LOOK, i);
+        int64_t end = g ? place_frames(g, at) : 0;
         if (end > most) most = end;
     }
     return most;
 }
 
-/* Of the selected phase, with the gradients where these lie in it. */
-static int64_t largest_frame(plan *p) {
-    int64_t most = place_step(p);
-    for (int i = 0; i < p->n_programs; i++) { /* the others run between steps, from offset 0 on */
+/* Of the programs that run between steps, from offset 0 on. */
+static int64_t largest_between(const plan *p) {
+    int64_t most = 0;
+    for (int i = 0; i < p->n_programs; i++) {
         const plan_program *g = &p->program[i];
         int64_t bytes = prog_get_stats(g->prog)->frame_bytes;
-        if (!g->of.train && g->of.model == 0 && bytes > most &&
-            g->of.grads_in_frame == plan_grads_in_frame(&p->spec))
-            most = bytes;
+        bool is_of_phase = g->of.grads_in_frame == plan_grads_in_frame(&p->spec);
+        if (!g->of.train && g->of.model == 0 && is_of_phase && bytes > most) most = bytes;
     }
     return most;
 }
 
-/* What all programs need beside the gradients where these lie in the frame. */
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Places all frames; returns what they need beside the gradients where these lie in them. Before a
+ * micro-batch goes forward, its own frame is free for other models to look in; where more are under
+ * way, they look behind the frames of all phases. */
 static int64_t lay_out_frames(plan *p) {
-    int64_t most = 0;
+    int64_t most = 0, behind = 0;
     for (int i = 0; i < p->n_phases; i++) {
         plan_select(p, i);
-        int64_t shared = plan_grads_in_frame(&p->spec) ? p->region[REGION_GRADS].bytes : 0;
-        int64_t bytes = largest_frame(p) - shared;
-        if (bytes > most) most = bytes;
+        int64_t end = place_chunks(p);
+        if (plan_frames(p) > 1) behind = larger(behind, end);
+    }
+    for (int i = 0; i < p->n_phases; i++) {
+        plan_select(p, i);
+        bool in_frame = plan_grads_in_frame(&p->spec);
+        int64_t bytes = larger(place_chunks(p), place_looks(p, in_frame ? 0 : behind));
+        int64_t shared = in_frame ? p->region[REGION_GRADS].bytes : 0;
+        most = larger(most, larger(bytes, largest_between(p)) - shared);
     }
     plan_select(p, 0);
     return most;
@@ -162,6 +169,7 @@ static param_store *new_store(plan *p, const plan_spec *s) {
 
 static status declare_trained(plan *p, const plan_spec *s, err *e) {
     TRY(model_check_ranks(&s->model, plan_tp(s), e));
+    CHECK(!s->adapters.rank || plan_tp(s) == 1, "adapters on tensor-parallel ranks");
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
     if (s->locate) param_store_map(p->store, s->locate, s->locate_ctx);
@@ -250,8 +258,8 @@ void plan_free(plan *p) {
 
 int64_t plan_touched_bytes(const plan *p) {
     size_t snapshot = (size_t)p->region[REGION_SNAPSHOT].bytes;
-    return (int64_t)(dev_high_water_bytes(p->base, (size_t)p->arena_bytes) +
-                     dev_high_water_bytes(p->snapshot, snapshot));
+    return (int64_t)(dev_touched_bytes(p->dev, p->base, (size_t)p->arena_bytes) +
+                     dev_touched_bytes(NULL, p->snapshot, snapshot));
 }
 
 /* ---- binding ---- */

@@ -22,6 +22,7 @@
 #define PLAN_PLAN_H
 
 #include <jansson.h>
+#include <limits.h>
 
 #include "infer/generator.h"
 #include "model/family.h"
@@ -36,6 +37,8 @@ typedef struct plan_other {
     model_config config;
 } plan_other;
 
+enum { PLAN_ALL_FRAMES = INT_MAX };
+
 typedef struct plan_spec {
     model_config model;
     dtype compute; /* DT_F32, DT_BF16 */
@@ -43,7 +46,8 @@ typedef struct plan_spec {
     int train_B;              /* micro-batch; 0: no training program */
     int64_t micro_batches;    /* of this rank in a step, at most; 0: one */
     int chunks;               /* runs of layers that are training programs of their own; 0: one */
-    int frames;               /* micro-batches under way at a time, at most; 0: one */
+    int frames;               /* micro-batches under way at a time; 0: one, PLAN_ALL_FRAMES: all */
+    int sequences;            /* of a sample: a micro-batch has whole samples; 0: one */
     bool deferred_loss;       /* its gradient is given after the forward (TASK_NLL) */
     model_adapters adapters;  /* are trained, and the rest is frozen; rank 0: none */
     const plan_other *others; /* [n_others] each sees what is trained on, forward */
@@ -97,7 +101,8 @@ typedef enum plan_use {
     USE_LOGITS
 } plan_use;
 
-/* All that decides what is recorded. Equal signatures are one program. */
+/* All that decides what is recorded. Equal signatures are one program: what is added here is
+ * compared in is_same (programs.c). */
 typedef struct plan_signature {
     int model; /* 0: the one that is trained; 1 + i: others[i] */
     model_task task;
@@ -114,9 +119,10 @@ typedef struct plan_signature {
 typedef struct plan_program {
     plan_signature of;
     prog *prog;
-    int frames;                          /* it runs in */
-    int64_t const_offset;                /* in REGION_PINNED */
-    int64_t pinned_offset, frame_offset; /* of its first frame; the others follow */
+    int frames;            /* it runs in */
+    int64_t const_offset;  /* in REGION_PINNED */
+    int64_t pinned_offset; /* in REGION_PINNED, of its first frame; the others follow */
+    int64_t frame_offset;  /* the same, in REGION_FRAME, or from REGION_GRADS on: grads_in_frame */
 } plan_program;
 
 /* A model of the plan and its store. */
@@ -158,7 +164,8 @@ typedef struct plan {
 } plan;
 
 /* Records all programs on `d` and lays out the arena. The specs are copied; they differ in what a
- * stage may change only: T, batches, rotary base, masks, recompute. The first is selected. */
+ * stage may change only: T, batches and frames, rotary base, masks, recompute, how the head's loss
+ * is made. What they have in common is taken from the first, which is selected. */
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* The same for one. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;

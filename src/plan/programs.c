@@ -121,6 +121,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
     return false;
 }
 
+/* By members, since there may be gaps between them. */
 static bool is_same(const plan_signature *a, const plan_signature *b) {
     return a->model == b->model && a->task == b->task && a->layers.first == b->layers.first &&
            a->layers.end == b->layers.end && a->B == b->B && a->T == b->T && a->Tmax == b->Tmax &&
@@ -136,10 +137,13 @@ static plan_program *find(const plan *p, const plan_signature *g) {
     return NULL;
 }
 
-prog *plan_prog(const plan *p, plan_use use, int number) {
+plan_program *plan_find(const plan *p, plan_use use, int number) {
     plan_signature g;
-    if (!signature_of(&p->spec, use, number, &g)) return NULL;
-    const plan_program *found = find(p, &g);
+    return signature_of(&p->spec, use, number, &g) ? find(p, &g) : NULL;
+}
+
+prog *plan_prog(const plan *p, plan_use use, int number) {
+    const plan_program *found = plan_find(p, use, number);
     return found ? found->prog : NULL;
 }
 

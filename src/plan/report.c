@@ -59,8 +59,10 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
 /* The largest micro-batch that fits, by planning it: a divisor of the present one, so that it
  * divides the batch too. 0: none. */
 static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_t limit) {
+    int samples = p->spec.sequences > 1 ? p->spec.sequences : 1;
     for (int B = p->spec.train_B; B >= 1; B--)
-        if (p->spec.train_B % B == 0 && fits_with(p, B, recompute, limit)) return B;
+        if (p->spec.train_B % B == 0 && B % samples == 0 && fits_with(p, B, recompute, limit))
+            return B;
     return 0;
 }
 
@@ -73,6 +75,11 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
             limit_or_free(limit)) {
         err_where(e, "checkpoint.async");
         return err_hint(e, "set checkpoint.async=false: it saves without a copy in memory");
+    }
+    if (B < p->spec.train_B && plan_frames(p) > 1) {
+        err_where(e, "parallel.pp_schedule");
+        return err_hint(e,
+                        "set parallel.pp_schedule=1f1b: one micro-batch's activations at a time");
     }
     err_where(e, "train.micro_batch_size");
     if (B >= 1)
@@ -182,12 +189,12 @@ json_t *plan_traffic_json(const comm_counts *sent) {
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
-    return json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:I,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
-                     size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero",
-                     s->sharing.zero, "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel,
-                     "micro_batch", s->train_B, "micro_batches",
-                     (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "sent_bytes",
-                     plan_traffic_json(&sent));
+    return json_pack(
+        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
+        size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero", s->sharing.zero,
+        "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "micro_batch", s->train_B,
+        "micro_batches", (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks",
+        plan_chunks(p), "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
 }
 
 json_t *plan_json(const plan *p, int64_t limit_bytes) {
@@ -246,6 +253,12 @@ static void layout_line(const plan *p, strbuf *out) {
         strbuf_printf(out, "; the largest %d need\n", p->classes[0].ranks);
 }
 
+static void chunks_line(const plan *p, strbuf *out) {
+    if (plan_chunks(p) == 1 && plan_frames(p) == 1) return;
+    strbuf_printf(out, "  %d chunks of layers, %d micro-batches under way together\n",
+                  plan_chunks(p), plan_frames(p));
+}
+
 static void traffic_line(const plan *p, strbuf *out) {
     if (size_of(p, MESH_WORLD) == 1 || !p->spec.train_B) return;
     comm_counts sent = plan_traffic(p);
@@ -265,6 +278,7 @@ void plan_describe(const plan *p, strbuf *out) {
     char note[128];
     first_line(p, out);
     layout_line(p, out);
+    chunks_line(p, out);
     if (mapped_bytes(p)) line(out, "in the mapped file", mapped_bytes(p), "not counted below");
     for (int i = 1; i < p->n_phases; i++)
         strbuf_printf(out, "  stage %d: micro-batch %d x %d tokens\n", i + 1, p->phase[i].train_B,

@@ -1,5 +1,9 @@
 /* Backward, derived from the op table, and recompute.
  *
+ * Gradients begin where they are given: by the head in the forward pass, from outside (roots), or
+ * as the constant of an auxiliary loss. They end at parameters that are trained, and at inputs
+ * whose gradient is kept.
+ *
  * The forward ops are visited last to first. For each, the gradients of its outputs are complete
  * when it is reached. Its weight gradient is emitted first (phase W: afterwards the input is often
  * dead and its memory is reused), then its input gradient (phase B). What backward reads of the

@@ -24,8 +24,7 @@ enum { VAL_NONE = -1 };
 
 /* Where a buffer lives. The owner of a space gives its base address when the program is bound. */
 typedef enum space {
-    SPACE_FRAME,  /* activations of one (chunk, phase): shared by all programs of a run, planned by
-                     liveness */
+    SPACE_FRAME,  /* activations of one micro-batch, planned by liveness */
     SPACE_PINNED, /* inputs and outputs of one program in one frame: keeps its contents between
                      replays */
     SPACE_CONST,  /* constants of one program, for all its frames */
@@ -116,8 +115,9 @@ void graph_output(graph *g, val v, const char *name);
  * output `name`. */
 void graph_root(graph *g, val v, const char *name);
 void graph_keep_grad(graph *g, val v, const char *name);
-/* An auxiliary loss: the objective has coef * sum of v's elements more, times op_run.grad_scale if
- * `scaled`, as the terms of the language-model loss are. */
+/* An auxiliary loss, for families whose layers have one (balance of experts): the objective has
+ * coef * sum of v's elements more, times op_run.grad_scale if `scaled`, as the terms of the
+ * language-model loss are. */
 void graph_aux_loss(graph *g, val v, float coef, bool scaled);
 /* Another program of the step writes the gradient of this parameter first: here it is added to. */
 void graph_grad_has_begun(graph *g, val param);

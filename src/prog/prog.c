@@ -190,6 +190,7 @@ static tensor bound(const prog *p, val v, val shape, int frame) {
 }
 
 static void bind_op(const prog *p, op_rec *r, int frame) {
+    CHECK(frame >= 0 && frame < p->n_frames, "frame %d of %d", frame, p->n_frames);
     op_call *c = &r->call;
     c->kind = r->kind;
     r->frame = frame;
@@ -212,11 +213,12 @@ static void fill_constants(const prog *p) {
     const graph *g = p->g;
     for (int32_t i = 0; i < g->n_constants; i++) {
         const const_value *k = &g->constant[i];
-        int64_t bytes = g->buf[g->value[k->v].buf].bytes;
-        void *at = address_of(p, k->v, 0), *host = at ? xmalloc((size_t)bytes) : NULL;
+        size_t bytes = (size_t)g->buf[g->value[k->v].buf].bytes;
+        void *at = address_of(p, k->v, 0);
         if (!at) continue;
+        void *host = xmalloc(bytes);
         k->fill(host, k->ctx);
-        dev_write(g->opt.dev, at, host, (size_t)bytes);
+        dev_write(g->opt.dev, at, host, bytes);
         free(host);
     }
 }

@@ -21,7 +21,8 @@ static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
     switch (t->action) {
         case STEP_FILL: what = "the inputs"; break;
         case STEP_FORWARD:
-            what = arena_printf(a, "forward of %s", name_ops(a, p, t->first, t->end));
+            what = t->model ? "forward of another model"
+                            : arena_printf(a, "forward of %s", name_ops(a, p, t->first, t->end));
             break;
         case STEP_BACKWARD:
             what = arena_printf(a, "backward of %s", name_ops(a, p, t->first, t->end));

@@ -22,14 +22,26 @@ static void backward(walk *w, const step_parts *s, const group *g) {
     }
 }
 
+/* Most micro-batches that have been forward through the first chunk and not yet back. */
+static int count_in_flight(const step_table *t, const step_parts *s) {
+    int now = 0, most = 0, ops = prog_get_stats(s->chunk[0])->ops;
+    for (int i = 0; i < t->n; i++) {
+        const step_entry *e = &t->entry[i];
+        if (e->model || e->chunk) continue;
+        now += e->action == STEP_FILL;
+        now -= e->action == STEP_BACKWARD && e->end == ops;
+        if (now > most) most = now;
+    }
+    return most;
+}
+
 step_table step_build(arena *a, const step_parts *s) {
     CHECK(s->frames == 1 || !param_grads_in_slots(s->store),
           "%d frames where gradients leave after every micro-batch", s->frames);
     step_table t = {.micro_batches = s->micro_batches};
-    t.frames_in_flight = s->frames < s->micro_batches ? s->frames : s->micro_batches;
     walk *w = walk_new(a, s, &t);
-    for (int m = 0; m < s->micro_batches; m += t.frames_in_flight) {
-        int end = m + t.frames_in_flight;
+    for (int m = 0; m < s->micro_batches; m += s->frames) {
+        int end = m + s->frames;
         group g = {.first = m, .end = end < s->micro_batches ? end : s->micro_batches};
         g.last = g.end == s->micro_batches;
         forward(w, s, &g);
@@ -37,6 +49,7 @@ step_table step_build(arena *a, const step_parts *s) {
     }
     walk_settle(w);
     step_append(a, &t, (step_entry){.action = STEP_OPTIMIZER});
+    t.frames_in_flight = count_in_flight(&t, s);
     return t;
 }
 

@@ -9,11 +9,12 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
                         .pos = ARENA_ARRAY(a, int32_t, n),
                         .start = start ? ARENA_ARRAY(a, int32_t, n) : NULL,
                         .nll = ARENA_ARRAY(a, float, n),
-                        .d_nll = ARENA_ARRAY(a, float, n)};
+                        .d_nll = ARENA_ARRAY(a, float, n),
+                        .ref_nll = ARENA_ARRAY(a, float, n)};
 }
 
 int64_t batch_rows_bytes(int B, int T) {
-    return (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 2 * (int64_t)sizeof(float));
+    return (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
 }
 
 batch_ports batch_ports_of(const prog *p) {
@@ -45,8 +46,10 @@ double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) 
     return sum;
 }
 
+/* Nothing goes back to a chunk that has nothing to train. */
 static void copy(dev *d, const prog *to, prog_port to_port, const prog *from, prog_port from_port,
                  int frame) {
+    if (!to_port.bytes) return;
     dev_copy(d, prog_port_at(to, frame, to_port), prog_port_at(from, frame, from_port),
              (size_t)from_port.bytes);
 }

@@ -10,6 +10,7 @@ typedef struct batch_rows {
     int32_t *ids, *targets, *pos;
     int32_t *start;     /* first position that a token may see; NULL: no document mask */
     float *nll, *d_nll; /* of each target, and its gradient where an objective gives it */
+    float *ref_nll;     /* by the reference */
 } batch_rows;
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start);

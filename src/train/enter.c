@@ -56,7 +56,6 @@ static void make_ways(session *s) {
     for (int i = 0; i < s->parts.looks; i++) s->looks[i] = batch_ports_of(s->parts.look[i]);
     s->validation = batch_ports_of(plan_prog(s->plan, USE_VALID, 0));
     s->rows = batch_rows_new(a, s->B, s->T, s->now->data.document_mask);
-    s->ref_nll = s->objective->reference ? ARENA_ARRAY(a, float, s->B * s->T) : NULL;
 }
 
 /* Of a contribution to a gradient; micro-batches of all ranks. */
@@ -67,6 +66,7 @@ static float fixed_limit(const step_parts *parts, int64_t micro_batches) {
 void session_enter_shape(session *s, int stage, int64_t batch) {
     const course_stage *k = &s->course->stage[stage];
     if (stage != s->stage) {
+        dev_sync(s->dev); /* updates that are still to run read the mask */
         plan_select(s->plan, stage);
         s->stage = stage;
         s->now = k->c;

@@ -151,7 +151,7 @@ static status read_rows(session *s, const step_source *from, int micro_batch, st
     return ST_OK;
 }
 
-static const batch_ports *ports_of(const session *s, const step_entry *t) {
+const batch_ports *execute_ports_of(const session *s, const step_entry *t) {
     return t->model ? &s->looks[t->model - 1] : &s->chunks[t->chunk];
 }
 
@@ -161,27 +161,21 @@ static status fill(session *s, const step_source *from, const step_entry *t, ste
     trace_micro_batch(s->trace, t->micro_batch);
     bool first = t->chunk == 0 && t->model == (s->parts.looks > 0);
     if (first) TRY(read_rows(s, from, t->micro_batch, times, r, e));
-    batch_put(ports_of(s, t), t->frame, &s->rows);
+    batch_put(execute_ports_of(s, t), t->frame, &s->rows);
     return ST_OK;
 }
 
-static void take_reference(session *s) {
-    batch_rows by_reference = s->rows;
-    by_reference.nll = s->ref_nll;
-    batch_take_nll(&s->looks[0], 0, &by_reference);
-}
-
 double execute_loss(session *s, const step_entry *t, float scale) {
-    const batch_ports *last = ports_of(s, t);
+    const batch_ports *last = execute_ports_of(s, t);
     double sum = batch_take_nll(last, t->frame, &s->rows);
     if (!s->objective->loss) return sum;
-    if (s->ref_nll) take_reference(s);
+    if (s->objective->reference) prog_get(s->looks[0].p, 0, s->looks[0].nll, s->rows.ref_nll);
     objective_batch b = {.c = s->now,
                          .B = s->B,
                          .T = s->T,
                          .targets = s->rows.targets,
                          .nll = s->rows.nll,
-                         .ref_nll = s->ref_nll,
+                         .ref_nll = s->rows.ref_nll,
                          .scale = scale};
     sum = s->objective->loss(&b, s->rows.d_nll);
     prog_put(last->p, t->frame, last->d_nll, s->rows.d_nll);
@@ -220,7 +214,7 @@ void execute_pass_on(session *s, const step_entry *t) {
 
 /* In one go, or where it is traced, part by part of the model. */
 static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
-    const prog *p = ports_of(s, t)->p;
+    const prog *p = execute_ports_of(s, t)->p;
     int64_t *op_ns = times && t->model == 0 ? times->op_ns[t->chunk] : NULL;
     for (int first = t->first, end; first < t->end; first = end) {
         end = trace_stretch(s->trace, p, first, t->end);

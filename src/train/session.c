@@ -113,6 +113,11 @@ static int64_t nearest_multiple(int64_t n, int64_t unit) {
     return below > 0 && n - below < below + unit - n ? below : below + unit;
 }
 
+/* Sequences of whole samples: more than n, and as few as possible. */
+static int samples_up(int n, int sequences) {
+    return (n / sequences + 1) * sequences;
+}
+
 /* Chunks have layers; micro-batches have whole samples; the head's second mode has all of the
  * vocabulary. */
 static status check_parts(const session *s, err *e) {
@@ -122,6 +127,11 @@ static status check_parts(const session *s, err *e) {
                      "train.objective=%s does not run on tensor-parallel ranks yet",
                      s->objective->name);
         return err_hint(e, "parallel.tp=1; dp and zero share it out");
+    }
+    if (s->objective->loss && s->c->optim.z_loss > 0) {
+        config_error(s->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
+                     s->objective->name);
+        return err_hint(e, "leave optim.z_loss out");
     }
     if (s->c->parallel.virtual > layers) {
         config_error(s->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
@@ -134,7 +144,7 @@ static status check_parts(const session *s, err *e) {
         config_error(k->c, e, "train.micro_batch_size",
                      "a micro-batch of %d sequences is not of whole samples, which have %d", k->B,
                      s->objective->sequences);
-        return err_hint(e, "train.micro_batch_size=%d", k->B + 1);
+        return err_hint(e, "train.micro_batch_size=%d", samples_up(k->B, s->objective->sequences));
     }
     return ST_OK;
 }
@@ -207,23 +217,19 @@ bool session_saves_on_the_way(const session *s) {
     return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
 }
 
-/* Micro-batches under way together. On one pipeline rank 1f1b is one forward, one backward. */
-static int frames_of(const config *c, int64_t micro_batches) {
-    return c->parallel.pp_schedule == CONFIG_PP_AFAB ? (int)micro_batches : 1;
-}
-
 static plan_spec spec_of(const session *s, int stage) {
     const course_stage *k = &s->course->stage[stage];
     const config *c = k->c;
     int64_t dp = s->peers.m.size[MESH_DP];
-    int64_t micro_batches = k->max_batch / dp / k->B;
     return (plan_spec){.model = s->models[stage],
                        .compute = session_compute(s->c),
                        .T = k->T,
                        .train_B = k->B,
-                       .micro_batches = micro_batches,
+                       .micro_batches = k->max_batch / dp / k->B,
                        .chunks = (int)c->parallel.virtual,
-                       .frames = frames_of(c, micro_batches),
+                       /* on one pipeline rank 1f1b is one forward, one backward */
+                       .frames = c->parallel.pp_schedule == CONFIG_PP_AFAB ? PLAN_ALL_FRAMES : 1,
+                       .sequences = s->objective->sequences,
                        .deferred_loss = s->objective->loss != NULL,
                        .others = &s->reference,
                        .n_others = s->objective->reference,
@@ -244,6 +250,23 @@ static plan_spec spec_of(const session *s, int stage) {
                        .sharing = peers_sharding(&s->peers, s->c)};
 }
 
+/* It sees what is trained on. */
+static status check_reference(const session *s, const model_config *ref, err *e) {
+    int64_t vocab = s->models[0].vocab_size, longest = 0;
+    for (int i = 0; i < s->course->n_stages; i++)
+        if (s->course->stage[i].T > longest) longest = s->course->stage[i].T;
+    if (ref->vocab_size != vocab) {
+        config_error(s->c, e, "train.reference", "the reference has %ld tokens, the model %ld",
+                     (long)ref->vocab_size, (long)vocab);
+        return err_hint(e, "compare with a model of the same tokenizer");
+    }
+    if (longest <= model_max_tokens(ref)) return ST_OK;
+    config_error(s->c, e, "train.reference",
+                 "the reference's positions end at %ld, sequences have %ld tokens",
+                 (long)model_max_tokens(ref), (long)longest);
+    return err_hint(e, "train.seq_len=%ld", (long)model_max_tokens(ref));
+}
+
 /* Its config, before memory is planned; its weights come with the state. */
 static status open_reference(session *s, err *e) {
     const char *dir = s->c->train.reference;
@@ -254,10 +277,7 @@ static status open_reference(session *s, err *e) {
     status st = model_config_read(s->a, o, 0, &s->reference.config, e);
     json_decref(o);
     if (st != ST_OK) return err_context(e, "train.reference");
-    if (s->reference.config.vocab_size == s->models[0].vocab_size) return ST_OK;
-    config_error(s->c, e, "train.reference", "the reference has %ld tokens, the model %ld",
-                 (long)s->reference.config.vocab_size, (long)s->models[0].vocab_size);
-    return err_hint(e, "compare with a model of the same tokenizer");
+    return check_reference(s, &s->reference.config, e);
 }
 
 status session_make_plan(session *s, err *e) {
@@ -288,10 +308,10 @@ status session_make_weights(const session *s, param_store *store, const char *fr
     return ST_OK;
 }
 
-status session_load_reference(const session *s, err *e) {
+status session_load_reference(const session *s, const char *initial, err *e) {
     if (!s->objective->reference) return ST_OK;
     const char *from = s->c->train.reference;
-    return session_make_weights(s, s->plan->model[1].store, from ? from : s->model.from, e);
+    return session_make_weights(s, s->plan->model[1].store, from ? from : initial, e);
 }
 
 status session_digest(session *s, uint64_t *digest, err *e) {
@@ -316,6 +336,7 @@ status session_start_state(session *s, err *e) {
     TRY(session_commit(s, e));
     status st = session_leads(s) ? checkpoint_clean(s->c->run, e) : ST_OK;
     TRY(peers_agree(&s->peers, st, e));
+    TRY(session_load_reference(s, s->models[0].from, e));
     TRY(state_load_newest(s, e));
     peers_gather_all(&s->peers);
     return check_begun(s, e);

@@ -66,15 +66,14 @@ typedef struct session {
     int64_t share; /* of those, this rank's: successive ones */
     step_parts parts;
     step_table table;            /* made of the parts */
-    batch_ports *chunks, *looks; /* of the parts' programs */
+    batch_ports *chunks, *looks; /* of the parts' programs; the first look is the reference's */
     batch_ports validation;
     batch_rows rows;    /* the micro-batch that was filled last */
-    float *ref_nll;     /* [B,T] of it by the reference; NULL: there is none */
-    pass_table *passes; /* of programs without backward, where weights are in slots */
+    pass_table *passes; /* of programs without backward */
     int n_passes;
     float fixed_limit;   /* deterministic mode: of a contribution to a gradient (op/fixed.h) */
     bool fixed_overflow; /* something in this step's sums was beyond what they hold */
-    arena *part_mem;     /* of the tables */
+    arena *part_mem;     /* of the tables, ports and rows */
     float *nll;          /* [batch,T] of the step, for those who look for a spike's documents */
 
     cursor at;
@@ -103,8 +102,9 @@ status session_make_plan(session *s, err *e) ATH_MUST_USE;
  * NULL. */
 status session_make_weights(const session *s, param_store *store, const char *from,
                             err *e) ATH_MUST_USE;
-/* Those of the reference, where the objective has one. */
-status session_load_reference(const session *s, err *e) ATH_MUST_USE;
+/* Those of the reference, where the objective has one: without train.reference the ones that the
+ * model begins with, which are `initial`'s. */
+status session_load_reference(const session *s, const char *initial, err *e) ATH_MUST_USE;
 /* Memory without values, the machine's limit. */
 status session_commit(session *s, err *e) ATH_MUST_USE;
 /* Initial, imported or resumed weights and state. */
@@ -168,6 +168,8 @@ void execute_pass(session *s, const prog *p, const op_run *run);
 double execute_loss(session *s, const step_entry *t, float scale);
 /* Runs what an entry says between chunks. */
 void execute_pass_on(session *s, const step_entry *t);
+/* What the entry's program takes and gives. */
+const batch_ports *execute_ports_of(const session *s, const step_entry *t);
 /* DT_BF16 or DT_F32, after `auto` was resolved. */
 dtype session_compute(const config *c);
 /* Whether the model takes its vocabulary from the tokenizer: it says so, or nothing. */

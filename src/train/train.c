@@ -183,8 +183,18 @@ static status open_trace(session *s, err *e) {
                       e);
 }
 
+/* Shards hold texts: a sample is one sequence of them. */
+static status check_samples(const session *s, err *e) {
+    if (s->objective->sequences == 1) return ST_OK;
+    config_error(s->c, e, "train.objective",
+                 "shards hold texts, not samples of %d sequences, from which %s learns",
+                 s->objective->sequences, s->objective->name);
+    return err_hint(e, "train.objective=lm learns from them");
+}
+
 static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
+    TRY(check_samples(s, e));
     TRY(open_course(s, e));
     TRY(samples_encode(s, e));
     TRY(peers_agree(&s->peers, session_make_plan(s, e), e)); /* they may need unequally much */

@@ -91,11 +91,6 @@ status config_check_train(const config *c, err *e) {
     if (!ends && !c->train.steps && !c->train.tokens && c->train.epochs <= 0)
         return missing(c, e, "train.steps",
                        "set exactly one of train.steps, train.tokens, train.epochs");
-    if (c->train.objective != CONFIG_OBJECTIVE_LM) {
-        config_error(c, e, "train.objective",
-                     "shards hold texts, not the pairs of answers that dpo learns from");
-        return err_hint(e, "train.objective=lm learns from them");
-    }
     return ST_OK;
 }
 

@@ -102,7 +102,7 @@ static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, f
                        finding *f) {
     op_run run = execute_run_of(s, t->micro_batch, grad_scale);
     run.frame = t->frame;
-    const batch_ports *io = t->model ? &s->looks[t->model - 1] : &s->chunks[t->chunk];
+    const batch_ports *io = execute_ports_of(s, t);
     switch (t->action) {
         case STEP_FILL:
             execute_fill(s, s->train, first_sample + (uint64_t)t->micro_batch * (uint64_t)s->B);

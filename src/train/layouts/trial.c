@@ -26,7 +26,7 @@ static status open_memory(session *s, err *e) {
     TRY(session_commit(s, e));
     session_enter_shape(s, 0, first->max_batch);
     TRY(session_make_weights(s, s->plan->store, NULL, e));
-    TRY(session_load_reference(s, e));
+    TRY(session_load_reference(s, NULL, e));
     peers_gather_all(&s->peers);
     return comm_check(s->peers.m.world, e);
 }

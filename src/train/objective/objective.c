@@ -6,7 +6,7 @@ extern const objective objective_lm, objective_dpo;
 
 static const objective *const objectives[] = {&objective_lm, &objective_dpo};
 
-const objective *objective_find(const char *name) {
+static const objective *find(const char *name) {
     for (int i = 0; i < ARRAY_LEN(objectives); i++)
         if (strcmp(objectives[i]->name, name) == 0) return objectives[i];
     return NULL;
@@ -14,7 +14,7 @@ const objective *objective_find(const char *name) {
 
 const objective *objective_of(const config *c) {
     json_t *name = config_get_json(c, "train.objective");
-    const objective *o = objective_find(json_string_value(name));
+    const objective *o = find(json_string_value(name));
     CHECK(o, "objective %s is an option but has no row", json_string_value(name));
     json_decref(name);
     return o;

@@ -15,7 +15,7 @@ typedef struct objective_batch {
     int B, T;               /* sequences of tokens; whole samples */
     const int32_t *targets; /* [B,T]; negative: not counted, its nll is 0 */
     const float *nll;       /* [B,T] -log p of each target */
-    const float *ref_nll;   /* [B,T] by the reference; NULL: there is none */
+    const float *ref_nll;   /* [B,T] by the reference, where there is one */
     float scale;            /* 1 / samples of the whole step: the step's loss is their mean */
 } objective_batch;
 
@@ -28,7 +28,6 @@ typedef struct objective {
     double (*loss)(const objective_batch *b, float *d_nll);
 } objective;
 
-const objective *objective_find(const char *name); /* NULL: there is none */
 /* Of train.objective. */
 const objective *objective_of(const config *c);
 

@@ -419,7 +419,6 @@ static status find_newest(session *s, char **newest, err *e) {
 status state_load_newest(session *s, err *e) {
     char *newest;
     TRY(find_newest(s, &newest, e));
-    TRY(session_load_reference(s, e));
     if (newest) return load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
