@@ -93,7 +93,7 @@ status config_check_train(const config *c, err *e) {
                        "set exactly one of train.steps, train.tokens, train.epochs");
     if (c->train.objective != CONFIG_OBJECTIVE_LM) {
         config_error(c, e, "train.objective",
-                     "shards hold texts, not the pairs of answers that dpo learns from");
+                     "shards hold texts, which this objective does not learn from");
         return err_hint(e, "train.objective=lm learns from them");
     }
     return ST_OK;
