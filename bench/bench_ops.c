@@ -159,7 +159,8 @@ static void bench_adamw(bench *b) {
     tensor t[4];
     for (int i = 0; i < 4; i++) t[i] = make(b, DT_F32, 1, PARAMS, 0);
     for (int64_t i = 0; i < PARAMS; i++) ((float *)t[2].data)[i] += 0.5f;
-    adamw_args a = {.param = t[0].data, .m = t[1].data, .v = t[2].data, .grad = t[3].data};
+    vec_update_args a = {
+        .kind = VEC_ADAMW, .param = t[0].data, .state = {t[1].data, t[2].data}, .grad = t[3].data};
     bool decay = true;
     a.decay = &decay;
     vec_span span = {.n = PARAMS, .counted = true};
@@ -170,7 +171,7 @@ static void bench_adamw(bench *b) {
     double adamw = 1e30, norm = 1e30, total = 0.0;
     for (int i = 0; i < RUNS; i++) {
         double t0 = now_seconds(b);
-        vec_update_adamw(b->d, &spans, &a, NULL);
+        vec_update(b->d, &spans, &a, NULL);
         double t1 = now_seconds(b);
         total += vec_sum_squares(b->d, &spans, a.grad);
         double t2 = now_seconds(b);

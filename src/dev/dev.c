@@ -32,21 +32,31 @@ static bool find_kind(const char *name, dev_kind *out) {
     return false;
 }
 
+/* "cpu, twin" */
+static const char *kind_names(char out[64]) {
+    int n = 0;
+    for (int k = 0; k < DEV_KINDS; k++)
+        n += snprintf(out + n, 64 - (size_t)n, "%s%s", k ? ", " : "", classes[k]->name);
+    return out;
+}
+
 /* What ATHANOR_DEVICE names, else the CPU. */
 static status default_kind(dev_kind *out, err *e) {
     const char *wish = getenv("ATHANOR_DEVICE");
+    char names[64];
     *out = DEV_CPU;
     if (!wish || !*wish || find_kind(wish, out)) return ST_OK;
     err_set(e, ST_USAGE, "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
-    err_hint(e, "use cpu or twin, or unset it");
+    err_hint(e, "use one of %s, or unset it", kind_names(names));
     return err_where(e, "ATHANOR_DEVICE");
 }
 
 status dev_find_kind(const char *name, dev_kind *out, err *e) {
+    char names[64];
     if (!name || strcmp(name, "auto") == 0) return default_kind(out, e);
     if (find_kind(name, out)) return ST_OK;
     err_set(e, ST_USAGE, "there is no device \"%s\"", name);
-    return err_hint(e, "use auto, cpu or twin");
+    return err_hint(e, "use one of auto, %s", kind_names(names));
 }
 
 /* ---- threads and instruction set ---- */

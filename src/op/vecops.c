@@ -29,16 +29,16 @@ static void run_now(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
 
 typedef struct update_job {
     const vec_spans *s;
-    adamw_args a;
+    vec_update_args a;
     uint64_t *digest;
 } update_job;
 
 static void run_update(dev *d, const void *args) {
     const update_job *j = args;
-    kernels_of(d)->adamw(dev_threads(d), j->s, &j->a, j->digest);
+    kernels_of(d)->update(dev_threads(d), j->s, &j->a, j->digest);
 }
 
-void vec_update_adamw(dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest) {
+void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest) {
     update_job j = {s, *a, digest};
     dev_launch(d, run_update, &j, sizeof j);
     if (digest) dev_sync(d);

@@ -50,13 +50,25 @@ typedef struct vec_spans {
 /* Fills in what follows from the items' n. */
 void vec_spans_index(vec_spans *s);
 
-/* One step of AdamW with decoupled decay (Loshchilov & Hutter 2019):
- *   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+/* The arithmetic of optimizers that treat each element alone: X(ID, name), whose kernel is
+ * op/cpu/update_NAME.c. With g = grad * grad_scale:
+ *
+ * ADAMW, with decoupled decay (Loshchilov & Hutter 2019); states m, v:
+ *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   p = p - lr * weight_decay * p - lr * (m / correction1) / (sqrt(v / correction2) + eps)
  * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (bf16 copy: 14) written per element.
  */
-typedef struct adamw_args {
-    float *param, *m, *v;
+#define VEC_UPDATES(X) X(ADAMW, adamw)
+
+#define VEC_UPDATE_KIND(ID, name) VEC_##ID,
+typedef enum vec_update_kind { VEC_UPDATES(VEC_UPDATE_KIND) VEC_UPDATE_KINDS } vec_update_kind;
+#undef VEC_UPDATE_KIND
+
+enum { VEC_MAX_STATES = 4 };
+
+typedef struct vec_update_args {
+    vec_update_kind kind;
+    float *param, *state[VEC_MAX_STATES];
     const float *grad;
     const int64_t *grad_fixed; /* instead of grad (op/fixed.h): each rounded to float once */
     uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
@@ -64,11 +76,11 @@ typedef struct adamw_args {
     float lr, beta1, beta2, eps, weight_decay;
     float correction1, correction2;
     float grad_scale;
-} adamw_args;
+} vec_update_args;
 
-/* digest: of the new parameters, made in the same pass, as vec_digest would, and waited for; NULL:
- * not wanted. */
-void vec_update_adamw(dev *d, const vec_spans *s, const adamw_args *a, uint64_t *digest);
+/* One step. digest: of the new parameters, made in the same pass, as vec_digest would, and waited
+ * for; NULL: not wanted. */
+void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
 /* Sum of x^2 over counted spans, in double. */
 double vec_sum_squares(dev *d, const vec_spans *s, const float *x);
 /* Sum of squares of counted elements of fixed point, exact: sum of limb[i] * 2^(32 i), in units of
@@ -91,7 +103,7 @@ typedef struct vec_rule {
     rng_key key;
 } vec_rule;
 
-/* rule[owners], read before the call returns; x_bf16 as in adamw_args. */
+/* rule[owners], read before the call returns; x_bf16 as in vec_update_args. */
 void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
 /* Copied spans of x, rounded. */
 void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "op/vecops.h"
-
 extern const optim_class optim_adamw;
 
 static const optim_class *const classes[] = {&optim_adamw};
@@ -14,6 +12,27 @@ const optim_class *optim_find(const char *name) {
     for (int i = 0; i < ARRAY_LEN(classes); i++)
         if (strcmp(classes[i]->name, name) == 0) return classes[i];
     return NULL;
+}
+
+vec_update_args optim_update_args(const param_store *s, int unit, const bool *decay,
+                                  float *const *state, int n_states, const optim_hyper *h) {
+    param_piece k = param_piece_of(s, unit);
+    bool fixed = param_grads_are_fixed(s);
+    vec_update_args a = {.param = k.master,
+                         .grad = fixed ? NULL : k.grad,
+                         .grad_fixed = fixed ? k.grad : NULL,
+                         .param_bf16 = k.work,
+                         .decay = decay,
+                         .lr = (float)h->lr,
+                         .beta1 = (float)h->beta1,
+                         .beta2 = (float)h->beta2,
+                         .eps = (float)h->eps,
+                         .weight_decay = (float)h->weight_decay,
+                         .correction1 = 1,
+                         .correction2 = 1,
+                         .grad_scale = h->grad_scale};
+    for (int i = 0; i < n_states; i++) a.state[i] = state[i] + k.state;
+    return a;
 }
 
 void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay) {

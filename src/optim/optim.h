@@ -5,9 +5,10 @@
 #define OPTIM_OPTIM_H
 
 #include "dev/dev.h"
+#include "op/vecops.h"
 #include "param/units.h"
 
-enum { OPTIM_MAX_STATES = 4 };
+enum { OPTIM_MAX_STATES = VEC_MAX_STATES };
 
 typedef struct optim_hyper {
     double lr, beta1, beta2, eps, weight_decay;
@@ -27,6 +28,11 @@ typedef struct optim_class {
 } optim_class;
 
 const optim_class *optim_find(const char *name);
+
+/* For `update`: what vec_update wants of a unit, but for `kind`, and the corrections, which are 1.
+ */
+vec_update_args optim_update_args(const param_store *s, int unit, const bool *decay,
+                                  float *const *state, int n_states, const optim_hyper *h);
 
 /* decay[i] for each parameter: not matched by any of the glob patterns (fnmatch). */
 void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay);

@@ -123,7 +123,7 @@ static void test_kinds_by_name(void **state) {
     assert_int_equal(kind, DEV_CPU);
     assert_int_equal(dev_find_kind("gpu", &kind, &e), ST_USAGE);
     assert_non_null(strstr(e.message, "\"gpu\""));
-    assert_string_equal(e.hint, "use auto, cpu or twin");
+    assert_non_null(strstr(e.hint, "auto, cpu, twin"));
     setenv("ATHANOR_DEVICE", "twins", 1);
     assert_int_equal(dev_find_kind("auto", &kind, &e), ST_USAGE);
     assert_non_null(strstr(e.message, "twins"));

@@ -95,10 +95,13 @@ static void test_index(void **state) {
 
 /* ---- AdamW ---- */
 
-static adamw_args make_step(arena *a) {
+static vec_update_args make_step(arena *a) {
     static const bool decay[SPANS] = {true, false, true, true, true, true, false, true, false};
-    adamw_args s = {.param = make(a, 1), .m = make(a, 2), .v = make(a, 3), .grad = make(a, 4)};
-    for (int i = 0; i < LEN; i++) s.v[i] = fabsf(s.v[i]);
+    vec_update_args s = {.kind = VEC_ADAMW,
+                         .param = make(a, 1),
+                         .state = {make(a, 2), make(a, 3)},
+                         .grad = make(a, 4)};
+    for (int i = 0; i < LEN; i++) s.state[1][i] = fabsf(s.state[1][i]);
     s.param_bf16 = ARENA_ARRAY(a, uint16_t, LEN);
     s.decay = decay;
     s.lr = 0.01f, s.beta1 = 0.9f, s.beta2 = 0.95f, s.eps = 1e-8f, s.weight_decay = 0.1f;
@@ -106,19 +109,21 @@ static adamw_args make_step(arena *a) {
     return s;
 }
 
-static void check_step(const adamw_args *old, const adamw_args *now, int i, bool decay) {
+static void check_step(const vec_update_args *old, const vec_update_args *now, int i, bool decay) {
     double g = (double)old->grad[i] * 0.5, p = (double)old->param[i];
-    double m = 0.9 * (double)old->m[i] + 0.1 * g, v = 0.95 * (double)old->v[i] + 0.05 * g * g;
+    double m = 0.9 * (double)old->state[0][i] + 0.1 * g,
+           v = 0.95 * (double)old->state[1][i] + 0.05 * g * g;
     double root = sqrt(v / (double)old->correction2);
     double want = p - (decay ? 0.01 * 0.1 * p : 0.0);
     want -= 0.01 * (m / (double)old->correction1) / (root + 1e-8);
-    assert_true(fabs((double)now->m[i] - m) < 1e-6);
-    assert_true(fabs((double)now->v[i] - v) < 1e-6);
+    assert_true(fabs((double)now->state[0][i] - m) < 1e-6);
+    assert_true(fabs((double)now->state[1][i] - v) < 1e-6);
     assert_true(fabs((double)now->param[i] - want) < 1e-6 + 1e-5 * fabs(want - p));
 }
 
-static void check_unchanged(const adamw_args *old, const adamw_args *now, int i) {
-    assert_true(now->param[i] == old->param[i] && now->m[i] == old->m[i] && now->v[i] == old->v[i]);
+static void check_unchanged(const vec_update_args *old, const vec_update_args *now, int i) {
+    assert_true(now->param[i] == old->param[i] && now->state[0][i] == old->state[0][i] &&
+                now->state[1][i] == old->state[1][i]);
 }
 
 static void test_adamw(void **state) {
@@ -126,9 +131,9 @@ static void test_adamw(void **state) {
     for (int isa = 0; isa < 4; isa++) {
         arena *a = arena_new("test");
         vec_spans s = make_spans(a);
-        adamw_args old = make_step(a), one = make_step(a);
+        vec_update_args old = make_step(a), one = make_step(a);
         dev *d = open_dev(ISAS[isa], 1);
-        vec_update_adamw(d, &s, &one, NULL);
+        vec_update(d, &s, &one, NULL);
         dev_close(d);
         for (int i = 0; i < LEN; i++) {
             int k = span_at(&s, i);
@@ -139,14 +144,14 @@ static void test_adamw(void **state) {
         }
         check_copies(&s, one.param, one.param_bf16);
         for (int threads = 1; threads <= 3; threads++) {
-            adamw_args many = make_step(a);
+            vec_update_args many = make_step(a);
             uint64_t sum = 0;
             d = open_dev(ISAS[isa], threads);
-            vec_update_adamw(d, &s, &many, &sum);
+            vec_update(d, &s, &many, &sum);
             dev_close(d);
             assert_memory_equal(one.param, many.param, LEN * sizeof(float));
-            assert_memory_equal(one.m, many.m, LEN * sizeof(float));
-            assert_memory_equal(one.v, many.v, LEN * sizeof(float));
+            assert_memory_equal(one.state[0], many.state[0], LEN * sizeof(float));
+            assert_memory_equal(one.state[1], many.state[1], LEN * sizeof(float));
             assert_memory_equal(one.param_bf16, many.param_bf16, LEN * sizeof(uint16_t));
             assert_true(sum == digest(&s, one.param));
         }
@@ -159,11 +164,11 @@ static void test_adamw_without_copies(void **state) {
     for (int isa = 0; isa < 4; isa++) {
         arena *a = arena_new("test");
         vec_spans s = make_spans(a);
-        adamw_args with = make_step(a), without = make_step(a);
+        vec_update_args with = make_step(a), without = make_step(a);
         without.param_bf16 = NULL;
         dev *d = open_dev(ISAS[isa], 2);
-        vec_update_adamw(d, &s, &with, NULL);
-        vec_update_adamw(d, &s, &without, NULL);
+        vec_update(d, &s, &with, NULL);
+        vec_update(d, &s, &without, NULL);
         assert_memory_equal(with.param, without.param, LEN * sizeof(float));
         dev_close(d), arena_free(a);
     }
@@ -288,14 +293,14 @@ static void test_adamw_fixed(void **state) {
                 if (i % 3 == 0) fixed[i] = (fixed[i] | 1) << 30 | (i % 5 - 2);
                 grad[i] = (float)((long double)fixed[i] * 0x1p-50L);
             }
-            adamw_args want = make_step(a), got = make_step(a);
+            vec_update_args want = make_step(a), got = make_step(a);
             want.grad = grad;
             got.grad = NULL, got.grad_fixed = fixed;
-            vec_update_adamw(d, &s, &want, NULL);
-            vec_update_adamw(d, &s, &got, NULL);
+            vec_update(d, &s, &want, NULL);
+            vec_update(d, &s, &got, NULL);
             assert_memory_equal(want.param, got.param, LEN * sizeof(float));
-            assert_memory_equal(want.m, got.m, LEN * sizeof(float));
-            assert_memory_equal(want.v, got.v, LEN * sizeof(float));
+            assert_memory_equal(want.state[0], got.state[0], LEN * sizeof(float));
+            assert_memory_equal(want.state[1], got.state[1], LEN * sizeof(float));
         }
         dev_close(d), arena_free(a);
     }
@@ -423,10 +428,10 @@ static made make_tensor(arena *a, dev *d, vec_spans *s, double cut, const float 
     vec_draw(d, s, rule, w.x, w.copy);
     w.digest = vec_digest(d, s, w.x);
     w.squares = vec_sum_squares(d, s, w.x);
-    adamw_args step = make_step(a);
-    step.param = w.x, step.m = w.m, step.v = ARENA_ARRAY(a, float, LEN);
+    vec_update_args step = make_step(a);
+    step.param = w.x, step.state[0] = w.m, step.state[1] = ARENA_ARRAY(a, float, LEN);
     step.param_bf16 = w.copy, step.decay = decay, step.grad = grad;
-    vec_update_adamw(d, s, &step, &w.digest_of_update);
+    vec_update(d, s, &step, &w.digest_of_update);
     return w;
 }
 
@@ -526,11 +531,11 @@ static void check_back(dev *d, void *at, const void *want, size_t bytes) {
     dev_release(d, at, bytes);
 }
 
-static adamw_args step_to_device(dev *d, const adamw_args *host) {
-    adamw_args s = *host;
+static vec_update_args step_to_device(dev *d, const vec_update_args *host) {
+    vec_update_args s = *host;
     s.param = to_device(d, host->param, LEN * sizeof(float));
-    s.m = to_device(d, host->m, LEN * sizeof(float));
-    s.v = to_device(d, host->v, LEN * sizeof(float));
+    s.state[0] = to_device(d, host->state[0], LEN * sizeof(float));
+    s.state[1] = to_device(d, host->state[1], LEN * sizeof(float));
     s.grad = to_device(d, host->grad, LEN * sizeof(float));
     s.param_bf16 = to_device(d, host->param_bf16, LEN * sizeof(uint16_t));
     return s;
@@ -547,7 +552,7 @@ static void test_twin(void **state) {
     int64_t *fixed = make_fixed(a, 4);
     dev *cpu = open_dev("base", 2), *twin;
     assert_int_equal(dev_open(&twin, DEV_TWIN, 2, NULL), ST_OK);
-    adamw_args here = make_step(a), there = step_to_device(twin, &here);
+    vec_update_args here = make_step(a), there = step_to_device(twin, &here);
     int64_t *fixed_there = to_device(twin, fixed, LEN * sizeof *fixed);
     dev *const devs[2] = {cpu, twin};
     uint64_t digest[2], updated[2];
@@ -555,26 +560,26 @@ static void test_twin(void **state) {
     int64_t limbs[2][VEC_LIMBS];
     for (int k = 0; k < 2; k++) {
         dev *d = devs[k];
-        const adamw_args *x = k ? &there : &here;
+        const vec_update_args *x = k ? &there : &here;
         int64_t *f = k ? fixed_there : fixed;
         vec_draw(d, &s, rule, x->param, NULL);
         vec_round(d, &s, x->param, x->param_bf16);
-        vec_update_adamw(d, &s, x, NULL);
+        vec_update(d, &s, x, NULL);
         digest[k] = vec_digest(d, &s, x->param);
         uint64_t now = 0;
-        vec_update_adamw(d, &s, x, &now);
+        vec_update(d, &s, x, &now);
         updated[k] = now; /* it was waited for */
-        squares[k] = vec_sum_squares(d, &s, x->m);
+        squares[k] = vec_sum_squares(d, &s, x->state[0]);
         vec_sum_squares_fixed(d, &s, f, limbs[k]);
-        vec_add(d, x->m, x->grad, LEN, DT_F32);
+        vec_add(d, x->state[0], x->grad, LEN, DT_F32);
         vec_add(d, f + LEN / 2, f, LEN / 2, DT_I64);
     }
     assert_true(digest[0] == digest[1] && updated[0] == updated[1] && digest[0] != updated[0]);
     assert_true(squares[0] == squares[1]);
     assert_memory_equal(limbs[0], limbs[1], sizeof limbs[0]);
     check_back(twin, there.param, here.param, LEN * sizeof(float));
-    check_back(twin, there.m, here.m, LEN * sizeof(float));
-    check_back(twin, there.v, here.v, LEN * sizeof(float));
+    check_back(twin, there.state[0], here.state[0], LEN * sizeof(float));
+    check_back(twin, there.state[1], here.state[1], LEN * sizeof(float));
     check_back(twin, (void *)(uintptr_t)there.grad, here.grad, LEN * sizeof(float));
     check_back(twin, there.param_bf16, here.param_bf16, LEN * sizeof(uint16_t));
     check_back(twin, fixed_there, fixed, LEN * sizeof *fixed);

@@ -11,7 +11,7 @@ typedef struct cpu_kernels {
         *ops; /* [OP_COUNT], for f32 and bf16; NULL where there is no tuned kernel */
     int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
-    void (*adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest);
+    void (*update)(int threads, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
     double (*sum_squares)(int threads, const vec_spans *s, const float *x);
     void (*sum_squares_fixed)(int threads, const vec_spans *s, const int64_t *x,
                               int64_t limb[VEC_LIMBS]);

@@ -2,59 +2,11 @@
 #include "op/cpu/vecops_impl.h"
 
 #include "op/cpu/spans.h"
+#include "op/cpu/update.h"
 
-typedef struct adamw_consts {
-    vf keep1, keep2, add1, add2, grad_scale, decay, step, root, eps;
-} adamw_consts;
-
-static adamw_consts make_consts(const adamw_args *a) {
-    double root = 1.0 / __builtin_sqrt((double)a->correction2);
-    return (adamw_consts){
-        .keep1 = v_set1(a->beta1),
-        .keep2 = v_set1(a->beta2),
-        .add1 = v_set1(1.0f - a->beta1),
-        .add2 = v_set1(1.0f - a->beta2),
-        .grad_scale = v_set1(a->grad_scale),
-        .decay = v_set1(1.0f - a->lr * a->weight_decay),
-        .step = v_set1(a->lr / a->correction1),
-        .root = v_set1((float)root),
-        .eps = v_set1(a->eps),
-    };
-}
-
-V_INLINE vf update_adamw(const adamw_consts *k, vf p, vf *m, vf *v, vf g) {
-    g *= k->grad_scale;
-    *m = v_fma(k->keep1, *m, k->add1 * g);
-    *v = v_fma(k->keep2, *v, k->add2 * g * g);
-    return p * k->decay - k->step * *m / (v_sqrt(*v) * k->root + k->eps);
-}
-
-/* Elements at .. at + n - 1 of the flat arrays, of which grad[0..n) are the gradients; copy may be
- * NULL. */
-static void update_some(const adamw_args *a, const adamw_consts *k, const float *grad,
-                        uint16_t *copy, int64_t at, int64_t n) {
-    float *am = a->m + at, *av = a->v + at, *ap = a->param + at;
-    int64_t i = 0;
-    if (copy) copy += at;
-    for (; i + VW <= n; i += VW) {
-        vf m = v_load(am + i), v = v_load(av + i);
-        vf p = update_adamw(k, v_load(ap + i), &m, &v, v_load(grad + i));
-        v_store(am + i, m);
-        v_store(av + i, v);
-        v_store(ap + i, p);
-        if (copy) v_store_bf16(copy + i, p);
-    }
-    if (i >= n) return;
-    int64_t left = n - i;
-    vf m = v_get_n(am, i, left, DT_F32), v = v_get_n(av, i, left, DT_F32);
-    vf p = v_get_n(ap, i, left, DT_F32), g = v_get_n(grad, i, left, DT_F32);
-    p = update_adamw(k, p, &m, &v, g);
-    v_put_n(am, i, m, left, DT_F32);
-    v_put_n(av, i, v, left, DT_F32);
-    v_put_n(ap, i, p, left, DT_F32);
-    if (copy)
-        for (int64_t j = i; j < n; j++) copy[j] = f32_to_bf16(ap[j]);
-}
+#define PIECE_OF(ID, name) [VEC_##ID] = CPU_FN(update_##name),
+static const update_piece pieces[VEC_UPDATE_KINDS] = {VEC_UPDATES(PIECE_OF)};
+#undef PIECE_OF
 
 /* Elements x[0..n), of which the first has index `first` in the whole tensor. */
 static inline uint64_t piece_digest(uint64_t name, int64_t first, const float *x, int64_t n) {
@@ -79,27 +31,28 @@ static uint64_t span_digest(const vec_span *s, const float *x, int64_t i, int64_
 }
 
 /* Piece by piece, so that the digest reads new parameters from the nearest cache. */
-static uint64_t update_block(const adamw_args *a, adamw_consts k, span_block b, bool digest) {
+static uint64_t update_block(const vec_update_args *a, span_block b, bool digest) {
     enum { PIECE = 1 << 10 };
     float made[PIECE];
-    if (!a->decay[b.span->owner]) k.decay = v_set1(1.0f);
+    bool decay = a->decay[b.span->owner];
     uint16_t *copy = b.span->copied ? a->param_bf16 : NULL;
     uint64_t sum = 0;
     for (int64_t i = b.first; i < b.first + b.n; i += PIECE) {
         int64_t left = b.first + b.n - i, n = left < PIECE ? left : PIECE, at = b.span->at + i;
         if (a->grad_fixed) CPU_FN(vec_unfix)(a->grad_fixed + at, made, n);
-        update_some(a, &k, a->grad_fixed ? made : a->grad + at, copy, at, n);
+        const float *grad = a->grad_fixed ? made : a->grad + at;
+        pieces[a->kind](a, decay, grad, copy ? copy + at : NULL, at, n);
         if (digest) sum += span_digest(b.span, a->param, i, i + n);
     }
     return sum;
 }
 
-void CPU_FN(vec_adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest) {
-    adamw_consts k = make_consts(a);
+void CPU_FN(vec_update)(int threads, const vec_spans *s, const vec_update_args *a,
+                        uint64_t *digest) {
     uint64_t sum = 0;
 #pragma omp parallel for num_threads(span_share(s, threads)) schedule(static) reduction(+ : sum)
     for (int64_t b = 0; b < s->blocks; b++)
-        sum += update_block(a, k, span_find_block(s, b), digest != NULL);
+        sum += update_block(a, span_find_block(s, b), digest != NULL);
     if (digest) *digest = sum;
 }
 

@@ -8,7 +8,8 @@
 
 /* x[0..n) * 2^-FIXED_GRAD_BITS, each rounded once. */
 void CPU_FN(vec_unfix)(const int64_t *x, float *out, int64_t n);
-void CPU_FN(vec_adamw)(int threads, const vec_spans *s, const adamw_args *a, uint64_t *digest);
+void CPU_FN(vec_update)(int threads, const vec_spans *s, const vec_update_args *a,
+                        uint64_t *digest);
 double CPU_FN(vec_sum_squares)(int threads, const vec_spans *s, const float *x);
 void CPU_FN(vec_sum_squares_fixed)(int threads, const vec_spans *s, const int64_t *x,
                                    int64_t limb[VEC_LIMBS]);
