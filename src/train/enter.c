@@ -35,6 +35,8 @@ static void make_tables(session *s) {
     arena_reset(a);
     s->parts = plan_step_parts(p, a, (int)(s->share / s->B), ranks > 1);
     s->table = step_build(a, &s->parts);
+    CHECK(s->table.frames_in_flight <= plan_frames(p), "%d micro-batches under way in %d frames",
+          s->table.frames_in_flight, plan_frames(p));
     if (ranks > 1) step_name_entries(a, &s->table, &s->parts);
     s->passes = ARENA_ARRAY(a, pass_table, p->n_programs);
     s->n_passes = 0;

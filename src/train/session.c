@@ -113,9 +113,16 @@ static int64_t nearest_multiple(int64_t n, int64_t unit) {
     return below > 0 && n - below < below + unit - n ? below : below + unit;
 }
 
-/* Chunks have layers; micro-batches have whole samples. */
+/* Chunks have layers; micro-batches have whole samples; the head's second mode has all of the
+ * vocabulary. */
 static status check_parts(const session *s, err *e) {
     int64_t layers = s->models[0].num_hidden_layers;
+    if (s->objective->loss && s->peers.m.size[MESH_TP] > 1) {
+        config_error(s->c, e, "parallel.tp",
+                     "train.objective=%s does not run on tensor-parallel ranks yet",
+                     s->objective->name);
+        return err_hint(e, "parallel.tp=1; dp and zero share it out");
+    }
     if (s->c->parallel.virtual > layers) {
         config_error(s->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)s->c->parallel.virtual);
