@@ -277,6 +277,8 @@ has err "parallel.virtual=4 or less"
 has err "parallel.virtual"
 [ ! -e no ] || fail "a refused run left a folder"
 expect 2 plan c.yaml "$llama" parallel.virtual=5
+expect 2 plan c.yaml "$llama" parallel.pp_schedule=interleaved
+has err "1f1b and afab are"
 expect 2 train c.yaml run=no "$llama" parallel.virtual=0
 has err parallel.virtual
 expect 2 train c.yaml run=no "$llama" parallel.virtual=2 parallel.pp=2

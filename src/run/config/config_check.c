@@ -141,6 +141,8 @@ static status refuse_layouts(const config *c, err *e) {
         {"parallel.pp", "pipeline parallelism (pp above 1)", c->parallel.pp},
         {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
     };
+    if (c->parallel.pp_schedule != CONFIG_PP_AFAB && c->parallel.pp_schedule != CONFIG_PP_1F1B)
+        return refuse(c, e, "parallel.pp_schedule", "this schedule", "1f1b and afab are");
     if (c->parallel.pp_schedule == CONFIG_PP_AFAB && c->parallel.zero >= 2) {
         config_error(c, e, "parallel.pp_schedule",
                      "afab keeps gradients until all micro-batches are through, zero %ld does not",
