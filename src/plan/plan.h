@@ -60,7 +60,7 @@ typedef struct plan_spec {
     const optim_class *optim;
     recompute_policy recompute;
     bool document_mask;
-    int64_t chunk_rows;
+    int64_t chunk_rows; /* rows of logits that the head makes at a time; 0: automatic */
     float z_loss;
     int64_t host_bytes; /* that the caller will hold beside the arena: rows read ahead, say */
     /* Weights that stay in a file (param.h); NULL: none do. */

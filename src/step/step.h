@@ -2,9 +2,9 @@
  * the trainer executes it, the planner simulates it. Entries that later schedules add (send, recv)
  * join the enum.
  *
- * A micro-batch goes forward through the chunks of the model, runs of layers that are programs of
- * their own, and back. Its activations lie in a frame from its first forward to its last backward:
- * with k frames, k micro-batches are under way at a time.
+ * A chunk is a run of layers, a program of its own. A micro-batch goes forward through all chunks
+ * and back. A frame is memory for the activations of one micro-batch in one chunk, from its forward
+ * to its backward: with k frames, k micro-batches are under way at a time.
  *
  * Reading order: this file, step.c (the order of micro-batches and chunks), walk.c (where units of
  * parameters are gathered and reduced within the programs), unit_calls.h (by which collectives),
