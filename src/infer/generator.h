@@ -15,7 +15,7 @@
 
 enum { GENERATOR_PREFILLS = 3 };
 
-/* A program (TASK_LOGITS, B = 1, one row of logits) and its inputs and outputs. p NULL: none. */
+/* A program (TASK_LOGITS, B = 1) and its inputs and outputs. p NULL: none. */
 typedef struct generator_pass {
     const prog *p;
     int64_t T; /* rows of a pass */
@@ -23,7 +23,8 @@ typedef struct generator_pass {
 } generator_pass;
 
 typedef struct generator {
-    generator_pass prefill[GENERATOR_PREFILLS], decode; /* prefill: by falling length */
+    generator_pass prefill[GENERATOR_PREFILLS], decode; /* one row of logits; prefill: by falling
+                                                           length */
     dev *dev;
     int Tmax;
     int32_t vocab;   /* columns of the logits */

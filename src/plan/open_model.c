@@ -121,17 +121,18 @@ generator open_model_generator(const open_model *m) {
 }
 
 const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
-    const prog *p = plan_prog(m->plan, USE_LOGITS, 0);
-    prog_port logits = prog_find_port(p, "logits");
+    if (!m->whole.p) m->whole = generator_pass_of(plan_prog(m->plan, USE_LOGITS, 0));
+    const generator_pass *k = &m->whole;
     int32_t *place = xmalloc(sizeof *place * (size_t)n); /* positions, and all rows */
     for (int i = 0; i < n; i++) place[i] = i;
-    prog_put(p, 0, prog_find_port(p, "ids"), ids);
-    prog_put(p, 0, prog_find_port(p, "pos"), place);
-    prog_put(p, 0, prog_find_port(p, "rows"), place);
+    prog_put(k->p, 0, k->ids, ids);
+    prog_put(k->p, 0, k->pos, place);
+    prog_put(k->p, 0, k->rows, place);
     free(place);
     op_run run = {.dev = m->dev, .first_micro = true, .grad_scale = 1.0f};
-    prog_replay(p, PROG_F, &run);
-    return dev_look(m->dev, prog_port_at(p, 0, logits), (size_t)logits.bytes, &m->logits);
+    prog_replay(k->p, PROG_F, &run);
+    void *logits = prog_port_at(k->p, 0, k->logits);
+    return dev_look(m->dev, logits, (size_t)k->logits.bytes, &m->logits);
 }
 
 void open_model_close(open_model *m) {

@@ -25,7 +25,8 @@ typedef struct open_model {
     tok_ids end;        /* ids that end a text, as a GGUF file has them */
     cache_format cache; /* CACHE_AUTO until it is set, before loading */
     plan *plan;
-    dev_room logits; /* of a whole sequence, where the host cannot reach the plan's memory */
+    generator_pass whole; /* whose logits are all wanted; found when they first are */
+    dev_room logits;      /* of a whole sequence, where the host cannot reach the plan's memory */
 } open_model;
 
 /* Reads config and tokenizer of a MODEL argument: a Hugging Face folder, a run folder (its newest
