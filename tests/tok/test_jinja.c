@@ -125,6 +125,7 @@ static void test_unsupported(void **state) {
     refuse("{{ l |\n  mine }}", NULL, "there is no filter \"mine\"", "line 2, column 3");
     refuse("{{ l is odd_one }}", NULL, "there is no test \"odd_one\"", "line 1, column 9");
     refuse("{% for x in l recursive %}{% endfor %}", NULL, "recursive loops", "line 1, column 15");
+    refuse("{% for in l %}{% endfor %}", NULL, "expected an expression", "line 1, column 8");
     refuse("{{ 'x'.encode() }}", NULL, "no attribute 'encode'", "line 1, column 14");
     refuse("{{ '\\N{BULLET}' }}", NULL, "escape", "line 1, column 6");
     refuse("{{ 99999999999999999999 }}", NULL, "64 bits", "line 1, column 4");

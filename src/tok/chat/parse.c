@@ -30,10 +30,13 @@ static const char *shown(const jparse *p, const jtok *t, char buf[40]) {
     return buf;
 }
 
-status jparse_expect(jparse *p, jtok_kind kind, const char *what) {
+status jparse_unexpected(jparse *p, const char *what) {
     char buf[40];
-    if (jparse_skip(p, kind)) return ST_OK;
     return jparse_fail(p, p->tok, "expected %s, got %s", what, shown(p, p->tok, buf));
+}
+
+status jparse_expect(jparse *p, jtok_kind kind, const char *what) {
+    return jparse_skip(p, kind) ? ST_OK : jparse_unexpected(p, what);
 }
 
 bool jparse_is_name(const jtok *t, const char *word) {

@@ -24,6 +24,8 @@ typedef struct jparse {
 
 /* parse.c */
 status jparse_fail(jparse *p, const jtok *at, const char *fmt, ...) ATH_PRINTF(3, 4);
+/* Fails: `what` should stand here. */
+status jparse_unexpected(jparse *p, const char *what) ATH_MUST_USE;
 status jparse_expect(jparse *p, jtok_kind kind, const char *what) ATH_MUST_USE;
 bool jparse_is_name(const jtok *t, const char *word);
 bool jparse_skip_name(jparse *p, const char *word);

@@ -107,7 +107,7 @@ static status parse_primary(jparse *p, bool with_attr, jnode **out) {
         case JT_LPAREN: return parse_parens(p, out);
         case JT_LBRACKET: return parse_list(p, out);
         case JT_LBRACE: return parse_dict(p, out);
-        default: return jparse_expect(p, JT_NAME, "an expression");
+        default: return jparse_unexpected(p, "an expression");
     }
 }
 
@@ -143,7 +143,7 @@ static status parse_tuple(jparse *p, const tuple_how *how, jnode **out) {
         *out = kids.item[0];
         return ST_OK;
     }
-    if (kids.n == 0 && !how->in_parens) return jparse_expect(p, JT_NAME, "an expression");
+    if (kids.n == 0 && !how->in_parens) return jparse_unexpected(p, "an expression");
     *out = jparse_node(p, JN_TUPLE, first);
     jkids_set(*out, &kids);
     return ST_OK;
