@@ -69,9 +69,8 @@ void param_store_split(param_store *s, const param_ranks *ranks);
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 
-/* What is added from now on is frozen, or trained again: a reference, or the weights under
- * adapters.
- */
+/* What is added from now on is frozen, or trained again. Frozen are the weights of a reference, or
+ * those under adapters. */
 void param_store_freeze(param_store *s, bool frozen);
 /* Members of packs are parameters of their own from now on: something is added to one of them. */
 void param_store_keep_apart(param_store *s);

@@ -22,8 +22,8 @@ struct param_store {
     bool in_pack, apart;
     bool freezes; /* what is added is frozen */
     int64_t flat_elems, elems, trained_elems;
-    int64_t trained_flat,
-        trained_pieces; /* lengths of what is trained, where something is frozen */
+    /* lengths of what is trained, where something is frozen */
+    int64_t trained_flat, trained_pieces;
     bool has_frozen;
     dev *dev;
     param_arrays at;

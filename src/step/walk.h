@@ -9,7 +9,8 @@ typedef struct walk walk;
 
 /* `parts` is read until the walk ends. */
 walk *walk_new(arena *a, const step_parts *parts, step_table *out);
-/* Appends a micro-batch's pass through one chunk. last: it is the last of the step. */
+/* Appends a micro-batch's pass through one chunk, forward or back. last: no other comes back after
+ * it in this step. */
 void walk_forward(walk *w, int chunk, int micro_batch, int frame);
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last);
 /* Another model looks at it. Its parameters are all there, whatever the store shares. */
