@@ -1,14 +1,7 @@
 /* Arenas and heap wrappers: zeroed, aligned, disjoint, reusable; running out ends with status 4. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 

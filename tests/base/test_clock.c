@@ -1,11 +1,6 @@
 /* Clocks run forward, and stamps have the promised form. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"

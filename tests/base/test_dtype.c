@@ -1,13 +1,6 @@
 /* Number formats against definitions written with ldexp and nextafter: every 16-bit pattern, and
  * rounding at and beside every midpoint between neighbours. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <string.h>
+#include "test.h"
 
 #include "base/dtype.h"
 #include "base/quant.h"

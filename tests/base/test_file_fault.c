@@ -1,17 +1,9 @@
 /* Injected faults: which operation each spec strikes, and allocations that fail. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/file_fault.h"

@@ -1,12 +1,5 @@
 /* Metadata of GGUF files: values of all types both ways, and files that are wrong. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 #include "base/gguf.h"
 

@@ -1,14 +1,7 @@
 /* Number formats in blocks: every element against the layouts of quant_blocks.h said in another
  * way, one element at a time; rounding at the edges; input that no block can hold. The golden files
  * of another program are in tests/io/test_gguf.c. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <string.h>
+#include "test.h"
 
 #include "base/quant_blocks.h"
 #include "base/rng.h"

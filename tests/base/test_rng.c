@@ -1,13 +1,5 @@
 /* Random numbers: known answers, moments, quantiles against erfc, golden bits, permutations. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "base/rng_normal_table.h"

@@ -1,14 +1,6 @@
 /* SHA-256 against the vectors of FIPS 180-4 and of NIST's example files. */
 #include "base/sha256.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static void test_vectors(void **state) {
     (void)state;

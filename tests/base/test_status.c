@@ -1,16 +1,9 @@
 /* The error chain: codes, context, truncation without overrun, and CHECK. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/status.h"
 

@@ -1,13 +1,5 @@
 /* The growing string, and the log lines built on the same formats. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
 #include "base/log.h"
 #include "base/strbuf.h"

@@ -1,9 +1,5 @@
 /* Numbers with suffixes and nearest words. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/text.h"
 

@@ -1,11 +1,5 @@
 /* YAML to JSON: typing rules, origins, limits, errors with lines; JSON numbers that read back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/json.h"
 #include "base/yaml.h"

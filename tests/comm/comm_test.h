@@ -2,18 +2,10 @@
  * Checks are CHECKs: they end a rank that is a process, and are fatal in a thread. */
 #ifndef TESTS_COMM_TEST_H
 #define TESTS_COMM_TEST_H
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "comm/mesh.h"

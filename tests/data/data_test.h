@@ -1,16 +1,7 @@
 /* Shared by the tests of `data`: a temporary folder, files in it, shard sets from id lists. */
 #ifndef TESTS_DATA_TEST_H
 #define TESTS_DATA_TEST_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/file.h"

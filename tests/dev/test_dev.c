@@ -1,13 +1,5 @@
 /* Devices: reservations and their high-water mark, the choice of threads and instruction set. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
 #include "dev/dev.h"
 

@@ -1,17 +1,10 @@
 /* The twin: what is given runs late and in order, memory is out of the host's reach but where it
  * was entered, and nothing else differs from the CPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "dev/dev.h"

@@ -1,14 +1,6 @@
 /* The sampler against distributions computed the plain way: what may never come does not come, what
  * may comes as often as it should (chi-square, fixed seeds). */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/status.h"
 #include "infer/sample.h"

@@ -1,12 +1,5 @@
 /* generation_config.json and config.json: ends, advice about sampling, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "infer/settings.h"
 

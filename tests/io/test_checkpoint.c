@@ -1,14 +1,5 @@
 /* Checkpoints: layout, verification of damaged ones, the newest good one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "io/checkpoint_test.h"
 

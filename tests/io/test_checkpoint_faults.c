@@ -1,17 +1,9 @@
 /* Fails or kills every single file operation of saving, replacing and pruning checkpoints: whatever
  * was good before stays loadable. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "base/file_fault.h"
 #include "io/checkpoint_test.h"

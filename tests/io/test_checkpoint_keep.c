@@ -1,15 +1,5 @@
 /* Which checkpoints are kept: the newest, multiples, the best, those that are not uploaded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "io/checkpoint_test.h"
 

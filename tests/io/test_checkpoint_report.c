@@ -1,16 +1,7 @@
 /* What a damaged checkpoint is told to lack, and passing over those that cannot be read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <sys/stat.h>
 
 #include "base/file_fault.h"
 #include "io/checkpoint_test.h"

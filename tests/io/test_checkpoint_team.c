@@ -1,18 +1,10 @@
 /* Several ranks, here threads, write one checkpoint: the files of one rank alone, or a sentence
  * from each and nothing harmed. */
+#include "test.h"
+
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-/* cmocka wants the ones above first */
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/file_fault.h"

@@ -1,16 +1,8 @@
 /* Upload commands: their environment, order, marks, failures and retries. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <signal.h>
+#include <time.h>
 
 #include "base/file_fault.h"
 #include "io/checkpoint_test.h"

@@ -1,12 +1,5 @@
 /* Weights of llama2.c and llm.c: made here by their descriptions, read, and damaged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/strbuf.h"
 #include "io/io_test.h"

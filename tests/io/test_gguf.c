@@ -1,17 +1,6 @@
 /* GGUF files: one that gguf-py wrote, with its own numbers and blocks inside
  * (tests/oracle/make_gguf_golden.py); round trips; malformed files; faults while writing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include <math.h>
+#include "test.h"
 
 #include "base/file_fault.h"
 #include "base/strbuf.h"

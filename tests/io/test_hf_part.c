@@ -1,16 +1,6 @@
 /* Files written by spans: byte for byte what one rank writes, and readable by whoever holds other
  * spans. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/file_patch.h"
 #include "io/hf/hf_part.h"

@@ -1,14 +1,5 @@
 /* fp8 blocks, shards, and results that appear only when they are complete. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "io/safetensors/fp8.h"
 #include "io/io_test.h"

@@ -1,14 +1,5 @@
 /* .npy: files that numpy wrote, a round trip, malformed files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/strbuf.h"
 #include "io/io_test.h"

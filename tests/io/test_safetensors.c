@@ -1,14 +1,5 @@
 /* safetensors: round trips, a file made by Python, hostile headers, sharded folders. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/strbuf.h"
 #include "io/io_test.h"

@@ -2,17 +2,9 @@
  * bf16: what every rank computed, and the whole gradients put together from it. */
 #ifndef TESTS_MODEL_LAYOUTS_H
 #define TESTS_MODEL_LAYOUTS_H
+#include "test.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "comm/mesh.h"

@@ -1,13 +1,6 @@
 /* Chunks of layers: what they declare and record is the whole model, each thing once, and each
  * chunk reads nothing that it has not declared. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "model/config_file.h"
 #include "model/family.h"

@@ -1,12 +1,5 @@
 /* Initial weights: every scheme against the numbers of the project that published it. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "model/family.h"
 #include "model/init.h"

@@ -1,12 +1,5 @@
 /* Presets: the published parameter counts, exactly, and what else tells one model from another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "model/family.h"
 #include "model/presets.h"

@@ -2,15 +2,7 @@
  * transformers 5 writes it): every one is accepted, has the published number of parameters, means
  * the same however it is written, and comes out as it went in. Then keys that must stop, and values
  * that nobody should read on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "model/family.h"
 

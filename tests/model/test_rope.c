@@ -1,14 +1,6 @@
 /* Rotary positions: frequencies against published numbers and against what transformers computes
  * (golden/rope.json), the table, and the keys both ways. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "model/rope.h"
 #include "prog/prog.h"

@@ -5,16 +5,7 @@
  * everything that it must write, is NaN (all bits set) before it runs. */
 #ifndef TESTS_OP_HARNESS_H
 #define TESTS_OP_HARNESS_H
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/rng.h"

@@ -1,14 +1,6 @@
 /* Ops that communicate, on ranks that are threads: every output and gradient against the sums and
  * rows that they are made of. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "comm/comm_test.h"
 #include "op/op.h"

@@ -1,14 +1,6 @@
 /* Matrix products of every instruction set that this machine has: layouts, odd sizes, accumulation,
  * bias, leading strides, bf16; and the same bits with any number of threads. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "op/gemm.h"

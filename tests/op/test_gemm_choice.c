@@ -1,14 +1,6 @@
 /* Remembered implementations of matrix products: written, read back, ignored elsewhere, refused
  * when damaged, obeyed by gemm_run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/file.h"
 #include "op/gemm_choice.h"

@@ -1,15 +1,7 @@
 /* LINEAR and EMBED with weights as files store them, on every instruction set that this machine
  * has and by the reference: against sums in double, at odd shapes and addresses; the same bits on
  * every run, with any number of threads, and for a row whatever other rows come with it. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/quant.h"

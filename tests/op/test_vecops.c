@@ -1,14 +1,7 @@
 /* Whole-array operations on every instruction set of this machine against plain loops over the
  * definitions: draws, digests and copies bit for bit, the rest closely; with the same bits for 1, 2
  * and 3 threads, and for any cutting of a tensor into spans. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/dtype.h"

@@ -1,14 +1,9 @@
 /* Vector exp, log, logistic, tanh and erf against libm in double over dense sweeps of all
  * magnitudes, and vector normals against their definition, in the instruction set this file is
  * compiled for. The bounds are those that vmath.h states. */
+#include "test.h"
+
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
 #include "dev/dev.h"
 #include "op/cpu/normal.h"

@@ -1,14 +1,6 @@
 /* AdamW against the formula in double precision, over several steps, all dtypes of the copies, with
  * decay groups and clipping. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "optim/optim.h"

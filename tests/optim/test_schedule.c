@@ -1,12 +1,6 @@
 /* Learning rates at known steps: the published SmolLM3 run, a 1B cosine, 1-sqrt, and the edges of
  * every shape. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/status.h"
 #include "optim/schedule.h"

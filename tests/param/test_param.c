@@ -1,13 +1,5 @@
 /* The parameter store: layout of packs, initialisation, digest. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "param/units.h"
 

@@ -1,13 +1,6 @@
 /* Parts of parameters on tensor-parallel ranks: what each rank holds, what counts once, initial
  * values and digests of all ranks together. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "param/param.h"
 

@@ -1,16 +1,7 @@
 /* Golden models (tests/oracle): loading one and running it in the layout under test. */
 #ifndef TESTS_PLAN_GOLDEN_H
 #define TESTS_PLAN_GOLDEN_H
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "io/hf/hf_weights.h"
 #include "plan/plan.h"

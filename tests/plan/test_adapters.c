@@ -1,14 +1,6 @@
 /* Parameters that are trained beside frozen ones: gradients, optimizer state and updates are of
  * these alone, and before the first step the model computes what it does without them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "op/fixed.h"

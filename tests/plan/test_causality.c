@@ -1,15 +1,7 @@
 /* A token cannot be seen from before it, nor from another document: for random shapes of every
  * family, with random options of others mixed in, changing one token leaves all earlier logits, and
  * the losses of other documents, the same to the bit, and changes later ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "plan/plan.h"

@@ -1,12 +1,5 @@
 /* Verification of exports: what is right passes, and one changed weight does not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "io/io_test.h"
 #include "plan/compare_weights.h"

@@ -1,16 +1,7 @@
 /* The deterministic mode on whole models: training steps through the real programs end with the
  * same weights, bit for bit, whatever is recomputed, with any number of threads, and in whichever
  * order a step's micro-batches run; and with nearly those of the fast mode. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "plan/plan.h"

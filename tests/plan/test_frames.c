@@ -1,12 +1,6 @@
 /* Where the frames of a plan lie: those of a step beside each other, and other models behind what
  * is under way, whatever the phases of a run are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "plan/plan_int.h"
 

@@ -1,16 +1,7 @@
 /* Options are orthogonal: any of them on any family gives a model whose gradient is that of its
  * loss (a step along it against differences of the loss), whose decoding with a cache gives the
  * logits of one pass, and whose config.json reads back as the same model. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "plan/plan.h"

@@ -1,14 +1,7 @@
 /* Frame packing: random instances never overlap, and the presets' frames stay within 5 % of what is
  * live at once, on the meta device, at several batch sizes, lengths and policies. Gradients that
  * travel between ranks have nothing beside them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "sanitizer.h"
 #include "base/rng.h"

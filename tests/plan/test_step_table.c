@@ -2,14 +2,7 @@
  * under way, every micro-batch goes through all chunks and back in a frame of its own, no op reads
  * weights that are not in their slot, and no op writes gradients where a reduction still reads.
  * (Here and not under step: plans make the programs.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "plan/plan.h"
 #include "step/step.h"

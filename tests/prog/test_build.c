@@ -1,12 +1,6 @@
 /* What the builders decide: nothing recorded where an option is off, which buffer an op takes, the
  * dtype of a look-up. Nothing is computed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "prog/graph_int.h"
 

@@ -2,16 +2,7 @@
  * finite differences, for hand-made graphs with every kind of sharing and for random ones; the same
  * bits under every recompute policy, with and without garbage in the frame, and twice the gradient
  * after a second micro-batch. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/rng.h"
 #include "op/fixed.h"

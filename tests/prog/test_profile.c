@@ -1,14 +1,6 @@
 /* What a program tells about its ops, and the replay that times them: every op once, FLOPs that add
  * up to the totals, the same bits as the ordinary replay, time only for the phases that ran. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "prog/prog.h"
 #include "prog_memory.h"

@@ -1,16 +1,7 @@
 /* Shared by the tests of the run store: a scratch folder and small files in it. */
 #ifndef TESTS_RUN_TEST_H
 #define TESTS_RUN_TEST_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/file.h"

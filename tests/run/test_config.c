@@ -1,12 +1,6 @@
 /* The config: defaults, typing, ranges, errors with line and nearest key, overrides, provenance,
  * differences, schema against table, round trip. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/yaml.h"
 #include "run/config/config.h"

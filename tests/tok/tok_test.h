@@ -1,15 +1,8 @@
 /* What the tokenizer tests share: files of tests/golden/tok, and calls that must succeed. */
 #ifndef TESTS_TOK_TEST_H
 #define TESTS_TOK_TEST_H
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "base/file.h"

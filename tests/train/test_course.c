@@ -1,12 +1,5 @@
 /* The course: parts, borders, samples, tokens, rates, against a plain walk from step to step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/yaml.h"
 #include "train/course/course.h"

@@ -1,11 +1,5 @@
 /* Early stop: what counts as better, when it is due, and its state through JSON. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/json.h"
 #include "train/guard/early_stop.h"

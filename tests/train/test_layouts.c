@@ -1,13 +1,5 @@
 /* The layout never changes the mathematics, and a mistake in one is noticed and named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "train/layouts/matrix.h"
 #include "train/session.h"

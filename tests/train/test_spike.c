@@ -1,15 +1,6 @@
 /* The spike guard: scores against known values, the window's ring, cut and JSON, and the recorded
  * curves of two real runs. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/json.h"

@@ -1,14 +1,6 @@
 /* Suspects: repetition against a slow count over all runs, and ranking with planted documents among
  * ordinary ones. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/rng.h"

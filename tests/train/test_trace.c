@@ -1,14 +1,5 @@
 /* A trace: one file for all ranks, spans that nest, communication beside computation. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
-#include <unistd.h>
+#include "test.h"
 
 #include "comm/comm_test.h"
 #include "train/layouts/trial.h"

@@ -1,13 +1,5 @@
 /* What a plan says that a rank sends in a step is what the ranks' comms count. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "comm/comm_test.h"
 #include "train/layouts/trial.h"

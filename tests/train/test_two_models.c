@@ -2,17 +2,7 @@
  * is known only after the forward: five steps of preference optimisation against NumPy's
  * (tests/oracle/two_models.py), over every way to cut them into micro-batches, chunks and frames,
  * and on a device whose memory the host cannot reach. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
+#include "test.h"
 
 #include "io/npy.h"
 #include "train/execute.h"
