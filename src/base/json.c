@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 json_t *json_f32(float value) {
     char text[32];
     if (!isfinite(value)) return json_null();
@@ -114,32 +116,9 @@ void json_format(strbuf *out, const json_t *value, int indent) {
     format_value(out, value, indent, 0);
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7). *whole false: none begins
- * here; then the bytes that begin one (one at least). */
-static size_t utf8_sequence(const uint8_t *s, size_t left, bool *whole) {
-    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0x80 ? 2 : 1, i = 1;
-    uint8_t lo = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-    uint8_t hi = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    *whole = false;
-    if (s[0] >= 0x80 && (s[0] < 0xc2 || s[0] > 0xf4)) return 1;
-    for (; i < n && i < left && s[i] >= lo && s[i] <= hi; i++) {
-        lo = 0x80;
-        hi = 0xbf;
-    }
-    *whole = i == n;
-    return i;
-}
-
 json_t *json_text(const char *bytes, size_t len) {
     strbuf clean = {0};
-    for (size_t i = 0, n; i < len; i += n) {
-        bool whole;
-        n = utf8_sequence((const uint8_t *)bytes + i, len - i, &whole);
-        if (whole)
-            strbuf_append(&clean, bytes + i, n);
-        else
-            strbuf_puts(&clean, "\xef\xbf\xbd");
-    }
+    utf8_append(&clean, bytes, len);
     json_t *s = json_stringn(strbuf_cstr(&clean), clean.len);
     strbuf_free(&clean);
     return s;

@@ -12,8 +12,7 @@ json_t *json_f32(float value);
 /* The same for a double. */
 json_t *json_f64(double value);
 
-/* A string of any bytes. What is not UTF-8 becomes U+FFFD as Unicode recommends and Python and Rust
- * do it: one for each longest beginning of a character that does not go on. */
+/* A string of any bytes; what is not UTF-8 becomes U+FFFD (utf8_append). */
 json_t *json_text(const char *bytes, size_t len);
 
 /* Appends the value in the order of its keys; indent 0 gives one line, otherwise spaces per level

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 
 const char *generate_finish_name(generate_finish f) {
     static const char *const names[] = {[FINISH_LENGTH] = "length",
@@ -66,7 +67,7 @@ static size_t safe_end(const text_state *t) {
     size_t held = t->longest_stop ? t->longest_stop - 1 : 0, end = t->text->len;
     if (held == 0) return end;
     end = end > held ? end - held : 0;
-    while (end > t->shown && ((unsigned char)t->text->data[end] & 0xc0) == 0x80) end--;
+    while (end > t->shown && utf8_continues(t->text->data[end])) end--;
     return end;
 }
 

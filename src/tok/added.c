@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 
@@ -71,7 +72,7 @@ static const tok_added *longest(const tok_trie *m, const char *text, size_t len,
 /* Start of the character that ends at `end` (> 0). */
 static size_t char_before(const char *text, size_t end) {
     size_t i = end - 1;
-    while (i > 0 && ((uint8_t)text[i] & 0xC0) == 0x80) i--;
+    while (i > 0 && utf8_continues(text[i])) i--;
     return i;
 }
 

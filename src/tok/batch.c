@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 
@@ -62,7 +63,7 @@ static bool letter_before(const char *s, size_t at, bool ascii) {
     size_t i = at;
     if (ascii) return (unsigned)(((uint8_t)s[at - 1] | 0x20) - 'a') < 26;
     do i--;
-    while (i > 0 && at - i < 4 && ((uint8_t)s[i] & 0xC0) == 0x80);
+    while (i > 0 && at - i < 4 && utf8_continues(s[i]));
     uint32_t cp;
     return utf8_decode(s + i, at - i, &cp) == (int)(at - i) && uni_class_of(cp) == UNI_LETTER;
 }

@@ -1,8 +1,8 @@
 /* Ids to text: at once, or as a stream of them. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
 
 /* ---- one id ---- */
 

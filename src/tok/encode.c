@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
 
 /* ---- the chain ---- */
 

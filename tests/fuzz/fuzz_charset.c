@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "data/text/charset.h"
-#include "tok/text/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,8 +1,8 @@
 /* What holds for any bytes: byte-level kinds give them back exactly, valid UTF-8 or not; characters
  * are refused with an offset; streaming never prints part of a character. */
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "tok/tok_test.h"
-#include "tok/text/unicode.h"
 
 static tok *golden_bpe(void) {
     return load_golden(GOLDEN("bpe_llama3.json"));

@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "sanitizer.h"
-#include "tok/text/unicode.h"
 #include "tok/tok_test.h"
 
 /* ---- golden cases ---- */

@@ -2,11 +2,11 @@
  * hostile parameters. */
 #include <time.h>
 
+#include "base/utf8.h"
 #include "sanitizer.h"
 #include "tok/internal.h"
 #include "tok/normalize/charsmap.h"
 #include "tok/text/base64.h"
-#include "tok/text/unicode.h"
 #include "tok/tok_test.h"
 
 /* ---- running a normalizer ---- */

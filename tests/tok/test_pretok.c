@@ -1,8 +1,8 @@
 /* Pieces equal those of Hugging Face tokenizers and of tiktoken on every committed case
  * (tests/oracle/make_tok_pretok.py): text, places, all types, all patterns in both dialects. And
  * the hand-written matchers cut as the general engine does with the same pattern. */
+#include "base/utf8.h"
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
 #include "tok/tok_test.h"
 
 /* ---- cutting ---- */

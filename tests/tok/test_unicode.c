@@ -1,35 +1,9 @@
-/* UTF-8 at its borders, character classes, the byte alphabet, and the two pattern matchers on texts
- * whose splits are worked out by hand. */
+/* Character classes, the byte alphabet, and the two pattern matchers on texts whose splits are
+ * worked out by hand. */
 #include "tok/internal.h"
 #include "tok/tok_test.h"
 #include "tok/text/unicode.h"
 #include "tok/text/unicode_sets.h"
-
-static void test_utf8(void **state) {
-    (void)state;
-    char c[4];
-    uint32_t back;
-    for (uint32_t cp = 0; cp < 0x110000; cp++) {
-        if (cp >= 0xD800 && cp < 0xE000) continue;
-        int n = utf8_encode(cp, c);
-        assert_int_equal(utf8_decode(c, (size_t)n, &back), n);
-        assert_int_equal(back, cp);
-        if (n > 1) {
-            assert_int_equal(utf8_decode(c, (size_t)n - 1, &back), 0);
-            assert_int_equal(utf8_open_tail(c, (size_t)n - 1), n - 1);
-            assert_int_equal(utf8_open_tail(c, (size_t)n), 0);
-        }
-    }
-    static const char *const BAD[] = {
-        "\x80",         "\xC0\x80",         "\xC1\xBF",         "\xE0\x9F\xBF",
-        "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"};
-    for (int i = 0; i < ARRAY_LEN(BAD); i++) {
-        assert_int_equal(utf8_decode(BAD[i], strlen(BAD[i]), &back), 0);
-        assert_int_equal(utf8_valid_prefix(BAD[i], strlen(BAD[i])), 0);
-        assert_int_equal(utf8_open_tail(BAD[i], strlen(BAD[i]) > 2 ? 2 : 1), 0);
-    }
-    assert_int_equal(utf8_valid_prefix("abcdefghi\xFFxyz", 13), 9);
-}
 
 static void test_classes(void **state) {
     (void)state;
@@ -154,13 +128,9 @@ static void test_llama3_splits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_alphabet),
-        cmocka_unit_test(test_gpt2_splits),
-        cmocka_unit_test(test_llama3_splits),
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_other_properties),
+        cmocka_unit_test(test_classes),     cmocka_unit_test(test_alphabet),
+        cmocka_unit_test(test_gpt2_splits), cmocka_unit_test(test_llama3_splits),
+        cmocka_unit_test(test_bits),        cmocka_unit_test(test_other_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

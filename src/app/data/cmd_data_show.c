@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/shard/shards.h"
 #include "run/config/config.h"
 #include "tok/tok.h"
@@ -76,12 +77,7 @@ static status decode_preview(const shards *s, const tok *t, const shard_place *r
     if (n > PREVIEW_TOK) n = PREVIEW_TOK;
     TRY(shards_copy(s, r->first_tok, (int64_t)n, ids, NULL, e));
     TRY(tok_decode(t, ids, (int64_t)n, true, out, e));
-    size_t keep = out->len < PREVIEW_BYTES ? out->len : PREVIEW_BYTES;
-    while (keep > 0 && keep < out->len && ((uint8_t)out->data[keep] & 0xc0) == 0x80) keep--;
-    if (keep < out->len) {
-        out->len = keep;
-        out->data[keep] = '\0';
-    }
+    if (out->len > PREVIEW_BYTES) strbuf_truncate(out, utf8_cut(out->data, PREVIEW_BYTES));
     return ST_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "app/quickstart/quickstart.h"
 #include "app/train/train_signals.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "run/report/report.h"
 
 void quick_stage(const quick *q, const char *name, int64_t began_ns, const char *fmt, ...) {
@@ -120,7 +121,7 @@ static int columns(FILE *out) {
 static void print_lines(FILE *out, const char *text, int lines, int width) {
     int column = 0;
     for (const char *p = text; *p; p++) {
-        bool continues = ((unsigned char)*p & 0xC0) == 0x80;
+        bool continues = utf8_continues(*p);
         if (!continues && column == width && *p != '\n') {
             fputs("\n    ", out);
             lines--;

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 enum { BATCH_BYTES = 8 << 20, BATCH_DOCS = 4096, NEAR_BYTES = 64 << 10 };
 static const double SHOW_EVERY_S = 0.25;
@@ -94,9 +95,7 @@ static size_t part_length(const char *text, size_t left, size_t room) {
     if (left <= room) return left;
     const char *line = memrchr(text + room - NEAR_BYTES, '\n', NEAR_BYTES);
     if (line) return (size_t)(line + 1 - text);
-    size_t n = room;
-    while (n > room - 4 && ((uint8_t)text[n] & 0xC0) == 0x80) n--;
-    return n;
+    return utf8_cut(text, room);
 }
 
 static void put_part(doc_feed *f, size_t n) {

@@ -7,6 +7,7 @@
 
 #include "app/tok/tok_view.h"
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "run/report/svg.h"
 
 enum {
@@ -102,9 +103,7 @@ static void put_text(strbuf *out, const char *css, double x, double y, const cha
 /* A name that fits below a group of bars. */
 static void put_name(strbuf *out, double x, double y, double width, const char *name) {
     size_t fits = (size_t)(width / 7), n = strlen(name);
-    if (n > fits) {
-        for (n = fits - 1; n > 0 && ((uint8_t)name[n] & 0xC0) == 0x80; n--) continue;
-    }
+    if (n > fits) n = utf8_cut(name, fits - 1);
     strbuf_printf(out, "<text class=\"s m\" x=\"%.1f\" y=\"%.1f\"><title>", x, y);
     svg_put_escaped(out, name);
     strbuf_puts(out, "</title>");

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "app/tok/tok_view.h"
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 enum { NAME_COLUMNS = 20 };
 
@@ -72,7 +72,7 @@ static void put_left(strbuf *out, const char *text, int columns) {
     size_t i = 0;
     while (text[i] && n < columns) {
         do i++;
-        while (((uint8_t)text[i] & 0xC0) == 0x80);
+        while (utf8_continues(text[i]));
         n++;
     }
     strbuf_append(out, text, i);

@@ -4,14 +4,12 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 /* Copies what fits; a character is never cut. */
 static void put_text(char *out, size_t room, const char *text) {
     size_t n = text ? strlen(text) : 0;
-    if (n >= room) {
-        n = room - 1;
-        while (n > 0 && ((uint8_t)text[n] & 0xC0) == 0x80) n--;
-    }
+    if (n >= room) n = utf8_cut(text, room - 1);
     if (n > 0) memcpy(out, text, n);
     out[n] = '\0';
 }

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "base/utf8.h"
 
 enum { NEAR_BYTES = 4096 };
 
@@ -37,9 +38,7 @@ size_t data_split_point(const char *text, size_t n, double valid_fraction, data_
     if (cut >= n) return n;
     size_t line = split == DATA_SPLIT_TAIL ? 0 : near_line_end(text, n, cut);
     if (line) return line;
-    while (cut > 0 && ((uint8_t)text[cut] & 0xc0) == 0x80) /* never inside a character */
-        cut--;
-    return cut;
+    return utf8_cut(text, cut);
 }
 
 bool data_split_is_valid(uint64_t seed, uint64_t document, double valid_fraction) {

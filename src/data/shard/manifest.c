@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define FORMAT_NAME "athanor-shards"
 
 void shards_hint_rebuild(err *e) {
@@ -222,18 +224,6 @@ static json_t *shard_to_json(const shards *s, const shard *sh) {
     return o;
 }
 
-/* File names may hold bytes that are not UTF-8, which JSON cannot: they are written as '?'. */
-static json_t *path_to_json(const char *path) {
-    json_t *v = json_string(path);
-    if (v) return v;
-    char *safe = xstrdup(path);
-    for (char *c = safe; *c; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    v = json_string(safe);
-    free(safe);
-    return v;
-}
-
 json_t *manifest_to_json(const shards *s) {
     json_t *root = json_object();
     json_object_set_new(root, "format", json_string(FORMAT_NAME));
@@ -247,7 +237,7 @@ json_t *manifest_to_json(const shards *s) {
     put_totals(root, &s->totals);
     json_t *sources = json_array(), *list = json_array();
     for (int i = 0; i < s->n_sources; i++)
-        json_array_append_new(sources, path_to_json(s->source[i]));
+        json_array_append_new(sources, json_text(s->source[i], strlen(s->source[i])));
     for (int i = 0; i < s->n_shards; i++)
         json_array_append_new(list, shard_to_json(s, &s->shard[i]));
     json_object_set_new(root, "sources", sources);

@@ -4,6 +4,7 @@
 #include "data/shard/shard_writer.h"
 
 #include "base/file_fault.h"
+#include "base/utf8.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -161,9 +162,7 @@ static status write_tokens(shard_writer *w, const int32_t *ids, int64_t n, err *
 static size_t id_length(const char *id) {
     size_t n = strnlen(id, SHARD_MAX_ID_BYTES + 1);
     if (n <= SHARD_MAX_ID_BYTES) return n;
-    n = SHARD_MAX_ID_BYTES;
-    while (n > 0 && ((uint8_t)id[n] & 0xc0) == 0x80) n--;
-    return n;
+    return utf8_cut(id, SHARD_MAX_ID_BYTES);
 }
 
 static uint32_t source_number(shard_writer *w, const char *source) {

@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/arena.h"
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 /* ---- UTF-8 ---- */
 
@@ -410,7 +410,7 @@ size_t charset_repair(const char *p, size_t n, strbuf *out) {
         strbuf_puts(out, "\xef\xbf\xbd");
         repaired++;
         do i++; /* the rest of the broken character goes with it */
-        while (i < n && ((uint8_t)p[i] & 0xc0) == 0x80);
+        while (i < n && utf8_continues(p[i]));
     }
     return repaired;
 }

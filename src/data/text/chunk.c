@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "data/text/charset.h"
 #include "data/text/json_record.h"
-#include "tok/text/unicode.h"
 
 /* ---- bad records ---- */
 

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "data/text/charset.h"
-#include "tok/text/unicode.h"
 
 enum { WINDOW_BYTES = 64 << 20, CONTEXT_BYTES = 64 };
 

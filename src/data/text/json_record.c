@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 #define EVERY_BYTE UINT64_C(0x0101010101010101)
 #define HIGH_BITS UINT64_C(0x8080808080808080)
@@ -94,18 +94,14 @@ static const char *skip_escape(scanner *s, const char *p) {
     return NULL;
 }
 
-static inline bool continues(char c) {
-    return ((uint8_t)c & 0xc0) == 0x80;
-}
-
 /* Characters that are not ASCII, with single spaces between them. */
 static const char *skip_multibyte(scanner *s, const char *p) {
     const char *end = s->end;
     while (end - p >= 4) {
         uint8_t c = (uint8_t)*p;
-        if (c >= 0xc2 && c < 0xe0 && continues(p[1]))
+        if (c >= 0xc2 && c < 0xe0 && utf8_continues(p[1]))
             p += 2;
-        else if (c > 0xe0 && c < 0xed && continues(p[1]) && continues(p[2]))
+        else if (c > 0xe0 && c < 0xed && utf8_continues(p[1]) && utf8_continues(p[2]))
             p += 3;
         else if (c == ' ' && (p[1] & 0x80))
             p++;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 enum { CHECKED_BYTES = 1 << 20, MAX_BAD_PERCENT = 30 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 
 /* LABEL_ROOM: the room above the curves, where marks have labels, in units of the usual room. */
 enum { GRID = 10000, LABEL_ROOM = 2 };
@@ -20,22 +21,10 @@ static void put_replacement(strbuf *out) {
     strbuf_puts(out, "\xef\xbf\xbd");
 }
 
-/* Length of the UTF-8 character at s (checked as RFC 3629 asks), 0 when there is none. */
-static int utf8_length(const unsigned char *s) {
-    if (s[0] < 0x80) return 1;
-    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
-    int n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
-    return bad ? 0 : n;
-}
-
 void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
-    const unsigned char *s = (const unsigned char *)text, *end = s + len;
-    while (s < end) {
-        int n = utf8_length(s);
+    for (const char *s = text, *end = s + len; s < end;) {
+        uint32_t c = 0;
+        int n = utf8_decode(s, (size_t)(end - s), &c);
         switch (*s) {
             case '&': strbuf_puts(out, "&amp;"); break;
             case '<': strbuf_puts(out, "&lt;"); break;
@@ -43,7 +32,7 @@ void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
             case '"': strbuf_puts(out, "&quot;"); break;
             case '\'': strbuf_puts(out, "&#39;"); break;
             default:
-                if (n == 0 || (*s < 0x20 && *s != '\n' && *s != '\t') || *s == 0x7f)
+                if (n == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
                     put_replacement(out);
                 else
                     strbuf_append(out, s, (size_t)n);

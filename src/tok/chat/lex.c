@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/chat/lex_tag.h"
 #include "tok/text/unicode.h"
 
@@ -13,7 +14,7 @@ void jlex_where(const char *src, uint32_t at, int *line, int *column) {
         if (src[i] == '\n') {
             (*line)++;
             *column = 1;
-        } else if (((uint8_t)src[i] & 0xC0) != 0x80) {
+        } else if (!utf8_continues(src[i])) {
             (*column)++;
         }
     }

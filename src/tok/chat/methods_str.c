@@ -1,8 +1,8 @@
 /* Methods of strings: the table, and those that change a text. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/chat/str.h"
-#include "tok/text/unicode.h"
 
 /* ---- stripping ---- */
 

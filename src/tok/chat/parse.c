@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* ---- what all of the parser uses ---- */
 
 status jparse_fail(jparse *p, const jtok *at, const char *fmt, ...) {
@@ -24,7 +26,7 @@ static const char *shown(const jparse *p, const jtok *t, char buf[40]) {
     const char *s = p->src + t->at;
     int n = 0;
     while (n < 24 && s[n] && s[n] != '\n' && (t->kind != JT_NAME || n < (int)t->len)) n++;
-    while (n > 0 && ((uint8_t)s[n] & 0xC0) == 0x80) n--;
+    while (n > 0 && utf8_continues(s[n])) n--;
     if (t->kind == JT_END) return "the end of the template";
     snprintf(buf, 40, "\"%.*s\"", n, s);
     return buf;

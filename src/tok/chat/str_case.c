@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "tok/chat/lex.h"
 #include "tok/chat/str.h"
 #include "tok/text/unicode.h"

@@ -1,9 +1,9 @@
 /* Cutting a text into parts. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/chat/lex.h"
 #include "tok/chat/str.h"
-#include "tok/text/unicode.h"
 
 /* ---- at white space ---- */
 

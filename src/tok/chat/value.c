@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/chat/run.h"
-#include "tok/text/unicode.h"
 #include "tok/chat/lex.h"
 
 bool jv_is_word(jv v, const char *word) {
@@ -51,7 +51,7 @@ int64_t jv_length(jv v) {
 
 int64_t jv_chars(jv s) {
     int64_t n = 0;
-    for (uint32_t i = 0; i < s.n; i++) n += ((uint8_t)s.u.s[i] & 0xC0) != 0x80;
+    for (uint32_t i = 0; i < s.n; i++) n += !utf8_continues(s.u.s[i]);
     return n;
 }
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/utf8.h"
 #include "tok/chat/filters.h"
 #include "tok/chat/run.h"
-#include "tok/text/unicode.h"
 
 typedef struct json_how {
     bool ascii, sort, lines;

@@ -1,8 +1,8 @@
 /* What Python does with values of any kind: iterate, compare, order, look inside. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/chat/run.h"
-#include "tok/text/unicode.h"
 
 /* ---- iteration ---- */
 

@@ -6,8 +6,8 @@
 
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "tok/chat/run.h"
-#include "tok/text/unicode.h"
 
 /* The fewest digits that read back exactly; plain notation from 1e-4 up to 1e16. */
 void jtext_add_float(jrun *r, double f) {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "tok/pretok/pretok.h"
-#include "tok/text/unicode.h"
 
 /* How far text may grow on its way: a chain of replacements could double it at every step. */
 enum { GROWTH = 64, GROWTH_FREE_BYTES = 1024 };

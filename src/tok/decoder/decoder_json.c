@@ -1,9 +1,9 @@
 /* Reads the "decoder" of a tokenizer.json. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/json.h"
 #include "tok/pretok/pretok.h"
-#include "tok/text/unicode.h"
 
 /* ---- values ---- */
 

@@ -1,9 +1,9 @@
 /* Steps that make bytes: ByteLevel and ByteFallback. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/decoder/chain.h"
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
 
 static const dec_string REPLACEMENT = {"\xEF\xBF\xBD", 3};
 

@@ -1,9 +1,9 @@
 /* Steps that change characters: Metaspace, Replace, Strip. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/decoder/chain.h"
 #include "tok/pretok/pretok.h"
-#include "tok/text/unicode.h"
 
 /* ---- Metaspace: one character, which no part cuts ---- */
 

@@ -7,8 +7,8 @@
  * control symbols nothing, for the unknown piece its surface. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/decoder/chain.h"
-#include "tok/text/unicode.h"
 
 static const dec_string MARK = {"\xE2\x96\x81", 3}, SPACE = {" ", 1};
 static const dec_string REPLACEMENT = {"\xEF\xBF\xBD", 3};

@@ -1,8 +1,8 @@
 /* What each token stands for, and whether decoding is no more than putting that together. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
 
 static void set_bytes(tok *t, tok_token *k, const char *bytes, size_t n) {
     if (k->n_bytes == n && memcmp(k->bytes, bytes, n) == 0) return;

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/edit/edit.h"
-#include "tok/text/unicode.h"
 
 static status check_content(const char *s, err *e) {
     size_t len = strlen(s);

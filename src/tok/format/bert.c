@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "tok/format/bert.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
 #include "tok/format/tree.h"
-#include "tok/text/unicode.h"
 
 static const char *const SPECIAL[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/model/piece_trie.h"
 #include "tok/normalize/normalize.h"
-#include "tok/text/unicode.h"
 
 /* ---- the binary form ---- */
 

@@ -1,10 +1,10 @@
 /* A tok from GGUF's tokenizer keys; see gguf_keys.h. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/gguf_int.h"
 #include "tok/format/shape.h"
 #include "tok/format/tree.h"
-#include "tok/text/unicode.h"
 
 typedef struct gguf_reader {
     const gguf_tokenizer *g;

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
 #include "tok/format/tree.h"
-#include "tok/text/unicode.h"
 
 /* ---- reading ---- */
 

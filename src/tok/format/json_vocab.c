@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/json.h"
-#include "tok/text/unicode.h"
 
 /* Ids may have gaps, but not so large that a small file makes a large table. */
 static status read_id(tok_reader *r, const json_t *j, const char *path, size_t n_entries,

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "tok/format/format.h"
-#include "tok/text/unicode.h"
 
 enum { FIRST_BYTE = 3, AFTER_BYTES = FIRST_BYTE + 256 };
 

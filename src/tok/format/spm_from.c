@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/charsmap_make.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
@@ -172,10 +173,7 @@ static void take_merge_scores(spm_maker *k) {
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t id = 0; id < t->n_token; id++) {
             spm_piece *p = &k->m->piece[id];
-            uint32_t first = (uint8_t)p->text[0] < 0x80   ? 1
-                             : (uint8_t)p->text[0] < 0xE0 ? 2
-                             : (uint8_t)p->text[0] < 0xF0 ? 3
-                                                          : 4;
+            size_t first = utf8_size(p->text[0]);
             if (scored[id] || p->type != SPM_NORMAL || (p->len == first) != (pass == 0)) continue;
             scored[id] = true;
             p->score = -(float)rank++;

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/protobuf.h"
 #include "tok/format/spm.h"
-#include "tok/text/unicode.h"
 
 typedef struct spm_reader {
     spm_model *m;

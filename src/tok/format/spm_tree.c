@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/spm.h"
 #include "tok/format/tree.h"
 #include "tok/text/base64.h"
-#include "tok/text/unicode.h"
 
 /* ---- normaliser ---- */
 
@@ -117,7 +117,7 @@ static int by_score(const void *a, const void *b) {
 static void add_merges_of(json_t *merges, const spm_piece *p, const str_map *by_text) {
     for (size_t at = p->len; at > 0;) {
         at--;
-        if (at == 0 || ((uint8_t)p->text[at] & 0xC0) == 0x80) continue;
+        if (at == 0 || utf8_continues(p->text[at])) continue;
         if (str_map_get(by_text, p->text, at) < 0) continue;
         if (str_map_get(by_text, p->text + at, p->len - at) < 0) continue;
         json_array_append_new(merges, json_pack("[s%, s]", p->text, at, p->text + at));

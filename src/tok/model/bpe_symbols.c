@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/model/bpe.h"
-#include "tok/text/unicode.h"
 
 static void reserve(bpe_work *w, size_t n) {
     if (n <= w->cap_symbols) return;

@@ -1,9 +1,9 @@
 /* The vocabulary as a model looks for it in text: see piece_trie.h. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/model/piece_trie.h"
-#include "tok/text/unicode.h"
 
 bool piece_text_key(const tok *t, const char *text, size_t n, strbuf *out) {
     strbuf_clear(out);

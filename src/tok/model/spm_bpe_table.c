@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/spm.h"
 #include "tok/model/spm_bpe_int.h"
-#include "tok/text/unicode.h"
 
 /* Comparisons spent on taking unused pieces apart; far above any real model. */
 #define MAX_WORK ((uint64_t)1 << 32)
@@ -93,7 +93,7 @@ static int best_first(const void *a, const void *b) {
 static void add_merges_of(builder *b, int32_t id, int32_t rank) {
     const tok_token *k = &b->t->token[id];
     for (uint32_t at = 1; at < k->n_text; at++) {
-        if (((uint8_t)k->text[at] & 0xC0) == 0x80) continue;
+        if (utf8_continues(k->text[at])) continue;
         int32_t left = str_map_get(&b->m->bpe.by_bytes, k->text, at);
         if (left < 0) continue;
         int32_t right = str_map_get(&b->m->bpe.by_bytes, k->text + at, k->n_text - at);

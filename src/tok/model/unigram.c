@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/model/word_key.h"
 
 /* One cache line. */
@@ -60,8 +61,8 @@ static void push_bytes(tok_enc *enc, const tok_piece *word, size_t start, size_t
     const unigram_model *m = enc->t->model;
     size_t from = start, to = end;
     for (size_t i = start; i < end; i++) {
-        if (m->sentencepiece && (i == start || ((uint8_t)word->s[i] & 0xC0) != 0x80)) {
-            for (from = i, to = i + 1; to < end && ((uint8_t)word->s[to] & 0xC0) == 0x80;) to++;
+        if (m->sentencepiece && (i == start || !utf8_continues(word->s[i]))) {
+            for (from = i, to = i + 1; to < end && utf8_continues(word->s[to]);) to++;
         }
         enc_push(enc, enc->t->byte_id[(uint8_t)word->s[i]], word, from, to);
     }

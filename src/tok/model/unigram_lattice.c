@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "tok/model/unigram.h"
 
 void unigram_lattice_free(unigram_lattice *l) {
@@ -16,9 +17,7 @@ void unigram_lattice_free(unigram_lattice *l) {
 
 /* Bytes of the character whose first byte this is. */
 static inline size_t char_size(const tok *t, char first) {
-    uint8_t c = (uint8_t)first;
-    if (c < 0xC0 || t->byte_level) return 1;
-    return c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    return t->byte_level || utf8_continues(first) ? 1 : utf8_size(first);
 }
 
 /* ---- stretches of any length ---- */

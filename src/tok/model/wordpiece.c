@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/json.h"
 #include "tok/model/piece_trie.h"
 
@@ -19,7 +20,7 @@ static bool longer_than(const tok *t, const tok_piece *word, int64_t max_chars) 
     if ((int64_t)word->len <= max_chars) return false;
     int64_t chars = 0;
     for (size_t i = 0; i < word->len; i++) {
-        chars += t->byte_level || ((uint8_t)word->s[i] & 0xC0) != 0x80;
+        chars += t->byte_level || !utf8_continues(word->s[i]);
     }
     return chars > max_chars;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 /* sentencepiece keeps at most this many prefixes of one place, the shortest. */
 enum { MAX_PREFIXES = 32, MAX_REPLACEMENT_BYTES = 4096 };
@@ -83,7 +83,7 @@ status charsmap_read(norm_charsmap **out, arena *mem, const void *bytes, size_t 
 static status read_rule(const norm_charsmap *m, uint32_t value, size_t len, norm_rule *rule,
                         err *e) {
     size_t at = value & ~(1u << 31);
-    if (at > m->n_text || ((uint8_t)m->text[at] & 0xC0) == 0x80) {
+    if (at > m->n_text || utf8_continues(m->text[at])) {
         return err_set(e, ST_FORMAT,
                        "the precompiled charsmap has a rule that points outside its texts");
     }
@@ -114,7 +114,7 @@ status charsmap_find(const norm_charsmap *m, const char *s, size_t n, bool longe
     }
     *rule = (norm_rule){0};
     if (len == 0) return ST_OK;
-    if (len < n && ((uint8_t)s[len] & 0xC0) == 0x80) {
+    if (len < n && utf8_continues(s[len])) {
         return err_set(e, ST_FORMAT,
                        "the precompiled charsmap has a rule that ends inside a character");
     }

@@ -9,9 +9,9 @@
 #ifndef TOK_NORMALIZE_JOB_H
 #define TOK_NORMALIZE_JOB_H
 
+#include "base/utf8.h"
 #include "tok/normalize/normalize.h"
 #include "tok/normalize/props.h"
-#include "tok/text/unicode.h"
 
 typedef struct norm_job {
     const norm_step *step;

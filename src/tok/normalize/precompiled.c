@@ -3,6 +3,7 @@
  * character alone. Places follow its way of counting changes, too. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/normalize/charsmap.h"
 #include "tok/normalize/cluster.h"
 #include "tok/normalize/job.h"
@@ -31,7 +32,7 @@ static void put(writer *w, const char *s, size_t n, int change) {
 
 static int count_chars(const char *s, size_t n) {
     int count = 0;
-    for (size_t i = 0; i < n; i++) count += ((uint8_t)s[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < n; i++) count += !utf8_continues(s[i]);
     return count;
 }
 

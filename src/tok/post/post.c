@@ -1,6 +1,7 @@
 /* Applies a post-processor, see post.h. */
 #include "tok/post/post.h"
 
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 

@@ -5,8 +5,8 @@
  * the rules of Hugging Face tokenizers. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
 
 static tok_text *buffer_of(tok_enc *enc, const pretok_step *step, const tok_piece *text) {
     tok_text *b = &enc->step_text[step - enc->t->step];

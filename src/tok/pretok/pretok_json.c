@@ -4,8 +4,8 @@
  * comes after it (Falcon) are the characters of the alphabet really made, and unmade at the end. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/format/json.h"
-#include "tok/text/unicode.h"
 
 static status add_step(tok_reader *r, const char *path, pretok_step s) {
     tok *t = r->t;

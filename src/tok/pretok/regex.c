@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 enum {
     STEPS_AT_FIRST = 64 << 20, /* about a quarter of a second; also the most that is saved up */

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/pretok/regex.h"
-#include "tok/text/unicode.h"
 
 typedef struct rx_parser {
     rx_tree *t;

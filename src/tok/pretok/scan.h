@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/text/unicode.h"
 
 /* Class bits and length of the character at i; at the end 0 and 0. */

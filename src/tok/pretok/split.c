@@ -5,6 +5,7 @@
  * is stored. A pattern may match nothing, which cuts there. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 #include "tok/text/unicode_sets.h"

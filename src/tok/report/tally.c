@@ -8,9 +8,9 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/report/report.h"
-#include "tok/text/unicode.h"
 
 /* How many tokens a word has, by thread: natural text repeats its words. */
 enum { WORD_KEY = 27, WORD_ENTRIES = 1 << 13 };

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/report/report.h"
-#include "tok/text/unicode.h"
 
 static bool produces(const tok *t, const char *text, size_t len, int32_t id, tok_ids *ids) {
     ids->n = 0;

@@ -3,7 +3,7 @@
 #include <utf8proc.h>
 
 #include "base/status.h"
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 #include "tok/tok_report.h"
 
 /* ---- scripts ---- */

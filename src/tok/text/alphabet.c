@@ -1,7 +1,7 @@
 /* The byte alphabet of GPT-2: printable Latin-1 bytes stand for themselves, the other 68 bytes are
  * U+0100 and up in order. */
 #include "tok/internal.h"
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 static bool stands_for_itself(uint32_t b) {
     return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 #include "tok/train/train.h"
 
 enum { N_CODE_POINTS = 0x110000 };

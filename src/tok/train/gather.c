@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/text/unicode.h"
 #include "tok/train/pieces.h"
 #include "tok/train/train.h"
@@ -84,8 +85,7 @@ void gather_drop_words(gather *g) {
 /* Longer words are cut at character borders. */
 static void count_word(cutter *c, const char *s, size_t len) {
     while (len > WORD_MAX_BYTES) {
-        size_t n = WORD_MAX_BYTES;
-        while (n > 1 && ((uint8_t)s[n] & 0xC0) == 0x80) n--;
+        size_t n = utf8_cut(s, WORD_MAX_BYTES);
         words_add(c->words, s, n, 1);
         s += n;
         len -= n;
@@ -209,7 +209,7 @@ static uni_class class_at(const char *s, size_t len, size_t i) {
 
 static uni_class class_before(const char *s, size_t i) {
     size_t start = i - 1;
-    while (start > 0 && i - start < 4 && ((uint8_t)s[start] & 0xC0) == 0x80) start--;
+    while (start > 0 && i - start < 4 && utf8_continues(s[start])) start--;
     return class_at(s, i, start);
 }
 
@@ -231,9 +231,7 @@ static size_t section_end(const char *s, size_t len) {
     for (size_t i = most - 1; i > most / 2; i--) {
         if (cuts_at_space(s, len, i)) return i;
     }
-    size_t end = most;
-    while (end > most - 4 && ((uint8_t)s[end] & 0xC0) == 0x80) end--;
-    return end;
+    return utf8_cut(s, most);
 }
 
 status gather_add(gather *g, const char *text, size_t len, err *e) {

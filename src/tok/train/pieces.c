@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 #include "tok/text/unicode.h"
 
 enum { SPACE_MARK = 0x2581 }; /* ▁ */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 
 /* What the program takes beside the structures of training: code, buffers, the batch of text. */
 static const int64_t BASE_BYTES = (int64_t)128 << 20;

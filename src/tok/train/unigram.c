@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/text/unicode.h"
+#include "base/utf8.h"
 #include "tok/train/unigram.h"
 
 enum {
