@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "tok/chat/jinja.h"
-#include "tok/text/unicode.h"
+#include "jinja/jinja.h"
+#include "base/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
