@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "jinja/jinja.h"
 #include "base/utf8.h"
-#include "tok/chat/jinja.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

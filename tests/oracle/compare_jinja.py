@@ -2,7 +2,7 @@
 
     compare_jinja.py BUILD [TEMPLATE.jinja ...] [--programs N] [--seed S]
 
-BUILD is a build folder with libath_tok.a and libath_base.a. Each template is rendered with each conversation of
+BUILD is a build folder with libath_jinja.a and libath_base.a. Each template is rendered with each conversation of
 jinja_cases.py; then N random programs are rendered. Both must fail, or give the same bytes and the same spans of
 generation blocks."""
 import argparse
@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def compile_renderer(build, out):
     subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-I", HERE.parent.parent / "src", HERE / "render_jinja.c",
-                    f"{build}/libath_tok.a", f"{build}/libath_base.a", "-ljansson", "-lutf8proc", "-lxxhash", "-lyaml",
+                    f"{build}/libath_jinja.a", f"{build}/libath_base.a", "-ljansson", "-lutf8proc", "-lxxhash", "-lyaml",
                     "-lgomp", "-lm", "-lpthread", "-o", out], check=True)
 
 

@@ -1,5 +1,5 @@
-"""Writes ../golden/tok/jinja.json: programs and conversations as jinja2 renders them in the environment of
-transformers. Needs transformers; the templates of conversations are ../golden/tok/chat/*.jinja."""
+"""Writes ../golden/jinja/jinja.json: programs and conversations as jinja2 renders them in the environment of
+transformers. Needs transformers; the templates of conversations are ../golden/jinja/chat/*.jinja."""
 import datetime
 import json
 import pathlib
@@ -8,7 +8,7 @@ import warnings
 import jinja_cases
 import jinja_programs
 
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "tok"
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "jinja"
 CHATS = ["system", "turns", "unicode", "blanks", "thinking", "no_think", "override", "calls", "two calls",
          "list content", "null", "odd roles", "two users"]
 NOW = datetime.datetime(2026, 2, 3, 4, 5, 6)

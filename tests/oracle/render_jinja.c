@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tok/chat/jinja.h"
+#include "jinja/jinja.h"
 
 static json_t *failure(const err *e) {
     return json_pack("{s:s, s:s}", "error", e->message, "where", e->where);

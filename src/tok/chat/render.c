@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tok/chat/lex.h"
 #include "tok/chat/template_int.h"
 
 /* ---- which template ---- */
@@ -165,7 +164,7 @@ static const char *find_last(const char *s, size_t n, const char *word, size_t l
 static status cut_open(strbuf *out, size_t start, const json_t *final, err *e) {
     const char *text = strbuf_cstr(out) + start, *want = json_string_value(final);
     size_t n = out->len - start, want_len = json_string_length(final);
-    jtext_strip(&want, &want_len, true, true);
+    jinja_strip(&want, &want_len, true, true);
     const char *mark = find_last(text, n, open_mark, MARK - 1);
     if (!mark || !memmem(text, n, want, want_len)) {
         return err_set(e, ST_FORMAT,
@@ -174,7 +173,7 @@ static status cut_open(strbuf *out, size_t start, const json_t *final, err *e) {
     }
     size_t keep = (size_t)(mark - text);
     bool whole = n - keep >= MARK && mark[MARK - 1] == ' ';
-    if (!whole) jtext_strip(&text, &keep, false, true); /* the template trimmed the message */
+    if (!whole) jinja_strip(&text, &keep, false, true); /* the template trimmed the message */
     strbuf_truncate(out, start + keep);
     return ST_OK;
 }

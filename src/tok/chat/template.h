@@ -3,7 +3,7 @@
 #ifndef TOK_CHAT_TEMPLATE_H
 #define TOK_CHAT_TEMPLATE_H
 
-#include "tok/chat/jinja.h"
+#include "jinja/jinja.h"
 #include "tok/tok.h"
 
 /* Templates by name, and the special tokens that they may print (bos_token and its like). */

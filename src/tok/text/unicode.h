@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/utf8.h"
+
 enum uni_bits {
     UNI_UPPER = 1,    /* \p{Lu} \p{Lt} */
     UNI_LOWER = 2,    /* \p{Ll} */

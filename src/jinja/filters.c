@@ -1,0 +1,373 @@
+/* Filters of single values: texts and numbers. filters_seq.c has those of sequences. */
+#include "jinja/filters.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "jinja/lex.h"
+
+/* ---- texts ---- */
+
+static status filter_upper(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_upper(r, *out, out);
+}
+
+static status filter_lower(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_lower(r, *out, out);
+}
+
+static status filter_capitalize(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_capitalize(r, *out, out);
+}
+
+static status filter_trim(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_strip(r, *out, c->p[0], true, true, out);
+}
+
+static status filter_string(jrun *r, const jcall *c, jv *out) {
+    return jv_to_str(r, c->self, out);
+}
+
+static status filter_safe(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    out->safe = true;
+    return ST_OK;
+}
+
+status jstr_escape_html(jrun *r, jv s, jv *out) {
+    size_t start = jtext_begin(r);
+    for (uint32_t i = 0; i < s.n; i++) {
+        char ch = s.u.s[i];
+        const char *as = ch == '&'    ? "&amp;"
+                         : ch == '<'  ? "&lt;"
+                         : ch == '>'  ? "&gt;"
+                         : ch == '\'' ? "&#39;"
+                         : ch == '"'  ? "&#34;"
+                                      : NULL;
+        if (as)
+            jtext_puts(r, as);
+        else
+            jtext_putc(r, ch);
+    }
+    TRY(jtext_take(r, start, out));
+    out->safe = true;
+    return ST_OK;
+}
+
+static status filter_escape(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    return out->safe ? ST_OK : jstr_escape_html(r, *out, out);
+}
+
+static status filter_forceescape(jrun *r, const jcall *c, jv *out) {
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_escape_html(r, *out, out);
+}
+
+/* Words after blanks and opening brackets begin with a capital. */
+static status filter_title(jrun *r, const jcall *c, jv *out) {
+    jv s, word;
+    TRY(jv_to_str(r, c->self, &s));
+    size_t start = jtext_begin(r);
+    bool first = true;
+    for (size_t at = 0, n; at < s.n; at += n) {
+        uint32_t cp = utf8_next(s.u.s + at, &n);
+        bool gap = (cp > 0 && cp < 128 && strchr("-({[<", (int)cp)) || jtext_is_space(cp);
+        word = jv_part(s, at, at + n);
+        if (!gap && first)
+            TRY(jstr_upper(r, word, &word));
+        else if (!gap)
+            TRY(jstr_lower(r, word, &word));
+        jtext_add_str(r, word);
+        first = gap;
+    }
+    return jtext_take(r, start, out);
+}
+
+static status filter_replace(jrun *r, const jcall *c, jv *out) {
+    jv s, old, with;
+    int64_t count;
+    TRY(jv_to_str(r, c->self, &s));
+    TRY(jv_to_str(r, c->p[0], &old));
+    TRY(jv_to_str(r, c->p[1], &with));
+    if (c->p[2].kind == JV_NONE)
+        count = -1;
+    else
+        TRY(jarg_int(r, c, 2, -1, &count));
+    s.safe = false;
+    return jstr_replace(r, s, old, with, count, out);
+}
+
+static status filter_center(jrun *r, const jcall *c, jv *out) {
+    int64_t width;
+    TRY(jarg_int(r, c, 0, 80, &width));
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_pad(r, *out, width, 0, JV_WORD(" "), out);
+}
+
+static status indent_text(jrun *r, const jcall *c, jv *out) {
+    int64_t width = 4;
+    if (c->p[0].kind == JV_STRING) {
+        *out = c->p[0];
+        return ST_OK;
+    }
+    TRY(jarg_int(r, c, 0, 4, &width));
+    return jstr_pad(r, JV_WORD(""), width, 1, JV_WORD(" "), out);
+}
+
+static status filter_indent(jrun *r, const jcall *c, jv *out) {
+    bool first = jarg_truth(c, 1), blank = jarg_truth(c, 2);
+    jv indent, s;
+    jseq *lines;
+    TRY(jrun_require(r, c->self));
+    if (c->self.kind != JV_STRING) return jrun_fail(r, "indent needs a string");
+    TRY(indent_text(r, c, &indent));
+    size_t start = jtext_begin(r);
+    jtext_add_str(r, c->self);
+    jtext_putc(r, '\n'); /* as Jinja: the last line is one even when empty */
+    TRY(jtext_take(r, start, &s));
+    TRY(jstr_lines(r, s, false, &lines));
+    start = jtext_begin(r);
+    if (first) jtext_add_str(r, indent);
+    for (int32_t i = 0; i < lines->n; i++) {
+        if (i > 0) jtext_putc(r, '\n');
+        if (i > 0 && (blank || lines->item[i].n > 0)) jtext_add_str(r, indent);
+        jtext_add_str(r, lines->item[i]);
+    }
+    return jtext_take(r, start, out);
+}
+
+static status filter_truncate(jrun *r, const jcall *c, jv *out) {
+    int64_t length, leeway = 5;
+    jv end, s = c->self;
+    TRY(jarg_int(r, c, 0, 255, &length));
+    TRY(jarg_str(r, c, 2, JV_WORD("..."), &end));
+    if (c->p[3].kind != JV_NONE) TRY(jarg_int(r, c, 3, 5, &leeway));
+    if (length < jv_chars(end) || leeway < 0) {
+        return jrun_fail(r, "truncate to less than its end mark, or with less than no leeway");
+    }
+    *out = s;
+    if (jv_length(s) >= 0 && jv_length(s) - leeway <= length) return ST_OK;
+    if (s.kind != JV_STRING) return jrun_fail(r, "truncate needs a string");
+    jv cut = jv_part(s, 0, jv_byte_of(s, length - jv_chars(end)));
+    const char *space = memrchr(cut.u.s, ' ', cut.n);
+    if (!jarg_truth(c, 1) && space) cut = jv_part(cut, 0, (size_t)(space - cut.u.s));
+    size_t start = jtext_begin(r);
+    jtext_add_str(r, cut);
+    jtext_add_str(r, end);
+    return jtext_take(r, start, out);
+}
+
+static status filter_wordcount(jrun *r, const jcall *c, jv *out) {
+    jv s;
+    int64_t words = 0;
+    bool inside = false;
+    TRY(jv_to_str(r, c->self, &s));
+    for (size_t at = 0, n; at < s.n; at += n) {
+        uint32_t cp = utf8_next(s.u.s + at, &n);
+        bool word = jtext_is_alnum(cp) || cp == '_';
+        words += word && !inside;
+        inside = word;
+    }
+    *out = jv_int(words);
+    return ST_OK;
+}
+
+static status filter_format(jrun *r, const jcall *c, jv *out) {
+    jseq pos = {.item = (jv *)c->args->pos, .n = c->args->n_pos, .kind = JSEQ_TUPLE};
+    jdict kw = {.key = (jv *)c->args->kw_name, .value = (jv *)c->args->kw, .n = c->args->n_kw};
+    jv s;
+    TRY(jv_to_str(r, c->self, &s));
+    if (pos.n > 0 && kw.n > 0) return jrun_fail(r, "format takes positions or keywords, not both");
+    return jstr_format(r, s, kw.n > 0 ? jv_dict(&kw) : jv_seq(&pos), out);
+}
+
+/* ---- numbers ---- */
+
+/* The number that a text is, as int() and float() of Python read it: digits with single
+ * underscores between them, blanks around. */
+static bool plain_number(jv s, char buf[64]) {
+    size_t n = 0;
+    s = jv_trimmed(s, true, true);
+    for (uint32_t i = 0; i < s.n; i++) {
+        char ch = s.u.s[i];
+        bool inside = i > 0 && i + 1 < s.n && s.u.s[i - 1] >= '0' && s.u.s[i - 1] <= '9' &&
+                      s.u.s[i + 1] >= '0' && s.u.s[i + 1] <= '9';
+        if (ch == '_' && inside) continue;
+        if (n + 1 >= 64 || ch == '_' || ch == 0 || ch == 'x' || ch == 'X' || ch == '(')
+            return false;
+        buf[n++] = ch;
+    }
+    buf[n] = 0;
+    return n > 0 && !strpbrk(buf, " \t\n\r\v\f");
+}
+
+static bool text_to_float(jv s, double *out) {
+    char buf[64], *end;
+    if (!plain_number(s, buf)) return false;
+    *out = strtod(buf, &end);
+    return *end == 0;
+}
+
+static bool text_to_int(jv s, int base, int64_t *out) {
+    char digits[66], *end;
+    s = jv_trimmed(s, true, true);
+    if (base == 10) {
+        if (!plain_number(s, digits)) return false;
+    } else {
+        if (s.n == 0 || s.n >= sizeof(digits)) return false;
+        memcpy(digits, s.u.s, s.n);
+        digits[s.n] = 0;
+    }
+    *out = strtoll(digits, &end, base);
+    return *end == 0 && *out != INT64_MAX && *out != INT64_MIN;
+}
+
+static bool float_to_int(double f, int64_t *out) {
+    if (!(fabs(f) < 9e18)) return false;
+    *out = (int64_t)f;
+    return true;
+}
+
+static status filter_int(jrun *r, const jcall *c, jv *out) {
+    int64_t base, value;
+    double f;
+    TRY(jrun_require(r, c->self));
+    TRY(jarg_int(r, c, 1, 10, &base));
+    if (base != 10 && base != 2 && base != 8 && base != 16) {
+        return jrun_fail(r, "the base of an integer is 2, 8, 10 or 16 here");
+    }
+    bool ok = false;
+    if (jv_is_int(c->self)) {
+        value = jv_as_int(c->self);
+        ok = true;
+    } else if (c->self.kind == JV_FLOAT) {
+        ok = float_to_int(c->self.u.f, &value);
+    } else if (c->self.kind == JV_STRING) {
+        ok = text_to_int(c->self, (int)base, &value);
+        if (!ok && text_to_float(c->self, &f)) ok = float_to_int(f, &value);
+    }
+    *out = ok ? jv_int(value) : c->p[0].kind == JV_ABSENT ? jv_int(0) : c->p[0];
+    return ST_OK;
+}
+
+static status filter_float(jrun *r, const jcall *c, jv *out) {
+    double f = 0;
+    TRY(jrun_require(r, c->self));
+    bool ok = jv_is_number(c->self) || (c->self.kind == JV_STRING && text_to_float(c->self, &f));
+    if (jv_is_number(c->self)) f = jv_as_float(c->self);
+    *out = ok ? jv_float(f) : c->p[0].kind == JV_ABSENT ? jv_float(0) : c->p[0];
+    return ST_OK;
+}
+
+static status filter_abs(jrun *r, const jcall *c, jv *out) {
+    TRY(jrun_require(r, c->self));
+    if (!jv_is_number(c->self)) return jrun_fail(r, "abs needs a number");
+    if (c->self.kind == JV_FLOAT)
+        *out = jv_float(fabs(c->self.u.f));
+    else if (jv_as_int(c->self) >= 0)
+        *out = jv_int(jv_as_int(c->self));
+    else
+        return jrun_unary(r, JN_NEG, c->self, out);
+    return ST_OK;
+}
+
+static double rounded(double f, int64_t places, jv method) {
+    char buf[512];
+    if (!isfinite(f)) return f;
+    if (jv_is_word(method, "common") && places >= 0 && places < 100) {
+        snprintf(buf, sizeof(buf), "%.*f", (int)places, f); /* exact, half to even */
+        return strtod(buf, NULL);
+    }
+    double scale = pow(10.0, (double)places), x = f * scale;
+    if (jv_is_word(method, "common")) return rint(x) / scale;
+    return (jv_is_word(method, "ceil") ? ceil(x) : floor(x)) / scale;
+}
+
+static status filter_round(jrun *r, const jcall *c, jv *out) {
+    int64_t places;
+    jv method;
+    TRY(jarg_int(r, c, 0, 0, &places));
+    TRY(jarg_str(r, c, 1, JV_WORD("common"), &method));
+    TRY(jrun_require(r, c->self));
+    if (!jv_is_number(c->self)) return jrun_fail(r, "round needs a number");
+    if (!jv_is_word(method, "common") && !jv_is_word(method, "ceil") &&
+        !jv_is_word(method, "floor")) {
+        return jrun_fail(r, "method must be common, ceil or floor");
+    }
+    bool whole = jv_is_int(c->self) && jv_is_word(method, "common");
+    if (whole && places >= 0) {
+        *out = jv_int(jv_as_int(c->self));
+        return ST_OK;
+    }
+    *out = jv_float(rounded(jv_as_float(c->self), places, method));
+    if (whole) *out = jv_int((int64_t)out->u.f);
+    return ST_OK;
+}
+
+/* ---- any value ---- */
+
+static status filter_default(jrun *r, const jcall *c, jv *out) {
+    bool missing = c->self.kind == JV_UNDEFINED || (jarg_truth(c, 1) && !jv_truth(c->self));
+    (void)r;
+    *out = !missing ? c->self : c->p[0].kind == JV_ABSENT ? JV_WORD("") : c->p[0];
+    return ST_OK;
+}
+
+static status filter_length(jrun *r, const jcall *c, jv *out) {
+    int64_t n = jv_length(c->self);
+    if (n < 0) {
+        jrun_fail(r, "object of type '%s' has no len()", jv_type(c->self));
+        return jv_is_seq(c->self, JSEQ_GENERATOR) ? err_hint(r->e, "add |list before |length")
+                                                  : ST_FORMAT;
+    }
+    *out = jv_int(n);
+    return jrun_spend(r, c->self.kind == JV_STRING ? c->self.n / 256 : 0);
+}
+
+static status filter_attr(jrun *r, const jcall *c, jv *out) {
+    jv name;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &name));
+    if (c->self.kind == JV_DICT && !jbuiltin_row(jmethod_dict_rows, name)) {
+        *out = jundef_of(r, c->self, name, false); /* attributes only, no items */
+        return ST_OK;
+    }
+    return jrun_attr(r, c->self, name, out);
+}
+
+const jbuiltin jfilter_rows[] = {
+    {"tojson", jfilter_tojson, "ensure_ascii,indent,separators,sort_keys", 0},
+    {"trim", filter_trim, "chars", 0},
+    {"length", filter_length, "", 0},
+    {"count", filter_length, "", 0},
+    {"default", filter_default, "default_value,boolean", 0},
+    {"d", filter_default, "default_value,boolean", 0},
+    {"string", filter_string, "", 0},
+    {"upper", filter_upper, "", 0},
+    {"lower", filter_lower, "", 0},
+    {"safe", filter_safe, "", 0},
+    {"replace", filter_replace, "old,new,count", 2},
+    {"capitalize", filter_capitalize, "", 0},
+    {"title", filter_title, "", 0},
+    {"indent", filter_indent, "width,first,blank", 0},
+    {"int", filter_int, "default,base", 0},
+    {"float", filter_float, "default", 0},
+    {"abs", filter_abs, "", 0},
+    {"round", filter_round, "precision,method", 0},
+    {"format", filter_format, NULL, 0},
+    {"escape", filter_escape, "", 0},
+    {"e", filter_escape, "", 0},
+    {"forceescape", filter_forceescape, "", 0},
+    {"center", filter_center, "width", 0},
+    {"truncate", filter_truncate, "length,killwords,end,leeway", 0},
+    {"wordcount", filter_wordcount, "", 0},
+    {"attr", filter_attr, "name", 1},
+    {NULL, NULL, NULL, 0},
+};

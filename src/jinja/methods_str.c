@@ -1,0 +1,237 @@
+/* Methods of strings: the table, and those that change a text. */
+#include <string.h>
+
+#include "jinja/str.h"
+#include "base/utf8.h"
+
+/* ---- stripping ---- */
+
+static bool in_set(jv set, const char *s, size_t n) {
+    for (size_t at = 0, len; at < set.n; at += len) {
+        len = utf8_size(set.u.s[at]);
+        if (len == n && memcmp(set.u.s + at, s, n) == 0) return true;
+    }
+    return false;
+}
+
+status jstr_strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
+    size_t from = 0, to = s.n;
+    if (chars.kind == JV_ABSENT || chars.kind == JV_NONE) {
+        *out = jv_trimmed(s, left, right);
+        return ST_OK;
+    }
+    TRY(jrun_require(r, chars));
+    if (chars.kind != JV_STRING) return jrun_fail(r, "strip arg must be None or str");
+    while (left && from < to && in_set(chars, s.u.s + from, utf8_size(s.u.s[from]))) {
+        from += utf8_size(s.u.s[from]);
+    }
+    while (right && to > from) {
+        size_t before = utf8_before(s.u.s, to);
+        if (!in_set(chars, s.u.s + before, to - before)) break;
+        to = before;
+    }
+    *out = jv_part(s, from, to);
+    return jrun_spend(r, (int64_t)(s.n - (to - from)) * chars.n / 256);
+}
+
+static status str_strip(jrun *r, const jcall *c, jv *out) {
+    return jstr_strip(r, c->self, c->p[0], true, true, out);
+}
+static status str_lstrip(jrun *r, const jcall *c, jv *out) {
+    return jstr_strip(r, c->self, c->p[0], true, false, out);
+}
+static status str_rstrip(jrun *r, const jcall *c, jv *out) {
+    return jstr_strip(r, c->self, c->p[0], false, true, out);
+}
+
+static status str_removeprefix(jrun *r, const jcall *c, jv *out) {
+    jv affix;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &affix));
+    bool has = affix.n <= c->self.n && memcmp(c->self.u.s, affix.u.s, affix.n) == 0;
+    *out = jv_part(c->self, has ? affix.n : 0, c->self.n);
+    return ST_OK;
+}
+
+static status str_removesuffix(jrun *r, const jcall *c, jv *out) {
+    jv affix;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &affix));
+    uint32_t n = c->self.n;
+    bool has = affix.n <= n && memcmp(c->self.u.s + n - affix.n, affix.u.s, affix.n) == 0;
+    *out = jv_part(c->self, 0, has ? n - affix.n : n);
+    return ST_OK;
+}
+
+/* ---- replacing and joining ---- */
+
+/* Between all characters, when what is replaced is empty. */
+static void replace_nothing(jrun *r, jv s, jv with, int64_t count) {
+    for (size_t at = 0, n; at <= s.n && !r->full; at += n) {
+        if (count-- != 0)
+            jtext_add_str(r, with);
+        else
+            count = 0;
+        if (at == s.n) break;
+        n = utf8_size(s.u.s[at]);
+        jtext_add(r, s.u.s + at, n);
+    }
+}
+
+status jstr_replace(jrun *r, jv s, jv old, jv with, int64_t count, jv *out) {
+    size_t start = jtext_begin(r), at = 0;
+    const char *found;
+    TRY(jrun_spend(r, s.n / 64));
+    if (old.n == 0) {
+        replace_nothing(r, s, with, count);
+    } else {
+        while (count-- != 0 && !r->full &&
+               (found = memmem(s.u.s + at, s.n - at, old.u.s, old.n)) != NULL) {
+            jtext_add(r, s.u.s + at, (size_t)(found - s.u.s) - at);
+            jtext_add_str(r, with);
+            at = (size_t)(found - s.u.s) + old.n;
+        }
+        jtext_add(r, s.u.s + at, s.n - at);
+    }
+    TRY(jtext_take(r, start, out));
+    out->safe = s.safe;
+    return ST_OK;
+}
+
+static status str_replace(jrun *r, const jcall *c, jv *out) {
+    jv old, with;
+    int64_t count;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &old));
+    TRY(jarg_str(r, c, 1, JV_WORD(""), &with));
+    TRY(jarg_int(r, c, 2, -1, &count));
+    return jstr_replace(r, c->self, old, with, count, out);
+}
+
+static status str_join(jrun *r, const jcall *c, jv *out) {
+    const jseq *items;
+    TRY(jv_iterate(r, c->p[0], &items));
+    size_t start = jtext_begin(r);
+    for (int32_t i = 0; i < items->n; i++) {
+        if (i > 0) jtext_add_str(r, c->self);
+        if (items->item[i].kind != JV_STRING) {
+            TRY(jrun_require(r, items->item[i]));
+            return jrun_fail(r, "sequence item %d: expected str instance, %s found", (int)i,
+                             jv_type(items->item[i]));
+        }
+        jtext_add_str(r, items->item[i]);
+        TRY(jrun_spend(r, 1));
+    }
+    return jtext_take(r, start, out);
+}
+
+/* ---- padding ---- */
+
+status jstr_pad(jrun *r, jv s, int64_t width, int side, jv fill, jv *out) {
+    int64_t lack = width - jv_chars(s);
+    *out = s;
+    if (jv_chars(fill) != 1) {
+        return jrun_fail(r, "The fill character must be exactly one character long");
+    }
+    if (lack <= 0) return ST_OK;
+    TRY(jrun_spend(r, lack / 16));
+    int64_t left = side > 0 ? lack : side < 0 ? 0 : lack / 2 + (lack & width & 1);
+    size_t start = jtext_begin(r);
+    for (int64_t i = 0; i < left && !r->full; i++) jtext_add_str(r, fill);
+    jtext_add_str(r, s);
+    for (int64_t i = left; i < lack && !r->full; i++) jtext_add_str(r, fill);
+    TRY(jtext_take(r, start, out));
+    out->safe = s.safe;
+    return ST_OK;
+}
+
+static status pad(jrun *r, const jcall *c, int side, jv *out) {
+    int64_t width;
+    jv fill;
+    TRY(jarg_int(r, c, 0, 0, &width));
+    TRY(jarg_str(r, c, 1, JV_WORD(" "), &fill));
+    return jstr_pad(r, c->self, width, side, fill, out);
+}
+static status str_center(jrun *r, const jcall *c, jv *out) {
+    return pad(r, c, 0, out);
+}
+static status str_ljust(jrun *r, const jcall *c, jv *out) {
+    return pad(r, c, -1, out);
+}
+static status str_rjust(jrun *r, const jcall *c, jv *out) {
+    return pad(r, c, 1, out);
+}
+
+static status str_zfill(jrun *r, const jcall *c, jv *out) {
+    int64_t width;
+    jv s = c->self, digits;
+    uint32_t sign = s.n > 0 && (s.u.s[0] == '-' || s.u.s[0] == '+');
+    TRY(jarg_int(r, c, 0, 0, &width));
+    TRY(jstr_pad(r, jv_part(s, sign, s.n), width < INT32_MIN ? 0 : width - sign, 1, JV_WORD("0"),
+                 &digits));
+    size_t start = jtext_begin(r);
+    jtext_add(r, s.u.s, sign);
+    jtext_add_str(r, digits);
+    return jtext_take(r, start, out);
+}
+
+/* ---- case ---- */
+
+static status str_upper(jrun *r, const jcall *c, jv *out) {
+    return jstr_upper(r, c->self, out);
+}
+static status str_lower(jrun *r, const jcall *c, jv *out) {
+    return jstr_lower(r, c->self, out);
+}
+static status str_capitalize(jrun *r, const jcall *c, jv *out) {
+    return jstr_capitalize(r, c->self, out);
+}
+static status str_title(jrun *r, const jcall *c, jv *out) {
+    return jstr_title(r, c->self, out);
+}
+static status str_swapcase(jrun *r, const jcall *c, jv *out) {
+    return jstr_swapcase(r, c->self, out);
+}
+static status str_format(jrun *r, const jcall *c, jv *out) {
+    return jstr_braces(r, c->self, c->args, out);
+}
+
+const jbuiltin jmethod_str_rows[] = {
+    {"split", jstr_split, "sep,maxsplit", 0},
+    {"strip", str_strip, "chars", 0},
+    {"lstrip", str_lstrip, "chars", 0},
+    {"rstrip", str_rstrip, "chars", 0},
+    {"startswith", jstr_startswith, "prefix,start,end", 1},
+    {"endswith", jstr_endswith, "suffix,start,end", 1},
+    {"replace", str_replace, "old,new,count", 2},
+    {"join", str_join, "iterable", 1},
+    {"upper", str_upper, "", 0},
+    {"lower", str_lower, "", 0},
+    {"capitalize", str_capitalize, "", 0},
+    {"title", str_title, "", 0},
+    {"swapcase", str_swapcase, "", 0},
+    {"casefold", str_lower, "", 0},
+    {"find", jstr_find, "sub,start,end", 1},
+    {"rfind", jstr_rfind, "sub,start,end", 1},
+    {"index", jstr_index, "sub,start,end", 1},
+    {"rindex", jstr_rindex, "sub,start,end", 1},
+    {"count", jstr_count, "sub,start,end", 1},
+    {"rsplit", jstr_rsplit, "sep,maxsplit", 0},
+    {"splitlines", jstr_splitlines, "keepends", 0},
+    {"partition", jstr_partition, "sep", 1},
+    {"rpartition", jstr_rpartition, "sep", 1},
+    {"removeprefix", str_removeprefix, "prefix", 1},
+    {"removesuffix", str_removesuffix, "suffix", 1},
+    {"center", str_center, "width,fillchar", 1},
+    {"ljust", str_ljust, "width,fillchar", 1},
+    {"rjust", str_rjust, "width,fillchar", 1},
+    {"zfill", str_zfill, "width", 1},
+    {"format", str_format, NULL, 0},
+    {"isalpha", jstr_isalpha, "", 0},
+    {"isalnum", jstr_isalnum, "", 0},
+    {"isdigit", jstr_isdecimal, "", 0},
+    {"isdecimal", jstr_isdecimal, "", 0},
+    {"isnumeric", jstr_isnumeric, "", 0},
+    {"isspace", jstr_isspace, "", 0},
+    {"isascii", jstr_isascii, "", 0},
+    {"islower", jstr_islower, "", 0},
+    {"isupper", jstr_isupper, "", 0},
+    {NULL, NULL, NULL, 0},
+};

@@ -1,0 +1,129 @@
+/* Looking for a text in a text. Places are counted in characters. */
+#include <string.h>
+
+#include "jinja/str.h"
+
+/* The part of a string that the arguments `start` and `end` (parameters 1 and 2) leave. */
+typedef struct window {
+    jv part;
+    int64_t start; /* in characters */
+    bool open;     /* false: the start lies beyond the end, so that nothing is found, not even "" */
+} window;
+
+static status optional_int(jrun *r, const jcall *c, int i, jv *out) {
+    int64_t value;
+    *out = jv_none();
+    if (c->p[i].kind == JV_ABSENT || c->p[i].kind == JV_NONE) return ST_OK;
+    TRY(jarg_int(r, c, i, 0, &value));
+    *out = jv_int(value);
+    return ST_OK;
+}
+
+static status cut_window(jrun *r, const jcall *c, window *w) {
+    int64_t n, len = jv_chars(c->self);
+    jv start, stop;
+    TRY(jrun_spend(r, c->self.n / 256));
+    TRY(optional_int(r, c, 1, &start));
+    TRY(optional_int(r, c, 2, &stop));
+    TRY(jslice_range(r, len, start, stop, 1, &w->start, &n));
+    w->open = !(start.kind == JV_INT && start.u.i > len);
+    if (stop.kind == JV_INT) {
+        int64_t end = stop.u.i < 0 ? stop.u.i + len : stop.u.i;
+        w->open = w->open && w->start <= (end < 0 ? 0 : end);
+    }
+    size_t from = jv_byte_of(c->self, w->start);
+    jv rest = jv_part(c->self, from, c->self.n);
+    w->part = jv_part(rest, 0, jv_byte_of(rest, n));
+    return ST_OK;
+}
+
+static const char *find_last(jv all, jv one) {
+    for (size_t at = (size_t)all.n + 1 - one.n; one.n <= all.n && at-- > 0;) {
+        if (memcmp(all.u.s + at, one.u.s, one.n) == 0) return all.u.s + at;
+    }
+    return NULL;
+}
+
+static status find_place(jrun *r, const jcall *c, bool last, int64_t *place) {
+    window w;
+    jv one;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &one));
+    TRY(cut_window(r, c, &w));
+    *place = -1;
+    TRY(jrun_spend(r, last ? (int64_t)w.part.n * one.n / 256 : 0));
+    const char *at = last         ? find_last(w.part, one)
+                     : one.n == 0 ? w.part.u.s
+                                  : memmem(w.part.u.s, w.part.n, one.u.s, one.n);
+    if (at && w.open) *place = w.start + jv_chars(jv_part(w.part, 0, (size_t)(at - w.part.u.s)));
+    return ST_OK;
+}
+
+static status place_or_fail(jrun *r, const jcall *c, bool last, bool fails, jv *out) {
+    int64_t place;
+    TRY(find_place(r, c, last, &place));
+    if (place < 0 && fails) return jrun_fail(r, "substring not found");
+    *out = jv_int(place);
+    return ST_OK;
+}
+
+status jstr_find(jrun *r, const jcall *c, jv *out) {
+    return place_or_fail(r, c, false, false, out);
+}
+status jstr_rfind(jrun *r, const jcall *c, jv *out) {
+    return place_or_fail(r, c, true, false, out);
+}
+status jstr_index(jrun *r, const jcall *c, jv *out) {
+    return place_or_fail(r, c, false, true, out);
+}
+status jstr_rindex(jrun *r, const jcall *c, jv *out) {
+    return place_or_fail(r, c, true, true, out);
+}
+
+status jstr_count(jrun *r, const jcall *c, jv *out) {
+    window w;
+    jv one;
+    int64_t n = 0;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &one));
+    TRY(cut_window(r, c, &w));
+    if (one.n == 0) {
+        n = w.open ? jv_chars(w.part) + 1 : 0;
+    } else {
+        const char *at = w.part.u.s, *end = at + w.part.n;
+        while ((at = memmem(at, (size_t)(end - at), one.u.s, one.n)) != NULL) {
+            at += one.n;
+            n++;
+        }
+    }
+    *out = jv_int(n);
+    return ST_OK;
+}
+
+static bool has_affix(jv s, jv affix, bool at_end) {
+    if (affix.n > s.n) return false;
+    return memcmp(s.u.s + (at_end ? s.n - affix.n : 0), affix.u.s, affix.n) == 0;
+}
+
+static status check_affix(jrun *r, const jcall *c, bool at_end, jv *out) {
+    jseq one = {.item = (jv *)&c->p[0], .n = 1};
+    const jseq *all = jv_is_seq(c->p[0], JSEQ_TUPLE) ? c->p[0].u.seq : &one;
+    window w;
+    bool yes = false;
+    TRY(cut_window(r, c, &w));
+    for (int32_t i = 0; i < all->n; i++) {
+        TRY(jrun_require(r, all->item[i]));
+        if (all->item[i].kind != JV_STRING) {
+            return jrun_fail(r, "%s first arg must be str or a tuple of str, not %s", c->name,
+                             jv_type(all->item[i]));
+        }
+        yes = yes || (w.open && has_affix(w.part, all->item[i], at_end));
+    }
+    *out = jv_bool(yes);
+    return ST_OK;
+}
+
+status jstr_startswith(jrun *r, const jcall *c, jv *out) {
+    return check_affix(r, c, false, out);
+}
+status jstr_endswith(jrun *r, const jcall *c, jv *out) {
+    return check_affix(r, c, true, out);
+}

@@ -1,0 +1,223 @@
+/* format % values, and "{}".format(values) without format specifications. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jinja/run.h"
+
+/* ---- % ---- */
+
+/* One conversion: %(name)-+ 0#width.precision letter. */
+typedef struct conversion {
+    jv name; /* JV_ABSENT: the next of the values */
+    char flags[6];
+    int n_flags;
+    int64_t width, precision; /* -1: none */
+    char letter;
+} conversion;
+
+/* Values that conversions take in turn. */
+typedef struct format_args {
+    jv all;
+    const jseq *tuple; /* NULL: one value */
+    int32_t next;
+} format_args;
+
+static status next_value(jrun *r, format_args *a, jv *out) {
+    int32_t n = a->tuple ? a->tuple->n : 1;
+    if (a->next >= n) return jrun_fail(r, "not enough arguments for format string");
+    *out = a->tuple ? a->tuple->item[a->next] : a->all;
+    a->next++;
+    return ST_OK;
+}
+
+static status named_value(jrun *r, const format_args *a, jv name, jv *out) {
+    jv *value = NULL;
+    if (a->all.kind != JV_DICT) return jrun_fail(r, "format requires a mapping");
+    TRY(jdict_find(r, a->all.u.dict, name, &value));
+    if (!value) return jrun_fail(r, "the format names a key that the mapping lacks");
+    *out = *value;
+    return ST_OK;
+}
+
+static status read_number(jrun *r, format_args *a, const char **s, const char *end, int64_t *out) {
+    if (*s < end && **s == '*') {
+        jv v;
+        TRY(next_value(r, a, &v));
+        if (!jv_is_int(v)) return jrun_fail(r, "* wants int");
+        *out = jv_as_int(v);
+        (*s)++;
+        return ST_OK;
+    }
+    for (*out = 0; *s < end && **s >= '0' && **s <= '9'; (*s)++) {
+        if (*out < 1000000) *out = *out * 10 + (**s - '0');
+    }
+    return ST_OK;
+}
+
+static status read_conversion(jrun *r, format_args *a, const char **s, const char *end,
+                              conversion *c) {
+    *c = (conversion){.precision = -1};
+    if (*s < end && **s == '(') {
+        const char *close = memchr(*s, ')', (size_t)(end - *s));
+        if (!close) return jrun_fail(r, "incomplete format key");
+        c->name = jv_bytes(*s + 1, (size_t)(close - *s) - 1);
+        *s = close + 1;
+    }
+    while (*s < end && **s && strchr("-+ 0#", **s)) {
+        if (c->n_flags < 5) c->flags[c->n_flags++] = **s;
+        (*s)++;
+    }
+    TRY(read_number(r, a, s, end, &c->width));
+    if (c->width < 0) c->flags[c->n_flags++ % 5] = '-';
+    if (c->width < 0) c->width = -c->width;
+    if (*s < end && **s == '.') {
+        (*s)++;
+        TRY(read_number(r, a, s, end, &c->precision));
+    }
+    if (*s == end) return jrun_fail(r, "incomplete format");
+    c->letter = *(*s)++;
+    if (c->width > 10000 || c->precision > 300) return jrun_fail(r, "a format is too wide");
+    return ST_OK;
+}
+
+static bool has_flag(const conversion *c, char flag) {
+    return memchr(c->flags, flag, (size_t)c->n_flags) != NULL;
+}
+
+static void add_padded(jrun *r, const conversion *c, jv s) {
+    int64_t lack = c->width - jv_chars(s);
+    for (int64_t i = 0; i < lack && !has_flag(c, '-'); i++) jtext_putc(r, ' ');
+    jtext_add_str(r, s);
+    for (int64_t i = 0; i < lack && has_flag(c, '-'); i++) jtext_putc(r, ' ');
+}
+
+/* A number through C's printf, which agrees with Python's. */
+static status add_number(jrun *r, const conversion *c, jv v) {
+    char format[24], buf[11000];
+    bool whole = strchr("diuxXo", c->letter) != NULL;
+    TRY(jrun_require(r, v));
+    if (!jv_is_number(v) || (v.kind == JV_FLOAT && strchr("xXo", c->letter))) {
+        return jrun_fail(r, "%%%c format: a number is required, not %s", c->letter, jv_type(v));
+    }
+    bool precise = c->precision >= 0;
+    char letter =
+        whole && c->letter != 'x' && c->letter != 'X' && c->letter != 'o' ? 'd' : c->letter;
+    snprintf(format, sizeof(format), "%%%.*s*%s%s%c", c->n_flags, c->flags, precise ? ".*" : "",
+             whole ? "ll" : "", letter);
+    int width = (int)c->width, precision = (int)c->precision;
+    if (whole) {
+        if (v.kind == JV_FLOAT && !(fabs(v.u.f) < 9e18)) {
+            return jrun_fail(r, "a number does not fit in 64 bits");
+        }
+        long long i = v.kind == JV_FLOAT ? (long long)v.u.f : jv_as_int(v);
+        if (letter != 'd' && i < 0) return jrun_fail(r, "%%%c of a negative number", c->letter);
+        if (precise)
+            snprintf(buf, sizeof(buf), format, width, precision, i);
+        else
+            snprintf(buf, sizeof(buf), format, width, i);
+    } else if (precise) {
+        snprintf(buf, sizeof(buf), format, width, precision, jv_as_float(v));
+    } else {
+        snprintf(buf, sizeof(buf), format, width, jv_as_float(v));
+    }
+    jtext_puts(r, buf);
+    return ST_OK;
+}
+
+static status add_text(jrun *r, const conversion *c, jv v) {
+    size_t start = jtext_begin(r);
+    jv s;
+    TRY(c->letter == 's' ? jv_add_str(r, v) : jv_add_repr(r, v));
+    TRY(jtext_take(r, start, &s));
+    if (c->precision >= 0) s = jv_part(s, 0, jv_byte_of(s, c->precision));
+    add_padded(r, c, s);
+    return ST_OK;
+}
+
+static status add_conversion(jrun *r, format_args *a, const conversion *c) {
+    jv v;
+    if (c->letter == '%') {
+        jtext_putc(r, '%');
+        return ST_OK;
+    }
+    if (!c->letter || !strchr("srdiuxXofFeEgG", c->letter)) {
+        return jrun_fail(r, "unsupported format character");
+    }
+    TRY(c->name.kind == JV_ABSENT ? next_value(r, a, &v) : named_value(r, a, c->name, &v));
+    return strchr("sr", c->letter) ? add_text(r, c, v) : add_number(r, c, v);
+}
+
+status jstr_format(jrun *r, jv format, jv args, jv *out) {
+    format_args a = {.all = args, .tuple = jv_is_seq(args, JSEQ_TUPLE) ? args.u.seq : NULL};
+    const char *s = format.u.s, *end = s + format.n;
+    size_t start = jtext_begin(r);
+    while (s < end) {
+        conversion c;
+        const char *mark = memchr(s, '%', (size_t)(end - s));
+        size_t n = mark ? (size_t)(mark - s) : (size_t)(end - s);
+        jtext_add(r, s, n);
+        s += n;
+        if (!mark) break;
+        s++;
+        TRY(read_conversion(r, &a, &s, end, &c));
+        TRY(jrun_spend(r, 1 + c.width / 16));
+        TRY(add_conversion(r, &a, &c));
+    }
+    bool rest = a.tuple ? a.next < a.tuple->n : a.next == 0 && a.all.kind != JV_DICT;
+    bool indexed = a.all.kind == JV_SEQ || a.all.kind == JV_UNDEFINED; /* might be a mapping */
+    if (rest && (a.tuple || !indexed)) {
+        return jrun_fail(r, "not all arguments converted during string formatting");
+    }
+    return jtext_take(r, start, out);
+}
+
+/* ---- {} ---- */
+
+/* The value of a field: "", a number, or a name. */
+static status field_value(jrun *r, jv field, const jargs *args, int32_t *next, jv *out) {
+    int64_t index = field.n == 0 ? (*next)++ : 0;
+    bool digits = field.n < 9;
+    for (uint32_t i = 0; i < field.n && digits; i++) {
+        digits = field.u.s[i] >= '0' && field.u.s[i] <= '9';
+        index = index * 10 + field.u.s[i] - '0';
+    }
+    if (digits) {
+        if (index >= args->n_pos) return jrun_fail(r, "Replacement index out of range");
+        *out = args->pos[index];
+        return ST_OK;
+    }
+    for (int32_t i = 0; i < args->n_kw; i++) {
+        bool same;
+        TRY(jv_equal(r, args->kw_name[i], field, &same));
+        if (!same) continue;
+        *out = args->kw[i];
+        return ST_OK;
+    }
+    jrun_fail(r, "\"{%.*s}\".format is not supported", field.n < 80 ? (int)field.n : 80, field.u.s);
+    return err_hint(r->e, "use {}, {0} or {name}, or the filter format with %%s");
+}
+
+status jstr_braces(jrun *r, jv format, const jargs *args, jv *out) {
+    size_t start = jtext_begin(r);
+    int32_t next = 0;
+    for (uint32_t at = 0; at < format.n; at++) {
+        char ch = format.u.s[at];
+        bool twice = at + 1 < format.n && format.u.s[at + 1] == ch;
+        if (ch != '{' && ch != '}') {
+            jtext_putc(r, ch);
+        } else if (twice) {
+            jtext_putc(r, ch);
+            at++;
+        } else {
+            const char *close = ch == '{' ? memchr(format.u.s + at, '}', format.n - at) : NULL;
+            jv v;
+            if (!close) return jrun_fail(r, "a single { or } in the format string");
+            uint32_t end = (uint32_t)(close - format.u.s);
+            TRY(field_value(r, jv_part(format, at + 1, end), args, &next, &v));
+            TRY(jv_add_str(r, v));
+            at = end;
+        }
+    }
+    return jtext_take(r, start, out);
+}

@@ -1,0 +1,166 @@
+/* Cutting a text into parts. */
+#include <string.h>
+
+#include "jinja/lex.h"
+#include "jinja/str.h"
+#include "base/utf8.h"
+
+/* ---- at white space ---- */
+
+/* The length of the space at a byte, 0 when there is none. */
+static size_t space_at(jv s, size_t at) {
+    size_t n;
+    return at < s.n && jtext_is_space(utf8_next(s.u.s + at, &n)) ? n : 0;
+}
+
+static void split_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
+    for (;;) {
+        size_t end = 0, n;
+        s = jv_trimmed(s, true, false);
+        if (s.n == 0) return;
+        if (max-- == 0) {
+            jseq_push(r, parts, s);
+            return;
+        }
+        for (; end < s.n && !space_at(s, end); end += n) n = utf8_size(s.u.s[end]);
+        jseq_push(r, parts, jv_part(s, 0, end));
+        s = jv_part(s, end, s.n);
+    }
+}
+
+/* From the right; parts come out last first. */
+static void rsplit_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
+    for (;;) {
+        s = jv_trimmed(s, false, true);
+        size_t start = s.n;
+        if (s.n == 0) return;
+        if (max-- == 0) {
+            jseq_push(r, parts, s);
+            return;
+        }
+        while (start > 0 && !space_at(s, utf8_before(s.u.s, start))) {
+            start = utf8_before(s.u.s, start);
+        }
+        jseq_push(r, parts, jv_part(s, start, s.n));
+        s = jv_part(s, 0, start);
+    }
+}
+
+/* ---- at a separator ---- */
+
+static void split_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
+    const char *at;
+    while (max-- != 0 && (at = memmem(s.u.s, s.n, sep.u.s, sep.n)) != NULL) {
+        size_t n = (size_t)(at - s.u.s);
+        jseq_push(r, parts, jv_part(s, 0, n));
+        s = jv_part(s, n + sep.n, s.n);
+    }
+    jseq_push(r, parts, s);
+}
+
+static void rsplit_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
+    size_t end = s.n;
+    for (size_t at = s.n; max != 0 && at >= sep.n;) {
+        if (memcmp(s.u.s + at - sep.n, sep.u.s, sep.n) != 0) {
+            at--;
+            continue;
+        }
+        jseq_push(r, parts, jv_part(s, at, end));
+        at -= sep.n;
+        end = at;
+        max--;
+    }
+    jseq_push(r, parts, jv_part(s, 0, end));
+}
+
+static void turn(jseq *s) {
+    for (int32_t i = 0, k = s->n - 1; i < k; i++, k--) {
+        jv tmp = s->item[i];
+        s->item[i] = s->item[k];
+        s->item[k] = tmp;
+    }
+}
+
+static status split(jrun *r, const jcall *c, bool right, jv *out) {
+    jseq *parts = jseq_new(r, JSEQ_LIST);
+    int64_t max;
+    jv sep;
+    TRY(jarg_int(r, c, 1, -1, &max));
+    if (c->p[0].kind == JV_ABSENT || c->p[0].kind == JV_NONE) {
+        (right ? rsplit_blanks : split_blanks)(r, c->self, max, parts);
+    } else {
+        TRY(jarg_str(r, c, 0, jv_none(), &sep));
+        if (sep.n == 0) return jrun_fail(r, "empty separator");
+        TRY(jrun_spend(r, (int64_t)c->self.n * (right ? sep.n : 1) / 256));
+        (right ? rsplit_at : split_at)(r, c->self, sep, max, parts);
+    }
+    if (right) turn(parts);
+    *out = jv_seq(parts);
+    return jrun_spend(r, parts->n + c->self.n / 64);
+}
+
+status jstr_split(jrun *r, const jcall *c, jv *out) {
+    return split(r, c, false, out);
+}
+status jstr_rsplit(jrun *r, const jcall *c, jv *out) {
+    return split(r, c, true, out);
+}
+
+/* ---- in three, and at line ends ---- */
+
+static status partition(jrun *r, const jcall *c, bool right, jv *out) {
+    jcall once = *c;
+    jv parts;
+    once.p[1] = jv_int(1);
+    TRY(split(r, &once, right, &parts));
+    const jseq *p = parts.u.seq;
+    jv s = c->self, nothing = jv_part(s, 0, 0);
+    jseq *three = jseq_new(r, JSEQ_TUPLE);
+    bool found = p->n == 2;
+    jseq_push(r, three, found ? p->item[0] : right ? nothing : s);
+    jseq_push(r, three, found ? c->p[0] : nothing);
+    jseq_push(r, three, found ? p->item[1] : right ? s : nothing);
+    *out = jv_seq(three);
+    return ST_OK;
+}
+
+/* A None would split at blanks. */
+static status check_partition(jrun *r, const jcall *c, bool right, jv *out) {
+    jv sep;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &sep));
+    return partition(r, c, right, out);
+}
+
+status jstr_partition(jrun *r, const jcall *c, jv *out) {
+    return check_partition(r, c, false, out);
+}
+status jstr_rpartition(jrun *r, const jcall *c, jv *out) {
+    return check_partition(r, c, true, out);
+}
+
+static bool ends_line(uint32_t cp) {
+    return (cp >= '\n' && cp <= '\r') || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
+}
+
+status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) {
+    jseq *lines = *out = jseq_new(r, JSEQ_LIST);
+    size_t start = 0;
+    TRY(jrun_spend(r, s.n / 16));
+    for (size_t at = 0, n; at < s.n; at += n) {
+        uint32_t cp = utf8_next(s.u.s + at, &n);
+        if (!ends_line(cp)) continue;
+        if (cp == '\r' && at + 1 < s.n && s.u.s[at + 1] == '\n') n = 2;
+        jseq_push(r, lines, jv_part(s, start, keep_ends ? at + n : at));
+        start = at + n;
+    }
+    if (start < s.n) jseq_push(r, lines, jv_part(s, start, s.n));
+    return jrun_spend(r, lines->n);
+}
+
+status jstr_splitlines(jrun *r, const jcall *c, jv *out) {
+    jseq *lines;
+    TRY(jstr_lines(r, c->self, jarg_truth(c, 0), &lines));
+    *out = jv_seq(lines);
+    return ST_OK;
+}

@@ -1,0 +1,243 @@
+/* Values: what needs no render, and building them in its arena. */
+#include "jinja/value.h"
+
+#include <string.h>
+
+#include "jinja/run.h"
+#include "base/utf8.h"
+#include "jinja/jinja.h"
+
+bool jv_is_word(jv v, const char *word) {
+    return v.kind == JV_STRING && v.n == strlen(word) && memcmp(v.u.s, word, v.n) == 0;
+}
+
+bool jv_truth(jv v) {
+    switch ((jv_kind)v.kind) {
+        case JV_ABSENT:
+        case JV_UNDEFINED:
+        case JV_NONE: return false;
+        case JV_BOOL: return v.u.b;
+        case JV_INT: return v.u.i != 0;
+        case JV_FLOAT: return v.u.f != 0;
+        case JV_STRING: return v.n > 0;
+        case JV_SEQ: return v.u.seq->kind == JSEQ_GENERATOR || v.u.seq->n > 0;
+        case JV_DICT: return v.u.dict->n > 0;
+        case JV_LOOP:
+        case JV_NAMESPACE:
+        case JV_MACRO:
+        case JV_FUNCTION: return true;
+    }
+    return true;
+}
+
+const char *jv_type(jv v) {
+    static const char *const seqs[] = {"list",        "tuple",      "range",    "dict_keys",
+                                       "dict_values", "dict_items", "generator"};
+    static const char *const names[] = {"Undefined",   "Undefined", "NoneType", "bool", "int",
+                                        "float",       "str",       "list",     "dict", "Namespace",
+                                        "LoopContext", "Macro",     "function"};
+    return v.kind == JV_SEQ ? seqs[v.u.seq->kind] : names[v.kind];
+}
+
+int64_t jv_length(jv v) {
+    switch (v.kind) {
+        case JV_UNDEFINED: return 0;
+        case JV_STRING: return jv_chars(v);
+        case JV_SEQ: return v.u.seq->kind == JSEQ_GENERATOR ? -1 : v.u.seq->n;
+        case JV_DICT: return v.u.dict->n;
+        default: return -1;
+    }
+}
+
+int64_t jv_chars(jv s) {
+    int64_t n = 0;
+    for (uint32_t i = 0; i < s.n; i++) n += ((uint8_t)s.u.s[i] & 0xC0) != 0x80;
+    return n;
+}
+
+size_t jv_byte_of(jv s, int64_t index) {
+    size_t at = 0;
+    while (index-- > 0 && at < s.n) at += utf8_size(s.u.s[at]);
+    return at;
+}
+
+jv jv_trimmed(jv s, bool left, bool right) {
+    const char *p = s.u.s;
+    size_t n = s.n;
+    jinja_strip(&p, &n, left, right);
+    return jv_part(s, (size_t)(p - s.u.s), (size_t)(p - s.u.s) + n);
+}
+
+/* ---- texts ---- */
+
+void jtext_add(jrun *r, const char *s, size_t n) {
+    if (r->full || r->scratch.len + n > (size_t)r->limits.memory_bytes)
+        r->full = true;
+    else
+        strbuf_append(&r->scratch, s, n);
+}
+
+void jtext_puts(jrun *r, const char *s) {
+    jtext_add(r, s, strlen(s));
+}
+
+status jtext_take(jrun *r, size_t start, jv *out) {
+    size_t n = r->scratch.len - start;
+    if (r->full || n > INT32_MAX) return jrun_fail(r, "a text becomes too long");
+    char *s = arena_alloc(r->mem, n);
+    if (n > 0) memcpy(s, r->scratch.data + start, n);
+    strbuf_truncate(&r->scratch, start);
+    *out = jv_bytes(s, n);
+    return jrun_spend(r, 1 + (int64_t)(n / 256));
+}
+
+/* ---- sequences and mappings ---- */
+
+jseq *jseq_new(jrun *r, jseq_kind kind) {
+    jseq *s = ARENA_NEW(r->mem, jseq);
+    s->kind = kind;
+    return s;
+}
+
+void jseq_push(jrun *r, jseq *s, jv v) {
+    s->item = arena_grow(r->mem, s->item, s->n, &s->cap, sizeof(jv));
+    s->item[s->n++] = v;
+}
+
+jv jseq_pair(jrun *r, jv a, jv b) {
+    jseq *s = jseq_new(r, JSEQ_TUPLE);
+    s->item = ARENA_ARRAY(r->mem, jv, 2);
+    s->item[0] = a;
+    s->item[1] = b;
+    s->n = s->cap = 2;
+    return jv_seq(s);
+}
+
+jv jseq_pick(jrun *r, const jseq *s, int64_t from, int64_t step, int64_t n) {
+    jseq *out = jseq_new(r, s->kind);
+    jrange g = s->range;
+    out->range =
+        (jrange){g.start + from * g.step, g.start + (from + n * step) * g.step, g.step * step};
+    out->n = out->cap = (int32_t)n;
+    if (step == 1 && n > 0) { /* items are never changed, so they can be shared */
+        out->item = s->item + from;
+        return jv_seq(out);
+    }
+    out->item = ARENA_ARRAY(r->mem, jv, n);
+    for (int64_t i = 0; i < n; i++) out->item[i] = s->item[from + i * step];
+    return jv_seq(out);
+}
+
+jdict *jdict_new(jrun *r) {
+    return ARENA_NEW(r->mem, jdict);
+}
+
+/* Whether a value can be a key; Python's word for that is hashable. */
+static status check_key(jrun *r, jv key) {
+    if (key.kind == JV_DICT || jv_is_seq(key, JSEQ_LIST)) {
+        return jrun_fail(r, "unhashable type: '%s'", jv_type(key));
+    }
+    return ST_OK;
+}
+
+status jdict_find(jrun *r, const jdict *d, jv key, jv **value) {
+    *value = NULL;
+    TRY(check_key(r, key));
+    TRY(jrun_spend(r, d->n / 8));
+    for (int32_t i = 0; i < d->n; i++) {
+        bool same = false;
+        if (key.kind == JV_STRING) {
+            const jv *k = &d->key[i];
+            same = k->kind == JV_STRING && k->n == key.n && memcmp(k->u.s, key.u.s, key.n) == 0;
+        } else {
+            TRY(jv_equal(r, d->key[i], key, &same));
+        }
+        if (!same) continue;
+        *value = &d->value[i];
+        return ST_OK;
+    }
+    return ST_OK;
+}
+
+status jdict_set(jrun *r, jdict *d, jv key, jv value) {
+    jv *old;
+    TRY(jdict_find(r, d, key, &old));
+    if (old) {
+        *old = value;
+        return ST_OK;
+    }
+    d->key = arena_grow(r->mem, d->key, d->n, &d->key_cap, sizeof(jv));
+    d->value = arena_grow(r->mem, d->value, d->n, &d->value_cap, sizeof(jv));
+    d->key[d->n] = key;
+    d->value[d->n++] = value;
+    return ST_OK;
+}
+
+/* ---- undefined and bound values ---- */
+
+static jv undef_with(jrun *r, jundef u) {
+    return (jv){.kind = JV_UNDEFINED, .u.undef = arena_memdup(r->mem, &u, sizeof(u))};
+}
+
+jv jundef_of(jrun *r, jv of, jv name, bool forbidden) {
+    return undef_with(r, (jundef){.name = name, .of = of, .forbidden = forbidden});
+}
+
+jv jundef_why(jrun *r, const char *why) {
+    return undef_with(r, (jundef){.why = why});
+}
+
+jv jbound_new(jrun *r, const jbuiltin *fn, jv self) {
+    jbound b = {fn, self};
+    return (jv){.kind = JV_FUNCTION, .u.bound = arena_memdup(r->mem, &b, sizeof(b))};
+}
+
+/* ---- from JSON ---- */
+
+static status from_object(jrun *r, const json_t *j, jv *out) {
+    jdict *d = jdict_new(r);
+    d->key_cap = d->value_cap = (int32_t)json_object_size(j);
+    d->key = ARENA_ARRAY(r->mem, jv, d->key_cap);
+    d->value = ARENA_ARRAY(r->mem, jv, d->value_cap);
+    *out = jv_dict(d);
+    void *it = json_object_iter((json_t *)j);
+    for (; it; it = json_object_iter_next((json_t *)j, it)) {
+        const char *key = json_object_iter_key(it);
+        d->key[d->n] = jv_bytes(key, json_object_iter_key_len(it));
+        TRY(jv_from_json(r, json_object_iter_value(it), &d->value[d->n]));
+        d->n++;
+    }
+    return ST_OK;
+}
+
+static status from_array(jrun *r, const json_t *j, jv *out) {
+    jseq *s = jseq_new(r, JSEQ_LIST);
+    s->cap = (int32_t)json_array_size(j);
+    s->item = ARENA_ARRAY(r->mem, jv, s->cap);
+    *out = jv_seq(s);
+    for (; s->n < s->cap; s->n++) {
+        TRY(jv_from_json(r, json_array_get(j, (size_t)s->n), &s->item[s->n]));
+    }
+    return ST_OK;
+}
+
+status jv_from_json(jrun *r, const json_t *j, jv *out) {
+    status st = ST_OK;
+    TRY(jrun_spend(r, 1));
+    switch (json_typeof(j)) {
+        case JSON_NULL: *out = jv_none(); return ST_OK;
+        case JSON_TRUE:
+        case JSON_FALSE: *out = jv_bool(json_is_true(j)); return ST_OK;
+        case JSON_INTEGER: *out = jv_int(json_integer_value(j)); return ST_OK;
+        case JSON_REAL: *out = jv_float(json_real_value(j)); return ST_OK;
+        case JSON_STRING:
+            if (json_string_length(j) > INT32_MAX) return jrun_fail(r, "a string of 2 GiB or more");
+            *out = jv_bytes(json_string_value(j), json_string_length(j));
+            return ST_OK;
+        default: break;
+    }
+    TRY(jrun_enter(r));
+    st = json_is_object(j) ? from_object(r, j, out) : from_array(r, j, out);
+    r->depth--;
+    return st;
+}
