@@ -52,6 +52,21 @@ refused 2 "needs an input" "command line" plan
 refused 2 "has no use for 'more'" "command line" runs show good more
 expect 2 generate good --prompt
 has err "--prompt needs a value"; has err "hint: usage: athanor generate MODEL"
+# What would do nothing is refused by name.
+refused 2 "--fresh and --fork exclude each other" "command line (--fresh)" train c.yaml run=good --fresh --fork f
+refused 2 "--ids-file does nothing without --dump-grads" "command line (--ids-file)" train c.yaml --ids-file i.npy
+refused 2 "--trace-steps does nothing without --trace" "command line (--trace-steps)" train c.yaml --trace-steps 2
+refused 2 "--dump-grads does nothing without --ids-file" "command line (--dump-grads)" train c.yaml --dump-grads g
+refused 2 "--dump-grads and --dry-run exclude each other" "command line (--dump-grads)" \
+    train c.yaml --dump-grads g --ids-file i.npy --dry-run
+[ ! -e f ] || fail "a refused fork left a folder"
+# A value is a value, whatever it looks like.
+expect 3 generate good --prompt -h
+has err "U+002D '-', is not in the vocabulary"
+expect 2 generate good --prompt --json --ids 1
+has err "athanor: error: "
+expect 0 generate good --prompt x -h
+has out "usage: athanor generate"
 
 # ---- corpus ----
 : >empty.txt
