@@ -26,6 +26,22 @@ struct run_folder {
     int lock_fd;
 };
 
+static bool is_run_config(const json_t *value) {
+    return json_is_object(json_object_get(value, "model")) &&
+           json_is_object(json_object_get(value, "train"));
+}
+
+/* The config of the run that is in the folder; NULL: there is none. Refuses the folder of something
+ * else. */
+static status read_own_config(json_t **out, const char *path, err *e) {
+    TRY(run_read_json(out, path, "config.json", e));
+    if (!*out || is_run_config(*out)) return ST_OK;
+    json_decref(*out);
+    err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's", path);
+    err_where(e, "%s/config.json", path);
+    return err_hint(e, "choose another folder with run=NEW");
+}
+
 /* ---- lock ---- */
 
 /* Someone who lists runs holds the lock for a moment (run_is_locked), so a taken lock is tried
@@ -70,6 +86,9 @@ static status take_lock(const char *path, const char *lock_path, int *out, err *
 status run_open(run_folder **out, const char *path, err *e) {
     *out = NULL;
     int fd = -1;
+    json_t *stored;
+    TRY(read_own_config(&stored, path, e)); /* before anything is written there */
+    json_decref(stored);
     TRY(file_make_dirs(path, e));
     arena *a = arena_new("run folder");
     status st = take_lock(path, path_join(a, path, ".lock"), &fd, e);
@@ -136,11 +155,6 @@ status run_write_config(const run_folder *r, const config *c, err *e) {
     status st = run_write_json(r, "config.json", value, e);
     json_decref(value);
     return st;
-}
-
-static bool is_run_config(const json_t *value) {
-    return json_is_object(json_object_get(value, "model")) &&
-           json_is_object(json_object_get(value, "train"));
 }
 
 status run_read_config(json_t **out, const char *path, err *e) {
@@ -243,17 +257,12 @@ static status clear(const run_folder *r, err *e) {
 
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out, err *e) {
     *out = RUN_START_NEW;
-    json_t *stored = NULL;
+    json_t *stored;
     TRY(remove_trash(r, e));
-    TRY(run_read_json(&stored, r->path, "config.json", e));
+    TRY(read_own_config(&stored, r->path, e));
     if (!stored) return ST_OK;
     status st = ST_OK;
-    if (!is_run_config(stored)) {
-        st = err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's",
-                     r->path);
-        err_where(e, "%s/config.json", r->path);
-        err_hint(e, "choose another folder with run=NEW");
-    } else if (fresh) {
+    if (fresh) {
         st = clear(r, e);
     } else {
         st = compare_config(r->path, stored, c, stage, e);

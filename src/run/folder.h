@@ -20,7 +20,8 @@
 typedef struct run_folder run_folder;
 
 /* Makes the folder when absent and takes its lock, which ends with the process at the latest. Fails
- * when another process holds it, naming that one. */
+ * when another process holds it, naming that one. A folder whose config.json belongs to something
+ * else is refused before anything is written there. */
 status run_open(run_folder **out, const char *path, err *e) ATH_MUST_USE;
 void run_close(run_folder *r); /* NULL is fine */
 /* Whether a process trains in the folder right now. */
@@ -42,8 +43,7 @@ typedef enum run_start { RUN_START_NEW, RUN_START_RESUME } run_start;
 /* What a start with this config does. An absent run is new; with `fresh` an existing one is
  * cleared and new; otherwise it is resumed if only keys differ that are free for a run that stands
  * in stage number `stage`: the error lists all others with both values. A key that is now `auto`
- * accepts whatever it was resolved to when the run began. Refuses a folder whose config.json
- * belongs to something else. The new config is not written yet. */
+ * accepts whatever it was resolved to when the run began. The new config is not written yet. */
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out,
                    err *e) ATH_MUST_USE;
 

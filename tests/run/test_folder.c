@@ -155,13 +155,12 @@ static void test_fresh_leaves_the_users_files(void **state) {
 
 static void test_strange_config_is_kept(void **state) {
     err e = {0};
-    run_start start;
-    config *c = make_config(BASE);
+    run_folder *r;
+    char lock[512];
     put_file(*state, "config.json", "{\"model_type\": \"llama\"}");
-    run_folder *r = open_run(*state);
-    assert_int_equal(run_prepare(r, c, 0, true, &start, &e), ST_USAGE);
-    run_close(r);
-    config_free(c);
+    assert_int_equal(run_open(&r, *state, &e), ST_USAGE);
+    snprintf(lock, sizeof lock, "%s/.lock", (const char *)*state);
+    assert_false(file_exists(lock));
     char *text = get_file(*state, "config.json");
     assert_string_equal(text, "{\"model_type\": \"llama\"}");
     free(text);
