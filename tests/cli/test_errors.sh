@@ -77,6 +77,8 @@ refused 3 "byte 10" binary.txt data build binary.txt -o s tokenizer=char.json
 refused 3 latin1.txt latin1.txt data build latin1.txt -o s tokenizer=char.json
 refused 3 absent.txt absent.txt data build absent.txt -o s tokenizer=char.json
 refused 2 empty.txt empty.txt tok train empty.txt -o t.json --kind char
+refused 2 "threads=2.5 is not a value" threads data build text.txt -o s tokenizer=char.json threads=2.5
+refused 2 "threads=1025 is not a value" threads data build text.txt -o s tokenizer=char.json threads=1025
 [ ! -e s/shard-00000.bin ] && [ ! -e t.json ] || fail "refused input left output"
 
 # ---- config ----
@@ -102,6 +104,20 @@ train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size
 train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
 train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
 train_refused 4 "MiB are allowed" model c.yaml train.memory_limit=1M
+
+# ---- what does nothing is told, by name ----
+told() { has err "athanor: warning: $1"; }
+sed 's/^optim: {/optim: {no_decay: ["*norm*", "*.bais"], /' c.yaml >slip.yaml
+expect 0 train slip.yaml run=slip train.steps=6 train.beta=0.2 model.use_cache=true
+told "optim.schedule.decay_steps (36, slip.yaml:6) do not fit into the 6 steps of the schedule after a warm-up of 4"
+told "optim.no_decay (slip.yaml:6): no parameter matches '*.bais'"
+told "train.beta (command line) does nothing where train.objective is lm"
+told "model.use_cache (command line) does nothing"
+[ "$(grep -c warning err)" = 4 ] || fail "not four warnings"
+expect 0 train slip.yaml run=slip2 train.steps=2 optim.schedule.warmup_steps=3 --json
+told "optim.schedule.warmup_steps (3, command line) are more than the 2 steps"
+expect 0 train c.yaml run=quiet
+lacks err warning
 
 # ---- data ----
 make_text 5 3 | tr a-m n-z >other.txt

@@ -225,6 +225,7 @@ static status cmd_bench_train(const cli_args *args, err *e) {
     if (st == ST_OK) st = bench_open(&b, c, world, e);
     if (st == ST_OK) {
         w.leads = comm_world_rank(world) == 0;
+        if (w.leads) config_tell_notes(c);
         st = cli_has(args, "on-demand") ? run_on_demand(b, w.leads, e)
                                         : run_and_report(args, b, &w, e);
     }

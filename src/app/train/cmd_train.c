@@ -61,6 +61,7 @@ static status train(const cli_args *args, config *c, comm_world *world, err *e) 
 static status run(const cli_args *args, comm_world *world, err *e) {
     config *c;
     TRY(config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e));
+    if (comm_world_rank(world) == 0) config_tell_notes(c);
     status st = cli_has(args, "dump-grads") ? dump_gradients(args, c, e)
                 : cli_has(args, "dry-run")  ? dry_run(args, c, e)
                                             : train(args, c, world, e);
