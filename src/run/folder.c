@@ -12,14 +12,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "io/checkpoint/checkpoint.h"
 
-/* What --fresh removes. The config goes last, so that a clearing cut short leaves a run. */
-static const char *const OWNED[] = {"samples",   "traces",    "metrics.jsonl", "report.html",
-                                    "plan.json", "data.json", "config.json"};
-
-/* The checkpoints go first, and under this name: one that is half deleted must not look like one.
- */
-#define TRASH ".trash-checkpoints"
+/* The files that the program writes into a run's folder, checkpoints aside (io/checkpoint), and so
+ * what --fresh removes. The config goes last: a removal that is cut short leaves a run. */
+static const char *const FILES[] = {"metrics.jsonl", "report.html", "upload.log",
+                                    "plan.json",     "data.json",   "config.json"};
 
 struct run_folder {
     char *path;
@@ -235,22 +233,11 @@ static status compare_config(const char *name, const json_t *stored, const confi
     return st;
 }
 
-/* Also what a clearing left that was cut short. */
-static status remove_trash(const run_folder *r, err *e) {
-    arena *a = arena_new("run folder");
-    status st = file_remove_tree(path_join(a, r->path, TRASH), e);
-    arena_free(a);
-    return st;
-}
-
 static status clear(const run_folder *r, err *e) {
     arena *a = arena_new("run folder");
-    const char *checkpoints = path_join(a, r->path, "checkpoints");
-    status st = ST_OK;
-    if (file_exists(checkpoints)) st = file_rename(checkpoints, path_join(a, r->path, TRASH), e);
-    if (st == ST_OK) st = remove_trash(r, e);
-    for (int i = 0; i < ARRAY_LEN(OWNED) && st == ST_OK; i++)
-        st = file_remove_tree(path_join(a, r->path, OWNED[i]), e);
+    status st = checkpoint_remove_all(r->path, e);
+    for (int i = 0; i < ARRAY_LEN(FILES) && st == ST_OK; i++)
+        st = file_remove_tree(path_join(a, r->path, FILES[i]), e);
     arena_free(a);
     return st;
 }
@@ -258,7 +245,6 @@ static status clear(const run_folder *r, err *e) {
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out, err *e) {
     *out = RUN_START_NEW;
     json_t *stored;
-    TRY(remove_trash(r, e));
     TRY(read_own_config(&stored, r->path, e));
     if (!stored) return ST_OK;
     status st = ST_OK;

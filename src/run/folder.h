@@ -1,13 +1,18 @@
 /* The folder of a run: its lock, its resolved config, and whether a start begins or resumes it.
  *
- *     RUN/.lock           held while a process trains here; the process id stands in it
+ *     RUN/.lock           held while a process trains here; its process id stands in it
  *     RUN/config.json     the resolved config with which the run began
- *     RUN/plan.json       what `athanor plan` said (optional)
- *     RUN/data.json       what the data of each stage were when it began
- * (train/course/stage_data.h) RUN/metrics.jsonl   what happened (metrics.h) RUN/report.html     the
- * same for people (report.h) RUN/checkpoints/    step-N folders
+ *     RUN/plan.json       what `athanor plan` said of it
+ *     RUN/data.json       what the data of each stage were when it began (train/course/stage_data.h)
+ *     RUN/metrics.jsonl   what happened (metrics.h)
+ *     RUN/report.html     the same for people (report/report.h)
+ *     RUN/upload.log      what the commands of checkpoint.upload said (io/checkpoint)
+ *     RUN/checkpoints/    folders step-N (io/checkpoint)
  *
- * Other files in the folder are the user's: they are never touched. */
+ * All else in the folder, and in checkpoints/, is the user's and never touched.
+ *
+ * A start calls run_open, run_prepare and run_write_config in this order, on the first rank alone;
+ * who only looks at runs needs no lock and calls run_is_run and run_read_config. */
 #ifndef RUN_FOLDER_H
 #define RUN_FOLDER_H
 

@@ -141,6 +141,13 @@ static void test_fresh_leaves_the_users_files(void **state) {
     run_start start = RUN_START_RESUME;
     put_file(dir, "corpus.txt", "mine");
     put_file(dir, "metrics.jsonl", "{}\n");
+    put_file(dir, "upload.log", "sent\n");
+    static const char *const mine[] = {"samples", "traces", "checkpoints/exported"};
+    for (int i = 0; i < ARRAY_LEN(mine); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, mine[i]);
+        OK(file_make_dirs(path, NULL));
+    }
+    put_file(dir, "checkpoints/exported/model.safetensors", "mine");
     snprintf(path, sizeof path, "%s/checkpoints/step-1", dir);
     OK(file_make_dirs(path, NULL));
     OK(prepare(dir, "train: {steps: 10, seed: 2}\n", true, &start, NULL));
@@ -149,7 +156,15 @@ static void test_fresh_leaves_the_users_files(void **state) {
     assert_false(run_is_run(dir));
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     assert_false(file_exists(path));
+    snprintf(path, sizeof path, "%s/upload.log", dir);
+    assert_false(file_exists(path));
     snprintf(path, sizeof path, "%s/corpus.txt", dir);
+    assert_true(file_exists(path));
+    for (int i = 0; i < ARRAY_LEN(mine); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, mine[i]);
+        assert_true(file_exists(path));
+    }
+    snprintf(path, sizeof path, "%s/checkpoints/exported/model.safetensors", dir);
     assert_true(file_exists(path));
 }
 

@@ -185,8 +185,7 @@ static status run_stages(const cli_args *args, quick *q, err *e) {
     bool was_there = file_exists(q->run);
     status st = prepare_and_train(args, q, &w, e);
     double train_s = clock_since_s(w.began_ns);
-    if (st != ST_OK && !was_there && !run_is_run(q->run) &&
-        file_remove_tree(q->run, NULL) != ST_OK)
+    if (st != ST_OK && !was_there && !run_is_run(q->run) && file_remove_tree(q->run, NULL) != ST_OK)
         log_warn("%s was made and could not be removed", q->run);
     if (st == ST_OK) {
         quick_print_result(q, &w);
