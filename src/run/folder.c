@@ -89,7 +89,7 @@ status run_open(run_folder **out, const char *path, err *e) {
     json_t *stored;
     TRY(read_own_config(&stored, path, e)); /* before anything is written there */
     json_decref(stored);
-    TRY(file_make_dirs(path, e));
+    TRY(file_make_dirs_synced(path, e));
     arena *a = arena_new("run folder");
     status st = take_lock(path, path_join(a, path, ".lock"), &fd, e);
     arena_free(a);

@@ -3,6 +3,7 @@
 
 #include <sys/wait.h>
 
+#include "base/file_fault.h"
 #include "base/yaml.h"
 #include "run/folder.h"
 
@@ -166,6 +167,23 @@ static void test_strange_config_is_kept(void **state) {
     free(text);
 }
 
+/* A crash of the machine must not lose the folder's name: its parent is synced, also of a folder
+ * that an earlier process made. */
+static void test_the_folder_is_synced(void **state) {
+    for (int there = 0; there < 2; there++) {
+        err e = {0};
+        run_folder *r;
+        char path[512];
+        snprintf(path, sizeof path, "%s/runs/a", (const char *)*state);
+        assert_true(file_fault_arm("fsync:1"));
+        assert_int_equal(run_open(&r, path, &e), ST_FAILED);
+        assert_non_null(strstr(e.message, "cannot sync folder"));
+        file_fault_arm(NULL);
+        OK(run_open(&r, path, &e));
+        run_close(r);
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
 
 int main(void) {
@@ -179,6 +197,7 @@ int main(void) {
         T(test_auto_accepts_what_it_became),
         T(test_fresh_leaves_the_users_files),
         T(test_strange_config_is_kept),
+        T(test_the_folder_is_synced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
