@@ -195,6 +195,7 @@ static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
     TRY(check_samples(s, e));
     TRY(open_course(s, e));
+    if (session_leads(s)) course_warn(s->course);
     TRY(samples_encode(s, e));
     TRY(peers_agree(&s->peers, session_make_plan(s, e), e)); /* they may need unequally much */
     TRY(check_layout(s, e));
@@ -284,6 +285,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK && s.tok) st = samples_encode(&s, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     *out = NULL;
+    if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.course);
     if (st == ST_OK) st = plan_ranks(&s, out, e);
     s.dev = NULL;
     session_close(&s);
