@@ -69,6 +69,7 @@ static status cmd_plan(const cli_args *args, err *e) {
     dev *meta;
     plan *p = NULL;
     TRY(model_arg_load(args->inputs[0], args, &c, e));
+    config_tell_notes(c);
     status st = config_open_meta(c, &meta, e);
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);

@@ -26,23 +26,11 @@ int64_t file_size(const char *path) {
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
-static status make_dir(const char *path, err *e) {
-    if (file_sys_mkdir(path) == 0 || (errno == EEXIST && file_is_dir(path))) return ST_OK;
+/* *made: it was not there. */
+static status make_dir(const char *path, bool *made, err *e) {
+    *made = file_sys_mkdir(path) == 0;
+    if (*made || (errno == EEXIST && file_is_dir(path))) return ST_OK;
     return err_errno(e, path, "cannot make folder %s", path);
-}
-
-status file_make_dirs(const char *path, err *e) {
-    char *partial = xstrdup(path);
-    status s = ST_OK;
-    for (char *p = partial + 1; s == ST_OK && partial[0] && *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        s = make_dir(partial, e);
-        *p = '/';
-    }
-    if (s == ST_OK) s = make_dir(partial, e);
-    free(partial);
-    return s;
 }
 
 status file_sync_dir(const char *path, err *e) {
@@ -54,6 +42,45 @@ status file_sync_dir(const char *path, err *e) {
         s = err_errno(e, path, "cannot sync folder %s", path);
     close(fd);
     return s;
+}
+
+/* The folder that holds `path`. One that may not be read cannot be synced either. */
+static status sync_parent(const char *path, err *e) {
+    char *parent = xstrdup(path);
+    size_t n = strlen(parent);
+    while (n > 1 && parent[n - 1] == '/') n--;
+    while (n > 0 && parent[n - 1] != '/') n--;
+    while (n > 1 && parent[n - 1] == '/') n--;
+    parent[n] = '\0';
+    const char *dir = n > 0 ? parent : ".";
+    status st = access(dir, R_OK) == 0 ? file_sync_dir(dir, e) : ST_OK;
+    free(parent);
+    return st;
+}
+
+static status make_dirs(const char *path, bool synced, err *e) {
+    char *partial = xstrdup(path);
+    status st = ST_OK;
+    bool made;
+    for (char *p = partial + 1; st == ST_OK && partial[0] && *p; p++) {
+        if (*p != '/') continue;
+        *p = '\0';
+        st = make_dir(partial, &made, e);
+        if (st == ST_OK && made && synced) st = sync_parent(partial, e);
+        *p = '/';
+    }
+    if (st == ST_OK) st = make_dir(partial, &made, e);
+    if (st == ST_OK && synced) st = sync_parent(partial, e);
+    free(partial);
+    return st;
+}
+
+status file_make_dirs(const char *path, err *e) {
+    return make_dirs(path, false, e);
+}
+
+status file_make_dirs_synced(const char *path, err *e) {
+    return make_dirs(path, true, e);
 }
 
 static int compare_names(const void *a, const void *b) {

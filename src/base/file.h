@@ -23,6 +23,9 @@ bool file_is_dir(const char *path);
 int64_t file_size(const char *path); /* -1 when it cannot be read */
 /* mkdir -p */
 status file_make_dirs(const char *path, err *e) ATH_MUST_USE;
+/* The same, and the path is still there after the machine crashes: the folder that holds it is synced,
+ * and so are those that hold the folders made above it. */
+status file_make_dirs_synced(const char *path, err *e) ATH_MUST_USE;
 /* rm -rf; no error when absent. Never follows symbolic links. */
 status file_remove_tree(const char *path, err *e) ATH_MUST_USE;
 /* rename(2): replaces a file at `to` in one step; durable after file_sync_dir. */

@@ -70,6 +70,9 @@ status model_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, mod
                          err *e) ATH_MUST_USE;
 /* The same for the object of a config.json itself. */
 status model_config_read_file(arena *a, const json_t *obj, model_config *out, err *e) ATH_MUST_USE;
+/* The keys of a `model:` object, its base aside, that change nothing of the model: a list of names.
+ * The caller owns it. */
+json_t *model_config_idle_keys(const json_t *obj);
 /* A copy whose lists are the arena's; strings are shared. */
 model_config model_config_copy(arena *a, const model_config *mc);
 /* config.json as transformers writes it for this family. bos, eos: -1 for none. `dt`: dtype of the

@@ -456,6 +456,32 @@ done:
     return st;
 }
 
+/* The family that a `model:` object says, or its base does; llama where neither can be read. */
+static const model_family *family_of(const json_t *obj) {
+    const model_family *f = NULL;
+    json_t *base = NULL;
+    const char *from;
+    bool strict;
+    err unread;
+    if (!json_object_get(obj, "model_type") &&
+        base_object(obj, &base, &from, &strict, &unread) == ST_OK)
+        take_text_config(&base);
+    status st = find_family(base ? base : obj, &f, &unread);
+    json_decref(base);
+    return st == ST_OK ? f : model_family_find("llama");
+}
+
+json_t *model_config_idle_keys(const json_t *obj) {
+    const model_family *f = family_of(obj);
+    json_t *idle = json_array(), *v;
+    const char *key;
+    json_object_foreach((json_t *)obj, key, v) {
+        bool here = !key_find(key_canonical(key)) && key_in_words(f->inert_keys, key);
+        if (here || config_key_inert(key)) json_array_append_new(idle, json_string(key));
+    }
+    return idle;
+}
+
 status model_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_config *out,
                          err *e) {
     return read_config(a, obj, false, vocab_if_auto, out, e);

@@ -35,11 +35,15 @@ vec_update_args optim_update_args(const param_store *s, int unit, const bool *de
     return a;
 }
 
+bool optim_pattern_matches(const char *pattern, const char *name) {
+    return fnmatch(pattern, name, 0) == 0;
+}
+
 void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay) {
     for (int i = 0; i < param_count(s); i++) {
         decay[i] = true;
         for (int k = 0; k < n; k++)
-            if (fnmatch(no_decay[k], param_at(s, i)->name, 0) == 0) decay[i] = false;
+            if (optim_pattern_matches(no_decay[k], param_at(s, i)->name)) decay[i] = false;
     }
 }
 

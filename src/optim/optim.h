@@ -34,7 +34,9 @@ const optim_class *optim_find(const char *name);
 vec_update_args optim_update_args(const param_store *s, int unit, const bool *decay,
                                   float *const *state, int n_states, const optim_hyper *h);
 
-/* decay[i] for each parameter: not matched by any of the glob patterns (fnmatch). */
+/* Whether the glob pattern (fnmatch) is of that parameter. */
+bool optim_pattern_matches(const char *pattern, const char *name);
+/* decay[i] for each parameter: not matched by any of the patterns. */
 void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay);
 
 /* Sum of squares of the gradients that this rank counts, in double, summed in a fixed order. Its

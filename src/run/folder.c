@@ -12,19 +12,33 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "io/checkpoint/checkpoint.h"
 
-/* What --fresh removes. The config goes last, so that a clearing cut short leaves a run. */
-static const char *const OWNED[] = {"samples",   "traces",    "metrics.jsonl", "report.html",
-                                    "plan.json", "data.json", "config.json"};
-
-/* The checkpoints go first, and under this name: one that is half deleted must not look like one.
- */
-#define TRASH ".trash-checkpoints"
+/* The files that the program writes into a run's folder, checkpoints aside (io/checkpoint), and so
+ * what --fresh removes. The config goes last: a removal that is cut short leaves a run. */
+static const char *const FILES[] = {"metrics.jsonl", "report.html", "upload.log",
+                                    "plan.json",     "data.json",   "config.json"};
 
 struct run_folder {
     char *path;
     int lock_fd;
 };
+
+static bool is_run_config(const json_t *value) {
+    return json_is_object(json_object_get(value, "model")) &&
+           json_is_object(json_object_get(value, "train"));
+}
+
+/* The config of the run that is in the folder; NULL: there is none. Refuses the folder of something
+ * else. */
+static status read_own_config(json_t **out, const char *path, err *e) {
+    TRY(run_read_json(out, path, "config.json", e));
+    if (!*out || is_run_config(*out)) return ST_OK;
+    json_decref(*out);
+    err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's", path);
+    err_where(e, "%s/config.json", path);
+    return err_hint(e, "choose another folder with run=NEW");
+}
 
 /* ---- lock ---- */
 
@@ -70,7 +84,10 @@ static status take_lock(const char *path, const char *lock_path, int *out, err *
 status run_open(run_folder **out, const char *path, err *e) {
     *out = NULL;
     int fd = -1;
-    TRY(file_make_dirs(path, e));
+    json_t *stored;
+    TRY(read_own_config(&stored, path, e)); /* before anything is written there */
+    json_decref(stored);
+    TRY(file_make_dirs_synced(path, e));
     arena *a = arena_new("run folder");
     status st = take_lock(path, path_join(a, path, ".lock"), &fd, e);
     arena_free(a);
@@ -136,11 +153,6 @@ status run_write_config(const run_folder *r, const config *c, err *e) {
     status st = run_write_json(r, "config.json", value, e);
     json_decref(value);
     return st;
-}
-
-static bool is_run_config(const json_t *value) {
-    return json_is_object(json_object_get(value, "model")) &&
-           json_is_object(json_object_get(value, "train"));
 }
 
 status run_read_config(json_t **out, const char *path, err *e) {
@@ -221,39 +233,22 @@ static status compare_config(const char *name, const json_t *stored, const confi
     return st;
 }
 
-/* Also what a clearing left that was cut short. */
-static status remove_trash(const run_folder *r, err *e) {
-    arena *a = arena_new("run folder");
-    status st = file_remove_tree(path_join(a, r->path, TRASH), e);
-    arena_free(a);
-    return st;
-}
-
 static status clear(const run_folder *r, err *e) {
     arena *a = arena_new("run folder");
-    const char *checkpoints = path_join(a, r->path, "checkpoints");
-    status st = ST_OK;
-    if (file_exists(checkpoints)) st = file_rename(checkpoints, path_join(a, r->path, TRASH), e);
-    if (st == ST_OK) st = remove_trash(r, e);
-    for (int i = 0; i < ARRAY_LEN(OWNED) && st == ST_OK; i++)
-        st = file_remove_tree(path_join(a, r->path, OWNED[i]), e);
+    status st = checkpoint_remove_all(r->path, e);
+    for (int i = 0; i < ARRAY_LEN(FILES) && st == ST_OK; i++)
+        st = file_remove_tree(path_join(a, r->path, FILES[i]), e);
     arena_free(a);
     return st;
 }
 
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out, err *e) {
     *out = RUN_START_NEW;
-    json_t *stored = NULL;
-    TRY(remove_trash(r, e));
-    TRY(run_read_json(&stored, r->path, "config.json", e));
+    json_t *stored;
+    TRY(read_own_config(&stored, r->path, e));
     if (!stored) return ST_OK;
     status st = ST_OK;
-    if (!is_run_config(stored)) {
-        st = err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's",
-                     r->path);
-        err_where(e, "%s/config.json", r->path);
-        err_hint(e, "choose another folder with run=NEW");
-    } else if (fresh) {
+    if (fresh) {
         st = clear(r, e);
     } else {
         st = compare_config(r->path, stored, c, stage, e);

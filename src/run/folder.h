@@ -1,13 +1,18 @@
 /* The folder of a run: its lock, its resolved config, and whether a start begins or resumes it.
  *
- *     RUN/.lock           held while a process trains here; the process id stands in it
+ *     RUN/.lock           held while a process trains here; its process id stands in it
  *     RUN/config.json     the resolved config with which the run began
- *     RUN/plan.json       what `athanor plan` said (optional)
- *     RUN/data.json       what the data of each stage were when it began
- * (train/course/stage_data.h) RUN/metrics.jsonl   what happened (metrics.h) RUN/report.html     the
- * same for people (report.h) RUN/checkpoints/    step-N folders
+ *     RUN/plan.json       what `athanor plan` said of it
+ *     RUN/data.json       what the data of each stage were when it began (train/course/stage_data.h)
+ *     RUN/metrics.jsonl   what happened (metrics.h)
+ *     RUN/report.html     the same for people (report/report.h)
+ *     RUN/upload.log      what the commands of checkpoint.upload said (io/checkpoint)
+ *     RUN/checkpoints/    folders step-N (io/checkpoint)
  *
- * Other files in the folder are the user's: they are never touched. */
+ * All else in the folder, and in checkpoints/, is the user's and never touched.
+ *
+ * A start calls run_open, run_prepare and run_write_config in this order, on the first rank alone;
+ * who only looks at runs needs no lock and calls run_is_run and run_read_config. */
 #ifndef RUN_FOLDER_H
 #define RUN_FOLDER_H
 
@@ -20,7 +25,8 @@
 typedef struct run_folder run_folder;
 
 /* Makes the folder when absent and takes its lock, which ends with the process at the latest. Fails
- * when another process holds it, naming that one. */
+ * when another process holds it, naming that one. A folder whose config.json belongs to something
+ * else is refused before anything is written there. */
 status run_open(run_folder **out, const char *path, err *e) ATH_MUST_USE;
 void run_close(run_folder *r); /* NULL is fine */
 /* Whether a process trains in the folder right now. */
@@ -42,8 +48,7 @@ typedef enum run_start { RUN_START_NEW, RUN_START_RESUME } run_start;
 /* What a start with this config does. An absent run is new; with `fresh` an existing one is
  * cleared and new; otherwise it is resumed if only keys differ that are free for a run that stands
  * in stage number `stage`: the error lists all others with both values. A key that is now `auto`
- * accepts whatever it was resolved to when the run began. Refuses a folder whose config.json
- * belongs to something else. The new config is not written yet. */
+ * accepts whatever it was resolved to when the run began. The new config is not written yet. */
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out,
                    err *e) ATH_MUST_USE;
 

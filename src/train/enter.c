@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "train/events.h"
 
 uint64_t session_first_sample(const session *s, int64_t step) {
@@ -150,10 +151,36 @@ static void forget_losses(session *s, const course_stage *k) {
     if (s->stage > 0 && !same_validation(k - 1, k)) early_stop_init(&s->watch.stop);
 }
 
+static bool is_in(const json_t *texts, const char *text) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(texts, i, item) {
+        if (strcmp(json_string_value(item), text) == 0) return true;
+    }
+    return false;
+}
+
+/* A pattern without a parameter is likely a slip. The usual ones are for models of all kinds. */
+static void warn_of_patterns(const session *s) {
+    const param_store *params = s->plan->store;
+    const config_texts *patterns = &s->now->optim.no_decay;
+    json_t *usual = config_default("optim.no_decay");
+    for (int k = 0; k < patterns->n; k++) {
+        bool found = is_in(usual, patterns->items[k]);
+        for (int i = 0; i < param_count(params) && !found; i++)
+            found = optim_pattern_matches(patterns->items[k], param_at(params, i)->name);
+        if (!found)
+            log_warn("optim.no_decay (%s): no parameter matches '%s'",
+                     config_where(s->now, "optim.no_decay"), patterns->items[k]);
+    }
+    json_decref(usual);
+}
+
 status session_begin(session *s, err *e) {
     const course_stage *k = &s->course->stage[s->stage];
     if (!s->begins) return ST_OK;
     s->begins = false;
+    if (session_leads(s)) warn_of_patterns(s);
     if (s->at.step > 0) forget_losses(s, k);
     if (s->at.step > 0 && k->optim_base == s->at.step) state_clear_optimizer(s);
     if (s->c->stages.n) TRY(emit_stage(s, e));

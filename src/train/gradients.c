@@ -1,5 +1,5 @@
 /* --dump-grads: loss and every gradient of one batch, for comparison with other implementations. */
-#include <stdlib.h>
+#include <math.h>
 
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
@@ -41,6 +41,19 @@ static status write_gradients(const session *s, const char *path, err *e) {
     return st;
 }
 
+/* Gradients that hold a NaN compare with nothing: the first tensor that has one is named. */
+static status check_finite(const session *s, const batch_ports *io, const op_run *run, double loss,
+                           err *e) {
+    if (isfinite(loss) && isfinite(optim_grad_squares(s->dev, s->plan->store))) return ST_OK;
+    status st = guard_explain_pass(s->plan->store, io->p, run, e);
+    if (st == ST_OK) return st;
+    err_where(e, "--dump-grads");
+    return err_hint(e, s->model.from
+                           ? "look at the weights of model.from, or try "
+                             "train.precision=fp32"
+                           : "lower model.initializer_range, or try train.precision=fp32");
+}
+
 static status run_batch(session *s, const npy_i32 *ids, const char *out_file, double *loss,
                         err *e) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
@@ -73,6 +86,7 @@ static status run_batch(session *s, const npy_i32 *ids, const char *out_file, do
                   .grad_scale = (float)(1.0 / ((double)B * T))};
     prog_replay(io.p, PROG_ALL, &run);
     *loss = batch_take_nll(&io, 0, &rows) / ((double)B * T);
+    TRY(check_finite(s, &io, &run, *loss, e));
     return write_gradients(s, out_file, e);
 }
 

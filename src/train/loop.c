@@ -135,5 +135,6 @@ status loop_run(session *s, err *e) {
     if (st == ST_OK || st == ST_STOPPED) trace_write(s->trace, true);
     TRY(st);
     TRY(state_poll(s, true, e));
-    return events_end(s, e);
+    TRY(events_end(s, e));
+    return peers_agree(&s->peers, s->upload ? upload_result(s->upload, e) : ST_OK, e);
 }

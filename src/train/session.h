@@ -85,6 +85,7 @@ typedef struct session {
     trace *trace;        /* NULL: nobody wants one */
     upload *upload;      /* NULL: nobody wants it */
     json_t *late_alarms; /* that arose before metrics were open */
+    char *forked;        /* --fork: the checkpoint that this run goes on from */
     run_folder *folder;
     metrics_log *metrics;
     double peak_flops; /* of this machine, for MFU */
@@ -185,5 +186,8 @@ status samples_write(session *s, err *e) ATH_MUST_USE;
 /* guard/nonfinite.c: runs the step's micro-batches again, op by op, and fills e with the first
  * tensor that is not finite. */
 status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) ATH_MUST_USE;
+/* The same for one pass of a program over inputs that it still has. ST_OK: everything is finite. */
+status guard_explain_pass(const param_store *ps, const prog *p, const op_run *run,
+                          err *e) ATH_MUST_USE;
 
 #endif

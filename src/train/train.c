@@ -45,8 +45,10 @@ static status take_folder(session *s, err *e) {
     int begun = stage_data_begun(s->data.record);
     TRY(run_open(&s->folder, s->c->run, e));
     TRY(run_prepare(s->folder, s->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
-    /* A fork without its origin would go on elsewhere: no run without this record. */
-    if (s->opt->fork) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
+    /* Without its checkpoint and its origin a fork would go on elsewhere: the config, which makes
+     * the folder a run, comes last. */
+    if (s->forked) TRY(checkpoint_copy(s->forked, s->c->run, e));
+    if (s->forked) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
     return run_write_config(s->folder, s->c, e);
 }
 
@@ -55,27 +57,24 @@ static status open_folder(session *s, err *e) {
     return peers_agree(&s->peers, session_leads(s) ? take_folder(s, e) : ST_OK, e);
 }
 
-/* --fork: the newest checkpoint goes on in a new folder, where any key may differ. */
-static status fork_run(session *s, course_origin *origin, err *e) {
+/* --fork: the newest checkpoint goes on in a new folder, where any key may differ. Here it is only
+ * found: the folder is made when nothing is left to be refused. */
+static status find_fork(session *s, course_origin *origin, err *e) {
     config *c = s->c;
-    char *newest;
     int64_t step;
     if (run_is_run(s->opt->fork)) {
         err_set(e, ST_USAGE, "%s already holds a run", s->opt->fork);
         err_where(e, "--fork %s", s->opt->fork);
         return err_hint(e, "fork into a new folder");
     }
-    TRY(checkpoint_find_newest(s->a, c->run, &newest, &step, NULL, NULL, e));
-    if (!newest) {
+    TRY(checkpoint_find_newest(s->a, c->run, &s->forked, &step, NULL, NULL, e));
+    if (!s->forked) {
         err_set(e, ST_USAGE, "%s has no checkpoint to fork from", c->run);
         config_locate(c, "run", e);
         return err_hint(e, "train it first, or set run=%s to start there", s->opt->fork);
     }
     TRY(stage_data_read(&s->data.record, c->run, e));
-    TRY(state_read_origin(newest, origin, e));
-    TRY(peers_agree(&s->peers, ST_OK, e)); /* all have found it */
-    status st = session_leads(s) ? checkpoint_copy(newest, s->opt->fork, e) : ST_OK;
-    TRY(peers_agree(&s->peers, st, e));
+    TRY(state_read_origin(s->forked, origin, e));
     c->run = arena_strdup(c->memory, s->opt->fork);
     return ST_OK;
 }
@@ -113,7 +112,7 @@ static status write_plan(session *s, err *e) {
 
 /* What the run's stages began with; nothing where it is new. */
 static status open_record(session *s, course_origin *origin, err *e) {
-    if (s->opt->fork) return fork_run(s, origin, e);
+    if (s->opt->fork) return find_fork(s, origin, e);
     bool goes_on = !s->opt->fresh && run_is_run(s->c->run);
     if (goes_on) {
         TRY(stage_data_read(&s->data.record, s->c->run, e));
@@ -196,6 +195,7 @@ static status run_session(session *s, err *e) {
     TRY(config_check_train(s->c, e));
     TRY(check_samples(s, e));
     TRY(open_course(s, e));
+    if (session_leads(s)) course_warn(s->course);
     TRY(samples_encode(s, e));
     TRY(peers_agree(&s->peers, session_make_plan(s, e), e)); /* they may need unequally much */
     TRY(check_layout(s, e));
@@ -285,6 +285,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK && s.tok) st = samples_encode(&s, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     *out = NULL;
+    if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.course);
     if (st == ST_OK) st = plan_ranks(&s, out, e);
     s.dev = NULL;
     session_close(&s);

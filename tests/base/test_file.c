@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/file_fault.h"
 
 typedef struct fixture {
     arena *a;
@@ -301,6 +302,32 @@ static void test_hash_values(void **state) {
     assert_string_equal(text, "000000000000001f");
 }
 
+/* The folder of every folder that was made, and that of the path in any case, is synced. */
+static void test_make_dirs_synced(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "a/b/c");
+    for (int n = 1; n <= 3; n++) {
+        err e = {0};
+        assert_true(file_fault_arm((const char *[]){"fsync:1", "fsync:2", "fsync:3"}[n - 1]));
+        assert_int_equal(file_make_dirs_synced(path, &e), ST_FAILED);
+        assert_non_null(strstr(e.message, "cannot sync folder"));
+        assert_true(file_fault_struck());
+        file_fault_arm(NULL);
+        assert_int_equal(file_remove_tree(path_join(f->a, f->dir, "a"), &e), ST_OK);
+    }
+    err e = {0};
+    assert_int_equal(file_make_dirs(path, &e), ST_OK);
+    assert_true(file_fault_arm("fsync:2"));
+    assert_int_equal(file_make_dirs_synced(path, &e), ST_OK);
+    assert_false(file_fault_struck()); /* only the last one, which was there */
+    file_fault_arm(NULL);
+    assert_int_equal(chdir(f->dir), 0);
+    assert_int_equal(file_make_dirs_synced("d/e/", &e), ST_OK);
+    assert_true(file_is_dir("d/e"));
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(file_make_dirs_synced("/", &e), ST_OK);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -310,6 +337,7 @@ int main(void) {
         CASE(test_read_unknown_size),
         CASE(test_failed_write_leaves_old_file),
         CASE(test_folders),
+        CASE(test_make_dirs_synced),
         CASE(test_remove_tree_spares_link_targets),
         CASE(test_paths),
         CASE(test_map),

@@ -27,6 +27,35 @@ expect 2 config print tiny.yaml -x;     has err "no option '-x'"
 expect 2 config print tiny.yaml -o x;   has err "takes no -o"
 expect 2 config schema a=b;    has err "takes no key=value"
 
+# Keys that do nothing are told, with their lines: of another schedule, without a validation set, of
+# a stage that comes later. Defaults, what is switched off, and a file's keys after an override are not.
+cat >idle.yaml <<'END'
+model: {model_type: gpt2, hidden_size: 384, num_hidden_layers: 2, torch_dtype: float32, n_ctx: 64}
+optim:
+  schedule: {kind: constant, decay_steps: 10, gamma: 0.5, min_lr: 0, decay: linear}
+eval: {patience: 3, every: 0}
+sample: {max_new: 5}
+train: {beta: 0.2, batch_ramp: {every: 7}}
+parallel: {sp: true, cp_kind: allgather}
+stages:
+  - {name: one, until: {steps: 5}}
+  - {name: two, until: {steps: 9}, optim: {schedule: {kind: wsd, milestones: [2]}}}
+END
+expect 0 config print idle.yaml
+for idle in "optim.schedule.gamma (idle.yaml:3) does nothing where optim.schedule.kind is wsd" \
+    "stages.1.optim.schedule.milestones (idle.yaml:10) does nothing where" \
+    "eval.patience (idle.yaml:4) does nothing without data.valid" \
+    "sample.max_new (idle.yaml:5) does nothing without sample.prompts" \
+    "train.beta (idle.yaml:6) does nothing where train.objective is lm" \
+    "train.batch_ramp.every (idle.yaml:6) does nothing without train.batch_ramp.start" \
+    "parallel.sp (idle.yaml:7) does nothing unless parallel.tp is above 1" \
+    "model.torch_dtype (idle.yaml:1) does nothing"; do
+    has err "athanor: warning: $idle"
+done
+[ "$(grep -c warning err)" = 8 ] || fail "not eight warnings"
+expect 0 config print idle.yaml stages=[] optim.schedule.kind=cosine sample.prompts=[]
+lacks err decay; lacks err sample; lacks err gamma
+
 expect 0 config print tiny.yaml
 has out "steps: 2000"; has out "# tiny.yaml:5"; has out "# default"
 cp out again.yaml

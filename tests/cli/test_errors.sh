@@ -52,6 +52,21 @@ refused 2 "needs an input" "command line" plan
 refused 2 "has no use for 'more'" "command line" runs show good more
 expect 2 generate good --prompt
 has err "--prompt needs a value"; has err "hint: usage: athanor generate MODEL"
+# What would do nothing is refused by name.
+refused 2 "--fresh and --fork exclude each other" "command line (--fresh)" train c.yaml run=good --fresh --fork f
+refused 2 "--ids-file does nothing without --dump-grads" "command line (--ids-file)" train c.yaml --ids-file i.npy
+refused 2 "--trace-steps does nothing without --trace" "command line (--trace-steps)" train c.yaml --trace-steps 2
+refused 2 "--dump-grads does nothing without --ids-file" "command line (--dump-grads)" train c.yaml --dump-grads g
+refused 2 "--dump-grads and --dry-run exclude each other" "command line (--dump-grads)" \
+    train c.yaml --dump-grads g --ids-file i.npy --dry-run
+[ ! -e f ] || fail "a refused fork left a folder"
+# A value is a value, whatever it looks like.
+expect 3 generate good --prompt -h
+has err "U+002D '-', is not in the vocabulary"
+expect 2 generate good --prompt --json --ids 1
+has err "athanor: error: "
+expect 0 generate good --prompt x -h
+has out "usage: athanor generate"
 
 # ---- corpus ----
 : >empty.txt
@@ -62,6 +77,8 @@ refused 3 "byte 10" binary.txt data build binary.txt -o s tokenizer=char.json
 refused 3 latin1.txt latin1.txt data build latin1.txt -o s tokenizer=char.json
 refused 3 absent.txt absent.txt data build absent.txt -o s tokenizer=char.json
 refused 2 empty.txt empty.txt tok train empty.txt -o t.json --kind char
+refused 2 "threads=2.5 is not a value" threads data build text.txt -o s tokenizer=char.json threads=2.5
+refused 2 "threads=1025 is not a value" threads data build text.txt -o s tokenizer=char.json threads=1025
 [ ! -e s/shard-00000.bin ] && [ ! -e t.json ] || fail "refused input left output"
 
 # ---- config ----
@@ -87,6 +104,20 @@ train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size
 train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
 train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
 train_refused 4 "MiB are allowed" model c.yaml train.memory_limit=1M
+
+# ---- what does nothing is told, by name ----
+told() { has err "athanor: warning: $1"; }
+sed 's/^optim: {/optim: {no_decay: ["*norm*", "*.bais"], /' c.yaml >slip.yaml
+expect 0 train slip.yaml run=slip train.steps=6 train.beta=0.2 model.use_cache=true
+told "optim.schedule.decay_steps (36, slip.yaml:6) do not fit into the 6 steps of the schedule after a warm-up of 4"
+told "optim.no_decay (slip.yaml:6): no parameter matches '*.bais'"
+told "train.beta (command line) does nothing where train.objective is lm"
+told "model.use_cache (command line) does nothing"
+[ "$(grep -c warning err)" = 4 ] || fail "not four warnings"
+expect 0 train slip.yaml run=slip2 train.steps=2 optim.schedule.warmup_steps=3 --json
+told "optim.schedule.warmup_steps (3, command line) are more than the 2 steps"
+expect 0 train c.yaml run=quiet
+lacks err warning
 
 # ---- data ----
 make_text 5 3 | tr a-m n-z >other.txt

@@ -69,6 +69,26 @@ cp zero/metrics.jsonl out
 expect 5 train c.yaml run=blind guard.action=skip optim.lr=1e6 optim.clip_norm=0 optim.eps=1e-30
 [ "$(grep -c '"skipped": true' blind/metrics.jsonl)" -lt 8 ] || fail "steps that teach nothing go on and on"
 
+# ---- a NaN in the gradients of one batch ----
+golden=$root/tests/golden/models/llama-gqa-tied
+# bad_weight BYTES: the last weight of the model in from/ becomes these.
+bad_weight() {
+    rm -rf from && cp -r "$golden" from
+    printf "$1" | dd of=from/model.safetensors bs=1 seek=$(($(stat -c %s from/model.safetensors) - 4)) \
+        conv=notrunc 2>/dev/null
+}
+echo 'model: {from: from}' >from.yaml
+bad_weight '\377\377\377\177'
+expect 5 train from.yaml --dump-grads g.safetensors --ids-file "$golden/ids.npy"
+has err "parameter model.norm.weight holds a NaN or Inf at element"
+has err "hint: look at the weights of model.from"
+expect 5 train from.yaml --dump-grads g.safetensors --ids-file "$golden/ids.npy" --json
+has out '"kind": "nonfinite"'
+bad_weight '\377\377\177\177' # the largest float
+expect 5 train from.yaml --dump-grads g.safetensors --ids-file "$golden/ids.npy"
+has err "wrote a NaN or Inf into"
+[ ! -e g.safetensors ] || fail "gradients with a NaN were written"
+
 # ---- early stop and the best checkpoint ----
 expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
 has out '"kind": "early_stop"'
@@ -94,8 +114,10 @@ expect 0 train c.yaml run=up checkpoint.upload='mkdir -p store && cp -r "$ATHANO
 [ "$(ls up/checkpoints | wc -l)" = 3 ] || fail "what was uploaded was not pruned: $(ls up/checkpoints)"
 
 expect 0 verify checkpoint store/110
-expect 0 train c.yaml run=down train.steps=20 checkpoint.upload='exit 3' --json
+expect 1 train c.yaml run=down train.steps=20 checkpoint.upload='exit 3' --json
 has out '"kind": "upload_failed"'
+has out '"event": "end"'
+tail -n 1 out | grep -q '"message": "the upload command of step 20 ended with status 3"' || fail "the end does not say why"
 [ "$(ls down/checkpoints | wc -l)" = 2 ] || fail "what was not uploaded was deleted"
 
 # ---- a damaged checkpoint ----

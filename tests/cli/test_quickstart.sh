@@ -74,6 +74,7 @@ grep -q "1Sm" run4/corpus.txt && fail "verse numbers are left in the text"
 rm fake/bible
 expect_status 1 env PATH="$work/fake" XDG_CACHE_HOME="$work/cache" "$athanor" quickstart -o bad
 expect_text "no text to learn from" err
+[ ! -e bad ] || fail "a failed start left a folder"
 
 # Bad input: one sentence, the right status, no traces of a run.
 expect_status 3 "$athanor" quickstart missing.txt -o bad
@@ -91,7 +92,14 @@ expect_status 3 "$athanor" quickstart binary.txt -o bad --json
 expect_text '"kind":' out
 expect_status 2 "$athanor" quickstart text.txt -o bad --seconds x
 expect_status 2 "$athanor" quickstart text.txt text.txt
-[ ! -e bad/checkpoints ] || fail "a failed start left checkpoints"
+[ ! -e bad ] || fail "a failed start left a folder"
+# What was there before stays: a run as it was, and a folder of the user's.
+cp -r run kept
+expect_status 3 "$athanor" quickstart missing.txt -o run
+diff -r run kept || fail "a failed start changed the run that was there"
+mkdir mine && touch mine/notes
+expect_status 2 "$athanor" quickstart tiny.txt -o mine
+[ -e mine/notes ] || fail "a failed start removed a file of the user"
 
 # A signal saves the state and exits 75; the config goes on from there.
 "$athanor" quickstart text.txt -o stopped --seconds 60 >out 2>err &

@@ -82,6 +82,13 @@ at=$(newest_step stopped)
 train_on 0 "4 parallel.zero=1" run=stopped train.steps=$((at + 1))
 event start stopped/metrics.jsonl | tail -n 1 | grep -q "\"step\": $at," || fail "it does not go on from step $at"
 
+# So does output that nobody reads any more, which rank 0 alone notices.
+{ "$athanor" launch --ranks 2 -- train d.yaml run=piped train.steps=100000 --json 2>err </dev/null; echo $? >status; } |
+    head -n 3 >out
+last="launch | head"
+[ "$(cat status)" = 75 ] || fail "exit $(cat status), not 75"
+[ -d piped/checkpoints/step-"$(newest_step piped)" ] || fail "nothing was saved"
+
 if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
     last="mpirun -n 2 train"
     export ASAN_OPTIONS=detect_leaks=0 # what MPI leaves behind is not ours

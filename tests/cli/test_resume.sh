@@ -72,6 +72,30 @@ stop_and_go() { # RUN WANT KEYS...: until three signals have met the run
 stop_and_go stopped llama.want
 stop_and_go stopped2 gpt2.want "$gpt2_model" train.precision=bf16
 
+# A terminal that is closed, and output that nobody reads any more, save like a signal: 75. nohup has
+# SIGHUP ignored.
+"$athanor" train c.yaml run=hup train.steps=100000 >out 2>err </dev/null &
+await_step hup
+kill -HUP $!
+wait $!
+got=$?
+last="train, SIGHUP"
+[ $got = 75 ] || fail "exit $got, not 75"
+has err "state saved"
+{ "$athanor" train c.yaml run=pipe train.steps=100000 --json 2>err </dev/null; echo $? >status; } | head -n 3 >out
+last="train --json | head"
+[ "$(cat status)" = 75 ] || fail "exit $(cat status), not 75"
+for run in hup pipe; do
+    [ -d $run/checkpoints/step-$(event step $run/metrics.jsonl | tail -n 1 | grep -o '"step": [0-9]*' | grep -o '[0-9]*') ] ||
+        fail "$run: its last step was not saved"
+done
+(trap '' HUP && exec "$athanor" train c.yaml run=nohup train.steps=100000 >out 2>err </dev/null) &
+await_step nohup
+kill -HUP $!
+kill -0 $! 2>/dev/null && grep -q '^SigIgn:.*[13579bdf]$' /proc/$!/status || fail "nohup's SIGHUP was caught"
+kill -TERM $!
+wait $!
+
 # A run that is to be shorter than it is has nothing to do.
 expect 0 train c.yaml run=shorter train.steps=8
 expect 0 train c.yaml run=shorter train.steps=4

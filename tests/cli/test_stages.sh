@@ -93,6 +93,14 @@ results step half | cmp -s want.rest - || fail "a fork that ended before its fir
 expect 0 train stages.yaml run=root --fork=elsewhere stages.0.data.train=c
 has err 'before the fork'
 
+# A fork that is refused has left nothing: neither in a folder of something else, nor a new folder.
+mkdir notrun && echo '{"model_type": "llama"}' >notrun/config.json
+expect 2 train stages.yaml run=root --fork=notrun
+has err "notrun already holds something else"
+[ "$(ls -A notrun)" = config.json ] || fail "a refused fork left $(ls -A notrun | tr '\n' ' ')"
+expect 2 train stages.yaml run=root --fork=none train.seq_len=1000000
+[ ! -e none ] || fail "a fork with a key that cannot be left a folder"
+
 # Data of a stage that is over may go.
 sed -E 's/path: a, weight: (1|8)/path: b, weight: 1/; s/\[\{path: a, weight: 3.*\], valid/a, valid/' stages.yaml >gone.yaml
 expect 0 train gone.yaml run=gone train.steps=15

@@ -17,6 +17,15 @@ expect 0 verify checkpoint run --json
 grep -q '"ok": true' out && grep -q '"resume": "run/checkpoints/step-12"' out || fail "the report is not so"
 [ "$(grep -o '"val_loss": [0-9.]*' out | wc -l)" -ge 2 ] || fail "no validation losses"
 
+# A name that is not UTF-8.
+bytes=$(printf 'run-\377')
+cp -r run "$bytes"
+mkdir "$bytes/checkpoints/.tmp-$bytes"
+expect 0 verify checkpoint "$bytes" --json
+grep -q '"ok": true, "detail": "run-�: all checkpoints are whole' out || fail "the report is not so"
+has out '"resume": "run-�/checkpoints/step-12"'
+has out '"leftovers": [".tmp-run-�"]'
+
 # A byte of the last tensor, a missing file, and what a crash leaves.
 cp -r run bad
 weights=bad/checkpoints/step-12/model.safetensors

@@ -94,12 +94,17 @@ static void test_failures_are_told_and_tried_again(void **state) {
     assert_non_null(strstr(ev.why.hint, "upload.log"));
     assert_false(marked(d, 1));
     assert_false(upload_wait(u, &ev, NULL)); /* not before the next save */
+    err why = {0};
+    assert_int_equal(upload_result(u, &why), ST_FAILED);
+    assert_string_equal(why.message, ev.why.message);
+    assert_non_null(strstr(why.hint, "upload.log; starting the run again"));
     test_write(d, "there", "");
     test_save_step(d, 2);
     upload_add(u, 2);
     expect_end(u, 1, 0);
     expect_end(u, 2, 0);
     assert_true(marked(d, 1) && marked(d, 2));
+    assert_ok(upload_result(u, &why), why);
     upload_free(u);
 
     test_save_step(d, 3);

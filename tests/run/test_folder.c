@@ -3,6 +3,7 @@
 
 #include <sys/wait.h>
 
+#include "base/file_fault.h"
 #include "base/yaml.h"
 #include "run/folder.h"
 
@@ -141,6 +142,13 @@ static void test_fresh_leaves_the_users_files(void **state) {
     run_start start = RUN_START_RESUME;
     put_file(dir, "corpus.txt", "mine");
     put_file(dir, "metrics.jsonl", "{}\n");
+    put_file(dir, "upload.log", "sent\n");
+    static const char *const mine[] = {"samples", "traces", "checkpoints/exported"};
+    for (int i = 0; i < ARRAY_LEN(mine); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, mine[i]);
+        OK(file_make_dirs(path, NULL));
+    }
+    put_file(dir, "checkpoints/exported/model.safetensors", "mine");
     snprintf(path, sizeof path, "%s/checkpoints/step-1", dir);
     OK(file_make_dirs(path, NULL));
     OK(prepare(dir, "train: {steps: 10, seed: 2}\n", true, &start, NULL));
@@ -149,22 +157,46 @@ static void test_fresh_leaves_the_users_files(void **state) {
     assert_false(run_is_run(dir));
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     assert_false(file_exists(path));
+    snprintf(path, sizeof path, "%s/upload.log", dir);
+    assert_false(file_exists(path));
     snprintf(path, sizeof path, "%s/corpus.txt", dir);
+    assert_true(file_exists(path));
+    for (int i = 0; i < ARRAY_LEN(mine); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, mine[i]);
+        assert_true(file_exists(path));
+    }
+    snprintf(path, sizeof path, "%s/checkpoints/exported/model.safetensors", dir);
     assert_true(file_exists(path));
 }
 
 static void test_strange_config_is_kept(void **state) {
     err e = {0};
-    run_start start;
-    config *c = make_config(BASE);
+    run_folder *r;
+    char lock[512];
     put_file(*state, "config.json", "{\"model_type\": \"llama\"}");
-    run_folder *r = open_run(*state);
-    assert_int_equal(run_prepare(r, c, 0, true, &start, &e), ST_USAGE);
-    run_close(r);
-    config_free(c);
+    assert_int_equal(run_open(&r, *state, &e), ST_USAGE);
+    snprintf(lock, sizeof lock, "%s/.lock", (const char *)*state);
+    assert_false(file_exists(lock));
     char *text = get_file(*state, "config.json");
     assert_string_equal(text, "{\"model_type\": \"llama\"}");
     free(text);
+}
+
+/* A crash of the machine must not lose the folder's name: its parent is synced, also of a folder
+ * that an earlier process made. */
+static void test_the_folder_is_synced(void **state) {
+    for (int there = 0; there < 2; there++) {
+        err e = {0};
+        run_folder *r;
+        char path[512];
+        snprintf(path, sizeof path, "%s/runs/a", (const char *)*state);
+        assert_true(file_fault_arm("fsync:1"));
+        assert_int_equal(run_open(&r, path, &e), ST_FAILED);
+        assert_non_null(strstr(e.message, "cannot sync folder"));
+        file_fault_arm(NULL);
+        OK(run_open(&r, path, &e));
+        run_close(r);
+    }
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
@@ -180,6 +212,7 @@ int main(void) {
         T(test_auto_accepts_what_it_became),
         T(test_fresh_leaves_the_users_files),
         T(test_strange_config_is_kept),
+        T(test_the_folder_is_synced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,17 +205,11 @@ static status check_folder_of(const char *path, err *e) {
 }
 
 static status read_wish(const cli_args *args, bench_wish *w, err *e) {
-    static const char *const others[] = {"steps", "warmup", "profile", "svg"};
     TRY(cli_int(args, "steps", 5, 1, 100000, &w->steps, e));
     TRY(cli_int(args, "warmup", 2, 0, 100000, &w->warmup, e));
     w->svg = cli_value(args, "svg");
     w->profile = cli_has(args, "profile") || w->svg;
     if (w->svg) TRY(check_folder_of(w->svg, e));
-    for (int i = 0; cli_has(args, "on-demand") && i < ARRAY_LEN(others); i++)
-        if (cli_has(args, others[i])) {
-            err_set(e, ST_USAGE, "--on-demand and --%s exclude each other", others[i]);
-            return err_hint(e, "with --on-demand every line of standard input runs one step");
-        }
     return ST_OK;
 }
 
@@ -231,6 +225,7 @@ static status cmd_bench_train(const cli_args *args, err *e) {
     if (st == ST_OK) st = bench_open(&b, c, world, e);
     if (st == ST_OK) {
         w.leads = comm_world_rank(world) == 0;
+        if (w.leads) config_tell_notes(c);
         st = cli_has(args, "on-demand") ? run_on_demand(b, w.leads, e)
                                         : run_and_report(args, b, &w, e);
     }
@@ -249,6 +244,10 @@ static const cli_option options[] = {
     {"on-demand", NULL, "one step for every line of standard input; implies --json"},
     {0}};
 
+static const cli_rule rules[] = {{"on-demand", CLI_EXCLUDES, "steps|warmup|profile|svg",
+                                  "with --on-demand every line of standard input runs one step"},
+                                 {0}};
+
 const cli_command command_bench_train = {
     .name = "bench train",
     .summary = "measure training steps, and where their time goes",
@@ -256,6 +255,7 @@ const cli_command command_bench_train = {
              "[--on-demand]",
     .run = cmd_bench_train,
     .options = options,
+    .rules = rules,
     .min_inputs = 1,
     .max_inputs = 1,
     .takes_keys = true};

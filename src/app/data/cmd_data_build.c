@@ -38,12 +38,13 @@ static status get_number(const cli_args *args, const char *key, double hi, doubl
     return bad_key(key, value, hint, e);
 }
 
-static status get_count(const cli_args *args, const char *key, uint64_t *out, err *e) {
+static status get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out, err *e) {
     const char *value = cli_override(args, key);
     int64_t n;
+    char hint[96] = "give a whole number, not negative";
     if (!value) return ST_OK;
-    if (!text_parse_int(value, &n) || n < 0)
-        return bad_key(key, value, "give a whole number, not negative", e);
+    if (hi < INT64_MAX) snprintf(hint, sizeof hint, "give a whole number from 0 to %ld", (long)hi);
+    if (!text_parse_int(value, &n) || n < 0 || n > hi) return bad_key(key, value, hint, e);
     *out = (uint64_t)n;
     return ST_OK;
 }
@@ -92,14 +93,14 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
 }
 
 static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
-    double threads = 0;
+    uint64_t threads = 0;
     bool eos = true;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
     TRY(get_number(args, "valid", 1, &opt->valid_fraction, e));
-    TRY(get_number(args, "threads", 1025, &threads, e));
-    TRY(get_count(args, "seed", &opt->seed, e));
-    TRY(get_count(args, "shard_tokens", &opt->shard_tokens, e));
+    TRY(get_count(args, "threads", 1024, &threads, e));
+    TRY(get_count(args, "seed", INT64_MAX, &opt->seed, e));
+    TRY(get_count(args, "shard_tokens", INT64_MAX, &opt->shard_tokens, e));
     TRY(get_bool(args, "eos", &eos, e));
     TRY(get_bool(args, "append", &opt->append, e));
     opt->threads = (int)threads;

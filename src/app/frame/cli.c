@@ -104,12 +104,6 @@ static status unknown_command(int argc, char **argv, err *e) {
                     words[near]);
 }
 
-static bool has_word(int argc, char **argv, const char *word) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], word) == 0) return true;
-    return false;
-}
-
 static void report_json(const err *e) {
     cli_print_json(json_pack("{s:{s:s, s:o, s:o, s:o}}", "error", "kind", status_kind(e->code),
                              "message", json_text(e->message, strlen(e->message)), "hint",
@@ -134,9 +128,7 @@ void cli_report(const err *e, bool json) {
         report_text(e);
 }
 
-static status run_command(int argc, char **argv, err *e) {
-    int words = 0;
-    const cli_command *command = cli_find_command(argc, argv, &words);
+static status run_command(const cli_command *command, int words, int argc, char **argv, err *e) {
     if (!command) return unknown_command(argc, argv, e);
     cli_args args;
     status st = cli_parse(&args, command, argc - 1 - words, argv + 1 + words, e);
@@ -151,14 +143,14 @@ static status run_command(int argc, char **argv, err *e) {
 }
 
 /* --help and --version, before anything else is looked at; false when neither is asked for. */
-static bool answer_help(int argc, char **argv) {
-    int words = 0;
-    if (has_word(argc < 2 ? argc : 2, argv, "--version")) {
+static bool answer_help(const cli_command *command, int argc, char **argv) {
+    if (strcmp(argv[1], "--version") == 0) {
         printf("athanor %s\n", ATHANOR_VERSION);
         return true;
     }
-    if (!has_word(argc, argv, "--help") && !has_word(argc, argv, "-h")) return false;
-    const cli_command *command = cli_find_command(argc, argv, &words);
+    if (!cli_has_word(command, argc - 1, argv + 1, "--help") &&
+        !cli_has_word(command, argc - 1, argv + 1, "-h"))
+        return false;
     if (command)
         cli_print_command_help(command);
     else if (!cli_print_group_help(argv[1]))
@@ -168,15 +160,18 @@ static bool answer_help(int argc, char **argv) {
 
 int cli_main(int argc, char **argv) {
     err e = {0};
+    int words = 0;
     if (argc < 2) {
         cli_print_help();
         return ST_USAGE;
     }
-    if (answer_help(argc, argv)) return fflush(stdout) == 0 ? ST_OK : ST_FAILED;
-    status st = run_command(argc, argv, &e);
+    const cli_command *command = cli_find_command(argc, argv, &words);
+    if (answer_help(command, argc, argv)) return fflush(stdout) == 0 ? ST_OK : ST_FAILED;
+    status st = run_command(command, words, argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
-    ranks_end_early(st, &e, has_word(argc, argv, "--json"));
-    cli_report(&e, has_word(argc, argv, "--json"));
+    bool json = cli_has_word(command, argc - 1, argv + 1, "--json");
+    ranks_end_early(st, &e, json);
+    cli_report(&e, json);
     return (int)st;
 }

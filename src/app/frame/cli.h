@@ -25,6 +25,20 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
+/* What the options of a command need of each other; the parser refuses the rest, so that none is
+ * passed over in silence. A table ends with a NULL option. */
+typedef enum cli_rule_kind {
+    CLI_NEEDS,    /* without one of `others` the option would do nothing */
+    CLI_EXCLUDES, /* with one of `others` it cannot be given */
+} cli_rule_kind;
+
+typedef struct cli_rule {
+    const char *option;
+    cli_rule_kind kind;
+    const char *others; /* names without dashes: "logits", or "dump-grads|trace" */
+    const char *hint;   /* NULL: the command's usage */
+} cli_rule;
+
 typedef struct cli_args cli_args;
 
 typedef struct cli_command {
@@ -33,6 +47,7 @@ typedef struct cli_command {
     const char *usage; /* what follows the name: "CONFIG [key=value...] [--dry-run]" */
     status (*run)(const cli_args *args, err *e);
     const cli_option *options;  /* NULL for none; --json, --help and -o are known to all */
+    const cli_rule *rules;      /* NULL for none */
     int min_inputs, max_inputs; /* max_inputs < 0: no bound */
     bool takes_output;          /* -o OUT */
     bool takes_keys;            /* key.path=value */

@@ -11,6 +11,9 @@ extern const int cli_n_commands;
 status cli_parse(cli_args *args, const cli_command *command, int argc, char **argv,
                  err *e) ATH_MUST_USE;
 void cli_args_free(cli_args *args);
+/* Whether a word stands among a command's words, other than as the value of an option or after
+ * "--". The command may be NULL: then no option is known. */
+bool cli_has_word(const cli_command *c, int argc, char **argv, const char *word);
 
 /* The command that argv[1..] names, how many words its name has; NULL when none. */
 const cli_command *cli_find_command(int argc, char **argv, int *words);

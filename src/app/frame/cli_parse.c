@@ -130,6 +130,61 @@ static status check_inputs(const cli_args *args, err *e) {
     return ST_OK;
 }
 
+/* The first of "a|b|c" that was given; NULL when none was. */
+static const char *first_given(const cli_args *args, const char *names) {
+    for (const char *p = names; *p; p += strspn(p, "|")) {
+        size_t len = strcspn(p, "|");
+        int i = find_option(args->command, p, len);
+        CHECK(i >= 0, "%s has a rule about an option it lacks: %s", args->command->name, p);
+        if (args->values[i]) return args->command->options[i].name;
+        p += len;
+    }
+    return NULL;
+}
+
+/* "a|b" as "--a or --b". */
+static void list_options(const char *names, char *out, size_t size) {
+    size_t n = 0;
+    for (const char *p = names; *p && n < size; p += strspn(p, "|")) {
+        size_t len = strcspn(p, "|");
+        n += (size_t)snprintf(out + n, size - n, "%s--%.*s", n ? " or " : "", (int)len, p);
+        p += len;
+    }
+}
+
+static status check_rules(const cli_args *args, err *e) {
+    for (const cli_rule *r = args->command->rules; r && r->option; r++) {
+        char others[256] = "";
+        if (!cli_has(args, r->option)) continue;
+        const char *given = first_given(args, r->others);
+        if ((given != NULL) == (r->kind == CLI_NEEDS)) continue;
+        list_options(r->others, others, sizeof others);
+        if (given)
+            err_set(e, ST_USAGE, "--%s and --%s exclude each other", r->option, given);
+        else
+            err_set(e, ST_USAGE, "--%s does nothing without %s", r->option, others);
+        if (r->hint) err_hint(e, "%s", r->hint);
+        return err_where(e, "command line (--%s)", r->option);
+    }
+    return ST_OK;
+}
+
+/* Whether the word after this one is its value. */
+static bool takes_next(const cli_command *c, const char *word) {
+    if (!c) return false;
+    if (strcmp(word, "-o") == 0) return c->takes_output;
+    int i = strncmp(word, "--", 2) == 0 ? find_option(c, word + 2, strlen(word + 2)) : -1;
+    return i >= 0 && c->options[i].value;
+}
+
+bool cli_has_word(const cli_command *c, int argc, char **argv, const char *word) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], word) == 0) return true;
+        if (takes_next(c, argv[i])) i++;
+    }
+    return false;
+}
+
 status cli_parse(cli_args *args, const cli_command *command, int argc, char **argv, err *e) {
     word_list w = {.argc = argc, .argv = argv};
     memset(args, 0, sizeof *args);
@@ -138,6 +193,7 @@ status cli_parse(cli_args *args, const cli_command *command, int argc, char **ar
     args->overrides = xcalloc((size_t)argc + 1, sizeof *args->overrides);
     status st = parse_words(args, &w, e);
     if (st == ST_OK) st = check_inputs(args, e);
+    if (st == ST_OK) st = check_rules(args, e);
     if (st == ST_OK || !e) return st;
     if (!*e->hint) err_hint(e, "usage: athanor %s %s", command->name, command->usage);
     if (!*e->where) err_where(e, "command line");

@@ -74,9 +74,8 @@ static status build_shards(quick *q, const tok *t, err *e) {
     return ST_OK;
 }
 
-static status prepare(quick *q, const char *text, err *e) {
+static status prepare(quick *q, err *e) {
     tok *t = NULL;
-    TRY(find_text(q, text, e));
     status st = train_tokenizer(q, &t, e);
     if (st == ST_OK) st = build_shards(q, t, e);
     tok_free(t);
@@ -169,16 +168,25 @@ static void print_json(const quick *q, const quick_watch *w, double train_s) {
     strbuf_free(&sample);
 }
 
-static status run_stages(const cli_args *args, quick *q, err *e) {
-    quick_watch w = {.q = q, .limit_s = q->budget_s * 1.25, .val_loss = NAN, .val_bpb = NAN};
+/* The text is looked at before a folder is made for it. */
+static status prepare_and_train(const cli_args *args, quick *q, quick_watch *w, err *e) {
+    TRY(find_text(q, args->n_inputs ? args->inputs[0] : NULL, e));
     TRY(file_make_dirs(q->run, e));
     if (run_is_run(q->run))
         fprintf(q->out, "%s holds a run: it is replaced by a new one\n", q->run);
-    TRY(prepare(q, args->n_inputs ? args->inputs[0] : NULL, e));
+    TRY(prepare(q, e));
     TRY(measure_machine(q, e));
-    int64_t began = clock_now_ns();
-    status st = train_model(q, &w, e);
-    double train_s = clock_since_s(began);
+    return train_model(q, w, e);
+}
+
+/* Where nothing was and nothing came to be trained, nothing is left. */
+static status run_stages(const cli_args *args, quick *q, err *e) {
+    quick_watch w = {.q = q, .limit_s = q->budget_s * 1.25, .val_loss = NAN, .val_bpb = NAN};
+    bool was_there = file_exists(q->run);
+    status st = prepare_and_train(args, q, &w, e);
+    double train_s = clock_since_s(w.began_ns);
+    if (st != ST_OK && !was_there && !run_is_run(q->run) && file_remove_tree(q->run, NULL) != ST_OK)
+        log_warn("%s was made and could not be removed", q->run);
     if (st == ST_OK) {
         quick_print_result(q, &w);
         if (args->json) print_json(q, &w, train_s);

@@ -12,6 +12,7 @@
 static status print_config(const cli_args *args, err *e) {
     config *c;
     TRY(config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e));
+    config_tell_notes(c);
     if (args->json) {
         cli_print_json(config_to_json(c));
     } else {

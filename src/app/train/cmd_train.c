@@ -15,13 +15,9 @@ static void print_event_json(void *ctx, const json_t *event) {
 }
 
 static status dump_gradients(const cli_args *args, config *c, err *e) {
-    const char *ids = cli_value(args, "ids-file");
-    if (!ids) {
-        err_set(e, ST_USAGE, "--dump-grads needs the batch");
-        return err_hint(e, "add --ids-file F.npy (int32 [B,T+1])");
-    }
     double loss;
-    TRY(train_dump_gradients(c, ids, cli_value(args, "dump-grads"), &loss, e));
+    TRY(train_dump_gradients(c, cli_value(args, "ids-file"), cli_value(args, "dump-grads"), &loss,
+                             e));
     if (args->json)
         cli_print_json(json_pack("{s:f}", "loss", loss));
     else
@@ -65,6 +61,7 @@ static status train(const cli_args *args, config *c, comm_world *world, err *e) 
 static status run(const cli_args *args, comm_world *world, err *e) {
     config *c;
     TRY(config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e));
+    if (comm_world_rank(world) == 0) config_tell_notes(c);
     status st = cli_has(args, "dump-grads") ? dump_gradients(args, c, e)
                 : cli_has(args, "dry-run")  ? dry_run(args, c, e)
                                             : train(args, c, world, e);
@@ -93,12 +90,22 @@ static const cli_option options[] = {
     {"ids-file", "F.npy", "the batch for --dump-grads: int32 [B,T+1]"},
     {0}};
 
+static const cli_rule rules[] = {
+    {"fresh", CLI_EXCLUDES, "fork", "a fork is new already: leave --fresh out"},
+    {"dump-grads", CLI_NEEDS, "ids-file", "add the batch: --ids-file F.npy (int32 [B,T+1])"},
+    {"ids-file", CLI_NEEDS, "dump-grads", "add --dump-grads OUT.safetensors"},
+    {"trace-steps", CLI_NEEDS, "trace", "add --trace OUT.json"},
+    {"dump-grads", CLI_EXCLUDES, "dry-run|fresh|fork|trace",
+     "it looks at one batch and touches no run"},
+    {0}};
+
 const cli_command command_train = {.name = "train",
                                    .summary = "train a model, or go on with a run",
                                    .usage =
                                        "CONFIG [key=value...] [--dry-run] [--fresh | --fork NEW]",
                                    .run = cmd_train,
                                    .options = options,
+                                   .rules = rules,
                                    .min_inputs = 1,
                                    .max_inputs = 1,
                                    .takes_keys = true,

@@ -46,6 +46,9 @@ char *checkpoint_path(arena *a, const char *run_dir, int64_t step);
 /* For the start of a run: removes what a crash left (.tmp-, .trash-), and brings back an .old-step
  * whose successor never got its name. No error when there is no checkpoints folder. */
 status checkpoint_clean(const char *run_dir, err *e) ATH_MUST_USE;
+/* Removes all checkpoints of a run, the oldest first, and their folder unless something else lies in
+ * it. Cut short it leaves those that are good. */
+status checkpoint_remove_all(const char *run_dir, err *e) ATH_MUST_USE;
 
 /* The steps of the folders named step-N, ascending, good or not. */
 status checkpoint_list(arena *a, const char *run_dir, int64_t **steps, int *n, err *e) ATH_MUST_USE;

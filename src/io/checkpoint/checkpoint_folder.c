@@ -1,6 +1,6 @@
 /* The folder RUN/checkpoints: names, listing, removal, what a crash left.
  *
- * Reading order: checkpoint_list, checkpoint_remove, checkpoint_clean. */
+ * Reading order: checkpoint_list, checkpoint_remove, checkpoint_clean, checkpoint_remove_all. */
 #include <string.h>
 #include <unistd.h>
 
@@ -99,6 +99,19 @@ status checkpoint_clean(const char *run_dir, err *e) {
     int n = 0;
     status st = checkpoint_list_leftovers(a, run_dir, &names, &n, e);
     for (int i = 0; i < n && st == ST_OK; i++) st = clean_entry(a, parent, names[i], e);
+    arena_free(a);
+    return st;
+}
+
+status checkpoint_remove_all(const char *run_dir, err *e) {
+    arena *a = arena_new("checkpoints");
+    int64_t *steps = NULL;
+    int n = 0;
+    status st = checkpoint_clean(run_dir, e);
+    if (st == ST_OK) st = checkpoint_list(a, run_dir, &steps, &n, e);
+    for (int i = 0; i < n && st == ST_OK; i++)
+        st = checkpoint_remove(checkpoint_path(a, run_dir, steps[i]), e);
+    if (st == ST_OK) rmdir(path_join(a, run_dir, CHECKPOINT_DIR)); /* unless the user's are in it */
     arena_free(a);
     return st;
 }

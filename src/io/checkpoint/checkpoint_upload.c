@@ -35,7 +35,8 @@ struct upload {
     int n, cap;
     pid_t pid; /* of the running command; 0: none */
     int64_t running;
-    bool again; /* the running step was saved anew */
+    bool again;  /* the running step was saved anew */
+    err failure; /* the last one */
 };
 
 static void take_in(upload *u, int64_t step, bool failed) {
@@ -171,13 +172,14 @@ static int spawn(upload *u, char **env) {
     return failed;
 }
 
-static void fail(const upload *u, upload_event *event, int exit_status, const char *how) {
+static void fail(upload *u, upload_event *event, int exit_status, const char *how) {
     event->ok = false;
     event->exit_status = exit_status;
     err_set(&event->why, ST_FAILED, "the upload command of step %lld %s", (long long)event->step,
             how);
     err_where(&event->why, "checkpoint.upload");
     err_hint(&event->why, "its output is in %s; it is run again after the next checkpoint", u->log);
+    u->failure = event->why;
 }
 
 /* Starts the next one; false with *event when it cannot be started. */
@@ -228,6 +230,7 @@ static void finish(upload *u, int how, upload_event *event) {
         event->exit_status = -1;
         err_context(&event->why, "the upload of step %lld could not be marked",
                     (long long)u->running);
+        u->failure = event->why;
     }
     if (u->again || !event->ok) take_in(u, u->running, !u->again);
 }
@@ -255,4 +258,13 @@ bool upload_wait(upload *u, upload_event *event, const volatile sig_atomic_t *st
         if (stop) nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
     }
     return false;
+}
+
+status upload_result(const upload *u, err *e) {
+    for (int i = 0; i < u->n; i++) {
+        if (!u->queue[i].failed) continue;
+        if (e) *e = u->failure;
+        return err_hint(e, "its output is in %s; starting the run again tries it again", u->log);
+    }
+    return ST_OK;
 }

@@ -39,6 +39,8 @@ bool upload_poll(upload *u, upload_event *event);
 /* The same, but waits for the end of a command; false when none is left to wait for. *stop (may be
  * NULL), once not 0, ends the waiting. */
 bool upload_wait(upload *u, upload_event *event, const volatile sig_atomic_t *stop);
+/* At the end of a run: ST_FAILED when a checkpoint was not uploaded because its command failed. */
+status upload_result(const upload *u, err *e) ATH_MUST_USE;
 /* A command that still runs is left alone; its checkpoint gets no mark. NULL is fine. */
 void upload_free(upload *u);
 

@@ -67,7 +67,7 @@ static status require_space(checkpoint_writer *w, uint64_t more_bytes, err *e) {
 }
 
 static status make_folders(checkpoint_writer *w, err *e) {
-    TRY(file_make_dirs(w->parent, e));
+    TRY(file_make_dirs_synced(w->parent, e));
     TRY(file_remove_tree(w->temp, e));
     TRY(require_space(w, w->need_bytes, e));
     return file_make_dirs(path_join(w->mem, w->temp, STATE_DIR), e);

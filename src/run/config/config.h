@@ -7,8 +7,8 @@
  *
  * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
  * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
- * to values), config_check.c, config_stage.c, config_device.c, config_json.c (values to JSON),
- * config_doc.c (help, schema, reference). */
+ * to values), config_check.c, config_stage.c, config_idle.c (keys that do nothing), config_device.c,
+ * config_json.c (values to JSON), config_doc.c (help, schema, reference). */
 #ifndef RUN_CONFIG_H
 #define RUN_CONFIG_H
 
@@ -173,12 +173,12 @@ typedef struct config {
     }                                                                                              \
     name;
 #define OPTION(group, name, type, ...) CONFIG_TYPE_##type name;
-#define ITEM(owner, type, name, ...)
 #include "run/config/options.def"
     json_t *model;      /* the open object `model`, raw; {} when absent */
     json_t *origins;    /* key path -> "file:line" or "command line"; see base/yaml.h */
     arena *memory;      /* all strings and lists */
     const char *source; /* the file's name, for messages */
+    config_texts notes; /* sentences: what config_load chose, and what was given in vain */
 } config;
 
 /* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
@@ -191,6 +191,8 @@ status config_load(config **out, const char *path, const char *const *overrides,
 status config_from_json(config **out, const json_t *root, const json_t *origins, const char *name,
                         const char *const *overrides, int n_overrides, err *e) ATH_MUST_USE;
 void config_free(config *c); /* NULL is fine */
+/* Logs the notes, as warnings. Of several ranks one does. */
+void config_tell_notes(const config *c);
 
 /* The config that holds in stage number `stage`: the changes of the stages so far are in force. It
  * has no stages itself. The caller frees it. */
@@ -226,6 +228,8 @@ json_t *config_to_json(const config *c);
 char *config_to_yaml(const config *c);
 /* One value of it by key path; NULL when there is no such key. The caller owns it. */
 json_t *config_get_json(const config *c, const char *path);
+/* The default of an option. The caller owns it. */
+json_t *config_default(const char *path);
 /* [{"key", "a", "b"}], one element per key that differs; empty when equal. The caller owns it. */
 json_t *config_diff(const config *a, const config *b);
 /* Whether a key may change when a run is resumed. */

@@ -72,5 +72,11 @@ bool config_stage_may_change(const char *path);
 status config_check_stages(const config *c, err *e) ATH_MUST_USE;
 /* Checks that concern more than one value. */
 status config_check_pairs(const config *c, err *e) ATH_MUST_USE;
+/* Adds a sentence to the notes. */
+void config_add_note(config *c, const char *fmt, ...) ATH_PRINTF(2, 3);
+/* config_idle.c: notes the keys that the user gave and that do nothing. */
+status config_note_idle(config *c, err *e) ATH_MUST_USE;
+/* The origin of what "key=value" gave. */
+#define CONFIG_COMMAND_LINE "command line"
 
 #endif

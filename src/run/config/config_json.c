@@ -133,6 +133,12 @@ json_t *config_get_json(const config *c, const char *path) {
     return value;
 }
 
+json_t *config_default(const char *path) {
+    const option *o = config_find_option(path);
+    CHECK(o, "%s is no option", path);
+    return config_fallback(o);
+}
+
 static void add_difference(json_t *out, const char *key, json_t *a, json_t *b) {
     json_array_append_new(out, json_pack("{s:s, s:O?, s:O?}", "key", key, "a", a, "b", b));
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/yaml.h"
 
 /* A scalar for train.precision stands for its `compute`. */
@@ -113,7 +114,27 @@ status config_load(config **out, const char *path, const char *const *overrides,
         config_from_json(out, root, origins, path ? path : "no file", overrides, n_overrides, e);
     json_decref(root);
     json_decref(origins);
+    if (st == ST_OK) st = config_note_idle(*out, e);
+    if (st == ST_OK) return ST_OK;
+    config_free(*out);
+    *out = NULL;
     return st;
+}
+
+void config_add_note(config *c, const char *fmt, ...) {
+    const char **items = ARENA_ARRAY(c->memory, const char *, c->notes.n + 1);
+    va_list args;
+    char text[1024];
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    for (int i = 0; i < c->notes.n; i++) items[i] = c->notes.items[i];
+    items[c->notes.n++] = arena_strdup(c->memory, text);
+    c->notes.items = items;
+}
+
+void config_tell_notes(const config *c) {
+    for (int i = 0; i < c->notes.n; i++) log_warn("%s", c->notes.items[i]);
 }
 
 void config_free(config *c) {

@@ -12,8 +12,6 @@
 
 #include "base/yaml.h"
 
-static const char COMMAND_LINE[] = "command line";
-
 /* The part of "N.rest" or "N" after a list index: "" for "N"; NULL when there is no index. */
 static const char *after_index(const char *s) {
     size_t n = s ? strspn(s, "0123456789") : 0;
@@ -38,7 +36,7 @@ static bool takes_text(const char *path) {
 
 static status parse_override_value(const char *path, const char *text, json_t **value, err *e) {
     bool verbatim = takes_text(path), open = config_path_below(path, "model") != NULL;
-    status st = yaml_parse(value, NULL, COMMAND_LINE, text, strlen(text), e);
+    status st = yaml_parse(value, NULL, CONFIG_COMMAND_LINE, text, strlen(text), e);
     if (st != ST_OK && !verbatim && !open) return err_context(e, "%s=%s", path, text);
     if (st == ST_OK && (!verbatim || json_is_string(*value) || json_is_null(*value))) return ST_OK;
     json_decref(*value);
@@ -93,7 +91,7 @@ static status set_path(json_t *root, const char *path, json_t *value, err *e) {
     }
     err_set(e, ST_USAGE, "there is no place for the key '%s'", path);
     err_hint(e, "list elements are written as data.train.0.weight=2, counted from 0, without gaps");
-    return err_where(e, "%s", COMMAND_LINE);
+    return err_where(e, "%s", CONFIG_COMMAND_LINE);
 }
 
 static void forget_origins(json_t *origins, const char *path) {
@@ -127,7 +125,7 @@ static void set_parent_origins(json_t *origins, const char *path) {
     for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
         snprintf(parent, sizeof parent, "%.*s", (int)(dot - path), path);
         if (!yaml_origin(origins, parent))
-            json_object_set_new(origins, parent, json_string(COMMAND_LINE));
+            json_object_set_new(origins, parent, json_string(CONFIG_COMMAND_LINE));
     }
 }
 
@@ -139,7 +137,7 @@ static void replace_length(json_t *root, json_t *origins, const char *path) {
     if (!is_length || json_is_null(config_walk(root, path))) return;
     for (int i = 0; i < 3; i++) {
         const char *where = json_string_value(json_object_get(origins, lengths[i]));
-        if (!where || strcmp(where, COMMAND_LINE) == 0) continue;
+        if (!where || strcmp(where, CONFIG_COMMAND_LINE) == 0) continue;
         json_object_del(config_walk(root, "train"), lengths[i] + strlen("train."));
         json_object_del(origins, lengths[i]);
     }
@@ -149,7 +147,7 @@ status config_apply_override(json_t *root, json_t *origins, const char *text, er
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || equals - text >= YAML_MAX_PATH) {
         err_set(e, ST_USAGE, "'%s' is not of the form key.path=value", text);
-        return err_where(e, "%s", COMMAND_LINE);
+        return err_where(e, "%s", CONFIG_COMMAND_LINE);
     }
     char path[YAML_MAX_PATH];
     json_t *value;
@@ -159,7 +157,7 @@ status config_apply_override(json_t *root, json_t *origins, const char *text, er
     if (st == ST_OK) {
         forget_origins(origins, path);
         set_parent_origins(origins, path);
-        config_set_origins(origins, path, value, COMMAND_LINE);
+        config_set_origins(origins, path, value, CONFIG_COMMAND_LINE);
         replace_length(root, origins, path);
     }
     json_decref(value);

@@ -28,21 +28,14 @@ enum { FIXED, FREE };
 
 #define TOP(name, type, fallback, lo, hi, set, resume, help)                                       \
     {#name, NULL, OPTION_##type, offsetof(config, name), fallback, lo, hi, SET_##set, resume, help},
-#define GROUP(path, name)
-#define GROUP_END(name)
 #define OPTION(group, name, type, fallback, lo, hi, set, resume, help)                             \
     {#group "." #name, NULL,   OPTION_##type, offsetof(config, group.name), fallback, lo, hi,      \
      SET_##set,        resume, help},
-#define ITEM(...)
 const option config_options[] = {
 #include "run/config/options.def"
 };
 const int config_n_options = ARRAY_LEN(config_options);
 
-#define TOP(...)
-#define GROUP(path, name)
-#define GROUP_END(name)
-#define OPTION(...)
 #define ITEM(owner, struct_type, name, type, fallback, lo, hi, set, resume, help)                  \
     {#name,     #owner, OPTION_##type, offsetof(struct_type, name), fallback, lo, hi,              \
      SET_##set, resume, help},
@@ -51,11 +44,8 @@ const option config_items[] = {
 };
 const int config_n_items = ARRAY_LEN(config_items);
 
-#define TOP(...)
 #define GROUP(path, name) #path,
 #define GROUP_END(name)
-#define OPTION(...)
-#define ITEM(...)
 const char *const config_groups[] = {
 #include "run/config/options.def"
 };

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+
 /* What ends a stage, or the run: the first that is reached. INT64_MAX, UINT64_MAX: not by that. */
 typedef struct limit {
     int64_t step;
@@ -245,6 +247,31 @@ void course_free(course *k) {
     free(k->stage);
     free(k->part);
     free(k);
+}
+
+static bool decays(const schedule *s) {
+    return s->kind != SCHEDULE_CONSTANT && s->kind != SCHEDULE_MULTISTEP && s->decay_steps > 0;
+}
+
+void course_warn(const course *k) {
+    for (int i = 0; i < k->n_stages; i++) {
+        const course_stage *s = &k->stage[i];
+        const schedule *sc = &s->schedule;
+        int64_t decay = decays(sc) ? sc->decay_steps : 0;
+        if (i && s->schedule_base == s[-1].schedule_base) continue; /* told already */
+        if (sc->warmup_steps > sc->total_steps)
+            log_warn("optim.schedule.warmup_steps (%" PRId64 ", %s) are more than the %" PRId64
+                     " steps of the schedule: optim.lr is never reached",
+                     sc->warmup_steps, config_where(s->c, "optim.schedule.warmup_steps"),
+                     sc->total_steps);
+        else if (decay > sc->total_steps - sc->warmup_steps)
+            log_warn("optim.schedule.decay_steps (%" PRId64 ", %s) do not fit into the %" PRId64
+                     " steps of the schedule after a warm-up of %" PRId64 ": %s",
+                     decay, config_where(s->c, "optim.schedule.decay_steps"), sc->total_steps,
+                     sc->warmup_steps,
+                     sc->kind == SCHEDULE_WSD ? "the decay begins before optim.lr is reached"
+                                              : "optim.schedule.min_lr is not reached");
+    }
 }
 
 /* ---- questions ---- */

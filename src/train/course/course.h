@@ -53,6 +53,8 @@ typedef struct course {
 status course_new(course **out, const config *c, uint64_t epoch_sequences,
                   const course_origin *origin, err *e) ATH_MUST_USE;
 void course_free(course *c); /* NULL is fine */
+/* Warns of a schedule whose warm-up and decay have no room in the steps it lasts. */
+void course_warn(const course *c);
 
 const course_part *course_part_of(const course *c, int64_t step);
 const course_stage *course_stage_of(const course *c, int64_t step);

@@ -82,8 +82,7 @@ static bool span_is_bad(const vec_span *k, const float *x, const param *p, findi
 }
 
 /* A weight that is itself not finite is the first cause. A rank looks at what it holds. */
-static bool weights_are_bad(const session *s, finding *f) {
-    const param_store *ps = s->plan->store;
+static bool weights_are_bad(const param_store *ps, finding *f) {
     held_array masters = held_masters(ps);
     dev_room room = {0};
     bool bad = false;
@@ -124,7 +123,7 @@ static void walk_step(session *s, uint64_t first_sample, float grad_scale, findi
 
 /* Gradients of the walk are this rank's; what no rank finds arose when they were summed. */
 static void find(session *s, uint64_t first_sample, float grad_scale, finding *f) {
-    f->found = weights_are_bad(s, f);
+    f->found = weights_are_bad(s->plan->store, f);
     bool known = peers_any(&s->peers, f->found);
     if (known || param_weights_in_slots(s->plan->store)) return;
     f->goes_on = peers_ranks(&s->peers) > 1;
@@ -153,4 +152,13 @@ status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e
         return st;
     }
     return not_finite(s, st == ST_OK ? found_nowhere(s) : named.message, e);
+}
+
+status guard_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {
+    const bool no_overflow = false; /* sums are of floats */
+    finding f = {.dev = run->dev, .overflow = &no_overflow};
+    f.found = weights_are_bad(ps, &f);
+    if (!f.found) prog_walk(p, 0, prog_get_stats(p)->ops, run, visit, &f);
+    dev_room_free(&f.room);
+    return f.found ? err_set(e, ST_NONFINITE, "%s", f.text) : ST_OK;
 }
