@@ -195,7 +195,8 @@ int64_t plan_touched_bytes(const plan *p);
 /* Bytes that the process holds beside the arena: code caches of the kernels, thread stacks, tables,
  * and the segment through which the ranks of a machine exchange. */
 int64_t plan_baseline_bytes(const plan *p);
-/* What this rank sends in the largest step of the selected phase. */
+/* What this rank sends in the largest step of the selected phase. Also without making the table of
+ * that step, which may have millions of micro-batches. */
 comm_counts plan_traffic(const plan *p);
 /* Bytes by kind of collective, as plans and `end` events have them. */
 json_t *plan_traffic_json(const comm_counts *sent);
