@@ -51,7 +51,7 @@ typedef struct model_family {
     bool qkv_by_head;              /* ROWS_BY_HEAD */
     bool pad_row_fixed;            /* no gradient from inputs at pad_token_id */
     const char *gguf_arch;         /* general.architecture of llama.cpp; NULL: none */
-    /* Which other programs load a folder of it by themselves (facts and dates: io/where_runs.h). */
+    /* Which other programs load a folder of it by themselves (facts and dates: interchange/where_runs.h). */
     bool in_transformers, in_vllm, in_ollama;
     void (*defaults)(model_config *mc); /* before keys are read: those of transformers' class */
     /* Turns own keys into options, in place; a key left over stops. An option that is there already

@@ -178,6 +178,9 @@ void plan_select(plan *p, int i);
 prog *plan_prog(const plan *p, plan_use use, int number);
 /* What a step of the selected phase is made of: tables of pointers in the arena a. */
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces);
+/* The sampler's programs and cache, of a committed plan. `t`, which may be NULL, tells how many ids
+ * may be picked. To be freed with generator_free. */
+generator plan_generator(const plan *p, const tok *t);
 /* Chunks of layers, and micro-batches under way together, of the selected phase. */
 int plan_chunks(const plan *p);
 int plan_frames(const plan *p);
