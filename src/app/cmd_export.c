@@ -7,7 +7,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "plan/interchange.h"
+#include "interchange/interchange.h"
 
 /* ---- options ---- */
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "io/npy.h"
-#include "plan/open_model.h"
+#include "interchange/open_model.h"
 
 typedef struct prompts {
     tok_ids *item;

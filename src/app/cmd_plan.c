@@ -3,8 +3,8 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
-#include "io/where_runs.h"
-#include "plan/open_model.h"
+#include "interchange/where_runs.h"
+#include "interchange/open_model.h"
 #include "run/config/config_device.h"
 #include "train/train.h"
 

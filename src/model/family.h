@@ -1,33 +1,40 @@
-/* A family: one file of data that says which options a published architecture has, what its
- * config.json calls them and what its tensors are called, plus one row in family.c. What is
- * computed follows from the options (layer.h, transformer.c).
+/* A family is a published architecture: Llama, GPT-2, Gemma 3. It is one file of data, which says
+ * what options it has, what its config.json calls them and what its tensors are called, and one row
+ * in family.c. It computes nothing: options become a record for each layer (layer.h), and there is
+ * one forward pass for all families.
  *
- * Reading order: this file, families/llama.c as the example, family.c (the list), declare.c
- * (parameters and the forward pass from the options). */
+ *   config.json or a user's YAML
+ *        |  config_read.c, by what the family says of keys
+ *        v
+ *   model_config (config.h) ---> model_declare: names and shapes of the parameters (declare.c)
+ *                          \---> model_record: the forward pass (transformer.c)
+ *
+ * Reading order: this file; families/llama.c as the example; family.c (the list); config_file.h
+ * (reading a config); declare.c; transformer.c. */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
 #include "model/layer.h"
 #include "prog/prog.h"
 
-/* The tensors of a model by what they do. */
+/* The tensors of a model by what they do. Suffixes .weight and .bias tell two tensors of a part. */
 typedef enum model_part {
     PART_EMBED,
     PART_POSITIONS,
     PART_FINAL_NORM,
     PART_HEAD,
     PART_ATTN_NORM,     /* before attention; before both branches where they share one */
-    PART_ATTN_OUT_NORM, /* after it, inside the residual */
+    PART_ATTN_OUT_NORM, /* after attention, before it is added to the residual stream */
     PART_MLP_NORM,
     PART_MLP_OUT_NORM,
-    PART_QKV, /* one tensor q|k|v; else the three */
+    PART_QKV, /* one tensor q|k|v in files; else there are the three */
     PART_Q,
     PART_K,
     PART_V,
     PART_O,
     PART_Q_NORM,
     PART_K_NORM,
-    PART_GATE_UP, /* one tensor gate|up; else the two */
+    PART_GATE_UP, /* one tensor gate|up in files; else there are the two */
     PART_GATE,
     PART_UP, /* also the first product of a plain feed-forward part */
     PART_DOWN,
@@ -37,31 +44,36 @@ typedef enum model_part {
 typedef struct model_family {
     const char *model_type;   /* of config.json */
     const char *architecture; /* "LlamaForCausalLM" */
-    /* Space-separated: options (names of keys.def) that its config.json says under these names or
-     * their aliases; keys of its config.json that from_hf turns into options; and keys that its
-     * other readers ignore, beside those of all families (config_file.c). */
-    const char *keys, *own_keys, *inert_keys;
-    const char *numbers;  /* its names for rope_theta, partial_rotary_factor and rms_norm_eps where
-                           * they are not these */
-    const char *lists;    /* options of `keys` that config.json can say for each layer */
-    bool no_rope_scaling; /* config.json cannot say it */
+    /* Lists of words, separated by spaces. */
+    const char *keys;     /* options (names of keys.def) that its config.json has, by these names or
+                               their aliases */
+    const char *own_keys; /* keys of its config.json that are no options; from_hf makes options of
+                               them */
+    const char *inert_keys; /* keys of its config.json that change nothing we compute, beside those
+                               of all families (config_file.c) */
+    const char *numbers;  /* its names for rope_theta, partial_rotary_factor and rms_norm_eps, where
+                               they are not these */
+    const char *lists;    /* options of `keys` that config.json can give for each layer */
+    bool no_rope_scaling; /* its config.json has no rope_scaling */
     const char *activations;       /* space-separated words of hidden_act */
     const char *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer */
     bool transposed;               /* files hold matrices of layers as [in,out] (Conv1D) */
-    bool qkv_by_head;              /* ROWS_BY_HEAD */
-    bool pad_row_fixed;            /* no gradient from inputs at pad_token_id */
+    bool qkv_by_head;              /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
+    bool pad_row_fixed;            /* pad_token_id as input gives its embedding no gradient */
     const char *gguf_arch;         /* general.architecture of llama.cpp; NULL: none */
-    /* Which other programs load a folder of it by themselves (facts and dates: io/where_runs.h). */
+    /* Other programs load a folder of it by themselves (interchange/where_runs.h says which). */
     bool in_transformers, in_vllm, in_ollama;
-    void (*defaults)(model_config *mc); /* before keys are read: those of transformers' class */
-    /* Turns own keys into options, in place; a key left over stops. An option that is there already
-     * stands: our extension or the user said it. file: o began as somebody's config.json. NULL:
-     * there are no own keys. */
+    /* Sets the options that it has when config.json says nothing: those of transformers' class.
+     * Called before keys are read. */
+    void (*defaults)(model_config *mc);
+    /* Takes own keys out of o and puts options into it. An option that is in o already stays: the
+     * user said it, or an extension of ours. What is left and is no option stops the reading.
+     * file: o began as somebody's config.json. NULL: there are no own keys. */
     status (*from_hf)(json_t *o, int64_t layers, bool file, err *e);
-    void (*derive)(model_config *mc); /* after keys are read; may be NULL */
-    /* The family's keys of config.json. */
+    void (*derive)(model_config *mc); /* called after keys are read; may be NULL */
+    /* Writes the family's keys of config.json. */
     void (*to_hf)(const model_config *mc, json_t *o);
-    /* Whether the value of an option of `keys` can be said. NULL: all values can. */
+    /* Whether config.json has a word for the value of an option of `keys`. NULL: for all values. */
     bool (*can_say)(const model_config *mc, const char *option);
 } model_family;
 
@@ -73,30 +85,34 @@ typedef struct model_family {
 const model_family *model_family_find(const char *model_type);
 const model_family *model_family_at(int i); /* NULL past the end */
 
-/* ---- what follows from the options (declare.c, transformer.c) ---- */
+/* ---- parameters (declare.c) ---- */
 
-/* Whether heads and widths divide over so many tensor-parallel ranks; ST_USAGE names what does not.
- * Asked before parameters are declared for them. */
+/* Whether tp tensor-parallel ranks can share heads and widths; ST_USAGE names what does not divide.
+ * Called before parameters are declared for such ranks. */
 status model_check_ranks(const model_config *mc, int tp, err *e) ATH_MUST_USE;
-/* Declares all parameters. */
+/* Adds all parameters of the model to a store. */
 void model_declare(const model_config *mc, param_store *s);
 
-/* A run of layers, first .. end - 1: what a chunk of a model computes. With layer 0 it has the
- * embedding, with the last one the head. */
+/* A chunk of a model: layers first .. end - 1. The one with layer 0 has the embedding, too, and the
+ * one with the last layer the head. */
 typedef struct model_layer_range {
     int first, end;
 } model_layer_range;
 model_layer_range model_all_layers(const model_config *mc);
-/* Run i of `chunks`, which all have as many layers as any other, or one more. Layers that share
- * their parameters are not parted. */
+/* Chunk i of `chunks`. Their lengths differ by a stored layer at most; layers that share their
+ * parameters stay together. */
 model_layer_range model_chunk(const model_config *mc, int chunks, int i);
-/* The parameters that these layers read. */
+/* Adds the parameters that a chunk reads. */
 void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s);
 
+/* ---- the forward pass (transformer.c) ---- */
+
+/* What a program gives. nll: the negative log-likelihood of each target, fp32 [B*T,1]. */
 typedef enum model_task {
-    TASK_LM,     /* nll per position; in training graphs also all gradients */
-    TASK_NLL,    /* the same nll, whose gradient is given after the forward: input "grad.nll" */
-    TASK_LOGITS, /* "logits" [n,V] of the rows named by the input "rows" [n,1] */
+    TASK_LM,     /* nll; in training also the gradients of its sum */
+    TASK_NLL,    /* nll; in training its gradient comes from outside, after the forward pass, as the
+                    input "grad.nll" */
+    TASK_LOGITS, /* "logits" [n,V] of the rows that the input "rows" [n,1] names */
 } model_task;
 
 /* Low-rank matrices that are trained beside frozen ones (adapters.h). */
@@ -105,34 +121,41 @@ typedef struct model_adapters {
     double alpha;
 } model_adapters;
 
-/* One recording. B sequences of T tokens. With a cache (generation) keys and values of earlier
- * tokens are in SPACE_STATE, Tmax rows per sequence. */
+/* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
+ * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
 typedef struct model_rec {
     graph *g;
     const model_config *mc;
     const param_store *params;
-    const model_adapters *adapters; /* where the store has some */
+    const model_adapters *adapters; /* of a store that has some */
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;
     int Tmax;           /* 0: no cache */
     bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
-    int64_t n_logits;   /* TASK_LOGITS */
-    bool document_mask; /* input "start" is read */
-    int64_t chunk_rows;
-    float z_loss;
-    /* made by model_record */
+    int64_t n_logits;   /* of TASK_LOGITS: how many rows of logits */
+    bool document_mask; /* attention ends at the beginning of a document, which the input "start"
+                           [B*T,1] says for each token */
+    int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
+    float z_loss;       /* weight of the squared log-partition in the loss */
+    /* made by model_record, for its own use */
     val ids, pos, start, qpos;
     val rope[2];         /* tables of global and local layers */
     int64_t cache_bytes; /* given to layers so far */
 } model_rec;
 
-/* Records a model: inputs "ids", "pos", "start", "targets" or "rows", "qpos"; outputs "nll" or
- * "logits". Without layer 0 it takes the activations "x" [B*T,C] instead of "ids", without the last
- * layer it gives "y" instead of "nll". In training the gradients "grad.x" go out, and "grad.y" come
- * in. */
+/* Records the forward pass in r->g; an error stays in the graph, and prog_finish tells it.
+ *
+ *   input    "ids"  int32 [B*T,1]   of the chunk with layer 0; of any other: "x" [B*T,C], what the
+ *                                   chunk before gave
+ *            "pos"  int32 [B*T,1]   position of each token in its sequence
+ *            "start", "qpos"        with document_mask, and with a cache
+ *            "targets"              of the chunk with the last layer, TASK_LM and TASK_NLL
+ *            "rows"                 of TASK_LOGITS
+ *   output   "nll" or "logits"      of the chunk with the last layer; of any other: "y" [B*T,C]
+ *   training, between chunks: "grad.y" comes in and "grad.x" goes out */
 void model_record(model_rec *r);
-/* For graph_options.random_ops_before. */
+/* Random ops (dropout) in the layers before this one: random_ops_before of a chunk's graph. */
 uint32_t model_random_ops_before(int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);

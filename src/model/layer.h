@@ -1,6 +1,10 @@
-/* What one layer computes, as a record: the options of the config resolved for layer l. One
- * transformer (transformer.c) reads it; families only choose options and names. Further kinds of
- * attention or feed-forward part (latent attention, experts) are further members here. */
+/* What one layer computes, as a record: the options of the config, resolved for layer l. The
+ * forward pass (transformer.c) and the parameters (declare.c) are made from these records. Families
+ * only choose options and names. Further kinds of attention or feed-forward part (latent attention,
+ * experts) are further members here.
+ *
+ *   x [B*T,C]  the residual stream       H  query heads          F  width of the feed-forward part
+ *   C          hidden_size               K  key/value heads      D  width of one head */
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
@@ -9,38 +13,46 @@
 
 typedef struct attention_layer {
     int64_t H, K, D;
-    int kv_copies; /* tensor-parallel ranks that have the same key heads */
+    int kv_copies; /* tensor-parallel ranks that have the same key/value heads; 1 without such */
     bool qkv_bias, out_bias;
     qk_norm_kind qk_norm;
-    bool rotary, interleaved;
-    bool local; /* rotary base and scaling of the layers with a window */
-    double scale, softcap, clip;
-    int64_t window;
+    bool rotary;      /* queries and keys are rotated by their positions */
+    bool interleaved; /* rotary pairs are neighbours */
+    bool local;       /* it has a window, and for that another rotary base (model_rope) */
+    double scale;     /* scores are q k^T times this */
+    double softcap;   /* scores s become c tanh(s / c); 0: not */
+    double clip;      /* queries, keys and values are limited to this; 0: not */
+    int64_t window;   /* a query sees so many keys, its own included; 0: all before it */
 } attention_layer;
 
 typedef struct mlp_layer {
-    mlp_kind kind;
+    mlp_kind kind; /* act(gate) * up, or act of one product */
     act_kind act;
     int64_t F;
     bool bias;
 } mlp_layer;
 
+/* A layer has two branches, attention and the feed-forward part. One after the other:
+ * x += scale A(norm x); x += scale M(norm x). Parallel: both see the same x. */
 typedef struct layer_spec {
-    int stored;                          /* block that holds its weights */
-    bool norm_in, norm_out, norm_shared; /* before branches, after them; one before both */
+    int stored;       /* the block that holds its weights: layers may share them (block_repeat) */
+    bool norm_in;     /* a norm before each branch */
+    bool norm_out;    /* a norm after each branch, before it is added */
+    bool norm_shared; /* both branches see one norm's output */
     bool parallel;
-    double branch_scale;
+    double branch_scale; /* what a branch gives is multiplied by this */
     attention_layer attn;
     mlp_layer mlp;
 } layer_spec;
 
-/* Layers that run: num_hidden_layers * block_repeat. */
+/* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
 layer_spec model_layer(const model_config *mc, int l);
 /* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it.
  */
 int64_t model_max_tokens(const model_config *mc);
-/* Rotary positions of the layers with (local) and without a window of their own base. */
+/* Rotary positions. Some models have two kinds of layers: those with a window (local) have a base
+ * of their own and are not scaled. */
 rope_spec model_rope(const model_config *mc, bool local);
 
 #endif

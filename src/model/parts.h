@@ -1,5 +1,5 @@
-/* What the tensors of a model are called, for its parameters (declare.c) and its forward pass
- * (transformer.c). */
+/* Names of a model's tensors, and how the forward pass finds them; for declare.c, transformer.c and
+ * adapters.c. */
 #ifndef MODEL_PARTS_H
 #define MODEL_PARTS_H
 
@@ -7,19 +7,21 @@
 
 enum { MODEL_NAME_BYTES = 256 };
 
-/* Name of a part in layer l, without ".weight"; empty when there is no such tensor. */
+/* Name of a part in stored layer l, without ".weight"; l is not used outside of the layers. Empty:
+ * the family has no such tensor. */
 void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]);
-/* Name under which parts of one input are multiplied as one: the first one's with another end. */
+/* Name of the pack that begins with the part `first`: that part's name, with `end` instead of its
+ * last word. "...self_attn.q_proj" and "qkv_proj" give "...self_attn.qkv_proj". */
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,
                      char out[MODEL_NAME_BYTES]);
 
-/* Key heads of one of tp ranks: where there are fewer than ranks, each has one that others have
- * too. */
+/* Key/value heads of one of tp ranks. Where there are fewer heads than ranks, each rank has one,
+ * which others have, too. */
 static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
     return a->K > tp ? a->K / tp : 1;
 }
 
-/* A parameter or pack by name, in a recording; VAL_NONE when the model does not have it. */
+/* The parameter or pack NAME + SUFFIX as a value of the recording; VAL_NONE: the model has none. */
 val model_named(model_rec *r, const char *name, const char *suffix);
 
 #endif

@@ -64,7 +64,7 @@ param_range param_range_at(const param *p, int k) {
                      .copies = r->copies,
                      .counted = r->counted,
                      .partial = r->partial};
-    if (s->kind == SPLIT_COLS && p->cols < s->cols) /* else it is one run, as all else */
+    if (s->kind == SPLIT_COLS && p->cols < s->cols) /* a block of columns: a run in each row */
         g.index = s->col0, g.run = p->cols, g.stride = s->cols;
     return g;
 }
@@ -132,8 +132,8 @@ static const pack *find_pack(const param_store *s, const char *name) {
     return NULL;
 }
 
-/* Elements from item `first` to the item behind `last` in its unit, or to the unit's end: ranks sum
- * what lies between items, too. */
+/* Elements from parameter `first` to the parameter behind `last`, or to the end of the unit. A
+ * program may write the gradient there; the gap is included, since ranks sum it, too. */
 static int64_t room_of(const param_store *s, int first, int last) {
     const param_unit *u = &s->unit[s->item[first].unit];
     int64_t end = u->at + u->n, after = s->item[last].offset;

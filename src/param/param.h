@@ -1,11 +1,46 @@
-/* The parameter store: names, shapes, init rules, and one flat layout that weights, gradients and
- * optimizer state share.
+/* Parameters: the named tensors that a model learns, and where their numbers are in memory.
  *
- * A parameter's elements are at the same element offset in every flat array (fp32 master, compute
- * copy, gradient, optimizer moments), so optimizers and checkpoints walk arrays, not objects.
- * Matrices are [out,in] here; a file may hold them transposed (GPT-2). Members of a pack are
- * adjacent rows of one larger matrix (q|k|v, gate|up): families multiply by the pack once, files
- * and digests see the members. */
+ * A store is the list of a model's parameters. Each has an offset, and every array with a number
+ * for each weight is laid out by these offsets: element i of parameter p is number p->offset + i
+ * of each. Optimizers, digests and checkpoints therefore walk over arrays, not over objects.
+ *
+ *                          offset 0                                                 flat_elems
+ *                          +-----------+-----------+-----------+-----+-----------+-----+
+ *   masters, fp32          | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
+ *   work copies, bf16      | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
+ *   gradients, fp32        | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
+ *   each optimizer state   | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
+ *                          +-----------+-----------+-----------+-----+-----------+-----+
+ *                           \__ pack "qkv_proj", one matrix __/
+ *
+ * Such an array is called flat. Gaps round offsets up to 64 elements.
+ *
+ * Words:
+ *   master   the fp32 number that the optimizer changes and a checkpoint keeps
+ *   work     its copy in the format of matrix products, where that is bf16; in an fp32 run there is
+ *            none, and products read the masters. Vectors are always read as masters.
+ *   matrix, vector   a parameter of rank 2, [out,in]; of rank 1: norms and biases, one row
+ *   whole    the tensor as the model defines it and as files hold it
+ *   part     what this rank has of it when tensor-parallel ranks share it: some rows, some columns,
+ *            or all (split.h). A param's rows and cols are those of the part.
+ *   pack     parameters that follow each other without a gap and are one matrix to a program. Files
+ *            and digests see the members.
+ *   frozen   not trained: no gradient, no optimizer state. A reference, or what adapters stand on.
+ *   mapped   in no array: it stays in a file, and programs read it there
+ *   unit     neighbours in the flat array that data-parallel ranks gather, sum and update at once
+ *            (units.h). A store that nobody shares is one unit, or two: trained and frozen.
+ *
+ * Memory: the store, its list and the names are in the arena that it was made with. It owns no
+ * numbers. Whoever made it reserves the arrays (the plan does) and says where they are.
+ *
+ * Who calls what, in this order:
+ *   param_store_new; param_store_fix_grads, _split, _map where they apply    the plan
+ *   param_add, param_pack_begin and _end                                     model/declare.c
+ *   param_store_shard (units.h) or param_store_put_trained_first             the plan
+ *   param_ref, for each parameter that a program reads                       model/transformer.c
+ *   param_store_sizes, then param_store_bind                                 the plan
+ *   param_init_all, or a reader of files and then param_refresh_work         train, io
+ *   param_piece_of and the transfers of units.h, in every step               optim, train */
 #ifndef PARAM_PARAM_H
 #define PARAM_PARAM_H
 
@@ -17,73 +52,85 @@
 
 typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES } param_init_kind;
 
+/* The numbers before training: drawn from a normal distribution around 0, or all the same. */
 typedef struct param_init {
     param_init_kind kind;
-    double std;
+    double std; /* standard deviation */
     double cut; /* values beyond cut * std are drawn again; 0: none are */
 } param_init;
 
-/* The order of rows (of elements, for vectors) in Hugging Face files, where it is not ours. */
+/* Files of Hugging Face may have the rows of a matrix, or the elements of a vector, in another
+ * order than memory has. */
 typedef enum param_order {
     ROWS_SAME,
-    ROWS_BY_HEAD, /* files: [heads][q, k, v][head_dim], here [q, k, v][heads][head_dim] */
-    ROWS_PAIRS,   /* of each head's first `rotary` rows: here pairs (2i, 2i+1), in files halves */
+    ROWS_BY_HEAD, /* files: [heads][q, k, v][head_dim]; memory: [q, k, v][heads][head_dim] */
+    ROWS_PAIRS,   /* the first `rotary` rows of each head. files: row j and row j + rotary / 2 are
+                     rotated together; memory: rows 2j and 2j + 1 are */
 } param_order;
 
 typedef struct param {
+    /* said by who adds it */
     const char *name;   /* as in a Hugging Face checkpoint */
-    int part, layer;    /* what it is to the model (model/family.h); layer -1: outside */
-    int64_t rows, cols; /* rows 1 for vectors; declared: of the whole, then those of this rank */
-    int rank;           /* in files: 1 or 2 */
-    bool transposed;    /* files hold [cols, rows] */
+    int part, layer;    /* which tensor of the model: model_part (model/family.h), stored layer;
+                           layer -1: outside of the layers */
+    int64_t rows, cols; /* of the whole when it is added, of this rank's part from then on; a vector
+                           has one row */
+    int rank;           /* 2: a matrix, 1: a vector; in files, too */
+    bool transposed;    /* files hold [in,out] (GPT-2) */
     bool table;         /* rows are looked up: token and position embeddings */
     param_order order;
     int64_t heads, head_dim, rotary; /* of the order */
     param_init init;
-    param_split split;
+    param_split split; /* how ranks share it, and then what this one has */
+    /* made by the store */
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
-    int unit;       /* units.h; 0 where nothing is shared */
-    bool frozen;    /* not trained: it has no gradient and no optimizer state */
-    bool mapped;    /* read-only in a file, in the format `stored` (SPACE_FILE) */
-    dtype stored;
+    int unit;       /* number of its unit */
+    bool frozen;
+    bool mapped;
+    dtype stored; /* mapped: the format in the file */
 } param;
 
-/* Where row i of the whole lies in files. */
+/* The row of the file (the element, for vectors) that row i of the whole is. */
 int64_t param_file_row(const param *p, int64_t i);
 
 typedef struct param_store param_store;
 
-/* compute: dtype of the copies that matrix products read, DT_BF16, or DT_F32: the masters
- * themselves. */
+/* ---- declaring ---- */
+
+/* compute: in which format matrix products read weights: DT_BF16, or DT_F32. */
 param_store *param_store_new(arena *a, dtype compute);
-/* Gradients are int64 in fixed point (op/fixed.h). Said before anything refers to a parameter. */
+/* The deterministic mode: gradients are sums of int64 in fixed point (op/fixed.h). Called before
+ * anything refers to a parameter. */
 void param_store_fix_grads(param_store *s);
 bool param_grads_are_fixed(const param_store *s);
-
-/* Tensor-parallel ranks share what is added from now on (split.h). */
+/* Tensor-parallel ranks share the parameters (split.h). Called before the first is added. */
 void param_store_split(param_store *s, const param_ranks *ranks);
 
-/* Weights that stay in a file: asked for every parameter that is added. Returns whether it does,
- * and then its format and first byte. Set before parameters are added; there are no packs then,
- * since parts may differ in format. */
+/* Asked for each parameter that is added: does it stay in the file? If so, also its format there,
+ * and its first byte, counted from where the file is mapped. */
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
+/* Called before the first parameter is added. There are no packs in such a store, since members
+ * may differ in format. */
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 
-/* What is added from now on is frozen, or trained again. Frozen are the weights of a reference, or
- * those under adapters. */
+/* What is added from now on is frozen (true), or trained (false). */
 void param_store_freeze(param_store *s, bool frozen);
-/* Members of packs are parameters of their own from now on: something is added to one of them. */
+/* No packs: what would be members of one are matrices of their own, each with a product of its own.
+ * For models with adapters, which add something to the product of each. */
 void param_store_keep_apart(param_store *s);
-/* Once all have been added: those that are trained lie first in flat arrays, so that gradients and
- * optimizer state are the beginning of such arrays. param_store_shard does the same. */
-void param_store_put_trained_first(param_store *s);
 
-/* Declares a parameter; offset is filled in. Returns its index. */
+/* Adds a parameter and gives it an offset behind those before. Returns its index. */
 int param_add(param_store *s, const param *p);
-/* Parameters added between begin and end form a pack of that name, without gaps; all must have
- * equal cols. */
+/* What is added between the two is a pack of that name. All members have the same cols. */
 void param_pack_begin(param_store *s, const char *name);
 void param_pack_end(param_store *s);
+
+/* Called when all have been added, of a store that is not sharded: new offsets, by which all that
+ * is trained comes first. Gradients and optimizer state are then needed for the beginning of the
+ * flat arrays only. */
+void param_store_put_trained_first(param_store *s);
+
+/* ---- the list ---- */
 
 int param_count(const param_store *s);
 const param *param_at(const param_store *s, int index);
@@ -103,79 +150,91 @@ static inline int64_t param_whole_elems(const param *p) {
     return p->split.rows * p->split.cols;
 }
 
-/* What of p lies together in the whole and counts alike: elements first .. first + n - 1 of p. */
+/* A stretch of a parameter: elements first .. first + n - 1 of this rank's part, which are one run
+ * of rows of the whole (split.h), or one block of columns. A parameter has as many as its split
+ * has runs: a fused q|k|v has three, gate|up two, all others one. */
 typedef struct param_range {
     int64_t first, n;
-    int64_t index, run, stride; /* in the whole: as in vec_span */
-    int copies;                 /* successive tensor-parallel ranks, this among them, hold these */
-    bool counted, partial;      /* as in param_run */
+    /* Which elements of the whole they are: index, index + 1, ..., index + run - 1, then the same
+     * from index + stride on, and so forth. Rows: one run of n. Columns: a run for each row. */
+    int64_t index, run, stride;
+    int copies;   /* as many successive tensor-parallel ranks hold the same elements: this rank is
+                     one of `copies` that begin at rank / copies * copies */
+    bool counted; /* norms and digests count them on this rank, the first of those */
+    bool partial; /* each of these ranks has a summand of the gradient, which is summed over them */
 } param_range;
-/* Range k; the number of ranges is p->split.runs. The ranks of a partial range are those from
- * rank / copies * copies on. */
+/* k: 0 .. p->split.runs - 1. */
 param_range param_range_at(const param *p, int k);
 
-/* How a graph refers to a parameter or a pack. False: no such name. */
+/* ---- programs ---- */
+
+/* Where a program finds the parameter or the pack of that name: space, offset in bytes, shape,
+ * format, and the same of its gradient. False: there is none. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
-/* The same in a double-precision program: its masters and gradients are flat arrays of double,
- * elements where the store has them. */
+/* Makes it a reference in a program of doubles (an oracle of the tests): flat arrays are arrays of
+ * double there, with the same offsets in elements. */
 void param_ref_widen(graph_param_ref *ref);
 
-/* Sizes in memory. Flat arrays hold every parameter; what ranks share is cut into pieces (units.h),
- * and is flat where nothing is shared. */
+/* ---- memory ---- */
+
+/* How long the arrays are, on this rank. Where data-parallel ranks share, an array may be of pieces
+ * or of slots instead of flat (units.h). */
 typedef struct param_sizes {
-    int64_t elems;         /* unique parameters, of all ranks */
+    int64_t elems;         /* numbers in the whole model, each parameter once */
     int64_t trained_elems; /* of those, the ones that are not frozen */
-    int64_t flat_elems;    /* length of a flat array: elems plus alignment */
-    int64_t piece_elems;   /* length of an array that only holds what this rank owns */
+    int64_t flat_elems;    /* length of a flat array: this rank's parts, and gaps */
+    int64_t piece_elems;   /* length of an array with nothing but what this rank owns */
     int64_t master_bytes, work_bytes, grad_bytes;
     int64_t work_piece_bytes, grad_piece_bytes; /* 0: no such arrays */
     int64_t state_bytes;                        /* of one array of optimizer state */
 } param_sizes;
 param_sizes param_store_sizes(const param_store *s);
 
-/* The arrays, on one device or, without one, in the host's memory; NULL where there is none: work
- * when compute is fp32, grad without training. */
+/* The arrays, all on one device, or in the host's memory. NULL: there is none, as work in fp32
+ * runs, or gradients without training. */
 typedef struct param_arrays {
     float *master;
     void *work, *work_piece;
     void *grad, *grad_piece; /* fp32, or int64 in fixed point */
 } param_arrays;
-/* Gives the store its arrays. All parameters have been added. */
+/* Tells the store where its arrays are, which stay the caller's. d NULL: the host's memory. */
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
-/* Flat arrays, where nothing is shared. */
+/* The flat arrays of a store that nobody shares. */
 float *param_master(const param_store *s);
 uint16_t *param_work(const param_store *s); /* bf16, of matrices only */
 float *param_grad(const param_store *s);    /* not in fixed point */
 
-/* Fills masters by rule, and their copies; element i of a parameter depends on (seed, name, i)
- * only. */
+/* Gives all masters their initial numbers, and their work copies. Element i of the whole depends on
+ * (seed, name, i) only: not on ranks, threads or other parameters. */
 void param_init_all(param_store *s, uint64_t seed);
-/* Masters rounded into the compute copies. */
+/* Rounds the masters into the work copies. */
 void param_refresh_work(const param_store *s);
 
-/* Sum over the elements that this rank counts of a mix of (name, element index, bits of the
- * master), modulo 2^64: summed over the ranks that share the weights it does not depend on layout,
- * order or thread count. Equal digests: equal weights. */
+/* A fingerprint of the weights: equal weights have equal digests. It is a sum, modulo 2^64, over
+ * the elements that this rank counts; summed over the ranks that share the weights it does not
+ * depend on how they share them, or on threads. Each summand mixes name, index in the whole and
+ * the bits of the master. */
 uint64_t param_digest(const param_store *s);
-/* Of what is frozen alone: what an optimizer's pass over the weights leaves out. */
+/* The summands of what is frozen: an optimizer's pass sums up only what it updates. */
 uint64_t param_frozen_digest(const param_store *s);
-/* Of one parameter. */
+/* The summands of one parameter. */
 uint64_t param_digest_of(const param_store *s, int index);
 
-/* What the arrays are bound to; NULL: the host's memory. */
+/* The device of the arrays; NULL: the host's memory. */
 dev *param_device(const param_store *s);
-/* Masters that the host reads and writes itself: of a store that was bound without a device. NULL:
- * it is not bound. */
+/* Masters in the host's memory, of a store that was bound without a device. NULL: not bound yet. */
 float *param_host_master(const param_store *s);
 
-/* A store may have only some of a model's parameters, as a rank of a pipeline has some of the
- * layers. `whole` declares all of them, in the same order and for one rank; it needs no arrays, and
- * lives as long as s. What is read from files and written to them is described by it, so that all
- * ranks agree on every file. Said when all parameters of s have been added. */
+/* ---- stores of some layers ---- */
+
+/* A store may have the parameters of some layers only, as a rank of a pipeline has. Files hold all
+ * of them, and all ranks must agree on every file. Reading and writing therefore goes by a store of
+ * the whole model: `whole`, which declares all parameters in the same order, for one rank. It needs
+ * no arrays, and lives as long as s. Called when all parameters of s have been added. */
 void param_store_set_whole(param_store *s, const param_store *whole);
-/* The store itself where nothing was said. */
+/* That store; s itself where none was set. */
 const param_store *param_store_whole(const param_store *s);
-/* Which parameter of the whole is this. */
+/* The index there of parameter `index` of s. */
 int param_number_in_whole(const param_store *s, int index);
 
 #endif

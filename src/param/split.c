@@ -1,4 +1,4 @@
-/* Parts of parameters (see split.h). */
+/* What one rank has of a parameter (see split.h). */
 #include "param/split.h"
 
 #include "op/op.h"
@@ -21,7 +21,8 @@ bool param_run_divides(int64_t all, int64_t heads, int ranks) {
     return all % heads == 0 && (heads % ranks == 0 || ranks % heads == 0);
 }
 
-/* Heads, or single rows as evenly as they go; begin: the run's first row. */
+/* Shares out the heads of a run, or its rows as evenly as they go. begin: the run's first row in the
+ * whole. */
 static void place_run(param_run *k, const param_ranks *r, int64_t begin) {
     CHECK(param_run_divides(k->all, k->heads, r->n), "%lld rows of %lld heads on %d ranks",
           (long long)k->all, (long long)k->heads, r->n);
@@ -35,14 +36,14 @@ static void place_run(param_run *k, const param_ranks *r, int64_t begin) {
     k->counted = r->rank % k->copies == 0;
 }
 
-/* One run of everything, which all ranks hold. */
+/* SPLIT_NONE is one run, of which all ranks have copies. */
 static void place_everything(param_split *s, const param_ranks *r, int64_t rows) {
     s->run[0] = (param_run){.all = rows, .n = rows, .copies = r->n, .counted = r->rank == 0};
     s->run[0].partial = r->n > 1 && (s->per_head || r->sequence_parallel);
     s->runs = 1;
 }
 
-/* A column-split parameter is one run of rows that no other rank has. */
+/* SPLIT_COLS is one run of all rows, of which this rank alone has these columns. */
 static void place_cols(param_split *s, const param_ranks *r, int64_t rows, int64_t *cols) {
     op_part part = op_part_of(*cols, r->n, r->rank);
     CHECK(*cols % r->n == 0, "%lld columns on %d ranks", (long long)*cols, r->n);

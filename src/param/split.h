@@ -1,10 +1,24 @@
 /* How tensor-parallel ranks share a parameter: by rows, by columns, or not at all.
  *
- * A product whose outputs are shared out has rows of its matrix (and elements of its bias) on each
- * rank, one whose inputs are has columns. q|k|v stored as one tensor is three runs of rows, of each
- * of which a rank has some. A head is never cut: where there are fewer key heads than ranks,
- * several successive ranks hold the same one. What several ranks hold counts once, on the first of
- * them. */
+ * Let y = x W^T. If the ranks share the outputs y, each has some rows of W and some elements of the
+ * bias. If they share the inputs x, each has some columns of W. All other parameters are whole on
+ * every rank.
+ *
+ * Rows come in runs. A run is a stretch of rows of the whole that is shared out by itself: one for
+ * most parameters, three for q|k|v stored as one tensor. Rows of a head stay together. With fewer
+ * heads than ranks, several ranks that follow each other hold copies of the same head.
+ *
+ * Example: 4 query heads and 2 key heads on 4 ranks, in one tensor.
+ *
+ *   rows of the whole    q0 q1 q2 q3 | k0 k1 | v0 v1      three runs
+ *   rank 0 has           q0          | k0    | v0         copies = 2 in the runs of k and v
+ *   rank 1 has              q1       | k0    | v0
+ *   rank 2 has                 q2    |    k1 |    v1
+ *   rank 3 has                    q3 |    k1 |    v1
+ *
+ * Of copies, the first rank counts: ranks 0 and 2 add k0 and k1 to digests and norms, 1 and 3 do
+ * not. If each of the copies gives only a summand of the gradient (k0 on rank 0 is used with q0, on
+ * rank 1 with q1), the gradient is called partial, and is summed over these ranks. */
 #ifndef PARAM_SPLIT_H
 #define PARAM_SPLIT_H
 
@@ -14,50 +28,59 @@
 #include "base/status.h"
 
 typedef struct param_ranks {
-    int n, rank;            /* tensor-parallel ranks, and which this is */
-    bool sequence_parallel; /* between products a rank has some of the rows of a batch */
+    int n, rank; /* how many tensor-parallel ranks, and which of them this is */
+    bool
+        sequence_parallel; /* between products each rank has some tokens of the micro-batch, so what
+                               is whole on all ranks has a partial gradient */
 } param_ranks;
 
 typedef enum param_split_kind {
-    SPLIT_NONE, /* every rank holds all */
+    SPLIT_NONE, /* every rank has all of it: copies on all ranks */
     SPLIT_ROWS,
-    SPLIT_COLS
+    SPLIT_COLS /* equal blocks of columns */
 } param_split_kind;
 
 enum { PARAM_MAX_RUNS = 3 };
 
-/* Successive rows of the whole; of a vector: elements. */
+/* A run. Rows of a vector are its elements. */
 typedef struct param_run {
-    /* declared: of the whole, and how many equal things of them are never cut (heads; 0: single
-     * rows) */
+    /* said: rows in the whole, and how many heads they are; 0: rows that may be parted anywhere */
     int64_t all, heads;
-    int64_t first, n; /* this rank's, as rows of the whole */
-    int copies;       /* so many successive ranks hold these rows */
-    bool counted;     /* this is the first of them */
-    bool partial;     /* what they have as gradient is to be summed over them */
+    /* made by param_split_place */
+    int64_t first, n; /* this rank's rows, counted in the whole */
+    int copies;       /* so many ranks have these rows */
+    bool counted;     /* this rank is the first of them */
+    bool partial;
 } param_run;
 
 typedef struct param_split {
+    /* said */
     param_split_kind kind;
-    bool per_head; /* declared, of SPLIT_NONE: each rank uses it for its own heads only */
+    bool per_head; /* of SPLIT_NONE: each rank uses it for its own heads only (the norm of a head),
+                      so its gradient is partial */
     param_run run[PARAM_MAX_RUNS];
     int runs;
-    /* made by param_split_place: of the whole, and the first column here */
-    int64_t rows, cols, col0;
+    /* made by param_split_place */
+    int64_t rows, cols; /* of the whole */
+    int64_t col0;       /* of SPLIT_COLS: this rank's first column */
 } param_split;
 
-/* Rows `all` of one run, made of `heads` heads; 0: of single rows. */
+/* ---- saying how (model/declare.c) ---- */
+
+/* By rows: one run of `all` rows, which are `heads` heads, or 0. */
 param_split param_split_rows(int64_t all, int64_t heads);
 /* Another run behind those of s. */
 void param_split_append(param_split *s, int64_t all, int64_t heads);
 param_split param_split_cols(void);
 
-/* Whether a run can be shared out: each rank gets as many heads as any other, or one head that
- * others have too; single rows need at least one each. */
+/* Whether `ranks` ranks can share a run: heads divide evenly, or each head goes to equally many
+ * ranks; of rows without heads each rank gets one at least. */
 bool param_run_divides(int64_t all, int64_t heads, int ranks);
 
-/* Fills in what of a parameter of rows x cols (rank 1: one row) this rank has, and makes rows and
- * cols those. */
+/* ---- what follows from it (param_add) ---- */
+
+/* Fills in what this rank has of a parameter of *rows x *cols; `rank` is the parameter's: 2 or 1.
+ * *rows and *cols become those of the part. */
 void param_split_place(param_split *s, const param_ranks *r, int rank, int64_t *rows,
                        int64_t *cols);
 

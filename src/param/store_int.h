@@ -20,11 +20,10 @@ struct param_store {
     pack *packs;
     int n_packs, cap_packs;
     bool in_pack, apart;
-    bool freezes; /* what is added is frozen */
+    bool freezes;    /* what is added now is frozen */
+    bool has_frozen; /* something is */
     int64_t flat_elems, elems, trained_elems;
-    /* lengths of what is trained, where something is frozen */
-    int64_t trained_flat, trained_pieces;
-    bool has_frozen;
+    int64_t trained_flat, trained_pieces; /* has_frozen: how far arrays hold what is trained */
     dev *dev;
     param_arrays at;
     param_locate_fn locate; /* NULL: everything is in memory */

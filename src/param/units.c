@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "param/store_int.h"
 
-/* shards is 1 without ZeRO (param_store_shard), 0 in a store that nobody shares. */
+/* how.shards is 0 in a store that nobody shares, and 1 in one that is laid out without ZeRO. */
 bool param_masters_are_flat(const param_store *s) {
     return s->how.shards <= 1 || (s->compute == DT_F32 && s->how.zero <= 2);
 }
@@ -17,7 +17,7 @@ bool param_grads_in_slots(const param_store *s) {
 
 /* ---- spans ---- */
 
-/* Range k of parameter i. */
+/* Range k of parameter i, as the kernels of optimizers and digests want it. */
 static vec_span span_of(const param_store *s, int i, int k) {
     const param *p = &s->item[i];
     param_range g = param_range_at(p, k);
@@ -32,7 +32,8 @@ static vec_span span_of(const param_store *s, int i, int k) {
                       .counted = g.counted};
 }
 
-/* What of a span lies in flat elements [from, from + n), counted from there. */
+/* The elements of a span that lie in flat elements [from, from + n); `at` then counts from there.
+ * n 0: none do. */
 static vec_span cut(vec_span k, int64_t from, int64_t n) {
     int64_t low = k.at > from ? k.at : from, high = k.at + k.n < from + n ? k.at + k.n : from + n;
     k.skip += low - k.at;
@@ -41,7 +42,8 @@ static vec_span cut(vec_span k, int64_t from, int64_t n) {
     return k;
 }
 
-/* `counted`: no other rank that is summed with this one has the same. */
+/* The spans of this rank's piece of a unit. counted: this rank counts in norms and digests; of a
+ * unit that all ranks have, only one does. */
 static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
     int n = 0;
     for (int i = 0; i < s->n; i++)
@@ -58,7 +60,8 @@ static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
     vec_spans_index(&u->spans);
 }
 
-/* Neighbours are summed as one, with the few elements of alignment between them. */
+/* Neighbours are summed by one call, with the gap between them. follows: the one before is such a
+ * neighbour. */
 static void add_partial(param_store *s, param_unit *u, param_partial p, bool follows, int *cap) {
     param_partial *last = u->n_partial ? &u->partial[u->n_partial - 1] : NULL;
     if (last && follows && last->copies == p.copies) {
@@ -72,7 +75,7 @@ static void add_partial(param_store *s, param_unit *u, param_partial p, bool fol
 /* In the order of the unit's elements. */
 static void find_partial(param_store *s, param_unit *u, int index) {
     int cap = 0;
-    bool follows = false; /* no other range lies between the last partial one and this */
+    bool follows = false; /* the range before was partial, too */
     for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];
         for (int k = 0; p->unit == index && k < p->split.runs; k++) {
@@ -87,7 +90,8 @@ static void find_partial(param_store *s, param_unit *u, int index) {
 
 /* ---- layout ---- */
 
-/* Places parameter i, of a pack after its predecessor, at the end of the flat array. */
+/* Places parameter i at the end of the flat array. follows: without a gap, as the member of a pack
+ * that is not its first. */
 static void place(param_store *s, int i, bool follows) {
     if (!follows) s->flat_elems = param_align(s->flat_elems);
     s->item[i].offset = s->flat_elems;
@@ -106,8 +110,9 @@ static param_unit *add_unit(param_store *s) {
     return u;
 }
 
-/* Whether matrix i begins a unit, `joined` elements after the one before did: outer parameters,
- * whose gradients may be complete last of all, share none with layers. */
+/* Whether matrix i begins a unit. before: the matrix before it, or -1; joined: elements in the unit
+ * so far. Parameters outside of the layers share no unit with layers: the gradient of a tied
+ * embedding is complete last of all. */
 static bool begins_unit(const param_store *s, int i, int before, int64_t joined) {
     if (before < 0 || s->item[before].layer == s->item[i].layer) return before < 0;
     return s->item[i].layer < 0 || s->item[before].layer < 0 || s->how.zero == 3 ||
@@ -201,8 +206,9 @@ void param_store_make_unit(param_store *s) {
     for (int u = 0; u < s->n_units; u++) make_spans(s, &s->unit[u], u, true);
 }
 
-/* Two slots for layers, after the slots of outer units; of what is trained, or of what is frozen,
- * from element `next` on. Returns where they end. */
+/* Slots of what is trained, or of what is frozen, from element `next` on: first those that belong to
+ * one unit, then the two in which layers take turns, each as long as the longest unit of layers.
+ * Returns where they end. */
 static int64_t place_slots(param_store *s, bool frozen, int64_t next) {
     int64_t most = 0;
     int turn = 0;

@@ -1,88 +1,107 @@
-/* How data-parallel ranks share the flat arrays of a store (ZeRO, Rajbhandari et al. 2020).
+/* How data-parallel ranks share the arrays of a store (ZeRO, Rajbhandari et al. 2020).
  *
- * The matrices are cut into units, each a layer or several; a unit is gathered, reduced and updated
- * as one. Units of what is frozen come after those of what is trained. With ZeRO each of the
- * `shards` ranks owns an equal piece of every unit: of the optimizer state (stage 1), of the summed
- * gradients (2), of the weights (3). Vectors (norms, biases) form a unit of their own, or two where
- * some are frozen, of which every rank has all: they are a hundredth of a percent, and so the
- * compute copies that travel are of one dtype.
+ * Three words:
  *
- * Three kinds of arrays: flat ones hold everything; piece arrays hold what this rank owns; slot
- * arrays hold what is in use: outer units (embeddings, head) have slots of their own, layers take
- * turns in two, of which one is filled or emptied while the other computes.
+ *   unit    what is gathered, summed and updated at once: neighbouring matrices in the flat array,
+ *           those of one layer or of several (`bucket_elems`). All vectors together are a unit.
+ *   piece   n ranks that share (`shards`) cut a unit into n equal pieces, and rank r owns piece r:
+ *           it alone updates it. The unit of vectors is not cut: every rank owns all of it. Vectors
+ *           are a hundredth of a percent, and so all that travels is of one format, the matrices'.
+ *   slot    room for one whole unit while it is in use. Embeddings and the head have slots of their
+ *           own. Layers take turns in two: one is filled or emptied while the other computes.
  *
- *                    zero 0    1       2       3
- *   masters fp32     flat      piece*  piece*  piece     *: flat in fp32 programs, which read them
- *   compute bf16     flat      flat    flat    slots (+ piece: what is sent)
- *   gradients        flat      flat    slots + piece   slots + piece
- *   optimizer state  flat      piece   piece   piece */
+ * So there are three lengths of arrays. With 2 shards, on rank 1:
+ *
+ *   flat     | vectors | embedding      | layers 3,2     | layers 1,0     |    all units, whole
+ *            |         | piece0 |piece1 | piece0 |piece1 | piece0 |piece1 |
+ *   pieces   | vectors |piece1 |piece1 |piece1 |                             what rank 1 owns
+ *   slots    | vectors | embedding      | turn A         | turn B         |    what is in use
+ *
+ * The stage of ZeRO says which arrays are of which length:
+ *
+ *                       zero 0    1         2                3
+ *   masters, fp32       flat      pieces*   pieces*          pieces
+ *   work, bf16          flat      flat      flat             slots + pieces
+ *   gradients, fp32     flat      flat      slots + pieces   slots + pieces
+ *   optimizer states    flat      pieces    pieces           pieces
+ *
+ *   *: flat in fp32 runs, whose programs read the masters
+ *
+ * Where there are slots and pieces, programs use the slots; the pieces are what this rank owns: of
+ * work copies what it sends, of gradients the sums.
+ *
+ * Units of what is frozen come after those of what is trained, in arrays and by number. */
 #ifndef PARAM_UNITS_H
 #define PARAM_UNITS_H
 
 #include "param/param.h"
 
 typedef struct param_sharding {
-    int shards, rank;     /* ranks that share, and which of them this is */
-    int zero;             /* 0 .. 3; without other ranks nothing is shared */
-    int64_t bucket_elems; /* layers are joined until a unit has so many (not with zero 3) */
+    int shards, rank;     /* how many ranks share, and which of them this is */
+    int zero;             /* the stage: 0 .. 3; one rank alone shares nothing, whatever it says */
+    int64_t bucket_elems; /* layers join a unit until it has so many; zero 3: a unit is one layer */
 } param_sharding;
 
-/* Gradients at .. at + n - 1 of a unit that are summed over `copies` successive tensor-parallel
- * ranks: of what these hold together (split.h). The same n on each. */
+/* Elements at .. at + n - 1 of a unit whose gradient is partial (split.h): it is summed over
+ * `copies` successive tensor-parallel ranks, which all have n of them. */
 typedef struct param_partial {
     int64_t at, n;
     int copies;
 } param_partial;
 
+/* All positions and lengths are in elements. */
 typedef struct param_unit {
-    bool whole;             /* every rank has all of it */
-    bool frozen;            /* it is not trained: nothing reduces or updates it */
-    int64_t at, n;          /* in flat arrays */
-    int64_t piece, piece_n; /* this rank's: first element in flat arrays */
-    int64_t state;          /* the same in piece arrays */
-    int64_t slot;           /* of the unit in slot arrays */
-    bool shares_slot;       /* with other units */
-    vec_spans spans;        /* of the piece, counted from its beginning */
-    param_partial *partial;
+    bool whole;             /* it is not cut: every rank owns all of it */
+    bool frozen;            /* nothing reduces or updates it */
+    int64_t at, n;          /* where it is in flat arrays */
+    int64_t piece, piece_n; /* this rank's piece of it, in flat arrays too */
+    int64_t state;          /* where that piece is in arrays of pieces */
+    int64_t slot;           /* where its slot is in arrays of slots */
+    bool shares_slot;       /* the slot is one of the two of the layers */
+    vec_spans spans;        /* the parameters, or parts of them, in the piece; counted from the
+                               beginning of the piece */
+    param_partial *partial; /* [n_partial] */
     int n_partial;
 } param_unit;
 
-/* Lays the parameters out for ranks; all have been added, none is mapped. */
+/* Makes units, and new offsets: vectors first, then matrices in the order in which they were added.
+ * Called once, when all parameters have been added; none may be mapped. */
 void param_store_shard(param_store *s, const param_sharding *how);
 
-/* Weights come to slots before they are read (zero 3); gradients leave slots when they are summed
- * (zero 2, 3). Otherwise every rank holds all of them. */
+/* Whether weights are gathered into slots before they are read (zero 3), and whether gradients are
+ * summed out of slots (zero 2, 3). If not, the flat array has them all. */
 bool param_weights_in_slots(const param_store *s);
 bool param_grads_in_slots(const param_store *s);
 
 int param_units(const param_store *s);
 const param_unit *param_unit_at(const param_store *s, int u);
 
-/* What this rank updates of unit u. Pointers are to the first element of the piece. */
+/* What this rank updates of a unit; pointers are to the first element of its piece. */
 typedef struct param_piece {
     float *master;
-    void *grad;     /* summed, fp32 or fixed point; NULL without training, and of what is frozen */
-    uint16_t *work; /* compute copies to be written; NULL: none */
+    void *grad;     /* the sum over ranks, fp32 or fixed point; NULL: none, as of what is frozen */
+    uint16_t *work; /* the work copies, to be written with the masters; NULL: none */
     const vec_spans *spans;
-    int64_t state; /* first element in optimizer state arrays */
+    int64_t state; /* index of the first element in each array of optimizer state */
 } param_piece;
 param_piece param_piece_of(const param_store *s, int u);
 
 /* The spans of one parameter, counted from the beginning of the piece of its unit. */
 vec_spans param_spans_of(arena *a, const param_store *s, int index);
 
-/* What travels of unit u's weights: `in`, this rank's piece of n elements, to `out`, n elements of
- * every shard. n 0: nothing does. */
+/* What one collective moves: of `in` and `out`, which are addresses in the store's arrays. */
 typedef struct param_transfer {
     const void *in;
     void *out;
     int64_t n;
     dtype dt;
 } param_transfer;
+/* The gather of a unit's weights. in: this rank's piece, n elements. out: the unit, n * shards
+ * elements. n 0: the unit is whole, and nothing moves. */
 param_transfer param_weights_transfer(const param_store *s, int u);
-/* Of its gradients: `in`, this rank's contribution to all n * shards elements, to `out`, the sum of
- * the piece. Where the gradients are in slots (zero 2, 3) sums of micro-batches are added up in
- * `out`; else out lies in `in`. A whole unit's n is all of it. */
+/* The sum of a unit's gradients. in: this rank's gradients of the whole unit, n * shards elements
+ * (of a unit that is not cut: n). out: n sums, those of the piece. With slots (zero 2, 3) `out`
+ * adds up the sums of micro-batches; without, it lies inside `in`. */
 param_transfer param_grads_transfer(const param_store *s, int u);
 
 #endif

@@ -205,6 +205,56 @@ static status declare(plan *p, const plan_spec *s, err *e) {
     return ST_OK;
 }
 
+/* ---- sizes that fit nowhere ---- */
+
+/* What needs more fits no machine, and sums of such sizes would leave 64 bits. A program's own
+ * arrays have been checked as they were recorded, the number of parameters with the config. */
+static const double MOST_BYTES = (double)(1LL << 60);
+
+/* Frames are copies of a program's memory, of which a step may want millions. */
+static status check_frames(const plan *p, err *e) {
+    double bytes = 0;
+    for (int i = 0; i < p->n_programs; i++) {
+        const prog_stats *st = prog_get_stats(p->program[i].prog);
+        bytes += (double)p->program[i].frames * (double)(st->frame_bytes + st->pinned_bytes);
+    }
+    if (bytes <= MOST_BYTES) return ST_OK;
+    return err_set(e, ST_MEMORY, "%.0f MiB of activations do not fit in any memory",
+                   bytes / (1 << 20));
+}
+
+static status check_traffic(const plan *p, err *e) {
+    comm_counts sent = plan_traffic(p);
+    for (int k = 0; k < COMM_KINDS; k++)
+        if (sent.sent_bytes[k] == INT64_MAX) {
+            err_set(e, ST_USAGE,
+                    "in a step of %lld micro-batches a rank sends more than 2^63 bytes",
+                    (long long)p->spec.micro_batches);
+            err_where(e, "train.global_batch_size");
+            return err_hint(e, "lower train.global_batch_size");
+        }
+    return ST_OK;
+}
+
+static status hint_at_less(const plan_spec *s, err *e) {
+    err_where(e, s->train_B ? "train.micro_batch_size" : "model");
+    return err_hint(e, s->train_B ? "lower train.micro_batch_size or train.seq_len"
+                                  : "ask for fewer tokens or choose a smaller model");
+}
+
+/* Its programs, and the arena around them. */
+static status make(plan *p, err *e) {
+    status st = plan_record_programs(p, e);
+    if (st == ST_OK) st = check_frames(p, e);
+    if (st != ST_OK) return hint_at_less(p->phase, e);
+    for (int i = p->n_phases - 1; i >= 0; i--) { /* the first stays selected */
+        plan_select(p, i);
+        TRY(check_traffic(p, e));
+    }
+    lay_out(p);
+    return ST_OK;
+}
+
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) {
     arena *memory = arena_new("plan");
     plan *p = ARENA_NEW(memory, plan);
@@ -214,13 +264,11 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     p->n_phases = n;
     for (int i = 0; i < n; i++) p->phase[i] = own_spec(memory, &specs[i]);
     status st = declare(p, &p->phase[0], e);
-    if (st == ST_OK) st = plan_record_programs(p, e);
+    if (st == ST_OK) st = make(p, e);
     if (st != ST_OK) {
         arena_free(memory);
         return st;
     }
-    plan_select(p, 0);
-    lay_out(p);
     int ranks = specs->ranks ? specs->ranks->size[MESH_WORLD] : 1;
     plan_set_classes(p, &(plan_class){ranks, p->peak_bytes}, 1);
     *out = p;
@@ -333,16 +381,44 @@ status plan_commit(plan *p, err *e) {
 
 /* ---- traffic ---- */
 
-comm_counts plan_traffic(const plan *p) {
-    const plan_spec *s = &p->spec;
-    if (!s->ranks || !s->train_B) return (comm_counts){0};
+/* Of a step of n micro-batches, `frames` under way together. */
+static comm_counts traffic_of(const plan *p, int n, int frames) {
     arena *a = arena_new("a step's traffic");
-    step_parts parts =
-        plan_step_parts(p, a, s->micro_batches > 1 ? (int)s->micro_batches : 1, true);
+    step_parts parts = plan_step_parts(p, a, n, true);
+    parts.frames = frames;
     step_table t = step_build(a, &parts);
-    comm_counts sent = step_traffic(&t, &parts, s->ranks, s->narrow_sums);
+    comm_counts sent = step_traffic(&t, &parts, p->spec.ranks, p->spec.narrow_sums);
     arena_free(a);
     return sent;
+}
+
+/* *sum += times * (b - a), or INT64_MAX where that is too much. */
+static void add_times(int64_t *sum, int64_t times, int64_t a, int64_t b) {
+    int64_t more;
+    if (*sum == INT64_MAX || b == INT64_MAX || __builtin_mul_overflow(times, b - a, &more) ||
+        __builtin_add_overflow(*sum, more, sum))
+        *sum = INT64_MAX;
+}
+
+/* Of a long step only a short one is built, and one that is a group of micro-batches longer: but
+ * for the first and the last group, all are alike. Where all micro-batches are under way together
+ * they are one group, and a group's micro-batches are alike in the same way. */
+comm_counts plan_traffic(const plan *p) {
+    enum { FEW = 3 };
+    const plan_spec *s = &p->spec;
+    if (!s->ranks || !s->train_B) return (comm_counts){0};
+    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(p);
+    int group = frames < n ? frames : 1;
+    if (n / group <= FEW) return traffic_of(p, n, frames);
+    int n_short = FEW * group + n % group, n_longer = n_short + group;
+    comm_counts sum = traffic_of(p, n_short, frames < n ? frames : n_short);
+    comm_counts more = traffic_of(p, n_longer, frames < n ? frames : n_longer);
+    for (int k = 0; k < COMM_KINDS; k++) {
+        int64_t times = n / group - FEW;
+        add_times(&sum.sent_bytes[k], times, sum.sent_bytes[k], more.sent_bytes[k]);
+        add_times(&sum.calls[k], times, sum.calls[k], more.calls[k]);
+    }
+    return sum;
 }
 
 /* ---- FLOPs ---- */

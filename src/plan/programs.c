@@ -240,3 +240,17 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .frames = plan_frames(p),
                         .reduces = reduces};
 }
+
+/* ---- generation ---- */
+
+generator plan_generator(const plan *p, const tok *t) {
+    int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
+    generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
+                   .dev = p->dev,
+                   .Tmax = p->spec.cache_tok,
+                   .vocab = vocab,
+                   .n_ids = known < vocab ? known : vocab};
+    for (int i = 0; i < GENERATOR_PREFILLS; i++)
+        g.prefill[i] = generator_pass_of(plan_prog(p, USE_PREFILL, i));
+    return g;
+}

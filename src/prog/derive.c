@@ -376,6 +376,7 @@ void graph_derive_backward(graph *g) {
     for (int32_t v = 0; v < n; v++)
         if (g->value[v].aux != 0.0f) begin_aux(&d, v);
     for (int32_t i = n_ops - 1; i >= 0 && !g->failed; i--) backward_op(&d, i);
+    graph_check_bytes(g);
     for (int32_t v = 0; v < n && !g->failed; v++)
         if (g->value[v].grad_name) keep_grad(&d, v);
 }

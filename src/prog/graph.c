@@ -53,7 +53,26 @@ static int64_t reserve(int64_t *total, int64_t bytes) {
     return offset;
 }
 
+/* A program of more fits no machine, and sums of its sizes would leave 64 bits. */
+static const double MOST_BYTES = (double)(1LL << 60);
+
+static int64_t span_bytes(graph *g, dtype dt, int64_t rows, int64_t cols) {
+    double most = (double)rows * (double)cols * sizeof(double);
+    if (most <= MOST_BYTES) return dtype_span_bytes(dt, rows * cols);
+    graph_fail(g, ST_MEMORY, "an array of %lld x %lld elements does not fit in any memory",
+               (long long)rows, (long long)cols);
+    return 0;
+}
+
+void graph_check_bytes(graph *g) {
+    if (g->all_bytes <= MOST_BYTES) return;
+    graph_fail(g, ST_MEMORY,
+               "a program with more than %.0f GiB of arrays does not fit in any memory",
+               MOST_BYTES / (1 << 30));
+}
+
 int32_t graph_new_buffer(graph *g, space where, int64_t bytes) {
+    g->all_bytes += (double)bytes;
     g->buf = arena_grow(g->a, g->buf, g->n_bufs, &g->cap_bufs, sizeof *g->buf);
     buffer *b = &g->buf[g->n_bufs];
     *b = (buffer){.where = where, .bytes = bytes, .first = INT32_MAX, .last = -1};
@@ -81,7 +100,7 @@ val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name
 val graph_alloc_like(graph *g, const tensor *shape, const char *name) {
     tensor t = *shape;
     t.ld = t.cols;
-    int32_t buf = graph_new_buffer(g, SPACE_FRAME, dtype_span_bytes(t.dt, t.rows * t.cols));
+    int32_t buf = graph_new_buffer(g, SPACE_FRAME, span_bytes(g, t.dt, t.rows, t.cols));
     return graph_new_value(g, &t, buf, name);
 }
 
@@ -96,7 +115,8 @@ op_rec *graph_append(graph *g, const op_rec *r) {
 static val external(graph *g, space where, const char *name, dtype dt, int64_t rows, int64_t cols) {
     if (g->failed) return VAL_NONE;
     tensor t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols};
-    int32_t buf = graph_new_buffer(g, where, dtype_span_bytes(dt, rows * cols));
+    int32_t buf = graph_new_buffer(g, where, span_bytes(g, dt, rows, cols));
+    graph_check_bytes(g);
     return graph_new_value(g, &t, buf, arena_strdup(g->a, name));
 }
 
@@ -138,6 +158,7 @@ val graph_param(graph *g, const graph_param_ref *ref) {
     if (!ref->trainable || !g->opt.train) return v;
     dtype grad_dt = g->opt.fixed_grads ? DT_I64 : g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
     val dv = external(g, SPACE_GRAD, ref->name, grad_dt, ref->rows, ref->cols);
+    if (dv == VAL_NONE) return v;
     buffer *grad = &g->buf[g->value[dv].buf];
     grad->offset = ref->grad_offset_bytes;
     grad->unit = ref->unit;

@@ -77,6 +77,7 @@ struct graph {
     int32_t block;   /* current, -1 */
     uint32_t stream; /* of the next random op */
     int64_t pinned_bytes, const_bytes;
+    double all_bytes; /* of all buffers, as if none shared memory with another */
 };
 
 struct prog {
@@ -87,6 +88,9 @@ struct prog {
 };
 
 /* graph.c */
+/* Fails the recording where all its buffers together are more than any machine holds. Called
+ * between ops, since deriving a backward must not find the graph failed in the middle of one. */
+void graph_check_bytes(graph *g);
 int32_t graph_new_buffer(graph *g, space where, int64_t bytes);
 val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name);
 val graph_alloc_like(graph *g, const tensor *shape,

@@ -11,6 +11,9 @@
  * tp_in that x came from sums it. */
 #include "prog/graph_int.h"
 
+/* Each is some ten ops of the program. */
+enum { MOST_CHUNKS = 8192 };
+
 typedef struct head {
     graph *g;
     op_attr attr;
@@ -99,6 +102,11 @@ val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias,
     /* Parts may differ by a row, chunks must not: they are collectives. */
     int64_t widest = (s->vocab + graph_tp(g) - 1) / graph_tp(g);
     int64_t each = op_head_chunk_rows(&h.attr, t.rows, widest);
+    if ((t.rows + each - 1) / each > MOST_CHUNKS)
+        graph_fail(g, ST_USAGE,
+                   "the loss of %lld tokens, %lld at a time, takes more than %d chunks on "
+                   "tensor-parallel ranks",
+                   (long long)t.rows, (long long)each, MOST_CHUNKS);
     for (; h.n0 < t.rows && !g->failed; h.n0 += each) {
         h.rows = t.rows - h.n0 < each ? t.rows - h.n0 : each;
         chunk(&h);

@@ -129,6 +129,7 @@ static status find_kernels(graph *g, err *e) {
 }
 
 status prog_finish(prog **out, graph *g, err *e) {
+    graph_check_bytes(g);
     if (!g->failed && g->opt.train) graph_derive_backward(g);
     if (g->failed) {
         if (e) *e = g->first_error;

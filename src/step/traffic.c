@@ -13,7 +13,8 @@ typedef struct tally {
 static void count(tally *t, const comm_call *call, int rank, int size) {
     int64_t bytes = comm_call_sends(call, rank, size);
     t->sum.calls[call->kind] += size > 1;
-    t->sum.sent_bytes[call->kind] += bytes;
+    int64_t *sum = &t->sum.sent_bytes[call->kind];
+    if (__builtin_add_overflow(*sum, bytes, sum)) *sum = INT64_MAX;
 }
 
 static void count_on(tally *t, mesh_axis axis, const comm_call *call) {

@@ -9,7 +9,7 @@
 
 #include "step/step.h"
 
-/* `parts`: what the table was built of. `ranks`: where this one is. narrow: gradients travel as
+/* INT64_MAX bytes: so many or more. `parts`: what the table was built of. `ranks`: where this one is. narrow: gradients travel as
  * bf16 (parallel.reduce_dtype). */
 comm_counts step_traffic(const step_table *t, const step_parts *parts, const mesh *ranks,
                          bool narrow);

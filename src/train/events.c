@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "io/where_runs.h"
+#include "interchange/where_runs.h"
 #include "op/gemm.h"
 
 json_t *events_new(const char *kind, int64_t step) {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "plan/open_model.h"
+#include "plan/plan.h"
 #include "train/events.h"
 
 status samples_encode(session *s, err *e) {

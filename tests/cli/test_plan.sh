@@ -140,4 +140,48 @@ expect 0 train c.yaml run=epochs train.steps=null train.epochs=1 checkpoint.ever
 cp -r r kept
 expect 4 train c.yaml run=r train.memory_limit=1M
 diff -r r kept >log || fail "a refused run changed its folder"
+
+# Absurd sizes: a right number, or a refusal with one; never a sum that has left 64 bits.
+absurd() { # STATUS SAYS MODEL KEYS...
+    local want=$1 says=$2
+    shift 2
+    expect "$want" plan "$@"
+    cat err >>out
+    has out "$says"
+    has out "hint: "
+    expect "$want" plan "$@" --json
+    grep -qE '": -[0-9]' out && fail "a size below 0"
+    has out '"hint": "'
+}
+long="train.seq_len=16777216 model.max_position_embeddings=16777216"
+large="$long train.micro_batch_size=1048576 train.global_batch_size=1048576"
+huge="$long train.micro_batch_size=1048576 train.global_batch_size=16777216"
+one="train.micro_batch_size=1 train.global_batch_size=16777216"
+absurd 4 "an array of 17592186044416 x 16384 elements does not fit in any memory" llama-3.2-1b $large
+absurd 4 "does not fit in any memory" llama-3.2-1b $huge parallel.pp_schedule=afab
+absurd 4 "more than 1073741824 GiB of arrays does not fit" gpt2-xl $large train.precision=fp32
+absurd 4 "does not fit in any memory" gpt2-xl $large train.recompute=full
+absurd 4 "does not fit in any memory" gpt2-xl $large parallel.virtual=4 parallel.pp_schedule=afab
+absurd 4 "MiB of activations do not fit in any memory" gpt2-xl $one train.seq_len=65536 \
+    model.max_position_embeddings=65536 parallel.pp_schedule=afab
+absurd 4 "does not fit in any memory" llama-3.2-1b parallel.tp=2 parallel.dp=1 $large
+absurd 4 "does not fit in any memory" gpt2 $long sample.prompts=[a] sample.max_new=1048576 \
+    model.num_hidden_layers=64 model.num_attention_heads=65536 model.head_dim=1024 \
+    train.micro_batch_size=1 train.seq_len=16777216
+absurd 2 "takes more than 8192 chunks" llama-3.2-1b parallel.tp=2 parallel.dp=1 \
+    train.head_chunk_rows=1 train.micro_batch_size=1048576 train.global_batch_size=1048576
+absurd 2 "a rank sends more than 2^63 bytes" gpt2 $one parallel.dp=2 parallel.zero=3 \
+    model.num_hidden_layers=2 model.hidden_size=1048576 model.num_attention_heads=1024 train.seq_len=16
+for keys in train.micro_batch_size=1000000000 train.global_batch_size=1e30 \
+    train.seq_len=9223372036854775807 train.seq_len=99999999999999999999 \
+    model.vocab_size=1e9 model.num_hidden_layers=1e9 model.hidden_size=-1; do
+    absurd 2 "error: " gpt2 $keys
+done
+absurd 2 "parameters, more than 1e+15" gpt2 model.hidden_size=1048576 model.num_attention_heads=16 \
+    model.num_hidden_layers=300
+# Long steps: what is sent is counted without a table of 16 million micro-batches.
+expect 0 plan pythia-14m train.micro_batch_size=1 train.global_batch_size=48 parallel.dp=2 parallel.zero=3 --json
+few=$(field reduce_scatter out)
+expect 0 plan pythia-14m train.micro_batch_size=1 train.global_batch_size=16777216 parallel.dp=2 parallel.zero=3 --json
+[ "$(field reduce_scatter out)" = $((few / 24 * 8388608)) ] || fail "other bytes than $few of 24 micro-batches"
 finish

@@ -3,7 +3,6 @@
 #include "golden.h"
 
 #include "infer/conversation.h"
-#include "plan/open_model.h"
 #include "tok/tok_format.h"
 
 enum { TMAX = 64 };

@@ -6,7 +6,6 @@
 #include <dirent.h>
 
 #include "infer/generate.h"
-#include "plan/open_model.h"
 
 static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2;
 

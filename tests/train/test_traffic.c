@@ -138,6 +138,10 @@ static void test_zero(void **state) {
     (void)state;
     check(LLAMA, 4, "parallel.dp=4 parallel.zero=1 train.precision=bf16");
     check(LLAMA, 2, "parallel.dp=2 parallel.zero=2");
+    check(LLAMA, 2, "parallel.dp=2 parallel.zero=3 train.global_batch_size=20");
+    check(LLAMA, 2,
+          "parallel.dp=2 parallel.zero=1 train.global_batch_size=20"
+          " parallel.pp_schedule=afab parallel.virtual=2");
     check(LLAMA, 4, "parallel.dp=4 parallel.zero=3 parallel.dp_replicate=2 train.recompute=full");
     check(LLAMA, 3, "parallel.dp=3 parallel.zero=3 train.global_batch_size=6 train.precision=bf16");
     check(LLAMA, 2, "parallel.dp=2 parallel.zero=3 parallel.reduce_dtype=bf16");

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "plan/open_model.h"
+#include "interchange/open_model.h"
 
 enum { MAX_REPEAT = 101 };
 

@@ -7,7 +7,7 @@
 
 #include "app/frame/cli.h"
 #include "infer/conversation.h"
-#include "plan/open_model.h"
+#include "interchange/open_model.h"
 
 typedef struct chat {
     const char *name; /* of the model, as it was given */

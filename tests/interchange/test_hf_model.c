@@ -1,12 +1,12 @@
 /* Golden models of every family as folders in every format, with matrices left in the files: the
  * logits are those of the same folder read into masters. */
-#include "golden.h"
+#include "plan/golden.h"
 
 #include <unistd.h>
 
 #include "io/io_test.h"
 #include "io/hf/shards.h"
-#include "plan/open_model.h"
+#include "interchange/open_model.h"
 
 enum { T = 16, PROMPT = 3 };
 

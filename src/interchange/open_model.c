@@ -1,4 +1,8 @@
-#include "plan/open_model.h"
+/* Opening a model to run it (see open_model.h).
+ *
+ * Reading order: open_model_read (the two forms), open_model_spec (what is planned),
+ * open_model_load, open_model_logits. */
+#include "interchange/open_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +11,17 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tok/tok_format.h"
 
+/* Tokens of a prompt that go through the model in one pass, at most. */
 enum { PREFILL_T = 256 };
 
+/* ---- opening ---- */
+
 static status read_folder(open_model *m, const char *path, err *e) {
-    TRY(checkpoint_resolve(m->a, path, &m->dir, e));
-    json_t *o = json_object();
-    json_object_set_new(o, "from", json_string_nocheck(m->dir)); /* a path may be any bytes */
-    status st = model_config_read(m->a, o, 0, &m->config, e);
-    json_decref(o);
+    TRY(checkpoint_resolve(m->a, path, &m->dir, e)); /* of a run folder: its checkpoint */
+    json_t *from = json_object();                    /* as a user's `model: {from: DIR}` */
+    json_object_set_new(from, "from", json_string_nocheck(m->dir)); /* a path may be any bytes */
+    status st = model_config_read(m->a, from, 0, &m->config, e);
+    json_decref(from);
     if (st != ST_OK) return st;
     char *tokenizer = path_join(m->a, m->dir, "tokenizer.json");
     if (file_exists(tokenizer)) TRY(tok_load(&m->tok, tokenizer, e));
@@ -27,11 +34,10 @@ static status read_gguf(open_model *m, const char *path, err *e) {
     TRY(gguf_model_open(m->gguf, path, e));
     m->config = m->gguf->config;
     gguf_model_end_ids(m->gguf, &m->end);
-    if (!gguf_meta_find(gguf_get_meta(m->gguf->file), "tokenizer.ggml.tokens")) return ST_OK;
-    return tok_load_with(&m->tok, path, &(tok_load_options){0}, e);
+    bool has_tokenizer = gguf_meta_find(gguf_get_meta(m->gguf->file), "tokenizer.ggml.tokens");
+    return has_tokenizer ? tok_load_with(&m->tok, path, &(tok_load_options){0}, e) : ST_OK;
 }
 
-/* One that is damaged shall be called so. */
 bool open_model_is_gguf(const char *path) {
     size_t n = strlen(path);
     bool named = n > 5 && strcmp(path + n - 5, ".gguf") == 0;
@@ -51,6 +57,8 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
     return open_model_is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
 }
 
+/* ---- loading ---- */
+
 status open_model_set_cache(open_model *m, const char *name, err *e) {
     static const char *const names[] = {
         [CACHE_AUTO] = "auto", [CACHE_F32] = "f32", [CACHE_F16] = "f16"};
@@ -64,13 +72,18 @@ status open_model_set_cache(open_model *m, const char *name, err *e) {
     return err_where(e, "--cache");
 }
 
-static bool weights_are_blocks(const open_model *m) {
-    for (int64_t i = 0; m->gguf && i < gguf_count(m->gguf->file); i++) {
+static bool has_blocks(const gguf_reader *file) {
+    for (int64_t i = 0; i < gguf_count(file); i++) {
         dtype dt;
-        if (quant_to_dtype(gguf_get(m->gguf->file, i)->format->type, &dt) && dtype_is_blocks(dt))
+        if (quant_to_dtype(gguf_get(file, i)->format->type, &dt) && dtype_is_blocks(dt))
             return true;
     }
     return false;
+}
+
+static bool cache_is_f16(const open_model *m) {
+    if (m->cache == CACHE_AUTO) return m->gguf && has_blocks(m->gguf->file);
+    return m->cache == CACHE_F16;
 }
 
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
@@ -78,12 +91,18 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .compute = DT_F32,
                       .T = 1,
                       .cache_tok = cache_tok,
+                      .cache_f16 = cache_is_f16(m),
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .logits_T = logits_T};
-    spec.cache_f16 = m->cache == CACHE_AUTO ? weights_are_blocks(m) : m->cache == CACHE_F16;
-    spec.locate = m->gguf ? gguf_model_locate : hf_model_locate;
-    spec.locate_ctx = m->gguf ? (void *)m->gguf : m->folder;
-    spec.file = m->gguf ? m->gguf->base : m->folder->base;
+    if (m->gguf) {
+        spec.locate = gguf_model_locate;
+        spec.locate_ctx = m->gguf;
+        spec.file = m->gguf->base;
+    } else {
+        spec.locate = hf_model_locate;
+        spec.locate_ctx = m->folder;
+        spec.file = m->folder->base;
+    }
     return spec;
 }
 
@@ -96,6 +115,8 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
     return hf_model_load_rest(m->folder, m->plan->store, e);
 }
 
+/* ---- running ---- */
+
 status open_model_settings(const open_model *m, generation_settings *s, err *e) {
     *s = (generation_settings){0};
     if (m->dir) TRY(generation_settings_read(s, m->dir, e));
@@ -104,35 +125,24 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
     return ST_OK;
 }
 
-generator plan_generator(const plan *p, const tok *t) {
-    int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
-    generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
-                   .dev = p->dev,
-                   .Tmax = p->spec.cache_tok,
-                   .vocab = vocab,
-                   .n_ids = known < vocab ? known : vocab};
-    for (int i = 0; i < GENERATOR_PREFILLS; i++)
-        g.prefill[i] = generator_pass_of(plan_prog(p, USE_PREFILL, i));
-    return g;
-}
-
 generator open_model_generator(const open_model *m) {
     return plan_generator(m->plan, m->tok);
 }
 
 const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
     if (!m->whole.p) m->whole = generator_pass_of(plan_prog(m->plan, USE_LOGITS, 0));
-    const generator_pass *k = &m->whole;
-    int32_t *place = xmalloc(sizeof *place * (size_t)n); /* positions, and all rows */
-    for (int i = 0; i < n; i++) place[i] = i;
-    prog_put(k->p, 0, k->ids, ids);
-    prog_put(k->p, 0, k->pos, place);
-    prog_put(k->p, 0, k->rows, place);
-    free(place);
+    const generator_pass *pass = &m->whole;
+    CHECK(n == pass->T, "%d ids for a pass of %ld", n, (long)pass->T);
+    int32_t *count = xmalloc(sizeof *count * (size_t)n); /* 0, 1, 2, ... */
+    for (int i = 0; i < n; i++) count[i] = i;
+    prog_put(pass->p, 0, pass->ids, ids);
+    prog_put(pass->p, 0, pass->pos, count);
+    prog_put(pass->p, 0, pass->rows, count); /* the rows whose logits are wanted: all */
+    free(count);
     op_run run = {.dev = m->dev, .first_micro = true, .grad_scale = 1.0f};
-    prog_replay(k->p, PROG_F, &run);
-    void *logits = prog_port_at(k->p, 0, k->logits);
-    return dev_look(m->dev, logits, (size_t)k->logits.bytes, &m->logits);
+    prog_replay(pass->p, PROG_F, &run);
+    void *logits = prog_port_at(pass->p, 0, pass->logits);
+    return dev_look(m->dev, logits, (size_t)pass->logits.bytes, &m->logits);
 }
 
 void open_model_close(open_model *m) {

@@ -1,4 +1,4 @@
-#include "io/where_runs.h"
+#include "interchange/where_runs.h"
 
 #include <stdarg.h>
 #include <stdio.h>

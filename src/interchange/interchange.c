@@ -1,11 +1,10 @@
-#include "plan/interchange.h"
+#include "interchange/interchange.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "infer/settings.h"
-#include "plan/compare_weights.h"
 
 /* ---- formats ---- */
 

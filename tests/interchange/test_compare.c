@@ -2,8 +2,8 @@
 #include "test.h"
 
 #include "io/io_test.h"
-#include "plan/compare_weights.h"
-#include "plan/interchange.h"
+#include "interchange/compare.h"
+#include "interchange/interchange.h"
 
 #define MODEL(name) TEST_DIR "/golden/models/" name
 

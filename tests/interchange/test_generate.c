@@ -1,9 +1,9 @@
 /* Prefill and decode through the cache against one full forward, for every golden model, at every
  * length, with prompts longer than a prefill piece, padded pieces and a full cache. */
-#include "golden.h"
+#include "plan/golden.h"
 
 #include "base/rng.h"
-#include "plan/open_model.h"
+#include "interchange/open_model.h"
 
 enum { LONGEST = 24, PREFILL_T = 5, SEED_OF_IDS = 7 };
 static const double F32_LIMIT = 1e-5, BF16_LIMIT = 6e-2, F16_CACHE_LIMIT = 6e-2 / 8;

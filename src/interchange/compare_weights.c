@@ -1,4 +1,4 @@
-#include "plan/compare_weights.h"
+#include "interchange/compare.h"
 
 #include <math.h>
 #include <stdio.h>

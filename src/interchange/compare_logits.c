@@ -1,12 +1,14 @@
-/* Reading order: compare_models, make_prompts, logits_of_source, logits_of_result, compare_rows. */
-#include "plan/compare_models.h"
+/* Logits of a source and of what was written from it.
+ *
+ * Reading order: compare_models, make_prompts, logits_of_source, logits_of_result, compare_row. */
+#include "interchange/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
-#include "plan/open_model.h"
+#include "interchange/open_model.h"
 
 enum { PROMPT_TOK = 64, MOST_PROMPTS = 4, MOST_LOGITS_BYTES = 128 << 20 };
 

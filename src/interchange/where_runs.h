@@ -3,8 +3,8 @@
  * Facts, as of: transformers 5.23.0 (its table of model types); what the writer of GGUF files knows
  * of llama.cpp (gguf_arch.h); vLLM's registry of models at commit 0002bff (January 2026); Ollama's
  * converter at commit 01cf744 (February 2026), and that it runs GGUF files by llama.cpp. */
-#ifndef IO_WHERE_RUNS_H
-#define IO_WHERE_RUNS_H
+#ifndef INTERCHANGE_WHERE_RUNS_H
+#define INTERCHANGE_WHERE_RUNS_H
 
 #include <jansson.h>
 

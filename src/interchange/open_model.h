@@ -1,0 +1,82 @@
+/* A model that somebody names on the command line, opened to be run: for `generate`, `chat`,
+ * `bench generate`, and to compare a model that was written with its source.
+ *
+ * The calls, in this order:
+ *
+ *   open_model_read        opens the files; config and tokenizer are known from here on
+ *   open_model_set_cache   if wanted: in which format the KV cache is
+ *   open_model_load        plans and reserves memory, reads weights, makes the programs
+ *   open_model_generator   text by means of a KV cache                 } any number
+ *   open_model_logits      logits of all positions of a sequence       } of times
+ *   open_model_close       always, also after an error
+ *
+ * Two forms of a model are opened: a Hugging Face folder, and a GGUF file. Exactly one of the
+ * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files.
+ *
+ * Most weights are not copied. The programs read a matrix in the mapped file, in the format that
+ * it has there, wherever they can compute with it as it lies (hf_model.h, gguf_model.h say where).
+ * All else, norms and biases above all, is read into the plan's memory as fp32. Activations and
+ * sums are fp32. */
+#ifndef INTERCHANGE_OPEN_MODEL_H
+#define INTERCHANGE_OPEN_MODEL_H
+
+#include "infer/generate.h"
+#include "infer/settings.h"
+#include "io/gguf/gguf_model.h"
+#include "io/hf/hf_model.h"
+#include "plan/plan.h"
+
+/* The format of keys and values in the KV cache. At long contexts a token reads more of the cache
+ * than of the weights, and f16 is half of f32.
+ *
+ * CACHE_AUTO is f16 if the file has weights in blocks of 8 bits or fewer (base/quant.h): their own
+ * rounding is a hundred times that of f16. It is f32 for all other models: generation then gives
+ * the logits of one forward pass over the whole sequence. */
+typedef enum cache_format { CACHE_AUTO, CACHE_F32, CACHE_F16 } cache_format;
+
+typedef struct open_model {
+    arena *a;
+    dev *dev;
+    /* after open_model_read */
+    char *dir;           /* the Hugging Face folder; NULL: it is a GGUF file */
+    hf_model *folder;    /* its weights; NULL: it is a GGUF file */
+    gguf_model *gguf;    /* the GGUF file; NULL: it is a folder */
+    model_config config; /* with the names and the order of rows that the files have */
+    tok *tok;            /* NULL: the model has no tokenizer, and works on ids alone */
+    tok_ids end;         /* ids that end a text, as a GGUF file says */
+    cache_format cache;  /* as it was asked for */
+    /* after open_model_load */
+    plan *plan;           /* programs, and the memory they run in */
+    generator_pass whole; /* the program of open_model_logits; found at its first call */
+    dev_room logits;      /* its result on the host, where the device's memory is out of reach */
+} open_model;
+
+/* Opens what `path` names: a Hugging Face folder, a run folder (its newest good checkpoint is such
+ * a folder), or a GGUF file. threads: of the CPU; 0: all cores. */
+status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
+/* name: "auto", "f32" or "f16"; NULL is "auto". ST_USAGE: any other. */
+status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
+/* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf,
+ * so that a damaged file is called a damaged GGUF file. */
+bool open_model_is_gguf(const char *path);
+
+/* Makes the model ready to run. cache_tok: the longest sequence, prompt and answer together, in
+ * tokens; 0: no generation. logits_T: the length of sequences for open_model_logits; 0: none.
+ * ST_MEMORY: it does not fit. */
+status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
+/* What open_model_load plans; for `athanor plan`, which loads nothing. */
+plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T);
+
+/* What the files say about generation (temperature, ids that end a text, ...): those of a folder's
+ * generation_config.json, of the GGUF file, and of the tokenizer. Freed with
+ * generation_settings_free. */
+status open_model_settings(const open_model *m, generation_settings *s, err *e) ATH_MUST_USE;
+/* A generator with an empty cache. One at a time: all share the cache of the model. Freed with
+ * generator_free. */
+generator open_model_generator(const open_model *m);
+/* Logits [n,V], fp32, of ids[0..n) by one forward pass without a cache; n must be the logits_T that
+ * was loaded. They stay until the next call. */
+const float *open_model_logits(open_model *m, const int32_t *ids, int n);
+void open_model_close(open_model *m);
+
+#endif
