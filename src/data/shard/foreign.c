@@ -26,12 +26,11 @@ void foreign_path(const shards *s, int number, shard_kind kind, char out[SHARD_P
         snprintf(out, SHARD_PATH_BYTES, "%s.index", file);
 }
 
-status foreign_size(const shards *s, int number, shard_kind kind, uint64_t *bytes, err *e) {
+status foreign_size(shards *s, int number, shard_kind kind, uint64_t *bytes, err *e) {
     char path[SHARD_PATH_BYTES];
     foreign_path(s, number, kind, path);
-    int64_t size = file_size(path);
-    if (size < 0) return err_unreadable(e, "read", path);
-    *bytes = (uint64_t)size;
+    if (!shard_note_file(s, number, kind)) return err_unreadable(e, "read", path);
+    *bytes = s->shard[number].known[kind].bytes;
     if (*bytes < SHARD_MAX_TOKENS) return ST_OK;
     return shard_error(s, number, kind, e, "is too large");
 }

@@ -23,7 +23,6 @@
 #define DATA_SHARDS_H
 
 #include <jansson.h>
-#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -73,6 +72,9 @@ typedef enum shard_item {
     ITEM_I64,
 } shard_item;
 
+/* The files of a shard. Others' formats: SHARD_DOCUMENTS is their index, there are no ids. */
+typedef enum shard_kind { SHARD_TOKENS, SHARD_DOCUMENTS, SHARD_IDS, SHARD_KINDS } shard_kind;
+
 typedef struct shard {
     char *file; /* "shard-00000.bin", or the path of a file of others */
     shard_totals totals;
@@ -80,10 +82,11 @@ typedef struct shard {
     uint64_t first_doc;
     /* XXH3-64 of what follows the headers (of the whole .ids); 0 for files of others */
     uint64_t bin_hash, idx_hash, ids_hash;
-    uint64_t id_bytes;    /* of the .ids file */
-    uint64_t data_offset; /* of the first token in its file */
-    uint64_t sequences;   /* Megatron: pieces of documents in its index */
-    bool by_sequence;     /* Megatron: documents are not told, each sequence is one */
+    file_identity known[SHARD_KINDS]; /* its files as they were when the set was opened */
+    uint64_t id_bytes;                /* of the .ids file */
+    uint64_t data_offset;             /* of the first token in its file */
+    uint64_t sequences;               /* Megatron: pieces of documents in its index */
+    bool by_sequence;                 /* Megatron: documents are not told, each sequence is one */
     shard_item item;
 } shard;
 
@@ -107,7 +110,8 @@ typedef struct shards {
      * manifest's checksums, of others' files from sizes and samples of the bytes. With max_tok it
      * covers those shards only, so that it does not change when shards are appended. */
     uint64_t fingerprint;
-    char *tok_name; /* of the tokenizer, where nanotron's metadata say; else NULL */
+    char *tok_name;         /* of the tokenizer, where nanotron's metadata say; else NULL */
+    file_identity manifest; /* of our own sets: the manifest.json that was read */
     shard_files *files;
     bool own_files; /* `files` goes with the set */
 } shards;
