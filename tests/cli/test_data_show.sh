@@ -93,6 +93,9 @@ expect 2 data show
 expect 3 data show --run nowhere --step 1
 has err 'nowhere'
 expect 2 data show set --step 3
+expect 2 data show --run run --step 1 --verify
+expect 2 train c.yaml run=other 'data.train=[{path: set, format: olmo}]'
+has err 'it is not of format=olmo'
 expect 2 data show set format=nanogtp
 has err 'did you mean nanogpt'
 

@@ -18,6 +18,8 @@
 #include "data/build/build.h"
 #include "data/build/report.h"
 
+enum { MAX_THREADS = 1024 };
+
 static const char *const BUILD_KEYS[] = {
     "tokenizer", "format", "field", "template",     "id",  "score",  "charset", "max_bad",
     "valid",     "split",  "seed",  "shard_tokens", "eos", "append", "threads", NULL};
@@ -45,6 +47,15 @@ static status get_count(const cli_args *args, const char *key, uint64_t *out, er
     if (!text_parse_int(value, &n) || n < 0)
         return bad_key(key, value, "give a whole number, not negative", e);
     *out = (uint64_t)n;
+    return ST_OK;
+}
+
+static status get_threads(const cli_args *args, int *out, err *e) {
+    uint64_t n = 0;
+    TRY(get_count(args, "threads", &n, e));
+    if (n > MAX_THREADS)
+        return bad_key("threads", cli_override(args, "threads"), "give a number up to 1024", e);
+    *out = (int)n;
     return ST_OK;
 }
 
@@ -91,18 +102,37 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     return get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
 }
 
+/* Keys that do nothing beside the others that were given. */
+static status check_effects(const cli_args *args, err *e) {
+    static const struct {
+        const char *key, *other, *hint;
+        bool need; /* the other one, or its absence */
+    } RULES[] = {{"split", "valid", "add valid=0.1, the share that is kept for validation", true},
+                 {"seed", "valid", "add valid=0.1, the share that is kept for validation", true},
+                 {"field", "template", "name the field in the template, as {field}", false}};
+    for (int i = 0; i < ARRAY_LEN(RULES); i++) {
+        bool with = cli_override(args, RULES[i].other) != NULL;
+        if (!cli_override(args, RULES[i].key) || with == RULES[i].need) continue;
+        err_set(e, ST_USAGE, "%s= does nothing %s %s=", RULES[i].key, with ? "beside" : "without",
+                RULES[i].other);
+        err_where(e, "%s", RULES[i].key);
+        err_hint(e, "leave it out, or %s", RULES[i].hint);
+        return ST_USAGE;
+    }
+    return ST_OK;
+}
+
 static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
-    double threads = 0;
     bool eos = true;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
+    TRY(check_effects(args, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
     TRY(get_number(args, "valid", 1, &opt->valid_fraction, e));
-    TRY(get_number(args, "threads", 1025, &threads, e));
+    TRY(get_threads(args, &opt->threads, e));
     TRY(get_count(args, "seed", &opt->seed, e));
     TRY(get_count(args, "shard_tokens", &opt->shard_tokens, e));
     TRY(get_bool(args, "eos", &eos, e));
     TRY(get_bool(args, "append", &opt->append, e));
-    opt->threads = (int)threads;
     opt->no_eos = !eos;
     const char *split = cli_override(args, "split");
     if (split && !data_split_parse(split, &opt->split))

@@ -54,7 +54,7 @@ status foreign_count_tokens(shards *s, int number, uint64_t bytes, err *e) {
 
 /* ---- formats ---- */
 
-static status open_file(shards *s, int number, const shards_spec *spec, bool *indexed, err *e) {
+static status open_format(shards *s, int number, const shards_spec *spec, bool *indexed, err *e) {
     *indexed = false;
     switch (s->format) {
         case SHARDS_LLMC: return llmc_open(s, number, spec, e);
@@ -62,6 +62,16 @@ static status open_file(shards *s, int number, const shards_spec *spec, bool *in
         case SHARDS_NANOTRON: return nanotron_open(s, number, spec, indexed, e);
         default: return flat_open(s, number, spec, e);
     }
+}
+
+static status open_file(shards *s, int number, const shards_spec *spec, bool *indexed, err *e) {
+    TRY(open_format(s, number, spec, indexed, e));
+    int width = shard_item_bytes(s->shard[number].item);
+    if (!spec->width_bytes || width == spec->width_bytes) return ST_OK;
+    shard_error(s, number, SHARD_TOKENS, e, "says itself that its ids have %d bits, not %d",
+                8 * width, 8 * spec->width_bytes);
+    err_hint(e, "leave dtype out: it is for files that do not say");
+    return ST_FORMAT;
 }
 
 status foreign_ends(const shards *s, int number, uint64_t doc, int64_t n, uint64_t *ends, err *e) {

@@ -65,8 +65,25 @@ static bool is_own_folder(const char *dir, shards_format format) {
     return own;
 }
 
+/* What says how to read files of others says nothing of ours. */
+static status check_own_spec(const shards_spec *spec, err *e) {
+    const char *format = shards_format_name(spec->format);
+    bool other = spec->format != SHARDS_AUTO && spec->format != SHARDS_OWN;
+    if (!other && spec->width_bytes == 0) return ST_OK;
+    if (other)
+        err_set(e, ST_USAGE, "%s was written by `data build`: it is not of format=%s", spec->path,
+                format);
+    else
+        err_set(e, ST_USAGE, "%s was written by `data build`: dtype=u%d does nothing", spec->path,
+                8 * spec->width_bytes);
+    err_where(e, "%s", spec->path);
+    err_hint(e, "leave %s out, or name the files of the other program", other ? "format" : "dtype");
+    return ST_USAGE;
+}
+
 static status open_own(shards **out, const shards_spec *spec, err *e) {
     if (!file_exists(spec->path)) return shards_none_such(spec->path, e);
+    TRY(check_own_spec(spec, e));
     TRY(own_open(out, spec->path, spec->max_tok, e));
     shards_use_files(*out, spec->files);
     return own_check_files(*out, e);

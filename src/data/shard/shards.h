@@ -45,8 +45,10 @@ typedef enum shards_format {
 
 typedef struct shards_spec {
     const char *path;     /* folder, file or glob */
-    shards_format format; /* of files of others; our own folders are always recognised */
-    int width_bytes;      /* of a headerless id: 2 or 4; 0: 2 where the vocabulary fits */
+    shards_format format; /* of files of others; our own folders are always recognised, and refused
+                             when this says that they are something else */
+    int width_bytes;      /* of a headerless id: 2 or 4; 0: 2 where the vocabulary fits. Refused
+                             where the files say something else themselves */
     int32_t vocab_size;   /* of the run's tokenizer; 0: unknown (then that of the set) */
     int32_t eos;          /* end-of-text id of the run's tokenizer, for files without index; -1 */
     uint64_t max_tok;     /* only the first max_tok tokens, down to a shard's end; 0: all. A run

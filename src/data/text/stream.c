@@ -189,9 +189,10 @@ static status take_zstd(stream *s, void *p, size_t n, size_t *got, err *e) {
 
 status stream_read(stream *s, void *p, size_t n, size_t *got, err *e) {
     *got = 0;
+    if (n == 0) return ST_OK;
     if (s->packing == PLAIN && s->at == s->n && !s->end) return read_some(s, p, n, got, e);
     if (s->packing == PLAIN) return take_plain(s, p, n, got);
-    while (*got == 0 && n > 0) {
+    while (*got == 0) {
         TRY(fill(s, e));
         bool dry = s->at == s->n; /* and s->end */
         if (dry && !s->inside) return ST_OK;
