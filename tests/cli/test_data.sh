@@ -44,6 +44,24 @@ expect 2 data build two.jsonl -o bad tokenizer=tok.json format=parquet
 has err 'it is auto, text, jsonl, csv or tsv'
 expect 2 data build two.jsonl -o bad tokenizer=tok.json append=true
 has err 'no shard set to append to'
+expect 2 data build two.jsonl -o bad tokenizer=tok.json threads=2.5
+has err 'threads=2.5'
+
+# Keys that would do nothing are refused by name.
+expect 2 data build two.jsonl -o bad tokenizer=tok.json split=lines
+has err 'split= does nothing without valid='
+expect 2 data build two.jsonl -o bad tokenizer=tok.json seed=3
+has err 'seed= does nothing without valid='
+expect 2 data build two.jsonl -o bad tokenizer=tok.json field=text 'template={text}'
+has err 'field= does nothing beside template='
+expect 2 data build lines.txt -o bad tokenizer=tok.json field=text
+has err 'field= does nothing: lines.txt is read as plain text'
+has err 'hint: '
+expect 2 data show set format=nanogpt
+has err 'set was written by `data build`: it is not of format=nanogpt'
+expect 2 data show set dtype=u32
+has err 'dtype=u32 does nothing'
+expect 0 data show set format=athanor
 [ ! -e bad ] || fail "a refused build left bad behind"
 
 # Fields, templates, ids and scores; bad records are counted, and too many of them end the build.

@@ -70,6 +70,19 @@ cmp -s <(sed 's/"steps": [0-9]*//' out) <(sed 's/"steps": [0-9]*//' step3) || fa
 expect 0 data show --run run --step 4 --json
 cmp -s <(grep -o '"documents.*' out) <(grep -o '"documents.*' step3) && fail "steps 3 and 4 are the same"
 
+# Bits per byte: of "abc" and the end of the text behind a document mask, b, c and the end are targets,
+# which stand for two bytes.
+yes '{"text": "abc"}' | head -n 40 >abc.jsonl
+expect 0 tok train abc.jsonl -o char.json --kind char
+expect 0 data build abc.jsonl -o abc tokenizer=char.json
+expect 0 train c.yaml run=abc-run tokenizer=char.json 'data={train: abc, valid: abc}' train.steps=1 \
+    eval.every=1 eval.batches=0 'sample={prompts: []}'
+event valid abc-run/metrics.jsonl >valid
+[ "$(field targets valid)" = 120 ] || fail "targets: $(cat valid)"
+awk -v loss="$(field val_loss valid)" -v bpb="$(field val_bpb valid)" 'BEGIN {
+    want = loss * 120 / log(2) / 80; exit !(bpb > want * 0.99999 && bpb < want * 1.00001) }' ||
+    fail "bits per byte: $(cat valid)"
+
 # Mistakes.
 expect 2 data show --run run --step 8
 has err '8'
@@ -80,6 +93,9 @@ expect 2 data show
 expect 3 data show --run nowhere --step 1
 has err 'nowhere'
 expect 2 data show set --step 3
+expect 2 data show --run run --step 1 --verify
+expect 2 train c.yaml run=other 'data.train=[{path: set, format: olmo}]'
+has err 'it is not of format=olmo'
 expect 2 data show set format=nanogtp
 has err 'did you mean nanogpt'
 

@@ -9,7 +9,7 @@
 static inline tok *make_tok(tok_kind kind, const char *text) {
     tok_trainer *tr;
     tok *t = NULL;
-    tok_train_options opt = {.kind = kind};
+    tok_train_options opt = {.kind = kind, .vocab_size = kind == TOK_BPE ? 300 : 0};
     assert_ok(tok_trainer_new(&tr, &opt, e));
     assert_ok(tok_trainer_add(tr, text, strlen(text), e));
     assert_ok(tok_trainer_finish(tr, &t, e));

@@ -5,6 +5,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/strbuf.h"
+#include "data/build/pipeline.h"
+
 static data_build_result build(const char *input, const char *out, const tok *t,
                                const data_build_options *opt) {
     data_build_result r;
@@ -276,6 +279,96 @@ static void test_lock(void **state) {
     tok_free(t);
 }
 
+/* Text of more bytes than are read at once, with and without places to cut. */
+static const char *put_long_text(scene *sc, const char *name, size_t bytes, const char *unit) {
+    strbuf b = {0};
+    while (b.len < bytes) strbuf_puts(&b, unit);
+    const char *path = put_bytes(sc, name, b.data, b.len);
+    strbuf_free(&b);
+    return path;
+}
+
+enum { LONG_BYTES = 18 << 20 }; /* beyond WHOLE_TEXT_BYTES of cut.c */
+
+/* A long text is read in windows; as standard input it is read at once. Both give the same tokens. */
+static void test_long_text(void **state) {
+    scene *sc = *state;
+    const char *in = put_long_text(sc, "long.txt", LONG_BYTES, "\xc3\xa9 word after word,\n");
+    tok *t = make_tok(TOK_BPE, "word after word,\n");
+    data_build_options opt = {.valid_fraction = 0.25, .threads = 2, .part_bytes = 4 << 20};
+    data_build_result r = build(in, in_scene(sc, "windows"), t, &opt), q;
+    int fd = open(in, O_RDONLY), old = dup(0);
+    assert_true(fd >= 0 && old >= 0 && dup2(fd, 0) == 0);
+    q = build("-", in_scene(sc, "whole"), t, &opt);
+    assert_int_equal(dup2(old, 0), 0);
+    close(old);
+    close(fd);
+    assert_int_equal(r.train.text_bytes + r.valid.text_bytes, file_size(in));
+    assert_int_equal(r.train.text_bytes, q.train.text_bytes);
+    const char *names[] = {"train/shard-00000.bin", "valid/shard-00000.bin"};
+    for (int i = 0; i < 2; i++) {
+        uint64_t a, b;
+        assert_ok(hash_file(path_join(sc->mem, in_scene(sc, "windows"), names[i]), &a, e));
+        assert_ok(hash_file(path_join(sc->mem, in_scene(sc, "whole"), names[i]), &b, e));
+        assert_int_equal(a, b);
+    }
+    int at_end = open(in, O_WRONLY | O_APPEND);
+    assert_true(at_end >= 0 && write(at_end, "\xc3(", 2) == 2 && close(at_end) == 0);
+    r = build(in, in_scene(sc, "repaired"), t, &opt); /* U+FFFD has three bytes */
+    assert_int_equal(r.train.text_bytes + r.valid.text_bytes, file_size(in) + 2);
+    tok_free(t);
+}
+
+/* The sink of a pipeline, which cuts its input as soon as something is written. */
+static status cut_input(void *ctx, const job *j, const build_place *place, err *e) {
+    (void)j, (void)place, (void)e;
+    return truncate(ctx, 1000) == 0 ? ST_OK : ST_FAILED;
+}
+
+static void look_on(void *ctx, const reader *r, uint64_t ahead) {
+    (void)ctx, (void)r, (void)ahead;
+}
+
+/* A text that shrinks while a build reads it is an error, not the end of the program. */
+static void test_shrinking_text(void **state) {
+    const char *in = put_long_text(*state, "live.txt", LONG_BYTES, "word after word,\n");
+    tok *t = make_tok(TOK_BPE, "word after word,\n");
+    reader *r;
+    assert_ok(reader_open(&r, &in, 1, NULL, e));
+    pipeline_options opt = {.rules = {.tok = t, .split = DATA_SPLIT_LINES},
+                            .threads = 1,
+                            .part_bytes = 1 << 20,
+                            .write = cut_input,
+                            .look = look_on,
+                            .ctx = (void *)(uintptr_t)in};
+    err failure = {0};
+    assert_int_equal(pipeline_run(r, &opt, &failure), ST_FORMAT);
+    assert_non_null(strstr(failure.message, "live.txt became shorter while it was read"));
+    assert_true(failure.where[0] && failure.hint[0]);
+    reader_close(r);
+    tok_free(t);
+}
+
+/* A document that has to be in memory in one piece has a limit: as text without a place to cut, as
+ * standard input, and as a record. A text that can be cut has none. */
+static void test_document_limit(void **state) {
+    scene *sc = *state;
+    tok *t = make_tok(TOK_BPE, "word after word,\n");
+    data_build_options opt = {.part_bytes = 4096, .reader.max_document_bytes = 1 << 20};
+    const char *out = in_scene(sc, "out");
+    expect_build_error(put_long_text(sc, "line.txt", 3 << 20, "x"), out, t, &opt, ST_FORMAT,
+                       "line.txt: from byte 0 on there are more than 1 MiB");
+    build(put_long_text(sc, "lines.txt", 3 << 20, "word word\n"), out, t, &opt);
+    strbuf b = {0};
+    strbuf_puts(&b, "{\"text\":\"short\"}\n{\"text\":\"");
+    while (b.len < 6 << 20) strbuf_puts(&b, "x y ");
+    strbuf_puts(&b, "\"}\n");
+    const char *in = put_bytes(sc, "a.jsonl", b.data, b.len);
+    strbuf_free(&b);
+    expect_build_error(in, out, t, &opt, ST_FORMAT, "a.jsonl:2 is longer than 1 MiB");
+    tok_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_set, scene_open, scene_close),
@@ -290,6 +383,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_traces, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_append, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_lock, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_long_text, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_shrinking_text, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_document_limit, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

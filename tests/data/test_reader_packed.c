@@ -7,6 +7,7 @@
 #include "base/file_fault.h"
 #include "base/strbuf.h"
 #include "data/text/reader.h"
+#include "data/text/stream.h"
 
 enum { LINES = 3000 };
 
@@ -169,6 +170,68 @@ static void test_failing_reads(void **state) {
     strbuf_free(&b);
 }
 
+static status read_stream(const char *path, uint64_t *bytes, err *e) {
+    enum { N = 1 << 20 };
+    char *p = xmalloc(N);
+    stream *s = NULL;
+    size_t got = 1;
+    *bytes = 0;
+    status st = stream_open(&s, path, e);
+    while (st == ST_OK && got > 0) {
+        st = stream_read(s, p, N, &got, e);
+        *bytes += st == ST_OK ? got : 0;
+    }
+    stream_close(s);
+    free(p);
+    return st;
+}
+
+static void expect_refused(const char *path, const char *words) {
+    err e = {0};
+    uint64_t bytes;
+    assert_int_equal(read_stream(path, &bytes, &e), ST_FORMAT);
+    assert_true(bytes < 70 << 20);
+    if (!strstr(e.message, words)) fail_msg("\"%s\" lacks \"%s\"", e.message, words);
+    assert_true(e.hint[0] && e.where[0]);
+}
+
+/* Kilobytes that unpack to anything, or ask for any memory. Long runs in a file of other text are
+ * no bomb, nor is a file of them that is not packed. */
+static void test_bombs(void **state) {
+    scene *sc = *state;
+    enum { RUN_BYTES = 70 << 20, NOISE_BYTES = 256 << 10 };
+    strbuf run = {0}, zstd = {0}, gzip = {0}, text = {0}, noise = {0};
+    memset(strbuf_extend(&run, RUN_BYTES), 'a', RUN_BYTES);
+    pack_zstd(&zstd, &run);
+    expect_refused(put_bytes(sc, "a.txt.zst", zstd.data, zstd.len),
+                   "more than 1000 times its size");
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (Bytef *)run.data;
+    z.avail_in = RUN_BYTES;
+    z.avail_out = 1 << 20;
+    z.next_out = (Bytef *)strbuf_extend(&gzip, 1 << 20);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    strbuf_truncate(&gzip, gzip.len - z.avail_out);
+    deflateEnd(&z);
+    expect_refused(put_bytes(sc, "a.txt.gz", gzip.data, gzip.len), "more than 1000 times its size");
+    expect_refused(put_bytes(sc, "w.txt.zst", "\x28\xb5\x2f\xfd\0\xa8\0\0\0", 9),
+                   "more than 128 MiB of memory");
+    uint64_t bytes;
+    for (uint64_t i = 0; i < NOISE_BYTES / 8; i++) strbuf_append(&text, &(uint64_t){mix64(i)}, 8);
+    pack_zstd(&noise, &text);
+    strbuf_append(&noise, zstd.data, zstd.len);
+    assert_ok(read_stream(put_bytes(sc, "b.txt.zst", noise.data, noise.len), &bytes, e));
+    assert_int_equal(bytes, RUN_BYTES + NOISE_BYTES);
+    assert_ok(read_stream(put_bytes(sc, "a.txt", run.data, run.len), &bytes, e));
+    assert_int_equal(bytes, RUN_BYTES);
+    strbuf_free(&run);
+    strbuf_free(&zstd);
+    strbuf_free(&gzip);
+    strbuf_free(&text);
+    strbuf_free(&noise);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_members, scene_open, scene_close),
@@ -176,6 +239,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_cut_off, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_damaged, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_failing_reads, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_bombs, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,12 @@
 
 #include "base/file_fault.h"
 
-enum { DOCS = 60, VOCAB = 100, SHARD_TOKENS = 90 };
+enum { DOCS = 60, VOCAB = 100, TOKENS_PER_SHARD = 90 };
 
 static const shard_writer_options OPTIONS = {.tok_hash = 0x77,
                                              .vocab_size = VOCAB,
                                              .eos = 0,
-                                             .shard_tokens = SHARD_TOKENS,
+                                             .shard_tokens = TOKENS_PER_SHARD,
                                              .ids = true,
                                              .scores = true};
 

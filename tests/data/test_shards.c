@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file_fault.h"
+#include "data/build/place.h"
 #include "data/shard/shard_format.h"
 
 static char *slurp(const char *path, size_t *n) {
@@ -223,11 +224,81 @@ static void test_file_cut_while_in_use(void **state) {
     err failure = {0};
     assert_int_equal(shards_copy(s, s->totals.tokens - 50, 50, ids, NULL, &failure), ST_FORMAT);
     assert_non_null(strstr(failure.message, "cut while in use"));
+    shards_close(s);
+    assert_ok(open_set(&s, counting_set(sc, "live", 50, 100, 100, 0), e));
     file_fault_arm("read:1");
     assert_int_equal(shards_copy(s, 0, 10, ids, NULL, &failure), ST_FORMAT);
     file_fault_arm(NULL);
     assert_non_null(strstr(failure.message, "shard-00000.bin"));
     assert_ok(shards_copy(s, 0, 10, ids, NULL, e));
+    shards_close(s);
+}
+
+/* Puts a copy of the set's second shard under its name, and, in place, one more byte into its third:
+ * what a build, or a program that writes anew, does to a file that is not open. */
+static void replace_shards(scene *sc, const char *dir) {
+    const char *second = path_join(sc->mem, dir, "shard-00001.bin");
+    const char *other = path_join(sc->mem, dir, "copy");
+    size_t n;
+    char *bytes = slurp(second, &n);
+    put_bytes(sc, other, bytes, n);
+    assert_int_equal(rename(other, second), 0);
+    free(bytes);
+    FILE *f = fopen(path_join(sc->mem, dir, "shard-00002.bin"), "ab");
+    assert_true(f && fputc('x', f) == 'x' && fclose(f) == 0);
+}
+
+/* Files that are not those that the set was opened with are not read, whether they were closed in
+ * between (a cache of one) or stayed open. */
+static void expect_changed(scene *sc, const char *name, int open_files, bool index_too) {
+    const char *dir = counting_set(sc, name, 500, 300, 100, 400);
+    shard_files *files = shard_files_new(open_files);
+    shards *s;
+    shards_spec spec = {.path = dir, .eos = -1, .files = files};
+    assert_ok(shards_open(&s, &spec, e));
+    int32_t ids[4];
+    for (int i = 0; i < 4; i++) assert_ok(shards_copy(s, s->shard[i].first_tok, 4, ids, NULL, e));
+    replace_shards(sc, dir);
+    for (int i = open_files > 1 ? 2 : 1; i < 3; i++) {
+        err failure = {0};
+        assert_int_equal(shards_copy(s, s->shard[i].first_tok, 4, ids, NULL, &failure), ST_FORMAT);
+        assert_non_null(strstr(failure.message, s->shard[i].file));
+        assert_non_null(strstr(failure.message, "changed while it was in use"));
+        assert_true(failure.where[0] && failure.hint[0]);
+    }
+    assert_ok(shards_copy(s, 0, 4, ids, NULL, e));
+    if (index_too) {
+        assert_ok(place_set(counting_set(sc, "anew", 500, 300, 100, 400), dir, e));
+        shard_place place;
+        err failure = {0};
+        assert_int_equal(shards_locate(s, 0, sc->mem, &place, &failure), ST_FORMAT);
+        assert_non_null(strstr(failure.message, "shard-00000.idx was changed"));
+    }
+    shards_close(s);
+    shard_files_free(files);
+}
+
+static void test_changed_while_in_use(void **state) {
+    expect_changed(*state, "closed", 1, true);
+    expect_changed(*state, "open", 100, false);
+}
+
+/* A build that ends between the look at the manifest and the look at the shards: sizes and headers
+ * are the same, the tokens are others. */
+static void test_rebuilt_while_opened(void **state) {
+    scene *sc = *state;
+    const char *dir = counting_set(sc, "meanwhile", 50, 100, 100, 0);
+    shards *s;
+    const char *anew = counting_set(sc, "anew", 50, 100, 100, 0);
+    assert_ok(own_open(&s, dir, 0, e));
+    assert_ok(place_set(anew, dir, e));
+    shards_use_files(s, NULL);
+    err failure = {0};
+    assert_int_equal(own_check_files(s, &failure), ST_FORMAT);
+    assert_non_null(strstr(failure.message, "rebuilt while it was opened"));
+    assert_true(failure.where[0] && failure.hint[0]);
+    shards_close(s);
+    assert_ok(open_set(&s, dir, e));
     shards_close(s);
 }
 
@@ -369,6 +440,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_ends, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_many_readers, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_file_cut_while_in_use, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_changed_while_in_use, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_rebuilt_while_opened, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_other_tokenizer, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_every_byte_flipped, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_every_truncation, scene_open, scene_close),

@@ -92,10 +92,31 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     return get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
 }
 
+/* Keys that do nothing beside the others that were given. */
+static status check_effects(const cli_args *args, err *e) {
+    static const struct {
+        const char *key, *other, *hint;
+        bool need; /* the other one, or its absence */
+    } RULES[] = {{"split", "valid", "add valid=0.1, the share that is kept for validation", true},
+                 {"seed", "valid", "add valid=0.1, the share that is kept for validation", true},
+                 {"field", "template", "name the field in the template, as {field}", false}};
+    for (int i = 0; i < ARRAY_LEN(RULES); i++) {
+        bool with = cli_override(args, RULES[i].other) != NULL;
+        if (!cli_override(args, RULES[i].key) || with == RULES[i].need) continue;
+        err_set(e, ST_USAGE, "%s= does nothing %s %s=", RULES[i].key, with ? "beside" : "without",
+                RULES[i].other);
+        err_where(e, "%s", RULES[i].key);
+        err_hint(e, "leave it out, or %s", RULES[i].hint);
+        return ST_USAGE;
+    }
+    return ST_OK;
+}
+
 static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
     uint64_t threads = 0;
     bool eos = true;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
+    TRY(check_effects(args, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
     TRY(get_number(args, "valid", 1, &opt->valid_fraction, e));
     TRY(get_count(args, "threads", 1024, &threads, e));

@@ -232,7 +232,8 @@ static status run_show_set(const cli_args *args, err *e) {
 
 static status run_show_step(const cli_args *args, err *e) {
     int64_t step, limit;
-    if (args->n_inputs || args->n_overrides || !cli_has(args, "step")) {
+    bool more = args->n_inputs || args->n_overrides || cli_has(args, "verify");
+    if (more || !cli_has(args, "step")) {
         err_set(e, ST_USAGE, "--run shows one step of a run, and needs --step N and nothing else");
         return err_hint(e, "athanor data show --run %s --step 1", cli_value(args, "run"));
     }

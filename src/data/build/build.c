@@ -433,11 +433,30 @@ static void resolve_split(build *b) {
     b->rules.split = few ? DATA_SPLIT_LINES : DATA_SPLIT_DOCUMENTS;
 }
 
+/* Fields that are asked of text without any. An id may be asked for all the same, so that records
+ * with ids can be appended later; that no score was found is said at the end. */
+static status check_records(const build *b, err *e) {
+    const reader_options *o = &b->opt->reader;
+    const char *key = o->field ? "field" : o->template ? "template" : NULL;
+    if (!reader_is_text_only(b->reader)) return ST_OK;
+    if (o->id) log_warn("id= finds nothing: plain text has no fields");
+    if (!key) return ST_OK;
+    err_set(e, ST_USAGE, "%s= does nothing: %s is read as plain text, which has no fields", key,
+            reader_file(b->reader, 0));
+    err_where(e, "%s", key);
+    err_hint(e, "leave it out, or say what the records are: format=jsonl, csv or tsv");
+    return ST_USAGE;
+}
+
 static status run(build *b, data_build_result *result, err *e) {
     bool complete;
     TRY(reader_open(&b->reader, b->inputs, b->n_inputs, &b->opt->reader, e));
+    TRY(check_records(b, e));
     b->can_resume = reader_fingerprint(b->reader) != 0;
     resolve_split(b);
+    if (b->opt->seed && b->opt->valid_fraction > 0 && b->rules.split != DATA_SPLIT_DOCUMENTS)
+        log_warn("seed= does nothing: split=%s has no chance in it",
+                 data_split_name(b->rules.split));
     plan_sides(b);
     TRY(check_appended(b, e));
     TRY(lock_out_dir(b, e));

@@ -4,7 +4,9 @@
  * each holds a copy of the tokenizer. All threads read, encode and write; the bytes of the shards
  * depend on the inputs, the tokenizer and the options, never on the number of threads or on how
  * the work was cut. Memory: some parts of the text for each thread, and one part's tokens for each
- * of them; a document longer than a part is cut into parts where the tokenizer allows it.
+ * of them; a document longer than a part is cut into parts where the tokenizer allows it. Where it
+ * does not, two such documents and their tokens may be in memory, each of at most
+ * reader.max_document_bytes; a longer one is refused.
  *
  * Nothing in OUT changes until the new set is complete: it grows in OUT/.build, with a record of
  * how far it is, and a build that is interrupted at any moment goes on there when it is started

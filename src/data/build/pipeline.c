@@ -18,6 +18,7 @@ typedef struct cutter {
     chunk *c; /* NULL: nothing to cut */
     document doc;
     size_t at, cut; /* bytes of the document that are in jobs; where the validation part begins */
+    size_t loaded;  /* its bytes from the first part on up to here are in memory */
     size_t skip;    /* bytes of the first document that an earlier build has written */
 } cutter;
 
@@ -53,40 +54,83 @@ static void count_read(pipeline *p, size_t bytes) {
     pthread_mutex_unlock(&p->reader_lock);
 }
 
-/* The next part of the cutter's chunk; at its end a job that ends it. */
-static void next_part(pipeline *p, job *j) {
+/* Has the text in memory from what is there already up to `to`. */
+static status load_to(cutter *c, size_t to, err *e) {
+    if (to <= c->loaded) return ST_OK;
+    TRY(chunk_need(c->c, c->doc.text + c->loaded, to - c->loaded, e));
+    c->loaded = to;
+    return ST_OK;
+}
+
+static status begin_document(pipeline *p, err *e) {
     cutter *c = &p->cut;
     const job_rules *rules = &p->o->rules;
+    size_t from, to;
+    c->at = c->loaded = c->skip < c->doc.len ? c->skip : 0;
+    c->skip = 0;
+    data_split_range(c->doc.len, rules->valid_fraction, &from, &to);
+    TRY(chunk_need(c->c, c->doc.text + from, to - from, e));
+    c->cut = job_cut(rules, &c->doc);
+    count_read(p, c->doc.len - c->at);
+    return ST_OK;
+}
+
+static status cannot_cut(const pipeline *p, size_t limit, err *e) {
+    const document *doc = &p->cut.doc;
+    err_set(
+        e, ST_FORMAT,
+        "%s: from byte %zu on there are more than %zu MiB that this tokenizer takes in one piece",
+        doc->source, p->cut.at, limit >> 20);
+    err_where(e, "%s", doc->source);
+    err_hint(e, "divide the text into documents, as JSONL or as several files");
+    return ST_FORMAT;
+}
+
+/* Where the part that begins at c->at ends: at the first place from part_bytes on where the
+ * tokenizer allows a cut. What is looked at grows until there is one. */
+static status find_end(pipeline *p, size_t range_to, size_t *to, err *e) {
+    cutter *c = &p->cut;
+    size_t left = range_to - c->at, looked = p->o->part_bytes, limit = reader_document_limit(p->r);
+    for (size_t n = 2 * looked;; n *= 2) {
+        if (n > left) n = left;
+        TRY(load_to(c, c->at + n, e));
+        size_t cut = tok_cut(p->o->rules.tok, c->doc.text + c->at, n, looked);
+        *to = c->at + cut;
+        if (cut < n || n == left) return cut > limit ? cannot_cut(p, limit, e) : ST_OK;
+        if (n > limit) return cannot_cut(p, limit, e);
+        looked = n;
+    }
+}
+
+/* The next part of the cutter's chunk; at its end a job that ends it. */
+static status next_part(pipeline *p, job *j, err *e) {
+    cutter *c = &p->cut;
     if (c->at == c->doc.len) {
         if (!chunk_next(c->c, &c->doc)) {
             j->chunk[j->n_chunks++] = c->c;
             j->ends_parts = true;
             *c = (cutter){0};
-            return;
+            return ST_OK;
         }
-        c->at = c->skip < c->doc.len ? c->skip : 0;
-        c->skip = 0;
-        c->cut = job_cut(rules, &c->doc);
-        count_read(p, c->doc.len - c->at);
+        TRY(begin_document(p, e));
     }
     bool after = c->at >= c->cut;
-    job_part *part = &j->part;
-    *part = (job_part){.chunk = c->c,
-                       .doc = c->doc,
-                       .from = c->at,
-                       .range_from = after ? c->cut : 0,
-                       .range_to = after ? c->doc.len : c->cut,
-                       .side = job_side_of(rules, after)};
-    part->to = part->from + tok_cut(rules->tok, c->doc.text + part->from,
-                                    part->range_to - part->from, p->o->part_bytes);
-    c->at = part->to;
+    j->part = (job_part){.chunk = c->c,
+                         .doc = c->doc,
+                         .from = c->at,
+                         .range_from = after ? c->cut : 0,
+                         .range_to = after ? c->doc.len : c->cut,
+                         .side = job_side_of(&p->o->rules, after)};
+    TRY(find_end(p, j->part.range_to, &j->part.to, e));
+    c->at = j->part.to;
     j->is_part = true;
-    j->text_bytes = part->to - part->from;
+    j->text_bytes = j->part.to - j->part.from;
+    return ST_OK;
 }
 
 static bool is_long(const pipeline *p, const chunk *c) {
     size_t parts = reader_is_text_only(p->r) ? LONG_TEXT : LONG_RECORDS;
-    return p->cut.skip > 0 || chunk_bytes(c) > parts * p->o->part_bytes;
+    return p->cut.skip > 0 || chunk_is_partial(c) || chunk_bytes(c) > parts * p->o->part_bytes;
 }
 
 /* ---- reading ---- */
@@ -113,7 +157,9 @@ static bool read_job(pipeline *p, job *j, bool *ended) {
         j->text_bytes += chunk_bytes(c);
         count_read(p, chunk_bytes(c));
     }
-    if (j->n_chunks == 0) next_part(p, j);
+    if (j->n_chunks > 0) return true;
+    j->st = next_part(p, j, &j->e);
+    if (j->st != ST_OK) p->cut.at = p->cut.doc.len; /* this error ends the build */
     return true;
 }
 

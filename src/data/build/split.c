@@ -33,8 +33,18 @@ static size_t near_line_end(const char *text, size_t n, size_t cut) {
     return 0;
 }
 
+static size_t exact_cut(size_t n, double valid_fraction) {
+    return (size_t)((double)n * (1.0 - valid_fraction));
+}
+
+void data_split_range(size_t n, double valid_fraction, size_t *from, size_t *to) {
+    size_t cut = exact_cut(n, valid_fraction);
+    *from = cut > NEAR_BYTES ? cut - NEAR_BYTES : 0;
+    *to = n - cut > NEAR_BYTES ? cut + NEAR_BYTES : n;
+}
+
 size_t data_split_point(const char *text, size_t n, double valid_fraction, data_split split) {
-    size_t cut = (size_t)((double)n * (1.0 - valid_fraction));
+    size_t cut = exact_cut(n, valid_fraction);
     if (cut >= n) return n;
     size_t line = split == DATA_SPLIT_TAIL ? 0 : near_line_end(text, n, cut);
     if (line) return line;

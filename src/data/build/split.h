@@ -17,6 +17,8 @@ bool data_split_parse(const char *name, data_split *out); /* auto, documents, li
 const char *data_split_name(data_split split);
 /* Where a document of n bytes is cut: the length of its training part. */
 size_t data_split_point(const char *text, size_t n, double valid_fraction, data_split split);
+/* The bytes [from, to) that data_split_point looks at. */
+void data_split_range(size_t n, double valid_fraction, size_t *from, size_t *to);
 /* Whether a document, by its number in the inputs, is one of those for validation. */
 bool data_split_is_valid(uint64_t seed, uint64_t document, double valid_fraction);
 

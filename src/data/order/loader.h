@@ -99,8 +99,7 @@ int loader_seq_len(const loader *l);
 /* Sequences in one pass over all sources, and over one. */
 uint64_t loader_sequences(const loader *l);
 uint64_t loader_source_sequences(const loader *l, int i);
-/* Tokens, documents and text bytes of all sources. Bits per byte from a mean loss in nats:
- * mean / ln 2 * tokens / text_bytes. */
+/* Tokens, documents and text bytes of all sources. */
 shard_totals loader_totals(const loader *l);
 
 /* Where a sample lies. */

@@ -36,6 +36,7 @@ static status read_at(const packing *p, void *out, size_t n, uint64_t offset, er
         if (got == 0) {
             err_set(e, ST_FORMAT, "%s became shorter while it was read", p->path);
             err_where(e, "%s", p->path);
+            err_hint(e, "delete the file and start again: it is made again from the shards");
             return ST_FORMAT;
         }
         to += got;

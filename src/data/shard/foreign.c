@@ -26,12 +26,11 @@ void foreign_path(const shards *s, int number, shard_kind kind, char out[SHARD_P
         snprintf(out, SHARD_PATH_BYTES, "%s.index", file);
 }
 
-status foreign_size(const shards *s, int number, shard_kind kind, uint64_t *bytes, err *e) {
+status foreign_size(shards *s, int number, shard_kind kind, uint64_t *bytes, err *e) {
     char path[SHARD_PATH_BYTES];
     foreign_path(s, number, kind, path);
-    int64_t size = file_size(path);
-    if (size < 0) return err_unreadable(e, "read", path);
-    *bytes = (uint64_t)size;
+    if (!shard_note_file(s, number, kind)) return err_unreadable(e, "read", path);
+    *bytes = s->shard[number].known[kind].bytes;
     if (*bytes < SHARD_MAX_TOKENS) return ST_OK;
     return shard_error(s, number, kind, e, "is too large");
 }
@@ -55,7 +54,7 @@ status foreign_count_tokens(shards *s, int number, uint64_t bytes, err *e) {
 
 /* ---- formats ---- */
 
-static status open_file(shards *s, int number, const shards_spec *spec, bool *indexed, err *e) {
+static status open_format(shards *s, int number, const shards_spec *spec, bool *indexed, err *e) {
     *indexed = false;
     switch (s->format) {
         case SHARDS_LLMC: return llmc_open(s, number, spec, e);
@@ -63,6 +62,16 @@ static status open_file(shards *s, int number, const shards_spec *spec, bool *in
         case SHARDS_NANOTRON: return nanotron_open(s, number, spec, indexed, e);
         default: return flat_open(s, number, spec, e);
     }
+}
+
+static status open_file(shards *s, int number, const shards_spec *spec, bool *indexed, err *e) {
+    TRY(open_format(s, number, spec, indexed, e));
+    int width = shard_item_bytes(s->shard[number].item);
+    if (!spec->width_bytes || width == spec->width_bytes) return ST_OK;
+    shard_error(s, number, SHARD_TOKENS, e, "says itself that its ids have %d bits, not %d",
+                8 * width, 8 * spec->width_bytes);
+    err_hint(e, "leave dtype out: it is for files that do not say");
+    return ST_FORMAT;
 }
 
 status foreign_ends(const shards *s, int number, uint64_t doc, int64_t n, uint64_t *ends, err *e) {

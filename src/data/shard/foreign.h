@@ -61,9 +61,9 @@ status nanotron_ends(const shards *s, int number, uint64_t doc, int64_t n, uint6
 
 /* ---- for the formats ---- */
 
-/* Size of a shard's file; ST_FORMAT when it cannot be read or is larger than any set may be. */
-status foreign_size(const shards *s, int number, shard_kind kind, uint64_t *bytes,
-                    err *e) ATH_MUST_USE;
+/* Notes a shard's file (shard_note_file) and gives its size; ST_FORMAT when it cannot be read or is
+ * larger than any set may be. */
+status foreign_size(shards *s, int number, shard_kind kind, uint64_t *bytes, err *e) ATH_MUST_USE;
 /* Width of ids that no header tells: what the spec says, else what the vocabulary needs. */
 shard_item foreign_width(const shards_spec *spec);
 /* totals.tokens from the bytes behind data_offset; ST_FORMAT when they are no whole ids. */

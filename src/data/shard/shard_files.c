@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -26,6 +27,30 @@ struct shard_files {
     int n;
     uint64_t clock;
 };
+
+/* ---- identity ---- */
+
+static file_identity identity_from(const struct stat *sb) {
+    return (file_identity){.device = (uint64_t)sb->st_dev,
+                           .inode = (uint64_t)sb->st_ino,
+                           .bytes = (uint64_t)sb->st_size,
+                           .modified_ns =
+                               sb->st_mtim.tv_sec * INT64_C(1000000000) + sb->st_mtim.tv_nsec};
+}
+
+bool file_identity_of(const char *path, file_identity *out) {
+    struct stat sb;
+    if (stat(path, &sb) != 0) return false;
+    *out = identity_from(&sb);
+    return true;
+}
+
+bool file_identity_equal(const file_identity *a, const file_identity *b) {
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+           a->modified_ns == b->modified_ns;
+}
+
+/* ---- the table ---- */
 
 shard_files *shard_files_new(int limit) {
     shard_files *f = xcalloc(1, sizeof *f);
@@ -92,6 +117,17 @@ static slot *keep(shard_files *f, const void *owner, int number, int fd) {
     return oldest;
 }
 
+/* ---- reading ---- */
+
+static status changed(const char *path, err *e) {
+    err_set(e, ST_FORMAT,
+            "%s was changed while it was in use: it is not what the set was opened with", path);
+    err_where(e, "%s", path);
+    err_hint(e,
+             "start again when nothing writes there any more; new data belong into another folder");
+    return ST_FORMAT;
+}
+
 static status cut_off(const char *path, uint64_t at, err *e) {
     err_set(e, ST_FORMAT, "%s ends at byte %" PRIu64 ": it was cut while in use", path, at);
     err_where(e, "%s", path);
@@ -112,8 +148,16 @@ static int read_full(int fd, uint64_t *offset, uint8_t *p, size_t n) {
     return 0;
 }
 
+/* Asked after reading: what is written later is not in the bytes that were read. */
+static bool is_known(int fd, const file_identity *known) {
+    struct stat sb;
+    if (fstat(fd, &sb) != 0) return false;
+    file_identity now = identity_from(&sb);
+    return file_identity_equal(&now, known);
+}
+
 status shard_files_read(shard_files *f, const void *owner, int number, shard_files_path *path,
-                        uint64_t offset, void *buf, size_t n, err *e) {
+                        const file_identity *known, uint64_t offset, void *buf, size_t n, err *e) {
     char name[SHARD_PATH_BYTES];
     slot *s = hold(f, owner, number);
     int fd = s ? s->fd : -1;
@@ -125,12 +169,14 @@ status shard_files_read(shard_files *f, const void *owner, int number, shard_fil
         s = keep(f, owner, number, fd);
     }
     int result = read_full(fd, &offset, buf, n), why = errno;
+    bool same = is_known(fd, known);
     if (s)
         release(f, s);
     else
         close(fd);
-    if (result == 0) return ST_OK;
+    if (result == 0 && same) return ST_OK;
     path(owner, number, name);
     errno = why;
-    return result < 0 ? err_unreadable(e, "read", name) : cut_off(name, offset, e);
+    if (result < 0) return err_unreadable(e, "read", name);
+    return result > 0 ? cut_off(name, offset, e) : changed(name, e);
 }

@@ -34,13 +34,13 @@ typedef struct shard_document {
 } shard_document;
 _Static_assert(sizeof(shard_document) == SHARD_DOCUMENT_BYTES, "records are read as they are");
 
-/* The files of a shard. Others' formats: SHARD_DOCUMENTS is their index. */
-typedef enum shard_kind { SHARD_TOKENS, SHARD_DOCUMENTS, SHARD_IDS, SHARD_KINDS } shard_kind;
-
 /* "shard-00000.bin", ".idx" or ".ids" */
 void shard_file_name(char out[32], int number, shard_kind kind);
 /* Path of a file of an open set, own or foreign. */
 void shard_path(const shards *s, int number, shard_kind kind, char out[SHARD_PATH_BYTES]);
+/* Notes which file this is now: from here on shard_read takes no other one for it. False with errno
+ * when it cannot be looked at. */
+bool shard_note_file(shards *s, int number, shard_kind kind);
 status shard_read(const shards *s, int number, shard_kind kind, uint64_t offset, void *buf,
                   size_t n, err *e) ATH_MUST_USE;
 /* ST_FORMAT "PATH is corrupt: what"; the hint is to rebuild or, for files of others, to restore. */
@@ -64,8 +64,14 @@ status shard_check_end(const shards *s, int number, uint64_t doc, uint64_t last,
 
 void shard_header_make(uint8_t out[SHARD_HEADER_BYTES], const shards *s, int number,
                        shard_kind kind);
-/* Checks that the files of a shard that is in the manifest exist, with its sizes and headers. */
-status shard_check_files(const shards *s, int number, err *e) ATH_MUST_USE;
+/* Notes the files of a shard, and checks that they exist, with the sizes and headers that the
+ * manifest says. */
+status own_check_shard(shards *s, int number, err *e) ATH_MUST_USE;
+/* The same for all shards, and that the manifest is still the folder's. ST_FORMAT also when the set was rebuilt meanwhile. */
+status own_check_files(shards *s, err *e) ATH_MUST_USE;
+/* Whether the manifest that was read is still the folder's. */
+bool own_is_current(const shards *s);
+/* Reads the manifest; own_check_files looks at the shards. */
 status own_open(shards **out, const char *dir, uint64_t max_tok, err *e) ATH_MUST_USE;
 status own_ends(const shards *s, int number, uint64_t doc, int64_t n, uint64_t *ends, float *scores,
                 err *e) ATH_MUST_USE;

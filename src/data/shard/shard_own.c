@@ -1,6 +1,6 @@
 /* Our own shard folders: opening one, its index, and the check of every byte.
  *
- * Invariant after own_open: every file has exactly the length its manifest entry implies, so token
+ * Invariant after own_check_files: every file has exactly the length its manifest entry implies, so token
  * and document numbers below the totals lie in the files, whatever these contain. */
 #include "data/shard/shard_format.h"
 
@@ -47,16 +47,14 @@ static uint64_t expected_bytes(const shards *s, int number, shard_kind kind) {
                                      : sh->totals.documents * SHARD_DOCUMENT_BYTES);
 }
 
-static status check_size(const shards *s, int number, shard_kind kind, err *e) {
-    char path[SHARD_PATH_BYTES];
-    shard_path(s, number, kind, path);
-    int64_t have = file_size(path);
-    uint64_t want = expected_bytes(s, number, kind);
-    if (have < 0) return shard_error(s, number, kind, e, "is missing, its manifest names it");
-    if ((uint64_t)have == want) return ST_OK;
+static status check_size(shards *s, int number, shard_kind kind, err *e) {
+    if (!shard_note_file(s, number, kind))
+        return shard_error(s, number, kind, e, "is missing, its manifest names it");
+    uint64_t have = s->shard[number].known[kind].bytes, want = expected_bytes(s, number, kind);
+    if (have == want) return ST_OK;
     return shard_error(s, number, kind, e,
-                       "has %" PRId64 " bytes, its manifest says %" PRIu64 ": it is %s", have, want,
-                       (uint64_t)have < want ? "truncated" : "too long");
+                       "has %" PRIu64 " bytes, its manifest says %" PRIu64 ": it is %s", have, want,
+                       have < want ? "truncated" : "too long");
 }
 
 static status check_header(const shards *s, int number, shard_kind kind, err *e) {
@@ -79,7 +77,7 @@ static status read_records(const shards *s, int number, uint64_t doc, int64_t n,
                       out, (size_t)n * SHARD_DOCUMENT_BYTES, e);
 }
 
-status shard_check_files(const shards *s, int number, err *e) {
+status own_check_shard(shards *s, int number, err *e) {
     const shard *sh = &s->shard[number];
     for (shard_kind k = SHARD_TOKENS; k <= SHARD_DOCUMENTS; k++) {
         TRY(check_size(s, number, k, e));
@@ -92,6 +90,26 @@ status shard_check_files(const shards *s, int number, err *e) {
         return shard_error(s, number, SHARD_DOCUMENTS, e,
                            "is corrupt: the last document does not end the shard");
     return ST_OK;
+}
+
+bool own_is_current(const shards *s) {
+    arena *scratch = arena_new("shards");
+    file_identity now;
+    bool same = file_identity_of(path_join(scratch, s->dir, "manifest.json"), &now) &&
+                file_identity_equal(&now, &s->manifest);
+    arena_free(scratch);
+    return same;
+}
+
+/* `data build` removes a set's manifest before it replaces the first shard. So if the manifest that
+ * was read still stands after all files were noted, they are the files that it tells of. */
+status own_check_files(shards *s, err *e) {
+    for (int i = 0; i < s->n_shards; i++) TRY(own_check_shard(s, i, e));
+    if (own_is_current(s)) return ST_OK;
+    err_set(e, ST_FORMAT, "%s was rebuilt while it was opened", s->dir);
+    err_where(e, "%s", s->dir);
+    err_hint(e, "start again when nothing writes there any more");
+    return ST_FORMAT;
 }
 
 /* The manifest's absence has three usual causes; each has its own way out. */
@@ -134,9 +152,11 @@ status own_open(shards **out, const char *dir, uint64_t max_tok, err *e) {
     char *json = NULL;
     size_t len;
     shards *s = NULL;
-    status st =
-        file_exists(path) ? file_read_all(path, &json, &len, e) : no_manifest(dir, scratch, e);
+    file_identity manifest;
+    status st = file_identity_of(path, &manifest) ? file_read_all(path, &json, &len, e)
+                                                  : no_manifest(dir, scratch, e);
     if (st == ST_OK) st = shards_parse_manifest(&s, dir, json, len, e);
+    if (st == ST_OK) s->manifest = manifest;
     if (st == ST_OK) st = shards_limit(s, max_tok, e);
     if (st == ST_OK) s->fingerprint = fingerprint(s);
     free(json);

@@ -13,7 +13,7 @@
 /* The shards that are there already must be whole before others are put behind them. */
 static status check_closed(shards *s, err *e) {
     shards_use_files(s, NULL);
-    for (int i = 0; i < s->n_shards; i++) TRY(shard_check_files(s, i, e));
+    for (int i = 0; i < s->n_shards; i++) TRY(own_check_shard(s, i, e));
     return ST_OK;
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWN_OPEN_FILES = 16 };
+enum { OWN_OPEN_FILES = 16, OPEN_AGAIN = 3 };
 
 const char *shards_format_name(shards_format f) {
     static const char *const NAMES[] = {"auto",     "athanor",  "nanogpt", "llm.c",
@@ -65,24 +65,42 @@ static bool is_own_folder(const char *dir, shards_format format) {
     return own;
 }
 
+/* What says how to read files of others says nothing of ours. */
+static status check_own_spec(const shards_spec *spec, err *e) {
+    const char *format = shards_format_name(spec->format);
+    bool other = spec->format != SHARDS_AUTO && spec->format != SHARDS_OWN;
+    if (!other && spec->width_bytes == 0) return ST_OK;
+    if (other)
+        err_set(e, ST_USAGE, "%s was written by `data build`: it is not of format=%s", spec->path,
+                format);
+    else
+        err_set(e, ST_USAGE, "%s was written by `data build`: dtype=u%d does nothing", spec->path,
+                8 * spec->width_bytes);
+    err_where(e, "%s", spec->path);
+    err_hint(e, "leave %s out, or name the files of the other program", other ? "format" : "dtype");
+    return ST_USAGE;
+}
+
+static status open_own(shards **out, const shards_spec *spec, err *e) {
+    if (!file_exists(spec->path)) return shards_none_such(spec->path, e);
+    TRY(check_own_spec(spec, e));
+    TRY(own_open(out, spec->path, spec->max_tok, e));
+    shards_use_files(*out, spec->files);
+    return own_check_files(*out, e);
+}
+
 status shards_open(shards **out, const shards_spec *spec, err *e) {
-    *out = NULL;
-    shards *s = NULL;
-    status st;
     bool own = spec->format == SHARDS_OWN || is_own_folder(spec->path, spec->format);
-    if (own && !file_exists(spec->path))
-        st = shards_none_such(spec->path, e);
-    else if (own)
-        st = own_open(&s, spec->path, spec->max_tok, e);
-    else
-        st = foreign_open(&s, spec, e);
-    if (st == ST_OK && own) shards_use_files(s, spec->files);
-    for (int i = 0; st == ST_OK && own && i < s->n_shards; i++) st = shard_check_files(s, i, e);
-    if (st == ST_OK)
-        *out = s;
-    else
-        shards_close(s);
-    return st;
+    for (int i = 0;; i++) {
+        *out = NULL;
+        status st = own ? open_own(out, spec, e) : foreign_open(out, spec, e);
+        if (st == ST_OK) return ST_OK;
+        /* What a build replaced or appended meanwhile is read again from its manifest on. */
+        bool again = own && *out && i < OPEN_AGAIN && !own_is_current(*out);
+        shards_close(*out);
+        *out = NULL;
+        if (!again) return st;
+    }
 }
 
 status shards_limit(shards *s, uint64_t max_tok, err *e) {
@@ -142,8 +160,14 @@ static void path_of_file(const void *owner, int number, char out[SHARD_PATH_BYTE
 
 status shard_read(const shards *s, int number, shard_kind kind, uint64_t offset, void *buf,
                   size_t n, err *e) {
-    return shard_files_read(s->files, s, number * SHARD_KINDS + (int)kind, path_of_file, offset,
-                            buf, n, e);
+    return shard_files_read(s->files, s, number * SHARD_KINDS + (int)kind, path_of_file,
+                            &s->shard[number].known[kind], offset, buf, n, e);
+}
+
+bool shard_note_file(shards *s, int number, shard_kind kind) {
+    char path[SHARD_PATH_BYTES];
+    shard_path(s, number, kind, path);
+    return file_identity_of(path, &s->shard[number].known[kind]);
 }
 
 status shard_error(const shards *s, int number, shard_kind kind, err *e, const char *fmt, ...) {

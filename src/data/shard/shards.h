@@ -23,7 +23,6 @@
 #define DATA_SHARDS_H
 
 #include <jansson.h>
-#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,8 +45,10 @@ typedef enum shards_format {
 
 typedef struct shards_spec {
     const char *path;     /* folder, file or glob */
-    shards_format format; /* of files of others; our own folders are always recognised */
-    int width_bytes;      /* of a headerless id: 2 or 4; 0: 2 where the vocabulary fits */
+    shards_format format; /* of files of others; our own folders are always recognised, and refused
+                             when this says that they are something else */
+    int width_bytes;      /* of a headerless id: 2 or 4; 0: 2 where the vocabulary fits. Refused
+                             where the files say something else themselves */
     int32_t vocab_size;   /* of the run's tokenizer; 0: unknown (then that of the set) */
     int32_t eos;          /* end-of-text id of the run's tokenizer, for files without index; -1 */
     uint64_t max_tok;     /* only the first max_tok tokens, down to a shard's end; 0: all. A run
@@ -73,6 +74,9 @@ typedef enum shard_item {
     ITEM_I64,
 } shard_item;
 
+/* The files of a shard. Others' formats: SHARD_DOCUMENTS is their index, there are no ids. */
+typedef enum shard_kind { SHARD_TOKENS, SHARD_DOCUMENTS, SHARD_IDS, SHARD_KINDS } shard_kind;
+
 typedef struct shard {
     char *file; /* "shard-00000.bin", or the path of a file of others */
     shard_totals totals;
@@ -80,10 +84,11 @@ typedef struct shard {
     uint64_t first_doc;
     /* XXH3-64 of what follows the headers (of the whole .ids); 0 for files of others */
     uint64_t bin_hash, idx_hash, ids_hash;
-    uint64_t id_bytes;    /* of the .ids file */
-    uint64_t data_offset; /* of the first token in its file */
-    uint64_t sequences;   /* Megatron: pieces of documents in its index */
-    bool by_sequence;     /* Megatron: documents are not told, each sequence is one */
+    file_identity known[SHARD_KINDS]; /* its files as they were when the set was opened */
+    uint64_t id_bytes;                /* of the .ids file */
+    uint64_t data_offset;             /* of the first token in its file */
+    uint64_t sequences;               /* Megatron: pieces of documents in its index */
+    bool by_sequence;                 /* Megatron: documents are not told, each sequence is one */
     shard_item item;
 } shard;
 
@@ -107,7 +112,8 @@ typedef struct shards {
      * manifest's checksums, of others' files from sizes and samples of the bytes. With max_tok it
      * covers those shards only, so that it does not change when shards are appended. */
     uint64_t fingerprint;
-    char *tok_name; /* of the tokenizer, where nanotron's metadata say; else NULL */
+    char *tok_name;         /* of the tokenizer, where nanotron's metadata say; else NULL */
+    file_identity manifest; /* of our own sets: the manifest.json that was read */
     shard_files *files;
     bool own_files; /* `files` goes with the set */
 } shards;

@@ -264,7 +264,9 @@ static bool next_text(chunk *c, document *doc) {
                       .len = c->text.data ? c->text.len : c->len,
                       .source = c->source,
                       .score = NAN};
-    if (doc->len > 2 && memcmp(doc->text, "\xef\xbb\xbf", 3) == 0) {
+    size_t n_mark = doc->len < 3 ? doc->len : 3;
+    if (chunk_need(c, doc->text, n_mark, &c->failure) != ST_OK) return false;
+    if (n_mark == 3 && memcmp(doc->text, "\xef\xbb\xbf", 3) == 0) {
         doc->text += 3;
         doc->len -= 3;
     }
@@ -298,7 +300,10 @@ void chunk_free(chunk *c) {
         free(c->sample[i].start);
         free(c->sample[i].hint);
     }
-    file_map_close(&c->map);
+    if (c->space) {
+        munmap(c->space, c->len);
+        close(c->fd);
+    }
     free(c->own);
     strbuf_free(&c->text);
     free(c);

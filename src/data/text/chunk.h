@@ -5,7 +5,6 @@
 #ifndef DATA_CHUNK_H
 #define DATA_CHUNK_H
 
-#include "base/file.h"
 #include "base/strbuf.h"
 #include "data/text/csv_record.h"
 #include "data/text/fields.h"
@@ -26,10 +25,16 @@ struct chunk {
     const char *source, *charset; /* NULL: to be found out (text), or known to the reader */
     uint32_t file, first_line;
     uint64_t offset;
-    const char *data; /* in `map` or `own` */
+    const char *data; /* in `own` or `space` */
     size_t len;
-    file_map map;
+    size_t limit; /* bytes of a document that lies in memory in one piece */
     char *own;
+    /* A long text file that is neither packed nor a pipe: address space of its size, into which
+     * chunk_need reads what is asked for. */
+    char *space;
+    int fd;
+    bool mapped;  /* the file itself lies there */
+    char *window; /* of the file, while chunk_prepare_text looks at it */
     /* chunk_next */
     size_t at;
     uint32_t line; /* of the record at `at` */
@@ -38,7 +43,14 @@ struct chunk {
     uint64_t records, documents, bad, empty;
     bad_record sample[BAD_SAMPLES];
     int n_samples;
+    err failure; /* a file that could not be read on: chunk_next ends, reader_done says so */
 };
+
+/* Opens a long text file as `space`; nothing of it is read yet. */
+status chunk_open_text(chunk *c, err *e) ATH_MUST_USE;
+/* Maps the whole file over `space`: chunk_need has nothing to do then, but a file that shrinks ends
+ * the program (SIGBUS). For those who want one document in one piece, however long it is. */
+status chunk_map_text(chunk *c, err *e) ATH_MUST_USE;
 
 /* The UTF-8 of a text file, as far as it is not that already: sets data and len, or tallies a bad
  * record. */

@@ -10,10 +10,10 @@
 enum {
     CHUNK_BYTES = 4 << 20,
     READ_BYTES = 1 << 20,
+    SMALL_BYTES = 4096,
     MAX_CSV_RECORD_BYTES = 64 << 20, /* an open quote would else swallow the whole file */
-    MAX_JSON_RECORD_BYTES = 1 << 30,
+    WHOLE_TEXT_BYTES = 16 << 20,     /* a text file up to here is read at once */
 };
-static const uint64_t MAX_TEXT_BYTES = UINT64_C(8) << 30; /* that is not mapped */
 
 /* ---- cutting files of records ---- */
 
@@ -65,7 +65,8 @@ static status too_long(const reader *r, reader_format format, size_t open_quote,
  * bytes of it are whole records, 0 only at the end of the file. */
 static status fill_carry(reader *r, size_t want, size_t *whole, err *e) {
     reader_format format = r->inputs.file[r->at].format;
-    size_t limit = format == READER_JSONL ? MAX_JSON_RECORD_BYTES : MAX_CSV_RECORD_BYTES;
+    size_t limit = r->limit;
+    if (format != READER_JSONL && limit > MAX_CSV_RECORD_BYTES) limit = MAX_CSV_RECORD_BYTES;
     for (bool end = false;;) {
         size_t open_quote;
         while (r->carry.len < want && !end) {
@@ -158,6 +159,7 @@ static chunk *new_chunk(const reader *r) {
     c->dialect = dialect_of(f->format);
     c->columns = r->columns;
     c->source = f->path;
+    c->limit = r->limit;
     c->file = (uint32_t)r->at;
     return c;
 }
@@ -196,50 +198,50 @@ static status next_records(reader *r, chunk **out, err *e) {
 
 /* ---- text files ---- */
 
-static status read_all(stream *s, const char *path, chunk *c, err *e) {
+/* The whole stream into memory; `expect` bytes if that is known. */
+static status read_all(const reader *r, stream *s, chunk *c, uint64_t expect, err *e) {
     strbuf b = {0};
     size_t got = 1;
     status st = ST_OK;
-    while (st == ST_OK && got > 0 && b.len < MAX_TEXT_BYTES) {
+    while (st == ST_OK && got > 0 && b.len <= r->limit) {
         size_t room = b.len < READ_BYTES ? READ_BYTES : b.len / 2;
+        if (expect > 0) room = expect > b.len ? (size_t)expect - b.len : SMALL_BYTES;
         char *p = strbuf_extend(&b, room);
         st = stream_read(s, p, room, &got, e);
         strbuf_truncate(&b, b.len - room + (st == ST_OK ? got : 0));
     }
     if (st == ST_OK && got > 0) {
-        err_set(e, ST_FORMAT, "%s holds more than %" PRIu64 " GiB of text in one document", path,
-                MAX_TEXT_BYTES >> 30);
-        err_where(e, "%s", path);
-        st =
-            err_hint(e, "unpack it (a plain file is not read into memory), split it, or use JSONL");
+        err_set(e, ST_FORMAT, "%s holds more than %zu MiB of text in one document", c->source,
+                r->limit >> 20);
+        err_where(e, "%s", c->source);
+        st = err_hint(e, "unpack it into a file (plain text may have any length), split it, or use "
+                         "JSONL");
     }
-    c->own = b.data;
-    c->data = b.data;
+    c->data = c->own = b.data;
     c->len = b.len;
     return st;
 }
 
 /* Refuses what is clearly binary. Later parts of the file are looked at with the document. */
-static status check_start(const char *path, const chunk *c, err *e) {
+static status check_start(chunk *c, err *e) {
     size_t n = c->len < CHARSET_SAMPLE_BYTES ? c->len : CHARSET_SAMPLE_BYTES;
+    TRY(chunk_need(c, c->data, n, e));
     const char *name = charset_is_open(c->data, n) ? "UTF-8" : charset_detect(c->data, n);
-    return name && !charset_is_utf8(name) ? ST_OK : text_check(path, c->data, n, e);
+    return name && !charset_is_utf8(name) ? ST_OK : text_check(c->source, c->data, n, e);
 }
 
 static status load_text(reader *r, chunk *c, err *e) {
     const input_file *f = &r->inputs.file[r->at];
     stream *s;
     TRY(stream_open(&s, f->path, e));
-    bool mapped = f->regular && !stream_is_packed(s);
-    status st = mapped ? file_map_open(&c->map, f->path, e) : read_all(s, f->path, c, e);
-    r->disk_bytes += mapped ? c->map.len : stream_disk_bytes(s);
+    size_t at_once = r->limit < WHOLE_TEXT_BYTES ? r->limit : WHOLE_TEXT_BYTES;
+    bool whole = !f->regular || f->bytes <= at_once || stream_is_packed(s);
+    bool known = f->regular && !stream_is_packed(s);
+    status st = whole ? read_all(r, s, c, known ? f->bytes + 1 : 0, e) : chunk_open_text(c, e);
+    r->disk_bytes += whole ? stream_disk_bytes(s) : c->len;
     stream_close(s);
-    if (mapped) {
-        c->data = (const char *)c->map.data;
-        c->len = c->map.len;
-    }
     c->charset = r->charset;
-    return st == ST_OK && !r->charset ? check_start(f->path, c, e) : st;
+    return st == ST_OK && !r->charset ? check_start(c, e) : st;
 }
 
 static status next_text_file(reader *r, chunk **out, err *e) {

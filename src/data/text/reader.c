@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "data/text/charset.h"
 #include "data/text/reader_int.h"
 
+enum { DEFAULT_DOCUMENT_BYTES = 1 << 30 };
 static const double DEFAULT_MAX_BAD = 0.01;
 
 /* ---- opening ---- */
@@ -25,6 +25,7 @@ static uint64_t hash_options(arena *a, const reader_options *o) {
 
 static status setup(reader *r, const char *const *inputs, int n, const reader_options *opt,
                     err *e) {
+    r->limit = opt->max_document_bytes ? opt->max_document_bytes : DEFAULT_DOCUMENT_BYTES;
     r->max_bad = opt->max_bad >= 0 ? opt->max_bad : DEFAULT_MAX_BAD;
     r->options_hash = hash_options(r->mem, opt);
     TRY(record_fields_parse(&r->fields, r->mem, opt, e));
@@ -76,19 +77,11 @@ status reader_next(reader *r, document *doc, bool *more, err *e) {
         if (!r->current) TRY(reader_next_chunk(r, &r->current, e));
         if (!r->current) return reader_finish(r, e);
         *more = chunk_next(r->current, doc);
+        if (*more) TRY(chunk_map_text(r->current, e));
         bool strict = r->max_bad == 0 && r->current->bad > 0;
         if (*more && !strict) return ST_OK;
         TRY(finish_current(r, e));
     }
-}
-
-/* Pages of a mapping come back from the file if they are touched again after all. */
-void chunk_forget(const chunk *c, size_t bytes) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (!c->map.data) return;
-    if (bytes > c->map.len) bytes = c->map.len;
-    if (bytes / page == 0) return;
-    madvise((void *)(uintptr_t)c->map.data, bytes / page * page, MADV_DONTNEED);
 }
 
 void reader_forget(const reader *r, size_t bytes) {
@@ -143,6 +136,10 @@ bool reader_is_text_only(const reader *r) {
     for (int i = 0; i < r->inputs.n; i++)
         if (r->inputs.file[i].format != READER_TEXT) return false;
     return true;
+}
+
+size_t reader_document_limit(const reader *r) {
+    return r->limit;
 }
 
 uint64_t reader_bytes_done(const reader *r) {

@@ -2,7 +2,8 @@
  * record is one), each plain or packed with gzip or zstd, which its first bytes tell; single files,
  * folders (recursive, in sorted order, hidden names left out), globs, and "-" for standard input.
  *
- * Memory is bounded by a chunk and the longest record. Text that is not UTF-8 is recognised
+ * Memory is bounded by a chunk and the longest document, which has at most max_document_bytes where
+ * it has to lie in memory in one piece. Text that is not UTF-8 is recognised
  * (UTF-16, GB18030, Windows-1252 with Latin-1) and converted; what was found is in the report. A
  * record that cannot be read (not JSON, no such field, a wrong number of columns, bytes that no
  * charset explains) is counted and passed over; above a stated share of bad records reading ends
@@ -38,6 +39,7 @@ typedef struct reader_options {
     const char *charset; /* NULL: found out for each file; else utf-8, utf-16le, ... */
     double max_bad; /* share of bad records above which reading fails, once 1,000 were read or at
                        the end; 0: at the first one; 1: never; negative: 0.01 */
+    size_t max_document_bytes; /* of a document that has to be in memory in one piece; 0: 1 GiB */
 } reader_options;
 
 typedef struct document {
@@ -78,18 +80,25 @@ typedef struct reader_position {
 } reader_position;
 
 typedef struct chunk chunk;
-/* The next piece: some megabytes of whole records of one file, or a whole text file (mapped where
- * that is possible). *out NULL at the end. Serial; errors as reader_next, bad records aside. */
+/* The next piece: some megabytes of whole records of one file, or a whole text file. *out NULL at
+ * the end. Serial; errors as reader_next, bad records aside. */
 status reader_next_chunk(reader *r, chunk **out, err *e) ATH_MUST_USE;
 /* The next document of a chunk that is not empty; false at its end. Bad records are tallied in the
  * chunk. Different chunks may be read by different threads. */
 bool chunk_next(chunk *c, document *doc);
 size_t chunk_bytes(const chunk *c);
+/* True for a long text file that is not in memory: before bytes of its document are looked at,
+ * chunk_need must have asked for them. */
+bool chunk_is_partial(const chunk *c);
+/* Reads n bytes of a document, from a place in its text on. Nothing to do for others. ST_FORMAT:
+ * the file cannot be read, or has become shorter. Not for the same bytes by two threads at once. */
+status chunk_need(const chunk *c, const char *from, size_t n, err *e) ATH_MUST_USE;
 /* Takes a chunk's tallies over into the reader's report, once all its documents were read; chunks
- * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far. */
+ * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far, or a
+ * text file that could not be read on. */
 status reader_done(reader *r, chunk *c, reader_position *after, err *e) ATH_MUST_USE;
 void chunk_free(chunk *c);
-/* The first `bytes` of its document, a whole text file, need not stay resident. */
+/* The first `bytes` of its document, a whole text file, need not stay in memory. */
 void chunk_forget(const chunk *c, size_t bytes);
 /* Goes on at a position from reader_done of a reader with the same inputs and options. */
 status reader_seek(reader *r, const reader_position *at, err *e) ATH_MUST_USE;
@@ -106,6 +115,8 @@ const char *reader_file(const reader *r, int i);
 uint64_t reader_fingerprint(const reader *r);
 /* True when every input is plain text: there is one document per file. */
 bool reader_is_text_only(const reader *r);
+/* Bytes of a document that has to be in memory in one piece; see reader_options. */
+size_t reader_document_limit(const reader *r);
 uint64_t reader_bytes_done(const reader *r); /* of the files as they lie on disk */
 /* Bytes of all files; 0 when unknown (standard input). */
 uint64_t reader_bytes_total(const reader *r);

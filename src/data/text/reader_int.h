@@ -15,6 +15,7 @@ struct reader {
     record_fields fields;
     const char *charset; /* NULL: to be found out */
     double max_bad;
+    size_t limit; /* bytes of a document that lies in memory in one piece */
     uint64_t options_hash;
 
     /* where cutting stands */

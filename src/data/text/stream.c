@@ -4,17 +4,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "base/arena.h"
 #include "base/file_fault.h"
 
 enum { RAW_BYTES = 256 << 10, GZIP_WINDOW_BITS = 15 + 16 };
+/* zstd's own limit, and what `zstd --long=31` needs, as large corpora are often packed. */
+enum { ZSTD_WINDOW_LOG = 27, ZSTD_LONG_WINDOW_LOG = 31 };
 
 typedef enum packing { PLAIN, GZIP, ZSTD } packing;
 
@@ -24,6 +28,7 @@ struct stream {
     packing packing;
     bool end; /* of the file on disk */
     uint64_t disk_bytes;
+    uint64_t unpacked; /* bytes given, of a packed file */
     z_stream inflate;
     ZSTD_DStream *zstd;
     bool inside; /* a member or frame has begun and not ended */
@@ -54,6 +59,13 @@ static bool is_zstd(const uint8_t *p, size_t n) {
     return memcmp(p, FRAME, 4) == 0 || ((p[0] & 0xf0) == 0x50 && memcmp(p + 1, SKIPPED, 3) == 0);
 }
 
+/* A file that is smaller than the usual window has no use for a larger one. */
+static int zstd_window_log(const stream *s) {
+    struct stat sb;
+    bool large = fstat(s->fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_size >> ZSTD_WINDOW_LOG > 0;
+    return large ? ZSTD_LONG_WINDOW_LOG : ZSTD_WINDOW_LOG;
+}
+
 static status detect(stream *s, err *e) {
     while (s->n < 4 && !s->end) { /* a pipe may give single bytes */
         size_t got = 0;
@@ -67,8 +79,7 @@ static status detect(stream *s, err *e) {
         s->packing = ZSTD;
         s->zstd = ZSTD_createDStream();
         CHECK(s->zstd, "no memory for zstd");
-        /* Large corpora are often packed with --long=31. */
-        ZSTD_DCtx_setParameter(s->zstd, ZSTD_d_windowLogMax, 31);
+        ZSTD_DCtx_setParameter(s->zstd, ZSTD_d_windowLogMax, zstd_window_log(s));
     }
     return ST_OK;
 }
@@ -104,6 +115,26 @@ static status broken(const stream *s, err *e, const char *kind, const char *why)
     err_set(e, ST_FORMAT, "%s is a broken %s file: %s", s->path, kind, why);
     err_where(e, "%s", s->path);
     err_hint(e, "fetch or pack it anew; `%s -t` tests a file", kind);
+    return ST_FORMAT;
+}
+
+static status large_window(const stream *s, err *e) {
+    err_set(e, ST_FORMAT, "%s asks for more than %d MiB of memory to be unpacked", s->path,
+            1 << (ZSTD_WINDOW_LOG - 20));
+    err_where(e, "%s", s->path);
+    err_hint(e, "unpack it first, with `zstd -d --long=31`");
+    return ST_FORMAT;
+}
+
+static status check_ratio(const stream *s, err *e) {
+    uint64_t packed = stream_disk_bytes(s);
+    if (s->unpacked <= STREAM_FREE_BYTES || s->unpacked / STREAM_MAX_RATIO <= packed) return ST_OK;
+    err_set(e, ST_FORMAT,
+            "%s unpacks to more than %d times its size: %" PRIu64 " KiB gave %" PRIu64
+            " MiB so far",
+            s->path, STREAM_MAX_RATIO, packed >> 10, s->unpacked >> 20);
+    err_where(e, "%s", s->path);
+    err_hint(e, "if it is meant to be so, unpack it first: a plain file is taken as it is");
     return ST_FORMAT;
 }
 
@@ -149,6 +180,8 @@ static status take_zstd(stream *s, void *p, size_t n, size_t *got, err *e) {
     size_t rc = ZSTD_decompressStream(s->zstd, &out, &in);
     s->at = in.pos;
     *got = out.pos;
+    if (ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge)
+        return large_window(s, e);
     if (ZSTD_isError(rc)) return broken(s, e, "zstd", ZSTD_getErrorName(rc));
     s->inside = rc != 0;
     return ST_OK;
@@ -156,24 +189,22 @@ static status take_zstd(stream *s, void *p, size_t n, size_t *got, err *e) {
 
 status stream_read(stream *s, void *p, size_t n, size_t *got, err *e) {
     *got = 0;
-    while (*got == 0 && n > 0) {
-        if (s->packing == PLAIN && s->at == s->n && !s->end) return read_some(s, p, n, got, e);
+    if (n == 0) return ST_OK;
+    if (s->packing == PLAIN && s->at == s->n && !s->end) return read_some(s, p, n, got, e);
+    if (s->packing == PLAIN) return take_plain(s, p, n, got);
+    while (*got == 0) {
         TRY(fill(s, e));
         bool dry = s->at == s->n; /* and s->end */
-        if (dry && s->packing == PLAIN) return ST_OK;
         if (dry && !s->inside) return ST_OK;
-        switch (s->packing) {
-            case PLAIN: TRY(take_plain(s, p, n, got)); break;
-            case GZIP: TRY(take_gzip(s, p, n, got, e)); break;
-            case ZSTD: TRY(take_zstd(s, p, n, got, e)); break;
-        }
+        TRY(s->packing == GZIP ? take_gzip(s, p, n, got, e) : take_zstd(s, p, n, got, e));
         /* A packer may hold back bytes after its input has ended, but not for ever. */
         if (dry && *got == 0)
             return s->inside
                        ? broken(s, e, s->packing == GZIP ? "gzip" : "zstd", "it ends too early")
                        : ST_OK;
     }
-    return ST_OK;
+    s->unpacked += *got;
+    return check_ratio(s, e);
 }
 
 /* A plain file that can be sought in: moves on without reading. */

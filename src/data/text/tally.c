@@ -138,6 +138,10 @@ static reader_position position_after(const reader *r, const chunk *c) {
 
 status reader_done(reader *r, chunk *c, reader_position *after, err *e) {
     reader_report *p = &r->report;
+    if (c->failure.code != ST_OK) {
+        if (e) *e = c->failure;
+        return c->failure.code;
+    }
     p->records += c->records;
     p->documents += c->documents;
     p->bad += c->bad;
