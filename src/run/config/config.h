@@ -7,7 +7,8 @@
  *
  * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
  * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
- * to values), config_check.c, config_stage.c, config_idle.c (keys that do nothing), config_device.c,
+ * to values), config_check.c, config_stage.c, config_idle.c (keys that do nothing), config_from.c
+ * (model.from), config_device.c,
  * config_json.c (values to JSON), config_doc.c (help, schema, reference). */
 #ifndef RUN_CONFIG_H
 #define RUN_CONFIG_H
@@ -174,16 +175,18 @@ typedef struct config {
     name;
 #define OPTION(group, name, type, ...) CONFIG_TYPE_##type name;
 #include "run/config/options.def"
-    json_t *model;      /* the open object `model`, raw; {} when absent */
-    json_t *origins;    /* key path -> "file:line" or "command line"; see base/yaml.h */
-    arena *memory;      /* all strings and lists */
-    const char *source; /* the file's name, for messages */
-    config_texts notes; /* sentences: what config_load chose, and what was given in vain */
+    json_t *model;        /* the open object `model`, raw; {} when absent */
+    json_t *origins;      /* key path -> "file:line" or "command line"; see base/yaml.h */
+    arena *memory;        /* all strings and lists */
+    const char *source;   /* the file's name, for messages */
+    const char *from_run; /* the run's folder that `model.from` named; NULL: it named none */
+    config_texts notes;   /* sentences about what was given in vain */
 } config;
 
 /* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
  * overrides ("key.path=value", value in YAML flow form; a list element by index) and checks each
- * value. On success *out is freed by config_free. */
+ * value. A run's folder in `model.from` becomes its newest good checkpoint, and a file that names no
+ * tokenizer gets that of `model.from`. On success *out is freed by config_free. */
 status config_load(config **out, const char *path, const char *const *overrides, int n_overrides,
                    err *e) ATH_MUST_USE;
 /* The same from a JSON value, such as a run's resolved config. `name` stands in errors; `origins`
@@ -191,8 +194,13 @@ status config_load(config **out, const char *path, const char *const *overrides,
 status config_from_json(config **out, const json_t *root, const json_t *origins, const char *name,
                         const char *const *overrides, int n_overrides, err *e) ATH_MUST_USE;
 void config_free(config *c); /* NULL is fine */
-/* Logs the notes, as warnings. Of several ranks one does. */
+/* Logs what `model.from` brought and, as warnings, the notes. Of several ranks one does. */
 void config_tell_notes(const config *c);
+/* What was looked up when a run began holds as long as it lasts: takes it from the config that the
+ * run has stored: a precision that is `auto`, the checkpoint of another run in `model.from`. */
+void config_keep_resolved(config *c, const config *before);
+/* Whether a stored value that differs was such a checkpoint, which is not there any more. */
+bool config_is_resolved(const config *c, const char *key, const json_t *stored);
 
 /* The config that holds in stage number `stage`: the changes of the stages so far are in force. It
  * has no stages itself. The caller frees it. */

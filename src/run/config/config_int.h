@@ -76,6 +76,9 @@ status config_check_pairs(const config *c, err *e) ATH_MUST_USE;
 void config_add_note(config *c, const char *fmt, ...) ATH_PRINTF(2, 3);
 /* config_idle.c: notes the keys that the user gave and that do nothing. */
 status config_note_idle(config *c, err *e) ATH_MUST_USE;
+/* config_from.c: looks up what `model.from` names. */
+status config_resolve_from(config *c, bool take_tokenizer, err *e) ATH_MUST_USE;
+void config_tell_from(const config *c);
 /* The origin of what "key=value" gave. */
 #define CONFIG_COMMAND_LINE "command line"
 
