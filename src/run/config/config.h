@@ -20,15 +20,12 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Sets of words: each row is (enumerator, word). */
+/* Words that only a config has; those of options that a lower module obeys are that module's own
+ * lists (LOADER_PACKINGS, SCHEDULE_KINDS, ...), which config_table.c takes from there. */
 #define CONFIG_SET_DEVICE(W)                                                                       \
     W(CONFIG_DEVICE_AUTO, "auto")                                                                  \
     W(CONFIG_DEVICE_CPU, "cpu")                                                                    \
     W(CONFIG_DEVICE_CUDA, "cuda")
-#define CONFIG_SET_PACKING(W)                                                                      \
-    W(CONFIG_PACKING_CONCAT, "concat")                                                             \
-    W(CONFIG_PACKING_BESTFIT, "bestfit")                                                           \
-    W(CONFIG_PACKING_NONE, "none")
 #define CONFIG_SET_PRECISION(W)                                                                    \
     W(CONFIG_PRECISION_AUTO, "auto")                                                               \
     W(CONFIG_PRECISION_FP32, "fp32")                                                               \
@@ -38,23 +35,7 @@
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
-#define CONFIG_SET_RECOMPUTE(W)                                                                    \
-    W(CONFIG_RECOMPUTE_NONE, "none")                                                               \
-    W(CONFIG_RECOMPUTE_SELECTIVE, "selective")                                                     \
-    W(CONFIG_RECOMPUTE_FULL, "full")
 #define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm") W(CONFIG_OBJECTIVE_DPO, "dpo")
-#define CONFIG_SET_OPTIMIZER(W) W(CONFIG_OPTIMIZER_ADAMW, "adamw")
-#define CONFIG_SET_SCHEDULE(W)                                                                     \
-    W(CONFIG_SCHEDULE_CONSTANT, "constant")                                                        \
-    W(CONFIG_SCHEDULE_LINEAR, "linear")                                                            \
-    W(CONFIG_SCHEDULE_COSINE, "cosine")                                                            \
-    W(CONFIG_SCHEDULE_WSD, "wsd")                                                                  \
-    W(CONFIG_SCHEDULE_MULTISTEP, "multistep")
-#define CONFIG_SET_DECAY(W)                                                                        \
-    W(CONFIG_DECAY_LINEAR, "linear")                                                               \
-    W(CONFIG_DECAY_1_SQRT, "1-sqrt")                                                               \
-    W(CONFIG_DECAY_EXPONENTIAL, "exponential")                                                     \
-    W(CONFIG_DECAY_COSINE, "cosine")
 #define CONFIG_SET_CP_KIND(W)                                                                      \
     W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
     W(CONFIG_CP_RING, "ring")                                                                      \
@@ -66,45 +47,24 @@
     W(CONFIG_PP_ZB_H1, "zb-h1")                                                                    \
     W(CONFIG_PP_ZB_V, "zb-v")
 
-#define CONFIG_SET_TOKEN_FORMAT(W)                                                                 \
-    W(CONFIG_TOKENS_AUTO, "auto")                                                                  \
-    W(CONFIG_TOKENS_OWN, "athanor")                                                                \
-    W(CONFIG_TOKENS_NANOGPT, "nanogpt")                                                            \
-    W(CONFIG_TOKENS_LLMC, "llm.c")                                                                 \
-    W(CONFIG_TOKENS_MEGATRON, "megatron")                                                          \
-    W(CONFIG_TOKENS_NANOTRON, "nanotron")                                                          \
-    W(CONFIG_TOKENS_OLMO, "olmo")
 #define CONFIG_SET_TOKEN_DTYPE(W)                                                                  \
     W(CONFIG_TOKEN_DTYPE_AUTO, "auto")                                                             \
     W(CONFIG_TOKEN_DTYPE_U16, "u16")                                                               \
     W(CONFIG_TOKEN_DTYPE_U32, "u32")
-#define CONFIG_SET_DATA_ORDER(W)                                                                   \
-    W(CONFIG_ORDER_SHUFFLE, "shuffle")                                                             \
-    W(CONFIG_ORDER_ASCENDING, "ascending")                                                         \
-    W(CONFIG_ORDER_DESCENDING, "descending")
 #define CONFIG_SET_GUARD_ACTION(W)                                                                 \
     W(CONFIG_GUARD_LOG, "log")                                                                     \
     W(CONFIG_GUARD_SKIP, "skip")                                                                   \
     W(CONFIG_GUARD_LOWER, "lower")                                                                 \
     W(CONFIG_GUARD_REWIND, "rewind")
 
-#define CONFIG_ENUMERATOR(name, word) name,
-typedef enum config_device { CONFIG_SET_DEVICE(CONFIG_ENUMERATOR) } config_device;
-typedef enum config_packing { CONFIG_SET_PACKING(CONFIG_ENUMERATOR) } config_packing;
-typedef enum config_precision { CONFIG_SET_PRECISION(CONFIG_ENUMERATOR) } config_precision;
-typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(CONFIG_ENUMERATOR) } config_reduce;
-typedef enum config_recompute { CONFIG_SET_RECOMPUTE(CONFIG_ENUMERATOR) } config_recompute;
-typedef enum config_objective { CONFIG_SET_OBJECTIVE(CONFIG_ENUMERATOR) } config_objective;
-typedef enum config_optimizer { CONFIG_SET_OPTIMIZER(CONFIG_ENUMERATOR) } config_optimizer;
-typedef enum config_schedule { CONFIG_SET_SCHEDULE(CONFIG_ENUMERATOR) } config_schedule;
-typedef enum config_decay { CONFIG_SET_DECAY(CONFIG_ENUMERATOR) } config_decay;
-typedef enum config_cp_kind { CONFIG_SET_CP_KIND(CONFIG_ENUMERATOR) } config_cp_kind;
-typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(CONFIG_ENUMERATOR) } config_pp_schedule;
-typedef enum config_token_format { CONFIG_SET_TOKEN_FORMAT(CONFIG_ENUMERATOR) } config_token_format;
-typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(CONFIG_ENUMERATOR) } config_token_dtype;
-typedef enum config_order { CONFIG_SET_DATA_ORDER(CONFIG_ENUMERATOR) } config_order;
-typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(CONFIG_ENUMERATOR) } config_guard_action;
-#undef CONFIG_ENUMERATOR
+typedef enum config_device { CONFIG_SET_DEVICE(LIST_ENUMERATOR) } config_device;
+typedef enum config_precision { CONFIG_SET_PRECISION(LIST_ENUMERATOR) } config_precision;
+typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(LIST_ENUMERATOR) } config_reduce;
+typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_objective;
+typedef enum config_cp_kind { CONFIG_SET_CP_KIND(LIST_ENUMERATOR) } config_cp_kind;
+typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(LIST_ENUMERATOR) } config_pp_schedule;
+typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(LIST_ENUMERATOR) } config_token_dtype;
+typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(LIST_ENUMERATOR) } config_guard_action;
 
 enum { CONFIG_AUTO = -1 }; /* an AUTO option that was left "auto" */
 
@@ -127,7 +87,7 @@ typedef struct config_source {
     const char *path;
     double weight;
     double epochs;
-    int format; /* config_token_format */
+    int format; /* shards_format */
     int dtype;  /* config_token_dtype */
 } config_source;
 
