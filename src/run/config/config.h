@@ -1,15 +1,25 @@
-/* The config of a run: plain data made from options.def, and where each value came from.
+/* The config of a run: a C struct of all options, and where each value came from.
  *
- * Precedence: default < file < command line. Unknown keys, wrong types and values out of range are
- * errors that name the key, the line and the nearest valid word. Loading checks each value alone
- * and a few pairs; config_check_train adds what training needs, config_check_supported refuses what
- * this version cannot run.
+ * options.def has one row per option; the struct, parsing, ranges, help, the JSON Schema and the
+ * reference page are made from it. A value comes from the command line, else from the file, else
+ * from the row's default. Reading a config goes through these steps, each in its file:
  *
- * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
- * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
- * to values), config_check.c, config_stage.c, config_idle.c (keys that do nothing), config_from.c
- * (model.from), config_device.c,
- * config_json.c (values to JSON), config_doc.c (help, schema, reference). */
+ *     config_load.c      the file and the overrides become one JSON tree
+ *     config_override.c  "key.path=value" on that tree
+ *     config_keys.c      a key that no row knows is an error, with the nearest one that is known
+ *     config_read.c      the tree becomes typed values, each within its range
+ *     config_check.c     what concerns several values; what training needs; what cannot be run yet
+ *     config_stage.c     the same for the config of each stage
+ *     config_from.c      what `model.from` names is looked up
+ *     config_idle.c      keys that were given and do nothing become notes
+ *
+ * config_table.c is the table as data, config_json.c turns values back into JSON, config_doc.c into
+ * texts for people; config_device.h opens the device that a config asks for.
+ *
+ * A command calls config_load, config_tell_notes and then what it is for (train_run, say), which
+ * asks for config_check_train and config_check_supported itself. A run's stored config is read by
+ * config_from_json and compared by config_diff. An error names the key and its line
+ * ("tiny.yaml:7 (optim.lr)") and has a hint. */
 #ifndef RUN_CONFIG_H
 #define RUN_CONFIG_H
 
@@ -85,10 +95,10 @@ typedef struct config_nums {
 
 typedef struct config_source {
     const char *path;
-    double weight;
-    double epochs;
-    int format; /* shards_format */
-    int dtype;  /* config_token_dtype */
+    double weight; /* share in the mixture, beside the other weights */
+    double epochs; /* passes over it after which the run warns */
+    int format;    /* shards_format */
+    int dtype;     /* config_token_dtype */
 } config_source;
 
 typedef struct config_sources {
@@ -96,16 +106,14 @@ typedef struct config_sources {
     int n;
 } config_sources;
 
-/* One stage: until exactly one of steps and tokens of the whole run (the other is 0; the last stage
- * may have neither and lasts to the end of the run); `changes` holds the keys of data, train, optim
- * and model that differ from then on, as given. */
+/* One stage of a run. */
 typedef struct config_stage {
     const char *name;
     struct {
-        int64_t steps;
-        int64_t tokens;
+        int64_t steps, tokens; /* of the whole run; exactly one is not 0. In the last stage both may
+                                  be 0: it lasts to the end of the run */
     } until;
-    json_t *changes;
+    json_t *changes; /* keys of data, train, optim and model that differ from then on, as given */
 } config_stage;
 
 typedef struct config_stages {
@@ -125,8 +133,8 @@ typedef struct config_stages {
 #define CONFIG_TYPE_SOURCES config_sources
 #define CONFIG_TYPE_STAGES config_stages
 
-/* c->train.steps, c->optim.schedule.kind, ...; CHOICE fields hold enumerators of their set; a TEXT
- * that was not given is NULL, a count that was not given is 0. */
+/* c->train.steps, c->optim.schedule.kind, ... A CHOICE is the enumerator of its word. What was not
+ * given and has no default is NULL (TEXT) or 0 (INT, NUM). */
 typedef struct config {
 #define TOP(name, type, ...) CONFIG_TYPE_##type name;
 #define GROUP(path, name) struct {
@@ -156,10 +164,10 @@ status config_from_json(config **out, const json_t *root, const json_t *origins,
 void config_free(config *c); /* NULL is fine */
 /* Logs what `model.from` brought and, as warnings, the notes. Of several ranks one does. */
 void config_tell_notes(const config *c);
-/* What was looked up when a run began holds as long as it lasts: takes it from the config that the
- * run has stored: a precision that is `auto`, the checkpoint of another run in `model.from`. */
-void config_keep_resolved(config *c, const config *before);
-/* Whether a stored value that differs was such a checkpoint, which is not there any more. */
+/* What was looked up when a run began holds as long as the run lasts: takes a precision that is
+ * `auto` and the checkpoint of another run in `model.from` from the config that the run has stored. */
+void config_keep_resolved(config *c, const config *stored);
+/* Whether a stored value was such a checkpoint: it may differ when that is not there any more. */
 bool config_is_resolved(const config *c, const char *key, const json_t *stored);
 
 /* The config that holds in stage number `stage`: the changes of the stages so far are in force. It

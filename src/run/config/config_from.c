@@ -55,14 +55,14 @@ static bool is_of_same_run(const config *c, const char *stored) {
     return list && stored && strncmp(stored, list, strlen(list)) == 0;
 }
 
-void config_keep_resolved(config *c, const config *before) {
-    const char *from = model_from(before);
+void config_keep_resolved(config *c, const config *stored) {
+    const char *from = model_from(stored);
     if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
-        c->train.precision.compute = before->train.precision.compute;
+        c->train.precision.compute = stored->train.precision.compute;
     if (!is_of_same_run(c, from) || !file_is_dir(from)) return;
     set_from(c, from);
-    if (strcmp(config_where(c, "tokenizer"), "model.from") == 0 && before->tokenizer)
-        set_tokenizer(c, before->tokenizer);
+    if (strcmp(config_where(c, "tokenizer"), "model.from") == 0 && stored->tokenizer)
+        set_tokenizer(c, stored->tokenizer);
 }
 
 bool config_is_resolved(const config *c, const char *key, const json_t *stored) {
