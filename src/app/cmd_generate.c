@@ -72,7 +72,7 @@ static status read_batch(const open_model *m, const char *path, prompts *p, err 
 static status read_prompts(const cli_args *args, const open_model *m, prompts *p, err *e) {
     const char *text = cli_value(args, "prompt"), *ids = cli_value(args, "ids");
     const char *batch = cli_value(args, "batch");
-    if ((text != NULL) + (ids != NULL) + (batch != NULL) != 1) {
+    if (!text && !ids && !batch) {
         err_set(e, ST_USAGE, "generate needs one of --prompt TEXT, --ids 1,2,3, --batch F.jsonl");
         return err_hint(e, "for example: athanor generate %s --prompt \"Once upon a time\"",
                         args->inputs[0]);
@@ -280,11 +280,17 @@ static const cli_option options[] = {
     {"positions", "a:b", "only these positions of the logits"},
     {0}};
 
+static const cli_rule rules[] = {{"positions", CLI_NEEDS, "logits", "add --logits OUT.npy"},
+                                 {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
+                                 {"ids", CLI_EXCLUDES, "batch", "give one of the three"},
+                                 {0}};
+
 const cli_command command_generate = {
     .name = "generate",
     .summary = "continue a prompt, or write its logits",
     .usage = "MODEL --prompt TEXT | --ids 1,2,3 | --batch F.jsonl [--option value]",
     .run = cmd_generate,
     .options = options,
+    .rules = rules,
     .min_inputs = 1,
     .max_inputs = 1};

@@ -46,6 +46,7 @@ static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, 
 static status plan_gguf(const cli_args *args, err *e) {
     open_model m;
     plan *p = NULL;
+    TRY(cli_refuse_overrides(args, "a GGUF file is planned as it is", e));
     status st = open_model_read(&m, args->inputs[0], 0, e);
     if (st == ST_OK) {
         int64_t most = model_max_tokens(&m.config);

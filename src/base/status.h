@@ -79,4 +79,9 @@ _Noreturn void check_failed(const char *file, int line, const char *expr, const 
 
 #define ARRAY_LEN(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
+/* An enum with words is one list: LIST(W) has a W(ENUMERATOR, "word") for each. With these as W it
+ * becomes the enum's body, and the words in the same order. */
+#define LIST_ENUMERATOR(name, word) name,
+#define LIST_WORD(name, word) word,
+
 #endif

@@ -4,9 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-extern const optim_class optim_adamw;
+#define CLASS(name, word) extern const optim_class name;
+OPTIM_CLASSES(CLASS)
+#undef CLASS
 
-static const optim_class *const classes[] = {&optim_adamw};
+#define CLASS(name, word) &name,
+static const optim_class *const classes[] = {OPTIM_CLASSES(CLASS)};
+#undef CLASS
+
+const optim_class *optim_at(int i) {
+    CHECK(i >= 0 && i < ARRAY_LEN(classes), "optimizer %d", i);
+    return classes[i];
+}
 
 const optim_class *optim_find(const char *name) {
     for (int i = 0; i < ARRAY_LEN(classes); i++)

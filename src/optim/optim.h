@@ -27,7 +27,10 @@ typedef struct optim_class {
                    const optim_hyper *h, uint64_t *digest);
 } optim_class;
 
-const optim_class *optim_find(const char *name);
+/* All of them: the object and its name, which is `optim.name` in a config. */
+#define OPTIM_CLASSES(W) W(optim_adamw, "adamw")
+const optim_class *optim_find(const char *name); /* NULL: there is none */
+const optim_class *optim_at(int i);              /* by its place in the list */
 
 /* For `update`: what vec_update wants of a unit, but for `kind`, and the corrections, which are 1.
  */

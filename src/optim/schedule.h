@@ -5,15 +5,26 @@
 
 #include <stdint.h>
 
-typedef enum schedule_kind {
-    SCHEDULE_CONSTANT,
-    SCHEDULE_LINEAR, /* to min_lr at total_steps */
-    SCHEDULE_COSINE, /* to min_lr at total_steps (Loshchilov & Hutter 2017, one cycle) */
-    SCHEDULE_WSD, /* warm-up, stable, decay over the last decay_steps (Hu et al. 2024, MiniCPM) */
-    SCHEDULE_MULTISTEP, /* times gamma at each milestone */
-} schedule_kind;
+#include "base/status.h"
 
-typedef enum decay_kind { DECAY_LINEAR, DECAY_1_SQRT, DECAY_EXPONENTIAL, DECAY_COSINE } decay_kind;
+/* linear      to min_lr at total_steps
+ * cosine      to min_lr at total_steps (Loshchilov & Hutter 2017, one cycle)
+ * wsd         warm-up, stable, decay over the last decay_steps (Hu et al. 2024, MiniCPM)
+ * multistep   times gamma at each milestone */
+#define SCHEDULE_KINDS(W)                                                                          \
+    W(SCHEDULE_CONSTANT, "constant")                                                               \
+    W(SCHEDULE_LINEAR, "linear")                                                                   \
+    W(SCHEDULE_COSINE, "cosine")                                                                   \
+    W(SCHEDULE_WSD, "wsd")                                                                         \
+    W(SCHEDULE_MULTISTEP, "multistep")
+typedef enum schedule_kind { SCHEDULE_KINDS(LIST_ENUMERATOR) } schedule_kind;
+
+#define DECAY_KINDS(W)                                                                             \
+    W(DECAY_LINEAR, "linear")                                                                      \
+    W(DECAY_1_SQRT, "1-sqrt")                                                                      \
+    W(DECAY_EXPONENTIAL, "exponential")                                                            \
+    W(DECAY_COSINE, "cosine")
+typedef enum decay_kind { DECAY_KINDS(LIST_ENUMERATOR) } decay_kind;
 
 typedef struct schedule {
     schedule_kind kind;

@@ -224,7 +224,7 @@ static int64_t mapped_bytes(const plan *p) {
 }
 
 static void first_line(const plan *p, strbuf *out) {
-    static const char *const policies[] = {"none", "selective", "full"};
+    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     const plan_spec *s = &p->spec;
     int64_t params = param_store_sizes(p->store).elems;
     strbuf_printf(out, "plan: %lld parameters (%.2fM), ", (long long)params, (double)params / 1e6);

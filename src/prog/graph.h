@@ -36,11 +36,11 @@ typedef enum space {
     SPACE_COUNT
 } space;
 
-typedef enum recompute_policy {
-    RECOMPUTE_NONE,
-    RECOMPUTE_SELECTIVE,
-    RECOMPUTE_FULL
-} recompute_policy;
+#define RECOMPUTE_POLICIES(W)                                                                      \
+    W(RECOMPUTE_NONE, "none")                                                                      \
+    W(RECOMPUTE_SELECTIVE, "selective")                                                            \
+    W(RECOMPUTE_FULL, "full")
+typedef enum recompute_policy { RECOMPUTE_POLICIES(LIST_ENUMERATOR) } recompute_policy;
 
 typedef struct graph graph;
 

@@ -196,16 +196,17 @@ static bool is_auto(const json_t *value) {
     return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
 }
 
-static int list_changes(strbuf *out, const json_t *differences, int stage) {
+static int list_changes(strbuf *out, const config *c, const json_t *differences, int stage) {
     int n = 0;
     size_t i;
     json_t *row;
     json_array_foreach(differences, i, row) {
         const char *key = json_string_value(json_object_get(row, "key"));
-        json_t *now = json_object_get(row, "b");
+        json_t *then = json_object_get(row, "a"), *now = json_object_get(row, "b");
         if (config_key_is_free_in(key, stage) || is_auto(now)) continue;
+        if (config_is_resolved(c, key, then)) continue;
         strbuf_printf(out, "%s%s was ", n++ ? "; " : "", key);
-        put_value(out, json_object_get(row, "a"));
+        put_value(out, then);
         strbuf_puts(out, ", is now ");
         put_value(out, now);
     }
@@ -221,7 +222,7 @@ static status compare_config(const char *name, const json_t *stored, const confi
     json_t *differences = config_diff(then, now);
     strbuf changes = {0};
     status st = ST_OK;
-    if (list_changes(&changes, differences, stage) > 0) {
+    if (list_changes(&changes, now, differences, stage) > 0) {
         st = err_set(e, ST_USAGE, "%s was started with another config: %s", name, changes.data);
         err_where(e, "%s/config.json", name);
         err_hint(e, "add --fresh to start anew in the same folder (its checkpoints are removed), "

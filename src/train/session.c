@@ -188,8 +188,6 @@ status session_open_course(session *s, uint64_t epoch_sequences, const course_or
 
 /* ---- memory ---- */
 
-_Static_assert((int)RECOMPUTE_FULL == (int)CONFIG_RECOMPUTE_FULL, "recompute policies");
-
 enum { PREFILL_T = 16 };
 
 /* Longest sample: prompt and continuation, rounded up to whole prefill passes. */
@@ -282,10 +280,7 @@ static status open_reference(session *s, err *e) {
 
 status session_make_plan(session *s, err *e) {
     TRY(open_reference(s, e));
-    json_t *name = config_get_json(s->c, "optim.name");
-    s->optim = optim_find(json_string_value(name));
-    CHECK(s->optim, "optimizer %s is an option but has no class", json_string_value(name));
-    json_decref(name);
+    s->optim = optim_at(s->c->optim.name);
     int n = s->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(s->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(s, i);

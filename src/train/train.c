@@ -13,8 +13,8 @@
 #include "train/ranks/preflight.h"
 #include "train/session.h"
 
-/* What `auto` was resolved to when the run began still holds, also on another machine. */
-static status adopt_precision(config *c, const char *run, err *e) {
+/* What was looked up when the run began still holds, also on another machine. */
+static status keep_resolved(config *c, const char *run, err *e) {
     if (!run_is_run(run)) return ST_OK;
     json_t *stored;
     config *before;
@@ -22,8 +22,7 @@ static status adopt_precision(config *c, const char *run, err *e) {
     status st = config_from_json(&before, stored, NULL, run, NULL, 0, e);
     json_decref(stored);
     if (st != ST_OK) return st;
-    if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
-        c->train.precision.compute = before->train.precision.compute;
+    config_keep_resolved(c, before);
     config_free(before);
     return ST_OK;
 }
@@ -34,7 +33,7 @@ static status open_session(session *s, config *c, const train_options *opt, err 
     TRY(peers_open(&s->peers, c, opt->world, e));
     s->attempt = (uint64_t)peers_first(
         &s->peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
-    if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
+    if (c->run && !opt->fresh) TRY(keep_resolved(c, c->run, e));
     TRY(config_open_device(c, &s->dev, e));
     return session_open_tokenizer(s, e);
 }

@@ -67,6 +67,7 @@ expect 0 import keys -o from-keys --ignore-key first_key --ignore-key second_key
 expect 0 export "$m" -o model.gguf --to gguf --dtype F32 --json
 calc "$(field max_rel_logit_diff out) <= 1e-4" || fail "logits of the file"
 expect 0 plan model.gguf;                                has out "generation of"
+expect 2 plan model.gguf train.seq_len=8;                has err "'train.seq_len=8' does nothing: a GGUF file is planned as it is"
 ! grep -q "values as f16" out || fail "a cache of f16 for weights that are not quantised"
 expect 0 generate model.gguf --ids 1,2,3,4 --max-new 4 --temperature 0 --cache f16
 expect 2 generate model.gguf --ids 1 --cache f64;        has err "no cache format f64"; has err "auto, f32 or f16"

@@ -39,6 +39,10 @@ expect 2 generate "$m" --batch two.jsonl --logits x.npy
 has err "one prompt, not 2"
 expect 2 generate "$m" --ids 1,2,3 --logits x.npy --positions 2:9
 has err "--positions 2:9"
+expect 2 generate "$m" --ids 1,2,3 --positions 0:2
+has err "--positions does nothing without --logits"
+expect 2 generate "$m" --ids 1,2,3 --prompt a
+has err "--prompt and --ids exclude each other"
 
 # A folder is computed with as it is stored: the same logits as from its weights in fp32, bit for bit.
 for format in bf16 f16; do

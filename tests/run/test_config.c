@@ -3,6 +3,8 @@
 #include "test.h"
 
 #include "base/yaml.h"
+#include "data/order/loader.h"
+#include "optim/schedule.h"
 #include "run/config/config.h"
 
 /* Loads YAML text with at most two overrides. */
@@ -59,7 +61,7 @@ static void test_defaults(void **state) {
     assert_int_equal(c->optim.betas.n, 2);
     assert_true(c->optim.betas.items[1] == 0.95);
     assert_string_equal(c->optim.no_decay.items[0], "*.bias");
-    assert_int_equal(c->optim.schedule.kind, CONFIG_SCHEDULE_WSD);
+    assert_int_equal(c->optim.schedule.kind, SCHEDULE_WSD);
     assert_true(c->data.document_mask);
     assert_int_equal(json_object_size(c->model), 0);
     assert_string_equal(config_where(c, "train.seed"), "default");
@@ -74,7 +76,7 @@ static void test_values(void **state) {
     assert_true(c->data.train.items[0].weight == 3.0);
     assert_string_equal(c->data.train.items[1].path, "shards/b");
     assert_true(c->data.train.items[1].weight == 1.0);
-    assert_int_equal(c->data.packing, CONFIG_PACKING_NONE);
+    assert_int_equal(c->data.packing, PACKING_NONE);
     assert_true(c->train.tokens == 10000000000);
     assert_int_equal(c->train.precision.compute, CONFIG_PRECISION_BF16);
     assert_int_equal(c->train.precision.params, CONFIG_PRECISION_AUTO);

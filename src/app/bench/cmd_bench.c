@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "app/bench/bench_row.h"
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
 #include "base/arena.h"
@@ -21,11 +22,6 @@ static void put_facts(json_t *o, const bench_facts *f) {
     json_object_set_new(o, "tok_per_step", json_integer(f->tok_per_step));
 }
 
-static void put_row(json_t *rows, const char *name, double value, const char *unit) {
-    json_t *o = json_pack("{s:s,s:o,s:s}", "name", name, "value", json_f64(value), "unit", unit);
-    json_array_append_new(rows, o);
-}
-
 static void put_bytes(json_t *rows, const char *name, int64_t bytes) {
     json_array_append_new(rows, json_pack("{s:s,s:I,s:s}", "name", name, "value", (json_int_t)bytes,
                                           "unit", "bytes"));
@@ -33,11 +29,11 @@ static void put_bytes(json_t *rows, const char *name, int64_t bytes) {
 
 static void put_profile(json_t *o, json_t *rows, const bench_profile *p) {
     bench_shares s = bench_profile_shares(p);
-    put_row(rows, "share_matmul", s.matmul, "1");
-    put_row(rows, "share_head", s.head, "1");
-    put_row(rows, "share_attention", s.attention, "1");
-    put_row(rows, "share_other", s.other, "1");
-    put_row(rows, "peak_gb_per_s", p->peak_bandwidth / 1e9, "GB/s");
+    bench_put_row(rows, "share_matmul", s.matmul, "1");
+    bench_put_row(rows, "share_head", s.head, "1");
+    bench_put_row(rows, "share_attention", s.attention, "1");
+    bench_put_row(rows, "share_other", s.other, "1");
+    bench_put_row(rows, "peak_gb_per_s", p->peak_bandwidth / 1e9, "GB/s");
     json_object_set_new(o, "profile", bench_profile_json(p));
 }
 
@@ -45,19 +41,19 @@ static json_t *result_json(const bench_facts *f, const bench_summary *s, const b
     json_t *o = json_object(), *rows = json_array();
     put_facts(o, f);
     json_object_set_new(o, "rows", rows);
-    put_row(rows, "tok_per_s", s->tok_per_s, "tok/s");
-    put_row(rows, "tok_per_s_min", s->tok_per_s_min, "tok/s");
-    put_row(rows, "tok_per_s_max", s->tok_per_s_max, "tok/s");
-    put_row(rows, "step_ms", s->step_ms, "ms");
-    put_row(rows, "mfu", s->mfu, "1");
-    put_row(rows, "hfu", s->hfu, "1");
-    put_row(rows, "loss", s->loss, "nats");
+    bench_put_row(rows, "tok_per_s", s->tok_per_s, "tok/s");
+    bench_put_row(rows, "tok_per_s_min", s->tok_per_s_min, "tok/s");
+    bench_put_row(rows, "tok_per_s_max", s->tok_per_s_max, "tok/s");
+    bench_put_row(rows, "step_ms", s->step_ms, "ms");
+    bench_put_row(rows, "mfu", s->mfu, "1");
+    bench_put_row(rows, "hfu", s->hfu, "1");
+    bench_put_row(rows, "loss", s->loss, "nats");
     put_bytes(rows, "peak_rss_bytes", s->peak_rss_bytes);
     put_bytes(rows, "planned_peak_bytes", f->planned_peak_bytes);
     put_bytes(rows, "activation_bytes", f->activation_bytes);
-    put_row(rows, "peak_gflops", f->peak_flops / 1e9, "GFLOP/s");
-    put_row(rows, "model_flops", f->model_flops, "FLOP");
-    put_row(rows, "hardware_flops", f->hardware_flops, "FLOP");
+    bench_put_row(rows, "peak_gflops", f->peak_flops / 1e9, "GFLOP/s");
+    bench_put_row(rows, "model_flops", f->model_flops, "FLOP");
+    bench_put_row(rows, "hardware_flops", f->hardware_flops, "FLOP");
     if (p) put_profile(o, rows, p);
     return o;
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "app/bench/bench_row.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/clock.h"
@@ -106,22 +107,17 @@ static cost best(const cost *c, int n) {
     return least;
 }
 
-static void put_row(json_t *rows, const char *name, double value, const char *unit) {
-    json_array_append_new(
-        rows, json_pack("{s:s,s:o,s:s}", "name", name, "value", json_f64(value), "unit", unit));
-}
-
 static void report(const cli_args *args, const data_bench *b) {
     cost encode = best(b->encode, b->repeat), build = best(b->build, b->repeat);
     double mb = (double)b->bytes * 1e-6, ratio = encode.cpu_s / build.cpu_s;
     double mtok = (double)b->tokens * 1e-6;
     if (args->json) {
         json_t *rows = json_array();
-        put_row(rows, "encode", mb / encode.cpu_s, "MB per processor second");
-        put_row(rows, "data build", mb / build.cpu_s, "MB per processor second");
-        put_row(rows, "encode tokens", mtok / encode.wall_s, "M tokens/s");
-        put_row(rows, "data build tokens", mtok / build.wall_s, "M tokens/s");
-        put_row(rows, "ratio", ratio, "of the tokenizer's speed per core");
+        bench_put_row(rows, "encode", mb / encode.cpu_s, "MB per processor second");
+        bench_put_row(rows, "data build", mb / build.cpu_s, "MB per processor second");
+        bench_put_row(rows, "encode tokens", mtok / encode.wall_s, "M tokens/s");
+        bench_put_row(rows, "data build tokens", mtok / build.wall_s, "M tokens/s");
+        bench_put_row(rows, "ratio", ratio, "of the tokenizer's speed per core");
         cli_print_json(json_pack("{s:i,s:o}", "threads", b->threads, "rows", rows));
         return;
     }

@@ -20,6 +20,7 @@ typedef struct gemm_job {
     int64_t threads;
     bench_gemm *list;
     int32_t n, cap;
+    bool takes_keys;       /* a model is among the inputs */
     gemm_choices *choices; /* NULL: not to be remembered */
 } gemm_job;
 
@@ -71,6 +72,7 @@ static status add_input(gemm_job *j, const char *word, err *e) {
         add_shape(j, &shape);
         return ST_OK;
     }
+    j->takes_keys = true;
     TRY(model_arg_load(word, j->args, &c, e));
     status st = add_config(j, word, c, e);
     config_free(c);
@@ -214,6 +216,8 @@ static status run_job(gemm_job *j, err *e) {
     TRY(cli_int(j->args, "threads", 0, 0, 4096, &j->threads, e));
     TRY(read_dtype(j, e));
     for (int i = 0; i < j->args->n_inputs; i++) TRY(add_input(j, j->args->inputs[i], e));
+    if (!j->takes_keys)
+        TRY(cli_refuse_overrides(j->args, "keys are of models, and none is named", e));
     if (j->args->n_inputs == 0) TRY(add_defaults(j, e));
     TRY(dev_open(&j->dev, DEV_CPU, (int)j->threads, e));
     return cli_has(j->args, "remember") ? run_and_remember(j, e) : run_list(j, e);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "app/bench/bench_row.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/clock.h"
@@ -22,16 +23,6 @@ typedef struct wish {
 typedef struct timing {
     double load_s, prefill_s, decode_s;
 } timing;
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int64_t n) {
-    qsort(v, (size_t)n, sizeof(*v), compare_doubles);
-    return v[n / 2];
-}
 
 static int32_t *draw_tokens(int64_t n, int32_t n_ids) {
     int32_t *ids = xmalloc(sizeof(*ids) * (size_t)n);
@@ -57,18 +48,13 @@ static void time_rounds(const open_model *m, const wish *w, timing *t) {
     int32_t *ids = draw_tokens(w->prompt + w->new_tok, g.n_ids);
     time_round(&g, ids, w, &prefill_s[0], &decode_s[0]); /* once unmeasured */
     for (int64_t i = 0; i < w->repeat; i++) time_round(&g, ids, w, &prefill_s[i], &decode_s[i]);
-    t->prefill_s = median(prefill_s, w->repeat);
-    t->decode_s = median(decode_s, w->repeat);
+    t->prefill_s = bench_median(prefill_s, (int)w->repeat);
+    t->decode_s = bench_median(decode_s, (int)w->repeat);
     free(ids);
     generator_free(&g);
 }
 
 /* ---- results ---- */
-
-static void put_row(json_t *rows, const char *name, double value, const char *unit) {
-    json_array_append_new(
-        rows, json_pack("{s:s,s:o,s:s}", "name", name, "value", json_f64(value), "unit", unit));
-}
 
 static void report(const cli_args *args, const open_model *m, const wish *w, const timing *t) {
     double prefill = (double)w->prompt / t->prefill_s, decode = (double)w->new_tok / t->decode_s;
@@ -84,10 +70,10 @@ static void report(const cli_args *args, const open_model *m, const wish *w, con
         return;
     }
     json_t *rows = json_array();
-    put_row(rows, "load", t->load_s, "s");
-    put_row(rows, "prefill", prefill, "tok/s");
-    put_row(rows, "decode", decode, "tok/s");
-    put_row(rows, "peak memory", peak, "bytes");
+    bench_put_row(rows, "load", t->load_s, "s");
+    bench_put_row(rows, "prefill", prefill, "tok/s");
+    bench_put_row(rows, "decode", decode, "tok/s");
+    bench_put_row(rows, "peak memory", peak, "bytes");
     cli_print_json(json_pack("{s:s,s:i,s:I,s:I,s:o}", "isa", cpu_isa_name(dev_isa(m->dev)),
                              "threads", threads, "prompt_tokens", (json_int_t)w->prompt,
                              "new_tokens", (json_int_t)w->new_tok, "rows", rows));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/bench/bench_row.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/clock.h"
@@ -18,16 +19,6 @@ typedef struct tok_timing {
     int64_t n_tok, n_documents;
     double encode_s, documents_s, decode_s;
 } tok_timing;
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof(*v), compare_doubles);
-    return v[n / 2];
-}
 
 /* Documents of about the size of a paragraph: lines joined until there are 1,000 bytes. */
 static tok_string *cut_documents(const char *text, size_t len, int64_t *n) {
@@ -81,9 +72,9 @@ static status time_file(const tok *t, const char *text, int repeat, tok_timing *
         TRY(time_whole(t, text, r, &encode_s[i], &decode_s[i], e));
         TRY(time_documents(t, text, r, &documents_s[i], e));
     }
-    r->encode_s = median(encode_s, repeat);
-    r->decode_s = median(decode_s, repeat);
-    r->documents_s = median(documents_s, repeat);
+    r->encode_s = bench_median(encode_s, repeat);
+    r->decode_s = bench_median(decode_s, repeat);
+    r->documents_s = bench_median(documents_s, repeat);
     return ST_OK;
 }
 
@@ -92,10 +83,7 @@ static status time_file(const tok *t, const char *text, int repeat, tok_timing *
 static void put_rate(json_t *rows, const tok_timing *r, const char *what, double seconds) {
     char name[512];
     snprintf(name, sizeof(name), "%s %.400s", what, r->file);
-    json_array_append_new(
-        rows, json_pack("{s:s,s:o,s:s}", "name", name, "value",
-                        json_f64((double)r->bytes / 1e6 / (seconds > 0 ? seconds : 1e-9)), "unit",
-                        "MB/s"));
+    bench_put_row(rows, name, (double)r->bytes / 1e6 / (seconds > 0 ? seconds : 1e-9), "MB/s");
 }
 
 static void put_file(json_t *rows, const tok_timing *r) {
@@ -113,8 +101,7 @@ static void print_file(const tok_timing *r) {
 
 static status run_files(const cli_args *args, const tok *t, double load_s, int repeat, err *e) {
     json_t *rows = json_array();
-    json_array_append_new(rows, json_pack("{s:s,s:o,s:s}", "name", "load", "value",
-                                          json_f64(1e3 * load_s), "unit", "ms"));
+    bench_put_row(rows, "load", 1e3 * load_s, "ms");
     if (!args->json) {
         printf(
             "loaded in %.0f ms; %d thread%s; MB/s, medians of %d\n\n%-32s %8s %6s %10s %10s %10s\n",

@@ -22,10 +22,8 @@ enum { PREVIEW_BYTES = 200, PREVIEW_TOK = 128, SHOWN_DOCUMENTS = 10 };
 
 static const char *const KEYS[] = {"format", "dtype", "tokenizer", NULL};
 
-#define WORD(name, word) word,
-static const char *const FORMATS[] = {CONFIG_SET_TOKEN_FORMAT(WORD)};
-static const char *const DTYPES[] = {CONFIG_SET_TOKEN_DTYPE(WORD)};
-#undef WORD
+static const char *const FORMATS[] = {SHARDS_FORMATS(LIST_WORD)};
+static const char *const DTYPES[] = {CONFIG_SET_TOKEN_DTYPE(LIST_WORD)};
 
 static status get_word(const cli_args *args, const char *key, const char *const *words, int n,
                        int *out, err *e) {

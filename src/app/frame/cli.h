@@ -82,6 +82,9 @@ const char *cli_override(const cli_args *args, const char *key);
 /* Refuses overrides whose key is not in `keys` (ended by NULL), for commands that take a few. */
 status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) ATH_MUST_USE;
 
+/* Refuses any override, as it would do nothing: "'a=b' does nothing: WHY". */
+status cli_refuse_overrides(const cli_args *args, const char *why, err *e) ATH_MUST_USE;
+
 /* Writes what comes from a model or a file to a stream and flushes it; a terminal gets control
  * characters in a form that can be seen. */
 void cli_print_text(FILE *stream, const char *text, size_t len);

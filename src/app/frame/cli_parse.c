@@ -135,8 +135,10 @@ static const char *first_given(const cli_args *args, const char *names) {
     for (const char *p = names; *p; p += strspn(p, "|")) {
         size_t len = strcspn(p, "|");
         int i = find_option(args->command, p, len);
-        CHECK(i >= 0, "%s has a rule about an option it lacks: %s", args->command->name, p);
-        if (args->values[i]) return args->command->options[i].name;
+        bool json = len == 4 && strncmp(p, "json", len) == 0;
+        if (json && args->json) return "json";
+        CHECK(i >= 0 || json, "%s has a rule about an option it lacks: %s", args->command->name, p);
+        if (i >= 0 && args->values[i]) return args->command->options[i].name;
         p += len;
     }
     return NULL;
@@ -257,4 +259,11 @@ status cli_check_overrides(const cli_args *args, const char *const *keys, err *e
         return err_where(e, "command line");
     }
     return ST_OK;
+}
+
+status cli_refuse_overrides(const cli_args *args, const char *why, err *e) {
+    if (args->n_overrides == 0) return ST_OK;
+    err_set(e, ST_USAGE, "'%s' does nothing: %s", args->overrides[0], why);
+    err_hint(e, "leave it out; keys change a preset, a model's folder or a config");
+    return err_where(e, "command line");
 }

@@ -8,20 +8,26 @@
 #include "base/file.h"
 #include "model/layer.h"
 #include "model/presets.h"
+#include "run/folder.h"
 
-/* The override that says what `input` is: model.preset=... or model.from=...; false: a config. */
+/* The override that says what `input` is: model.preset=... or model.from=...; false: a config, as a
+ * run's config.json is. */
 static bool model_override(const char *input, char *key, size_t size) {
     const char *name = path_base(input);
-    if (preset_json(input))
+    char folder[4096];
+    if (preset_json(input)) {
         snprintf(key, size, "model.preset=%s", input);
-    else if (file_is_dir(input))
-        snprintf(key, size, "model.from=\"%s\"", input);
+        return true;
+    }
+    if (file_is_dir(input))
+        snprintf(folder, sizeof folder, "%s", input);
     else if (strcmp(name, "config.json") == 0)
-        snprintf(key, size, "model.from=\"%.*s\"", (int)(name - input > 1 ? name - input - 1 : 1),
+        snprintf(folder, sizeof folder, "%.*s", (int)(name - input > 1 ? name - input - 1 : 1),
                  name - input > 0 ? input : ".");
     else
         return false;
-    return true;
+    snprintf(key, size, "model.from=\"%s\"", folder);
+    return file_is_dir(input) || !run_is_run(folder);
 }
 
 /* A default length that is more than the model's positions is not what was asked for. */

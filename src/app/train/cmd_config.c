@@ -33,7 +33,7 @@ static json_t *full_schema(void) {
 
 static status print_schema(const cli_args *args, err *e) {
     (void)e;
-    if (cli_has(args, "markdown") && !args->json) {
+    if (cli_has(args, "markdown")) {
         char *text = config_reference_markdown();
         fputs(text, stdout);
         free(text);
@@ -120,9 +120,10 @@ const cli_command command_config_print = {
 };
 
 static const cli_option schema_options[] = {
-    {"markdown", NULL, "a table for people instead of JSON Schema"},
-    {NULL, NULL, NULL},
-};
+    {"markdown", NULL, "a table for people instead of JSON Schema"}, {0}};
+
+static const cli_rule schema_rules[] = {
+    {"markdown", CLI_EXCLUDES, "json", "one is for people, the other for programs"}, {0}};
 
 const cli_command command_config_schema = {
     .name = "config schema",
@@ -130,6 +131,7 @@ const cli_command command_config_schema = {
     .usage = "[--markdown]",
     .run = print_schema,
     .options = schema_options,
+    .rules = schema_rules,
     .max_inputs = 1,
 };
 

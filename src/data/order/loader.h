@@ -30,17 +30,20 @@
 
 enum { LOADER_IGNORE = -100, LOADER_MAX_SOURCES = 256, LOADER_MAX_SEQ_LEN = 1 << 24 };
 
-typedef enum loader_packing {
-    PACKING_CONCAT,  /* documents end to end, cut at T */
-    PACKING_BESTFIT, /* pieces of at most T tokens, fitted into rows: few documents are cut */
-    PACKING_NONE,    /* one piece of one document a row */
-} loader_packing;
+/* concat: documents end to end, cut at T. bestfit: pieces of at most T tokens, fitted into rows, so
+ * that few documents are cut. none: one piece of one document a row. */
+#define LOADER_PACKINGS(W)                                                                         \
+    W(PACKING_CONCAT, "concat")                                                                    \
+    W(PACKING_BESTFIT, "bestfit")                                                                  \
+    W(PACKING_NONE, "none")
+typedef enum loader_packing { LOADER_PACKINGS(LIST_ENUMERATOR) } loader_packing;
 
-typedef enum loader_order {
-    ORDER_SHUFFLE,
-    ORDER_ASCENDING, /* curriculum: by the documents' score, the same in each epoch */
-    ORDER_DESCENDING,
-} loader_order;
+/* The last two are a curriculum: by the documents' score, the same in each epoch. */
+#define LOADER_ORDERS(W)                                                                           \
+    W(ORDER_SHUFFLE, "shuffle")                                                                    \
+    W(ORDER_ASCENDING, "ascending")                                                                \
+    W(ORDER_DESCENDING, "descending")
+typedef enum loader_order { LOADER_ORDERS(LIST_ENUMERATOR) } loader_order;
 
 typedef struct loader_source {
     const char *path; /* see shards_spec */

@@ -79,7 +79,7 @@ static void close_file(packing *p) {
 
 /* In the folder of the set; files of others have it beside the first of them. */
 static char *file_path(arena *a, const packing_spec *spec) {
-    static const char *const packings[] = {"concat", "bestfit", "none"};
+    static const char *const packings[] = {LOADER_PACKINGS(LIST_WORD)};
     static const char *const orders[] = {"", "-asc", "-desc"};
     const shards *s = spec->set;
     char *name = arena_printf(a, "pack-%s-%d%s.seq", packings[spec->packing], spec->seq_len,

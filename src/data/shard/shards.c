@@ -13,8 +13,7 @@
 enum { OWN_OPEN_FILES = 16, OPEN_AGAIN = 3 };
 
 const char *shards_format_name(shards_format f) {
-    static const char *const NAMES[] = {"auto",     "athanor",  "nanogpt", "llm.c",
-                                        "megatron", "nanotron", "olmo"};
+    static const char *const NAMES[] = {SHARDS_FORMATS(LIST_WORD)};
     return NAMES[f];
 }
 

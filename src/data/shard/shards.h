@@ -33,15 +33,22 @@
 
 enum { SHARD_VERSION = 2, SHARD_MAX_ID_BYTES = 4096 };
 
-typedef enum shards_format {
-    SHARDS_AUTO,     /* by magic, sidecar files and name */
-    SHARDS_OWN,      /* a folder that `data build` wrote */
-    SHARDS_NANOGPT,  /* headerless u16 .bin, documents end with end-of-text */
-    SHARDS_LLMC,     /* 256 x i32 header, then u16 or u32; documents begin with end-of-text */
-    SHARDS_MEGATRON, /* PREFIX.bin and PREFIX.idx */
-    SHARDS_NANOTRON, /* datatrove: .ds and .ds.index, .ds.metadata */
-    SHARDS_OLMO,     /* headerless u16 or u32 .npy, documents end with end-of-text */
-} shards_format;
+/* auto       by magic, sidecar files and name
+ * athanor    a folder that `data build` wrote
+ * nanogpt    headerless u16 .bin, documents end with end-of-text
+ * llm.c      256 x i32 header, then u16 or u32; documents begin with end-of-text
+ * megatron   PREFIX.bin and PREFIX.idx
+ * nanotron   datatrove: .ds and .ds.index, .ds.metadata
+ * olmo       headerless u16 or u32 .npy, documents end with end-of-text */
+#define SHARDS_FORMATS(W)                                                                          \
+    W(SHARDS_AUTO, "auto")                                                                         \
+    W(SHARDS_OWN, "athanor")                                                                       \
+    W(SHARDS_NANOGPT, "nanogpt")                                                                   \
+    W(SHARDS_LLMC, "llm.c")                                                                        \
+    W(SHARDS_MEGATRON, "megatron")                                                                 \
+    W(SHARDS_NANOTRON, "nanotron")                                                                 \
+    W(SHARDS_OLMO, "olmo")
+typedef enum shards_format { SHARDS_FORMATS(LIST_ENUMERATOR) } shards_format;
 
 typedef struct shards_spec {
     const char *path;     /* folder, file or glob */

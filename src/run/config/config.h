@@ -1,14 +1,25 @@
-/* The config of a run: plain data made from options.def, and where each value came from.
+/* The config of a run: a C struct of all options, and where each value came from.
  *
- * Precedence: default < file < command line. Unknown keys, wrong types and values out of range are
- * errors that name the key, the line and the nearest valid word. Loading checks each value alone
- * and a few pairs; config_check_train adds what training needs, config_check_supported refuses what
- * this version cannot run.
+ * options.def has one row per option; the struct, parsing, ranges, help, the JSON Schema and the
+ * reference page are made from it. A value comes from the command line, else from the file, else
+ * from the row's default. Reading a config goes through these steps, each in its file:
  *
- * Reading order: options.def, this file, config_table.c (the table as data), config_load.c (file
- * and overrides to one tree), config_override.c, config_keys.c (unknown keys), config_read.c (tree
- * to values), config_check.c, config_stage.c, config_idle.c (keys that do nothing), config_device.c,
- * config_json.c (values to JSON), config_doc.c (help, schema, reference). */
+ *     config_load.c      the file and the overrides become one JSON tree
+ *     config_override.c  "key.path=value" on that tree
+ *     config_keys.c      a key that no row knows is an error, with the nearest one that is known
+ *     config_read.c      the tree becomes typed values, each within its range
+ *     config_check.c     what concerns several values; what training needs; what cannot be run yet
+ *     config_stage.c     the same for the config of each stage
+ *     config_from.c      what `model.from` names is looked up
+ *     config_idle.c      keys that were given and do nothing become notes
+ *
+ * config_table.c is the table as data, config_json.c turns values back into JSON, config_doc.c into
+ * texts for people; config_device.h opens the device that a config asks for.
+ *
+ * A command calls config_load, config_tell_notes and then what it is for (train_run, say), which
+ * asks for config_check_train and config_check_supported itself. A run's stored config is read by
+ * config_from_json and compared by config_diff. An error names the key and its line
+ * ("tiny.yaml:7 (optim.lr)") and has a hint. */
 #ifndef RUN_CONFIG_H
 #define RUN_CONFIG_H
 
@@ -19,15 +30,12 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Sets of words: each row is (enumerator, word). */
+/* Words that only a config has; those of options that a lower module obeys are that module's own
+ * lists (LOADER_PACKINGS, SCHEDULE_KINDS, ...), which config_table.c takes from there. */
 #define CONFIG_SET_DEVICE(W)                                                                       \
     W(CONFIG_DEVICE_AUTO, "auto")                                                                  \
     W(CONFIG_DEVICE_CPU, "cpu")                                                                    \
     W(CONFIG_DEVICE_CUDA, "cuda")
-#define CONFIG_SET_PACKING(W)                                                                      \
-    W(CONFIG_PACKING_CONCAT, "concat")                                                             \
-    W(CONFIG_PACKING_BESTFIT, "bestfit")                                                           \
-    W(CONFIG_PACKING_NONE, "none")
 #define CONFIG_SET_PRECISION(W)                                                                    \
     W(CONFIG_PRECISION_AUTO, "auto")                                                               \
     W(CONFIG_PRECISION_FP32, "fp32")                                                               \
@@ -37,23 +45,7 @@
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
-#define CONFIG_SET_RECOMPUTE(W)                                                                    \
-    W(CONFIG_RECOMPUTE_NONE, "none")                                                               \
-    W(CONFIG_RECOMPUTE_SELECTIVE, "selective")                                                     \
-    W(CONFIG_RECOMPUTE_FULL, "full")
 #define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm") W(CONFIG_OBJECTIVE_DPO, "dpo")
-#define CONFIG_SET_OPTIMIZER(W) W(CONFIG_OPTIMIZER_ADAMW, "adamw")
-#define CONFIG_SET_SCHEDULE(W)                                                                     \
-    W(CONFIG_SCHEDULE_CONSTANT, "constant")                                                        \
-    W(CONFIG_SCHEDULE_LINEAR, "linear")                                                            \
-    W(CONFIG_SCHEDULE_COSINE, "cosine")                                                            \
-    W(CONFIG_SCHEDULE_WSD, "wsd")                                                                  \
-    W(CONFIG_SCHEDULE_MULTISTEP, "multistep")
-#define CONFIG_SET_DECAY(W)                                                                        \
-    W(CONFIG_DECAY_LINEAR, "linear")                                                               \
-    W(CONFIG_DECAY_1_SQRT, "1-sqrt")                                                               \
-    W(CONFIG_DECAY_EXPONENTIAL, "exponential")                                                     \
-    W(CONFIG_DECAY_COSINE, "cosine")
 #define CONFIG_SET_CP_KIND(W)                                                                      \
     W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
     W(CONFIG_CP_RING, "ring")                                                                      \
@@ -65,45 +57,24 @@
     W(CONFIG_PP_ZB_H1, "zb-h1")                                                                    \
     W(CONFIG_PP_ZB_V, "zb-v")
 
-#define CONFIG_SET_TOKEN_FORMAT(W)                                                                 \
-    W(CONFIG_TOKENS_AUTO, "auto")                                                                  \
-    W(CONFIG_TOKENS_OWN, "athanor")                                                                \
-    W(CONFIG_TOKENS_NANOGPT, "nanogpt")                                                            \
-    W(CONFIG_TOKENS_LLMC, "llm.c")                                                                 \
-    W(CONFIG_TOKENS_MEGATRON, "megatron")                                                          \
-    W(CONFIG_TOKENS_NANOTRON, "nanotron")                                                          \
-    W(CONFIG_TOKENS_OLMO, "olmo")
 #define CONFIG_SET_TOKEN_DTYPE(W)                                                                  \
     W(CONFIG_TOKEN_DTYPE_AUTO, "auto")                                                             \
     W(CONFIG_TOKEN_DTYPE_U16, "u16")                                                               \
     W(CONFIG_TOKEN_DTYPE_U32, "u32")
-#define CONFIG_SET_DATA_ORDER(W)                                                                   \
-    W(CONFIG_ORDER_SHUFFLE, "shuffle")                                                             \
-    W(CONFIG_ORDER_ASCENDING, "ascending")                                                         \
-    W(CONFIG_ORDER_DESCENDING, "descending")
 #define CONFIG_SET_GUARD_ACTION(W)                                                                 \
     W(CONFIG_GUARD_LOG, "log")                                                                     \
     W(CONFIG_GUARD_SKIP, "skip")                                                                   \
     W(CONFIG_GUARD_LOWER, "lower")                                                                 \
     W(CONFIG_GUARD_REWIND, "rewind")
 
-#define CONFIG_ENUMERATOR(name, word) name,
-typedef enum config_device { CONFIG_SET_DEVICE(CONFIG_ENUMERATOR) } config_device;
-typedef enum config_packing { CONFIG_SET_PACKING(CONFIG_ENUMERATOR) } config_packing;
-typedef enum config_precision { CONFIG_SET_PRECISION(CONFIG_ENUMERATOR) } config_precision;
-typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(CONFIG_ENUMERATOR) } config_reduce;
-typedef enum config_recompute { CONFIG_SET_RECOMPUTE(CONFIG_ENUMERATOR) } config_recompute;
-typedef enum config_objective { CONFIG_SET_OBJECTIVE(CONFIG_ENUMERATOR) } config_objective;
-typedef enum config_optimizer { CONFIG_SET_OPTIMIZER(CONFIG_ENUMERATOR) } config_optimizer;
-typedef enum config_schedule { CONFIG_SET_SCHEDULE(CONFIG_ENUMERATOR) } config_schedule;
-typedef enum config_decay { CONFIG_SET_DECAY(CONFIG_ENUMERATOR) } config_decay;
-typedef enum config_cp_kind { CONFIG_SET_CP_KIND(CONFIG_ENUMERATOR) } config_cp_kind;
-typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(CONFIG_ENUMERATOR) } config_pp_schedule;
-typedef enum config_token_format { CONFIG_SET_TOKEN_FORMAT(CONFIG_ENUMERATOR) } config_token_format;
-typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(CONFIG_ENUMERATOR) } config_token_dtype;
-typedef enum config_order { CONFIG_SET_DATA_ORDER(CONFIG_ENUMERATOR) } config_order;
-typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(CONFIG_ENUMERATOR) } config_guard_action;
-#undef CONFIG_ENUMERATOR
+typedef enum config_device { CONFIG_SET_DEVICE(LIST_ENUMERATOR) } config_device;
+typedef enum config_precision { CONFIG_SET_PRECISION(LIST_ENUMERATOR) } config_precision;
+typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(LIST_ENUMERATOR) } config_reduce;
+typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_objective;
+typedef enum config_cp_kind { CONFIG_SET_CP_KIND(LIST_ENUMERATOR) } config_cp_kind;
+typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(LIST_ENUMERATOR) } config_pp_schedule;
+typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(LIST_ENUMERATOR) } config_token_dtype;
+typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(LIST_ENUMERATOR) } config_guard_action;
 
 enum { CONFIG_AUTO = -1 }; /* an AUTO option that was left "auto" */
 
@@ -124,10 +95,10 @@ typedef struct config_nums {
 
 typedef struct config_source {
     const char *path;
-    double weight;
-    double epochs;
-    int format; /* config_token_format */
-    int dtype;  /* config_token_dtype */
+    double weight; /* share in the mixture, beside the other weights */
+    double epochs; /* passes over it after which the run warns */
+    int format;    /* shards_format */
+    int dtype;     /* config_token_dtype */
 } config_source;
 
 typedef struct config_sources {
@@ -135,16 +106,14 @@ typedef struct config_sources {
     int n;
 } config_sources;
 
-/* One stage: until exactly one of steps and tokens of the whole run (the other is 0; the last stage
- * may have neither and lasts to the end of the run); `changes` holds the keys of data, train, optim
- * and model that differ from then on, as given. */
+/* One stage of a run. */
 typedef struct config_stage {
     const char *name;
     struct {
-        int64_t steps;
-        int64_t tokens;
+        int64_t steps, tokens; /* of the whole run; exactly one is not 0. In the last stage both may
+                                  be 0: it lasts to the end of the run */
     } until;
-    json_t *changes;
+    json_t *changes; /* keys of data, train, optim and model that differ from then on, as given */
 } config_stage;
 
 typedef struct config_stages {
@@ -164,8 +133,8 @@ typedef struct config_stages {
 #define CONFIG_TYPE_SOURCES config_sources
 #define CONFIG_TYPE_STAGES config_stages
 
-/* c->train.steps, c->optim.schedule.kind, ...; CHOICE fields hold enumerators of their set; a TEXT
- * that was not given is NULL, a count that was not given is 0. */
+/* c->train.steps, c->optim.schedule.kind, ... A CHOICE is the enumerator of its word. What was not
+ * given and has no default is NULL (TEXT) or 0 (INT, NUM). */
 typedef struct config {
 #define TOP(name, type, ...) CONFIG_TYPE_##type name;
 #define GROUP(path, name) struct {
@@ -174,16 +143,18 @@ typedef struct config {
     name;
 #define OPTION(group, name, type, ...) CONFIG_TYPE_##type name;
 #include "run/config/options.def"
-    json_t *model;      /* the open object `model`, raw; {} when absent */
-    json_t *origins;    /* key path -> "file:line" or "command line"; see base/yaml.h */
-    arena *memory;      /* all strings and lists */
-    const char *source; /* the file's name, for messages */
-    config_texts notes; /* sentences: what config_load chose, and what was given in vain */
+    json_t *model;        /* the open object `model`, raw; {} when absent */
+    json_t *origins;      /* key path -> "file:line" or "command line"; see base/yaml.h */
+    arena *memory;        /* all strings and lists */
+    const char *source;   /* the file's name, for messages */
+    const char *from_run; /* the run's folder that `model.from` named; NULL: it named none */
+    config_texts notes;   /* sentences about what was given in vain */
 } config;
 
 /* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
  * overrides ("key.path=value", value in YAML flow form; a list element by index) and checks each
- * value. On success *out is freed by config_free. */
+ * value. A run's folder in `model.from` becomes its newest good checkpoint, and a file that names no
+ * tokenizer gets that of `model.from`. On success *out is freed by config_free. */
 status config_load(config **out, const char *path, const char *const *overrides, int n_overrides,
                    err *e) ATH_MUST_USE;
 /* The same from a JSON value, such as a run's resolved config. `name` stands in errors; `origins`
@@ -191,8 +162,13 @@ status config_load(config **out, const char *path, const char *const *overrides,
 status config_from_json(config **out, const json_t *root, const json_t *origins, const char *name,
                         const char *const *overrides, int n_overrides, err *e) ATH_MUST_USE;
 void config_free(config *c); /* NULL is fine */
-/* Logs the notes, as warnings. Of several ranks one does. */
+/* Logs what `model.from` brought and, as warnings, the notes. Of several ranks one does. */
 void config_tell_notes(const config *c);
+/* What was looked up when a run began holds as long as the run lasts: takes a precision that is
+ * `auto` and the checkpoint of another run in `model.from` from the config that the run has stored. */
+void config_keep_resolved(config *c, const config *stored);
+/* Whether a stored value was such a checkpoint: it may differ when that is not there any more. */
+bool config_is_resolved(const config *c, const char *key, const json_t *stored);
 
 /* The config that holds in stage number `stage`: the changes of the stages so far are in force. It
  * has no stages itself. The caller frees it. */

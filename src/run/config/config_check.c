@@ -1,8 +1,9 @@
 /* Checks across values, for training, and for what this version can run. */
-#include "run/config/config_int.h"
-
 #include <inttypes.h>
 #include <string.h>
+
+#include "optim/schedule.h"
+#include "run/config/config_int.h"
 
 static status check_length(const config *c, err *e) {
     int given = (c->train.steps > 0) + (c->train.tokens > 0) + (c->train.epochs > 0);
@@ -31,7 +32,7 @@ static status check_milestones(const config *c, err *e) {
         if (m->items[i] <= m->items[i - 1])
             return config_error(c, e, "optim.schedule.milestones",
                                 "optim.schedule.milestones must increase");
-    if (c->optim.schedule.kind == CONFIG_SCHEDULE_MULTISTEP && m->n == 0)
+    if (c->optim.schedule.kind == SCHEDULE_MULTISTEP && m->n == 0)
         return config_error(c, e, "optim.schedule.kind",
                             "the multistep schedule needs optim.schedule.milestones: [STEP, ...]");
     return ST_OK;

@@ -20,17 +20,16 @@ typedef enum option_type {
     OPTION_STAGES,
 } option_type;
 
-/* One row of options.def. `offset` is into the config, or into the list element for an item; `set`
- * is NULL unless the type is CHOICE and ends with NULL. */
+/* One row of options.def. */
 typedef struct option {
-    const char *path;
+    const char *path;  /* "optim.lr"; of an item the rest, below the list's element */
     const char *owner; /* path of the list whose elements have this member; NULL for options */
     option_type type;
-    size_t offset;
-    const char *fallback; /* YAML text */
-    double lo, hi;
-    const char *const *set;
-    bool free_on_resume;
+    size_t offset;          /* of its value in the config, or in the list's element */
+    const char *fallback;   /* the default as YAML; "null": none */
+    double lo, hi;          /* range of a number */
+    const char *const *set; /* words of a CHOICE, ended by NULL; else NULL */
+    bool free_on_resume;    /* may differ when a run goes on */
     const char *help;
 } option;
 
@@ -76,6 +75,9 @@ status config_check_pairs(const config *c, err *e) ATH_MUST_USE;
 void config_add_note(config *c, const char *fmt, ...) ATH_PRINTF(2, 3);
 /* config_idle.c: notes the keys that the user gave and that do nothing. */
 status config_note_idle(config *c, err *e) ATH_MUST_USE;
+/* config_from.c: looks up what `model.from` names. */
+status config_resolve_from(config *c, bool take_tokenizer, err *e) ATH_MUST_USE;
+void config_tell_from(const config *c);
 /* The origin of what "key=value" gave. */
 #define CONFIG_COMMAND_LINE "command line"
 

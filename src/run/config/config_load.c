@@ -114,6 +114,7 @@ status config_load(config **out, const char *path, const char *const *overrides,
         config_from_json(out, root, origins, path ? path : "no file", overrides, n_overrides, e);
     json_decref(root);
     json_decref(origins);
+    if (st == ST_OK) st = config_resolve_from(*out, path != NULL, e);
     if (st == ST_OK) st = config_note_idle(*out, e);
     if (st == ST_OK) return ST_OK;
     config_free(*out);
@@ -134,6 +135,7 @@ void config_add_note(config *c, const char *fmt, ...) {
 }
 
 void config_tell_notes(const config *c) {
+    config_tell_from(c);
     for (int i = 0; i < c->notes.n; i++) log_warn("%s", c->notes.items[i]);
 }
 

@@ -1,27 +1,30 @@
 /* options.def as data, and look-ups in it. */
-#include "run/config/config_int.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD(name, word) word,
-#define SET(name) static const char *const SET_##name[] = {CONFIG_SET_##name(WORD) NULL};
-SET(DEVICE)
-SET(PACKING)
-SET(PRECISION)
-SET(REDUCE_DTYPE)
-SET(RECOMPUTE)
-SET(OBJECTIVE)
-SET(OPTIMIZER)
-SET(SCHEDULE)
-SET(DECAY)
-SET(CP_KIND)
-SET(PP_SCHEDULE)
-SET(TOKEN_FORMAT)
-SET(TOKEN_DTYPE)
-SET(DATA_ORDER)
-SET(GUARD_ACTION)
+#include "data/order/loader.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+#include "prog/graph.h"
+#include "run/config/config_int.h"
+
+#define SET(name, LIST) static const char *const SET_##name[] = {LIST(LIST_WORD) NULL};
+SET(DEVICE, CONFIG_SET_DEVICE)
+SET(PACKING, LOADER_PACKINGS)
+SET(DATA_ORDER, LOADER_ORDERS)
+SET(TOKEN_FORMAT, SHARDS_FORMATS)
+SET(TOKEN_DTYPE, CONFIG_SET_TOKEN_DTYPE)
+SET(PRECISION, CONFIG_SET_PRECISION)
+SET(REDUCE_DTYPE, CONFIG_SET_REDUCE_DTYPE)
+SET(RECOMPUTE, RECOMPUTE_POLICIES)
+SET(OBJECTIVE, CONFIG_SET_OBJECTIVE)
+SET(OPTIMIZER, OPTIM_CLASSES)
+SET(SCHEDULE, SCHEDULE_KINDS)
+SET(DECAY, DECAY_KINDS)
+SET(CP_KIND, CONFIG_SET_CP_KIND)
+SET(PP_SCHEDULE, CONFIG_SET_PP_SCHEDULE)
+SET(GUARD_ACTION, CONFIG_SET_GUARD_ACTION)
 #define SET_NONE NULL
 
 enum { FIXED, FREE };

@@ -209,10 +209,6 @@ static void place_schedules(course *k, const config *c) {
     }
 }
 
-/* The config's words and ours are listed in the same order. */
-_Static_assert((int)SCHEDULE_MULTISTEP == (int)CONFIG_SCHEDULE_MULTISTEP, "schedule kinds");
-_Static_assert((int)DECAY_COSINE == (int)CONFIG_DECAY_COSINE, "decay kinds");
-
 /* The steps behind the origin go on where the other course stood, whatever this one would have
  * counted until there. Unsigned arithmetic wraps where it would have counted more. */
 static void move_origin(course *k, const course_origin *o) {

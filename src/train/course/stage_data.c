@@ -72,10 +72,6 @@ static const json_t *source_record(const stage_data *d, int stage, int i) {
 
 /* ---- opening ---- */
 
-_Static_assert((int)PACKING_NONE == (int)CONFIG_PACKING_NONE, "packings");
-_Static_assert((int)ORDER_DESCENDING == (int)CONFIG_ORDER_DESCENDING, "orders");
-_Static_assert((int)SHARDS_OLMO == (int)CONFIG_TOKENS_OLMO, "formats of token files");
-
 static int width_of(int dtype) {
     return dtype == CONFIG_TOKEN_DTYPE_U16 ? 2 : dtype == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
 }

@@ -8,7 +8,7 @@
 #include "train/layouts/trial.h"
 
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
-    static const char *const recompute[] = {"none", "selective", "full"};
+    static const char *const recompute[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     strbuf b = {0};
     strbuf_printf(&b, "dp%d", l->dp);
     if (l->dp_replicate > 1) strbuf_printf(&b, " replicate%d", l->dp_replicate);

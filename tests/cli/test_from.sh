@@ -1,0 +1,53 @@
+# A run's folder as a model: for plan and bench, and in model.from of another run, which takes its
+# newest good checkpoint and its tokenizer. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config c.yaml
+expect 0 train c.yaml run=first train.steps=8
+sed '/^tokenizer/d; s/^model:.*/model: {from: first}/' c.yaml >from.yaml
+
+# ---- commands ----
+expect 0 plan first --json
+cp out planned
+expect 0 plan first/checkpoints/step-8 --json
+cmp out planned || fail "the run is planned other than its checkpoint"
+expect 0 plan first/config.json --json # the run itself
+[ "$(field total out)" = "$(field total planned)" ] || fail "another number of parameters"
+expect 0 bench train first train.seq_len=16 --steps 1 --warmup 0 --json
+expect 0 bench gemm first --dtype f32 --json
+# One that has no checkpoint yet.
+mkdir new
+cp first/config.json new
+expect 2 plan new
+has err "new is a run without a checkpoint"
+expect 2 train from.yaml model.from=new
+has err "new is a run without a checkpoint"
+has err "where: command line (model.from)"
+
+# ---- another run goes on from it ----
+expect 0 train from.yaml run=second train.steps=2
+has err "model.from: the checkpoint first/checkpoints/step-8"
+has err "tokenizer: that of model.from, first/checkpoints/step-8/tokenizer.json"
+expect 0 config why second/config.json model.from
+has out first/checkpoints/step-8
+expect 0 train from.yaml run=same model.from=first/checkpoints/step-8 tokenizer=char.json train.steps=2
+results step second >with
+results step same | cmp - with || fail "other steps than from the checkpoint itself"
+# The damaged are passed over.
+cp -r first hurt
+truncate -s -9 hurt/checkpoints/step-8/model.safetensors
+expect 0 train from.yaml run=third model.from=hurt/ train.steps=1
+has err "the checkpoint hurt/checkpoints/step-4"
+# The first run trains on; the second keeps to the checkpoint it began with, though it is pruned later.
+expect 0 train c.yaml run=first train.steps=12
+expect 0 train from.yaml run=second train.steps=3
+expect 0 config why second/config.json model.from
+has out first/checkpoints/step-8
+rm -r first/checkpoints/step-8
+expect 0 train from.yaml run=second train.steps=4
+expect 2 train from.yaml run=second model.from=third
+has err "model.from was first/checkpoints/step-12, is now third/checkpoints/step-1"
+# A tokenizer that the config names is the config's.
+expect 0 train from.yaml run=fourth tokenizer=char.json train.steps=1
+lacks err "tokenizer: that of"
+finish
