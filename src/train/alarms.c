@@ -14,41 +14,38 @@ enum { NAMED_DOCUMENTS = 8 };
 
 /* ---- how they are made ---- */
 
-static json_t *text_json(const char *text) {
-    return json_text(text, strlen(text));
-}
-
-ATH_PRINTF(3, 4) static json_t *alarm_new(int64_t step, const char *kind, const char *fmt, ...) {
+/* The members of every alarm; others follow. */
+ATH_PRINTF(2, 3) static json_t *alarm_new(const char *kind, const char *fmt, ...) {
     char message[2048];
     va_list args;
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    json_t *o = events_new("alarm", step);
-    json_object_set_new(o, "kind", json_string(kind));
-    json_object_set_new(o, "message", text_json(message));
-    return o;
+    return json_pack("{s:s,s:o}", "kind", kind, "message", events_text(message));
+}
+
+static status emit(session *s, json_t *alarm, err *e) {
+    return events_emit(s, "alarm", s->at.step, alarm, e);
 }
 
 static const char *message_of(const json_t *alarm) {
     return json_string_value(json_object_get(alarm, "message"));
 }
 
-static void put_f32(json_t *o, const char *key, double x) {
-    json_object_set_new(o, key, json_f32((float)x));
+static json_t *f32(double x) {
+    return json_f32((float)x);
 }
 
 /* ---- data ---- */
 
 static status tell_budget(session *s, const stage_source *k, err *e) {
     double passes = round(k->passes * 100) / 100;
-    json_t *o = alarm_new(s->at.step, "epochs",
-                          "%s will have been passed over %.4g times; its budget is %.4g epochs",
-                          k->path, passes, k->budget);
-    json_object_set_new(o, "source", text_json(k->path));
-    json_object_set_new(o, "passes", json_f64(passes));
-    json_object_set_new(o, "budget", json_f64(k->budget));
-    return events_emit(s, o, e);
+    json_t *o =
+        alarm_new("epochs", "%s will have been passed over %.4g times; its budget is %.4g epochs",
+                  k->path, passes, k->budget);
+    json_object_update_new(o, json_pack("{s:o,s:o,s:o}", "source", events_text(k->path), "passes",
+                                        json_f64(passes), "budget", json_f64(k->budget)));
+    return emit(s, o, e);
 }
 
 status events_budgets(session *s, err *e) {
@@ -89,17 +86,14 @@ void events_patterns(const session *s) {
 /* ---- steps ---- */
 
 status events_nonfinite(session *s, const char *what, err *e) {
-    return events_emit(s, alarm_new(s->at.step + 1, "nonfinite", "%s", what), e);
+    return events_emit(s, "alarm", s->at.step + 1, alarm_new("nonfinite", "%s", what), e);
 }
 
-static void put_score(json_t *o, const step_result *r) {
-    put_f32(o, "loss", execute_mean_loss(r));
-    put_f32(o, "loss_z", r->score.loss_z);
-    put_f32(o, "loss_mean", r->score.loss_mean);
-    put_f32(o, "grad_norm", r->norm);
-    put_f32(o, "norm_z", r->score.norm_z);
-    put_f32(o, "norm_mean", r->score.norm_mean);
-    put_f32(o, "repeated", r->repeated);
+static json_t *score_json(const step_result *r) {
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "loss_z",
+                     f32(r->score.loss_z), "loss_mean", f32(r->score.loss_mean), "grad_norm",
+                     f32(r->norm), "norm_z", f32(r->score.norm_z), "norm_mean",
+                     f32(r->score.norm_mean), "repeated", f32(r->repeated));
 }
 
 static const char *consequence(watch_verdict v) {
@@ -123,70 +117,65 @@ status events_spike(session *s, const step_result *r, suspects *documents, err *
     if (watch_is_repetitive(s->setup.c, r->repeated))
         snprintf(repeated, sizeof repeated, ", %.3g %% of its tokens repeat themselves",
                  100 * r->repeated);
-    json_t *o =
-        alarm_new(s->at.step + 1, "spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
-                  execute_mean_loss(r), r->score.loss_z, r->norm, r->score.norm_z, repeated,
-                  consequence(r->verdict), strbuf_cstr(&named));
+    json_t *o = alarm_new("spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
+                          execute_mean_loss(r), r->score.loss_z, r->norm, r->score.norm_z, repeated,
+                          consequence(r->verdict), strbuf_cstr(&named));
     strbuf_free(&named);
     json_object_set_new(o, "action", json_string(actions[r->verdict]));
-    put_score(o, r);
+    json_object_update_new(o, score_json(r));
     json_object_set_new(o, "documents", list);
-    return events_emit(s, o, e);
+    return events_emit(s, "alarm", s->at.step + 1, o, e);
 }
 
 status events_rewind(session *s, const step_result *r, int64_t from, const watch_gap *left_out,
                      suspects *documents, err *e) {
-    json_t *o = alarm_new(s->at.step, "rewind",
+    json_t *o = alarm_new("rewind",
                           "went back from step %" PRId64 " to step %" PRId64 "; its %" PRIu64
                           " samples are left out",
                           from, s->at.step, left_out->n);
-    json_object_set_new(o, "from_step", json_integer(from));
-    json_object_set_new(o, "to_step", json_integer(s->at.step));
-    json_object_set_new(o, "left_out",
-                        json_pack("{s:i,s:I,s:I}", "stage", left_out->stage, "first",
-                                  (json_int_t)left_out->first, "n", (json_int_t)left_out->n));
-    put_score(o, r);
+    json_object_update_new(o, json_pack("{s:I,s:I,s:{s:i,s:I,s:I}}", "from_step", (json_int_t)from,
+                                        "to_step", (json_int_t)s->at.step, "left_out", "stage",
+                                        left_out->stage, "first", (json_int_t)left_out->first, "n",
+                                        (json_int_t)left_out->n));
+    json_object_update_new(o, score_json(r));
     json_object_set_new(o, "documents", events_documents(documents, NAMED_DOCUMENTS));
-    return events_emit(s, o, e);
+    return emit(s, o, e);
 }
 
 status events_early_stop(session *s, err *e) {
     const early_stop *v = &s->watch.stop;
-    json_t *o = alarm_new(s->at.step, "early_stop",
+    json_t *o = alarm_new("early_stop",
                           "%ld validations without a loss below %.4f, that of step %ld: the run "
                           "ends here",
                           (long)v->without, v->best_loss, (long)v->best_step);
     log_info("%s", message_of(o));
-    return events_emit(s, o, e);
+    return emit(s, o, e);
 }
 
 /* ---- checkpoints ---- */
 
 status events_save_failed(session *s, const save_job *j, const err *why, bool fatal, err *e) {
-    json_t *o = alarm_new(s->at.step, "save_failed", "%s%s", why->message,
+    json_t *o = alarm_new("save_failed", "%s%s", why->message,
                           fatal ? "" : "; the run goes on, the next save will try again");
     json_object_set_new(o, "saved_step", json_integer(j->step));
-    return events_emit(s, o, e);
+    return emit(s, o, e);
 }
 
 status events_prune_failed(session *s, const err *why, err *e) {
-    return events_emit(s,
-                       alarm_new(s->at.step, "prune_failed",
-                                 "an old checkpoint was not deleted: %s", why->message),
-                       e);
+    return emit(s, alarm_new("prune_failed", "an old checkpoint was not deleted: %s", why->message),
+                e);
 }
 
 status events_upload_failed(session *s, const upload_event *ev, err *e) {
-    json_t *o = alarm_new(s->at.step, "upload_failed", "%s", ev->why.message);
+    json_t *o = alarm_new("upload_failed", "%s", ev->why.message);
     json_object_set_new(o, "saved_step", json_integer(ev->step));
     json_object_set_new(o, "exit_status", json_integer(ev->exit_status));
-    return events_emit(s, o, e);
+    return emit(s, o, e);
 }
 
 void events_damaged(session *s, const char *dir, const err *why) {
-    json_t *o =
-        alarm_new(s->at.step, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
-    json_object_set_new(o, "path", text_json(dir));
+    json_t *o = alarm_new("checkpoint_damaged", "%s is passed over: %s", dir, why->message);
+    json_object_set_new(o, "path", events_text(dir));
     log_warn("%s", message_of(o));
     json_array_append_new(s->journal.late, o);
 }
@@ -195,8 +184,7 @@ status events_late(session *s, err *e) {
     size_t i;
     json_t *o;
     json_array_foreach(s->journal.late, i, o) {
-        json_object_set_new(o, "step", json_integer(s->at.step)); /* known by now */
-        TRY(events_emit(s, json_incref(o), e));
+        TRY(emit(s, json_incref(o), e)); /* the step is known by now */
     }
     json_array_clear(s->journal.late);
     return ST_OK;
@@ -205,27 +193,24 @@ status events_late(session *s, err *e) {
 /* ---- documents ---- */
 
 static json_t *text_or_null(const char *text) {
-    return text && *text ? text_json(text) : json_null();
+    return text && *text ? events_text(text) : json_null();
+}
+
+static json_t *number_or_null(bool known, uint64_t n) {
+    return known ? json_integer((json_int_t)n) : json_null();
 }
 
 static json_t *document_json(const suspect *item) {
     const loader_span *span = &item->span;
     const shard_place *place = &span->place;
-    bool numbered = place->document != UINT64_MAX;
-    json_t *o = json_object();
-    json_object_set_new(o, "set", text_or_null(span->set));
-    json_object_set_new(o, "shard", text_or_null(span->shard));
-    json_object_set_new(o, "document",
-                        numbered ? json_integer((json_int_t)place->document) : json_null());
-    json_object_set_new(o, "source", text_or_null(place->source));
-    json_object_set_new(o, "line", place->line ? json_integer(place->line) : json_null());
-    json_object_set_new(o, "id", text_or_null(place->id));
-    json_object_set_new(o, "first_tok", json_integer((json_int_t)span->first_tok));
-    json_object_set_new(o, "end_tok", json_integer((json_int_t)span->end_tok));
-    json_object_set_new(o, "row", json_integer(item->row));
-    put_f32(o, "loss", item->loss);
-    put_f32(o, "repeated", item->repeated);
-    return o;
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "set",
+                     text_or_null(span->set), "shard", text_or_null(span->shard), "document",
+                     number_or_null(place->document != UINT64_MAX, place->document), "source",
+                     text_or_null(place->source), "line",
+                     number_or_null(place->line, (uint64_t)place->line), "id",
+                     text_or_null(place->id), "first_tok", (json_int_t)span->first_tok, "end_tok",
+                     (json_int_t)span->end_tok, "row", item->row, "loss", f32(item->loss),
+                     "repeated", f32(item->repeated));
 }
 
 json_t *events_documents(suspects *s, int most) {

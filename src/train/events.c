@@ -12,29 +12,26 @@
 #include "io/where_runs.h"
 #include "op/gemm.h"
 
-json_t *events_new(const char *kind, int64_t step) {
-    json_t *o = json_pack("{s:s}", "event", kind);
-    if (step >= 0) json_object_set_new(o, "step", json_integer(step));
-    return o;
-}
-
-status events_emit(session *s, json_t *event, err *e) {
+status events_emit(session *s, const char *kind, int64_t step, json_t *members, err *e) {
     journal *j = &s->journal;
+    json_t *o = json_pack("{s:s}", "event", kind);
     status st = ST_OK;
-    if (j->speaks) st = metrics_write(j->metrics, event, e);
-    if (j->speaks && st == ST_OK && j->opt->on_event) j->opt->on_event(j->opt->ctx, event);
-    json_decref(event);
+    if (step >= 0) json_object_set_new(o, "step", json_integer(step));
+    json_object_update_new(o, members);
+    if (j->speaks) st = metrics_write(j->metrics, o, e);
+    if (j->speaks && st == ST_OK && j->opt->on_event) j->opt->on_event(j->opt->ctx, o);
+    json_decref(o);
     return st;
 }
 
-static json_t *text_json(const char *text) {
+json_t *events_text(const char *text) {
     return json_text(text, strlen(text));
 }
 
 /* ---- a step ---- */
 
-static void put_f32(json_t *o, const char *key, double x) {
-    json_object_set_new(o, key, json_f32((float)x));
+static json_t *f32(double x) {
+    return json_f32((float)x);
 }
 
 static json_t *digest_json(uint64_t digest) {
@@ -44,74 +41,64 @@ static json_t *digest_json(uint64_t digest) {
 }
 
 status events_step(session *s, const step_result *r, err *e) {
+    const setup *u = &s->setup;
+    const stage *g = &s->stage;
     double seconds = (double)r->total_ns / 1e9;
-    double micro =
-        (double)s->stage.table.micro_batches; /* of this rank, as its programs and its peak */
-    json_t *o = events_new("step", s->at.step);
-    put_f32(o, "loss", execute_mean_loss(r));
-    put_f32(o, "grad_norm", r->norm);
-    put_f32(o, "lr", r->lr);
-    json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
-    put_f32(o, "tok_per_s", (double)(s->stage.batch * s->stage.T) / seconds);
-    put_f32(o, "mfu", micro * plan_model_flops(s->setup.plan) / seconds / s->setup.peak_flops);
-    put_f32(o, "hfu", micro * plan_hardware_flops(s->setup.plan) / seconds / s->setup.peak_flops);
-    put_f32(o, "step_ms", seconds * 1e3);
-    put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
+    /* of this rank, as its programs and its peak */
+    double share = (double)g->table.micro_batches / seconds / u->peak_flops;
+    json_t *o = json_pack(
+        "{s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "grad_norm",
+        f32(r->norm), "lr", f32(r->lr), "tokens", (json_int_t)s->at.tokens, "tok_per_s",
+        f32((double)(g->batch * g->T) / seconds), "mfu", f32(share * plan_model_flops(u->plan)),
+        "hfu", f32(share * plan_hardware_flops(u->plan)), "step_ms", f32(seconds * 1e3),
+        "data_wait_ms", f32((double)r->wait_ns / 1e6));
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
     if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
-    return events_emit(s, o, e);
+    return events_emit(s, "step", s->at.step, o, e);
 }
 
 /* ---- between steps ---- */
 
-static json_t *source_json(const stage_source *k) {
-    json_t *o = json_object();
-    json_object_set_new(o, "path", text_json(k->path));
-    json_object_set_new(o, "weight", json_f64(k->weight));
-    json_object_set_new(o, "share", json_f64(k->share));
-    json_object_set_new(o, "tokens", json_integer((json_int_t)k->tokens));
-    json_object_set_new(o, "consumed", json_integer((json_int_t)k->consumed));
-    return o;
+static json_t *sources_json(const session *s) {
+    const stage *g = &s->stage;
+    json_t *list = json_array();
+    for (int i = 0; i < loader_n_sources(g->train); i++) {
+        stage_source k = stage_data_source(&s->data, g->train, g->now, g->number, i);
+        json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:I,s:I}", "path", events_text(k.path),
+                                              "weight", json_f64(k.weight), "share",
+                                              json_f64(k.share), "tokens", (json_int_t)k.tokens,
+                                              "consumed", (json_int_t)k.consumed));
+    }
+    return list;
 }
 
 status events_stage(session *s, err *e) {
     const stage *g = &s->stage;
     const course_stage *k = &s->setup.course->stage[g->number];
-    json_t *o = events_new("stage", k->first_step), *sources = json_array();
-    for (int i = 0; i < loader_n_sources(g->train); i++) {
-        stage_source source = stage_data_source(&s->data, g->train, g->now, g->number, i);
-        json_array_append_new(sources, source_json(&source));
-    }
-    json_object_set_new(o, "name", json_string(k->name));
-    json_object_set_new(o, "last_step", json_integer(k->last_step));
-    json_object_set_new(o, "seq_len", json_integer(g->T));
-    json_object_set_new(o, "batch", json_integer(g->batch));
-    json_object_set_new(o, "rope_theta", json_f64(s->setup.models[g->number].rope_theta));
-    json_object_set_new(o, "lr", json_f64(k->schedule.lr));
-    json_object_set_new(o, "sources", sources);
-    return events_emit(s, o, e);
+    json_t *o = json_pack("{s:s,s:I,s:i,s:I,s:o,s:o,s:o}", "name", k->name, "last_step",
+                          (json_int_t)k->last_step, "seq_len", g->T, "batch", (json_int_t)g->batch,
+                          "rope_theta", json_f64(s->setup.models[g->number].rope_theta), "lr",
+                          json_f64(k->schedule.lr), "sources", sources_json(s));
+    return events_emit(s, "stage", k->first_step, o, e);
 }
 
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
-    json_t *o = events_new("valid", s->at.step);
-    json_object_set_new(o, "val_loss", json_f64(s->at.val_loss));
-    json_object_set_new(o, "val_bpb", json_f64(bits_per_byte));
-    json_object_set_new(o, "targets", json_integer(targets));
-    return events_emit(s, o, e);
+    json_t *o = json_pack("{s:o,s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "val_bpb",
+                          json_f64(bits_per_byte), "targets", (json_int_t)targets);
+    return events_emit(s, "valid", s->at.step, o, e);
 }
 
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
-    json_t *o = events_new("sample", s->at.step);
-    json_object_set_new(o, "prompt", json_string(prompt));
-    json_object_set_new(o, "text", json_text(strbuf_cstr(text), text->len));
-    return events_emit(s, o, e);
+    json_t *o = json_pack("{s:o,s:o}", "prompt", events_text(prompt), "text",
+                          json_text(strbuf_cstr(text), text->len));
+    return events_emit(s, "sample", s->at.step, o, e);
 }
 
 status events_checkpoint(session *s, const save_job *j, err *e) {
-    json_t *o = events_new("checkpoint", j->step);
-    json_object_set_new(o, "path", text_json(checkpoint_path(j->mem, j->run, j->step)));
-    put_f32(o, "save_ms", (double)(clock_now_ns() - j->began_ns) / 1e6);
-    return events_emit(s, o, e);
+    const char *path = checkpoint_path(j->mem, j->run, j->step);
+    json_t *o = json_pack("{s:o,s:o}", "path", events_text(path), "save_ms",
+                          f32((double)(clock_now_ns() - j->began_ns) / 1e6));
+    return events_emit(s, "checkpoint", j->step, o, e);
 }
 
 /* ---- the start ---- */
@@ -161,9 +148,9 @@ static void put_ranks(const session *s, json_t *o) {
 }
 
 status events_start(session *s, err *e) {
-    json_t *o = events_new("start", s->at.step);
-    json_object_set_new(o, "run", text_json(s->setup.c->run));
-    json_object_set_new(o, "params", json_integer(param_store_sizes(s->setup.plan->store).elems));
+    const setup *u = &s->setup;
+    json_t *o = json_pack("{s:o,s:I}", "run", events_text(u->c->run), "params",
+                          (json_int_t)param_store_sizes(u->plan->store).elems);
     put_where(s, o);
     uint64_t digest;
     status st = setup_digest(&s->setup, &digest, e);
@@ -173,21 +160,20 @@ status events_start(session *s, err *e) {
     }
     json_object_set_new(o, "digest", digest_json(digest));
     put_ranks(s, o);
-    json_object_set_new(o, "steps", json_integer(s->setup.course->total_steps));
-    json_object_set_new(o, "precision", json_string(dtype_name(s->setup.plan->spec.compute)));
-    json_object_set_new(o, "isa", json_string(cpu_isa_name(dev_isa(s->setup.dev))));
-    json_object_set_new(o, "threads", json_integer(dev_threads(s->setup.dev)));
-    json_object_set_new(o, "matrix_products", matrix_products_json(s));
-    json_object_set_new(o, "planned_peak_bytes", json_integer(s->setup.plan->peak_bytes));
-    json_object_set_new(o, "text_bytes",
-                        json_integer((json_int_t)loader_totals(s->stage.train).text_bytes));
+    json_object_update_new(
+        o,
+        json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,
+                  "precision", dtype_name(u->plan->spec.compute), "isa",
+                  cpu_isa_name(dev_isa(u->dev)), "threads", dev_threads(u->dev), "matrix_products",
+                  matrix_products_json(s), "planned_peak_bytes", (json_int_t)u->plan->peak_bytes,
+                  "text_bytes", (json_int_t)loader_totals(s->stage.train).text_bytes));
     put_packing(o, s->stage.train);
-    put_f32(o, "peak_gflops", s->setup.peak_flops / 1e9);
+    json_object_set_new(o, "peak_gflops", f32(u->peak_flops / 1e9));
     json_object_set_new(
         o, "flops_formula",
         json_string("every matrix product and attention product of forward and "
                     "backward, a multiply-add as two; causal attention counts half"));
-    return events_emit(s, o, e);
+    return events_emit(s, "start", s->at.step, o, e);
 }
 
 /* ---- the end ---- */
@@ -216,21 +202,19 @@ static json_t *sent_json(const session *s) {
 }
 
 status events_end(session *s, err *e) {
+    const plan *p = s->setup.plan;
+    int64_t touched = plan_touched_bytes(p);
     events_note_memory(&s->journal);
-    json_t *o = events_new("end", -1);
-    json_object_set_new(o, "run", text_json(s->setup.c->run));
-    json_object_set_new(o, "steps", json_integer(s->at.step));
-    json_object_set_new(o, "train_s", json_f64(s->at.seconds));
-    json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)dev_process_peak_bytes()));
-    json_object_set_new(o, "peak_anon_bytes", json_integer(s->journal.peak_anon_bytes));
-    json_object_set_new(o, "baseline_bytes", json_integer(plan_baseline_bytes(s->setup.plan)));
-    json_object_set_new(o, "planned_peak_bytes", json_integer(s->setup.plan->peak_bytes));
-    int64_t touched = plan_touched_bytes(s->setup.plan);
-    json_object_set_new(o, "touched_peak_bytes", json_integer(touched));
+    json_t *o = json_pack("{s:o,s:I,s:o,s:I,s:I,s:I,s:I,s:I}", "run", events_text(s->setup.c->run),
+                          "steps", (json_int_t)s->at.step, "train_s", json_f64(s->at.seconds),
+                          "peak_rss_bytes", (json_int_t)dev_process_peak_bytes(), "peak_anon_bytes",
+                          (json_int_t)s->journal.peak_anon_bytes, "baseline_bytes",
+                          (json_int_t)plan_baseline_bytes(p), "planned_peak_bytes",
+                          (json_int_t)p->peak_bytes, "touched_peak_bytes", (json_int_t)touched);
     if (peers_ranks(&s->setup.peers) > 1) {
-        json_object_set_new(o, "planned_by_rank", of_ranks(s, s->setup.plan->peak_bytes));
+        json_object_set_new(o, "planned_by_rank", of_ranks(s, p->peak_bytes));
         json_object_set_new(o, "touched_by_rank", of_ranks(s, touched));
         json_object_set_new(o, "sent_bytes", sent_json(s));
     }
-    return events_emit(s, o, e);
+    return events_emit(s, "end", -1, o, e);
 }
