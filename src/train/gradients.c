@@ -4,7 +4,7 @@
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
 #include "run/config/config_device.h"
-#include "train/session.h"
+#include "train/guard/react.h"
 
 static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err *e) {
     status st = ST_OK;
@@ -45,7 +45,7 @@ static status write_gradients(const setup *u, const char *path, err *e) {
 static status check_finite(const setup *u, const batch_ports *io, const op_run *run, double loss,
                            err *e) {
     if (isfinite(loss) && isfinite(optim_grad_squares(u->dev, u->plan->store))) return ST_OK;
-    status st = guard_explain_pass(u->plan->store, io->p, run, e);
+    status st = react_explain_pass(u->plan->store, io->p, run, e);
     if (st == ST_OK) return st;
     err_where(e, "--dump-grads");
     return err_hint(e, u->models[0].from

@@ -86,7 +86,7 @@ static status run_step(session *s, step_result *r, err *e) {
     trace_write(s->trace, false);
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
-    return guard_explain(s, stage_own_sample(&s->setup, &s->watch, s->at.step + 1), r->grad_scale,
+    return react_to_nonfinite(s, stage_own_sample(&s->setup, &s->watch, s->at.step + 1), r->grad_scale,
                          e);
 }
 

@@ -48,11 +48,4 @@ status validate(session *s, err *e) ATH_MUST_USE;
 status samples_encode(setup *u, err *e) ATH_MUST_USE;
 status samples_write(session *s, err *e) ATH_MUST_USE;
 
-/* guard/nonfinite.c: runs the step's micro-batches again, op by op, and fills e with the first
- * tensor that is not finite. */
-status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) ATH_MUST_USE;
-/* The same for one pass of a program over inputs that it still has. ST_OK: everything is finite. */
-status guard_explain_pass(const param_store *ps, const prog *p, const op_run *run,
-                          err *e) ATH_MUST_USE;
-
 #endif

@@ -5,6 +5,7 @@
 
 #include "io/checkpoint/held.h"
 #include "train/events.h"
+#include "train/guard/react.h"
 
 typedef struct finding {
     dev *dev;
@@ -136,7 +137,7 @@ static const char *found_nowhere(const session *s) {
 }
 
 /* All ranks name what the first of them has found. */
-status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
+status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) {
     finding f = {
         .dev = s->setup.dev, .overflow = &s->overflow, .limit = (double)s->stage.fixed_limit};
     s->overflow = false;
@@ -152,7 +153,7 @@ status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e
     return not_finite(s, st == ST_OK ? found_nowhere(s) : named.message, e);
 }
 
-status guard_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {
+status react_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {
     const bool no_overflow = false; /* sums are of floats */
     finding f = {.dev = run->dev, .overflow = &no_overflow};
     f.found = weights_are_bad(ps, &f);
