@@ -1,62 +1,37 @@
-/* What a run says of itself, in RUN/metrics.jsonl and to its caller: the events of a step, of the
- * run's start and end, and alarms. */
+/* The events of a step, of what happens between steps, of the run's start and end. */
 #include "train/events.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "io/checkpoint/checkpoint.h"
 #include "interchange/where_runs.h"
 #include "op/gemm.h"
 
-json_t *events_new(const char *kind, int64_t step) {
+status events_emit(session *s, const char *kind, int64_t step, json_t *members, err *e) {
+    journal *j = &s->journal;
     json_t *o = json_pack("{s:s}", "event", kind);
+    status st = ST_OK;
     if (step >= 0) json_object_set_new(o, "step", json_integer(step));
-    return o;
-}
-
-status events_emit(session *s, json_t *event, err *e) {
-    if (!session_leads(s)) {
-        json_decref(event);
-        return ST_OK;
-    }
-    status st = metrics_write(s->metrics, event, e);
-    if (st == ST_OK && s->opt->on_event) s->opt->on_event(s->opt->ctx, event);
-    json_decref(event);
+    json_object_update_new(o, members);
+    if (j->speaks) st = metrics_write(j->metrics, o, e);
+    if (j->speaks && st == ST_OK && j->opt->on_event) j->opt->on_event(j->opt->ctx, o);
+    json_decref(o);
     return st;
 }
 
-json_t *events_alarm(const session *s, const char *kind, const char *fmt, ...) {
-    char message[2048];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(message, sizeof message, fmt, args);
-    va_end(args);
-    json_t *o = events_new("alarm", s->at.step);
-    json_object_set_new(o, "kind", json_string(kind));
-    json_object_set_new(o, "message", json_text(message, strlen(message)));
-    return o;
-}
-
-status events_late_alarms(session *s, err *e) {
-    size_t i;
-    json_t *o;
-    json_array_foreach(s->late_alarms, i, o) {
-        json_object_set_new(o, "step", json_integer(s->at.step)); /* known by now */
-        TRY(events_emit(s, json_incref(o), e));
-    }
-    json_array_clear(s->late_alarms);
-    return ST_OK;
+json_t *events_text(const char *text) {
+    return json_text(text, strlen(text));
 }
 
 /* ---- a step ---- */
 
-static void put_f32(json_t *o, const char *key, double x) {
-    json_object_set_new(o, key, json_f32((float)x));
+static json_t *f32(double x) {
+    return json_f32((float)x);
 }
 
 static json_t *digest_json(uint64_t digest) {
@@ -66,21 +41,64 @@ static json_t *digest_json(uint64_t digest) {
 }
 
 status events_step(session *s, const step_result *r, err *e) {
+    const setup *u = &s->setup;
+    const stage *g = &s->stage;
     double seconds = (double)r->total_ns / 1e9;
-    double micro = (double)s->table.micro_batches; /* of this rank, as its programs and its peak */
-    json_t *o = events_new("step", s->at.step);
-    put_f32(o, "loss", execute_mean_loss(r));
-    put_f32(o, "grad_norm", r->norm);
-    put_f32(o, "lr", r->lr);
-    json_object_set_new(o, "tokens", json_integer((json_int_t)s->at.tokens));
-    put_f32(o, "tok_per_s", (double)(s->batch * s->T) / seconds);
-    put_f32(o, "mfu", micro * plan_model_flops(s->plan) / seconds / s->peak_flops);
-    put_f32(o, "hfu", micro * plan_hardware_flops(s->plan) / seconds / s->peak_flops);
-    put_f32(o, "step_ms", seconds * 1e3);
-    put_f32(o, "data_wait_ms", (double)r->wait_ns / 1e6);
+    /* of this rank, as its programs and its peak */
+    double share = (double)g->table.micro_batches / seconds / u->peak_flops;
+    json_t *o = json_pack(
+        "{s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "grad_norm",
+        f32(r->norm), "lr", f32(r->lr), "tokens", (json_int_t)s->at.tokens, "tok_per_s",
+        f32((double)(g->batch * g->T) / seconds), "mfu", f32(share * plan_model_flops(u->plan)),
+        "hfu", f32(share * plan_hardware_flops(u->plan)), "step_ms", f32(seconds * 1e3),
+        "data_wait_ms", f32((double)r->wait_ns / 1e6));
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
     if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
-    return events_emit(s, o, e);
+    return events_emit(s, "step", s->at.step, o, e);
+}
+
+/* ---- between steps ---- */
+
+static json_t *sources_json(const session *s) {
+    const stage *g = &s->stage;
+    json_t *list = json_array();
+    for (int i = 0; i < loader_n_sources(g->train); i++) {
+        stage_source k = stage_data_source(&s->data, g->train, g->now, g->number, i);
+        json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:I,s:I}", "path", events_text(k.path),
+                                              "weight", json_f64(k.weight), "share",
+                                              json_f64(k.share), "tokens", (json_int_t)k.tokens,
+                                              "consumed", (json_int_t)k.consumed));
+    }
+    return list;
+}
+
+status events_stage(session *s, err *e) {
+    const stage *g = &s->stage;
+    const course_stage *k = &s->setup.course->stage[g->number];
+    json_t *o = json_pack("{s:s,s:I,s:i,s:I,s:o,s:o,s:o}", "name", k->name, "last_step",
+                          (json_int_t)k->last_step, "seq_len", g->T, "batch", (json_int_t)g->batch,
+                          "rope_theta", json_f64(s->setup.models[g->number].rope_theta), "lr",
+                          json_f64(k->schedule.lr), "sources", sources_json(s));
+    return events_emit(s, "stage", k->first_step, o, e);
+}
+
+status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
+    json_t *o = json_pack("{s:o,s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "val_bpb",
+                          json_f64(bits_per_byte), "targets", (json_int_t)targets);
+    return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
+    json_t *o = json_pack("{s:o,s:o}", "prompt", events_text(prompt), "text",
+                          json_text(strbuf_cstr(text), text->len));
+    return events_emit(s, "sample", s->at.step, o, e);
+}
+
+status events_checkpoint(session *s, const save_job *j, err *e) {
+    const char *path = checkpoint_path(j->mem, j->run, j->step);
+    json_t *o = json_pack("{s:o,s:o}", "path", events_text(path), "save_ms",
+                          f32((double)(clock_now_ns() - j->began_ns) / 1e6));
+    return events_emit(s, "checkpoint", j->step, o, e);
 }
 
 /* ---- the start ---- */
@@ -88,7 +106,7 @@ status events_step(session *s, const step_result *r, err *e) {
 /* Results depend on the implementation in their last bits, so a run says which it has. */
 static json_t *matrix_products_json(const session *s) {
     int by_onednn;
-    switch (gemm_get_policy(s->dev, &by_onednn)) {
+    switch (gemm_get_policy(s->setup.dev, &by_onednn)) {
         case GEMM_ALL_OWN: break;
         case GEMM_ALL_ONEDNN: return json_string("onednn");
         case GEMM_REMEMBERED:
@@ -111,7 +129,7 @@ static void put_packing(json_t *o, const loader *l) {
 
 /* Which programs will load what is trained: what none has is told before the first step. */
 static void put_where(const session *s, json_t *o) {
-    where_runs w = where_runs_of(&s->models[0], s->tok);
+    where_runs w = where_runs_of(&s->setup.models[0], s->setup.tok);
     json_object_set_new(o, "runs", where_runs_json(&w));
     if (where_runs_nowhere(&w))
         log_warn("no other program will load this model: %s (athanor plan says more)",
@@ -119,59 +137,58 @@ static void put_where(const session *s, json_t *o) {
 }
 
 static void put_ranks(const session *s, json_t *o) {
-    const mesh *m = &s->peers.m;
-    if (peers_ranks(&s->peers) == 1) return;
-    json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->peers)));
+    const mesh *m = &s->setup.peers.m;
+    if (peers_ranks(&s->setup.peers) == 1) return;
+    json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->setup.peers)));
     json_object_set_new(o, "rank_kind", json_string(comm_world_kind(m->world)));
     json_object_set_new(o, "layout",
                         json_pack("{s:i,s:i,s:i,s:i,s:b}", "dp", m->shape.dp, "dp_replicate",
-                                  m->shape.dp_replicate, "zero", (int)s->c->parallel.zero, "tp",
-                                  m->shape.tp, "sp", (int)s->c->parallel.sp));
+                                  m->shape.dp_replicate, "zero", (int)s->setup.c->parallel.zero,
+                                  "tp", m->shape.tp, "sp", (int)s->setup.c->parallel.sp));
 }
 
 status events_start(session *s, err *e) {
-    json_t *o = events_new("start", s->at.step);
-    json_object_set_new(o, "run", json_string(s->c->run));
-    json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
+    const setup *u = &s->setup;
+    json_t *o = json_pack("{s:o,s:I}", "run", events_text(u->c->run), "params",
+                          (json_int_t)param_store_sizes(u->plan->store).elems);
     put_where(s, o);
     uint64_t digest;
-    status st = session_digest(s, &digest, e);
+    status st = setup_digest(&s->setup, &digest, e);
     if (st != ST_OK) {
         json_decref(o);
         return st;
     }
     json_object_set_new(o, "digest", digest_json(digest));
     put_ranks(s, o);
-    json_object_set_new(o, "steps", json_integer(s->course->total_steps));
-    json_object_set_new(o, "precision", json_string(dtype_name(s->plan->spec.compute)));
-    json_object_set_new(o, "isa", json_string(cpu_isa_name(dev_isa(s->dev))));
-    json_object_set_new(o, "threads", json_integer(dev_threads(s->dev)));
-    json_object_set_new(o, "matrix_products", matrix_products_json(s));
-    json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
-    json_object_set_new(o, "text_bytes",
-                        json_integer((json_int_t)loader_totals(s->train).text_bytes));
-    put_packing(o, s->train);
-    put_f32(o, "peak_gflops", s->peak_flops / 1e9);
+    json_object_update_new(
+        o,
+        json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,
+                  "precision", dtype_name(u->plan->spec.compute), "isa",
+                  cpu_isa_name(dev_isa(u->dev)), "threads", dev_threads(u->dev), "matrix_products",
+                  matrix_products_json(s), "planned_peak_bytes", (json_int_t)u->plan->peak_bytes,
+                  "text_bytes", (json_int_t)loader_totals(s->stage.train).text_bytes));
+    put_packing(o, s->stage.train);
+    json_object_set_new(o, "peak_gflops", f32(u->peak_flops / 1e9));
     json_object_set_new(
         o, "flops_formula",
         json_string("every matrix product and attention product of forward and "
                     "backward, a multiply-add as two; causal attention counts half"));
-    return events_emit(s, o, e);
+    return events_emit(s, "start", s->at.step, o, e);
 }
 
 /* ---- the end ---- */
 
-void events_note_memory(session *s) {
+void events_note_memory(journal *j) {
     int64_t now = (int64_t)dev_process_anon_bytes();
-    if (now > s->peak_anon_bytes) s->peak_anon_bytes = now;
+    if (now > j->peak_anon_bytes) j->peak_anon_bytes = now;
 }
 
 /* A number of each rank. */
 static json_t *of_ranks(const session *s, int64_t x) {
-    int n = peers_ranks(&s->peers);
+    int n = peers_ranks(&s->setup.peers);
     int64_t *all = xcalloc((size_t)n, sizeof *all);
-    all[peers_rank(&s->peers)] = x;
-    peers_share_count(&s->peers, all);
+    all[peers_rank(&s->setup.peers)] = x;
+    peers_share_count(&s->setup.peers, all);
     json_t *array = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(all[i]));
     free(all);
@@ -180,26 +197,24 @@ static json_t *of_ranks(const session *s, int64_t x) {
 
 /* By this rank since it began. */
 static json_t *sent_json(const session *s) {
-    comm_counts sent = comm_counted(s->peers.m.world);
+    comm_counts sent = comm_counted(s->setup.peers.m.world);
     return plan_traffic_json(&sent);
 }
 
 status events_end(session *s, err *e) {
-    events_note_memory(s);
-    json_t *o = events_new("end", -1);
-    json_object_set_new(o, "run", json_string(s->c->run));
-    json_object_set_new(o, "steps", json_integer(s->at.step));
-    json_object_set_new(o, "train_s", json_f64(s->at.seconds));
-    json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)dev_process_peak_bytes()));
-    json_object_set_new(o, "peak_anon_bytes", json_integer(s->peak_anon_bytes));
-    json_object_set_new(o, "baseline_bytes", json_integer(plan_baseline_bytes(s->plan)));
-    json_object_set_new(o, "planned_peak_bytes", json_integer(s->plan->peak_bytes));
-    int64_t touched = plan_touched_bytes(s->plan);
-    json_object_set_new(o, "touched_peak_bytes", json_integer(touched));
-    if (peers_ranks(&s->peers) > 1) {
-        json_object_set_new(o, "planned_by_rank", of_ranks(s, s->plan->peak_bytes));
+    const plan *p = s->setup.plan;
+    int64_t touched = plan_touched_bytes(p);
+    events_note_memory(&s->journal);
+    json_t *o = json_pack("{s:o,s:I,s:o,s:I,s:I,s:I,s:I,s:I}", "run", events_text(s->setup.c->run),
+                          "steps", (json_int_t)s->at.step, "train_s", json_f64(s->at.seconds),
+                          "peak_rss_bytes", (json_int_t)dev_process_peak_bytes(), "peak_anon_bytes",
+                          (json_int_t)s->journal.peak_anon_bytes, "baseline_bytes",
+                          (json_int_t)plan_baseline_bytes(p), "planned_peak_bytes",
+                          (json_int_t)p->peak_bytes, "touched_peak_bytes", (json_int_t)touched);
+    if (peers_ranks(&s->setup.peers) > 1) {
+        json_object_set_new(o, "planned_by_rank", of_ranks(s, p->peak_bytes));
         json_object_set_new(o, "touched_by_rank", of_ranks(s, touched));
         json_object_set_new(o, "sent_bytes", sent_json(s));
     }
-    return events_emit(s, o, e);
+    return events_emit(s, "end", -1, o, e);
 }

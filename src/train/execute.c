@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "train/guard/suspects.h"
 
-int64_t execute_fill(const session *s, loader *l, uint64_t first_sample) {
-    const batch_rows *r = &s->rows;
-    return loader_fill(l, first_sample, s->B, r->ids, r->targets, r->start, r->pos);
+int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample) {
+    const batch_rows *r = &g->rows;
+    return loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos);
 }
 
 double execute_mean_loss(const step_result *r) {
@@ -17,17 +17,18 @@ double execute_mean_loss(const step_result *r) {
 }
 
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
-    return (op_run){.dev = s->dev,
-                    .seed = (uint64_t)s->c->train.seed,
+    return (op_run){.dev = s->setup.dev,
+                    .seed = (uint64_t)s->setup.c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
-                    .micro_batch = (uint32_t)(s->peers.m.rank[MESH_DP] * s->share / s->B) +
-                                   (uint32_t)micro_batch,
+                    .micro_batch =
+                        (uint32_t)(s->setup.peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
+                        (uint32_t)micro_batch,
                     /* in slots every micro-batch's gradients are new */
-                    .first_micro = micro_batch == 0 || param_grads_in_slots(s->plan->store),
+                    .first_micro = micro_batch == 0 || param_grads_in_slots(s->setup.plan->store),
                     .grad_scale = grad_scale,
-                    .mesh = &s->peers.m,
-                    .fixed_limit = s->fixed_limit,
-                    .fixed_overflow = &s->fixed_overflow};
+                    .mesh = &s->setup.peers.m,
+                    .fixed_limit = s->stage.fixed_limit,
+                    .fixed_overflow = &s->overflow};
 }
 
 /* Before the update, so that a step can be left out. */
@@ -35,107 +36,112 @@ static void judge(session *s, step_result *r) {
     r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
     r->verdict = WATCH_FINE;
     watch_step w = {s->at.step + 1, execute_mean_loss(r), r->norm, r->repeated};
-    if (s->watches) r->verdict = watch_judge(&s->watch, s->c, &w, &r->score);
+    if (s->watches) r->verdict = watch_judge(&s->watch, s->setup.c, &w, &r->score);
 }
 
 static optim_hyper hyper_of(const session *s, const step_result *r) {
-    const config *c = s->now;
+    const config *c = s->stage.now;
     return (optim_hyper){.lr = r->lr,
                          .beta1 = c->optim.betas.items[0],
                          .beta2 = c->optim.betas.items[1],
                          .eps = c->optim.eps,
                          .weight_decay = c->optim.weight_decay,
                          .step = s->at.step + 1 -
-                                 course_stage_of(s->course, s->at.step + 1)->optim_base,
+                                 course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
                          .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
 }
 
 /* What this rank owns; where others need it, it goes to them while the next unit is updated. */
 static void update_units(session *s, step_result *r) {
     optim_hyper h = hyper_of(s, r);
-    bool sends = !param_weights_in_slots(s->plan->store);
-    int n = param_units(s->plan->store);
+    bool sends = !param_weights_in_slots(s->setup.plan->store);
+    int n = param_units(s->setup.plan->store);
     for (int u = 0; u < n; u++) {
         uint64_t digest = 0;
-        if (param_unit_at(s->plan->store, u)->frozen) continue;
-        s->optim->update(s->dev, s->plan->store, u, s->decay, s->plan->optim_state, &h,
-                         r->has_digest ? &digest : NULL);
+        if (param_unit_at(s->setup.plan->store, u)->frozen) continue;
+        s->setup.optim->update(s->setup.dev, s->setup.plan->store, u, s->stage.decay,
+                               s->setup.plan->optim_state, &h, r->has_digest ? &digest : NULL);
         r->digest += digest;
-        if (sends) peers_gather(&s->peers, u);
+        if (sends) peers_gather(&s->setup.peers, u);
     }
-    if (r->has_digest) r->digest += param_frozen_digest(s->plan->store);
+    if (r->has_digest) r->digest += param_frozen_digest(s->setup.plan->store);
     int64_t sent = trace_now(s->trace);
-    for (int u = 0; u < n && sends; u++) peers_gathered(&s->peers, u);
+    for (int u = 0; u < n && sends; u++) peers_gathered(&s->setup.peers, u);
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
 }
 
 /* What is timed is over when its time is taken; a device may run late. */
 static void end_timed(const session *s, const step_times *times) {
-    if (times || trace_now(s->trace)) dev_sync(s->dev);
+    if (times || trace_now(s->trace)) dev_sync(s->setup.dev);
 }
 
 /* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
 static double grad_norm(session *s) {
-    if (!s->c->train.deterministic)
-        return sqrt(peers_sum_copy(&s->peers, optim_grad_squares(s->dev, s->plan->store)));
+    if (!s->setup.c->train.deterministic)
+        return sqrt(peers_sum_copy(&s->setup.peers,
+                                   optim_grad_squares(s->setup.dev, s->setup.plan->store)));
     int64_t limb[VEC_LIMBS];
-    optim_grad_limbs(s->dev, s->plan->store, limb);
-    peers_sum_limbs(&s->peers, limb);
-    dev_sync(s->dev); /* kernels set the flag */
-    bool overflow = peers_any(&s->peers, s->fixed_overflow);
+    optim_grad_limbs(s->setup.dev, s->setup.plan->store, limb);
+    peers_sum_limbs(&s->setup.peers, limb);
+    dev_sync(s->setup.dev); /* kernels set the flag */
+    bool overflow = peers_any(&s->setup.peers, s->overflow);
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
-    if (s->c->train.deterministic) {
-        r->loss_fixed = peers_sum_count(&s->peers, r->loss_fixed, "the loss");
+    if (s->setup.c->train.deterministic) {
+        r->loss_fixed = peers_sum_count(&s->setup.peers, r->loss_fixed, "the loss");
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
-        r->loss_sum = peers_sum_samples(&s->peers, r->loss_sum);
-    if (s->watches && s->c->guard.repeated > 0)
-        r->repeated_tokens = peers_sum_count(&s->peers, r->repeated_tokens, "repeated tokens");
-    r->repeated = (double)r->repeated_tokens / (double)(s->batch * s->T);
+        r->loss_sum = peers_sum_samples(&s->setup.peers, r->loss_sum);
+    if (s->watches && s->setup.c->guard.repeated > 0)
+        r->repeated_tokens =
+            peers_sum_count(&s->setup.peers, r->repeated_tokens, "repeated tokens");
+    r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
     r->norm = grad_norm(s);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
-    int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->now->train.digest_every;
+    int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->stage.now->train.digest_every;
     sum_over_ranks(s, r);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
     judge(s, r);
-    r->lr = course_lr(s->course, step) * watch_rate(&s->watch, s->c, step);
+    r->lr = course_lr(s->setup.course, step) * watch_rate(&s->watch, s->setup.c, step);
     r->has_digest = every > 0 && step % every == 0;
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
     if (r->finite && !skips)
         update_units(s, r);
     else if (r->has_digest)
-        r->digest = param_digest(s->plan->store);
+        r->digest = param_digest(s->setup.plan->store);
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
         times->norm_ns += normed - began;
         times->update_ns += clock_now_ns() - normed;
     }
-    if (r->has_digest) TRY(peers_digest(&s->peers, &r->digest, e));
-    return comm_check(s->peers.m.world, e);
+    if (r->has_digest) TRY(peers_digest(&s->setup.peers, &r->digest, e));
+    return comm_check(s->setup.peers.m.world, e);
 }
 
 /* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
  * ruler or a table, not a document. */
-static int64_t count_repeated(const session *s) {
+static int64_t count_repeated(const stage *g) {
     enum { LEAST_REPEATED = 64 };
-    int64_t sum = 0, least = s->T < LEAST_REPEATED ? s->T : LEAST_REPEATED;
-    for (int b = 0; b < s->B; b++) {
-        int64_t n = suspects_count_repeated(s->rows.ids + (int64_t)b * s->T, s->T);
+    int64_t sum = 0, least = g->T < LEAST_REPEATED ? g->T : LEAST_REPEATED;
+    for (int b = 0; b < g->B; b++) {
+        int64_t n = suspects_count_repeated(g->rows.ids + (int64_t)b * g->T, g->T, g->marks);
         if (n >= least) sum += n;
     }
     return sum;
 }
 
 static void keep_nll(const session *s, int micro_batch) {
-    int64_t n = (int64_t)s->B * s->T, first = s->peers.m.rank[MESH_DP] * s->share * s->T;
-    if (s->nll) memcpy(s->nll + first + micro_batch * n, s->rows.nll, (size_t)n * sizeof *s->nll);
+    int64_t n = (int64_t)s->stage.B * s->stage.T,
+            first = s->setup.peers.m.rank[MESH_DP] * s->stage.share * s->stage.T;
+    if (s->stage.nll)
+        memcpy(s->stage.nll + first + micro_batch * n, s->stage.rows.nll,
+               (size_t)n * sizeof *s->stage.nll);
 }
 
 /* ---- inputs and losses ---- */
@@ -151,70 +157,71 @@ static status read_rows(session *s, const step_source *from, int micro_batch, st
     return ST_OK;
 }
 
-const batch_ports *execute_ports_of(const session *s, const step_entry *t) {
-    return t->model ? &s->looks[t->model - 1] : &s->chunks[t->chunk];
+const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
+    return t->model ? &g->looks[t->model - 1] : &g->chunks[t->chunk];
 }
 
 /* The first program that sees a micro-batch has it read. */
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
                    step_result *r, err *e) {
     trace_micro_batch(s->trace, t->micro_batch);
-    bool first = t->chunk == 0 && t->model == (s->parts.looks > 0);
+    bool first = t->chunk == 0 && t->model == (s->stage.parts.looks > 0);
     if (first) TRY(read_rows(s, from, t->micro_batch, times, r, e));
-    batch_put(execute_ports_of(s, t), t->frame, &s->rows);
+    batch_put(execute_ports_of(&s->stage, t), t->frame, &s->stage.rows);
     return ST_OK;
 }
 
-double execute_loss(session *s, const step_entry *t, float scale) {
-    const batch_ports *last = execute_ports_of(s, t);
-    double sum = batch_take_nll(last, t->frame, &s->rows);
-    if (!s->objective->loss) return sum;
-    if (s->objective->reference) prog_get(s->looks[0].p, 0, s->looks[0].nll, s->rows.ref_nll);
-    objective_batch b = {.c = s->now,
-                         .B = s->B,
-                         .T = s->T,
-                         .targets = s->rows.targets,
-                         .nll = s->rows.nll,
-                         .ref_nll = s->rows.ref_nll,
+double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale) {
+    const batch_ports *last = execute_ports_of(g, t);
+    double sum = batch_take_nll(last, t->frame, &g->rows);
+    if (!o->loss) return sum;
+    if (o->reference) prog_get(g->looks[0].p, 0, g->looks[0].nll, g->rows.ref_nll);
+    objective_batch b = {.c = g->now,
+                         .B = g->B,
+                         .T = g->T,
+                         .targets = g->rows.targets,
+                         .nll = g->rows.nll,
+                         .ref_nll = g->rows.ref_nll,
                          .scale = scale};
-    sum = s->objective->loss(&b, s->rows.d_nll);
-    prog_put(last->p, t->frame, last->d_nll, s->rows.d_nll);
+    sum = o->loss(&b, g->rows.d_nll);
+    prog_put(last->p, t->frame, last->d_nll, g->rows.d_nll);
     return sum;
 }
 
 /* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
 static void add_fixed_loss(session *s, double sum, step_result *r) {
-    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->batch / s->B);
+    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->stage.batch / s->stage.B);
     if (fabs(x) <= limit)
         r->loss_fixed += llrint(x);
     else
-        s->fixed_overflow = true;
+        s->overflow = true;
     r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
 }
 
 static void take_loss(session *s, const step_entry *t, step_result *r) {
-    double sum = execute_loss(s, t, r->grad_scale);
-    if (s->c->train.deterministic)
+    double sum = execute_loss(s->setup.objective, &s->stage, t, r->grad_scale);
+    if (s->setup.c->train.deterministic)
         add_fixed_loss(s, sum, r);
     else
         r->loss_sum += sum;
     keep_nll(s, t->micro_batch);
-    if (s->watches && s->c->guard.repeated > 0) r->repeated_tokens += count_repeated(s);
+    if (s->watches && s->setup.c->guard.repeated > 0)
+        r->repeated_tokens += count_repeated(&s->stage);
 }
 
 /* ---- programs ---- */
 
-void execute_pass_on(session *s, const step_entry *t) {
-    const batch_ports *chunk = &s->chunks[t->chunk];
+void execute_pass_on(dev *d, const stage *g, const step_entry *t) {
+    const batch_ports *chunk = &g->chunks[t->chunk];
     if (t->action == STEP_PASS_ON)
-        batch_pass_on(s->dev, chunk, chunk + 1, t->frame);
+        batch_pass_on(d, chunk, chunk + 1, t->frame);
     else
-        batch_pass_back(s->dev, chunk, chunk + 1, t->frame);
+        batch_pass_back(d, chunk, chunk + 1, t->frame);
 }
 
 /* In one go, or where it is traced, part by part of the model. */
 static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
-    const prog *p = execute_ports_of(s, t)->p;
+    const prog *p = execute_ports_of(&s->stage, t)->p;
     int64_t *op_ns = times && t->model == 0 ? times->op_ns[t->chunk] : NULL;
     for (int first = t->first, end; first < t->end; first = end) {
         end = trace_stretch(s->trace, p, first, t->end);
@@ -226,19 +233,19 @@ static void replay(session *s, const step_entry *t, const op_run *run, step_time
 }
 
 static void wait_for(session *s, const step_entry *t) {
-    const peers_unit *u = &s->peers.unit[t->unit];
+    const peers_unit *u = &s->setup.peers.unit[t->unit];
     bool weights = t->action == STEP_GATHERED;
     int64_t began = trace_now(s->trace);
     if (weights)
-        peers_gathered(&s->peers, t->unit);
+        peers_gathered(&s->setup.peers, t->unit);
     else
-        peers_reduced(&s->peers, t->unit);
+        peers_reduced(&s->setup.peers, t->unit);
     trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
 }
 
 /* What the step's loss is a mean over. */
 static int64_t count_of(const session *s, int64_t targets) {
-    return s->objective->loss ? s->batch / s->objective->sequences : targets;
+    return s->setup.objective->loss ? s->stage.batch / s->setup.objective->sequences : targets;
 }
 
 static status run_entry(session *s, const step_source *from, const step_entry *t, step_times *times,
@@ -250,10 +257,10 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
         case STEP_FORWARD:
         case STEP_BACKWARD: replay(s, t, &run, times); break;
         case STEP_PASS_ON:
-        case STEP_PASS_BACK: execute_pass_on(s, t); break;
+        case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
         case STEP_LOSS: take_loss(s, t, r); break;
-        case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
-        case STEP_REDUCE: peers_reduce(&s->peers, t); break;
+        case STEP_GATHER: peers_gather(&s->setup.peers, t->unit); break;
+        case STEP_REDUCE: peers_reduce(&s->setup.peers, t); break;
         case STEP_GATHERED:
         case STEP_REDUCED: wait_for(s, t); break;
         case STEP_OPTIMIZER:
@@ -268,14 +275,15 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) {
     trace_step_begin(s->trace, s->at.step + 1);
     int64_t began = clock_now_ns();
-    *r = (step_result){.targets = peers_sum_count(&s->peers, from->count_targets(s), "targets")};
+    *r = (step_result){.targets =
+                           peers_sum_count(&s->setup.peers, from->count_targets(s), "targets")};
     r->count = count_of(s, r->targets);
-    s->fixed_overflow = false;
+    s->overflow = false;
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->count > 0 ? (float)(1.0 / (double)r->count) : 0.0f;
-    for (int i = 0; i < s->table.n; i++) {
-        const step_entry *t = &s->table.entry[i];
-        if (t->name) comm_at(s->peers.m.world, t->name, s->at.step + 1);
+    for (int i = 0; i < s->stage.table.n; i++) {
+        const step_entry *t = &s->stage.table.entry[i];
+        if (t->name) comm_at(s->setup.peers.m.world, t->name, s->at.step + 1);
         TRY(run_entry(s, from, t, times, r, e));
     }
     r->total_ns = clock_now_ns() - began;
@@ -283,21 +291,21 @@ status execute_step(session *s, const step_source *from, step_times *times, step
     return ST_OK;
 }
 
-static const step_table *table_of(const session *s, const prog *p) {
-    for (int i = 0; i < s->n_passes; i++)
-        if (s->passes[i].p == p) return &s->passes[i].table;
+static const step_table *table_of(const stage *g, const prog *p) {
+    for (int i = 0; i < g->n_passes; i++)
+        if (g->passes[i].p == p) return &g->passes[i].table;
     CHECK(false, "a program that is not in the plan");
     return NULL;
 }
 
-void execute_pass(session *s, const prog *p, const op_run *run) {
-    const step_table *table = table_of(s, p);
+void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run) {
+    const step_table *table = table_of(g, p);
     for (int i = 0; i < table->n; i++) {
         const step_entry *t = &table->entry[i];
         switch (t->action) {
             case STEP_FORWARD: prog_replay_range(p, t->first, t->end, run, NULL); break;
-            case STEP_GATHER: peers_gather(&s->peers, t->unit); break;
-            case STEP_GATHERED: peers_gathered(&s->peers, t->unit); break;
+            case STEP_GATHER: peers_gather(&u->peers, t->unit); break;
+            case STEP_GATHERED: peers_gathered(&u->peers, t->unit); break;
             default: break;
         }
     }
@@ -305,6 +313,6 @@ void execute_pass(session *s, const prog *p, const op_run *run) {
 
 void execute_advance(session *s, const step_result *r) {
     s->at.step++;
-    s->at.tokens += (uint64_t)(s->batch * s->T);
+    s->at.tokens += (uint64_t)(s->stage.batch * s->stage.T);
     s->at.seconds += (double)r->total_ns / 1e9;
 }

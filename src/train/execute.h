@@ -10,7 +10,7 @@ typedef struct step_source {
     /* Unmasked targets of the whole step: gradients are divided by them, so they are known before
      * the first micro-batch. */
     int64_t (*count_targets)(session *s);
-    /* Fills s->rows with a micro-batch. */
+    /* Fills s->stage.rows with a micro-batch. */
     status (*fill)(session *s, int micro_batch, err *e);
     /* Told when the gradients are those of the whole step, before the update; may be NULL. */
     void (*reduced)(session *s, void *ctx);
@@ -47,5 +47,21 @@ status execute_step(session *s, const step_source *from, step_times *times, step
 double execute_mean_loss(const step_result *r);
 /* Moves s->at past the step. */
 void execute_advance(session *s, const step_result *r);
+
+/* What a step consists of, for those who run it otherwise (guard/nonfinite.c) or only a part of it
+ * (validate.c, samples.c). */
+
+/* What the ops of a micro-batch of the coming step get. */
+op_run execute_run_of(session *s, int micro_batch, float grad_scale);
+/* Fills g->rows with a micro-batch of samples; returns the number of targets. */
+int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
+/* Runs a program without backward: validation, sampling. Every rank of a copy does. */
+void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run);
+/* The loss of a micro-batch that is through all chunks; the backward can begin. */
+double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale);
+/* Runs what an entry says between chunks. */
+void execute_pass_on(dev *d, const stage *g, const step_entry *t);
+/* What the entry's program takes and gives. */
+const batch_ports *execute_ports_of(const stage *g, const step_entry *t);
 
 #endif

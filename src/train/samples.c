@@ -1,18 +1,17 @@
 /* Samples during training, through the plan's own prefill and decode programs. */
 #include <string.h>
 
-#include "base/json.h"
-#include "plan/plan.h"
+#include "infer/generate.h"
 #include "train/events.h"
 
-status samples_encode(session *s, err *e) {
-    const config_texts *prompts = &s->c->sample.prompts;
-    s->prompts = ARENA_ARRAY(s->a, tok_ids, prompts->n + 1);
+status samples_encode(setup *u, err *e) {
+    const config_texts *prompts = &u->c->sample.prompts;
+    u->prompts = ARENA_ARRAY(u->a, tok_ids, prompts->n + 1);
     for (int i = 0; i < prompts->n; i++) {
         status st =
-            tok_encode(s->tok, prompts->items[i], strlen(prompts->items[i]), 0, &s->prompts[i], e);
-        if (st == ST_OK && s->prompts[i].n == 0)
-            st = config_error(s->c, e, "sample.prompts", "prompt %d is empty", i + 1);
+            tok_encode(u->tok, prompts->items[i], strlen(prompts->items[i]), 0, &u->prompts[i], e);
+        if (st == ST_OK && u->prompts[i].n == 0)
+            st = config_error(u->c, e, "sample.prompts", "prompt %d is empty", i + 1);
         if (st != ST_OK) {
             err_context(e, "sample.prompts[%d]", i);
             return st;
@@ -22,10 +21,10 @@ status samples_encode(session *s, err *e) {
 }
 
 static status write_one(session *s, generator *g, int i, err *e) {
-    const config *c = s->c;
-    int32_t end = tok_eos(s->tok);
-    generate_request rq = {.prompt = s->prompts[i].id,
-                           .n_prompt = s->prompts[i].n,
+    const config *c = s->setup.c;
+    int32_t end = tok_eos(s->setup.tok);
+    generate_request rq = {.prompt = s->setup.prompts[i].id,
+                           .n_prompt = s->setup.prompts[i].n,
                            .max_new = c->sample.max_new,
                            .sample = {.temperature = c->sample.temperature,
                                       .top_k = (int)c->sample.top_k,
@@ -34,17 +33,12 @@ static status write_one(session *s, generator *g, int i, err *e) {
                                       .seed = (uint64_t)c->train.seed},
                            .end = &end,
                            .n_end = end >= 0,
-                           .tok = s->tok};
+                           .tok = s->setup.tok};
     tok_ids ids = {0};
     strbuf text = {0};
     generate_result result;
     status st = generate_run(g, &rq, &ids, &text, &result, e);
-    if (st == ST_OK) {
-        json_t *o = events_new("sample", s->at.step);
-        json_object_set_new(o, "prompt", json_string(c->sample.prompts.items[i]));
-        json_object_set_new(o, "text", json_text(strbuf_cstr(&text), text.len));
-        st = events_emit(s, o, e);
-    }
+    if (st == ST_OK) st = events_sample(s, c->sample.prompts.items[i], &text, e);
     tok_ids_free(&ids);
     strbuf_free(&text);
     return st;
@@ -54,19 +48,20 @@ static status write_one(session *s, generator *g, int i, err *e) {
 static void replay(void *ctx, const prog *p, const op_run *run) {
     session *s = ctx;
     op_run ranks = *run;
-    ranks.mesh = &s->peers.m;
-    execute_pass(s, p, &ranks);
+    ranks.mesh = &s->setup.peers.m;
+    execute_pass(&s->setup, &s->stage, p, &ranks);
 }
 
 status samples_write(session *s, err *e) {
-    if (!plan_prog(s->plan, USE_DECODE, 0)) return ST_OK;
+    if (!plan_prog(s->setup.plan, USE_DECODE, 0)) return ST_OK;
     status st = ST_OK;
-    bool together = param_weights_in_slots(s->plan->store) || s->peers.m.size[MESH_TP] > 1;
-    if (!together && !session_leads(s)) return ST_OK;
-    generator g = plan_generator(s->plan, s->tok);
+    bool together =
+        param_weights_in_slots(s->setup.plan->store) || s->setup.peers.m.size[MESH_TP] > 1;
+    if (!together && !setup_leads(&s->setup)) return ST_OK;
+    generator g = plan_generator(s->setup.plan, s->setup.tok);
     g.replay = replay;
     g.replay_ctx = s;
-    for (int i = 0; st == ST_OK && i < s->c->sample.prompts.n; i++) {
+    for (int i = 0; st == ST_OK && i < s->setup.c->sample.prompts.n; i++) {
         generator_reset(&g); /* each as if it were alone */
         st = write_one(s, &g, i, e);
     }

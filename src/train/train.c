@@ -11,7 +11,7 @@
 #include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/ranks/preflight.h"
-#include "train/session.h"
+#include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */
 static status keep_resolved(config *c, const char *run, err *e) {
@@ -28,45 +28,45 @@ static status keep_resolved(config *c, const char *run, err *e) {
 }
 
 static status open_session(session *s, config *c, const train_options *opt, err *e) {
-    *s = (session){.c = c, .opt = opt, .a = arena_new("run")};
+    *s = (session){.opt = opt, .setup = {.c = c, .a = arena_new("run")}};
     TRY(config_check_supported(c, e));
-    TRY(peers_open(&s->peers, c, opt->world, e));
-    s->attempt = (uint64_t)peers_first(
-        &s->peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
+    TRY(peers_open(&s->setup.peers, c, opt->world, e));
+    s->setup.attempt = (uint64_t)peers_first(
+        &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     if (c->run && !opt->fresh) TRY(keep_resolved(c, c->run, e));
-    TRY(config_open_device(c, &s->dev, e));
-    return session_open_tokenizer(s, e);
+    TRY(config_open_device(c, &s->setup.dev, e));
+    return session_open(s, e);
 }
 
 /* Takes the run folder: new, or resumed when only free keys differ. */
 static status take_folder(session *s, err *e) {
     run_start start;
     int begun = stage_data_begun(s->data.record);
-    TRY(run_open(&s->folder, s->c->run, e));
-    TRY(run_prepare(s->folder, s->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
+    TRY(run_open(&s->folder, s->setup.c->run, e));
+    TRY(run_prepare(s->folder, s->setup.c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
     /* Without its checkpoint and its origin a fork would go on elsewhere: the config, which makes
      * the folder a run, comes last. */
-    if (s->forked) TRY(checkpoint_copy(s->forked, s->c->run, e));
+    if (s->forked) TRY(checkpoint_copy(s->forked, s->setup.c->run, e));
     if (s->forked) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
-    return run_write_config(s->folder, s->c, e);
+    return run_write_config(s->folder, s->setup.c, e);
 }
 
 static status open_folder(session *s, err *e) {
-    TRY(peers_agree(&s->peers, ST_OK, e)); /* all have looked at what was there */
-    return peers_agree(&s->peers, session_leads(s) ? take_folder(s, e) : ST_OK, e);
+    TRY(peers_agree(&s->setup.peers, ST_OK, e)); /* all have looked at what was there */
+    return peers_agree(&s->setup.peers, setup_leads(&s->setup) ? take_folder(s, e) : ST_OK, e);
 }
 
 /* --fork: the newest checkpoint goes on in a new folder, where any key may differ. Here it is only
  * found: the folder is made when nothing is left to be refused. */
 static status find_fork(session *s, course_origin *origin, err *e) {
-    config *c = s->c;
+    config *c = s->setup.c;
     int64_t step;
     if (run_is_run(s->opt->fork)) {
         err_set(e, ST_USAGE, "%s already holds a run", s->opt->fork);
         err_where(e, "--fork %s", s->opt->fork);
         return err_hint(e, "fork into a new folder");
     }
-    TRY(checkpoint_find_newest(s->a, c->run, &s->forked, &step, NULL, NULL, e));
+    TRY(checkpoint_find_newest(s->setup.a, c->run, &s->forked, &step, NULL, NULL, e));
     if (!s->forked) {
         err_set(e, ST_USAGE, "%s has no checkpoint to fork from", c->run);
         config_locate(c, "run", e);
@@ -80,30 +80,30 @@ static status find_fork(session *s, course_origin *origin, err *e) {
 
 /* What happened after the checkpoint that is resumed will happen again. */
 static status open_metrics(session *s, err *e) {
-    if (!session_leads(s)) return ST_OK;
-    TRY(metrics_truncate_after(s->c->run, s->at.step, e));
-    return metrics_open(&s->metrics, s->c->run, e);
+    if (!setup_leads(&s->setup)) return ST_OK;
+    TRY(metrics_truncate_after(s->setup.c->run, s->at.step, e));
+    return metrics_open(&s->journal.metrics, s->setup.c->run, e);
 }
 
 /* What the other ranks need is for rank 0 to tell. */
 static void share_peaks(session *s) {
-    int n = peers_ranks(&s->peers);
-    int64_t *peak = ARENA_ARRAY(s->a, int64_t, n);
-    plan_class *needs = ARENA_ARRAY(s->a, plan_class, n);
-    peak[peers_rank(&s->peers)] = s->plan->peak_bytes;
-    peers_share_count(&s->peers, peak);
+    int n = peers_ranks(&s->setup.peers);
+    int64_t *peak = ARENA_ARRAY(s->setup.a, int64_t, n);
+    plan_class *needs = ARENA_ARRAY(s->setup.a, plan_class, n);
+    peak[peers_rank(&s->setup.peers)] = s->setup.plan->peak_bytes;
+    peers_share_count(&s->setup.peers, peak);
     for (int i = 0; i < n; i++) needs[i] = (plan_class){1, peak[i]};
-    plan_set_classes(s->plan, needs, n);
+    plan_set_classes(s->setup.plan, needs, n);
 }
 
 static status write_plan(session *s, err *e) {
-    if (!session_leads(s)) return ST_OK;
-    json_t *o = plan_json(s->plan, s->c->train.memory_limit);
+    if (!setup_leads(&s->setup)) return ST_OK;
+    json_t *o = plan_json(s->setup.plan, s->setup.c->train.memory_limit);
     status st = run_write_json(s->folder, "plan.json", o, e);
     json_decref(o);
     if (st != ST_OK || !s->opt->on_plan) return st;
     strbuf table = {0};
-    plan_describe(s->plan, &table);
+    plan_describe(s->setup.plan, &table);
     s->opt->on_plan(s->opt->ctx, strbuf_cstr(&table));
     strbuf_free(&table);
     return ST_OK;
@@ -112,9 +112,9 @@ static status write_plan(session *s, err *e) {
 /* What the run's stages began with; nothing where it is new. */
 static status open_record(session *s, course_origin *origin, err *e) {
     if (s->opt->fork) return find_fork(s, origin, e);
-    bool goes_on = !s->opt->fresh && run_is_run(s->c->run);
+    bool goes_on = !s->opt->fresh && run_is_run(s->setup.c->run);
     if (goes_on) {
-        TRY(stage_data_read(&s->data.record, s->c->run, e));
+        TRY(stage_data_read(&s->data.record, s->setup.c->run, e));
         *origin = stage_data_origin(s->data.record);
     } else
         s->data.record = json_pack("{s:[]}", "stages");
@@ -124,12 +124,12 @@ static status open_record(session *s, course_origin *origin, err *e) {
 /* Sequences in a pass over the data, where train.epochs asks for them. */
 static status count_sequences(session *s, uint64_t *n, err *e) {
     *n = 0;
-    if (s->c->train.epochs <= 0) return ST_OK;
+    if (s->setup.c->train.epochs <= 0) return ST_OK;
     stage_data look = s->data;
     look.record = json_deep_copy(s->data.record);
     loader *l = NULL;
     bool is_new;
-    status st = stage_data_open(&look, s->c, 0, &l, &is_new, e);
+    status st = stage_data_open(&look, s->setup.c, 0, &l, &is_new, e);
     if (st == ST_OK) *n = loader_sequences(l);
     loader_close(l);
     json_decref(look.record);
@@ -139,7 +139,7 @@ static status count_sequences(session *s, uint64_t *n, err *e) {
 /* A fork enters its own stage anew: its data may be others. */
 static void forget_stages(session *s, const course_origin *origin) {
     json_t *stages = json_object_get(s->data.record, "stages");
-    size_t keep = (size_t)course_part_of(s->course, origin->step + 1)->stage;
+    size_t keep = (size_t)course_part_of(s->setup.course, origin->step + 1)->stage;
     while (json_array_size(stages) > keep) json_array_remove(stages, json_array_size(stages) - 1);
     stage_data_set_origin(s->data.record, origin);
 }
@@ -148,10 +148,11 @@ static void forget_stages(session *s, const course_origin *origin) {
  * open: they come next. */
 static status probe_data(session *s, err *e) {
     int begun = stage_data_begun(s->data.record);
-    for (int i = begun; i < s->course->n_stages; i++) {
-        const course_stage *k = &s->course->stage[i];
-        status st = i == 0 ? session_open_data(s, 0, e) : stage_data_probe(&s->data, k->c, e);
-        if (st != ST_OK && s->c->stages.n) err_context(e, "stage %s", k->name);
+    for (int i = begun; i < s->setup.course->n_stages; i++) {
+        const course_stage *k = &s->setup.course->stage[i];
+        status st = i == 0 ? stage_open_data(&s->stage, &s->setup, &s->data, 0, e)
+                           : stage_data_probe(&s->data, k->c, e);
+        if (st != ST_OK && s->setup.c->stages.n) err_context(e, "stage %s", k->name);
         TRY(st);
     }
     return ST_OK;
@@ -168,45 +169,69 @@ static status open_course(session *s, err *e) {
 }
 
 static status check_layout(session *s, err *e) {
-    if (peers_ranks(&s->peers) == 1 || !s->c->parallel.verify) return ST_OK;
-    return peers_agree(&s->peers, preflight_check(s->c, &s->peers.m, e), e);
+    if (peers_ranks(&s->setup.peers) == 1 || !s->setup.c->parallel.verify) return ST_OK;
+    return peers_agree(&s->setup.peers, preflight_check(s->setup.c, &s->setup.peers.m, e), e);
 }
 
 /* The first step of a run is not like the others. */
 static status open_trace(session *s, err *e) {
     if (!s->opt->trace) return ST_OK;
     int64_t first = s->at.step + 2;
-    if (first > s->course->total_steps) first = s->at.step + 1;
-    return trace_open(&s->trace, s->opt->trace, first, first + s->opt->trace_steps - 1, &s->peers,
-                      e);
+    if (first > s->setup.course->total_steps) first = s->at.step + 1;
+    return trace_open(&s->trace, s->opt->trace, first, first + s->opt->trace_steps - 1,
+                      &s->setup.peers, e);
 }
 
 /* Shards hold texts: a sample is one sequence of them. */
 static status check_samples(const session *s, err *e) {
-    if (s->objective->sequences == 1) return ST_OK;
-    config_error(s->c, e, "train.objective",
+    if (s->setup.objective->sequences == 1) return ST_OK;
+    config_error(s->setup.c, e, "train.objective",
                  "shards hold texts, not samples of %d sequences, from which %s learns",
-                 s->objective->sequences, s->objective->name);
+                 s->setup.objective->sequences, s->setup.objective->name);
     return err_hint(e, "train.objective=lm learns from them");
 }
 
+/* ---- weights and state ---- */
+
+static status check_begun(const session *s, err *e) {
+    int last = course_last_stage(s->setup.course, s->at.step);
+    int begun = stage_data_begun(s->data.record);
+    bool is_fork = s->at.step == stage_data_origin(s->data.record).step; /* no step of its own */
+    if (last < begun || begun == 0 || is_fork) return ST_OK;
+    const char *path = arena_printf(s->setup.a, "stages.%d.until", begun - 1);
+    config_error(s->setup.c, e, path, "stage %s ends before step %ld, which was trained in it",
+                 s->setup.course->stage[begun - 1].name, (long)s->at.step);
+    return err_hint(e, "end it at step %ld or later", (long)s->at.step);
+}
+
+static status start_state(session *s, err *e) {
+    TRY(setup_commit(&s->setup, e));
+    status st = setup_leads(&s->setup) ? checkpoint_clean(s->setup.c->run, e) : ST_OK;
+    TRY(peers_agree(&s->setup.peers, st, e));
+    TRY(setup_load_reference(&s->setup, s->setup.models[0].from, e));
+    TRY(state_load_newest(s, e));
+    peers_gather_all(&s->setup.peers);
+    return check_begun(s, e);
+}
+
 static status run_session(session *s, err *e) {
-    TRY(config_check_train(s->c, e));
+    TRY(config_check_train(s->setup.c, e));
     TRY(check_samples(s, e));
     TRY(open_course(s, e));
-    if (session_leads(s)) course_warn(s->course);
-    TRY(samples_encode(s, e));
-    TRY(peers_agree(&s->peers, session_make_plan(s, e), e)); /* they may need unequally much */
+    if (setup_leads(&s->setup)) course_warn(s->setup.course);
+    TRY(samples_encode(&s->setup, e));
+    TRY(peers_agree(&s->setup.peers, setup_make_plan(&s->setup, e),
+                    e)); /* they may need unequally much */
     TRY(check_layout(s, e));
     TRY(open_folder(s, e));
     share_peaks(s);
-    TRY(peers_agree(&s->peers, write_plan(s, e), e));
-    TRY(session_start_state(s, e));
-    if (s->c->checkpoint.upload && session_leads(s))
-        s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
-    TRY(peers_agree(&s->peers, open_metrics(s, e), e));
+    TRY(peers_agree(&s->setup.peers, write_plan(s, e), e));
+    TRY(start_state(s, e));
+    if (s->setup.c->checkpoint.upload && setup_leads(&s->setup))
+        s->saving.upload = upload_new(s->setup.c->run, s->setup.c->checkpoint.upload);
+    TRY(peers_agree(&s->setup.peers, open_metrics(s, e), e));
     TRY(open_trace(s, e));
-    peers_set_link(&s->peers, s->c);
+    peers_set_link(&s->setup.peers, s->setup.c);
     return loop_run(s, e);
 }
 
@@ -214,10 +239,10 @@ status train_run(config *c, const train_options *opt, err *e) {
     session s;
     status st = open_session(&s, c, opt, e);
     if (st == ST_OK) st = run_session(&s, e);
-    if (s.metrics) {
+    if (s.journal.metrics) {
         err report = {0};
-        metrics_close(s.metrics);
-        s.metrics = NULL;
+        metrics_close(s.journal.metrics);
+        s.journal.metrics = NULL;
         if (report_write(c->run, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
@@ -230,7 +255,7 @@ status train_run(config *c, const train_options *opt, err *e) {
  * be read yet, the run is planned for one step. */
 static uint64_t sequences_if_there(session *s) {
     uint64_t n = 0;
-    if (!s->tok) return 0;
+    if (!s->setup.tok) return 0;
     s->data.record = json_pack("{s:[]}", "stages");
     return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
 }
@@ -239,11 +264,11 @@ static uint64_t sequences_if_there(session *s) {
  * if it is the largest so far. */
 static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
     err why = {0};
-    mesh_place(&s->peers.m, &s->peers.m.shape, t);
-    s->peers.first_copy = first_copy;
-    status st = session_make_plan(s, &why);
-    plan *p = s->plan;
-    s->plan = NULL;
+    mesh_place(&s->setup.peers.m, &s->setup.peers.m.shape, t);
+    s->setup.peers.first_copy = first_copy;
+    status st = setup_make_plan(&s->setup, &why);
+    plan *p = s->setup.plan;
+    s->setup.plan = NULL;
     if (p) *peak = p->peak_bytes;
     if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
         plan_free(p);
@@ -258,9 +283,9 @@ static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t 
 /* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary, and replicas of the
  * weights are not saved; the plan is that of the largest. */
 static status plan_ranks(session *s, plan **out, err *e) {
-    int tp = s->peers.m.size[MESH_TP], all = peers_ranks(&s->peers);
-    int copy = peers_copy_ranks(&s->peers, s->c);
-    plan_class *needs = ARENA_ARRAY(s->a, plan_class, 2 * tp);
+    int tp = s->setup.peers.m.size[MESH_TP], all = peers_ranks(&s->setup.peers);
+    int copy = peers_copy_ranks(&s->setup.peers, s->setup.c);
+    plan_class *needs = ARENA_ARRAY(s->setup.a, plan_class, 2 * tp);
     status st = ST_OK;
     for (int i = 0; i < 2 * tp; i++) {
         bool first = i < tp;
@@ -276,17 +301,16 @@ static status plan_ranks(session *s, plan **out, err *e) {
 
 status train_plan(config *c, dev *meta, plan **out, err *e) {
     static const train_options none = {0};
-    session s = {.c = c, .opt = &none, .a = arena_new("plan")};
-    s.dev = meta;
+    session s = {.opt = &none, .setup = {.c = c, .a = arena_new("plan"), .dev = meta}};
     status st = config_check_supported(c, e);
-    if (st == ST_OK) st = peers_place(&s.peers, c, e);
-    if (st == ST_OK) st = session_open_tokenizer(&s, e);
-    if (st == ST_OK && s.tok) st = samples_encode(&s, e);
+    if (st == ST_OK) st = peers_place(&s.setup.peers, c, e);
+    if (st == ST_OK) st = session_open(&s, e);
+    if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     *out = NULL;
-    if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.course);
+    if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s, out, e);
-    s.dev = NULL;
+    s.setup.dev = NULL;
     session_close(&s);
     return st;
 }

@@ -1,11 +1,13 @@
 /* The training run: from a config to a trained model in a run folder.
  *
- * Reading order: this file, session.h (everything a run holds), course/course.h (the run as
- * arithmetic), session.c (opening it), loop.c (steps and events), enter.c (from stage to stage),
- * execute.c (one step), peers.h (the other ranks), trace.h (a step's timeline), state.c, save.c and
- * saver.c (checkpoints and resume), validate.c, samples.c, guard/watch.h (which steps are spikes),
- * gradients.c (--dump-grads). Beside them: trial.h (steps without data), layouts.h and preflight.h
- * (whether a layout computes what one rank does).
+ * Reading order: this file, session.h and the headers of its parts (setup.h: what a run is made of;
+ * course/course.h: the run as arithmetic; stage.h: what is in force; cursor.h: where the run is;
+ * guard/watch.h: which steps are spikes; save/saving.h and save/state.h: checkpoints and resume;
+ * journal.h: where events go). Then train.c (opening in order of cost), loop.c (steps and what
+ * happens between them), execute.h (one step), events.h and alarms.c, ranks/peers.h (the other
+ * ranks), ranks/trace.h (a step's timeline), validate.c, samples.c, gradients.c (--dump-grads).
+ * Beside them: layouts/trial.h (steps without data), layouts/layouts.h and ranks/preflight.h
+ * (whether a layout computes what one rank does), bench/bench.h.
  *
  * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end
  * (cli.md). Each is appended to RUN/metrics.jsonl and given to the caller. */

@@ -130,17 +130,17 @@ static void test_short_vectors(void **state) {
 typedef void (*mistake)(session *s, int step);
 
 static bool second_rank(const session *s) {
-    return peers_rank(&s->peers) == 1;
+    return peers_rank(&s->setup.peers) == 1;
 }
 
 static param_unit *unit_at(session *s, int u) {
-    return (param_unit *)(uintptr_t)param_unit_at(s->plan->store, u);
+    return (param_unit *)(uintptr_t)param_unit_at(s->setup.plan->store, u);
 }
 
 /* Every tensor-parallel rank draws its part of a parameter from the beginning of the whole. */
 static void draw_as_first(session *s, int step) {
-    const param_store *store = s->plan->store;
-    uint64_t seed = (uint64_t)s->c->train.seed;
+    const param_store *store = s->setup.plan->store;
+    uint64_t seed = (uint64_t)s->setup.c->train.seed;
     for (int i = 0; step == 0 && i < param_count(store); i++) {
         const param *p = param_at(store, i);
         if (p->init.kind != INIT_NORMAL || p->split.kind == SPLIT_NONE) continue;
@@ -153,20 +153,21 @@ static void draw_as_first(session *s, int step) {
         arena_free(a);
     }
     if (step == 0) param_refresh_work(store);
-    if (step == 0) peers_gather_all(&s->peers);
+    if (step == 0) peers_gather_all(&s->setup.peers);
 }
 
 /* Gradients that are summands of the same are not summed. */
 static void forget_partial(session *s, int step) {
-    for (int u = 0; step == 0 && u < param_units(s->plan->store); u++) unit_at(s, u)->n_partial = 0;
+    for (int u = 0; step == 0 && u < param_units(s->setup.plan->store); u++)
+        unit_at(s, u)->n_partial = 0;
 }
 
 /* One rank begins to sum two units in the other order. */
 static void swap_reductions(session *s, int step) {
     step_entry *first = NULL;
     if (step != 0 || !second_rank(s)) return;
-    for (int i = 0; i < s->table.n; i++) {
-        step_entry *t = &s->table.entry[i];
+    for (int i = 0; i < s->stage.table.n; i++) {
+        step_entry *t = &s->stage.table.entry[i];
         if (t->action != STEP_REDUCE || unit_at(s, t->unit)->spans.n == 0) continue;
         if (first) {
             int unit = first->unit;
@@ -181,14 +182,14 @@ static void swap_reductions(session *s, int step) {
 /* One rank's slots of layers, which are not the first, begin one element early. */
 static void shift_slots(session *s, int step) {
     if (step != 0 || !second_rank(s)) return;
-    for (int u = 0; u < param_units(s->plan->store); u++)
+    for (int u = 0; u < param_units(s->setup.plan->store); u++)
         unit_at(s, u)->slot -= unit_at(s, u)->shares_slot;
 }
 
 /* In one replica. */
 static void flip_bit(session *s, int step) {
     if (step != 3 || !second_rank(s)) return;
-    param_piece k = param_piece_of(s->plan->store, param_units(s->plan->store) - 1);
+    param_piece k = param_piece_of(s->setup.plan->store, param_units(s->setup.plan->store) - 1);
     uint32_t bits;
     float *x = k.master + k.spans->item[0].at;
     memcpy(&bits, x, sizeof bits);

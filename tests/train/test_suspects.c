@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
-#include "train/guard/suspects.h"
+#include "train/events.h"
 
 static int below(int n, uint64_t stream, int64_t counter) {
     return (int)(mix64(stream << 32 ^ mix64((uint64_t)counter)) % (uint64_t)n);
@@ -186,7 +186,7 @@ static void test_without_targets_and_rows(void **state) {
     int n = -1;
     suspects_ranked(s, &n);
     assert_int_equal(n, 0);
-    json_t *list = suspects_json(s, 5);
+    json_t *list = events_documents(s, 5);
     assert_int_equal(json_array_size(list), 0);
     json_decref(list);
     int32_t ids[T], targets[T];
@@ -204,7 +204,7 @@ static void test_without_targets_and_rows(void **state) {
 static void test_json(void **state) {
     (void)state;
     suspects *s = make_step(plant_one_token);
-    json_t *list = suspects_json(s, 3), *first = json_array_get(list, 0);
+    json_t *list = events_documents(s, 3), *first = json_array_get(list, 0);
     assert_int_equal(json_array_size(list), 3);
     assert_int_equal(json_integer_value(json_object_get(first, "document")), 22);
     assert_int_equal(json_integer_value(json_object_get(first, "line")), 23);
@@ -229,7 +229,7 @@ static void test_json_of_unknown_places(void **state) {
     span.place.line = 0;
     suspects *s = suspects_new();
     suspects_add_row(s, 0, 0, T, ids, targets, nll, &span, 1);
-    json_t *list = suspects_json(s, 1), *first = json_array_get(list, 0);
+    json_t *list = events_documents(s, 1), *first = json_array_get(list, 0);
     assert_true(json_is_null(json_object_get(first, "document")));
     assert_true(json_is_null(json_object_get(first, "source")));
     assert_true(json_is_null(json_object_get(first, "line")));

@@ -35,8 +35,8 @@ static void run_rank(comm_world *world, void *ctx) {
     step_result out;
     config *c = config_of(r);
     CHECK(trial_open(&s, arena_new("trace test"), c, world, &e) == ST_OK, "%s", e.message);
-    peers_set_link(&s.peers, c);
-    CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.peers, &e) == ST_OK, "%s", e.message);
+    peers_set_link(&s.setup.peers, c);
+    CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.setup.peers, &e) == ST_OK, "%s", e.message);
     for (int i = 0; i < (r->cut ? LAST - 1 : LAST + 1); i++) {
         CHECK(trial_step(&s, NULL, &out, &e) == ST_OK, "%s", e.message);
         trace_write(s.trace, false);

@@ -47,8 +47,8 @@ static status measure(rank_job *j, comm_world *world, session *s) {
         j->counted.calls[k] -= before.calls[k];
         j->counted.sent_bytes[k] -= before.sent_bytes[k];
     }
-    j->planned = plan_traffic(s->plan);
-    j->peak_bytes = s->plan->peak_bytes;
+    j->planned = plan_traffic(s->setup.plan);
+    j->peak_bytes = s->setup.plan->peak_bytes;
     return ST_OK;
 }
 

@@ -70,7 +70,7 @@ static void lab_open(lab *l, const char *const *keys, int n_keys) {
     status st = config_load(&l->c, path, keys, n_keys, &e);
     unlink(path);
     if (st == ST_OK) st = trial_open(&l->s, a, l->c, NULL, &e);
-    if (st == ST_OK) st = session_make_weights(&l->s, l->s.plan->store, POLICY, &e);
+    if (st == ST_OK) st = setup_make_weights(&l->s.setup, l->s.setup.plan->store, POLICY, &e);
     if (st != ST_OK) fail_msg("%s", e.message);
 }
 
@@ -88,7 +88,7 @@ static lab *current; /* of the callbacks */
 
 static int64_t count_targets(session *s) {
     const lab *l = current;
-    int64_t n = 0, each = l->sequences * s->T;
+    int64_t n = 0, each = l->sequences * s->stage.T;
     for (int64_t i = 0; i < each; i++) n += l->targets.data[s->at.step * each + i] >= 0;
     return n;
 }
@@ -96,12 +96,13 @@ static int64_t count_targets(session *s) {
 static status fill(session *s, int micro_batch, err *e) {
     (void)e;
     const lab *l = current;
-    int64_t n = (int64_t)s->B * s->T, at = s->at.step * l->sequences * s->T + micro_batch * n;
-    memcpy(s->rows.ids, l->ids.data + at, sizeof *s->rows.ids * (size_t)n);
-    memcpy(s->rows.targets, l->targets.data + at, sizeof *s->rows.ids * (size_t)n);
+    int64_t n = (int64_t)s->stage.B * s->stage.T,
+            at = s->at.step * l->sequences * s->stage.T + micro_batch * n;
+    memcpy(s->stage.rows.ids, l->ids.data + at, sizeof *s->stage.rows.ids * (size_t)n);
+    memcpy(s->stage.rows.targets, l->targets.data + at, sizeof *s->stage.rows.ids * (size_t)n);
     for (int64_t i = 0; i < n; i++) {
-        s->rows.pos[i] = (int32_t)(i % s->T);
-        if (s->rows.start) s->rows.start[i] = 0;
+        s->stage.rows.pos[i] = (int32_t)(i % s->stage.T);
+        if (s->stage.rows.start) s->stage.rows.start[i] = 0;
     }
     return ST_OK;
 }
@@ -127,15 +128,15 @@ static void check_step(lab *l, uint64_t *digest) {
     near(execute_mean_loss(&r), element(l, "loss", step), element(l, "loss", 0), NEAR, "loss");
     near(r.norm, element(l, "grad_norm", step), element(l, "grad_norm", 0), NEAR, "norm");
     execute_advance(&l->s, &r);
-    *digest = param_digest(l->s.plan->store);
+    *digest = param_digest(l->s.setup.plan->store);
 }
 
 static void check_params(const lab *l) {
-    const param_store *s = l->s.plan->store;
+    const param_store *s = l->s.setup.plan->store;
     json_t *all = json_object_get(l->want, "params");
     dev_room room = {0};
     const float *w =
-        dev_look(l->s.dev, param_master(s), (size_t)param_store_sizes(s).master_bytes, &room);
+        dev_look(l->s.setup.dev, param_master(s), (size_t)param_store_sizes(s).master_bytes, &room);
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
         json_t *want = json_object_get(all, p->name), *first = json_object_get(want, "first");
@@ -162,12 +163,12 @@ static uint64_t train(const char *const *keys, int n_keys) {
     lab l;
     uint64_t digest = 0;
     lab_open(&l, keys, n_keys);
-    uint64_t reference = param_digest(l.s.plan->model[1].store);
+    uint64_t reference = param_digest(l.s.setup.plan->model[1].store);
     current = &l;
     for (int i = 0; i < 5; i++) check_step(&l, &digest);
     check_params(&l);
-    assert_true(param_digest(l.s.plan->model[1].store) == reference);
-    assert_int_equal(plan_touched_bytes(l.s.plan), l.s.plan->peak_bytes);
+    assert_true(param_digest(l.s.setup.plan->model[1].store) == reference);
+    assert_int_equal(plan_touched_bytes(l.s.setup.plan), l.s.setup.plan->peak_bytes);
     lab_close(&l);
     return digest;
 }

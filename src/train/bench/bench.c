@@ -16,19 +16,19 @@ struct bench {
 /* ---- opening ---- */
 
 static bench_facts facts_of(const session *s) {
-    const plan *p = s->plan;
-    double micro = (double)s->table.micro_batches;
-    return (bench_facts){.isa = cpu_isa_name(dev_isa(s->dev)),
+    const plan *p = s->setup.plan;
+    double micro = (double)s->stage.table.micro_batches;
+    return (bench_facts){.isa = cpu_isa_name(dev_isa(s->setup.dev)),
                          .precision = dtype_name(p->spec.compute),
-                         .threads = dev_threads(s->dev),
+                         .threads = dev_threads(s->setup.dev),
                          .params = param_store_sizes(p->store).elems,
-                         .tok_per_step = s->batch * s->T,
-                         .micro_batches = s->table.micro_batches,
+                         .tok_per_step = s->stage.batch * s->stage.T,
+                         .micro_batches = s->stage.table.micro_batches,
                          .planned_peak_bytes = p->peak_bytes,
                          .activation_bytes = plan_saved_bytes(p),
                          .model_flops = micro * plan_model_flops(p),
                          .hardware_flops = micro * plan_hardware_flops(p),
-                         .peak_flops = s->peak_flops};
+                         .peak_flops = s->setup.peak_flops};
 }
 
 status bench_open(bench **out, config *c, comm_world *world, err *e) {
@@ -45,7 +45,7 @@ status bench_open(bench **out, config *c, comm_world *world, err *e) {
 }
 
 bool bench_agree(const bench *b, bool x) {
-    return peers_first(&b->s.peers, x);
+    return peers_first(&b->s.setup.peers, x);
 }
 
 void bench_close(bench *b) {
@@ -82,7 +82,7 @@ static int slowest_first(const void *a, const void *b) {
 }
 
 bench_summary bench_summarize(const bench *b, const bench_step *steps, int n) {
-    bench_step *sorted = ARENA_ARRAY(b->s.a, bench_step, n);
+    bench_step *sorted = ARENA_ARRAY(b->s.setup.a, bench_step, n);
     for (int i = 0; i < n; i++) sorted[i] = steps[i];
     qsort(sorted, (size_t)n, sizeof *sorted, slowest_first);
     double ns = (double)(sorted[n / 2].ns + sorted[(n - 1) / 2].ns) / 2, seconds = ns / 1e9;
@@ -97,18 +97,20 @@ bench_summary bench_summarize(const bench *b, const bench_step *steps, int n) {
 }
 
 void bench_start_profile(bench *b) {
-    const step_parts *parts = &b->s.parts;
-    b->times = ARENA_NEW(b->s.a, step_times);
-    b->times->op_ns = ARENA_ARRAY(b->s.a, int64_t *, parts->chunks);
+    const step_parts *parts = &b->s.stage.parts;
+    b->times = ARENA_NEW(b->s.setup.a, step_times);
+    b->times->op_ns = ARENA_ARRAY(b->s.setup.a, int64_t *, parts->chunks);
     for (int c = 0; c < parts->chunks; c++)
-        b->times->op_ns[c] = ARENA_ARRAY(b->s.a, int64_t, prog_get_stats(parts->chunk[c])->ops);
+        b->times->op_ns[c] =
+            ARENA_ARRAY(b->s.setup.a, int64_t, prog_get_stats(parts->chunk[c])->ops);
     b->timed_steps = b->timed_ns = 0;
 }
 
 status bench_get_profile(bench *b, bench_profile *out, err *e) {
     CHECK(b->timed_steps > 0, "a profile of no step");
     *out = (bench_profile){.steps = b->timed_steps, .peak_flops = b->facts.peak_flops};
-    TRY(peak_bandwidth(b->s.dev, &out->peak_bandwidth, e));
-    bench_profile_fill(out, b->s.a, b->s.plan, b->facts.micro_batches, b->times, b->timed_ns);
+    TRY(peak_bandwidth(b->s.setup.dev, &out->peak_bandwidth, e));
+    bench_profile_fill(out, b->s.setup.a, b->s.setup.plan, b->facts.micro_batches, b->times,
+                       b->timed_ns);
     return ST_OK;
 }

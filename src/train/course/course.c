@@ -288,6 +288,10 @@ const course_stage *course_stage_of(const course *k, int64_t step) {
     return &k->stage[course_part_of(k, step)->stage];
 }
 
+int course_last_stage(const course *k, int64_t step) {
+    return step > 0 ? course_part_of(k, step)->stage : 0;
+}
+
 uint64_t course_first_sample(const course *k, int64_t step) {
     const course_part *p = course_part_of(k, step);
     return p->first_sample + (uint64_t)(step - p->first_step) * (uint64_t)p->batch;

@@ -58,6 +58,8 @@ void course_warn(const course *c);
 
 const course_part *course_part_of(const course *c, int64_t step);
 const course_stage *course_stage_of(const course *c, int64_t step);
+/* The stage of the last of `step` finished steps; 0 before the first. */
+int course_last_stage(const course *c, int64_t step);
 /* First sample of a step in its stage's numbering, and tokens of the run when it is done. */
 uint64_t course_first_sample(const course *c, int64_t step);
 uint64_t course_tokens_after(const course *c, int64_t step);

@@ -350,33 +350,15 @@ static uint64_t consumed_by_end(const stage_data *d, const loader *l, int stage,
     return count_of(source_record(d, stage, i), "consumed") + loader_samples_of(l, i, n);
 }
 
-json_t *stage_data_over_budget(const stage_data *d, const loader *l, const config *c, int stage) {
-    json_t *list = json_array();
-    for (int i = 0; i < loader_n_sources(l); i++) {
-        double passes = passes_of(source_record(d, stage, i), consumed_by_end(d, l, stage, i));
-        const config_source *s = &c->data.train.items[i];
-        if (passes <= s->epochs * (1 + 1e-9)) continue;
-        json_t *o = json_object();
-        json_object_set_new(o, "path", json_text(s->path, strlen(s->path)));
-        json_object_set_new(o, "passes", json_f64(round(passes * 100) / 100));
-        json_object_set_new(o, "budget", json_f64(s->epochs));
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-json_t *stage_data_sources(const stage_data *d, const loader *l, const config *c, int stage) {
-    json_t *list = json_array();
-    for (int i = 0; i < loader_n_sources(l); i++) {
-        const config_source *s = &c->data.train.items[i];
-        json_t *o = json_object();
-        json_object_set_new(o, "path", json_text(s->path, strlen(s->path)));
-        json_object_set_new(o, "weight", json_f64(s->weight));
-        json_object_set_new(o, "share", json_f64(loader_source_share(l, i)));
-        json_object_set_new(o, "tokens", count_json(loader_source_shards(l, i)->totals.tokens));
-        json_object_set_new(o, "consumed",
-                            count_json(count_of(source_record(d, stage, i), "consumed")));
-        json_array_append_new(list, o);
-    }
-    return list;
+stage_source stage_data_source(const stage_data *d, const loader *l, const config *c, int stage,
+                               int i) {
+    const json_t *record = source_record(d, stage, i);
+    const config_source *s = &c->data.train.items[i];
+    return (stage_source){.path = s->path,
+                          .weight = s->weight,
+                          .share = loader_source_share(l, i),
+                          .tokens = loader_source_shards(l, i)->totals.tokens,
+                          .consumed = count_of(record, "consumed"),
+                          .passes = passes_of(record, consumed_by_end(d, l, stage, i)),
+                          .budget = s->epochs};
 }

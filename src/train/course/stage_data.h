@@ -19,6 +19,7 @@ typedef struct stage_data {
     int32_t vocab_size; /* of the model */
     const watch *watch; /* samples that were left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
+    bool record_is_new; /* it knows of a stage that RUN/data.json does not */
     void (*progress)(void *ctx, const char *what, double share);
 } stage_data;
 
@@ -41,10 +42,15 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
  * warning. */
 status stage_data_probe(const stage_data *d, const config *c, err *e) ATH_MUST_USE;
 
-/* Sources that will be passed over more often than their budget of epochs says, by the end of the
- * stage: [{"path", "passes", "budget"}]. */
-json_t *stage_data_over_budget(const stage_data *d, const loader *l, const config *c, int stage);
-/* [{"path", "weight", "share", "tokens", "consumed"}] for the `stage` event. */
-json_t *stage_data_sources(const stage_data *d, const loader *l, const config *c, int stage);
+/* Source i of a stage, for those who tell people. */
+typedef struct stage_source {
+    const char *path;
+    double weight, share;  /* as configured; of the mixture */
+    uint64_t tokens;       /* that it has */
+    uint64_t consumed;     /* samples that earlier stages took */
+    double passes, budget; /* over it by the end of the stage, and how many were allowed (epochs) */
+} stage_source;
+stage_source stage_data_source(const stage_data *d, const loader *l, const config *c, int stage,
+                               int i);
 
 #endif

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "io/checkpoint/held.h"
 #include "train/events.h"
+#include "train/guard/react.h"
 
 typedef struct finding {
     dev *dev;
@@ -57,17 +57,14 @@ static bool visit(void *ctx, const prog_event *ev) {
 
 static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
-    json_t *o = events_new("alarm", step);
-    json_object_set_new(o, "kind", json_string("nonfinite"));
-    json_object_set_new(o, "message", json_string(text));
-    TRY(events_emit(s, o, e));
+    TRY(events_nonfinite(s, text, e));
     err_set(e, ST_NONFINITE, "step %ld: %s", (long)step, text);
-    err_where(e, "%s", s->c->run);
+    err_where(e, "%s", s->setup.c->run);
     return err_hint(
         e,
         "lower optim.lr (now %g) or lengthen optim.schedule.warmup_steps, then start again: "
         "the newest checkpoint is unharmed",
-        s->now->optim.lr);
+        s->stage.now->optim.lr);
 }
 
 /* The first element of a span of p whose number is not finite, by its place in the whole. */
@@ -101,37 +98,38 @@ static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, f
                        finding *f) {
     op_run run = execute_run_of(s, t->micro_batch, grad_scale);
     run.frame = t->frame;
-    const batch_ports *io = execute_ports_of(s, t);
+    const batch_ports *io = execute_ports_of(&s->stage, t);
     switch (t->action) {
         case STEP_FILL:
-            execute_fill(s, s->train, first_sample + (uint64_t)t->micro_batch * (uint64_t)s->B);
-            batch_put(io, t->frame, &s->rows);
+            execute_fill(&s->stage, s->stage.train,
+                         first_sample + (uint64_t)t->micro_batch * (uint64_t)s->stage.B);
+            batch_put(io, t->frame, &s->stage.rows);
             break;
         case STEP_FORWARD:
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
         case STEP_PASS_ON:
-        case STEP_PASS_BACK: execute_pass_on(s, t); break;
-        case STEP_LOSS: execute_loss(s, t, grad_scale); break;
+        case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
+        case STEP_LOSS: execute_loss(s->setup.objective, &s->stage, t, grad_scale); break;
         default: break;
     }
 }
 
 static void walk_step(session *s, uint64_t first_sample, float grad_scale, finding *f) {
-    for (int i = 0; i < s->table.n && (f->goes_on || !f->found); i++)
-        walk_entry(s, &s->table.entry[i], first_sample, grad_scale, f);
+    for (int i = 0; i < s->stage.table.n && (f->goes_on || !f->found); i++)
+        walk_entry(s, &s->stage.table.entry[i], first_sample, grad_scale, f);
 }
 
 /* Gradients of the walk are this rank's; what no rank finds arose when they were summed. */
 static void find(session *s, uint64_t first_sample, float grad_scale, finding *f) {
-    f->found = weights_are_bad(s->plan->store, f);
-    bool known = peers_any(&s->peers, f->found);
-    if (known || param_weights_in_slots(s->plan->store)) return;
-    f->goes_on = peers_ranks(&s->peers) > 1;
+    f->found = weights_are_bad(s->setup.plan->store, f);
+    bool known = peers_any(&s->setup.peers, f->found);
+    if (known || param_weights_in_slots(s->setup.plan->store)) return;
+    f->goes_on = peers_ranks(&s->setup.peers) > 1;
     walk_step(s, first_sample, grad_scale, f);
 }
 
 static const char *found_nowhere(const session *s) {
-    return param_weights_in_slots(s->plan->store)
+    return param_weights_in_slots(s->setup.plan->store)
                ? "the loss or a gradient is not finite; under parallel.zero=2 or less the tensor "
                  "is "
                  "named"
@@ -139,14 +137,15 @@ static const char *found_nowhere(const session *s) {
 }
 
 /* All ranks name what the first of them has found. */
-status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e) {
-    finding f = {.dev = s->dev, .overflow = &s->fixed_overflow, .limit = (double)s->fixed_limit};
-    s->fixed_overflow = false;
+status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) {
+    finding f = {
+        .dev = s->setup.dev, .overflow = &s->overflow, .limit = (double)s->stage.fixed_limit};
+    s->overflow = false;
     find(s, first_sample, grad_scale, &f);
     dev_room_free(&f.room);
     err named = {0};
     status st = f.found ? err_set(&named, ST_NONFINITE, "%s", f.text) : ST_OK;
-    st = peers_agree(&s->peers, st, &named);
+    st = peers_agree(&s->setup.peers, st, &named);
     if (st == ST_RANK) {
         if (e) *e = named;
         return st;
@@ -154,7 +153,7 @@ status guard_explain(session *s, uint64_t first_sample, float grad_scale, err *e
     return not_finite(s, st == ST_OK ? found_nowhere(s) : named.message, e);
 }
 
-status guard_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {
+status react_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {
     const bool no_overflow = false; /* sums are of floats */
     finding f = {.dev = run->dev, .overflow = &no_overflow};
     f.found = weights_are_bad(ps, &f);

@@ -1,12 +1,19 @@
-/* What is done about a spike: tell it with the documents that were in the step, and for `rewind`
- * bring the run back to its last checkpoint, from where it goes on without these samples. */
+/* What follows when a step is not as it should be: a spike, or a number that is not finite. */
 #ifndef TRAIN_REACT_H
 #define TRAIN_REACT_H
 
 #include "train/execute.h"
 
-/* After a step whose verdict is not WATCH_FINE, before s->at moves past it. A rewind moves s->at
- * back. ST_NONFINITE when it has come to that too often. */
+/* Tells of a spike with the step's documents, the most suspicious first; where the verdict is to
+ * rewind, goes back to the last checkpoint and leaves the step's samples out. ST_NONFINITE when the
+ * run has gone back too often. */
 status react_to_spike(session *s, const step_result *r, err *e) ATH_MUST_USE;
+
+/* nonfinite.c: runs the micro-batches of the coming step again, op by op, and fills e with the first
+ * tensor that is not finite (ST_NONFINITE). first_sample: the first that is this rank's. */
+status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) ATH_MUST_USE;
+/* The same for one pass of a program over inputs that it still has. ST_OK: everything is finite. */
+status react_explain_pass(const param_store *ps, const prog *p, const op_run *run,
+                          err *e) ATH_MUST_USE;
 
 #endif

@@ -1,12 +1,10 @@
-/* Which documents made a step spike; see suspects.h. Order: repetition, collecting, ranking, JSON.
+/* Which documents made a step spike; see suspects.h. Order: repetition, collecting, ranking.
  */
 #include "train/guard/suspects.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/json.h"
 
 /* ---- repetition ---- */
 
@@ -23,19 +21,22 @@ static void mark_runs(const int32_t *ids, int64_t n, int64_t period, uint8_t *ma
     }
 }
 
-int64_t suspects_count_repeated(const int32_t *ids, int64_t n) {
+int64_t suspects_count_repeated(const int32_t *ids, int64_t n, uint8_t *marked) {
     if (n < MIN_REPEATS) return 0;
-    uint8_t *marked = xcalloc((size_t)n, 1);
+    memset(marked, 0, (size_t)n);
     int64_t count = 0;
     for (int64_t period = 1; period <= MAX_PERIOD && period <= n / MIN_REPEATS; period++)
         mark_runs(ids, n, period, marked);
     for (int64_t i = 0; i < n; i++) count += marked[i];
-    free(marked);
     return count;
 }
 
 double suspects_repeated_share(const int32_t *ids, int64_t n) {
-    return n > 0 ? (double)suspects_count_repeated(ids, n) / (double)n : 0;
+    if (n <= 0) return 0;
+    uint8_t *marked = xmalloc((size_t)n);
+    int64_t count = suspects_count_repeated(ids, n, marked);
+    free(marked);
+    return (double)count / (double)n;
 }
 
 /* ---- collecting ---- */
@@ -153,38 +154,4 @@ const suspect *suspects_ranked(suspects *s, int *n) {
     for (int i = 0; i < s->n; i++) s->items[i].score = score_of(&s->items[i], middle, deviation);
     if (s->n) qsort(s->items, (size_t)s->n, sizeof *s->items, compare_suspects);
     return s->items;
-}
-
-/* ---- JSON ---- */
-
-static json_t *text_or_null(const char *text) {
-    return text && *text ? json_text(text, strlen(text)) : json_null();
-}
-
-static json_t *suspect_json(const suspect *item) {
-    const loader_span *span = &item->span;
-    const shard_place *place = &span->place;
-    json_t *o = json_object();
-    bool numbered = place->document != UINT64_MAX;
-    json_object_set_new(o, "set", text_or_null(span->set));
-    json_object_set_new(o, "shard", text_or_null(span->shard));
-    json_object_set_new(o, "document",
-                        numbered ? json_integer((json_int_t)place->document) : json_null());
-    json_object_set_new(o, "source", text_or_null(place->source));
-    json_object_set_new(o, "line", place->line ? json_integer(place->line) : json_null());
-    json_object_set_new(o, "id", text_or_null(place->id));
-    json_object_set_new(o, "first_tok", json_integer((json_int_t)span->first_tok));
-    json_object_set_new(o, "end_tok", json_integer((json_int_t)span->end_tok));
-    json_object_set_new(o, "row", json_integer(item->row));
-    json_object_set_new(o, "loss", json_f32((float)item->loss));
-    json_object_set_new(o, "repeated", json_f32((float)item->repeated));
-    return o;
-}
-
-json_t *suspects_json(suspects *s, int most) {
-    int n;
-    const suspect *ranked = suspects_ranked(s, &n);
-    json_t *list = json_array();
-    for (int i = 0; i < n && i < most; i++) json_array_append_new(list, suspect_json(&ranked[i]));
-    return list;
 }

@@ -6,8 +6,6 @@
 #ifndef TRAIN_SUSPECTS_H
 #define TRAIN_SUSPECTS_H
 
-#include <jansson.h>
-
 #include "data/order/loader.h"
 
 typedef struct suspect {
@@ -22,7 +20,8 @@ typedef struct suspect {
 
 /* Share of n ids that lie in runs of >= 32 repeats of a span of 1..13 ids. O(13 n). */
 double suspects_repeated_share(const int32_t *ids, int64_t n);
-int64_t suspects_count_repeated(const int32_t *ids, int64_t n); /* the tokens of that share */
+/* The ids of that share. marked: [n], memory to work in; nothing is allocated. */
+int64_t suspects_count_repeated(const int32_t *ids, int64_t n, uint8_t *marked);
 
 typedef struct suspects suspects;
 suspects *suspects_new(void);
@@ -36,9 +35,5 @@ void suspects_add_row(suspects *s, uint64_t sample, int row, int T, const int32_
  * loss lies above the median of all documents, in units of their median absolute deviation: the
  * mean of few targets counts less. */
 const suspect *suspects_ranked(suspects *s, int *n);
-/* [{set, shard, document, source, line, id, first_tok, end_tok, row, loss, repeated}] of the first
- * `most`; what is unknown is null. `set`, `shard` and tokens say where the document lies in the
- * shards, `source` and `line` where its text is. */
-json_t *suspects_json(suspects *s, int most);
 
 #endif

@@ -183,7 +183,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
 /* What a mistake in a layout shows first: other weights, or other gradients of some parameter. */
 static void note_weights(const rank_job *j, const session *s) {
     for (int i = 0; i < j->t->n_params; i++) {
-        uint64_t digest = peers_param_digest(&s->peers, i);
+        uint64_t digest = peers_param_digest(&s->setup.peers, i);
         if (j->r) j->r->digest[i] = digest;
     }
 }
@@ -191,7 +191,7 @@ static void note_weights(const rank_job *j, const session *s) {
 static void note_gradients(session *s, void *ctx) {
     const rank_job *j = ctx;
     for (int i = 0; i < j->t->n_params; i++) {
-        double norm = peers_grad_norm(&s->peers, s->dev, i);
+        double norm = peers_grad_norm(&s->setup.peers, s->setup.dev, i);
         if (j->r) j->r->norm[i] = norm;
     }
 }
@@ -201,7 +201,7 @@ static status run_steps(rank_job *j, session *s, err *e) {
     uint64_t initial;
     if (j->way->between) j->way->between(s, 0);
     note_weights(j, s);
-    TRY(session_digest(s, &initial, e));
+    TRY(setup_digest(&s->setup, &initial, e));
     if (r) r->initial = initial;
     for (int i = 0; i < j->way->steps; i++) {
         step_result out;
@@ -212,7 +212,7 @@ static status run_steps(rank_job *j, session *s, err *e) {
         r->seconds += (double)out.total_ns / 1e9;
         r->n_steps = i + 1;
     }
-    j->peak_bytes = s->plan->peak_bytes;
+    j->peak_bytes = s->setup.plan->peak_bytes;
     return ST_OK;
 }
 
@@ -224,7 +224,7 @@ static status run_rank(rank_job *j) {
     status st = own_config(&c, j, e);
     if (st == ST_OK) st = trial_open(&s, a, c, j->world, e);
     if (st == ST_OK) st = run_steps(j, &s, e);
-    if (s.a)
+    if (s.setup.a)
         session_close(&s);
     else
         arena_free(a);

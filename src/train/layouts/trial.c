@@ -6,35 +6,35 @@
 /* ---- opening ---- */
 
 void trial_trim_config(config *c) {
-    if (!session_takes_vocab(c)) c->tokenizer = NULL;
+    if (!setup_takes_vocab(c)) c->tokenizer = NULL;
     c->data.valid = NULL;
     c->sample.prompts.n = 0;
 }
 
 static status open_model(session *s, comm_world *world, err *e) {
-    TRY(config_check_supported(s->c, e));
-    TRY(peers_open(&s->peers, s->c, world, e));
-    TRY(config_open_device(s->c, &s->dev, e));
-    TRY(session_open_tokenizer(s, e));
+    TRY(config_check_supported(s->setup.c, e));
+    TRY(peers_open(&s->setup.peers, s->setup.c, world, e));
+    TRY(config_open_device(s->setup.c, &s->setup.dev, e));
+    TRY(session_open(s, e));
     TRY(session_open_course(s, 0, NULL, e));
-    return session_make_plan(s, e);
+    return setup_make_plan(&s->setup, e);
 }
 
 static status open_memory(session *s, err *e) {
-    course_stage *first = &s->course->stage[0];
-    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->c->optim.lr};
-    TRY(session_commit(s, e));
-    session_enter_shape(s, 0, first->max_batch);
-    TRY(session_make_weights(s, s->plan->store, NULL, e));
-    TRY(session_load_reference(s, NULL, e));
-    peers_gather_all(&s->peers);
-    return comm_check(s->peers.m.world, e);
+    course_stage *first = &s->setup.course->stage[0];
+    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->setup.c->optim.lr};
+    TRY(setup_commit(&s->setup, e));
+    stage_enter_shape(&s->stage, &s->setup, 0, first->max_batch);
+    TRY(setup_make_weights(&s->setup, s->setup.plan->store, NULL, e));
+    TRY(setup_load_reference(&s->setup, NULL, e));
+    peers_gather_all(&s->setup.peers);
+    return comm_check(s->setup.peers.m.world, e);
 }
 
 status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) {
     static const train_options none = {0};
     trial_trim_config(c);
-    *s = (session){.c = c, .opt = &none, .a = a};
+    *s = (session){.opt = &none, .setup = {.c = c, .a = a}};
     TRY(open_model(s, world, e));
     return open_memory(s, e);
 }
@@ -42,21 +42,22 @@ status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) {
 /* ---- steps ---- */
 
 static int64_t count_targets(session *s) {
-    return s->share * s->T;
+    return s->stage.share * s->stage.T;
 }
 
 /* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. */
 static status fill(session *s, int micro_batch, err *e) {
     (void)e;
-    const batch_rows *r = &s->rows;
-    rng_key key = rng_key_named((uint64_t)s->c->train.seed, "bench.ids");
-    uint64_t own = (uint64_t)(s->at.step * s->batch + s->peers.m.rank[MESH_DP] * s->share);
-    uint32_t vocab = (uint32_t)s->model.vocab_size;
-    for (int b = 0; b < s->B; b++) {
-        uint64_t sample = own + (uint64_t)micro_batch * (uint64_t)s->B + (uint64_t)b;
-        uint64_t first = sample * ((uint64_t)s->T + 1);
-        for (int t = 0; t < s->T; t++) {
-            int64_t at = (int64_t)b * s->T + t;
+    const batch_rows *r = &s->stage.rows;
+    rng_key key = rng_key_named((uint64_t)s->setup.c->train.seed, "bench.ids");
+    uint64_t own =
+        (uint64_t)(s->at.step * s->stage.batch + s->setup.peers.m.rank[MESH_DP] * s->stage.share);
+    uint32_t vocab = (uint32_t)s->setup.models[0].vocab_size;
+    for (int b = 0; b < s->stage.B; b++) {
+        uint64_t sample = own + (uint64_t)micro_batch * (uint64_t)s->stage.B + (uint64_t)b;
+        uint64_t first = sample * ((uint64_t)s->stage.T + 1);
+        for (int t = 0; t < s->stage.T; t++) {
+            int64_t at = (int64_t)b * s->stage.T + t;
             r->ids[at] = (int32_t)(rng_u32(key, first + (uint64_t)t) % vocab);
             r->targets[at] = (int32_t)(rng_u32(key, first + (uint64_t)t + 1) % vocab);
             r->pos[at] = t;
@@ -72,8 +73,8 @@ static status run_step(session *s, const step_source *from, step_times *times, s
     if (!r->finite) {
         err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
                 (long)s->at.step + 1);
-        config_locate(s->c, "optim.lr", e);
-        return err_hint(e, "lower optim.lr (now %g)", s->c->optim.lr);
+        config_locate(s->setup.c, "optim.lr", e);
+        return err_hint(e, "lower optim.lr (now %g)", s->setup.c->optim.lr);
     }
     execute_advance(s, r);
     return ST_OK;

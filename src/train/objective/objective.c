@@ -1,9 +1,12 @@
 #include "train/objective/objective.h"
 
-extern const objective objective_lm, objective_dpo;
+extern const objective objective_dpo;
+
+/* Language modelling: the mean negative log-likelihood of all targets. */
+static const objective lm = {.name = "lm", .sequences = 1};
 
 static const objective *const objectives[] = {
-    [CONFIG_OBJECTIVE_LM] = &objective_lm, [CONFIG_OBJECTIVE_DPO] = &objective_dpo};
+    [CONFIG_OBJECTIVE_LM] = &lm, [CONFIG_OBJECTIVE_DPO] = &objective_dpo};
 
 const objective *objective_of(const config *c) {
     CHECK(c->train.objective < ARRAY_LEN(objectives) && objectives[c->train.objective],

@@ -160,8 +160,7 @@ void save_abandon(save_job *j) {
     j->writer = NULL;
 }
 
-status save_write(void *ctx, err *e) {
-    save_job *j = ctx;
+status save_write(save_job *j, err *e) {
     if (!j->writes) return ST_OK;
     TRY(in_context(j, leads(j) ? write_all(j, e) : write_parts(j, e), e));
     if (leads(j)) j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);

@@ -41,7 +41,7 @@ status save_begin(save_job *j, err *e) ATH_MUST_USE;
 /* Gives up what save_begin has begun and save_write has not ended. */
 void save_abandon(save_job *j);
 /* Writes this rank's part of the checkpoint, as rank 0 also what is not tensors, and then deletes
- * older ones. ctx is the job; nothing of a session is read. */
-status save_write(void *ctx, err *e) ATH_MUST_USE;
+ * older ones. Nothing of a session is read. */
+status save_write(save_job *j, err *e) ATH_MUST_USE;
 
 #endif

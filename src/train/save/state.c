@@ -7,6 +7,8 @@
  * All ranks take part in every save, and learn at the same step what has become of it.
  *
  * Reading order: state_save, state_poll, settle; then state_load_newest, load. */
+#include "train/save/state.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,45 +20,44 @@
 #include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/hf/hf_weights.h"
-#include "train/save/save.h"
 #include "train/events.h"
 
 /* ---- saving ---- */
 
 static uint64_t expected_bytes(const session *s) {
-    int64_t elems = param_store_sizes(param_store_whole(s->plan->store)).elems;
-    int64_t per = 4 + (s->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * s->optim->n_states;
+    int64_t elems = param_store_sizes(param_store_whole(s->setup.plan->store)).elems;
+    int64_t per =
+        4 + (s->setup.plan->spec.compute == DT_F32 ? 0 : 2) + 4 * s->setup.optim->n_states;
     return (uint64_t)(elems * per) + (1u << 20);
 }
 
 /* Where the next step's samples would be if the stage of step `step` went on. */
 static uint64_t samples_after(const session *s, int64_t step) {
     if (step == 0) return 0;
-    return course_first_sample(s->course, step) + (uint64_t)course_part_of(s->course, step)->batch;
+    return course_first_sample(s->setup.course, step) +
+           (uint64_t)course_part_of(s->setup.course, step)->batch;
 }
 
 static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
     hash_format(weights, digest);
-    const course_part *p = course_part_of(s->course, s->at.step > 0 ? s->at.step : 1);
     uint64_t samples = samples_after(s, s->at.step);
     return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
-                     p->stage, "samples", (json_int_t)samples, "tokens", (json_int_t)s->at.tokens,
-                     "seconds", json_f64(s->at.seconds), "optimizer", s->optim->name, "digest",
-                     digest);
+                     course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
+                     "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
+                     "optimizer", s->setup.optim->name, "digest", digest);
 }
 
 /* The model as it was trained last: at a stage's border that of the stage that ended. */
 static const model_config *trained_model(const session *s) {
-    int stage = s->at.step > 0 ? course_part_of(s->course, s->at.step)->stage : 0;
-    return &s->models[stage];
+    return &s->setup.models[course_last_stage(s->setup.course, s->at.step)];
 }
 
 static checkpoint_keep keep_of(const session *s) {
-    return (checkpoint_keep){.newest = (int)s->c->checkpoint.keep,
-                             .every = s->c->checkpoint.keep_every,
-                             .best = (int)s->c->checkpoint.keep_best,
-                             .only_uploaded = s->upload != NULL};
+    return (checkpoint_keep){.newest = (int)s->setup.c->checkpoint.keep,
+                             .every = s->setup.c->checkpoint.keep_every,
+                             .best = (int)s->setup.c->checkpoint.keep_best,
+                             .only_uploaded = s->saving.upload != NULL};
 }
 
 /* Of waiting for what another rank does of a save. */
@@ -67,37 +68,37 @@ static bool world_has_failed(void *world) {
 }
 
 static checkpoint_team team_of(const session *s) {
-    return (checkpoint_team){.rank = comm_rank(s->peers.copy),
-                             .ranks = comm_size(s->peers.copy),
-                             .attempt = mix64(s->attempt + (uint64_t)s->saves),
+    return (checkpoint_team){.rank = comm_rank(s->setup.peers.copy),
+                             .ranks = comm_size(s->setup.peers.copy),
+                             .attempt = mix64(s->setup.attempt + (uint64_t)s->saving.saves),
                              .limit_s = PATIENCE_S,
                              .failed = world_has_failed,
-                             .ctx = s->peers.m.world};
+                             .ctx = s->setup.peers.m.world};
 }
 
 static save_job *job_new(session *s, uint64_t digest) {
     arena *mem = arena_new("checkpoint");
     save_job *j = ARENA_NEW(mem, save_job);
-    s->saves++;
+    s->saving.saves++;
     *j = (save_job){.mem = mem,
-                    .run = arena_strdup(mem, s->c->run),
+                    .run = arena_strdup(mem, s->setup.c->run),
                     .team = team_of(s),
-                    .writes = s->peers.first_copy,
-                    .store = s->plan->store,
-                    .tok = s->tok,
-                    .optim = s->optim,
+                    .writes = s->setup.peers.first_copy,
+                    .store = s->setup.plan->store,
+                    .tok = s->setup.tok,
+                    .optim = s->setup.optim,
                     .model = *trained_model(s),
-                    .compute = s->plan->spec.compute,
-                    .masters = held_masters(s->plan->store),
+                    .compute = s->setup.plan->spec.compute,
+                    .masters = held_masters(s->setup.plan->store),
                     .step = s->at.step,
-                    .val_loss = s->val_loss,
+                    .val_loss = s->at.val_loss,
                     .need_bytes = expected_bytes(s),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
-    for (int i = 0; i < s->optim->n_states; i++)
-        j->states[i] = held_states(s->plan->store, s->plan->optim_state[i]);
+    for (int i = 0; i < s->setup.optim->n_states; i++)
+        j->states[i] = held_states(s->setup.plan->store, s->setup.plan->optim_state[i]);
     return j;
 }
 
@@ -134,20 +135,17 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
 /* Copies what the next steps will change, and has the job look at the copy: the thread that writes
  * it knows of no device. */
 static void take_snapshot(const session *s, save_job *j) {
-    param_sizes z = param_store_sizes(s->plan->store);
-    copy_array(&j->masters, s->plan->snapshot_params, z.master_bytes);
-    for (int i = 0; i < s->optim->n_states; i++)
-        copy_array(&j->states[i], s->plan->snapshot_state[i], z.state_bytes);
+    param_sizes z = param_store_sizes(s->setup.plan->store);
+    copy_array(&j->masters, s->setup.plan->snapshot_params, z.master_bytes);
+    for (int i = 0; i < s->setup.optim->n_states; i++)
+        copy_array(&j->states[i], s->setup.plan->snapshot_state[i], z.state_bytes);
 }
 
 /* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
  * in a row ends the run, as does the failure of one that was waited for. */
 static status tell_failure(session *s, const save_job *j, bool waited, err *why, err *e) {
-    bool fatal = waited || ++s->failed_saves >= 2;
-    json_t *o = events_alarm(s, "save_failed", "%s%s", why->message,
-                             fatal ? "" : "; the run goes on, the next save will try again");
-    json_object_set_new(o, "saved_step", json_integer(j->step));
-    TRY(events_emit(s, o, e));
+    bool fatal = waited || ++s->saving.failed_saves >= 2;
+    TRY(events_save_failed(s, j, why, fatal, e));
     if (!fatal) return ST_OK;
     if (e) *e = *why;
     return why->code;
@@ -155,21 +153,14 @@ static status tell_failure(session *s, const save_job *j, bool waited, err *why,
 
 /* Old checkpoints that cannot be deleted harm nobody but the disk. */
 static status tell_pruning(session *s, status st, const err *why, err *e) {
-    if (st == ST_OK) return ST_OK;
-    json_t *o =
-        events_alarm(s, "prune_failed", "an old checkpoint was not deleted: %s", why->message);
-    return events_emit(s, o, e);
+    return st == ST_OK ? ST_OK : events_prune_failed(s, why, e);
 }
 
 static status tell_success(session *s, const save_job *j, err *e) {
-    s->failed_saves = 0;
+    s->saving.failed_saves = 0;
     s->watch.rewinds = 0;
-    json_t *o = events_new("checkpoint", j->step);
-    json_object_set_new(o, "path", json_string(checkpoint_path(j->mem, j->run, j->step)));
-    json_object_set_new(o, "save_ms",
-                        json_f32((float)((double)(clock_now_ns() - j->began_ns) / 1e6)));
-    if (s->upload) upload_add(s->upload, j->step);
-    TRY(events_emit(s, o, e));
+    if (s->saving.upload) upload_add(s->saving.upload, j->step);
+    TRY(events_checkpoint(s, j, e));
     return tell_pruning(s, j->pruned, &j->why_not_pruned, e);
 }
 
@@ -181,70 +172,63 @@ static status tell_end(session *s, save_job *j, status st, bool waited, err *why
 
 static status poll_uploads(session *s, bool wait, err *e) {
     upload_event ev;
-    while (s->upload &&
-           (wait ? upload_wait(s->upload, &ev, s->opt->stop) : upload_poll(s->upload, &ev))) {
+    while (s->saving.upload && (wait ? upload_wait(s->saving.upload, &ev, s->opt->stop)
+                                     : upload_poll(s->saving.upload, &ev))) {
         if (ev.ok) { /* what was kept for its sake alone may go */
             checkpoint_keep keep = keep_of(s);
             err why = {0};
-            status st = checkpoint_prune(s->c->run, &keep, -1, &why);
+            status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
             TRY(tell_pruning(s, st, &why, e));
             continue;
         }
-        json_t *o = events_alarm(s, "upload_failed", "%s", ev.why.message);
-        json_object_set_new(o, "saved_step", json_integer(ev.step));
-        json_object_set_new(o, "exit_status", json_integer(ev.exit_status));
-        TRY(events_emit(s, o, e));
+        TRY(events_upload_failed(s, &ev, e));
     }
     return ST_OK;
 }
 
 /* Waits for the save in the background. A rank whose part failed has all of it fail. */
 static status settle(session *s, bool must, err *e) {
-    save_job *j = s->saver.job;
     err why = {0};
     status st;
-    saver_take(&s->saver, &st, &why);
-    return tell_end(s, j, peers_agree(&s->peers, st, &why), must, &why, e);
+    save_job *j = saving_take(&s->saving, &st, &why);
+    return tell_end(s, j, peers_agree(&s->setup.peers, st, &why), must, &why, e);
 }
 
 status state_settle(session *s, bool must, err *e) {
-    return s->saver.job ? settle(s, must, e) : ST_OK;
+    return s->saving.job ? settle(s, must, e) : ST_OK;
 }
 
 status state_poll(session *s, bool wait, err *e) {
     /* ranks look together, so that none goes on with another opinion of the last save */
-    if (s->saver.job && (wait || !peers_any(&s->peers, !saver_is_done(&s->saver))))
+    if (s->saving.job && (wait || !peers_any(&s->setup.peers, !saving_is_done(&s->saving))))
         TRY(settle(s, wait, e));
     return poll_uploads(s, wait, e);
 }
 
-void state_abandon(session *s) {
-    save_job *j = s->saver.job;
+void state_abandon(saving *v) {
     status unused;
-    if (!j) return;
-    saver_take(&s->saver, &unused, NULL);
-    job_free(j);
+    if (v->job) job_free(saving_take(v, &unused, NULL));
 }
 
 status state_save(session *s, bool wait, err *e) {
     uint64_t digest;
-    TRY(session_digest(s, &digest, e));
-    const save_job *under_way = s->saver.job;
+    TRY(setup_digest(&s->setup, &digest, e));
+    const save_job *under_way = s->saving.job;
     bool enough = under_way && under_way->step == s->at.step;
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
-    if (enough && s->failed_saves == 0) return ST_OK;
+    if (enough && s->saving.failed_saves == 0) return ST_OK;
     save_job *j = job_new(s, digest);
-    s->saved_ns = j->began_ns;
+    s->saving.saved_ns = j->began_ns;
     err why = {0};
-    status st = peers_agree(&s->peers, save_begin(j, &why), &why);
+    status st = peers_agree(&s->setup.peers, save_begin(j, &why), &why);
     if (st != ST_OK) return tell_end(s, j, st, wait, &why, e);
-    if (session_saves_on_the_way(s) && !wait) {
+    if (setup_saves_on_the_way(&s->setup) && !wait) {
         if (j->writes) take_snapshot(s, j);
-        saver_start(&s->saver, save_write, j);
+        saving_start(&s->saving, j);
         return ST_OK;
     }
     st = save_write(j, &why);
-    return tell_end(s, j, peers_agree(&s->peers, st, &why), wait, &why, e);
+    return tell_end(s, j, peers_agree(&s->setup.peers, st, &why), wait, &why, e);
 }
 
 /* ---- loading ---- */
@@ -304,7 +288,7 @@ status state_read_origin(const char *dir, course_origin *out, err *e) {
 
 static status read_guard(session *s, const char *dir, err *e) {
     json_t *o;
-    TRY(read_object(s->a, dir, "state/guard.json", &o, e));
+    TRY(read_object(s->setup.a, dir, "state/guard.json", &o, e));
     status st = watch_from_json(&s->watch, o, e);
     json_decref(o);
     if (st != ST_OK) {
@@ -316,11 +300,11 @@ static status read_guard(session *s, const char *dir, err *e) {
 
 static status read_states(session *s, const char *dir, err *e) {
     st_reader *r;
-    TRY(st_open(&r, path_join(s->a, dir, "state/optimizer.safetensors"), e));
+    TRY(st_open(&r, path_join(s->setup.a, dir, "state/optimizer.safetensors"), e));
     status st = ST_OK;
-    for (int k = 0; k < s->optim->n_states && st == ST_OK; k++) {
-        char *prefix = arena_printf(s->a, "%s.", s->optim->state_names[k]);
-        held_array state = held_states(s->plan->store, s->plan->optim_state[k]);
+    for (int k = 0; k < s->setup.optim->n_states && st == ST_OK; k++) {
+        char *prefix = arena_printf(s->setup.a, "%s.", s->setup.optim->state_names[k]);
+        held_array state = held_states(s->setup.plan->store, s->setup.plan->optim_state[k]);
         st = hf_read_array(&state, r, prefix, e);
     }
     st_close(r);
@@ -328,20 +312,20 @@ static status read_states(session *s, const char *dir, err *e) {
 }
 
 static status read_masters(session *s, const char *dir, err *e) {
-    if (s->plan->spec.compute == DT_F32) return hf_load_weights(s->plan->store, dir, e);
+    if (s->setup.plan->spec.compute == DT_F32) return hf_load_weights(s->setup.plan->store, dir, e);
     st_reader *r;
-    TRY(st_open(&r, path_join(s->a, dir, "state/master.safetensors"), e));
-    held_array masters = held_masters(s->plan->store);
+    TRY(st_open(&r, path_join(s->setup.a, dir, "state/master.safetensors"), e));
+    held_array masters = held_masters(s->setup.plan->store);
     status st = hf_read_array(&masters, r, "", e);
     st_close(r);
-    if (st == ST_OK) param_refresh_work(s->plan->store);
+    if (st == ST_OK) param_refresh_work(s->setup.plan->store);
     return st;
 }
 
 static status check_digest(session *s, const char *dir, const char *want, err *e) {
     char got[17];
     uint64_t digest;
-    TRY(session_digest(s, &digest, e));
+    TRY(setup_digest(&s->setup, &digest, e));
     hash_format(digest, got);
     if (strcmp(want, got) == 0) return ST_OK;
     err_set(e, ST_FORMAT, "the weights of %s have digest %s, its cursor says %s", dir, got, want);
@@ -354,7 +338,7 @@ static status check_digest(session *s, const char *dir, const char *want, err *e
  * is another course. */
 static status check_position(const session *s, const char *dir, const stored_cursor *c, err *e) {
     bool is_fork = c->at.step == stage_data_origin(s->data.record).step;
-    if (c->at.step == 0 || c->at.step > s->course->total_steps || is_fork ||
+    if (c->at.step == 0 || c->at.step > s->setup.course->total_steps || is_fork ||
         samples_after(s, c->at.step) == c->samples)
         return ST_OK;
     err_set(e, ST_FORMAT,
@@ -368,11 +352,11 @@ static status check_position(const session *s, const char *dir, const stored_cur
 /* RUN/checkpoints/step-N. */
 static status load(session *s, const char *dir, err *e) {
     stored_cursor c;
-    TRY(read_cursor(s->a, dir, &c, e));
+    TRY(read_cursor(s->setup.a, dir, &c, e));
     TRY(check_position(s, dir, &c, e));
-    if (strcmp(c.optimizer, s->optim->name) != 0) {
+    if (strcmp(c.optimizer, s->setup.optim->name) != 0) {
         err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", c.optimizer,
-                s->optim->name);
+                s->setup.optim->name);
         return err_where(e, "%s/state/cursor.json", dir);
     }
     TRY(read_masters(s, dir, e));
@@ -380,27 +364,17 @@ static status load(session *s, const char *dir, err *e) {
     TRY(read_guard(s, dir, e));
     TRY(check_digest(s, dir, c.digest, e));
     s->at = c.at;
+    s->at.val_loss = NAN;
     return ST_OK;
 }
 
-/* The log may not be open yet: the alarm is told when it is. */
 static void note_skipped(void *ctx, const char *dir, const err *why) {
-    session *s = ctx;
-    json_t *o = events_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
-    json_object_set_new(o, "path", json_string(dir));
-    log_warn("%s", json_string_value(json_object_get(o, "message")));
-    json_array_append_new(s->late_alarms, o);
-}
-
-void state_clear_optimizer(session *s) {
-    size_t bytes = (size_t)param_store_sizes(s->plan->store).state_bytes;
-    for (int i = 0; i < s->optim->n_states; i++)
-        dev_fill(s->dev, s->plan->optim_state[i], 0, bytes);
+    events_damaged(ctx, dir, why);
 }
 
 static void clear_state(session *s) {
-    state_clear_optimizer(s);
-    s->at = (cursor){0};
+    setup_clear_optimizer(&s->setup);
+    s->at = cursor_start();
 }
 
 /* As the first rank finds it. NULL: there is none. */
@@ -408,11 +382,11 @@ static status find_newest(session *s, char **newest, err *e) {
     int64_t step = -1;
     status st = ST_OK;
     *newest = NULL;
-    if (session_leads(s))
-        st = checkpoint_find_newest(s->a, s->c->run, newest, &step, note_skipped, s, e);
-    TRY(peers_agree(&s->peers, st, e));
-    step = peers_first(&s->peers, step);
-    if (step >= 0) *newest = checkpoint_path(s->a, s->c->run, step);
+    if (setup_leads(&s->setup))
+        st = checkpoint_find_newest(s->setup.a, s->setup.c->run, newest, &step, note_skipped, s, e);
+    TRY(peers_agree(&s->setup.peers, st, e));
+    step = peers_first(&s->setup.peers, step);
+    if (step >= 0) *newest = checkpoint_path(s->setup.a, s->setup.c->run, step);
     return ST_OK;
 }
 
@@ -422,5 +396,5 @@ status state_load_newest(session *s, err *e) {
     if (newest) return load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
-    return session_make_weights(s, s->plan->store, s->model.from, e);
+    return setup_make_weights(&s->setup, s->setup.plan->store, s->setup.models[0].from, e);
 }

@@ -1,0 +1,320 @@
+/* Opening what a run is made of; see setup.h. */
+#include "train/setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/hf/hf_weights.h"
+#include "op/gemm.h"
+#include "op/peak.h"
+#include "data/order/prefetch.h"
+#include "train/batch.h"
+
+/* ---- model ---- */
+
+bool setup_takes_vocab(const config *c) {
+    const json_t *size = json_object_get(c->model, "vocab_size");
+    if (size) return json_is_string(size);
+    return !json_object_get(c->model, "preset") && !json_object_get(c->model, "from");
+}
+
+/* A copy of `model:` in which an unsaid vocabulary is the tokenizer's. */
+static json_t *model_object(const setup *u, const config *c) {
+    json_t *o = json_deep_copy(c->model);
+    if (u->tok && !json_object_get(o, "vocab_size") && setup_takes_vocab(c))
+        json_object_set_new(o, "vocab_size", json_string("auto"));
+    return o;
+}
+
+static status check_vocab(const setup *u, const config *c, const model_config *m, err *e) {
+    int32_t n = u->tok ? tok_vocab_size(u->tok) : 0;
+    if (n <= m->vocab_size) return ST_OK;
+    config_error(c, e, "model.vocab_size", "the tokenizer has %d tokens, model.vocab_size is %ld",
+                 n, (long)m->vocab_size);
+    return err_hint(e, "set model.vocab_size=auto");
+}
+
+static status check_length(const config *c, const model_config *m, err *e) {
+    if (c->train.seq_len <= model_max_tokens(m)) return ST_OK;
+    config_error(c, e, "train.seq_len", "train.seq_len is %ld, the model's positions end at %ld",
+                 (long)c->train.seq_len, (long)model_max_tokens(m));
+    return err_hint(e, "set model.max_position_embeddings=%ld", (long)c->train.seq_len);
+}
+
+/* auto becomes bf16 where the machine multiplies bf16, else fp32; the word is kept in the resolved
+ * config. */
+static void resolve_precision(setup *u) {
+    config *c = u->c;
+    if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
+        c->train.precision.compute =
+            dev_isa(u->dev) >= ISA_AVX512_BF16 ? CONFIG_PRECISION_BF16 : CONFIG_PRECISION_FP32;
+    if (c->train.precision.params == CONFIG_PRECISION_AUTO)
+        c->train.precision.params = c->train.precision.compute;
+    if (c->train.precision.grads == CONFIG_PRECISION_AUTO)
+        c->train.precision.grads = CONFIG_PRECISION_FP32;
+    if (c->train.precision.optim == CONFIG_PRECISION_AUTO)
+        c->train.precision.optim = CONFIG_PRECISION_FP32;
+}
+
+dtype setup_compute(const config *c) {
+    return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
+}
+
+/* The key of an error of the model or the layout gets its line. */
+static status locate_error(const config *c, status st, err *e) {
+    if (st == ST_OK || !e) return st;
+    if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
+    config_locate(c, e->where, e);
+    return st;
+}
+
+static status read_model(setup *u, const config *c, model_config *out, err *e) {
+    json_t *o = model_object(u, c);
+    status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
+    json_decref(o);
+    TRY(locate_error(c, st, e));
+    TRY(check_vocab(u, c, out, e));
+    return check_length(c, out, e);
+}
+
+status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
+    u->objective = objective_of(u->c);
+    if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
+    model_config first;
+    TRY(read_model(u, u->c, &first, e));
+    *vocab_size = (int32_t)first.vocab_size;
+    resolve_precision(u);
+    return ST_OK;
+}
+
+/* Sequence-parallel ranks share the rows of a micro-batch. */
+static status share_rows(const setup *u, const course_stage *k, err *e) {
+    int64_t tp = u->peers.m.size[MESH_TP], rows = (int64_t)k->B * k->T;
+    if (!u->c->parallel.sp || rows % tp == 0) return ST_OK;
+    config_error(u->c, e, "parallel.sp",
+                 "a micro-batch of %d sequences of %d tokens does not divide over %ld "
+                 "sequence-parallel ranks",
+                 k->B, k->T, (long)tp);
+    return err_hint(e, "parallel.sp=false, or train.seq_len=%ld",
+                    (long)(k->T > tp ? k->T / tp * tp : tp));
+}
+
+/* The multiple of `unit` next to n, but not 0. */
+static int64_t nearest_multiple(int64_t n, int64_t unit) {
+    int64_t below = n / unit * unit;
+    return below > 0 && n - below < below + unit - n ? below : below + unit;
+}
+
+/* Sequences of whole samples: more than n, and as few as possible. */
+static int samples_up(int n, int sequences) {
+    return (n / sequences + 1) * sequences;
+}
+
+/* Chunks have layers; micro-batches have whole samples; the head's second mode has all of the
+ * vocabulary. */
+static status check_parts(const setup *u, err *e) {
+    int64_t layers = u->models[0].num_hidden_layers;
+    if (u->objective->loss && u->peers.m.size[MESH_TP] > 1) {
+        config_error(u->c, e, "parallel.tp",
+                     "train.objective=%s does not run on tensor-parallel ranks yet",
+                     u->objective->name);
+        return err_hint(e, "parallel.tp=1; dp and zero share it out");
+    }
+    if (u->objective->loss && u->c->optim.z_loss > 0) {
+        config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
+                     u->objective->name);
+        return err_hint(e, "leave optim.z_loss out");
+    }
+    if (u->c->parallel.virtual > layers) {
+        config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
+                     (long)u->c->parallel.virtual);
+        return err_hint(e, "parallel.virtual=%ld or less", (long)layers);
+    }
+    for (int i = 0; i < u->course->n_stages; i++) {
+        const course_stage *k = &u->course->stage[i];
+        if (k->B % u->objective->sequences == 0) continue;
+        config_error(k->c, e, "train.micro_batch_size",
+                     "a micro-batch of %d sequences is not of whole samples, which have %d", k->B,
+                     u->objective->sequences);
+        return err_hint(e, "train.micro_batch_size=%d", samples_up(k->B, u->objective->sequences));
+    }
+    return ST_OK;
+}
+
+/* Every batch is a whole number of micro-batches on every rank. */
+static status share_batches(setup *u, err *e) {
+    int64_t dp = u->peers.m.size[MESH_DP];
+    for (int i = 0; i < u->course->n_stages; i++) {
+        course_stage *k = &u->course->stage[i];
+        k->B = (int)config_micro_batch(k->c, dp);
+        TRY(share_rows(u, k, e));
+    }
+    for (int i = 0; i < u->course->n_parts; i++) {
+        const course_part *p = &u->course->part[i];
+        const course_stage *k = &u->course->stage[p->stage];
+        if (p->batch % (dp * k->B) == 0) continue;
+        config_error(k->c, e, "train.global_batch_size",
+                     "a batch of %ld sequences cannot be shared by dp %ld ranks in micro-batches "
+                     "of %d",
+                     (long)p->batch, (long)dp, k->B);
+        return err_hint(e, "the nearest batch that can is %ld",
+                        (long)nearest_multiple(p->batch, dp * k->B));
+    }
+    return ST_OK;
+}
+
+status setup_open_course(setup *u, uint64_t epoch_sequences, const course_origin *origin, err *e) {
+    TRY(course_new(&u->course, u->c, epoch_sequences, origin, e));
+    u->models = ARENA_ARRAY(u->a, model_config, u->course->n_stages);
+    for (int i = 0; i < u->course->n_stages; i++) {
+        status st = read_model(u, u->course->stage[i].c, &u->models[i], e);
+        if (st != ST_OK && u->c->stages.n) err_context(e, "stage %s", u->course->stage[i].name);
+        TRY(st);
+    }
+    TRY(share_batches(u, e));
+    return check_parts(u, e);
+}
+
+/* ---- memory ---- */
+
+enum { PREFILL_T = 16 };
+
+/* Longest sample: prompt and continuation, rounded up to whole prefill passes. */
+static int cache_tok(const setup *u) {
+    int64_t most = 0;
+    for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++)
+        if (u->prompts[i].n > most) most = u->prompts[i].n;
+    if (most == 0) return 0;
+    int64_t rounded = (most + u->c->sample.max_new + PREFILL_T - 1) / PREFILL_T * PREFILL_T;
+    int64_t most_tok = model_max_tokens(&u->models[0]);
+    return (int)(rounded < most_tok ? rounded : most_tok);
+}
+
+/* What stage.c allocates for a stage. */
+static int64_t host_bytes(const course_stage *k, int64_t dp) {
+    int64_t share = k->max_batch / dp;
+    return (int64_t)prefetch_bytes(k->B, k->T, share, k->c->data.document_mask) +
+           batch_rows_bytes(k->B, k->T) + k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
+}
+
+/* Whether a save can come before the last step, which is the only one that is waited for. */
+bool setup_saves_on_the_way(const setup *u) {
+    const config *c = u->c;
+    bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < u->course->total_steps;
+    return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
+}
+
+static plan_spec spec_of(const setup *u, int stage) {
+    const course_stage *k = &u->course->stage[stage];
+    const config *c = k->c;
+    int64_t dp = u->peers.m.size[MESH_DP];
+    return (plan_spec){.model = u->models[stage],
+                       .compute = setup_compute(u->c),
+                       .T = k->T,
+                       .train_B = k->B,
+                       .micro_batches = k->max_batch / dp / k->B,
+                       .chunks = (int)c->parallel.virtual,
+                       /* on one pipeline rank 1f1b is one forward, one backward */
+                       .frames = c->parallel.pp_schedule == CONFIG_PP_AFAB ? PLAN_ALL_FRAMES : 1,
+                       .sequences = u->objective->sequences,
+                       .deferred_loss = u->objective->loss != NULL,
+                       .others = &u->reference,
+                       .n_others = u->objective->reference,
+                       .valid_B = c->data.valid ? k->B : 0,
+                       .cache_tok = cache_tok(u),
+                       .prefill_T = PREFILL_T,
+                       .optim = u->optim,
+                       .recompute = (recompute_policy)c->train.recompute,
+                       .document_mask = c->data.document_mask,
+                       .chunk_rows = c->train.head_chunk_rows,
+                       .z_loss = (float)c->optim.z_loss,
+                       .host_bytes = host_bytes(k, dp),
+                       .fixed_grads = u->c->train.deterministic,
+                       .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
+                       .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
+                       .sequence_parallel = u->c->parallel.sp,
+                       .narrow_sums = u->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,
+                       .sharing = peers_sharding(&u->peers, u->c)};
+}
+
+/* It sees what is trained on. */
+static status check_reference(const setup *u, const model_config *ref, err *e) {
+    int64_t vocab = u->models[0].vocab_size, longest = 0;
+    for (int i = 0; i < u->course->n_stages; i++)
+        if (u->course->stage[i].T > longest) longest = u->course->stage[i].T;
+    if (ref->vocab_size != vocab) {
+        config_error(u->c, e, "train.reference", "the reference has %ld tokens, the model %ld",
+                     (long)ref->vocab_size, (long)vocab);
+        return err_hint(e, "compare with a model of the same tokenizer");
+    }
+    if (longest <= model_max_tokens(ref)) return ST_OK;
+    config_error(u->c, e, "train.reference",
+                 "the reference's positions end at %ld, sequences have %ld tokens",
+                 (long)model_max_tokens(ref), (long)longest);
+    return err_hint(e, "train.seq_len=%ld", (long)model_max_tokens(ref));
+}
+
+/* Its config, before memory is planned; its weights come with the state. */
+static status open_reference(setup *u, err *e) {
+    const char *dir = u->c->train.reference;
+    u->reference = (plan_other){.name = "reference", .config = u->models[0]};
+    if (!u->objective->reference || !dir) return ST_OK;
+    json_t *o = json_object();
+    json_object_set_new(o, "from", json_string_nocheck(dir));
+    status st = model_config_read(u->a, o, 0, &u->reference.config, e);
+    json_decref(o);
+    if (st != ST_OK) return err_context(e, "train.reference");
+    return check_reference(u, &u->reference.config, e);
+}
+
+status setup_make_plan(setup *u, err *e) {
+    TRY(open_reference(u, e));
+    u->optim = optim_at(u->c->optim.name);
+    int n = u->course->n_stages;
+    plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
+    for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
+    TRY(locate_error(u->c, plan_new_phases(&u->plan, u->dev, specs, n, e), e));
+    return plan_check_fits(u->plan, u->c->train.memory_limit, e);
+}
+
+status setup_commit(setup *u, err *e) {
+    if (u->c->train.deterministic) gemm_use_own(u->dev);
+    TRY(plan_commit(u->plan, e));
+    u->peak_flops = peak_flops(u->dev, u->plan->spec.compute);
+    peers_bind(&u->peers, u->a, u->plan->store);
+    return ST_OK;
+}
+
+status setup_make_weights(const setup *u, param_store *store, const char *from, err *e) {
+    if (from) return hf_load_weights(store, from, e);
+    param_init_all(store, (uint64_t)u->c->train.seed);
+    return ST_OK;
+}
+
+status setup_load_reference(const setup *u, const char *initial, err *e) {
+    if (!u->objective->reference) return ST_OK;
+    const char *from = u->c->train.reference;
+    return setup_make_weights(u, u->plan->model[1].store, from ? from : initial, e);
+}
+
+status setup_digest(setup *u, uint64_t *digest, err *e) {
+    *digest = param_digest(u->plan->store);
+    return peers_digest(&u->peers, digest, e);
+}
+
+void setup_clear_optimizer(const setup *u) {
+    size_t bytes = (size_t)param_store_sizes(u->plan->store).state_bytes;
+    for (int i = 0; i < u->optim->n_states; i++)
+        dev_fill(u->dev, u->plan->optim_state[i], 0, bytes);
+}
+
+void setup_close(setup *u) {
+    peers_settle(&u->peers);
+    for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
+    plan_free(u->plan);
+    course_free(u->course);
+    tok_free(u->tok);
+    peers_close(&u->peers);
+    dev_close(u->dev);
+    arena_free(u->a);
+}

@@ -1,0 +1,131 @@
+/* From stage to stage and part to part. See stage.h. */
+#include "train/stage.h"
+
+#include <stdlib.h>
+
+uint64_t stage_first_sample(const setup *u, const watch *w, int64_t step) {
+    const course_part *p = course_part_of(u->course, step);
+    return watch_move(w, p->stage, course_first_sample(u->course, step));
+}
+
+uint64_t stage_own_sample(const setup *u, const watch *w, int64_t step) {
+    const course_part *p = course_part_of(u->course, step);
+    int64_t share = p->batch / u->peers.m.size[MESH_DP];
+    return stage_first_sample(u, w, step) + (uint64_t)(u->peers.m.rank[MESH_DP] * share);
+}
+
+void stage_init(stage *g) {
+    *g = (stage){.number = -1, .mem = arena_new("part of a run")};
+}
+
+void stage_close(stage *g) {
+    stage_leave(g);
+    arena_free(g->mem);
+}
+
+void stage_leave(stage *g) {
+    prefetch_free(g->ahead);
+    loader_close(g->train);
+    loader_close(g->valid);
+    free(g->nll);
+    g->ahead = NULL;
+    g->train = g->valid = NULL;
+    g->nll = NULL;
+    g->number = -1;
+}
+
+static void make_tables(stage *g, const setup *u) {
+    const plan *p = u->plan;
+    arena *a = g->mem;
+    int ranks = peers_ranks(&u->peers);
+    arena_reset(a);
+    g->parts = plan_step_parts(p, a, (int)(g->share / g->B), ranks > 1);
+    g->table = step_build(a, &g->parts);
+    CHECK(g->table.frames_in_flight <= plan_frames(p), "%d micro-batches under way in %d frames",
+          g->table.frames_in_flight, plan_frames(p));
+    if (ranks > 1) step_name_entries(a, &g->table, &g->parts);
+    g->passes = ARENA_ARRAY(a, pass_table, p->n_programs);
+    g->n_passes = 0;
+    for (int i = 0; i < p->n_programs; i++) {
+        const plan_program *k = &p->program[i];
+        if (k->of.train || k->of.model > 0) continue;
+        g->passes[g->n_passes++] = (pass_table){k->prog, step_build_pass(a, p->store, k->prog)};
+    }
+}
+
+/* The ways of a micro-batch: its rows on the host, and the inputs of the programs. */
+static void make_ways(stage *g, const setup *u) {
+    arena *a = g->mem;
+    g->chunks = ARENA_ARRAY(a, batch_ports, g->parts.chunks);
+    g->looks = ARENA_ARRAY(a, batch_ports, g->parts.looks);
+    for (int c = 0; c < g->parts.chunks; c++) g->chunks[c] = batch_ports_of(g->parts.chunk[c]);
+    for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
+    g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
+    g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask);
+    g->marks = ARENA_ARRAY(a, uint8_t, g->T);
+}
+
+/* Of a contribution to a gradient; micro-batches of all ranks. */
+static float fixed_limit(const step_parts *parts, int64_t micro_batches) {
+    return fixed_grad_limit(micro_batches * prog_count_contributions(parts->chunk, parts->chunks));
+}
+
+void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
+    const course_stage *k = &u->course->stage[number];
+    if (number != g->number) {
+        if (!g->decay) g->decay = ARENA_ARRAY(u->a, bool, param_count(u->plan->store));
+        dev_sync(u->dev); /* updates that are still to run read the mask */
+        plan_select(u->plan, number);
+        g->number = number;
+        g->now = k->c;
+        g->T = k->T;
+        g->B = k->B;
+        g->batch = 0;
+        optim_decay_mask(u->plan->store, k->c->optim.no_decay.items, k->c->optim.no_decay.n,
+                         g->decay);
+    }
+    if (batch == g->batch) return;
+    g->batch = batch;
+    g->share = batch / u->peers.m.size[MESH_DP];
+    make_tables(g, u);
+    g->fixed_limit = fixed_limit(&g->parts, batch / g->B);
+    make_ways(g, u);
+}
+
+status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err *e) {
+    int begun = stage_data_begun(d->record);
+    for (int i = begun < number ? begun : number; i <= number; i++) {
+        bool is_new;
+        loader_close(g->train); /* a fork has not been through the earlier stages itself */
+        TRY(stage_data_open(d, u->course->stage[i].c, i, &g->train, &is_new, e));
+        d->record_is_new |= is_new;
+    }
+    return stage_data_open_valid(d, u->course->stage[number].c, &g->valid, e);
+}
+
+static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
+    const course_stage *k = &u->course->stage[p->stage];
+    /* by those who looked whether it is there: they open the first one */
+    bool is_open = g->number < 0 && g->train && p->stage == 0;
+    if (!is_open) stage_leave(g);
+    status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);
+    if (st != ST_OK) {
+        stage_leave(g);
+        return u->c->stages.n ? err_context(e, "stage %s", k->name) : st;
+    }
+    stage_enter_shape(g, u, p->stage, p->batch);
+    g->ahead = prefetch_new(g->train, g->B, k->max_batch / u->peers.m.size[MESH_DP],
+                            g->now->data.document_mask);
+    g->nll = xcalloc((size_t)(k->max_batch * g->T), sizeof *g->nll);
+    return ST_OK;
+}
+
+status stage_enter(stage *g, const setup *u, stage_data *d, const cursor *at, err *e) {
+    const course_part *p = course_part_of(u->course, at->step + 1);
+    if (p->stage != g->number) {
+        TRY(enter_stage(g, u, d, p, e));
+        g->begins = at->step == u->course->stage[p->stage].first_step - 1;
+    }
+    stage_enter_shape(g, u, p->stage, p->batch);
+    return ST_OK;
+}
