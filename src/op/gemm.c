@@ -71,7 +71,7 @@ void gemm_use_own(dev *d) {
 
 int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,
                       dtype c_dt) {
-    return cpu_kernels_of(isa)->gemm_ws(threads, m, n, k, ab_dt, c_dt);
+    return cpu_kernels_of(isa, ab_dt)->gemm_ws(threads, m, n, k, ab_dt, c_dt);
 }
 
 const char *gemm_impl_name(gemm_impl impl) {
@@ -84,7 +84,7 @@ bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
             gemm_ws_bytes(dev_isa(d), dev_threads(d), g->m, g->n, g->k, g->ab_dt, g->c_dt);
         return onednn_run(cache_of(d)->onednn, g, ws, bytes);
     }
-    cpu_kernels_of(dev_isa(d))->gemm(dev_threads(d), g, ws);
+    cpu_kernels_of(dev_isa(d), g->ab_dt)->gemm(dev_threads(d), g, ws);
     return true;
 }
 

@@ -6,7 +6,7 @@
 #include "op/cpu/tables.h"
 
 double peak_flops(const dev *d, dtype dt) {
-    const cpu_kernels *k = cpu_kernels_of(dev_isa(d));
+    const cpu_kernels *k = cpu_kernels_of(dev_isa(d), dt == DT_BF16 ? DT_BF16 : DT_F32);
     double (*loop)(int threads, int64_t rounds) = dt == DT_BF16 ? k->dot_loop : k->fma_loop;
     enum { ROUNDS = 1 << 14, RUNS = 16 };
     double best = 0;

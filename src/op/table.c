@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/cpu/tables.h"
 #include "op/ref/ref_tables.h"
-#include "op/tuned.h"
 
 static void do_nothing(const op_call *c) {
     (void)c;
@@ -34,7 +34,7 @@ const op_impl *op_find_reference(op_kind kind, dtype dt) {
 
 /* ---- the CPU and its twin ---- */
 static const op_impl *find_on_cpu(const dev *d, op_kind kind, dtype dt) {
-    const op_impl *tuned = reference_forced() ? NULL : op_tuned_find(dev_isa(d), kind, dt);
+    const op_impl *tuned = reference_forced() ? NULL : cpu_find_op(dev_isa(d), kind, dt);
     return tuned ? tuned : op_find_reference(kind, dt);
 }
 

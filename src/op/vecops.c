@@ -16,7 +16,7 @@ void vec_spans_index(vec_spans *s) {
 }
 
 static const cpu_kernels *kernels_of(const dev *d) {
-    return cpu_kernels_of(dev_isa(d));
+    return cpu_kernels_of(dev_isa(d), DT_F32);
 }
 
 /* Gives the kernel and waits: `args` point to where the result goes. */

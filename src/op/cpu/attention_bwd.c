@@ -42,7 +42,7 @@ static int64_t grad_floats(const op_attr *at) {
            (att_round(at->attention.D, VW) + att_round(at->attention.Dv, VW));
 }
 
-static int64_t bwd_layout(const op_attr *at, dtype dt, float *base, bwd_buffers *b) {
+static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, block = ATT_KEYS * ATT_Q;
     int64_t Dp = att_round(D, VW), pairs = V_DOT_BF16 * block / 2;
     int64_t Dr = att_round(D, ATT_Q), Dvr = att_round(Dv, ATT_Q);
@@ -62,29 +62,28 @@ static int64_t bwd_layout(const op_attr *at, dtype dt, float *base, bwd_buffers 
         *b = (bwd_buffers){part[0],  part[1],  part[2],  part[3],  part[4],
                            part[5],  part[6],  part[7],  part[8],  part[9],
                            part[10], part[11], part[12], part[13], part[14]};
-        if (!pack_pairs(dt)) b->p_rows = b->s, b->ds_rows = b->ds_keys = b->dp;
+        if (!V_DOT_BF16) b->p_rows = b->s, b->ds_rows = b->ds_keys = b->dp;
         if (!keep) b->keep = NULL;
     }
     return total;
 }
 
-V_INLINE void pack_keys(const op_call *c, const bwd_buffers *b, int64_t seq, int64_t kv, dtype dt) {
+V_INLINE void pack_keys(const op_call *c, const bwd_buffers *b, int64_t seq, int64_t kv) {
     const op_attr *at = c->attr;
     const tensor *k = &c->in[1], *v = &c->in[2];
     int64_t D = at->attention.D, Dv = at->attention.Dv, Tk = at->attention.Tk, row = seq * Tk;
-    att_pack_keys(b->k, k, row, kv * D, Tk, D, dt);
-    att_pack_keys(b->v, v, row, kv * Dv, Tk, Dv, dt);
-    att_pack_rows(b->k_rows, k, row, kv * D, Tk, D, att_round(Tk, ATT_R), dt);
+    att_pack_keys(b->k, k, row, kv * D, Tk, D);
+    att_pack_keys(b->v, v, row, kv * Dv, Tk, Dv);
+    att_pack_rows(b->k_rows, k, row, kv * D, Tk, D, att_round(Tk, ATT_R));
 }
 
-V_INLINE void pack_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h,
-                         dtype dt) {
+V_INLINE void pack_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, row = v->b * at->attention.Tq + v->q0;
-    att_pack_queries(b->q, &c->in[0], row, h * D, v->rows, D, dt);
-    att_pack_queries(b->go, &c->dout[0], row, h * Dv, v->rows, Dv, dt);
-    att_pack_rows(b->q_rows, &c->in[0], row, h * D, v->rows, D, ATT_Q, dt);
-    att_pack_rows(b->g_rows, &c->dout[0], row, h * Dv, v->rows, Dv, ATT_Q, dt);
+    att_pack_queries(b->q, &c->in[0], row, h * D, v->rows, D);
+    att_pack_queries(b->go, &c->dout[0], row, h * Dv, v->rows, Dv);
+    att_pack_rows(b->q_rows, &c->in[0], row, h * D, v->rows, D, ATT_Q);
+    att_pack_rows(b->g_rows, &c->dout[0], row, h * Dv, v->rows, Dv, ATT_Q);
 }
 
 /* What backward knows of each query of a block: lse in units of log 2, and sum_d dO O. */
@@ -93,29 +92,32 @@ typedef struct bwd_state {
     float per_cap; /* 1 / softcap, of scores in units of log 2; 0: none */
 } bwd_state;
 
-V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_state *st, dtype dt) {
+/* lanes[r] = the sum over d of dO O, in parts: one per lane. */
+V_INLINE void multiply_rows_as(const tensor *go, const tensor *o, int64_t row, int64_t col,
+                               int64_t rows, int64_t cols, float *lanes, dtype dt) {
+    for (int64_t r = 0; r < rows; r++) {
+        vf s = v_zero();
+        FOR_VECTORS(cols, d, n)
+        s = v_fma(row_get(go, row + r, col + d, n, dt), row_get(o, row + r, col + d, n, dt), s);
+        v_store(lanes + r * VW, s);
+    }
+}
+ATT_TILE multiply_rows(const tensor *go, const tensor *o, int64_t row, int64_t col, int64_t rows,
+                       int64_t cols, float *lanes) {
+    WITH_DTYPE(go->dt, multiply_rows_as, go, o, row, col, rows, cols, lanes);
+}
+
+V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_state *st) {
     const op_attr *at = c->attr;
-    const tensor *go = &c->dout[0], *o = &c->out[0];
     int64_t Dv = at->attention.Dv, row = v->b * at->attention.Tq + v->q0;
     const float *lse =
         (const float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
-    float lanes[ATT_Q * VW], turned[VW * ATT_Q], cap = at->attention.softcap;
+    float lanes[ATT_Q * VW] = {0}, turned[VW * ATT_Q], cap = at->attention.softcap;
     st->per_cap = cap > 0.0f ? ATT_LN2 / cap : 0.0f;
-    for (int64_t r = 0; r < ATT_Q; r++) {
-        vf s = v_zero();
-        int64_t a = (row + r) * go->ld + h * Dv, b = (row + r) * o->ld + h * Dv;
-        for (int64_t d = 0; r < v->rows && d < Dv; d += VW) {
-            int64_t n = Dv - d;
-            if (n >= VW)
-                s = v_fma(v_get(go->data, a + d, dt), v_get(o->data, b + d, dt), s);
-            else
-                s = v_fma(v_get_n(go->data, a + d, n, dt), v_get_n(o->data, b + d, n, dt), s);
-        }
-        v_store(lanes + r * VW, s);
-        st->lse[r] = r < v->rows ? lse[r] * ATT_LOG2E : 0.0f;
-    }
+    multiply_rows(&c->dout[0], &c->out[0], row, h * Dv, v->rows, Dv, lanes);
+    for (int64_t r = 0; r < ATT_Q; r++) st->lse[r] = r < v->rows ? lse[r] * ATT_LOG2E : 0.0f;
     /* Turned, the lanes of all queries are summed at once. */
-    pack_transposed(turned, ATT_Q, lanes, VW, ATT_Q, VW, DT_F32, false);
+    pack_transposed(turned, ATT_Q, lanes, VW, ATT_Q, VW, DT_F32);
     for (int q = 0; q < ATT_Q; q += VW) {
         vf s = v_load(turned + q);
         for (int i = 1; i < VW; i++) s += v_load(turned + i * ATT_Q + q);
@@ -130,10 +132,9 @@ typedef struct grad_pair {
 /* P and dS of key j and vector q. What is not seen is 0, whatever its score: infinite or NaN scores
  * must not leave a trace. */
 V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                 int64_t j0, int64_t j, int q, bool masked, bool drop, bool cap,
-                                 dtype dt) {
+                                 int64_t j0, int64_t j, int q, bool masked, bool drop, bool cap) {
     int64_t at = j * ATT_Q + q * VW;
-    vf s = v_load(b->s + at), p = att_exp2(s - v_load(st->lse + q * VW), pack_pairs(dt));
+    vf s = v_load(b->s + at), p = att_exp2(s - v_load(st->lse + q * VW), V_DOT_BF16);
     vf dp = v_load(b->dp + at), keep = drop ? v_load(b->keep + at) : v_zero();
     if (drop) dp *= keep;
     grad_pair g = {p, p * (dp - v_load(st->delta + q * VW))};
@@ -148,23 +149,22 @@ V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const 
 }
 
 /* P and dS of keys [j0 + from, j0 + to), as operands of the three products they enter. */
-V_INLINE void differentiate_keys(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                 int64_t j0, int64_t from, int64_t to, bool masked, bool drop,
-                                 bool cap, dtype dt) {
+V_INLINE void differentiate_keys_as(const att_view *v, const bwd_buffers *b, const bwd_state *st,
+                                    int64_t j0, int64_t from, int64_t to, bool masked, bool drop,
+                                    bool cap) {
     for (int64_t j = from; j < to; j += 2) {
         grad_pair g[2][ATT_NV];
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
 #pragma GCC unroll 4
             for (int q = 0; q < ATT_NV; q++) {
-                g[i][q] = differentiate(v, b, st, j0, j + i, q, masked, drop, cap, dt);
-                if (pack_pairs(dt)) continue;
+                g[i][q] = differentiate(v, b, st, j0, j + i, q, masked, drop, cap);
+                if (V_DOT_BF16) continue;
                 v_store(b->s + (j + i) * ATT_Q + q * VW, g[i][q].p);
                 v_store(b->dp + (j + i) * ATT_Q + q * VW, g[i][q].ds);
             }
         }
 #if V_DOT_BF16
-        if (!pack_pairs(dt)) continue;
         __m512i ds[2];
         for (int i = 0; i < 2; i++) {
             int64_t at = (j + i) * ATT_Q / 2;
@@ -177,171 +177,168 @@ V_INLINE void differentiate_keys(const att_view *v, const bwd_buffers *b, const 
     }
 }
 
+/* Twice: with every case decided as it comes, and for what nearly all keys are, where none occurs. */
+ATT_TILE differentiate_keys(const att_view *v, const bwd_buffers *b, const bwd_state *st,
+                            int64_t j0, int64_t from, int64_t to, bool masked) {
+    bool drop = b->keep != NULL, cap = st->per_cap > 0.0f;
+    const bwd_buffers own = *b; /* its members stay in registers, whatever is written */
+    if (masked || drop || cap)
+        differentiate_keys_as(v, &own, st, j0, from, to, masked, drop, cap);
+    else
+        differentiate_keys_as(v, &own, st, j0, from, to, false, false, false);
+}
+
 V_INLINE void differentiate_block(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                  int64_t j0, int64_t n, bool drop, bool cap, dtype dt) {
+                                  int64_t j0, int64_t n) {
     int64_t border[2];
     att_border(v, j0, n, border);
     /* In pairs of keys. */
     int64_t open = att_round(border[0], 2), close = att_max(open, border[1] / 2 * 2);
-    differentiate_keys(v, b, st, j0, 0, open, true, drop, cap, dt);
-    differentiate_keys(v, b, st, j0, open, close, false, drop, cap, dt);
-    differentiate_keys(v, b, st, j0, close, n, true, drop, cap, dt);
-}
-
-V_INLINE void differentiate_scores(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                   int64_t j0, int64_t n, bool cap, dtype dt) {
-    if (b->keep)
-        differentiate_block(v, b, st, j0, n, true, cap, dt);
-    else
-        differentiate_block(v, b, st, j0, n, false, cap, dt);
+    differentiate_keys(v, b, st, j0, 0, open, true);
+    differentiate_keys(v, b, st, j0, open, close, false);
+    differentiate_keys(v, b, st, j0, close, n, true);
 }
 
 /* A share of what the next block reads, and of where dQ of this one goes. */
 V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int64_t part,
-                             int64_t parts, dtype dt) {
+                             int64_t parts) {
     int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv;
     int64_t row = v->b * c->attr->attention.Tq + v->q0;
     att_block next = att_next(c, v, h);
-    if (c->din[0].data) att_prefetch_share(&c->din[0], row, h * D, v->rows, D, part, parts, dt);
-    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts, dt);
-    att_prefetch_share(&c->dout[0], next.row, next.h * Dv, next.rows, Dv, part, parts, dt);
-    att_prefetch_share(&c->out[0], next.row, next.h * Dv, next.rows, Dv, part, parts, dt);
+    if (c->din[0].data) att_prefetch_share(&c->din[0], row, h * D, v->rows, D, part, parts);
+    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts);
+    att_prefetch_share(&c->dout[0], next.row, next.h * Dv, next.rows, Dv, part, parts);
+    att_prefetch_share(&c->out[0], next.row, next.h * Dv, next.rows, Dv, part, parts);
 }
 
 /* S and dP of keys [j0, j0 + n). */
 V_INLINE void score_keys(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h,
-                         int64_t j0, int64_t n, dtype dt) {
+                         int64_t j0, int64_t n) {
     const op_attr *at = c->attr;
-    int64_t Du = att_units(at->attention.D, dt), Dvu = att_units(at->attention.Dv, dt);
+    int64_t Du = att_units(at->attention.D), Dvu = att_units(at->attention.Dv);
     float scale = att_score_scale(at);
     for (int64_t j = 0; j < n; j += ATT_R) {
         int skip = att_skip(v, j0 + j);
         int64_t to = j * ATT_Q + skip * VW;
-        if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R, dt);
-        att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to, scale, v->vecs - skip,
-                   dt);
-        att_scores(Dvu, b->v + (j0 + j) * Dvu, b->go + skip * VW, b->dp + to, 1.0f, v->vecs - skip,
-                   dt);
+        if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R);
+        att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to, scale, v->vecs - skip);
+        att_scores(Dvu, b->v + (j0 + j) * Dvu, b->go + skip * VW, b->dp + to, 1.0f, v->vecs - skip);
     }
     if (at->attention.softcap > 0.0f) att_cap_scores(at, b->s, n);
 }
 
 /* dq += dS K for keys [j0, j0 + n), each tile of queries as far as it sees. */
 V_INLINE void add_dq(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t j0,
-                     int64_t n, dtype dt) {
+                     int64_t n) {
     int64_t D = c->attr->attention.D, Dp = att_round(D, VW);
-    int64_t units = att_units(att_round(c->attr->attention.Tk, ATT_R), dt);
+    int64_t units = att_units(att_round(c->attr->attention.Tk, ATT_R));
     for (int64_t d = 0; d < D; d += ATT_Q) {
-        const float *keys = b->k_rows + d * units + att_units(j0, dt) * ATT_Q;
+        const float *keys = b->k_rows + d * units + att_units(j0) * ATT_Q;
         for (int64_t i = 0; i < v->rows; i += ATT_R) {
             int64_t seen = att_min(v->tile_end[i / ATT_R] - j0, n);
             if (seen > 0)
-                att_mix(att_units(seen, dt), b->ds_keys + i, keys, b->dq + i * Dp + d, Dp,
-                        att_vectors(D - d), dt);
+                att_mix(att_units(seen), b->ds_keys + i, keys, b->dq + i * Dp + d, Dp,
+                        att_vectors(D - d));
         }
     }
 }
 
 /* x [keys, cols] += a^T y over the queries that may see each tile of keys. */
 V_INLINE void add_over_queries(const att_view *v, const float *a, const float *y, float *x,
-                               int64_t cols, int64_t j0, int64_t n, dtype dt) {
-    int64_t row = att_units(ATT_Q, dt), ldx = att_round(cols, VW), end = att_units(v->rows, dt);
+                               int64_t cols, int64_t j0, int64_t n) {
+    int64_t row = att_units(ATT_Q), ldx = att_round(cols, VW), end = att_units(v->rows);
     for (int64_t j = 0; j < n; j += ATT_R) {
-        int64_t skip = att_units(att_skip(v, j0 + j) * VW, dt);
+        int64_t skip = att_units(att_skip(v, j0 + j) * VW);
         for (int64_t d = 0; d < cols; d += ATT_Q)
             att_gather(end - skip, a + j * row + skip, y + d * row + skip * ATT_Q,
-                       x + (j0 + j) * ldx + d, ldx, att_vectors(cols - d), dt);
+                       x + (j0 + j) * ldx + d, ldx, att_vectors(cols - d));
     }
 }
 
-V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h,
-                             dtype dt) {
+V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, Dp = att_round(D, VW);
     float *dv = b->dkv + att_round(at->attention.Tk, ATT_R) * Dp;
     bwd_state st;
-    look_back(c, v, h, &st, dt);
+    look_back(c, v, h, &st);
     memset(b->dq, 0, (size_t)(ATT_Q * Dp) * sizeof(float));
-    pack_block(c, v, b, h, dt);
+    pack_block(c, v, b, h);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_R), ATT_KEYS);
-        score_keys(c, v, b, h, j0, n, dt);
+        score_keys(c, v, b, h, j0, n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
-        if (st.per_cap > 0.0f)
-            differentiate_scores(v, b, &st, j0, n, true, dt);
-        else
-            differentiate_scores(v, b, &st, j0, n, false, dt);
-        add_dq(c, v, b, j0, n, dt);
-        add_over_queries(v, b->ds_rows, b->q_rows, b->dkv, D, j0, n, dt);
-        add_over_queries(v, b->p_rows, b->g_rows, dv, Dv, j0, n, dt);
+        differentiate_block(v, b, &st, j0, n);
+        add_dq(c, v, b, j0, n);
+        add_over_queries(v, b->ds_rows, b->q_rows, b->dkv, D, j0, n);
+        add_over_queries(v, b->p_rows, b->g_rows, dv, Dv, j0, n);
     }
-    if (!c->din[0].data) return;
-    for (int64_t i = 0; i < v->rows; i++)
-        att_store_row(&c->din[0], v->b * at->attention.Tq + v->q0 + i, h * D, D, b->dq + i * Dp,
-                      at->attention.scale, op_accumulates(c, 0), dt);
+    if (c->din[0].data)
+        att_store_rows(&c->din[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, b->dq,
+                       at->attention.scale, NULL, op_accumulates(c, 0));
+}
+
+/* x[0..n) += the same of the other parts, in their order. */
+V_INLINE void add_parts(float *x, int64_t n, int64_t parts, int64_t stride) {
+    for (int64_t p = 1; p < parts; p++)
+        for (int64_t i = 0; i < n; i += VW)
+            v_store(x + i, v_load(x + i) + v_load(x + p * stride + i));
 }
 
 /* Stores rows [from, to) of dK and dV of a kv head, each the sum of its parts in order. */
-V_INLINE void store_keys(const op_call *c, int64_t seq, int64_t kv, int64_t from, int64_t to,
-                         float *dkv, int64_t parts, dtype dt) {
+static void store_keys(const op_call *c, int64_t seq, int64_t kv, int64_t from, int64_t to,
+                       float *dkv, int64_t parts) {
     const op_attr *at = c->attr;
-    int64_t D = at->attention.D, Dv = at->attention.Dv, stride = grad_floats(at);
-    int64_t Dp = att_round(D, VW), Dvp = att_round(Dv, VW);
-    int64_t dv_at = att_round(at->attention.Tk, ATT_R) * Dp, row = seq * at->attention.Tk;
-    for (int64_t j = from; j < to; j++) {
-        float *dk = dkv + j * Dp, *dv = dkv + dv_at + j * Dvp;
-        for (int64_t p = 1; p < parts; p++) {
-            for (int64_t d = 0; d < Dp; d++) dk[d] += dk[p * stride + d];
-            for (int64_t d = 0; d < Dvp; d++) dv[d] += dv[p * stride + d];
-        }
-        if (c->din[1].data)
-            att_store_row(&c->din[1], row + j, kv * D, D, dk, at->attention.scale,
-                          op_accumulates(c, 1), dt);
-        if (c->din[2].data)
-            att_store_row(&c->din[2], row + j, kv * Dv, Dv, dv, 1.0f, op_accumulates(c, 2), dt);
-    }
+    int64_t D = at->attention.D, Dv = at->attention.Dv, stride = grad_floats(at), n = to - from;
+    int64_t Dp = att_round(D, VW), Dvp = att_round(Dv, VW), row = seq * at->attention.Tk + from;
+    float *dk = dkv + from * Dp, *dv = dkv + att_round(at->attention.Tk, ATT_R) * Dp + from * Dvp;
+    add_parts(dk, n * Dp, parts, stride);
+    add_parts(dv, n * Dvp, parts, stride);
+    if (c->din[1].data)
+        att_store_rows(&c->din[1], row, kv * D, n, D, dk, at->attention.scale, NULL,
+                       op_accumulates(c, 1));
+    if (c->din[2].data)
+        att_store_rows(&c->din[2], row, kv * Dv, n, Dv, dv, 1.0f, NULL, op_accumulates(c, 2));
 }
 
 /* One part of the query heads of a kv head. */
-V_INLINE void backward_part(const op_call *c, const bwd_buffers *b, int64_t seq, int64_t kv,
-                            int64_t part, int64_t parts, dtype dt) {
+static void backward_part(const op_call *c, const bwd_buffers *b, int64_t seq, int64_t kv,
+                          int64_t part, int64_t parts) {
     const op_attr *at = c->attr;
     int64_t group = at->attention.H / at->attention.K, heads = group / parts;
     int64_t first = kv * group + part * heads;
-    pack_keys(c, b, seq, kv, dt);
+    pack_keys(c, b, seq, kv);
     memset(b->dkv, 0, (size_t)grad_floats(at) * sizeof(float));
     for (int64_t q = 0; q < at->attention.Tq; q += ATT_Q) {
         att_view v = att_look(c, seq, q);
         v.h0 = first, v.h1 = first + heads;
-        for (int64_t h = v.h0; h < v.h1; h++) backward_block(c, &v, b, h, dt);
+        for (int64_t h = v.h0; h < v.h1; h++) backward_block(c, &v, b, h);
     }
 }
 
 void CPU_FN(attention_bwd)(const op_call *c) {
-    dtype dt = c->dout[0].dt;
     enum { ROWS = 256 }; /* rows of keys that are stored at a time */
     const op_attr *at = c->attr;
-    int64_t stride = bwd_layout(at, dt, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
+    int64_t stride = bwd_layout(at, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
     float *grads = (float *)c->ws + call_threads(c) * stride;
 #pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
     for (int64_t t = 0; t < heads * parts; t++) {
         bwd_buffers b;
-        bwd_layout(at, dt, (float *)c->ws + omp_get_thread_num() * stride, &b);
+        bwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
         if (parts > 1) b.dkv = grads + t * grad_floats(at);
-        WITH_DTYPE(dt, backward_part, c, &b, t / parts / K, t / parts % K, t % parts, parts);
-        if (parts == 1) WITH_DTYPE(dt, store_keys, c, t / K, t % K, 0, Tk, b.dkv, 1);
+        backward_part(c, &b, t / parts / K, t / parts % K, t % parts, parts);
+        if (parts == 1) store_keys(c, t / K, t % K, 0, Tk, b.dkv, 1);
     }
     if (parts == 1) return;
 #pragma omp parallel for num_threads(att_threads(c)) schedule(static)
     for (int64_t t = 0; t < heads * blocks; t++) {
         int64_t head = t / blocks, from = t % blocks * ROWS;
-        WITH_DTYPE(dt, store_keys, c, head / K, head % K, from, att_min(from + ROWS, Tk),
+        store_keys(c, head / K, head % K, from, att_min(from + ROWS, Tk),
                    grads + head * parts * grad_floats(at), parts);
     }
 }
 
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads) {
     int64_t parts = bwd_parts(at), tasks = at->attention.B * at->attention.K * parts;
-    return threads * bwd_layout(at, DT_F32, NULL, NULL) + (parts > 1 ? tasks * grad_floats(at) : 0);
+    return threads * bwd_layout(at, NULL, NULL) + (parts > 1 ? tasks * grad_floats(at) : 0);
 }

@@ -26,7 +26,7 @@ typedef struct fwd_state {
 enum { FWD_PARTS = 7 };
 
 /* Sizes in floats; with base NULL only counts. */
-static int64_t fwd_layout(const op_attr *at, dtype dt, float *base, fwd_buffers *b) {
+static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, block = ATT_KEYS * ATT_Q;
     int64_t Tk = att_round(at->attention.Tk, ATT_R) + ATT_R;
     int64_t sizes[FWD_PARTS] = {Tk * D,
@@ -44,28 +44,20 @@ static int64_t fwd_layout(const op_attr *at, dtype dt, float *base, fwd_buffers 
     }
     if (b) {
         *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4], part[5], part[6], 0, 0};
-        if (!pack_pairs(dt)) b->p = b->s;
+        if (!V_DOT_BF16) b->p = b->s;
         if (!sizes[5]) b->keep = NULL;
     }
     return total;
 }
 
-V_INLINE void pack_span_as(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t end,
-                           dtype dt) {
-    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, n = end - b->first;
-    att_place at = att_place_of(c->attr, seq, kv);
-    att_pack_keys(b->k, &c->in[1], at.row + b->first, at.head * D, n, D, dt);
-    att_pack_rows(b->v, &c->in[2], at.row + b->first, at.head * Dv, n, Dv, b->keys, dt);
-}
-
 V_INLINE void pack_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t first,
-                        int64_t end, dtype dt) {
+                        int64_t end) {
+    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, n = end - first;
+    att_place at = att_place_of(c->attr, seq, kv);
     b->first = first;
-    b->keys = att_round(end - first, ATT_R);
-    if (dt == DT_F32 && c->in[1].dt == DT_F16)
-        pack_span_as(c, b, seq, kv, end, DT_F16);
-    else
-        pack_span_as(c, b, seq, kv, end, dt);
+    b->keys = att_round(n, ATT_R);
+    att_pack_keys(b->k, &c->in[1], at.row + first, at.head * D, n, D);
+    att_pack_rows(b->v, &c->in[2], at.row + first, at.head * Dv, n, Dv, b->keys);
 }
 
 V_INLINE void hide(const att_view *v, float *s, int64_t j0, int64_t from, int64_t to) {
@@ -87,8 +79,7 @@ V_INLINE vf column_max(const float *s, int64_t n, vf m) {
 }
 
 /* p = 2^(s - shift) (* keep), as operand of P V; adds to sum what precedes dropout. */
-V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf *sum, bool drop,
-                           dtype dt) {
+V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf *sum, bool drop) {
     for (int64_t j = 0; j < n; j += 2) {
         vf p[2][ATT_NV];
 #pragma GCC unroll 2
@@ -96,14 +87,14 @@ V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf 
 #pragma GCC unroll 4
             for (int q = 0; q < ATT_NV; q++) {
                 int64_t at = (j + i) * ATT_Q + q * VW;
-                p[i][q] = att_exp2(v_load(b->s + at) - shift[q], pack_pairs(dt));
+                p[i][q] = att_exp2(v_load(b->s + at) - shift[q], V_DOT_BF16);
                 sum[q] += p[i][q];
                 if (drop) p[i][q] *= v_load(b->keep + at);
-                if (!pack_pairs(dt)) v_store(b->p + at, p[i][q]);
+                if (!V_DOT_BF16) v_store(b->p + at, p[i][q]);
             }
         }
 #if V_DOT_BF16
-        if (pack_pairs(dt))
+        if (V_DOT_BF16)
             att_pair_keys(b->p + j / 2 * ATT_Q, att_round_row(p[0][0], p[0][1]),
                           att_round_row(p[1][0], p[1][1]));
 #endif
@@ -111,8 +102,7 @@ V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf 
 }
 
 /* Scores to probabilities, up to the maximum so far; o shrinks where the maximum grew. */
-V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t n, int64_t Dvp,
-                     dtype dt) {
+V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t n, int64_t Dvp) {
     vf shift[ATT_NV], sum[ATT_NV];
     float shrink[ATT_Q];
     for (int q = 0; q < ATT_NV; q++) {
@@ -125,9 +115,9 @@ V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t 
         v_store(shrink + q * VW, by);
     }
     if (b->keep)
-        exponentiate(b, n, shift, sum, true, dt);
+        exponentiate(b, n, shift, sum, true);
     else
-        exponentiate(b, n, shift, sum, false, dt);
+        exponentiate(b, n, shift, sum, false);
     for (int q = 0; q < ATT_NV; q++) v_store(st->sum + q * VW, sum[q]);
     for (int64_t i = 0; i < rows; i++) {
         float *o = b->o + i * Dvp;
@@ -137,9 +127,9 @@ V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t 
 }
 
 V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
-                             const fwd_state *st, dtype dt) {
+                             const fwd_state *st) {
     const op_attr *at = c->attr;
-    int64_t Dv = at->attention.Dv, Dvp = att_round(Dv, VW);
+    int64_t Dv = at->attention.Dv;
     float lse[ATT_Q], inv[ATT_Q];
     for (int q = 0; q < ATT_Q; q += VW) {
         vf sum = v_load(st->sum + q), max = v_load(st->max + q);
@@ -147,69 +137,66 @@ V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buff
         v_store(inv + q, v_select(none, v_zero(), 1.0f / sum));
         v_store(lse + q, v_select(none, v_set1(-INFINITY), max * ATT_LN2 + v_log(sum)));
     }
-    for (int64_t i = 0; i < v->rows; i++)
-        att_store_row(&c->out[0], v->b * at->attention.Tq + v->q0 + i, h * Dv, Dv, b->o + i * Dvp,
-                      inv[i], false, dt);
+    att_store_rows(&c->out[0], v->b * at->attention.Tq + v->q0, h * Dv, v->rows, Dv, b->o, 1.0f,
+                   inv, false);
     float *to = (float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
     for (int64_t i = 0; i < v->rows; i++) to[i] = lse[i];
 }
 
 /* o += P V for keys [j0, j0 + n), each tile of queries as far as it sees. */
 V_INLINE void mix_values(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t j0,
-                         int64_t n, dtype dt) {
+                         int64_t n) {
     int64_t Dv = c->attr->attention.Dv, Dvp = att_round(Dv, VW);
-    int64_t units = att_units(b->keys, dt), at_unit = att_units(j0 - b->first, dt);
+    int64_t units = att_units(b->keys), at_unit = att_units(j0 - b->first);
     for (int64_t d = 0; d < Dv; d += ATT_Q) {
         const float *values = b->v + d * units + at_unit * ATT_Q;
         for (int64_t i = 0; i < v->rows; i += ATT_R) {
             int64_t keys = att_min(v->tile_end[i / ATT_R] - j0, n);
             if (keys > 0)
-                att_mix(att_units(keys, dt), b->p + i, values, b->o + i * Dvp + d, Dvp,
-                        att_vectors(Dv - d), dt);
+                att_mix(att_units(keys), b->p + i, values, b->o + i * Dvp + d, Dvp,
+                        att_vectors(Dv - d));
         }
     }
 }
 
 /* A share of the queries that follow, and of where the results of these go. */
 V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int64_t part,
-                             int64_t parts, dtype dt) {
+                             int64_t parts) {
     int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv;
     int64_t row = v->b * c->attr->attention.Tq + v->q0;
     att_block next = att_next(c, v, h);
-    att_prefetch_share(&c->out[0], row, h * Dv, v->rows, Dv, part, parts, dt);
-    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts, dt);
+    att_prefetch_share(&c->out[0], row, h * Dv, v->rows, Dv, part, parts);
+    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts);
 }
 
-V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
-                           dtype dt) {
+V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
-    int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW), units = att_units(D, dt);
+    int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW), units = att_units(D);
     float scale = att_score_scale(at);
     fwd_state st;
     for (int i = 0; i < ATT_Q; i++) st.max[i] = -INFINITY, st.sum[i] = 0.0f;
     memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
-    att_pack_queries(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, dt);
+    att_pack_queries(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_R), ATT_KEYS), border[2];
         for (int64_t j = 0; j < n; j += ATT_R) {
             int skip = att_skip(v, j0 + j);
-            if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R, dt);
+            if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R);
             att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
-                       b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip, dt);
+                       b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip);
         }
         if (at->attention.softcap > 0.0f) att_cap_scores(at, b->s, n);
         att_border(v, j0, n, border);
         hide(v, b->s, j0, 0, border[0]);
         hide(v, b->s, j0, border[1], n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
-        soften(b, &st, v->rows, n, Dvp, dt);
-        mix_values(c, v, b, j0, n, dt);
+        soften(b, &st, v->rows, n, Dvp);
+        mix_values(c, v, b, j0, n);
     }
-    finish_queries(c, v, b, h, &st, dt);
+    finish_queries(c, v, b, h, &st);
 }
 
-V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t q0,
-                          dtype dt) {
+V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t q0) {
     const op_attr *at = c->attr;
     int64_t group = at->attention.H / at->attention.K, first = at->attention.Tk, end = 0;
     int64_t q_end = att_min(q0 + SPAN, at->attention.Tq);
@@ -218,29 +205,27 @@ V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t
         first = att_min(v.first, first);
         end = att_max(v.end, end);
     }
-    if (first < end) pack_span(c, b, seq, kv, first, end, dt);
+    if (first < end) pack_span(c, b, seq, kv, first, end);
     for (int64_t q = q0; q < q_end; q += ATT_Q) {
         att_view v = att_look(c, seq, q);
         v.h0 = kv * group, v.h1 = v.h0 + group;
-        for (int64_t h = v.h0; h < v.h1; h++) attend_block(c, &v, b, h, dt);
+        for (int64_t h = v.h0; h < v.h1; h++) attend_block(c, &v, b, h);
     }
 }
 
 void CPU_FN(attention_fwd)(const op_call *c) {
-    dtype dt = c->out[0].dt;
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
-    int64_t stride = fwd_layout(at, dt, NULL, NULL);
+    int64_t stride = fwd_layout(at, NULL, NULL);
 #pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
     for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
         fwd_buffers b;
-        fwd_layout(at, dt, (float *)c->ws + omp_get_thread_num() * stride, &b);
+        fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
         /* Late spans see the most keys: first. */
-        WITH_DTYPE(dt, attend_span, c, &b, t / spans / K, t / spans % K,
-                   (spans - 1 - t % spans) * SPAN);
+        attend_span(c, &b, t / spans / K, t / spans % K, (spans - 1 - t % spans) * SPAN);
     }
 }
 
 int64_t CPU_FN(attention_fwd_floats)(const op_attr *at) {
-    return fwd_layout(at, DT_F32, NULL, NULL);
+    return fwd_layout(at, NULL, NULL);
 }

@@ -26,14 +26,14 @@ V_INLINE int64_t att_round(int64_t n, int64_t to) {
 V_INLINE int att_vectors(int64_t cols) {
     return cols >= ATT_Q ? ATT_NV : (int)((cols + VW - 1) / VW);
 }
-/* Units (f32, or bf16 pairs) of n elements of storage dt. */
-V_INLINE int64_t att_units(int64_t n, dtype dt) {
-    return pack_units(n, pack_pairs(dt));
+/* Units (f32, or bf16 pairs) of n elements. */
+V_INLINE int64_t att_units(int64_t n) {
+    return pack_units(n, V_DOT_BF16);
 }
 
 /* c = A B * scale, or c += A B; A(i, u) = a[i * row + u * step], B(u, :) = b[u * ATT_Q]. */
 V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                       float *c, int64_t ldc, float scale, bool add, int nv, bool pairs) {
+                       float *c, int64_t ldc, float scale, bool add, int nv) {
     vf acc[ATT_R][ATT_NV];
 #pragma GCC unroll 16
     for (int i = 0; i < ATT_R; i++)
@@ -47,7 +47,7 @@ V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step,
         for (int i = 0; i < ATT_R; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
-                acc[i][j] = pack_multiply_add(a[i * row], bv[j], acc[i][j], pairs);
+                acc[i][j] = pack_multiply_add(a[i * row], bv[j], acc[i][j]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < ATT_R; i++)
@@ -57,122 +57,96 @@ V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step,
 }
 
 V_INLINE void att_tile_of(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                          float *c, int64_t ldc, float scale, bool add, int nv, bool pairs) {
+                          float *c, int64_t ldc, float scale, bool add, int nv) {
     switch (nv) {
-        case 1: att_tile(units, a, row, step, b, c, ldc, scale, add, 1, pairs); break;
-        case 2: att_tile(units, a, row, step, b, c, ldc, scale, add, 2, pairs); break;
-        default: att_tile(units, a, row, step, b, c, ldc, scale, add, ATT_NV, pairs); break;
+        case 1: att_tile(units, a, row, step, b, c, ldc, scale, add, 1); break;
+        case 2: att_tile(units, a, row, step, b, c, ldc, scale, add, 2); break;
+        default: att_tile(units, a, row, step, b, c, ldc, scale, add, ATT_NV); break;
     }
 }
 
 /* Tiles are functions of their own, so that nothing else competes for registers. */
 #define ATT_TILE __attribute__((noinline, unused)) static void
-ATT_TILE att_scores_f32(int64_t units, const float *a, const float *b, float *c, float scale,
-                        int nv) {
-    att_tile_of(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, nv, false);
-}
-ATT_TILE att_scores_pairs(int64_t units, const float *a, const float *b, float *c, float scale,
-                          int nv) {
-    att_tile_of(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, nv, V_DOT_BF16);
-}
-ATT_TILE att_mix_f32(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int nv) {
-    att_tile_of(units, a, 1, ATT_Q, b, c, ldc, 1.0f, true, nv, false);
-}
-ATT_TILE att_mix_pairs(int64_t units, const float *a, const float *b, float *c, int64_t ldc,
-                       int nv) {
-    att_tile_of(units, a, 1, ATT_Q, b, c, ldc, 1.0f, true, nv, V_DOT_BF16);
-}
-ATT_TILE att_gather_f32(int64_t units, const float *a, const float *b, float *c, int64_t ldc,
-                        int nv) {
-    att_tile_of(units, a, ATT_Q, 1, b, c, ldc, 1.0f, true, nv, false);
-}
-ATT_TILE att_gather_pairs(int64_t units, const float *a, const float *b, float *c, int64_t ldc,
-                          int nv) {
-    att_tile_of(units, a, ATT_Q / 2, 1, b, c, ldc, 1.0f, true, nv, V_DOT_BF16);
-}
-
 /* c [ATT_R keys, queries] = A B scale over the width of a head: A a panel of ATT_R keys. */
-V_INLINE void att_scores(int64_t units, const float *a, const float *b, float *c, float scale,
-                         int nv, dtype dt) {
-    pack_pairs(dt) ? att_scores_pairs(units, a, b, c, scale, nv)
-                   : att_scores_f32(units, a, b, c, scale, nv);
+ATT_TILE att_scores(int64_t units, const float *a, const float *b, float *c, float scale, int nv) {
+    att_tile_of(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, nv);
 }
 /* c [ATT_R queries, width] += over the keys: a [keys, ATT_Q] from its column of the first query. */
-V_INLINE void att_mix(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int nv,
-                      dtype dt) {
-    pack_pairs(dt) ? att_mix_pairs(units, a, b, c, ldc, nv) : att_mix_f32(units, a, b, c, ldc, nv);
+ATT_TILE att_mix(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int nv) {
+    att_tile_of(units, a, 1, ATT_Q, b, c, ldc, 1.0f, true, nv);
 }
 /* c [ATT_R keys, width] += over the queries: a is rows of ATT_Q queries. */
-V_INLINE void att_gather(int64_t units, const float *a, const float *b, float *c, int64_t ldc,
-                         int nv, dtype dt) {
-    pack_pairs(dt) ? att_gather_pairs(units, a, b, c, ldc, nv)
-                   : att_gather_f32(units, a, b, c, ldc, nv);
+ATT_TILE att_gather(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int nv) {
+    att_tile_of(units, a, V_DOT_BF16 ? ATT_Q / 2 : ATT_Q, 1, b, c, ldc, 1.0f, true, nv);
 }
 
-V_INLINE const void *att_at(const tensor *t, int64_t row, int64_t col, dtype dt) {
-    return (const char *)t->data + (row * t->ld + col) * v_element_bytes(dt);
+V_INLINE const void *att_at(const tensor *t, int64_t row, int64_t col) {
+    return (const char *)t->data + (row * t->ld + col) * v_element_bytes(t->dt);
 }
 
 /* Asks for rows that are soon packed or written: their heads lie far apart, so that the machine
  * does not foresee them. */
-V_INLINE void att_prefetch(const tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols,
-                           dtype dt) {
-    int64_t bytes = cols * v_element_bytes(dt);
+V_INLINE void att_prefetch(const tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+    int64_t bytes = cols * v_element_bytes(t->dt);
     for (int64_t r = 0; r < rows; r++) {
-        const char *p = att_at(t, row + r, col, dt);
+        const char *p = att_at(t, row + r, col);
         for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
     }
 }
 
 /* The same for one of `parts` shares of the rows, so that requests are spread over other work. */
 V_INLINE void att_prefetch_share(const tensor *t, int64_t row, int64_t col, int64_t rows,
-                                 int64_t cols, int64_t part, int64_t parts, dtype dt) {
+                                 int64_t cols, int64_t part, int64_t parts) {
     int64_t from = rows * part / parts, to = rows * (part + 1) / parts;
-    att_prefetch(t, row + from, col, to - from, cols, dt);
+    att_prefetch(t, row + from, col, to - from, cols);
 }
 
 enum { ATT_AHEAD = 24 }; /* rows that are asked for before they are packed */
 
-/* Left operand over the width: panels of ATT_R rows. */
-V_INLINE void att_pack_keys(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
-                            int64_t cols, dtype dt) {
-    int64_t units = att_units(cols, dt);
+/* Only packing and storing know how a tensor is stored; what lies between computes on packed
+ * operands. Their loops are compiled for each type, in functions of their own.
+ *
+ * Left operand over the width: panels of ATT_R rows. */
+V_INLINE void att_pack_keys_as(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                               int64_t cols, dtype dt) {
+    int64_t units = att_units(cols);
     for (int64_t r = 0; r < rows; r += ATT_R) {
-        if (r + ATT_AHEAD + ATT_R <= rows)
-            att_prefetch(t, row + r + ATT_AHEAD, col, ATT_R, cols, dt);
-        pack_transposed(dst + r * units, ATT_R, att_at(t, row + r, col, dt), t->ld,
-                        rows - r < ATT_R ? rows - r : ATT_R, cols, dt, pack_pairs(dt));
+        if (r + ATT_AHEAD + ATT_R <= rows) att_prefetch(t, row + r + ATT_AHEAD, col, ATT_R, cols);
+        pack_transposed(dst + r * units, ATT_R, att_at(t, row + r, col), t->ld,
+                        rows - r < ATT_R ? rows - r : ATT_R, cols, dt);
     }
+}
+ATT_TILE att_pack_keys(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                       int64_t cols) {
+    WITH_STORED(t->dt, att_pack_keys_as, dst, t, row, col, rows, cols);
 }
 
 /* Right operand over the width: [cols, ATT_Q], rows in the lanes. */
-V_INLINE void att_pack_queries(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
-                               int64_t cols, dtype dt) {
-    pack_transposed(dst, ATT_Q, att_at(t, row, col, dt), t->ld, rows, cols, dt, pack_pairs(dt));
+ATT_TILE att_pack_queries(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                          int64_t cols) {
+    WITH_DTYPE(t->dt, pack_transposed, dst, ATT_Q, att_at(t, row, col), t->ld, rows, cols);
 }
 
 /* n <= VW elements of a row, or pairs with those of the next row; without it, with 0. */
 V_INLINE vf att_row_units(const tensor *t, int64_t at, int64_t n, bool both, dtype dt) {
 #if V_DOT_BF16
-    if (dt == DT_BF16) {
-        const uint16_t *h = (const uint16_t *)t->data + at;
-        __mmask16 m = (__mmask16)(0xffffu >> (16 - n)), m_next = both ? m : 0;
-        __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, h));
-        __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m_next, h + t->ld));
-        return (vf)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
-    }
-#endif
+    const uint16_t *h = (const uint16_t *)t->data + at;
+    __m512i low = (__m512i)v_load_16_n(h, n, dt);
+    __m512i high = (__m512i)v_load_16_n(h + t->ld, both ? n : 0, dt);
+    return (vf)_mm512_or_si512(_mm512_srli_epi32(low, 16), high);
+#else
     (void)both;
-    return n >= VW ? v_get(t->data, at, dt) : v_get_n(t->data, at, n, dt);
+    return get_upto(t->data, at, n, dt);
+#endif
 }
 
 /* Right operand over the rows: panels [padded rows, ATT_Q] of the columns; zero beyond them. */
-V_INLINE void att_pack_rows(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
-                            int64_t cols, int64_t padded, dtype dt) {
-    int64_t per = pack_pairs(dt) ? 2 : 1, units = att_units(padded, dt);
+V_INLINE void att_pack_rows_as(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                               int64_t cols, int64_t padded, dtype dt) {
+    int64_t per = V_DOT_BF16 ? 2 : 1, units = att_units(padded);
     for (int64_t u = 0; u < units; u++) {
         int64_t left = rows - u * per, at = (row + u * per) * t->ld + col;
-        if (left >= ATT_AHEAD + per) att_prefetch(t, row + u * per + ATT_AHEAD, col, per, cols, dt);
+        if (left >= ATT_AHEAD + per) att_prefetch(t, row + u * per + ATT_AHEAD, col, per, cols);
         for (int64_t d = 0; d < cols; d += VW) {
             int64_t n = cols - d < VW ? cols - d : VW;
             v_store(dst + (d / ATT_Q * units + u) * ATT_Q + d % ATT_Q,
@@ -180,21 +154,24 @@ V_INLINE void att_pack_rows(float *dst, const tensor *t, int64_t row, int64_t co
         }
     }
 }
+ATT_TILE att_pack_rows(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                       int64_t cols, int64_t padded) {
+    WITH_STORED(t->dt, att_pack_rows_as, dst, t, row, col, rows, cols, padded);
+}
 
-/* t[row, col + d] (+)= x[d] * by; x is padded to whole vectors. */
-V_INLINE void att_store_row(const tensor *t, int64_t row, int64_t col, int64_t cols, const float *x,
-                            float by, bool add, dtype dt) {
-    int64_t at = row * t->ld + col;
-    for (int64_t d = 0; d < cols; d += VW, at += VW) {
-        int64_t n = cols - d;
-        vf v = v_load(x + d) * by;
-        if (n >= VW) {
-            v_put(t->data, at, add ? v + v_get(t->data, at, dt) : v, dt);
-        } else {
-            if (add) v += v_get_n(t->data, at, n, dt);
-            v_put_n(t->data, at, v, n, dt);
-        }
+/* t[row + i, col + d] (+)= x[i, d] times by[i], or scale where `by` is NULL; rows of x are padded to whole vectors. */
+V_INLINE void att_store_rows_as(const tensor *t, int64_t row, int64_t col, int64_t rows,
+                                int64_t cols, const float *x, float scale, const float *by,
+                                bool add, dtype dt) {
+    int64_t ldx = att_round(cols, VW);
+    for (int64_t i = 0; i < rows; i++, x += ldx) {
+        float f = by ? by[i] : scale;
+        FOR_VECTORS(cols, d, n) row_put(t, row + i, col + d, v_load(x + d) * f, n, add, dt);
     }
+}
+ATT_TILE att_store_rows(const tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols,
+                        const float *x, float scale, const float *by, bool add) {
+    WITH_DTYPE(t->dt, att_store_rows_as, t, row, col, rows, cols, x, scale, by, add);
 }
 
 #endif

@@ -4,7 +4,7 @@
 #define OP_CPU_COLUMN_SUMS_H
 
 #include "op/cpu/ops.h"
-#include "op/cpu/simd.h"
+#include "op/cpu/rows.h"
 
 enum { COLUMN_SLICE = 512 }; /* rows of dy per partial sum */
 
@@ -38,12 +38,7 @@ static inline void column_sums(const op_call *c, int input) {
 #pragma omp parallel num_threads(loop_threads(c, dy->rows *n))
     {
 #pragma omp for schedule(static)
-        for (int64_t s = 0; s < slices; s++) {
-            if (dy->dt == DT_BF16)
-                sum_slice(partial + s * n, dy, s, DT_BF16);
-            else
-                sum_slice(partial + s * n, dy, s, DT_F32);
-        }
+        for (int64_t s = 0; s < slices; s++) WITH_DTYPE(dy->dt, sum_slice, partial + s * n, dy, s);
 #pragma omp for schedule(static)
         for (int64_t j = 0; j < n; j++) {
             float v = 0.0f;

@@ -13,6 +13,7 @@ V_INLINE void draw_blocks(rng_key key, uint64_t counter, uint32_t bits[DRAW_BITS
     for (int block = 0; block < DRAW_BLOCKS; block += PHILOX_BLOCKS) {
         vq first[PHILOX_GROUPS], second[PHILOX_GROUPS];
         philox_blocks(key, counter + (uint64_t)block, first, second);
+#pragma GCC unroll 16
         for (int i = 0; i < PHILOX_BLOCKS; i++) {
             uint64_t pair[2] = {first[i / VQ_LANES][i % VQ_LANES],
                                 second[i / VQ_LANES][i % VQ_LANES]};
@@ -29,7 +30,8 @@ static inline void draw_factors(const dropout_draw *d, float scale, uint64_t fir
     for (uint64_t block = first >> 2; at < n; at += DRAW_BITS, block += DRAW_BLOCKS) {
         draw_blocks(d->key, block, bits);
         int64_t e = at < 0 ? -at : 0, end = n - at < DRAW_BITS ? n - at : DRAW_BITS;
-        for (; e < end; e++) factors[at + e] = bits[e] >= d->threshold ? scale : 0.0f;
+#pragma omp simd
+        for (int64_t i = e; i < end; i++) factors[at + i] = bits[i] >= d->threshold ? scale : 0.0f;
     }
 }
 

@@ -14,10 +14,11 @@ static void embed_fwd(const op_call *c) {
         int64_t id = embed_row(c, n);
         const char *row = (const char *)table->data + (id < 0 ? 0 : id * row_bytes);
         char *to = (char *)y->data + n * y->ld * bytes;
-        if (id < 0)
-            memset(to, 0, (size_t)(y->cols * bytes));
+        if (id < 0) memset(to, 0, (size_t)(y->cols * bytes));
+#if CPU_STORED
         else if (table->dt != y->dt)
             CPU_FN(stored_read)((float *)y->data + n * y->ld, row, y->cols, table->dt);
+#endif
         else
             memcpy(to, row, (size_t)(y->cols * bytes));
     }
@@ -48,10 +49,7 @@ static void embed_bwd_weight(const op_call *c) {
         int64_t j0 = grains * t / threads * GRAIN, j1 = grains * (t + 1) / threads * GRAIN;
         j1 = j1 < cols ? j1 : cols;
         if (j0 >= j1) continue;
-        if (c->dout[0].dt == DT_BF16)
-            add_columns(c, j0, j1, DT_BF16);
-        else
-            add_columns(c, j0, j1, DT_F32);
+        WITH_DTYPE(c->dout[0].dt, add_columns, c, j0, j1);
     }
 }
 

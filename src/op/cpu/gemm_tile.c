@@ -10,6 +10,7 @@
 
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
+#include "op/cpu/rows.h"
 #include "op/cpu/stored_rows.h"
 
 enum {
@@ -84,7 +85,7 @@ V_INLINE void prefetch_tile(const tile_out *o, dtype dt) {
 /* A panel x B panel over `units` into a whole tile. Inlined only into the functions below, so that
  * nothing else competes for registers. */
 V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const tile_out *o,
-                            dtype dt, bool pairs) {
+                            dtype dt) {
     vf acc[TILE_M][TILE_NV];
     prefetch_tile(o, dt);
 #pragma GCC unroll 16
@@ -98,8 +99,7 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
 #pragma GCC unroll 16
         for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 4
-            for (int j = 0; j < TILE_NV; j++)
-                acc[i][j] = pack_multiply_add(a[i], bv[j], acc[i][j], pairs);
+            for (int j = 0; j < TILE_NV; j++) acc[i][j] = pack_multiply_add(a[i], bv[j], acc[i][j]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_M; i++)
@@ -109,23 +109,10 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
 
 #define TILE_FN __attribute__((noinline)) static void
 TILE_FN tile_f32(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_F32, false);
-}
-TILE_FN tile_pairs_f32(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_F32, V_DOT_BF16);
+    multiply_tile(units, a, b, o, DT_F32);
 }
 TILE_FN tile_bf16(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_BF16, false);
-}
-TILE_FN tile_pairs_bf16(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_BF16, V_DOT_BF16);
-}
-
-typedef void (*tile_fn)(int64_t units, const float *a, const float *b, const tile_out *o);
-
-static tile_fn tile_of(dtype ab_dt, dtype c_dt) {
-    if (pack_pairs(ab_dt)) return c_dt == DT_BF16 ? tile_pairs_bf16 : tile_pairs_f32;
-    return c_dt == DT_BF16 ? tile_bf16 : tile_f32;
+    multiply_tile(units, a, b, o, DT_BF16);
 }
 
 /* The part of a tile that exists, from a whole one in `tile`. */
@@ -143,19 +130,16 @@ V_INLINE void store_edge(const float *tile, const tile_out *o, int64_t rows, int
     }
 }
 
-/* Packs rows r0.. of A, or columns r0.. of B (the same thing seen from B^T), from k0 on. */
-static void pack_panels(float *dst, int R, const void *src, int64_t ld, bool k_contiguous,
-                        int64_t r0, int64_t rows, int64_t k0, int64_t k, dtype dt) {
+/* Packs rows r0.. of A, or columns r0.. of B (the same thing seen from B^T), from k0 on. R is a
+ * constant, so this is compiled once for A and once for B. */
+V_INLINE void pack_panels(float *dst, int R, const void *src, int64_t ld, bool k_contiguous,
+                          int64_t r0, int64_t rows, int64_t k0, int64_t k, dtype dt) {
     int64_t at = k_contiguous ? r0 * ld + k0 : k0 * ld + r0;
     const void *p = (const char *)src + at * (dt == DT_BF16 ? 2 : 4);
-    if (dt == DT_BF16 && k_contiguous)
-        pack_k_contiguous(dst, R, p, ld, rows, k, DT_BF16, V_DOT_BF16);
-    else if (dt == DT_BF16)
-        pack_r_contiguous(dst, R, p, ld, rows, k, DT_BF16, V_DOT_BF16);
-    else if (k_contiguous)
-        pack_k_contiguous(dst, R, p, ld, rows, k, DT_F32, false);
+    if (k_contiguous)
+        WITH_DTYPE(dt, pack_k_contiguous, dst, R, p, ld, rows, k);
     else
-        pack_r_contiguous(dst, R, p, ld, rows, k, DT_F32, false);
+        WITH_DTYPE(dt, pack_r_contiguous, dst, R, p, ld, rows, k);
 }
 
 /* One pass: a block of k, a block of columns. */
@@ -171,19 +155,20 @@ typedef struct pass {
 /* Columns [j, j + cols) of the pass. */
 static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
     const gemm_args *g = p->g;
-    if (g->b_stored == DT_F32) {
-        pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
+#if CPU_STORED
+    if (g->b_stored != DT_F32) {
+        int64_t row_bytes = dtype_span_bytes(g->b_stored, g->ldb);
+        const char *from = (const char *)g->b + (p->j0 + j) * row_bytes;
+        CPU_FN(stored_pack)(dst, from, row_bytes, cols, p->k0, p->k, g->b_stored);
         return;
     }
-    int64_t row_bytes = dtype_span_bytes(g->b_stored, g->ldb);
-    const char *from = (const char *)g->b + (p->j0 + j) * row_bytes;
-    CPU_FN(stored_pack)(dst, from, row_bytes, cols, p->k0, p->k, g->b_stored);
+#endif
+    pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
 }
 
 static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
                       int64_t panel_end) {
     const gemm_args *g = p->g;
-    tile_fn whole = tile_of(g->ab_dt, g->c_dt), partial = tile_of(g->ab_dt, DT_F32);
     float tile[TILE_M * TILE_N] __attribute__((aligned(64)));
     int64_t bytes = g->c_dt == DT_BF16 ? 2 : 4;
     for (; panel < panel_end; panel++) {
@@ -198,10 +183,10 @@ static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t 
             if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
             int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
             if (tile_rows == TILE_M && cols == TILE_N) {
-                whole(p->units, a, b, &o);
+                g->c_dt == DT_BF16 ? tile_bf16(p->units, a, b, &o) : tile_f32(p->units, a, b, &o);
                 continue;
             }
-            partial(p->units, a, b, &(tile_out){.c = tile, .ldc = TILE_N});
+            tile_f32(p->units, a, b, &(tile_out){.c = tile, .ldc = TILE_N});
             if (g->c_dt == DT_BF16)
                 store_edge(tile, &o, tile_rows, cols, DT_BF16);
             else

@@ -5,6 +5,7 @@
 #include "op/cpu/gemm_tile.h"
 
 #include "op/cpu/pack.h"
+#include "op/cpu/rows.h"
 
 enum { COLUMNS = 4, SMALL_B = 1 << 18 }; /* columns at a time; elements that one thread reads */
 
@@ -70,9 +71,6 @@ void CPU_FN(gemv)(int threads, const gemm_args *g) {
     if (g->n * g->k < SMALL_B) threads = 1;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t j = 0; j < g->n; j += COLUMNS) {
-        if (g->ab_dt == DT_BF16)
-            dot_rows(g, j, DT_BF16);
-        else
-            dot_rows(g, j, DT_F32);
+        WITH_DTYPE(g->ab_dt, dot_rows, g, j);
     }
 }

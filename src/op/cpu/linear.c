@@ -15,11 +15,15 @@ static void linear_fwd(const op_call *c) {
         gemm_run(c->run->dev, &g, c->ws);
         return;
     }
+#if CPU_STORED
     g.b_stored = w->dt;
     if (CPU_FN(gemv_stored_fits)(&g))
         CPU_FN(gemv_stored)(call_threads(c), &g);
     else
         CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
+#else
+    op_find_reference(OP_LINEAR, DT_F32)->fwd(c);
+#endif
 }
 
 static void linear_bwd_input(const op_call *c) {

@@ -1,5 +1,5 @@
 /* The tuned ops of one instruction set: for every row of CPU_OPS an op_impl, whose kernels read
- * from their tensors whether activations are f32 or bf16. */
+ * from their tensors whether activations are f32 or bf16. Parts of a set: variant.h. */
 #ifndef OP_CPU_OPS_H
 #define OP_CPU_OPS_H
 
@@ -7,11 +7,12 @@
 #include "op/op.h"
 
 /* clang-format off */
-#define CPU_OPS(X)                                                                                 \
+#define CPU_PRODUCTS(X)                                                                            \
     X(LINEAR, linear)                                                                              \
-    X(BIAS, bias)                                                                                  \
     X(HEAD_CE, head_ce)                                                                            \
-    X(HEAD_NLL, head_nll)                                                                          \
+    X(HEAD_NLL, head_nll)
+#define CPU_OTHERS(X)                                                                              \
+    X(BIAS, bias)                                                                                  \
     X(HEAD_STATS, head_stats)                                                                      \
     X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
@@ -27,9 +28,17 @@
     X(COPY, copy)                                                                                  \
     X(EMBED, embed)                                                                                \
     X(TAKE_ROWS, take_rows)                                                                        \
-    X(DROPOUT, dropout)                                                                            \
-    X(FIXED_ADD, fixed_add)
+    X(DROPOUT, dropout)
+#define CPU_OF_F32(X) X(FIXED_ADD, fixed_add)
 /* clang-format on */
+
+#if defined(CPU_ONLY_PRODUCTS)
+#define CPU_OPS(X) CPU_PRODUCTS(X)
+#elif defined(CPU_ONLY_BF16)
+#define CPU_OPS(X) CPU_PRODUCTS(X) CPU_OTHERS(X)
+#else
+#define CPU_OPS(X) CPU_PRODUCTS(X) CPU_OTHERS(X) CPU_OF_F32(X)
+#endif
 
 #define CPU_OP_DECLARE(ID, name) extern const op_impl CPU_FN(cpu_##name);
 CPU_OPS(CPU_OP_DECLARE)

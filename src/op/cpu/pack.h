@@ -27,13 +27,13 @@ V_INLINE int64_t pack_units(int64_t k, bool pairs) {
     return pairs ? (k + 1) / 2 : k;
 }
 
-/* acc + a * b; with pairs a and the lanes of b hold two bf16 each. */
-V_INLINE vf pack_multiply_add(float a, vf b, vf acc, bool pairs) {
+/* acc + a * b, of units. */
+V_INLINE vf pack_multiply_add(float a, vf b, vf acc) {
 #if V_DOT_BF16
-    if (pairs) return _mm512_dpbf16_ps(acc, (__m512bh)v_set1(a), (__m512bh)b);
-#endif
-    (void)pairs;
+    return _mm512_dpbf16_ps(acc, (__m512bh)v_set1(a), (__m512bh)b);
+#else
     return v_fma(v_set1(a), b, acc);
+#endif
 }
 
 /* Four units of one row, k contiguous; f16 is read so, too. */
@@ -132,7 +132,8 @@ V_INLINE int pack_lanes(int R, int64_t r, int64_t rows, int64_t ld, dtype dt, bo
 
 /* One panel; element (r, k) at src[r * ld + k]. */
 V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, int64_t rows,
-                              int64_t k, dtype dt, bool pairs) {
+                              int64_t k, dtype dt) {
+    bool pairs = pack_pairs(dt);
     int64_t per = pairs ? 2 : 1, whole = k / per / 4 * 4, units = pack_units(k, pairs);
     int64_t r = 0;
     for (int lanes; r + 4 <= rows; r += 4 * lanes) {
@@ -161,14 +162,14 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
 
 /* Panels of rows whose k is contiguous. */
 V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
-                                int64_t k, dtype dt, bool pairs) {
-    int64_t units = pack_units(k, pairs), bytes = dt == DT_BF16 ? 2 : 4;
+                                int64_t k, dtype dt) {
+    int64_t units = pack_units(k, pack_pairs(dt)), bytes = dt == DT_BF16 ? 2 : 4;
     for (int64_t r = 0; r < rows; r += R) {
         for (int64_t i = r + R; i < rows && i < r + 2 * R; i++)
             for (int64_t b = 0; b < k * bytes; b += 64)
                 __builtin_prefetch((const char *)src + i * ld * bytes + b, 0, 2);
         pack_transposed(dst + r * units, R, (const char *)src + r * ld * bytes, ld,
-                        rows - r < R ? rows - r : R, k, dt, pairs);
+                        rows - r < R ? rows - r : R, k, dt);
     }
 }
 
@@ -176,6 +177,7 @@ V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, 
 V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t ld, int64_t rows,
                        int64_t left, dtype dt, bool pairs) {
 #if V_AVX512
+#pragma GCC unroll 2
     for (int r = 0; r < R; r += 16) {
         int width = R - r < 16 ? R - r : 16;
         int64_t n = rows - r < width ? rows - r : width;
@@ -221,7 +223,8 @@ enum { PACK_UNITS = 4, PACK_AHEAD = 12 }; /* and how many units before their use
 /* Element (r, k) at src[k * ld + r]. Several panels at once, so that a row of src is read in one
  * go; a panel is R * units(k) floats. */
 V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
-                                int64_t k, dtype dt, bool pairs) {
+                                int64_t k, dtype dt) {
+    bool pairs = pack_pairs(dt);
     int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs), bytes = dt == DT_BF16 ? 2 : 4;
     for (int64_t u0 = 0; u0 < units; u0 += PACK_UNITS) {
         int64_t end = u0 + PACK_UNITS < units ? u0 + PACK_UNITS : units;

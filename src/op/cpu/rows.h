@@ -7,7 +7,19 @@
 
 /* Calls f(..., dt) with a constant dt. Inside a parallel region what was constant around it is a
  * variable, so this stands inside of it, around the work of a row. */
+#ifdef CPU_ONLY_BF16
+#define WITH_DTYPE(dt, f, ...) ((void)(dt), f(__VA_ARGS__, DT_BF16))
+#else
 #define WITH_DTYPE(dt, f, ...) ((dt) == DT_BF16 ? f(__VA_ARGS__, DT_BF16) : f(__VA_ARGS__, DT_F32))
+#endif
+
+/* The same for what is only read, f16 too. */
+#ifdef CPU_ONLY_BF16
+#define WITH_STORED(dt, f, ...) WITH_DTYPE(dt, f, __VA_ARGS__)
+#else
+#define WITH_STORED(dt, f, ...)                                                                    \
+    ((dt) == DT_F16 ? f(__VA_ARGS__, DT_F16) : WITH_DTYPE(dt, f, __VA_ARGS__))
+#endif
 
 /* for (j = 0, VW, 2 VW, ...) with n = elements left from j on. */
 #define FOR_VECTORS(cols, j, n) for (int64_t j = 0, n = (cols); n > 0; j += VW, n -= VW)

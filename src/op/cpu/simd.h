@@ -30,8 +30,8 @@ enum { VW = 4 };
 #ifndef V_AVX512
 #define V_AVX512 0
 #endif
-/* Whether the machine multiplies pairs of bf16. */
-#if defined(__AVX512BF16__) && V_AVX512
+/* Whether the machine multiplies pairs of bf16: then bf16 is all that this variant multiplies. */
+#ifdef CPU_ONLY_BF16
 #define V_DOT_BF16 1
 #else
 #define V_DOT_BF16 0
@@ -144,12 +144,16 @@ V_INLINE vf v_load_bf16(const uint16_t *p) {
 #endif
 }
 
-V_INLINE void v_store_bf16(uint16_t *p, vf v) {
+/* The bf16 nearest to each lane, in the low half of a lane. */
+V_INLINE vu v_round_bf16(vf v) {
     vu u = (vu)v;
     vu rounded = u + 0x7fffu + ((u >> 16) & 1u);
     vu nan = u | 0x400000u;
     vi is_nan = v != v;
-    vu r = (((vu)is_nan & nan) | (~(vu)is_nan & rounded)) >> 16;
+    return (((vu)is_nan & nan) | (~(vu)is_nan & rounded)) >> 16;
+}
+V_INLINE void v_store_bf16(uint16_t *p, vf v) {
+    vu r = v_round_bf16(v);
 #if V_AVX512
     _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)r));
 #elif V_AVX2
@@ -169,7 +173,7 @@ V_INLINE vf v_load_f16(const uint8_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 #else
     uint16_t h[VW];
-    vf v;
+    vf v = v_zero();
     memcpy(h, p, sizeof(h));
     for (int i = 0; i < VW; i++) v[i] = f16_to_f32(h[i]);
     return v;
@@ -208,16 +212,59 @@ V_INLINE void s_put(void *p, int64_t i, float v, dtype dt) {
         ((float *)p)[i] = v;
 }
 
-/* The first n < VW elements; other lanes are zero, other memory is untouched. */
-V_INLINE vf v_get_n(const void *p, int64_t i, int64_t n, dtype dt) {
+/* ---- the end of a row: n <= VW elements ---- */
+
+#if V_AVX512
+typedef __mmask16 v_lanes;
+V_INLINE v_lanes v_first_lanes(int64_t n) {
+    return (__mmask16)((1u << n) - 1);
+}
+V_INLINE vf v_load_f32_n(const float *p, int64_t n) {
+    return _mm512_maskz_loadu_ps(v_first_lanes(n), p);
+}
+V_INLINE void v_store_f32_n(float *p, vf v, int64_t n) {
+    _mm512_mask_storeu_ps(p, v_first_lanes(n), v);
+}
+V_INLINE vf v_load_16_n(const uint16_t *p, int64_t n, dtype dt) {
+    __m256i h = _mm256_maskz_loadu_epi16(v_first_lanes(n), p);
+    if (dt == DT_F16) return _mm512_cvtph_ps(h);
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
+}
+V_INLINE void v_store_bf16_n(uint16_t *p, vf v, int64_t n) {
+    __m256i h = _mm512_cvtepi32_epi16((__m512i)v_round_bf16(v));
+    _mm256_mask_storeu_epi16(p, v_first_lanes(n), h);
+}
+#else
+/* Functions of their own: inlined at each of the many ends of rows they would be most of the code. */
+#define V_ROW_END __attribute__((noinline, unused)) static
+V_ROW_END vf v_load_f32_n(const float *p, int64_t n) {
     float t[VW] = {0};
-    for (int64_t j = 0; j < n; j++) t[j] = s_get(p, i + j, dt);
+    for (int64_t j = 0; j < n; j++) t[j] = p[j];
     return v_load(t);
 }
+V_ROW_END void v_store_f32_n(float *p, vf v, int64_t n) {
+    for (int64_t j = 0; j < n; j++) p[j] = v[j];
+}
+V_ROW_END vf v_load_16_n(const uint16_t *p, int64_t n, dtype dt) {
+    uint16_t t[VW] = {0};
+    for (int64_t j = 0; j < n; j++) t[j] = p[j];
+    return dt == DT_F16 ? v_load_f16((const uint8_t *)t) : v_load_bf16(t);
+}
+V_ROW_END void v_store_bf16_n(uint16_t *p, vf v, int64_t n) {
+    for (int64_t j = 0; j < n; j++) p[j] = f32_to_bf16(v[j]);
+}
+#endif
+
+/* The first n elements; other lanes are zero, other memory is untouched. */
+V_INLINE vf v_get_n(const void *p, int64_t i, int64_t n, dtype dt) {
+    if (dt == DT_F32) return v_load_f32_n((const float *)p + i, n);
+    return v_load_16_n((const uint16_t *)p + i, n, dt);
+}
 V_INLINE void v_put_n(void *p, int64_t i, vf v, int64_t n, dtype dt) {
-    float t[VW];
-    v_store(t, v);
-    for (int64_t j = 0; j < n; j++) s_put(p, i + j, t[j], dt);
+    if (dt == DT_BF16)
+        v_store_bf16_n((uint16_t *)p + i, v, n);
+    else
+        v_store_f32_n((float *)p + i, v, n);
 }
 
 /* Tree sum and maximum over the lanes. */

@@ -48,7 +48,7 @@ V_INLINE void pack_rows(float *dst, const uint8_t *src, int64_t row_bytes, int64
                 else
                     read_rest(chunk + r * CHUNK, row, k0 + at, n, dt);
             }
-            pack_transposed(dst + at * TILE_N, TILE_N, chunk, CHUNK, now, n, DT_F32, false);
+            pack_transposed(dst + at * TILE_N, TILE_N, chunk, CHUNK, now, n, DT_F32);
         }
     }
 }

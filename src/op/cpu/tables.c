@@ -14,12 +14,14 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .ops = ops,
     .gemm_ws = CPU_FN(gemm_ws),
     .gemm = CPU_FN(gemm_packed),
+    .dot_loop = CPU_FN(peak_dot_loop),
+#ifndef CPU_ONLY_BF16
+    .fma_loop = CPU_FN(peak_fma_loop),
     .update = CPU_FN(vec_update),
     .sum_squares = CPU_FN(vec_sum_squares),
     .sum_squares_fixed = CPU_FN(vec_sum_squares_fixed),
     .digest = CPU_FN(vec_digest),
     .draw = CPU_FN(vec_draw),
     .round = CPU_FN(vec_round),
-    .fma_loop = CPU_FN(peak_fma_loop),
-    .dot_loop = CPU_FN(peak_dot_loop),
+#endif
 };

@@ -1,4 +1,4 @@
-/* What one compiled variant of this folder offers. */
+/* What one compiled variant of this folder offers, and which variant serves whom. */
 #ifndef OP_CPU_TABLES_H
 #define OP_CPU_TABLES_H
 
@@ -7,10 +7,12 @@
 #include "op/vecops.h"
 
 typedef struct cpu_kernels {
-    const op_impl *const
-        *ops; /* [OP_COUNT], for f32 and bf16; NULL where there is no tuned kernel */
+    const op_impl *const *ops; /* [OP_COUNT]; NULL where this variant has no kernel */
     int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
+    double (*dot_loop)(int threads, int64_t rounds);
+    /* NULL in avx512_bf16, where nothing of this would gain. */
+    double (*fma_loop)(int threads, int64_t rounds);
     void (*update)(int threads, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
     double (*sum_squares)(int threads, const vec_spans *s, const float *x);
     void (*sum_squares_fixed)(int threads, const vec_spans *s, const int64_t *x,
@@ -18,13 +20,17 @@ typedef struct cpu_kernels {
     uint64_t (*digest)(int threads, const vec_spans *s, const float *x);
     void (*draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
     void (*round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16);
-    double (*fma_loop)(int threads, int64_t rounds);
-    double (*dot_loop)(int threads, int64_t rounds);
 } cpu_kernels;
 
 extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,
     cpu_kernels_avx512_bf16;
 
-const cpu_kernels *cpu_kernels_of(cpu_isa isa);
+/* The kernels for operands of type `dt`, f32 or bf16, on a machine with this instruction set. */
+const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
+
+/* The tuned kernels of an op whose activations have type `dt`: an op_impl found here is complete,
+ * with every entry that the reference has for this op, and the workspace that these kernels need.
+ * NULL: there is none. Pure. */
+const op_impl *cpu_find_op(cpu_isa isa, op_kind kind, dtype dt);
 
 #endif
