@@ -1,10 +1,18 @@
-/* Writing JSON so that every number reads back to the same value in its shortest form. */
+/* JSON: reading files, and writing so that every number reads back to the same value in its shortest
+ * form. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
 #include <jansson.h>
 
+#include "base/status.h"
 #include "base/strbuf.h"
+
+/* The JSON in a file of a folder (file_read_part), with a limit: parsed, it may take fifty times as
+ * much memory. The caller owns *out, which is NULL on failure. ST_FORMAT also when an object has the
+ * same key twice. */
+#define JSON_FILE_MAX_BYTES ((int64_t)64 << 20)
+status json_read_file(json_t **out, const char *path, int64_t most_bytes, err *e) ATH_MUST_USE;
 
 /* A real that prints as the shortest decimal which reads back to the same float (at most nine
  * digits); null for NaN and infinities, which JSON cannot say. */

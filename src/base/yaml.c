@@ -353,7 +353,7 @@ status yaml_load(json_t **root, json_t **origins, const char *path, err *e) {
     size_t len;
     *root = NULL;
     if (origins) *origins = NULL;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_input(path, YAML_MAX_BYTES, &text, &len, e));
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     status st = yaml_parse(root, origins, name, text, len, e);
     free(text);

@@ -134,8 +134,8 @@ status own_open(shards **out, const char *dir, uint64_t max_tok, err *e) {
     char *json = NULL;
     size_t len;
     shards *s = NULL;
-    status st =
-        file_exists(path) ? file_read_all(path, &json, &len, e) : no_manifest(dir, scratch, e);
+    status st = file_exists(path) ? file_read_part(path, FILE_PART_MAX_BYTES, &json, &len, e)
+                                  : no_manifest(dir, scratch, e);
     if (st == ST_OK) st = shards_parse_manifest(&s, dir, json, len, e);
     if (st == ST_OK) st = shards_limit(s, max_tok, e);
     if (st == ST_OK) s->fingerprint = fingerprint(s);
