@@ -26,23 +26,36 @@ int64_t file_size(const char *path) {
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
-static status make_dir(const char *path, err *e) {
-    if (file_sys_mkdir(path) == 0 || (errno == EEXIST && file_is_dir(path))) return ST_OK;
+static status make_dir(const char *path, bool durable, err *e) {
+    if (file_sys_mkdir(path) == 0) {
+        if (!durable) return ST_OK;
+        TRY(file_sync_dir(path, e));
+        return file_sync_parent(path, e);
+    }
+    if (errno == EEXIST && file_is_dir(path)) return ST_OK;
     return err_errno(e, path, "cannot make folder %s", path);
 }
 
-status file_make_dirs(const char *path, err *e) {
+static status make_dirs(const char *path, bool durable, err *e) {
     char *partial = xstrdup(path);
     status s = ST_OK;
     for (char *p = partial + 1; s == ST_OK && partial[0] && *p; p++) {
         if (*p != '/') continue;
         *p = '\0';
-        s = make_dir(partial, e);
+        s = make_dir(partial, durable, e);
         *p = '/';
     }
-    if (s == ST_OK) s = make_dir(partial, e);
+    if (s == ST_OK) s = make_dir(partial, durable, e);
     free(partial);
     return s;
+}
+
+status file_make_dirs(const char *path, err *e) {
+    return make_dirs(path, false, e);
+}
+
+status file_make_dirs_durable(const char *path, err *e) {
+    return make_dirs(path, true, e);
 }
 
 status file_sync_dir(const char *path, err *e) {
@@ -53,6 +66,17 @@ status file_sync_dir(const char *path, err *e) {
     if (file_sys_fsync(fd) != 0 && errno != EINVAL)
         s = err_errno(e, path, "cannot sync folder %s", path);
     close(fd);
+    return s;
+}
+
+status file_sync_parent(const char *path, err *e) {
+    char *dir = xstrdup(path);
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--; /* "a/b/" is in a */
+    while (n > 0 && dir[n - 1] != '/') n--;
+    dir[n] = '\0';
+    status s = file_sync_dir(n ? dir : ".", e);
+    free(dir);
     return s;
 }
 

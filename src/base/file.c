@@ -162,23 +162,18 @@ status file_sync(const char *path, err *e) {
     return s;
 }
 
-static status sync_parent(arena *a, const char *path, err *e) {
-    const char *base = path_base(path);
-    size_t n = (size_t)(base - path);
-    return file_sync_dir(n ? arena_strndup(a, path, n) : ".", e);
-}
-
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) {
     arena *a = arena_new("file name");
     char *temp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
     status s = write_durable(temp, data, len, e);
-    if (s == ST_OK) s = file_rename(temp, path, e);
-    if (s == ST_OK)
-        s = sync_parent(a, path, e);
-    else
+    if (s == ST_OK && file_sys_rename(temp, path) != 0)
+        s = err_errno(e, path, "cannot put %s in its place", path);
+    if (s != ST_OK) {
         file_sys_unlinkat(AT_FDCWD, temp, 0);
+        err_rename(e, temp, path);
+    }
     arena_free(a);
-    return s;
+    return s == ST_OK ? file_sync_parent(path, e) : s;
 }
 
 status file_map_open(file_map *m, const char *path, err *e) {

@@ -27,13 +27,15 @@ status file_read_part(const char *path, int64_t most_bytes, char **data, size_t 
 /* Opens such a file for reads of pieces (close-on-exec). bytes may be NULL. */
 status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUST_USE;
 /* Writes path.tmp-PID, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
- * stands. */
+ * stands, and the error names `path`. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 int64_t file_size(const char *path); /* -1 when it cannot be read */
 /* mkdir -p */
 status file_make_dirs(const char *path, err *e) ATH_MUST_USE;
+/* The same, and every folder that it made outlives a crash: each and its parent are fsynced. */
+status file_make_dirs_durable(const char *path, err *e) ATH_MUST_USE;
 /* rm -rf; no error when absent. Never follows symbolic links. */
 status file_remove_tree(const char *path, err *e) ATH_MUST_USE;
 /* rename(2): replaces a file at `to` in one step; durable after file_sync_dir. */
@@ -43,6 +45,8 @@ status file_swap(const char *a, const char *b, err *e) ATH_MUST_USE;
 /* fsync of a file that someone else wrote. */
 status file_sync(const char *path, err *e) ATH_MUST_USE;
 status file_sync_dir(const char *path, err *e) ATH_MUST_USE;
+/* Of the folder that `path` is in. */
+status file_sync_parent(const char *path, err *e) ATH_MUST_USE;
 /* Sorted names in a folder without "." and "..", in the arena. */
 status file_list_dir(arena *a, const char *path, char ***names, int *n, err *e) ATH_MUST_USE;
 /* "a/b" from "a" and "b", in the arena; an absolute b wins. */

@@ -237,7 +237,7 @@ status interchange_run(const char *source, const char *result, const interchange
     }
     if (st == ST_OK) {
         st = write_and_verify(&s, &to, opt, &t, out, e);
-        if (st != ST_OK) staged_abandon(&to);
+        if (st != ST_OK) staged_abandon(&to, e);
     }
     model_source_close(&s);
     return st;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/file_fault.h"
 #include "base/json.h"
 
 typedef struct fixture {
@@ -196,6 +197,8 @@ static void test_failed_write_leaves_old_file(void **state) {
     char *nowhere = path_join(f->a, f->dir, "no/such/file");
     assert_int_equal(file_write_atomic(nowhere, "x", 1, &e), ST_FAILED);
     assert_non_null(strstr(e.message, nowhere));
+    assert_null(strstr(e.message, "tmp-"));
+    assert_string_equal(e.where, nowhere);
 }
 
 static void test_folders(void **state) {
@@ -220,6 +223,27 @@ static void test_folders(void **state) {
     assert_int_equal(file_list_dir(f->a, blocked, &names, &n, &e), ST_FAILED);
     assert_int_equal(file_sync_dir(f->dir, &e), ST_OK);
     assert_int_equal(file_sync_dir(blocked, &e), ST_FAILED);
+}
+
+/* a is there: b, b/c, and the folders that they are in are synced, and no more. */
+static void test_durable_folders(void **state) {
+    fixture *f = *state;
+    char *b = path_join(f->a, f->dir, "durable"), *c = path_join(f->a, b, "c");
+    err e = {0};
+    for (int at = 1; at <= 4; at++) {
+        assert_true(file_fault_arm(at == 1   ? "fsync:1"
+                                   : at == 2 ? "fsync:2"
+                                   : at == 3 ? "fsync:3"
+                                             : "fsync:4"));
+        assert_int_equal(file_make_dirs_durable(c, &e), ST_FAILED);
+        assert_non_null(strstr(e.message, "cannot sync folder"));
+        assert_int_equal(file_remove_tree(b, &e), ST_OK);
+    }
+    assert_true(file_fault_arm("fsync:5"));
+    assert_int_equal(file_make_dirs_durable(c, &e), ST_OK);
+    assert_int_equal(file_make_dirs_durable(c, &e), ST_OK);
+    assert_false(file_fault_struck());
+    assert_true(file_fault_arm(NULL) && file_is_dir(c));
 }
 
 static void test_remove_tree_spares_link_targets(void **state) {
@@ -352,6 +376,7 @@ int main(void) {
         CASE(test_read_unknown_size),
         CASE(test_failed_write_leaves_old_file),
         CASE(test_folders),
+        CASE(test_durable_folders),
         CASE(test_remove_tree_spares_link_targets),
         CASE(test_paths),
         CASE(test_map),

@@ -53,6 +53,14 @@ refused 2 "has no use for 'more'" "command line" runs show good more
 expect 2 generate good --prompt
 has err "--prompt needs a value"; has err "hint: usage: athanor generate MODEL"
 
+# ---- writing: the file that was asked for is named, not the hidden one it is written to first ----
+export ATHANOR_FAULT=write:1
+refused 1 "cannot write t.json" t.json tok train text.txt -o t.json --kind char
+lacks error tmp-
+refused 1 "cannot write h/" h/ export good -o h --to hf
+lacks error tmp-
+unset ATHANOR_FAULT
+
 # ---- corpus ----
 : >empty.txt
 printf 'some text\n\0\1\2\3 more' >binary.txt
