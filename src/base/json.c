@@ -140,3 +140,7 @@ json_t *json_text(const char *bytes, size_t len) {
     strbuf_free(&clean);
     return s;
 }
+
+json_t *json_cstr(const char *text) {
+    return text ? json_text(text, strlen(text)) : json_null();
+}

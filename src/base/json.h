@@ -20,8 +20,12 @@ json_t *json_f32(float value);
 /* The same for a double. */
 json_t *json_f64(double value);
 
-/* A string of any bytes; what is not UTF-8 becomes U+FFFD (utf8_append). */
+/* A string of any bytes; what is not UTF-8 becomes U+FFFD (utf8_append). Whatever came from outside
+ * (names of files and folders, messages that hold them, what a model says) becomes JSON here: jansson's
+ * json_string, and "s" of json_pack, give NULL for such bytes, and json_pack then no object at all. */
 json_t *json_text(const char *bytes, size_t len);
+/* The same for a string with a NUL after it; null for NULL. */
+json_t *json_cstr(const char *text);
 
 /* Appends the value in the order of its keys; indent 0 gives one line, otherwise spaces per level
  * (lists of scalars stay on one line). Reals take the fewest digits that read back exactly. */

@@ -13,6 +13,7 @@
 #include <yaml.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 enum { MAX_EXPANDED_BYTES = 4 * YAML_MAX_BYTES };
 
@@ -66,7 +67,7 @@ static status push_path(parse_state *s, const char *key, yaml_mark_t mark) {
     s->path_len += n;
     char where[512];
     snprintf(where, sizeof where, "%.480s:%zu", s->name, mark.line + 1);
-    json_object_set_new(s->origins, s->path, json_string(where));
+    json_object_set_new(s->origins, s->path, json_cstr(where));
     return ST_OK;
 }
 

@@ -38,7 +38,7 @@ json_t *events_alarm(const session *s, const char *kind, const char *fmt, ...) {
     va_end(args);
     json_t *o = events_new("alarm", s->at.step);
     json_object_set_new(o, "kind", json_string(kind));
-    json_object_set_new(o, "message", json_text(message, strlen(message)));
+    json_object_set_new(o, "message", json_cstr(message));
     return o;
 }
 
@@ -131,7 +131,7 @@ static void put_ranks(const session *s, json_t *o) {
 
 status events_start(session *s, err *e) {
     json_t *o = events_new("start", s->at.step);
-    json_object_set_new(o, "run", json_string(s->c->run));
+    json_object_set_new(o, "run", json_cstr(s->c->run));
     json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
     put_where(s, o);
     uint64_t digest;
@@ -187,7 +187,7 @@ static json_t *sent_json(const session *s) {
 status events_end(session *s, err *e) {
     events_note_memory(s);
     json_t *o = events_new("end", -1);
-    json_object_set_new(o, "run", json_string(s->c->run));
+    json_object_set_new(o, "run", json_cstr(s->c->run));
     json_object_set_new(o, "steps", json_integer(s->at.step));
     json_object_set_new(o, "train_s", json_f64(s->at.seconds));
     json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)dev_process_peak_bytes()));

@@ -168,9 +168,10 @@ static json_t *faults_json(const checkpoint_report *r) {
     for (int i = 0; i < r->n_faults; i++) {
         json_t *tensors = json_array();
         for (int64_t k = 0; k < r->faults[i].n_tensors; k++)
-            json_array_append_new(tensors, json_string(r->faults[i].tensors[k]));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "file", r->faults[i].file, "what",
-                                              r->faults[i].what, "tensors", tensors));
+            json_array_append_new(tensors, json_cstr(r->faults[i].tensors[k]));
+        json_array_append_new(list,
+                              json_pack("{s:o, s:o, s:o}", "file", json_cstr(r->faults[i].file),
+                                        "what", json_cstr(r->faults[i].what), "tensors", tensors));
     }
     return list;
 }
@@ -179,7 +180,7 @@ static json_t *checkpoint_json(const findings *f, int i) {
     const inspected *c = &f->list[i];
     json_t *step = c->r.step >= 0 ? json_integer(c->r.step) : json_null();
     return json_pack("{s:o, s:o, s:b, s:b, s:I, s:o, s:b, s:b, s:b, s:o}", "path",
-                     json_text(c->dir, strlen(c->dir)), "step", step, "ok", c->good, "resumable",
+                     json_cstr(c->dir), "step", step, "ok", c->good, "resumable",
                      c->good && c->r.kind == CHECKPOINT_RESUMABLE, "bytes", (json_int_t)c->r.bytes,
                      "val_loss", json_f64(c->r.score), "newest", i == f->n - 1, "best",
                      i == f->best, "uploaded", c->r.uploaded, "broken", faults_json(&c->r));
@@ -189,10 +190,10 @@ static json_t *report_json(const findings *f, const char *verdict) {
     json_t *list = json_array(), *leftovers = json_array();
     for (int i = 0; i < f->n; i++) json_array_append_new(list, checkpoint_json(f, i));
     for (int i = 0; i < f->n_leftovers; i++)
-        json_array_append_new(leftovers, json_string(f->leftovers[i]));
-    return json_pack("{s:b, s:s, s:o, s:o, s:s?}", "ok", f->n_broken == 0, "detail", verdict,
-                     "checkpoints", list, "leftovers", leftovers, "resume",
-                     f->resume >= 0 ? f->list[f->resume].dir : NULL);
+        json_array_append_new(leftovers, json_cstr(f->leftovers[i]));
+    return json_pack("{s:b, s:o, s:o, s:o, s:o}", "ok", f->n_broken == 0, "detail",
+                     json_cstr(verdict), "checkpoints", list, "leftovers", leftovers, "resume",
+                     json_cstr(f->resume >= 0 ? f->list[f->resume].dir : NULL));
 }
 
 /* A broken promise is a result, told on standard output; err stays empty for it, so that nothing

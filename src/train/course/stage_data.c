@@ -237,7 +237,7 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
 static json_t *describe(const loader *l, const config *c, int i) {
     const shards *s = loader_source_shards(l, i);
     json_t *o = json_object(), *cut = json_object();
-    json_object_set_new(o, "path", json_text(s->dir, strlen(s->dir)));
+    json_object_set_new(o, "path", json_cstr(s->dir));
     put_hash(o, "fingerprint", s->fingerprint);
     json_object_set_new(o, "tokens", count_json(s->totals.tokens));
     json_object_set_new(o, "sequences", count_json(loader_source_sequences(l, i)));
@@ -361,7 +361,7 @@ json_t *stage_data_over_budget(const stage_data *d, const loader *l, const confi
         const config_source *s = &c->data.train.items[i];
         if (passes <= s->epochs * (1 + 1e-9)) continue;
         json_t *o = json_object();
-        json_object_set_new(o, "path", json_text(s->path, strlen(s->path)));
+        json_object_set_new(o, "path", json_cstr(s->path));
         json_object_set_new(o, "passes", json_f64(round(passes * 100) / 100));
         json_object_set_new(o, "budget", json_f64(s->epochs));
         json_array_append_new(list, o);
@@ -374,7 +374,7 @@ json_t *stage_data_sources(const stage_data *d, const loader *l, const config *c
     for (int i = 0; i < loader_n_sources(l); i++) {
         const config_source *s = &c->data.train.items[i];
         json_t *o = json_object();
-        json_object_set_new(o, "path", json_text(s->path, strlen(s->path)));
+        json_object_set_new(o, "path", json_cstr(s->path));
         json_object_set_new(o, "weight", json_f64(s->weight));
         json_object_set_new(o, "share", json_f64(loader_source_share(l, i)));
         json_object_set_new(o, "tokens", count_json(loader_source_shards(l, i)->totals.tokens));

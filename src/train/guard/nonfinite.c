@@ -59,7 +59,7 @@ static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
     json_t *o = events_new("alarm", step);
     json_object_set_new(o, "kind", json_string("nonfinite"));
-    json_object_set_new(o, "message", json_string(text));
+    json_object_set_new(o, "message", json_cstr(text));
     TRY(events_emit(s, o, e));
     err_set(e, ST_NONFINITE, "step %ld: %s", (long)step, text);
     err_where(e, "%s", s->c->run);

@@ -158,7 +158,7 @@ const suspect *suspects_ranked(suspects *s, int *n) {
 /* ---- JSON ---- */
 
 static json_t *text_or_null(const char *text) {
-    return text && *text ? json_text(text, strlen(text)) : json_null();
+    return text && *text ? json_cstr(text) : json_null();
 }
 
 static json_t *suspect_json(const suspect *item) {

@@ -165,7 +165,7 @@ static status tell_success(session *s, const save_job *j, err *e) {
     s->failed_saves = 0;
     s->watch.rewinds = 0;
     json_t *o = events_new("checkpoint", j->step);
-    json_object_set_new(o, "path", json_string(checkpoint_path(j->mem, j->run, j->step)));
+    json_object_set_new(o, "path", json_cstr(checkpoint_path(j->mem, j->run, j->step)));
     json_object_set_new(o, "save_ms",
                         json_f32((float)((double)(clock_now_ns() - j->began_ns) / 1e6)));
     if (s->upload) upload_add(s->upload, j->step);
@@ -380,7 +380,7 @@ static status load(session *s, const char *dir, err *e) {
 static void note_skipped(void *ctx, const char *dir, const err *why) {
     session *s = ctx;
     json_t *o = events_alarm(s, "checkpoint_damaged", "%s is passed over: %s", dir, why->message);
-    json_object_set_new(o, "path", json_string(dir));
+    json_object_set_new(o, "path", json_cstr(dir));
     log_warn("%s", json_string_value(json_object_get(o, "message")));
     json_array_append_new(s->late_alarms, o);
 }
