@@ -45,10 +45,10 @@ static json_t *lines_json(const strbuf *notes) {
 static json_t *report_json(const interchange_report *r, const char *path, bool gguf) {
     const model_comparison *c = &r->verified;
     bool asked = c->positions > 0;
-    json_t *o = json_pack("{s:o,s:s,s:s,s:s,s:s,s:I,s:I,s:i}", "path",
-                          json_text(path, strlen(path)), "form", gguf ? "gguf" : "hf", "source",
-                          r->kind, "model_type", r->model_type, "dtype", r->format, "params",
-                          (json_int_t)r->params, "bytes", (json_int_t)r->bytes, "files", r->files);
+    json_t *o = json_pack("{s:o,s:s,s:s,s:s,s:s,s:I,s:I,s:i}", "path", json_cstr(path), "form",
+                          gguf ? "gguf" : "hf", "source", r->kind, "model_type", r->model_type,
+                          "dtype", r->format, "params", (json_int_t)r->params, "bytes",
+                          (json_int_t)r->bytes, "files", r->files);
     json_object_set_new(o, "verified", asked ? json_boolean(c->verified) : json_null());
     const struct {
         const char *name;

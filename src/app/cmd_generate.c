@@ -152,7 +152,7 @@ static status store_logits(const char *path, open_model *m, const tok_ids *promp
 }
 
 static void add_logits(json_t *o, const char *path, const logit_rows *r, int64_t V) {
-    json_object_set_new(o, "logits", json_text(path, strlen(path)));
+    json_object_set_new(o, "logits", json_cstr(path));
     json_object_set_new(o, "shape", json_pack("[I,I]", (json_int_t)(r->to - r->from), V));
 }
 

@@ -45,7 +45,7 @@ status file_sync_dir(const char *path, err *e) {
 }
 
 /* The folder that holds `path`. One that may not be read cannot be synced either. */
-static status sync_parent(const char *path, err *e) {
+status file_sync_parent(const char *path, err *e) {
     char *parent = xstrdup(path);
     size_t n = strlen(parent);
     while (n > 1 && parent[n - 1] == '/') n--;
@@ -66,11 +66,11 @@ static status make_dirs(const char *path, bool synced, err *e) {
         if (*p != '/') continue;
         *p = '\0';
         st = make_dir(partial, &made, e);
-        if (st == ST_OK && made && synced) st = sync_parent(partial, e);
+        if (st == ST_OK && made && synced) st = file_sync_parent(partial, e);
         *p = '/';
     }
     if (st == ST_OK) st = make_dir(partial, &made, e);
-    if (st == ST_OK && synced) st = sync_parent(partial, e);
+    if (st == ST_OK && synced) st = file_sync_parent(partial, e);
     free(partial);
     return st;
 }

@@ -36,8 +36,8 @@ static status write_full(int fd, const char *path, const uint8_t *p, size_t n, e
     return ST_OK;
 }
 
-static status open_with(const char *path, int flags, int *fd, struct stat *st, err *e) {
-    do *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+static status open_read(const char *path, int flags, int *fd, struct stat *st, err *e) {
+    do *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
     while (*fd < 0 && errno == EINTR);
     if (*fd < 0) return err_unreadable(e, "open", path);
     if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return ST_OK;
@@ -48,35 +48,40 @@ static status open_with(const char *path, int flags, int *fd, struct stat *st, e
     return ST_FORMAT;
 }
 
-static status open_read(const char *path, int *fd, struct stat *st, err *e) {
-    return open_with(path, 0, fd, st, e);
-}
-
-/* Does not wait for who would write into a pipe. */
-static status open_regular(const char *path, int *fd, struct stat *st, err *e) {
-    TRY(open_with(path, O_NONBLOCK | O_NOCTTY, fd, st, e));
-    if (S_ISREG(st->st_mode)) return ST_OK;
+/* O_NONBLOCK: a pipe is opened without waiting for who would write into it, and then refused. */
+status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) {
+    struct stat st;
+    TRY(open_read(path, O_NONBLOCK, fd, &st, e));
+    if (bytes) *bytes = st.st_size;
+    if (S_ISREG(st.st_mode)) return ST_OK;
     close(*fd);
+    *fd = -1;
     err_set(e, ST_FORMAT, "cannot read %s: not a regular file", path);
     err_hint(e, "copy the file itself to this place");
     return err_where(e, "%s", path);
 }
 
 /* Reads to the end of fd; `expect` is a hint of the size, never trusted. */
-static status read_to_end(int fd, const char *path, size_t expect, char **data, size_t *len,
-                          err *e) {
-    size_t cap = expect + 2, n = 0; /* one byte to see the end, one for the NUL */
+static status read_to_end(int fd, const char *path, int64_t expect, int64_t most, char **data,
+                          size_t *len, err *e) {
+    size_t cap = (size_t)(expect < most ? expect : most) + 2, n = 0; /* to see the end, and a NUL */
     char *buf = xmalloc(cap);
-    for (;;) {
+    ssize_t got = 1;
+    while (got > 0 && n <= (size_t)most) {
         if (n + 1 >= cap) buf = xrealloc(buf, cap = cap < 4096 ? 8192 : cap * 2);
-        ssize_t got = read_retry(fd, buf + n, cap - n - 1);
-        if (got < 0) {
-            err_unreadable(e, "read", path);
-            free(buf);
-            return ST_FORMAT;
-        }
-        if (got == 0) break;
-        n += (size_t)got;
+        got = read_retry(fd, buf + n, cap - n - 1);
+        if (got > 0) n += (size_t)got;
+    }
+    if (got < 0) err_unreadable(e, "read", path);
+    if (got > 0) {
+        err_set(e, ST_FORMAT, "%s is too large: at most %lld bytes are read", path,
+                (long long)most);
+        err_hint(e, "name another file, or a part of this one");
+        err_where(e, "%s", path);
+    }
+    if (got != 0) {
+        free(buf);
+        return ST_FORMAT;
     }
     buf[n] = '\0';
     *data = buf;
@@ -84,34 +89,32 @@ static status read_to_end(int fd, const char *path, size_t expect, char **data, 
     return ST_OK;
 }
 
-status file_read_all(const char *path, char **data, size_t *len, err *e) {
+status file_read_input(const char *path, int64_t most_bytes, char **data, size_t *len, err *e) {
+    const int64_t unknown = 65536;
     *data = NULL;
     *len = 0;
     if (strcmp(path, "-") == 0)
-        return read_to_end(STDIN_FILENO, "standard input", 65536, data, len, e);
+        return read_to_end(STDIN_FILENO, "standard input", unknown, most_bytes, data, len, e);
     int fd;
     struct stat st;
-    TRY(open_read(path, &fd, &st, e));
-    size_t expect = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 65536;
-    status s = read_to_end(fd, path, expect, data, len, e);
+    TRY(open_read(path, 0, &fd, &st, e));
+    int64_t expect = S_ISREG(st.st_mode) && st.st_size > 0 ? st.st_size : unknown;
+    status s = read_to_end(fd, path, expect, most_bytes, data, len, e);
     close(fd);
     return s;
 }
 
-status file_read_part(const char *path, char **data, size_t *len, err *e) {
+status file_read_all(const char *path, char **data, size_t *len, err *e) {
+    return file_read_input(path, FILE_TEXT_MAX_BYTES, data, len, e);
+}
+
+status file_read_part(const char *path, int64_t most_bytes, char **data, size_t *len, err *e) {
     int fd;
-    struct stat st;
+    int64_t bytes;
     *data = NULL;
     *len = 0;
-    TRY(open_regular(path, &fd, &st, e));
-    status s = ST_OK;
-    if (st.st_size > FILE_PART_MAX_BYTES) {
-        err_set(e, ST_FORMAT, "%s has %lld bytes; at most %lld are read", path,
-                (long long)st.st_size, (long long)FILE_PART_MAX_BYTES);
-        err_hint(e, "fetch the file again; none of this kind is so large");
-        s = err_where(e, "%s", path);
-    } else
-        s = read_to_end(fd, path, (size_t)st.st_size, data, len, e);
+    TRY(file_open_part(path, &fd, &bytes, e));
+    status s = read_to_end(fd, path, bytes, most_bytes, data, len, e);
     close(fd);
     return s;
 }
@@ -153,44 +156,38 @@ status file_swap(const char *a, const char *b, err *e) {
 
 status file_sync(const char *path, err *e) {
     int fd;
-    struct stat st;
-    TRY(open_read(path, &fd, &st, e));
+    TRY(file_open_part(path, &fd, NULL, e));
     status s = file_sys_fsync(fd) == 0 ? ST_OK : err_errno(e, path, "cannot sync %s", path);
     close(fd);
     return s;
-}
-
-static status sync_parent(arena *a, const char *path, err *e) {
-    const char *base = path_base(path);
-    size_t n = (size_t)(base - path);
-    return file_sync_dir(n ? arena_strndup(a, path, n) : ".", e);
 }
 
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) {
     arena *a = arena_new("file name");
     char *temp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
     status s = write_durable(temp, data, len, e);
-    if (s == ST_OK) s = file_rename(temp, path, e);
-    if (s == ST_OK)
-        s = sync_parent(a, path, e);
-    else
+    if (s == ST_OK && file_sys_rename(temp, path) != 0)
+        s = err_errno(e, path, "cannot put %s in its place", path);
+    if (s != ST_OK) {
         file_sys_unlinkat(AT_FDCWD, temp, 0);
+        err_rename(e, temp, path);
+    }
     arena_free(a);
-    return s;
+    return s == ST_OK ? file_sync_parent(path, e) : s;
 }
 
 status file_map_open(file_map *m, const char *path, err *e) {
     *m = (file_map){0};
     int fd;
-    struct stat st;
-    TRY(open_regular(path, &fd, &st, e));
+    int64_t bytes;
+    TRY(file_open_part(path, &fd, &bytes, e));
     status s = ST_OK;
-    if (st.st_size > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
-        void *p = file_sys_map(fd, (size_t)st.st_size);
+    if (bytes > 0) { /* an empty file has no mapping: data stays NULL, len 0 */
+        void *p = file_sys_map(fd, (size_t)bytes);
         if (!p)
             s = err_unreadable(e, "map", path);
         else
-            *m = (file_map){p, (size_t)st.st_size};
+            *m = (file_map){p, (size_t)bytes};
     }
     close(fd);
     return s;
@@ -283,8 +280,7 @@ uint64_t hash_bytes(const void *data, size_t len) {
 
 status hash_file(const char *path, uint64_t *hash, err *e) {
     int fd;
-    struct stat st;
-    TRY(open_read(path, &fd, &st, e));
+    TRY(file_open_part(path, &fd, NULL, e));
     uint8_t *buf = xmalloc(OUT_BUFFER_BYTES);
     XXH3_state_t *state = XXH3_createState();
     CHECK(state, "no memory for a hash state");

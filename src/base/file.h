@@ -9,14 +9,25 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Reads a whole file ("-" is standard input) into heap memory with a NUL after it; free() it. */
+/* Reading whole files into heap memory with a NUL after it; free() it. No file is read beyond a
+ * limit, so that none fills memory: pipes and devices have no size that could be asked first.
+ *
+ * What the user names: a file, a pipe or a device; "-" is standard input. file_read_all is
+ * file_read_input with the limit for whole texts. ST_FORMAT when there is more. */
+#define FILE_TEXT_MAX_BYTES ((int64_t)4 << 30)
+status file_read_input(const char *path, int64_t most_bytes, char **data, size_t *len,
+                       err *e) ATH_MUST_USE;
 status file_read_all(const char *path, char **data, size_t *len, err *e) ATH_MUST_USE;
-/* The same for a file of a folder that came from elsewhere: a regular one of at most
- * FILE_PART_MAX_BYTES, so that no pipe or device keeps the reader for ever. */
+/* A file of a folder (a run, a checkpoint, a model), which may have come from elsewhere: it must be
+ * a regular file, and a pipe is refused rather than waited for. FILE_PART_MAX_BYTES is the limit of
+ * what may be large (a tokenizer.json). */
 #define FILE_PART_MAX_BYTES ((int64_t)256 << 20)
-status file_read_part(const char *path, char **data, size_t *len, err *e) ATH_MUST_USE;
+status file_read_part(const char *path, int64_t most_bytes, char **data, size_t *len,
+                      err *e) ATH_MUST_USE;
+/* Opens such a file for reads of pieces (close-on-exec). bytes may be NULL. */
+status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUST_USE;
 /* Writes path.tmp-PID, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
- * stands. */
+ * stands, and the error names `path`. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
@@ -35,6 +46,8 @@ status file_swap(const char *a, const char *b, err *e) ATH_MUST_USE;
 /* fsync of a file that someone else wrote. */
 status file_sync(const char *path, err *e) ATH_MUST_USE;
 status file_sync_dir(const char *path, err *e) ATH_MUST_USE;
+/* Of the folder that `path` is in. */
+status file_sync_parent(const char *path, err *e) ATH_MUST_USE;
 /* Sorted names in a folder without "." and "..", in the arena. */
 status file_list_dir(arena *a, const char *path, char ***names, int *n, err *e) ATH_MUST_USE;
 /* "a/b" from "a" and "b", in the arena; an absolute b wins. */

@@ -1,4 +1,5 @@
-/* jansson prints all reals of a value with one precision; this printer finds the least for each. */
+/* Writing: jansson prints all reals of a value with one precision, this printer finds the least for
+ * each. */
 #include "base/json.h"
 
 #include <math.h>
@@ -6,7 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/utf8.h"
+
+status json_read_file(json_t **out, const char *path, int64_t most_bytes, err *e) {
+    char *text;
+    size_t len;
+    json_error_t why;
+    *out = NULL;
+    TRY(file_read_part(path, most_bytes, &text, &len, e));
+    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    free(text);
+    if (*out) return ST_OK;
+    err_set(e, ST_FORMAT, "%s is not JSON: %s", path, why.text);
+    err_hint(e, "the file is damaged; fetch it again, or restore it from a copy");
+    err_where(e, "%s:%d", path, why.line);
+    return ST_FORMAT;
+}
 
 json_t *json_f32(float value) {
     char text[32];
@@ -122,4 +139,8 @@ json_t *json_text(const char *bytes, size_t len) {
     json_t *s = json_stringn(strbuf_cstr(&clean), clean.len);
     strbuf_free(&clean);
     return s;
+}
+
+json_t *json_cstr(const char *text) {
+    return text ? json_text(text, strlen(text)) : json_null();
 }

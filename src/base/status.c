@@ -48,6 +48,27 @@ status err_context(err *e, const char *fmt, ...) {
     return e->code;
 }
 
+/* Replaces all `from` in a text that has room for `size` bytes. */
+static void replace_all(char *text, size_t size, const char *from, const char *to) {
+    char old[sizeof((err *)0)->message];
+    size_t n = 0;
+    snprintf(old, sizeof old, "%s", text);
+    for (const char *p = old, *next; n < size; p = next + strlen(from)) {
+        next = strstr(p, from);
+        int before = next ? (int)(next - p) : (int)strlen(p);
+        n += (size_t)snprintf(text + n, size - n, "%.*s%s", before, p, next ? to : "");
+        if (!next) break;
+    }
+}
+
+status err_rename(err *e, const char *temp, const char *name) {
+    if (!e) return ST_FAILED;
+    replace_all(e->message, sizeof e->message, temp, name);
+    replace_all(e->hint, sizeof e->hint, temp, name);
+    replace_all(e->where, sizeof e->where, temp, name);
+    return e->code;
+}
+
 status err_errno(err *e, const char *path, const char *fmt, ...) {
     int saved = errno;
     if (!e) return ST_FAILED;

@@ -23,9 +23,8 @@ typedef enum status {
 } status;
 
 /* One error. `message` is a sentence that names the thing, `hint` the nearest fix, `where` the
- * file, line or key
- * ("config.yaml:12", "model.hidden_size"). All are NUL-terminated and may be truncated, never
- * overrun. */
+ * file, line or key ("config.yaml:12", "model.hidden_size"). All are NUL-terminated and may be
+ * truncated, never overrun. */
 typedef struct err {
     status code;
     char message[1024];
@@ -41,13 +40,19 @@ typedef struct err {
 #define ATH_MUST_USE
 #endif
 
-/* Each returns e->code, so that `return err_set(...)` reads naturally. `e` may be NULL (details
- * dropped). */
+/* Each returns e->code, so that `return err_set(...)` reads naturally.
+ *
+ * `e` may be NULL: the details are dropped, and what is returned only says that there was an error.
+ * err_hint, err_where, err_context and err_rename add to an error that they cannot see then, so
+ * they return ST_FAILED. Who wants to know the kind of an error passes an err. */
 status err_set(err *e, status code, const char *fmt, ...) ATH_PRINTF(3, 4);
 status err_hint(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
 status err_where(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
 /* Prepends "context: " to the message. */
 status err_context(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
+/* Says `name` wherever the three texts say `temp`: who writes under a temporary name reports the
+ * name that was asked for. */
+status err_rename(err *e, const char *temp, const char *name);
 /* err_set with ": strerror(errno)" appended; code ST_FAILED, where = path. */
 status err_errno(err *e, const char *path, const char *fmt, ...) ATH_PRINTF(3, 4);
 /* The same for an input that cannot be read: "cannot VERB PATH: ...", code ST_FORMAT. */

@@ -13,6 +13,7 @@
 #include <yaml.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 enum { MAX_EXPANDED_BYTES = 4 * YAML_MAX_BYTES };
 
@@ -66,7 +67,7 @@ static status push_path(parse_state *s, const char *key, yaml_mark_t mark) {
     s->path_len += n;
     char where[512];
     snprintf(where, sizeof where, "%.480s:%zu", s->name, mark.line + 1);
-    json_object_set_new(s->origins, s->path, json_string(where));
+    json_object_set_new(s->origins, s->path, json_cstr(where));
     return ST_OK;
 }
 
@@ -353,7 +354,7 @@ status yaml_load(json_t **root, json_t **origins, const char *path, err *e) {
     size_t len;
     *root = NULL;
     if (origins) *origins = NULL;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_input(path, YAML_MAX_BYTES, &text, &len, e));
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     status st = yaml_parse(root, origins, name, text, len, e);
     free(text);

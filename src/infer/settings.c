@@ -113,7 +113,8 @@ static status read_text(const char *dir, const char *name, char **text, err *e) 
     const char *path = path_join(a, dir, name);
     size_t len;
     *text = NULL;
-    status st = file_exists(path) ? file_read_part(path, text, &len, e) : ST_OK;
+    status st =
+        file_exists(path) ? file_read_part(path, FILE_PART_MAX_BYTES, text, &len, e) : ST_OK;
     arena_free(a);
     return st;
 }

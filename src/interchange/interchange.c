@@ -68,7 +68,8 @@ static void read_settings(const model_source *s, gguf_model_source *g, char **te
         for (int64_t i = 0; i < settings.end.n; i++) tok_ids_push(&g->end, settings.end.id[i]);
     generation_settings_free(&settings);
     char *path = path_join(s->a, s->path, "chat_template.jinja");
-    if (file_exists(path) && file_read_part(path, template, &len, &ignored) == ST_OK)
+    if (file_exists(path) &&
+        file_read_part(path, FILE_PART_MAX_BYTES, template, &len, &ignored) == ST_OK)
         g->chat_template = *template;
 }
 
@@ -235,7 +236,7 @@ status interchange_run(const char *source, const char *result, const interchange
     }
     if (st == ST_OK) {
         st = write_and_verify(&s, &to, opt, &t, out, e);
-        if (st != ST_OK) staged_abandon(&to);
+        if (st != ST_OK) staged_abandon(&to, e);
     }
     model_source_close(&s);
     return st;

@@ -131,8 +131,8 @@ void where_runs_describe(const where_runs *w, strbuf *out) {
 json_t *where_runs_json(const where_runs *w) {
     json_t *o = json_object();
     for (int t = 0; t < WHERE_TOOLS; t++)
-        json_object_set_new(o, where_tool_name((where_tool)t),
-                            json_pack("{s:b,s:o}", "runs", w->tool[t].runs, "why",
-                                      json_text(w->tool[t].why, strlen(w->tool[t].why))));
+        json_object_set_new(
+            o, where_tool_name((where_tool)t),
+            json_pack("{s:b,s:o}", "runs", w->tool[t].runs, "why", json_cstr(w->tool[t].why)));
     return o;
 }

@@ -26,7 +26,7 @@ const char *model_source_kind_name(model_source_kind k) {
 static status read_keys(model_source *s, err *e) {
     char *path = path_join(s->a, s->path, "config.json"), *text;
     size_t len;
-    TRY(file_read_part(path, &text, &len, e));
+    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
     s->keys = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
     free(text);
     if (json_is_object(s->keys)) return ST_OK;

@@ -27,7 +27,7 @@ static status at_key(err *e, const char *key) {
 static status read_object_file(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
-    TRY(file_read_part(path, &text, &len, e));
+    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
     json_error_t je;
     *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
     free(text);

@@ -117,7 +117,7 @@ status gemm_choices_read(gemm_choices *c, const dev *d, const char *path, err *e
     char *data;
     size_t len;
     json_error_t at;
-    TRY(file_read_all(path, &data, &len, e));
+    TRY(file_read_part(path, JSON_FILE_MAX_BYTES, &data, &len, e));
     json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &at);
     free(data);
     status st = ST_OK;

@@ -106,7 +106,7 @@ void run_close(run_folder *r) {
 
 bool run_is_locked(const char *path) {
     arena *a = arena_new("run folder");
-    int fd = open(path_join(a, path, ".lock"), O_RDONLY | O_CLOEXEC);
+    int fd = open(path_join(a, path, ".lock"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     arena_free(a);
     if (fd < 0) return false;
     bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -116,23 +116,11 @@ bool run_is_locked(const char *path) {
 
 /* ---- files ---- */
 
-static status parse_json(json_t **out, const char *path, err *e) {
-    char *text;
-    size_t len;
-    json_error_t why;
-    TRY(file_read_all(path, &text, &len, e));
-    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
-    free(text);
-    if (*out) return ST_OK;
-    err_set(e, ST_FORMAT, "%s is not JSON: %s", path, why.text);
-    return err_where(e, "%s:%d", path, why.line);
-}
-
 status run_read_json(json_t **out, const char *path, const char *name, err *e) {
     *out = NULL;
     arena *a = arena_new("run folder");
     char *file = path_join(a, path, name);
-    status st = file_exists(file) ? parse_json(out, file, e) : ST_OK;
+    status st = file_exists(file) ? json_read_file(out, file, JSON_FILE_MAX_BYTES, e) : ST_OK;
     arena_free(a);
     return st;
 }

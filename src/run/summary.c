@@ -105,9 +105,9 @@ static json_t *count(int64_t n) {
 }
 
 json_t *run_summary_json(const run_summary *s) {
-    return json_pack("{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}",
-                     "name", s->name, "path", s->path, "state", s->state, "params",
-                     count(s->params), "steps", (json_int_t)s->steps, "planned_steps",
+    return json_pack("{s:o, s:o, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}",
+                     "name", json_cstr(s->name), "path", json_cstr(s->path), "state", s->state,
+                     "params", count(s->params), "steps", (json_int_t)s->steps, "planned_steps",
                      count(s->planned_steps), "tokens", count(s->tokens), "last_loss",
                      json_f64(s->last_loss), "best_val_loss", json_f64(s->best_val_loss),
                      "best_val_step", count(s->best_val_step), "val_loss", json_f64(s->val_loss),

@@ -21,7 +21,7 @@ ATH_PRINTF(2, 3) static json_t *alarm_new(const char *kind, const char *fmt, ...
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    return json_pack("{s:s,s:o}", "kind", kind, "message", events_text(message));
+    return json_pack("{s:s,s:o}", "kind", kind, "message", json_cstr(message));
 }
 
 static status emit(session *s, json_t *alarm, err *e) {
@@ -43,7 +43,7 @@ static status tell_budget(session *s, const stage_source *k, err *e) {
     json_t *o =
         alarm_new("epochs", "%s will have been passed over %.4g times; its budget is %.4g epochs",
                   k->path, passes, k->budget);
-    json_object_update_new(o, json_pack("{s:o,s:o,s:o}", "source", events_text(k->path), "passes",
+    json_object_update_new(o, json_pack("{s:o,s:o,s:o}", "source", json_cstr(k->path), "passes",
                                         json_f64(passes), "budget", json_f64(k->budget)));
     return emit(s, o, e);
 }
@@ -175,7 +175,7 @@ status events_upload_failed(session *s, const upload_event *ev, err *e) {
 
 void events_damaged(session *s, const char *dir, const err *why) {
     json_t *o = alarm_new("checkpoint_damaged", "%s is passed over: %s", dir, why->message);
-    json_object_set_new(o, "path", events_text(dir));
+    json_object_set_new(o, "path", json_cstr(dir));
     log_warn("%s", message_of(o));
     json_array_append_new(s->journal.late, o);
 }
@@ -193,7 +193,7 @@ status events_late(session *s, err *e) {
 /* ---- documents ---- */
 
 static json_t *text_or_null(const char *text) {
-    return text && *text ? events_text(text) : json_null();
+    return text && *text ? json_cstr(text) : json_null();
 }
 
 static json_t *number_or_null(bool known, uint64_t n) {

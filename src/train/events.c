@@ -24,10 +24,6 @@ status events_emit(session *s, const char *kind, int64_t step, json_t *members, 
     return st;
 }
 
-json_t *events_text(const char *text) {
-    return json_text(text, strlen(text));
-}
-
 /* ---- a step ---- */
 
 static json_t *f32(double x) {
@@ -64,7 +60,7 @@ static json_t *sources_json(const session *s) {
     json_t *list = json_array();
     for (int i = 0; i < loader_n_sources(g->train); i++) {
         stage_source k = stage_data_source(&s->data, g->train, g->now, g->number, i);
-        json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:I,s:I}", "path", events_text(k.path),
+        json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:I,s:I}", "path", json_cstr(k.path),
                                               "weight", json_f64(k.weight), "share",
                                               json_f64(k.share), "tokens", (json_int_t)k.tokens,
                                               "consumed", (json_int_t)k.consumed));
@@ -89,14 +85,14 @@ status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
 }
 
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
-    json_t *o = json_pack("{s:o,s:o}", "prompt", events_text(prompt), "text",
+    json_t *o = json_pack("{s:o,s:o}", "prompt", json_cstr(prompt), "text",
                           json_text(strbuf_cstr(text), text->len));
     return events_emit(s, "sample", s->at.step, o, e);
 }
 
 status events_checkpoint(session *s, const save_job *j, err *e) {
     const char *path = checkpoint_path(j->mem, j->run, j->step);
-    json_t *o = json_pack("{s:o,s:o}", "path", events_text(path), "save_ms",
+    json_t *o = json_pack("{s:o,s:o}", "path", json_cstr(path), "save_ms",
                           f32((double)(clock_now_ns() - j->began_ns) / 1e6));
     return events_emit(s, "checkpoint", j->step, o, e);
 }
@@ -149,7 +145,7 @@ static void put_ranks(const session *s, json_t *o) {
 
 status events_start(session *s, err *e) {
     const setup *u = &s->setup;
-    json_t *o = json_pack("{s:o,s:I}", "run", events_text(u->c->run), "params",
+    json_t *o = json_pack("{s:o,s:I}", "run", json_cstr(u->c->run), "params",
                           (json_int_t)param_store_sizes(u->plan->store).elems);
     put_where(s, o);
     uint64_t digest;
@@ -205,7 +201,7 @@ status events_end(session *s, err *e) {
     const plan *p = s->setup.plan;
     int64_t touched = plan_touched_bytes(p);
     events_note_memory(&s->journal);
-    json_t *o = json_pack("{s:o,s:I,s:o,s:I,s:I,s:I,s:I,s:I}", "run", events_text(s->setup.c->run),
+    json_t *o = json_pack("{s:o,s:I,s:o,s:I,s:I,s:I,s:I,s:I}", "run", json_cstr(s->setup.c->run),
                           "steps", (json_int_t)s->at.step, "train_s", json_f64(s->at.seconds),
                           "peak_rss_bytes", (json_int_t)dev_process_peak_bytes(), "peak_anon_bytes",
                           (json_int_t)s->journal.peak_anon_bytes, "baseline_bytes",

@@ -43,10 +43,9 @@ void events_damaged(session *s, const char *dir, const err *why);
 status events_late(session *s, err *e) ATH_MUST_USE;
 
 /* Private to events.c and alarms.c: an event with these members, of which the reference is taken;
- * step < 0: of no step. Text of any bytes. */
+ * step < 0: of no step. */
 status events_emit(session *s, const char *kind, int64_t step, json_t *members,
                    err *e) ATH_MUST_USE;
-json_t *events_text(const char *text);
 
 /* [{set, shard, document, source, line, id, first_tok, end_tok, row, loss, repeated}] of the first
  * `most`; what is unknown is null. `set`, `shard` and tokens say where the document lies in the

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/file_fault.h"
+#include "base/json.h"
 
 typedef struct fixture {
     arena *a;
@@ -84,21 +85,60 @@ static void test_parts_are_regular_and_bounded(void **state) {
     file_map m;
     err e = {0};
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(file_read_part(path, &data, &len, &e), ST_FORMAT);
+    assert_int_equal(file_read_part(path, FILE_PART_MAX_BYTES, &data, &len, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "not a regular file"));
     assert_string_equal(e.where, path);
     assert_int_equal(file_map_open(&m, path, &e), ST_FORMAT);
-    assert_int_equal(file_read_part("/dev/zero", &data, &len, &e), ST_FORMAT);
+    assert_int_equal(file_read_part("/dev/zero", FILE_PART_MAX_BYTES, &data, &len, &e), ST_FORMAT);
     assert_int_equal(unlink(path), 0);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_int_equal(write(fd, "text", 4), 4);
-    assert_int_equal(file_read_part(path, &data, &len, &e), ST_OK);
+    assert_int_equal(file_read_part(path, FILE_PART_MAX_BYTES, &data, &len, &e), ST_OK);
     assert_string_equal(data, "text");
     free(data);
     assert_int_equal(ftruncate(fd, FILE_PART_MAX_BYTES + 1), 0);
     close(fd);
-    assert_int_equal(file_read_part(path, &data, &len, &e), ST_FORMAT);
+    assert_int_equal(file_read_part(path, FILE_PART_MAX_BYTES, &data, &len, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "at most 268435456"));
+}
+
+/* What the user names may be a pipe or a device, but nothing is read for ever. */
+static void test_inputs_are_bounded(void **state) {
+    fixture *f = *state;
+    char *data, *path = path_join(f->a, f->dir, "five");
+    size_t len;
+    err e = {0};
+    assert_int_equal(file_read_input("/dev/zero", 100000, &data, &len, &e), ST_FORMAT);
+    assert_null(data);
+    assert_non_null(strstr(e.message, "/dev/zero is too large: at most 100000 bytes"));
+    assert_string_equal(e.where, "/dev/zero");
+    assert_true(e.hint[0]);
+    write_file(path, "fives");
+    assert_int_equal(file_read_input(path, 5, &data, &len, &e), ST_OK);
+    assert_string_equal(data, "fives");
+    free(data);
+    assert_int_equal(file_read_input(path, 4, &data, &len, &e), ST_FORMAT);
+    assert_int_equal(file_read_part(path, 4, &data, &len, &e), ST_FORMAT);
+    assert_int_equal(file_read_input("/dev/null", 4, &data, &len, &e), ST_OK);
+    assert_int_equal(len, 0);
+    free(data);
+}
+
+static void test_json_file(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "value.json");
+    json_t *value;
+    err e = {0};
+    write_file(path, "{\"a\": [1, 2.5]}\n");
+    assert_int_equal(json_read_file(&value, path, 100, &e), ST_OK);
+    assert_int_equal(json_array_size(json_object_get(value, "a")), 2);
+    json_decref(value);
+    assert_int_equal(json_read_file(&value, path, 10, &e), ST_FORMAT);
+    assert_null(value);
+    write_file(path, "{\"a\": 1,\n \"a\": 2}");
+    assert_int_equal(json_read_file(&value, path, 100, &e), ST_FORMAT);
+    assert_non_null(strstr(e.where, "value.json:2"));
+    assert_null(value);
 }
 
 /* Files whose size is not known before: pipes and /proc. */
@@ -157,6 +197,8 @@ static void test_failed_write_leaves_old_file(void **state) {
     char *nowhere = path_join(f->a, f->dir, "no/such/file");
     assert_int_equal(file_write_atomic(nowhere, "x", 1, &e), ST_FAILED);
     assert_non_null(strstr(e.message, nowhere));
+    assert_null(strstr(e.message, "tmp-"));
+    assert_string_equal(e.where, nowhere);
 }
 
 static void test_folders(void **state) {
@@ -183,6 +225,7 @@ static void test_folders(void **state) {
     assert_int_equal(file_sync_dir(blocked, &e), ST_FAILED);
 }
 
+/* a is there: b, b/c, and the folders that they are in are synced, and no more. */
 static void test_remove_tree_spares_link_targets(void **state) {
     fixture *f = *state;
     err e = {0};
@@ -334,6 +377,8 @@ int main(void) {
         CASE(test_write_and_read),
         CASE(test_read_errors_name_the_path),
         CASE(test_parts_are_regular_and_bounded),
+        CASE(test_inputs_are_bounded),
+        CASE(test_json_file),
         CASE(test_read_unknown_size),
         CASE(test_failed_write_leaves_old_file),
         CASE(test_folders),

@@ -43,6 +43,30 @@ static void test_no_err_drops_details(void **state) {
     assert_int_not_equal(outer(NULL), ST_OK);
 }
 
+static void test_rename(void **state) {
+    (void)state;
+    err e = {0};
+    err_set(&e, ST_FORMAT, "cannot write a.tmp-7: a.tmp-7 is full");
+    err_where(&e, "a.tmp-7");
+    err_hint(&e, "make room");
+    assert_int_equal(err_rename(&e, "a.tmp-7", "a"), ST_FORMAT);
+    assert_string_equal(e.message, "cannot write a: a is full");
+    assert_string_equal(e.where, "a");
+    assert_string_equal(e.hint, "make room");
+    memset(e.message, 't', sizeof e.message - 1);
+    assert_int_equal(err_rename(&e, "t", "longer"), ST_FORMAT);
+    assert_int_equal(strlen(e.message), sizeof e.message - 1);
+}
+
+/* What adds to an error that it cannot see knows no code. */
+static void test_no_err_knows_no_code(void **state) {
+    (void)state;
+    assert_int_equal(err_hint(NULL, "x"), ST_FAILED);
+    assert_int_equal(err_where(NULL, "x"), ST_FAILED);
+    assert_int_equal(err_context(NULL, "x"), ST_FAILED);
+    assert_int_equal(err_rename(NULL, "x", "y"), ST_FAILED);
+}
+
 static void test_errno(void **state) {
     (void)state;
     err e = {0};
@@ -104,6 +128,8 @@ int main(void) {
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_set_forgets_older_details),
         cmocka_unit_test(test_no_err_drops_details),
+        cmocka_unit_test(test_no_err_knows_no_code),
+        cmocka_unit_test(test_rename),
         cmocka_unit_test(test_errno),
         cmocka_unit_test(test_truncation),
         cmocka_unit_test(test_kinds),

@@ -68,6 +68,14 @@ has err "athanor: error: "
 expect 0 generate good --prompt x -h
 has out "usage: athanor generate"
 
+# ---- writing: the file that was asked for is named, not the hidden one it is written to first ----
+export ATHANOR_FAULT=write:1
+refused 1 "cannot write t.json" t.json tok train text.txt -o t.json --kind char
+lacks error tmp-
+refused 1 "cannot write h/" h/ export good -o h --to hf
+lacks error tmp-
+unset ATHANOR_FAULT
+
 # ---- corpus ----
 : >empty.txt
 printf 'some text\n\0\1\2\3 more' >binary.txt

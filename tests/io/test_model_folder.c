@@ -122,7 +122,7 @@ static void test_staged(void **state) {
     assert_int_equal(file_size(file), 1);
     assert_int_equal(staged_begin(&s, d->mem, path, true, false, &e), ST_USAGE);
     assert_ok(staged_begin(&s, d->mem, path, true, true, &e), e);
-    staged_abandon(&s);
+    staged_abandon(&s, NULL);
     assert_int_equal(file_size(file), 1); /* as it was */
     assert_ok(staged_begin(&s, d->mem, path, true, true, &e), e);
     assert_ok(file_write_atomic(path_join(d->mem, s.temp, "config.json"), "22", 2, &e), e);

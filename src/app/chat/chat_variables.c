@@ -9,7 +9,6 @@ void chat_read_variables(const cli_args *args, json_t *variables) {
         const char *value = strchr(args->overrides[i], '=') + 1;
         json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);
         json_object_setn_new(variables, args->overrides[i],
-                             (size_t)(value - args->overrides[i]) - 1,
-                             j ? j : json_text(value, strlen(value)));
+                             (size_t)(value - args->overrides[i]) - 1, j ? j : json_cstr(value));
     }
 }

@@ -165,7 +165,7 @@ static status append_shards(json_t *list, const char *dir, err *e) {
     arena *a = arena_new("data build");
     for (int i = 0; i < s->n_shards; i++) {
         json_t *o = data_totals_json(&s->shard[i].totals);
-        json_object_set_new(o, "path", json_string(path_join(a, dir, s->shard[i].file)));
+        json_object_set_new(o, "path", json_cstr(path_join(a, dir, s->shard[i].file)));
         json_array_append_new(list, o);
     }
     arena_free(a);

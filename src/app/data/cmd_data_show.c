@@ -85,12 +85,12 @@ static status document_json(const shards *s, const tok *t, const shard_place *p,
     status st = t ? decode_preview(s, t, p, &text, e) : ST_OK;
     if (st == ST_OK) {
         bool numbered = p->document != UINT64_MAX;
-        json_t *o = json_pack(
-            "{s:o,s:o,s:I,s:o,s:o,s:I,s:I}", "document",
-            numbered ? json_integer((json_int_t)p->document) : json_null(), "source",
-            data_text_json(p->source), "line", (json_int_t)p->line, "id", data_text_json(p->id),
-            "shard", data_text_json(s->shard[p->shard].file), "first_tok", (json_int_t)p->first_tok,
-            "tokens", (json_int_t)(p->end_tok - p->first_tok));
+        json_t *o =
+            json_pack("{s:o,s:o,s:I,s:o,s:o,s:I,s:I}", "document",
+                      numbered ? json_integer((json_int_t)p->document) : json_null(), "source",
+                      json_cstr(p->source), "line", (json_int_t)p->line, "id", json_cstr(p->id),
+                      "shard", json_cstr(s->shard[p->shard].file), "first_tok",
+                      (json_int_t)p->first_tok, "tokens", (json_int_t)(p->end_tok - p->first_tok));
         if (s->has_scores) json_object_set_new(o, "score", json_f32(p->score));
         /* Bytes that are not UTF-8 cannot stand in JSON: then the text is null. */
         json_t *shown = t ? json_string(strbuf_cstr(&text)) : NULL;
@@ -125,8 +125,7 @@ static json_t *set_json(const shards *s, json_t *documents) {
     json_t *o = data_totals_json(&s->totals), *sources = json_array(), *list = json_array();
     char hex[17];
     hash_format(s->tok_hash, hex);
-    for (int i = 0; i < s->n_sources; i++)
-        json_array_append_new(sources, json_string(s->source[i]));
+    for (int i = 0; i < s->n_sources; i++) json_array_append_new(sources, json_cstr(s->source[i]));
     for (int i = 0; i < s->n_shards; i++) {
         json_t *row = data_totals_json(&s->shard[i].totals);
         json_object_set_new(row, "file", json_string(s->shard[i].file));

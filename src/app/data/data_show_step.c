@@ -40,10 +40,10 @@ static json_t *document_json(const sample_view *s, const loader_span *span) {
     int64_t n = (int64_t)(span->end_tok - span->first_tok);
     bool numbered = p->document != UINT64_MAX;
     json_t *o = json_pack("{s:I,s:i,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:I}", "sample",
-                          (json_int_t)s->sample, "row", s->row, "set", data_text_json(span->set),
-                          "shard", data_text_json(span->shard), "document",
+                          (json_int_t)s->sample, "row", s->row, "set", json_cstr(span->set),
+                          "shard", json_cstr(span->shard), "document",
                           numbered ? json_integer((json_int_t)p->document) : json_null(), "id",
-                          data_text_json(p->id), "source", data_text_json(p->source), "line",
+                          json_cstr(p->id), "source", json_cstr(p->source), "line",
                           (json_int_t)p->line, "text_offset", (json_int_t)p->text_offset,
                           "first_tok", (json_int_t)span->first_tok, "end_tok",
                           (json_int_t)span->end_tok, "document_first_tok", (json_int_t)p->first_tok,
@@ -64,7 +64,7 @@ static status sample_json(const step_view *v, const sample_view *s, json_t **out
     status st = tok_decode(v->d->tok, v->ids, s->place.n_inputs, false, &text, e);
     if (st == ST_OK)
         *out = json_pack("{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample,
-                         "row", s->row, "set", data_text_json(s->set), "epoch",
+                         "row", s->row, "set", json_cstr(s->set), "epoch",
                          (json_int_t)s->place.epoch, "sequence", (json_int_t)s->place.sequence,
                          "ids", ids_json(v->ids, v->d->T), "targets", ids_json(v->targets, v->d->T),
                          "text", json_text(strbuf_cstr(&text), text.len));
@@ -74,9 +74,9 @@ static status sample_json(const step_view *v, const sample_view *s, json_t **out
 
 static json_t *step_json(const step_view *v) {
     const step_data *d = v->d;
-    json_t *o = json_pack("{s:o,s:I,s:I,s:i,s:o,s:i,s:I,s:I,s:O}", "run", data_text_json(v->run),
-                          "step", (json_int_t)v->step, "steps", (json_int_t)d->total_steps, "stage",
-                          d->stage, "stage_name", data_text_json(d->stage_name), "seq_len", d->T,
+    json_t *o = json_pack("{s:o,s:I,s:I,s:i,s:o,s:i,s:I,s:I,s:O}", "run", json_cstr(v->run), "step",
+                          (json_int_t)v->step, "steps", (json_int_t)d->total_steps, "stage",
+                          d->stage, "stage_name", json_cstr(d->stage_name), "seq_len", d->T,
                           "first_sample", (json_int_t)d->first_sample, "sequences",
                           (json_int_t)d->n_samples, "documents", v->documents);
     if (v->render) json_object_set(o, "samples", v->samples);

@@ -17,7 +17,3 @@ void data_print_totals(const char *dir, const char *sub, const shard_totals *t) 
            dir, sub, t->tokens, t->documents, t->text_bytes,
            (double)t->text_bytes / (double)t->tokens);
 }
-
-json_t *data_text_json(const char *s) {
-    return s ? json_text(s, strlen(s)) : json_null();
-}

@@ -7,8 +7,6 @@
 #include "data/shard/shards.h"
 
 json_t *data_totals_json(const shard_totals *t);
-/* A path or an id, which may be any bytes; null for NULL. */
-json_t *data_text_json(const char *s);
 /* One line; the set is named by its folder and what follows it ("/train"). */
 void data_print_totals(const char *dir, const char *sub, const shard_totals *t);
 

@@ -106,9 +106,8 @@ static status unknown_command(int argc, char **argv, err *e) {
 
 static void report_json(const err *e) {
     cli_print_json(json_pack("{s:{s:s, s:o, s:o, s:o}}", "error", "kind", status_kind(e->code),
-                             "message", json_text(e->message, strlen(e->message)), "hint",
-                             json_text(e->hint, strlen(e->hint)), "where",
-                             json_text(e->where, strlen(e->where))));
+                             "message", json_cstr(e->message), "hint", json_cstr(e->hint), "where",
+                             json_cstr(e->where)));
 }
 
 static void report_text(const err *e) {

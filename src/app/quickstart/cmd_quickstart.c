@@ -161,7 +161,7 @@ static void print_json(const quick *q, const quick_watch *w, double train_s) {
     const char *text = json_string_value(json_object_get(first, "text"));
     strbuf sample = {0};
     strbuf_printf(&sample, "%s%s", q->corpus.prompts[0], text ? text : "");
-    cli_print_json(json_pack("{s:s, s:o, s:o, s:o, s:o}", "run", q->run, "train_s",
+    cli_print_json(json_pack("{s:o, s:o, s:o, s:o, s:o}", "run", json_cstr(q->run), "train_s",
                              json_f64(train_s), "val_loss", json_f64(w->val_loss), "val_bpb",
                              json_f64(w->val_bpb), "sample",
                              json_text(strbuf_cstr(&sample), sample.len)));

@@ -27,7 +27,7 @@ static status read_json(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
     json_error_t je;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_input(path, JSON_FILE_MAX_BYTES, &text, &len, e));
     *out = json_loadb(text, len, JSON_ALLOW_NUL, &je);
     free(text);
     if (*out) return ST_OK;

@@ -42,7 +42,7 @@ double view_used(const view_tok *t, const tok_tally *s) {
 
 static json_t *row_json(const tok_view *v, const view_tok *t, const view_row *row,
                         const tok_tally *s) {
-    json_t *o = json_pack("{s:s, s:s}", "tokenizer", t->name, "by",
+    json_t *o = json_pack("{s:o, s:s}", "tokenizer", json_cstr(t->name), "by",
                           row->kind == VIEW_FILE  ? "file"
                           : row->kind == VIEW_ALL ? "all"
                                                   : v->group);
@@ -66,7 +66,7 @@ static json_t *row_json(const tok_view *v, const view_tok *t, const view_row *ro
                   {"tokens_per_char", view_tokens_per_char(s)},
                   {"coverage", view_coverage(s)},
                   {"vocab_used", view_used(t, s)}};
-    json_object_set_new(o, "name", json_text(row->name, strlen(row->name)));
+    json_object_set_new(o, "name", json_cstr(row->name));
     for (int i = 0; i < ARRAY_LEN(counts); i++)
         json_object_set_new(o, counts[i].key, json_integer(counts[i].value));
     for (int i = 0; i < ARRAY_LEN(shares); i++)
@@ -107,12 +107,12 @@ static json_t *digits_json(const view_tok *t) {
 
 static json_t *tok_json(const view_tok *t, bool lists) {
     const tok_vocab_report *w = &t->vocab;
-    json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name",
-                          t->name, "path", t->path, "vocab_size", (int)tok_vocab_size(t->t),
-                          "tokens", w->size, "special", w->special, "used", w->used, "unused",
-                          (json_int_t)w->unused.n, "unreachable", (json_int_t)w->unreachable.n,
-                          "partial_utf8", (json_int_t)w->partial.n, "longest",
-                          token_list(t->t, &w->longest), "digits", digits_json(t));
+    json_t *o = json_pack("{s:o, s:o, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name",
+                          json_cstr(t->name), "path", json_cstr(t->path), "vocab_size",
+                          (int)tok_vocab_size(t->t), "tokens", w->size, "special", w->special,
+                          "used", w->used, "unused", (json_int_t)w->unused.n, "unreachable",
+                          (json_int_t)w->unreachable.n, "partial_utf8", (json_int_t)w->partial.n,
+                          "longest", token_list(t->t, &w->longest), "digits", digits_json(t));
     if (!lists) return o;
     json_object_set_new(o, "unused_ids", id_list(&w->unused));
     json_object_set_new(o, "unreachable_ids", id_list(&w->unreachable));

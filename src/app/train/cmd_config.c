@@ -90,7 +90,8 @@ static status print_origin(const cli_args *args, const config *c, const char *ke
     }
     const char *where = config_where(c, key);
     if (args->json) {
-        cli_print_json(json_pack("{s:s, s:o, s:s}", "key", key, "value", value, "origin", where));
+        cli_print_json(
+            json_pack("{s:s, s:o, s:o}", "key", key, "value", value, "origin", json_cstr(where)));
         return ST_OK;
     }
     printf("%s = ", key);

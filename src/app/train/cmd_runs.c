@@ -231,7 +231,7 @@ static status report_run(const cli_args *args, err *e) {
     arena *a = arena_new("runs");
     const char *path = path_join(a, run, "report.html");
     if (args->json)
-        cli_print_json(json_pack("{s:o}", "report", json_text(path, strlen(path))));
+        cli_print_json(json_pack("{s:o}", "report", json_cstr(path)));
     else
         printf("%s\n", path);
     arena_free(a);

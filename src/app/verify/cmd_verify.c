@@ -163,20 +163,15 @@ static void print_report(const findings *f, const char *verdict) {
 
 /* ---- for programs ---- */
 
-/* Names of files and tensors come from outside: they need not be UTF-8. */
-static json_t *name_json(const char *name) {
-    return json_text(name, strlen(name));
-}
-
 static json_t *faults_json(const checkpoint_report *r) {
     json_t *list = json_array();
     for (int i = 0; i < r->n_faults; i++) {
         json_t *tensors = json_array();
         for (int64_t k = 0; k < r->faults[i].n_tensors; k++)
-            json_array_append_new(tensors, name_json(r->faults[i].tensors[k]));
+            json_array_append_new(tensors, json_cstr(r->faults[i].tensors[k]));
         json_array_append_new(list,
-                              json_pack("{s:o, s:o, s:o}", "file", name_json(r->faults[i].file),
-                                        "what", name_json(r->faults[i].what), "tensors", tensors));
+                              json_pack("{s:o, s:o, s:o}", "file", json_cstr(r->faults[i].file),
+                                        "what", json_cstr(r->faults[i].what), "tensors", tensors));
     }
     return list;
 }
@@ -185,7 +180,7 @@ static json_t *checkpoint_json(const findings *f, int i) {
     const inspected *c = &f->list[i];
     json_t *step = c->r.step >= 0 ? json_integer(c->r.step) : json_null();
     return json_pack("{s:o, s:o, s:b, s:b, s:I, s:o, s:b, s:b, s:b, s:o}", "path",
-                     name_json(c->dir), "step", step, "ok", c->good, "resumable",
+                     json_cstr(c->dir), "step", step, "ok", c->good, "resumable",
                      c->good && c->r.kind == CHECKPOINT_RESUMABLE, "bytes", (json_int_t)c->r.bytes,
                      "val_loss", json_f64(c->r.score), "newest", i == f->n - 1, "best",
                      i == f->best, "uploaded", c->r.uploaded, "broken", faults_json(&c->r));
@@ -195,11 +190,10 @@ static json_t *report_json(const findings *f, const char *verdict) {
     json_t *list = json_array(), *leftovers = json_array();
     for (int i = 0; i < f->n; i++) json_array_append_new(list, checkpoint_json(f, i));
     for (int i = 0; i < f->n_leftovers; i++)
-        json_array_append_new(leftovers, name_json(f->leftovers[i]));
-    json_t *resume = f->resume >= 0 ? name_json(f->list[f->resume].dir) : json_null();
+        json_array_append_new(leftovers, json_cstr(f->leftovers[i]));
     return json_pack("{s:b, s:o, s:o, s:o, s:o}", "ok", f->n_broken == 0, "detail",
-                     name_json(verdict), "checkpoints", list, "leftovers", leftovers, "resume",
-                     resume);
+                     json_cstr(verdict), "checkpoints", list, "leftovers", leftovers, "resume",
+                     json_cstr(f->resume >= 0 ? f->list[f->resume].dir : NULL));
 }
 
 /* A broken promise is a result, told on standard output; err stays empty for it, so that nothing

@@ -120,7 +120,7 @@ static json_t *row_json(const char *name, const layout *l, const layout_verdict 
                           "peak_bytes", (json_int_t)r->peak_bytes);
     json_object_set_new(o, "max_rel_loss_diff", json_f64(k->loss_error));
     json_object_set_new(o, "max_rel_grad_diff", json_f64(k->norm_error));
-    if (!k->ok) json_object_set_new(o, "why", json_string(k->why));
+    if (!k->ok) json_object_set_new(o, "why", json_cstr(k->why));
     return o;
 }
 
@@ -147,9 +147,9 @@ static status tell(verification *v, err *e) {
                  "within %.1e",
                  v->n, digest, v->steps, v->loss_error);
     if (v->speaks && v->args->json) {
-        json_t *o =
-            json_pack("{s:b,s:s,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail", detail, "digest",
-                      digest, "steps", v->steps, "layers", v->t->depth, "rows", v->rows);
+        json_t *o = json_pack("{s:b,s:o,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail",
+                              json_cstr(detail), "digest", digest, "steps", v->steps, "layers",
+                              v->t->depth, "rows", v->rows);
         json_object_set_new(o, "seconds", json_f64((double)(clock_now_ns() - v->began_ns) / 1e9));
         cli_print_json(o);
     } else if (v->speaks)

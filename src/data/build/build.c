@@ -96,7 +96,7 @@ static status check_appended(const build *b, err *e) {
 /* ---- what is being built ---- */
 
 static void set_text(json_t *o, const char *key, const char *value) {
-    json_object_set_new(o, key, value ? json_text(value, strlen(value)) : json_null());
+    json_object_set_new(o, key, json_cstr(value));
 }
 
 static void set_hash(json_t *o, const char *key, uint64_t hash) {

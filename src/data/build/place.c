@@ -32,7 +32,7 @@ static bool is_remains(const char *name) {
 static status parse_manifest(const char *dir, arena *a, shards **out, err *e) {
     char *text;
     size_t len;
-    TRY(file_read_all(path_join(a, dir, MANIFEST), &text, &len, e));
+    TRY(file_read_part(path_join(a, dir, MANIFEST), FILE_PART_MAX_BYTES, &text, &len, e));
     status st = shards_parse_manifest(out, dir, text, len, e);
     free(text);
     return st;

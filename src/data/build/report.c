@@ -55,10 +55,10 @@ json_t *data_report_json(const data_report *r) {
     for (int i = 0; i < r->n_samples; i++) {
         json_t *o = json_object();
         const char *source = r->sample[i].source;
-        json_object_set_new(o, "source", json_text(source, strlen(source)));
+        json_object_set_new(o, "source", json_cstr(source));
         json_object_set_new(o, "line", json_integer(r->sample[i].line));
-        json_object_set_new(o, "why", json_text(r->sample[i].why, strlen(r->sample[i].why)));
-        json_object_set_new(o, "start", json_text(r->sample[i].start, strlen(r->sample[i].start)));
+        json_object_set_new(o, "why", json_cstr(r->sample[i].why));
+        json_object_set_new(o, "start", json_cstr(r->sample[i].start));
         json_array_append_new(samples, o);
     }
     return json_pack("{s:I,s:I,s:I,s:o,s:o}", "records", (json_int_t)r->records, "documents",

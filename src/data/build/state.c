@@ -70,13 +70,10 @@ static bool parse(const json_t *o, build_state *s) {
 }
 
 bool build_state_load(const char *path, build_state *s) {
-    char *text;
-    size_t len;
+    json_t *o;
     *s = (build_state){0};
-    if (!file_exists(path) || file_read_all(path, &text, &len, NULL) != ST_OK) return false;
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    bool good = o && parse(o, s);
+    if (json_read_file(&o, path, JSON_FILE_MAX_BYTES, NULL) != ST_OK) return false;
+    bool good = parse(o, s);
     json_decref(o);
     return good;
 }

@@ -60,11 +60,11 @@ static bool trailer_fits(const packing_trailer *t, const packing_spec *spec, uin
 static status open_file(packing *p, const packing_spec *spec, bool *fits, err *e) {
     packing_trailer t;
     *fits = false;
-    do p->fd = open(p->path, O_RDONLY | O_CLOEXEC);
-    while (p->fd < 0 && errno == EINTR);
-    if (p->fd < 0) return errno == ENOENT ? ST_OK : err_unreadable(e, "open", p->path);
-    off_t size = lseek(p->fd, 0, SEEK_END);
-    if (size < (off_t)sizeof t) return ST_OK;
+    int64_t size;
+    p->fd = -1;
+    if (!file_exists(p->path) && errno == ENOENT) return ST_OK;
+    TRY(file_open_part(p->path, &p->fd, &size, e));
+    if (size < (int64_t)sizeof t) return ST_OK;
     TRY(read_at(p, &t, sizeof t, (uint64_t)size - sizeof t, e));
     *fits = trailer_fits(&t, spec, (uint64_t)size);
     p->totals = t.totals;

@@ -269,10 +269,10 @@ static status make_durable(maker *m, arena *a, const char *path, err *e) {
     if (st == ST_OK) st = file_rename(temp, path, e);
     if (st != ST_OK) {
         file_sys_unlinkat(AT_FDCWD, temp, 0);
+        err_rename(e, temp, path);
         return st;
     }
-    size_t n = (size_t)(path_base(path) - path);
-    return file_sync_dir(n ? arena_strndup(a, path, n) : ".", e);
+    return file_sync_parent(path, e);
 }
 
 status packing_make(const packing_spec *spec, const char *path, err *e) {

@@ -38,9 +38,7 @@ static status refuse(err *e, status code, const char *path, const char *what, co
 static status read_head(const char *path, uint8_t head[HEAD_BYTES], err *e) {
     memset(head, 0, HEAD_BYTES);
     int fd;
-    do fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0) return err_unreadable(e, "open", path);
+    TRY(file_open_part(path, &fd, NULL, e));
     ssize_t got;
     do got = file_sys_pread(fd, head, HEAD_BYTES, 0);
     while (got < 0 && errno == EINTR);

@@ -43,10 +43,9 @@ static status parse_metadata(shards *s, const char *path, char *text, shard_item
 
 static status read_metadata(shards *s, const char *path, shard_item *item, uint64_t *tokens,
                             err *e) {
-    if (file_size(path) > METADATA_BYTES) return metadata_error(path, "is too long", e);
     char *text;
     size_t len;
-    TRY(file_read_all(path, &text, &len, e));
+    TRY(file_read_part(path, METADATA_BYTES, &text, &len, e));
     status st = parse_metadata(s, path, text, item, tokens, e);
     free(text);
     return st;

@@ -236,8 +236,7 @@ json_t *manifest_to_json(const shards *s) {
     json_object_set_new(root, "has_scores", json_boolean(s->has_scores));
     put_totals(root, &s->totals);
     json_t *sources = json_array(), *list = json_array();
-    for (int i = 0; i < s->n_sources; i++)
-        json_array_append_new(sources, json_text(s->source[i], strlen(s->source[i])));
+    for (int i = 0; i < s->n_sources; i++) json_array_append_new(sources, json_cstr(s->source[i]));
     for (int i = 0; i < s->n_shards; i++)
         json_array_append_new(list, shard_to_json(s, &s->shard[i]));
     json_object_set_new(root, "sources", sources);

@@ -153,8 +153,9 @@ status own_open(shards **out, const char *dir, uint64_t max_tok, err *e) {
     size_t len;
     shards *s = NULL;
     file_identity manifest;
-    status st = file_identity_of(path, &manifest) ? file_read_all(path, &json, &len, e)
-                                                  : no_manifest(dir, scratch, e);
+    status st = file_identity_of(path, &manifest)
+                    ? file_read_part(path, FILE_PART_MAX_BYTES, &json, &len, e)
+                    : no_manifest(dir, scratch, e);
     if (st == ST_OK) st = shards_parse_manifest(&s, dir, json, len, e);
     if (st == ST_OK) s->manifest = manifest;
     if (st == ST_OK) st = shards_limit(s, max_tok, e);

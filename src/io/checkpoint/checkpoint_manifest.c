@@ -184,9 +184,7 @@ status manifest_decode(arena *a, manifest *m, const char *text, size_t len, err 
 
 static status read_text(const char *path, char **text, size_t *len, err *e) {
     if (!file_exists(path) && errno == ENOENT) return err_set(e, ST_FORMAT, "the file is missing");
-    if (file_size(path) > MAX_MANIFEST_BYTES)
-        return err_set(e, ST_FORMAT, "the file is larger than any manifest");
-    return file_read_all(path, text, len, e);
+    return file_read_part(path, MAX_MANIFEST_BYTES, text, len, e);
 }
 
 status manifest_read(arena *a, manifest *m, const char *dir, err *e) {

@@ -46,7 +46,7 @@ bool meet_complain(const char *path, const char *why) {
 char *meet_complaint(arena *a, const char *path) {
     char *text;
     size_t len;
-    if (file_read_all(path, &text, &len, NULL) != ST_OK) return arena_strdup(a, "");
+    if (file_read_part(path, sizeof(err), &text, &len, NULL) != ST_OK) return arena_strdup(a, "");
     char *kept = arena_strndup(a, text, len);
     free(text);
     return kept;

@@ -47,6 +47,7 @@ static uint64_t free_bytes(const char *path) {
 /* One sentence with the path, the needed and the free bytes, whatever went wrong. */
 static status explain(const checkpoint_writer *w, status st, err *e) {
     uint64_t left = free_bytes(w->parent);
+    err_rename(e, w->temp, w->final);
     err_context(e, "checkpoint %s was not written", w->final);
     err_where(e, "%s", w->final);
     if (st == ST_RANK) return st;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "io/safetensors/fp8.h"
 #include "io/hf/hf_part.h"
 
@@ -236,7 +237,8 @@ static status fill_held(const held_array *a, int i, const hf_weight *w, hf_order
 hf_order hf_order_of(const char *dir) {
     char name[4096];
     snprintf(name, sizeof name, "%s/config.json", dir);
-    json_t *o = json_load_file(name, 0, NULL);
+    json_t *o;
+    if (json_read_file(&o, name, JSON_FILE_MAX_BYTES, NULL) != ST_OK) return HF_FILES;
     bool pairs = json_is_true(json_object_get(o, "rope_interleaved"));
     json_decref(o);
     return pairs ? HF_FILES_PAIRS : HF_FILES;

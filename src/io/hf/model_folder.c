@@ -18,12 +18,9 @@ static status write_json(arena *a, const char *dir, const char *name, const json
 
 /* NULL when there is no such file, or it is no object: then nothing of it is known. */
 static json_t *read_json(arena *a, const char *dir, const char *name) {
-    char *path = path_join(a, dir, name), *text;
-    size_t len;
-    err ignored;
-    if (!file_exists(path) || file_read_part(path, &text, &len, &ignored) != ST_OK) return NULL;
-    json_t *o = json_loadb(text, len, 0, NULL);
-    free(text);
+    json_t *o;
+    if (json_read_file(&o, path_join(a, dir, name), JSON_FILE_MAX_BYTES, NULL) != ST_OK)
+        return NULL;
     if (json_is_object(o)) return o;
     json_decref(o);
     return NULL;
@@ -33,7 +30,7 @@ static status copy_file(arena *a, const char *from, const char *to, const char *
     char *source = path_join(a, from, name), *data;
     size_t len;
     if (!file_exists(source)) return ST_OK;
-    TRY(file_read_part(source, &data, &len, e));
+    TRY(file_read_part(source, FILE_PART_MAX_BYTES, &data, &len, e));
     status st = file_write_atomic(path_join(a, to, name), data, len, e);
     free(data);
     return st;
@@ -124,7 +121,7 @@ static status settle_template(arena *a, const char *dir, err *e) {
     const json_t *key = json_object_get(config, "chat_template");
     status st = ST_OK;
     if (file_exists(path) && !key) {
-        st = file_read_part(path, &text, &len, e);
+        st = file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e);
         if (st == ST_OK) json_object_set_new(config, "chat_template", json_text(text, len));
         if (st == ST_OK) st = write_json(a, dir, "tokenizer_config.json", config, e);
     } else if (!file_exists(path) && json_is_string(key))

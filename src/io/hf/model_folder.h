@@ -34,6 +34,6 @@ typedef struct staged {
 status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force,
                     err *e) ATH_MUST_USE;
 status staged_commit(const staged *s, err *e) ATH_MUST_USE;
-void staged_abandon(const staged *s);
+void staged_abandon(const staged *s, err *why); /* the error then names the result */
 
 #endif

@@ -81,18 +81,17 @@ status staged_begin(staged *s, arena *a, const char *path, bool folder, bool for
 }
 
 status staged_commit(const staged *s, err *e) {
-    const char *slash = strrchr(s->path, '/');
-    char parent[4096] = ".";
-    if (slash) snprintf(parent, sizeof parent, "%.*s", (int)(slash - s->path + 1), s->path);
     if (file_is_dir(s->temp)) TRY(file_sync_dir(s->temp, e));
     bool swap = s->replace && file_is_dir(s->temp); /* a file is replaced by renaming */
     TRY((swap ? file_swap : file_rename)(s->temp, s->path, e));
-    TRY(file_sync_dir(parent, e));
+    TRY(file_sync_parent(s->path, e));
     return swap ? file_remove_tree(s->temp, e) : ST_OK;
 }
 
-void staged_abandon(const staged *s) {
+void staged_abandon(const staged *s, err *why) {
     err ignored;
-    status st = s->temp ? file_remove_tree(s->temp, &ignored) : ST_OK;
+    if (!s->temp) return;
+    status st = file_remove_tree(s->temp, &ignored);
     (void)st; /* the failure that led here is told */
+    err_rename(why, s->temp, s->path);
 }

@@ -322,9 +322,7 @@ static void build_lookup(st_reader *r) {
 static status load_index(const char *path, json_t **root, const json_t **map, err *e) {
     char *text;
     size_t len;
-    if (file_size(path) > (int64_t)ST_MAX_HEADER_BYTES)
-        return err_set(e, ST_FORMAT, "the index is larger than %u bytes", ST_MAX_HEADER_BYTES);
-    TRY(file_read_part(path, &text, &len, e));
+    TRY(file_read_part(path, ST_MAX_HEADER_BYTES, &text, &len, e));
     json_error_t je;
     *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
     free(text);

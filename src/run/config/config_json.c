@@ -6,10 +6,6 @@
 
 #include "base/json.h"
 
-static json_t *text_json(const char *s) {
-    return s ? json_string(s) : json_null();
-}
-
 static json_t *member_json(const option *o, const void *base);
 
 /* Sets a dotted path in an object, making the objects on the way. */
@@ -87,7 +83,7 @@ static json_t *member_json(const option *o, const void *base) {
             double value = *(const double *)field;
             return is_unset(o, value) ? json_null() : json_f64(value);
         }
-        case OPTION_TEXT: return text_json(*(const char *const *)field);
+        case OPTION_TEXT: return json_cstr(*(const char *const *)field);
         case OPTION_CHOICE: return json_string(o->set[*(const int *)field]);
         case OPTION_AUTO:
             if (*(const int64_t *)field == CONFIG_AUTO) return json_string("auto");

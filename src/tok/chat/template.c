@@ -64,7 +64,7 @@ static status add(chat_template *t, const char *name, const char *text, size_t l
 static status add_file(chat_template *t, const char *name, const char *path, err *e) {
     char *text;
     size_t len;
-    TRY(file_read_part(path, &text, &len, e));
+    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
     status st = add(t, name, text, len, path, e);
     free(text);
     return st;

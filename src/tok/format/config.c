@@ -50,7 +50,7 @@ status tok_config_load(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
     json_error_t je;
-    TRY(file_read_part(path, &text, &len, e));
+    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
     clamp_integers(text, len);
     *out = json_loadb(text, len, 0, &je);
     free(text);
@@ -94,7 +94,7 @@ static status read_template(const tok_input *in, tok *t, const char **text) {
     size_t len;
     if (json_is_string(j)) *text = arena_strdup(t->mem, json_string_value(j));
     if (!in->config || !file_exists(path)) return ST_OK;
-    TRY(file_read_part(path, &file, &len, in->e));
+    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &file, &len, in->e));
     *text = arena_strndup(t->mem, file, len);
     free(file);
     return ST_OK;

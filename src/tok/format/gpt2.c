@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
@@ -27,7 +28,7 @@ typedef struct gpt2_reader {
 static status read_beside(const tok_input *in, const char *const *names, char **text, size_t *len) {
     for (int i = 0; names[i]; i++) {
         const char *path = path_join(in->mem, in->dir, names[i]);
-        if (file_exists(path)) return file_read_part(path, text, len, in->e);
+        if (file_exists(path)) return file_read_part(path, FILE_PART_MAX_BYTES, text, len, in->e);
     }
     format_bad(in, "needs %s beside it", names[0]);
     return err_hint(in->e, "a GPT-2 tokenizer is vocab.json and merges.txt in one folder");
@@ -98,8 +99,8 @@ static status add_from_file(gpt2_reader *r) {
     const char *content;
     json_t *id;
     if (!file_exists(path)) return ST_OK;
-    json_t *table = json_load_file(path, 0, NULL);
-    status st = table ? ST_OK : format_bad(r->in, "added_tokens.json is not JSON");
+    json_t *table;
+    status st = json_read_file(&table, path, JSON_FILE_MAX_BYTES, r->in->e);
     json_object_foreach(table, content, id) {
         if (st == ST_OK) {
             st = add_special(r, content, json_is_integer(id) ? json_integer_value(id) : -1);

@@ -162,9 +162,9 @@ static status read_bytes(tok_input *in, file_map *map, char **bytes) {
         if (gguf_looks(in->bytes, in->len)) return ST_OK;
     }
     if (in->of_folder)
-        TRY(file_read_part(in->path, bytes, &in->len, in->e));
+        TRY(file_read_part(in->path, FILE_PART_MAX_BYTES, bytes, &in->len, in->e));
     else
-        TRY(file_read_all(in->path, bytes, &in->len, in->e));
+        TRY(file_read_input(in->path, FILE_PART_MAX_BYTES, bytes, &in->len, in->e));
     in->bytes = *bytes;
     return ST_OK;
 }

@@ -233,7 +233,7 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
 static json_t *describe(const loader *l, const config *c, int i) {
     const shards *s = loader_source_shards(l, i);
     json_t *o = json_object(), *cut = json_object();
-    json_object_set_new(o, "path", json_text(s->dir, strlen(s->dir)));
+    json_object_set_new(o, "path", json_cstr(s->dir));
     put_hash(o, "fingerprint", s->fingerprint);
     json_object_set_new(o, "tokens", count_json(s->totals.tokens));
     json_object_set_new(o, "sequences", count_json(loader_source_sequences(l, i)));

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
 #include "train/course/stage_data.h"
 
@@ -17,14 +17,13 @@ typedef struct opening {
 
 /* The samples that rewinds left out, as the newest checkpoint has them. */
 static status read_gaps(opening *o, const char *run, err *e) {
-    char *dir, *text;
+    char *dir;
     int64_t step;
-    size_t len;
+    json_t *guard;
     TRY(checkpoint_find_newest(o->mem, run, &dir, &step, NULL, NULL, e));
     if (!dir) return ST_OK;
-    TRY(file_read_all(path_join(o->mem, dir, "state/guard.json"), &text, &len, e));
-    json_t *guard = json_loadb(text, len, 0, NULL);
-    free(text);
+    const char *path = path_join(o->mem, dir, "state/guard.json");
+    TRY(json_read_file(&guard, path, JSON_FILE_MAX_BYTES, e));
     status st = watch_from_json(&o->watch, guard, e);
     json_decref(guard);
     return st;

@@ -234,14 +234,7 @@ status state_save(session *s, bool wait, err *e) {
 /* ---- loading ---- */
 
 static status read_object(arena *a, const char *dir, const char *name, json_t **out, err *e) {
-    char *path = path_join(a, dir, name), *text;
-    size_t len;
-    TRY(file_read_all(path, &text, &len, e));
-    *out = json_loadb(text, len, 0, NULL);
-    free(text);
-    if (*out) return ST_OK;
-    err_set(e, ST_FORMAT, "%s is not JSON", path);
-    return err_where(e, "%s", path);
+    return json_read_file(out, path_join(a, dir, name), JSON_FILE_MAX_BYTES, e);
 }
 
 typedef struct stored_cursor {
