@@ -48,6 +48,7 @@ expect_status 2 "$athanor" tok train in -o no.json --vocab-size 100
 expect_status 2 "$athanor" tok train in -o no.json --pattern words
 expect_status 2 "$athanor" tok decode tok.json
 expect_status 2 "$athanor" tok decode tok.json --ids 1,x
+expect_status 2 "$athanor" tok decode tok.json text --ids 1 --jsonl
 expect_status 2 "$athanor" tok decode tok.json --ids 99999
 expect_status 3 "$athanor" tok encode none.json text
 head -c 500 tok.json >cut.json

@@ -201,6 +201,10 @@ static status run_decode(const cli_args *args, err *e) {
         err_set(e, ST_USAGE, "tok decode needs ids");
         return err_hint(e, "add --ids 1,2,3");
     }
+    if (list && (cli_has(args, "jsonl") || args->n_inputs > 1)) {
+        err_set(e, ST_USAGE, "tok decode is given ids twice: --ids and a file");
+        return err_hint(e, "leave one of them out");
+    }
     tok *t;
     TRY(tok_load(&t, args->inputs[0], e));
     status st = list ? decode_list(args, t, list, e)
