@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "tok/normalize/charsmap.h"
-#include "tok/normalize/cluster.h"
 #include "tok/normalize/job.h"
 
 enum { WHOLE_CLUSTER_BYTES = 6 }; /* clusters below this are looked up as a whole */
