@@ -31,6 +31,8 @@ status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUS
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+/* Whether both are there and one and the same file or folder, also through links. */
+bool file_is_same(const char *a, const char *b);
 int64_t file_size(const char *path); /* -1 when it cannot be read */
 /* mkdir -p */
 status file_make_dirs(const char *path, err *e) ATH_MUST_USE;

@@ -9,9 +9,10 @@
 
 #include "base/utf8.h"
 #include "tok/internal.h"
+#include "tok/model/bpe.h"
 #include "tok/text/unicode.h"
 
-enum { CHUNK_BYTES = 32 << 10, SEARCH_BYTES = 8 << 10 };
+enum { CHUNK_BYTES = 32 << 10 };
 
 /* ---- many texts ---- */
 
@@ -68,7 +69,7 @@ static bool letter_before(const char *s, size_t at, bool ascii) {
     return utf8_decode(s + i, at - i, &cp) == (int)(at - i) && uni_class_of(cp) == UNI_LETTER;
 }
 
-static bool is_cut(const char *s, size_t at, bool ascii) {
+static bool is_space_after_letter(const char *s, size_t at, bool ascii) {
     return (s[at] == ' ' || s[at] == '\n' || s[at] == '\t') && letter_before(s, at, ascii);
 }
 
@@ -78,48 +79,80 @@ static bool is_whole(const tok *t, const tok_trie *m) {
         const tok_token *token = &t->token[m->added[k].id];
         if (m->added[k].rstrip && letter_before(token->text, token->n_text, false)) return false;
         for (uint32_t i = 1; i < token->n_text; i++) {
-            if (is_cut(token->text, i, false)) return false;
+            if (is_space_after_letter(token->text, i, false)) return false;
         }
     }
     return true;
 }
 
-static bool can_be_cut(const tok *t) {
+static bool can_be_cut_after_letters(const tok *t) {
     for (int i = 0; i < t->n_norm; i++) {
         if (!is_local(&t->norm[i])) return false;
     }
     return cuts_after_letters(t) && is_whole(t, &t->raw) && is_whole(t, &t->normal);
 }
 
-/* The first cut at or after `at`, `len` if there is none near. */
-static size_t next_cut(const char *s, size_t len, size_t at, bool ascii) {
-    size_t end = len - at < SEARCH_BYTES ? len : at + SEARCH_BYTES;
-    for (; at < end; at++) {
-        if (is_cut(s, at, ascii)) return at;
+/* Notes what added tokens have side by side; false: some look at the text around them. */
+static bool note_added(const tok *t, const tok_trie *m, joined_bytes *joined) {
+    for (int32_t k = 0; k < m->n_added; k++) {
+        const tok_added *a = &m->added[k];
+        if (a->single_word || a->lstrip || a->rstrip) return false;
+        joined_add_token(joined, t->token[a->id].text, t->token[a->id].n_text);
     }
-    return end < len ? 0 : len;
+    return true;
 }
 
-static size_t cut_from(const char *s, size_t len, size_t at, bool ascii) {
-    for (; at < len; at += SEARCH_BYTES) {
-        size_t found = next_cut(s, len, at, ascii);
-        if (found > 0) return found;
+/* Where the texts of a tokenizer can be cut. */
+typedef enum cut_rule {
+    CUT_NOWHERE,
+    CUT_AFTER_LETTERS, /* between a letter and white space */
+    CUT_APART,         /* between any characters that no added token has side by side */
+} cut_rule;
+typedef struct cutter {
+    cut_rule rule;
+    bool ascii;          /* CUT_AFTER_LETTERS: only ASCII letters count */
+    joined_bytes joined; /* CUT_APART */
+} cutter;
+
+static cutter cutter_of(const tok *t) {
+    cutter c = {.ascii = t->n_norm > 0};
+    if (encode_needs_places(t)) return c;
+    if (can_be_cut_after_letters(t)) {
+        c.rule = CUT_AFTER_LETTERS;
+    } else if (t->n_norm == 0 && t->n_steps == 0 && bpe_is_apart(t)) {
+        joined_add_characters(&c.joined);
+        bool apart = note_added(t, &t->raw, &c.joined) && note_added(t, &t->normal, &c.joined);
+        c.rule = apart ? CUT_APART : CUT_NOWHERE;
     }
-    return len;
+    return c;
+}
+
+static inline bool is_cut(const cutter *c, const char *s, size_t at) {
+    if (c->rule == CUT_AFTER_LETTERS) return is_space_after_letter(s, at, c->ascii);
+    return !joined_has(&c->joined, (uint8_t)s[at - 1], (uint8_t)s[at]);
+}
+
+/* The first cut at or after `at`, `len` if there is none. */
+static size_t cut_from(const cutter *c, const char *s, size_t len, size_t at) {
+    if (c->rule == CUT_NOWHERE) return len;
+    while (at < len && !is_cut(c, s, at)) at++;
+    return at < len ? at : len;
 }
 
 size_t tok_cut(const tok *t, const char *text, size_t len, size_t at) {
     CHECK(at > 0, "a cut at the beginning");
-    if (at >= len || encode_needs_places(t) || !can_be_cut(t)) return len;
-    return cut_from(text, len, at, t->n_norm > 0);
+    if (at >= len) return len;
+    cutter c = cutter_of(t);
+    return cut_from(&c, text, len, at);
 }
 
 /* Cuts a text into parts of about CHUNK_BYTES; the caller frees them. */
-static int64_t cut(const char *s, size_t len, bool ascii, tok_string **parts) {
+static int64_t cut(const tok *t, const char *s, size_t len, tok_string **parts) {
     int64_t n = 0, cap = 0;
+    cutter c = cutter_of(t);
     *parts = NULL;
     for (size_t from = 0, to; from < len; from = to) {
-        to = cut_from(s, len, from + CHUNK_BYTES, ascii);
+        to = cut_from(&c, s, len, from + CHUNK_BYTES);
         VEC_PUSH(*parts, n, cap, ((tok_string){s + from, to - from}));
     }
     return n;
@@ -127,12 +160,12 @@ static int64_t cut(const char *s, size_t len, bool ascii, tok_string **parts) {
 
 bool encode_parallel_pays(const tok *t, size_t len) {
     return len >= 4 * CHUNK_BYTES && omp_get_max_threads() > 1 && !omp_in_parallel() &&
-           can_be_cut(t);
+           cutter_of(t).rule == CUT_AFTER_LETTERS;
 }
 
 status encode_parallel(const tok *t, const char *text, size_t len, tok_ids *out) {
     tok_string *part;
-    int64_t n = cut(text, len, t->n_norm > 0, &part), total = out->n;
+    int64_t n = cut(t, text, len, &part), total = out->n;
     tok_ids *ids = xcalloc((size_t)n, sizeof(*ids));
     status st = ST_OK;
 #pragma omp parallel for schedule(dynamic, 1) reduction(max : st)

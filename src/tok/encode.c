@@ -33,10 +33,9 @@ static status encode_bad_byte(tok_enc *enc, const tok_piece *text, size_t at) {
     uint8_t byte = (uint8_t)text->s[at];
     int32_t id = t->byte_id[byte] >= 0 ? t->byte_id[byte] : t->unk;
     if (id < 0) {
-        err_set(
-            enc->e, ST_FORMAT,
-            "byte %zu (0x%02x) of the text is not UTF-8, and the vocabulary has no token for it",
-            at, byte);
+        err_set(enc->e, ST_FORMAT,
+                "byte %d (0x%02x) of the text is not UTF-8, and the vocabulary has no token for it",
+                piece_from(text, at).start, byte);
         return err_hint(enc->e, "convert the text to UTF-8, or use a byte-level tokenizer");
     }
     enc_push(enc, id, text, at, at + 1);
@@ -112,10 +111,11 @@ status encode_part(const tok *t, const char *text, size_t len, bool first, tok_i
     return encode_piece(t, &piece, out, NULL, NULL);
 }
 
-/* Each byte stands for its whole character; one that is not UTF-8 for itself. */
-static tok_text places_of(const char *s, size_t len) {
+/* The text from byte `from` on. Each byte stands for its whole character; one that is not UTF-8 for
+ * itself. */
+static tok_text places_of(const char *s, size_t len, size_t from) {
     tok_text t = {.tracked = true};
-    for (size_t i = 0; i < len;) {
+    for (size_t i = from; i < len;) {
         uint32_t cp;
         int n = utf8_decode(s + i, len - i, &cp);
         if (n == 0) n = 1;
@@ -135,7 +135,7 @@ status tok_encode_spans(const tok *t, const char *text, size_t len, unsigned fla
                         tok_spans *spans, err *e) {
     bool special = flags & TOK_ADD_SPECIAL;
     TRY(check_size(len, e));
-    tok_text places = places_of(text, len);
+    tok_text places = places_of(text, len, 0);
     tok_piece piece = text_piece(&places, true);
     int64_t ids_before = out->n, spans_before = spans->n;
     if (special) post_before(&t->post, out, spans);
@@ -163,6 +163,31 @@ static status encode_with_places(const tok *t, const char *text, size_t len, uns
     return st;
 }
 
+/* Fails as the text does, with the error. It names the place, which only an encoding with places
+ * knows, and that takes dozens of bytes for one of text: so it is done for the part that fails.
+ * What fails only as a whole (a pattern that takes too many steps) fails again as a whole. */
+static status explain(const tok *t, const char *text, size_t len, bool first, err *e) {
+    enum { PART_BYTES = 1 << 20 };
+    tok_ids ids = {0};
+    size_t from = 0, to = 0;
+    bool failed = false;
+    while (!failed && to < len) {
+        from = to;
+        to += tok_cut(t, text + from, len - from, PART_BYTES);
+        ids.n = 0;
+        failed = encode_part(t, text + from, to - from, first && from == 0, &ids) != ST_OK;
+    }
+    if (!failed) from = 0;
+    tok_text places = places_of(text, to, from);
+    tok_piece piece = text_piece(&places, first && from == 0);
+    tok_spans spans = {0};
+    status st = encode_piece(t, &piece, &ids, &spans, e);
+    text_free(&places);
+    tok_spans_free(&spans);
+    tok_ids_free(&ids);
+    return st != ST_OK ? st : err_set(e, ST_FORMAT, "the text cannot be encoded");
+}
+
 /* Metaspace puts a mark before what begins where the text begins, and a normalizer may have taken
  * that away. */
 bool encode_needs_places(const tok *t) {
@@ -184,15 +209,14 @@ status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, to
     if (special) post_after(&t->post, out, NULL);
     if (st == ST_OK) return ST_OK;
     out->n = before;
-    /* An error names the place in the text, which only an encoding with places knows. */
-    return encode_with_places(t, text, len, flags, out, e);
+    return e ? explain(t, text, len, true, e) : st;
 }
 
 status tok_encode_part(const tok *t, const char *text, size_t len, bool first, tok_ids *out,
                        err *e) {
     TRY(check_size(len, e));
-    if (encode_part(t, text, len, first, out) == ST_OK) return ST_OK;
-    return encode_with_places(t, text, len, 0, out, e);
+    status st = encode_part(t, text, len, first, out);
+    return st != ST_OK && e ? explain(t, text, len, first, e) : st;
 }
 
 status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {

@@ -74,7 +74,4 @@ typedef struct tok_extend_result {
 status tok_edit_extend(const tok *a, const tok *b, bool allow, tok **out, tok_extend_result *r,
                        err *e) ATH_MUST_USE;
 
-/* A text in many scripts, with code, for comparing tokenizers where no other is given. */
-extern const char tok_probe_text[];
-
 #endif

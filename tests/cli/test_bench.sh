@@ -44,7 +44,7 @@ expect 0 plan c.yaml $small tokenizer=null sample.prompts=[] data.valid=null --j
 
 # ---- the profile ----
 check_profile() { # KEYS...
-    expect 0 $bench "$@" --steps 2 --warmup 0 --json --svg step.svg
+    expect 0 $bench "$@" --steps 2 --warmup 0 --json --svg step.svg --trace step.json
     shares="$(row share_matmul out) + $(row share_attention out) + $(row share_other out)"
     calc "($shares - 1)^2 < 1e-12" || fail "shares add up to $shares"
     calc "($(sum share out) - 1)^2 < 1e-12" || fail "the parts of the step do not add up"
@@ -82,6 +82,17 @@ for class in matmul head attention norm activation optimizer; do
 done
 grep -qE 'href=|url\(' step.svg && fail "the picture needs something else"
 expect 2 $bench --svg absent/step.svg
+expect 2 $bench --trace absent/step.json
+has err "--trace"
+# The timeline: a list of events; the step, its parts, classes and ops lie in each other.
+last="bench train --trace"
+head -c 1 step.json | grep -q '\[' && tail -n 1 step.json | grep -q '\]$' || fail "no list"
+for word in '"name": "one step", "cat": "step"' '"name": "backward", "cat": "step"' \
+    '"name": "matmul", "cat": "class"' '"name": "attention", "cat": "forward"'; do
+    grep -qF "$word" step.json || fail "no $word in the timeline"
+done
+dur() { grep -F "\"cat\": \"$1\"" step.json | sed 's/.*"dur": //; s/,.*//' | awk '{ s += $1 } END { print s }'; }
+calc "($(dur class) / $(dur step) - 0.5)^2 < 1e-6" || fail "classes $(dur class), steps $(dur step)"
 
 # ---- repeatable, whatever the threads ----
 expect 0 $bench --steps 3 --warmup 0 --json train.threads=1

@@ -26,6 +26,15 @@ printf 'the Fire' >unknown
 expect_status 3 "$athanor" tok encode char.json unknown
 grep -q 'byte 4' err || fail "offset of the unknown character: $(cat err)"
 
+# Writing ids as JSON takes no longer than encoding: as long as writing them plainly.
+awk 'BEGIN { for (i = 0; i < 500000; i++) print "hello world" }' >long.txt
+"$athanor" tok train text -o bytes.json --kind byte >out
+TIMEFORMAT='(%U + %S)'
+plain=$({ time "$athanor" tok encode bytes.json long.txt >out; } 2>&1)
+json=$({ time "$athanor" tok encode bytes.json long.txt --json >out.json; } 2>&1)
+awk "BEGIN { exit !($json < 1.6 * $plain + 0.1) }" || fail "--json takes $json s, without it $plain s"
+tr -d '[]{}:,"a-z' <out.json | sed 's/^  *//' | cmp - out || fail "--json has other ids"
+
 # A folder gets what Hugging Face readers need.
 mkdir folder
 "$athanor" tok train in -o folder --kind byte >out
@@ -39,6 +48,7 @@ expect_status 2 "$athanor" tok train in -o no.json --vocab-size 100
 expect_status 2 "$athanor" tok train in -o no.json --pattern words
 expect_status 2 "$athanor" tok decode tok.json
 expect_status 2 "$athanor" tok decode tok.json --ids 1,x
+expect_status 2 "$athanor" tok decode tok.json text --ids 1 --jsonl
 expect_status 2 "$athanor" tok decode tok.json --ids 99999
 expect_status 3 "$athanor" tok encode none.json text
 head -c 500 tok.json >cut.json

@@ -63,5 +63,43 @@ expect 0 tok train one.txt -o gpt2.json --kind bpe --vocab-size 300 --pattern gp
 expect 2 tok extend one.json gpt2.json -o no.json
 has err "pre_tokenizer"
 expect 0 tok extend one.json gpt2.json -o both.json --allow
+
+# A result is never written over what is read: the file itself, a link to it, one of a folder's.
+cp one.json mine.json
+ln -s mine.json link.json
+ln mine.json hard.json
+mkdir home
+cp one.json home/tokenizer.json
+cp two.txt in.txt
+kept() {
+    expect 2 "$@"
+    has err "would be written over the input"
+    cmp -s one.json mine.json && cmp -s one.json home/tokenizer.json && cmp -s two.txt in.txt ||
+        fail "an input is gone"
+}
+for out in mine.json link.json hard.json; do
+    kept tok add mine.json --special '<|u|>' -o $out
+    kept tok convert mine.json -o $out
+    kept tok prune mine.json in.txt --keep 300 -o $out
+    kept tok extend two.json mine.json -o $out
+done
+for out in home home/tokenizer.json; do
+    kept tok add home --special '<|u|>' -o $out
+    kept tok convert home -o $out
+done
+kept tok prune mine.json in.txt --keep 300 -o no.json --map in.txt
+kept tok report mine.json in.txt --svg in.txt
+kept tok train in.txt -o in.txt --kind byte
+mkdir corpus
+ln in.txt corpus/a.txt
+kept tok train corpus -o corpus/a.txt --kind byte
+kept tok train corpus -o in.txt --kind byte
+expect 0 tok train in.txt -o byte.json --kind byte --vocab-size 300 --min-frequency 3
+has err "--vocab-size changes nothing with kind byte"
+has err "--min-frequency changes nothing with kind byte"
+expect 0 tok train in.txt -o byte.json --kind bpe --vocab-size 300 --min-frequency 3
+lacks err "changes nothing"
+expect 0 tok train in.txt -o byte.json --vocab-size 300 --coverage 0.99
+has err "--coverage changes nothing with kind bpe"
 [ ! -e no.json ] || fail "a refused command left a file"
 finish

@@ -1,7 +1,9 @@
 /* BPE over characters gives the ids and offsets of Hugging Face tokenizers
  * (tests/oracle/make_tok_bpe.py); dropout; many threads give what one gives. */
 #include <omp.h>
+#include <sys/resource.h>
 
+#include "sanitizer.h"
 #include "tok/tok_test.h"
 
 static void test_golden(void **state) {
@@ -128,7 +130,6 @@ static void test_batch(void **state) {
     free(text);
 }
 
-/* The first text that cannot be encoded is named, whatever thread met it. */
 /* A text cut by tok_cut at any distance gives the ids of the whole, whatever kind it is. */
 static void test_parts_give_the_whole(void **state) {
     (void)state;
@@ -157,6 +158,72 @@ static void test_parts_give_the_whole(void **state) {
     free(text);
 }
 
+/* Characters and bytes without merges are cut anywhere but inside an added token. */
+static void test_parts_without_merges(void **state) {
+    (void)state;
+    static const char *const KINDS[] = {
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"<ab>\"}],\"decoder\":{\"type\":\"Fuse\"},"
+        "\"model\":{\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"<ab>\"}],\"pre_tokenizer\":{\"type\":"
+        "\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false},\"decoder\":{\"type\":"
+        "\"ByteLevel\"},"
+        "\"model\":{\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"b\":2},\"merges\":[]}}"};
+    static const char TEXT[] = "aaaa<ab><ab>bba<ab\xC3\xA9\xE4\xB8\xAD\xE4\xB8<a<ab>>\xB8\xFFx";
+    size_t len = strlen(TEXT);
+    for (int k = 0; k < ARRAY_LEN(KINDS); k++) {
+        tok *t = parse_ok(KINDS[k]);
+        tok_ids whole = encode_ok(t, TEXT, len, 0);
+        for (size_t step = 1; step < 6; step++) {
+            tok_ids parts = {0};
+            int n = 0;
+            for (size_t from = 0, to; from < len; from = to, n++) {
+                to = from + tok_cut(t, TEXT + from, len - from, step);
+                assert_int_equal(
+                    tok_encode_part(t, TEXT + from, to - from, from == 0, &parts, NULL), ST_OK);
+            }
+            assert_true(n > 3);
+            assert_int_equal(parts.n, whole.n);
+            assert_memory_equal(parts.id, whole.id, sizeof(int32_t) * (size_t)whole.n);
+            tok_ids_free(&parts);
+        }
+        tok_ids_free(&whole);
+        tok_free(t);
+    }
+}
+
+static int64_t peak_bytes(void) {
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (int64_t)use.ru_maxrss << 10;
+}
+
+/* A text without words takes no memory beside itself and its ids, also when it cannot be encoded. */
+static void test_memory(void **state) {
+    (void)state;
+    enum { LEN = 8 << 20 };
+    if (UNDER_ASAN) skip();
+    char *text = malloc(LEN);
+    memset(text, 'a', LEN);
+    tok *t =
+        parse_ok("{\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}");
+    int64_t before = peak_bytes();
+    tok_ids ids = encode_ok(t, text, LEN, 0);
+    assert_int_equal(ids.n, LEN);
+    assert_true(peak_bytes() - before < (int64_t)10 * LEN);
+    tok_ids_free(&ids);
+    err e = {0};
+    text[LEN - 1] = 'b';
+    assert_int_equal(tok_encode(t, text, LEN, 0, &ids, &e), ST_FORMAT);
+    if (!strstr(e.message, "byte 8388607, U+0062")) fail_msg("%s", e.message);
+    text[LEN - 1] = '\xFF';
+    assert_int_equal(tok_encode(t, text, LEN, 0, &ids, &e), ST_FORMAT);
+    if (!strstr(e.message, "byte 8388607 (0xff)")) fail_msg("%s", e.message);
+    assert_true(peak_bytes() - before < (int64_t)14 * LEN);
+    tok_free(t);
+    free(text);
+}
+
+/* The first text that cannot be encoded is named, whatever thread met it. */
 static void test_batch_names_the_first_failure(void **state) {
     (void)state;
     tok *t =
@@ -175,11 +242,13 @@ static void test_batch_names_the_first_failure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory), /* first: it looks at the peak */
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_long_text),
         cmocka_unit_test(test_batch),
         cmocka_unit_test(test_parts_give_the_whole),
+        cmocka_unit_test(test_parts_without_merges),
         cmocka_unit_test(test_batch_names_the_first_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,76 @@ static void test_endless_word(void **state) {
     free(text);
 }
 
+/* Pieces longer than a walk through the trie takes: the best ones are found all the same. */
+static void test_long_pieces(void **state) {
+    (void)state;
+    static const char JSON[] =
+        UNIGRAM("[[\"?\",0],[\"a\",-1],[\"%s\",-2],[\"%s\",-2.5],[\"%sb\",-3]]");
+    static const char WORDS[] =
+        FUSE "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\","
+             "\"max_input_chars_per_word\":900,\"vocab\":{\"?\":0,\"a\":1,\"##a\":2,\"%s\":3,"
+             "\"##%s\":4,\"##%sb\":5}}}";
+    char a[401], json[2000];
+    memset(a, 'a', 400);
+    a[400] = '\0';
+    const char *a65 = a + 400 - 65, *a100 = a + 300, *a70 = a + 330;
+    snprintf(json, sizeof json, JSON, a65, a100, a70);
+    tok *t = parse_ok(json);
+    check_encode(t, a, 64,
+                 " 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
+                 " 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1");
+    check_encode(t, a, 65, " 2");
+    check_encode(t, a, 100, " 3");
+    check_encode(t, a, 165, " 2 3"); /* of equal ways the one whose last piece begins first */
+    a[170] = 'b';
+    check_encode(t, a, 172, " 3 4 1");
+    tok_free(t);
+    a[170] = 'a';
+    snprintf(json, sizeof json, WORDS, a65, a70, a100);
+    t = parse_ok(json);
+    a[135] = 'b';
+    check_encode(t, a, 135, " 3 4");
+    check_encode(t, a, 136, " 0");
+    a[135] = 'a';
+    a[165] = 'b';
+    check_encode(t, a, 166, " 3 5");
+    tok_free(t);
+}
+
+static double seconds_with_piece(int piece_bytes, const char *text, size_t len) {
+    strbuf b = {0};
+    char *piece = calloc((size_t)piece_bytes + 1, 1);
+    memset(piece, 'a', (size_t)piece_bytes);
+    strbuf_printf(&b, UNIGRAM("[[\"?\",0],[\"a\",-1],[\"%s\",-2]]"), piece);
+    tok *t = parse_ok(strbuf_cstr(&b));
+    clock_t start = clock();
+    tok_ids ids = encode_ok(t, text, len, 0);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    tok_ids_free(&ids);
+    tok_free(t);
+    strbuf_free(&b);
+    free(piece);
+    return seconds;
+}
+
+/* From every place of a text a long piece may begin: that takes no time in proportion to its
+ * length. Many long pieces that begin alike would, and are refused. */
+static void test_time_of_long_pieces(void **state) {
+    (void)state;
+    enum { LEN = 1 << 18 };
+    char *text = malloc(LEN);
+    memset(text, 'a', LEN);
+    double usual = seconds_with_piece(60, text, LEN), largest = seconds_with_piece(7900, text, LEN);
+    if (largest > 30 * usual + 0.1) fail_msg("%.3f s and %.3f s", usual, largest);
+    strbuf b = {0};
+    strbuf_puts(&b, FUSE "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0]");
+    for (int n = 7900; n > 7895; n--) strbuf_printf(&b, ",[\"%.*s\",-1]", n, text);
+    strbuf_puts(&b, "]}}");
+    refuse_json(strbuf_cstr(&b), "begin alike");
+    strbuf_free(&b);
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
@@ -203,6 +273,8 @@ int main(void) {
         cmocka_unit_test(test_hostile_unigram),
         cmocka_unit_test(test_hostile_words),
         cmocka_unit_test(test_endless_word),
+        cmocka_unit_test(test_long_pieces),
+        cmocka_unit_test(test_time_of_long_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

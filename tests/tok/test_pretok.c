@@ -1,5 +1,5 @@
 /* Pieces equal those of Hugging Face tokenizers and of tiktoken on every committed case
- * (tests/oracle/make_tok_pretok.py): text, places, all types, all patterns in both dialects. And
+ * (tests/oracle/make_tok_pretok.py): text, places, all types, all patterns. And
  * the hand-written matchers cut as the general engine does with the same pattern. */
 #include "base/utf8.h"
 #include "tok/internal.h"
@@ -146,13 +146,13 @@ static void check_matches(const pretok_step *s, const json_t *text, const json_t
 }
 
 static void test_tiktoken(void **state) {
-    const json_t *one, *text, *list = json_object_get(*state, "rust");
+    const json_t *one, *text, *list = json_object_get(*state, "tiktoken");
     size_t i, k;
     json_array_foreach(list, i, one) {
         const char *pattern = json_string_value(json_object_get(one, "pattern"));
         err e = {0};
         pretok_step s;
-        if (pretok_step_regex(&s, pattern, PRETOK_RUST, &e) != ST_OK) {
+        if (pretok_step_regex(&s, pattern, &e) != ST_OK) {
             fail_msg("%s: %s", pattern, e.message);
         }
         json_array_foreach(json_object_get(*state, "short"), k, text) {
@@ -160,7 +160,7 @@ static void test_tiktoken(void **state) {
         }
         pretok_step_free(&s);
     }
-    assert_true(i > 40);
+    assert_true(i > 15);
 }
 
 /* ---- matchers against the engine ---- */

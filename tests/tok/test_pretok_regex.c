@@ -1,15 +1,15 @@
 /* The pattern engine: what it refuses and how, and that hostile patterns end soon. What it accepts
- * is compared with Oniguruma and fancy-regex in test_pretok.c. */
+ * is compared with Oniguruma in test_pretok.c. */
 #include <time.h>
 
 #include "sanitizer.h"
 #include "tok/pretok/pretok.h"
 #include "tok/tok_test.h"
 
-static void refuse(const char *pattern, pretok_dialect dialect, const char *says) {
+static void refuse(const char *pattern, const char *says) {
     err e = {0};
     void *code;
-    if (pretok_regex_compile_as(&code, pattern, dialect, &e) != ST_FORMAT) {
+    if (pretok_regex_compile(&code, pattern, &e) != ST_FORMAT) {
         fail_msg("accepted %s", pattern);
     }
     assert_null(code);
@@ -55,9 +55,9 @@ static void test_wrong(void **state) {
         {"\xff", "UTF-8"},
         {"(?:(?:(?:\\p{L}{1000}){1000}){1000})", "too large"},
     };
-    for (int i = 0; i < ARRAY_LEN(BAD); i++) refuse(BAD[i].pattern, PRETOK_ONIGURUMA, BAD[i].says);
-    refuse("(?U:a+)", PRETOK_RUST, "(?U is not supported");
-    refuse("[\\w--a]", PRETOK_RUST, "--");
+    for (int i = 0; i < ARRAY_LEN(BAD); i++) refuse(BAD[i].pattern, BAD[i].says);
+    refuse("(?U:a+)", "(?U is not supported");
+    refuse("[\\w--a]", "--");
 }
 
 static char *repeat(const char *s, int n) {
@@ -72,12 +72,12 @@ static void test_large(void **state) {
     static const char *const DEEP[] = {"(", "[", "(?i)", "(?:a|", "(?="};
     for (int i = 0; i < ARRAY_LEN(DEEP); i++) {
         char *pattern = repeat(DEEP[i], 2000);
-        refuse(pattern, PRETOK_ONIGURUMA, "too deep");
+        refuse(pattern, "too deep");
         free(pattern);
     }
     char *classes = repeat("[^\\p{Lu}x]", 1600), *huge = repeat("a", 20000);
-    refuse(classes, PRETOK_ONIGURUMA, "too many classes");
-    refuse(huge, PRETOK_ONIGURUMA, "bytes");
+    refuse(classes, "too many classes");
+    refuse(huge, "bytes");
     free(classes);
     free(huge);
 }

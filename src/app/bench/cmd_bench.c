@@ -104,8 +104,8 @@ static status run_on_demand(bench *b, bool leads, err *e) {
 
 typedef struct bench_wish {
     int64_t steps, warmup;
-    bool profile, leads; /* leads: this is the rank that speaks */
-    const char *svg;     /* where to; NULL: no picture */
+    bool profile, leads;     /* leads: this is the rank that speaks */
+    const char *svg, *trace; /* where the picture and the timeline go; NULL: none */
 } bench_wish;
 
 static void print_step(const bench_step *r, bool warmup) {
@@ -152,15 +152,23 @@ static void print_profile(const bench_profile *p) {
     strbuf_free(&text);
 }
 
-static status write_picture(const cli_args *args, const char *path, const bench_facts *f,
-                            const bench_profile *p, err *e) {
+static status write_pictures(const cli_args *args, const bench_wish *w, const bench_facts *f,
+                             const bench_profile *p, err *e) {
     char facts[256], title[512];
     strbuf out = {0};
+    status st = ST_OK;
     describe_facts(f, facts);
     snprintf(title, sizeof title, "One training step of %s: %.1f ms", args->inputs[0],
              p->step_s * 1e3);
-    bench_icicle_write(&out, p, title, facts);
-    status st = file_write_atomic(path, out.data, out.len, e);
+    if (w->svg) {
+        bench_icicle_write(&out, p, title, facts);
+        st = file_write_atomic(w->svg, out.data, out.len, e);
+        strbuf_clear(&out);
+    }
+    if (w->trace && st == ST_OK) {
+        bench_timeline_write(&out, p, title);
+        st = file_write_atomic(w->trace, out.data, out.len, e);
+    }
     strbuf_free(&out);
     return st;
 }
@@ -177,7 +185,7 @@ static status run_and_report(const cli_args *args, bench *b, const bench_wish *w
         return st;
     }
     if (st == ST_OK && w->profile) st = bench_get_profile(b, &p, e);
-    if (st == ST_OK && w->svg) st = write_picture(args, w->svg, f, &p, e);
+    if (st == ST_OK && w->profile) st = write_pictures(args, w, f, &p, e);
     free(steps);
     if (st != ST_OK) return st;
     if (args->json) {
@@ -192,20 +200,24 @@ static status run_and_report(const cli_args *args, bench *b, const bench_wish *w
 /* ---- the command ---- */
 
 /* Known before minutes of steps, not after them. */
-static status check_folder_of(const char *path, err *e) {
+static status check_folder_of(const cli_args *args, const char *option, err *e) {
+    const char *path = cli_value(args, option);
     char folder[4096];
+    if (!path) return ST_OK;
     snprintf(folder, sizeof folder, "%.*s", (int)(path_base(path) - path), path);
     if (!*folder || file_is_dir(folder)) return ST_OK;
-    err_set(e, ST_USAGE, "there is no folder %s for the picture", folder);
-    return err_where(e, "command line (--svg)");
+    err_set(e, ST_USAGE, "there is no folder %s for the profile", folder);
+    return err_where(e, "command line (--%s)", option);
 }
 
 static status read_wish(const cli_args *args, bench_wish *w, err *e) {
     TRY(cli_int(args, "steps", 5, 1, 100000, &w->steps, e));
     TRY(cli_int(args, "warmup", 2, 0, 100000, &w->warmup, e));
     w->svg = cli_value(args, "svg");
-    w->profile = cli_has(args, "profile") || w->svg;
-    if (w->svg) TRY(check_folder_of(w->svg, e));
+    w->trace = cli_value(args, "trace");
+    w->profile = cli_has(args, "profile") || w->svg || w->trace;
+    TRY(check_folder_of(args, "svg", e));
+    TRY(check_folder_of(args, "trace", e));
     return ST_OK;
 }
 
@@ -237,10 +249,11 @@ static const cli_option options[] = {
     {"warmup", "N", "steps before them (2)"},
     {"profile", NULL, "where the time goes: every op with its share and its limit"},
     {"svg", "OUT.svg", "the profile as a picture; implies --profile"},
+    {"trace", "OUT.json", "the profile for https://ui.perfetto.dev; implies --profile"},
     {"on-demand", NULL, "one step for every line of standard input; implies --json"},
     {0}};
 
-static const cli_rule rules[] = {{"on-demand", CLI_EXCLUDES, "steps|warmup|profile|svg",
+static const cli_rule rules[] = {{"on-demand", CLI_EXCLUDES, "steps|warmup|profile|svg|trace",
                                   "with --on-demand every line of standard input runs one step"},
                                  {0}};
 
@@ -248,7 +261,7 @@ const cli_command command_bench_train = {
     .name = "bench train",
     .summary = "measure training steps, and where their time goes",
     .usage = "MODEL|CONFIG [key=value...] [--steps N] [--warmup N] [--profile] [--svg OUT.svg] "
-             "[--on-demand]",
+             "[--trace OUT.json] [--on-demand]",
     .run = cmd_bench_train,
     .options = options,
     .rules = rules,

@@ -8,6 +8,7 @@
 
 #include "app/ranks/ranks.h"
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "base/text.h"
@@ -127,10 +128,23 @@ void cli_report(const err *e, bool json) {
         report_text(e);
 }
 
+status cli_check_apart(const char *output, const char *input, err *e) {
+    if (!output || !input || !file_is_same(output, input)) return ST_OK;
+    err_set(e, ST_USAGE, "the result would be written over the input %.200s", input);
+    err_hint(e, "give the result another name");
+    return err_where(e, "%s", output);
+}
+
+static status check_output(const cli_args *args, err *e) {
+    for (int i = 0; i < args->n_inputs; i++) TRY(cli_check_apart(args->output, args->inputs[i], e));
+    return ST_OK;
+}
+
 static status run_command(const cli_command *command, int words, int argc, char **argv, err *e) {
     if (!command) return unknown_command(argc, argv, e);
     cli_args args;
     status st = cli_parse(&args, command, argc - 1 - words, argv + 1 + words, e);
+    if (st == ST_OK) st = check_output(&args, e);
     if (st == ST_OK) st = command->run(&args, e);
     cli_args_free(&args);
     if ((fflush(stdout) != 0 || ferror(stdout)) && st == ST_OK) {

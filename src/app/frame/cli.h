@@ -85,6 +85,11 @@ status cli_check_overrides(const cli_args *args, const char *const *keys, err *e
 /* Refuses any override, as it would do nothing: "'a=b' does nothing: WHY". */
 status cli_refuse_overrides(const cli_args *args, const char *why, err *e) ATH_MUST_USE;
 
+/* ST_USAGE if an output is one and the same file as an input, also through links: writing it would
+ * destroy what is read. cli_main asks so of -o and the inputs; a command asks it of what it finds in
+ * folders and of files that its options name. NULL: there is none. */
+status cli_check_apart(const char *output, const char *input, err *e) ATH_MUST_USE;
+
 /* Writes what comes from a model or a file to a stream and flushes it; a terminal gets control
  * characters in a form that can be seen. */
 void cli_print_text(FILE *stream, const char *text, size_t len);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/frame/cli.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -39,6 +41,23 @@ const char **cli_split_tokens(arena *a, const char *list, int *n) {
         p += len + (p[len] == ',');
     }
     return parts;
+}
+
+json_t *cli_id_list(const int32_t *id, int64_t n) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++) json_array_append_new(list, json_integer(id[i]));
+    return list;
+}
+
+status cli_check_tok_apart(const char *output, const char *input, err *e) {
+    static const char *const NAMES[] = {"", "tokenizer.json", "tokenizer.model"};
+    arena *a = arena_new("paths");
+    status st = ST_OK;
+    if (file_is_dir(output)) output = path_join(a, output, "tokenizer.json");
+    for (int i = 0; st == ST_OK && i < ARRAY_LEN(NAMES); i++)
+        st = cli_check_apart(output, i > 0 ? path_join(a, input, NAMES[i]) : input, e);
+    arena_free(a);
+    return st;
 }
 
 void cli_warn_of_lost_bytes(const tok *t) {

@@ -5,6 +5,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
+#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -12,18 +13,16 @@
 
 /* ---- lines of JSON ---- */
 
-/* Calls `each` with the JSON value of every line of a text; prints what it gives, a line each. */
-typedef status line_fn(const cli_args *args, const tok *t, const json_t *in, json_t **out, err *e);
+/* Does its work with the JSON value of a line, and prints a line. */
+typedef status line_fn(const cli_args *args, const tok *t, const json_t *in, err *e);
 
 static status do_line(const cli_args *args, const tok *t, const char *line, size_t len,
                       line_fn *each, err *e) {
     json_error_t je;
-    json_t *out = NULL;
     json_t *in = json_loadb(line, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
     if (!in) return err_set(e, ST_FORMAT, "not JSON: %s", je.text);
-    status st = each(args, t, in, &out, e);
+    status st = each(args, t, in, e);
     json_decref(in);
-    if (st == ST_OK) cli_print_json(out);
     return st;
 }
 
@@ -44,70 +43,93 @@ static status do_lines(const cli_args *args, const tok *t, const char *text, siz
 
 /* ---- encode ---- */
 
-static json_t *id_list(const tok_ids *ids) {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
-    return list;
+/* Numbers go to standard output in blocks: printf and JSON values take longer than encoding. */
+enum { BLOCK_BYTES = 64 << 10 };
+
+static void put_number(strbuf *b, int32_t value) {
+    char digits[10];
+    int at = sizeof digits;
+    do digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    strbuf_append(b, digits + at, sizeof digits - (size_t)at);
 }
 
-static json_t *span_list(const tok_spans *v) {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < v->n; i++) {
-        json_array_append_new(list, json_pack("[i, i]", v->span[i].start, v->span[i].end));
+static void write_block(strbuf *b, size_t least) {
+    if (b->len < least) return;
+    fwrite(strbuf_cstr(b), 1, b->len, stdout);
+    strbuf_clear(b);
+}
+
+static void put_ids(strbuf *b, const tok_ids *ids, const char *between) {
+    for (int64_t i = 0; i < ids->n; i++) {
+        if (i > 0) strbuf_puts(b, between);
+        put_number(b, ids->id[i]);
+        write_block(b, BLOCK_BYTES);
     }
-    return list;
 }
 
-static void print_plain(const tok_ids *ids) {
-    for (int64_t i = 0; i < ids->n; i++) printf(i ? " %d" : "%d", (int)ids->id[i]);
-    printf("\n");
+static void put_spans(strbuf *b, const tok_spans *v) {
+    for (int64_t i = 0; i < v->n; i++) {
+        strbuf_puts(b, i > 0 ? ", [" : "[");
+        put_number(b, v->span[i].start);
+        strbuf_puts(b, ", ");
+        put_number(b, v->span[i].end);
+        strbuf_putc(b, ']');
+        write_block(b, BLOCK_BYTES);
+    }
 }
 
-/* {"ids"} of a text, with --offsets also where each lies: "offsets" in characters, as Hugging Face
- * tokenizers counts, "byte_offsets" in bytes. */
-static status encode_json(const cli_args *args, const tok *t, const char *text, size_t len,
-                          json_t **out, err *e) {
+/* As JSON: "offsets" in characters, as Hugging Face tokenizers counts, "byte_offsets" in bytes. */
+static void put_places(strbuf *b, tok_spans *v, const char *text, size_t len) {
+    tok_spans bytes = {.n = v->n, .span = xmalloc(sizeof *v->span * (size_t)(v->n + 1))};
+    if (v->n > 0) memcpy(bytes.span, v->span, sizeof *v->span * (size_t)v->n);
+    tok_spans_to_chars(v, text, len);
+    strbuf_puts(b, ", \"offsets\": [");
+    put_spans(b, v);
+    strbuf_puts(b, "], \"byte_offsets\": [");
+    put_spans(b, &bytes);
+    strbuf_putc(b, ']');
+    tok_spans_free(&bytes);
+}
+
+/* Encodes a text and prints a line: ids, or {"ids"}, with --offsets also where each lies. */
+static status encode_text(const cli_args *args, const tok *t, const char *text, size_t len,
+                          bool json, err *e) {
     tok_ids ids = {0};
     tok_spans spans = {0};
+    strbuf out = {0};
     bool offsets = cli_has(args, "offsets");
     unsigned flags = cli_has(args, "special") ? TOK_ADD_SPECIAL : 0;
     status st = offsets ? tok_encode_spans(t, text, len, flags, &ids, &spans, e)
                         : tok_encode(t, text, len, flags, &ids, e);
-    if (st == ST_OK) *out = json_pack("{s:o}", "ids", id_list(&ids));
-    if (st == ST_OK && offsets) {
-        json_t *bytes = span_list(&spans);
-        tok_spans_to_chars(&spans, text, len);
-        json_object_set_new(*out, "offsets", span_list(&spans));
-        json_object_set_new(*out, "byte_offsets", bytes);
+    if (st == ST_OK) {
+        if (json) strbuf_puts(&out, "{\"ids\": [");
+        put_ids(&out, &ids, json ? ", " : " ");
+        if (json) strbuf_putc(&out, ']');
+        if (offsets) put_places(&out, &spans, text, len);
+        strbuf_puts(&out, json ? "}\n" : "\n");
+        write_block(&out, 0);
+        fflush(stdout);
     }
+    strbuf_free(&out);
     tok_ids_free(&ids);
     tok_spans_free(&spans);
     return st;
 }
 
-static status encode_line(const cli_args *args, const tok *t, const json_t *in, json_t **out,
-                          err *e) {
+static status encode_line(const cli_args *args, const tok *t, const json_t *in, err *e) {
     const json_t *text = json_is_object(in) ? json_object_get(in, "text") : in;
     if (!json_is_string(text)) {
         err_set(e, ST_FORMAT, "the line is neither a JSON string nor an object with \"text\"");
         return err_hint(e, "leave --jsonl out to encode the file as one text");
     }
-    return encode_json(args, t, json_string_value(text), json_string_length(text), out, e);
+    return encode_text(args, t, json_string_value(text), json_string_length(text), true, e);
 }
 
 static status encode_whole(const cli_args *args, const tok *t, const char *text, size_t len,
                            const char *file, err *e) {
-    status st;
-    if (args->json || cli_has(args, "offsets")) {
-        json_t *out = NULL;
-        st = encode_json(args, t, text, len, &out, e);
-        if (st == ST_OK) cli_print_json(out);
-    } else {
-        tok_ids ids = {0};
-        st = tok_encode(t, text, len, cli_has(args, "special") ? TOK_ADD_SPECIAL : 0, &ids, e);
-        if (st == ST_OK) print_plain(&ids);
-        tok_ids_free(&ids);
-    }
+    bool json = args->json || cli_has(args, "offsets");
+    status st = encode_text(args, t, text, len, json, e);
     return st == ST_OK ? st : err_where(e, "%s", file);
 }
 
@@ -130,8 +152,7 @@ static status run_encode(const cli_args *args, err *e) {
 
 /* ---- decode ---- */
 
-static status decode_line(const cli_args *args, const tok *t, const json_t *in, json_t **out,
-                          err *e) {
+static status decode_line(const cli_args *args, const tok *t, const json_t *in, err *e) {
     tok_ids ids = {0};
     strbuf text = {0};
     const json_t *list = json_is_object(in) ? json_object_get(in, "ids") : in, *id;
@@ -144,7 +165,7 @@ static status decode_line(const cli_args *args, const tok *t, const json_t *in, 
         tok_ids_push(&ids, json_is_integer(id) ? (int32_t)json_integer_value(id) : -1);
     }
     status st = tok_decode(t, ids.id, ids.n, cli_has(args, "skip-special"), &text, e);
-    if (st == ST_OK) *out = json_text(strbuf_cstr(&text), text.len);
+    if (st == ST_OK) cli_print_json(json_text(strbuf_cstr(&text), text.len));
     tok_ids_free(&ids);
     strbuf_free(&text);
     return st;
@@ -179,6 +200,10 @@ static status run_decode(const cli_args *args, err *e) {
     if (!list && !cli_has(args, "jsonl")) {
         err_set(e, ST_USAGE, "tok decode needs ids");
         return err_hint(e, "add --ids 1,2,3");
+    }
+    if (list && (cli_has(args, "jsonl") || args->n_inputs > 1)) {
+        err_set(e, ST_USAGE, "tok decode is given ids twice: --ids and a file");
+        return err_hint(e, "leave one of them out");
     }
     tok *t;
     TRY(tok_load(&t, args->inputs[0], e));

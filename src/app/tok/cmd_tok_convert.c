@@ -93,6 +93,7 @@ static status read_options(const cli_args *args, arena *a, tok_load_options *o, 
         err_set(e, ST_USAGE, "tok convert needs a place for its result");
         return err_hint(e, "add -o, e.g. -o tokenizer.json or -o tokenizer.model");
     }
+    TRY(cli_check_tok_apart(args->output, args->inputs[0], e));
     o->pattern = cli_value(args, "pattern");
     if (cli_has(args, "special")) {
         o->special = cli_split_tokens(a, cli_value(args, "special"), &o->n_special);

@@ -6,14 +6,19 @@
 #include <unistd.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/cli_ids.h"
 #include "app/tok/doc_feed.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "tok/tok_edit.h"
 #include "tok/tok_report.h"
 
-static status need_output(const cli_args *args, err *e) {
+/* There is a place for the result, and it is none of the tokenizers (the first `n_toks` inputs). */
+static status check_output(const cli_args *args, int n_toks, err *e) {
+    for (int i = 0; args->output && i < n_toks; i++)
+        TRY(cli_check_tok_apart(args->output, args->inputs[i], e));
     if (args->output) return ST_OK;
     err_set(e, ST_USAGE, "'athanor %s' needs a place for its result", args->command->name);
     return err_hint(e, "add -o new.json");
@@ -31,12 +36,6 @@ static json_t *sizes_json(const tok *before, const tok *after) {
 static void print_sizes(const cli_args *args, const tok *before, const tok *after) {
     printf("%s: %d tokens (%d before)\n", args->output, (int)tok_vocab_size(after),
            (int)tok_vocab_size(before));
-}
-
-static json_t *id_list(const int32_t *id, int64_t n) {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < n; i++) json_array_append_new(list, json_integer(id[i]));
-    return list;
 }
 
 static double growth(int64_t before, int64_t after) {
@@ -82,7 +81,7 @@ static void print_added_json(const tok *before, const tok *after, const new_toke
         json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:o}", "id",
                                               (int)tok_id(after, k->content), "content", k->content,
                                               "special", k->special, "ids_before",
-                                              id_list(ids.id, ids.n)));
+                                              cli_id_list(ids.id, ids.n)));
         known += tok_id(before, k->content) >= 0;
         tok_ids_free(&ids);
     }
@@ -116,6 +115,9 @@ static status add_tokens(const cli_args *args, new_tokens *new, tok *before, tok
     TRY(cli_int(args, "multiple", 0, 1, 1 << 20, &multiple, e));
     read_list(args, "special", true, new);
     read_list(args, "token", false, new);
+    static const char *const FLAGS[] = {"lstrip", "rstrip", "single-word", "normalized"};
+    for (int i = 0; new->n == 0 && i < ARRAY_LEN(FLAGS); i++)
+        if (cli_has(args, FLAGS[i])) log_warn("--%s changes nothing: no token is named", FLAGS[i]);
     if (new->n == 0 && multiple == 0) {
         err_set(e, ST_USAGE, "tok add is given nothing to add");
         return err_hint(e, "name tokens: --special A,B or --token A,B");
@@ -130,7 +132,7 @@ static status add_tokens(const cli_args *args, new_tokens *new, tok *before, tok
 
 static status run_add(const cli_args *args, err *e) {
     tok *before, *after = NULL;
-    TRY(need_output(args, e));
+    TRY(check_output(args, 1, e));
     TRY(tok_load(&before, args->inputs[0], e));
     new_tokens new = {.mem = arena_new("tok add")};
     status st = add_tokens(args, &new, before, &after, e);
@@ -176,6 +178,8 @@ static status prune_options(const cli_args *args, tok_prune_options *o, err *e) 
     TRY(cli_int(args, "min-count", 1, 1, INT64_MAX / 2, &min_count, e));
     o->keep = (int32_t)keep;
     o->min_count = min_count;
+    for (int i = 0; i < args->n_inputs; i++)
+        TRY(cli_check_apart(cli_value(args, "map"), args->inputs[i], e));
     if (!cli_has(args, "keep") && !cli_has(args, "min-count")) {
         err_set(e, ST_USAGE, "tok prune needs to know how much stays");
         return err_hint(e, "give --keep N tokens, or --min-count 1 for all that the corpus uses");
@@ -190,7 +194,7 @@ static status prune_options(const cli_args *args, tok_prune_options *o, err *e) 
 
 static status write_map(const char *path, const tok_prune_result *r, err *e) {
     strbuf text = {0};
-    json_t *o = json_pack("{s:o}", "rows", id_list(r->row, r->n));
+    json_t *o = json_pack("{s:o}", "rows", cli_id_list(r->row, r->n));
     json_format(&text, o, 0);
     strbuf_putc(&text, '\n');
     json_decref(o);
@@ -266,7 +270,7 @@ out:
 
 static status run_prune(const cli_args *args, err *e) {
     tok *before, *after = NULL;
-    TRY(need_output(args, e));
+    TRY(check_output(args, 1, e));
     TRY(tok_load(&before, args->inputs[0], e));
     status st = prune(args, before, &after, e);
     tok_free(after);
@@ -275,6 +279,25 @@ static status run_prune(const cli_args *args, err *e) {
 }
 
 /* ---- tok extend ---- */
+
+/* In many scripts, with code, for comparing tokenizers where no other text is given. */
+static const char PROBE_TEXT[] =
+    "All human beings are born free and equal in dignity and rights. They are endowed with reason "
+    "and conscience and should act towards one another in a spirit of brotherhood.\n"
+    "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Tous les êtres humains "
+    "naissent libres et égaux. Todos los seres humanos nacen libres e iguales.\n"
+    "Все люди рождаются свободными и равными в своём достоинстве и правах. Όλοι οι άνθρωποι "
+    "γεννιούνται ελεύθεροι. Tất cả mọi người sinh ra đều được tự do.\n"
+    "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق. כל בני האדם נולדו בני חורין.\n"
+    "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता प्राप्त है। "
+    "মানুষ স্বাধীনভাবে জন্মগ্রহণ করে। மனிதப் பிறவியினர் சகலரும் சுதந்திரமாகவே பிறக்கின்றனர்.\n"
+    "人人生而自由,在尊严和权利上一律平等。すべての人間は、生まれながらにして自由である。"
+    "모든 인간은 태어날 때부터 자유롭다. มนุษย์ทั้งหลายเกิดมามีอิสระ\n"
+    "int main(void) {\n    for (int i = 0; i < 42; i++)\n        printf(\"%d\\n\", i * 1234567);\n"
+    "    return 0;\n}\n"
+    "def f(x):\n\treturn [y ** 2 for y in x if y != 3.14159]  # e-mail: a@b.example\n"
+    "\xf0\x9f\x98\x80 \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x9a\x80 2026-11-21 10:30 \xe2\x82\xac"
+    "1,999.00   \n\n\n";
 
 typedef struct probe {
     const char *name;
@@ -299,9 +322,9 @@ static status read_probe(const cli_args *args, const tok *before, const tok *aft
     const char *path = cli_value(args, "probe");
     char *text = NULL;
     p->name = path ? path : "the built-in text";
-    p->n_bytes = strlen(tok_probe_text);
+    p->n_bytes = strlen(PROBE_TEXT);
     if (path) TRY(file_read_all(path, &text, &p->n_bytes, e));
-    status st = measure_probe(before, after, text ? text : tok_probe_text, p, e);
+    status st = measure_probe(before, after, text ? text : PROBE_TEXT, p, e);
     free(text);
     return st;
 }
@@ -343,7 +366,7 @@ static status extend(const cli_args *args, const tok *a, const tok *b, tok **out
 
 static status run_extend(const cli_args *args, err *e) {
     tok *a, *b = NULL, *out = NULL;
-    TRY(need_output(args, e));
+    TRY(check_output(args, 2, e));
     TRY(tok_load(&a, args->inputs[0], e));
     status st = tok_load(&b, args->inputs[1], e);
     if (st == ST_OK) st = extend(args, a, b, &out, e);

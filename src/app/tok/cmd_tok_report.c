@@ -206,6 +206,8 @@ static status run_job(job *j, err *e) {
     int64_t start = clock_now_ns();
     reader_options opt = {.field = cli_value(args, "field"), .label = cli_value(args, "by")};
     doc_feed *feed;
+    for (int i = 0; i < args->n_inputs; i++)
+        TRY(cli_check_apart(cli_value(args, "svg"), args->inputs[i], e));
     TRY(load_tokenizers(j, e));
     j->view.group = opt.label ? opt.label : "script";
     j->report = tok_report_new(j->toks, j->view.n_toks, true);

@@ -11,26 +11,48 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "data/text/reader.h"
 #include "tok/tok.h"
 
 /* ---- options ---- */
 
+static const char *const KINDS[] = {[TOK_BPE] = "bpe",
+                                    [TOK_UNIGRAM] = "unigram",
+                                    [TOK_WORDPIECE] = "wordpiece",
+                                    [TOK_CHAR] = "char",
+                                    [TOK_BYTE] = "byte"};
+
 static status parse_kind(const char *name, tok_kind *kind, err *e) {
-    static const char *const NAMES[] = {[TOK_BPE] = "bpe",
-                                        [TOK_UNIGRAM] = "unigram",
-                                        [TOK_WORDPIECE] = "wordpiece",
-                                        [TOK_CHAR] = "char",
-                                        [TOK_BYTE] = "byte"};
     *kind = TOK_BPE;
-    for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
-        if (name && strcmp(name, NAMES[i]) != 0) continue;
+    for (int i = 0; i < ARRAY_LEN(KINDS); i++) {
+        if (name && strcmp(name, KINDS[i]) != 0) continue;
         *kind = (tok_kind)i;
         return ST_OK;
     }
     err_set(e, ST_USAGE, "tokenizer kind \"%.40s\" is not known", name);
     err_hint(e, "use bpe, unigram, wordpiece, char or byte");
     return err_where(e, "--kind");
+}
+
+/* Options that say nothing to a kind. */
+static void warn_of_idle(const cli_args *args, const tok_train_options *o) {
+    bool list = o->kind == TOK_CHAR || o->kind == TOK_BYTE, bpe = o->kind == TOK_BPE;
+    bool pieces = bpe && o->pattern && strcmp(o->pattern, "sentencepiece") == 0;
+    const struct {
+        const char *option;
+        bool counts;
+    } table[] = {{"vocab-size", !list},
+                 {"pattern", !list},
+                 {"min-frequency", bpe || o->kind == TOK_WORDPIECE},
+                 {"coverage", !list && (!bpe || pieces)},
+                 {"byte-fallback", o->kind == TOK_UNIGRAM},
+                 {"ram", !list}};
+    for (int i = 0; i < ARRAY_LEN(table); i++) {
+        if (!cli_has(args, table[i].option) || table[i].counts) continue;
+        log_warn("--%s changes nothing with kind %s%s", table[i].option, KINDS[o->kind],
+                 pieces ? " and pattern sentencepiece" : "");
+    }
 }
 
 static status train_options(const cli_args *args, arena *a, tok_train_options *opt, err *e) {
@@ -50,6 +72,7 @@ static status train_options(const cli_args *args, arena *a, tok_train_options *o
     if (cli_has(args, "special")) {
         opt->special = cli_split_tokens(a, cli_value(args, "special"), &opt->n_special);
     }
+    warn_of_idle(args, opt);
     return ST_OK;
 }
 
@@ -122,7 +145,10 @@ static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *
     TRY(reader_open(&v->r, args->inputs, args->n_inputs, NULL, e));
     v->began_ns = clock_now_ns();
     v->what = "reading";
-    status st = add_documents(tr, v, e);
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < reader_n_files(v->r); i++)
+        st = cli_check_tok_apart(args->output, reader_file(v->r, i), e);
+    if (st == ST_OK) st = add_documents(tr, v, e);
     reader_close(v->r);
     if (st == ST_OK) st = tok_trainer_finish(tr, out, e);
     if (v->live) fputs("\r\033[K", stderr);

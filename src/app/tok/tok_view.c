@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "app/frame/cli_ids.h"
 #include "base/json.h"
 
 static double ratio(int64_t a, int64_t b) {
@@ -74,12 +75,6 @@ static json_t *row_json(const tok_view *v, const view_tok *t, const view_row *ro
     return o;
 }
 
-static json_t *id_list(const tok_ids *ids) {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
-    return list;
-}
-
 static json_t *token_text(const tok *t, int32_t id) {
     size_t len;
     const char *bytes = tok_bytes(t, id, &len);
@@ -114,9 +109,9 @@ static json_t *tok_json(const view_tok *t, bool lists) {
                           (json_int_t)w->unreachable.n, "partial_utf8", (json_int_t)w->partial.n,
                           "longest", token_list(t->t, &w->longest), "digits", digits_json(t));
     if (!lists) return o;
-    json_object_set_new(o, "unused_ids", id_list(&w->unused));
-    json_object_set_new(o, "unreachable_ids", id_list(&w->unreachable));
-    json_object_set_new(o, "partial_utf8_ids", id_list(&w->partial));
+    json_object_set_new(o, "unused_ids", cli_id_list(w->unused.id, w->unused.n));
+    json_object_set_new(o, "unreachable_ids", cli_id_list(w->unreachable.id, w->unreachable.n));
+    json_object_set_new(o, "partial_utf8_ids", cli_id_list(w->partial.id, w->partial.n));
     return o;
 }
 

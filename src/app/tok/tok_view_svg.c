@@ -11,7 +11,7 @@
 #include "run/report/svg.h"
 
 enum {
-    MAX_BARS = 8, /* tokenizers */
+    MAX_BARS = 8, /* tokenizers, each in a colour of its own */
     MAX_GROUPS = 12,
     LEFT = 56,
     RIGHT = 16,
@@ -24,18 +24,6 @@ enum {
     LEGEND_COLUMN = 220,
     LEGEND_LINE = 20,
 };
-
-static const char STYLE[] =
-    "<style>"
-    "svg{background:#fbfaf7;font:12px system-ui,sans-serif}"
-    "text{fill:#1f1b16}.t{font-size:17px;font-weight:600}.h{font-size:14px;font-weight:600}"
-    ".s{fill:#5c544b}.m{text-anchor:middle}.e{text-anchor:end}.v{font-size:10px}"
-    ".g{stroke:#e6e0d6;stroke-width:1}.a{stroke:#5c544b;stroke-width:1}"
-    ".b0{fill:#4e8fc7}.b1{fill:#e08a3c}.b2{fill:#5aa469}.b3{fill:#b07cc6}"
-    ".b4{fill:#d1655d}.b5{fill:#8a7a5c}.b6{fill:#5bb5b5}.b7{fill:#c9a227}"
-    "@media (prefers-color-scheme:dark){svg{background:#16130f}text{fill:#efe9df}"
-    ".s{fill:#b5aca0}.g{stroke:#3a342c}.a{stroke:#b5aca0}}"
-    "</style>\n";
 
 typedef struct picture {
     const tok_view *v;
@@ -94,21 +82,13 @@ static picture plan(const tok_view *v) {
 
 /* ---- parts ---- */
 
-static void put_text(strbuf *out, const char *css, double x, double y, const char *text) {
-    strbuf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", css, x, y);
-    svg_put_escaped(out, text);
-    strbuf_puts(out, "</text>\n");
-}
-
 /* A name that fits below a group of bars. */
 static void put_name(strbuf *out, double x, double y, double width, const char *name) {
-    size_t fits = (size_t)(width / 7), n = strlen(name);
-    if (n > fits) n = utf8_cut(name, fits - 1);
-    strbuf_printf(out, "<text class=\"s m\" x=\"%.1f\" y=\"%.1f\"><title>", x, y);
+    strbuf_puts(out, "<g><title>");
     svg_put_escaped(out, name);
     strbuf_puts(out, "</title>");
-    svg_put_escaped_bytes(out, name, n);
-    strbuf_puts(out, name[n] ? "\xe2\x80\xa6</text>\n" : "</text>\n");
+    svg_text_within(out, "s m", x, y, width, name);
+    strbuf_puts(out, "</g>\n");
 }
 
 static void put_legend(strbuf *out, const picture *p) {
@@ -118,10 +98,7 @@ static void put_legend(strbuf *out, const picture *p) {
         char label[160], size[32];
         svg_format_number(size, p->v->tok[i].vocab.size);
         snprintf(label, sizeof label, "%.100s (%s tokens)", p->v->tok[i].name, size);
-        strbuf_printf(out,
-                      "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\"/>\n", i,
-                      x, y - 10);
-        put_text(out, "s", x + 18, y, label);
+        svg_key(out, i, x, y, label);
     }
 }
 
@@ -151,7 +128,7 @@ static void put_axis(strbuf *out, const picture *p, double y, double top) {
         svg_format_number(label, ticks[i]);
         strbuf_printf(out, "<line class=\"%s\" x1=\"%d\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n",
                       i ? "g" : "a", LEFT, p->width - RIGHT, at, at);
-        put_text(out, "s e", LEFT - 8, at + 4, label);
+        svg_text(out, "s e", LEFT - 8, at + 4, label);
     }
 }
 
@@ -165,13 +142,13 @@ static void put_bar(strbuf *out, const picture *p, int tok_index, double x, doub
                   tok_index, x, bottom - height, BAR - 3, height);
     svg_put_escaped(out, p->v->tok[tok_index].name);
     strbuf_printf(out, " %.4f</title></rect>\n", value);
-    put_text(out, "v s m", x + (BAR - 3) / 2.0, bottom - height - 4, label);
+    svg_text(out, "v s m", x + (BAR - 3) / 2.0, bottom - height - 4, label);
 }
 
 static void put_panel(strbuf *out, const picture *p, double y, const char *title,
                       figure_fn *figure) {
     double top = highest(p, figure);
-    put_text(out, "h", LEFT, y - 14, title);
+    svg_text(out, "h", LEFT, y - 14, title);
     put_axis(out, p, y, top);
     for (int k = 0; k < p->n_groups; k++) {
         double from = LEFT + p->group_width * k;
@@ -181,7 +158,7 @@ static void put_panel(strbuf *out, const picture *p, double y, const char *title
             if (isfinite(value))
                 put_bar(out, p, i, x, y + PANEL, PANEL * value / top, value);
             else
-                put_text(out, "v s m", x + (BAR - 3) / 2.0, y + PANEL - 4, "unk");
+                svg_text(out, "v s m", x + (BAR - 3) / 2.0, y + PANEL - 4, "unk");
         }
         put_name(out, from + p->group_width / 2, y + PANEL + 18, p->group_width,
                  p->v->row[p->row[k]].name);
@@ -190,15 +167,11 @@ static void put_panel(strbuf *out, const picture *p, double y, const char *title
 
 void tok_view_svg(strbuf *out, const tok_view *v) {
     picture p = plan(v);
-    strbuf_printf(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
-                  "width=\"%.0f\" height=\"%.0f\" role=\"img\">\n<title>tokenizers compared</title>"
-                  "\n%s",
-                  p.width, p.height, p.width, p.height, STYLE);
-    strbuf_printf(out, "<text class=\"t\" x=\"%d\" y=\"32\">Tokenizers compared</text>\n", LEFT);
+    svg_open(out, p.width, p.height, "Tokenizers compared");
+    svg_text(out, "t", LEFT, 32, "Tokenizers compared");
     put_legend(out, &p);
     put_panel(out, &p, p.top, "tokens per word (fertility; lower is better)", view_fertility);
     put_panel(out, &p, p.top + PANEL + BETWEEN, "bytes per token (higher is better)",
               view_bytes_per_token);
-    strbuf_puts(out, "</svg>\n");
+    svg_close(out);
 }

@@ -5,12 +5,14 @@
 /* Colours: --ember is the run, --cool what is held out, --ink text. Figures are tabular so that
  * columns of numbers line up. */
 const char report_css[] =
-    ":root{--paper:#fbfaf7;--card:#fff;--ink:#1f1b16;--soft:#6d655b;--line:#e6e0d6;"
+    ":root{--paper:" SVG_PAPER ";--card:#fff;--ink:" SVG_INK ";--soft:" SVG_SOFT ";--line:" SVG_LINE
+    ";"
     "--ember:#c8460e;--thin:#eab592;--cool:#0f6c86;--bad:#b3261e;--badbg:#fdecea;--warn:#a86c00;--"
     "warnbg:#fdf3dc;--good:#2f6b3a;"
     "--m1:#c8460e;--m2:#e58a4b;--m3:#f3c08f;--m4:#0f6c86;--m5:#6fb0c0;--m6:#b9b1a5;--m0:#4b443b}\n"
-    "@media(prefers-color-scheme:dark){:root{--paper:#161311;--card:#1f1b18;--ink:#f1ebe3;"
-    "--soft:#a79d91;--line:#38312b;--ember:#ff8b4a;--thin:#7d4a2c;--cool:#63c3dc;--bad:#ff8a80;"
+    "@media(prefers-color-scheme:dark){:root{--paper:" SVG_DARK_PAPER
+    ";--card:#1f1b18;--ink:" SVG_DARK_INK ";--soft:" SVG_DARK_SOFT ";--line:" SVG_DARK_LINE
+    ";--ember:#ff8b4a;--thin:#7d4a2c;--cool:#63c3dc;--bad:#ff8a80;"
     "--badbg:#3a1c1a;--warn:#e0b050;--warnbg:#2e2614;--good:#86c994;--m1:#ff8b4a;--m2:#c96a35;--m3:"
     "#8a5433;--m4:#4fb3cd;"
     "--m5:#2c7186;--m6:#6a6259;--m0:#d8cfc4}}\n"

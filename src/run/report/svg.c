@@ -1,4 +1,5 @@
-/* Line charts; see svg.h. Order: numbers and text, ticks, decimation, ranges, then the picture.
+/* See svg.h. Order: numbers and text, pictures that stand alone; of line charts ticks, decimation,
+ * ranges, then the picture.
  *
  * The inner picture has the coordinates 0..GRID in both directions; whole numbers are enough for
  * any screen and keep the file small. */
@@ -77,6 +78,71 @@ void svg_format_number(char out[32], double value) {
         size_t n = strlen(out);
         snprintf(out + n, 32 - n, "%c", UNITS[unit]);
     }
+}
+
+/* ---- pictures that stand alone ---- */
+
+static const char STYLE[] =
+    "<style>"
+    "svg{font:12px system-ui,sans-serif}.paper{fill:" SVG_PAPER "}text{fill:" SVG_INK "}"
+    ".t{font-size:17px;font-weight:600}.h{font-size:14px;font-weight:600}.v{font-size:10px}"
+    ".s{fill:" SVG_SOFT "}.m{text-anchor:middle}.e{text-anchor:end}"
+    ".g{stroke:" SVG_LINE "}.a{stroke:" SVG_SOFT "}.f{fill:" SVG_LINE "}"
+    ".b0{fill:#4e8fc7}.b1{fill:#e08a3c}.b2{fill:#5aa469}.b3{fill:#b07cc6}.b4{fill:#d1655d}"
+    ".b5{fill:#b09a74}.b6{fill:#5bb5b5}.b7{fill:#c9a227}.b8{fill:#a8a29a}"
+    ".c rect{stroke:" SVG_PAPER "}.c:hover rect{stroke:" SVG_INK "}"
+    "@media (prefers-color-scheme:dark){"
+    ".paper{fill:" SVG_DARK_PAPER "}text{fill:" SVG_DARK_INK "}.s{fill:" SVG_DARK_SOFT "}"
+    ".g{stroke:" SVG_DARK_LINE "}.a{stroke:" SVG_DARK_SOFT "}.f{fill:" SVG_DARK_LINE "}"
+    ".c rect{stroke:" SVG_DARK_PAPER "}.c:hover rect{stroke:" SVG_DARK_INK "}"
+    ".c [class^=b]~text{fill:" SVG_INK "}}"
+    "</style>\n";
+
+void svg_open(strbuf *out, double width, double height, const char *title) {
+    strbuf_printf(out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+                  "width=\"%.0f\" height=\"%.0f\" role=\"img\">\n<title>",
+                  width, height, width, height);
+    svg_put_escaped(out, title);
+    strbuf_printf(out, "</title>\n%s<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n",
+                  STYLE);
+}
+
+void svg_close(strbuf *out) {
+    strbuf_puts(out, "</svg>\n");
+}
+
+static void put_text(strbuf *out, const char *css, double x, double y, const char *text, size_t n) {
+    strbuf_puts(out, "<text");
+    if (*css) strbuf_printf(out, " class=\"%s\"", css);
+    strbuf_printf(out, " x=\"%.1f\" y=\"%.1f\">", x, y);
+    svg_put_escaped_bytes(out, text, n);
+    strbuf_puts(out, text[n] ? "\xe2\x80\xa6</text>\n" : "</text>\n");
+}
+
+void svg_text(strbuf *out, const char *css, double x, double y, const char *text) {
+    put_text(out, css, x, y, text, strlen(text));
+}
+
+int svg_letters(double width) {
+    enum { LETTER = 7 }; /* of this font at this size, rather wide */
+    return (int)(width / LETTER);
+}
+
+void svg_text_within(strbuf *out, const char *css, double x, double y, double width,
+                     const char *text) {
+    int fits = svg_letters(width), n = (int)strlen(text);
+    if (n > fits) {
+        if (fits < 4) return;
+        for (n = fits - 1; n > 0 && ((uint8_t)text[n] & 0xC0) == 0x80; n--) continue;
+    }
+    put_text(out, css, x, y, text, (size_t)n);
+}
+
+void svg_key(strbuf *out, int color, double x, double y, const char *text) {
+    strbuf_printf(out, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\"/>\n",
+                  color, x, y - 10);
+    svg_text(out, "s", x + 18, y, text);
 }
 
 /* ---- ticks ---- */

@@ -1,8 +1,6 @@
-/* Line charts as inline SVG: nice ticks, few points, the same bytes for the same numbers.
- *
- * The curves lie in an inner picture that stretches with the page while strokes and text keep their
- * size, so a chart is as legible on a telephone as on paper. Colours come from the page's style by
- * class. */
+/* Pictures as SVG, the same bytes for the same numbers: line charts for the report's page, and what
+ * pictures that stand alone have in common (a comparison of tokenizers, a profile). The colours are
+ * the same everywhere. */
 #ifndef RUN_SVG_H
 #define RUN_SVG_H
 
@@ -11,6 +9,23 @@
 
 #include "base/strbuf.h"
 
+/* ---- colours ---- */
+
+/* Paper, text, text of less weight, and lines, on light and dark pages. */
+#define SVG_PAPER "#fbfaf7"
+#define SVG_INK "#1f1b16"
+#define SVG_SOFT "#6d655b"
+#define SVG_LINE "#e6e0d6"
+#define SVG_DARK_PAPER "#161311"
+#define SVG_DARK_INK "#f1ebe3"
+#define SVG_DARK_SOFT "#a79d91"
+#define SVG_DARK_LINE "#38312b"
+
+/* ---- line charts ---- */
+
+/* The curves lie in an inner picture that stretches with the page while strokes and text keep their
+ * size, so a chart is as legible on a telephone as on paper. Colours come from the page's style by
+ * class. */
 enum { SVG_MAX_SERIES = 4, SVG_MAX_MARKS = 100, SVG_MAX_POINTS = 2000, SVG_MAX_TICKS = 12 };
 
 typedef struct svg_series {
@@ -55,6 +70,32 @@ int64_t svg_decimate(const double *x, const double *y, int64_t n, double x0, dou
 int svg_ticks(double lo, double hi, int want, double *out);
 /* A number for an axis or a label: 1.5k, 2M, 3e-4, 0.25. */
 void svg_format_number(char out[32], double value);
+
+/* ---- pictures that stand alone ---- */
+
+/* Classes of their style:
+ *   t h s v     text: title, heading, of less weight, small
+ *   m e         text around x, text that ends at x; without them it begins there
+ *   g a         lines: of a grid, of an axis
+ *   b0 .. b8    surfaces in colours that can be told apart, on which ink is legible in light and dark
+ *   f           a surface of no colour
+ *   c           a group whose surface is outlined under the pointer */
+enum { SVG_COLORS = 9 };
+/* Appends the head, the style and the paper; svg_close ends the picture. Both sides in pixels. */
+void svg_open(strbuf *out, double width, double height, const char *title);
+void svg_close(strbuf *out);
+/* `css`: classes, or "". */
+void svg_text(strbuf *out, const char *css, double x, double y, const char *text);
+/* How many letters of usual text have room, rather too few. */
+int svg_letters(double width);
+/* Text cut off where it must be; what would be three letters or fewer is left out. */
+void svg_text_within(strbuf *out, const char *css, double x, double y, double width,
+                     const char *text);
+/* A small square of colour b0 .. b8 and what it stands for; y is the text's. */
+void svg_key(strbuf *out, int color, double x, double y, const char *text);
+
+/* ---- text ---- */
+
 /* Appends text for HTML content or a quoted attribute: & < > " ' are escaped, control characters
  * shown as U+FFFD. */
 void svg_put_escaped(strbuf *out, const char *text);

@@ -73,8 +73,8 @@ static bool add_member(shape_cut *cut, const json_t *j, bool *byte_level) {
 static bool same_regex(const char *a, const char *b) {
     pretok_step x = {0}, y = {0};
     if (strcmp(a, b) == 0) return true;
-    bool same = pretok_step_regex(&x, a, PRETOK_ONIGURUMA, NULL) == ST_OK &&
-                pretok_step_regex(&y, b, PRETOK_ONIGURUMA, NULL) == ST_OK && !x.regex && !y.regex &&
+    bool same = pretok_step_regex(&x, a, NULL) == ST_OK &&
+                pretok_step_regex(&y, b, NULL) == ST_OK && !x.regex && !y.regex &&
                 x.kind == y.kind && x.end == y.end && x.find == y.find;
     pretok_step_free(&x);
     pretok_step_free(&y);

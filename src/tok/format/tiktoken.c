@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/format/tiktoken_known.h"
 #include "tok/format/tree.h"
 #include "tok/model/bpe.h"
 #include "tok/text/base64.h"

@@ -1,4 +1,5 @@
-/* Ranks of byte strings, and the merges that they come from. */
+/* Ranks of byte strings, the merges that they come from, and what published files of ranks do not
+ * say. */
 #ifndef TOK_FORMAT_TIKTOKEN_H
 #define TOK_FORMAT_TIKTOKEN_H
 
@@ -24,5 +25,23 @@ typedef struct rank_table {
  * of rank, on the heap; ids are indices into `t`. ST_FORMAT: a byte has no token. */
 status rank_merges(const rank_table *t, shape_merge **merge, int32_t *n, int32_t *n_whole,
                    const char *origin, err *e) ATH_MUST_USE;
+
+/* ---- published files: pattern and special tokens, by file name (tiktoken_known.c) ---- */
+
+typedef struct known_special {
+    const char *content; /* with %d: `count` of them, numbered from `first` */
+    int32_t id;
+    int first, count;
+} known_special;
+
+typedef struct known_ranks {
+    const char *file;    /* the name begins with this */
+    int32_t n_ranks;     /* 0: any; else the file must have so many */
+    const char *pattern; /* of pretok_by_name */
+    known_special special[8];
+} known_ranks;
+
+/* NULL: not known. */
+const known_ranks *known_ranks_find(const char *base, int32_t n_ranks);
 
 #endif

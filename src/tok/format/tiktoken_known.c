@@ -1,8 +1,7 @@
-/* Published rank files; see tiktoken_known.h. */
-#include "tok/format/tiktoken_known.h"
-
-#include <stddef.h>
+/* Published rank files; see tiktoken.h. */
 #include <string.h>
+
+#include "tok/format/tiktoken.h"
 
 #define ONE(content, id)                                                                           \
     { content, id, 0, 1 }

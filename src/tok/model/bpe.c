@@ -63,6 +63,7 @@ static status encode_uncached(tok_enc *enc, const tok_piece *word) {
         enc_push(enc, whole, word, 0, word->len);
         return ST_OK;
     }
+    if (m->n_merges == 0 && !(enc->t->byte_level && enc->spans)) return bpe_push_symbols(enc, word);
     TRY(bpe_first_symbols(enc, word, w, &n));
     bpe_dropout drop;
     if (m->dropout > 0) drop = dropout_for(enc, word);

@@ -69,6 +69,9 @@ void bpe_work_free(bpe_work *w);
 /* The first symbols of a word into w->symbol, and how many through *n. ST_FORMAT: a character
  * without a token and no unknown token: better than a silent loss of text. */
 status bpe_first_symbols(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) ATH_MUST_USE;
+/* The same for a model without merges: the symbols' ids go to the output. Not for byte-level models
+ * when places are asked for: where a byte is left out, they depend on the whole word. */
+status bpe_push_symbols(tok_enc *enc, const tok_piece *word) ATH_MUST_USE;
 
 /* Random numbers of dropout; NULL: none. */
 typedef struct bpe_dropout {
@@ -81,6 +84,8 @@ int32_t bpe_merge_all(const bpe_model *m, bpe_work *w, int32_t n, bpe_dropout *d
 
 /* bpe_cut.c: once everything else of the model is read. */
 void bpe_cut_find(const tok *t, bpe_model *m);
+/* Whether each character (byte) becomes its ids whatever stands beside it. */
+bool bpe_is_apart(const tok *t);
 /* The end of the part that begins at `from`. */
 size_t bpe_cut_end(const bpe_cut *c, const char *s, size_t n, size_t from);
 

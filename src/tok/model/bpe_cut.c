@@ -60,6 +60,13 @@ void bpe_cut_find(const tok *t, bpe_model *m) {
     c->possible = c->before_mark || c->elsewhere;
 }
 
+bool bpe_is_apart(const tok *t) {
+    const bpe_model *m = t->model;
+    if (t->class != &MODEL_BPE || m->n_merges > 0 || m->ignore_merges) return false;
+    if (t->byte_level) return true;
+    return !m->prefix && !m->suffix && !m->fuse_unk && !m->byte_fallback;
+}
+
 static inline bool is_cut(const bpe_cut *c, const char *s, size_t n, size_t i) {
     uint8_t a = (uint8_t)s[i - 1], b = (uint8_t)s[i];
     if (c->elsewhere && !joined_has(&c->joined, a, b)) return true;

@@ -1,5 +1,8 @@
 /* The first symbols of a word: its bytes in byte-level models, else its characters, where one that
- * has no token becomes the tokens of its bytes or the unknown token. */
+ * has no token becomes the tokens of its bytes or the unknown token.
+ *
+ * They are written down to be merged. A model without merges gives them out as ids at once: its word
+ * may be a whole text, and needs no memory beside the ids. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,14 +69,20 @@ static int32_t character_id(const bpe_model *m, const tok_piece *word, size_t at
  * wait for them: in a vocabulary that has the bytes of some characters only they overtake unknown
  * ones. Places follow the symbols. */
 typedef struct symbol_line {
-    bpe_symbol *symbol;
+    tok_enc *enc;
+    const tok_piece *word;
+    bpe_symbol *symbol; /* NULL: symbols become ids at once */
     int32_t n, end;
     int32_t unknown; /* bytes that wait */
 } symbol_line;
 
 static void add(symbol_line *l, int32_t id, int32_t len) {
-    l->symbol[l->n++] = (bpe_symbol){id, l->end, l->end + len};
+    int32_t at = l->end;
     l->end += len;
+    if (l->symbol)
+        l->symbol[l->n++] = (bpe_symbol){id, at, l->end};
+    else
+        enc_push(l->enc, id, l->word, (size_t)at, (size_t)l->end);
 }
 
 static void add_unknown(symbol_line *l, int32_t unk) {
@@ -90,10 +99,11 @@ static bool add_fallback(const tok *t, const char *s, size_t size, symbol_line *
     return true;
 }
 
-static status first_characters(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) {
+static status first_characters(tok_enc *enc, const tok_piece *word, bpe_symbol *symbol,
+                               int32_t *n) {
     const tok *t = enc->t;
     const bpe_model *m = t->model;
-    symbol_line l = {.symbol = w->symbol};
+    symbol_line l = {.enc = enc, .word = word, .symbol = symbol};
     for (size_t i = 0, size; i < word->len; i += size) {
         size = utf8_size(word->s[i]);
         int32_t id = character_id(m, word, i, size);
@@ -113,7 +123,19 @@ static status first_characters(tok_enc *enc, const tok_piece *word, bpe_work *w,
 
 status bpe_first_symbols(tok_enc *enc, const tok_piece *word, bpe_work *w, int32_t *n) {
     reserve(w, word->len);
-    if (!enc->t->byte_level) return first_characters(enc, word, w, n);
+    if (!enc->t->byte_level) return first_characters(enc, word, w->symbol, n);
     first_bytes(enc, word, w, n);
+    return ST_OK;
+}
+
+status bpe_push_symbols(tok_enc *enc, const tok_piece *word) {
+    int32_t n;
+    if (!enc->t->byte_level) return first_characters(enc, word, NULL, &n);
+    for (size_t i = 0; i < word->len; i++) {
+        int32_t id = enc->t->byte_id[(uint8_t)word->s[i]];
+        if (id < 0) id = enc->t->unk;
+        enc->lost_bytes += id < 0;
+        if (id >= 0) enc_push(enc, id, word, i, i + 1);
+    }
     return ST_OK;
 }

@@ -145,6 +145,75 @@ static void expand(builder *b, task t) {
     }
 }
 
+/* ---- long keys ---- */
+
+static bool starts_alike(const piece_key *a, const piece_key *b) {
+    return b->n > TRIE_WALK && memcmp(a->s, b->s, TRIE_WALK) == 0;
+}
+
+/* The tails of keys [from, to), which begin alike; false: too many bytes. */
+static bool add_tails(piece_trie *t, const piece_key *key, int32_t from, int32_t to) {
+    trie_unit node = t->unit[0];
+    size_t bytes = 0;
+    for (int i = 0; i < TRIE_WALK; i++) trie_step(t, &node, (uint8_t)key[from].s[i]);
+    pair_map_put(&t->first_tail, node.link, t->n_tails);
+    for (int32_t i = from; i < to; i++) {
+        uint32_t n = key[i].n - TRIE_WALK;
+        char *s = memcpy(xmalloc(n), key[i].s + TRIE_WALK, n);
+        t->last_tail[t->n_tails] = t->n_tails - (i - from) + (to - from) - 1;
+        t->tail[t->n_tails++] = (piece_key){s, n, key[i].value};
+        bytes += n;
+    }
+    return bytes <= TRIE_MAX_LONG;
+}
+
+static bool find_tails(piece_trie *t, const piece_key *key, int32_t n) {
+    int32_t n_long = 0;
+    bool bounded = true;
+    for (int32_t i = 0; i < n; i++) n_long += key[i].n > TRIE_WALK;
+    if (n_long == 0) return true;
+    t->tail = xcalloc((size_t)n_long, sizeof(*t->tail));
+    t->last_tail = xcalloc((size_t)n_long, sizeof(*t->last_tail));
+    for (int32_t from = 0, to; bounded && from < n; from = to) {
+        for (to = from + 1;
+             to < n && key[from].n > TRIE_WALK && starts_alike(&key[from], &key[to]);)
+            to++;
+        if (key[from].n > TRIE_WALK) bounded = add_tails(t, key, from, to);
+    }
+    return bounded;
+}
+
+const piece_key *trie_long(const piece_trie *t, trie_unit at, const char *s, size_t n,
+                           int32_t *next) {
+    int32_t i = *next < 0 ? pair_map_get(&t->first_tail, at.link) : *next;
+    if (i < 0 || i >= t->n_tails) return NULL;
+    for (int32_t last = t->last_tail[i]; i <= last; i++) {
+        const piece_key *k = &t->tail[i];
+        if (k->n > n || memcmp(k->s, s, k->n) != 0) continue;
+        *next = i < last ? i + 1 : t->n_tails;
+        return k;
+    }
+    return NULL;
+}
+
+int32_t trie_longest(const piece_trie *t, trie_unit at, size_t depth, const char *s, size_t n,
+                     size_t *len) {
+    size_t i = 0, walk = TRIE_WALK - depth;
+    int32_t value = -1, next = -1;
+    while (i < n && i < walk && trie_step(t, &at, (uint8_t)s[i])) {
+        i++;
+        if (at.value < 0) continue;
+        value = at.value;
+        *len = i;
+    }
+    if (i < walk) return value;
+    for (const piece_key *k; (k = trie_long(t, at, s + walk, n - walk, &next)) != NULL;) {
+        value = k->value;
+        *len = walk + k->n;
+    }
+    return value;
+}
+
 bool piece_trie_build(piece_trie *t, piece_key *key, int32_t n) {
     if (n > 0) qsort(key, (size_t)n, sizeof(*key), compare_keys);
     builder b = {.key = key, .head = -1};
@@ -153,16 +222,20 @@ bool piece_trie_build(piece_trie *t, piece_key *key, int32_t n) {
     while (b.first < b.n_tasks && b.n <= TRIE_MAX_UNITS) {
         expand(&b, b.queue[b.first++]);
     }
-    *t = (piece_trie){b.unit, b.n};
+    *t = (piece_trie){.unit = b.unit, .n_units = b.n};
     free(b.base_taken);
     free(b.next);
     free(b.prev);
     free(b.queue);
-    return b.n <= TRIE_MAX_UNITS;
+    return b.n <= TRIE_MAX_UNITS && find_tails(t, key, n);
 }
 
 void piece_trie_free(piece_trie *t) {
     free(t->unit);
+    for (int32_t i = 0; i < t->n_tails; i++) free((char *)t->tail[i].s);
+    free(t->tail);
+    free(t->last_tail);
+    pair_map_free(&t->first_tail);
     *t = (piece_trie){0};
 }
 

@@ -84,25 +84,14 @@ static status encode_words(tok_enc *enc, const tok_piece *text, size_t from, siz
     return ST_OK;
 }
 
-/* The longest user-defined piece at text[i]; its id, -1 if there is none. */
-static int32_t user_defined(const spm_bpe *m, const char *s, size_t n, size_t *len) {
-    trie_unit at = m->user.unit[0];
-    int32_t id = -1;
-    for (size_t i = 0; i < n && trie_step(&m->user, &at, (uint8_t)s[i]); i++) {
-        if (at.value < 0) continue;
-        id = at.value;
-        *len = i + 1;
-    }
-    return id;
-}
-
 static status spm_bpe_encode(tok_enc *enc, const tok_piece *text) {
     const spm_bpe *m = enc->t->model;
     size_t from = 0;
     for (size_t i = 0, len = 0; m->has_user && i < text->len;) {
-        int32_t id = m->user_first[(uint8_t)text->s[i]]
-                         ? user_defined(m, text->s + i, text->len - i, &len)
-                         : -1;
+        int32_t id =
+            m->user_first[(uint8_t)text->s[i]]
+                ? trie_longest(&m->user, m->user.unit[0], 0, text->s + i, text->len - i, &len)
+                : -1;
         if (id < 0) {
             i++;
             continue;

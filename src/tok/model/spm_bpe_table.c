@@ -72,7 +72,7 @@ static status find_user_defined(builder *b, arena *scratch) {
     }
     b->m->has_user = n > 0;
     if (n > 0 && !piece_trie_build(&b->m->user, keys, n)) {
-        return err_set(b->e, ST_FORMAT, "there are too many user-defined pieces");
+        return err_set(b->e, ST_FORMAT, "the list of user-defined pieces " PIECE_TRIE_LIMITS);
     }
     return ST_OK;
 }

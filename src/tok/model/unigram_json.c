@@ -145,7 +145,7 @@ status unigram_read(tok_reader *r, const json_t *model) {
         return tok_bad(r, "model.byte_fallback", "does not go together with ByteLevel");
     }
     if (m->byte_fallback) tok_index_fallbacks(t);
-    if (!derive(t, NULL)) return tok_bad(r, "model.vocab", "is larger than the program takes");
+    if (!derive(t, NULL)) return tok_bad(r, "model.vocab", PIECE_TRIE_LIMITS);
     return ST_OK;
 }
 
@@ -154,7 +154,7 @@ status unigram_use_sentencepiece(tok *t, const unigram_options *opt, err *e) {
         return err_set(e, ST_USAGE, "sentencepiece's rules are for Unigram models on characters");
     }
     if (!derive(t, opt->type)) {
-        return err_set(e, ST_FORMAT, "the vocabulary is larger than the program takes");
+        return err_set(e, ST_FORMAT, "the vocabulary " PIECE_TRIE_LIMITS);
     }
     XXH3_state_t *x = XXH3_createState();
     CHECK(x, "no memory for a hash state");

@@ -75,6 +75,18 @@ static void reset_sums(pass *p, size_t at) {
     }
 }
 
+/* Offers the pieces from `at` on that are longer than a walk, which ended at this node. */
+static void offer_long(pass *p, const tok_piece *word, size_t at, size_t to, trie_unit node) {
+    const unigram_model *m = p->t->model;
+    size_t from = at + TRIE_WALK;
+    int32_t next = -1;
+    double sum = p->l->node[at - p->base].score;
+    for (const piece_key *k;
+         (k = trie_long(&m->trie, node, word->s + from, to - from, &next)) != NULL;) {
+        offer(p, at, from + k->n, unigram_sum(m, sum, m->score[k->value]), k->value);
+    }
+}
+
 /* Offers all that begins at `at`. */
 static status extend(tok_enc *enc, pass *p, const tok_piece *word, size_t at, size_t to) {
     const tok *t = p->t;
@@ -85,12 +97,14 @@ static status extend(tok_enc *enc, pass *p, const tok_piece *word, size_t at, si
     size_t one = at + char_size(t, word->s[at]);
     bool known = false;
     trie_unit unit = m->trie.unit[0];
-    for (size_t i = at; i < to && trie_step(&m->trie, &unit, (uint8_t)word->s[i]);) {
+    size_t i = at, walk = to - at < TRIE_WALK ? to : at + TRIE_WALK;
+    while (i < walk && trie_step(&m->trie, &unit, (uint8_t)word->s[i])) {
         i++;
         if (unit.value < 0) continue;
         known |= i == one;
         offer(p, at, i, unigram_sum(m, sum, m->score[unit.value]), unit.value);
     }
+    if (i == at + TRIE_WALK) offer_long(p, word, at, to, unit);
     if (known) return ST_OK;
     bool best = offer(p, at, one, unigram_sum(m, sum, m->unk_score), t->unk);
     return best && t->unk < 0 && !m->sentencepiece ? enc_unknown(enc, word, at) : ST_OK;

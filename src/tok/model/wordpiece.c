@@ -12,6 +12,7 @@
 typedef struct wordpiece_model {
     piece_trie trie;
     trie_unit inner; /* the node of the prefix; without pieces that go on: a leaf */
+    size_t inner_depth;
     int64_t max_chars;
     const char *prefix;
 } wordpiece_model;
@@ -25,19 +26,6 @@ static bool longer_than(const tok *t, const tok_piece *word, int64_t max_chars) 
     return chars > max_chars;
 }
 
-/* The longest piece at word[at]; `end` is its end. -1: none. */
-static int32_t longest(const piece_trie *t, trie_unit unit, const tok_piece *word, size_t at,
-                       size_t *end) {
-    int32_t id = -1;
-    for (size_t i = at; i < word->len && trie_step(t, &unit, (uint8_t)word->s[i]);) {
-        i++;
-        if (unit.value < 0) continue;
-        id = unit.value;
-        *end = i;
-    }
-    return id;
-}
-
 static status push_unknown(tok_enc *enc, const tok_piece *word) {
     if (enc->t->unk < 0) return enc_unknown_word(enc, word);
     enc_push(enc, enc->t->unk, word, 0, word->len);
@@ -48,14 +36,16 @@ static status wordpiece_encode(tok_enc *enc, const tok_piece *word) {
     const wordpiece_model *m = enc->t->model;
     int64_t ids = enc->out->n, spans = enc->spans ? enc->spans->n : 0;
     if (longer_than(enc->t, word, m->max_chars)) return push_unknown(enc, word);
-    for (size_t at = 0, end = 0; at < word->len; at = end) {
-        int32_t id = longest(&m->trie, at == 0 ? m->trie.unit[0] : m->inner, word, at, &end);
+    for (size_t at = 0, n = 0; at < word->len; at += n) {
+        trie_unit node = at == 0 ? m->trie.unit[0] : m->inner;
+        size_t depth = at == 0 ? 0 : m->inner_depth;
+        int32_t id = trie_longest(&m->trie, node, depth, word->s + at, word->len - at, &n);
         if (id < 0) {
             enc->out->n = ids;
             if (enc->spans) enc->spans->n = spans;
             return push_unknown(enc, word);
         }
-        enc_push(enc, id, word, at, end);
+        enc_push(enc, id, word, at, at + n);
     }
     return ST_OK;
 }
@@ -87,12 +77,16 @@ static status find_inner(tok_reader *r) {
     strbuf bytes = {0};
     bool spelt = piece_text_key(r->t, m->prefix, strlen(m->prefix), &bytes);
     m->inner = m->trie.unit[0];
+    m->inner_depth = bytes.len;
     for (size_t i = 0; i < bytes.len; i++) {
         if (trie_step(&m->trie, &m->inner, (uint8_t)bytes.data[i])) continue;
         m->inner = (trie_unit){0, -1};
         break;
     }
     strbuf_free(&bytes);
+    if (m->inner_depth > TRIE_WALK) {
+        return tok_bad(r, "model.continuing_subword_prefix", "is longer than %d bytes", TRIE_WALK);
+    }
     if (spelt) return ST_OK;
     return tok_bad(r, "model.continuing_subword_prefix",
                    "\"%.60s\" is not written in the byte alphabet, as ByteLevel needs", m->prefix);
@@ -107,7 +101,7 @@ static status wordpiece_read(tok_reader *r, const json_t *model) {
     piece_key *key = piece_keys(t, tmp, &n);
     bool fits = piece_trie_build(&m->trie, key, n);
     arena_free(tmp);
-    if (!fits) return tok_bad(r, "model.vocab", "is larger than the program takes");
+    if (!fits) return tok_bad(r, "model.vocab", PIECE_TRIE_LIMITS);
     return find_inner(r);
 }
 

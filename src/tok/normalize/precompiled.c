@@ -5,7 +5,6 @@
 
 #include "base/utf8.h"
 #include "tok/normalize/charsmap.h"
-#include "tok/normalize/cluster.h"
 #include "tok/normalize/job.h"
 
 enum { WHOLE_CLUSTER_BYTES = 6 }; /* clusters below this are looked up as a whole */

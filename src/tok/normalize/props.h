@@ -61,5 +61,8 @@ static inline unsigned norm_props(uint32_t cp) {
 }
 /* Writes the lower case of a character that has PROP_UPPER; returns how many characters (1, 2). */
 int norm_lower_of(uint32_t cp, uint32_t out[2]);
+/* End of the grapheme cluster that begins at i < n; one begins at 0 and where another ends. Valid
+ * UTF-8. */
+size_t cluster_end(const char *s, size_t n, size_t i);
 
 #endif

@@ -46,52 +46,48 @@
 
 const char *const PRETOK_GPT2_REGEX = GPT2;
 
-enum { ONIGURUMA = 1 << PRETOK_ONIGURUMA, RUST = 1 << PRETOK_RUST, BOTH = ONIGURUMA | RUST };
-
 typedef struct spelling {
     const char *regex;
-    int dialects; /* in which it means this */
     pretok_end_fn *end;
     pretok_find_fn *find; /* instead of `end` where matches leave gaps */
 } spelling;
 
 static const spelling PATTERNS[] = {
-    {GPT2, BOTH, pretok_gpt2_end, NULL},
-    {"'s|'t|'re|'ve|'m|'ll|'d| ?[\\p{L}]+| ?[\\p{N}]+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", BOTH,
+    {GPT2, pretok_gpt2_end, NULL},
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?[\\p{L}]+| ?[\\p{N}]+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
      pretok_gpt2_end, NULL},
-    {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", BOTH,
+    {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
      pretok_gpt2_end, NULL},
     {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s",
-     BOTH, pretok_gpt2_end, NULL},
-    {CL100K("\\p{N}{1,3}"), BOTH, pretok_cl100k_end, NULL},
-    {CL100K("\\p{N}{1,2}"), BOTH, match_cl100k_2_end, NULL},
-    {CL100K("\\p{N}"), BOTH, match_cl100k_1_end, NULL},
-    {CL100K("\\p{N}+"), BOTH, match_cl100k_all_end, NULL},
-    {WORD "\\p{N}|" SYMBOLS SPACE, BOTH, match_cl100k_plain_end, NULL},
-    {NANOCHAT("\\p{N}{1,3}"), BOTH, pretok_cl100k_end, NULL},
-    {NANOCHAT("\\p{N}{1,2}"), BOTH, match_cl100k_2_end, NULL},
-    {NANOCHAT("\\p{N}"), BOTH, match_cl100k_1_end, NULL},
+     pretok_gpt2_end, NULL},
+    {CL100K("\\p{N}{1,3}"), pretok_cl100k_end, NULL},
+    {CL100K("\\p{N}{1,2}"), match_cl100k_2_end, NULL},
+    {CL100K("\\p{N}"), match_cl100k_1_end, NULL},
+    {CL100K("\\p{N}+"), match_cl100k_all_end, NULL},
+    {WORD "\\p{N}|" SYMBOLS SPACE, match_cl100k_plain_end, NULL},
+    {NANOCHAT("\\p{N}{1,3}"), pretok_cl100k_end, NULL},
+    {NANOCHAT("\\p{N}{1,2}"), match_cl100k_2_end, NULL},
+    {NANOCHAT("\\p{N}"), match_cl100k_1_end, NULL},
     {FOLDED_SHORT "|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
                   "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     BOTH, pretok_cl100k_end, NULL},
-    /* `{1,3}+` repeats the group in Oniguruma and is possessive in Rust. */
-    {TIKTOKEN("\\p{N}{1,3}"), BOTH, match_tiktoken_end, NULL},
-    {TIKTOKEN("\\p{N}{1,3}+"), RUST, match_tiktoken_end, NULL},
-    {TIKTOKEN("\\p{N}{1,3}+"), ONIGURUMA, match_tiktoken_all_end, NULL},
-    {QWEN35, BOTH, match_qwen35_end, NULL},
-    {CASED(FOLDED "?") "\\p{N}{1,3}|" CASED_REST, BOTH, match_o200k_end, NULL},
-    {CASED(FOLDED "?") "\\p{N}|" CASED_REST, BOTH, match_o200k_1_end, NULL},
-    {CASED("") "\\p{N}|" CASED_REST, BOTH, match_o200k_plain_end, NULL},
-    {KIMI, BOTH, match_kimi_end, NULL},
-    {DEEPSEEK("\r", "\n"), BOTH, NULL, match_deepseek_find},
-    {DEEPSEEK("\\r", "\\n"), BOTH, NULL, match_deepseek_find},
-    {KANA, BOTH, NULL, match_kana_find},
-    {BLOOM, ONIGURUMA, NULL, match_bloom_find},
-    {"\\p{N}", BOTH, NULL, match_n_1_find},
-    {"\\p{N}{1}", BOTH, NULL, match_n_1_find},
-    {"\\p{N}{1,2}", BOTH, NULL, match_n_2_find},
-    {"\\p{N}{1,3}", BOTH, NULL, match_n_3_find},
-    {"\\p{N}+", BOTH, NULL, match_n_find},
+     pretok_cl100k_end, NULL},
+    /* `{1,3}+` repeats the group; tiktoken, whose Rust library reads it as possessive, means {1,3}. */
+    {TIKTOKEN("\\p{N}{1,3}"), match_tiktoken_end, NULL},
+    {TIKTOKEN("\\p{N}{1,3}+"), match_tiktoken_all_end, NULL},
+    {QWEN35, match_qwen35_end, NULL},
+    {CASED(FOLDED "?") "\\p{N}{1,3}|" CASED_REST, match_o200k_end, NULL},
+    {CASED(FOLDED "?") "\\p{N}|" CASED_REST, match_o200k_1_end, NULL},
+    {CASED("") "\\p{N}|" CASED_REST, match_o200k_plain_end, NULL},
+    {KIMI, match_kimi_end, NULL},
+    {DEEPSEEK("\r", "\n"), NULL, match_deepseek_find},
+    {DEEPSEEK("\\r", "\\n"), NULL, match_deepseek_find},
+    {KANA, NULL, match_kana_find},
+    {BLOOM, NULL, match_bloom_find},
+    {"\\p{N}", NULL, match_n_1_find},
+    {"\\p{N}{1}", NULL, match_n_1_find},
+    {"\\p{N}{1,2}", NULL, match_n_2_find},
+    {"\\p{N}{1,3}", NULL, match_n_3_find},
+    {"\\p{N}+", NULL, match_n_find},
 };
 
 /* ---- by name ---- */
@@ -218,7 +214,7 @@ const pretok_named *pretok_by_name(const char *name) {
 status pretok_step_part(pretok_step *s, const pretok_part *part, err *e) {
     *s = (pretok_step){.kind = PRETOK_FIND, .find = pretok_find_number};
     switch (part->kind) {
-        case PRETOK_PART_REGEX: return pretok_step_regex(s, part->regex, PRETOK_ONIGURUMA, e);
+        case PRETOK_PART_REGEX: return pretok_step_regex(s, part->regex, e);
         case PRETOK_PART_DIGITS: break;
         case PRETOK_PART_DIGIT_RUNS: s->behavior = PRETOK_CONTIGUOUS; break;
         case PRETOK_PART_PUNCT_RUNS:
@@ -229,17 +225,17 @@ status pretok_step_part(pretok_step *s, const pretok_part *part, err *e) {
     return ST_OK;
 }
 
-status pretok_step_regex(pretok_step *s, const char *regex, pretok_dialect dialect, err *e) {
+status pretok_step_regex(pretok_step *s, const char *regex, err *e) {
     *s = (pretok_step){.kind = PRETOK_REGEX};
     for (int i = 0; i < ARRAY_LEN(PATTERNS); i++) {
         const spelling *p = &PATTERNS[i];
-        if (!(p->dialects >> dialect & 1) || strcmp(p->regex, regex) != 0) continue;
+        if (strcmp(p->regex, regex) != 0) continue;
         s->kind = p->end ? PRETOK_COVER : PRETOK_FIND;
         s->end = p->end;
         s->find = p->find;
         return ST_OK;
     }
-    return pretok_regex_compile_as(&s->regex, regex, dialect, e);
+    return pretok_regex_compile(&s->regex, regex, e);
 }
 
 void pretok_step_free(pretok_step *s) {

@@ -67,12 +67,6 @@ pretok_find_fn pretok_find_unspaced, pretok_find_words, pretok_find_bert_words;
 
 /* ---- published patterns ---- */
 
-/* How a pattern is to be read: `$`, `(?m:`, `{1,3}+`, \h and \w mean different things. */
-typedef enum pretok_dialect {
-    PRETOK_ONIGURUMA, /* tokenizer.json */
-    PRETOK_RUST,      /* .tiktoken: the crate fancy-regex */
-} pretok_dialect;
-
 /* One member of a pre-tokenizer: a pattern to split by, or all numbers or all punctuation. */
 typedef enum pretok_part_kind {
     PRETOK_PART_REGEX,  /* isolated */
@@ -82,7 +76,7 @@ typedef enum pretok_part_kind {
 } pretok_part_kind;
 typedef struct pretok_part {
     pretok_part_kind kind;
-    const char *regex; /* Oniguruma */
+    const char *regex;
 } pretok_part;
 
 enum { PRETOK_MAX_PARTS = 6 };
@@ -104,8 +98,7 @@ status pretok_step_part(pretok_step *s, const pretok_part *part, err *e) ATH_MUS
 extern const char *const PRETOK_GPT2_REGEX;
 /* A step that isolates the matches of a pattern: a hand-written matcher if it is a published one,
  * else the general engine. ST_FORMAT: the pattern is wrong or has something not supported. */
-status pretok_step_regex(pretok_step *s, const char *regex, pretok_dialect dialect,
-                         err *e) ATH_MUST_USE;
+status pretok_step_regex(pretok_step *s, const char *regex, err *e) ATH_MUST_USE;
 void pretok_step_free(pretok_step *s);
 /* Whether a pre-token ends between any letter and white space after it, whatever else the text
  * holds: there a long text can be cut. */
@@ -116,10 +109,8 @@ bool pretok_is_single(const pretok_step *s);
 
 /* ---- any pattern: regex.h ---- */
 
-/* Oniguruma's dialect. ST_FORMAT: wrong or not supported, saying at which character. */
+/* ST_FORMAT: wrong or not supported, saying at which character. */
 status pretok_regex_compile(void **code, const char *regex, err *e) ATH_MUST_USE;
-status pretok_regex_compile_as(void **code, const char *regex, pretok_dialect dialect,
-                               err *e) ATH_MUST_USE;
 void pretok_regex_free(void *code);
 /* The next match at or after `from` (at most len); it may be empty, also at the end. *match_data is
  * made on first use and freed by pretok_match_data_free: one per thread. ST_FORMAT: the match took

@@ -97,7 +97,7 @@ static status read_split(tok_reader *r, const json_t *j, const char *path) {
     if (!regex && json_string_length(literal) == 0) regex = "";
     if (regex) {
         err why = {0};
-        if (pretok_step_regex(&s, regex, PRETOK_ONIGURUMA, &why) != ST_OK) {
+        if (pretok_step_regex(&s, regex, &why) != ST_OK) {
             return tok_bad(r, path, "%s", why.message);
         }
     } else {

@@ -246,9 +246,8 @@ static outcome search(machine *m, size_t from, size_t *start, size_t *end) {
 
 /* ---- the interface ---- */
 
-status pretok_regex_compile_as(void **code, const char *regex, pretok_dialect dialect, err *e) {
-    rx_tree t = {
-        .mem = arena_new("pattern"), .scratch = arena_new("pattern scratch"), .dialect = dialect};
+status pretok_regex_compile(void **code, const char *regex, err *e) {
+    rx_tree t = {.mem = arena_new("pattern"), .scratch = arena_new("pattern scratch")};
     rx_program *p = ARENA_NEW(t.mem, rx_program);
     status st = rx_parse(&t, regex, e);
     if (st == ST_OK) st = rx_compile(p, &t, e);
@@ -256,10 +255,6 @@ status pretok_regex_compile_as(void **code, const char *regex, pretok_dialect di
     if (st != ST_OK) arena_free(t.mem);
     *code = st == ST_OK ? p : NULL;
     return st;
-}
-
-status pretok_regex_compile(void **code, const char *regex, err *e) {
-    return pretok_regex_compile_as(code, regex, PRETOK_ONIGURUMA, e);
 }
 
 void pretok_regex_free(void *code) {

@@ -1,6 +1,6 @@
-/* A regular expression engine for patterns that have no hand-written matcher: the dialect of
- * Oniguruma (in its Ruby syntax, which tokenizer.json is written in) or of Rust's fancy-regex
- * (.tiktoken), over the same Unicode tables as the matchers.
+/* A regular expression engine for patterns that have no hand-written matcher. They mean what they
+ * mean to Oniguruma in its Ruby syntax, which tokenizer.json is written in; the Unicode tables are
+ * those of the matchers.
  *
  * A pattern becomes a tree (regex_parse.c) whose leaves are sets of code points (regex_set.c), the
  * tree a program (regex_compile.c), which a backtracking machine runs (regex.c). Every step is
@@ -40,9 +40,9 @@ void rx_negate(rx_ranges *r);
 void rx_intersect(rx_ranges *r, const rx_ranges *with);
 bool rx_has(const rx_ranges *r, uint32_t cp); /* sorted */
 /* Adds a \p{...} by name, without "^"; false: not known. */
-bool rx_add_property(rx_ranges *r, const char *name, size_t n, pretok_dialect dialect);
+bool rx_add_property(rx_ranges *r, const char *name, size_t n);
 /* Adds what \d \h \s \w stand for, by itself or in a class. */
-void rx_add_escape(rx_ranges *r, char letter, pretok_dialect dialect, bool in_class);
+void rx_add_escape(rx_ranges *r, char letter, bool in_class);
 
 /* Characters that differ from their folded form. Initialise with {0}. */
 typedef struct rx_cases {
@@ -106,10 +106,9 @@ typedef struct rx_tree {
     int32_t n_set, cap_set;
     int64_t n_edges; /* met so far, see RX_MAX_EDGES */
     rx_cases cases;
-    pretok_dialect dialect;
     rx_node *root;
 } rx_tree;
-/* ST_FORMAT: wrong or not supported. t->mem, scratch and dialect are set before. */
+/* ST_FORMAT: wrong or not supported. t->mem and scratch are set before. */
 status rx_parse(rx_tree *t, const char *pattern, err *e) ATH_MUST_USE;
 
 /* ---- the program ---- */

@@ -18,7 +18,7 @@ static int64_t hex_number(rx_parser *x, int max) {
     return v < 0x110000 && !(v >= 0xD800 && v < 0xE000) ? v : -1;
 }
 
-/* \x{...}, \xHH. Oniguruma's \xHH is a byte, of which several make a character. */
+/* \x{...}, \xHH: the latter is a byte, of which several make a character. */
 static status hex_escape(rx_parser *x, uint32_t *cp) {
     if (rx_skip(x, "{")) {
         int64_t v = hex_number(x, 8);
@@ -27,7 +27,7 @@ static status hex_escape(rx_parser *x, uint32_t *cp) {
         return ST_OK;
     }
     int64_t v = hex_number(x, 2);
-    if (v >= 0 && (v < 0x80 || !rx_is_onig(x))) {
+    if (v >= 0 && v < 0x80) {
         *cp = (uint32_t)v;
         return ST_OK;
     }
@@ -68,9 +68,8 @@ status rx_char_escape(rx_parser *x, uint32_t *cp) {
     char c = *x->p++;
     if (c == 'x') return hex_escape(x, cp);
     if (c == 'u') {
-        bool braces = !rx_is_onig(x) && rx_skip(x, "{");
-        int64_t v = hex_number(x, braces ? 8 : 4);
-        if (v < 0 || (braces && !rx_skip(x, "}"))) return rx_wrong(x, "\\u is not a character");
+        int64_t v = hex_number(x, 4);
+        if (v < 0) return rx_wrong(x, "\\u is not a character");
         *cp = (uint32_t)v;
         return ST_OK;
     }
@@ -78,25 +77,18 @@ status rx_char_escape(rx_parser *x, uint32_t *cp) {
     return rx_wrong(x, "\\%c is not supported", c);
 }
 
-/* \p{...} \P{...} \pL, after the p. */
+/* \p{...} and \P{...}, after the p. */
 static status property(rx_parser *x, bool negate, rx_ranges *r) {
     rx_ranges own = rx_new_ranges(x);
-    const char *name = x->p, *close = x->p;
-    if (rx_skip(x, "{")) {
-        name = x->p;
-        close = memchr(x->p, '}', (size_t)(x->end - x->p));
-        if (!close) return rx_wrong(x, "\\p{ has no }");
-        x->p = close + 1;
-    } else if (rx_is_onig(x) || x->p == x->end) {
-        return rx_wrong(x, "\\p has no {...}");
-    } else {
-        close = ++x->p;
-    }
+    if (!rx_skip(x, "{")) return rx_wrong(x, "\\p has no {...}");
+    const char *name = x->p, *close = memchr(x->p, '}', (size_t)(x->end - x->p));
+    if (!close) return rx_wrong(x, "\\p{ has no }");
+    x->p = close + 1;
     if (name < close && *name == '^') {
         negate = !negate;
         name++;
     }
-    if (!rx_add_property(&own, name, (size_t)(close - name), x->t->dialect)) {
+    if (!rx_add_property(&own, name, (size_t)(close - name))) {
         return rx_wrong(x, "the property %.*s is not known", (int)(close - name), name);
     }
     if (negate) rx_negate(&own);
@@ -116,7 +108,7 @@ status rx_class_escape(rx_parser *x, rx_ranges *r, bool in_class, bool *found) {
     if (!*found) return ST_OK;
     rx_ranges own = rx_new_ranges(x);
     x->p += 2;
-    rx_add_escape(&own, lower, x->t->dialect, in_class);
+    rx_add_escape(&own, lower, in_class);
     if (c != lower) rx_negate(&own);
     rx_add_all(r, &own);
     return ST_OK;
@@ -137,12 +129,11 @@ static status posix_class(rx_parser *x, rx_ranges *r, bool *found) {
     while (end < x->end && *end != ':' && *end != ']') end++;
     rx_ranges own = rx_new_ranges(x);
     size_t n = (size_t)(end - name);
-    if (x->end - end < 2 || memcmp(end, ":]", 2) != 0 ||
-        !rx_add_property(&own, name, n, x->t->dialect)) {
+    if (x->end - end < 2 || memcmp(end, ":]", 2) != 0 || !rx_add_property(&own, name, n)) {
         return rx_wrong(x, "[: begins no class that is known");
     }
     /* unlike \p{Punct} */
-    if (n == 5 && memcmp(name, "punct", n) == 0) rx_add_property(&own, "s", 1, x->t->dialect);
+    if (n == 5 && memcmp(name, "punct", n) == 0) rx_add_property(&own, "s", 1);
     if (negate) rx_negate(&own);
     rx_add_all(r, &own);
     x->p = end + 2;

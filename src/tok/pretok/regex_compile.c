@@ -210,7 +210,7 @@ static void drop_needless_returns(rx_program *p) {
 static const rx_set *word_set(rx_tree *t) {
     rx_ranges r = {.mem = t->scratch};
     rx_set *s = ARENA_NEW(t->mem, rx_set);
-    rx_add_escape(&r, 'w', t->dialect, false);
+    rx_add_escape(&r, 'w', false);
     rx_sort(&r);
     rx_set_make(s, &r, t->mem);
     return s;

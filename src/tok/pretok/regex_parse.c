@@ -134,11 +134,9 @@ static status read_options(rx_parser *x) {
             x->fold = on;
         } else if (c == 'x') {
             x->extended = on;
-        } else if (c == (rx_is_onig(x) ? 'm' : 's')) {
-            x->dotall = on;
         } else if (c == 'm') {
-            x->lines = on;
-        } else if (c != 'u' || rx_is_onig(x)) {
+            x->dotall = on;
+        } else {
             return rx_wrong(x, "(?%c is not supported", c);
         }
     }
@@ -168,17 +166,13 @@ static status look_group(rx_parser *x, bool behind, bool negate, rx_node **out) 
     return ST_OK;
 }
 
-/* (?i) for the rest of the group: in Oniguruma with its alternatives, `a(?i)b|c` is
- * `a(?i:b|c)`. */
+/* (?i) for the rest of the group, with its alternatives: `a(?i)b|c` is `a(?i:b|c)`. */
 static status option_group(rx_parser *x, rx_node **out) {
     rx_parser outside = *x;
     TRY(read_options(x));
     if (rx_skip(x, ")")) {
         if (++x->depth > RX_MAX_DEPTH) return rx_wrong(x, "groups are nested too deep");
-        if (rx_is_onig(x)) return parse_alternatives(x, out);
-        x->depth--;
-        *out = new_node(x, RX_EMPTY);
-        return ST_OK;
+        return parse_alternatives(x, out);
     }
     if (!rx_skip(x, ":")) return rx_wrong(x, "a group has no )");
     TRY(group_body(x, out));
@@ -208,9 +202,9 @@ static status group(rx_parser *x, rx_node **out) {
         *out = new_node(x, RX_EMPTY);
         return ST_OK;
     }
-    if (rx_at(x, "<") || (!rx_is_onig(x) && rx_skip(x, "P"))) {
+    if (rx_skip(x, "<")) {
         const char *close = memchr(x->p, '>', (size_t)(x->end - x->p));
-        if (!rx_skip(x, "<") || !close) return rx_wrong(x, "the name of a group has no >");
+        if (!close) return rx_wrong(x, "the name of a group has no >");
         x->p = close + 1;
         return group_body(x, out);
     }
@@ -231,12 +225,8 @@ static status atom(rx_parser *x, rx_node **out) {
             x->p++;
             TRY(rx_parse_class(x, &r));
             return set_node(x, &r, out);
-        case '^':
-            x->p++;
-            return assert_node(x, rx_is_onig(x) || x->lines ? RX_LINE_BEGIN : RX_TEXT_BEGIN, out);
-        case '$':
-            x->p++;
-            return assert_node(x, rx_is_onig(x) || x->lines ? RX_LINE_END : RX_TEXT_END, out);
+        case '^': x->p++; return assert_node(x, RX_LINE_BEGIN, out);
+        case '$': x->p++; return assert_node(x, RX_LINE_END, out);
         case '*':
         case '+':
         case '?': return rx_wrong(x, "there is nothing for %c to repeat", c);
@@ -255,13 +245,13 @@ static int number(rx_parser *x) {
     return v;
 }
 
-/* {n} {n,} {n,m}, Oniguruma's {,m}; false, and nothing read: it is none. */
+/* {n} {n,} {n,m} {,m}; false, and nothing read: it is none. */
 static bool interval(rx_parser *x, int *min, int *max) {
     const char *start = x->p++;
     *min = *max = number(x);
     bool comma = rx_skip(x, ",");
     if (comma) *max = number(x);
-    bool any = *min >= 0 || (comma && *max >= 0 && rx_is_onig(x));
+    bool any = *min >= 0 || (comma && *max >= 0);
     if (!any || !rx_skip(x, "}")) {
         x->p = start;
         return false;
@@ -270,13 +260,12 @@ static bool interval(rx_parser *x, int *min, int *max) {
     return true;
 }
 
-/* What stands behind an interval is something else in Oniguruma: {n}? may be left out as a whole,
- * {n,m}+ is repeated as a whole; both are left to the next round. */
+/* Behind an interval the signs mean something else: {n}? may be left out as a whole, {n,m}+ is
+ * repeated as a whole; both are left to the next round. */
 static void read_mode(rx_parser *x, rx_node *n, bool braces) {
-    bool own = rx_is_onig(x) && braces;
-    if (!(own && n->min == n->max) && rx_skip(x, "?")) {
+    if (!(braces && n->min == n->max) && rx_skip(x, "?")) {
         n->mode = RX_LAZY;
-    } else if (!own && rx_skip(x, "+")) {
+    } else if (!braces && rx_skip(x, "+")) {
         n->mode = RX_POSSESSIVE;
     }
 }

@@ -10,7 +10,7 @@
 typedef struct rx_parser {
     rx_tree *t;
     const char *begin, *p, *end;
-    bool fold, dotall, lines, extended; /* the options in force */
+    bool fold, dotall, extended; /* the options in force */
     int depth;
     bool behind; /* inside a look behind */
     err *e;
@@ -18,10 +18,6 @@ typedef struct rx_parser {
 
 /* "the pattern is not usable at character N: ..." */
 status rx_wrong(rx_parser *x, const char *fmt, ...) ATH_PRINTF(2, 3);
-
-static inline bool rx_is_onig(const rx_parser *x) {
-    return x->t->dialect == PRETOK_ONIGURUMA;
-}
 
 static inline bool rx_at(const rx_parser *x, const char *s) {
     size_t n = strlen(s);

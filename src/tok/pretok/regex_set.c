@@ -184,23 +184,22 @@ static const uni_set *named_set(const char *name) {
     return NULL;
 }
 
-/* Rust's \w has the joiners; Oniguruma's outside of classes by mistake ² ³ ¹ ¼ ½ ¾. */
-static void add_word(rx_ranges *r, pretok_dialect dialect, bool in_class) {
+/* Oniguruma's \w has outside of classes, by mistake, also ² ³ ¹ ¼ ½ ¾. */
+static void add_word(rx_ranges *r, bool in_class) {
     rx_ranges word = {.mem = r->mem}, mistake = {.mem = r->mem};
     add_set(&word, named_set("word"));
-    if (dialect == PRETOK_RUST || in_class) {
+    if (in_class) {
         rx_add(&mistake, 0xB2, 0xB3);
         rx_add(&mistake, 0xB9, 0xB9);
         rx_add(&mistake, 0xBC, 0xBE);
         rx_negate(&mistake);
         rx_intersect(&word, &mistake);
     }
-    if (dialect == PRETOK_RUST) rx_add(&word, 0x200C, 0x200D);
     rx_add_all(r, &word);
 }
 
 /* Names that are neither categories, scripts nor sets of the tables. */
-static bool add_other(rx_ranges *r, const char *name, pretok_dialect dialect) {
+static bool add_other(rx_ranges *r, const char *name) {
     if (strcmp(name, "any") == 0) {
         rx_add(r, 0, LIMIT - 1);
     } else if (strcmp(name, "ascii") == 0) {
@@ -218,14 +217,14 @@ static bool add_other(rx_ranges *r, const char *name, pretok_dialect dialect) {
     } else if (strcmp(name, "digit") == 0) {
         add_categories(r, UNI_ND, UNI_ND);
     } else if (strcmp(name, "xdigit") == 0) {
-        rx_add_escape(r, 'h', dialect, false);
+        rx_add_escape(r, 'h', false);
     } else if (strcmp(name, "space") == 0 || strcmp(name, "whitespace") == 0) {
         add_spaces(r);
     } else if (strcmp(name, "blank") == 0) {
         rx_add(r, '\t', '\t');
         add_categories(r, UNI_ZS, UNI_ZS);
     } else if (strcmp(name, "word") == 0) {
-        add_word(r, dialect, false);
+        add_word(r, false);
     } else {
         return false;
     }
@@ -251,7 +250,7 @@ static bool add_script(rx_ranges *r, const char *name) {
     return false;
 }
 
-bool rx_add_property(rx_ranges *r, const char *name, size_t n, pretok_dialect dialect) {
+bool rx_add_property(rx_ranges *r, const char *name, size_t n) {
     static const char *const SHORT[][2] = {
         {"alpha", "alphabetic"}, {"upper", "uppercase"}, {"lower", "lowercase"},
         {"punct", "p"},          {"arab", "arabic"},     {"cyrl", "cyrillic"},
@@ -272,19 +271,17 @@ bool rx_add_property(rx_ranges *r, const char *name, size_t n, pretok_dialect di
     for (int i = 0; i < ARRAY_LEN(SHORT); i++) {
         if (strcmp(s, SHORT[i][0]) == 0) s = SHORT[i][1];
     }
-    const char *value = dialect == PRETOK_RUST ? strchr(s, '=') : NULL;
-    if (value) s = value + 1; /* script=, sc=, gc= */
-    if (add_other(r, s, dialect) || add_category(r, s) || add_script(r, s)) return true;
+    if (add_other(r, s) || add_category(r, s) || add_script(r, s)) return true;
     const uni_set *set = named_set(s);
     if (set) add_set(r, set);
     return set != NULL;
 }
 
-void rx_add_escape(rx_ranges *r, char letter, pretok_dialect dialect, bool in_class) {
+void rx_add_escape(rx_ranges *r, char letter, bool in_class) {
     switch (letter) {
         case 'd': add_categories(r, UNI_ND, UNI_ND); break;
         case 's': add_spaces(r); break;
-        case 'w': add_word(r, dialect, in_class); break;
+        case 'w': add_word(r, in_class); break;
         default: /* \h */
             rx_add(r, '0', '9');
             rx_add(r, 'A', 'F');

@@ -1,55 +1,90 @@
-/* The picture of a profile; see bench_icicle.h. Order: style, one cell, the levels, the legend. */
+/* See bench_icicle.h. Order: cells and their places, one cell drawn, the picture, the timeline. */
 #include "train/bench/bench_icicle.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "run/report/svg.h"
+#include "train/ranks/trace.h"
 
 enum { WIDTH = 1200, MARGIN = 12, TOP = 64, LEVEL_HEIGHT = 42, OP_HEIGHT = 60, LEVELS = 3 };
 
-/* The colours of cells are light enough for dark text on either page. */
-static const char STYLE[] =
-    "<style>"
-    "svg{background:#fbfaf7;font:12px system-ui,sans-serif}"
-    "text{fill:#1f1b16}.t{font-size:17px;font-weight:600}.s{fill:#5c544b}"
-    ".c rect{stroke:#fbfaf7;stroke-width:1}.c text{fill:#1f1b16}.c:hover rect{stroke:#1f1b16}"
-    ".frame rect{fill:#e6e0d6}.matmul rect{fill:#8fb8de}.head rect{fill:#7fcdbb}"
-    ".attention rect{fill:#fdb462}.norm rect{fill:#b2df8a}.activation rect{fill:#cab2d6}"
-    ".rotary rect{fill:#fb9a99}.elementwise rect{fill:#d9c7b0}.optimizer rect{fill:#ffe082}"
-    ".between rect{fill:#cfcfcf}"
-    "@media (prefers-color-scheme:dark){svg{background:#16130f}text{fill:#efe9df}"
-    ".s{fill:#b5aca0}.c rect{stroke:#16130f}.c:hover rect{stroke:#efe9df}"
-    ".frame rect{fill:#3a342c}.frame text{fill:#efe9df}}"
-    "</style>\n";
+/* ---- cells ---- */
 
+/* A stretch of the step: the step itself (level 0), a part of it, a class of ops, an op. */
 typedef struct cell {
-    const char *css, *name;
+    const char *name;
+    bench_class class; /* -1 above classes */
     double at_s, seconds;
-    int level; /* 0: the step */
-    const bench_row *row;
+    int level;
+    const bench_row *row; /* of an op */
 } cell;
+typedef void cell_fn(strbuf *out, const bench_profile *p, const cell *c);
+
+typedef enum part { PART_FORWARD, PART_BACKWARD, PART_UPDATE, PART_BETWEEN, PARTS } part;
+
+static part part_of(const bench_row *r) {
+    switch (r->pass) {
+        case BENCH_FORWARD: return PART_FORWARD;
+        case BENCH_UPDATE: return PART_UPDATE;
+        case BENCH_NO_PASS: return PART_BETWEEN;
+        default: return PART_BACKWARD;
+    }
+}
+
+/* The ops of one class in one part; returns where they end. */
+static double walk_ops(strbuf *out, const bench_profile *p, part in, bench_class class, double at_s,
+                       cell_fn *each) {
+    for (int i = 0; i < p->n; i++) {
+        const bench_row *r = &p->rows[i];
+        if (part_of(r) != in || r->class != class) continue;
+        cell c = {r->name, class, at_s, r->seconds, LEVELS, r};
+        each(out, p, &c);
+        at_s += r->seconds;
+    }
+    return at_s;
+}
+
+/* Classes in the order of their longest op. */
+static double walk_part(strbuf *out, const bench_profile *p, part in, double at_s, cell_fn *each) {
+    static const char *const names[] = {"forward", "backward", "update", "between ops"};
+    bool done[BENCH_CLASSES] = {false};
+    double began = at_s;
+    for (int i = 0; i < p->n; i++) {
+        const bench_row *r = &p->rows[i];
+        if (part_of(r) != in || done[r->class]) continue;
+        done[r->class] = true;
+        double end = walk_ops(out, p, in, r->class, at_s, each);
+        cell c = {bench_class_name(r->class), r->class, at_s, end - at_s, LEVELS - 1, NULL};
+        each(out, p, &c);
+        at_s = end;
+    }
+    cell c = {names[in], -1, began, at_s - began, LEVELS - 2, NULL};
+    each(out, p, &c);
+    return at_s;
+}
+
+/* All cells, those inside before the one around them. */
+static void walk(strbuf *out, const bench_profile *p, cell_fn *each) {
+    double at_s = 0;
+    for (int i = 0; i < PARTS; i++) at_s = walk_part(out, p, (part)i, at_s, each);
+    cell whole = {"one step", -1, 0, p->step_s, 0, NULL};
+    each(out, p, &whole);
+}
+
+/* ---- one cell drawn ---- */
 
 static double x_of(const bench_profile *p, double s) {
     return MARGIN + (WIDTH - 2 * MARGIN) * s / p->step_s;
 }
 
-enum { LETTER = 7 }; /* of this font at this size, rather wide */
-
+/* Text has a little room on both sides. */
 static int letters_in(double width) {
-    return (int)((width - 8) / LETTER);
+    return svg_letters(width - 8);
 }
 
-/* The text, cut off where it must be; what would be three letters or fewer is left out. */
 static void put_fitting(strbuf *out, double x, double y, double width, const char *text) {
-    int fits = letters_in(width), len = (int)strlen(text);
-    if (fits < 4 && fits < len) return;
-    char kept[128];
-    snprintf(kept, sizeof kept, "%.*s%s", fits < len ? fits - 1 : len, text,
-             fits < len ? "\xe2\x80\xa6" : "");
-    strbuf_printf(out, "<text x=\"%.1f\" y=\"%.1f\">", x + 4, y);
-    svg_put_escaped(out, kept);
-    strbuf_puts(out, "</text>");
+    svg_text_within(out, "", x + 4, y, width - 8, text);
 }
 
 /* Of "mlp.down_proj" the last part, where there is no room for the whole. */
@@ -104,76 +139,36 @@ static void put_title(strbuf *out, const bench_profile *p, const cell *c) {
     strbuf_puts(out, "</title>");
 }
 
+/* Each class has a colour of its own. */
+_Static_assert((int)BENCH_CLASSES <= (int)SVG_COLORS, "colours for classes of ops");
+static int color_of(bench_class c) {
+    return c;
+}
+
 static void put_cell(strbuf *out, const bench_profile *p, const cell *c) {
     double x = x_of(p, c->at_s), width = x_of(p, c->at_s + c->seconds) - x;
     double y = TOP + c->level * LEVEL_HEIGHT, height = c->row ? OP_HEIGHT : LEVEL_HEIGHT;
     if (!(width > 0.05)) return;
-    strbuf_printf(out, "<g class=\"c %s\">", c->css);
+    char css[16] = "f";
+    if (c->class >= 0) snprintf(css, sizeof css, "b%d", color_of(c->class));
+    strbuf_printf(out, "<g class=\"c %s\">", c->class >= 0 ? bench_class_name(c->class) : "frame");
     put_title(out, p, c);
-    strbuf_printf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"/>", x, y, width,
-                  height);
+    strbuf_printf(out,
+                  "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"/>\n",
+                  css, x, y, width, height);
     put_name(out, x, y + 17, width, c->name);
     put_numbers(out, x, y + 33, width, p, c->seconds);
     if (c->row) put_details(out, x, y + 50, width, p, c->row);
     strbuf_puts(out, "</g>\n");
 }
 
-/* ---- levels ---- */
-
-typedef enum part { PART_FORWARD, PART_BACKWARD, PART_UPDATE, PART_BETWEEN, PARTS } part;
-
-static part part_of(const bench_row *r) {
-    switch (r->pass) {
-        case BENCH_FORWARD: return PART_FORWARD;
-        case BENCH_UPDATE: return PART_UPDATE;
-        case BENCH_NO_PASS: return PART_BETWEEN;
-        default: return PART_BACKWARD;
-    }
-}
-
-/* The ops of one class in one part; returns where they end. */
-static double put_ops(strbuf *out, const bench_profile *p, part in, bench_class class,
-                      double at_s) {
-    for (int i = 0; i < p->n; i++) {
-        const bench_row *r = &p->rows[i];
-        if (part_of(r) != in || r->class != class) continue;
-        cell c = {bench_class_name(class), r->name, at_s, r->seconds, LEVELS, r};
-        put_cell(out, p, &c);
-        at_s += r->seconds;
-    }
-    return at_s;
-}
-
-/* Classes in the order of their longest op. */
-static double put_part(strbuf *out, const bench_profile *p, part in, double at_s) {
-    static const char *const names[] = {"forward", "backward", "update", "between ops"};
-    bool done[BENCH_CLASSES] = {false};
-    double began = at_s;
-    for (int i = 0; i < p->n; i++) {
-        const bench_row *r = &p->rows[i];
-        if (part_of(r) != in || done[r->class]) continue;
-        done[r->class] = true;
-        double end = put_ops(out, p, in, r->class, at_s);
-        const char *name = bench_class_name(r->class);
-        cell c = {name, name, at_s, end - at_s, LEVELS - 1, NULL};
-        put_cell(out, p, &c);
-        at_s = end;
-    }
-    cell c = {"frame", names[in], began, at_s - began, LEVELS - 2, NULL};
-    put_cell(out, p, &c);
-    return at_s;
-}
-
-/* ---- the document ---- */
+/* ---- the picture ---- */
 
 static void put_legend(strbuf *out, int y) {
     int x = MARGIN;
     for (int i = 0; i < BENCH_CLASSES; i++) {
         const char *name = bench_class_name(i);
-        strbuf_printf(out,
-                      "<g class=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\"/></g>"
-                      "<text x=\"%d\" y=\"%d\">%s</text>\n",
-                      name, x, y, x + 17, y + 10, name);
+        svg_key(out, color_of(i), x, y + 10, name);
         x += 36 + 7 * (int)strlen(name);
     }
 }
@@ -181,19 +176,37 @@ static void put_legend(strbuf *out, int y) {
 void bench_icicle_write(strbuf *out, const bench_profile *p, const char *title,
                         const char *subtitle) {
     int bottom = TOP + LEVELS * LEVEL_HEIGHT + OP_HEIGHT + 18, height = bottom + 24;
-    strbuf_printf(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
-                  WIDTH, height);
-    strbuf_puts(out, STYLE);
-    strbuf_printf(out, "<text class=\"t\" x=\"%d\" y=\"26\">", MARGIN);
-    svg_put_escaped(out, title);
-    strbuf_printf(out, "</text>\n<text class=\"s\" x=\"%d\" y=\"48\">", MARGIN);
-    svg_put_escaped(out, subtitle);
-    strbuf_puts(out, "</text>\n");
-    cell whole = {"frame", "one step", 0, p->step_s, 0, NULL};
-    put_cell(out, p, &whole);
-    double at_s = 0;
-    for (int i = 0; i < PARTS; i++) at_s = put_part(out, p, (part)i, at_s);
+    svg_open(out, WIDTH, height, title);
+    svg_text(out, "t", MARGIN, 26, title);
+    svg_text(out, "s", MARGIN, 48, subtitle);
+    walk(out, p, put_cell);
     put_legend(out, bottom);
-    strbuf_puts(out, "</svg>\n");
+    svg_close(out);
+}
+
+/* ---- the timeline ---- */
+
+static void put_event(strbuf *out, const bench_profile *p, const cell *c) {
+    trace_event ev = {.name = c->name,
+                      .category = c->row          ? bench_pass_name(c->row->pass)
+                                  : c->class >= 0 ? "class"
+                                                  : "step",
+                      .at_us = c->at_s * 1e6,
+                      .us = c->seconds * 1e6};
+    if (!(c->seconds > 0)) return;
+    trace_put_event(out, &ev);
+    strbuf_printf(out, "\"share\": %.6f", c->seconds / p->step_s);
+    if (c->row)
+        strbuf_printf(out, ", \"calls\": %lld, \"gflop\": %.6f, \"gb\": %.6f",
+                      (long long)c->row->calls, c->row->flops / 1e9, c->row->bytes / 1e9);
+    strbuf_puts(out, "}}");
+}
+
+void bench_timeline_write(strbuf *out, const bench_profile *p, const char *title) {
+    strbuf_puts(out, "[");
+    trace_put_name(out, "process_name", 0, 0, title);
+    strbuf_puts(out, ",\n");
+    trace_put_name(out, "thread_name", 0, 0, "where the time of a step goes");
+    walk(out, p, put_event);
+    strbuf_puts(out, "]\n");
 }

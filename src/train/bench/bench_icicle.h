@@ -1,4 +1,6 @@
-/* A profile as a picture: the step over its passes over classes of ops over ops, width = time. */
+/* A profile as a picture and as a timeline: the step over its parts (forward, backward, update) over
+ * classes of ops over ops, width = time. All calls of an op lie together: what it says is how much,
+ * not when. */
 #ifndef TRAIN_BENCH_ICICLE_H
 #define TRAIN_BENCH_ICICLE_H
 
@@ -8,5 +10,8 @@
  * `title` and `subtitle` stand above it. */
 void bench_icicle_write(strbuf *out, const bench_profile *p, const char *title,
                         const char *subtitle);
+
+/* The same as a JSON list of trace events, for https://ui.perfetto.dev or chrome://tracing. */
+void bench_timeline_write(strbuf *out, const bench_profile *p, const char *title);
 
 #endif

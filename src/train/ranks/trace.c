@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,25 +239,43 @@ static int by_time(const void *a, const void *b) {
     return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
 }
 
-static void put_name(strbuf *b, const span *s) {
+static void put_quoted(strbuf *b, const char *text) {
+    json_t *name = json_text(text, strlen(text));
+    json_format(b, name, 0);
+    json_decref(name);
+}
+
+void trace_put_event(strbuf *b, const trace_event *ev) {
+    strbuf_puts(b, ",\n{\"name\": ");
+    put_quoted(b, ev->name);
+    strbuf_printf(b,
+                  ", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, "
+                  "\"dur\": %.3f, \"args\": {",
+                  ev->category, ev->process, ev->thread, ev->at_us, ev->us);
+}
+
+void trace_put_name(strbuf *b, const char *what, int process, int thread, const char *name) {
+    strbuf_printf(
+        b,
+        "{\"name\": \"%s\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ", what,
+        process, thread);
+    put_quoted(b, name);
+    strbuf_puts(b, "}}");
+}
+
+static void put_span(strbuf *b, const trace *t, const span *s) {
     strbuf words = {0};
     strbuf_puts(&words, s->verb);
     if (s->name) strbuf_printf(&words, " %s", s->name);
     if (s->number >= 0) strbuf_printf(&words, " %" PRId64, s->number);
-    json_t *name = json_text(words.data, words.len);
-    json_format(b, name, 0);
-    json_decref(name);
+    trace_put_event(b, &(trace_event){.name = strbuf_cstr(&words),
+                                      .category = s->category,
+                                      .process = peers_rank(t->p),
+                                      .thread = s->row,
+                                      .at_us = (double)(s->begin_ns - t->zero_ns) / 1e3,
+                                      .us = (double)(s->end_ns - s->begin_ns) / 1e3});
     strbuf_free(&words);
-}
-
-static void put_span(strbuf *b, const trace *t, const span *s) {
-    strbuf_puts(b, ",\n{\"name\": ");
-    put_name(b, s);
-    strbuf_printf(b,
-                  ", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, "
-                  "\"dur\": %.3f, \"args\": {\"step\": %" PRId64,
-                  s->category, peers_rank(t->p), s->row, (double)(s->begin_ns - t->zero_ns) / 1e3,
-                  (double)(s->end_ns - s->begin_ns) / 1e3, s->step);
+    strbuf_printf(b, "\"step\": %" PRId64, s->step);
     if (s->micro_batch >= 0) strbuf_printf(b, ", \"micro_batch\": %d", s->micro_batch);
     if (s->is_comm)
         strbuf_printf(b, ", \"kind\": \"%s\", \"sent_bytes\": %" PRId64, comm_kind_name(s->kind),
@@ -266,15 +285,13 @@ static void put_span(strbuf *b, const trace *t, const span *s) {
 
 static void put_rows(strbuf *b, int rank) {
     static const char *const row[] = {"compute", "side stream"};
-    strbuf_printf(b,
-                  "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": "
-                  "\"rank %d\"}}",
-                  rank, rank);
-    for (int i = 0; i < ARRAY_LEN(row); i++)
-        strbuf_printf(b,
-                      ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
-                      "\"args\": {\"name\": \"%s\"}}",
-                      rank, i, row[i]);
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", rank);
+    trace_put_name(b, "process_name", rank, 0, name);
+    for (int i = 0; i < ARRAY_LEN(row); i++) {
+        strbuf_puts(b, ",\n");
+        trace_put_name(b, "thread_name", rank, i, row[i]);
+    }
 }
 
 static void put_rank(strbuf *b, trace *t) {

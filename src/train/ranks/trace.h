@@ -35,6 +35,18 @@ int trace_stretch(trace *t, const prog *p, int first, int end);
 /* The span of a stretch, by its first op. */
 void trace_ops(trace *t, const prog *p, int64_t began, int first);
 
+/* ---- the form of the file, also for other timelines ---- */
+
+typedef struct trace_event {
+    const char *name, *category;
+    int process, thread;
+    double at_us, us; /* begin and length */
+} trace_event;
+/* Appends ",\n" and an event up to the inside of its "args": the caller adds members and "}}". */
+void trace_put_event(strbuf *b, const trace_event *ev);
+/* Appends the name of a process ("process_name") or a thread ("thread_name"), without a comma. */
+void trace_put_name(strbuf *b, const char *what, int process, int thread, const char *name);
+
 /* Joins what the ranks have noted and writes the file, if the last wanted step is over; with `now`
  * even if not. Nothing is noted afterwards. All ranks call this; rank 0 warns of a failure, since
  * no run ends for the sake of its trace. */
