@@ -128,6 +128,11 @@ V_INLINE vi att_sees(const att_view *v, int q, int64_t key) {
     return (j >= v_load_i(v->low + q * VW)) & (j < v_load_i(v->high + q * VW));
 }
 
+/* Keys that a block of scores has room for: fewer than ATT_KEYS where sequences are short. */
+static inline int64_t att_block_keys(const op_attr *at) {
+    return att_min(att_round(at->attention.Tk, ATT_R), ATT_KEYS);
+}
+
 /* What products of queries and keys are scaled with. */
 V_INLINE float att_score_scale(const op_attr *at) {
     float cap = at->attention.softcap;

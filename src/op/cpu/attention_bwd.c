@@ -43,7 +43,7 @@ static int64_t grad_floats(const op_attr *at) {
 }
 
 static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
-    int64_t D = at->attention.D, Dv = at->attention.Dv, block = ATT_KEYS * ATT_Q;
+    int64_t D = at->attention.D, Dv = at->attention.Dv, block = att_block_keys(at) * ATT_Q;
     int64_t Dp = att_round(D, VW), pairs = V_DOT_BF16 * block / 2;
     int64_t Dr = att_round(D, ATT_Q), Dvr = att_round(Dv, ATT_Q);
     int64_t Tk = att_round(at->attention.Tk, ATT_R);

@@ -27,7 +27,7 @@ enum { FWD_PARTS = 7 };
 
 /* Sizes in floats; with base NULL only counts. */
 static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
-    int64_t D = at->attention.D, Dv = at->attention.Dv, block = ATT_KEYS * ATT_Q;
+    int64_t D = at->attention.D, Dv = at->attention.Dv, block = att_block_keys(at) * ATT_Q;
     int64_t Tk = att_round(at->attention.Tk, ATT_R) + ATT_R;
     int64_t sizes[FWD_PARTS] = {Tk * D,
                                 Tk * att_round(Dv, ATT_Q),
