@@ -35,6 +35,8 @@ sabotage() {
     for _ in 1 2 3 4 5; do
         rm -rf stop trap-verify gone-verify set/train
         cp -r good set/train
+        cp good/shard-00000.bin changed
+        dd if=zeros of=changed bs=64 seek=1 conv=notrunc 2>dd.log
         $name &
         got=0
         "$athanor" verify resume c.yaml "$@" >out 2>err </dev/null || got=$?
@@ -51,7 +53,7 @@ cp -r set/train good
 head -c $(($(stat -c %s set/train/shard-00000.bin) - 64)) /dev/zero >zeros
 change_tokens() {
     while [ ! -e trap-verify/b ] && [ ! -e stop ]; do sleep 0.002; done
-    dd if=zeros of=set/train/shard-00000.bin bs=64 seek=1 conv=notrunc 2>dd.log
+    mv changed set/train/shard-00000.bin
 }
 sabotage change_tokens run=trap train.steps=40 --steps 40 --kills 30
 has out 'broken: step '
