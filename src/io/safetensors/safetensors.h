@@ -91,16 +91,6 @@ uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
 status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
                 err *e) ATH_MUST_USE;
 
-/* The same in two halves, for data that exists only piece by piece: declare all tensors, then
- * append their bytes in order, in pieces of any size. Closing with too few bytes is an error. */
-typedef struct st_writer st_writer;
-status st_writer_open(st_writer **w, const char *path, const st_tensor *tensors, int64_t n,
-                      err *e) ATH_MUST_USE;
-status st_writer_append(st_writer *w, const void *data, size_t bytes, err *e) ATH_MUST_USE;
-/* Frees w in any case; on failure the file is removed. */
-status st_writer_close(st_writer *w, uint64_t *hash, err *e) ATH_MUST_USE;
-void st_writer_abandon(st_writer *w); /* removes the file; NULL is fine */
-
 /* A file whose data several processes write, each some of it (file_patch.h), and which st_write
  * would make the same: created with its header at full length; where tensor i's bytes begin, in
  * first_byte[n]; and once all is written, XXH3-64 of the file and of each tensor's bytes. */
