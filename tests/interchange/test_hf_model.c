@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "io/io_test.h"
-#include "io/hf/shards.h"
+#include "io/hf/model_folder.h"
 #include "interchange/open_model.h"
 
 enum { T = 16, PROMPT = 3 };

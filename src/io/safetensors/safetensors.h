@@ -83,6 +83,7 @@ typedef struct st_source {
 } st_source;
 status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
 
+uint64_t st_tensor_bytes(const st_tensor *t);
 /* Size of the file that st_write would make. */
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
 /* Header (padded so that the data begins at a multiple of 64, metadata {"format":"pt"}), data in

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/file_fault.h"
-#include "io/safetensors/safetensors_header.h"
+#include "io/safetensors/safetensors_int.h"
 
 #define PIECE_BYTES (1 << 20)
 
