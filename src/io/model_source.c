@@ -22,18 +22,6 @@ const char *model_source_kind_name(model_source_kind k) {
 
 /* ---- Hugging Face folders ---- */
 
-static status read_keys(model_source *s, err *e) {
-    char *path = path_join(s->a, s->path, "config.json"), *text;
-    size_t len;
-    TRY(file_read_part(path, &text, &len, e));
-    s->keys = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    if (json_is_object(s->keys)) return ST_OK;
-    err_set(e, ST_FORMAT, "%s is not a JSON object", path);
-    err_hint(e, "the file is damaged or not a model's config.json; fetch it again");
-    return err_where(e, "%s", path);
-}
-
 /* Weights in blocks of fp8 are numbers like others once they are read; any other quantisation is
  * not. */
 static status check_quantization(const model_source *s, bool *has, err *e) {
@@ -138,7 +126,7 @@ static status open_folder(model_source *s, const char *path, const char *const *
     bool untie;
     TRY(checkpoint_resolve(s->a, path, &dir, e));
     s->path = dir;
-    TRY(read_keys(s, e));
+    TRY(config_read_object(path_join(s->a, s->path, "config.json"), &s->keys, e));
     TRY(read_config(s, ignore, n_ignore, false, e));
     TRY(st_open(&s->folder, s->path, e));
     TRY(check_head(s, &untie, e));

@@ -1,5 +1,5 @@
-/* Element formats, and headers of safetensors files that are written: a function of names, shapes and
- * dtypes alone. */
+/* Element formats, and headers of safetensors files that are written: a function of names, shapes
+ * and dtypes alone. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
