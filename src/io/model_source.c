@@ -363,24 +363,36 @@ static status fill_adapted(void *ctx, int64_t first, int64_t n, void *dst, err *
     return ST_OK;
 }
 
+/* The context of fill_transposed: a tensor in memory, [cols,rows] of what is asked for. */
+typedef struct flipped {
+    st_tensor t; /* [rows,cols] */
+    const char *data;
+} flipped;
+
+/* By rows of the result, each of which is a column of what lies in memory. */
+static status fill_transposed(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
+    (void)e;
+    const flipped *f = ctx;
+    size_t size = dtype_bytes(f->t.dt);
+    int64_t rows = f->t.dims[0], cols = f->t.dims[1], row = first / cols, col = first % cols;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy((char *)dst + (size_t)i * size, f->data + (size_t)(col * rows + row) * size, size);
+        if (++col == cols) col = 0, row++;
+    }
+    return ST_OK;
+}
+
 /* [in,out] of what lies [out,in] in memory. */
 static const st_tensor *transposed(arena *a, const st_tensor *t) {
     CHECK(t->data, "%s is not in memory", t->name);
-    st_tensor *flipped = ARENA_NEW(a, st_tensor);
-    st_source *src = ARENA_NEW(a, st_source);
-    *flipped = *t;
-    flipped->dims[0] = t->dims[1];
-    flipped->dims[1] = t->dims[0];
-    *src = (st_source){.data = t->data,
-                       .dt = t->dt,
-                       .out_dt = t->dt,
-                       .transpose = true,
-                       .rows = flipped->dims[0],
-                       .cols = flipped->dims[1]};
-    flipped->data = NULL;
-    flipped->fill = st_source_fill;
-    flipped->ctx = src;
-    return flipped;
+    flipped *f = ARENA_NEW(a, flipped);
+    *f = (flipped){.t = *t, .data = t->data};
+    f->t.dims[0] = t->dims[1];
+    f->t.dims[1] = t->dims[0];
+    f->t.data = NULL;
+    f->t.fill = fill_transposed;
+    f->t.ctx = f;
+    return &f->t;
 }
 
 /* The format that keeps what is stored; for blocks of fp8 the one that their publishers use. */

@@ -41,11 +41,6 @@ status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
 
-/* The tensors of one flat fp32 array in the host's memory, laid out as the store says (masters,
- * gradients), to be written by st_write: converted to `dt`, named PREFIX + parameter name. The
- * array must hold the whole model. In the arena. */
-st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
-                      dtype dt, hf_order order);
 /* Reads this rank's part of an array that hf_write_part wrote in the order HF_MEMORY. ST_FORMAT: a
  * tensor of the whole model is missing or has another length, whoever would hold it. */
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,

@@ -71,18 +71,6 @@ typedef struct st_tensor {
     void *ctx;
 } st_tensor;
 
-/* A ready-made ctx for st_source_fill: converts, and for [rows, cols] tensors may transpose (the
- * source is then [cols, rows]), as GPT-2's Conv1D weights need, or take rows in another order. */
-typedef struct st_source {
-    const void *data;
-    dtype dt;     /* of data */
-    dtype out_dt; /* of the file */
-    bool transpose;
-    const int64_t *row_from; /* [rows] which row of the source; NULL: the same */
-    int64_t rows, cols;      /* of the tensor in the file; read only for either of the above */
-} st_source;
-status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
-
 uint64_t st_tensor_bytes(const st_tensor *t);
 /* Size of the file that st_write would make. */
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);

@@ -2,7 +2,7 @@
  *
  * Invariant: exactly the declared bytes follow the header, or the file does not stay.
  *
- * Reading order: st_write, append_tensor, st_source_fill. */
+ * Reading order: st_write, append_tensor. */
 #include "io/safetensors/safetensors.h"
 
 #include <fcntl.h>
@@ -62,55 +62,4 @@ status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t 
     }
     strbuf_free(&header);
     return st;
-}
-
-/* One row of the file is one column of the source. */
-static void fill_transposed(const st_source *s, int64_t first, int64_t n, uint8_t *dst) {
-    size_t in = dtype_bytes(s->dt), out = dtype_bytes(s->out_dt);
-    uint8_t *column = xmalloc((size_t)s->cols * in);
-    for (int64_t r = first / s->cols; r < (first + n) / s->cols;
-         r++, dst += (size_t)s->cols * out) {
-        const uint8_t *src = (const uint8_t *)s->data + (size_t)r * in;
-        for (int64_t c = 0; c < s->cols; c++)
-            memcpy(column + (size_t)c * in, src + (size_t)(c * s->rows) * in, in);
-        if (s->dt == s->out_dt)
-            memcpy(dst, column, (size_t)s->cols * in);
-        else
-            dtype_convert(dst, s->out_dt, column, s->dt, s->cols);
-    }
-    free(column);
-}
-
-/* Each row of the file from its place in the source; pieces may begin inside a row. */
-static void fill_reordered(const st_source *s, int64_t first, int64_t n, uint8_t *dst) {
-    size_t in = dtype_bytes(s->dt), out = dtype_bytes(s->out_dt);
-    for (int64_t done = 0; done < n;) {
-        int64_t at = first + done, row = at / s->cols, col = at % s->cols;
-        int64_t take = s->cols - col < n - done ? s->cols - col : n - done;
-        const uint8_t *src =
-            (const uint8_t *)s->data + (size_t)(s->row_from[row] * s->cols + col) * in;
-        dtype_convert(dst + (size_t)done * out, s->out_dt, src, s->dt, take);
-        done += take;
-    }
-}
-
-status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
-    (void)e; /* cannot fail: both formats are ours */
-    const st_source *s = ctx;
-    if (s->transpose) {
-        CHECK(s->cols > 0 && first % s->cols == 0 && n % s->cols == 0, "rows of %lld elements",
-              (long long)s->cols);
-        fill_transposed(s, first, n, dst);
-        return ST_OK;
-    }
-    if (s->row_from) {
-        fill_reordered(s, first, n, dst);
-        return ST_OK;
-    }
-    const uint8_t *src = (const uint8_t *)s->data + (size_t)first * dtype_bytes(s->dt);
-    if (s->dt == s->out_dt)
-        memcpy(dst, src, (size_t)n * dtype_bytes(s->dt));
-    else
-        dtype_convert(dst, s->out_dt, src, s->dt, n);
-    return ST_OK;
 }
