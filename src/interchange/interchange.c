@@ -162,9 +162,9 @@ static void put_card(const char *name, const model_config *mc, const interchange
     if (r->notes.len) strbuf_printf(out, "\n%s", strbuf_cstr(&r->notes));
     strbuf_puts(out, "\n## Where it runs\n\n");
     for (int t = 0; t < WHERE_TOOLS; t++) {
-        const where_answer *a = &r->where.tool[t];
-        strbuf_printf(out, "- %s: %s%s%s\n", where_tool_name((where_tool)t), a->runs ? "yes" : "no",
-                      *a->why ? ", " : "", a->why);
+        strbuf_printf(out, "- %s: ", where_basis_of((where_tool)t).program);
+        where_describe((where_tool)t, &r->where.tool[t], out);
+        strbuf_puts(out, "\n");
     }
 }
 

@@ -1,3 +1,4 @@
+/* What each program loads (see where_runs.h). Reading order: where_runs_of. */
 #include "interchange/where_runs.h"
 
 #include <stdarg.h>
@@ -7,9 +8,13 @@
 #include "base/json.h"
 #include "io/gguf/gguf_model.h"
 
-const char *where_tool_name(where_tool t) {
-    static const char *const names[] = {"transformers", "llama.cpp", "vLLM", "Ollama"};
-    return names[t];
+where_basis where_basis_of(where_tool t) {
+    static const where_basis known[] = {
+        [WHERE_TRANSFORMERS] = {"transformers", true, "5.23.0"},
+        [WHERE_LLAMA_CPP] = {"llama.cpp", true, "llama-cpp-python 0.3.36"},
+        [WHERE_VLLM] = {"vLLM", false, "registry of models at 0002bff, January 2026"},
+        [WHERE_OLLAMA] = {"Ollama", false, "converter at 01cf744, February 2026"}};
+    return known[t];
 }
 
 /* Options that a family's config.json can say, and vLLM does not compute. What llama.cpp cannot,
@@ -120,19 +125,31 @@ bool where_runs_nowhere(const where_runs *w) {
     return true;
 }
 
+void where_describe(where_tool t, const where_answer *a, strbuf *out) {
+    where_basis b = where_basis_of(t);
+    strbuf_puts(out, !a->runs ? "no" : b.compared ? "yes" : "listed");
+    if (*a->why) strbuf_printf(out, ", %s", a->why);
+    if (b.compared && !a->runs) return;
+    strbuf_printf(out, b.compared ? " (compared with %s)" : " (its %s; not run here)", b.of);
+}
+
 void where_runs_describe(const where_runs *w, strbuf *out) {
     for (int t = 0; t < WHERE_TOOLS; t++) {
-        const where_answer *a = &w->tool[t];
-        strbuf_printf(out, "  %-13s %-3s%s%s\n", where_tool_name((where_tool)t),
-                      a->runs ? "yes" : "no", *a->why ? "  " : "", a->why);
+        strbuf_printf(out, "  %-13s ", where_basis_of((where_tool)t).program);
+        where_describe((where_tool)t, &w->tool[t], out);
+        strbuf_puts(out, "\n");
     }
 }
 
 json_t *where_runs_json(const where_runs *w) {
     json_t *o = json_object();
-    for (int t = 0; t < WHERE_TOOLS; t++)
-        json_object_set_new(
-            o, where_tool_name((where_tool)t),
-            json_pack("{s:b,s:o}", "runs", w->tool[t].runs, "why", json_cstr(w->tool[t].why)));
+    for (int t = 0; t < WHERE_TOOLS; t++) {
+        where_basis b = where_basis_of((where_tool)t);
+        const where_answer *a = &w->tool[t];
+        json_object_set_new(o, b.program,
+                            json_pack("{s:b,s:o,s:s,s:s}", "runs", a->runs, "why",
+                                      json_cstr(a->why), "basis",
+                                      b.compared ? "compared" : "listed", "of", b.of));
+    }
     return o;
 }

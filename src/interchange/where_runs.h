@@ -1,8 +1,10 @@
-/* Which programs load a model as it is exported, and what stands in the way where one does not.
+/* Which other programs load a model as it is exported, and what stands in the way where one does
+ * not.
  *
- * Facts, as of: transformers 5.23.0 (its table of model types); what the writer of GGUF files knows
- * of llama.cpp (gguf_arch.h); vLLM's registry of models at commit 0002bff (January 2026); Ollama's
- * converter at commit 01cf744 (February 2026), and that it runs GGUF files by llama.cpp. */
+ * There are two kinds of knowledge, and every answer says which it is (where_basis). Models of each
+ * family were run by transformers and llama.cpp, and compared with this program: that is evidence.
+ * vLLM and Ollama were never run; of them only the list of models is known that stands in their
+ * source, at some version. */
 #ifndef INTERCHANGE_WHERE_RUNS_H
 #define INTERCHANGE_WHERE_RUNS_H
 
@@ -25,16 +27,27 @@ typedef struct where_answer {
     char why[200]; /* what it takes, or the key or tensor that stands in the way; may be empty */
 } where_answer;
 
+/* How it is known what a program loads. */
+typedef struct where_basis {
+    const char *program;
+    bool compared;  /* it was run, and gave the same logits; else: it is on its list of models */
+    const char *of; /* version of the program, or of the list with its date */
+} where_basis;
+
 typedef struct where_runs {
     where_answer tool[WHERE_TOOLS];
 } where_runs;
 
-const char *where_tool_name(where_tool t);
+where_basis where_basis_of(where_tool t);
 /* t may be NULL: nothing is said of tokenizers then. */
 where_runs where_runs_of(const model_config *mc, const tok *t);
 bool where_runs_nowhere(const where_runs *w);
-/* A line for each tool; and {"transformers": {"runs": true, "why": ""}, ...}. */
+/* "yes, as a GGUF file (compared with ...)", "listed (...)", "no, ...". */
+void where_describe(where_tool t, const where_answer *answer, strbuf *out);
+/* A line for each program. */
 void where_runs_describe(const where_runs *w, strbuf *out);
+/* {"transformers": {"runs": true, "why": "", "basis": "compared", "of": "5.23.0"}, ...}; the other
+ * basis is "listed". */
 json_t *where_runs_json(const where_runs *w);
 
 #endif

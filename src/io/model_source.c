@@ -7,8 +7,7 @@
 
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/foreign/llama2c.h"
-#include "io/foreign/llmc.h"
+#include "io/foreign/foreign.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
 #include "tok/tok_format.h"
@@ -22,18 +21,6 @@ const char *model_source_kind_name(model_source_kind k) {
 }
 
 /* ---- Hugging Face folders ---- */
-
-static status read_keys(model_source *s, err *e) {
-    char *path = path_join(s->a, s->path, "config.json"), *text;
-    size_t len;
-    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
-    s->keys = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    if (json_is_object(s->keys)) return ST_OK;
-    err_set(e, ST_FORMAT, "%s is not a JSON object", path);
-    err_hint(e, "the file is damaged or not a model's config.json; fetch it again");
-    return err_where(e, "%s", path);
-}
 
 /* Weights in blocks of fp8 are numbers like others once they are read; any other quantisation is
  * not. */
@@ -139,7 +126,7 @@ static status open_folder(model_source *s, const char *path, const char *const *
     bool untie;
     TRY(checkpoint_resolve(s->a, path, &dir, e));
     s->path = dir;
-    TRY(read_keys(s, e));
+    TRY(config_read_object(path_join(s->a, s->path, "config.json"), &s->keys, e));
     TRY(read_config(s, ignore, n_ignore, false, e));
     TRY(st_open(&s->folder, s->path, e));
     TRY(check_head(s, &untie, e));
@@ -376,24 +363,36 @@ static status fill_adapted(void *ctx, int64_t first, int64_t n, void *dst, err *
     return ST_OK;
 }
 
+/* The context of fill_transposed: a tensor in memory, [cols,rows] of what is asked for. */
+typedef struct flipped {
+    st_tensor t; /* [rows,cols] */
+    const char *data;
+} flipped;
+
+/* By rows of the result, each of which is a column of what lies in memory. */
+static status fill_transposed(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
+    (void)e;
+    const flipped *f = ctx;
+    size_t size = dtype_bytes(f->t.dt);
+    int64_t rows = f->t.dims[0], cols = f->t.dims[1], row = first / cols, col = first % cols;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy((char *)dst + (size_t)i * size, f->data + (size_t)(col * rows + row) * size, size);
+        if (++col == cols) col = 0, row++;
+    }
+    return ST_OK;
+}
+
 /* [in,out] of what lies [out,in] in memory. */
 static const st_tensor *transposed(arena *a, const st_tensor *t) {
     CHECK(t->data, "%s is not in memory", t->name);
-    st_tensor *flipped = ARENA_NEW(a, st_tensor);
-    st_source *src = ARENA_NEW(a, st_source);
-    *flipped = *t;
-    flipped->dims[0] = t->dims[1];
-    flipped->dims[1] = t->dims[0];
-    *src = (st_source){.data = t->data,
-                       .dt = t->dt,
-                       .out_dt = t->dt,
-                       .transpose = true,
-                       .rows = flipped->dims[0],
-                       .cols = flipped->dims[1]};
-    flipped->data = NULL;
-    flipped->fill = st_source_fill;
-    flipped->ctx = src;
-    return flipped;
+    flipped *f = ARENA_NEW(a, flipped);
+    *f = (flipped){.t = *t, .data = t->data};
+    f->t.dims[0] = t->dims[1];
+    f->t.dims[1] = t->dims[0];
+    f->t.data = NULL;
+    f->t.fill = fill_transposed;
+    f->t.ctx = f;
+    return &f->t;
 }
 
 /* The format that keeps what is stored; for blocks of fp8 the one that their publishers use. */

@@ -4,8 +4,6 @@
  *   y = x W^T + alpha / rank * (x A^T) B^T
  *
  * They bear the matrix's name with .lora_A and .lora_B. */
-#include "model/adapters.h"
-
 #include <math.h>
 #include <string.h>
 

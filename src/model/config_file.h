@@ -1,35 +1,47 @@
-/* Objects of keys before their values are read: what a config.json may say, and how one object
- * updates another. */
+/* Configs as JSON objects, before their values are read into a model_config.
+ *
+ * An object is a published config.json, or the `model:` of a user's YAML. A base (a preset, or the
+ * config.json of `from`) is updated with the user's keys; config_read.c then reads what comes of
+ * it. A published config.json is also checked: no key of it may say something that is not obeyed
+ * here. */
 #ifndef MODEL_CONFIG_FILE_H
 #define MODEL_CONFIG_FILE_H
 
 #include "model/family.h"
 
-/* Keys with a meaning of their own, which are no options. */
+/* The object in a config.json. ST_FORMAT: the file holds no JSON, or another value. */
+status config_read_object(const char *path, json_t **out, err *e) ATH_MUST_USE;
+
+/* Keys with a meaning of their own, which are no options: "preset", "rope_scaling". */
 bool config_key_special(const char *key);
 /* A key of published config.json files that does not change the function. */
 bool config_key_inert(const char *key);
 
-/* dst gets every key of src under its canonical name; a null removes the key, unless it is a value
- * of its own ("none", "derived"). Rotary keys come out one way: rope_theta, rope_local_base_freq
- * and partial_rotary_factor on top, and what else rope_scaling or rope_parameters hold under the
- * one name that counts (rope_scaling, as in transformers). `skip`: the family whose inert keys stay
- * out, or NULL. */
+/* Updates dst with src. Keys get their canonical names. A null in src removes the key from dst; but
+ * of an option that may be null, null is the value ("none", or "derived from others").
+ *
+ * Rotary keys, which files say in several ways, come out in one: rope_theta, rope_local_base_freq
+ * and partial_rotary_factor at the top; what else rope_scaling or rope_parameters hold stays under
+ * that name, and if src has both, under rope_scaling, which counts in transformers. skip: a family
+ * whose inert keys are left out; NULL: none are. */
 void config_merge(json_t *dst, const json_t *src, const model_family *skip);
-/* What use_sliding_window switches off in somebody's object is as good as not there. strict: where
- * it is missing, it is off. */
+/* Removes windows from `all` that `base` switches off by use_sliding_window: false. strict: base is
+ * a published config.json, where a switch that is missing means false. */
 void config_drop_switched_off(json_t *all, const json_t *base, const model_family *f, bool strict);
 
-/* Whether a quantization_config is that of fp8 in blocks of 128 x 128, which an import reads. */
+/* Whether a quantization_config means fp8 (E4M3) in blocks of 128 x 128, which an import reads. */
 bool config_fp8_blocks(const json_t *q);
-/* The error that says so of a model whose weights are quantised. */
+/* The error for a model whose weights are quantised in any way that is not read at this place. */
 status config_refuse_quantised(const json_t *q, err *e);
 
-/* Every key of a config.json must be one that readers of the family know, said once. */
+/* Checks a published config.json. Every key must be one that other readers of the family know, by
+ * the name that they read; and what is said twice must be the same. */
 status config_check_strict(const json_t *base, const model_family *f, err *e) ATH_MUST_USE;
-/* rope_parameters with an object for each kind of layer, where the family has that. */
+/* Checks rope_parameters that hold an object for each kind of layer (full_attention,
+ * sliding_attention): the family must have such, and the layers with a window no scaling. */
 status config_check_rope(const json_t *o, const model_family *f, err *e) ATH_MUST_USE;
-/* A switch that changes the function, of which we compute one setting; *known: key is one. */
+/* Some keys of config.json are switches of which one setting is computed here. *known: key is such
+ * a switch. ST_USAGE: it has the other setting. */
 status config_check_switch(const char *key, const json_t *v, bool *known, err *e) ATH_MUST_USE;
 
 #endif

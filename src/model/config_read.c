@@ -24,7 +24,7 @@ static status at_key(err *e, const char *key) {
 
 /* ---- gathering ---- */
 
-static status read_object_file(const char *path, json_t **out, err *e) {
+status config_read_object(const char *path, json_t **out, err *e) {
     char *text;
     size_t len;
     TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
@@ -71,7 +71,7 @@ static status base_object(const json_t *obj, json_t **base, const char **from, b
     if (*from) {
         char path[4096];
         snprintf(path, sizeof path, "%s/config.json", *from);
-        return read_object_file(path, base, e);
+        return config_read_object(path, base, e);
     }
     *base = json_object();
     return ST_OK;

@@ -105,6 +105,16 @@ model_layer_range model_chunk(const model_config *mc, int chunks, int i);
 /* Adds the parameters that a chunk reads. */
 void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s);
 
+/* Adapters (adapters.c has the mathematics): small matrices that are trained while the model's own
+ * weights are frozen. */
+typedef struct model_adapters {
+    int rank; /* 0: there are none */
+    double alpha;
+} model_adapters;
+/* Instead of model_declare: adds all parameters of the model, frozen, then two matrices for each
+ * matrix of its layers. Not with tensor-parallel ranks. */
+void model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s);
+
 /* ---- the forward pass (transformer.c) ---- */
 
 /* What a program gives. nll: the negative log-likelihood of each target, fp32 [B*T,1]. */
@@ -114,12 +124,6 @@ typedef enum model_task {
                     input "grad.nll" */
     TASK_LOGITS, /* "logits" [n,V] of the rows that the input "rows" [n,1] names */
 } model_task;
-
-/* Low-rank matrices that are trained beside frozen ones (adapters.h). */
-typedef struct model_adapters {
-    int rank; /* 0: there are none */
-    double alpha;
-} model_adapters;
 
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */

@@ -32,16 +32,18 @@ typedef struct rope_scaling {
     int n_factors;
 } rope_scaling;
 
+/* All that the frequencies of one kind of layer depend on. */
 typedef struct rope_spec {
-    double theta;
-    int rotary_dim;
-    int64_t max_positions; /* of the config: where dynamic and longrope begin to scale */
+    double theta;          /* the base: frequency i is theta^(-2i / rotary_dim) before scaling */
+    int rotary_dim;        /* elements of a head that are rotated, two for each frequency */
+    int64_t max_positions; /* of the config: beyond this length dynamic and longrope scale */
     rope_scaling scaling;
 } rope_spec;
 
-/* What cosines and sines are multiplied by: 1 but for YaRN and longrope. */
+/* The factor of all cosines and sines: 1, except with YaRN and longrope. */
 double rope_amplitude(const rope_spec *s);
-/* Inverse frequencies out[rotary_dim/2] for sequences of `length` tokens. Returns the amplitude. */
+/* The frequencies, in radians per position, for sequences of `length` tokens: out[rotary_dim / 2].
+ * Returns the amplitude. */
 double rope_frequencies(const rope_spec *s, int64_t length, double *out);
 
 /* A constant [rows, rotary_dim]: cosines, then sines, of positions 0..rows-1; f64 in f64 programs.
@@ -53,7 +55,8 @@ val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows);
  * change where the object has them. key: for messages. Unknown fields stop. ST_USAGE. */
 status rope_read(arena *a, const json_t *o, const char *key, rope_scaling *s, double *theta,
                  double *partial, err *e) ATH_MUST_USE;
-/* Checks what needs the rest of the config: positive factors, lengths of lists. */
+/* Checks what rope_read could not: that factors are positive, and lists as long as rotary_dim / 2.
+ */
 status rope_check(const rope_spec *s, err *e) ATH_MUST_USE;
 /* As rope_parameters of transformers 5; without theta as rope_scaling of 4 (null when plain). */
 json_t *rope_json(const rope_spec *s, bool with_theta);

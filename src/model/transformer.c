@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/adapters.h"
 #include "model/parts.h"
 
 val model_named(model_rec *r, const char *name, const char *suffix) {

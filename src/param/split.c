@@ -21,8 +21,8 @@ bool param_run_divides(int64_t all, int64_t heads, int ranks) {
     return all % heads == 0 && (heads % ranks == 0 || ranks % heads == 0);
 }
 
-/* Shares out the heads of a run, or its rows as evenly as they go. begin: the run's first row in the
- * whole. */
+/* Shares out the heads of a run, or its rows as evenly as they go. begin: the run's first row in
+ * the whole. */
 static void place_run(param_run *k, const param_ranks *r, int64_t begin) {
     CHECK(param_run_divides(k->all, k->heads, r->n), "%lld rows of %lld heads on %d ranks",
           (long long)k->all, (long long)k->heads, r->n);

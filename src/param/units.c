@@ -206,8 +206,8 @@ void param_store_make_unit(param_store *s) {
     for (int u = 0; u < s->n_units; u++) make_spans(s, &s->unit[u], u, true);
 }
 
-/* Slots of what is trained, or of what is frozen, from element `next` on: first those that belong to
- * one unit, then the two in which layers take turns, each as long as the longest unit of layers.
+/* Slots of what is trained, or of what is frozen, from element `next` on: first those that belong
+ * to one unit, then the two in which layers take turns, each as long as the longest unit of layers.
  * Returns where they end. */
 static int64_t place_slots(param_store *s, bool frozen, int64_t next) {
     int64_t most = 0;

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/adapters.h"
-
 static const int64_t PAGE_BYTES = 4096;
 
 static int64_t page_up(int64_t n) {

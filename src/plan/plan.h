@@ -206,7 +206,8 @@ int plan_frames(const plan *p);
 /* ST_MEMORY: arena, snapshot and process do not fit into `limit_bytes` (0: what the machine has
  * free). The hint names the key to change and a value that fits, which was planned to find out. */
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;
-/* Reserves the arena and tells stores and programs where they are in it. Nothing is written to it. */
+/* Reserves the arena and tells stores and programs where they are in it. Nothing is written to it.
+ */
 status plan_commit(plan *p, err *e) ATH_MUST_USE;
 void plan_free(plan *p);
 /* Bytes in the frames that are kept from the forward pass for the backward. */

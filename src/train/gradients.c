@@ -1,6 +1,9 @@
 /* --dump-grads: loss and every gradient of one batch, for comparison with other implementations. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
+#include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
 #include "run/config/config_device.h"
@@ -35,8 +38,11 @@ static status write_gradients(const setup *u, const char *path, err *e) {
     size_t bytes = (size_t)param_store_sizes(ps).grad_bytes;
     dev_room room = {0};
     const float *host = dev_look(u->dev, param_grad(ps), bytes, &room);
-    st_tensor *t = hf_tensors(u->a, ps, host, "", DT_F32, HF_FILES_PAIRS);
-    status st = st_write(path, t, param_count(ps), NULL, e);
+    held_array grads = {.store = ps, .first = (float *)(uintptr_t)host};
+    const st_tensor *t = hf_declare(u->a, ps, "", DT_F32, HF_FILES_PAIRS);
+    status st = st_create(path, t, param_count(ps), e);
+    if (st == ST_OK) st = hf_write_part(path, t, &grads, 1, HF_FILES_PAIRS, e);
+    if (st != ST_OK) remove(path); /* no half file stays */
     dev_room_free(&room);
     return st;
 }

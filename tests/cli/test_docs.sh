@@ -26,7 +26,7 @@ awk '
         kind = ""; next
     }
     open { print >out }
-' "$root/README.md" "$root/docs/data.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md" "$root/docs/parallelism.md"
+' "$root/README.md" "$root/docs/tokenizers.md" "$root/docs/data.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md" "$root/docs/parallelism.md"
 examples=0
 for part in [0-9][0-9].sh [0-9][0-9].file; do [ -e "$part" ] && examples=$((examples + 1)); done
 [ "$examples" -ge 19 ] || fail "there are only $examples marked examples"
@@ -38,7 +38,7 @@ done
 [ -e runs/tiny/checkpoints/step-60/model.safetensors ] || fail "the example did not go on"
 
 # Links of the documents lead somewhere.
-for page in README.md CONTRIBUTING.md $(cd "$root" && ls docs/*.md); do
+for page in README.md CONTRIBUTING.md $(cd "$root" && ls docs/*.md docs/results/*.md); do
     { grep -oE '\]\([^)#]+' "$root/$page" || true; } | sed 's/^](//' | while read -r link; do
         case $link in http*) continue ;; esac
         [ -e "$(dirname "$root/$page")/$link" ] || fail "$page links to $link, which is not there"

@@ -90,7 +90,13 @@ expect 2 export "$m" -o precious --to hf --force
 printf 'model: {from: in/llama-gqa-tied}\ntrain: {seq_len: 16}\n' >from.yaml
 expect 0 plan from.yaml --json
 has out 21816
-has out '"runs": {"transformers": {"runs": true'
+has out '"runs": {"transformers": {"runs": true, "why": "", "basis": "compared", "of": "5.'
+has out '"vLLM": {"runs": true, "why": "", "basis": "listed", "of": "registry of models at '
+expect 0 plan from.yaml
+grep -qE '^  transformers +yes \(compared with 5\.' out || fail "transformers was run"
+grep -qE '^  llama.cpp +yes, as a GGUF file \(compared with ' out || fail "llama.cpp was run"
+grep -qE '^  vLLM +listed \(its registry .* 20[0-9]*; not run here\)$' out || fail "vLLM was never run"
+grep -qE '^  Ollama +listed, .*\(its converter .* 20[0-9]*; not run here\)$' out || fail "Ollama was never run"
 
 # ---- sources that are refused, with the reason; nothing appears ----
 

@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "io/io_test.h"
-#include "io/hf/shards.h"
+#include "io/whole_tensors.h"
+#include "io/hf/model_folder.h"
 #include "interchange/open_model.h"
 
 enum { T = 16, PROMPT = 3 };
@@ -62,7 +63,7 @@ static const char *write_folder(test_dir *d, const golden *g, const form *f) {
     MUST(file_write_atomic(path_join(d->mem, dir, "config.json"), config, len, E));
     free(config);
     for (int k = 0; k < 3; k++)
-        list[k] = hf_tensors(g->a, s, param_master(s), "", f->dt[k], hf_order_of(g->dir));
+        list[k] = whole_tensors(g->a, s, param_master(s), "", f->dt[k], hf_order_of(g->dir));
     for (int i = 0; i < param_count(s); i++) list[0][i] = list[i % 3][i];
     MUST(shards_write(dir, list[0], param_count(s), f->shard_bytes, NULL, E));
     shift_files(d->mem, dir, f->shift);
@@ -199,7 +200,7 @@ static void test_head_of_tied_model(void **state) {
     const char *dir = write_folder(d, &g, &f);
     const param_store *s = g.p->store;
     int n = param_count(s), embed = param_find(s, "model.embed_tokens.weight");
-    st_tensor *list = hf_tensors(g.a, s, param_master(s), "", DT_BF16, HF_FILES);
+    st_tensor *list = whole_tensors(g.a, s, param_master(s), "", DT_BF16, HF_FILES);
     st_tensor *with_head = ARENA_ARRAY(g.a, st_tensor, n + 1);
     memcpy(with_head, list, sizeof *list * (size_t)n);
     int64_t elems = param_elems(param_at(s, embed));

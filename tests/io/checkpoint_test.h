@@ -26,8 +26,9 @@ static inline status test_add_files(checkpoint_writer *w, int64_t step, err *e) 
     float weights[64], moments[32];
     for (int i = 0; i < 64; i++) weights[i] = (float)(step * 100 + i);
     for (int i = 0; i < 32; i++) moments[i] = (float)(step * 1000 - i);
-    st_source bf16 = {.data = weights, .dt = DT_F32, .out_dt = DT_BF16};
-    st_tensor model = {"w", DT_BF16, 2, {8, 8}, NULL, st_source_fill, &bf16};
+    uint16_t bf16[64];
+    dtype_convert(bf16, DT_BF16, weights, DT_F32, 64);
+    st_tensor model = {.name = "w", .dt = DT_BF16, .rank = 2, .dims = {8, 8}, .data = bf16};
     st_tensor state[] = {{.name = "m", .dt = DT_F32, .rank = 1, .dims = {32}, .data = moments},
                          {.name = "v", .dt = DT_F32, .rank = 1, .dims = {32}, .data = moments}};
     TRY(checkpoint_writer_add_blob(w, "config.json", "{\"model_type\":\"llama\"}", 22, e));

@@ -6,6 +6,7 @@
 #include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
 #include "io/store_test.h"
+#include "io/whole_tensors.h"
 
 /* ---- runs ---- */
 
@@ -175,7 +176,8 @@ static int write_whole_content(test_dir *d, const held_lab *whole, const content
     st_tensor *t = ARENA_ARRAY(d->mem, st_tensor, n * each);
     for (int k = 0; k < n; k++) {
         const float *first = arrays[k].first;
-        memcpy(t + k * each, hf_tensors(d->mem, whole->s, first, prefix_of(c, k), c->dt, c->order),
+        memcpy(t + k * each,
+               whole_tensors(d->mem, whole->s, first, prefix_of(c, k), c->dt, c->order),
                sizeof *t * (size_t)each);
     }
     write_whole(d, "whole", t, n * each);
@@ -285,7 +287,7 @@ static void test_layers_of_a_wrong_file(void **state) {
     held_lab whole = held_lab_open("llama-untied", DT_F32, NULL, NULL);
     held_layers own[] = {{whole.s, 0, 2}, {whole.s, 2, LAYERS}};
     int n = param_count(whole.s);
-    st_tensor *t = hf_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_MEMORY);
+    st_tensor *t = whole_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_MEMORY);
     st_tensor *more = ARENA_ARRAY(d->mem, st_tensor, n + 1);
     memcpy(more, t, sizeof *t * (size_t)n);
     more[n] = t[0];
@@ -318,7 +320,7 @@ static void check_weights_of_a_folder(test_dir *d, const char *kind, const layou
     err e;
     held_lab whole = held_lab_open(kind, DT_BF16, NULL, NULL);
     held_lab_fill(&whole);
-    st_tensor *t = hf_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_FILES);
+    st_tensor *t = whole_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_FILES);
     write_whole(d, "model.safetensors", t, param_count(whole.s));
     for (int rank = 0; rank < ranks_of(l); rank++) {
         held_lab got = open_rank(kind, DT_BF16, l, rank, &whole);

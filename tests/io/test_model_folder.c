@@ -5,7 +5,6 @@
 #include "io/io_test.h"
 #include "io/hf/hf_weights.h"
 #include "io/hf/model_folder.h"
-#include "io/hf/shards.h"
 
 static void test_e4m3(void **state) {
     (void)state;

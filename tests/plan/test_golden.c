@@ -6,6 +6,7 @@
 #include <dirent.h>
 
 #include "infer/generate.h"
+#include "io/whole_tensors.h"
 
 static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2;
 
@@ -82,7 +83,7 @@ static void check_gradients(const golden *g, const st_reader *file, bool all) {
     const param_store *s = g->p->store;
     double worst = 0;
     arena *a = arena_new("grads");
-    st_tensor *t = hf_tensors(a, s, param_grad(s), "grad.", DT_F32, HF_FILES_PAIRS);
+    st_tensor *t = whole_tensors(a, s, param_grad(s), "grad.", DT_F32, HF_FILES_PAIRS);
     for (int i = 0; i < param_count(s); i++) {
         const st_view *v = st_find(file, t[i].name);
         if (!v && all) fail_msg("the golden file has no %s", t[i].name);
@@ -172,7 +173,7 @@ static void test_tensors_round_trip(void **state) {
         st_reader *file;
         MUST(st_open(&file, g.dir, E));
         assert_int_equal(st_count(file), param_count(s));
-        st_tensor *t = hf_tensors(g.a, s, param_master(s), "", DT_F32, HF_FILES_PAIRS);
+        st_tensor *t = whole_tensors(g.a, s, param_master(s), "", DT_F32, HF_FILES_PAIRS);
         for (int i = 0; i < param_count(s); i++) {
             const st_view *v = st_find(file, t[i].name);
             if (!v) fail_msg("%s has no %s", golden_names[m], t[i].name);

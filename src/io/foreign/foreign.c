@@ -48,3 +48,12 @@ bool foreign_take_layers(foreign_cursor *c, const char *pattern, int64_t layers,
     }
     return true;
 }
+
+status foreign_finish(const foreign_cursor *c, bool whole, size_t len, const char *label,
+                      const char *hint, err *e) {
+    if (whole && c->left == 0) return ST_OK;
+    err_set(e, ST_FORMAT, "%s has %zu bytes, %s than its header asks for", label, len,
+            whole ? "more" : "fewer");
+    err_hint(e, "%s", hint);
+    return err_where(e, "%s", label);
+}

@@ -32,4 +32,32 @@ bool foreign_take_layers(foreign_cursor *c, const char *pattern, int64_t layers,
                          int64_t cols);
 bool foreign_skip(foreign_cursor *c, int64_t elems);
 
+/* Once all has been taken: ST_FORMAT where the file is shorter (whole is false) or longer than its
+ * header says. */
+status foreign_finish(const foreign_cursor *c, bool whole, size_t len, const char *label,
+                      const char *hint, err *e) ATH_MUST_USE;
+
+/* ---- the formats ---- */
+
+/* Weights of llama2.c, as its export.py writes them in the version that run.c reads (version 0):
+ *   i32 dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len
+ *   f32 the tensors: embedding, then one kind after the other for all layers (attention norm, wq,
+ *   wk, wv, wo, feed-forward norm, w1, w2, w3), final norm, two tables of rotary positions that
+ *   nothing reads any more, and the head where vocab_size was negative, which says "not tied".
+ * A Llama whose rotary pairs are neighbours; its norms use epsilon 1e-5 and its rotary base is
+ * 10,000. */
+bool llama2c_looks_weights(const void *bytes, size_t len); /* header and length fit together */
+/* The tensors point into the bytes; the config has rope_interleaved. ST_FORMAT. */
+status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label, foreign_model *out,
+                     err *e) ATH_MUST_USE;
+
+/* Checkpoints of llm.c, the GPT-2 of train_gpt2.c and train_gpt2.cu:
+ *   i32[256]  magic 20240326, version (3: fp32, 5: bf16), longest sequence, vocabulary, layers,
+ *             heads, width, rows of the embedding (the vocabulary, rounded up)
+ *   tensors   wte, wpe, then one kind after the other for all layers, [out,in]; final norm
+ * The rows that only round up the vocabulary are left out. */
+bool llmc_looks_weights(const void *bytes, size_t len);
+status llmc_parse(arena *a, const void *bytes, size_t len, const char *label, foreign_model *out,
+                  err *e) ATH_MUST_USE;
+
 #endif

@@ -1,4 +1,4 @@
-#include "io/foreign/llama2c.h"
+#include "io/foreign/foreign.h"
 
 #include <string.h>
 
@@ -78,13 +78,8 @@ status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label,
         err_set(e, ST_FORMAT, "%s has no header of llama2.c: seven sizes that fit together", label);
         return err_where(e, "%s", label);
     }
-    bool whole = take_all(&c, &z);
-    if (!whole || c.left > 0) {
-        err_set(e, ST_FORMAT, "%s has %zu bytes, %s than its header asks for", label, len,
-                whole ? "more" : "fewer");
-        err_hint(e, "the file is damaged, or of a newer version than the one run.c reads");
-        return err_where(e, "%s", label);
-    }
+    TRY(foreign_finish(&c, take_all(&c, &z), len, label,
+                       "the file is damaged, or of a newer version than the one run.c reads", e));
     *out = (foreign_model){.config = make_config(&z), .tensors = c.tensors, .n = c.n};
     return ST_OK;
 }

@@ -1,4 +1,4 @@
-#include "io/foreign/llmc.h"
+#include "io/foreign/foreign.h"
 
 #include <string.h>
 
@@ -81,13 +81,7 @@ status llmc_parse(arena *a, const void *bytes, size_t len, const char *label, fo
                         .at = (const uint8_t *)bytes + HEADER_BYTES,
                         .left = len - HEADER_BYTES,
                         .dt = version == VERSION_F32 ? DT_F32 : DT_BF16};
-    bool whole = take_all(&c, &z);
-    if (!whole || c.left > 0) {
-        err_set(e, ST_FORMAT, "%s has %zu bytes, %s than its header asks for", label, len,
-                whole ? "more" : "fewer");
-        err_hint(e, "the file is damaged");
-        return err_where(e, "%s", label);
-    }
+    TRY(foreign_finish(&c, take_all(&c, &z), len, label, "the file is damaged", e));
     *out = (foreign_model){.config = make_config(&z), .tensors = c.tensors, .n = c.n};
     return ST_OK;
 }

@@ -67,19 +67,6 @@ typedef struct gguf_tensor {
     void *ctx;
 } gguf_tensor;
 
-/* A ready-made ctx for gguf_source_fill: numbers in memory, row by row. A number that is not
- * finite, or that the format cannot hold, is ST_NONFINITE; F32 holds all. */
-typedef struct gguf_source {
-    const char *name; /* for errors */
-    const void *data;
-    dtype dt;        /* of data: a floating-point one */
-    quant_type type; /* of the file */
-    int64_t cols;
-} gguf_source;
-status gguf_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
-
-/* Size of the file that gguf_write would make. */
-uint64_t gguf_file_bytes(const gguf_pairs *pairs, const gguf_tensor *tensors, int64_t n);
 /* Header, pairs and tensors in the given order, fsync; the alignment is that of the pairs
  * (general.alignment) or the default. hash (XXH3-64 of the file) may be NULL. On failure the file
  * is removed; to replace a file in one step, write another and file_rename it. */

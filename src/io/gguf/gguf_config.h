@@ -4,8 +4,8 @@
 #ifndef IO_GGUF_CONFIG_H
 #define IO_GGUF_CONFIG_H
 
-#include "io/gguf/gguf.h"
 #include "io/gguf/gguf_arch.h"
+#include "io/gguf/gguf_model.h"
 
 /* A key that files written here have where the activation is not the family's usual one: llama.cpp
  * has one GELU, the one with tanh. */
@@ -43,6 +43,10 @@ typedef struct gguf_factors {
     int n;
 } gguf_factors;
 int gguf_rope_factors(arena *a, const model_config *mc, gguf_factors out[2]);
+/* The keys of the tokenizer (gguf_tok_write.c). One token for each row of the embedding: rows
+ * beyond the tokenizer's get unused ones. ST_USAGE: what llama.cpp cannot express, or a tokenizer
+ * with more tokens than rows. */
+status gguf_tok_write(arena *a, const gguf_model_source *src, gguf_pairs *p, err *e) ATH_MUST_USE;
 /* ST_USAGE: names the first option in which what a reader makes of the file differs from mc. */
 status gguf_config_compare(const model_config *mc, const model_config *read, err *e) ATH_MUST_USE;
 

@@ -12,7 +12,6 @@
 #include "io/gguf/gguf_config.h"
 #include "io/gguf/gguf_model.h"
 #include "io/gguf/gguf_rows.h"
-#include "io/gguf/gguf_tok_write.h"
 
 typedef struct writer {
     arena *a;

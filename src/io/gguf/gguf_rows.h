@@ -1,6 +1,8 @@
-/* Where the rows of a GGUF file's tensors are in a store of Hugging Face order. The two differ in
- * which of q, k, v and of gate, up are one tensor, in the order of rotated rows, and in the 1 that
- * files add to norm weights of the kind (1 + w). */
+/* From rows of a GGUF file's tensors to rows of a store in the order of Hugging Face, for reading
+ * and for writing. Three things differ:
+ *   - which of q, k, v, and of gate, up, are one tensor
+ *   - the order of rows that are rotated: pairs as neighbours, or in halves
+ *   - norms of the kind (1 + w): the file holds 1 + w, the store w */
 #ifndef IO_GGUF_ROWS_H
 #define IO_GGUF_ROWS_H
 
@@ -14,10 +16,10 @@ typedef struct gguf_rows {
 
 gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *hf,
                         const param_store *store);
-/* Row i of a matrix, element i of a vector, of a tensor declared from `file`: its place in the
- * store's masters. NULL: the store has no such parameter. */
+/* p: a tensor of the file, as declared from r->file. Where the store has its row i (element i of a
+ * vector), in the masters. NULL: the store has no such parameter. */
 float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i);
-/* What the file's vector has added to each element. */
+/* What the file adds to each number of this vector: 1 or 0. */
 float gguf_rows_offset(const gguf_rows *r, const param *p);
 
 #endif

@@ -1,4 +1,4 @@
-#include "io/gguf/gguf_tok_write.h"
+#include "io/gguf/gguf_config.h"
 
 #include <string.h>
 

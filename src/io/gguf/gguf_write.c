@@ -4,7 +4,7 @@
  * break (names, shapes, keys put twice) is CHECKed before anything is written, the pairs by reading
  * them back.
  *
- * Reading order: layout_new, append_tensor, gguf_write, gguf_source_fill. */
+ * Reading order: layout_new, append_tensor, gguf_write. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,13 +112,6 @@ static void layout_free(layout *l) {
     free(l->places);
 }
 
-uint64_t gguf_file_bytes(const gguf_pairs *pairs, const gguf_tensor *tensors, int64_t n) {
-    layout l = layout_new(pairs, tensors, n);
-    uint64_t bytes = l.header.len + l.data_bytes;
-    layout_free(&l);
-    return bytes;
-}
-
 /* By pieces of whole rows, so that what was just made is still in the cache when it is hashed. */
 static status append_rows(file_out *out, const tensor_place *p, err *e) {
     int64_t step = PIECE_BYTES / p->row_bytes > 0 ? PIECE_BYTES / p->row_bytes : 1;
@@ -167,27 +160,4 @@ status gguf_write(const char *path, const gguf_pairs *pairs, const gguf_tensor *
     }
     layout_free(&l);
     return st;
-}
-
-/* Row by row: a row of floats stays in the cache between the two conversions. */
-status gguf_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
-    const gguf_source *s = ctx;
-    const quant_format *f = quant_by_type(s->type);
-    size_t in = (size_t)s->cols * dtype_bytes(s->dt);
-    size_t out = (size_t)(s->cols / f->block) * (size_t)f->bytes;
-    float *row = s->dt == DT_F32 ? NULL : xmalloc((size_t)s->cols * sizeof(float));
-    bool holds = true;
-    int64_t r = first;
-    for (; r < first + n && holds; r++) {
-        const void *src = (const uint8_t *)s->data + (size_t)r * in;
-        if (row) dtype_convert(row, DT_F32, src, s->dt, s->cols);
-        holds =
-            quant_from_f32(f, (uint8_t *)dst + (size_t)(r - first) * out, row ? row : src, s->cols);
-    }
-    free(row);
-    if (holds) return ST_OK;
-    err_set(e, ST_NONFINITE, "tensor '%s', row %lld: a number is not finite or beyond %s", s->name,
-            (long long)r - 1, f->name);
-    err_hint(e, "write the tensor as F32 or BF16, or look where such weights come from");
-    return err_where(e, "%s", s->name);
 }

@@ -266,40 +266,13 @@ status hf_load_weights(const param_store *s, const char *path, err *e) {
     return st;
 }
 
-/* ---- writing ---- */
+/* ---- other files ---- */
 
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
     if (!held_is_reordered(p, order)) return NULL;
     int64_t n = held_rows(p), *from = ARENA_ARRAY(a, int64_t, (int)n);
     for (int64_t i = 0; i < n; i++) from[param_file_row(p, i)] = i;
     return from;
-}
-
-st_tensor *hf_tensors(arena *a, const param_store *s, const float *flat, const char *prefix,
-                      dtype dt, hf_order order) {
-    CHECK(param_store_whole(s) == s, "whole tensors of a part of a model");
-    st_tensor *list = hf_declare(a, s, prefix, dt, order);
-    for (int i = 0; i < param_count(s); i++) {
-        const param *p = param_at(s, i);
-        bool flip = held_is_transposed(p, order);
-        const int64_t *from = hf_file_rows(a, p, order);
-        st_tensor *t = &list[i];
-        if (dt == DT_F32 && !flip && !from) {
-            t->data = flat + p->offset;
-            continue;
-        }
-        st_source *src = ARENA_NEW(a, st_source);
-        *src = (st_source){.data = flat + p->offset,
-                           .dt = DT_F32,
-                           .out_dt = dt,
-                           .transpose = flip,
-                           .row_from = from,
-                           .rows = t->dims[0],
-                           .cols = p->rank == 1 ? 1 : t->dims[1]};
-        t->fill = st_source_fill;
-        t->ctx = src;
-    }
-    return list;
 }
 
 static status find_in_array(const st_reader *r, const char *prefix, const param *p, hf_weight *w,

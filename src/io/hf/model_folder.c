@@ -1,10 +1,13 @@
+/* Hugging Face folders, written (see model_folder.h).
+ *
+ * Reading order: model_folder_write; write_configs, write_tokenizer, shards_write. */
 #include "io/hf/model_folder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "io/hf/shards.h"
 #include "tok/tok_format.h"
 
 static status write_json(arena *a, const char *dir, const char *name, const json_t *o, err *e) {
@@ -146,6 +149,73 @@ static status write_tokenizer(const model_source *s, arena *a, const char *dir, 
 
 /* ---- weights ---- */
 
+static bool may_be_weights(const char *name) {
+    static const char end[] = ".safetensors";
+    size_t n = strlen(name), n_end = strlen(end);
+    if (strcmp(name, "model.safetensors.index.json") == 0) return true;
+    return strncmp(name, "model", 5) == 0 && n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+typedef struct cut {
+    int64_t *first; /* [n + 1] first tensor of each shard, and the end */
+    int n;
+    uint64_t bytes; /* of all tensors */
+} cut;
+
+/* A tensor that does not fit beside those before it begins the next shard. */
+static cut plan_cut(const st_tensor *tensors, int64_t n, uint64_t max_bytes) {
+    cut c = {.first = xcalloc((size_t)n + 2, sizeof *c.first)};
+    uint64_t filled = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bytes = st_tensor_bytes(&tensors[i]);
+        if (i > 0 && max_bytes && filled + bytes > max_bytes) {
+            c.first[++c.n] = i;
+            filled = 0;
+        }
+        filled += bytes;
+        c.bytes += bytes;
+    }
+    c.first[++c.n] = n;
+    return c;
+}
+
+static status write_index(const char *dir, const st_tensor *tensors, const cut *c, err *e) {
+    json_t *map = json_object();
+    char name[64];
+    for (int k = 0; k < c->n; k++) {
+        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", k + 1, c->n);
+        for (int64_t i = c->first[k]; i < c->first[k + 1]; i++)
+            json_object_set_new(map, tensors[i].name, json_string(name));
+    }
+    json_t *o = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)c->bytes,
+                          "weight_map", map);
+    arena *a = arena_new("index");
+    status st = write_json(a, dir, "model.safetensors.index.json", o, e);
+    arena_free(a);
+    json_decref(o);
+    return st;
+}
+
+status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64_t max_bytes,
+                    int *n_files, err *e) {
+    cut c = plan_cut(tensors, n, max_bytes);
+    char path[4200];
+    status st = ST_OK;
+    for (int k = 0; k < c.n && st == ST_OK; k++) {
+        if (c.n == 1)
+            snprintf(path, sizeof path, "%s/model.safetensors", dir);
+        else
+            snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, k + 1, c.n);
+        st = st_write(path, tensors + c.first[k], c.first[k + 1] - c.first[k], NULL, e);
+    }
+    if (st == ST_OK && c.n > 1) st = write_index(dir, tensors, &c, e);
+    if (n_files) *n_files = c.n;
+    free(c.first);
+    return st;
+}
+
+/* ---- the whole ---- */
+
 bool model_folder_may_hold(const char *name) {
     static const char *const others[] = {"README.md", "config.json", "generation_config.json",
                                          MORE_TEMPLATES};
@@ -153,7 +223,7 @@ bool model_folder_may_hold(const char *name) {
         if (strcmp(name, others[i]) == 0) return true;
     for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
         if (strcmp(name, tokenizer_files[i]) == 0) return true;
-    return shards_may_be(name);
+    return may_be_weights(name);
 }
 
 /* Whether every number of `from` is one of `to`. */

@@ -22,6 +22,13 @@ typedef struct model_folder_report {
 status model_folder_write(const model_source *s, const char *dir, const model_folder_options *opt,
                           model_folder_report *out, err *e) ATH_MUST_USE;
 
+/* The weights of such a folder: model.safetensors, or shards with an index
+ * (model.safetensors.index.json), named and cut as transformers does. All tensors are written, in
+ * their order; a shard is larger than max_bytes (0: no bound) only if it is a single tensor.
+ * *n_files (may be NULL): files that hold them. */
+status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64_t max_bytes,
+                    int *n_files, err *e) ATH_MUST_USE;
+
 /* Whether a folder that is written here may have an entry of this name. */
 bool model_folder_may_hold(const char *name);
 

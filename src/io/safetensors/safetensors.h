@@ -71,18 +71,7 @@ typedef struct st_tensor {
     void *ctx;
 } st_tensor;
 
-/* A ready-made ctx for st_source_fill: converts, and for [rows, cols] tensors may transpose (the
- * source is then [cols, rows]), as GPT-2's Conv1D weights need, or take rows in another order. */
-typedef struct st_source {
-    const void *data;
-    dtype dt;     /* of data */
-    dtype out_dt; /* of the file */
-    bool transpose;
-    const int64_t *row_from; /* [rows] which row of the source; NULL: the same */
-    int64_t rows, cols;      /* of the tensor in the file; read only for either of the above */
-} st_source;
-status st_source_fill(void *ctx, int64_t first, int64_t n, void *dst, err *e);
-
+uint64_t st_tensor_bytes(const st_tensor *t);
 /* Size of the file that st_write would make. */
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
 /* Header (padded so that the data begins at a multiple of 64, metadata {"format":"pt"}), data in
@@ -90,16 +79,6 @@ uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
  * Writing shards is calling this once for each part of a list. */
 status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
                 err *e) ATH_MUST_USE;
-
-/* The same in two halves, for data that exists only piece by piece: declare all tensors, then
- * append their bytes in order, in pieces of any size. Closing with too few bytes is an error. */
-typedef struct st_writer st_writer;
-status st_writer_open(st_writer **w, const char *path, const st_tensor *tensors, int64_t n,
-                      err *e) ATH_MUST_USE;
-status st_writer_append(st_writer *w, const void *data, size_t bytes, err *e) ATH_MUST_USE;
-/* Frees w in any case; on failure the file is removed. */
-status st_writer_close(st_writer *w, uint64_t *hash, err *e) ATH_MUST_USE;
-void st_writer_abandon(st_writer *w); /* removes the file; NULL is fine */
 
 /* A file whose data several processes write, each some of it (file_patch.h), and which st_write
  * would make the same: created with its header at full length; where tensor i's bytes begin, in

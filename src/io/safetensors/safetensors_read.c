@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/safetensors/safetensors_format.h"
+#include "io/safetensors/safetensors_int.h"
 
 #define SHOWN_NAME_BYTES 96
 #define MAX_SHARDS 10000

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/file_fault.h"
-#include "io/safetensors/safetensors_header.h"
+#include "io/safetensors/safetensors_int.h"
 
 enum { HASH_BYTES = 1 << 20 }; /* hashed twice while it is in the cache */
 
