@@ -1,5 +1,7 @@
-/* From a place to a row of ids, targets and starts. What cannot be read or believed becomes id 0
- * with an ignored target, and a fault. Read fill_row last; each kind of row has its own filler. */
+/* From a place to a row of ids, targets and starts. There are two kinds of rows: those cut from the
+ * stream of tokens (fill_cut) and those made of pieces of documents (fill_packed); fill_row, which
+ * is to be read last, chooses and adds the padding. What cannot be read or believed becomes id 0
+ * without a target, and is noted in the loader. */
 #include "data/order/loader_impl.h"
 
 #include <inttypes.h>
@@ -168,8 +170,10 @@ static int64_t fill_row(const loader *l, uint64_t sample, const row *r, const sc
     return live;
 }
 
-static void fill_positions(int32_t *pos, const int32_t *start, int64_t T) {
-    for (int64_t t = 0; t < T; t++) pos[t] = (int32_t)t - (start ? start[t] : 0);
+void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t T) {
+    for (int64_t b = 0; b < n; b++)
+        for (int64_t t = 0; t < T; t++)
+            pos[b * T + t] = (int32_t)t - (start ? start[b * T + t] : 0);
 }
 
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
@@ -180,15 +184,15 @@ int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32
     for (int64_t b = 0; b < B; b++) {
         row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL};
         live += fill_row(l, first_sample + (uint64_t)b, &r, &mem);
-        if (pos) fill_positions(pos + b * T, r.start, T);
     }
+    if (pos) rows_fill_positions(pos, start, B, T);
     free(mem.tok);
     return live;
 }
 
 /* ---- counting ---- */
 
-/* Targets of one piece without reading more tokens than a mask needs. */
+/* Adds the targets of one piece: each of its tokens has one, but those that end a document. */
 static status count_piece(const loader *l, const shards *s, const packing_piece *piece,
                           int32_t *ends, int64_t *live, err *e) {
     *live += piece->n;
