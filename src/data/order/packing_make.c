@@ -4,6 +4,7 @@
 #include "data/order/packing_format.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/rng.h"
@@ -354,8 +355,11 @@ static status make_index(maker *m, const char *temp, err *e) {
     return st;
 }
 
+/* Ranks make the same index at the same time, as threads or on machines where they have the same
+ * process id: each writes a file of its own, and the last one to be renamed stays. */
 static status make_durable(maker *m, arena *a, const char *path, err *e) {
-    char *temp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
+    uint64_t own = mix64((uint64_t)clock_now_ns() ^ mix64((uintptr_t)m));
+    char *temp = arena_printf(a, "%s.tmp-%ld-%" PRIx64, path, (long)getpid(), own);
     status st = make_index(m, temp, e);
     if (st == ST_OK) st = file_rename(temp, path, e);
     if (st != ST_OK) {
