@@ -209,7 +209,7 @@ static status print_build_json(const char *out, const data_build_result *r, err 
 }
 
 /* Charsets when there is another than the usual one, and bad records. */
-static void print_report(const data_report *r) {
+static void print_report(const reader_report *r) {
     bool usual = r->n_charsets == 0 || (r->n_charsets == 1 && !strcmp(r->charset[0].name, "UTF-8"));
     for (int i = 0; !usual && i < r->n_charsets; i++)
         printf("%s %s (%d file%s)", i ? "," : "charsets:", r->charset[i].name, r->charset[i].files,

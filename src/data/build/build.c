@@ -46,10 +46,10 @@ typedef struct build {
     bool can_resume; /* not from standard input, which has passed by */
     int lock_fd;
     bool made_out_dir, locked, resumed;
-    data_report before, report; /* before: of what an interrupted build read */
-    build_place place;          /* where this build began, then where it could go on */
-    uint64_t n_docs;            /* begun */
-    uint64_t open_tokens;       /* of a document that is not yet complete */
+    reader_report report;
+    build_place place;    /* where this build began, then where it could go on */
+    uint64_t n_docs;      /* begun */
+    uint64_t open_tokens; /* of a document that is not yet complete */
     uint64_t unsaved_bytes;
     uint64_t bytes_begun, bytes_done;
     double seconds_before, save_s;
@@ -192,7 +192,7 @@ static void look(void *ctx, const reader *r, uint64_t ahead) {
     uint64_t read = reader_bytes_done(r);
     /* Of packed files less was read than the text is long: then it lags behind a little. */
     if (read > ahead && read - ahead > b->bytes_done) b->bytes_done = read - ahead;
-    data_report_take(&b->report, &b->before, reader_get_report(r));
+    b->report = *reader_get_report(r);
 }
 
 static shard_writer *writer_of(const build *b, job_side s) {
@@ -236,7 +236,7 @@ static status go_on(build *b, const build_state *s, err *e) {
     shard_writer_options wo = writer_options(b);
     for (int i = 0; i < b->n_sides; i++)
         TRY(shard_writer_resume(&b->side[i].w, b->side[i].stage, &wo, s->writer[i], e));
-    TRY(reader_seek(b->reader, &s->place.at, e));
+    TRY(reader_seek(b->reader, &s->place.at, &s->report, e));
     b->bytes_begun = b->bytes_done = reader_bytes_done(b->reader) + s->place.document_bytes;
     log_info("going on with a build that was interrupted after %.1f MB",
              (double)b->bytes_begun * 1e-6);
@@ -274,7 +274,7 @@ static void take_over(build *b, const build_state *s) {
     b->seconds_before = s->seconds;
     b->n_docs = s->documents;
     b->place = s->place;
-    b->before = b->report = s->report;
+    b->report = s->report;
 }
 
 /* Back to where a build begins that has nothing to go on from. */

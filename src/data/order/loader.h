@@ -118,9 +118,6 @@ void loader_close(loader *l); /* NULL is fine */
  * the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
                     int32_t *start, int32_t *pos);
-/* The number that loader_fill would return for n samples: for a whole step before its first
- * micro-batch runs. Looks for the ends of documents only where a mask depends on them. */
-int64_t loader_count_targets(loader *l, uint64_t first_sample, uint64_t n);
 /* The first error that any call met, which names the file; ST_OK when there was none. */
 status loader_error(const loader *l, err *e) ATH_MUST_USE;
 

@@ -129,7 +129,7 @@ static status open_records(reader *r, err *e) {
 void reader_close_file(reader *r) {
     if (r->source) {
         r->disk_bytes += source_disk_bytes(r->source);
-        reader_count_charset(r, source_charset(r->source));
+        reader_report_charset(&r->report, source_charset(r->source), 1);
     }
     source_close(r->source);
     r->source = NULL;

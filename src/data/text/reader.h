@@ -79,6 +79,23 @@ typedef struct reader_position {
     uint64_t records;
 } reader_position;
 
+/* What was found: charsets, bad records. Longer texts are cut. */
+typedef struct reader_report {
+    uint64_t records, documents, bad;
+    struct {
+        char name[32]; /* "UTF-16LE" */
+        int files;
+    } charset[8];
+    int n_charsets;
+    struct {
+        char source[512];
+        uint32_t line;
+        char why[160];   /* "is not JSON: ..." */
+        char start[120]; /* of the record, printable */
+    } sample[8];         /* the first few bad ones */
+    int n_samples;
+} reader_report;
+
 typedef struct chunk chunk;
 /* The next piece: some megabytes of whole records of one file, or a whole text file. *out NULL at
  * the end. Serial; errors as reader_next, bad records aside. */
@@ -100,8 +117,10 @@ status reader_done(reader *r, chunk *c, reader_position *after, err *e) ATH_MUST
 void chunk_free(chunk *c);
 /* The first `bytes` of its document, a whole text file, need not stay in memory. */
 void chunk_forget(const chunk *c, size_t bytes);
-/* Goes on at a position from reader_done of a reader with the same inputs and options. */
-status reader_seek(reader *r, const reader_position *at, err *e) ATH_MUST_USE;
+/* Goes on at a position from reader_done of a reader with the same inputs and options; `found` is
+ * what that one had found by then, NULL: nothing but what the position says. */
+status reader_seek(reader *r, const reader_position *at, const reader_report *found,
+                   err *e) ATH_MUST_USE;
 /* After the last chunk: ST_FORMAT when the share of bad records is too high, ST_USAGE when there
  * was no text at all. reader_next calls it itself. */
 status reader_finish(reader *r, err *e) ATH_MUST_USE;
@@ -121,26 +140,10 @@ uint64_t reader_bytes_done(const reader *r); /* of the files as they lie on disk
 /* Bytes of all files; 0 when unknown (standard input). */
 uint64_t reader_bytes_total(const reader *r);
 
-/* What was found: charsets, bad records. */
-typedef struct reader_report {
-    uint64_t records, documents, bad, empty;
-    struct {
-        const char *name; /* "UTF-16LE" */
-        int files;
-    } charset[8];
-    int n_charsets;
-    struct {
-        const char *source;
-        uint32_t line;
-        const char *why;   /* "is not JSON: ..." */
-        const char *start; /* of the record, printable */
-    } sample[8];           /* the first few bad ones */
-    int n_samples;
-} reader_report;
 const reader_report *reader_get_report(const reader *r);
-
-/* ST_FORMAT when the bytes are not text: a NUL, or more than 30 % control characters and bytes that
- * are not UTF-8 in the first MiB; names the offset. */
-status text_check(const char *path, const char *data, size_t len, err *e) ATH_MUST_USE;
+/* Adds a charset, or a bad record, while there is room. */
+void reader_report_charset(reader_report *p, const char *name, int files);
+void reader_report_sample(reader_report *p, const char *path, uint32_t line, const char *why,
+                          const char *start);
 
 #endif
