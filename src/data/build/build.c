@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,6 @@
 #include "base/log.h"
 #include "data/build/pipeline.h"
 #include "data/build/place.h"
-#include "data/build/report.h"
 #include "data/build/state.h"
 
 enum { FEW_FILES = 32, PART_BYTES = 1 << 20, SAVE_BYTES = 64 << 20 };
@@ -49,6 +49,7 @@ typedef struct build {
     reader_report report;
     build_place place;    /* where this build began, then where it could go on */
     uint64_t n_docs;      /* begun */
+    uint64_t n_scored;    /* of those that this attempt wrote */
     uint64_t open_tokens; /* of a document that is not yet complete */
     uint64_t unsaved_bytes;
     uint64_t bytes_begun, bytes_done;
@@ -210,6 +211,7 @@ static status write_job(void *ctx, const job *j, const build_place *place, err *
         r.ids = ids;
         ids += r.n;
         b->n_docs += j->piece[i].begins;
+        b->n_scored += !r.more && !isnan(r.score);
         b->open_tokens = r.more ? b->open_tokens + (uint64_t)r.n : 0;
         TRY(shard_writer_add(writer_of(b, j->piece[i].side), &r, e));
     }
@@ -388,6 +390,7 @@ static status end(build *b, bool complete, data_build_result *result, err *e) {
     TRY(st);
     TRY(read_totals(b, result, e));
     result->seconds = b->seconds_before + clock_since_s(b->start_ns);
+    result->scored = b->n_scored;
     result->resumed = b->resumed;
     result->report = b->report;
     remove_work(b);

@@ -18,6 +18,7 @@
 #ifndef DATA_BUILD_H
 #define DATA_BUILD_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -52,10 +53,14 @@ typedef struct data_build_options {
 
 typedef struct data_build_result {
     shard_totals train, valid; /* of the sets as they are now; valid is all zero without a split */
+    uint64_t scored;           /* documents with a score that this attempt wrote */
     double seconds;            /* of all attempts */
     bool resumed;
     reader_report report; /* of all attempts */
 } data_build_result;
+
+/* A report as `data build --json` gives it. */
+json_t *data_report_json(const reader_report *r);
 
 /* Errors: those of the reader, the tokenizer and the shards, ST_FAILED from the disk or when
  * another build is writing OUT, ST_USAGE when a split leaves one side empty. What OUT held before

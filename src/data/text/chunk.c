@@ -228,12 +228,6 @@ static bool read_csv(chunk *c, const char *record, size_t len, const field_value
     return false;
 }
 
-static uint32_t count_lines(const char *s, size_t n) {
-    uint32_t lines = 0;
-    for (const char *end = s + n; (s = memchr(s, '\n', (size_t)(end - s))); s++) lines++;
-    return lines;
-}
-
 static bool next_csv(chunk *c, document *doc) {
     while (c->at < c->len) {
         field_value value[FIELDS_MAX];
