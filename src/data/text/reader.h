@@ -10,9 +10,13 @@
  * with an error, as it does at a file of records that are all bad. In a text file, which is one
  * record, a few broken characters are replaced by U+FFFD.
  *
- * Two ways to read: reader_next gives one document after the other; reader_next_chunk gives raw
- * pieces of whole records in order, cheaply, which many threads can then take apart with
- * chunk_next. The documents are the same. */
+ * Two ways to read the same documents:
+ *   one thread     reader_open, reader_next until there are no more, reader_close. Tokenizers are
+ *                  trained and texts measured so.
+ *   many threads   one thread at a time calls reader_next_chunk, which gives pieces of whole records
+ *                  in order and does little; any threads take a chunk apart with chunk_next; then
+ *                  reader_done takes over what each found, in order, and reader_finish judges the
+ *                  whole. `data build` does this. */
 #ifndef DATA_READER_H
 #define DATA_READER_H
 
@@ -62,14 +66,15 @@ status reader_open(reader **out, const char *const *inputs, int n, const reader_
 void reader_close(reader *r);
 /* The next document that is not empty, valid until the next call; *more = false at the end.
  * ST_FORMAT: a binary file, a broken archive, too many bad records (the first is named with file
- * and record). ST_USAGE at the end when there was no text at all. */
+ * and record). ST_USAGE at the end when there was no text at all. The document is whole in memory,
+ * but for a plain text file of more than 16 MiB, which is mapped: it must not shrink meanwhile. */
 status reader_next(reader *r, document *doc, bool *more, err *e) ATH_MUST_USE;
 /* The caller needs the first `bytes` of the document no more: they need not stay resident. */
 void reader_forget(const reader *r, size_t bytes);
 
 /* ---- by chunks ---- */
 
-/* Where reading stands: after a whole record. With the same inputs, reader_seek goes on there. */
+/* A place between two records, where reader_seek can go on with the same inputs. */
 typedef struct reader_position {
     uint32_t file;      /* number of the file in reader_file order */
     uint32_t line;      /* lines of it that were read */
@@ -110,7 +115,7 @@ bool chunk_is_partial(const chunk *c);
 /* Reads n bytes of a document, from a place in its text on. Nothing to do for others. ST_FORMAT:
  * the file cannot be read, or has become shorter. Not for the same bytes by two threads at once. */
 status chunk_need(const chunk *c, const char *from, size_t n, err *e) ATH_MUST_USE;
-/* Takes a chunk's tallies over into the reader's report, once all its documents were read; chunks
+/* To be called once all documents of a chunk were read: adds what it found to the report. Chunks
  * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far, or a
  * text file that could not be read on. */
 status reader_done(reader *r, chunk *c, reader_position *after, err *e) ATH_MUST_USE;
