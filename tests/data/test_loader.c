@@ -163,25 +163,12 @@ static void test_masks_and_positions(void **state) {
             check_masked_row(&r, doc_of, N);
             for (int t = 0; t < r.T; t++) counted += r.targets[t] != LOADER_IGNORE;
             assert_int_equal(live, counted);
-            assert_int_equal(loader_count_targets(l, i, 1), live);
         }
         assert_ok(loader_error(l, e));
         rows_free(&r);
         loader_close(l);
     }
     free(doc_of);
-}
-
-static void test_count_targets_of_a_step(void **state) {
-    const char *dir = counting_set(*state, "a", 600, 150, VOCAB, 700);
-    for (int mode = 0; mode < 4; mode++) {
-        loader *l = open_one(dir, 40, mode & 1, mode & 2, 4);
-        rows r = rows_new(16, 40);
-        for (uint64_t first = 0; first < 500; first += 16)
-            assert_int_equal(rows_fill(&r, l, first), loader_count_targets(l, first, 16));
-        rows_free(&r);
-        loader_close(l);
-    }
 }
 
 /* Each token but the first is a target once, in order; the tail is padding. */
@@ -208,7 +195,6 @@ static void test_validation_covers_all_once(void **state) {
             }
         }
         assert_int_equal(next, N);
-        assert_int_equal(loader_count_targets(l, 0, n + 7), N - 1);
         rows_free(&r);
         loader_close(l);
     }
@@ -459,7 +445,7 @@ static void test_masks_without_index(void **state) {
         rows r = rows_new(1, T);
         for (uint64_t i = 0; i < loader_sequences(l); i++) {
             loader_place p = loader_place_of(l, i);
-            assert_int_equal(rows_fill(&r, l, i), loader_count_targets(l, i, 1));
+            rows_fill(&r, l, i);
             for (int t = 0, start = 0; t < p.n_inputs; t++) {
                 uint64_t at = (p.first_tok + (uint64_t)t) % N, before = (at + N - 1) % N;
                 if (t && (tok[before] == EOT || at == 0)) start = t;
@@ -505,7 +491,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_seed_changes_order, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_seek_equals_sequential, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_masks_and_positions, scene_open, scene_close),
-        cmocka_unit_test_setup_teardown(test_count_targets_of_a_step, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_validation_covers_all_once, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_sources_are_told_apart, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_far_seek, scene_open, scene_close),

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "data/text/charset.h"
 #include "data/text/reader.h"
 
 static reader *open_inputs(const char *const *inputs, int n, const reader_options *opt) {

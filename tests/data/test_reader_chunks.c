@@ -81,7 +81,7 @@ static void expect_same_at_every_stop(const char *in, const reader_options *opt)
         } else {
             reader_close(r);
             r = open_one(in, opt);
-            assert_ok(reader_seek(r, &at, e));
+            assert_ok(reader_seek(r, &at, NULL, e));
             h = hash_chunks(r, 64, h, &at, &n);
         }
         assert_true(h == expect);
@@ -165,7 +165,7 @@ static void test_across_files(void **state) {
         assert_int_equal(at.documents, stop < 3 ? stop : 2);
         reader_close(r);
         assert_ok(reader_open(&r, in, 4, NULL, e));
-        assert_ok(reader_seek(r, &at, e));
+        assert_ok(reader_seek(r, &at, NULL, e));
         hash_chunks(r, 64, 0, &at, &n);
         assert_int_equal(at.documents, 3);
         assert_int_equal(at.file, 4);
@@ -182,7 +182,7 @@ static void test_shorter_file(void **state) {
         reader *r = open_one(in, NULL);
         err e = {0};
         reader_position at = {.offset = 5000000, .line = 7};
-        assert_int_equal(reader_seek(r, &at, &e), ST_FORMAT);
+        assert_int_equal(reader_seek(r, &at, NULL, &e), ST_FORMAT);
         assert_non_null(strstr(e.message, "has become shorter"));
         reader_close(r);
     }

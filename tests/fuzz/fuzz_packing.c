@@ -81,7 +81,6 @@ static void use(loader *l) {
         loader_fill(l, i, 2, ids, targets, start, pos);
         for (int t = 0; t < 2 * T; t++)
             if (ids[t] < 0 || ids[t] >= VOCAB || start[t] < 0 || start[t] > t % T) abort();
-        loader_count_targets(l, i, 2);
         if (loader_place_of(l, i).n_inputs > T) abort();
         loader_span *spans;
         int n;

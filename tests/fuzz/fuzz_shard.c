@@ -104,7 +104,6 @@ static void load(const char *dir, bool mask, bool shuffle) {
         loader_fill(l, i, 2, ids, targets, start, pos);
         for (int t = 0; t < 2 * T; t++)
             if (ids[t] < 0 || ids[t] >= vocab || pos[t] < 0 || pos[t] >= T) abort();
-        loader_count_targets(l, i, 2);
         loader_span *spans;
         int n;
         if (loader_describe(l, i, a, &spans, &n, &e) == ST_OK && n > T) abort();

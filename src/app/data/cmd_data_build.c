@@ -1,6 +1,5 @@
 /* athanor data build: text into token shards. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "data/build/build.h"
-#include "data/build/report.h"
 
 static const char *const BUILD_KEYS[] = {
     "tokenizer", "format", "field", "template",     "id",  "score",  "charset", "max_bad",
@@ -201,7 +199,7 @@ static status print_build_json(const char *out, const data_build_result *r, err 
 }
 
 /* Charsets when there is another than the usual one, and bad records. */
-static void print_report(const data_report *r) {
+static void print_report(const reader_report *r) {
     bool usual = r->n_charsets == 0 || (r->n_charsets == 1 && !strcmp(r->charset[0].name, "UTF-8"));
     for (int i = 0; !usual && i < r->n_charsets; i++)
         printf("%s %s (%d file%s)", i ? "," : "charsets:", r->charset[i].name, r->charset[i].files,
@@ -223,32 +221,6 @@ static void print_result(const char *out, const data_build_result *r) {
     print_report(&r->report);
 }
 
-static bool has_a_score(const shards *s) {
-    uint64_t ends[256];
-    float scores[ARRAY_LEN(ends)];
-    for (uint64_t doc = 0; doc < s->totals.documents; doc += ARRAY_LEN(ends)) {
-        uint64_t left = s->totals.documents - doc;
-        int64_t n = left < ARRAY_LEN(ends) ? (int64_t)left : ARRAY_LEN(ends);
-        if (shards_bounds(s, doc, n, ends, scores, NULL) != ST_OK) return true;
-        for (int64_t i = 0; i < n; i++)
-            if (!isnan(scores[i])) return true;
-    }
-    return false;
-}
-
-/* A field that no record has is a slip of the pen, which would show only when the order is asked
- * for. */
-static void warn_of_scores(const char *out, const char *field, bool split) {
-    arena *a = arena_new("scores");
-    shards *s;
-    const char *dir = split ? path_join(a, out, "train") : out;
-    if (shards_open(&s, &(shards_spec){.path = dir, .eos = -1}, NULL) == ST_OK) {
-        if (!has_a_score(s)) log_warn("no record has a number in its field '%s'", field);
-        shards_close(s);
-    }
-    arena_free(a);
-}
-
 static status build(const cli_args *args, arena *a, err *e) {
     data_build_options opt = {0};
     TRY(need(args->output, "-o", "name the folder to write: -o shards", e));
@@ -267,7 +239,9 @@ static status build(const cli_args *args, arena *a, err *e) {
     cli_warn_of_lost_bytes(t);
     tok_free(t);
     TRY(st);
-    if (opt.reader.score) warn_of_scores(args->output, opt.reader.score, r.valid.tokens > 0);
+    /* Almost always a slip of the pen, which would show only when the order is asked for. */
+    if (opt.reader.score && r.scored == 0 && !r.resumed)
+        log_warn("no record has a number in its field '%s'", opt.reader.score);
     if (args->json) return print_build_json(args->output, &r, e);
     print_result(args->output, &r);
     return ST_OK;

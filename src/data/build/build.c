@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,6 @@
 #include "base/log.h"
 #include "data/build/pipeline.h"
 #include "data/build/place.h"
-#include "data/build/report.h"
 #include "data/build/state.h"
 
 enum { FEW_FILES = 32, PART_BYTES = 1 << 20, SAVE_BYTES = 64 << 20 };
@@ -46,10 +46,11 @@ typedef struct build {
     bool can_resume; /* not from standard input, which has passed by */
     int lock_fd;
     bool made_out_dir, locked, resumed;
-    data_report before, report; /* before: of what an interrupted build read */
-    build_place place;          /* where this build began, then where it could go on */
-    uint64_t n_docs;            /* begun */
-    uint64_t open_tokens;       /* of a document that is not yet complete */
+    reader_report report;
+    build_place place;    /* where this build began, then where it could go on */
+    uint64_t n_docs;      /* begun */
+    uint64_t n_scored;    /* of those that this attempt wrote */
+    uint64_t open_tokens; /* of a document that is not yet complete */
     uint64_t unsaved_bytes;
     uint64_t bytes_begun, bytes_done;
     double seconds_before, save_s;
@@ -192,7 +193,7 @@ static void look(void *ctx, const reader *r, uint64_t ahead) {
     uint64_t read = reader_bytes_done(r);
     /* Of packed files less was read than the text is long: then it lags behind a little. */
     if (read > ahead && read - ahead > b->bytes_done) b->bytes_done = read - ahead;
-    data_report_take(&b->report, &b->before, reader_get_report(r));
+    b->report = *reader_get_report(r);
 }
 
 static shard_writer *writer_of(const build *b, job_side s) {
@@ -210,6 +211,7 @@ static status write_job(void *ctx, const job *j, const build_place *place, err *
         r.ids = ids;
         ids += r.n;
         b->n_docs += j->piece[i].begins;
+        b->n_scored += !r.more && !isnan(r.score);
         b->open_tokens = r.more ? b->open_tokens + (uint64_t)r.n : 0;
         TRY(shard_writer_add(writer_of(b, j->piece[i].side), &r, e));
     }
@@ -236,7 +238,7 @@ static status go_on(build *b, const build_state *s, err *e) {
     shard_writer_options wo = writer_options(b);
     for (int i = 0; i < b->n_sides; i++)
         TRY(shard_writer_resume(&b->side[i].w, b->side[i].stage, &wo, s->writer[i], e));
-    TRY(reader_seek(b->reader, &s->place.at, e));
+    TRY(reader_seek(b->reader, &s->place.at, &s->report, e));
     b->bytes_begun = b->bytes_done = reader_bytes_done(b->reader) + s->place.document_bytes;
     log_info("going on with a build that was interrupted after %.1f MB",
              (double)b->bytes_begun * 1e-6);
@@ -274,7 +276,7 @@ static void take_over(build *b, const build_state *s) {
     b->seconds_before = s->seconds;
     b->n_docs = s->documents;
     b->place = s->place;
-    b->before = b->report = s->report;
+    b->report = s->report;
 }
 
 /* Back to where a build begins that has nothing to go on from. */
@@ -388,6 +390,7 @@ static status end(build *b, bool complete, data_build_result *result, err *e) {
     TRY(st);
     TRY(read_totals(b, result, e));
     result->seconds = b->seconds_before + clock_since_s(b->start_ns);
+    result->scored = b->n_scored;
     result->resumed = b->resumed;
     result->report = b->report;
     remove_work(b);

@@ -18,6 +18,7 @@
 #ifndef DATA_BUILD_H
 #define DATA_BUILD_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -50,30 +51,16 @@ typedef struct data_build_options {
     void *progress_ctx;
 } data_build_options;
 
-/* What the reader found, with what it had found before an interruption. */
-enum { DATA_REPORT_CHARSETS = 8, DATA_REPORT_SAMPLES = 8 };
-typedef struct data_report {
-    uint64_t records, documents, bad;
-    struct {
-        char name[32];
-        int files;
-    } charset[DATA_REPORT_CHARSETS];
-    int n_charsets;
-    struct {
-        char source[256];
-        uint32_t line;
-        char why[160];
-        char start[120];
-    } sample[DATA_REPORT_SAMPLES]; /* the first few bad records */
-    int n_samples;
-} data_report;
-
 typedef struct data_build_result {
     shard_totals train, valid; /* of the sets as they are now; valid is all zero without a split */
+    uint64_t scored;           /* documents with a score that this attempt wrote */
     double seconds;            /* of all attempts */
     bool resumed;
-    data_report report;
+    reader_report report; /* of all attempts */
 } data_build_result;
+
+/* A report as `data build --json` gives it. */
+json_t *data_report_json(const reader_report *r);
 
 /* Errors: those of the reader, the tokenizer and the shards, ST_FAILED from the disk or when
  * another build is writing OUT, ST_USAGE when a split leaves one side empty. What OUT held before

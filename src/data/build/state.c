@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/build/report.h"
 
 enum { STATE_VERSION = 1 };
 
@@ -35,6 +34,51 @@ static bool place_parse(const json_t *o, build_place *p) {
     return true;
 }
 
+/* ---- the report ---- */
+
+json_t *data_report_json(const reader_report *r) {
+    json_t *charsets = json_object(), *samples = json_array();
+    for (int i = 0; i < r->n_charsets; i++)
+        json_object_set_new(charsets, r->charset[i].name, json_integer(r->charset[i].files));
+    for (int i = 0; i < r->n_samples; i++) {
+        json_t *o = json_object();
+        const char *source = r->sample[i].source;
+        json_object_set_new(o, "source", json_cstr(source));
+        json_object_set_new(o, "line", json_integer(r->sample[i].line));
+        json_object_set_new(o, "why", json_cstr(r->sample[i].why));
+        json_object_set_new(o, "start", json_cstr(r->sample[i].start));
+        json_array_append_new(samples, o);
+    }
+    return json_pack("{s:I,s:I,s:I,s:o,s:o}", "records", (json_int_t)r->records, "documents",
+                     (json_int_t)r->documents, "bad", (json_int_t)r->bad, "charsets", charsets,
+                     "bad_samples", samples);
+}
+
+/* False when the object is not such a report. */
+static bool report_parse(reader_report *out, const json_t *o) {
+    json_int_t records, documents, bad;
+    json_t *charsets, *samples, *files, *row;
+    const char *name;
+    size_t i;
+    *out = (reader_report){0};
+    if (json_unpack((json_t *)o, "{s:I,s:I,s:I,s:o,s:o}", "records", &records, "documents",
+                    &documents, "bad", &bad, "charsets", &charsets, "bad_samples", &samples) != 0)
+        return false;
+    out->records = (uint64_t)records;
+    out->documents = (uint64_t)documents;
+    out->bad = (uint64_t)bad;
+    json_object_foreach(charsets, name, files)
+        reader_report_charset(out, name, (int)json_integer_value(files));
+    json_array_foreach(samples, i, row)
+        reader_report_sample(out, json_string_value(json_object_get(row, "source")),
+                             (uint32_t)json_integer_value(json_object_get(row, "line")),
+                             json_string_value(json_object_get(row, "why")),
+                             json_string_value(json_object_get(row, "start")));
+    return true;
+}
+
+/* ---- the file ---- */
+
 status build_state_save(const char *path, const build_state *s, err *e) {
     json_t *o = json_pack("{s:i,s:O,s:b,s:o,s:I,s:o,s:o}", "version", STATE_VERSION, "made_with",
                           s->made_with, "complete", s->complete, "place", place_json(&s->place),
@@ -62,7 +106,7 @@ static bool parse(const json_t *o, build_state *s) {
     s->complete = complete;
     s->documents = (uint64_t)documents;
     if (version != STATE_VERSION || !json_is_object(made_with)) return false;
-    if (!place_parse(place, &s->place) || !data_report_parse(&s->report, report)) return false;
+    if (!place_parse(place, &s->place) || !report_parse(&s->report, report)) return false;
     s->made_with = json_incref(made_with);
     s->writer[0] = json_incref(train);
     s->writer[1] = json_incref(valid);

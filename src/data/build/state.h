@@ -15,7 +15,7 @@ typedef struct build_state {
     build_place place;  /* in the inputs */
     uint64_t documents; /* begun */
     double seconds;
-    data_report report;
+    reader_report report;
     json_t *writer[2]; /* of shard_writer_sync; NULL: no such side */
 } build_state;
 

@@ -1,5 +1,5 @@
-/* The loader: opening its sources, and questions about it. What it does with a sample's index is in
- * place.c (index to place), rows.c (place to ids) and describe.c (place to documents). */
+/* The loader: opening its sources, and questions about it. What it does with a sample is in place.c
+ * (sample to place, place to documents) and rows.c (place to ids). */
 #include "data/order/loader_impl.h"
 
 #include "base/rng.h"
@@ -109,7 +109,8 @@ static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
     return ST_OK;
 }
 
-/* What is dealt belongs to the content as well: ties are broken by fingerprint. */
+/* Which source has which sample must not depend on the order in which sources are listed: ties are
+ * broken by the order of fingerprints, sorted here by insertion. */
 static status open_mixture(loader *l, const loader_config *cfg, err *e) {
     size_t n = (size_t)cfg->n_sources;
     double *weights = xcalloc(n, sizeof *weights);

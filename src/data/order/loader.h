@@ -1,24 +1,44 @@
-/* From token shards to batches, with an O(1) cursor: everything is a pure function of the
- * consumed-sample index, so resuming at sample 10^12 costs the same as starting, and any rank or
- * micro-batch may fetch any sample. There is no state between calls.
+/* The loader: token shards in, rows of training batches out.
  *
- * Training (shuffle = true), packing concat. Each source's token stream is a ring of N tokens, cut
- * into N / T sequences of T inputs (stride T; targets are the inputs shifted by one, so a sample
- * reads T + 1 tokens). Each epoch cuts it at another phase and visits the sequences in another
- * order (rng_permute keyed by seed, the source's fingerprint, epoch). Samples are dealt to several
- * sources by arithmetic too (mixture.h): after any n samples each source has had n * weight of
- * them, off by less than three.
+ * Words
+ *   source     a set of token shards (shards.h) with a weight
+ *   row        T = seq_len input ids, and for each its target: the id that follows it
+ *   sequence   the tokens of one row, numbered within a source: 0 .. sequences - 1 is one epoch
+ *   sample     a row of the run. Samples 0, 1, 2, ... are the rows in the order in which a run uses
+ *              them: with B rows a step, step 1 takes samples 0 .. B - 1, step 2 the next B
  *
- * Packings bestfit and none, and an order by score, need to know all documents: they read an index
- * of sequences (packing.h) that lies beside the shards, made once and read by position afterwards.
- * Rows may then end in padding: ids 0, ignored targets, with document_mask a document of its own.
+ * From a sample to its row
+ *   sample --> source, ordinal     mixture.h: which source, and how many samples it gave before
+ *          --> epoch, sequence     place.c: ordinal / sequences, and a shuffled ordinal % sequences
+ *          --> ranges of tokens    place.c by arithmetic, or packing.h from an index
+ *          --> ids, targets        rows.c, from the shards
+ * Every arrow is a function of its left side and of loader_config alone. Nothing is remembered
+ * between calls: sample 10^12 costs what sample 0 costs, a run resumes without replaying, and any
+ * rank or thread may ask for any sample.
  *
- * Validation (shuffle = false), always concat. Sources one after the other, sequences in order, no
- * overlap: every token but the first of each source is a target exactly once. The last sequence of
- * a source is filled up with ignored targets; samples past the end are wholly ignored, so a last
- * batch may overshoot.
+ * Who calls what: whoever trains opens a loader for each stage (train/course), asks for rows by
+ * loader_fill or through the thread of prefetch.h, and compares loader_error before it uses them.
+ * `data show --run` asks loader_describe which documents a sample holds.
  *
- * A loader is immutable after opening: loader_fill may be called by many threads at once. */
+ * Training (shuffle = true)
+ *   concat        A source of N tokens is a ring, cut every T tokens: N / T sequences. Each reads
+ *                 T + 1 tokens, as the last target is the first input of the next sequence. Each
+ *                 epoch begins to cut at another token and has another order; both are random
+ *                 functions of (seed, the set's fingerprint, epoch).
+ *   bestfit, none Rows are made of whole documents, or of pieces of those longer than T. An index
+ *                 beside the shards says which (packing.h); it is made when it is first needed. Each
+ *                 epoch has the same rows in another order. What is left of a row is padding.
+ *   by score      order = ORDER_ASCENDING or DESCENDING, with any packing: the index also has the
+ *                 order, which is the same in each epoch, and concat always cuts from token 0 on.
+ * Validation (shuffle = false), always concat
+ *   Sources one after the other, sequences in order, without overlap: every token but the first of
+ *   a source is a target exactly once. The last row of a source ends in padding, and samples past
+ *   the end are all padding, so the last batch may be larger than what is left.
+ *
+ * Padding is id 0 with the target LOADER_IGNORE; with document_mask it is a document of its own.
+ *
+ * A loader does not change after loader_open, except that it notes its first error: many threads may
+ * call it at once. */
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 
@@ -29,6 +49,8 @@
 #include "data/shard/shards.h"
 
 enum { LOADER_IGNORE = -100, LOADER_MAX_SOURCES = 256, LOADER_MAX_SEQ_LEN = 1 << 24 };
+
+/* ---- opening ---- */
 
 /* concat: documents end to end, cut at T. bestfit: pieces of at most T tokens, fitted into rows, so
  * that few documents are cut. none: one piece of one document a row. */
@@ -46,13 +68,13 @@ typedef enum loader_packing { LOADER_PACKINGS(LIST_ENUMERATOR) } loader_packing;
 typedef enum loader_order { LOADER_ORDERS(LIST_ENUMERATOR) } loader_order;
 
 typedef struct loader_source {
-    const char *path; /* see shards_spec */
-    double weight;    /* share of the samples, any positive scale; not used without shuffle */
+    const char *path; /* this and the next three: see shards_spec */
     shards_format format;
     int width_bytes;
     uint64_t max_tok;
-    uint64_t consumed; /* samples of this source that earlier stages of the run have taken: the
-                          source goes on behind them */
+    double weight;     /* share of the samples, on any positive scale; not used without shuffle */
+    uint64_t consumed; /* samples of this source that earlier stages of the run took: its ordinals
+                          begin here, so that a stage goes on where the one before it stopped */
 } loader_source;
 
 typedef struct loader_config {
@@ -60,89 +82,96 @@ typedef struct loader_config {
     int n_sources;
     int seq_len;        /* T */
     bool document_mask; /* attention, positions and targets stay inside a document */
-    bool shuffle;       /* true: training order; false: validation order */
+    bool shuffle;       /* true: training; false: validation */
     loader_packing packing;
     loader_order order;
     uint64_t seed;
-    uint64_t tok_hash;  /* tok_hash() of the run's tokenizer; 0: not compared */
-    int32_t vocab_size; /* of the model: ids must be below it; 0: that of the shards */
-    int32_t tok_vocab;  /* of the tokenizer, and its end-of-text id (-1: none): for files without */
-    int32_t eos;        /* an index */
-    /* Called now and then while a packing index is made; may be NULL. */
+    uint64_t tok_hash;  /* tok_hash() of the run's tokenizer; 0: not compared with the shards' */
+    int32_t vocab_size; /* of the model: every id must be below it; 0: that of the shards */
+    int32_t tok_vocab;  /* the tokenizer's size and end-of-text id (-1: none), for token files of */
+    int32_t eos;        /* other programs, which do not say */
+    /* Called now and then while an index is made: share of 0 .. 1. May be NULL. */
     void (*progress)(void *ctx, const char *what, double share);
     void *progress_ctx;
 } loader_config;
 
 typedef struct loader loader;
 
-/* ST_USAGE: another tokenizer, a vocabulary larger than the model's, weights that are not positive,
+/* ST_USAGE: another tokenizer, a vocabulary larger than the model's, a weight that is not positive,
  * a source shorter than one sequence, an order by score without scores. ST_FORMAT: broken shards.
- */
+ * ST_FAILED: an index cannot be written. */
 status loader_open(loader **out, const loader_config *cfg, err *e) ATH_MUST_USE;
-void loader_close(loader *l);
+void loader_close(loader *l); /* NULL is fine */
 
-/* Fills B rows with samples first_sample .. first_sample + B - 1. Never fails: what cannot be read,
- * corrupt token ids or document bounds become id 0 with an ignored target and set the sticky error
- * that loader_error reports; check it before the batch is used.
- *   ids, targets [B,T]   targets[b,t] is the token after ids[b,t], or LOADER_IGNORE: padding, and
- *                        with document_mask or a packing other than concat after the last token of
- * a document start [B,T]          first key that query t may see (<= t): the start of its document
- * in the row; all 0 without document_mask. NULL: not wanted pos [B,T]            t - start[b,t]:
- * positions restart with each document. NULL: not wanted Returns the number of targets that are not
- * ignored. */
+/* ---- rows ---- */
+
+/* Fills B rows with samples first_sample .. first_sample + B - 1 and returns how many of their
+ * targets are not LOADER_IGNORE.
+ *
+ *   ids      [B,T]  input ids
+ *   targets  [B,T]  targets[b,t] is the token after ids[b,t]. LOADER_IGNORE in padding, and where
+ *                   that token belongs to another document: behind the last token of a document,
+ *                   with document_mask or a packing other than concat
+ *   start    [B,T]  the first position of the row that position t may attend to (<= t): where its
+ *                   document begins. All 0 without document_mask. NULL: not wanted
+ *   pos      [B,T]  t - start[b,t]: positions begin anew with each document. NULL: not wanted
+ *
+ * It cannot fail. What cannot be read, and an id outside the vocabulary, becomes id 0 and its row
+ * (bestfit, none: its document) has no targets; the loader notes the error. Ask loader_error before
+ * the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
                     int32_t *start, int32_t *pos);
-/* The same number for n samples before they are filled: for a whole step before its micro-batches
- * run. Reads document bounds only where a mask depends on them. */
-int64_t loader_count_targets(loader *l, uint64_t first_sample, uint64_t n);
-/* The first fault any loader_fill met, naming the shard file; ST_OK when none. */
+/* The first error that any call met, which names the file; ST_OK when there was none. */
 status loader_error(const loader *l, err *e) ATH_MUST_USE;
 
-int loader_seq_len(const loader *l);
-/* Sequences in one pass over all sources, and over one. */
-uint64_t loader_sequences(const loader *l);
-uint64_t loader_source_sequences(const loader *l, int i);
-/* Tokens, documents and text bytes of all sources. */
-shard_totals loader_totals(const loader *l);
+/* ---- where a sample lies ---- */
 
-/* Where a sample lies. */
 typedef struct loader_place {
     int source;
-    uint64_t ordinal;   /* number of the sample among those of its source, `consumed` included */
-    uint64_t epoch;     /* passes over that source completed before this one */
-    uint64_t sequence;  /* place in the source's sequence order, 0 .. sequences - 1 */
-    uint64_t first_tok; /* first input token; a training sample may wrap to token 0 */
-    int64_t n_inputs; /* T; fewer in the last sequence of a validation source and in padded rows; 0
-                         past its end */
+    uint64_t ordinal;   /* samples that the source gave before this one, `consumed` included */
+    uint64_t epoch;     /* ordinal / sequences */
+    uint64_t sequence;  /* 0 .. sequences - 1 */
+    uint64_t first_tok; /* of the set; in training a sequence may go on at token 0 */
+    int64_t n_inputs;   /* without padding: T, or fewer */
 } loader_place;
 loader_place loader_place_of(const loader *l, uint64_t sample);
-/* Share of the samples that source `i` gets (its weight to 1e-6), and its shards. */
-double loader_source_share(const loader *l, int i);
-const shards *loader_source_shards(const loader *l, int i);
-int loader_n_sources(const loader *l);
-/* How many of the first n samples are source i's, without `consumed`. */
-uint64_t loader_samples_of(const loader *l, int i, uint64_t n);
 
-/* What a packing made of the documents of all sources; all 0 without an index of pieces. The share
- * of padding is 1 - tokens / (sequences * T). */
-typedef struct packing_totals {
-    uint64_t sequences;
-    uint64_t documents, documents_cut; /* in more than one piece */
-    uint64_t tokens, targets;          /* of the rows of one pass, without padding */
-} packing_totals;
-packing_totals loader_packing_totals(const loader *l);
-
-/* The documents of a sample, in order: what `data show --run R --step N` prints. */
+/* A part of a document that lies in a row. */
 typedef struct loader_span {
-    int source; /* number in the loader's list */
-    const char *set;
-    const char *shard;           /* file name in it */
-    shard_place place;           /* of the whole document */
-    uint64_t first_tok, end_tok; /* token range in the set that the sample reads */
-    int row_first;               /* where it lies in the row of T */
+    int source;
+    const char *set;             /* the source's folder or file */
+    const char *shard;           /* name of the file in it */
+    shard_place place;           /* the whole document */
+    uint64_t first_tok, end_tok; /* the part, as tokens of the set */
+    int row_first;               /* its first position in the row */
 } loader_span;
-/* At most seq_len spans, in the arena. */
+/* The documents of a sample, in the order of the row, in the arena; at most T. */
 status loader_describe(const loader *l, uint64_t sample, arena *a, loader_span **spans, int *n,
                        err *e) ATH_MUST_USE;
+
+/* ---- questions about the whole ---- */
+
+int loader_seq_len(const loader *l);
+int loader_n_sources(const loader *l);
+const shards *loader_source_shards(const loader *l, int i);
+/* Sequences of one epoch of all sources, and of source i. */
+uint64_t loader_sequences(const loader *l);
+uint64_t loader_source_sequences(const loader *l, int i);
+/* The share of the samples that source i gets: its weight, right to 1e-6; in validation that of its
+ * sequences. */
+double loader_source_share(const loader *l, int i);
+/* How many of samples 0 .. n - 1 are source i's. */
+uint64_t loader_samples_of(const loader *l, int i, uint64_t n);
+/* Tokens, documents and text bytes of all sources; 0: not known. */
+shard_totals loader_totals(const loader *l);
+
+/* What bestfit or none made of the documents of all sources; all 0 with concat. The share of
+ * padding is 1 - tokens / (sequences * T). */
+typedef struct packing_totals {
+    uint64_t sequences;
+    uint64_t documents, documents_cut; /* cut: in more than one piece */
+    uint64_t tokens, targets;          /* in the rows of one epoch, without padding */
+} packing_totals;
+packing_totals loader_packing_totals(const loader *l);
 
 #endif

@@ -1,5 +1,6 @@
-/* What the files of the loader share; private to this folder. loader.c opens and answers, place.c
- * turns an index into a place, rows.c a place into ids and targets, describe.c into documents. */
+/* What the files of the loader share; private to this folder. loader.c opens the sources and answers
+ * questions, place.c turns a sample into its place and that into ranges of tokens or documents,
+ * rows.c turns the ranges into ids and targets. */
 #ifndef DATA_LOADER_IMPL_H
 #define DATA_LOADER_IMPL_H
 
@@ -11,14 +12,15 @@
 
 typedef struct source_state {
     shards *shards;
-    packing *packing;   /* index of sequences; NULL: cut by arithmetic */
+    packing *packing;   /* index of sequences; NULL: concat, shuffled: arithmetic is enough */
     uint64_t n_tok;     /* N */
-    uint64_t sequences; /* in one pass */
-    uint64_t seed;      /* of its phases and orders */
+    uint64_t sequences; /* in one epoch */
+    uint64_t seed;      /* of where its epochs begin to cut, and of their orders */
     uint64_t consumed;  /* its ordinals begin here */
 } source_state;
 
-/* The first fault found. `claimed` lets one thread write the details, `known` publishes them. */
+/* The first error found. Of several threads the one that gets `claimed` writes it; the others may
+ * read it once `known` is set. */
 typedef struct loader_fault {
     atomic_flag claimed;
     atomic_bool known;
@@ -37,7 +39,7 @@ struct loader {
     mixture *mix;       /* NULL unless shuffle */
     uint64_t sequences;
     shard_totals totals;
-    loader_fault *fault; /* what even questions may set */
+    loader_fault *fault; /* behind a pointer, as questions to a const loader may set it */
 };
 
 /* Keeps the first fault. */
@@ -48,8 +50,8 @@ loader_place place_compute(const loader *l, uint64_t sample);
 /* Fills in first_tok of a sequence that is ordered by an index but cut by arithmetic. */
 status place_look_up(const loader *l, loader_place *p, err *e) ATH_MUST_USE;
 
-/* The contiguous token ranges of a sample one after the other: a ring gives one or two, an index
- * the pieces of documents. */
+/* The ranges of tokens that a sample reads, one after the other, each contiguous in the set. A ring
+ * gives one, or two where it goes on at token 0; an index gives pieces of documents. */
 typedef struct place_walk {
     const source_state *src;
     bool packed;
@@ -59,6 +61,9 @@ typedef struct place_walk {
 status place_walk_begin(const loader *l, const loader_place *p, place_walk *w, err *e) ATH_MUST_USE;
 /* *more = false at the end. */
 status place_walk_next(place_walk *w, packing_piece *piece, bool *more, err *e) ATH_MUST_USE;
+
+/* pos[r,t] = t - start[r,t] for n rows; start NULL: t. */
+void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t T);
 
 /* True when rows are made of pieces of documents. */
 static inline bool loader_is_packed(const loader *l) {

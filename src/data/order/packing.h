@@ -1,26 +1,29 @@
-/* Indices of sequences: which pieces of which documents make up each row of T tokens. Needed by the
- * packings bestfit and none, and by an order by score; they are made once by a pass over the
- * document bounds, lie beside the shards, and are then read by position: a sample costs two or
- * three short reads, and nothing of the index stays in memory.
+/* Indexes of sequences: files that say, for each row of T tokens, which pieces of which documents it
+ * holds. The packings bestfit and none need one, and so does an order by score.
  *
- * Pieces. A document of more than T tokens is cut into pieces of T and a rest; the last target of
- * such a piece is the token after it. A rest of one token has nothing to predict and is left out.
+ * packing_open opens the file beside the shards, or makes it: one pass over the bounds of all
+ * documents, 40 MB of memory and 8 bytes for each sequence (24 with an order by score). Afterwards
+ * it is read by position: a sample costs two or three short reads, and nothing of it stays in
+ * memory. The file is opened once; one that is made anew meanwhile does not change what is read.
+ *
+ * Pieces. A document of more than T tokens is cut into pieces of T tokens and a rest. The last
+ * target of a piece is the first token of the next one. A rest of one token has nothing to predict
+ * and is left out.
  *   none      every piece is a row of its own
- *   bestfit   full pieces are rows of their own; the others are packed by best fit decreasing (Ding
+ *   bestfit   pieces of T are rows of their own; the others are packed by best fit decreasing (Ding
  *             et al. 2024, "Fewer Truncations Improve Language Modeling"), a million at a time
- *   concat    no pieces: sequence i is tokens i T .. i T + T - 1, only the order is stored
- * Order by score. The score of a sequence is the mean of its documents' scores weighted by their
- * tokens in it; documents without score do not count, sequences without any come last. Ties are
- * broken by a hash.
+ *   concat    no pieces: sequence i is tokens i T .. i T + T - 1, and only the order is stored
  *
- * Making one takes 40 MB, and 8 bytes for each sequence (24 with an order by score).
+ * Order by score. The score of a sequence is the mean of its documents' scores, weighted by how many
+ * tokens of each are in it. Documents without a score do not count; sequences without any come
+ * last. Equal scores are ordered by a hash.
  *
  * File: SET/pack-PACKING-T[-ORDER].seq, for a file of others FILE.pack-PACKING-T[-ORDER].seq:
  *   pieces      12 bytes each: u64 first token, u32 with the number of tokens in bits 0-25, bit 30:
  *               the document goes on behind, bit 31: the last piece of its sequence
  *   sequences   u64 each: number of the first piece; concat: number of the sequence
- *   trailer     96 bytes (see packing.c) with the set's fingerprint and a checksum: an index of
- *               other data, or half an index, is made anew */
+ *   trailer     96 bytes (packing_format.h), with the set's fingerprint and a checksum of the
+ *               trailer: an index of other data, or half an index, is made anew */
 #ifndef DATA_PACKING_H
 #define DATA_PACKING_H
 

@@ -1,6 +1,9 @@
-/* Micro-batches are numbered through the steps; number i lies in slot i mod slots from when it is
- * made until it is released. Invariant: released <= made <= released + slots. Whatever changes the
- * numbering starts a new generation, so that a fill under way for the old one is thrown away. */
+/* See prefetch.h. The buffer is a ring of slots, one for each micro-batch of a step. Micro-batches
+ * are numbered on and on through the steps; number i lies in slot i % slots from when it is made
+ * until the owner has taken it and releases it: released <= made <= released + slots.
+ *
+ * Where the owner asks for a step that was not expected, the numbers get another meaning. Then a new
+ * generation begins, and what the thread is filling for the old one is thrown away. */
 #include "data/order/prefetch.h"
 
 #include <stdlib.h>
@@ -8,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/thread.h"
+#include "data/order/loader_impl.h"
 
 typedef struct step_range {
     uint64_t first; /* sample */
@@ -203,12 +207,6 @@ int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n) {
 
 /* ---- taking ---- */
 
-static void fill_positions(int32_t *pos, const int32_t *start, int64_t rows, int64_t T) {
-    for (int64_t b = 0; b < rows; b++)
-        for (int64_t t = 0; t < T; t++)
-            pos[b * T + t] = (int32_t)t - (start ? start[b * T + t] : 0);
-}
-
 static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, int32_t *ids,
                       int32_t *targets, int32_t *start, int32_t *pos) {
     size_t n = (size_t)p->B * (size_t)p->T, bytes = (size_t)rows * (size_t)p->T * sizeof(int32_t);
@@ -216,7 +214,7 @@ static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, int32_t 
     memcpy(ids, from, bytes);
     memcpy(targets, from + n, bytes);
     if (start) memcpy(start, from + 2 * n, bytes);
-    if (pos) fill_positions(pos, start, rows, p->T);
+    if (pos) rows_fill_positions(pos, start, rows, p->T);
 }
 
 static void release(prefetch *p, uint64_t up_to) {

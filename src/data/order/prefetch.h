@@ -1,9 +1,12 @@
-/* The next step's rows, made by a thread while this step computes. The rows are those of
- * loader_fill and nothing else decides them: prefetching changes when reading happens, never what
- * is read.
+/* The next step's rows, read by a thread while this step computes. The rows are those of
+ * loader_fill: reading ahead changes when files are read, never what a row holds.
  *
- * One owner calls. The thread holds as many micro-batches as a step has: what is taken of this step
- * makes room for the next. It sleeps when there is nothing to make, and takes no signals. */
+ * One thread, the owner, calls, for each step: prefetch_expect (early: what the next step will be),
+ * prefetch_begin (waits until the step is there), prefetch_take for each micro-batch in order.
+ *
+ * Memory is that of one step's micro-batches (prefetch_bytes): each one that is taken makes room
+ * for one of the next step. The thread sleeps when there is nothing to read. Signals go to other
+ * threads. Errors stay in the loader: loader_error. */
 #ifndef DATA_PREFETCH_H
 #define DATA_PREFETCH_H
 
@@ -11,7 +14,7 @@
 
 typedef struct prefetch prefetch;
 
-/* B: sequences of a micro-batch, `batch` of a step, at most. `start`: starts are wanted. */
+/* B: rows of a micro-batch; `batch`: rows of a step, at most. `start`: starts are wanted. */
 prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start);
 void prefetch_free(prefetch *p); /* waits for the thread; NULL is fine */
 /* Bytes that a prefetch of this shape holds. */

@@ -1,5 +1,7 @@
-/* From a place to a row of ids, targets and starts. What cannot be read or believed becomes id 0
- * with an ignored target, and a fault. Read fill_row last; each kind of row has its own filler. */
+/* From a place to a row of ids, targets and starts. There are two kinds of rows: those cut from the
+ * stream of tokens (fill_cut) and those made of pieces of documents (fill_packed); fill_row, which
+ * is to be read last, chooses and adds the padding. What cannot be read or believed becomes id 0
+ * without a target, and is noted in the loader. */
 #include "data/order/loader_impl.h"
 
 #include <inttypes.h>
@@ -168,8 +170,10 @@ static int64_t fill_row(const loader *l, uint64_t sample, const row *r, const sc
     return live;
 }
 
-static void fill_positions(int32_t *pos, const int32_t *start, int64_t T) {
-    for (int64_t t = 0; t < T; t++) pos[t] = (int32_t)t - (start ? start[t] : 0);
+void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t T) {
+    for (int64_t b = 0; b < n; b++)
+        for (int64_t t = 0; t < T; t++)
+            pos[b * T + t] = (int32_t)t - (start ? start[b * T + t] : 0);
 }
 
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
@@ -180,57 +184,8 @@ int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32
     for (int64_t b = 0; b < B; b++) {
         row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL};
         live += fill_row(l, first_sample + (uint64_t)b, &r, &mem);
-        if (pos) fill_positions(pos + b * T, r.start, T);
     }
+    if (pos) rows_fill_positions(pos, start, B, T);
     free(mem.tok);
-    return live;
-}
-
-/* ---- counting ---- */
-
-/* Targets of one piece without reading more tokens than a mask needs. */
-static status count_piece(const loader *l, const shards *s, const packing_piece *piece,
-                          int32_t *ends, int64_t *live, err *e) {
-    *live += piece->n;
-    if (loader_is_packed(l)) {
-        *live -= !piece->goes_on;
-        return ST_OK;
-    }
-    int64_t n_ends = 0;
-    TRY(shards_ends(s, piece->first_tok, piece->n, NULL, ends, &n_ends, e));
-    *live -= n_ends;
-    return ST_OK;
-}
-
-static status count_row(const loader *l, uint64_t sample, int32_t *ends, int64_t *live, err *e) {
-    loader_place p = place_compute(l, sample);
-    place_walk w;
-    packing_piece piece;
-    bool more;
-    TRY(place_look_up(l, &p, e));
-    TRY(place_walk_begin(l, &p, &w, e));
-    for (;;) {
-        TRY(place_walk_next(&w, &piece, &more, e));
-        if (!more) return ST_OK;
-        TRY(count_piece(l, w.src->shards, &piece, ends, live, e));
-    }
-}
-
-static int64_t count_without_mask(const loader *l, uint64_t first_sample, uint64_t n) {
-    if (l->shuffle) return (int64_t)n * l->seq_len;
-    int64_t live = 0;
-    for (uint64_t i = 0; i < n; i++) live += place_compute(l, first_sample + i).n_inputs;
-    return live;
-}
-
-int64_t loader_count_targets(loader *l, uint64_t first_sample, uint64_t n) {
-    if (!l->document_mask && !loader_is_packed(l)) return count_without_mask(l, first_sample, n);
-    int32_t *ends = xmalloc((size_t)l->seq_len * sizeof *ends);
-    int64_t live = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        err e = {0};
-        if (count_row(l, first_sample + i, ends, &live, &e) != ST_OK) loader_set_fault(l, &e);
-    }
-    free(ends);
     return live;
 }

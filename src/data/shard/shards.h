@@ -1,5 +1,11 @@
-/* Token shards: what a corpus is after the tokenizer, our own folders and the token files of
- * others, read as they are.
+/* Token shards: a corpus after the tokenizer. A set is a folder that `data build` wrote, or token
+ * files of another program, read as they are. Each of its files of tokens is a shard. Tokens and
+ * documents are numbered through all shards of a set, from 0.
+ *
+ * Reading: shards_open; shards_copy for tokens; shards_ends for where documents end among them;
+ * shards_locate for what is known about the document at a token; shards_close. The loader
+ * (data/order) and `data show` do this. Writing: shard_writer_open, shard_writer_add for each
+ * document, shard_writer_finish. `data build` does this.
  *
  * Our own format, a folder:
  *   manifest.json    format version, tokenizer hash, vocabulary, totals, sources, one record per
@@ -9,16 +15,17 @@
  *   shard-00000.ids  the documents' own ids as text, one after the other; absent without ids
  *   tokenizer.json   the tokenizer that made the tokens (written by `data build`)
  * A document lies wholly in one shard and has at least one token; with a tokenizer that has an
- * end-of-text token, that token is its last. Token and document numbers run through all shards.
+ * end-of-text token, that token is its last.
  *
  * Files of others (foreign.h): a file, a folder or a glob of nanoGPT, llm.c, Megatron,
  * nanotron/datatrove and OLMo token files; each file is a shard. Where they have no index,
  * documents are found by the end-of-text token, in the tokens that are asked about only.
  *
- * Opening costs nothing per token and per document: sizes and headers are checked, contents are
- * not; shards_verify reads and checks every byte. Files are read with pread through a small cache
- * of open files, so that neither resident memory nor descriptors grow with the corpus. Reading is
- * safe on hostile contents, and may be done by many threads at once. */
+ * Opening looks at sizes and headers only, so it costs the same for a small and a large shard;
+ * shards_verify reads and checks every byte. Files are read with pread through a small cache of open
+ * files: neither memory nor descriptors grow with the corpus. Nothing that a file says is trusted;
+ * wrong contents are errors. Many threads may read at once. A file that is replaced or written to
+ * while the set is open is an error, too (shard_files.h). */
 #ifndef DATA_SHARDS_H
 #define DATA_SHARDS_H
 
@@ -58,16 +65,15 @@ typedef struct shards_spec {
                              where the files say something else themselves */
     int32_t vocab_size;   /* of the run's tokenizer; 0: unknown (then that of the set) */
     int32_t eos;          /* end-of-text id of the run's tokenizer, for files without index; -1 */
-    uint64_t max_tok;     /* only the first max_tok tokens, down to a shard's end; 0: all. A run
-                             goes on with what it began with though shards were appended */
+    uint64_t max_tok;     /* only the shards that end at or before this token; 0: all. So a run goes
+                             on with the shards it began with, though others were appended since */
     shard_files *files;   /* open files shared by many sets; NULL: the set has its own few */
 } shards_spec;
 
 typedef struct shard_totals {
     uint64_t tokens;
     uint64_t documents;  /* 0: unknown (files without index) */
-    uint64_t text_bytes; /* of the text the tokens were made from; bits per byte divide by it. 0:
-                            unknown */
+    uint64_t text_bytes; /* of the text that the tokens were made from; 0: unknown */
 } shard_totals;
 
 /* How an id is stored. Our own sets: U16 or U32. */
@@ -155,8 +161,7 @@ status shards_ends(const shards *s, uint64_t first, int64_t n, const int32_t *id
 
 /* A document: all that is known about it. Strings live in the shards or in the arena. */
 typedef struct shard_place {
-    uint64_t document;           /* number in the set; without index the number is unknown: all
-                                    ones */
+    uint64_t document;           /* number in the set; UINT64_MAX: unknown, without an index */
     uint64_t first_tok, end_tok; /* in the set; without index the search for the bounds looks at
                                     most 1 Mi tokens each way */
     int shard;
@@ -198,8 +203,8 @@ typedef struct shard_record {
     uint64_t text_offset, text_bytes;
     const char *id; /* NULL: none */
     float score;
-    bool more; /* the document goes on in the next record; what is not ids and n counts in the last
-                  record of a document */
+    bool more; /* the document goes on in the next record: here only ids and n count, and all else
+                  is taken from the last record of the document */
 } shard_record;
 
 typedef struct shard_writer shard_writer;
@@ -210,19 +215,20 @@ status shard_writer_open(shard_writer **out, const char *dir, const shard_writer
  * stored. */
 status shard_writer_add(shard_writer *w, const shard_record *r, err *e) ATH_MUST_USE;
 shard_totals shard_writer_totals(const shard_writer *w);
-/* Makes durable what was added so far (also in the middle of a document) and puts all that
- * shard_writer_resume needs into the empty object `state`: it stays true though more is written. */
+/* Makes durable what was added so far, also in the middle of a document, and puts what
+ * shard_writer_resume needs into the empty object `state`. It holds whatever is written later. */
 status shard_writer_sync(shard_writer *w, json_t *state, err *e) ATH_MUST_USE;
-/* Goes on at a state of an earlier writer with the same options: cuts the files down to it, so that
- * the finished set is byte for byte that of a writer that was never interrupted. Instead of
- * shard_writer_open; also after the earlier writer has finished: its manifest is taken away first.
- * ST_FORMAT: the files or the state are not what a writer left; no byte that the state speaks of
- * was changed then. */
+/* In place of shard_writer_open: goes on at a state of an earlier writer with the same options. It
+ * cuts the files down to that state, so the finished set is byte for byte that of a writer that was
+ * never interrupted. Where the earlier writer had finished, its manifest is removed first.
+ * ST_FORMAT: the files or the state are not what a writer left; then nothing was changed that the
+ * state speaks of. */
 status shard_writer_resume(shard_writer **out, const char *dir, const shard_writer_options *opt,
                            const json_t *state, err *e) ATH_MUST_USE;
 /* Writes the manifest. The folder is complete only after ST_OK. Frees nothing. */
 status shard_writer_finish(shard_writer *w, err *e) ATH_MUST_USE;
-/* A writer that was neither finished nor ever synced takes its unfinished shard away. */
+/* Removes the unfinished shard of a writer that was neither finished nor ever synced. NULL is fine.
+ */
 void shard_writer_free(shard_writer *w);
 /* Removes manifest.json and shard files from a folder, if there are any. */
 status shards_remove(const char *dir, err *e) ATH_MUST_USE;

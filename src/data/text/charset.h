@@ -40,4 +40,9 @@ size_t charset_convert(charset_converter *c, const char *p, size_t n, bool final
 /* Appends p with each sequence that is not UTF-8 as U+FFFD; returns how many there were. */
 size_t charset_repair(const char *p, size_t n, strbuf *out);
 
+/* Refuses a file that is clearly binary, as a model would be trained on noise. ST_FORMAT, naming the
+ * offset: a NUL, or more than 30 % control characters and bytes that are not UTF-8 in the first
+ * MiB. */
+status text_check(const char *path, const char *data, size_t len, err *e) ATH_MUST_USE;
+
 #endif

@@ -145,10 +145,7 @@ static bool build_document(chunk *c, const char *record, size_t len, const field
     size_t label = 0, id = 0;
     strbuf_clear(&c->text);
     if (!place_text(c, record, len, value, &text)) return false;
-    if (text.len == 0) {
-        c->empty++;
-        return false;
-    }
+    if (text.len == 0) return false;
     bool has_label = place_extra(c, value, c->fields->label, &label);
     bool has_id = place_extra(c, value, c->fields->id, &id);
     const char *own = strbuf_cstr(&c->text);
@@ -231,12 +228,6 @@ static bool read_csv(chunk *c, const char *record, size_t len, const field_value
     return false;
 }
 
-static uint32_t count_lines(const char *s, size_t n) {
-    uint32_t lines = 0;
-    for (const char *end = s + n; (s = memchr(s, '\n', (size_t)(end - s))); s++) lines++;
-    return lines;
-}
-
 static bool next_csv(chunk *c, document *doc) {
     while (c->at < c->len) {
         field_value value[FIELDS_MAX];
@@ -270,7 +261,6 @@ static bool next_text(chunk *c, document *doc) {
         doc->text += 3;
         doc->len -= 3;
     }
-    c->empty += doc->len == 0;
     return doc->len > 0;
 }
 

@@ -40,7 +40,7 @@ struct chunk {
     uint32_t line; /* of the record at `at` */
     strbuf text;   /* what of a document does not lie in data; of a text file: all, if converted */
     uint32_t n_lines;
-    uint64_t records, documents, bad, empty;
+    uint64_t records, documents, bad;
     bad_record sample[BAD_SAMPLES];
     int n_samples;
     err failure; /* a file that could not be read on: chunk_next ends, reader_done says so */

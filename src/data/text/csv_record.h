@@ -30,6 +30,8 @@ size_t csv_record_scan(const char *s, size_t n, csv_dialect d, const csv_columns
                        field_value *value, int *columns, const char **why);
 /* The contents of a quoted field with doubled quotes; `out` has room for n bytes. */
 size_t csv_record_unescape(const char *s, size_t n, char *out);
+/* Line ends among n bytes: a quoted field may hold some. */
+uint32_t count_lines(const char *s, size_t n);
 /* The header at s (of n bytes, whole). ST_FORMAT: a wanted column is missing, or it is broken. */
 status csv_columns_parse(csv_columns *c, arena *a, const char *path, const char *s, size_t n,
                          csv_dialect d, const record_fields *f, err *e) ATH_MUST_USE;

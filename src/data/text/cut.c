@@ -30,20 +30,6 @@ static size_t whole_records(reader_format format, const char *s, size_t n, bool 
     return final ? n : end ? (size_t)(end + 1 - s) : 0;
 }
 
-/* Line ends, eight bytes at a time. */
-static uint32_t count_lines(const char *s, size_t n) {
-    const uint64_t low7 = UINT64_C(0x7f7f7f7f7f7f7f7f), ends = UINT64_C(0x0a0a0a0a0a0a0a0a);
-    uint64_t w, lines = 0;
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&w, s + i, 8);
-        w ^= ends;
-        lines += (uint64_t)__builtin_popcountll(~(((w & low7) + low7) | w | low7));
-    }
-    for (; i < n; i++) lines += s[i] == '\n';
-    return (uint32_t)lines;
-}
-
 static status too_long(const reader *r, reader_format format, size_t open_quote, size_t limit,
                        err *e) {
     const char *path = r->inputs.file[r->at].path;
@@ -129,7 +115,7 @@ static status open_records(reader *r, err *e) {
 void reader_close_file(reader *r) {
     if (r->source) {
         r->disk_bytes += source_disk_bytes(r->source);
-        reader_count_charset(r, source_charset(r->source));
+        reader_report_charset(&r->report, source_charset(r->source), 1);
     }
     source_close(r->source);
     r->source = NULL;

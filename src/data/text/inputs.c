@@ -51,47 +51,32 @@ static reader_format format_of(const char *name) {
 
 /* What a file is that cannot be text, by its name; NULL otherwise. */
 static const char *not_text(const char *name) {
-    static const char *const KINDS[][2] = {{".parquet", "Parquet"},
-                                           {".arrow", "Arrow"},
-                                           {".pdf", "PDF"},
-                                           {".zip", "packed"},
-                                           {".tar", "packed"},
-                                           {".tgz", "packed"},
-                                           {".bz2", "packed"},
-                                           {".xz", "packed"},
-                                           {".7z", "packed"},
-                                           {".png", "image"},
-                                           {".jpg", "image"},
-                                           {".jpeg", "image"},
-                                           {".gif", "image"},
-                                           {".webp", "image"},
-                                           {".mp3", "sound"},
-                                           {".wav", "sound"},
-                                           {".mp4", "film"},
-                                           {".npy", "NumPy"},
-                                           {".npz", "NumPy"},
-                                           {".safetensors", "tensor"},
-                                           {".gguf", "tensor"},
-                                           {".pt", "tensor"},
-                                           {".pth", "tensor"},
-                                           {".pkl", "pickle"},
-                                           {".pickle", "pickle"},
-                                           {".docx", "word processor"},
-                                           {".doc", "word processor"},
-                                           {".odt", "word processor"},
-                                           {".xlsx", "table processor"},
-                                           {".xls", "table processor"},
-                                           {".ods", "table processor"},
-                                           {".epub", "book"},
-                                           {".sqlite", "database"},
-                                           {".db", "database"},
-                                           {".exe", "program"},
-                                           {".so", "program"},
-                                           {".pyc", "program"},
-                                           {".o", "program"}};
+    static const struct {
+        const char *kind, *suffixes;
+    } KINDS[] = {{"Parquet", ".parquet "},
+                 {"Arrow", ".arrow "},
+                 {"PDF", ".pdf "},
+                 {"packed", ".zip .tar .tgz .bz2 .xz .7z "},
+                 {"image", ".png .jpg .jpeg .gif .webp "},
+                 {"sound", ".mp3 .wav "},
+                 {"film", ".mp4 "},
+                 {"NumPy", ".npy .npz "},
+                 {"tensor", ".safetensors .gguf .pt .pth "},
+                 {"pickle", ".pkl .pickle "},
+                 {"word processor", ".docx .doc .odt "},
+                 {"table processor", ".xlsx .xls .ods "},
+                 {"book", ".epub "},
+                 {"database", ".sqlite .db "},
+                 {"program", ".exe .so .pyc .o "}};
     size_t n = without_packing(name);
+    const char *dot = memrchr(name, '.', n);
+    size_t len = dot ? (size_t)(name + n - dot) : 0;
+    if (!dot || dot == name) return NULL;
     for (int i = 0; i < ARRAY_LEN(KINDS); i++)
-        if (ends_with(name, n, KINDS[i][0])) return KINDS[i][1];
+        for (const char *s = KINDS[i].suffixes, *end; *s; s = end + 1) {
+            end = strchr(s, ' ');
+            if ((size_t)(end - s) == len && strncasecmp(dot, s, len) == 0) return KINDS[i].kind;
+        }
     return NULL;
 }
 

@@ -88,7 +88,7 @@ void reader_forget(const reader *r, size_t bytes) {
     if (r->current) chunk_forget(r->current, bytes);
 }
 
-status reader_seek(reader *r, const reader_position *at, err *e) {
+status reader_seek(reader *r, const reader_position *at, const reader_report *found, err *e) {
     chunk_free(r->current);
     r->current = NULL;
     reader_close_file(r);
@@ -98,6 +98,7 @@ status reader_seek(reader *r, const reader_position *at, err *e) {
         return err_hint(e, "the inputs have changed: begin anew");
     }
     r->at = (int)at->file;
+    r->report = found ? *found : (reader_report){0};
     r->report.documents = at->documents;
     r->report.records = at->records;
     r->report.bad = at->bad;

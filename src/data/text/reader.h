@@ -10,9 +10,13 @@
  * with an error, as it does at a file of records that are all bad. In a text file, which is one
  * record, a few broken characters are replaced by U+FFFD.
  *
- * Two ways to read: reader_next gives one document after the other; reader_next_chunk gives raw
- * pieces of whole records in order, cheaply, which many threads can then take apart with
- * chunk_next. The documents are the same. */
+ * Two ways to read the same documents:
+ *   one thread     reader_open, reader_next until there are no more, reader_close. Tokenizers are
+ *                  trained and texts measured so.
+ *   many threads   one thread at a time calls reader_next_chunk, which gives pieces of whole records
+ *                  in order and does little; any threads take a chunk apart with chunk_next; then
+ *                  reader_done takes over what each found, in order, and reader_finish judges the
+ *                  whole. `data build` does this. */
 #ifndef DATA_READER_H
 #define DATA_READER_H
 
@@ -62,14 +66,15 @@ status reader_open(reader **out, const char *const *inputs, int n, const reader_
 void reader_close(reader *r);
 /* The next document that is not empty, valid until the next call; *more = false at the end.
  * ST_FORMAT: a binary file, a broken archive, too many bad records (the first is named with file
- * and record). ST_USAGE at the end when there was no text at all. */
+ * and record). ST_USAGE at the end when there was no text at all. The document is whole in memory,
+ * but for a plain text file of more than 16 MiB, which is mapped: it must not shrink meanwhile. */
 status reader_next(reader *r, document *doc, bool *more, err *e) ATH_MUST_USE;
 /* The caller needs the first `bytes` of the document no more: they need not stay resident. */
 void reader_forget(const reader *r, size_t bytes);
 
 /* ---- by chunks ---- */
 
-/* Where reading stands: after a whole record. With the same inputs, reader_seek goes on there. */
+/* A place between two records, where reader_seek can go on with the same inputs. */
 typedef struct reader_position {
     uint32_t file;      /* number of the file in reader_file order */
     uint32_t line;      /* lines of it that were read */
@@ -78,6 +83,23 @@ typedef struct reader_position {
     uint64_t bad;       /* records */
     uint64_t records;
 } reader_position;
+
+/* What was found: charsets, bad records. Longer texts are cut. */
+typedef struct reader_report {
+    uint64_t records, documents, bad;
+    struct {
+        char name[32]; /* "UTF-16LE" */
+        int files;
+    } charset[8];
+    int n_charsets;
+    struct {
+        char source[512];
+        uint32_t line;
+        char why[160];   /* "is not JSON: ..." */
+        char start[120]; /* of the record, printable */
+    } sample[8];         /* the first few bad ones */
+    int n_samples;
+} reader_report;
 
 typedef struct chunk chunk;
 /* The next piece: some megabytes of whole records of one file, or a whole text file. *out NULL at
@@ -93,15 +115,17 @@ bool chunk_is_partial(const chunk *c);
 /* Reads n bytes of a document, from a place in its text on. Nothing to do for others. ST_FORMAT:
  * the file cannot be read, or has become shorter. Not for the same bytes by two threads at once. */
 status chunk_need(const chunk *c, const char *from, size_t n, err *e) ATH_MUST_USE;
-/* Takes a chunk's tallies over into the reader's report, once all its documents were read; chunks
+/* To be called once all documents of a chunk were read: adds what it found to the report. Chunks
  * in order. Fills in where reading stands after it. ST_FORMAT: too many bad records so far, or a
  * text file that could not be read on. */
 status reader_done(reader *r, chunk *c, reader_position *after, err *e) ATH_MUST_USE;
 void chunk_free(chunk *c);
 /* The first `bytes` of its document, a whole text file, need not stay in memory. */
 void chunk_forget(const chunk *c, size_t bytes);
-/* Goes on at a position from reader_done of a reader with the same inputs and options. */
-status reader_seek(reader *r, const reader_position *at, err *e) ATH_MUST_USE;
+/* Goes on at a position from reader_done of a reader with the same inputs and options; `found` is
+ * what that one had found by then, NULL: nothing but what the position says. */
+status reader_seek(reader *r, const reader_position *at, const reader_report *found,
+                   err *e) ATH_MUST_USE;
 /* After the last chunk: ST_FORMAT when the share of bad records is too high, ST_USAGE when there
  * was no text at all. reader_next calls it itself. */
 status reader_finish(reader *r, err *e) ATH_MUST_USE;
@@ -121,26 +145,10 @@ uint64_t reader_bytes_done(const reader *r); /* of the files as they lie on disk
 /* Bytes of all files; 0 when unknown (standard input). */
 uint64_t reader_bytes_total(const reader *r);
 
-/* What was found: charsets, bad records. */
-typedef struct reader_report {
-    uint64_t records, documents, bad, empty;
-    struct {
-        const char *name; /* "UTF-16LE" */
-        int files;
-    } charset[8];
-    int n_charsets;
-    struct {
-        const char *source;
-        uint32_t line;
-        const char *why;   /* "is not JSON: ..." */
-        const char *start; /* of the record, printable */
-    } sample[8];           /* the first few bad ones */
-    int n_samples;
-} reader_report;
 const reader_report *reader_get_report(const reader *r);
-
-/* ST_FORMAT when the bytes are not text: a NUL, or more than 30 % control characters and bytes that
- * are not UTF-8 in the first MiB; names the offset. */
-status text_check(const char *path, const char *data, size_t len, err *e) ATH_MUST_USE;
+/* Adds a charset, or a bad record, while there is room. */
+void reader_report_charset(reader_report *p, const char *name, int files);
+void reader_report_sample(reader_report *p, const char *path, uint32_t line, const char *why,
+                          const char *start);
 
 #endif

@@ -45,7 +45,5 @@ struct reader {
 void reader_close_file(reader *r);
 /* Opens the file of records r->at and goes to a position in it. */
 status reader_skip_to(reader *r, uint64_t offset, uint32_t line, err *e) ATH_MUST_USE;
-/* A charset that a file turned out to be in. */
-void reader_count_charset(reader *r, const char *name);
 
 #endif

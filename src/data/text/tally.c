@@ -5,17 +5,39 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/utf8.h"
 #include "data/text/reader_int.h"
 
 enum { CHECKED_AFTER_RECORDS = 1000 };
 
-void reader_count_charset(reader *r, const char *name) {
-    reader_report *p = &r->report;
+/* Copies what fits; a character is never cut. */
+static void put_text(char *out, size_t room, const char *text) {
+    size_t n = text ? strlen(text) : 0;
+    if (n >= room) n = utf8_cut(text, room - 1);
+    if (n > 0) memcpy(out, text, n);
+    out[n] = '\0';
+}
+
+void reader_report_charset(reader_report *p, const char *name, int files) {
     int i = 0;
     while (i < p->n_charsets && strcasecmp(p->charset[i].name, name) != 0) i++;
     if (i == ARRAY_LEN(p->charset)) return;
-    if (i == p->n_charsets) p->charset[p->n_charsets++].name = name;
-    p->charset[i].files++;
+    if (i == p->n_charsets) {
+        put_text(p->charset[i].name, sizeof p->charset[i].name, name);
+        p->charset[i].files = 0;
+        p->n_charsets++;
+    }
+    p->charset[i].files += files;
+}
+
+void reader_report_sample(reader_report *p, const char *path, uint32_t line, const char *why,
+                          const char *start) {
+    if (p->n_samples == ARRAY_LEN(p->sample)) return;
+    int i = p->n_samples++;
+    put_text(p->sample[i].source, sizeof p->sample[i].source, path);
+    put_text(p->sample[i].why, sizeof p->sample[i].why, why);
+    put_text(p->sample[i].start, sizeof p->sample[i].start, start);
+    p->sample[i].line = line;
 }
 
 const reader_report *reader_get_report(const reader *r) {
@@ -23,13 +45,9 @@ const reader_report *reader_get_report(const reader *r) {
 }
 
 static void add_sample(reader *r, const chunk *c, const bad_record *b) {
-    reader_report *p = &r->report;
-    if (p->n_samples == ARRAY_LEN(p->sample)) return;
-    if (p->n_samples == 0 && b->hint) r->hint = arena_strdup(r->mem, b->hint);
-    p->sample[p->n_samples].source = c->source;
-    p->sample[p->n_samples].line = c->format == READER_TEXT ? 0 : b->line;
-    p->sample[p->n_samples].why = arena_strdup(r->mem, b->why);
-    p->sample[p->n_samples++].start = arena_strdup(r->mem, b->start);
+    if (r->report.n_samples == 0 && b->hint) r->hint = arena_strdup(r->mem, b->hint);
+    reader_report_sample(&r->report, c->source, c->format == READER_TEXT ? 0 : b->line, b->why,
+                         b->start);
 }
 
 /* ---- errors ---- */
@@ -43,7 +61,7 @@ static void name_place(char *out, size_t n, const char *path, uint32_t line) {
 
 static status too_many(const reader *r, err *e) {
     const reader_report *p = &r->report;
-    char place[480] = "the inputs", tail[512] = "";
+    char place[544] = "the inputs", tail[512] = "";
     const char *why = p->n_samples ? p->sample[0].why : "cannot all be read";
     if (p->n_samples) name_place(place, sizeof place, p->sample[0].source, p->sample[0].line);
     if (r->max_bad > 0 || p->bad > 1)
@@ -64,7 +82,7 @@ static status too_many(const reader *r, err *e) {
 
 static status whole_file_bad(const reader *r, err *e) {
     const char *path = r->inputs.file[r->tally.file].path;
-    char place[480];
+    char place[544];
     name_place(place, sizeof place, path, r->tally.line);
     err_set(e, ST_FORMAT, "%s %s", place, r->tally.why);
     if (r->tally.bad > 1)
@@ -145,9 +163,8 @@ status reader_done(reader *r, chunk *c, reader_position *after, err *e) {
     p->records += c->records;
     p->documents += c->documents;
     p->bad += c->bad;
-    p->empty += c->empty;
     for (int i = 0; i < c->n_samples; i++) add_sample(r, c, &c->sample[i]);
-    if (c->format == READER_TEXT && c->charset) reader_count_charset(r, c->charset);
+    if (c->format == READER_TEXT && c->charset) reader_report_charset(&r->report, c->charset, 1);
     if (after) *after = position_after(r, c);
     TRY(tally_file(r, c, e));
     return check_share(r, false, e);

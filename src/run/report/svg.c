@@ -134,7 +134,7 @@ void svg_text_within(strbuf *out, const char *css, double x, double y, double wi
     int fits = svg_letters(width), n = (int)strlen(text);
     if (n > fits) {
         if (fits < 4) return;
-        for (n = fits - 1; n > 0 && ((uint8_t)text[n] & 0xC0) == 0x80; n--) continue;
+        n = (int)utf8_cut(text, (size_t)fits - 1);
     }
     put_text(out, css, x, y, text, (size_t)n);
 }
