@@ -1,6 +1,7 @@
 /* Filters of single values: texts and numbers. filters_seq.c has those of sequences. */
 #include "jinja/filters.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,21 +42,21 @@ static status filter_safe(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
+static const char *html_escape(const void *how, uint32_t cp, char buf[16]) {
+    (void)how, (void)buf;
+    switch (cp) {
+        case '&': return "&amp;";
+        case '<': return "&lt;";
+        case '>': return "&gt;";
+        case '\'': return "&#39;";
+        case '"': return "&#34;";
+        default: return NULL;
+    }
+}
+
 status jstr_escape_html(jrun *r, jv s, jv *out) {
     size_t start = jtext_begin(r);
-    for (uint32_t i = 0; i < s.n; i++) {
-        char ch = s.u.s[i];
-        const char *as = ch == '&'    ? "&amp;"
-                         : ch == '<'  ? "&lt;"
-                         : ch == '>'  ? "&gt;"
-                         : ch == '\'' ? "&#39;"
-                         : ch == '"'  ? "&#34;"
-                                      : NULL;
-        if (as)
-            jtext_puts(r, as);
-        else
-            jtext_putc(r, ch);
-    }
+    jtext_add_escaped(r, s, html_escape, NULL);
     TRY(jtext_take(r, start, out));
     out->safe = true;
     return ST_OK;
@@ -71,24 +72,9 @@ static status filter_forceescape(jrun *r, const jcall *c, jv *out) {
     return jstr_escape_html(r, *out, out);
 }
 
-/* Words after blanks and opening brackets begin with a capital. */
 static status filter_title(jrun *r, const jcall *c, jv *out) {
-    jv s, word;
-    TRY(jv_to_str(r, c->self, &s));
-    size_t start = jtext_begin(r);
-    bool first = true;
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        bool gap = (cp > 0 && cp < 128 && strchr("-({[<", (int)cp)) || jtext_is_space(cp);
-        word = jv_part(s, at, at + n);
-        if (!gap && first)
-            TRY(jstr_upper(r, word, &word));
-        else if (!gap)
-            TRY(jstr_lower(r, word, &word));
-        jtext_add_str(r, word);
-        first = gap;
-    }
-    return jtext_take(r, start, out);
+    TRY(jv_to_str(r, c->self, out));
+    return jstr_title_words(r, *out, out);
 }
 
 static status filter_replace(jrun *r, const jcall *c, jv *out) {
@@ -154,7 +140,9 @@ static status filter_truncate(jrun *r, const jcall *c, jv *out) {
         return jrun_fail(r, "truncate to less than its end mark, or with less than no leeway");
     }
     *out = s;
-    if (jv_length(s) >= 0 && jv_length(s) - leeway <= length) return ST_OK;
+    if (s.kind == JV_STRING) TRY(jrun_spend(r, jcost_walk(s.n)));
+    int64_t have = jv_length(s);
+    if (have >= 0 && have - leeway <= length) return ST_OK;
     if (s.kind != JV_STRING) return jrun_fail(r, "truncate needs a string");
     jv cut = jv_part(s, 0, jv_byte_of(s, length - jv_chars(end)));
     const char *space = memrchr(cut.u.s, ' ', cut.n);
@@ -170,6 +158,7 @@ static status filter_wordcount(jrun *r, const jcall *c, jv *out) {
     int64_t words = 0;
     bool inside = false;
     TRY(jv_to_str(r, c->self, &s));
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         bool word = jtext_is_alnum(cp) || cp == '_';
@@ -195,7 +184,6 @@ static status filter_format(jrun *r, const jcall *c, jv *out) {
  * underscores between them, blanks around. */
 static bool plain_number(jv s, char buf[64]) {
     size_t n = 0;
-    s = jv_trimmed(s, true, true);
     for (uint32_t i = 0; i < s.n; i++) {
         char ch = s.u.s[i];
         bool inside = i > 0 && i + 1 < s.n && s.u.s[i - 1] >= '0' && s.u.s[i - 1] <= '9' &&
@@ -216,9 +204,10 @@ static bool text_to_float(jv s, double *out) {
     return *end == 0;
 }
 
+/* False also when it does not fit, with errno ERANGE. */
 static bool text_to_int(jv s, int base, int64_t *out) {
     char digits[66], *end;
-    s = jv_trimmed(s, true, true);
+    errno = 0;
     if (base == 10) {
         if (!plain_number(s, digits)) return false;
     } else {
@@ -227,32 +216,40 @@ static bool text_to_int(jv s, int base, int64_t *out) {
         digits[s.n] = 0;
     }
     *out = strtoll(digits, &end, base);
-    return *end == 0 && *out != INT64_MAX && *out != INT64_MIN;
+    if (*end) errno = 0;
+    return *end == 0 && errno == 0;
 }
 
-static bool float_to_int(double f, int64_t *out) {
-    if (!(fabs(f) < 9e18)) return false;
+/* Without its fraction. Fails when it has more than 64 bits, where Python's would have them. */
+static status float_to_int(jrun *r, double f, int64_t *out) {
+    if (!(f >= -0x1p63 && f < 0x1p63)) return jrun_fail(r, "a number does not fit in 64 bits");
     *out = (int64_t)f;
-    return true;
+    return ST_OK;
 }
 
 static status filter_int(jrun *r, const jcall *c, jv *out) {
-    int64_t base, value;
+    int64_t base, value = 0;
     double f;
     TRY(jrun_require(r, c->self));
     TRY(jarg_int(r, c, 1, 10, &base));
     if (base != 10 && base != 2 && base != 8 && base != 16) {
         return jrun_fail(r, "the base of an integer is 2, 8, 10 or 16 here");
     }
-    bool ok = false;
-    if (jv_is_int(c->self)) {
+    bool ok = jv_is_int(c->self);
+    if (ok) {
         value = jv_as_int(c->self);
+    } else if (c->self.kind == JV_FLOAT && !isnan(c->self.u.f)) {
         ok = true;
-    } else if (c->self.kind == JV_FLOAT) {
-        ok = float_to_int(c->self.u.f, &value);
+        TRY(float_to_int(r, c->self.u.f, &value));
     } else if (c->self.kind == JV_STRING) {
-        ok = text_to_int(c->self, (int)base, &value);
-        if (!ok && text_to_float(c->self, &f)) ok = float_to_int(f, &value);
+        jv s = jv_trimmed(c->self, true, true);
+        TRY(jrun_spend(r, JFLOAT_STEPS + jcost_walk(c->self.n - s.n)));
+        ok = text_to_int(s, (int)base, &value);
+        if (!ok && errno == ERANGE) return jrun_fail(r, "a number does not fit in 64 bits");
+        if (!ok && text_to_float(s, &f) && isfinite(f)) {
+            ok = true;
+            TRY(float_to_int(r, f, &value));
+        }
     }
     *out = ok ? jv_int(value) : c->p[0].kind == JV_ABSENT ? jv_int(0) : c->p[0];
     return ST_OK;
@@ -260,9 +257,14 @@ static status filter_int(jrun *r, const jcall *c, jv *out) {
 
 static status filter_float(jrun *r, const jcall *c, jv *out) {
     double f = 0;
+    bool ok = jv_is_number(c->self);
     TRY(jrun_require(r, c->self));
-    bool ok = jv_is_number(c->self) || (c->self.kind == JV_STRING && text_to_float(c->self, &f));
-    if (jv_is_number(c->self)) f = jv_as_float(c->self);
+    if (ok) f = jv_as_float(c->self);
+    if (c->self.kind == JV_STRING) {
+        jv s = jv_trimmed(c->self, true, true);
+        TRY(jrun_spend(r, JFLOAT_STEPS + jcost_walk(c->self.n - s.n)));
+        ok = text_to_float(s, &f);
+    }
     *out = ok ? jv_float(f) : c->p[0].kind == JV_ABSENT ? jv_float(0) : c->p[0];
     return ST_OK;
 }
@@ -279,16 +281,49 @@ static status filter_abs(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
-static double rounded(double f, int64_t places, jv method) {
-    char buf[512];
-    if (!isfinite(f)) return f;
-    if (jv_is_word(method, "common") && places >= 0 && places < 100) {
+/* To a power of ten, half to even, as Python rounds integers. */
+static status round_int(jrun *r, int64_t i, int64_t places, jv *out) {
+    *out = jv_int(i);
+    if (places >= 0) return ST_OK;
+    *out = jv_int(0);
+    if (places < -18)
+        return ST_OK; /* 64 bits have 19 digits; half of 10^19 is more than they hold */
+    int64_t unit = 1, down, up;
+    for (int64_t k = places; k < 0; k++) unit *= 10;
+    int64_t rest = i % unit;
+    if (rest < 0) rest += unit;
+    if (__builtin_sub_overflow(i, rest, &down))
+        return jrun_fail(r, "a number does not fit in 64 bits");
+    *out = jv_int(down);
+    bool half_odd = rest == unit - rest && (down / unit) % 2 != 0;
+    if (rest < unit - rest || (rest == unit - rest && !half_odd)) return ST_OK;
+    if (__builtin_add_overflow(down, unit, &up))
+        return jrun_fail(r, "a number does not fit in 64 bits");
+    *out = jv_int(up);
+    return ST_OK;
+}
+
+static status round_float(jrun *r, double f, int64_t places, jv method, jv *out) {
+    char buf[400];
+    bool common = jv_is_word(method, "common");
+    *out = jv_float(f);
+    bool no_digits = places > 330 || (places >= 0 && fabs(f) >= 0x1p52); /* that could be rounded */
+    if (common && (!isfinite(f) || no_digits)) return ST_OK;
+    if (common && places < -308) {
+        *out = jv_float(copysign(0, f));
+    } else if (common && places < 0) {
+        double unit = pow(10, (double)-places);
+        *out = jv_float(rint(f / unit) * unit);
+    } else if (common) {
+        TRY(jrun_spend(r, places / 4));
         snprintf(buf, sizeof(buf), "%.*f", (int)places, f); /* exact, half to even */
-        return strtod(buf, NULL);
+        *out = jv_float(strtod(buf, NULL));
+    } else {
+        double scale = pow(10, (double)places), x = f * scale;
+        if (!isfinite(x) || scale == 0) return jrun_fail(r, "a number cannot be rounded so");
+        *out = jv_float((jv_is_word(method, "ceil") ? ceil(x) : floor(x)) / scale);
     }
-    double scale = pow(10.0, (double)places), x = f * scale;
-    if (jv_is_word(method, "common")) return rint(x) / scale;
-    return (jv_is_word(method, "ceil") ? ceil(x) : floor(x)) / scale;
+    return ST_OK;
 }
 
 static status filter_round(jrun *r, const jcall *c, jv *out) {
@@ -297,19 +332,14 @@ static status filter_round(jrun *r, const jcall *c, jv *out) {
     TRY(jarg_int(r, c, 0, 0, &places));
     TRY(jarg_str(r, c, 1, JV_WORD("common"), &method));
     TRY(jrun_require(r, c->self));
+    TRY(jrun_spend(r, JFLOAT_STEPS));
     if (!jv_is_number(c->self)) return jrun_fail(r, "round needs a number");
-    if (!jv_is_word(method, "common") && !jv_is_word(method, "ceil") &&
-        !jv_is_word(method, "floor")) {
+    bool common = jv_is_word(method, "common");
+    if (!common && !jv_is_word(method, "ceil") && !jv_is_word(method, "floor")) {
         return jrun_fail(r, "method must be common, ceil or floor");
     }
-    bool whole = jv_is_int(c->self) && jv_is_word(method, "common");
-    if (whole && places >= 0) {
-        *out = jv_int(jv_as_int(c->self));
-        return ST_OK;
-    }
-    *out = jv_float(rounded(jv_as_float(c->self), places, method));
-    if (whole) *out = jv_int((int64_t)out->u.f);
-    return ST_OK;
+    if (common && jv_is_int(c->self)) return round_int(r, jv_as_int(c->self), places, out);
+    return round_float(r, jv_as_float(c->self), places, method, out);
 }
 
 /* ---- any value ---- */
@@ -329,7 +359,7 @@ static status filter_length(jrun *r, const jcall *c, jv *out) {
                                                   : ST_FORMAT;
     }
     *out = jv_int(n);
-    return jrun_spend(r, c->self.kind == JV_STRING ? c->self.n / 256 : 0);
+    return jrun_spend(r, c->self.kind == JV_STRING ? jcost_search(c->self.n) : 0);
 }
 
 static status filter_attr(jrun *r, const jcall *c, jv *out) {

@@ -112,6 +112,7 @@ status jbuiltin_call(jrun *r, const jbuiltin *b, jv self, const jargs *args, jv 
     jcall c = {.self = self, .args = args, .name = b->name};
     if (b->params) TRY(bind_params(r, b, args, c.p));
     TRY(jrun_enter(r));
+    TRY(jrun_spend(r, 1));
     status st = b->fn(r, &c, out);
     r->depth--;
     return st;
@@ -185,7 +186,7 @@ static status bind_macro(jrun *r, const jmacro_def *m, const jargs *args, jscope
             v = args->pos[k];
         else
             TRY(macro_param(r, m, k, args, &v));
-        jscope_set(r, scope, m->param[k], v);
+        TRY(jscope_set(r, scope, m->param[k], v));
     }
     TRY(extra_keywords(r, m, args, given, extra));
     for (int32_t i = given; i < args->n_pos; i++) jseq_push(r, rest, args->pos[i]);
@@ -193,8 +194,8 @@ static status bind_macro(jrun *r, const jmacro_def *m, const jargs *args, jscope
         return jrun_fail(r, "the macro '%.*s' takes not more than %d arguments",
                          m->name.n < 80 ? (int)m->name.n : 80, m->name.u.s, (int)m->n_params);
     }
-    if (m->takes_kwargs) jscope_set(r, scope, r->t->sym_kwargs, jv_dict(extra));
-    if (m->takes_varargs) jscope_set(r, scope, r->t->sym_varargs, jv_seq(rest));
+    if (m->takes_kwargs) TRY(jscope_set(r, scope, r->t->sym_kwargs, jv_dict(extra)));
+    if (m->takes_varargs) TRY(jscope_set(r, scope, r->t->sym_varargs, jv_seq(rest)));
     return ST_OK;
 }
 

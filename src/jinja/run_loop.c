@@ -87,7 +87,7 @@ static status run_body(jrun *r, jloop *l, jscope **scope) {
     }
     s->n = 0;
     r->scope = s;
-    jscope_set(r, s, r->t->sym_loop, (jv){.kind = JV_LOOP, .u.loop = l});
+    TRY(jscope_set(r, s, r->t->sym_loop, (jv){.kind = JV_LOOP, .u.loop = l}));
     TRY(jrun_assign(r, l->node->a, l->got->item[l->index]));
     return jrun_block(r, l->node->d);
 }

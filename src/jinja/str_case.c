@@ -69,6 +69,7 @@ static void add_lower(jrun *r, jv s, size_t at, uint32_t cp) {
 
 status jstr_upper(jrun *r, jv s, jv *out) {
     size_t start = jtext_begin(r);
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) add_upper(r, utf8_next(s.u.s + at, &n), false);
     TRY(jtext_take(r, start, out));
     out->safe = s.safe;
@@ -77,6 +78,7 @@ status jstr_upper(jrun *r, jv s, jv *out) {
 
 status jstr_lower(jrun *r, jv s, jv *out) {
     size_t start = jtext_begin(r);
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         add_lower(r, s, at, cp);
@@ -88,6 +90,7 @@ status jstr_lower(jrun *r, jv s, jv *out) {
 
 status jstr_capitalize(jrun *r, jv s, jv *out) {
     size_t start = jtext_begin(r);
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         if (at == 0)
@@ -104,6 +107,7 @@ status jstr_capitalize(jrun *r, jv s, jv *out) {
 status jstr_title(jrun *r, jv s, jv *out) {
     size_t start = jtext_begin(r);
     bool inside = false;
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         if (inside)
@@ -115,8 +119,29 @@ status jstr_title(jrun *r, jv s, jv *out) {
     return jtext_take(r, start, out);
 }
 
+/* The filter title: a word begins with a capital, behind blanks and opening brackets; what follows is lower case as a
+ * text of its own. */
+status jstr_title_words(jrun *r, jv s, jv *out) {
+    size_t start = jtext_begin(r),
+           rest = 0; /* of the word behind its capital; 0: the word has not begun */
+    TRY(jrun_spend(r, jcost_walk(s.n)));
+    for (size_t at = 0, n; at < s.n; at += n) {
+        uint32_t cp = utf8_next(s.u.s + at, &n);
+        bool gap = (cp > 0 && cp < 0x80 && strchr("-({[<", (int)cp)) || jtext_is_space(cp);
+        if (gap)
+            jtext_add(r, s.u.s + at, n);
+        else if (rest == 0)
+            add_upper(r, cp, false);
+        else
+            add_lower(r, jv_part(s, rest, s.n), at - rest, cp);
+        if (gap || rest == 0) rest = gap ? 0 : at + n;
+    }
+    return jtext_take(r, start, out);
+}
+
 status jstr_swapcase(jrun *r, jv s, jv *out) {
     size_t start = jtext_begin(r);
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         if (is_upper(cp))
@@ -147,8 +172,9 @@ static bool is_decimal(uint32_t cp) {
     return category_in(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND);
 }
 
-static status all_chars(const jcall *c, char_test *test, bool when_empty, jv *out) {
+static status all_chars(jrun *r, const jcall *c, char_test *test, bool when_empty, jv *out) {
     bool yes = c->self.n > 0 || when_empty;
+    TRY(jrun_spend(r, jcost_walk(c->self.n)));
     for (size_t at = 0, n; yes && at < c->self.n; at += n) {
         yes = test(utf8_next(c->self.u.s + at, &n));
     }
@@ -157,47 +183,40 @@ static status all_chars(const jcall *c, char_test *test, bool when_empty, jv *ou
 }
 
 status jstr_isalpha(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_alpha, false, out);
+    return all_chars(r, c, is_alpha, false, out);
 }
 status jstr_isalnum(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, jtext_is_alnum, false, out);
+    return all_chars(r, c, jtext_is_alnum, false, out);
 }
 status jstr_isnumeric(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_numeric, false, out);
+    return all_chars(r, c, is_numeric, false, out);
 }
 status jstr_isdecimal(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_decimal, false, out);
+    return all_chars(r, c, is_decimal, false, out);
 }
 status jstr_isspace(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, jtext_is_space, false, out);
+    return all_chars(r, c, jtext_is_space, false, out);
 }
 status jstr_isascii(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_ascii, true, out);
+    return all_chars(r, c, is_ascii, true, out);
 }
 
 /* Letters of one case only, one at least. */
-static status one_case(const jcall *c, char_test *wanted, jv *out) {
+static status one_case(jrun *r, const jcall *c, char_test *wanted, jv *out) {
     bool some = false, other = false;
-    for (size_t at = 0, n; at < c->self.n; at += n) {
+    TRY(jrun_spend(r, jcost_walk(c->self.n)));
+    for (size_t at = 0, n; at < c->self.n && !other; at += n) {
         uint32_t cp = utf8_next(c->self.u.s + at, &n);
-        bool yes = wanted(cp);
-        some = some || yes;
-        other = other || (!yes && is_cased(cp));
+        if (!is_cased(cp)) continue;
+        some = some || wanted(cp);
+        other = !wanted(cp);
     }
     *out = jv_bool(some && !other);
     return ST_OK;
 }
 status jstr_islower(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return one_case(c, is_lower, out);
+    return one_case(r, c, is_lower, out);
 }
 status jstr_isupper(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return one_case(c, is_upper, out);
+    return one_case(r, c, is_upper, out);
 }

@@ -1,6 +1,4 @@
 /* Cutting a text into parts. */
-#include <string.h>
-
 #include "jinja/lex.h"
 #include "jinja/str.h"
 #include "base/utf8.h"
@@ -48,29 +46,28 @@ static void rsplit_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
 
 /* ---- at a separator ---- */
 
-static void split_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
-    const char *at;
-    while (max-- != 0 && (at = memmem(s.u.s, s.n, sep.u.s, sep.n)) != NULL) {
-        size_t n = (size_t)(at - s.u.s);
-        jseq_push(r, parts, jv_part(s, 0, n));
-        s = jv_part(s, n + sep.n, s.n);
+static status split_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
+    int64_t at;
+    for (; max != 0; max--) {
+        TRY(jtext_find(r, s, sep, false, &at));
+        if (at < 0) break;
+        jseq_push(r, parts, jv_part(s, 0, (size_t)at));
+        s = jv_part(s, (size_t)at + sep.n, s.n);
     }
     jseq_push(r, parts, s);
+    return ST_OK;
 }
 
-static void rsplit_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
-    size_t end = s.n;
-    for (size_t at = s.n; max != 0 && at >= sep.n;) {
-        if (memcmp(s.u.s + at - sep.n, sep.u.s, sep.n) != 0) {
-            at--;
-            continue;
-        }
-        jseq_push(r, parts, jv_part(s, at, end));
-        at -= sep.n;
-        end = at;
-        max--;
+static status rsplit_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
+    int64_t at;
+    for (; max != 0; max--) {
+        TRY(jtext_find(r, s, sep, true, &at));
+        if (at < 0) break;
+        jseq_push(r, parts, jv_part(s, (size_t)at + sep.n, s.n));
+        s = jv_part(s, 0, (size_t)at);
     }
-    jseq_push(r, parts, jv_part(s, 0, end));
+    jseq_push(r, parts, s);
+    return ST_OK;
 }
 
 static void turn(jseq *s) {
@@ -86,17 +83,18 @@ static status split(jrun *r, const jcall *c, bool right, jv *out) {
     int64_t max;
     jv sep;
     TRY(jarg_int(r, c, 1, -1, &max));
+    if (max < 0) max = INT64_MAX;
     if (c->p[0].kind == JV_ABSENT || c->p[0].kind == JV_NONE) {
+        TRY(jrun_spend(r, jcost_walk(c->self.n)));
         (right ? rsplit_blanks : split_blanks)(r, c->self, max, parts);
     } else {
         TRY(jarg_str(r, c, 0, jv_none(), &sep));
         if (sep.n == 0) return jrun_fail(r, "empty separator");
-        TRY(jrun_spend(r, (int64_t)c->self.n * (right ? sep.n : 1) / 256));
-        (right ? rsplit_at : split_at)(r, c->self, sep, max, parts);
+        TRY((right ? rsplit_at : split_at)(r, c->self, sep, max, parts));
     }
     if (right) turn(parts);
     *out = jv_seq(parts);
-    return jrun_spend(r, parts->n + c->self.n / 64);
+    return jrun_spend(r, parts->n);
 }
 
 status jstr_split(jrun *r, const jcall *c, jv *out) {
@@ -146,7 +144,7 @@ static bool ends_line(uint32_t cp) {
 status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) {
     jseq *lines = *out = jseq_new(r, JSEQ_LIST);
     size_t start = 0;
-    TRY(jrun_spend(r, s.n / 16));
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         if (!ends_line(cp)) continue;

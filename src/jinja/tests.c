@@ -161,12 +161,3 @@ const jbuiltin jtest_rows[] = {
     {"test", test_test, "", 0},
     {NULL, NULL, NULL, 0},
 };
-
-status jtest_by_name(jrun *r, jv name, jv self, const jargs *args, bool *yes) {
-    const jbuiltin *test = jbuiltin_find(&jbuiltin_tests, name);
-    jv result;
-    if (!test) return jrun_fail(r, "a filter names a test that there is not");
-    TRY(jbuiltin_call(r, test, self, args, &result));
-    *yes = jv_truth(result);
-    return ST_OK;
-}
