@@ -1,5 +1,5 @@
 /* Filters of single values: texts and numbers. filters_seq.c has those of sequences. */
-#include "jinja/filters.h"
+#include "jinja/str.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,32 +12,15 @@
 
 /* ---- texts ---- */
 
-static status filter_upper(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_upper(r, *out, out);
-}
-
-static status filter_lower(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_lower(r, *out, out);
-}
-
-static status filter_capitalize(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_capitalize(r, *out, out);
-}
-
-static status filter_trim(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_strip(r, *out, c->p[0], true, true, out);
-}
-
 static status filter_string(jrun *r, const jcall *c, jv *out) {
-    return jv_to_str(r, c->self, out);
+    (void)r;
+    *out = c->self;
+    return ST_OK;
 }
 
 static status filter_safe(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
+    (void)r;
+    *out = c->self;
     out->safe = true;
     return ST_OK;
 }
@@ -62,25 +45,17 @@ status jstr_escape_html(jrun *r, jv s, jv *out) {
     return ST_OK;
 }
 
-static status filter_escape(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return out->safe ? ST_OK : jstr_escape_html(r, *out, out);
-}
-
 static status filter_forceescape(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_escape_html(r, *out, out);
+    return jstr_escape_html(r, c->self, out);
 }
 
-static status filter_title(jrun *r, const jcall *c, jv *out) {
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_title_words(r, *out, out);
+static status filter_escape(jrun *r, const jcall *c, jv *out) {
+    return c->self.safe ? filter_string(r, c, out) : filter_forceescape(r, c, out);
 }
 
 static status filter_replace(jrun *r, const jcall *c, jv *out) {
-    jv s, old, with;
+    jv s = c->self, old, with;
     int64_t count;
-    TRY(jv_to_str(r, c->self, &s));
     TRY(jv_to_str(r, c->p[0], &old));
     TRY(jv_to_str(r, c->p[1], &with));
     if (c->p[2].kind == JV_NONE)
@@ -94,8 +69,7 @@ static status filter_replace(jrun *r, const jcall *c, jv *out) {
 static status filter_center(jrun *r, const jcall *c, jv *out) {
     int64_t width;
     TRY(jarg_int(r, c, 0, 80, &width));
-    TRY(jv_to_str(r, c->self, out));
-    return jstr_pad(r, *out, width, 0, JV_WORD(" "), out);
+    return jstr_pad(r, c->self, width, 0, JV_WORD(" "), out);
 }
 
 static status indent_text(jrun *r, const jcall *c, jv *out) {
@@ -154,10 +128,9 @@ static status filter_truncate(jrun *r, const jcall *c, jv *out) {
 }
 
 static status filter_wordcount(jrun *r, const jcall *c, jv *out) {
-    jv s;
+    jv s = c->self;
     int64_t words = 0;
     bool inside = false;
-    TRY(jv_to_str(r, c->self, &s));
     TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
@@ -172,10 +145,8 @@ static status filter_wordcount(jrun *r, const jcall *c, jv *out) {
 static status filter_format(jrun *r, const jcall *c, jv *out) {
     jseq pos = {.item = (jv *)c->args->pos, .n = c->args->n_pos, .kind = JSEQ_TUPLE};
     jdict kw = {.key = (jv *)c->args->kw_name, .value = (jv *)c->args->kw, .n = c->args->n_kw};
-    jv s;
-    TRY(jv_to_str(r, c->self, &s));
     if (pos.n > 0 && kw.n > 0) return jrun_fail(r, "format takes positions or keywords, not both");
-    return jstr_format(r, s, kw.n > 0 ? jv_dict(&kw) : jv_seq(&pos), out);
+    return jstr_format(r, c->self, kw.n > 0 ? jv_dict(&kw) : jv_seq(&pos), out);
 }
 
 /* ---- numbers ---- */
@@ -374,30 +345,30 @@ static status filter_attr(jrun *r, const jcall *c, jv *out) {
 
 const jbuiltin jfilter_rows[] = {
     {"tojson", jfilter_tojson, "ensure_ascii,indent,separators,sort_keys", 0},
-    {"trim", filter_trim, "chars", 0},
+    {"trim", jstr_strip, "chars", OF_TEXT},
     {"length", filter_length, "", 0},
     {"count", filter_length, "", 0},
     {"default", filter_default, "default_value,boolean", 0},
     {"d", filter_default, "default_value,boolean", 0},
-    {"string", filter_string, "", 0},
-    {"upper", filter_upper, "", 0},
-    {"lower", filter_lower, "", 0},
-    {"safe", filter_safe, "", 0},
-    {"replace", filter_replace, "old,new,count", 2},
-    {"capitalize", filter_capitalize, "", 0},
-    {"title", filter_title, "", 0},
+    {"string", filter_string, "", OF_TEXT},
+    {"upper", jstr_upper, "", OF_TEXT},
+    {"lower", jstr_lower, "", OF_TEXT},
+    {"safe", filter_safe, "", OF_TEXT},
+    {"replace", filter_replace, "old,new,count", OF_TEXT | 2},
+    {"capitalize", jstr_capitalize, "", OF_TEXT},
+    {"title", jstr_title_words, "", OF_TEXT},
     {"indent", filter_indent, "width,first,blank", 0},
     {"int", filter_int, "default,base", 0},
     {"float", filter_float, "default", 0},
     {"abs", filter_abs, "", 0},
     {"round", filter_round, "precision,method", 0},
-    {"format", filter_format, NULL, 0},
-    {"escape", filter_escape, "", 0},
-    {"e", filter_escape, "", 0},
-    {"forceescape", filter_forceescape, "", 0},
-    {"center", filter_center, "width", 0},
+    {"format", filter_format, NULL, OF_TEXT},
+    {"escape", filter_escape, "", OF_TEXT},
+    {"e", filter_escape, "", OF_TEXT},
+    {"forceescape", filter_forceescape, "", OF_TEXT},
+    {"center", filter_center, "width", OF_TEXT},
     {"truncate", filter_truncate, "length,killwords,end,leeway", 0},
-    {"wordcount", filter_wordcount, "", 0},
+    {"wordcount", filter_wordcount, "", OF_TEXT},
     {"attr", filter_attr, "name", 1},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

@@ -2,7 +2,7 @@
  * gone through once. */
 #include <string.h>
 
-#include "jinja/filters.h"
+#include "jinja/str.h"
 #include "jinja/lex.h"
 
 /* ---- attributes of items ---- */
@@ -46,7 +46,8 @@ static status sort_key(jrun *r, jv item, jv attribute, bool case_sensitive, jv *
     if (attribute.kind != JV_ABSENT && attribute.kind != JV_NONE) {
         TRY(follow(r, item, attribute, out));
     }
-    if (!case_sensitive && out->kind == JV_STRING) return jstr_lower(r, *out, out);
+    if (!case_sensitive && out->kind == JV_STRING)
+        return jstr_lower(r, &(jcall){.self = *out}, out);
     return ST_OK;
 }
 
@@ -385,5 +386,5 @@ const jbuiltin jfilter_seq_rows[] = {
     {"selectattr", filter_selectattr, NULL, 0},
     {"rejectattr", filter_rejectattr, NULL, 0},
     {"batch", filter_batch, "linecount,fill_with", 1},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

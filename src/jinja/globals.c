@@ -100,5 +100,5 @@ const jbuiltin jglobal_rows[] = {
     {"range", range, "start,stop,step", 1},
     {"namespace", make_namespace, NULL, 0},
     {"dict", make_dict, NULL, 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

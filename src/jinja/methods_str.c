@@ -14,7 +14,7 @@ static bool in_set(jv set, const char *s, size_t n) {
     return false;
 }
 
-status jstr_strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
+static status strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
     size_t from = 0, to = s.n;
     if (chars.kind == JV_ABSENT || chars.kind == JV_NONE) {
         *out = jv_trimmed(s, left, right);
@@ -36,14 +36,14 @@ status jstr_strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
     return ST_OK;
 }
 
-static status str_strip(jrun *r, const jcall *c, jv *out) {
-    return jstr_strip(r, c->self, c->p[0], true, true, out);
+status jstr_strip(jrun *r, const jcall *c, jv *out) {
+    return strip(r, c->self, c->p[0], true, true, out);
 }
 static status str_lstrip(jrun *r, const jcall *c, jv *out) {
-    return jstr_strip(r, c->self, c->p[0], true, false, out);
+    return strip(r, c->self, c->p[0], true, false, out);
 }
 static status str_rstrip(jrun *r, const jcall *c, jv *out) {
-    return jstr_strip(r, c->self, c->p[0], false, true, out);
+    return strip(r, c->self, c->p[0], false, true, out);
 }
 
 static status str_removeprefix(jrun *r, const jcall *c, jv *out) {
@@ -172,42 +172,27 @@ static status str_zfill(jrun *r, const jcall *c, jv *out) {
     return jtext_take(r, start, out);
 }
 
-/* ---- case ---- */
+/* ---- the table ---- */
 
-static status str_upper(jrun *r, const jcall *c, jv *out) {
-    return jstr_upper(r, c->self, out);
-}
-static status str_lower(jrun *r, const jcall *c, jv *out) {
-    return jstr_lower(r, c->self, out);
-}
-static status str_capitalize(jrun *r, const jcall *c, jv *out) {
-    return jstr_capitalize(r, c->self, out);
-}
-static status str_title(jrun *r, const jcall *c, jv *out) {
-    return jstr_title(r, c->self, out);
-}
-static status str_swapcase(jrun *r, const jcall *c, jv *out) {
-    return jstr_swapcase(r, c->self, out);
-}
 static status str_format(jrun *r, const jcall *c, jv *out) {
     return jstr_braces(r, c->self, c->args, out);
 }
 
 const jbuiltin jmethod_str_rows[] = {
     {"split", jstr_split, "sep,maxsplit", 0},
-    {"strip", str_strip, "chars", 0},
+    {"strip", jstr_strip, "chars", 0},
     {"lstrip", str_lstrip, "chars", 0},
     {"rstrip", str_rstrip, "chars", 0},
     {"startswith", jstr_startswith, "prefix,start,end", 1},
     {"endswith", jstr_endswith, "suffix,start,end", 1},
     {"replace", str_replace, "old,new,count", 2},
     {"join", str_join, "iterable", 1},
-    {"upper", str_upper, "", 0},
-    {"lower", str_lower, "", 0},
-    {"capitalize", str_capitalize, "", 0},
-    {"title", str_title, "", 0},
-    {"swapcase", str_swapcase, "", 0},
-    {"casefold", str_lower, "", 0},
+    {"upper", jstr_upper, "", 0},
+    {"lower", jstr_lower, "", 0},
+    {"capitalize", jstr_capitalize, "", 0},
+    {"title", jstr_title, "", 0},
+    {"swapcase", jstr_swapcase, "", 0},
+    {"casefold", jstr_lower, "", 0},
     {"find", jstr_find, "sub,start,end", 1},
     {"rfind", jstr_rfind, "sub,start,end", 1},
     {"index", jstr_index, "sub,start,end", 1},
@@ -233,5 +218,5 @@ const jbuiltin jmethod_str_rows[] = {
     {"isascii", jstr_isascii, "", 0},
     {"islower", jstr_islower, "", 0},
     {"isupper", jstr_isupper, "", 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

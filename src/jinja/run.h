@@ -187,11 +187,5 @@ status jarg_str(jrun *r, const jcall *c, int i, jv fallback, jv *out) ATH_MUST_U
 static inline bool jarg_truth(const jcall *c, int i) {
     return c->p[i].kind != JV_ABSENT && jv_truth(c->p[i]);
 }
-status jstr_format(jrun *r, jv format, jv args, jv *out) ATH_MUST_USE; /* format % args */
-status jstr_braces(jrun *r, jv format, const jargs *args, jv *out) ATH_MUST_USE;
-status jstr_replace(jrun *r, jv s, jv old, jv with, int64_t count, jv *out) ATH_MUST_USE;
-/* s.splitlines() */
-status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) ATH_MUST_USE;
-status jstr_escape_html(jrun *r, jv s, jv *out) ATH_MUST_USE;
 
 #endif

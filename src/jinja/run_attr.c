@@ -6,7 +6,7 @@
 #include "jinja/run.h"
 
 static const jbuiltin *methods_of(jv of) {
-    static const jbuiltin none[] = {{NULL, NULL, NULL, 0}};
+    static const jbuiltin none[] = {{0}};
     if (of.kind == JV_STRING) return jmethod_str_rows;
     if (of.kind == JV_DICT) return jmethod_dict_rows;
     if (of.kind == JV_LOOP) return jmethod_loop_rows;

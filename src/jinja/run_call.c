@@ -102,7 +102,7 @@ static status bind_params(jrun *r, const jbuiltin *b, const jargs *args, jv *p) 
         }
         p[at] = args->kw[i];
     }
-    for (int i = 0; i < b->required; i++) {
+    for (int i = 0; i < (b->needs & ~OF_TEXT); i++) {
         if (p[i].kind == JV_ABSENT) return jrun_fail(r, "%s lacks an argument", b->name);
     }
     return ST_OK;
@@ -113,6 +113,7 @@ status jbuiltin_call(jrun *r, const jbuiltin *b, jv self, const jargs *args, jv 
     if (b->params) TRY(bind_params(r, b, args, c.p));
     TRY(jrun_enter(r));
     TRY(jrun_spend(r, 1));
+    if (b->needs & OF_TEXT) TRY(jv_to_str(r, self, &c.self));
     status st = b->fn(r, &c, out);
     r->depth--;
     return st;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "jinja/lex.h"
-#include "jinja/run.h"
+#include "jinja/str.h"
 
 static const char *op_text(int op) {
     switch (op) {

@@ -67,7 +67,8 @@ static void add_lower(jrun *r, jv s, size_t at, uint32_t cp) {
         add_cp(r, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
 }
 
-status jstr_upper(jrun *r, jv s, jv *out) {
+status jstr_upper(jrun *r, const jcall *c, jv *out) {
+    jv s = c->self;
     size_t start = jtext_begin(r);
     TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) add_upper(r, utf8_next(s.u.s + at, &n), false);
@@ -76,7 +77,8 @@ status jstr_upper(jrun *r, jv s, jv *out) {
     return ST_OK;
 }
 
-status jstr_lower(jrun *r, jv s, jv *out) {
+status jstr_lower(jrun *r, const jcall *c, jv *out) {
+    jv s = c->self;
     size_t start = jtext_begin(r);
     TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
@@ -88,7 +90,8 @@ status jstr_lower(jrun *r, jv s, jv *out) {
     return ST_OK;
 }
 
-status jstr_capitalize(jrun *r, jv s, jv *out) {
+status jstr_capitalize(jrun *r, const jcall *c, jv *out) {
+    jv s = c->self;
     size_t start = jtext_begin(r);
     TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
@@ -104,7 +107,8 @@ status jstr_capitalize(jrun *r, jv s, jv *out) {
 }
 
 /* str.title(): a letter is a capital unless a letter stands before it. */
-status jstr_title(jrun *r, jv s, jv *out) {
+status jstr_title(jrun *r, const jcall *c, jv *out) {
+    jv s = c->self;
     size_t start = jtext_begin(r);
     bool inside = false;
     TRY(jrun_spend(r, jcost_walk(s.n)));
@@ -121,7 +125,8 @@ status jstr_title(jrun *r, jv s, jv *out) {
 
 /* The filter title: a word begins with a capital, behind blanks and opening brackets; what follows is lower case as a
  * text of its own. */
-status jstr_title_words(jrun *r, jv s, jv *out) {
+status jstr_title_words(jrun *r, const jcall *c, jv *out) {
+    jv s = c->self;
     size_t start = jtext_begin(r),
            rest = 0; /* of the word behind its capital; 0: the word has not begun */
     TRY(jrun_spend(r, jcost_walk(s.n)));
@@ -139,7 +144,8 @@ status jstr_title_words(jrun *r, jv s, jv *out) {
     return jtext_take(r, start, out);
 }
 
-status jstr_swapcase(jrun *r, jv s, jv *out) {
+status jstr_swapcase(jrun *r, const jcall *c, jv *out) {
+    jv s = c->self;
     size_t start = jtext_begin(r);
     TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {

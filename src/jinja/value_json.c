@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "jinja/filters.h"
+#include "jinja/str.h"
 #include "jinja/run.h"
 #include "base/utf8.h"
 
