@@ -24,13 +24,8 @@ static status follow_or(jrun *r, jv item, jv path, jv fallback, jv *out) {
         const char *dot = memchr(path.u.s + at, '.', path.n - at);
         uint32_t end = dot ? (uint32_t)(dot - path.u.s) : path.n;
         jv part = jv_part(path, at, end);
-        int64_t number = 0;
-        bool digits = part.n > 0 && part.n < 10;
-        for (uint32_t i = 0; i < part.n && digits; i++) {
-            digits = part.u.s[i] >= '0' && part.u.s[i] <= '9';
-            number = number * 10 + part.u.s[i] - '0';
-        }
-        TRY(step_into(r, digits ? jv_int(number) : part, fallback, out));
+        int64_t index;
+        TRY(step_into(r, jv_is_index(part, &index) ? jv_int(index) : part, fallback, out));
         at = end + 1;
     }
     return ST_OK;

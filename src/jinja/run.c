@@ -67,6 +67,12 @@ status jrun_require(jrun *r, jv v) {
 
 /* ---- variables ---- */
 
+jscope *jscope_in(jrun *r, jscope *parent) {
+    jscope *s = ARENA_NEW(r->mem, jscope);
+    s->parent = parent;
+    return s;
+}
+
 status jscope_set(jrun *r, jscope *s, int32_t symbol, jv value) {
     TRY(jrun_spend(r, s->n / 16));
     for (int32_t i = 0; i < s->n; i++) {
@@ -175,9 +181,8 @@ status jrun_capture(jrun *r, const jnode *block, jscope *scope, jv *out) {
 
 /* The text of a block through its filters. */
 static status filtered_block(jrun *r, const jnode *n, jv *out) {
-    jscope inner = {.parent = r->scope};
     jv hole = r->hole;
-    TRY(jrun_capture(r, n->d, arena_memdup(r->mem, &inner, sizeof(inner)), out));
+    TRY(jrun_capture(r, n->d, jscope_in(r, r->scope), out));
     if (!n->b || r->flow != JFLOW_NEXT) return ST_OK;
     r->hole = *out;
     TRY(jrun_eval(r, n->b, out));
@@ -214,8 +219,7 @@ static status run_filter_block(jrun *r, const jnode *n) {
 }
 
 static status run_with(jrun *r, const jnode *n) {
-    jscope *outer = r->scope, *inner = ARENA_NEW(r->mem, jscope);
-    inner->parent = outer;
+    jscope *outer = r->scope, *inner = jscope_in(r, outer);
     for (int32_t i = 0; i < n->n_kid; i += 2) { /* values do not see the names beside them */
         jv value;
         TRY(jrun_eval(r, n->kid[i + 1], &value));
@@ -237,15 +241,14 @@ static status run_macro(jrun *r, const jnode *n) {
 }
 
 static status run_generation(jrun *r, const jnode *n) {
-    jscope *outer = r->scope, *inner = ARENA_NEW(r->mem, jscope);
+    jscope *outer = r->scope;
     size_t start = r->out->len - r->out_start;
     bool record = r->spans && r->generations == 0;
     if (r->spans && r->captures > 0) {
         return jrun_fail(r, "a generation block inside a macro or a set block has no place in "
                             "the output that could be marked");
     }
-    inner->parent = outer;
-    r->scope = inner;
+    r->scope = jscope_in(r, outer);
     r->generations++;
     TRY(jrun_block(r, n->d));
     r->generations--;

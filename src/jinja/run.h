@@ -159,6 +159,7 @@ status jrun_eval(jrun *r, const jnode *n, jv *out) ATH_MUST_USE;
 status jrun_block(jrun *r, const jnode *block) ATH_MUST_USE;
 status jrun_for(jrun *r, const jnode *n) ATH_MUST_USE;
 status jrun_assign(jrun *r, const jnode *target, jv value) ATH_MUST_USE;
+jscope *jscope_in(jrun *r, jscope *parent); /* a new one */
 status jscope_set(jrun *r, jscope *s, int32_t symbol, jv value) ATH_MUST_USE;
 /* Runs a block in a scope of its own and gives what it wrote instead of writing it. */
 status jrun_capture(jrun *r, const jnode *block, jscope *scope, jv *out) ATH_MUST_USE;

@@ -97,8 +97,7 @@ static status bind_params(jrun *r, const jbuiltin *b, const jargs *args, jv *p) 
         int at = param_index(b->params, args->kw_name[i]);
         if (at < 0 || p[at].kind != JV_ABSENT) {
             return jrun_fail(r, "%s does not take the argument '%.*s' here", b->name,
-                             args->kw_name[i].n < 80 ? (int)args->kw_name[i].n : 80,
-                             args->kw_name[i].u.s);
+                             JV_SHOWN(args->kw_name[i]));
         }
         p[at] = args->kw[i];
     }
@@ -154,9 +153,7 @@ static status extra_keywords(jrun *r, const jmacro_def *m, const jargs *args, in
         if (known) continue;
         if (!m->takes_kwargs) {
             return jrun_fail(r, "the macro '%.*s' takes no keyword argument '%.*s'",
-                             m->name.n < 80 ? (int)m->name.n : 80, m->name.u.s,
-                             args->kw_name[i].n < 80 ? (int)args->kw_name[i].n : 80,
-                             args->kw_name[i].u.s);
+                             JV_SHOWN(m->name), JV_SHOWN(args->kw_name[i]));
         }
         TRY(jdict_set(r, extra, args->kw_name[i], args->kw[i]));
     }
@@ -192,8 +189,8 @@ static status bind_macro(jrun *r, const jmacro_def *m, const jargs *args, jscope
     TRY(extra_keywords(r, m, args, given, extra));
     for (int32_t i = given; i < args->n_pos; i++) jseq_push(r, rest, args->pos[i]);
     if (rest->n > 0 && !m->takes_varargs) {
-        return jrun_fail(r, "the macro '%.*s' takes not more than %d arguments",
-                         m->name.n < 80 ? (int)m->name.n : 80, m->name.u.s, (int)m->n_params);
+        return jrun_fail(r, "the macro '%.*s' takes not more than %d arguments", JV_SHOWN(m->name),
+                         (int)m->n_params);
     }
     if (m->takes_kwargs) TRY(jscope_set(r, scope, r->t->sym_kwargs, jv_dict(extra)));
     if (m->takes_varargs) TRY(jscope_set(r, scope, r->t->sym_varargs, jv_seq(rest)));
@@ -201,9 +198,8 @@ static status bind_macro(jrun *r, const jmacro_def *m, const jargs *args, jscope
 }
 
 static status call_macro(jrun *r, const jmacro *m, const jargs *args, jv *out) {
-    jscope *scope = ARENA_NEW(r->mem, jscope), *outer = r->scope;
+    jscope *scope = jscope_in(r, m->scope), *outer = r->scope;
     jv hole = r->hole;
-    scope->parent = m->scope;
     r->scope = scope;
     TRY(bind_macro(r, m->def, args, scope));
     r->scope = outer;

@@ -67,95 +67,52 @@ static void add_lower(jrun *r, jv s, size_t at, uint32_t cp) {
         add_cp(r, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
 }
 
-status jstr_upper(jrun *r, const jcall *c, jv *out) {
-    jv s = c->self;
-    size_t start = jtext_begin(r);
-    TRY(jrun_spend(r, jcost_walk(s.n)));
-    for (size_t at = 0, n; at < s.n; at += n) add_upper(r, utf8_next(s.u.s + at, &n), false);
-    TRY(jtext_take(r, start, out));
-    out->safe = s.safe;
-    return ST_OK;
+typedef enum new_case { UPPER, LOWER, CAPITALIZE, SWAP, TITLE, TITLE_WORDS } new_case;
+
+/* Characters behind which the filter title begins a word. */
+static bool is_gap(uint32_t cp) {
+    return (cp > 0 && cp < 0x80 && strchr("-({[<", (int)cp)) || jtext_is_space(cp);
 }
 
-status jstr_lower(jrun *r, const jcall *c, jv *out) {
-    jv s = c->self;
-    size_t start = jtext_begin(r);
-    TRY(jrun_spend(r, jcost_walk(s.n)));
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        add_lower(r, s, at, cp);
-    }
-    TRY(jtext_take(r, start, out));
-    out->safe = s.safe;
-    return ST_OK;
-}
-
-status jstr_capitalize(jrun *r, const jcall *c, jv *out) {
-    jv s = c->self;
-    size_t start = jtext_begin(r);
-    TRY(jrun_spend(r, jcost_walk(s.n)));
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (at == 0)
-            add_upper(r, cp, true);
-        else
-            add_lower(r, s, at, cp);
-    }
-    TRY(jtext_take(r, start, out));
-    out->safe = s.safe;
-    return ST_OK;
-}
-
-/* str.title(): a letter is a capital unless a letter stands before it. */
-status jstr_title(jrun *r, const jcall *c, jv *out) {
-    jv s = c->self;
-    size_t start = jtext_begin(r);
+/* TITLE: a letter is a capital unless a letter stands before it. TITLE_WORDS: the first character of a word is one,
+ * and what follows is lower case as a text of its own, from byte `word` on. */
+static status change_case(jrun *r, jv s, new_case to, jv *out) {
+    size_t start = jtext_begin(r), word = 0;
     bool inside = false;
     TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (inside)
-            add_lower(r, s, at, cp);
+        bool upper = to == UPPER || (to == CAPITALIZE && at == 0) ||
+                     (to == SWAP && !is_upper(cp)) || (to >= TITLE && !inside);
+        if (upper)
+            add_upper(r, cp, to == CAPITALIZE || to == TITLE);
         else
-            add_upper(r, cp, true);
-        inside = is_cased(cp);
+            add_lower(r, jv_part(s, word, s.n), at - word, cp);
+        if (to == TITLE_WORDS && !inside) word = at + n;
+        inside = to == TITLE ? is_cased(cp) : !is_gap(cp);
     }
-    return jtext_take(r, start, out);
+    TRY(jtext_take(r, start, out));
+    out->safe = s.safe && to != SWAP && to < TITLE;
+    return ST_OK;
 }
 
-/* The filter title: a word begins with a capital, behind blanks and opening brackets; what follows is lower case as a
- * text of its own. */
-status jstr_title_words(jrun *r, const jcall *c, jv *out) {
-    jv s = c->self;
-    size_t start = jtext_begin(r),
-           rest = 0; /* of the word behind its capital; 0: the word has not begun */
-    TRY(jrun_spend(r, jcost_walk(s.n)));
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        bool gap = (cp > 0 && cp < 0x80 && strchr("-({[<", (int)cp)) || jtext_is_space(cp);
-        if (gap)
-            jtext_add(r, s.u.s + at, n);
-        else if (rest == 0)
-            add_upper(r, cp, false);
-        else
-            add_lower(r, jv_part(s, rest, s.n), at - rest, cp);
-        if (gap || rest == 0) rest = gap ? 0 : at + n;
-    }
-    return jtext_take(r, start, out);
+status jstr_upper(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, UPPER, out);
 }
-
+status jstr_lower(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, LOWER, out);
+}
+status jstr_capitalize(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, CAPITALIZE, out);
+}
 status jstr_swapcase(jrun *r, const jcall *c, jv *out) {
-    jv s = c->self;
-    size_t start = jtext_begin(r);
-    TRY(jrun_spend(r, jcost_walk(s.n)));
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (is_upper(cp))
-            add_lower(r, s, at, cp);
-        else
-            add_upper(r, cp, false);
-    }
-    return jtext_take(r, start, out);
+    return change_case(r, c->self, SWAP, out);
+}
+status jstr_title(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, TITLE, out);
+}
+status jstr_title_words(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, TITLE_WORDS, out);
 }
 
 /* ---- what a text consists of ---- */
@@ -188,24 +145,16 @@ static status all_chars(jrun *r, const jcall *c, char_test *test, bool when_empt
     return ST_OK;
 }
 
-status jstr_isalpha(jrun *r, const jcall *c, jv *out) {
-    return all_chars(r, c, is_alpha, false, out);
-}
-status jstr_isalnum(jrun *r, const jcall *c, jv *out) {
-    return all_chars(r, c, jtext_is_alnum, false, out);
-}
-status jstr_isnumeric(jrun *r, const jcall *c, jv *out) {
-    return all_chars(r, c, is_numeric, false, out);
-}
-status jstr_isdecimal(jrun *r, const jcall *c, jv *out) {
-    return all_chars(r, c, is_decimal, false, out);
-}
-status jstr_isspace(jrun *r, const jcall *c, jv *out) {
-    return all_chars(r, c, jtext_is_space, false, out);
-}
-status jstr_isascii(jrun *r, const jcall *c, jv *out) {
-    return all_chars(r, c, is_ascii, true, out);
-}
+#define CHARS_TEST(name, test, when_empty)                                                         \
+    status jstr_##name(jrun *r, const jcall *c, jv *out) {                                         \
+        return all_chars(r, c, test, when_empty, out);                                             \
+    }
+CHARS_TEST(isalpha, is_alpha, false)
+CHARS_TEST(isalnum, jtext_is_alnum, false)
+CHARS_TEST(isnumeric, is_numeric, false)
+CHARS_TEST(isdecimal, is_decimal, false)
+CHARS_TEST(isspace, jtext_is_space, false)
+CHARS_TEST(isascii, is_ascii, true)
 
 /* Letters of one case only, one at least. */
 static status one_case(jrun *r, const jcall *c, char_test *wanted, jv *out) {

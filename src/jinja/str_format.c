@@ -189,13 +189,9 @@ status jstr_format(jrun *r, jv format, jv args, jv *out) {
 
 /* The value of a field: "", a number, or a name. */
 static status field_value(jrun *r, jv field, const jargs *args, int32_t *next, jv *out) {
-    int64_t index = field.n == 0 ? (*next)++ : 0;
-    bool digits = field.n < 9;
-    for (uint32_t i = 0; i < field.n && digits; i++) {
-        digits = field.u.s[i] >= '0' && field.u.s[i] <= '9';
-        index = index * 10 + field.u.s[i] - '0';
-    }
-    if (digits) {
+    int64_t index;
+    if (jv_is_index(field, &index) || field.n == 0) {
+        if (field.n == 0) index = (*next)++;
         if (index >= args->n_pos) return jrun_fail(r, "Replacement index out of range");
         *out = args->pos[index];
         return ST_OK;
@@ -207,7 +203,7 @@ static status field_value(jrun *r, jv field, const jargs *args, int32_t *next, j
         *out = args->kw[i];
         return ST_OK;
     }
-    jrun_fail(r, "\"{%.*s}\".format is not supported", field.n < 80 ? (int)field.n : 80, field.u.s);
+    jrun_fail(r, "\"{%.*s}\".format is not supported", JV_SHOWN(field));
     return err_hint(r->e, "use {}, {0} or {name}, or the filter format with %%s");
 }
 

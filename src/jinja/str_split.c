@@ -11,60 +11,34 @@ static size_t space_at(jv s, size_t at) {
     return at < s.n && jtext_is_space(utf8_next(s.u.s + at, &n)) ? n : 0;
 }
 
-static void split_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
+/* From the left, or from the right: then the parts come out last first. */
+static void split_blanks(jrun *r, jv s, int64_t max, bool right, jseq *parts) {
     for (;;) {
-        size_t end = 0, n;
-        s = jv_trimmed(s, true, false);
+        s = jv_trimmed(s, !right, right);
         if (s.n == 0) return;
-        if (max-- == 0) {
-            jseq_push(r, parts, s);
-            return;
-        }
-        for (; end < s.n && !space_at(s, end); end += n) n = utf8_size(s.u.s[end]);
-        jseq_push(r, parts, jv_part(s, 0, end));
-        s = jv_part(s, end, s.n);
+        if (max-- == 0) break;
+        size_t end = right ? s.n : 0, n;
+        if (right)
+            while (end > 0 && !space_at(s, utf8_before(s.u.s, end))) end = utf8_before(s.u.s, end);
+        else
+            for (; end < s.n && !space_at(s, end); end += n) n = utf8_size(s.u.s[end]);
+        jv before = jv_part(s, 0, end), behind = jv_part(s, end, s.n);
+        jseq_push(r, parts, right ? behind : before);
+        s = right ? before : behind;
     }
-}
-
-/* From the right; parts come out last first. */
-static void rsplit_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
-    for (;;) {
-        s = jv_trimmed(s, false, true);
-        size_t start = s.n;
-        if (s.n == 0) return;
-        if (max-- == 0) {
-            jseq_push(r, parts, s);
-            return;
-        }
-        while (start > 0 && !space_at(s, utf8_before(s.u.s, start))) {
-            start = utf8_before(s.u.s, start);
-        }
-        jseq_push(r, parts, jv_part(s, start, s.n));
-        s = jv_part(s, 0, start);
-    }
+    jseq_push(r, parts, s);
 }
 
 /* ---- at a separator ---- */
 
-static status split_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
-    int64_t at;
+static status split_at(jrun *r, jv s, jv sep, int64_t max, bool right, jseq *parts) {
     for (; max != 0; max--) {
-        TRY(jtext_find(r, s, sep, false, &at));
+        int64_t at;
+        TRY(jtext_find(r, s, sep, right, &at));
         if (at < 0) break;
-        jseq_push(r, parts, jv_part(s, 0, (size_t)at));
-        s = jv_part(s, (size_t)at + sep.n, s.n);
-    }
-    jseq_push(r, parts, s);
-    return ST_OK;
-}
-
-static status rsplit_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
-    int64_t at;
-    for (; max != 0; max--) {
-        TRY(jtext_find(r, s, sep, true, &at));
-        if (at < 0) break;
-        jseq_push(r, parts, jv_part(s, (size_t)at + sep.n, s.n));
-        s = jv_part(s, 0, (size_t)at);
+        jv before = jv_part(s, 0, (size_t)at), behind = jv_part(s, (size_t)at + sep.n, s.n);
+        jseq_push(r, parts, right ? behind : before);
+        s = right ? before : behind;
     }
     jseq_push(r, parts, s);
     return ST_OK;
@@ -86,11 +60,11 @@ static status split(jrun *r, const jcall *c, bool right, jv *out) {
     if (max < 0) max = INT64_MAX;
     if (c->p[0].kind == JV_ABSENT || c->p[0].kind == JV_NONE) {
         TRY(jrun_spend(r, jcost_walk(c->self.n)));
-        (right ? rsplit_blanks : split_blanks)(r, c->self, max, parts);
+        split_blanks(r, c->self, max, right, parts);
     } else {
         TRY(jarg_str(r, c, 0, jv_none(), &sep));
         if (sep.n == 0) return jrun_fail(r, "empty separator");
-        TRY((right ? rsplit_at : split_at)(r, c->self, sep, max, parts));
+        TRY(split_at(r, c->self, sep, max, right, parts));
     }
     if (right) turn(parts);
     *out = jv_seq(parts);

@@ -61,6 +61,15 @@ size_t jv_byte_of(jv s, int64_t index) {
     return at;
 }
 
+bool jv_is_index(jv s, int64_t *index) {
+    *index = 0;
+    for (uint32_t i = 0; i < s.n; i++) {
+        if (s.u.s[i] < '0' || s.u.s[i] > '9') return false;
+        if (i < 9) *index = *index * 10 + s.u.s[i] - '0';
+    }
+    return s.n > 0 && s.n < 10;
+}
+
 jv jv_trimmed(jv s, bool left, bool right) {
     const char *p = s.u.s;
     size_t n = s.n;
