@@ -11,15 +11,20 @@
 #include "io/npy.h"
 #include "interchange/open_model.h"
 
+typedef struct batch_prompt {
+    tok_ids ids;
+    int line; /* of the batch; 1 for a prompt of the command line */
+} batch_prompt;
+
 typedef struct prompts {
-    tok_ids *item;
+    batch_prompt *item;
     int n, cap;
 } prompts;
 
 /* ---- prompts ---- */
 
-static status encode(const open_model *m, const char *text, tok_ids *out, err *e) {
-    if (m->tok) return tok_encode(m->tok, text, strlen(text), TOK_ADD_SPECIAL, out, e);
+static status encode(const open_model *m, const char *text, size_t len, tok_ids *out, err *e) {
+    if (m->tok) return tok_encode(m->tok, text, len, TOK_ADD_SPECIAL, out, e);
     if (m->dir)
         err_set(e, ST_USAGE, "%s has no tokenizer.json, so text cannot be encoded", m->dir);
     else
@@ -29,8 +34,9 @@ static status encode(const open_model *m, const char *text, tok_ids *out, err *e
 
 static status read_batch_line(const open_model *m, const json_t *o, tok_ids *out, err *e) {
     const json_t *ids = json_object_get(o, "ids");
-    const char *text = json_string_value(json_object_get(o, "prompt"));
-    if (text) return encode(m, text, out, e);
+    const json_t *text = json_object_get(o, "prompt");
+    if (json_is_string(text))
+        return encode(m, json_string_value(text), json_string_length(text), out, e);
     if (!json_is_array(ids)) {
         err_set(e, ST_FORMAT, "a batch line needs \"prompt\" (text) or \"ids\" (a list)");
         return err_hint(e, "for example {\"prompt\": \"Once upon a time\"} or {\"ids\": [1, 2]}");
@@ -52,18 +58,19 @@ static status read_batch(const open_model *m, const char *path, prompts *p, err 
     TRY(file_read_all(path, &data, &len, e));
     status st = ST_OK;
     int line = 0;
-    for (char *s = data; st == ST_OK && *s;) {
-        size_t n = strcspn(s, "\n");
+    for (const char *s = data, *end = data + len; st == ST_OK && s < end;) {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        size_t n = (size_t)((stop ? stop : end) - s);
         line++;
         if (strspn(s, " \t\r") < n) {
-            json_t *o = json_loadb(s, n, 0, NULL);
-            VEC_PUSH(p->item, p->n, p->cap, (tok_ids){0});
-            st = o ? read_batch_line(m, o, &p->item[p->n - 1], e)
+            json_t *o = json_loadb(s, n, JSON_ALLOW_NUL, NULL);
+            VEC_PUSH(p->item, p->n, p->cap, (batch_prompt){.line = line});
+            st = o ? read_batch_line(m, o, &p->item[p->n - 1].ids, e)
                    : err_set(e, ST_FORMAT, "the line is not JSON");
             json_decref(o);
             if (st != ST_OK) err_where(e, "%s:%d", path, line);
         }
-        s += n + (s[n] == '\n');
+        s += n + (stop != NULL);
     }
     free(data);
     return st;
@@ -78,14 +85,15 @@ static status read_prompts(const cli_args *args, const open_model *m, prompts *p
                         args->inputs[0]);
     }
     if (batch) return read_batch(m, batch, p, e);
-    VEC_PUSH(p->item, p->n, p->cap, (tok_ids){0});
-    return text ? encode(m, text, &p->item[0], e) : cli_parse_ids(ids, &p->item[0], e);
+    VEC_PUSH(p->item, p->n, p->cap, (batch_prompt){.line = 1});
+    tok_ids *out = &p->item[0].ids;
+    return text ? encode(m, text, strlen(text), out, e) : cli_parse_ids(ids, out, e);
 }
 
 static status check_ids(const open_model *m, const prompts *p, err *e) {
     for (int i = 0; i < p->n; i++)
-        for (int64_t k = 0; k < p->item[i].n; k++) {
-            int32_t id = p->item[i].id[k];
+        for (int64_t k = 0; k < p->item[i].ids.n; k++) {
+            int32_t id = p->item[i].ids.id[k];
             if (id >= 0 && id < m->config.vocab_size) continue;
             err_set(e, ST_USAGE, "token id %d is outside the vocabulary of %ld", id,
                     (long)m->config.vocab_size);
@@ -97,7 +105,7 @@ static status check_ids(const open_model *m, const prompts *p, err *e) {
 static int64_t longest(const prompts *p) {
     int64_t most = 0;
     for (int i = 0; i < p->n; i++)
-        if (p->item[i].n > most) most = p->item[i].n;
+        if (p->item[i].ids.n > most) most = p->item[i].ids.n;
     return most;
 }
 
@@ -131,13 +139,13 @@ static status parse_positions(const char *s, logit_rows *r, err *e) {
 
 static status read_rows(const cli_args *args, const open_model *m, const prompts *p, logit_rows *r,
                         err *e) {
-    if (!cli_has(args, "logits")) return ST_OK;
+    if (!cli_has(args, "logits")) return ST_OK; /* check_options has seen to --positions */
     int64_t most = model_max_tokens(&m->config);
     if (p->n != 1) {
         err_set(e, ST_USAGE, "--logits takes one prompt, not %d", p->n);
         return err_hint(e, "give --prompt or --ids instead of --batch");
     }
-    r->of = p->item[0].n;
+    r->of = p->item[0].ids.n;
     if (r->of == 0 || r->of > most)
         return err_set(e, ST_USAGE, "the prompt has %ld tokens; 1 to %ld are possible", (long)r->of,
                        (long)most);
@@ -160,9 +168,9 @@ static status only_logits(const cli_args *args, open_model *m, const prompts *p,
                           const logit_rows *r, err *e) {
     const char *path = cli_value(args, "logits");
     TRY(open_model_load(m, 0, (int)r->of, e));
-    TRY(store_logits(path, m, &p->item[0], r, e));
+    TRY(store_logits(path, m, &p->item[0].ids, r, e));
     if (!args->json) return ST_OK;
-    json_t *o = json_pack("{s:o}", "prompt_ids", ids_json(&p->item[0]));
+    json_t *o = json_pack("{s:o}", "prompt_ids", ids_json(&p->item[0].ids));
     add_logits(o, path, r, m->config.vocab_size);
     cli_print_json(o);
     return ST_OK;
@@ -229,8 +237,12 @@ static status generate_with(const cli_args *args, open_model *m, const prompts *
     int64_t room = longest(p) + rq.max_new;
     int64_t ctx = model_max_tokens(&m->config);
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
-    if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0], r, e));
-    for (int i = 0; i < p->n; i++) TRY(generate_one(args, m, &p->item[i], r, rq, e));
+    if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0].ids, r, e));
+    uint64_t seed = rq.sample.seed;
+    for (int i = 0; i < p->n; i++) {
+        rq.sample.seed = sample_seed(seed, p->item[i].line);
+        TRY(generate_one(args, m, &p->item[i].ids, r, rq, e));
+    }
     return ST_OK;
 }
 
@@ -244,10 +256,19 @@ static status generate_all(const cli_args *args, open_model *m, const prompts *p
     return st;
 }
 
+/* Options that would be ignored. */
+static status check_options(const cli_args *args, err *e) {
+    if (!cli_has(args, "positions") || cli_has(args, "logits")) return ST_OK;
+    err_set(e, ST_USAGE, "--positions says which logits are stored, and none are");
+    err_where(e, "command line (--positions)");
+    return err_hint(e, "add --logits OUT.npy, or leave --positions out");
+}
+
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
+    TRY(check_options(args, e));
     status st = open_model_read(&m, args->inputs[0], 0, e);
     if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
@@ -257,7 +278,7 @@ static status cmd_generate(const cli_args *args, err *e) {
         st = only_logits(args, &m, &p, &rows, e);
     else if (st == ST_OK)
         st = generate_all(args, &m, &p, &rows, e);
-    for (int i = 0; i < p.n; i++) tok_ids_free(&p.item[i]);
+    for (int i = 0; i < p.n; i++) tok_ids_free(&p.item[i].ids);
     free(p.item);
     open_model_close(&m);
     return st;
@@ -270,11 +291,11 @@ static const cli_option options[] = {
     {"max-new", "N", "at most this many new tokens (128)"},
     {"temperature", "X", "0 takes the most likely token (0.8)"},
     {"top-k", "K", "keep the K most likely tokens; 0 = all (0)"},
-    {"top-p", "P", "keep the most likely tokens of mass P (0.95)"},
+    {"top-p", "P", "keep the most likely tokens of mass P; 1 = all, 0 = the first (0.95)"},
     {"min-p", "P", "drop tokens below P times the most likely (0)"},
     {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
     {"stop", "TEXT", "end before this text"},
-    {"seed", "N", "of the draws (0)"},
+    {"seed", "N", "of the draws; each line of a batch has its own (0)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32; generates only with --max-new"},
     {"positions", "a:b", "only these positions of the logits"},

@@ -30,6 +30,13 @@ struct sampler {
     uint16_t *bin; /* by id */
 };
 
+uint64_t sample_seed(uint64_t seed, int64_t line) {
+    uint32_t bits[4];
+    if (line <= 1) return seed;
+    rng_block(rng_key_named(seed, "line"), (uint64_t)line, 0, bits);
+    return (uint64_t)bits[0] << 32 | bits[1];
+}
+
 sampler *sampler_new(const sample_options *opt, int32_t vocab) {
     sampler *s = xcalloc(1, sizeof *s);
     s->opt = *opt;
@@ -186,7 +193,7 @@ static candidate last_kept(sampler *s, const float *logits, const histogram *h) 
         last = cut(s, logits, h, o->top_k, INFINITY, &mass);
     else
         for (int b = 0; b < BINS; b++) mass += h->mass[b];
-    if (o->top_p <= 0 || o->top_p >= 1) return last;
+    if (o->top_p >= 1) return last;
     candidate by_mass = cut(s, logits, h, s->vocab, o->top_p * mass, &mass);
     return is_before(by_mass, last) ? by_mass : last;
 }

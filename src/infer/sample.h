@@ -1,4 +1,4 @@
-/* Choosing the next token from logits. */
+/* Choosing the next token from logits. Who calls checks the ranges (the command line, the settings of a model). */
 #ifndef INFER_SAMPLE_H
 #define INFER_SAMPLE_H
 
@@ -7,14 +7,24 @@
 #include "base/rng.h"
 
 typedef struct sample_options {
-    double temperature; /* 0: the most likely token */
-    int top_k;          /* keep the k most likely; 0: all */
-    double top_p; /* keep the most likely tokens that sum to p (Holtzman et al. 2020); 1: all */
-    double min_p; /* drop tokens below min_p times the most likely (Nguyen et al. 2024); 0: none */
-    double repetition_penalty; /* logits of seen tokens are divided (positive) or multiplied; 1: off
-                                  (Keskar et al. 2019) */
+    /* 0 to 100. 0: the most likely token, whatever else is asked for. */
+    double temperature;
+    /* Keep the k most likely tokens. 0: all. */
+    int top_k;
+    /* 0 to 1: keep the fewest of the most likely tokens that sum to p, one at least (Holtzman et al. 2020).
+     * 1: all. 0: the most likely one, as any small number. */
+    double top_p;
+    /* 0 to 1: drop tokens less likely than min_p times the most likely (Nguyen et al. 2024). 0: none. */
+    double min_p;
+    /* 0.01 to 100: logits of seen tokens are divided by it where they are positive, multiplied where they are not
+     * (Keskar et al. 2019). 1: unchanged. */
+    double repetition_penalty;
     uint64_t seed;
 } sample_options;
+
+/* The seed of line 1, 2, ... of a batch: line 1 draws as a prompt alone does with that seed; others differ, so that
+ * equal prompts have different continuations, and depend on nothing but the seed and the line. */
+uint64_t sample_seed(uint64_t seed, int64_t line);
 
 typedef struct sampler sampler;
 sampler *sampler_new(const sample_options *opt, int32_t vocab);

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "jinja/value.h"
 
-enum { JBUILTIN_MAX_PARAMS = 5 };
+enum { JBUILTIN_MAX_PARAMS = 5, OF_TEXT = 16 };
 
 /* Arguments as they were given. */
 typedef struct jargs {
@@ -31,7 +31,7 @@ typedef struct jbuiltin {
     const char *name;
     jbuiltin_fn *fn;    /* NULL: a method that changes its object, which the sandbox forbids */
     const char *params; /* "a,b,c"; NULL: looks at the arguments itself */
-    int required;
+    int needs; /* arguments at least; with OF_TEXT, the value becomes a text first, as by str() */
 } jbuiltin;
 
 /* Rows end with a NULL name. */

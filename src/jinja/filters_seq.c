@@ -2,12 +2,13 @@
  * gone through once. */
 #include <string.h>
 
-#include "jinja/filters.h"
+#include "jinja/str.h"
 #include "jinja/lex.h"
 
 /* ---- attributes of items ---- */
 
 static status step_into(jrun *r, jv part, jv fallback, jv *item) {
+    TRY(jrun_spend(r, 1));
     TRY(jrun_item(r, *item, part, item));
     bool given = fallback.kind != JV_ABSENT && fallback.kind != JV_NONE;
     if (item->kind == JV_UNDEFINED && given) *item = fallback;
@@ -23,13 +24,8 @@ static status follow_or(jrun *r, jv item, jv path, jv fallback, jv *out) {
         const char *dot = memchr(path.u.s + at, '.', path.n - at);
         uint32_t end = dot ? (uint32_t)(dot - path.u.s) : path.n;
         jv part = jv_part(path, at, end);
-        int64_t number = 0;
-        bool digits = part.n > 0 && part.n < 10;
-        for (uint32_t i = 0; i < part.n && digits; i++) {
-            digits = part.u.s[i] >= '0' && part.u.s[i] <= '9';
-            number = number * 10 + part.u.s[i] - '0';
-        }
-        TRY(step_into(r, digits ? jv_int(number) : part, fallback, out));
+        int64_t index;
+        TRY(step_into(r, jv_is_index(part, &index) ? jv_int(index) : part, fallback, out));
         at = end + 1;
     }
     return ST_OK;
@@ -45,7 +41,8 @@ static status sort_key(jrun *r, jv item, jv attribute, bool case_sensitive, jv *
     if (attribute.kind != JV_ABSENT && attribute.kind != JV_NONE) {
         TRY(follow(r, item, attribute, out));
     }
-    if (!case_sensitive && out->kind == JV_STRING) return jstr_lower(r, *out, out);
+    if (!case_sensitive && out->kind == JV_STRING)
+        return jstr_lower(r, &(jcall){.self = *out}, out);
     return ST_OK;
 }
 
@@ -161,6 +158,7 @@ static status filter_dictsort(jrun *r, const jcall *c, jv *out) {
         return jrun_fail(r, "You can only sort by either \"key\" or \"value\"");
     }
     const jdict *d = c->self.u.dict;
+    TRY(jrun_spend(r, d->n));
     jseq *s = jseq_new(r, JSEQ_LIST), *keys = jseq_new(r, JSEQ_LIST);
     for (int32_t i = 0; i < d->n; i++) {
         jv key = jv_is_word(by, "key") ? d->key[i] : d->value[i];
@@ -193,6 +191,7 @@ static status filter_unique(jrun *r, const jcall *c, jv *out) {
     TRY(jv_iterate(r, c->self, &items));
     for (int32_t i = 0; i < items->n; i++) {
         jv key, *old;
+        TRY(jrun_spend(r, 1));
         TRY(sort_key(r, items->item[i], c->p[1], jarg_truth(c, 0), &key));
         TRY(jdict_find(r, seen, key, &old));
         if (old) continue;
@@ -234,6 +233,7 @@ static status filter_sum(jrun *r, const jcall *c, jv *out) {
     *out = c->p[1].kind == JV_ABSENT ? jv_int(0) : c->p[1];
     for (int32_t i = 0; i < items->n; i++) {
         jv item = items->item[i];
+        TRY(jrun_spend(r, 1));
         if (c->p[0].kind != JV_ABSENT && c->p[0].kind != JV_NONE) {
             TRY(follow(r, item, c->p[0], &item));
         }
@@ -299,19 +299,27 @@ static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv 
     jargs rest = *a;
     if (by_attr && a->n_pos == 0) return jrun_fail(r, "Missing parameter for attribute name");
     int32_t off = by_attr ? 1 : 0;
+    const jbuiltin *test = NULL;
     bool tests = a->n_pos > off;
     if (off + tests > 0) rest.pos += off + tests;
     rest.n_pos -= off + tests;
     *out = jv_seq(s);
     if (!jv_truth(c->self)) return ST_OK;
     TRY(jv_iterate(r, c->self, &items));
+    if (tests && items->n > 0) {
+        test = jbuiltin_find(&jbuiltin_tests, a->pos[off]);
+        if (!test) return jrun_fail(r, "a filter names a test that there is not");
+    }
     for (int32_t i = 0; i < items->n; i++) {
         jv v = items->item[i];
         bool yes;
         TRY(jrun_spend(r, 1));
         if (by_attr) TRY(follow(r, v, a->pos[0], &v));
         yes = jv_truth(v);
-        if (tests) TRY(jtest_by_name(r, a->pos[off], v, &rest, &yes));
+        if (test) {
+            TRY(jbuiltin_call(r, test, v, &rest, &v));
+            yes = jv_truth(v);
+        }
         if (yes == keep) jseq_push(r, s, items->item[i]);
     }
     return ST_OK;
@@ -373,5 +381,5 @@ const jbuiltin jfilter_seq_rows[] = {
     {"selectattr", filter_selectattr, NULL, 0},
     {"rejectattr", filter_rejectattr, NULL, 0},
     {"batch", filter_batch, "linecount,fill_with", 1},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

@@ -16,6 +16,7 @@ static status strftime_now(jrun *r, const jcall *c, jv *out) {
     if (f.n + 2 > sizeof(format) || memchr(f.u.s, 0, f.n)) {
         return jrun_fail(r, "a time format of more than 500 bytes, or with a NUL");
     }
+    TRY(jrun_spend(r, 2 * (int64_t)f.n));
     format[0] = 'x'; /* so that an empty result can be told from one too long */
     memcpy(format + 1, f.u.s, f.n);
     format[f.n + 1] = 0;
@@ -99,5 +100,5 @@ const jbuiltin jglobal_rows[] = {
     {"range", range, "start,stop,step", 1},
     {"namespace", make_namespace, NULL, 0},
     {"dict", make_dict, NULL, 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

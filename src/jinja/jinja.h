@@ -32,7 +32,8 @@ typedef struct jinja_template jinja_template;
 
 /* Zero is the default of each. */
 typedef struct jinja_limits {
-    int64_t steps;        /* expressions, statements and items looked at: 20 million */
+    int64_t
+        steps; /* expressions, statements and items looked at, and bytes of them: 20 million, a second */
     int64_t output_bytes; /* 64 MiB */
     int64_t memory_bytes; /* of values: 512 MiB */
     int32_t depth;        /* of nested evaluations: 1000 */

@@ -6,7 +6,6 @@
 #include <utf8proc.h>
 
 #include "jinja/jinja.h"
-#include "jinja/lex_tag.h"
 #include "base/utf8.h"
 
 void jlex_where(const char *src, uint32_t at, int *line, int *column) {

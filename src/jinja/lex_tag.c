@@ -1,5 +1,5 @@
 /* Names, numbers, strings and operators inside a tag. */
-#include "jinja/lex_tag.h"
+#include "jinja/lex.h"
 
 #include <stdlib.h>
 #include <string.h>

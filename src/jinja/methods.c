@@ -51,7 +51,7 @@ const jbuiltin jmethod_dict_rows[] = {
     {"popitem", NULL, "", 0},
     {"setdefault", NULL, "", 0},
     {"update", NULL, "", 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };
 
 /* ---- lists and tuples ---- */
@@ -97,13 +97,13 @@ const jbuiltin jmethod_list_rows[] = {
     {"remove", NULL, "", 0},
     {"reverse", NULL, "", 0},
     {"sort", NULL, "", 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };
 
 const jbuiltin jmethod_tuple_rows[] = {
     {"index", seq_index, "value,start,stop", 1},
     {"count", seq_count, "value", 1},
-    {NULL, NULL, NULL, 0},
+    {0},
 };
 
 /* ---- loops ---- */
@@ -128,5 +128,5 @@ static status loop_changed(jrun *r, const jcall *c, jv *out) {
 const jbuiltin jmethod_loop_rows[] = {
     {"cycle", loop_cycle, NULL, 0},
     {"changed", loop_changed, NULL, 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

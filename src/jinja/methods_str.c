@@ -14,50 +14,53 @@ static bool in_set(jv set, const char *s, size_t n) {
     return false;
 }
 
-status jstr_strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
+static status strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
     size_t from = 0, to = s.n;
     if (chars.kind == JV_ABSENT || chars.kind == JV_NONE) {
         *out = jv_trimmed(s, left, right);
-        return ST_OK;
+        return jrun_spend(r, jcost_walk(s.n - out->n));
     }
     TRY(jrun_require(r, chars));
     if (chars.kind != JV_STRING) return jrun_fail(r, "strip arg must be None or str");
     while (left && from < to && in_set(chars, s.u.s + from, utf8_size(s.u.s[from]))) {
+        TRY(jrun_spend(r, 1 + jcost_walk(chars.n)));
         from += utf8_size(s.u.s[from]);
     }
     while (right && to > from) {
         size_t before = utf8_before(s.u.s, to);
+        TRY(jrun_spend(r, 1 + jcost_walk(chars.n)));
         if (!in_set(chars, s.u.s + before, to - before)) break;
         to = before;
     }
     *out = jv_part(s, from, to);
-    return jrun_spend(r, (int64_t)(s.n - (to - from)) * chars.n / 256);
+    return ST_OK;
 }
 
-static status str_strip(jrun *r, const jcall *c, jv *out) {
-    return jstr_strip(r, c->self, c->p[0], true, true, out);
+status jstr_strip(jrun *r, const jcall *c, jv *out) {
+    return strip(r, c->self, c->p[0], true, true, out);
 }
 static status str_lstrip(jrun *r, const jcall *c, jv *out) {
-    return jstr_strip(r, c->self, c->p[0], true, false, out);
+    return strip(r, c->self, c->p[0], true, false, out);
 }
 static status str_rstrip(jrun *r, const jcall *c, jv *out) {
-    return jstr_strip(r, c->self, c->p[0], false, true, out);
+    return strip(r, c->self, c->p[0], false, true, out);
 }
 
 static status str_removeprefix(jrun *r, const jcall *c, jv *out) {
     jv affix;
+    bool has;
     TRY(jarg_str(r, c, 0, JV_WORD(""), &affix));
-    bool has = affix.n <= c->self.n && memcmp(c->self.u.s, affix.u.s, affix.n) == 0;
+    TRY(jstr_has_affix(r, c->self, affix, false, &has));
     *out = jv_part(c->self, has ? affix.n : 0, c->self.n);
     return ST_OK;
 }
 
 static status str_removesuffix(jrun *r, const jcall *c, jv *out) {
     jv affix;
+    bool has;
     TRY(jarg_str(r, c, 0, JV_WORD(""), &affix));
-    uint32_t n = c->self.n;
-    bool has = affix.n <= n && memcmp(c->self.u.s + n - affix.n, affix.u.s, affix.n) == 0;
-    *out = jv_part(c->self, 0, has ? n - affix.n : n);
+    TRY(jstr_has_affix(r, c->self, affix, true, &has));
+    *out = jv_part(c->self, 0, has ? c->self.n - affix.n : c->self.n);
     return ST_OK;
 }
 
@@ -77,19 +80,17 @@ static void replace_nothing(jrun *r, jv s, jv with, int64_t count) {
 }
 
 status jstr_replace(jrun *r, jv s, jv old, jv with, int64_t count, jv *out) {
-    size_t start = jtext_begin(r), at = 0;
-    const char *found;
-    TRY(jrun_spend(r, s.n / 64));
-    if (old.n == 0) {
-        replace_nothing(r, s, with, count);
-    } else {
-        while (count-- != 0 && !r->full &&
-               (found = memmem(s.u.s + at, s.n - at, old.u.s, old.n)) != NULL) {
-            jtext_add(r, s.u.s + at, (size_t)(found - s.u.s) - at);
-            jtext_add_str(r, with);
-            at = (size_t)(found - s.u.s) + old.n;
-        }
-        jtext_add(r, s.u.s + at, s.n - at);
+    size_t start = jtext_begin(r);
+    jv rest = s;
+    if (count < 0) count = INT64_MAX;
+    if (old.n == 0) replace_nothing(r, s, with, count);
+    while (old.n > 0) {
+        int64_t at = -1;
+        if (count-- != 0) TRY(jtext_find(r, rest, old, false, &at));
+        jtext_add(r, rest.u.s, at < 0 ? rest.n : (size_t)at);
+        if (at < 0) break;
+        jtext_add_str(r, with);
+        rest = jv_part(rest, (size_t)at + old.n, rest.n);
     }
     TRY(jtext_take(r, start, out));
     out->safe = s.safe;
@@ -125,18 +126,18 @@ static status str_join(jrun *r, const jcall *c, jv *out) {
 /* ---- padding ---- */
 
 status jstr_pad(jrun *r, jv s, int64_t width, int side, jv fill, jv *out) {
-    int64_t lack = width - jv_chars(s);
+    int64_t have = jv_chars(s), lack = width > have ? width - have : 0;
     *out = s;
+    TRY(jrun_spend(r, jcost_search(s.n)));
     if (jv_chars(fill) != 1) {
         return jrun_fail(r, "The fill character must be exactly one character long");
     }
-    if (lack <= 0) return ST_OK;
-    TRY(jrun_spend(r, lack / 16));
+    if (lack == 0) return ST_OK;
     int64_t left = side > 0 ? lack : side < 0 ? 0 : lack / 2 + (lack & width & 1);
     size_t start = jtext_begin(r);
-    for (int64_t i = 0; i < left && !r->full; i++) jtext_add_str(r, fill);
+    jtext_add_times(r, fill, left);
     jtext_add_str(r, s);
-    for (int64_t i = left; i < lack && !r->full; i++) jtext_add_str(r, fill);
+    jtext_add_times(r, fill, lack - left);
     TRY(jtext_take(r, start, out));
     out->safe = s.safe;
     return ST_OK;
@@ -164,50 +165,34 @@ static status str_zfill(jrun *r, const jcall *c, jv *out) {
     jv s = c->self, digits;
     uint32_t sign = s.n > 0 && (s.u.s[0] == '-' || s.u.s[0] == '+');
     TRY(jarg_int(r, c, 0, 0, &width));
-    TRY(jstr_pad(r, jv_part(s, sign, s.n), width < INT32_MIN ? 0 : width - sign, 1, JV_WORD("0"),
-                 &digits));
+    TRY(jstr_pad(r, jv_part(s, sign, s.n), width > 0 ? width - sign : 0, 1, JV_WORD("0"), &digits));
     size_t start = jtext_begin(r);
     jtext_add(r, s.u.s, sign);
     jtext_add_str(r, digits);
     return jtext_take(r, start, out);
 }
 
-/* ---- case ---- */
+/* ---- the table ---- */
 
-static status str_upper(jrun *r, const jcall *c, jv *out) {
-    return jstr_upper(r, c->self, out);
-}
-static status str_lower(jrun *r, const jcall *c, jv *out) {
-    return jstr_lower(r, c->self, out);
-}
-static status str_capitalize(jrun *r, const jcall *c, jv *out) {
-    return jstr_capitalize(r, c->self, out);
-}
-static status str_title(jrun *r, const jcall *c, jv *out) {
-    return jstr_title(r, c->self, out);
-}
-static status str_swapcase(jrun *r, const jcall *c, jv *out) {
-    return jstr_swapcase(r, c->self, out);
-}
 static status str_format(jrun *r, const jcall *c, jv *out) {
     return jstr_braces(r, c->self, c->args, out);
 }
 
 const jbuiltin jmethod_str_rows[] = {
     {"split", jstr_split, "sep,maxsplit", 0},
-    {"strip", str_strip, "chars", 0},
+    {"strip", jstr_strip, "chars", 0},
     {"lstrip", str_lstrip, "chars", 0},
     {"rstrip", str_rstrip, "chars", 0},
     {"startswith", jstr_startswith, "prefix,start,end", 1},
     {"endswith", jstr_endswith, "suffix,start,end", 1},
     {"replace", str_replace, "old,new,count", 2},
     {"join", str_join, "iterable", 1},
-    {"upper", str_upper, "", 0},
-    {"lower", str_lower, "", 0},
-    {"capitalize", str_capitalize, "", 0},
-    {"title", str_title, "", 0},
-    {"swapcase", str_swapcase, "", 0},
-    {"casefold", str_lower, "", 0},
+    {"upper", jstr_upper, "", 0},
+    {"lower", jstr_lower, "", 0},
+    {"capitalize", jstr_capitalize, "", 0},
+    {"title", jstr_title, "", 0},
+    {"swapcase", jstr_swapcase, "", 0},
+    {"casefold", jstr_lower, "", 0},
     {"find", jstr_find, "sub,start,end", 1},
     {"rfind", jstr_rfind, "sub,start,end", 1},
     {"index", jstr_index, "sub,start,end", 1},
@@ -233,5 +218,5 @@ const jbuiltin jmethod_str_rows[] = {
     {"isascii", jstr_isascii, "", 0},
     {"islower", jstr_islower, "", 0},
     {"isupper", jstr_isupper, "", 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };

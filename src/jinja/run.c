@@ -27,8 +27,8 @@ status jrun_fail(jrun *r, const char *fmt, ...) {
 }
 
 status jrun_spend(jrun *r, int64_t steps) {
-    r->steps -= steps;
-    if (r->steps < 0) {
+    r->left = steps > r->left / 4 ? -1 : r->left - 4 * steps;
+    if (r->left < 0) {
         return jrun_fail(r, "the template takes more than %lld steps", (long long)r->limits.steps);
     }
     if (arena_bytes_used(r->mem) > (size_t)r->limits.memory_bytes) {
@@ -67,16 +67,24 @@ status jrun_require(jrun *r, jv v) {
 
 /* ---- variables ---- */
 
-void jscope_set(jrun *r, jscope *s, int32_t symbol, jv value) {
+jscope *jscope_in(jrun *r, jscope *parent) {
+    jscope *s = ARENA_NEW(r->mem, jscope);
+    s->parent = parent;
+    return s;
+}
+
+status jscope_set(jrun *r, jscope *s, int32_t symbol, jv value) {
+    TRY(jrun_spend(r, s->n / 16));
     for (int32_t i = 0; i < s->n; i++) {
         if (s->symbol[i] != symbol) continue;
         s->value[i] = value;
-        return;
+        return ST_OK;
     }
     s->symbol = arena_grow(r->mem, s->symbol, s->n, &s->symbol_cap, sizeof(int32_t));
     s->value = arena_grow(r->mem, s->value, s->n, &s->value_cap, sizeof(jv));
     s->symbol[s->n] = symbol;
     s->value[s->n++] = value;
+    return ST_OK;
 }
 
 /* A variable that no scope has: of the caller, or a global function. */
@@ -90,18 +98,20 @@ static status lookup_outside(jrun *r, int32_t symbol, jv *out) {
         *out = jbound_new(r, global, jv_none());
     else
         *out = jundef_of(r, (jv){0}, name, false);
-    jscope_set(r, &r->root, symbol, *out); /* found faster next time */
-    return ST_OK;
+    return jscope_set(r, &r->root, symbol, *out); /* found faster next time */
 }
 
 status jrun_lookup(jrun *r, int32_t symbol, jv *out) {
+    int64_t seen = 0;
     for (const jscope *s = r->scope; s; s = s->parent) {
         for (int32_t i = 0; i < s->n; i++) {
             if (s->symbol[i] != symbol) continue;
             *out = s->value[i];
-            return jrun_spend(r, i / 8);
+            return jrun_spend(r, (seen + i) / 16);
         }
+        seen += 1 + s->n;
     }
+    TRY(jrun_spend(r, seen / 16));
     return lookup_outside(r, symbol, out);
 }
 
@@ -131,8 +141,7 @@ static status assign_tuple(jrun *r, const jnode *target, jv value) {
 status jrun_assign(jrun *r, const jnode *target, jv value) {
     if (target->kind == JN_TUPLE) return assign_tuple(r, target, value);
     if (target->kind == JN_NS_ATTR) return assign_attr(r, target, value);
-    jscope_set(r, r->scope, target->symbol, value);
-    return jrun_spend(r, r->scope->n / 8);
+    return jscope_set(r, r->scope, target->symbol, value);
 }
 
 /* ---- statements ---- */
@@ -143,14 +152,14 @@ static status write_text(jrun *r, const char *s, size_t n) {
         return jrun_fail(r, "the template writes more than %lld bytes",
                          (long long)r->limits.output_bytes);
     }
-    return jrun_spend(r, (int64_t)(n / 256));
+    return jrun_spend(r, jcost_copy((int64_t)n));
 }
 
 static status print_value(jrun *r, jv v) {
     if (v.kind == JV_STRING) return write_text(r, v.u.s, v.n);
     size_t start = jtext_begin(r);
     TRY(jv_add_str(r, v));
-    if (r->full) return jrun_fail(r, "a text becomes too long");
+    TRY(jtext_check(r));
     status st = write_text(r, strbuf_cstr(&r->scratch) + start, r->scratch.len - start);
     strbuf_truncate(&r->scratch, start);
     return st;
@@ -172,9 +181,8 @@ status jrun_capture(jrun *r, const jnode *block, jscope *scope, jv *out) {
 
 /* The text of a block through its filters. */
 static status filtered_block(jrun *r, const jnode *n, jv *out) {
-    jscope inner = {.parent = r->scope};
     jv hole = r->hole;
-    TRY(jrun_capture(r, n->d, arena_memdup(r->mem, &inner, sizeof(inner)), out));
+    TRY(jrun_capture(r, n->d, jscope_in(r, r->scope), out));
     if (!n->b || r->flow != JFLOW_NEXT) return ST_OK;
     r->hole = *out;
     TRY(jrun_eval(r, n->b, out));
@@ -211,8 +219,7 @@ static status run_filter_block(jrun *r, const jnode *n) {
 }
 
 static status run_with(jrun *r, const jnode *n) {
-    jscope *outer = r->scope, *inner = ARENA_NEW(r->mem, jscope);
-    inner->parent = outer;
+    jscope *outer = r->scope, *inner = jscope_in(r, outer);
     for (int32_t i = 0; i < n->n_kid; i += 2) { /* values do not see the names beside them */
         jv value;
         TRY(jrun_eval(r, n->kid[i + 1], &value));
@@ -230,20 +237,18 @@ static status run_macro(jrun *r, const jnode *n) {
     jmacro m = {n->macro, r->scope};
     jv v = {.kind = JV_MACRO, .u.macro = arena_memdup(r->mem, &m, sizeof(m))};
     for (jscope *s = r->scope; s && !s->kept; s = s->parent) s->kept = true;
-    jscope_set(r, r->scope, n->macro->symbol, v);
-    return ST_OK;
+    return jscope_set(r, r->scope, n->macro->symbol, v);
 }
 
 static status run_generation(jrun *r, const jnode *n) {
-    jscope *outer = r->scope, *inner = ARENA_NEW(r->mem, jscope);
+    jscope *outer = r->scope;
     size_t start = r->out->len - r->out_start;
     bool record = r->spans && r->generations == 0;
     if (r->spans && r->captures > 0) {
         return jrun_fail(r, "a generation block inside a macro or a set block has no place in "
                             "the output that could be marked");
     }
-    inner->parent = outer;
-    r->scope = inner;
+    r->scope = jscope_in(r, outer);
     r->generations++;
     TRY(jrun_block(r, n->d));
     r->generations--;
@@ -294,6 +299,7 @@ status jrun_block(jrun *r, const jnode *block) {
 static jinja_limits with_defaults(const jinja_limits *given) {
     jinja_limits l = given ? *given : (jinja_limits){0};
     if (l.steps <= 0) l.steps = 20000000;
+    if (l.steps > INT64_MAX / 8) l.steps = INT64_MAX / 8;
     if (l.output_bytes <= 0) l.output_bytes = 64 << 20;
     if (l.memory_bytes <= 0) l.memory_bytes = 512 << 20;
     if (l.depth <= 0) l.depth = 1000;
@@ -313,7 +319,7 @@ status jinja_render(const jinja_template *t, const json_t *context, const jinja_
         .e = e,
     };
     int64_t n_spans = generation ? generation->n : 0;
-    r.steps = r.limits.steps;
+    r.left = 4 * r.limits.steps;
     r.scope = &r.root;
     status st = jrun_block(&r, t->root);
     if (st != ST_OK) {

@@ -1,7 +1,8 @@
 /* One render: its state, and what evaluation, filters and methods ask of each other.
  *
- * Everything is counted: each value looked at costs a step, memory is that of the arena, depth that
- * of nested calls; beyond a limit the render fails with a sentence. Files:
+ * Everything is counted: each value looked at costs a step, and so does work that grows with bytes,
+ * so that the number of steps bounds the time; memory is that of the arena, depth that of nested
+ * calls; beyond a limit the render fails with a sentence. Files:
  *   run.c        entry, statements, scopes     run_loop.c   for
  *   run_expr.c   expressions                   run_ops.c    + - * / % ~ and their like
  *   run_attr.c   a.b, a[b], slices             run_call.c   arguments, macros
@@ -53,7 +54,7 @@ typedef struct jrun {
     const json_t *context;
     jinja_limits limits; /* with defaults filled in */
     arena *mem;
-    int64_t steps; /* left */
+    int64_t left;  /* quarters of a step */
     int32_t depth; /* so far */
     uint32_t at;   /* the node being evaluated */
     jscope *scope;
@@ -74,14 +75,28 @@ typedef struct jrun {
 
 /* ST_FORMAT with the line of the node being evaluated. */
 status jrun_fail(jrun *r, const char *fmt, ...) ATH_PRINTF(2, 3);
+/* Work in steps, of some 20 ns each: before it is done, where its size is known. What has a loop in
+ * it spends; a text that is built (jtext_add) costs by itself. */
 status jrun_spend(jrun *r, int64_t steps) ATH_MUST_USE;
+/* The same for bytes: copied or compared as a whole; searched; read character by character. */
+static inline int64_t jcost_copy(int64_t bytes) {
+    return bytes / 64;
+}
+static inline int64_t jcost_search(int64_t bytes) {
+    return bytes / 16;
+}
+static inline int64_t jcost_walk(int64_t bytes) {
+    return bytes / 8;
+}
 status jrun_enter(jrun *r) ATH_MUST_USE; /* undone with r->depth-- */
 /* The error of using an undefined value; ST_OK for any other. */
 status jrun_require(jrun *r, jv v) ATH_MUST_USE;
 
 /* ---- building values ---- */
 
-/* A text is built at the end of r->scratch: begin, add, take; the last begun is taken first. */
+/* A text is built at the end of r->scratch: begin, add, take; the last begun is taken first. Each
+ * piece costs a quarter of a step, and its bytes. When that is too much, or the text too long,
+ * r->full is set, further pieces are dropped, and taking it fails. */
 static inline size_t jtext_begin(const jrun *r) {
     return r->scratch.len;
 }
@@ -93,13 +108,20 @@ static inline void jtext_putc(jrun *r, char c) {
     jtext_add(r, &c, 1);
 }
 void jtext_puts(jrun *r, const char *s);
+void jtext_add_times(jrun *r, jv s, int64_t times);
+/* Adds a text in which some characters stand as something else: `escape` gives what, NULL for a
+ * character that stays. It may write to buf. */
+typedef const char *jtext_escape(const void *how, uint32_t cp, char buf[16]);
+void jtext_add_escaped(jrun *r, jv s, jtext_escape *escape, const void *how);
+status jtext_check(jrun *r) ATH_MUST_USE; /* fails when the text being built is not whole */
 status jtext_take(jrun *r, size_t start, jv *out) ATH_MUST_USE;
 
 jseq *jseq_new(jrun *r, jseq_kind kind);
 void jseq_push(jrun *r, jseq *s, jv v);
 jv jseq_pair(jrun *r, jv a, jv b); /* a tuple */
 /* s[from], s[from + step], ... (n items), of the same kind. */
-jv jseq_pick(jrun *r, const jseq *s, int64_t from, int64_t step, int64_t n);
+status jseq_pick(jrun *r, const jseq *s, int64_t from, int64_t step, int64_t n,
+                 jv *out) ATH_MUST_USE;
 jdict *jdict_new(jrun *r);
 /* The value of a key, NULL when absent. */
 status jdict_find(jrun *r, const jdict *d, jv key, jv **value) ATH_MUST_USE;
@@ -114,6 +136,10 @@ status jv_from_json(jrun *r, const json_t *j, jv *out) ATH_MUST_USE;
 /* Items in order: of what can be iterated; a generator gives its rest and is empty then. */
 status jv_iterate(jrun *r, jv v, const jseq **out) ATH_MUST_USE;
 status jv_equal(jrun *r, jv a, jv b, bool *equal) ATH_MUST_USE;
+/* The same of two texts, for loops that count their steps themselves. */
+status jtext_equal(jrun *r, jv a, jv b, bool *equal) ATH_MUST_USE;
+/* The first or last byte at which `one` stands in `all`, -1 when it does not. */
+status jtext_find(jrun *r, jv all, jv one, bool last, int64_t *at) ATH_MUST_USE;
 /* Negative, 0 or positive as a stands to b; fails for what has no order. */
 status jv_order(jrun *r, jv a, jv b, int *order) ATH_MUST_USE;
 status jv_contains(jrun *r, jv all, jv one, bool *yes) ATH_MUST_USE;
@@ -123,6 +149,7 @@ status jv_sort(jrun *r, jv *key, jv *item, int32_t n, bool reverse) ATH_MUST_USE
 status jv_add_str(jrun *r, jv v) ATH_MUST_USE;
 status jv_add_repr(jrun *r, jv v) ATH_MUST_USE;
 void jtext_add_float(jrun *r, double f);
+enum { JFLOAT_STEPS = 32 }; /* what it costs to write or read a float */
 /* str(v) as a value. */
 status jv_to_str(jrun *r, jv v, jv *out) ATH_MUST_USE;
 
@@ -132,7 +159,8 @@ status jrun_eval(jrun *r, const jnode *n, jv *out) ATH_MUST_USE;
 status jrun_block(jrun *r, const jnode *block) ATH_MUST_USE;
 status jrun_for(jrun *r, const jnode *n) ATH_MUST_USE;
 status jrun_assign(jrun *r, const jnode *target, jv value) ATH_MUST_USE;
-void jscope_set(jrun *r, jscope *s, int32_t symbol, jv value);
+jscope *jscope_in(jrun *r, jscope *parent); /* a new one */
+status jscope_set(jrun *r, jscope *s, int32_t symbol, jv value) ATH_MUST_USE;
 /* Runs a block in a scope of its own and gives what it wrote instead of writing it. */
 status jrun_capture(jrun *r, const jnode *block, jscope *scope, jv *out) ATH_MUST_USE;
 status jrun_lookup(jrun *r, int32_t symbol, jv *out) ATH_MUST_USE;
@@ -160,11 +188,5 @@ status jarg_str(jrun *r, const jcall *c, int i, jv fallback, jv *out) ATH_MUST_U
 static inline bool jarg_truth(const jcall *c, int i) {
     return c->p[i].kind != JV_ABSENT && jv_truth(c->p[i]);
 }
-status jstr_format(jrun *r, jv format, jv args, jv *out) ATH_MUST_USE; /* format % args */
-status jstr_braces(jrun *r, jv format, const jargs *args, jv *out) ATH_MUST_USE;
-status jstr_replace(jrun *r, jv s, jv old, jv with, int64_t count, jv *out) ATH_MUST_USE;
-/* s.splitlines() */
-status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) ATH_MUST_USE;
-status jstr_escape_html(jrun *r, jv s, jv *out) ATH_MUST_USE;
 
 #endif

@@ -2,10 +2,11 @@
  * one, the attribute; what is not there is undefined. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "jinja/run.h"
 
 static const jbuiltin *methods_of(jv of) {
-    static const jbuiltin none[] = {{NULL, NULL, NULL, 0}};
+    static const jbuiltin none[] = {{0}};
     if (of.kind == JV_STRING) return jmethod_str_rows;
     if (of.kind == JV_DICT) return jmethod_dict_rows;
     if (of.kind == JV_LOOP) return jmethod_loop_rows;
@@ -50,14 +51,19 @@ static status index_seq(jrun *r, jv of, int64_t index, jv *out) {
 }
 
 static status index_text(jrun *r, jv of, int64_t index, jv *out) {
-    TRY(jrun_spend(r, of.n / 256));
-    if (index < 0) index += jv_chars(of);
-    size_t at = index < 0 ? of.n : jv_byte_of(of, index);
-    if (at < of.n)
-        *out = jv_part(of, at, jv_byte_of(jv_part(of, at, of.n), 1) + at);
+    size_t at = of.n;
+    if (index >= 0)
+        at = jv_byte_of(of, index);
+    else
+        while (at > 0 && index < 0) {
+            at = utf8_before(of.u.s, at);
+            index++;
+        }
+    if (at < of.n && index >= 0)
+        *out = jv_part(of, at, at + utf8_size(of.u.s[at]));
     else
         *out = jundef_of(r, of, jv_int(index), false);
-    return ST_OK;
+    return jrun_spend(r, jcost_walk((int64_t)(index > 0 ? at : of.n - at)));
 }
 
 /* The item of an object: JV_ABSENT when there is none. */
@@ -146,8 +152,7 @@ status jrun_slice(jrun *r, jv of, jv start, jv stop, jv step, jv *out) {
     TRY(jslice_range(r, len, start, stop, by, &from, &n));
     if (by > INT32_MAX) by = INT32_MAX;
     if (by < -INT32_MAX) by = -INT32_MAX;
-    TRY(jrun_spend(r, seq && by != 1 ? n : len / 256));
+    TRY(jrun_spend(r, seq ? (by != 1 ? n : 0) : jcost_walk(of.n)));
     if (!seq) return pick_text(r, of, from, by, n, out);
-    *out = jseq_pick(r, of.u.seq, from, by, n);
-    return ST_OK;
+    return jseq_pick(r, of.u.seq, from, by, n, out);
 }

@@ -97,12 +97,11 @@ static status bind_params(jrun *r, const jbuiltin *b, const jargs *args, jv *p) 
         int at = param_index(b->params, args->kw_name[i]);
         if (at < 0 || p[at].kind != JV_ABSENT) {
             return jrun_fail(r, "%s does not take the argument '%.*s' here", b->name,
-                             args->kw_name[i].n < 80 ? (int)args->kw_name[i].n : 80,
-                             args->kw_name[i].u.s);
+                             JV_SHOWN(args->kw_name[i]));
         }
         p[at] = args->kw[i];
     }
-    for (int i = 0; i < b->required; i++) {
+    for (int i = 0; i < (b->needs & ~OF_TEXT); i++) {
         if (p[i].kind == JV_ABSENT) return jrun_fail(r, "%s lacks an argument", b->name);
     }
     return ST_OK;
@@ -112,6 +111,8 @@ status jbuiltin_call(jrun *r, const jbuiltin *b, jv self, const jargs *args, jv 
     jcall c = {.self = self, .args = args, .name = b->name};
     if (b->params) TRY(bind_params(r, b, args, c.p));
     TRY(jrun_enter(r));
+    TRY(jrun_spend(r, 1));
+    if (b->needs & OF_TEXT) TRY(jv_to_str(r, self, &c.self));
     status st = b->fn(r, &c, out);
     r->depth--;
     return st;
@@ -152,9 +153,7 @@ static status extra_keywords(jrun *r, const jmacro_def *m, const jargs *args, in
         if (known) continue;
         if (!m->takes_kwargs) {
             return jrun_fail(r, "the macro '%.*s' takes no keyword argument '%.*s'",
-                             m->name.n < 80 ? (int)m->name.n : 80, m->name.u.s,
-                             args->kw_name[i].n < 80 ? (int)args->kw_name[i].n : 80,
-                             args->kw_name[i].u.s);
+                             JV_SHOWN(m->name), JV_SHOWN(args->kw_name[i]));
         }
         TRY(jdict_set(r, extra, args->kw_name[i], args->kw[i]));
     }
@@ -185,23 +184,22 @@ static status bind_macro(jrun *r, const jmacro_def *m, const jargs *args, jscope
             v = args->pos[k];
         else
             TRY(macro_param(r, m, k, args, &v));
-        jscope_set(r, scope, m->param[k], v);
+        TRY(jscope_set(r, scope, m->param[k], v));
     }
     TRY(extra_keywords(r, m, args, given, extra));
     for (int32_t i = given; i < args->n_pos; i++) jseq_push(r, rest, args->pos[i]);
     if (rest->n > 0 && !m->takes_varargs) {
-        return jrun_fail(r, "the macro '%.*s' takes not more than %d arguments",
-                         m->name.n < 80 ? (int)m->name.n : 80, m->name.u.s, (int)m->n_params);
+        return jrun_fail(r, "the macro '%.*s' takes not more than %d arguments", JV_SHOWN(m->name),
+                         (int)m->n_params);
     }
-    if (m->takes_kwargs) jscope_set(r, scope, r->t->sym_kwargs, jv_dict(extra));
-    if (m->takes_varargs) jscope_set(r, scope, r->t->sym_varargs, jv_seq(rest));
+    if (m->takes_kwargs) TRY(jscope_set(r, scope, r->t->sym_kwargs, jv_dict(extra)));
+    if (m->takes_varargs) TRY(jscope_set(r, scope, r->t->sym_varargs, jv_seq(rest)));
     return ST_OK;
 }
 
 static status call_macro(jrun *r, const jmacro *m, const jargs *args, jv *out) {
-    jscope *scope = ARENA_NEW(r->mem, jscope), *outer = r->scope;
+    jscope *scope = jscope_in(r, m->scope), *outer = r->scope;
     jv hole = r->hole;
-    scope->parent = m->scope;
     r->scope = scope;
     TRY(bind_macro(r, m->def, args, scope));
     r->scope = outer;

@@ -157,7 +157,7 @@ static status eval_builtin(jrun *r, const jnode *n, jv *out) {
     r->at = n->at;
     if (!n->builtin) {
         return jrun_fail(r, "there is no %s \"%.*s\"", n->kind == JN_TEST ? "test" : "filter",
-                         n->value.n < 80 ? (int)n->value.n : 80, n->value.u.s);
+                         JV_SHOWN(n->value));
     }
     return jbuiltin_call(r, n->builtin, self, &args, out);
 }

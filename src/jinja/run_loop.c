@@ -6,10 +6,9 @@
 /* ---- items ---- */
 
 static status passes(jrun *r, const jloop *l, jv item, bool *yes) {
-    jscope *outer = r->scope, *inner = ARENA_NEW(r->mem, jscope);
+    jscope *outer = r->scope;
     jv value;
-    inner->parent = l->scope;
-    r->scope = inner;
+    r->scope = jscope_in(r, l->scope);
     TRY(jrun_assign(r, l->node->a, item));
     TRY(jrun_eval(r, l->node->c, &value));
     r->scope = outer;
@@ -81,13 +80,10 @@ status jloop_attr(jrun *r, jloop *l, jv name, jv *out, bool *found) {
 
 static status run_body(jrun *r, jloop *l, jscope **scope) {
     jscope *s = *scope;
-    if (!s || s->kept) {
-        s = *scope = ARENA_NEW(r->mem, jscope);
-        s->parent = l->scope;
-    }
+    if (!s || s->kept) s = *scope = jscope_in(r, l->scope);
     s->n = 0;
     r->scope = s;
-    jscope_set(r, s, r->t->sym_loop, (jv){.kind = JV_LOOP, .u.loop = l});
+    TRY(jscope_set(r, s, r->t->sym_loop, (jv){.kind = JV_LOOP, .u.loop = l}));
     TRY(jrun_assign(r, l->node->a, l->got->item[l->index]));
     return jrun_block(r, l->node->d);
 }
@@ -122,8 +118,7 @@ status jrun_for(jrun *r, const jnode *n) {
     TRY(run_items(r, l));
     r->scope = outer;
     if (l->finished || n->n_kid == 0) return ST_OK;
-    r->scope = ARENA_NEW(r->mem, jscope);
-    r->scope->parent = outer;
+    r->scope = jscope_in(r, outer);
     TRY(jrun_block(r, n->kid[0]));
     r->scope = outer;
     return ST_OK;

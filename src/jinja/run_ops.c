@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "jinja/lex.h"
-#include "jinja/run.h"
+#include "jinja/str.h"
 
 static const char *op_text(int op) {
     switch (op) {
@@ -120,8 +120,13 @@ static status number_op(jrun *r, int op, jv a, jv b, jv *out) {
     if (ints && op != JT_DIV && !(op == JT_POW && jv_as_int(b) < 0)) {
         return int_op(r, op, jv_as_int(a), jv_as_int(b), out);
     }
-    *out = jv_float(float_op(op, jv_as_float(a), jv_as_float(b)));
-    return ST_OK;
+    double f = float_op(op, jv_as_float(a), jv_as_float(b));
+    if (op == JT_POW && !isfinite(f) && isfinite(jv_as_float(a)) && isfinite(jv_as_float(b))) {
+        return jrun_fail(r, isnan(f) ? "a root of a negative number" : "a power is too large");
+    }
+    *out = jv_float(f);
+    return jrun_spend(r, op == JT_MOD || op == JT_FLOORDIV ? JFLOAT_STEPS
+                                                           : 1); /* fmod takes its time */
 }
 
 /* ---- texts and lists ---- */
@@ -151,10 +156,10 @@ static status repeat(jrun *r, jv v, int64_t times, jv *out) {
     int64_t n = v.kind == JV_STRING ? (int64_t)v.n : v.u.seq->n, total;
     if (times < 0) times = 0;
     if (__builtin_mul_overflow(n, times, &total)) total = INT64_MAX;
-    TRY(jrun_spend(r, v.kind == JV_STRING ? total / 64 : total));
+    TRY(jrun_spend(r, v.kind == JV_STRING ? jcost_copy(total) : total));
     if (v.kind == JV_STRING) {
         size_t start = jtext_begin(r);
-        for (int64_t i = 0; n > 0 && i < times && !r->full; i++) jtext_add_str(r, v);
+        jtext_add_times(r, v, times);
         TRY(jtext_take(r, start, out));
         out->safe = v.safe;
         return ST_OK;

@@ -67,64 +67,52 @@ static void add_lower(jrun *r, jv s, size_t at, uint32_t cp) {
         add_cp(r, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
 }
 
-status jstr_upper(jrun *r, jv s, jv *out) {
-    size_t start = jtext_begin(r);
-    for (size_t at = 0, n; at < s.n; at += n) add_upper(r, utf8_next(s.u.s + at, &n), false);
-    TRY(jtext_take(r, start, out));
-    out->safe = s.safe;
-    return ST_OK;
+typedef enum new_case { UPPER, LOWER, CAPITALIZE, SWAP, TITLE, TITLE_WORDS } new_case;
+
+/* Characters behind which the filter title begins a word. */
+static bool is_gap(uint32_t cp) {
+    return (cp > 0 && cp < 0x80 && strchr("-({[<", (int)cp)) || jtext_is_space(cp);
 }
 
-status jstr_lower(jrun *r, jv s, jv *out) {
-    size_t start = jtext_begin(r);
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        add_lower(r, s, at, cp);
-    }
-    TRY(jtext_take(r, start, out));
-    out->safe = s.safe;
-    return ST_OK;
-}
-
-status jstr_capitalize(jrun *r, jv s, jv *out) {
-    size_t start = jtext_begin(r);
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (at == 0)
-            add_upper(r, cp, true);
-        else
-            add_lower(r, s, at, cp);
-    }
-    TRY(jtext_take(r, start, out));
-    out->safe = s.safe;
-    return ST_OK;
-}
-
-/* str.title(): a letter is a capital unless a letter stands before it. */
-status jstr_title(jrun *r, jv s, jv *out) {
-    size_t start = jtext_begin(r);
+/* TITLE: a letter is a capital unless a letter stands before it. TITLE_WORDS: the first character of a word is one,
+ * and what follows is lower case as a text of its own, from byte `word` on. */
+static status change_case(jrun *r, jv s, new_case to, jv *out) {
+    size_t start = jtext_begin(r), word = 0;
     bool inside = false;
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (inside)
-            add_lower(r, s, at, cp);
+        bool upper = to == UPPER || (to == CAPITALIZE && at == 0) ||
+                     (to == SWAP && !is_upper(cp)) || (to >= TITLE && !inside);
+        if (upper)
+            add_upper(r, cp, to == CAPITALIZE || to == TITLE);
         else
-            add_upper(r, cp, true);
-        inside = is_cased(cp);
+            add_lower(r, jv_part(s, word, s.n), at - word, cp);
+        if (to == TITLE_WORDS && !inside) word = at + n;
+        inside = to == TITLE ? is_cased(cp) : !is_gap(cp);
     }
-    return jtext_take(r, start, out);
+    TRY(jtext_take(r, start, out));
+    out->safe = s.safe && to != SWAP && to < TITLE;
+    return ST_OK;
 }
 
-status jstr_swapcase(jrun *r, jv s, jv *out) {
-    size_t start = jtext_begin(r);
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (is_upper(cp))
-            add_lower(r, s, at, cp);
-        else
-            add_upper(r, cp, false);
-    }
-    return jtext_take(r, start, out);
+status jstr_upper(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, UPPER, out);
+}
+status jstr_lower(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, LOWER, out);
+}
+status jstr_capitalize(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, CAPITALIZE, out);
+}
+status jstr_swapcase(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, SWAP, out);
+}
+status jstr_title(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, TITLE, out);
+}
+status jstr_title_words(jrun *r, const jcall *c, jv *out) {
+    return change_case(r, c->self, TITLE_WORDS, out);
 }
 
 /* ---- what a text consists of ---- */
@@ -147,8 +135,9 @@ static bool is_decimal(uint32_t cp) {
     return category_in(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND);
 }
 
-static status all_chars(const jcall *c, char_test *test, bool when_empty, jv *out) {
+static status all_chars(jrun *r, const jcall *c, char_test *test, bool when_empty, jv *out) {
     bool yes = c->self.n > 0 || when_empty;
+    TRY(jrun_spend(r, jcost_walk(c->self.n)));
     for (size_t at = 0, n; yes && at < c->self.n; at += n) {
         yes = test(utf8_next(c->self.u.s + at, &n));
     }
@@ -156,48 +145,33 @@ static status all_chars(const jcall *c, char_test *test, bool when_empty, jv *ou
     return ST_OK;
 }
 
-status jstr_isalpha(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_alpha, false, out);
-}
-status jstr_isalnum(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, jtext_is_alnum, false, out);
-}
-status jstr_isnumeric(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_numeric, false, out);
-}
-status jstr_isdecimal(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_decimal, false, out);
-}
-status jstr_isspace(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, jtext_is_space, false, out);
-}
-status jstr_isascii(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return all_chars(c, is_ascii, true, out);
-}
+#define CHARS_TEST(name, test, when_empty)                                                         \
+    status jstr_##name(jrun *r, const jcall *c, jv *out) {                                         \
+        return all_chars(r, c, test, when_empty, out);                                             \
+    }
+CHARS_TEST(isalpha, is_alpha, false)
+CHARS_TEST(isalnum, jtext_is_alnum, false)
+CHARS_TEST(isnumeric, is_numeric, false)
+CHARS_TEST(isdecimal, is_decimal, false)
+CHARS_TEST(isspace, jtext_is_space, false)
+CHARS_TEST(isascii, is_ascii, true)
 
 /* Letters of one case only, one at least. */
-static status one_case(const jcall *c, char_test *wanted, jv *out) {
+static status one_case(jrun *r, const jcall *c, char_test *wanted, jv *out) {
     bool some = false, other = false;
-    for (size_t at = 0, n; at < c->self.n; at += n) {
+    TRY(jrun_spend(r, jcost_walk(c->self.n)));
+    for (size_t at = 0, n; at < c->self.n && !other; at += n) {
         uint32_t cp = utf8_next(c->self.u.s + at, &n);
-        bool yes = wanted(cp);
-        some = some || yes;
-        other = other || (!yes && is_cased(cp));
+        if (!is_cased(cp)) continue;
+        some = some || wanted(cp);
+        other = !wanted(cp);
     }
     *out = jv_bool(some && !other);
     return ST_OK;
 }
 status jstr_islower(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return one_case(c, is_lower, out);
+    return one_case(r, c, is_lower, out);
 }
 status jstr_isupper(jrun *r, const jcall *c, jv *out) {
-    (void)r;
-    return one_case(c, is_upper, out);
+    return one_case(r, c, is_upper, out);
 }

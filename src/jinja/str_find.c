@@ -1,6 +1,4 @@
 /* Looking for a text in a text. Places are counted in characters. */
-#include <string.h>
-
 #include "jinja/str.h"
 
 /* The part of a string that the arguments `start` and `end` (parameters 1 and 2) leave. */
@@ -20,11 +18,13 @@ static status optional_int(jrun *r, const jcall *c, int i, jv *out) {
 }
 
 static status cut_window(jrun *r, const jcall *c, window *w) {
-    int64_t n, len = jv_chars(c->self);
     jv start, stop;
-    TRY(jrun_spend(r, c->self.n / 256));
+    *w = (window){.part = c->self, .open = true};
     TRY(optional_int(r, c, 1, &start));
     TRY(optional_int(r, c, 2, &stop));
+    if (start.kind == JV_NONE && stop.kind == JV_NONE) return ST_OK;
+    int64_t n, len = jv_chars(c->self);
+    TRY(jrun_spend(r, jcost_walk(c->self.n)));
     TRY(jslice_range(r, len, start, stop, 1, &w->start, &n));
     w->open = !(start.kind == JV_INT && start.u.i > len);
     if (stop.kind == JV_INT) {
@@ -37,25 +37,17 @@ static status cut_window(jrun *r, const jcall *c, window *w) {
     return ST_OK;
 }
 
-static const char *find_last(jv all, jv one) {
-    for (size_t at = (size_t)all.n + 1 - one.n; one.n <= all.n && at-- > 0;) {
-        if (memcmp(all.u.s + at, one.u.s, one.n) == 0) return all.u.s + at;
-    }
-    return NULL;
-}
-
 static status find_place(jrun *r, const jcall *c, bool last, int64_t *place) {
     window w;
     jv one;
+    int64_t at;
     TRY(jarg_str(r, c, 0, JV_WORD(""), &one));
     TRY(cut_window(r, c, &w));
+    TRY(jtext_find(r, w.part, one, last, &at));
     *place = -1;
-    TRY(jrun_spend(r, last ? (int64_t)w.part.n * one.n / 256 : 0));
-    const char *at = last         ? find_last(w.part, one)
-                     : one.n == 0 ? w.part.u.s
-                                  : memmem(w.part.u.s, w.part.n, one.u.s, one.n);
-    if (at && w.open) *place = w.start + jv_chars(jv_part(w.part, 0, (size_t)(at - w.part.u.s)));
-    return ST_OK;
+    if (at < 0 || !w.open) return ST_OK;
+    *place = w.start + jv_chars(jv_part(w.part, 0, (size_t)at));
+    return jrun_spend(r, jcost_search(at));
 }
 
 static status place_or_fail(jrun *r, const jcall *c, bool last, bool fails, jv *out) {
@@ -87,20 +79,24 @@ status jstr_count(jrun *r, const jcall *c, jv *out) {
     TRY(cut_window(r, c, &w));
     if (one.n == 0) {
         n = w.open ? jv_chars(w.part) + 1 : 0;
+        TRY(jrun_spend(r, jcost_search(w.part.n)));
     } else {
-        const char *at = w.part.u.s, *end = at + w.part.n;
-        while ((at = memmem(at, (size_t)(end - at), one.u.s, one.n)) != NULL) {
-            at += one.n;
-            n++;
+        for (jv rest = w.part;; n++) {
+            int64_t at;
+            TRY(jtext_find(r, rest, one, false, &at));
+            if (at < 0) break;
+            rest = jv_part(rest, (size_t)at + one.n, rest.n);
         }
     }
     *out = jv_int(n);
     return ST_OK;
 }
 
-static bool has_affix(jv s, jv affix, bool at_end) {
-    if (affix.n > s.n) return false;
-    return memcmp(s.u.s + (at_end ? s.n - affix.n : 0), affix.u.s, affix.n) == 0;
+status jstr_has_affix(jrun *r, jv s, jv affix, bool at_end, bool *yes) {
+    *yes = false;
+    if (affix.n > s.n) return ST_OK;
+    return jtext_equal(r, at_end ? jv_part(s, s.n - affix.n, s.n) : jv_part(s, 0, affix.n), affix,
+                       yes);
 }
 
 static status check_affix(jrun *r, const jcall *c, bool at_end, jv *out) {
@@ -109,13 +105,14 @@ static status check_affix(jrun *r, const jcall *c, bool at_end, jv *out) {
     window w;
     bool yes = false;
     TRY(cut_window(r, c, &w));
-    for (int32_t i = 0; i < all->n; i++) {
+    for (int32_t i = 0; i < all->n && !yes; i++) {
+        TRY(jrun_spend(r, 1));
         TRY(jrun_require(r, all->item[i]));
         if (all->item[i].kind != JV_STRING) {
             return jrun_fail(r, "%s first arg must be str or a tuple of str, not %s", c->name,
                              jv_type(all->item[i]));
         }
-        yes = yes || (w.open && has_affix(w.part, all->item[i], at_end));
+        if (w.open) TRY(jstr_has_affix(r, w.part, all->item[i], at_end, &yes));
     }
     *out = jv_bool(yes);
     return ST_OK;

@@ -3,18 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jinja/run.h"
+#include "jinja/str.h"
 
 /* ---- % ---- */
 
 /* One conversion: %(name)-+ 0#width.precision letter. */
 typedef struct conversion {
     jv name; /* JV_ABSENT: the next of the values */
-    char flags[6];
-    int n_flags;
+    bool left, plus, blank, zero, alternate;
     int64_t width, precision; /* -1: none */
     char letter;
 } conversion;
+
+enum {
+    MAX_WIDTH = 10000,
+    MAX_PRECISION = 300,
+    DOUBLE_DIGITS = 309, /* before the point */
+};
 
 /* Values that conversions take in turn. */
 typedef struct format_args {
@@ -40,6 +45,7 @@ static status named_value(jrun *r, const format_args *a, jv name, jv *out) {
     return ST_OK;
 }
 
+/* A width or a precision: digits, or '*' for one of the values. */
 static status read_number(jrun *r, format_args *a, const char **s, const char *end, int64_t *out) {
     if (*s < end && **s == '*') {
         jv v;
@@ -55,6 +61,17 @@ static status read_number(jrun *r, format_args *a, const char **s, const char *e
     return ST_OK;
 }
 
+static bool read_flag(conversion *c, char flag) {
+    switch (flag) {
+        case '-': return c->left = true;
+        case '+': return c->plus = true;
+        case ' ': return c->blank = true;
+        case '0': return c->zero = true;
+        case '#': return c->alternate = true;
+        default: return false;
+    }
+}
+
 static status read_conversion(jrun *r, format_args *a, const char **s, const char *end,
                               conversion *c) {
     *c = (conversion){.precision = -1};
@@ -64,65 +81,61 @@ static status read_conversion(jrun *r, format_args *a, const char **s, const cha
         c->name = jv_bytes(*s + 1, (size_t)(close - *s) - 1);
         *s = close + 1;
     }
-    while (*s < end && **s && strchr("-+ 0#", **s)) {
-        if (c->n_flags < 5) c->flags[c->n_flags++] = **s;
-        (*s)++;
-    }
+    while (*s < end && read_flag(c, **s)) (*s)++;
     TRY(read_number(r, a, s, end, &c->width));
-    if (c->width < 0) c->flags[c->n_flags++ % 5] = '-';
-    if (c->width < 0) c->width = -c->width;
     if (*s < end && **s == '.') {
         (*s)++;
         TRY(read_number(r, a, s, end, &c->precision));
+        if (c->precision < 0) c->precision = 0;
     }
     if (*s == end) return jrun_fail(r, "incomplete format");
     c->letter = *(*s)++;
-    if (c->width > 10000 || c->precision > 300) return jrun_fail(r, "a format is too wide");
+    if (c->width < -MAX_WIDTH || c->width > MAX_WIDTH || c->precision > MAX_PRECISION) {
+        return jrun_fail(r, "a format is too wide");
+    }
+    if (c->width < 0) {
+        c->left = true;
+        c->width = -c->width;
+    }
     return ST_OK;
-}
-
-static bool has_flag(const conversion *c, char flag) {
-    return memchr(c->flags, flag, (size_t)c->n_flags) != NULL;
 }
 
 static void add_padded(jrun *r, const conversion *c, jv s) {
     int64_t lack = c->width - jv_chars(s);
-    for (int64_t i = 0; i < lack && !has_flag(c, '-'); i++) jtext_putc(r, ' ');
+    if (!c->left) jtext_add_times(r, JV_WORD(" "), lack);
     jtext_add_str(r, s);
-    for (int64_t i = 0; i < lack && has_flag(c, '-'); i++) jtext_putc(r, ' ');
+    if (c->left) jtext_add_times(r, JV_WORD(" "), lack);
 }
 
 /* A number through C's printf, which agrees with Python's. */
 static status add_number(jrun *r, const conversion *c, jv v) {
-    char format[24], buf[11000];
-    bool whole = strchr("diuxXo", c->letter) != NULL;
+    char format[24], buf[MAX_WIDTH + DOUBLE_DIGITS + MAX_PRECISION];
+    bool whole = strchr("diuxXo", c->letter) != NULL, based = strchr("xXo", c->letter) != NULL;
     TRY(jrun_require(r, v));
-    if (!jv_is_number(v) || (v.kind == JV_FLOAT && strchr("xXo", c->letter))) {
+    if (!jv_is_number(v) || (v.kind == JV_FLOAT && based)) {
         return jrun_fail(r, "%%%c format: a number is required, not %s", c->letter, jv_type(v));
     }
-    bool precise = c->precision >= 0;
-    char letter =
-        whole && c->letter != 'x' && c->letter != 'X' && c->letter != 'o' ? 'd' : c->letter;
-    snprintf(format, sizeof(format), "%%%.*s*%s%s%c", c->n_flags, c->flags, precise ? ".*" : "",
-             whole ? "ll" : "", letter);
+    snprintf(format, sizeof(format), "%%%s%s%s%s%s*%s%s%c", c->left ? "-" : "", c->plus ? "+" : "",
+             c->blank ? " " : "", c->zero ? "0" : "", c->alternate ? "#" : "",
+             c->precision >= 0 ? ".*" : "", whole ? "ll" : "", whole && !based ? 'd' : c->letter);
     int width = (int)c->width, precision = (int)c->precision;
     if (whole) {
         if (v.kind == JV_FLOAT && !(fabs(v.u.f) < 9e18)) {
             return jrun_fail(r, "a number does not fit in 64 bits");
         }
         long long i = v.kind == JV_FLOAT ? (long long)v.u.f : jv_as_int(v);
-        if (letter != 'd' && i < 0) return jrun_fail(r, "%%%c of a negative number", c->letter);
-        if (precise)
+        if (based && i < 0) return jrun_fail(r, "%%%c of a negative number", c->letter);
+        if (precision >= 0)
             snprintf(buf, sizeof(buf), format, width, precision, i);
         else
             snprintf(buf, sizeof(buf), format, width, i);
-    } else if (precise) {
+    } else if (precision >= 0) {
         snprintf(buf, sizeof(buf), format, width, precision, jv_as_float(v));
     } else {
         snprintf(buf, sizeof(buf), format, width, jv_as_float(v));
     }
     jtext_puts(r, buf);
-    return ST_OK;
+    return jrun_spend(r, whole ? 1 : JFLOAT_STEPS + jcost_walk((int64_t)strlen(buf)));
 }
 
 static status add_text(jrun *r, const conversion *c, jv v) {
@@ -132,7 +145,7 @@ static status add_text(jrun *r, const conversion *c, jv v) {
     TRY(jtext_take(r, start, &s));
     if (c->precision >= 0) s = jv_part(s, 0, jv_byte_of(s, c->precision));
     add_padded(r, c, s);
-    return ST_OK;
+    return jrun_spend(r, jcost_search(s.n));
 }
 
 static status add_conversion(jrun *r, format_args *a, const conversion *c) {
@@ -176,13 +189,9 @@ status jstr_format(jrun *r, jv format, jv args, jv *out) {
 
 /* The value of a field: "", a number, or a name. */
 static status field_value(jrun *r, jv field, const jargs *args, int32_t *next, jv *out) {
-    int64_t index = field.n == 0 ? (*next)++ : 0;
-    bool digits = field.n < 9;
-    for (uint32_t i = 0; i < field.n && digits; i++) {
-        digits = field.u.s[i] >= '0' && field.u.s[i] <= '9';
-        index = index * 10 + field.u.s[i] - '0';
-    }
-    if (digits) {
+    int64_t index;
+    if (jv_is_index(field, &index) || field.n == 0) {
+        if (field.n == 0) index = (*next)++;
         if (index >= args->n_pos) return jrun_fail(r, "Replacement index out of range");
         *out = args->pos[index];
         return ST_OK;
@@ -194,30 +203,37 @@ static status field_value(jrun *r, jv field, const jargs *args, int32_t *next, j
         *out = args->kw[i];
         return ST_OK;
     }
-    jrun_fail(r, "\"{%.*s}\".format is not supported", field.n < 80 ? (int)field.n : 80, field.u.s);
+    jrun_fail(r, "\"{%.*s}\".format is not supported", JV_SHOWN(field));
     return err_hint(r->e, "use {}, {0} or {name}, or the filter format with %%s");
+}
+
+/* The byte of the next brace from `at`, or the length. */
+static uint32_t next_brace(jv s, uint32_t at) {
+    while (at < s.n && s.u.s[at] != '{' && s.u.s[at] != '}') at++;
+    return at;
 }
 
 status jstr_braces(jrun *r, jv format, const jargs *args, jv *out) {
     size_t start = jtext_begin(r);
     int32_t next = 0;
-    for (uint32_t at = 0; at < format.n; at++) {
-        char ch = format.u.s[at];
-        bool twice = at + 1 < format.n && format.u.s[at + 1] == ch;
-        if (ch != '{' && ch != '}') {
-            jtext_putc(r, ch);
-        } else if (twice) {
-            jtext_putc(r, ch);
-            at++;
-        } else {
-            const char *close = ch == '{' ? memchr(format.u.s + at, '}', format.n - at) : NULL;
-            jv v;
-            if (!close) return jrun_fail(r, "a single { or } in the format string");
-            uint32_t end = (uint32_t)(close - format.u.s);
-            TRY(field_value(r, jv_part(format, at + 1, end), args, &next, &v));
-            TRY(jv_add_str(r, v));
-            at = end;
+    TRY(jrun_spend(r, jcost_walk(format.n)));
+    for (uint32_t at = 0;;) {
+        uint32_t brace = next_brace(format, at);
+        jtext_add(r, format.u.s + at, brace - at);
+        if (brace == format.n) break;
+        at = brace + 1;
+        if (at < format.n && format.u.s[at] == format.u.s[brace]) { /* twice: itself */
+            jtext_putc(r, format.u.s[at++]);
+            continue;
         }
+        const char *close =
+            format.u.s[brace] == '{' ? memchr(format.u.s + at, '}', format.n - at) : NULL;
+        if (!close) return jrun_fail(r, "a single { or } in the format string");
+        uint32_t end = (uint32_t)(close - format.u.s);
+        jv v;
+        TRY(field_value(r, jv_part(format, at, end), args, &next, &v));
+        TRY(jv_add_str(r, v));
+        at = end + 1;
     }
     return jtext_take(r, start, out);
 }

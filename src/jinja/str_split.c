@@ -1,6 +1,4 @@
 /* Cutting a text into parts. */
-#include <string.h>
-
 #include "jinja/lex.h"
 #include "jinja/str.h"
 #include "base/utf8.h"
@@ -13,64 +11,37 @@ static size_t space_at(jv s, size_t at) {
     return at < s.n && jtext_is_space(utf8_next(s.u.s + at, &n)) ? n : 0;
 }
 
-static void split_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
+/* From the left, or from the right: then the parts come out last first. */
+static void split_blanks(jrun *r, jv s, int64_t max, bool right, jseq *parts) {
     for (;;) {
-        size_t end = 0, n;
-        s = jv_trimmed(s, true, false);
+        s = jv_trimmed(s, !right, right);
         if (s.n == 0) return;
-        if (max-- == 0) {
-            jseq_push(r, parts, s);
-            return;
-        }
-        for (; end < s.n && !space_at(s, end); end += n) n = utf8_size(s.u.s[end]);
-        jseq_push(r, parts, jv_part(s, 0, end));
-        s = jv_part(s, end, s.n);
-    }
-}
-
-/* From the right; parts come out last first. */
-static void rsplit_blanks(jrun *r, jv s, int64_t max, jseq *parts) {
-    for (;;) {
-        s = jv_trimmed(s, false, true);
-        size_t start = s.n;
-        if (s.n == 0) return;
-        if (max-- == 0) {
-            jseq_push(r, parts, s);
-            return;
-        }
-        while (start > 0 && !space_at(s, utf8_before(s.u.s, start))) {
-            start = utf8_before(s.u.s, start);
-        }
-        jseq_push(r, parts, jv_part(s, start, s.n));
-        s = jv_part(s, 0, start);
-    }
-}
-
-/* ---- at a separator ---- */
-
-static void split_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
-    const char *at;
-    while (max-- != 0 && (at = memmem(s.u.s, s.n, sep.u.s, sep.n)) != NULL) {
-        size_t n = (size_t)(at - s.u.s);
-        jseq_push(r, parts, jv_part(s, 0, n));
-        s = jv_part(s, n + sep.n, s.n);
+        if (max-- == 0) break;
+        size_t end = right ? s.n : 0, n;
+        if (right)
+            while (end > 0 && !space_at(s, utf8_before(s.u.s, end))) end = utf8_before(s.u.s, end);
+        else
+            for (; end < s.n && !space_at(s, end); end += n) n = utf8_size(s.u.s[end]);
+        jv before = jv_part(s, 0, end), behind = jv_part(s, end, s.n);
+        jseq_push(r, parts, right ? behind : before);
+        s = right ? before : behind;
     }
     jseq_push(r, parts, s);
 }
 
-static void rsplit_at(jrun *r, jv s, jv sep, int64_t max, jseq *parts) {
-    size_t end = s.n;
-    for (size_t at = s.n; max != 0 && at >= sep.n;) {
-        if (memcmp(s.u.s + at - sep.n, sep.u.s, sep.n) != 0) {
-            at--;
-            continue;
-        }
-        jseq_push(r, parts, jv_part(s, at, end));
-        at -= sep.n;
-        end = at;
-        max--;
+/* ---- at a separator ---- */
+
+static status split_at(jrun *r, jv s, jv sep, int64_t max, bool right, jseq *parts) {
+    for (; max != 0; max--) {
+        int64_t at;
+        TRY(jtext_find(r, s, sep, right, &at));
+        if (at < 0) break;
+        jv before = jv_part(s, 0, (size_t)at), behind = jv_part(s, (size_t)at + sep.n, s.n);
+        jseq_push(r, parts, right ? behind : before);
+        s = right ? before : behind;
     }
-    jseq_push(r, parts, jv_part(s, 0, end));
+    jseq_push(r, parts, s);
+    return ST_OK;
 }
 
 static void turn(jseq *s) {
@@ -86,17 +57,18 @@ static status split(jrun *r, const jcall *c, bool right, jv *out) {
     int64_t max;
     jv sep;
     TRY(jarg_int(r, c, 1, -1, &max));
+    if (max < 0) max = INT64_MAX;
     if (c->p[0].kind == JV_ABSENT || c->p[0].kind == JV_NONE) {
-        (right ? rsplit_blanks : split_blanks)(r, c->self, max, parts);
+        TRY(jrun_spend(r, jcost_walk(c->self.n)));
+        split_blanks(r, c->self, max, right, parts);
     } else {
         TRY(jarg_str(r, c, 0, jv_none(), &sep));
         if (sep.n == 0) return jrun_fail(r, "empty separator");
-        TRY(jrun_spend(r, (int64_t)c->self.n * (right ? sep.n : 1) / 256));
-        (right ? rsplit_at : split_at)(r, c->self, sep, max, parts);
+        TRY(split_at(r, c->self, sep, max, right, parts));
     }
     if (right) turn(parts);
     *out = jv_seq(parts);
-    return jrun_spend(r, parts->n + c->self.n / 64);
+    return jrun_spend(r, parts->n);
 }
 
 status jstr_split(jrun *r, const jcall *c, jv *out) {
@@ -146,7 +118,7 @@ static bool ends_line(uint32_t cp) {
 status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) {
     jseq *lines = *out = jseq_new(r, JSEQ_LIST);
     size_t start = 0;
-    TRY(jrun_spend(r, s.n / 16));
+    TRY(jrun_spend(r, jcost_walk(s.n)));
     for (size_t at = 0, n; at < s.n; at += n) {
         uint32_t cp = utf8_next(s.u.s + at, &n);
         if (!ends_line(cp)) continue;

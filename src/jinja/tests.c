@@ -1,7 +1,7 @@
 /* Tests: `value is NAME`. */
 #include <string.h>
 
-#include "jinja/filters.h"
+#include "jinja/str.h"
 #include "jinja/lex.h"
 
 static status answer(bool yes, jv *out) {
@@ -38,19 +38,6 @@ KIND_TEST(sequence, v.kind == JV_STRING || v.kind == JV_DICT || v.kind == JV_UND
                         (v.kind == JV_SEQ && v.u.seq->kind <= JSEQ_RANGE))
 
 /* ---- texts and numbers ---- */
-
-static status case_test(jrun *r, const jcall *c, const char *method, jv *out) {
-    jv s;
-    TRY(jv_to_str(r, c->self, &s));
-    const jbuiltin *b = jbuiltin_row(jmethod_str_rows, jv_bytes(method, strlen(method)));
-    return jbuiltin_call(r, b, s, &(jargs){0}, out);
-}
-static status test_lower(jrun *r, const jcall *c, jv *out) {
-    return case_test(r, c, "islower", out);
-}
-static status test_upper(jrun *r, const jcall *c, jv *out) {
-    return case_test(r, c, "isupper", out);
-}
 
 static status remainder_is(jrun *r, jv v, jv by, int64_t want, jv *out) {
     jv rest;
@@ -135,8 +122,8 @@ const jbuiltin jtest_rows[] = {
     {"number", test_number, "", 0},
     {"callable", test_callable, "", 0},
     {"escaped", test_escaped, "", 0},
-    {"lower", test_lower, "", 0},
-    {"upper", test_upper, "", 0},
+    {"lower", jstr_islower, "", OF_TEXT},
+    {"upper", jstr_isupper, "", OF_TEXT},
     {"odd", test_odd, "", 0},
     {"even", test_even, "", 0},
     {"divisibleby", test_divisibleby, "num", 1},
@@ -159,14 +146,5 @@ const jbuiltin jtest_rows[] = {
     {"sameas", test_sameas, "other", 1},
     {"filter", test_filter, "", 0},
     {"test", test_test, "", 0},
-    {NULL, NULL, NULL, 0},
+    {0},
 };
-
-status jtest_by_name(jrun *r, jv name, jv self, const jargs *args, bool *yes) {
-    const jbuiltin *test = jbuiltin_find(&jbuiltin_tests, name);
-    jv result;
-    if (!test) return jrun_fail(r, "a filter names a test that there is not");
-    TRY(jbuiltin_call(r, test, self, args, &result));
-    *yes = jv_truth(result);
-    return ST_OK;
-}

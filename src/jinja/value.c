@@ -61,6 +61,15 @@ size_t jv_byte_of(jv s, int64_t index) {
     return at;
 }
 
+bool jv_is_index(jv s, int64_t *index) {
+    *index = 0;
+    for (uint32_t i = 0; i < s.n; i++) {
+        if (s.u.s[i] < '0' || s.u.s[i] > '9') return false;
+        if (i < 9) *index = *index * 10 + s.u.s[i] - '0';
+    }
+    return s.n > 0 && s.n < 10;
+}
+
 jv jv_trimmed(jv s, bool left, bool right) {
     const char *p = s.u.s;
     size_t n = s.n;
@@ -70,25 +79,63 @@ jv jv_trimmed(jv s, bool left, bool right) {
 
 /* ---- texts ---- */
 
+/* Whether a piece can still be added; counts it. */
+static bool has_room(jrun *r, int64_t bytes) {
+    r->left -= 1 + 4 * jcost_copy(bytes);
+    if (r->left < 0 || bytes > r->limits.memory_bytes - (int64_t)r->scratch.len) r->full = true;
+    return !r->full;
+}
+
 void jtext_add(jrun *r, const char *s, size_t n) {
-    if (r->full || r->scratch.len + n > (size_t)r->limits.memory_bytes)
-        r->full = true;
-    else
-        strbuf_append(&r->scratch, s, n);
+    if (has_room(r, (int64_t)n)) strbuf_append(&r->scratch, s, n);
+}
+
+/* Copies what is there already, so that the pieces double. */
+void jtext_add_times(jrun *r, jv s, int64_t times) {
+    int64_t total;
+    if (s.n == 0 || times <= 0) return;
+    if (__builtin_mul_overflow((int64_t)s.n, times, &total)) total = INT64_MAX / 8;
+    if (!has_room(r, total)) return;
+    char *to = strbuf_extend(&r->scratch, (size_t)total);
+    memcpy(to, s.u.s, s.n);
+    for (int64_t done = s.n, n; done < total; done += n) {
+        n = done < total - done ? done : total - done;
+        memcpy(to + done, to, (size_t)n);
+    }
+}
+
+void jtext_add_escaped(jrun *r, jv s, jtext_escape *escape, const void *how) {
+    size_t from = 0; /* of the characters that stay, up to `at` */
+    char buf[16];
+    r->left -= 4 * jcost_walk(s.n);
+    for (size_t at = 0, n; at < s.n && !r->full; at += n) {
+        const char *as = escape(how, utf8_next(s.u.s + at, &n), buf);
+        if (!as) continue;
+        jtext_add(r, s.u.s + from, at - from);
+        jtext_puts(r, as);
+        from = at + n;
+    }
+    jtext_add(r, s.u.s + from, s.n - from);
 }
 
 void jtext_puts(jrun *r, const char *s) {
     jtext_add(r, s, strlen(s));
 }
 
+status jtext_check(jrun *r) {
+    TRY(jrun_spend(r, 0));
+    return r->full ? jrun_fail(r, "a text becomes too long") : ST_OK;
+}
+
 status jtext_take(jrun *r, size_t start, jv *out) {
     size_t n = r->scratch.len - start;
-    if (r->full || n > INT32_MAX) return jrun_fail(r, "a text becomes too long");
+    if (n > INT32_MAX) r->full = true;
+    TRY(jtext_check(r));
     char *s = arena_alloc(r->mem, n);
     if (n > 0) memcpy(s, r->scratch.data + start, n);
     strbuf_truncate(&r->scratch, start);
     *out = jv_bytes(s, n);
-    return jrun_spend(r, 1 + (int64_t)(n / 256));
+    return jrun_spend(r, 1 + jcost_copy((int64_t)n));
 }
 
 /* ---- sequences and mappings ---- */
@@ -113,19 +160,31 @@ jv jseq_pair(jrun *r, jv a, jv b) {
     return jv_seq(s);
 }
 
-jv jseq_pick(jrun *r, const jseq *s, int64_t from, int64_t step, int64_t n) {
-    jseq *out = jseq_new(r, s->kind);
-    jrange g = s->range;
-    out->range =
-        (jrange){g.start + from * g.step, g.start + (from + n * step) * g.step, g.step * step};
-    out->n = out->cap = (int32_t)n;
-    if (step == 1 && n > 0) { /* items are never changed, so they can be shared */
-        out->item = s->item + from;
-        return jv_seq(out);
+/* The range whose items those of g are from `from` on, each `step`-th, n of them. */
+static bool pick_range(jrange g, int64_t from, int64_t step, int64_t n, jrange *out) {
+    int64_t first, last, end;
+    return !__builtin_mul_overflow(g.step, step, &out->step) &&
+           !__builtin_mul_overflow(g.step, from, &first) &&
+           !__builtin_add_overflow(g.start, first, &out->start) &&
+           !__builtin_add_overflow(from, n * step, &end) &&
+           !__builtin_mul_overflow(g.step, end, &last) &&
+           !__builtin_add_overflow(g.start, last, &out->stop);
+}
+
+status jseq_pick(jrun *r, const jseq *s, int64_t from, int64_t step, int64_t n, jv *out) {
+    jseq *part = jseq_new(r, s->kind);
+    *out = jv_seq(part);
+    part->n = part->cap = (int32_t)n;
+    if (s->kind == JSEQ_RANGE && !pick_range(s->range, from, step, n, &part->range)) {
+        return jrun_fail(r, "a number does not fit in 64 bits");
     }
-    out->item = ARENA_ARRAY(r->mem, jv, n);
-    for (int64_t i = 0; i < n; i++) out->item[i] = s->item[from + i * step];
-    return jv_seq(out);
+    if (step == 1 && n > 0) { /* items are never changed, so they can be shared */
+        part->item = s->item + from;
+        return ST_OK;
+    }
+    part->item = ARENA_ARRAY(r->mem, jv, n);
+    for (int64_t i = 0; i < n; i++) part->item[i] = s->item[from + i * step];
+    return ST_OK;
 }
 
 jdict *jdict_new(jrun *r) {
@@ -146,12 +205,10 @@ status jdict_find(jrun *r, const jdict *d, jv key, jv **value) {
     TRY(jrun_spend(r, d->n / 8));
     for (int32_t i = 0; i < d->n; i++) {
         bool same = false;
-        if (key.kind == JV_STRING) {
-            const jv *k = &d->key[i];
-            same = k->kind == JV_STRING && k->n == key.n && memcmp(k->u.s, key.u.s, key.n) == 0;
-        } else {
+        if (key.kind != JV_STRING)
             TRY(jv_equal(r, d->key[i], key, &same));
-        }
+        else if (d->key[i].kind == JV_STRING)
+            TRY(jtext_equal(r, d->key[i], key, &same));
         if (!same) continue;
         *value = &d->value[i];
         return ST_OK;

@@ -103,6 +103,8 @@ static inline jv jv_float(double f) {
 static inline jv jv_bytes(const char *s, size_t n) {
     return (jv){.kind = JV_STRING, .n = (uint32_t)n, .u.s = s};
 }
+/* The arguments of a "%.*s" that shows a text in a message. */
+#define JV_SHOWN(v) ((v).n < 80 ? (int)(v).n : 80), (v).u.s
 #define JV_WORD(literal) jv_bytes("" literal, sizeof(literal) - 1)
 static inline jv jv_seq(jseq *s) {
     return (jv){.kind = JV_SEQ, .u.seq = s};
@@ -141,6 +143,8 @@ size_t jv_byte_of(jv s, int64_t index);
 static inline jv jv_part(jv s, size_t from, size_t to) {
     return (jv){.kind = JV_STRING, .safe = s.safe, .n = (uint32_t)(to - from), .u.s = s.u.s + from};
 }
+/* Whether a string is a number of up to nine digits, and which. */
+bool jv_is_index(jv s, int64_t *index);
 /* The string without white space at its ends. */
 jv jv_trimmed(jv s, bool left, bool right);
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "jinja/filters.h"
+#include "jinja/str.h"
 #include "jinja/run.h"
 #include "base/utf8.h"
 
@@ -13,34 +13,30 @@ typedef struct json_how {
 
 static status add_value(jrun *r, const json_how *h, jv v, int level);
 
-static void add_unicode(jrun *r, uint32_t unit) {
-    char buf[16];
-    snprintf(buf, sizeof(buf), "\\u%04x", (unsigned)unit);
-    jtext_puts(r, buf);
+/* A unit of UTF-16 as \uXXXX. */
+static int put_unit(char *to, uint32_t unit) {
+    return snprintf(to, 7, "\\u%04x", unit & 0xFFFFu);
 }
 
-static void add_char(jrun *r, const json_how *h, const char *s, size_t n, uint32_t cp) {
+static const char *json_escape(const void *how, uint32_t cp, char buf[16]) {
     static const char *const named[] = {
         ['\b'] = "\\b", ['\t'] = "\\t", ['\n'] = "\\n", ['\f'] = "\\f",
         ['\r'] = "\\r", ['"'] = "\\\"", ['\\'] = "\\\\"};
-    if (cp < ARRAY_LEN(named) && named[cp]) {
-        jtext_puts(r, named[cp]);
-    } else if (cp < 0x20 || (h->ascii && cp >= 0x7F && cp < 0x10000)) {
-        add_unicode(r, cp);
-    } else if (h->ascii && cp >= 0x10000) {
-        add_unicode(r, 0xD800 + ((cp - 0x10000) >> 10));
-        add_unicode(r, 0xDC00 + ((cp - 0x10000) & 0x3FF));
+    bool ascii = ((const json_how *)how)->ascii;
+    if (cp < ARRAY_LEN(named) && named[cp]) return named[cp];
+    if (cp >= 0x20 && (!ascii || cp < 0x7F)) return NULL;
+    if (cp < 0x10000) {
+        put_unit(buf, cp);
     } else {
-        jtext_add(r, s, n);
+        put_unit(buf, 0xD800 + ((cp - 0x10000) >> 10));
+        put_unit(buf + 6, 0xDC00 + ((cp - 0x10000) & 0x3FF));
     }
+    return buf;
 }
 
 static void add_string(jrun *r, const json_how *h, jv s) {
     jtext_putc(r, '"');
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        add_char(r, h, s.u.s + at, n, cp);
-    }
+    jtext_add_escaped(r, s, json_escape, h);
     jtext_putc(r, '"');
 }
 
@@ -58,7 +54,7 @@ static void add_gap(jrun *r, const json_how *h, int32_t i, int level) {
     if (i > 0) jtext_add_str(r, h->comma);
     if (!h->lines) return;
     jtext_putc(r, '\n');
-    for (int k = 0; k < level; k++) jtext_add_str(r, h->indent);
+    jtext_add_times(r, h->indent, level);
 }
 
 static status add_list(jrun *r, const json_how *h, const jseq *s, int level) {
@@ -127,7 +123,7 @@ static status add_value(jrun *r, const json_how *h, jv v, int level) {
         case JV_NONE: jtext_puts(r, "null"); return ST_OK;
         case JV_BOOL: jtext_puts(r, v.u.b ? "true" : "false"); return ST_OK;
         case JV_INT: return jv_add_repr(r, v);
-        case JV_FLOAT: add_float(r, v.u.f); return ST_OK;
+        case JV_FLOAT: add_float(r, v.u.f); return jrun_spend(r, JFLOAT_STEPS);
         case JV_STRING: add_string(r, h, v); return ST_OK;
         case JV_SEQ:
         case JV_DICT: return add_nested(r, h, v, level);
@@ -150,7 +146,7 @@ static status read_indent(jrun *r, jv indent, json_how *h) {
     size_t start = jtext_begin(r);
     int64_t n = jv_as_int(indent);
     if (n > 1000) return jrun_fail(r, "indent is more than 1000");
-    for (int64_t i = 0; i < n; i++) jtext_putc(r, ' ');
+    jtext_add_times(r, JV_WORD(" "), n);
     return jtext_take(r, start, &h->indent);
 }
 

@@ -84,6 +84,13 @@ static status nested_equal(jrun *r, jv a, jv b, bool *equal) {
     return st;
 }
 
+status jtext_equal(jrun *r, jv a, jv b, bool *equal) {
+    *equal = a.n == b.n && a.u.s == b.u.s;
+    if (*equal || a.n != b.n) return ST_OK;
+    *equal = memcmp(a.u.s, b.u.s, a.n) == 0;
+    return jrun_spend(r, jcost_copy(a.n));
+}
+
 status jv_equal(jrun *r, jv a, jv b, bool *equal) {
     *equal = false;
     TRY(jrun_spend(r, 1));
@@ -94,7 +101,7 @@ status jv_equal(jrun *r, jv a, jv b, bool *equal) {
     } else if (a.kind != b.kind) {
         return ST_OK;
     } else if (a.kind == JV_STRING) {
-        *equal = a.n == b.n && memcmp(a.u.s, b.u.s, a.n) == 0;
+        return jtext_equal(r, a, b, equal);
     } else if (a.kind == JV_NONE || a.kind == JV_UNDEFINED) {
         *equal = true;
     } else if (a.kind == JV_SEQ || a.kind == JV_DICT) {
@@ -139,7 +146,7 @@ status jv_order(jrun *r, jv a, jv b, int *order) {
     }
     if (a.kind == JV_STRING && b.kind == JV_STRING) {
         *order = text_order(a, b);
-        return ST_OK;
+        return jrun_spend(r, jcost_copy(a.n < b.n ? a.n : b.n));
     }
     if (lists || (jv_is_seq(a, JSEQ_TUPLE) && jv_is_seq(b, JSEQ_TUPLE))) {
         TRY(jrun_enter(r));
@@ -154,6 +161,33 @@ status jv_order(jrun *r, jv a, jv b, int *order) {
 
 /* ---- looking inside ---- */
 
+/* Each place where the last occurrence might begin, from the end. */
+static status find_last(jrun *r, jv all, jv one, int64_t *at) {
+    for (size_t end = (size_t)all.n - one.n + 1; end > 0; end = (size_t)*at) {
+        const char *p = memrchr(all.u.s, one.u.s[0], end);
+        *at = p ? p - all.u.s : -1;
+        if (!p) break;
+        TRY(jrun_spend(r, 1 + jcost_copy(one.n)));
+        if (memcmp(p, one.u.s, one.n) == 0) return ST_OK;
+    }
+    *at = -1;
+    return ST_OK;
+}
+
+status jtext_find(jrun *r, jv all, jv one, bool last, int64_t *at) {
+    *at = last ? all.n : 0;
+    if (one.n == 0) return ST_OK;
+    *at = -1;
+    if (one.n > all.n) return ST_OK;
+    if (last) {
+        TRY(find_last(r, all, one, at));
+        return jrun_spend(r, jcost_search(*at < 0 ? all.n : all.n - *at));
+    }
+    const char *p = memmem(all.u.s, all.n, one.u.s, one.n);
+    if (p) *at = p - all.u.s;
+    return jrun_spend(r, 1 + jcost_search(one.n + (p ? *at : all.n)));
+}
+
 status jv_contains(jrun *r, jv all, jv one, bool *yes) {
     const jseq *items;
     *yes = false;
@@ -163,8 +197,9 @@ status jv_contains(jrun *r, jv all, jv one, bool *yes) {
             return jrun_fail(r, "'in <string>' requires string as left operand, not %s",
                              jv_type(one));
         }
-        TRY(jrun_spend(r, all.n / 256));
-        *yes = memmem(all.u.s, all.n, one.u.s, one.n) != NULL || one.n == 0;
+        int64_t at;
+        TRY(jtext_find(r, all, one, false, &at));
+        *yes = at >= 0;
         return ST_OK;
     }
     if (all.kind == JV_DICT) {

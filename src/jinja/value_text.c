@@ -1,4 +1,5 @@
 /* Python's str() and repr(). */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,21 +10,35 @@
 #include "jinja/run.h"
 #include "base/utf8.h"
 
-/* The fewest digits that read back exactly; plain notation from 1e-4 up to 1e16. */
+/* The digits of "-d.dddddde+xx" up to the last that is not 0. */
+static int significant(const char *text) {
+    int n = 0, last = 1;
+    for (; *text != 'e'; text++) {
+        if (*text < '0' || *text > '9') continue;
+        n++;
+        if (*text != '0') last = n;
+    }
+    return last;
+}
+
+/* The fewest digits that read back exactly; plain notation from 1e-4 up to 1e16. All numbers of up to
+ * 15 digits read back from 15, where the last ones are zeros; only the smallest doubles have fewer. */
 void jtext_add_float(jrun *r, double f) {
     char buf[40];
     if (isnan(f) || isinf(f)) {
         jtext_puts(r, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
         return;
     }
-    int digits = 1;
+    int digits = fabs(f) < DBL_MIN ? 1 : 15;
     do snprintf(buf, sizeof(buf), "%.*e", digits - 1, f);
     while (strtod(buf, NULL) != f && ++digits <= 17);
     int exponent = atoi(strchr(buf, 'e') + 1);
-    if (exponent >= -4 && exponent < 16) {
-        int places = digits - 1 - exponent;
+    if (digits == 15) digits = significant(buf);
+    int places = digits - 1 - exponent;
+    if (exponent >= -4 && exponent < 16)
         snprintf(buf, sizeof(buf), "%.*f", places > 0 ? places : 1, f);
-    }
+    else
+        snprintf(buf, sizeof(buf), "%.*e", digits - 1, f);
     jtext_puts(r, buf); /* C writes exponents of two digits at least, as Python does */
 }
 
@@ -33,18 +48,20 @@ static bool printable(uint32_t cp) {
     return !(c == UTF8PROC_CATEGORY_CN || c >= UTF8PROC_CATEGORY_ZS);
 }
 
-static void add_escaped(jrun *r, uint32_t cp) {
-    char buf[16];
-    const char *named = cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : cp == '\t' ? "\\t" : NULL;
-    if (named)
-        snprintf(buf, sizeof(buf), "%s", named);
-    else if (cp < 0x100)
-        snprintf(buf, sizeof(buf), "\\x%02x", (unsigned)cp);
-    else if (cp < 0x10000)
-        snprintf(buf, sizeof(buf), "\\u%04x", (unsigned)cp);
+static const char *repr_escape(const void *quote, uint32_t cp, char buf[16]) {
+    if (cp == *(const uint8_t *)quote || cp == '\\')
+        snprintf(buf, 16, "\\%c", (int)cp);
+    else if (printable(cp))
+        return NULL;
+    else if (cp == '\n' || cp == '\r' || cp == '\t')
+        snprintf(buf, 16, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
     else
-        snprintf(buf, sizeof(buf), "\\U%08x", (unsigned)cp);
-    jtext_puts(r, buf);
+        snprintf(buf, 16,
+                 cp < 0x100     ? "\\x%02x"
+                 : cp < 0x10000 ? "\\u%04x"
+                                : "\\U%08x",
+                 (unsigned)cp);
+    return buf;
 }
 
 static void add_repr_str(jrun *r, jv s) {
@@ -52,14 +69,7 @@ static void add_repr_str(jrun *r, jv s) {
     char quote = single && !twice ? '"' : '\'';
     if (s.safe) jtext_puts(r, "Markup(");
     jtext_putc(r, quote);
-    for (size_t at = 0, n; at < s.n; at += n) {
-        uint32_t cp = utf8_next(s.u.s + at, &n);
-        if (cp == (uint8_t)quote || cp == '\\') jtext_putc(r, '\\');
-        if (printable(cp))
-            jtext_add(r, s.u.s + at, n);
-        else
-            add_escaped(r, cp);
-    }
+    jtext_add_escaped(r, s, repr_escape, &quote);
     jtext_putc(r, quote);
     if (s.safe) jtext_putc(r, ')');
 }
@@ -132,7 +142,7 @@ status jv_add_repr(jrun *r, jv v) {
         case JV_NONE: jtext_puts(r, "None"); break;
         case JV_BOOL: jtext_puts(r, v.u.b ? "True" : "False"); break;
         case JV_INT: add_int(r, v.u.i); break;
-        case JV_FLOAT: jtext_add_float(r, v.u.f); break;
+        case JV_FLOAT: jtext_add_float(r, v.u.f); return jrun_spend(r, JFLOAT_STEPS);
         case JV_STRING: add_repr_str(r, v); break;
         case JV_SEQ:
         case JV_DICT:

@@ -123,14 +123,38 @@ expect 0 generate ends --prompt "the fire" --seed $seed --max-new 40 --json
 has out '"finish": "eos"'
 [ "$(ids_of ids out | tr ',' '\n' | grep -c .)" = $((at - 1)) ] || fail "ids after an end of the list"
 
-# Several prompts at once give what each gives alone.
+# The first line of a batch gives what it gives alone; every line draws for itself, by its number.
 printf '%s\n' '{"prompt": "the fire"}' '' '{"ids": [1, 2, 3]}' >batch.jsonl
 expect 0 generate run --batch batch.jsonl --seed $seed --max-new 40 --json
 [ "$(wc -l <out)" = 2 ] || fail "two prompts, other lines"
 [ "$(text_of <(head -n 1 out))" = "$whole" ] || fail "the first of a batch differs"
 cp out both
-expect 0 generate run --ids 1,2,3 --seed $seed --max-new 40 --json
-[ "$(ids_of ids out)" = "$(ids_of ids <(tail -n 1 both))" ] || fail "the second of a batch differs"
+printf '\n\n%s\n' '{"ids": [1, 2, 3]}' >third.jsonl
+expect 0 generate run --batch third.jsonl --seed $seed --max-new 40 --json
+cmp out <(tail -n 1 both) || fail "the third line depends on the others"
+expect 0 generate run --batch batch.jsonl --seed $seed --max-new 40 --temperature 0 --json
+cp out both
+expect 0 generate run --ids 1,2,3 --temperature 0 --max-new 40 --json
+cmp out <(tail -n 1 both) || fail "the third line differs without draws"
+for i in 1 2 3 4; do echo '{"ids": [1, 2, 3]}'; done >equal.jsonl
+expect 0 generate run --batch equal.jsonl --seed $seed --max-new 40 --temperature 2 --json
+[ "$(sort -u out | wc -l)" = 4 ] || fail "equal prompts give equal draws"
+
+# A NUL ends neither a prompt nor a batch.
+printf '%s\n' '{"prompt": "the\u0000 fire"}' >nul.jsonl
+expect 3 generate run --batch nul.jsonl;               has err "byte"; has err "nul.jsonl:1"
+printf '{"ids": [1]}\n\0\n{"ids": [2]}\n' >nul.jsonl
+expect 3 generate run --batch nul.jsonl;               has err "not JSON"; has err "nul.jsonl:2"
+
+# A small top-p keeps the most likely token, and so does 0; 1 keeps all.
+expect 0 generate run --prompt "the fire" --temperature 0 --max-new 20 --json
+cp out greedy
+for p in 0 0.0001; do
+    expect 0 generate run --prompt "the fire" --temperature 3 --top-p $p --max-new 20 --json
+    cmp out greedy || fail "--top-p $p is not greedy"
+done
+expect 0 generate run --prompt "the fire" --temperature 3 --top-p 1 --max-new 20 --json
+cmp -s out greedy && fail "--top-p 1 keeps one token"
 
 # Refusals.
 expect 2 generate run --prompt "" --json;              has out "the prompt is empty"; has out '"kind": "usage"'
@@ -146,6 +170,12 @@ expect 2 generate run --prompt a --ids 1;              has err "one of"
 expect 2 generate absent --prompt a;                   has err "there is no model at absent"
 expect 2 generate "$m" --prompt a;                     has err "no tokenizer.json"
 expect 2 generate run --prompt the --top-p 2;          has err "--top-p"
+expect 2 generate run --prompt the --positions 0:1;    has err "--positions"; has err "--logits"
+for bad in temperature=nan top-p=nan min-p=-1 repetition-penalty=0 top-k=-1 seed=-1 temperature=inf top-p= seed=0x1; do
+    expect 2 generate run --prompt the --$bad;         has err "--${bad%%=*} must be"
+done
+expect 2 generate run --prompt the --min-p 1.1;        has err "--min-p must be a number from 0 to 1"
+expect 2 generate run --prompt the --top-k 1.5;        has err "--top-k must be an integer"
 expect 2 generate run --prompt the --max-new 0;        has err "--max-new"
 printf '{"prompt": "the"}\n{oops\n' >bad.jsonl
 expect 3 generate run --batch bad.jsonl --json;        has out 'bad.jsonl:2'

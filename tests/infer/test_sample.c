@@ -45,7 +45,7 @@ static void expected(const sample_options *o, const int32_t *seen, int n_seen, d
         double before = 0;
         for (int j = 0; j < V; j++)
             if (rank_of(q, j) < rank_of(q, i)) before += q[j];
-        if (before >= o->top_p) p[i] = 0;
+        if (rank_of(q, i) > 0 && before >= o->top_p) p[i] = 0;
     }
     double most = 0;
     for (int i = 0; i < V; i++)
@@ -96,6 +96,8 @@ static void test_distributions(void **state) {
         {.temperature = 1, .top_p = 1, .top_k = 3},
         {.temperature = 2, .top_p = 1, .top_k = 5}, /* cuts between the two equal ones */
         {.temperature = 1, .top_p = 1, .top_k = 100},
+        {.temperature = 1, .top_p = 0},
+        {.temperature = 1, .top_p = 1e-9},
         {.temperature = 1, .top_p = 0.3},
         {.temperature = 1, .top_p = 0.6},
         {.temperature = 2, .top_p = 0.9},

@@ -159,8 +159,8 @@ static void test_limits(void **state) {
            &(jinja_limits){.memory_bytes = 1 << 20}, "more than 1048576 bytes",
            "line 1, column 79");
     refuse("{{ 'x' * 9000000000 }}", NULL, "steps", "line 1, column 8");
-    refuse("{{ ('x' * 100000).replace('x', 'y' * 100000) | length }}", NULL, "too long",
-           "line 1, column 26");
+    refuse("{{ ('x' * 1000).replace('x', 'y' * 10000) | length }}",
+           &(jinja_limits){.memory_bytes = 1 << 20}, "too long", "line 1, column 24");
     refuse("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, "inside one another",
            "line 1, column 19");
     refuse("{% set ns = namespace(v=[]) %}{% for i in range(2000) %}{% set ns.v = [ns.v] %}"
@@ -171,6 +171,160 @@ static void test_limits(void **state) {
     refuse("{% set ns = namespace(v=[1]) %}{% for i in range(60) %}{% set ns.v = [ns.v, ns.v] %}"
            "{% endfor %}{{ ns.v | string | length }}",
            &(jinja_limits){.steps = 1000000}, "steps", "line 1, column 107");
+}
+
+/* Work that grows with bytes counts as steps: each of these does what takes few expressions and much time. */
+static void test_bytes_are_steps(void **state) {
+    (void)state;
+    static const char *const hostile[] = {"s == t",
+                                          "s < t",
+                                          "s in [t, t]",
+                                          "'zz' in s",
+                                          "('a' * 250 ~ 'b') in s",
+                                          "s.find('b')",
+                                          "s.rfind('b')",
+                                          "s.rfind('b' ~ 'a' * 1000)",
+                                          "s.index('a', 400000)",
+                                          "s.count('b')",
+                                          "s.replace('b', 'c')",
+                                          "s.split('b')",
+                                          "s.rsplit('b')",
+                                          "s.rsplit('b' ~ 'a' * 1000)",
+                                          "(' ' * 500000) | trim",
+                                          "s.strip('zyxwvutsrqponmlkjihgfedcba')",
+                                          "s.startswith(t)",
+                                          "s.endswith(s[1:])",
+                                          "s.removeprefix(t)",
+                                          "s[400000:]",
+                                          "s[400000]",
+                                          "s | length",
+                                          "s.isalpha()",
+                                          "s.islower()",
+                                          "s.upper()",
+                                          "s | title",
+                                          "s | wordcount",
+                                          "s | truncate(400000)",
+                                          "s | e",
+                                          "s.splitlines()",
+                                          "s | indent",
+                                          "s.center(3)",
+                                          "'x'.center(500000)",
+                                          "'1'.zfill(500000)",
+                                          "'x' * 500000",
+                                          "s ~ t",
+                                          "s + t",
+                                          "'%s' % s",
+                                          "'%.300f' % 1e308",
+                                          "'{}'.format(s)",
+                                          "1e308 | string",
+                                          "[1e-300] | tojson",
+                                          "1e-5 | round(300)",
+                                          "'1.7976931348623157e308' | float",
+                                          "(' ' * 500000) | int",
+                                          "s | tojson",
+                                          "[s] | string",
+                                          "k | sort",
+                                          "k | unique | list",
+                                          "k | min",
+                                          "dict([(s, 1)])[t]",
+                                          "k | join(',')",
+                                          "s | reverse",
+                                          "n | map('string') | list",
+                                          "n | select('odd') | list",
+                                          "n | sum",
+                                          "n.v | map(attribute='v.v.v.v.v.v.v.v') | list",
+                                          "s is sameas t",
+                                          "strftime_now('%c' * 250)",
+                                          "s | list"};
+    for (int i = 0; i < ARRAY_LEN(hostile); i++) {
+        char text[1000];
+        snprintf(text, sizeof(text),
+                 "{%% set s = 'a' * 500000 %%}{%% set t = 'a' * 499999 ~ 'b' %%}{%% set k = [s, t, "
+                 "s ~ '', t ~ ''] %%}"
+                 "{%% set n = range(1000) | list %%}{%% for i in range(800) %%}{%% set x = %s "
+                 "%%}{%% endfor %%}",
+                 hostile[i]);
+        json_t *context = json_object();
+        strbuf out = {0};
+        err e = {0};
+        status st = render(text, strlen(text), context,
+                           &(jinja_limits){.steps = 40000, .now = &noon}, &out, NULL, &e);
+        if (st != ST_FORMAT || !strstr(e.message, "steps"))
+            fail_msg("%s: status %d %s", hostile[i], (int)st, e.message);
+        strbuf_free(&out);
+        json_decref(context);
+    }
+}
+
+/* Names are looked for one after the other, through all the blocks around. */
+static void test_names_are_steps(void **state) {
+    (void)state;
+    strbuf b = {0};
+    err e = {0};
+    strbuf out = {0};
+    jinja_limits limits = {.steps = 1000000};
+    strbuf_puts(&b, "{% with ");
+    for (int i = 0; i < 10000; i++) strbuf_printf(&b, "%sa%d = 1", i ? ", " : "", i);
+    strbuf_puts(&b, " %}{% for i in range(10000) %}{% if m %}{% endif %}{% endfor %}{% endwith %}");
+    assert_int_equal(render(b.data, b.len, NULL, &limits, &out, NULL, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "steps"));
+    strbuf_free(&b);
+    strbuf_free(&out);
+}
+
+/* Widths, counts and places at the ends of 64 bits. */
+static void test_extremes(void **state) {
+    (void)state;
+    static const struct {
+        const char *expression, *text; /* NULL: an error */
+    } cases[] = {
+        {"'abc'.center(low)", "abc"},
+        {"'-1'.zfill(low)", "-1"},
+        {"'abc' | center(low)", "abc"},
+        {"'%*d' % (low, 1)", NULL},
+        {"'%*d|' % (-3, 1)", "1  |"},
+        {"'%.*f' % (low, 1.5)", "2"},
+        {"'%-----------+++++d' % 1", "+1"},
+        {"'a,b,c'.split(',', low)", "['a', 'b', 'c']"},
+        {"'a,b,c'.rsplit(',', low)", "['a', 'b', 'c']"},
+        {"'aaa'.replace('a', 'b', low)", "bbb"},
+        {"'aaa'.replace('', 'b', low)", "bababab"},
+        {"range(0, high, 4611686018427387904)[::low]", NULL},
+        {"range(0, high, 4611686018427387904)[::-1] | list", "[4611686018427387904, 0]"},
+        {"'abc'[low:high]", "abc"},
+        {"'abc'[low]", ""},
+        {"'a' * low", ""},
+        {"low // -1", NULL},
+        {"high | round(-1)", NULL},
+        {"(high - 7) | round(-2)", "9223372036854775800"},
+        {"high | round(-19)", "0"},
+        {"25 | round(-1)", "20"},
+        {"-35 | round(-1)", "-40"},
+        {"1.5 | round(400)", "1.5"},
+        {"1.5 | round(-400)", "0.0"},
+        {"1.5 | round(400, 'ceil')", NULL},
+        {"'9223372036854775807' | int", "9223372036854775807"},
+        {"'9223372036854775808' | int", NULL},
+        {"1e19 | int", NULL},
+        {"'' | int(5)", "5"},
+        {"(0 - 8) ** 0.5", NULL},
+        {"10.0 ** 400", NULL},
+    };
+    json_t *context =
+        json_pack("{s:I, s:I}", "low", (json_int_t)INT64_MIN, "high", (json_int_t)INT64_MAX);
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[200];
+        strbuf out = {0};
+        err e = {0};
+        snprintf(text, sizeof(text), "{{ %s }}", cases[i].expression);
+        status st = render(text, strlen(text), context, NULL, &out, NULL, &e);
+        bool same = cases[i].text ? st == ST_OK && strcmp(strbuf_cstr(&out), cases[i].text) == 0
+                                  : st == ST_FORMAT;
+        if (!same)
+            fail_msg("%s: status %d, \"%s\" %s", text, (int)st, strbuf_cstr(&out), e.message);
+        strbuf_free(&out);
+    }
+    json_decref(context);
 }
 
 /* n times a text, between a beginning and an end. */
@@ -211,9 +365,10 @@ static void test_nesting(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),    cmocka_unit_test(test_chats),
-        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_programs),        cmocka_unit_test(test_chats),
+        cmocka_unit_test(test_unsupported),     cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_nesting),         cmocka_unit_test(test_bytes_are_steps),
+        cmocka_unit_test(test_names_are_steps), cmocka_unit_test(test_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
