@@ -1,8 +1,11 @@
 /* Many texts, or one long text, by all threads. The ids do not depend on the number of threads.
  *
- * A long text is cut where every tokenizer that allows it would cut as well: between a letter and
- * white space. The patterns that take letters take them to the end of their run, so one pre-token
- * ends there and another begins, whatever lies further on either side. */
+ * A long text is cut into parts where a pre-token ends in any case, so that the ids of the parts, one
+ * after the other, are those of the whole. With the usual patterns that is between a letter and white
+ * space: they take letters to the end of their run, and white space begins another pre-token,
+ * whatever stands further on either side. Where each character becomes its ids by itself (kinds char
+ * and byte), it is between any two characters that no added token has side by side. Other tokenizers
+ * need the whole text. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>

@@ -30,13 +30,15 @@ enum {
     TOK_MAX_STEPS = 32,       /* of a normalizer, pre-tokenizer or decoder */
     TOK_MAX_TEMPLATE = 256,   /* ids that a post-processor adds on one side */
     TOK_MAX_TEXT = INT32_MAX, /* bytes in one encode call: positions are int32 */
-    TOK_IDLE = 16             /* encode states kept for the next call */
+    TOK_IDLE = 16             /* states of finished encode calls, kept for the next calls */
 };
 
-/* One id. text NULL: unused. `text` is the content in tokenizer.json, `shown` what a decoder gets:
- * the content, or what the normalizer makes of it for an added token that is matched after it.
- * `bytes` is what the token stands for in the middle of a text; until the decoder is read, what the
- * model works on. */
+/* One id.
+ *   text    its content in tokenizer.json; NULL: the id is not used
+ *   shown   what the decoder gets: the content; for an added token that is looked for after
+ *           normalisation, what the normalizer makes of the content
+ *   bytes   what it stands for in the middle of a text (while a file is read, before the decoder is
+ *           known: what the model works on) */
 typedef struct tok_token {
     const char *text, *shown, *bytes;
     uint32_t n_text, n_shown, n_bytes;
