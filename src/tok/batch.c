@@ -76,7 +76,7 @@ static bool is_space_after_letter(const char *s, size_t at, bool ascii) {
 }
 
 /* A token with such a place inside, or that takes white space after a letter, would be cut. */
-static bool is_whole(const tok *t, const tok_trie *m) {
+static bool is_whole(const tok *t, const tok_added_set *m) {
     for (int32_t k = 0; k < m->n_added; k++) {
         const tok_token *token = &t->token[m->added[k].id];
         if (m->added[k].rstrip && letter_before(token->text, token->n_text, false)) return false;
@@ -95,7 +95,7 @@ static bool can_be_cut_after_letters(const tok *t) {
 }
 
 /* Notes what added tokens have side by side; false: some look at the text around them. */
-static bool note_added(const tok *t, const tok_trie *m, joined_bytes *joined) {
+static bool note_added(const tok *t, const tok_added_set *m, joined_bytes *joined) {
     for (int32_t k = 0; k < m->n_added; k++) {
         const tok_added *a = &m->added[k];
         if (a->single_word || a->lstrip || a->rstrip) return false;

@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "tok/decoder/decoder.h"
 #include "tok/model/model.h"
+#include "tok/model/piece_trie.h"
 #include "tok/normalize/normalize.h"
 #include "tok/post/post.h"
 #include "tok/pretok/pretok.h"
@@ -45,20 +46,19 @@ typedef struct tok_token {
     bool in_model, added, special;
 } tok_token;
 
-/* Added tokens that are looked for in the text, as a trie over bytes: (node, byte) -> node. */
+/* Added tokens that are looked for in the text: tok_added_add for each, then tok_added_build. */
 typedef struct tok_added {
     int32_t id;
     bool single_word, lstrip, rstrip;
 } tok_added;
-typedef struct tok_trie {
-    pair_map edge;
-    int32_t *token; /* by node: index into `added`, -1 inside */
-    int32_t n_nodes, cap_nodes;
+typedef struct tok_added_set {
+    str_map by_text; /* -> index into `added` */
     tok_added *added;
     int32_t n_added, cap_added;
+    piece_trie trie;       /* of by_text */
     bool first[256];       /* some token begins with this byte, */
     uint64_t two[1 << 10]; /* and with these two: bit by first byte * 256 + second */
-} tok_trie;
+} tok_added_set;
 
 typedef struct tok_enc tok_enc;
 
@@ -75,7 +75,7 @@ struct tok {
     int32_t byte_id[256]; /* the token of a byte, -1: none */
     int32_t unk;          /* -1: none */
 
-    tok_trie raw, normal; /* added tokens matched before and after normalisation */
+    tok_added_set raw, normal; /* added tokens matched before and after normalisation */
     norm_step norm[TOK_MAX_STEPS];
     int n_norm;
     pretok_step step[TOK_MAX_STEPS];
@@ -149,11 +149,14 @@ status tok_read_json(tok *t, const char *origin, err *e) ATH_MUST_USE;
 status dec_fill_tokens(tok *t, err *e) ATH_MUST_USE;
 
 /* added.c */
-void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a);
-void tok_trie_free(tok_trie *m);
+/* The text must outlive the set; of two tokens with the same text the later one counts. */
+void tok_added_add(tok_added_set *m, const char *text, size_t len, tok_added a);
+/* False: PIECE_TRIE_LIMITS. */
+bool tok_added_build(tok_added_set *m) ATH_MUST_USE;
+void tok_added_free(tok_added_set *m);
 /* Splits text at added tokens: appends their ids and calls `rest` on what lies between. */
 typedef status tok_rest_fn(tok_enc *enc, const tok_piece *text);
-status tok_added_split(tok_enc *enc, const tok_trie *m, const tok_piece *text,
+status tok_added_split(tok_enc *enc, const tok_added_set *m, const tok_piece *text,
                        tok_rest_fn *rest) ATH_MUST_USE;
 
 /* text/alphabet.c: the printable character that stands for each byte in byte-level tokenizers. */
