@@ -6,24 +6,6 @@
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 
-static void note_start(tok_added_set *m, const char *text, size_t len) {
-    uint8_t first = (uint8_t)text[0];
-    m->first[first] = true;
-    for (int second = 0; second < 256; second++) {
-        int bit = first * 256 + second;
-        bool begins = len == 1 || (uint8_t)text[1] == second;
-        m->two[bit / 64] |= (uint64_t)begins << bit % 64;
-    }
-}
-
-/* Whether a token may begin at text[i]: nearly always not, so this has to be quick. */
-static inline bool may_begin(const tok_added_set *m, const char *text, size_t len, size_t i) {
-    if (!m->first[(uint8_t)text[i]]) return false;
-    if (i + 1 == len) return true;
-    int bit = (uint8_t)text[i] * 256 + (uint8_t)text[i + 1];
-    return m->two[bit / 64] >> bit % 64 & 1;
-}
-
 void tok_added_add(tok_added_set *m, const char *text, size_t len, tok_added a) {
     if (len == 0) return;
     int32_t known = str_map_get(&m->by_text, text, len);
@@ -31,7 +13,7 @@ void tok_added_add(tok_added_set *m, const char *text, size_t len, tok_added a) 
         m->added[known] = a;
         return;
     }
-    note_start(m, text, len);
+    m->first[(uint8_t)text[0]] = true;
     str_map_add(&m->by_text, text, len, m->n_added);
     VEC_PUSH(m->added, m->n_added, m->cap_added, a);
 }
@@ -108,7 +90,7 @@ status tok_added_split(tok_enc *enc, const tok_added_set *m, const tok_piece *p,
     size_t len = p->len, done = 0;
     for (size_t i = 0; m->n_added > 0 && i < len;) {
         size_t n = 0;
-        const tok_added *a = may_begin(m, text, len, i) ? longest(m, text + i, len - i, &n) : NULL;
+        const tok_added *a = m->first[(uint8_t)text[i]] ? longest(m, text + i, len - i, &n) : NULL;
         if (!a) {
             i++;
             continue;

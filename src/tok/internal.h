@@ -55,9 +55,8 @@ typedef struct tok_added_set {
     str_map by_text; /* -> index into `added` */
     tok_added *added;
     int32_t n_added, cap_added;
-    piece_trie trie;       /* of by_text */
-    bool first[256];       /* some token begins with this byte, */
-    uint64_t two[1 << 10]; /* and with these two: bit by first byte * 256 + second */
+    piece_trie trie; /* of by_text */
+    bool first[256]; /* some token begins with this byte: nearly always not, so it is asked first */
 } tok_added_set;
 
 typedef struct tok_enc tok_enc;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/format/bert.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
 #include "tok/format/tree.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tok/format/spm.h"
-#include "tok/model/spm_bpe_int.h"
+#include "tok/model/spm_bpe.h"
 #include "tok/text/unicode.h"
 
 /* Comparisons spent on taking unused pieces apart; far above any real model. */
