@@ -7,66 +7,42 @@
 #include "tok/internal.h"
 #include "tok/text/unicode.h"
 
-static int32_t new_node(tok_trie *m) {
-    VEC_PUSH(m->token, m->n_nodes, m->cap_nodes, -1);
-    return m->n_nodes - 1;
-}
-
-static void note_start(tok_trie *m, const char *text, size_t len) {
-    uint8_t first = (uint8_t)text[0];
-    m->first[first] = true;
-    for (int second = 0; second < 256; second++) {
-        int bit = first * 256 + second;
-        bool begins = len == 1 || (uint8_t)text[1] == second;
-        m->two[bit / 64] |= (uint64_t)begins << bit % 64;
-    }
-}
-
-/* Whether a token may begin at text[i]: nearly always not, so this has to be quick. */
-static inline bool may_begin(const tok_trie *m, const char *text, size_t len, size_t i) {
-    if (!m->first[(uint8_t)text[i]]) return false;
-    if (i + 1 == len) return true;
-    int bit = (uint8_t)text[i] * 256 + (uint8_t)text[i + 1];
-    return m->two[bit / 64] >> bit % 64 & 1;
-}
-
-void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a) {
+void tok_added_add(tok_added_set *m, const char *text, size_t len, tok_added a) {
     if (len == 0) return;
-    if (m->n_nodes == 0) new_node(m);
-    int32_t node = 0;
-    for (size_t i = 0; i < len; i++) {
-        uint64_t edge = pair_key(node, (uint8_t)text[i]);
-        int32_t next = pair_map_get(&m->edge, edge);
-        if (next < 0) {
-            next = new_node(m);
-            pair_map_put(&m->edge, edge, next);
-        }
-        node = next;
+    int32_t known = str_map_get(&m->by_text, text, len);
+    if (known >= 0) {
+        m->added[known] = a;
+        return;
     }
-    note_start(m, text, len);
-    m->token[node] = m->n_added;
+    m->first[(uint8_t)text[0]] = true;
+    str_map_add(&m->by_text, text, len, m->n_added);
     VEC_PUSH(m->added, m->n_added, m->cap_added, a);
 }
 
-void tok_trie_free(tok_trie *m) {
-    pair_map_free(&m->edge);
-    free(m->token);
+bool tok_added_build(tok_added_set *m) {
+    piece_key *key = xmalloc(sizeof(*key) * ((size_t)m->by_text.n + 1));
+    int32_t n = 0;
+    for (uint32_t i = 0; i < m->by_text.cap; i++) {
+        const str_entry *e = &m->by_text.slot[i];
+        if (e->s) key[n++] = (piece_key){e->s, e->len, e->value};
+    }
+    piece_trie_free(&m->trie);
+    bool fits = piece_trie_build(&m->trie, key, n);
+    free(key);
+    return fits;
+}
+
+void tok_added_free(tok_added_set *m) {
+    str_map_free(&m->by_text);
+    piece_trie_free(&m->trie);
     free(m->added);
-    *m = (tok_trie){0};
+    *m = (tok_added_set){0};
 }
 
 /* The longest token at text[0]; its length through *n, NULL when none begins here. */
-static const tok_added *longest(const tok_trie *m, const char *text, size_t len, size_t *n) {
-    const tok_added *best = NULL;
-    int32_t node = 0;
-    for (size_t i = 0; i < len; i++) {
-        node = pair_map_get(&m->edge, pair_key(node, (uint8_t)text[i]));
-        if (node < 0) break;
-        if (m->token[node] < 0) continue;
-        best = &m->added[m->token[node]];
-        *n = i + 1;
-    }
-    return best;
+static const tok_added *longest(const tok_added_set *m, const char *text, size_t len, size_t *n) {
+    int32_t found = trie_longest(&m->trie, m->trie.unit[0], 0, text, len, n);
+    return found >= 0 ? &m->added[found] : NULL;
 }
 
 /* Start of the character that ends at `end` (> 0). */
@@ -109,12 +85,13 @@ static size_t strip_right(const char *text, size_t len, size_t end) {
     return end;
 }
 
-status tok_added_split(tok_enc *enc, const tok_trie *m, const tok_piece *p, tok_rest_fn *rest) {
+status tok_added_split(tok_enc *enc, const tok_added_set *m, const tok_piece *p,
+                       tok_rest_fn *rest) {
     const char *text = p->s;
     size_t len = p->len, done = 0;
     for (size_t i = 0; m->n_added > 0 && i < len;) {
         size_t n = 0;
-        const tok_added *a = may_begin(m, text, len, i) ? longest(m, text + i, len - i, &n) : NULL;
+        const tok_added *a = m->first[(uint8_t)text[i]] ? longest(m, text + i, len - i, &n) : NULL;
         if (!a) {
             i++;
             continue;

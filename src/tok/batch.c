@@ -1,8 +1,11 @@
 /* Many texts, or one long text, by all threads. The ids do not depend on the number of threads.
  *
- * A long text is cut where every tokenizer that allows it would cut as well: between a letter and
- * white space. The patterns that take letters take them to the end of their run, so one pre-token
- * ends there and another begins, whatever lies further on either side. */
+ * A long text is cut into parts where a pre-token ends in any case, so that the ids of the parts, one
+ * after the other, are those of the whole. With the usual patterns that is between a letter and white
+ * space: they take letters to the end of their run, and white space begins another pre-token,
+ * whatever stands further on either side. Where each character becomes its ids by itself (kinds char
+ * and byte), it is between any two characters that no added token has side by side. Other tokenizers
+ * need the whole text. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +77,7 @@ static bool is_space_after_letter(const char *s, size_t at, bool ascii) {
 }
 
 /* A token with such a place inside, or that takes white space after a letter, would be cut. */
-static bool is_whole(const tok *t, const tok_trie *m) {
+static bool is_whole(const tok *t, const tok_added_set *m) {
     for (int32_t k = 0; k < m->n_added; k++) {
         const tok_token *token = &t->token[m->added[k].id];
         if (m->added[k].rstrip && letter_before(token->text, token->n_text, false)) return false;
@@ -93,7 +96,7 @@ static bool can_be_cut_after_letters(const tok *t) {
 }
 
 /* Notes what added tokens have side by side; false: some look at the text around them. */
-static bool note_added(const tok *t, const tok_trie *m, joined_bytes *joined) {
+static bool note_added(const tok *t, const tok_added_set *m, joined_bytes *joined) {
     for (int32_t k = 0; k < m->n_added; k++) {
         const tok_added *a = &m->added[k];
         if (a->single_word || a->lstrip || a->rstrip) return false;

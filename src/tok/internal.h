@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "tok/decoder/decoder.h"
 #include "tok/model/model.h"
+#include "tok/model/piece_trie.h"
 #include "tok/normalize/normalize.h"
 #include "tok/post/post.h"
 #include "tok/pretok/pretok.h"
@@ -30,33 +31,33 @@ enum {
     TOK_MAX_STEPS = 32,       /* of a normalizer, pre-tokenizer or decoder */
     TOK_MAX_TEMPLATE = 256,   /* ids that a post-processor adds on one side */
     TOK_MAX_TEXT = INT32_MAX, /* bytes in one encode call: positions are int32 */
-    TOK_IDLE = 16             /* encode states kept for the next call */
+    TOK_IDLE = 16             /* states of finished encode calls, kept for the next calls */
 };
 
-/* One id. text NULL: unused. `text` is the content in tokenizer.json, `shown` what a decoder gets:
- * the content, or what the normalizer makes of it for an added token that is matched after it.
- * `bytes` is what the token stands for in the middle of a text; until the decoder is read, what the
- * model works on. */
+/* One id.
+ *   text    its content in tokenizer.json; NULL: the id is not used
+ *   shown   what the decoder gets: the content; for an added token that is looked for after
+ *           normalisation, what the normalizer makes of the content
+ *   bytes   what it stands for in the middle of a text (while a file is read, before the decoder is
+ *           known: what the model works on) */
 typedef struct tok_token {
     const char *text, *shown, *bytes;
     uint32_t n_text, n_shown, n_bytes;
     bool in_model, added, special;
 } tok_token;
 
-/* Added tokens that are looked for in the text, as a trie over bytes: (node, byte) -> node. */
+/* Added tokens that are looked for in the text: tok_added_add for each, then tok_added_build. */
 typedef struct tok_added {
     int32_t id;
     bool single_word, lstrip, rstrip;
 } tok_added;
-typedef struct tok_trie {
-    pair_map edge;
-    int32_t *token; /* by node: index into `added`, -1 inside */
-    int32_t n_nodes, cap_nodes;
+typedef struct tok_added_set {
+    str_map by_text; /* -> index into `added` */
     tok_added *added;
     int32_t n_added, cap_added;
-    bool first[256];       /* some token begins with this byte, */
-    uint64_t two[1 << 10]; /* and with these two: bit by first byte * 256 + second */
-} tok_trie;
+    piece_trie trie; /* of by_text */
+    bool first[256]; /* some token begins with this byte: nearly always not, so it is asked first */
+} tok_added_set;
 
 typedef struct tok_enc tok_enc;
 
@@ -73,7 +74,7 @@ struct tok {
     int32_t byte_id[256]; /* the token of a byte, -1: none */
     int32_t unk;          /* -1: none */
 
-    tok_trie raw, normal; /* added tokens matched before and after normalisation */
+    tok_added_set raw, normal; /* added tokens matched before and after normalisation */
     norm_step norm[TOK_MAX_STEPS];
     int n_norm;
     pretok_step step[TOK_MAX_STEPS];
@@ -147,11 +148,14 @@ status tok_read_json(tok *t, const char *origin, err *e) ATH_MUST_USE;
 status dec_fill_tokens(tok *t, err *e) ATH_MUST_USE;
 
 /* added.c */
-void tok_trie_add(tok_trie *m, const char *text, size_t len, tok_added a);
-void tok_trie_free(tok_trie *m);
+/* The text must outlive the set; of two tokens with the same text the later one counts. */
+void tok_added_add(tok_added_set *m, const char *text, size_t len, tok_added a);
+/* False: PIECE_TRIE_LIMITS. */
+bool tok_added_build(tok_added_set *m) ATH_MUST_USE;
+void tok_added_free(tok_added_set *m);
 /* Splits text at added tokens: appends their ids and calls `rest` on what lies between. */
 typedef status tok_rest_fn(tok_enc *enc, const tok_piece *text);
-status tok_added_split(tok_enc *enc, const tok_trie *m, const tok_piece *text,
+status tok_added_split(tok_enc *enc, const tok_added_set *m, const tok_piece *text,
                        tok_rest_fn *rest) ATH_MUST_USE;
 
 /* text/alphabet.c: the printable character that stands for each byte in byte-level tokenizers. */

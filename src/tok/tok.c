@@ -47,8 +47,8 @@ void tok_free(tok *t) {
     for (int i = 0; i < t->n_steps; i++) pretok_step_free(&t->step[i]);
     for (int i = 0; i < t->n_dec; i++) dec_step_free(&t->dec[i]);
     if (t->class) t->class->free(t->model);
-    tok_trie_free(&t->raw);
-    tok_trie_free(&t->normal);
+    tok_added_free(&t->raw);
+    tok_added_free(&t->normal);
     str_map_free(&t->by_text);
     arena_free(t->mem);
     free(t->json);

@@ -4,10 +4,15 @@
  * Kinds: BPE over bytes (GPT-2, Llama 3, Qwen, OLMo, ... and our own) or characters (Llama 2),
  * Unigram, WordPiece, raw bytes, characters; ids are those of the library that the file comes from.
  *
- * A tok is immutable after loading and may be used by many threads at once. Text is bytes. A byte
- * that is not UTF-8 ends the text before it, is a pre-token of its own and becomes the token of
- * that byte, so byte-level kinds without a normalizer give back any bytes exactly; kinds without
- * such a token make it unknown or refuse it.
+ * tok_load reads one, or tok_trainer_new, _add (each document) and _finish make one; tok_encode and
+ * tok_decode use it, tok_stream decodes while ids come in; tok_free ends it. A tok never changes after
+ * loading and may be used by many threads at once.
+ *
+ * Text is bytes. Most of it is UTF-8. A byte that is not ends the text before it, is a pre-token of its
+ * own and becomes the token of that byte: so byte-level kinds without a normalizer give back any bytes
+ * exactly. Where the vocabulary has no such token, the byte becomes the unknown token or an error.
+ *
+ * Errors: ST_FORMAT when a file or a text is wrong, ST_USAGE when the caller asks for what cannot be.
  *
  * Reading order: internal.h (the stages of encoding), encode.c, format/json.c, train/train.c. */
 #ifndef TOK_TOK_H
@@ -57,17 +62,16 @@ enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
  * naming the byte offset. */
 status tok_encode(const tok *t, const char *text, size_t len, unsigned flags, tok_ids *out,
                   err *e) ATH_MUST_USE;
-/* For texts that are too long for one call: where such a text may be cut so that its parts, each
- * encoded by tok_encode_part, give the ids of the whole. The first such place from byte `at` > 0
- * on; `len` when there is none, as with kinds that look at the whole text. */
+/* For texts that are too long for one call: a place where such a text may be cut, so that its parts,
+ * each encoded by tok_encode_part, give the ids of the whole. It is the first such place from byte
+ * `at` > 0 on; `len` when there is none, as in tokenizers that look at the whole text. */
 size_t tok_cut(const tok *t, const char *text, size_t len, size_t at);
 /* Appends the ids of one part; `first`: the text begins with it. By the calling thread alone. */
 status tok_encode_part(const tok *t, const char *text, size_t len, bool first, tok_ids *out,
                        err *e) ATH_MUST_USE;
-/* Bytes of valid text that all calls so far have left out, because a byte-level vocabulary has no
- * token for them and no unknown token: what Hugging Face tokenizers and llama.cpp do without a
- * word.
- */
+/* How many bytes of valid text all calls so far have left out, because a byte-level vocabulary has
+ * neither a token for them nor an unknown token. Hugging Face tokenizers and llama.cpp leave them out
+ * in silence; the command line warns. */
 int64_t tok_lost_bytes(const tok *t);
 /* Many texts, by all threads: the ids of texts[i] replace what is in out[i]. On an error *failed
  * (may be NULL) is the first text that cannot be encoded. */
@@ -91,9 +95,9 @@ void tok_spans_to_chars(tok_spans *v, const char *text, size_t len);
 status tok_decode(const tok *t, const int32_t *ids, int64_t n, bool skip_special, strbuf *out,
                   err *e) ATH_MUST_USE;
 
-/* Streaming decode: all that is appended is what tok_decode gives for all ids. Text is held back
- * while it is not whole characters or later ids may change it, never longer. Begins with
- * {.t, .skip_special} set. */
+/* Decoding while ids come in: what all calls append is, together, what tok_decode gives for all ids.
+ * Text is held back while it is not whole characters or later ids may change it, and no longer.
+ * Initialise with {.t = ..., .skip_special = ...}. */
 typedef struct tok_stream {
     const tok *t;
     bool skip_special;

@@ -51,17 +51,17 @@ typedef struct new_tokens {
 } new_tokens;
 
 static void read_list(const cli_args *args, const char *option, bool special, new_tokens *out) {
+    int n;
     const char *list = cli_value(args, option);
-    for (const char *p = list ? list : ""; *p;) {
-        size_t len = strcspn(p, ",");
-        tok_new_token t = {.content = arena_strndup(out->mem, p, len),
+    const char **part = cli_split_tokens(out->mem, list ? list : "", &n);
+    for (int i = 0; i < n; i++) {
+        tok_new_token t = {.content = part[i],
                            .special = special,
                            .lstrip = cli_has(args, "lstrip"),
                            .rstrip = cli_has(args, "rstrip"),
                            .single_word = cli_has(args, "single-word"),
                            .normalized = cli_has(args, "normalized")};
         VEC_PUSH(out->token, out->n, out->cap, t);
-        p += len + (p[len] == ',');
     }
 }
 

@@ -11,38 +11,43 @@ static double ratio(int64_t a, int64_t b) {
     return b ? (double)a / (double)b : NAN;
 }
 
-double view_fertility(const tok_tally *s) {
-    return ratio(s->word_tokens, s->words);
-}
-
-double view_pcw(const tok_tally *s) {
-    return ratio(s->split_words, s->words);
-}
-
-double view_bytes_per_token(const tok_tally *s) {
-    return ratio(s->bytes, s->tokens);
-}
-
-double view_tokens_per_char(const tok_tally *s) {
-    return ratio(s->tokens, s->chars);
-}
-
-double view_coverage(const tok_tally *s) {
-    return ratio(s->bytes - s->unk_bytes, s->bytes);
+double view_value(const tok_view *v, view_figure f, int tok_index, int row) {
+    const tok_tally *s = view_tally(v, tok_index, row);
+    int32_t vocab = v->tok[tok_index].vocab.size;
+    switch (f) {
+        case VIEW_VOCAB: return (double)vocab;
+        case VIEW_TOKENS: return (double)s->tokens;
+        case VIEW_FERTILITY: return ratio(s->word_tokens, s->words);
+        case VIEW_PCW: return ratio(s->split_words, s->words);
+        case VIEW_BYTES_PER_TOKEN: return ratio(s->bytes, s->tokens);
+        case VIEW_TOKENS_PER_CHAR: return ratio(s->tokens, s->chars);
+        case VIEW_COVERAGE: return ratio(s->bytes - s->unk_bytes, s->bytes);
+        case VIEW_UNKNOWN: return ratio(s->unk_bytes, s->bytes);
+        case VIEW_USED: return ratio(s->used_tokens, vocab);
+        case VIEW_EXACT: break;
+    }
+    return ratio(s->exact_documents, s->documents + s->refused_documents);
 }
 
 bool view_comparable(const tok_tally *s) {
     return s->refused_documents == 0 && 1000 * s->unk_bytes <= s->bytes;
 }
 
-double view_used(const view_tok *t, const tok_tally *s) {
-    return ratio(s->used_tokens, t->vocab.size);
-}
-
 /* ---- JSON ---- */
 
-static json_t *row_json(const tok_view *v, const view_tok *t, const view_row *row,
-                        const tok_tally *s) {
+static json_t *row_json(const tok_view *v, int tok_index, int row_index) {
+    static const struct {
+        const char *key;
+        view_figure figure;
+    } SHARES[] = {{"fertility", VIEW_FERTILITY},
+                  {"pcw", VIEW_PCW},
+                  {"bytes_per_token", VIEW_BYTES_PER_TOKEN},
+                  {"tokens_per_char", VIEW_TOKENS_PER_CHAR},
+                  {"coverage", VIEW_COVERAGE},
+                  {"vocab_used", VIEW_USED}};
+    const view_tok *t = &v->tok[tok_index];
+    const view_row *row = &v->row[row_index];
+    const tok_tally *s = view_tally(v, tok_index, row_index);
     json_t *o = json_pack("{s:o, s:s}", "tokenizer", json_cstr(t->name), "by",
                           row->kind == VIEW_FILE  ? "file"
                           : row->kind == VIEW_ALL ? "all"
@@ -58,20 +63,13 @@ static json_t *row_json(const tok_view *v, const view_tok *t, const view_row *ro
                   {"exact_documents", s->exact_documents},
                   {"refused_documents", s->refused_documents},
                   {"used_tokens", s->used_tokens}};
-    const struct {
-        const char *key;
-        double value;
-    } shares[] = {{"fertility", view_fertility(s)},
-                  {"pcw", view_pcw(s)},
-                  {"bytes_per_token", view_bytes_per_token(s)},
-                  {"tokens_per_char", view_tokens_per_char(s)},
-                  {"coverage", view_coverage(s)},
-                  {"vocab_used", view_used(t, s)}};
     json_object_set_new(o, "name", json_cstr(row->name));
     for (int i = 0; i < ARRAY_LEN(counts); i++)
         json_object_set_new(o, counts[i].key, json_integer(counts[i].value));
-    for (int i = 0; i < ARRAY_LEN(shares); i++)
-        json_object_set_new(o, shares[i].key, json_f64(shares[i].value));
+    for (int i = 0; i < ARRAY_LEN(SHARES); i++) {
+        double value = view_value(v, SHARES[i].figure, tok_index, row_index);
+        json_object_set_new(o, SHARES[i].key, json_f64(value));
+    }
     return o;
 }
 
@@ -118,8 +116,7 @@ static json_t *tok_json(const view_tok *t, bool lists) {
 json_t *tok_view_json(const tok_view *v, bool lists) {
     json_t *rows = json_array(), *toks = json_array();
     for (int k = 0; k < v->n_rows; k++)
-        for (int i = 0; i < v->n_toks; i++)
-            json_array_append_new(rows, row_json(v, &v->tok[i], &v->row[k], view_tally(v, i, k)));
+        for (int i = 0; i < v->n_toks; i++) json_array_append_new(rows, row_json(v, i, k));
     for (int i = 0; i < v->n_toks; i++) json_array_append_new(toks, tok_json(&v->tok[i], lists));
     return json_pack("{s:o, s:o, s:o}", "rows", rows, "tokenizers", toks, "seconds",
                      json_f64(v->seconds));

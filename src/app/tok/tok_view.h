@@ -37,15 +37,23 @@ typedef struct tok_view {
 static inline const tok_tally *view_tally(const tok_view *v, int tok_index, int row) {
     return &v->tally[tok_index * v->n_rows + row];
 }
+/* What is said of a tokenizer on a row; shares are between 0 and 1. */
+typedef enum view_figure {
+    VIEW_VOCAB,
+    VIEW_TOKENS,
+    VIEW_FERTILITY, /* tokens per word */
+    VIEW_PCW,       /* share of words with two or more tokens */
+    VIEW_BYTES_PER_TOKEN,
+    VIEW_TOKENS_PER_CHAR,
+    VIEW_COVERAGE, /* share of the bytes that did not become the unknown token */
+    VIEW_UNKNOWN,  /* the other bytes */
+    VIEW_USED,     /* share of the vocabulary */
+    VIEW_EXACT,    /* share of the documents that decode to the same bytes */
+} view_figure;
 /* NaN where there is nothing to divide by. */
-double view_fertility(const tok_tally *s);
-double view_pcw(const tok_tally *s); /* share of words with two or more tokens */
-double view_bytes_per_token(const tok_tally *s);
-double view_tokens_per_char(const tok_tally *s);
-double view_coverage(const tok_tally *s); /* share of the bytes that are not unknown */
+double view_value(const tok_view *v, view_figure f, int tok_index, int row);
 /* Whether the figures say anything: no text was refused, and at most 0.1 % became unknown. */
 bool view_comparable(const tok_tally *s);
-double view_used(const view_tok *t, const tok_tally *s);
 
 /* tok_view.c */
 json_t *tok_view_json(const tok_view *v, bool lists);

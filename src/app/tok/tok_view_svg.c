@@ -102,14 +102,12 @@ static void put_legend(strbuf *out, const picture *p) {
     }
 }
 
-typedef double figure_fn(const tok_tally *s);
-
-static double bar_value(const picture *p, figure_fn *figure, int tok_index, int row) {
-    const tok_tally *s = view_tally(p->v, tok_index, row);
-    return view_comparable(s) ? figure(s) : NAN;
+static double bar_value(const picture *p, view_figure figure, int tok_index, int row) {
+    bool counts = view_comparable(view_tally(p->v, tok_index, row));
+    return counts ? view_value(p->v, figure, tok_index, row) : NAN;
 }
 
-static double highest(const picture *p, figure_fn *figure) {
+static double highest(const picture *p, view_figure figure) {
     double top = 0;
     for (int k = 0; k < p->n_groups; k++)
         for (int i = 0; i < p->n_bars; i++) {
@@ -146,7 +144,7 @@ static void put_bar(strbuf *out, const picture *p, int tok_index, double x, doub
 }
 
 static void put_panel(strbuf *out, const picture *p, double y, const char *title,
-                      figure_fn *figure) {
+                      view_figure figure) {
     double top = highest(p, figure);
     svg_text(out, "h", LEFT, y - 14, title);
     put_axis(out, p, y, top);
@@ -170,8 +168,8 @@ void tok_view_svg(strbuf *out, const tok_view *v) {
     svg_open(out, p.width, p.height, "Tokenizers compared");
     svg_text(out, "t", LEFT, 32, "Tokenizers compared");
     put_legend(out, &p);
-    put_panel(out, &p, p.top, "tokens per word (fertility; lower is better)", view_fertility);
+    put_panel(out, &p, p.top, "tokens per word (fertility; lower is better)", VIEW_FERTILITY);
     put_panel(out, &p, p.top + PANEL + BETWEEN, "bytes per token (higher is better)",
-              view_bytes_per_token);
+              VIEW_BYTES_PER_TOKEN);
     svg_close(out);
 }

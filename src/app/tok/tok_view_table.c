@@ -17,53 +17,22 @@ typedef struct column {
     const char *head;
     int width;
     better better;
-    double (*value)(const view_tok *t, const tok_tally *s);
+    view_figure figure;
+    double scale;
     const char *format;
 } column;
 
-static double vocab_value(const view_tok *t, const tok_tally *s) {
-    (void)s;
-    return (double)t->vocab.size;
-}
-static double tokens_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    return (double)s->tokens;
-}
-static double fertility_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    return view_fertility(s);
-}
-static double pcw_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    return 100 * view_pcw(s);
-}
-static double bytes_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    return view_bytes_per_token(s);
-}
-static double chars_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    return view_tokens_per_char(s);
-}
-static double unknown_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    return 100 * (1 - view_coverage(s));
-}
-static double used_value(const view_tok *t, const tok_tally *s) {
-    return 100 * view_used(t, s);
-}
-static double exact_value(const view_tok *t, const tok_tally *s) {
-    (void)t;
-    int64_t all = s->documents + s->refused_documents;
-    return all ? 100 * (double)s->exact_documents / (double)all : NAN;
-}
-
+enum { FERTILITY = 2, BYTES_PER_TOKEN = 4 };
 static const column COLUMNS[] = {
-    {"vocab", 7, NO_BEST, vocab_value, "%.0f"},     {"tokens", 10, LOW, tokens_value, "%.0f"},
-    {"fertility", 9, LOW, fertility_value, "%.3f"}, {"PCW", 6, LOW, pcw_value, "%.1f%%"},
-    {"bytes/tok", 9, HIGH, bytes_value, "%.3f"},    {"tok/char", 8, LOW, chars_value, "%.3f"},
-    {"unk", 6, NO_BEST, unknown_value, "%.2f%%"},   {"used", 6, NO_BEST, used_value, "%.1f%%"},
-    {"exact", 5, NO_BEST, exact_value, "%.0f%%"},
+    {"vocab", 7, NO_BEST, VIEW_VOCAB, 1, "%.0f"},
+    {"tokens", 10, LOW, VIEW_TOKENS, 1, "%.0f"},
+    [FERTILITY] = {"fertility", 9, LOW, VIEW_FERTILITY, 1, "%.3f"},
+    {"PCW", 6, LOW, VIEW_PCW, 100, "%.1f%%"},
+    [BYTES_PER_TOKEN] = {"bytes/tok", 9, HIGH, VIEW_BYTES_PER_TOKEN, 1, "%.3f"},
+    {"tok/char", 8, LOW, VIEW_TOKENS_PER_CHAR, 1, "%.3f"},
+    {"unk", 6, NO_BEST, VIEW_UNKNOWN, 100, "%.2f%%"},
+    {"used", 6, NO_BEST, VIEW_USED, 100, "%.1f%%"},
+    {"exact", 5, NO_BEST, VIEW_EXACT, 100, "%.0f%%"},
 };
 
 /* A text that fills its columns: cut when too long, by characters that take one column each. */
@@ -80,14 +49,13 @@ static void put_left(strbuf *out, const char *text, int columns) {
 }
 
 static bool is_best(const tok_view *v, const column *c, int tok_index, int row) {
-    double mine = c->value(&v->tok[tok_index], view_tally(v, tok_index, row));
+    double mine = view_value(v, c->figure, tok_index, row);
     bool differs = false;
     if (c->better == NO_BEST || !isfinite(mine)) return false;
     if (!view_comparable(view_tally(v, tok_index, row))) return false;
     for (int i = 0; i < v->n_toks; i++) {
-        const tok_tally *s = view_tally(v, i, row);
-        double other = c->value(&v->tok[i], s);
-        if (!view_comparable(s) || !isfinite(other)) continue;
+        double other = view_value(v, c->figure, i, row);
+        if (!view_comparable(view_tally(v, i, row)) || !isfinite(other)) continue;
         if (c->better == LOW ? other < mine : other > mine) return false;
         differs |= other > mine || other < mine;
     }
@@ -95,9 +63,12 @@ static bool is_best(const tok_view *v, const column *c, int tok_index, int row) 
 }
 
 /* The columns that can have a best value have room for its mark. */
-static void put_value(strbuf *out, const column *c, double value, bool best, bool color) {
+static void put_value(strbuf *out, const tok_view *v, const column *c, int tok_index, int row,
+                      bool color) {
     char text[32] = "-";
-    if (isfinite(value)) snprintf(text, sizeof text, c->format, value);
+    double value = view_value(v, c->figure, tok_index, row);
+    bool best = is_best(v, c, tok_index, row);
+    if (isfinite(value)) snprintf(text, sizeof text, c->format, c->scale * value);
     int pad = c->width - (int)strlen(text);
     strbuf_printf(out, " %*s%s%s", pad > 0 ? pad : 0, "", best && color ? "\033[1m" : "", text);
     if (c->better != NO_BEST) strbuf_putc(out, best ? '*' : ' ');
@@ -144,10 +115,7 @@ static void put_row(strbuf *out, const tok_view *v, int row, bool color) {
     for (int i = 0; i < v->n_toks; i++) {
         const tok_tally *s = view_tally(v, i, row);
         put_left(out, v->tok[i].name, NAME_COLUMNS);
-        for (int c = 0; c < ARRAY_LEN(COLUMNS); c++) {
-            bool best = is_best(v, &COLUMNS[c], i, row);
-            put_value(out, &COLUMNS[c], COLUMNS[c].value(&v->tok[i], s), best, color);
-        }
+        for (int c = 0; c < ARRAY_LEN(COLUMNS); c++) put_value(out, v, &COLUMNS[c], i, row, color);
         strbuf_putc(out, '\n');
         if (s->refused_documents)
             strbuf_printf(out,
@@ -165,7 +133,6 @@ static int count_rows(const tok_view *v, view_kind kind) {
 
 /* Fertility and bytes per token of each group, a pair of columns a tokenizer. */
 static void put_groups(strbuf *out, const tok_view *v, bool color) {
-    static const column *const TWO[] = {&COLUMNS[2], &COLUMNS[4]};
     enum { PAIR = 22, FIT = 3 };
     if (count_rows(v, VIEW_GROUP) < 2) return;
     for (int from = 0; from < v->n_toks; from += FIT) {
@@ -184,10 +151,10 @@ static void put_groups(strbuf *out, const tok_view *v, bool color) {
             if (v->row[k].kind != VIEW_GROUP) continue;
             put_left(out, v->row[k].name, NAME_COLUMNS);
             strbuf_printf(out, "%10" PRId64, text_of(v, k)->words);
-            for (int i = from; i < to; i++)
-                for (int c = 0; c < ARRAY_LEN(TWO); c++)
-                    put_value(out, TWO[c], TWO[c]->value(&v->tok[i], view_tally(v, i, k)),
-                              is_best(v, TWO[c], i, k), color);
+            for (int i = from; i < to; i++) {
+                put_value(out, v, &COLUMNS[FERTILITY], i, k, color);
+                put_value(out, v, &COLUMNS[BYTES_PER_TOKEN], i, k, color);
+            }
             strbuf_putc(out, '\n');
         }
     }

@@ -1,7 +1,8 @@
 /* What the steps of a decoder share.
  *
- * Tokens travel from step to step in parts, because one that Fuse made never ends before the text
- * does. A step that needs its tokens whole says so and gets them whole. */
+ * Tokens travel from step to step in parts: a token that Fuse makes is as long as the text, and must
+ * not be kept until the text ends. A step that needs its tokens whole says so (`whole`) and gets them
+ * whole. */
 #ifndef TOK_DECODER_CHAIN_H
 #define TOK_DECODER_CHAIN_H
 

@@ -1,10 +1,10 @@
 /* Which merge makes a token of a BPE model.
  *
- * Inside the bytes that end as one token, merges happen as if these bytes were alone: none crosses
- * the border, and the lowest rank among all pairs of a word is also the lowest among those inside.
- * So the token's own text, encoded alone, tells the last merge, and its two sides are tokens of
- * which the same is true. A set of tokens closed under this stays exactly as reachable as it was.
- */
+ * Where a stretch of a word ends as one token, no merge crosses its borders, and the merges inside
+ * come in the same order as if the stretch stood alone. So encoding the token's own text, alone, shows
+ * its last merge. The two sides of that merge are tokens, and the same holds for them. Pruning that
+ * keeps with every token the two sides of its last merge, and theirs, and so on, leaves all kept
+ * tokens as they were: every text that had them still has them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "tok/format/bert.h"
 #include "tok/format/format.h"
 #include "tok/format/shape.h"
 #include "tok/format/tree.h"

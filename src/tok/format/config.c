@@ -1,4 +1,4 @@
-/* Reading tokenizer_config.json; tok_config_write.c writes it. */
+/* Reading tokenizer_config.json; config_write.c writes it. */
 #include "tok/format/config.h"
 
 #include <ctype.h>

@@ -61,6 +61,11 @@ typedef struct gpt2_texts {
 } gpt2_texts;
 status gpt2_from_texts(tok_input *in, const gpt2_texts *f, tok **out) ATH_MUST_USE;
 status bert_load(tok_input *in, tok **out) ATH_MUST_USE;
+/* The tokenizer.json of a BERT vocabulary ({token: id}) and a normalizer; takes both over. */
+json_t *bert_tree(json_t *vocab, json_t *normalizer);
+/* ST_USAGE unless the tok (its tokenizer.json is `root`) has the parts of BERT but for the options
+ * of the normalizer. */
+status bert_check(const tok *t, const json_t *root, err *e) ATH_MUST_USE;
 status llama2c_load(tok_input *in, tok **out) ATH_MUST_USE;
 status gguf_load(tok_input *in, tok **out) ATH_MUST_USE;
 

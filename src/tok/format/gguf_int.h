@@ -4,7 +4,6 @@
 
 #include <jansson.h>
 
-#include "tok/format/bert.h"
 #include "tok/format/format.h"
 #include "tok/format/gguf_keys.h"
 

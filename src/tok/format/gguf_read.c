@@ -71,13 +71,15 @@ static json_t *around(const gguf_reader *r, bool bos, bool eos) {
  * as llama.cpp finds them, and as in the other kinds of tokenizers here. A .model file has them as
  * plain text. Runs of spaces that a user defined (Gemma) are written as such, not as U+2581, so
  * they are found before spaces become that. */
-static void find_in_text(tok *t, const spm_model *m) {
+static status find_in_text(const gguf_reader *r, tok *t, const spm_model *m) {
     for (int32_t i = 0; i < m->n; i++) {
         const spm_piece *p = &m->piece[i];
         bool spaced = p->type == SPM_USER_DEFINED && memchr(p->text, ' ', p->len);
         if (p->type == SPM_CONTROL || spaced)
-            tok_trie_add(&t->raw, p->text, p->len, (tok_added){.id = i});
+            tok_added_add(&t->raw, arena_strndup(t->mem, p->text, p->len), p->len,
+                          (tok_added){.id = i});
     }
+    return tok_added_build(&t->raw) ? ST_OK : bad(r, "%s " PIECE_TRIE_LIMITS, "the vocabulary");
 }
 
 static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out) {
@@ -105,8 +107,12 @@ static status sentencepiece_from(const gguf_reader *r, spm_kind kind, tok **out)
     if (!unknown && g->unk >= 0) m.piece[g->unk].type = SPM_UNKNOWN;
     TRY(spm_check(&m, r->origin, r->e));
     TRY(spm_to_tok(out, &m, r->origin, r->e));
-    find_in_text(*out, &m);
-    return ST_OK;
+    status st = find_in_text(r, *out, &m);
+    if (st != ST_OK) {
+        tok_free(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 /* ---- byte-level BPE ---- */

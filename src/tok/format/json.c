@@ -2,7 +2,7 @@
  *
  * What this module does not implement is refused by name, because a tokenizer that differs a little
  * spoils a model silently. `truncation` and `padding` are settings of a call in the library they
- * come from and are ignored. Reading order: tok_read_json here, tok_json_vocab.c for the ids,
+ * come from and are ignored. Reading order: tok_read_json here, json_vocab.c for the ids,
  * the *_json.c beside each stage for the rest. */
 #include "tok/format/json.h"
 

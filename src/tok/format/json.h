@@ -36,7 +36,7 @@ status tok_json_each(tok_reader *r, const json_t *j, const char *path, const cha
 /* For model_class.hash. */
 void tok_hash_number(XXH3_state_t *x, int64_t v);
 
-/* The *_json.c of each stage. Each takes the component (NULL or null: none). */
+/* The *_json.c of each stage: fill the tok from its component (NULL or null: there is none). */
 status tok_read_normalizer(tok_reader *r, const json_t *j, const char *path,
                            int depth) ATH_MUST_USE;
 status tok_read_pre_tokenizer(tok_reader *r, const json_t *j, const char *path,
@@ -44,9 +44,9 @@ status tok_read_pre_tokenizer(tok_reader *r, const json_t *j, const char *path,
 status tok_read_post_processor(tok_reader *r, const json_t *j, const char *path,
                                int depth) ATH_MUST_USE;
 status tok_read_decoder(tok_reader *r, const json_t *j) ATH_MUST_USE;
-/* json_vocab.c: the ids. */
-/* tok.byte_id from tokens named <0x00> to <0xFF>, for models with byte fallback. */
-void tok_index_fallbacks(tok *t);
+/* json_vocab.c: the tokens by id, of the vocabulary and of added_tokens. */
 status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) ATH_MUST_USE;
+/* Sets tok.byte_id from the tokens named <0x00> to <0xFF>, for models with byte fallback. */
+void tok_index_fallbacks(tok *t);
 
 #endif

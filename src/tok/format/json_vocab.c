@@ -110,17 +110,17 @@ static status count_ids(tok_reader *r, const json_t *vocab, const json_t *added,
     return ST_OK;
 }
 
-/* The trie holds the content as it will look when it is searched for, and so it is decoded. */
-static status add_to_trie(tok_reader *r, tok_token *k, tok_added a, bool normalized) {
+/* The set holds the content as it will look when it is searched for, and so it is decoded. */
+static status add_to_set(tok_reader *r, tok_token *k, tok_added a, bool normalized) {
     tok *t = r->t;
     norm_work work = {0};
     tok_piece text = {.s = k->text, .len = k->n_text, .first = true}, normal = text;
     status st = normalized ? norm_run(t->norm, t->n_norm, &text, &work, &normal, r->e) : ST_OK;
-    if (st == ST_OK) tok_trie_add(normalized ? &t->normal : &t->raw, normal.s, normal.len, a);
     if (st == ST_OK && normal.s != text.s) {
         k->shown = arena_strndup(t->mem, normal.s, normal.len);
         k->n_shown = (uint32_t)normal.len;
     }
+    if (st == ST_OK) tok_added_add(normalized ? &t->normal : &t->raw, k->shown, k->n_shown, a);
     norm_work_free(&work);
     return st;
 }
@@ -155,7 +155,7 @@ static status read_added_token(tok_reader *r, const json_t *j, const char *path)
     }
     k->added = true;
     k->special = special;
-    return add_to_trie(r, k, a, normalized);
+    return add_to_set(r, k, a, normalized);
 }
 
 void tok_index_fallbacks(tok *t) {
@@ -204,6 +204,9 @@ status tok_read_vocab(tok_reader *r, const json_t *model, const json_t *added) {
         char path[64];
         snprintf(path, sizeof(path), "added_tokens[%zu]", i);
         TRY(read_added_token(r, value, path));
+    }
+    if (!tok_added_build(&r->t->raw) || !tok_added_build(&r->t->normal)) {
+        return tok_bad(r, "added_tokens", PIECE_TRIE_LIMITS);
     }
     set_all_bytes(r->t);
     index_bytes(r->t);

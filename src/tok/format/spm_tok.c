@@ -16,8 +16,8 @@ static void clear_stages(tok *t) {
     for (int i = 0; i < t->n_norm; i++) norm_step_free(&t->norm[i]);
     for (int i = 0; i < t->n_steps; i++) pretok_step_free(&t->step[i]);
     t->n_norm = t->n_steps = 0;
-    tok_trie_free(&t->raw);
-    tok_trie_free(&t->normal);
+    tok_added_free(&t->raw);
+    tok_added_free(&t->normal);
 }
 
 static status use_normalizer(tok *t, const spm_model *m, arena *scratch, err *e) {

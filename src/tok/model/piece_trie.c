@@ -196,24 +196,6 @@ const piece_key *trie_long(const piece_trie *t, trie_unit at, const char *s, siz
     return NULL;
 }
 
-int32_t trie_longest(const piece_trie *t, trie_unit at, size_t depth, const char *s, size_t n,
-                     size_t *len) {
-    size_t i = 0, walk = TRIE_WALK - depth;
-    int32_t value = -1, next = -1;
-    while (i < n && i < walk && trie_step(t, &at, (uint8_t)s[i])) {
-        i++;
-        if (at.value < 0) continue;
-        value = at.value;
-        *len = i;
-    }
-    if (i < walk) return value;
-    for (const piece_key *k; (k = trie_long(t, at, s + walk, n - walk, &next)) != NULL;) {
-        value = k->value;
-        *len = walk + k->n;
-    }
-    return value;
-}
-
 bool piece_trie_build(piece_trie *t, piece_key *key, int32_t n) {
     if (n > 0) qsort(key, (size_t)n, sizeof(*key), compare_keys);
     builder b = {.key = key, .head = -1};

@@ -72,8 +72,23 @@ const piece_key *trie_long(const piece_trie *t, trie_unit at, const char *s, siz
 
 /* The longest key that the bytes to a node, `depth` <= TRIE_WALK of them, and then s[0..n) begin
  * with: its value, -1 if there is none, and how much of s it takes. */
-int32_t trie_longest(const piece_trie *t, trie_unit at, size_t depth, const char *s, size_t n,
-                     size_t *len);
+static inline int32_t trie_longest(const piece_trie *t, trie_unit at, size_t depth, const char *s,
+                                   size_t n, size_t *len) {
+    size_t i = 0, walk = TRIE_WALK - depth;
+    int32_t value = -1, next = -1;
+    while (i < n && i < walk && trie_step(t, &at, (uint8_t)s[i])) {
+        i++;
+        if (at.value < 0) continue;
+        value = at.value;
+        *len = i;
+    }
+    if (i < walk) return value;
+    for (const piece_key *k; (k = trie_long(t, at, s + walk, n - walk, &next)) != NULL;) {
+        value = k->value;
+        *len = walk + k->n;
+    }
+    return value;
+}
 
 /* The value of s[0..n), -1 when it is not in the set. */
 int32_t piece_trie_find(const piece_trie *t, const char *s, size_t n);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/model/spm_bpe_int.h"
+#include "tok/model/spm_bpe.h"
 
 /* ---- models with unused pieces, or with characters that are pieces only together ---- */
 

@@ -32,4 +32,25 @@ typedef struct spm_bpe_split {
 } spm_bpe_split;
 bool spm_bpe_made_of(const tok *t, int32_t id, spm_bpe_split *s);
 
+/* ---- what spm_bpe.c (encoding) and spm_bpe_table.c (the table of merges) share ---- */
+
+enum { SPM_BPE_MAX_DEPTH = 1024 };
+/* For `left` of a piece that does not fall into two. */
+enum { SPM_BPE_STAYS = -1, SPM_BPE_UNKNOWN = -2 };
+
+/* Characters that are no piece, but part of one, have ids from n_token on. */
+typedef struct spm_bpe {
+    bpe_model bpe;         /* first: MODEL_BPE encodes its words */
+    spm_bpe_split *halves; /* by id: what an unused piece falls into. NULL: every symbol is a
+                              piece, and none is unused */
+    piece_trie user;       /* user-defined pieces */
+    bool has_user, user_first[256];
+    uint64_t hash;
+} spm_bpe;
+
+extern const model_class MODEL_SPM_BPE, MODEL_SPM_BPE_APART;
+
+void spm_bpe_free(void *model);
+void spm_bpe_hash(const tok *t, XXH3_state_t *x);
+
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 #include "tok/format/spm.h"
-#include "tok/model/spm_bpe_int.h"
+#include "tok/model/spm_bpe.h"
 
 /* Comparisons spent on taking unused pieces apart; far above any real model. */
 #define MAX_WORK ((uint64_t)1 << 32)

@@ -1,10 +1,10 @@
 /* The Unigram class. A text is cut where no piece of the vocabulary crosses, which is before most
  * words and signs; short stretches that were met lately are remembered.
  *
- * Rounding can decide between ways of nearly equal score, and it depends on the sum before the
- * word. A remembered word therefore knows by how much its best way wins, and counts only when that
- * is more than rounding can make of it; otherwise the sums are done again, as they are everywhere
- * else. */
+ * The libraries add scores from the start of the text on, so a sum is rounded differently for the
+ * same word in different places, and where two ways to cut it score nearly the same, rounding decides
+ * between them. A remembered word therefore keeps by how much its best way wins (`margin`). When that
+ * is more than rounding can change here, its ids are taken; otherwise it is cut anew. */
 #include "tok/model/unigram.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /* Unigram: the cut of a text into pieces whose scores have the greatest sum (Kudo 2018,
  * arXiv:1804.10959).
  *
- *   unigram_json.c     scores and options from tokenizer.json, and the sentencepiece dialect
+ *   unigram_json.c     scores and options from tokenizer.json, and sentencepiece's rules
  *   unigram_lattice.c  the best cut of a stretch of text
  *   unigram.c          the class: stretches, the cache of words, unknown text, byte pieces
  *
@@ -9,8 +9,8 @@
  *   Hugging Face   sums in double; every piece of the vocabulary is found in text, also <unk> and
  *                  <0x0A>; bytes stand for a whole run of unknown characters
  *   sentencepiece  (0.2.3) sums in float, from the start of the text, taken back to 0 beyond
- * +-100,000; only normal and user-defined pieces are found in text; a user-defined piece of n bytes
- * has the score 0.1 (n - 1) */
+ *                  +-100,000; only normal and user-defined pieces are found in text; a user-defined
+ *                  piece of n bytes has the score 0.1 (n - 1) */
 #ifndef TOK_MODEL_UNIGRAM_H
 #define TOK_MODEL_UNIGRAM_H
 

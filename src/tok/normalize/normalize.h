@@ -4,9 +4,9 @@
  * Text and places are those of Hugging Face tokenizers 0.23 (their Unicode versions included, see
  * props.h), and for NORM_SENTENCEPIECE those of sentencepiece's own normalizer.
  *
- * Reading order: job.h (how a step writes), normalize.c (the table of kinds), then one file a
- * concept: filter.c, letters.c, forms.c, replace.c, charsmap.c with cluster.c, precompiled.c and
- * sentencepiece.c. */
+ * Reading order: job.h (how a step writes), normalize.c (the table of kinds), props.h (what is known
+ * of a character), then one file a concept: filter.c, letters.c, forms.c, replace.c, charsmap.c with
+ * precompiled.c and sentencepiece.c. */
 #ifndef TOK_NORMALIZE_NORMALIZE_H
 #define TOK_NORMALIZE_NORMALIZE_H
 

@@ -1,18 +1,18 @@
 /* Post-processors: what stands around the ids of a text, and white space trimmed off their spans.
  *
- * A chain of them comes to this: ids before and after the text (those of later processors outside),
- * and trimmings in order. Texts are encoded one at a time; templates of pairs are checked and not
- * used. */
+ * However many there are, together they do this: put ids before and after those of the text (a later
+ * processor's outside an earlier one's), and trim spans, in their order. Texts are encoded one at a
+ * time, so templates for pairs of texts are checked but not used. */
 #ifndef TOK_POST_POST_H
 #define TOK_POST_POST_H
 
 #include "tok/tok.h"
 
-/* Tokens are trimmed by the white space in their content, as Hugging Face tokenizers does it, each
- * time anew. */
+/* One trimming. A span loses as many characters at its ends as its token has white space there. A
+ * second trimming does the same again, as in Hugging Face tokenizers. */
 typedef struct post_trim {
     bool add_prefix_space; /* the first token keeps one space: the pre-tokenizer put it there */
-    bool after_special;    /* ids were put before the text by then, so that none is the first */
+    bool after_special;    /* ids stand before the text already: no token of it is the first */
 } post_trim;
 
 enum { POST_MAX_TRIMS = 8 };

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "base/utf8.h"
+#include "tok/text/unicode_sets.h"
 #include "tok/tok_report.h"
 
 /* ---- scripts ---- */
@@ -39,10 +40,7 @@ static const char *const SCRIPT_NAMES[N_SCRIPTS] = {
     "Devanagari", "Bengali", "other Indic", "Thai",     "Lao",      "Tibetan", "Myanmar",
     "Georgian",   "Hangul",  "Ethiopic",    "Khmer",    "Japanese", "Han",     "other"};
 
-static const struct block {
-    uint32_t first, last;
-    script script;
-} BLOCKS[] = {
+static const uni_range BLOCKS[] = {
     {0x00041, 0x0024F, LATIN},      {0x00250, 0x002AF, LATIN},    {0x00370, 0x003FF, GREEK},
     {0x00400, 0x0052F, CYRILLIC},   {0x00530, 0x0058F, ARMENIAN}, {0x00590, 0x005FF, HEBREW},
     {0x00600, 0x006FF, ARABIC},     {0x00750, 0x0077F, ARABIC},   {0x008A0, 0x008FF, ARABIC},
@@ -62,18 +60,7 @@ static const struct block {
 };
 
 static script script_of(uint32_t cp) {
-    size_t lo = 0, hi = (size_t)ARRAY_LEN(BLOCKS);
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (cp > BLOCKS[mid].last) {
-            lo = mid + 1;
-        } else if (cp < BLOCKS[mid].first) {
-            hi = mid;
-        } else {
-            return BLOCKS[mid].script;
-        }
-    }
-    return OTHER;
+    return (script)uni_range_value(BLOCKS, ARRAY_LEN(BLOCKS), cp, OTHER);
 }
 
 static bool is_written_without_spaces(script s) {

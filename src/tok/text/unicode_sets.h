@@ -60,6 +60,25 @@ int uni_spm_script_of(uint32_t cp);
 bool uni_is_numeric(uint32_t cp);
 bool uni_is_bert_punct(uint32_t cp);
 
+/* A stretch of code points, both ends included, with a number: for tables in order of code points. */
+typedef struct uni_range {
+    uint32_t first, last;
+    int value;
+} uni_range;
+/* The number of the stretch that has cp, `otherwise` if none of the n has it. */
+static inline int uni_range_value(const uni_range *table, int n, uint32_t cp, int otherwise) {
+    int lo = 0, hi = n; /* those below lo end before cp */
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (cp > table[mid].last) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo < n && cp >= table[lo].first ? table[lo].value : otherwise;
+}
+
 /* The tables: start << 8 | value wherever the value changes. */
 extern const uint32_t uni_category_starts[], uni_script_starts[], uni_spm_script_starts[];
 extern const int uni_category_starts_n, uni_script_starts_n, uni_spm_script_starts_n;

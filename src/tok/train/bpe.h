@@ -11,13 +11,15 @@
 
 /* ---- bpe_text.c ---- */
 
-/* All distinct words, one after the other, in the places that they had as single symbols.
- *
- * A symbol stands at its first place; of one that is longer than 1, the second and the last place
- * hold its length, so both neighbours are found in one step and nothing ever moves:
+/* All distinct words, one after the other, each between two ENDs. At first every place holds one
+ * symbol, a number from 0 on. When symbols merge, nothing moves: the new symbol stands in its first
+ * place, and its second and its last place hold how many places it takes, as a negative code
+ * (sym_length_code). So both neighbours of a symbol are found in one step:
  *     END a b c END   ->  END ab (2) c END   ->   END abc (3) (3) END
- * What lies between is negative, too. Words with the same count lie together, which is why a count
- * belongs to a block of places and not to a word. */
+ * Places between the second and the last hold old codes, which are negative too and never read.
+ *
+ * Words with the same count lie together in a segment, which begins at a block of 64 places: so a
+ * count is kept for each block and not for each word. */
 enum { SYM_END = -1, BLOCK_PLACES = 64 };
 typedef struct bpe_segment {
     int64_t start, end, count; /* places; start is a multiple of BLOCK_PLACES */

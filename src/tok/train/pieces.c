@@ -8,18 +8,14 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "tok/text/unicode.h"
+#include "tok/text/unicode_sets.h"
 
 enum { SPACE_MARK = 0x2581 }; /* ▁ */
 enum { SCRIPT_ANY = -1, SCRIPT_COMMON, LATIN, GREEK, CYRILLIC, ARABIC, HANGUL, HAN, OTHER_BLOCKS };
 
-typedef struct block {
-    uint32_t first, last;
-    int script;
-} block;
-
 /* In order; blocks that are not here are a script of their own per 128 code points. Kana counts as
  * Han, as in SentencePiece: Japanese words mix them. */
-static const block BLOCKS[] = {
+static const uni_range BLOCKS[] = {
     {0x00AA, 0x024F, LATIN},    {0x0250, 0x02FF, LATIN},    {0x0370, 0x03FF, GREEK},
     {0x0400, 0x052F, CYRILLIC}, {0x0600, 0x06FF, ARABIC},   {0x0750, 0x077F, ARABIC},
     {0x08A0, 0x08FF, ARABIC},   {0x1100, 0x11FF, HANGUL},   {0x1C80, 0x1C8F, CYRILLIC},
@@ -34,17 +30,7 @@ static const block BLOCKS[] = {
 };
 
 static int script_of_letter(uint32_t cp) {
-    int lo = 0, hi = ARRAY_LEN(BLOCKS);
-    while (lo < hi) {
-        int mid = (lo + hi) / 2;
-        if (cp > BLOCKS[mid].last) {
-            lo = mid + 1;
-        } else {
-            hi = mid;
-        }
-    }
-    if (lo < ARRAY_LEN(BLOCKS) && cp >= BLOCKS[lo].first) return BLOCKS[lo].script;
-    return OTHER_BLOCKS + (int)(cp >> 7);
+    return uni_range_value(BLOCKS, ARRAY_LEN(BLOCKS), cp, OTHER_BLOCKS + (int)(cp >> 7));
 }
 
 static bool is_mark(uint32_t cp) {

@@ -94,15 +94,11 @@ static void put_name(strbuf *out, double x, double y, double width, const char *
     put_fitting(out, x, y, width, whole || !last ? name : last + 1);
 }
 
-static void put_if_fits(strbuf *out, double x, double y, double width, const char *text) {
-    if ((int)strlen(text) <= letters_in(width)) put_fitting(out, x, y, width, text);
-}
-
-/* The longer text, or the shorter, or none. */
+/* The longer text if it fits, else the shorter, or none. */
 static void put_either(strbuf *out, double x, double y, double width, const char *longer,
                        const char *shorter) {
-    bool fits = (int)strlen(longer) <= letters_in(width);
-    put_if_fits(out, x, y, width, fits ? longer : shorter);
+    const char *text = (int)strlen(longer) <= letters_in(width) ? longer : shorter;
+    if ((int)strlen(text) <= letters_in(width)) put_fitting(out, x, y, width, text);
 }
 
 static void put_numbers(strbuf *out, double x, double y, double width, const bench_profile *p,
