@@ -129,10 +129,18 @@ static void put_ranks(const session *s, json_t *o) {
                                   m->shape.tp, "sp", (int)s->c->parallel.sp));
 }
 
+/* What was looked up for it: the tokenizer, and the weights that training starts from. */
+static void put_files(const session *s, json_t *o) {
+    const char *tokenizer = s->c->tokenizer, *from = s->models[0].from;
+    if (tokenizer) json_object_set_new(o, "tokenizer", json_text(tokenizer, strlen(tokenizer)));
+    if (from) json_object_set_new(o, "from", json_text(from, strlen(from)));
+}
+
 status events_start(session *s, err *e) {
     json_t *o = events_new("start", s->at.step);
     json_object_set_new(o, "run", json_string(s->c->run));
     json_object_set_new(o, "params", json_integer(param_store_sizes(s->plan->store).elems));
+    put_files(s, o);
     put_where(s, o);
     uint64_t digest;
     status st = session_digest(s, &digest, e);
