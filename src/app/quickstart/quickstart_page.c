@@ -139,7 +139,11 @@ static void print_samples(const quick *q, const quick_watch *w) {
         const char *text = json_string_value(json_object_get(w->sample[i], "text"));
         if (!text) continue;
         strbuf whole = {0};
-        strbuf_printf(&whole, "%s%s", q->corpus.prompts[i], text);
+        strbuf_puts(&whole, q->corpus.prompts[i]);
+        if (color)
+            strbuf_append_visible(&whole, text, strlen(text));
+        else
+            strbuf_puts(&whole, text);
         fputs(color ? "\n    \033[36m" : "\n    ", q->out);
         print_lines(q->out, strbuf_cstr(&whole), 7, columns(q->out) - 5);
         if (color) fputs("\033[0m", q->out);
