@@ -211,7 +211,7 @@ if command -v script >/dev/null; then
     sed 's/char.json/byte.json/; s|set/train, valid: set/valid|bytes|; s/"the fire"/"\\e]0;title"/' c.yaml >terminal.yaml
     "$athanor" tok train text.txt -o byte.json --kind byte >log 2>&1 &&
         "$athanor" data build text.txt -o bytes tokenizer=byte.json >log 2>&1 || fail "$(cat log)"
-    script -qec "'$athanor' train terminal.yaml run=terminal train.steps=1" /dev/null >out || fail "exit $?"
+    script -qec "'$athanor' train terminal.yaml run=terminal train.steps=1" /dev/null >out </dev/null || fail "exit $?"
     has out "^[]0;title"
     lacks out $'\033]0;title'
 fi
