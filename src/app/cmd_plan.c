@@ -5,7 +5,7 @@
 #include "app/frame/model_arg.h"
 #include "io/where_runs.h"
 #include "plan/open_model.h"
-#include "run/config/config.h"
+#include "run/config/config_device.h"
 #include "train/train.h"
 
 enum { GGUF_CTX = 8192 };

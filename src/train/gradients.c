@@ -3,7 +3,7 @@
 
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
-#include "run/config/config.h"
+#include "run/config/config_device.h"
 #include "train/session.h"
 
 static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err *e) {

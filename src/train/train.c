@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
-#include "run/config/config.h"
+#include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/ranks/preflight.h"
 #include "train/session.h"

@@ -6,7 +6,7 @@
 #include "app/ranks/ranks.h"
 #include "app/train/train_signals.h"
 #include "base/log.h"
-#include "run/config/config.h"
+#include "run/config/config_device.h"
 #include "train/train.h"
 
 static void print_event_json(void *ctx, const json_t *event) {

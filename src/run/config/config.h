@@ -14,7 +14,7 @@
  *     config_idle.c      keys that were given and do nothing become notes
  *
  * config_table.c is the table as data, config_json.c turns values back into JSON, config_doc.c into
- * texts for people.
+ * texts for people; config_device.h opens the device that a config asks for.
  *
  * A command calls config_load, config_tell_notes and then what it is for (train_run, say), which
  * asks for config_check_train and config_check_supported itself. A run's stored config is read by
@@ -183,12 +183,6 @@ bool config_stage_has_schedule(const config *c, int stage);
 status config_check_train(const config *c, err *e) ATH_MUST_USE;
 /* Refuses what this version cannot run yet, one clear sentence each. */
 status config_check_supported(const config *c, err *e) ATH_MUST_USE;
-
-/* Opens the device that the config asks for, with train.threads; the second one is a meta device of
- * that kind (dev/dev.h), for plans. ST_USAGE where this version has no such device. */
-struct dev;
-status config_open_device(const config *c, struct dev **out, err *e) ATH_MUST_USE;
-status config_open_meta(const config *c, struct dev **out, err *e) ATH_MUST_USE;
 
 /* Sequences per forward pass of one of `dp` ranks: micro_batch_size, or where it is auto the
  * largest divisor of the rank's share of the global batch that is at most 8. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/config/config.h"
+#include "run/config/config_device.h"
 #include "train/bench/bench.h"
 #include "train/layouts/trial.h"
 

@@ -1,7 +1,7 @@
 #include "train/layouts/trial.h"
 
 #include "base/rng.h"
-#include "run/config/config.h"
+#include "run/config/config_device.h"
 
 /* ---- opening ---- */
 
