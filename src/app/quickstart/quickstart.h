@@ -37,7 +37,7 @@ typedef struct quick_size {
     int C, L, H, F; /* heads are C/H wide */
     int batch;      /* sequences per step */
     double lr;
-    double tokens; /* fewer make this size not worth while */
+    double tokens; /* with fewer to train on, a smaller size does better */
 } quick_size;
 
 typedef struct quick_plan {
