@@ -8,9 +8,9 @@
 /* Appends the ids of a list separated by commas or spaces. ST_USAGE names the word that is none:
  * between two commas, too, there must be one. */
 status cli_parse_ids(const char *list, tok_ids *out, err *e) ATH_MUST_USE;
-/* "a,b" into its parts, in the arena; an empty text has none. */
+/* "a,b" into its parts, in the arena; an empty list is no token at all. */
 const char **cli_split_tokens(arena *a, const char *list, int *n);
-/* Warns of bytes that encoding left out because the vocabulary has no token for them. */
+/* Bytes without a token are left out as other programs do it, but not in silence. */
 void cli_warn_of_lost_bytes(const tok *t);
 
 #endif
