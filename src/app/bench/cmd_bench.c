@@ -191,7 +191,7 @@ static status run_and_report(const cli_args *args, bench *b, const bench_wish *w
 
 /* ---- the command ---- */
 
-/* Checked before the steps, which may take minutes. */
+/* Known before minutes of steps, not after them. */
 static status check_folder_of(const char *path, err *e) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%.*s", (int)(path_base(path) - path), path);
