@@ -99,7 +99,9 @@ status run_open(run_folder **out, const char *path, err *e) {
 
 void run_close(run_folder *r) {
     if (!r) return;
-    close(r->lock_fd); /* frees the lock; the file stays, or two processes could hold two of them */
+    /* This frees the lock. The file stays: if it were removed, one process could hold the lock of the
+     * removed file while another locks a new one. */
+    close(r->lock_fd);
     free(r->path);
     free(r);
 }

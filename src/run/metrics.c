@@ -52,7 +52,27 @@ bool metrics_is(const json_t *event, const char *name) {
     return kind && strcmp(kind, name) == 0;
 }
 
-/* Length of the file up to and with its last line feed. */
+/* The file of a run, mapped; a run without one has an empty map. */
+typedef struct metrics_file {
+    arena *a;
+    char *path;
+    file_map map;
+} metrics_file;
+
+static void close_file(metrics_file *f) {
+    file_map_close(&f->map);
+    arena_free(f->a);
+}
+
+static status open_file(metrics_file *f, const char *run_dir, err *e) {
+    *f = (metrics_file){.a = arena_new("metrics")};
+    f->path = metrics_path(f->a, run_dir);
+    status st = file_exists(f->path) ? file_map_open(&f->map, f->path, e) : ST_OK;
+    if (st != ST_OK) arena_free(f->a);
+    return st;
+}
+
+/* Length of the file up to its last line feed, which counts. */
 static size_t whole_lines(const file_map *m) {
     const uint8_t *last = m->len ? memrchr(m->data, '\n', m->len) : NULL;
     return last ? (size_t)(last - m->data) + 1 : 0;
@@ -67,28 +87,20 @@ static status cut(const char *path, size_t len, err *e) {
 
 status metrics_open(metrics_log **out, const char *run_dir, err *e) {
     *out = NULL;
-    metrics_log m = {.fd = -1};
-    arena *a = arena_new("metrics");
-    char *path = metrics_path(a, run_dir);
-    status st = ST_OK;
-    if (file_exists(path)) {
-        file_map map;
-        TRY_GOTO(st, file_map_open(&map, path, e), out);
-        m.len = (int64_t)whole_lines(&map);
-        bool torn = (size_t)m.len < map.len;
-        file_map_close(&map);
-        if (torn) TRY_GOTO(st, cut(path, (size_t)m.len, e), out);
+    metrics_file f;
+    TRY(open_file(&f, run_dir, e));
+    size_t len = whole_lines(&f.map);
+    status st = len < f.map.len ? cut(f.path, len, e) : ST_OK;
+    int fd = -1;
+    if (st == ST_OK) {
+        fd = open(f.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (fd < 0) st = err_errno(e, f.path, "cannot open %s", f.path);
     }
-    m.fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (m.fd < 0) {
-        st = err_errno(e, path, "cannot open %s", path);
-        goto out;
+    if (st == ST_OK) {
+        *out = xmalloc(sizeof **out);
+        **out = (metrics_log){.fd = fd, .len = (int64_t)len, .path = xstrdup(f.path)};
     }
-    m.path = xstrdup(path);
-    *out = xmalloc(sizeof m);
-    **out = m;
-out:
-    arena_free(a);
+    close_file(&f);
     return st;
 }
 
@@ -187,18 +199,10 @@ static status apply_cut(const char *path, const file_map *m, int64_t step, err *
 }
 
 status metrics_truncate_after(const char *run_dir, int64_t step, err *e) {
-    arena *a = arena_new("metrics");
-    char *path = metrics_path(a, run_dir);
-    status st = ST_OK;
-    if (file_exists(path)) {
-        file_map map;
-        st = file_map_open(&map, path, e);
-        if (st == ST_OK) {
-            st = apply_cut(path, &map, step, e);
-            file_map_close(&map);
-        }
-    }
-    arena_free(a);
+    metrics_file f;
+    TRY(open_file(&f, run_dir, e));
+    status st = apply_cut(f.path, &f.map, step, e);
+    close_file(&f);
     return st;
 }
 
@@ -251,17 +255,9 @@ static status visit_lines(const char *path, const file_map *m, metrics_extent ex
 
 status metrics_read(const char *run_dir, metrics_extent extent, metrics_visitor visit, void *user,
                     err *e) {
-    arena *a = arena_new("metrics");
-    char *path = metrics_path(a, run_dir);
-    status st = ST_OK;
-    if (file_exists(path)) {
-        file_map map;
-        st = file_map_open(&map, path, e);
-        if (st == ST_OK) {
-            st = visit_lines(path, &map, extent, visit, user, e);
-            file_map_close(&map);
-        }
-    }
-    arena_free(a);
+    metrics_file f;
+    TRY(open_file(&f, run_dir, e));
+    status st = visit_lines(f.path, &f.map, extent, visit, user, e);
+    close_file(&f);
     return st;
 }

@@ -1,9 +1,12 @@
-/* RUN/metrics.jsonl: what happened in a run, one JSON object a line, only ever appended to.
+/* RUN/metrics.jsonl: what happened in a run, one JSON object a line.
  *
  * The objects are those of `train --json`; each has `event`, and all but `start` and `end` have
- * `step`. The steps of `step` events ascend through the file, because a resume first cuts away what
- * comes after its checkpoint. A line is written by one call without fsync: a crash can tear the
- * last line, never an earlier one, and every reader passes over a torn last line. */
+ * `step`. The trainer opens the file (metrics_open), appends (metrics_write) and, before it goes on
+ * from a checkpoint, removes what came after it (metrics_truncate_after): so the steps of `step`
+ * events ascend through the file. All others read it with metrics_read.
+ *
+ * A line is written by one call without fsync. A crash can leave a part of the last line, never of an
+ * earlier one, and every reader passes over such a part. */
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
 
@@ -17,15 +20,15 @@
 /* RUN/metrics.jsonl, in the arena. */
 char *metrics_path(arena *a, const char *run_dir);
 
-/* The writer. Opening makes the file when absent and cuts off a torn last line. */
+/* The writer. Opening makes the file when absent and cuts off a last line that is not whole. */
 typedef struct metrics_log metrics_log;
 status metrics_open(metrics_log **out, const char *run_dir, err *e) ATH_MUST_USE;
 /* Appends one object. When the write fails (full disk) the file is left as it was before. */
 status metrics_write(metrics_log *m, const json_t *event, err *e) ATH_MUST_USE;
 void metrics_close(metrics_log *m); /* NULL is fine */
 
-/* Resume at `step`: drops every object with a later `step`, an `end` with later `steps`, and a torn
- * last line; all or nothing. Reads only the part of the file behind `step`. A run without the file
+/* Resume at `step`: drops every object with a later `step`, an `end` with later `steps`, and a last
+ * line that is not whole; all or nothing. Reads only the part of the file behind `step`. A run without the file
  * is fine. */
 status metrics_truncate_after(const char *run_dir, int64_t step, err *e) ATH_MUST_USE;
 

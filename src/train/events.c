@@ -143,10 +143,18 @@ static void put_ranks(const session *s, json_t *o) {
                                   "tp", m->shape.tp, "sp", (int)s->setup.c->parallel.sp));
 }
 
+/* What was looked up for it: the tokenizer, and the weights that training starts from. */
+static void put_files(const setup *u, json_t *o) {
+    const char *tokenizer = u->c->tokenizer, *from = u->models[0].from;
+    if (tokenizer) json_object_set_new(o, "tokenizer", json_cstr(tokenizer));
+    if (from) json_object_set_new(o, "from", json_cstr(from));
+}
+
 status events_start(session *s, err *e) {
     const setup *u = &s->setup;
     json_t *o = json_pack("{s:o,s:I}", "run", json_cstr(u->c->run), "params",
                           (json_int_t)param_store_sizes(u->plan->store).elems);
+    put_files(u, o);
     put_where(s, o);
     uint64_t digest;
     status st = setup_digest(&s->setup, &digest, e);

@@ -213,6 +213,17 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=2600k tmpfs small 2>log; then
     echo "full disk: real tmpfs"
 fi
 
+# ---- a terminal obeys nothing that a model or its data say ----
+if command -v script >/dev/null; then
+    last="train on a terminal"
+    sed 's/char.json/byte.json/; s|set/train, valid: set/valid|bytes|; s/"the fire"/"\\e]0;title"/' c.yaml >terminal.yaml
+    "$athanor" tok train text.txt -o byte.json --kind byte >log 2>&1 &&
+        "$athanor" data build text.txt -o bytes tokenizer=byte.json >log 2>&1 || fail "$(cat log)"
+    script -qec "'$athanor' train terminal.yaml run=terminal train.steps=1" /dev/null >out </dev/null || fail "exit $?"
+    has out "^[]0;title"
+    lacks out $'\033]0;title'
+fi
+
 # ---- NaN ----
 hot=(run=nan optim.lr=1e6 optim.clip_norm=0 checkpoint.every=1 eval.every=0 sample.prompts=[])
 expect 5 train c.yaml "${hot[@]}"

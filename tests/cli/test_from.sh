@@ -47,6 +47,10 @@ rm -r first/checkpoints/step-8
 expect 0 train from.yaml run=second train.steps=4
 expect 2 train from.yaml run=second model.from=third
 has err "model.from was first/checkpoints/step-12, is now third/checkpoints/step-1"
+expect 0 train from.yaml run=fifth model.from=third train.steps=1 --json
+event start out >start
+has start '"tokenizer": "third/checkpoints/step-1/tokenizer.json"'
+has start '"from": "third/checkpoints/step-1"'
 # A tokenizer that the config names is the config's.
 expect 0 train from.yaml run=fourth tokenizer=char.json train.steps=1
 lacks err "tokenizer: that of"

@@ -18,11 +18,10 @@
 #undef COMMAND
 
 #define COMMAND(symbol) &symbol,
-const cli_command *const cli_commands[] = {
+static const cli_command *const commands[] = {
 #include "app/frame/commands.def"
 };
 #undef COMMAND
-const int cli_n_commands = ARRAY_LEN(cli_commands);
 
 void cli_print_text(FILE *stream, const char *text, size_t len) {
     strbuf visible = {0};
@@ -59,30 +58,99 @@ void cli_print_json_pretty(json_t *value) {
     print_json(value, 2);
 }
 
-const cli_command *cli_find_command(int argc, char **argv, int *words) {
+/* The command that argv[1..] names, and how many words its name has; NULL when there is none. */
+static const cli_command *find_command(int argc, char **argv, int *words) {
     const cli_command *found = NULL;
     char two[256] = "";
     if (argc > 2) snprintf(two, sizeof two, "%.100s %.100s", argv[1], argv[2]);
-    for (int i = 0; i < cli_n_commands; i++) {
-        if (argc > 2 && strcmp(cli_commands[i]->name, two) == 0) {
+    for (int i = 0; i < ARRAY_LEN(commands); i++) {
+        if (argc > 2 && strcmp(commands[i]->name, two) == 0) {
             *words = 2;
-            return cli_commands[i];
+            return commands[i];
         }
-        if (argc > 1 && strcmp(cli_commands[i]->name, argv[1]) == 0) {
+        if (argc > 1 && strcmp(commands[i]->name, argv[1]) == 0) {
             *words = 1;
-            found = cli_commands[i];
+            found = commands[i];
         }
     }
     return found;
 }
+
+/* ---- help ---- */
+
+static void print_row(const cli_command *c) {
+    printf("  %-17s %s\n", c->name, c->summary);
+}
+
+static void print_help(void) {
+    printf("athanor %s: trains language models, from text to a model that writes\n\n"
+           "usage: athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] "
+           "[--json]\n\ncommands:\n",
+           ATHANOR_VERSION);
+    for (int i = 0; i < ARRAY_LEN(commands); i++) print_row(commands[i]);
+    printf("\nathanor COMMAND --help says more about each. Exit status: 0 done, 1 failed, 2 wrong "
+           "usage or\nconfig, 3 bad file, 4 does not fit in memory, 5 NaN or divergence, 6 a rank "
+           "failed, 75 stopped\non a signal with its state saved.\n");
+}
+
+static void print_option(const char *name, const char *value, const char *help) {
+    char left[64];
+    snprintf(left, sizeof left, "--%s%s%s", name, value ? " " : "", value ? value : "");
+    printf("  %-22s %s\n", left, help);
+}
+
+static void print_command_help(const cli_command *c) {
+    printf("athanor %s: %s\n\nusage: athanor %s %s\n\noptions:\n", c->name, c->summary, c->name,
+           c->usage);
+    for (int i = 0; c->options && c->options[i].name; i++)
+        print_option(c->options[i].name, c->options[i].value, c->options[i].help);
+    if (c->takes_output) printf("  %-22s %s\n", "-o OUT", "where the result goes");
+    print_option("json", NULL, "standard output carries only JSON");
+    print_option("help", NULL, "this text");
+    if (!c->details) return;
+    char *text = c->details();
+    printf("\n%s", text);
+    free(text);
+}
+
+static bool print_group_help(const char *word) {
+    size_t n = strlen(word);
+    bool any = false;
+    for (int i = 0; i < ARRAY_LEN(commands); i++) {
+        const char *name = commands[i]->name;
+        if (strncmp(name, word, n) != 0 || name[n] != ' ') continue;
+        if (!any) printf("commands:\n");
+        any = true;
+        print_row(commands[i]);
+    }
+    return any;
+}
+
+/* --help and --version, before anything else is looked at; false when neither is asked for. */
+static bool answer_help(const cli_command *command, int argc, char **argv) {
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("athanor %s\n", ATHANOR_VERSION);
+        return true;
+    }
+    if (!cli_has_word(command, argc - 1, argv + 1, "--help") &&
+        !cli_has_word(command, argc - 1, argv + 1, "-h"))
+        return false;
+    if (command)
+        print_command_help(command);
+    else if (!print_group_help(argv[1]))
+        print_help();
+    return true;
+}
+
+/* ---- failures ---- */
 
 /* The first words of the commands' names, or their second words after a given first one. */
 static status unknown_command(int argc, char **argv, err *e) {
     const char *words[128], *first = argv[1];
     int n = 0;
     size_t len = strlen(first);
-    for (int i = 0; i < cli_n_commands && n < ARRAY_LEN(words); i++) {
-        const char *name = cli_commands[i]->name;
+    for (int i = 0; i < ARRAY_LEN(commands) && n < ARRAY_LEN(words); i++) {
+        const char *name = commands[i]->name;
         if (strncmp(name, first, len) == 0 && name[len] == ' ') words[n++] = name + len + 1;
     }
     bool second = n > 0;
@@ -91,8 +159,8 @@ static status unknown_command(int argc, char **argv, err *e) {
         return err_hint(e, "athanor %s --help lists them", first);
     }
     char heads[128][104];
-    for (int i = 0; !second && i < cli_n_commands && n < ARRAY_LEN(words); i++) {
-        snprintf(heads[n], sizeof heads[n], "%.100s", cli_commands[i]->name);
+    for (int i = 0; !second && i < ARRAY_LEN(commands) && n < ARRAY_LEN(words); i++) {
+        snprintf(heads[n], sizeof heads[n], "%.100s", commands[i]->name);
         heads[n][strcspn(heads[n], " ")] = '\0';
         words[n] = heads[n];
         n++;
@@ -128,6 +196,8 @@ void cli_report(const err *e, bool json) {
         report_text(e);
 }
 
+/* ---- the program ---- */
+
 status cli_check_apart(const char *output, const char *input, err *e) {
     if (!output || !input || !file_is_same(output, input)) return ST_OK;
     err_set(e, ST_USAGE, "the result would be written over the input %.200s", input);
@@ -155,30 +225,14 @@ static status run_command(const cli_command *command, int words, int argc, char 
     return st;
 }
 
-/* --help and --version, before anything else is looked at; false when neither is asked for. */
-static bool answer_help(const cli_command *command, int argc, char **argv) {
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("athanor %s\n", ATHANOR_VERSION);
-        return true;
-    }
-    if (!cli_has_word(command, argc - 1, argv + 1, "--help") &&
-        !cli_has_word(command, argc - 1, argv + 1, "-h"))
-        return false;
-    if (command)
-        cli_print_command_help(command);
-    else if (!cli_print_group_help(argv[1]))
-        cli_print_help();
-    return true;
-}
-
 int cli_main(int argc, char **argv) {
     err e = {0};
     int words = 0;
     if (argc < 2) {
-        cli_print_help();
+        print_help();
         return ST_USAGE;
     }
-    const cli_command *command = cli_find_command(argc, argv, &words);
+    const cli_command *command = find_command(argc, argv, &words);
     if (answer_help(command, argc, argv)) return fflush(stdout) == 0 ? ST_OK : ST_FAILED;
     status st = run_command(command, words, argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */

@@ -2,8 +2,13 @@
  *
  * A command is a `const cli_command command_NAME` in its own cmd_*.c and one line in commands.def.
  * Its name may be two words ("config print"); the longest match wins. The form is
+ *
  *     athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] [--json]
- * where --key.path=value is key.path=value, and everything after "--" is an input. */
+ *
+ * where --key.path=value is key.path=value, and everything after "--" is an input. cli_main finds the
+ * command and parses its words: what the command's tables do not allow is refused here. Then it calls
+ * `run`, prints the error that comes back, if any, and returns its status as the exit status. What a
+ * command prints goes to standard output; with --json that is JSON and nothing else. */
 #ifndef APP_CLI_H
 #define APP_CLI_H
 
@@ -63,7 +68,7 @@ struct cli_args {
     int n_overrides;
     bool json;
     const char *values[CLI_MAX_OPTIONS]; /* by index in command->options; "" for a flag */
-    arena *mem;                          /* of joined lists; NULL: there is none */
+    arena *mem; /* of options that are lists and were given in parts; NULL: there are none */
 };
 
 /* The program: parses, runs, reports; returns the exit status. */
@@ -99,7 +104,8 @@ void cli_print_piece(void *unused, const char *text, size_t len);
 void cli_print_json(json_t *value);
 /* The same over several lines, for people. */
 void cli_print_json_pretty(json_t *value);
-/* A failure: text on standard error, or JSON on standard output. One without words was told. */
+/* Reports a failure: text on standard error, or JSON on standard output. An error without a message
+ * was reported before: nothing is printed. */
 void cli_report(const err *e, bool json);
 
 #endif

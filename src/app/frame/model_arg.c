@@ -30,7 +30,7 @@ static bool model_override(const char *input, char *key, size_t size) {
     return file_is_dir(input) || !run_is_run(folder);
 }
 
-/* A default length that is more than the model's positions is not what was asked for. */
+/* A sequence length that the user did not give is at most the model's number of positions. */
 static status fit_length(config *c, err *e) {
     if (strcmp(config_where(c, "train.seq_len"), "default") != 0) return ST_OK;
     arena *a = arena_new("model");

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "app/frame/cli.h"
 #include "base/clock.h"
 #include "run/metrics.h"
 #include "run/record.h"
@@ -79,19 +80,30 @@ static void on_start(progress *p, const json_t *o) {
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
 }
 
+/* A text that comes from a model or from the data. */
+static void put_text(progress *p, const json_t *o, const char *key) {
+    const char *text = metrics_text(o, key);
+    cli_print_text(p->out, text, strlen(text));
+}
+
 static void on_sample(progress *p, const json_t *o) {
-    fprintf(p->out, "  sample at step %ld: %s%s%s%s\n", (long)metrics_int(o, "step", 0),
-            style(p, "\033[2m"), metrics_text(o, "prompt"), style(p, "\033[0m"),
-            metrics_text(o, "text"));
+    fprintf(p->out, "  sample at step %ld: %s", (long)metrics_int(o, "step", 0),
+            style(p, "\033[2m"));
+    put_text(p, o, "prompt");
+    fputs(style(p, "\033[0m"), p->out);
+    put_text(p, o, "text");
+    fputc('\n', p->out);
 }
 
 /* Red is for what may end the run. */
 static void on_alarm(progress *p, const json_t *o) {
     strbuf kind = {0};
     record_put_kind(&kind, o);
-    fprintf(p->out, "  %s%s%s at step %ld: %s\n",
-            style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"), kind.data,
-            style(p, "\033[0m"), (long)metrics_int(o, "step", 0), metrics_text(o, "message"));
+    fprintf(p->out,
+            "  %s%s%s at step %ld: ", style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"),
+            kind.data, style(p, "\033[0m"), (long)metrics_int(o, "step", 0));
+    put_text(p, o, "message");
+    fputc('\n', p->out);
     strbuf_free(&kind);
 }
 

@@ -37,7 +37,7 @@ typedef struct quick_size {
     int C, L, H, F; /* heads are C/H wide */
     int batch;      /* sequences per step */
     double lr;
-    double tokens; /* fewer make this size not worth while */
+    double tokens; /* with fewer to train on, a smaller size does better */
 } quick_size;
 
 typedef struct quick_plan {
@@ -70,10 +70,10 @@ typedef struct quick_watch {
     quick *q;
     progress view;
     int64_t began_ns;
-    double limit_s;             /* projected beyond this, the number of steps is corrected */
-    volatile sig_atomic_t stop; /* given to the trainer */
-    bool by_signal;             /* why it stopped */
-    int corrections;
+    double limit_s;               /* a training that would last longer than this gets fewer steps */
+    volatile sig_atomic_t stop;   /* given to the trainer */
+    bool by_signal;               /* a signal has asked for the stop */
+    int corrections;              /* how often it got fewer */
     int64_t total_steps, at_step; /* of this part */
     int64_t part_began_ns, part_first_step;
     double *loss; /* of each step; heap */

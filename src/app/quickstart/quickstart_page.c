@@ -10,6 +10,7 @@
 #include "app/train/train_signals.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "run/metrics.h"
 #include "run/report/report.h"
 
 void quick_stage(const quick *q, const char *name, int64_t began_ns, const char *fmt, ...) {
@@ -26,15 +27,6 @@ void quick_stage(const quick *q, const char *name, int64_t began_ns, const char 
 
 /* ---- while it trains ---- */
 
-static double num(const json_t *o, const char *key) {
-    return json_number_value(json_object_get(o, key));
-}
-
-static bool is(const json_t *o, const char *kind) {
-    const char *event = json_string_value(json_object_get(o, "event"));
-    return event && strcmp(event, kind) == 0;
-}
-
 /* The machine may become slower than it was when it was measured: other programs, heat. A short
  * disturbance is waited out; after the last correction the run goes on to its end. */
 static bool too_slow(const quick_watch *w) {
@@ -47,20 +39,20 @@ static bool too_slow(const quick_watch *w) {
 }
 
 static void on_step(quick_watch *w, const json_t *o) {
-    VEC_PUSH(w->loss, w->n_loss, w->cap_loss, num(o, "loss"));
-    w->at_step = (int64_t)num(o, "step");
+    VEC_PUSH(w->loss, w->n_loss, w->cap_loss, metrics_num(o, "loss"));
+    w->at_step = metrics_int(o, "step", 0);
     if (*train_stop_flag()) w->by_signal = true;
     if (w->by_signal || too_slow(w)) w->stop = 1;
 }
 
 static int prompt_index(const quick *q, const char *prompt) {
-    for (int i = 0; prompt && i < QUICK_PROMPTS; i++)
+    for (int i = 0; i < QUICK_PROMPTS; i++)
         if (strcmp(prompt, q->corpus.prompts[i]) == 0) return i;
     return -1;
 }
 
 static void on_sample(quick_watch *w, const json_t *o) {
-    int i = prompt_index(w->q, json_string_value(json_object_get(o, "prompt")));
+    int i = prompt_index(w->q, metrics_text(o, "prompt"));
     if (i < 0) return;
     json_decref(w->sample[i]);
     w->sample[i] = json_incref((json_t *)o);
@@ -69,33 +61,34 @@ static void on_sample(quick_watch *w, const json_t *o) {
 /* Samples and memory are told at the end; a corrected part goes on where the line was; a file or
  * pipe gets about twenty steps. */
 static bool is_shown(const quick_watch *w, const json_t *event) {
-    if (is(event, "sample") || is(event, "checkpoint") || is(event, "end")) return false;
-    if (is(event, "start")) return w->corrections == 0;
-    if (!is(event, "step") || w->view.live) return true;
-    int64_t step = (int64_t)num(event, "step"), every = (w->total_steps + 19) / 20;
+    if (metrics_is(event, "sample") || metrics_is(event, "checkpoint") || metrics_is(event, "end"))
+        return false;
+    if (metrics_is(event, "start")) return w->corrections == 0;
+    if (!metrics_is(event, "step") || w->view.live) return true;
+    int64_t step = metrics_int(event, "step", 0), every = (w->total_steps + 19) / 20;
     return step % every == 0 || step == w->total_steps;
 }
 
 void quick_watch_event(void *ctx, const json_t *event) {
     quick_watch *w = ctx;
-    if (is(event, "start")) {
-        w->total_steps = (int64_t)num(event, "steps");
-        w->at_step = w->part_first_step = (int64_t)num(event, "step");
+    if (metrics_is(event, "start")) {
+        w->total_steps = metrics_int(event, "steps", 0);
+        w->at_step = w->part_first_step = metrics_int(event, "step", 0);
         w->part_began_ns = w->view.began_ns = clock_now_ns();
         w->view.total_steps = w->total_steps;
         w->view.first_step = w->at_step;
     }
-    if (is(event, "end")) {
-        w->planned_mib = num(event, "planned_peak_bytes") / (1 << 20);
-        w->used_mib = num(event, "touched_peak_bytes") / (1 << 20);
+    if (metrics_is(event, "end")) {
+        w->planned_mib = metrics_num(event, "planned_peak_bytes") / (1 << 20);
+        w->used_mib = metrics_num(event, "touched_peak_bytes") / (1 << 20);
     }
-    if (is(event, "valid")) {
-        w->val_loss = num(event, "val_loss");
-        w->val_bpb = num(event, "val_bpb");
+    if (metrics_is(event, "valid")) {
+        w->val_loss = metrics_num(event, "val_loss");
+        w->val_bpb = metrics_num(event, "val_bpb");
     }
-    if (is(event, "sample")) on_sample(w, event);
+    if (metrics_is(event, "sample")) on_sample(w, event);
     if (is_shown(w, event)) progress_event(&w->view, event);
-    if (is(event, "step")) on_step(w, event);
+    if (metrics_is(event, "step")) on_step(w, event);
 }
 
 void quick_watch_plan(void *ctx, const char *table) {
@@ -147,7 +140,11 @@ static void print_samples(const quick *q, const quick_watch *w) {
         const char *text = json_string_value(json_object_get(w->sample[i], "text"));
         if (!text) continue;
         strbuf whole = {0};
-        strbuf_printf(&whole, "%s%s", q->corpus.prompts[i], text);
+        strbuf_puts(&whole, q->corpus.prompts[i]);
+        if (color)
+            strbuf_append_visible(&whole, text, strlen(text));
+        else
+            strbuf_puts(&whole, text);
         fputs(color ? "\n    \033[36m" : "\n    ", q->out);
         print_lines(q->out, strbuf_cstr(&whole), 7, columns(q->out) - 5);
         if (color) fputs("\033[0m", q->out);

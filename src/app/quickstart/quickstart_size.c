@@ -7,6 +7,7 @@
 
 #include "app/quickstart/quickstart.h"
 #include "base/file.h"
+#include "run/metrics.h"
 #include "train/train.h"
 
 enum {
@@ -117,10 +118,8 @@ typedef struct timing {
 
 static void note_step(void *ctx, const json_t *event) {
     timing *t = ctx;
-    const char *kind = json_string_value(json_object_get(event, "event"));
-    if (!kind || strcmp(kind, "step") != 0) return;
-    double ms = json_number_value(json_object_get(event, "step_ms"));
-    if (json_integer_value(json_object_get(event, "step")) <= WARM_STEPS) return;
+    double ms = metrics_num(event, "step_ms");
+    if (!metrics_is(event, "step") || metrics_int(event, "step", 0) <= WARM_STEPS) return;
     if (t->best_ms == 0 || ms < t->best_ms) t->best_ms = ms;
 }
 

@@ -24,7 +24,6 @@ static const dependence DEPENDENCES[] = {
 
 /* The configs that hold one after the other: those of the stages, or the only one. */
 typedef struct in_force {
-    const config *defaults;
     config *const *each;
     int n;
 } in_force;
@@ -55,12 +54,14 @@ static bool holds(const dependence *d, const config *c) {
 }
 
 /* Whether the value asks for something that is not so anyway. */
-static bool asks(const config *c, const config *defaults, const char *key) {
-    json_t *v = config_get_json(c, key), *usual = config_get_json(defaults, key);
-    bool it_does = !is_nothing(v) && !json_equal(v, usual);
+static bool asks(const config *c, const char *key) {
+    json_t *v = config_get_json(c, key), *usual = config_default(key);
+    bool numbers = json_is_number(v) && json_is_number(usual);
+    bool same = numbers ? json_number_value(v) == json_number_value(usual) : json_equal(v, usual);
+    bool nothing = is_nothing(v);
     json_decref(v);
     json_decref(usual);
-    return it_does;
+    return !same && !nothing;
 }
 
 static bool is_overridden(const config *c, const char *path) {
@@ -86,7 +87,7 @@ static void look_at(config *c, const in_force *f, const dependence *d, int stage
     char path[256] = "";
     if (stage >= 0) snprintf(path, sizeof path, "stages.%d.", stage);
     strncat(path, d->key, sizeof path - strlen(path) - 1);
-    if (!json_object_get(c->origins, path) || !asks(f->each[first], f->defaults, d->key)) return;
+    if (!json_object_get(c->origins, path) || !asks(f->each[first], d->key)) return;
     if (is_overridden(c, d->other) && !is_overridden(c, path)) return;
     for (int i = first; i < f->n; i++)
         if (holds(d, f->each[i])) return;
@@ -111,21 +112,16 @@ static void look_at_model(config *c) {
 }
 
 status config_note_idle(config *c, err *e) {
-    config *defaults;
-    json_t *nothing = json_object();
-    status st = config_from_json(&defaults, nothing, NULL, "defaults", NULL, 0, e);
-    json_decref(nothing);
-    TRY(st);
+    status st = ST_OK;
     int n = c->stages.n;
     config **each = ARENA_ARRAY(c->memory, config *, n + 1);
     each[0] = c;
     for (int i = 0; i < n && st == ST_OK; i++) st = config_of_stage(c, i, &each[i], e);
     if (st == ST_OK) {
-        look_at_all(c, &(in_force){.defaults = defaults, .each = each, .n = n ? n : 1});
+        look_at_all(c, &(in_force){each, n ? n : 1});
         look_at_model(c);
     }
     for (int i = 0; i < n; i++)
         if (each[i] != c) config_free(each[i]);
-    config_free(defaults);
     return st;
 }

@@ -70,7 +70,7 @@ static json_t *stages_json(const option *o, const config_stages *list) {
     return array;
 }
 
-/* A count or number whose default is "not set" is null while it is 0. */
+/* A number without a default is null in JSON while it is 0, that is, was not given. */
 static bool is_unset(const option *o, double value) {
     return value == 0 && strcmp(o->fallback, "null") == 0;
 }

@@ -1,8 +1,8 @@
 /* "key.path=value" on the raw tree, before anything is typed.
  *
  * The value is YAML in flow form, except where the key takes a text: there the words are taken as
- * they stand, so that `sample.prompts.0=Once: upon` needs no quotes. An element of a list that the
- * file does not give changes the list's default. */
+ * they stand, so that `sample.prompts.0=Once: upon` needs no quotes. Where the file does not give a
+ * list, `optim.betas.1=0.99` changes that element of the list's default. */
 #include "run/config/config_int.h"
 
 #include <ctype.h>

@@ -1,7 +1,6 @@
-/* The config of one stage: the run's own with the changes of the stages so far.
- *
- * Changes stay in force from stage to stage. Only optim.restart is an act of its own stage and no
- * value of a config: config_stage_restarts tells. */
+/* The config of one stage: the run's own with the changes of all stages up to this one, as changes
+ * stay in force. Only optim.restart does not: it is done once, when its stage begins, and
+ * config_stage_restarts says so. */
 #include "run/config/config_int.h"
 
 #include <string.h>
@@ -33,8 +32,9 @@ static void merge(json_t *into, const json_t *changes) {
     }
 }
 
-/* A short form in the changes (precision apart, which no stage changes) is brought into full form
- * by config_from_json; so the merge only has to keep objects apart from scalars. */
+/* The changes may have short forms, such as `data: {train: FOLDER}`: config_from_json writes them out
+ * after the merge. (A merge into a scalar would lose the short form of train.precision, which no
+ * stage may change.) */
 static json_t *merged(const config *c, int stage) {
     json_t *root = config_to_json(c);
     json_object_del(root, "stages");

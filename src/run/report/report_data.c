@@ -18,8 +18,8 @@ static void table_grow(report_table *t) {
         t->column[i] = xrealloc(t->column[i], sizeof(double) * (size_t)t->cap);
 }
 
-/* How many of n ascending steps come before `step`. After a rewind the later ones are made again:
- * what counts is the second time. */
+/* How many of n ascending steps come before `step`. After a rewind the later ones were trained again:
+ * these take their place. */
 static int64_t steps_before(const double *steps, int64_t n, double step) {
     while (n > 0 && steps[n - 1] >= step) n--;
     return n;

@@ -32,7 +32,7 @@ static void add_mark(report_data *d, const json_t *event, const char *label, boo
                                         .row = is_alarm && json_array_size(d->stages) > 0 ? 1 : 0};
 }
 
-/* Where alarms are so many that not all can be drawn, the newest are. */
+/* Stages first; of more alarms than can be drawn the newest. */
 void report_set_marks(report_data *d) {
     size_t n = json_array_size(d->alarms), first = n;
     for (size_t i = 0; i < json_array_size(d->stages); i++) {
@@ -54,7 +54,7 @@ void report_set_marks(report_data *d) {
 
 /* ---- alarms ---- */
 
-/* Members that are shown by themselves, or that the message says. */
+/* Members of an alarm that other functions show, or that its message contains. */
 static bool is_known(const char *key) {
     static const char *const KNOWN[] = {
         "event",     "step",   "kind",      "message",   "action",    "loss",      "loss_z",
@@ -97,7 +97,7 @@ static void put_message(strbuf *out, const json_t *alarm) {
     strbuf_free(&numbers);
 }
 
-/* The other ones, as they are. */
+/* Members that nothing above knows, as name and value. */
 static void put_other_members(strbuf *out, const json_t *alarm) {
     const char *key;
     json_t *value;
@@ -114,7 +114,7 @@ static void put_other_members(strbuf *out, const json_t *alarm) {
     }
 }
 
-/* The most suspicious one; the others on demand. */
+/* The most suspicious document; the others behind a fold. */
 static void put_documents(strbuf *out, const json_t *documents) {
     size_t n = json_array_size(documents);
     if (n == 0) return;
@@ -142,7 +142,7 @@ static void put_alarm(strbuf *out, const json_t *alarm) {
     strbuf_printf(out, "</td><td>%s</td></tr>\n", record_action(alarm));
 }
 
-/* The last spike whose step stands: one that was gone back from has other data now. */
+/* The last spike whose step was kept: after a rewind its step was trained on other data. */
 static const json_t *last_spike(const report_data *d) {
     for (size_t i = json_array_size(d->alarms); i > 0; i--) {
         const json_t *alarm = json_array_get(d->alarms, i - 1);
@@ -168,7 +168,7 @@ static void put_alarm_table(strbuf *out, const report_data *d, size_t from, size
     strbuf_puts(out, "</tbody></table>\n");
 }
 
-/* The newest; those before them on demand, as far as a page is for that. */
+/* The newest alarms; up to LISTED earlier ones behind a fold. */
 void report_put_alarms(strbuf *out, const report_data *d) {
     enum { OPEN = 5, LISTED = 100 };
     size_t n = json_array_size(d->alarms);
@@ -192,7 +192,7 @@ void report_put_alarms(strbuf *out, const report_data *d) {
 
 /* ---- stages ---- */
 
-/* Numbers by path: a source keeps its colour through all stages. */
+/* A number for each source, by its path, so that it has the same colour in all stages. */
 static json_t *number_sources(const report_data *d) {
     json_t *numbers = json_object(), *stage, *source;
     size_t i, k;
