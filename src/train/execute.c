@@ -17,16 +17,17 @@ double execute_mean_loss(const step_result *r) {
 }
 
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
-    return (op_run){.dev = s->setup.dev,
-                    .seed = (uint64_t)s->setup.c->train.seed,
+    setup *u = &s->setup;
+    return (op_run){.dev = u->dev,
+                    .seed = (uint64_t)u->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
                     .micro_batch =
-                        (uint32_t)(s->setup.peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
+                        (uint32_t)(u->peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
                         (uint32_t)micro_batch,
                     /* in slots every micro-batch's gradients are new */
-                    .first_micro = micro_batch == 0 || param_grads_in_slots(s->setup.plan->store),
+                    .first_micro = micro_batch == 0 || param_grads_in_slots(u->plan->store),
                     .grad_scale = grad_scale,
-                    .mesh = &s->setup.peers.m,
+                    .mesh = &u->peers.m,
                     .fixed_limit = s->stage.fixed_limit,
                     .fixed_overflow = &s->overflow};
 }
@@ -77,51 +78,52 @@ static void end_timed(const session *s, const step_times *times) {
 
 /* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
 static double grad_norm(session *s) {
-    if (!s->setup.c->train.deterministic)
-        return sqrt(peers_sum_copy(&s->setup.peers,
-                                   optim_grad_squares(s->setup.dev, s->setup.plan->store)));
+    setup *u = &s->setup;
+    if (!u->c->train.deterministic)
+        return sqrt(peers_sum_copy(&u->peers, optim_grad_squares(u->dev, u->plan->store)));
     int64_t limb[VEC_LIMBS];
-    optim_grad_limbs(s->setup.dev, s->setup.plan->store, limb);
-    peers_sum_limbs(&s->setup.peers, limb);
-    dev_sync(s->setup.dev); /* kernels set the flag */
-    bool overflow = peers_any(&s->setup.peers, s->overflow);
+    optim_grad_limbs(u->dev, u->plan->store, limb);
+    peers_sum_limbs(&u->peers, limb);
+    dev_sync(u->dev); /* kernels set the flag */
+    bool overflow = peers_any(&u->peers, s->overflow);
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
-    if (s->setup.c->train.deterministic) {
-        r->loss_fixed = peers_sum_count(&s->setup.peers, r->loss_fixed, "the loss");
+    setup *u = &s->setup;
+    if (u->c->train.deterministic) {
+        r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
-        r->loss_sum = peers_sum_samples(&s->setup.peers, r->loss_sum);
-    if (s->watches && s->setup.c->guard.repeated > 0)
-        r->repeated_tokens =
-            peers_sum_count(&s->setup.peers, r->repeated_tokens, "repeated tokens");
+        r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+    if (s->watches && u->c->guard.repeated > 0)
+        r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
     r->norm = grad_norm(s);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
+    setup *u = &s->setup;
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->stage.now->train.digest_every;
     sum_over_ranks(s, r);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
     judge(s, r);
-    r->lr = course_lr(s->setup.course, step) * watch_rate(&s->watch, s->setup.c, step);
+    r->lr = course_lr(u->course, step) * watch_rate(&s->watch, u->c, step);
     r->has_digest = every > 0 && step % every == 0;
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
     if (r->finite && !skips)
         update_units(s, r);
     else if (r->has_digest)
-        r->digest = param_digest(s->setup.plan->store);
+        r->digest = param_digest(u->plan->store);
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
         times->norm_ns += normed - began;
         times->update_ns += clock_now_ns() - normed;
     }
-    if (r->has_digest) TRY(peers_digest(&s->setup.peers, &r->digest, e));
-    return comm_check(s->setup.peers.m.world, e);
+    if (r->has_digest) TRY(peers_digest(&u->peers, &r->digest, e));
+    return comm_check(u->peers.m.world, e);
 }
 
 /* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
@@ -137,11 +139,9 @@ static int64_t count_repeated(const stage *g) {
 }
 
 static void keep_nll(const session *s, int micro_batch) {
-    int64_t n = (int64_t)s->stage.B * s->stage.T,
-            first = s->setup.peers.m.rank[MESH_DP] * s->stage.share * s->stage.T;
-    if (s->stage.nll)
-        memcpy(s->stage.nll + first + micro_batch * n, s->stage.rows.nll,
-               (size_t)n * sizeof *s->stage.nll);
+    const stage *g = &s->stage;
+    int64_t n = (int64_t)g->B * g->T, first = s->setup.peers.m.rank[MESH_DP] * g->share * g->T;
+    if (g->nll) memcpy(g->nll + first + micro_batch * n, g->rows.nll, (size_t)n * sizeof *g->nll);
 }
 
 /* ---- inputs and losses ---- */

@@ -43,13 +43,14 @@ static void forget_losses(session *s, const course_stage *k) {
 /* Once, between the last step of one stage and the first of the next: a new start of the optimizer,
  * events. */
 static status begin_stage(session *s, err *e) {
-    const course_stage *k = &s->setup.course->stage[s->stage.number];
+    setup *u = &s->setup;
+    const course_stage *k = &u->course->stage[s->stage.number];
     if (!s->stage.begins) return ST_OK;
     s->stage.begins = false;
-    if (setup_leads(&s->setup)) events_patterns(s);
+    if (setup_leads(u)) events_patterns(s);
     if (s->at.step > 0) forget_losses(s, k);
-    if (s->at.step > 0 && k->optim_base == s->at.step) setup_clear_optimizer(&s->setup);
-    if (s->setup.c->stages.n) TRY(events_stage(s, e));
+    if (s->at.step > 0 && k->optim_base == s->at.step) setup_clear_optimizer(u);
+    if (u->c->stages.n) TRY(events_stage(s, e));
     return events_budgets(s, e);
 }
 
@@ -57,12 +58,12 @@ static status begin_stage(session *s, err *e) {
 
 /* Of the step after this one, as far as it is known already. */
 static void expect_next(session *s) {
+    setup *u = &s->setup;
     int64_t next = s->at.step + 2;
-    if (next > s->setup.course->total_steps ||
-        course_part_of(s->setup.course, next)->stage != s->stage.number)
+    if (next > u->course->total_steps || course_part_of(u->course, next)->stage != s->stage.number)
         return;
-    prefetch_expect(s->stage.ahead, stage_own_sample(&s->setup, &s->watch, next),
-                    course_part_of(s->setup.course, next)->batch / s->setup.peers.m.size[MESH_DP]);
+    prefetch_expect(s->stage.ahead, stage_own_sample(u, &s->watch, next),
+                    course_part_of(u->course, next)->batch / u->peers.m.size[MESH_DP]);
 }
 
 static int64_t count_targets(session *s) {
@@ -86,8 +87,8 @@ static status run_step(session *s, step_result *r, err *e) {
     trace_write(s->trace, false);
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
     if (r->finite) return ST_OK;
-    return react_to_nonfinite(s, stage_own_sample(&s->setup, &s->watch, s->at.step + 1), r->grad_scale,
-                         e);
+    return react_to_nonfinite(s, stage_own_sample(&s->setup, &s->watch, s->at.step + 1),
+                              r->grad_scale, e);
 }
 
 /* ---- between steps ---- */
@@ -109,19 +110,20 @@ static bool save_is_due(const session *s) {
 }
 
 static status after_step(session *s, err *e) {
-    const config *c = s->setup.c;
+    setup *u = &s->setup;
+    const config *c = u->c;
     s->at.val_loss = NAN;
     if (s->at.step == 1 || is_last(s)) events_note_memory(&s->journal);
     if (s->stage.valid && due(c->eval.every, s)) {
-        comm_at(s->setup.peers.m.world, "the validation", s->at.step);
+        comm_at(u->peers.m.world, "the validation", s->at.step);
         TRY(validate(s, e));
     }
     if (due(c->sample.every, s)) {
-        comm_at(s->setup.peers.m.world, "the samples", s->at.step);
+        comm_at(u->peers.m.world, "the samples", s->at.step);
         TRY(samples_write(s, e));
     }
     bool saves = save_is_due(s);
-    comm_at(s->setup.peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
+    comm_at(u->peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
     return saves ? state_save(s, is_last(s), e) : state_poll(s, false, e);
 }
 

@@ -29,27 +29,29 @@ static status adopt_precision(config *c, const char *run, err *e) {
 }
 
 static status open_session(session *s, config *c, const train_options *opt, err *e) {
+    setup *u = &s->setup;
     *s = (session){.opt = opt, .setup = {.c = c, .a = arena_new("run")}};
     TRY(config_check_supported(c, e));
-    TRY(peers_open(&s->setup.peers, c, opt->world, e));
-    s->setup.attempt = (uint64_t)peers_first(
-        &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
+    TRY(peers_open(&u->peers, c, opt->world, e));
+    u->attempt = (uint64_t)peers_first(
+        &u->peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
-    TRY(config_open_device(c, &s->setup.dev, e));
+    TRY(config_open_device(c, &u->dev, e));
     return session_open(s, e);
 }
 
 /* Takes the run folder: new, or resumed when only free keys differ. */
 static status take_folder(session *s, err *e) {
+    setup *u = &s->setup;
     run_start start;
     int begun = stage_data_begun(s->data.record);
-    TRY(run_open(&s->folder, s->setup.c->run, e));
-    TRY(run_prepare(s->folder, s->setup.c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
+    TRY(run_open(&s->folder, u->c->run, e));
+    TRY(run_prepare(s->folder, u->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
     /* Without its checkpoint and its origin a fork would go on elsewhere: the config, which makes
      * the folder a run, comes last. */
-    if (s->forked) TRY(checkpoint_copy(s->forked, s->setup.c->run, e));
+    if (s->forked) TRY(checkpoint_copy(s->forked, u->c->run, e));
     if (s->forked) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
-    return run_write_config(s->folder, s->setup.c, e);
+    return run_write_config(s->folder, u->c, e);
 }
 
 static status open_folder(session *s, err *e) {
@@ -87,24 +89,25 @@ static status open_metrics(session *s, err *e) {
 }
 
 /* What the other ranks need is for rank 0 to tell. */
-static void share_peaks(session *s) {
-    int n = peers_ranks(&s->setup.peers);
-    int64_t *peak = ARENA_ARRAY(s->setup.a, int64_t, n);
-    plan_class *needs = ARENA_ARRAY(s->setup.a, plan_class, n);
-    peak[peers_rank(&s->setup.peers)] = s->setup.plan->peak_bytes;
-    peers_share_count(&s->setup.peers, peak);
+static void share_peaks(setup *u) {
+    int n = peers_ranks(&u->peers);
+    int64_t *peak = ARENA_ARRAY(u->a, int64_t, n);
+    plan_class *needs = ARENA_ARRAY(u->a, plan_class, n);
+    peak[peers_rank(&u->peers)] = u->plan->peak_bytes;
+    peers_share_count(&u->peers, peak);
     for (int i = 0; i < n; i++) needs[i] = (plan_class){1, peak[i]};
-    plan_set_classes(s->setup.plan, needs, n);
+    plan_set_classes(u->plan, needs, n);
 }
 
 static status write_plan(session *s, err *e) {
-    if (!setup_leads(&s->setup)) return ST_OK;
-    json_t *o = plan_json(s->setup.plan, s->setup.c->train.memory_limit);
+    setup *u = &s->setup;
+    if (!setup_leads(u)) return ST_OK;
+    json_t *o = plan_json(u->plan, u->c->train.memory_limit);
     status st = run_write_json(s->folder, "plan.json", o, e);
     json_decref(o);
     if (st != ST_OK || !s->opt->on_plan) return st;
     strbuf table = {0};
-    plan_describe(s->setup.plan, &table);
+    plan_describe(u->plan, &table);
     s->opt->on_plan(s->opt->ctx, strbuf_cstr(&table));
     strbuf_free(&table);
     return ST_OK;
@@ -148,12 +151,13 @@ static void forget_stages(session *s, const course_origin *origin) {
 /* Every stage that is still to be trained, before anything is written. The data of a new run stay
  * open: they come next. */
 static status probe_data(session *s, err *e) {
+    setup *u = &s->setup;
     int begun = stage_data_begun(s->data.record);
-    for (int i = begun; i < s->setup.course->n_stages; i++) {
-        const course_stage *k = &s->setup.course->stage[i];
-        status st = i == 0 ? stage_open_data(&s->stage, &s->setup, &s->data, 0, e)
+    for (int i = begun; i < u->course->n_stages; i++) {
+        const course_stage *k = &u->course->stage[i];
+        status st = i == 0 ? stage_open_data(&s->stage, u, &s->data, 0, e)
                            : stage_data_probe(&s->data, k->c, e);
-        if (st != ST_OK && s->setup.c->stages.n) err_context(e, "stage %s", k->name);
+        if (st != ST_OK && u->c->stages.n) err_context(e, "stage %s", k->name);
         TRY(st);
     }
     return ST_OK;
@@ -169,9 +173,9 @@ static status open_course(session *s, err *e) {
     return probe_data(s, e);
 }
 
-static status check_layout(session *s, err *e) {
-    if (peers_ranks(&s->setup.peers) == 1 || !s->setup.c->parallel.verify) return ST_OK;
-    return peers_agree(&s->setup.peers, preflight_check(s->setup.c, &s->setup.peers.m, e), e);
+static status check_layout(setup *u, err *e) {
+    if (peers_ranks(&u->peers) == 1 || !u->c->parallel.verify) return ST_OK;
+    return peers_agree(&u->peers, preflight_check(u->c, &u->peers.m, e), e);
 }
 
 /* The first step of a run is not like the others. */
@@ -185,54 +189,57 @@ static status open_trace(session *s, err *e) {
 
 /* Shards hold texts: a sample is one sequence of them. */
 static status check_samples(const session *s, err *e) {
-    if (s->setup.objective->sequences == 1) return ST_OK;
-    config_error(s->setup.c, e, "train.objective",
+    const setup *u = &s->setup;
+    if (u->objective->sequences == 1) return ST_OK;
+    config_error(u->c, e, "train.objective",
                  "shards hold texts, not samples of %d sequences, from which %s learns",
-                 s->setup.objective->sequences, s->setup.objective->name);
+                 u->objective->sequences, u->objective->name);
     return err_hint(e, "train.objective=lm learns from them");
 }
 
 /* ---- weights and state ---- */
 
 static status check_begun(const session *s, err *e) {
-    int last = course_last_stage(s->setup.course, s->at.step);
+    const setup *u = &s->setup;
+    int last = course_last_stage(u->course, s->at.step);
     int begun = stage_data_begun(s->data.record);
     bool is_fork = s->at.step == stage_data_origin(s->data.record).step; /* no step of its own */
     if (last < begun || begun == 0 || is_fork) return ST_OK;
-    const char *path = arena_printf(s->setup.a, "stages.%d.until", begun - 1);
-    config_error(s->setup.c, e, path, "stage %s ends before step %ld, which was trained in it",
-                 s->setup.course->stage[begun - 1].name, (long)s->at.step);
+    const char *path = arena_printf(u->a, "stages.%d.until", begun - 1);
+    config_error(u->c, e, path, "stage %s ends before step %ld, which was trained in it",
+                 u->course->stage[begun - 1].name, (long)s->at.step);
     return err_hint(e, "end it at step %ld or later", (long)s->at.step);
 }
 
 static status start_state(session *s, err *e) {
-    TRY(setup_commit(&s->setup, e));
-    status st = setup_leads(&s->setup) ? checkpoint_clean(s->setup.c->run, e) : ST_OK;
-    TRY(peers_agree(&s->setup.peers, st, e));
-    TRY(setup_load_reference(&s->setup, s->setup.models[0].from, e));
+    setup *u = &s->setup;
+    TRY(setup_commit(u, e));
+    status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
+    TRY(peers_agree(&u->peers, st, e));
+    TRY(setup_load_reference(u, u->models[0].from, e));
     TRY(state_load_newest(s, e));
-    peers_gather_all(&s->setup.peers);
+    peers_gather_all(&u->peers);
     return check_begun(s, e);
 }
 
 static status run_session(session *s, err *e) {
-    TRY(config_check_train(s->setup.c, e));
+    setup *u = &s->setup;
+    TRY(config_check_train(u->c, e));
     TRY(check_samples(s, e));
     TRY(open_course(s, e));
-    if (setup_leads(&s->setup)) course_warn(s->setup.course);
-    TRY(samples_encode(&s->setup, e));
-    TRY(peers_agree(&s->setup.peers, setup_make_plan(&s->setup, e),
-                    e)); /* they may need unequally much */
-    TRY(check_layout(s, e));
+    if (setup_leads(u)) course_warn(u->course);
+    TRY(samples_encode(u, e));
+    TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
+    TRY(check_layout(u, e));
     TRY(open_folder(s, e));
-    share_peaks(s);
-    TRY(peers_agree(&s->setup.peers, write_plan(s, e), e));
+    share_peaks(u);
+    TRY(peers_agree(&u->peers, write_plan(s, e), e));
     TRY(start_state(s, e));
-    if (s->setup.c->checkpoint.upload && setup_leads(&s->setup))
-        s->saving.upload = upload_new(s->setup.c->run, s->setup.c->checkpoint.upload);
-    TRY(peers_agree(&s->setup.peers, open_metrics(s, e), e));
+    if (u->c->checkpoint.upload && setup_leads(u))
+        s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
+    TRY(peers_agree(&u->peers, open_metrics(s, e), e));
     TRY(open_trace(s, e));
-    peers_set_link(&s->setup.peers, s->setup.c);
+    peers_set_link(&u->peers, u->c);
     return loop_run(s, e);
 }
 
@@ -264,12 +271,13 @@ static uint64_t sequences_if_there(session *s) {
 /* The plan of tensor-parallel rank t, of the first copy of the weights or of another. Kept in *out
  * if it is the largest so far. */
 static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
+    setup *u = &s->setup;
     err why = {0};
-    mesh_place(&s->setup.peers.m, &s->setup.peers.m.shape, t);
-    s->setup.peers.first_copy = first_copy;
-    status st = setup_make_plan(&s->setup, &why);
-    plan *p = s->setup.plan;
-    s->setup.plan = NULL;
+    mesh_place(&u->peers.m, &u->peers.m.shape, t);
+    u->peers.first_copy = first_copy;
+    status st = setup_make_plan(u, &why);
+    plan *p = u->plan;
+    u->plan = NULL;
     if (p) *peak = p->peak_bytes;
     if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
         plan_free(p);
@@ -284,9 +292,10 @@ static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t 
 /* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary, and replicas of the
  * weights are not saved; the plan is that of the largest. */
 static status plan_ranks(session *s, plan **out, err *e) {
-    int tp = s->setup.peers.m.size[MESH_TP], all = peers_ranks(&s->setup.peers);
-    int copy = peers_copy_ranks(&s->setup.peers, s->setup.c);
-    plan_class *needs = ARENA_ARRAY(s->setup.a, plan_class, 2 * tp);
+    setup *u = &s->setup;
+    int tp = u->peers.m.size[MESH_TP], all = peers_ranks(&u->peers);
+    int copy = peers_copy_ranks(&u->peers, u->c);
+    plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * tp);
     status st = ST_OK;
     for (int i = 0; i < 2 * tp; i++) {
         bool first = i < tp;

@@ -96,20 +96,20 @@ static bool weights_are_bad(const param_store *ps, finding *f) {
 /* The step's entries again, with the ops one by one. */
 static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, float grad_scale,
                        finding *f) {
+    stage *g = &s->stage;
     op_run run = execute_run_of(s, t->micro_batch, grad_scale);
     run.frame = t->frame;
-    const batch_ports *io = execute_ports_of(&s->stage, t);
+    const batch_ports *io = execute_ports_of(g, t);
     switch (t->action) {
         case STEP_FILL:
-            execute_fill(&s->stage, s->stage.train,
-                         first_sample + (uint64_t)t->micro_batch * (uint64_t)s->stage.B);
-            batch_put(io, t->frame, &s->stage.rows);
+            execute_fill(g, g->train, first_sample + (uint64_t)t->micro_batch * (uint64_t)g->B);
+            batch_put(io, t->frame, &g->rows);
             break;
         case STEP_FORWARD:
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
         case STEP_PASS_ON:
-        case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
-        case STEP_LOSS: execute_loss(s->setup.objective, &s->stage, t, grad_scale); break;
+        case STEP_PASS_BACK: execute_pass_on(s->setup.dev, g, t); break;
+        case STEP_LOSS: execute_loss(s->setup.objective, g, t, grad_scale); break;
         default: break;
     }
 }
@@ -128,8 +128,8 @@ static void find(session *s, uint64_t first_sample, float grad_scale, finding *f
     walk_step(s, first_sample, grad_scale, f);
 }
 
-static const char *found_nowhere(const session *s) {
-    return param_weights_in_slots(s->setup.plan->store)
+static const char *found_nowhere(const setup *u) {
+    return param_weights_in_slots(u->plan->store)
                ? "the loss or a gradient is not finite; under parallel.zero=2 or less the tensor "
                  "is "
                  "named"
@@ -150,7 +150,7 @@ status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, e
         if (e) *e = named;
         return st;
     }
-    return not_finite(s, st == ST_OK ? found_nowhere(s) : named.message, e);
+    return not_finite(s, st == ST_OK ? found_nowhere(&s->setup) : named.message, e);
 }
 
 status react_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {

@@ -11,8 +11,7 @@ status react_to_spike(session *s, const step_result *r, err *e) ATH_MUST_USE;
 
 /* nonfinite.c: runs the micro-batches of the coming step again, op by op, and fills e with the first
  * tensor that is not finite (ST_NONFINITE). first_sample: the first that is this rank's. */
-status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale,
-                          err *e) ATH_MUST_USE;
+status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) ATH_MUST_USE;
 /* The same for one pass of a program over inputs that it still has. ST_OK: everything is finite. */
 status react_explain_pass(const param_store *ps, const prog *p, const op_run *run,
                           err *e) ATH_MUST_USE;

@@ -24,24 +24,22 @@
 
 /* ---- saving ---- */
 
-static uint64_t expected_bytes(const session *s) {
-    int64_t elems = param_store_sizes(param_store_whole(s->setup.plan->store)).elems;
-    int64_t per =
-        4 + (s->setup.plan->spec.compute == DT_F32 ? 0 : 2) + 4 * s->setup.optim->n_states;
+static uint64_t expected_bytes(const setup *u) {
+    int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).elems;
+    int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * u->optim->n_states;
     return (uint64_t)(elems * per) + (1u << 20);
 }
 
 /* Where the next step's samples would be if the stage of step `step` went on. */
-static uint64_t samples_after(const session *s, int64_t step) {
+static uint64_t samples_after(const setup *u, int64_t step) {
     if (step == 0) return 0;
-    return course_first_sample(s->setup.course, step) +
-           (uint64_t)course_part_of(s->setup.course, step)->batch;
+    return course_first_sample(u->course, step) + (uint64_t)course_part_of(u->course, step)->batch;
 }
 
 static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
     hash_format(weights, digest);
-    uint64_t samples = samples_after(s, s->at.step);
+    uint64_t samples = samples_after(&s->setup, s->at.step);
     return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
                      course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
                      "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
@@ -68,37 +66,39 @@ static bool world_has_failed(void *world) {
 }
 
 static checkpoint_team team_of(const session *s) {
-    return (checkpoint_team){.rank = comm_rank(s->setup.peers.copy),
-                             .ranks = comm_size(s->setup.peers.copy),
-                             .attempt = mix64(s->setup.attempt + (uint64_t)s->saving.saves),
+    const setup *u = &s->setup;
+    return (checkpoint_team){.rank = comm_rank(u->peers.copy),
+                             .ranks = comm_size(u->peers.copy),
+                             .attempt = mix64(u->attempt + (uint64_t)s->saving.saves),
                              .limit_s = PATIENCE_S,
                              .failed = world_has_failed,
-                             .ctx = s->setup.peers.m.world};
+                             .ctx = u->peers.m.world};
 }
 
 static save_job *job_new(session *s, uint64_t digest) {
+    setup *u = &s->setup;
     arena *mem = arena_new("checkpoint");
     save_job *j = ARENA_NEW(mem, save_job);
     s->saving.saves++;
     *j = (save_job){.mem = mem,
-                    .run = arena_strdup(mem, s->setup.c->run),
+                    .run = arena_strdup(mem, u->c->run),
                     .team = team_of(s),
-                    .writes = s->setup.peers.first_copy,
-                    .store = s->setup.plan->store,
-                    .tok = s->setup.tok,
-                    .optim = s->setup.optim,
+                    .writes = u->peers.first_copy,
+                    .store = u->plan->store,
+                    .tok = u->tok,
+                    .optim = u->optim,
                     .model = *trained_model(s),
-                    .compute = s->setup.plan->spec.compute,
-                    .masters = held_masters(s->setup.plan->store),
+                    .compute = u->plan->spec.compute,
+                    .masters = held_masters(u->plan->store),
                     .step = s->at.step,
                     .val_loss = s->at.val_loss,
-                    .need_bytes = expected_bytes(s),
+                    .need_bytes = expected_bytes(u),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
-    for (int i = 0; i < s->setup.optim->n_states; i++)
-        j->states[i] = held_states(s->setup.plan->store, s->setup.plan->optim_state[i]);
+    for (int i = 0; i < u->optim->n_states; i++)
+        j->states[i] = held_states(u->plan->store, u->plan->optim_state[i]);
     return j;
 }
 
@@ -134,11 +134,11 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
 
 /* Copies what the next steps will change, and has the job look at the copy: the thread that writes
  * it knows of no device. */
-static void take_snapshot(const session *s, save_job *j) {
-    param_sizes z = param_store_sizes(s->setup.plan->store);
-    copy_array(&j->masters, s->setup.plan->snapshot_params, z.master_bytes);
-    for (int i = 0; i < s->setup.optim->n_states; i++)
-        copy_array(&j->states[i], s->setup.plan->snapshot_state[i], z.state_bytes);
+static void take_snapshot(const setup *u, save_job *j) {
+    param_sizes z = param_store_sizes(u->plan->store);
+    copy_array(&j->masters, u->plan->snapshot_params, z.master_bytes);
+    for (int i = 0; i < u->optim->n_states; i++)
+        copy_array(&j->states[i], u->plan->snapshot_state[i], z.state_bytes);
 }
 
 /* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
@@ -211,8 +211,9 @@ void state_abandon(saving *v) {
 }
 
 status state_save(session *s, bool wait, err *e) {
+    setup *u = &s->setup;
     uint64_t digest;
-    TRY(setup_digest(&s->setup, &digest, e));
+    TRY(setup_digest(u, &digest, e));
     const save_job *under_way = s->saving.job;
     bool enough = under_way && under_way->step == s->at.step;
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
@@ -220,15 +221,15 @@ status state_save(session *s, bool wait, err *e) {
     save_job *j = job_new(s, digest);
     s->saving.saved_ns = j->began_ns;
     err why = {0};
-    status st = peers_agree(&s->setup.peers, save_begin(j, &why), &why);
+    status st = peers_agree(&u->peers, save_begin(j, &why), &why);
     if (st != ST_OK) return tell_end(s, j, st, wait, &why, e);
-    if (setup_saves_on_the_way(&s->setup) && !wait) {
-        if (j->writes) take_snapshot(s, j);
+    if (setup_saves_on_the_way(u) && !wait) {
+        if (j->writes) take_snapshot(u, j);
         saving_start(&s->saving, j);
         return ST_OK;
     }
     st = save_write(j, &why);
-    return tell_end(s, j, peers_agree(&s->setup.peers, st, &why), wait, &why, e);
+    return tell_end(s, j, peers_agree(&u->peers, st, &why), wait, &why, e);
 }
 
 /* ---- loading ---- */
@@ -299,26 +300,27 @@ static status read_guard(session *s, const char *dir, err *e) {
 }
 
 static status read_states(session *s, const char *dir, err *e) {
+    setup *u = &s->setup;
     st_reader *r;
-    TRY(st_open(&r, path_join(s->setup.a, dir, "state/optimizer.safetensors"), e));
+    TRY(st_open(&r, path_join(u->a, dir, "state/optimizer.safetensors"), e));
     status st = ST_OK;
-    for (int k = 0; k < s->setup.optim->n_states && st == ST_OK; k++) {
-        char *prefix = arena_printf(s->setup.a, "%s.", s->setup.optim->state_names[k]);
-        held_array state = held_states(s->setup.plan->store, s->setup.plan->optim_state[k]);
+    for (int k = 0; k < u->optim->n_states && st == ST_OK; k++) {
+        char *prefix = arena_printf(u->a, "%s.", u->optim->state_names[k]);
+        held_array state = held_states(u->plan->store, u->plan->optim_state[k]);
         st = hf_read_array(&state, r, prefix, e);
     }
     st_close(r);
     return st;
 }
 
-static status read_masters(session *s, const char *dir, err *e) {
-    if (s->setup.plan->spec.compute == DT_F32) return hf_load_weights(s->setup.plan->store, dir, e);
+static status read_masters(setup *u, const char *dir, err *e) {
+    if (u->plan->spec.compute == DT_F32) return hf_load_weights(u->plan->store, dir, e);
     st_reader *r;
-    TRY(st_open(&r, path_join(s->setup.a, dir, "state/master.safetensors"), e));
-    held_array masters = held_masters(s->setup.plan->store);
+    TRY(st_open(&r, path_join(u->a, dir, "state/master.safetensors"), e));
+    held_array masters = held_masters(u->plan->store);
     status st = hf_read_array(&masters, r, "", e);
     st_close(r);
-    if (st == ST_OK) param_refresh_work(s->setup.plan->store);
+    if (st == ST_OK) param_refresh_work(u->plan->store);
     return st;
 }
 
@@ -339,27 +341,28 @@ static status check_digest(session *s, const char *dir, const char *want, err *e
 static status check_position(const session *s, const char *dir, const stored_cursor *c, err *e) {
     bool is_fork = c->at.step == stage_data_origin(s->data.record).step;
     if (c->at.step == 0 || c->at.step > s->setup.course->total_steps || is_fork ||
-        samples_after(s, c->at.step) == c->samples)
+        samples_after(&s->setup, c->at.step) == c->samples)
         return ST_OK;
     err_set(e, ST_FORMAT,
             "by its config the run has taken %" PRIu64 " samples of its stage after step %" PRId64
             ", its checkpoint says %" PRIu64,
-            samples_after(s, c->at.step), c->at.step, c->samples);
+            samples_after(&s->setup, c->at.step), c->at.step, c->samples);
     err_where(e, "%s/state/cursor.json", dir);
     return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
 }
 
 /* RUN/checkpoints/step-N. */
 static status load(session *s, const char *dir, err *e) {
+    setup *u = &s->setup;
     stored_cursor c;
-    TRY(read_cursor(s->setup.a, dir, &c, e));
+    TRY(read_cursor(u->a, dir, &c, e));
     TRY(check_position(s, dir, &c, e));
-    if (strcmp(c.optimizer, s->setup.optim->name) != 0) {
+    if (strcmp(c.optimizer, u->optim->name) != 0) {
         err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", c.optimizer,
-                s->setup.optim->name);
+                u->optim->name);
         return err_where(e, "%s/state/cursor.json", dir);
     }
-    TRY(read_masters(s, dir, e));
+    TRY(read_masters(u, dir, e));
     TRY(read_states(s, dir, e));
     TRY(read_guard(s, dir, e));
     TRY(check_digest(s, dir, c.digest, e));
@@ -379,14 +382,15 @@ static void clear_state(session *s) {
 
 /* As the first rank finds it. NULL: there is none. */
 static status find_newest(session *s, char **newest, err *e) {
+    setup *u = &s->setup;
     int64_t step = -1;
     status st = ST_OK;
     *newest = NULL;
-    if (setup_leads(&s->setup))
-        st = checkpoint_find_newest(s->setup.a, s->setup.c->run, newest, &step, note_skipped, s, e);
-    TRY(peers_agree(&s->setup.peers, st, e));
-    step = peers_first(&s->setup.peers, step);
-    if (step >= 0) *newest = checkpoint_path(s->setup.a, s->setup.c->run, step);
+    if (setup_leads(u))
+        st = checkpoint_find_newest(u->a, u->c->run, newest, &step, note_skipped, s, e);
+    TRY(peers_agree(&u->peers, st, e));
+    step = peers_first(&u->peers, step);
+    if (step >= 0) *newest = checkpoint_path(u->a, u->c->run, step);
     return ST_OK;
 }
 
