@@ -81,13 +81,6 @@ static status find_fork(session *s, course_origin *origin, err *e) {
     return ST_OK;
 }
 
-/* What happened after the checkpoint that is resumed will happen again. */
-static status open_metrics(session *s, err *e) {
-    if (!setup_leads(&s->setup)) return ST_OK;
-    TRY(metrics_truncate_after(s->setup.c->run, s->at.step, e));
-    return metrics_open(&s->journal.metrics, s->setup.c->run, e);
-}
-
 /* What the other ranks need is for rank 0 to tell. */
 static void share_peaks(setup *u) {
     int n = peers_ranks(&u->peers);
@@ -237,7 +230,7 @@ static status run_session(session *s, err *e) {
     TRY(start_state(s, e));
     if (u->c->checkpoint.upload && setup_leads(u))
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
-    TRY(peers_agree(&u->peers, open_metrics(s, e), e));
+    TRY(peers_agree(&u->peers, journal_open(&s->journal, u->c->run, s->at.step, e), e));
     TRY(open_trace(s, e));
     peers_set_link(&u->peers, u->c);
     return loop_run(s, e);
@@ -270,8 +263,7 @@ static uint64_t sequences_if_there(session *s) {
 
 /* The plan of tensor-parallel rank t, of the first copy of the weights or of another. Kept in *out
  * if it is the largest so far. */
-static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
-    setup *u = &s->setup;
+static status plan_rank(setup *u, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
     err why = {0};
     mesh_place(&u->peers.m, &u->peers.m.shape, t);
     u->peers.first_copy = first_copy;
@@ -291,8 +283,7 @@ static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t 
 
 /* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary, and replicas of the
  * weights are not saved; the plan is that of the largest. */
-static status plan_ranks(session *s, plan **out, err *e) {
-    setup *u = &s->setup;
+static status plan_ranks(setup *u, plan **out, err *e) {
     int tp = u->peers.m.size[MESH_TP], all = peers_ranks(&u->peers);
     int copy = peers_copy_ranks(&u->peers, u->c);
     plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * tp);
@@ -301,7 +292,7 @@ static status plan_ranks(session *s, plan **out, err *e) {
         bool first = i < tp;
         needs[i].ranks = (first ? copy : all - copy) / tp;
         if (needs[i].ranks == 0) continue;
-        status of_this = plan_rank(s, i % tp, first, out, &needs[i].peak_bytes, e);
+        status of_this = plan_rank(u, i % tp, first, out, &needs[i].peak_bytes, e);
         if (of_this != ST_OK) st = of_this;
         if (!*out) return st;
     }
@@ -319,7 +310,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
-    if (st == ST_OK) st = plan_ranks(&s, out, e);
+    if (st == ST_OK) st = plan_ranks(&s.setup, out, e);
     s.setup.dev = NULL;
     session_close(&s);
     return st;

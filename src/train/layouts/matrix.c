@@ -18,12 +18,8 @@ typedef struct layouts {
 
 /* Recompute policies take turns: every other choice is tried with some. */
 static void add(layouts *all, layout l) {
-    if (all->n == all->cap) {
-        all->cap = all->cap ? 2 * all->cap : 16;
-        all->item = xrealloc(all->item, sizeof *all->item * (size_t)all->cap);
-    }
     l.recompute = all->n % 3;
-    all->item[all->n++] = l;
+    VEC_PUSH(all->item, all->n, all->cap, l);
 }
 
 static void add_zero(layouts *all, layout l) {
@@ -51,8 +47,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
 
 /* ---- what must be equal ---- */
 
-static void differs(layout_verdict *v, const char *fmt, ...) ATH_PRINTF(2, 3);
-static void differs(layout_verdict *v, const char *fmt, ...) {
+ATH_PRINTF(2, 3) static void differs(layout_verdict *v, const char *fmt, ...) {
     if (!v->ok) return;
     v->ok = false;
     va_list args;

@@ -76,11 +76,7 @@ static void agree_on_zero(trace *t) {
 static void note(trace *t, span s) {
     s.step = t->step;
     pthread_mutex_lock(&t->lock);
-    if (t->n == t->cap) {
-        t->cap = t->cap ? 2 * t->cap : 4096;
-        t->spans = xrealloc(t->spans, (size_t)t->cap * sizeof *t->spans);
-    }
-    t->spans[t->n++] = s;
+    VEC_PUSH(t->spans, t->n, t->cap, s);
     pthread_mutex_unlock(&t->lock);
 }
 
