@@ -29,14 +29,13 @@ static status adopt_precision(config *c, const char *run, err *e) {
 }
 
 static status open_session(session *s, config *c, const train_options *opt, err *e) {
-    setup *u = &s->setup;
     *s = (session){.opt = opt, .setup = {.c = c, .a = arena_new("run")}};
     TRY(config_check_supported(c, e));
-    TRY(peers_open(&u->peers, c, opt->world, e));
-    u->attempt = (uint64_t)peers_first(
-        &u->peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
+    TRY(peers_open(&s->setup.peers, c, opt->world, e));
+    s->setup.attempt = (uint64_t)peers_first(
+        &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     if (c->run && !opt->fresh) TRY(adopt_precision(c, c->run, e));
-    TRY(config_open_device(c, &u->dev, e));
+    TRY(config_open_device(c, &s->setup.dev, e));
     return session_open(s, e);
 }
 
