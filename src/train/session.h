@@ -9,7 +9,7 @@
 #include "train/guard/watch.h"
 #include "train/journal.h"
 #include "train/ranks/trace.h"
-#include "train/save/saving.h"
+#include "train/save/save.h"
 #include "train/setup.h"
 #include "train/stage.h"
 #include "train/train.h"
@@ -23,7 +23,7 @@ typedef struct session {
     watch watch;        /* what judges steps (guard/watch.h) */
     bool watches;       /* steps are judged */
     bool overflow;      /* deterministic mode: the step's sums did not hold something */
-    saving saving;      /* checkpoints under way, uploads (save/saving.h) */
+    saving saving;      /* checkpoints under way, uploads (save/save.h) */
     journal journal;    /* where events go (journal.h) */
     trace *trace;       /* NULL: nobody wants one */
     run_folder *folder; /* NULL on all ranks but the first */

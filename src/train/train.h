@@ -2,7 +2,7 @@
  *
  * Reading order: this file, session.h and the headers of its parts (setup.h: what a run is made of;
  * course/course.h: the run as arithmetic; stage.h: what is in force; cursor.h: where the run is;
- * guard/watch.h: which steps are spikes; save/saving.h and save/state.h: checkpoints and resume;
+ * guard/watch.h: which steps are spikes; save/save.h and save/state.h: checkpoints and resume;
  * journal.h: where events go). Then train.c (opening in order of cost), loop.c (steps and what
  * happens between them), execute.h (one step), events.h and alarms.c, ranks/peers.h (the other
  * ranks), ranks/trace.h (a step's timeline), validate.c, samples.c, gradients.c (--dump-grads).
