@@ -1,4 +1,4 @@
-/* Fill, forward, backward, norm, update. Nothing here allocates. */
+/* The walk over the step table: fill, forward, backward, norm, update. See execute.h. */
 #include "train/execute.h"
 
 #include <math.h>
