@@ -32,7 +32,7 @@ status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
     double seconds = (double)r->total_ns / 1e9;
-    /* of this rank, as its programs and its peak */
+    /* micro-batches, programs and peak FLOP/s are those of this rank */
     double share = (double)g->table.micro_batches / seconds / u->peak_flops;
     json_t *o = json_pack(
         "{s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "grad_norm",
@@ -103,7 +103,7 @@ static json_t *matrix_products_json(const setup *u) {
     return json_string("own");
 }
 
-/* What the packing makes of the documents; nothing for concat, which has no pieces. */
+/* How documents are packed into sequences; nothing for data.packing=concat. */
 static void put_packing(json_t *o, const loader *l) {
     packing_totals t = loader_packing_totals(l);
     if (t.sequences == 0) return;
@@ -115,7 +115,7 @@ static void put_packing(json_t *o, const loader *l) {
                                   1 - (double)t.tokens / room));
 }
 
-/* Which programs will load what is trained: what none has is told before the first step. */
+/* Which programs can load the model; when none can, a warning comes before the first step. */
 static void put_where(const session *s, json_t *o) {
     where_runs w = where_runs_of(&s->setup.models[0], s->setup.tok);
     json_object_set_new(o, "runs", where_runs_json(&w));
@@ -183,7 +183,7 @@ static json_t *of_ranks(const setup *u, int64_t x) {
     return array;
 }
 
-/* By this rank since it began. */
+/* Bytes that this rank has sent since it began. */
 static json_t *sent_json(const setup *u) {
     comm_counts sent = comm_counted(u->peers.m.world);
     return plan_traffic_json(&sent);

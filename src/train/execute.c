@@ -24,7 +24,7 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                     .micro_batch =
                         (uint32_t)(u->peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
                         (uint32_t)micro_batch,
-                    /* in slots every micro-batch's gradients are new */
+                    /* gradients in slots are reduced after each micro-batch, which begins anew */
                     .first_micro = micro_batch == 0 || param_grads_in_slots(u->plan->store),
                     .grad_scale = grad_scale,
                     .mesh = &u->peers.m,
@@ -32,7 +32,7 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                     .fixed_overflow = &s->overflow};
 }
 
-/* Before the update, so that a step can be left out. */
+/* Called before the update, so that the update can be left out. */
 static void judge(session *s, step_result *r) {
     r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
     r->verdict = WATCH_FINE;
@@ -52,7 +52,8 @@ static optim_hyper hyper_of(const session *s, const step_result *r) {
                          .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
 }
 
-/* What this rank owns; where others need it, it goes to them while the next unit is updated. */
+/* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
+ * is gathered while the next one is updated. */
 static void update_units(session *s, step_result *r) {
     optim_hyper h = hyper_of(s, r);
     bool sends = !param_weights_in_slots(s->setup.plan->store);
@@ -71,12 +72,13 @@ static void update_units(session *s, step_result *r) {
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
 }
 
-/* What is timed is over when its time is taken; a device may run late. */
+/* Waits for the device before a clock is read, so that the time is that of the work. */
 static void end_timed(const session *s, const step_times *times) {
     if (times || trace_now(s->trace)) dev_sync(s->setup.dev);
 }
 
-/* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
+/* In the deterministic mode a number that does not fit into the fixed-point sums makes the norm
+ * infinite, which stops the run. */
 static double grad_norm(session *s) {
     setup *u = &s->setup;
     if (!u->c->train.deterministic)
@@ -161,7 +163,7 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
     return t->model ? &g->looks[t->model - 1] : &g->chunks[t->chunk];
 }
 
-/* The first program that sees a micro-batch has it read. */
+/* The first program of a micro-batch has its samples read; the others get the same rows. */
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
                    step_result *r, err *e) {
     trace_micro_batch(s->trace, t->micro_batch);
@@ -188,7 +190,8 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
     return sum;
 }
 
-/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
+/* Adds the loss of a micro-batch as an integer, so that the order of micro-batches does not
+ * matter. */
 static void add_fixed_loss(session *s, double sum, step_result *r) {
     double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->stage.batch / s->stage.B);
     if (fabs(x) <= limit)
@@ -219,7 +222,7 @@ void execute_pass_on(dev *d, const stage *g, const step_entry *t) {
         batch_pass_back(d, chunk, chunk + 1, t->frame);
 }
 
-/* In one go, or where it is traced, part by part of the model. */
+/* Runs the ops of an entry: all at once, or, while a trace is taken, layer by layer. */
 static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
     const prog *p = execute_ports_of(&s->stage, t)->p;
     int64_t *op_ns = times && t->model == 0 ? times->op_ns[t->chunk] : NULL;
@@ -243,7 +246,7 @@ static void wait_for(session *s, const step_entry *t) {
     trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
 }
 
-/* What the step's loss is a mean over. */
+/* How many targets or samples the step's loss is a mean over. */
 static int64_t count_of(const session *s, int64_t targets) {
     return s->setup.objective->loss ? s->stage.batch / s->setup.objective->sequences : targets;
 }

@@ -1,5 +1,6 @@
-/* The training loop: steps (execute.c) on samples of the loader, and what happens between them. The
- * step path allocates nothing but the event objects. */
+/* The training loop: enter the stage of the next step, run the step on samples of the loader, then
+ * validation, samples, saves and events. A step itself allocates nothing; events are JSON objects
+ * on the heap. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static status enter(session *s, err *e) {
     return s->setup.c->stages.n ? err_context(e, "stage %s", name) : st;
 }
 
-/* Whether validation losses of two stages are of one kind. */
+/* Whether the validation losses of two stages can be compared. */
 static bool same_validation(const course_stage *a, const course_stage *b) {
     const char *x = a->c->data.valid, *y = b->c->data.valid;
     return x && y && strcmp(x, y) == 0 && a->T == b->T &&
@@ -56,7 +57,8 @@ static status begin_stage(session *s, err *e) {
 
 /* ---- one step ---- */
 
-/* Of the step after this one, as far as it is known already. */
+/* Tells the reading thread which samples the step after this one needs, if that is in the same
+ * stage. */
 static void expect_next(session *s) {
     setup *u = &s->setup;
     int64_t next = s->at.step + 2;
@@ -93,7 +95,7 @@ static status run_step(session *s, step_result *r, err *e) {
 
 /* ---- between steps ---- */
 
-/* A run that was shortened may be past its end. */
+/* At or behind the end: a run may have been shortened since. */
 static bool is_last(const session *s) {
     return s->at.step >= s->setup.course->total_steps;
 }
@@ -143,7 +145,7 @@ static status stop_early(session *s, err *e) {
     return is_last(s) ? ST_OK : state_save(s, true, e);
 }
 
-/* A stage whose data cannot be opened must not cost what was trained before it. */
+/* When the data of a stage cannot be opened, the steps before it are saved first. */
 static status save_before_failing(session *s, status st, err *e) {
     if (st == ST_OK || s->stage.train || s->at.step == 0) return st;
     err unused = {0};

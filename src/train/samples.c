@@ -45,7 +45,8 @@ static status write_one(session *s, generator *g, int i, err *e) {
     return st;
 }
 
-/* Where weights are gathered for every pass or shared out, every rank makes the same sample. */
+/* Runs a program for the generator. Where weights are sharded, all ranks generate the same sample,
+ * since gathering needs all of them. */
 static void replay(void *ctx, const prog *p, const op_run *run) {
     session *s = ctx;
     op_run ranks = *run;

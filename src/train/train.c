@@ -54,7 +54,7 @@ static status take_folder(session *s, err *e) {
 }
 
 static status open_folder(session *s, err *e) {
-    TRY(peers_agree(&s->setup.peers, ST_OK, e)); /* all have looked at what was there */
+    TRY(peers_agree(&s->setup.peers, ST_OK, e)); /* until here all ranks have only read */
     return peers_agree(&s->setup.peers, setup_leads(&s->setup) ? take_folder(s, e) : ST_OK, e);
 }
 
@@ -80,7 +80,7 @@ static status find_fork(session *s, course_origin *origin, err *e) {
     return ST_OK;
 }
 
-/* What the other ranks need is for rank 0 to tell. */
+/* Rank 0 prints the memory that each rank needs, so it has to know. */
 static void share_peaks(setup *u) {
     int n = peers_ranks(&u->peers);
     int64_t *peak = ARENA_ARRAY(u->a, int64_t, n);
@@ -105,7 +105,7 @@ static status write_plan(session *s, err *e) {
     return ST_OK;
 }
 
-/* What the run's stages began with; nothing where it is new. */
+/* The record of the run's data; an empty one for a new run. */
 static status open_record(session *s, course_origin *origin, err *e) {
     if (s->opt->fork) return find_fork(s, origin, e);
     bool goes_on = !s->opt->fresh && run_is_run(s->setup.c->run);
@@ -132,7 +132,8 @@ static status count_sequences(session *s, uint64_t *n, err *e) {
     return st;
 }
 
-/* A fork enters its own stage anew: its data may be others. */
+/* A fork begins its current stage again, whose data may be others; it forgets that stage and later
+ * ones. */
 static void forget_stages(session *s, const course_origin *origin) {
     json_t *stages = json_object_get(s->data.record, "stages");
     size_t keep = (size_t)course_part_of(s->setup.course, origin->step + 1)->stage;
@@ -140,8 +141,8 @@ static void forget_stages(session *s, const course_origin *origin) {
     stage_data_set_origin(s->data.record, origin);
 }
 
-/* Every stage that is still to be trained, before anything is written. The data of a new run stay
- * open: they come next. */
+/* Looks at the data of every stage that is still to be trained, before anything is written. The
+ * data of a new run's first stage stay open. */
 static status probe_data(session *s, err *e) {
     setup *u = &s->setup;
     int begun = stage_data_begun(s->data.record);
@@ -170,7 +171,7 @@ static status check_layout(setup *u, err *e) {
     return peers_agree(&u->peers, preflight_check(u->c, &u->peers.m, e), e);
 }
 
-/* The first step of a run is not like the others. */
+/* Begins with the second step: the first one is slower (caches are filled). */
 static status open_trace(session *s, err *e) {
     if (!s->opt->trace) return ST_OK;
     int64_t first = s->at.step + 2;
@@ -179,7 +180,8 @@ static status open_trace(session *s, err *e) {
                       &s->setup.peers, e);
 }
 
-/* Shards hold texts: a sample is one sequence of them. */
+/* Shards hold texts, so a sample has one sequence; objectives with more cannot train on them
+ * yet. */
 static status check_samples(const session *s, err *e) {
     const setup *u = &s->setup;
     if (u->objective->sequences == 1) return ST_OK;
@@ -260,8 +262,8 @@ static uint64_t sequences_if_there(session *s) {
     return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
 }
 
-/* The plan of tensor-parallel rank t, of the first copy of the weights or of another. Kept in *out
- * if it is the largest so far. */
+/* Plans tensor-parallel rank t, in the first copy of the weights or in another. *out keeps the
+ * plan that needs most memory so far. */
 static status plan_rank(setup *u, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
     err why = {0};
     mesh_place(&u->peers.m, &u->peers.m.shape, t);
@@ -280,8 +282,9 @@ static status plan_rank(setup *u, int t, bool first_copy, plan **out, int64_t *p
     return st;
 }
 
-/* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary, and replicas of the
- * weights are not saved; the plan is that of the largest. */
+/* Ranks may need unequally much memory: tensor-parallel ranks may have unequal parts of the
+ * vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
+ * that needs most. */
 static status plan_ranks(setup *u, plan **out, err *e) {
     int tp = u->peers.m.size[MESH_TP], all = peers_ranks(&u->peers);
     int copy = peers_copy_ranks(&u->peers, u->c);

@@ -15,7 +15,7 @@ typedef struct opening {
     stage_data data;
 } opening;
 
-/* The samples that rewinds left out, as the newest checkpoint has them. */
+/* Reads from the newest checkpoint which samples rewinds left out. */
 static status read_gaps(opening *o, const char *run, err *e) {
     char *dir, *text;
     int64_t step;
@@ -54,8 +54,8 @@ static status count_sequences(opening *o, uint64_t *n, err *e) {
     return ST_OK;
 }
 
-/* Stages that have not begun yet are entered in the record's copy in memory, one after the other:
- * each may go on where the one before it will have ended. */
+/* Stages that have not begun are added to the record in memory only, in order: a stage may begin
+ * with samples behind those that the stage before it will use. */
 static status open_stage(opening *o, int stage, loader **out, err *e) {
     int begun = stage_data_begun(o->data.record);
     for (int i = begun < stage ? begun : stage; i <= stage; i++) {

@@ -11,8 +11,8 @@ typedef struct finding {
     dev *dev;
     dev_room room; /* for tensors that the host cannot reach */
     bool found;
-    bool goes_on;         /* other ranks walk beside this one: it walks to the end, too */
-    const bool *overflow; /* an op has met what does not fit into sums of fixed point */
+    bool goes_on;         /* other ranks walk, too: all go to the end, for the collectives */
+    const bool *overflow; /* set by an op when a number does not fit into fixed-point sums */
     double limit;
     char text[512];
 } finding;
@@ -78,7 +78,7 @@ static bool span_is_bad(const vec_span *k, const float *x, const param *p, findi
     return false;
 }
 
-/* A weight that is itself not finite is the first cause. A rank looks at what it holds. */
+/* A weight that is NaN or Inf is the first cause. A rank looks at the shards that it holds. */
 static bool weights_are_bad(const param_store *ps, finding *f) {
     held_array masters = held_masters(ps);
     dev_room room = {0};
@@ -93,7 +93,7 @@ static bool weights_are_bad(const param_store *ps, finding *f) {
     return bad;
 }
 
-/* The step's entries again, with the ops one by one. */
+/* Executes an entry of the step again, op by op. */
 static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, float grad_scale,
                        finding *f) {
     stage *g = &s->stage;
@@ -119,7 +119,8 @@ static void walk_step(session *s, uint64_t first_sample, float grad_scale, findi
         walk_entry(s, &s->stage.table.entry[i], first_sample, grad_scale, f);
 }
 
-/* Gradients of the walk are this rank's; what no rank finds arose when they were summed. */
+/* In the walk gradients are not reduced over ranks; when no rank finds anything, the overflow
+ * arose in that sum. */
 static void find(session *s, uint64_t first_sample, float grad_scale, finding *f) {
     f->found = weights_are_bad(s->setup.plan->store, f);
     bool known = peers_any(&s->setup.peers, f->found);
@@ -136,7 +137,7 @@ static const char *found_nowhere(const setup *u) {
                : "the global gradient norm overflowed though every gradient is finite";
 }
 
-/* All ranks name what the first of them has found. */
+/* All ranks report what the lowest rank that found something has found. */
 status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) {
     finding f = {
         .dev = s->setup.dev, .overflow = &s->overflow, .limit = (double)s->stage.fixed_limit};

@@ -27,7 +27,7 @@ typedef struct tensor_file {
 
 enum { MOST_FILES = 3 };
 
-/* Tensors of one array: of the whole model, whatever this rank has. */
+/* Tensors of one array: those of the whole model, whatever shards this rank has. */
 static int whole_count(const save_job *j) {
     return param_count(param_store_whole(j->store));
 }

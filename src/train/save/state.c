@@ -30,7 +30,7 @@ static uint64_t expected_bytes(const setup *u) {
     return (uint64_t)(elems * per) + (1u << 20);
 }
 
-/* Where the next step's samples would be if the stage of step `step` went on. */
+/* Samples of its stage that have been used after step `step`. */
 static uint64_t samples_after(const setup *u, int64_t step) {
     if (step == 0) return 0;
     return course_first_sample(u->course, step) + (uint64_t)course_part_of(u->course, step)->batch;
@@ -46,7 +46,7 @@ static json_t *cursor_json(const session *s, uint64_t weights) {
                      "optimizer", s->setup.optim->name, "digest", digest);
 }
 
-/* The model as it was trained last: at a stage's border that of the stage that ended. */
+/* The model of the last finished step; between two stages that of the one that ended. */
 static const model_config *trained_model(const session *s) {
     return &s->setup.models[course_last_stage(s->setup.course, s->at.step)];
 }
@@ -58,7 +58,7 @@ static checkpoint_keep keep_of(const session *s) {
                              .only_uploaded = s->saving.upload != NULL};
 }
 
-/* Of waiting for what another rank does of a save. */
+/* How long a rank waits for another one during a save. */
 static const double PATIENCE_S = 600;
 
 static bool world_has_failed(void *world) {
@@ -117,8 +117,8 @@ static void copy_block(void *to, const void *from, int64_t bytes, int threads) {
                (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
 }
 
-/* From the device to the host's memory at `to`, where the array is then. A block bounds the room
- * that it takes where the host does not reach the device's memory. */
+/* Copies an array from the device to host memory at `to`, and has it point there. In blocks, which
+ * bounds the extra memory where the host cannot reach that of the device. */
 static void copy_array(held_array *a, float *to, int64_t bytes) {
     enum { BLOCK = 64 << 20 };
     dev_room room = {0};
@@ -132,8 +132,8 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
     a->dev = NULL;
 }
 
-/* Copies what the next steps will change, and has the job look at the copy: the thread that writes
- * it knows of no device. */
+/* Copies weights and optimizer state, which the next steps will change, into the snapshot; the job
+ * then reads that, without the device. */
 static void take_snapshot(const setup *u, save_job *j) {
     param_sizes z = param_store_sizes(u->plan->store);
     copy_array(&j->masters, u->plan->snapshot_params, z.master_bytes);
@@ -151,7 +151,7 @@ static status tell_failure(session *s, const save_job *j, bool waited, err *why,
     return why->code;
 }
 
-/* Old checkpoints that cannot be deleted harm nobody but the disk. */
+/* An old checkpoint that cannot be deleted is an alarm, not an error. */
 static status tell_pruning(session *s, status st, const err *why, err *e) {
     return st == ST_OK ? ST_OK : events_prune_failed(s, why, e);
 }
@@ -174,7 +174,7 @@ static status poll_uploads(session *s, bool wait, err *e) {
     upload_event ev;
     while (s->saving.upload && (wait ? upload_wait(s->saving.upload, &ev, s->opt->stop)
                                      : upload_poll(s->saving.upload, &ev))) {
-        if (ev.ok) { /* what was kept for its sake alone may go */
+        if (ev.ok) { /* checkpoints that were kept only until their upload may be deleted */
             checkpoint_keep keep = keep_of(s);
             err why = {0};
             status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
@@ -186,7 +186,8 @@ static status poll_uploads(session *s, bool wait, err *e) {
     return ST_OK;
 }
 
-/* Waits for the save in the background. A rank whose part failed has all of it fail. */
+/* Waits for the save in the background. When the part of one rank failed, the save has failed on
+ * all. */
 static status settle(session *s, bool must, err *e) {
     err why = {0};
     status st;
@@ -199,7 +200,7 @@ status state_settle(session *s, bool must, err *e) {
 }
 
 status state_poll(session *s, bool wait, err *e) {
-    /* ranks look together, so that none goes on with another opinion of the last save */
+    /* all ranks look at the same step, so that they agree on the result of the save */
     if (s->saving.job && (wait || !peers_any(&s->setup.peers, !saving_is_done(&s->saving))))
         TRY(settle(s, wait, e));
     return poll_uploads(s, wait, e);
@@ -336,8 +337,8 @@ static status check_digest(session *s, const char *dir, const char *want, err *e
     return err_where(e, "%s", dir);
 }
 
-/* The data order is arithmetic on the config: it must say what the checkpoint says. A fork's past
- * is another course. */
+/* The samples that were used follow from the config; they must agree with the checkpoint. At the
+ * origin of a fork they need not: its past is another course. */
 static status check_position(const session *s, const char *dir, const stored_cursor *c, err *e) {
     bool is_fork = c->at.step == stage_data_origin(s->data.record).step;
     if (c->at.step == 0 || c->at.step > s->setup.course->total_steps || is_fork ||
@@ -380,7 +381,7 @@ static void clear_state(session *s) {
     s->at = cursor_start();
 }
 
-/* As the first rank finds it. NULL: there is none. */
+/* The newest good checkpoint, as rank 0 finds it. NULL: there is none. */
 static status find_newest(session *s, char **newest, err *e) {
     setup *u = &s->setup;
     int64_t step = -1;
