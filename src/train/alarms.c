@@ -25,7 +25,7 @@ ATH_PRINTF(2, 3) static json_t *alarm_new(const char *kind, const char *fmt, ...
 }
 
 static status emit(session *s, json_t *alarm, err *e) {
-    return journal_add(&s->journal, "alarm", s->at.step, alarm, e);
+    return events_emit(s, "alarm", s->at.step, alarm, e);
 }
 
 static const char *message_of(const json_t *alarm) {
@@ -86,7 +86,7 @@ void events_patterns(const session *s) {
 /* ---- steps ---- */
 
 status events_nonfinite(session *s, const char *what, err *e) {
-    return journal_add(&s->journal, "alarm", s->at.step + 1, alarm_new("nonfinite", "%s", what), e);
+    return events_emit(s, "alarm", s->at.step + 1, alarm_new("nonfinite", "%s", what), e);
 }
 
 static json_t *score_json(const step_result *r) {
@@ -124,7 +124,7 @@ status events_spike(session *s, const step_result *r, suspects *documents, err *
     json_object_set_new(o, "action", json_string(actions[r->verdict]));
     json_object_update_new(o, score_json(r));
     json_object_set_new(o, "documents", list);
-    return journal_add(&s->journal, "alarm", s->at.step + 1, o, e);
+    return events_emit(s, "alarm", s->at.step + 1, o, e);
 }
 
 status events_rewind(session *s, const step_result *r, int64_t from, const watch_gap *left_out,

@@ -12,6 +12,18 @@
 #include "io/where_runs.h"
 #include "op/gemm.h"
 
+status events_emit(session *s, const char *kind, int64_t step, json_t *members, err *e) {
+    journal *j = &s->journal;
+    json_t *o = json_pack("{s:s}", "event", kind);
+    status st = ST_OK;
+    if (step >= 0) json_object_set_new(o, "step", json_integer(step));
+    json_object_update_new(o, members);
+    if (j->speaks) st = metrics_write(j->metrics, o, e);
+    if (j->speaks && st == ST_OK && j->opt->on_event) j->opt->on_event(j->opt->ctx, o);
+    json_decref(o);
+    return st;
+}
+
 json_t *events_text(const char *text) {
     return json_text(text, strlen(text));
 }
@@ -42,7 +54,7 @@ status events_step(session *s, const step_result *r, err *e) {
         "data_wait_ms", f32((double)r->wait_ns / 1e6));
     if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
     if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
-    return journal_add(&s->journal, "step", s->at.step, o, e);
+    return events_emit(s, "step", s->at.step, o, e);
 }
 
 /* ---- between steps ---- */
@@ -67,26 +79,26 @@ status events_stage(session *s, err *e) {
                           (json_int_t)k->last_step, "seq_len", g->T, "batch", (json_int_t)g->batch,
                           "rope_theta", json_f64(s->setup.models[g->number].rope_theta), "lr",
                           json_f64(k->schedule.lr), "sources", sources_json(s));
-    return journal_add(&s->journal, "stage", k->first_step, o, e);
+    return events_emit(s, "stage", k->first_step, o, e);
 }
 
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
     json_t *o = json_pack("{s:o,s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "val_bpb",
                           json_f64(bits_per_byte), "targets", (json_int_t)targets);
-    return journal_add(&s->journal, "valid", s->at.step, o, e);
+    return events_emit(s, "valid", s->at.step, o, e);
 }
 
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
     json_t *o = json_pack("{s:o,s:o}", "prompt", events_text(prompt), "text",
                           json_text(strbuf_cstr(text), text->len));
-    return journal_add(&s->journal, "sample", s->at.step, o, e);
+    return events_emit(s, "sample", s->at.step, o, e);
 }
 
 status events_checkpoint(session *s, const save_job *j, err *e) {
     const char *path = checkpoint_path(j->mem, j->run, j->step);
     json_t *o = json_pack("{s:o,s:o}", "path", events_text(path), "save_ms",
                           f32((double)(clock_now_ns() - j->began_ns) / 1e6));
-    return journal_add(&s->journal, "checkpoint", j->step, o, e);
+    return events_emit(s, "checkpoint", j->step, o, e);
 }
 
 /* ---- the start ---- */
@@ -161,7 +173,7 @@ status events_start(session *s, err *e) {
         o, "flops_formula",
         json_string("every matrix product and attention product of forward and "
                     "backward, a multiply-add as two; causal attention counts half"));
-    return journal_add(&s->journal, "start", s->at.step, o, e);
+    return events_emit(s, "start", s->at.step, o, e);
 }
 
 /* ---- the end ---- */
@@ -204,5 +216,5 @@ status events_end(session *s, err *e) {
         json_object_set_new(o, "touched_by_rank", of_ranks(&s->setup, touched));
         json_object_set_new(o, "sent_bytes", sent_json(&s->setup));
     }
-    return journal_add(&s->journal, "end", -1, o, e);
+    return events_emit(s, "end", -1, o, e);
 }

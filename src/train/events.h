@@ -42,7 +42,10 @@ status events_upload_failed(session *s, const upload_event *ev, err *e) ATH_MUST
 void events_damaged(session *s, const char *dir, const err *why);
 status events_late(session *s, err *e) ATH_MUST_USE;
 
-/* A string of any bytes. */
+/* Private to events.c and alarms.c: an event with these members, of which the reference is taken;
+ * step < 0: of no step. Text of any bytes. */
+status events_emit(session *s, const char *kind, int64_t step, json_t *members,
+                   err *e) ATH_MUST_USE;
 json_t *events_text(const char *text);
 
 /* [{set, shard, document, source, line, id, first_tok, end_tok, row, loss, repeated}] of the first

@@ -16,14 +16,3 @@ status journal_open(journal *j, const char *run, int64_t step, err *e) {
     TRY(metrics_truncate_after(run, step, e));
     return metrics_open(&j->metrics, run, e);
 }
-
-status journal_add(journal *j, const char *kind, int64_t step, json_t *members, err *e) {
-    json_t *o = json_pack("{s:s}", "event", kind);
-    status st = ST_OK;
-    if (step >= 0) json_object_set_new(o, "step", json_integer(step));
-    json_object_update_new(o, members);
-    if (j->speaks) st = metrics_write(j->metrics, o, e);
-    if (j->speaks && st == ST_OK && j->opt->on_event) j->opt->on_event(j->opt->ctx, o);
-    json_decref(o);
-    return st;
-}

@@ -21,8 +21,5 @@ void journal_close(journal *j);
 /* Opens RUN/metrics.jsonl behind `step`, at the start and after a rewind: what was recorded after
  * it will happen again. */
 status journal_open(journal *j, const char *run, int64_t step, err *e) ATH_MUST_USE;
-/* An event with these members, of which the reference is taken; step < 0: of no step. */
-status journal_add(journal *j, const char *kind, int64_t step, json_t *members,
-                   err *e) ATH_MUST_USE;
 
 #endif

@@ -213,9 +213,8 @@ static void place_schedules(course *k, const config *c) {
 _Static_assert((int)SCHEDULE_MULTISTEP == (int)CONFIG_SCHEDULE_MULTISTEP, "schedule kinds");
 _Static_assert((int)DECAY_COSINE == (int)CONFIG_DECAY_COSINE, "decay kinds");
 
-/* In a fork, the steps after the origin continue the samples and tokens of the run it came from,
- * not what this course would have counted. The differences may be negative: unsigned arithmetic
- * wraps. */
+/* The steps behind the origin go on where the other course stood, whatever this one would have
+ * counted until there. Unsigned arithmetic wraps where it would have counted more. */
 static void move_origin(course *k, const course_origin *o) {
     if (!o || o->step <= 0 || o->step >= k->total_steps) return;
     int stage = course_part_of(k, o->step + 1)->stage;
