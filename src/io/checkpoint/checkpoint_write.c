@@ -45,7 +45,8 @@ static uint64_t free_bytes(const char *path) {
     return statvfs(path, &s) == 0 ? (uint64_t)s.f_bavail * s.f_frsize : UINT64_MAX;
 }
 
-/* One sentence with the path, the needed and the free bytes, whatever went wrong. */
+/* Adds to any error which checkpoint was not written, how many bytes it needs and how many are
+ * free. */
 static status explain(const checkpoint_writer *w, status st, err *e) {
     uint64_t left = free_bytes(w->parent);
     err_context(e, "checkpoint %s was not written", w->final);
@@ -185,7 +186,7 @@ static status await_rank(checkpoint_writer *w, int rank, err *e) {
     return ST_OK;
 }
 
-/* All ranks have synced what they wrote; this one its own, with the header. */
+/* Hashes a file that all ranks have filled and synced, and enters it in the manifest. */
 static status add_created(checkpoint_writer *w, const created_file *f, err *e) {
     uint64_t hash = 0, *hashes = ARENA_ARRAY(w->mem, uint64_t, f->n);
     TRY(st_hash(checkpoint_writer_path(w, f->name), f->tensors, f->n, &hash, hashes, e));
@@ -230,8 +231,8 @@ static status write_manifest(checkpoint_writer *w, err *e) {
     return file_sync_dir(w->temp, e);
 }
 
-/* A step-N of before waits under another name until the new one stands; checkpoint_clean knows that
- * name. */
+/* An earlier step-N gets another name until the new one has its own; after a crash between the
+ * two, checkpoint_clean renames it back. */
 static status give_name(checkpoint_writer *w, err *e) {
     const char *old =
         arena_printf(w->mem, "%s/" OLD_PREFIX "step-%lld", w->parent, (long long)w->list.step);
@@ -269,7 +270,7 @@ status checkpoint_writer_commit(checkpoint_writer *w, err *e) {
     return st;
 }
 
-/* Others may still write into the folder, so it loses its name before its files. */
+/* Other ranks may still write into the folder, so it is renamed before it is removed. */
 static bool leave_team(const checkpoint_writer *w) {
     if (w->team.ranks == 1) return false;
     (void)meet_complain(meet_given_up(w->mem, w->temp), "");
