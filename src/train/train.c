@@ -117,21 +117,6 @@ static status open_record(session *s, course_origin *origin, err *e) {
     return ST_OK;
 }
 
-/* Sequences in a pass over the data, where train.epochs asks for them. */
-static status count_sequences(session *s, uint64_t *n, err *e) {
-    *n = 0;
-    if (s->setup.c->train.epochs <= 0) return ST_OK;
-    stage_data look = s->data;
-    look.record = json_deep_copy(s->data.record);
-    loader *l = NULL;
-    bool is_new;
-    status st = stage_data_open(&look, s->setup.c, 0, &l, &is_new, e);
-    if (st == ST_OK) *n = loader_sequences(l);
-    loader_close(l);
-    json_decref(look.record);
-    return st;
-}
-
 /* A fork begins its current stage again, whose data may be others; it forgets that stage and later
  * ones. */
 static void forget_stages(session *s, const course_origin *origin) {
@@ -160,7 +145,7 @@ static status open_course(session *s, err *e) {
     course_origin origin = {0};
     uint64_t sequences;
     TRY(open_record(s, &origin, e));
-    TRY(count_sequences(s, &sequences, e));
+    TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
     if (s->opt->fork) forget_stages(s, &origin);
     return probe_data(s, e);
@@ -259,7 +244,7 @@ static uint64_t sequences_if_there(session *s) {
     uint64_t n = 0;
     if (!s->setup.tok) return 0;
     s->data.record = json_pack("{s:[]}", "stages");
-    return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
+    return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
 /* Plans tensor-parallel rank t, in the first copy of the weights or in another. *out keeps the

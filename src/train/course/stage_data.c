@@ -306,6 +306,20 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     return st;
 }
 
+status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) {
+    *n = 0;
+    if (c->train.epochs <= 0) return ST_OK;
+    stage_data look = *d;
+    look.record = json_deep_copy(d->record);
+    loader *l = NULL;
+    bool is_new;
+    status st = stage_data_open(&look, c, 0, &l, &is_new, e);
+    if (st == ST_OK) *n = loader_sequences(l);
+    loader_close(l);
+    json_decref(look.record);
+    return st;
+}
+
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out, err *e) {
     *out = NULL;
     if (!c->data.valid) return ST_OK;
