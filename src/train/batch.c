@@ -46,7 +46,7 @@ double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) 
     return sum;
 }
 
-/* Nothing goes back to a chunk that has nothing to train. */
+/* A port without bytes: a chunk of frozen layers takes no gradient. */
 static void copy(dev *d, const prog *to, prog_port to_port, const prog *from, prog_port from_port,
                  int frame) {
     if (!to_port.bytes) return;

@@ -1,24 +1,30 @@
-/* A micro-batch on its way between the host and the programs that read it. */
+/* A micro-batch on its way between the host and the programs that compute it.
+ *
+ * The loader writes token ids into batch_rows (host memory); batch_put copies them to the inputs of a
+ * program; batch_take_nll copies the losses back. With several chunks of layers, batch_pass_on and
+ * batch_pass_back move activations and their gradients between neighbouring chunks. */
 #ifndef TRAIN_BATCH_H
 #define TRAIN_BATCH_H
 
 #include "prog/prog.h"
 
-/* The rows of a micro-batch on the host, [B,T] each. */
+/* One micro-batch on the host: B sequences of T tokens; each array is [B,T]. */
 typedef struct batch_rows {
     int B, T;
     int32_t *ids, *targets, *pos;
-    int32_t *start;     /* first position that a token may see; NULL: no document mask */
-    float *nll, *d_nll; /* of each target, and its gradient where an objective gives it */
-    float *ref_nll;     /* by the reference */
+    int32_t *start; /* first position that a token may attend to; NULL: no document mask */
+    float *nll;     /* -log p of each target, after the forward pass */
+    float *d_nll;   /* gradient of the loss by nll, where an objective computes it (objective.h) */
+    float *ref_nll; /* nll by the reference model, where there is one */
 } batch_rows;
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start);
 int64_t batch_rows_bytes(int B, int T);
 
-/* What a language-model program, or a chunk of one, takes and gives. */
+/* The inputs and outputs of one program: a whole model, or one chunk of its layers. A port that the
+ * program does not have has 0 bytes. */
 typedef struct batch_ports {
-    const prog *p; /* NULL: there is no such program */
+    const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
     prog_port x, y, d_x, d_y; /* activations between chunks, and their gradients */
 } batch_ports;
@@ -27,9 +33,10 @@ batch_ports batch_ports_of(const prog *p); /* p may be NULL */
 
 /* Gives a program its inputs. */
 void batch_put(const batch_ports *io, int frame, const batch_rows *rows);
-/* Fills rows->nll and returns the sum in double, in order. */
+/* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);
-/* Activations from a chunk to the next one; gradients from that one back. */
+/* Forward: the activations of `chunk` become the input of `next`. Backward: the gradient of that
+ * input goes back to `chunk`. */
 void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);
 void batch_pass_back(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);
 

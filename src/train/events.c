@@ -40,7 +40,7 @@ status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
     double seconds = (double)r->total_ns / 1e9;
-    /* of this rank, as its programs and its peak */
+    /* micro-batches, programs and peak FLOP/s are those of this rank */
     double share = (double)g->table.micro_batches / seconds / u->peak_flops;
     json_t *o = json_pack(
         "{s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "grad_norm",
@@ -100,9 +100,9 @@ status events_checkpoint(session *s, const save_job *j, err *e) {
 /* ---- the start ---- */
 
 /* Results depend on the implementation in their last bits, so a run says which it has. */
-static json_t *matrix_products_json(const session *s) {
+static json_t *matrix_products_json(const setup *u) {
     int by_onednn;
-    switch (gemm_get_policy(s->setup.dev, &by_onednn)) {
+    switch (gemm_get_policy(u->dev, &by_onednn)) {
         case GEMM_ALL_OWN: break;
         case GEMM_ALL_ONEDNN: return json_string("onednn");
         case GEMM_REMEMBERED:
@@ -111,7 +111,7 @@ static json_t *matrix_products_json(const session *s) {
     return json_string("own");
 }
 
-/* What the packing makes of the documents; nothing for concat, which has no pieces. */
+/* How documents are packed into sequences; nothing for data.packing=concat. */
 static void put_packing(json_t *o, const loader *l) {
     packing_totals t = loader_packing_totals(l);
     if (t.sequences == 0) return;
@@ -123,7 +123,7 @@ static void put_packing(json_t *o, const loader *l) {
                                   1 - (double)t.tokens / room));
 }
 
-/* Which programs will load what is trained: what none has is told before the first step. */
+/* Which programs can load the model; when none can, a warning comes before the first step. */
 static void put_where(const session *s, json_t *o) {
     where_runs w = where_runs_of(&s->setup.models[0], s->setup.tok);
     json_object_set_new(o, "runs", where_runs_json(&w));
@@ -165,12 +165,12 @@ status events_start(session *s, err *e) {
     json_object_set_new(o, "digest", digest_json(digest));
     put_ranks(s, o);
     json_object_update_new(
-        o,
-        json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,
-                  "precision", dtype_name(u->plan->spec.compute), "isa",
-                  cpu_isa_name(dev_isa(u->dev)), "threads", dev_threads(u->dev), "matrix_products",
-                  matrix_products_json(s), "planned_peak_bytes", (json_int_t)u->plan->peak_bytes,
-                  "text_bytes", (json_int_t)loader_totals(s->stage.train).text_bytes));
+        o, json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,
+                     "precision", dtype_name(u->plan->spec.compute), "isa",
+                     cpu_isa_name(dev_isa(u->dev)), "threads", dev_threads(u->dev),
+                     "matrix_products", matrix_products_json(&s->setup), "planned_peak_bytes",
+                     (json_int_t)u->plan->peak_bytes, "text_bytes",
+                     (json_int_t)loader_totals(s->stage.train).text_bytes));
     put_packing(o, s->stage.train);
     json_object_set_new(o, "peak_gflops", f32(u->peak_flops / 1e9));
     json_object_set_new(
@@ -188,20 +188,20 @@ void events_note_memory(journal *j) {
 }
 
 /* A number of each rank. */
-static json_t *of_ranks(const session *s, int64_t x) {
-    int n = peers_ranks(&s->setup.peers);
+static json_t *of_ranks(const setup *u, int64_t x) {
+    int n = peers_ranks(&u->peers);
     int64_t *all = xcalloc((size_t)n, sizeof *all);
-    all[peers_rank(&s->setup.peers)] = x;
-    peers_share_count(&s->setup.peers, all);
+    all[peers_rank(&u->peers)] = x;
+    peers_share_count(&u->peers, all);
     json_t *array = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(all[i]));
     free(all);
     return array;
 }
 
-/* By this rank since it began. */
-static json_t *sent_json(const session *s) {
-    comm_counts sent = comm_counted(s->setup.peers.m.world);
+/* Bytes that this rank has sent since it began. */
+static json_t *sent_json(const setup *u) {
+    comm_counts sent = comm_counted(u->peers.m.world);
     return plan_traffic_json(&sent);
 }
 
@@ -216,9 +216,9 @@ status events_end(session *s, err *e) {
                           (json_int_t)plan_baseline_bytes(p), "planned_peak_bytes",
                           (json_int_t)p->peak_bytes, "touched_peak_bytes", (json_int_t)touched);
     if (peers_ranks(&s->setup.peers) > 1) {
-        json_object_set_new(o, "planned_by_rank", of_ranks(s, p->peak_bytes));
-        json_object_set_new(o, "touched_by_rank", of_ranks(s, touched));
-        json_object_set_new(o, "sent_bytes", sent_json(s));
+        json_object_set_new(o, "planned_by_rank", of_ranks(&s->setup, p->peak_bytes));
+        json_object_set_new(o, "touched_by_rank", of_ranks(&s->setup, touched));
+        json_object_set_new(o, "sent_bytes", sent_json(&s->setup));
     }
     return events_emit(s, "end", -1, o, e);
 }

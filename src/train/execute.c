@@ -1,4 +1,4 @@
-/* Fill, forward, backward, norm, update. Nothing here allocates. */
+/* The walk over the step table: fill, forward, backward, norm, update. See execute.h. */
 #include "train/execute.h"
 
 #include <math.h>
@@ -17,21 +17,22 @@ double execute_mean_loss(const step_result *r) {
 }
 
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
-    return (op_run){.dev = s->setup.dev,
-                    .seed = (uint64_t)s->setup.c->train.seed,
+    setup *u = &s->setup;
+    return (op_run){.dev = u->dev,
+                    .seed = (uint64_t)u->c->train.seed,
                     .step = (uint64_t)s->at.step + 1,
                     .micro_batch =
-                        (uint32_t)(s->setup.peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
+                        (uint32_t)(u->peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
                         (uint32_t)micro_batch,
-                    /* in slots every micro-batch's gradients are new */
-                    .first_micro = micro_batch == 0 || param_grads_in_slots(s->setup.plan->store),
+                    /* gradients in slots are reduced after each micro-batch, which begins anew */
+                    .first_micro = micro_batch == 0 || param_grads_in_slots(u->plan->store),
                     .grad_scale = grad_scale,
-                    .mesh = &s->setup.peers.m,
+                    .mesh = &u->peers.m,
                     .fixed_limit = s->stage.fixed_limit,
                     .fixed_overflow = &s->overflow};
 }
 
-/* Before the update, so that a step can be left out. */
+/* Called before the update, so that the update can be left out. */
 static void judge(session *s, step_result *r) {
     r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
     r->verdict = WATCH_FINE;
@@ -51,7 +52,8 @@ static optim_hyper hyper_of(const session *s, const step_result *r) {
                          .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
 }
 
-/* What this rank owns; where others need it, it goes to them while the next unit is updated. */
+/* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
+ * is gathered while the next one is updated. */
 static void update_units(session *s, step_result *r) {
     optim_hyper h = hyper_of(s, r);
     bool sends = !param_weights_in_slots(s->setup.plan->store);
@@ -70,58 +72,60 @@ static void update_units(session *s, step_result *r) {
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
 }
 
-/* What is timed is over when its time is taken; a device may run late. */
+/* Waits for the device before a clock is read, so that the time is that of the work. */
 static void end_timed(const session *s, const step_times *times) {
     if (times || trace_now(s->trace)) dev_sync(s->setup.dev);
 }
 
-/* Deterministic mode: what does not fit into the sums is told as a norm that is not finite. */
+/* In the deterministic mode a number that does not fit into the fixed-point sums makes the norm
+ * infinite, which stops the run. */
 static double grad_norm(session *s) {
-    if (!s->setup.c->train.deterministic)
-        return sqrt(peers_sum_copy(&s->setup.peers,
-                                   optim_grad_squares(s->setup.dev, s->setup.plan->store)));
+    setup *u = &s->setup;
+    if (!u->c->train.deterministic)
+        return sqrt(peers_sum_copy(&u->peers, optim_grad_squares(u->dev, u->plan->store)));
     int64_t limb[VEC_LIMBS];
-    optim_grad_limbs(s->setup.dev, s->setup.plan->store, limb);
-    peers_sum_limbs(&s->setup.peers, limb);
-    dev_sync(s->setup.dev); /* kernels set the flag */
-    bool overflow = peers_any(&s->setup.peers, s->overflow);
+    optim_grad_limbs(u->dev, u->plan->store, limb);
+    peers_sum_limbs(&u->peers, limb);
+    dev_sync(u->dev); /* kernels set the flag */
+    bool overflow = peers_any(&u->peers, s->overflow);
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
 static void sum_over_ranks(session *s, step_result *r) {
-    if (s->setup.c->train.deterministic) {
-        r->loss_fixed = peers_sum_count(&s->setup.peers, r->loss_fixed, "the loss");
+    setup *u = &s->setup;
+    if (u->c->train.deterministic) {
+        r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
-        r->loss_sum = peers_sum_samples(&s->setup.peers, r->loss_sum);
-    if (s->watches && s->setup.c->guard.repeated > 0)
-        r->repeated_tokens =
-            peers_sum_count(&s->setup.peers, r->repeated_tokens, "repeated tokens");
+        r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+    if (s->watches && u->c->guard.repeated > 0)
+        r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
     r->norm = grad_norm(s);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
+    setup *u = &s->setup;
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->stage.now->train.digest_every;
     sum_over_ranks(s, r);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
     judge(s, r);
-    r->lr = course_lr(s->setup.course, step) * watch_rate(&s->watch, s->setup.c, step);
+    r->lr = course_lr(u->course, step) * watch_rate(&s->watch, u->c, step);
     r->has_digest = every > 0 && step % every == 0;
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
     if (r->finite && !skips)
         update_units(s, r);
     else if (r->has_digest)
-        r->digest = param_digest(s->setup.plan->store);
+        r->digest = param_digest(u->plan->store);
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
         times->norm_ns += normed - began;
         times->update_ns += clock_now_ns() - normed;
     }
-    if (r->has_digest) TRY(peers_digest(&s->setup.peers, &r->digest, e));
-    return comm_check(s->setup.peers.m.world, e);
+    if (r->has_digest) TRY(peers_digest(&u->peers, &r->digest, e));
+    return comm_check(u->peers.m.world, e);
 }
 
 /* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
@@ -137,11 +141,9 @@ static int64_t count_repeated(const stage *g) {
 }
 
 static void keep_nll(const session *s, int micro_batch) {
-    int64_t n = (int64_t)s->stage.B * s->stage.T,
-            first = s->setup.peers.m.rank[MESH_DP] * s->stage.share * s->stage.T;
-    if (s->stage.nll)
-        memcpy(s->stage.nll + first + micro_batch * n, s->stage.rows.nll,
-               (size_t)n * sizeof *s->stage.nll);
+    const stage *g = &s->stage;
+    int64_t n = (int64_t)g->B * g->T, first = s->setup.peers.m.rank[MESH_DP] * g->share * g->T;
+    if (g->nll) memcpy(g->nll + first + micro_batch * n, g->rows.nll, (size_t)n * sizeof *g->nll);
 }
 
 /* ---- inputs and losses ---- */
@@ -161,7 +163,7 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
     return t->model ? &g->looks[t->model - 1] : &g->chunks[t->chunk];
 }
 
-/* The first program that sees a micro-batch has it read. */
+/* The first program of a micro-batch has its samples read; the others get the same rows. */
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
                    step_result *r, err *e) {
     trace_micro_batch(s->trace, t->micro_batch);
@@ -188,7 +190,8 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
     return sum;
 }
 
-/* Adds a micro-batch's sum as an integer, so that the order of micro-batches does not matter. */
+/* Adds the loss of a micro-batch as an integer, so that the order of micro-batches does not
+ * matter. */
 static void add_fixed_loss(session *s, double sum, step_result *r) {
     double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->stage.batch / s->stage.B);
     if (fabs(x) <= limit)
@@ -219,7 +222,7 @@ void execute_pass_on(dev *d, const stage *g, const step_entry *t) {
         batch_pass_back(d, chunk, chunk + 1, t->frame);
 }
 
-/* In one go, or where it is traced, part by part of the model. */
+/* Runs the ops of an entry: all at once, or, while a trace is taken, layer by layer. */
 static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
     const prog *p = execute_ports_of(&s->stage, t)->p;
     int64_t *op_ns = times && t->model == 0 ? times->op_ns[t->chunk] : NULL;
@@ -243,7 +246,7 @@ static void wait_for(session *s, const step_entry *t) {
     trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
 }
 
-/* What the step's loss is a mean over. */
+/* How many targets or samples the step's loss is a mean over. */
 static int64_t count_of(const session *s, int64_t targets) {
     return s->setup.objective->loss ? s->stage.batch / s->setup.objective->sequences : targets;
 }

@@ -1,51 +1,56 @@
-/* One optimizer step: the walk of the step table, the same for training and for measuring it. The
- * source of samples and the wish for times differ; what is computed does not. */
+/* One optimizer step: executes the entries of the step table (step/step.h) in order.
+ *
+ * The training loop, `bench train` and the trials of layouts all use it. They bring their own
+ * step_source, which says where samples come from; what is computed is the same. Nothing is
+ * allocated here, unless a trace is being taken. */
 #ifndef TRAIN_EXECUTE_H
 #define TRAIN_EXECUTE_H
 
 #include "train/session.h"
 
-/* Where the samples of the coming step come from. */
+/* Where the samples of the coming step come from. The functions are called in this order, once a
+ * step, once a micro-batch, once a step. */
 typedef struct step_source {
-    /* Unmasked targets of the whole step: gradients are divided by them, so they are known before
-     * the first micro-batch. */
+    /* Number of unmasked targets of this rank in the whole step. Gradients are divided by the sum
+     * over all ranks, so it must be known before the first micro-batch. */
     int64_t (*count_targets)(session *s);
-    /* Fills s->stage.rows with a micro-batch. */
+    /* Fills s->stage.rows with a micro-batch (0, 1, ... within the step). */
     status (*fill)(session *s, int micro_batch, err *e);
-    /* Told when the gradients are those of the whole step, before the update; may be NULL. */
+    /* Called when gradients are summed over micro-batches and ranks, before the update; may be
+     * NULL. */
     void (*reduced)(session *s, void *ctx);
     void *ctx;
 } step_source;
 
 typedef struct step_result {
-    double loss_sum;    /* over targets, or over samples (objective.h) */
-    int64_t loss_fixed; /* deterministic mode: the same in fixed point (op/fixed.h) */
-    int64_t targets;
-    int64_t count; /* of what loss_sum is over */
-    float grad_scale;
-    double norm, lr;
+    double loss_sum;           /* sum of losses over `count` targets or samples, of all ranks */
+    int64_t loss_fixed;        /* deterministic mode: the same sum in fixed point (op/fixed.h) */
+    int64_t targets;           /* unmasked targets, of all ranks */
+    int64_t count;             /* what the mean is over: targets, or samples (objective.h) */
+    float grad_scale;          /* 1 / count */
+    double norm, lr;           /* norm of the gradient before clipping; learning rate */
     int64_t wait_ns, total_ns; /* wait: for samples; it is part of the total */
-    bool finite;               /* false: there was no update */
-    watch_verdict verdict;     /* skip and rewind: no update either */
+    bool finite;               /* false: loss or norm is NaN or Inf, and there was no update */
+    watch_verdict verdict;     /* WATCH_SKIP and WATCH_REWIND: no update either */
     spike_score score;
-    int64_t repeated_tokens; /* that repeat themselves; 0 unless steps are judged */
-    double repeated;         /* their share */
+    int64_t repeated_tokens; /* tokens in repeated runs (suspects.h); 0 unless steps are judged */
+    double repeated;         /* their share of the step's tokens */
     bool has_digest;         /* train.digest_every asks for one after this step */
-    uint64_t digest;         /* of the weights */
+    uint64_t digest;         /* of the weights after the step */
 } step_result;
 
-/* Where the time went; each step adds to it. */
+/* Where the time of steps goes, in ns; each step adds to it. */
 typedef struct step_times {
     int64_t **op_ns; /* by chunk, and op of its training program */
     int64_t fill_ns, norm_ns, update_ns;
 } step_times;
 
-/* Runs the step after s->at without moving s->at. times: NULL when not wanted. */
+/* Runs the step after s->at; s->at stays. times may be NULL. Every rank calls it. */
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
                     err *e) ATH_MUST_USE;
 /* The step's loss; 0 where nothing was counted. */
 double execute_mean_loss(const step_result *r);
-/* Moves s->at past the step. */
+/* Moves s->at past the step; not called for a step that is rewound. */
 void execute_advance(session *s, const step_result *r);
 
 /* What a step consists of, for those who run it otherwise (guard/nonfinite.c) or only a part of it
@@ -55,13 +60,15 @@ void execute_advance(session *s, const step_result *r);
 op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 /* Fills g->rows with a micro-batch of samples; returns the number of targets. */
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
-/* Runs a program without backward: validation, sampling. Every rank of a copy does. */
+/* Runs a program without backward: validation, sampling. All ranks that share the weights call it
+ * together, since they may have to gather them. */
 void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run);
-/* The loss of a micro-batch that is through all chunks; the backward can begin. */
+/* The loss of a micro-batch whose forward pass is done, as a sum; where the objective gives its
+ * gradient, that is put into the program, and the backward can begin. */
 double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale);
-/* Runs what an entry says between chunks. */
+/* Copies between two chunks, as a STEP_PASS_ON or STEP_PASS_BACK says. */
 void execute_pass_on(dev *d, const stage *g, const step_entry *t);
-/* What the entry's program takes and gives. */
+/* Inputs and outputs of the entry's program. */
 const batch_ports *execute_ports_of(const stage *g, const step_entry *t);
 
 #endif

@@ -47,7 +47,8 @@ static status write_gradients(const setup *u, const char *path, err *e) {
     return st;
 }
 
-/* Gradients that hold a NaN compare with nothing: the first tensor that has one is named. */
+/* Gradients with a NaN cannot be compared with anything: the first tensor that has one is named
+ * instead. */
 static status check_finite(const setup *u, const batch_ports *io, const op_run *run, double loss,
                            err *e) {
     if (isfinite(loss) && isfinite(optim_grad_squares(u->dev, u->plan->store))) return ST_OK;

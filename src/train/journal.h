@@ -1,5 +1,5 @@
 /* Where the events of a run go: each is one JSON object, appended to RUN/metrics.jsonl and given to
- * the caller. Rank 0 alone writes; on the others an event goes nowhere. */
+ * the caller. Rank 0 alone writes; on the others an event goes nowhere. events.h makes them. */
 #ifndef TRAIN_JOURNAL_H
 #define TRAIN_JOURNAL_H
 
@@ -16,12 +16,10 @@ typedef struct journal {
     int64_t peak_anon_bytes;  /* the most memory that was seen in use */
 } journal;
 
-static inline void journal_init(journal *j, const train_options *opt, bool speaks) {
-    *j = (journal){.speaks = speaks, .opt = opt, .late = json_array()};
-}
-static inline void journal_close(journal *j) {
-    metrics_close(j->metrics);
-    json_decref(j->late);
-}
+void journal_init(journal *j, const train_options *opt, bool speaks);
+void journal_close(journal *j);
+/* Opens RUN/metrics.jsonl behind `step`, at the start and after a rewind: what was recorded after
+ * it will happen again. */
+status journal_open(journal *j, const char *run, int64_t step, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
-/* The training loop: steps (execute.c) on samples of the loader, and what happens between them. The
- * step path allocates nothing but the event objects. */
+/* The training loop: enter the stage of the next step, run the step on samples of the loader, then
+ * validation, samples, saves and events. A step itself allocates nothing; events are JSON objects
+ * on the heap. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static status enter(session *s, err *e) {
     return s->setup.c->stages.n ? err_context(e, "stage %s", name) : st;
 }
 
-/* Whether validation losses of two stages are of one kind. */
+/* Whether the validation losses of two stages can be compared. */
 static bool same_validation(const course_stage *a, const course_stage *b) {
     const char *x = a->c->data.valid, *y = b->c->data.valid;
     return x && y && strcmp(x, y) == 0 && a->T == b->T &&
@@ -43,26 +44,28 @@ static void forget_losses(session *s, const course_stage *k) {
 /* Once, between the last step of one stage and the first of the next: a new start of the optimizer,
  * events. */
 static status begin_stage(session *s, err *e) {
-    const course_stage *k = &s->setup.course->stage[s->stage.number];
+    setup *u = &s->setup;
+    const course_stage *k = &u->course->stage[s->stage.number];
     if (!s->stage.begins) return ST_OK;
     s->stage.begins = false;
-    if (setup_leads(&s->setup)) events_patterns(s);
+    if (setup_leads(u)) events_patterns(s);
     if (s->at.step > 0) forget_losses(s, k);
-    if (s->at.step > 0 && k->optim_base == s->at.step) setup_clear_optimizer(&s->setup);
-    if (s->setup.c->stages.n) TRY(events_stage(s, e));
+    if (s->at.step > 0 && k->optim_base == s->at.step) setup_clear_optimizer(u);
+    if (u->c->stages.n) TRY(events_stage(s, e));
     return events_budgets(s, e);
 }
 
 /* ---- one step ---- */
 
-/* Of the step after this one, as far as it is known already. */
+/* Tells the reading thread which samples the step after this one needs, if that is in the same
+ * stage. */
 static void expect_next(session *s) {
+    setup *u = &s->setup;
     int64_t next = s->at.step + 2;
-    if (next > s->setup.course->total_steps ||
-        course_part_of(s->setup.course, next)->stage != s->stage.number)
+    if (next > u->course->total_steps || course_part_of(u->course, next)->stage != s->stage.number)
         return;
-    prefetch_expect(s->stage.ahead, stage_own_sample(&s->setup, &s->watch, next),
-                    course_part_of(s->setup.course, next)->batch / s->setup.peers.m.size[MESH_DP]);
+    prefetch_expect(s->stage.ahead, stage_own_sample(u, &s->watch, next),
+                    course_part_of(u->course, next)->batch / u->peers.m.size[MESH_DP]);
 }
 
 static int64_t count_targets(session *s) {
@@ -92,7 +95,7 @@ static status run_step(session *s, step_result *r, err *e) {
 
 /* ---- between steps ---- */
 
-/* A run that was shortened may be past its end. */
+/* At or behind the end: a run may have been shortened since. */
 static bool is_last(const session *s) {
     return s->at.step >= s->setup.course->total_steps;
 }
@@ -109,19 +112,20 @@ static bool save_is_due(const session *s) {
 }
 
 static status after_step(session *s, err *e) {
-    const config *c = s->setup.c;
+    setup *u = &s->setup;
+    const config *c = u->c;
     s->at.val_loss = NAN;
     if (s->at.step == 1 || is_last(s)) events_note_memory(&s->journal);
     if (s->stage.valid && due(c->eval.every, s)) {
-        comm_at(s->setup.peers.m.world, "the validation", s->at.step);
+        comm_at(u->peers.m.world, "the validation", s->at.step);
         TRY(validate(s, e));
     }
     if (due(c->sample.every, s)) {
-        comm_at(s->setup.peers.m.world, "the samples", s->at.step);
+        comm_at(u->peers.m.world, "the samples", s->at.step);
         TRY(samples_write(s, e));
     }
     bool saves = save_is_due(s);
-    comm_at(s->setup.peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
+    comm_at(u->peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
     return saves ? state_save(s, is_last(s), e) : state_poll(s, false, e);
 }
 
@@ -141,7 +145,7 @@ static status stop_early(session *s, err *e) {
     return is_last(s) ? ST_OK : state_save(s, true, e);
 }
 
-/* A stage whose data cannot be opened must not cost what was trained before it. */
+/* When the data of a stage cannot be opened, the steps before it are saved first. */
 static status save_before_failing(session *s, status st, err *e) {
     if (st == ST_OK || s->stage.train || s->at.step == 0) return st;
     err unused = {0};

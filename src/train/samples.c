@@ -21,10 +21,11 @@ status samples_encode(setup *u, err *e) {
 }
 
 static status write_one(session *s, generator *g, int i, err *e) {
-    const config *c = s->setup.c;
-    int32_t end = tok_eos(s->setup.tok);
-    generate_request rq = {.prompt = s->setup.prompts[i].id,
-                           .n_prompt = s->setup.prompts[i].n,
+    setup *u = &s->setup;
+    const config *c = u->c;
+    int32_t end = tok_eos(u->tok);
+    generate_request rq = {.prompt = u->prompts[i].id,
+                           .n_prompt = u->prompts[i].n,
                            .max_new = c->sample.max_new,
                            .sample = {.temperature = c->sample.temperature,
                                       .top_k = (int)c->sample.top_k,
@@ -33,7 +34,7 @@ static status write_one(session *s, generator *g, int i, err *e) {
                                       .seed = (uint64_t)c->train.seed},
                            .end = &end,
                            .n_end = end >= 0,
-                           .tok = s->setup.tok};
+                           .tok = u->tok};
     tok_ids ids = {0};
     strbuf text = {0};
     generate_result result;
@@ -44,7 +45,8 @@ static status write_one(session *s, generator *g, int i, err *e) {
     return st;
 }
 
-/* Where weights are gathered for every pass or shared out, every rank makes the same sample. */
+/* Runs a program for the generator. Where weights are sharded, all ranks generate the same sample,
+ * since gathering needs all of them. */
 static void replay(void *ctx, const prog *p, const op_run *run) {
     session *s = ctx;
     op_run ranks = *run;
@@ -53,15 +55,15 @@ static void replay(void *ctx, const prog *p, const op_run *run) {
 }
 
 status samples_write(session *s, err *e) {
-    if (!plan_prog(s->setup.plan, USE_DECODE, 0)) return ST_OK;
+    setup *u = &s->setup;
+    if (!plan_prog(u->plan, USE_DECODE, 0)) return ST_OK;
     status st = ST_OK;
-    bool together =
-        param_weights_in_slots(s->setup.plan->store) || s->setup.peers.m.size[MESH_TP] > 1;
-    if (!together && !setup_leads(&s->setup)) return ST_OK;
-    generator g = plan_generator(s->setup.plan, s->setup.tok);
+    bool together = param_weights_in_slots(u->plan->store) || u->peers.m.size[MESH_TP] > 1;
+    if (!together && !setup_leads(u)) return ST_OK;
+    generator g = plan_generator(u->plan, u->tok);
     g.replay = replay;
     g.replay_ctx = s;
-    for (int i = 0; st == ST_OK && i < s->setup.c->sample.prompts.n; i++) {
+    for (int i = 0; st == ST_OK && i < u->c->sample.prompts.n; i++) {
         generator_reset(&g); /* each as if it were alone */
         st = write_one(s, &g, i, e);
     }

@@ -9,7 +9,7 @@
 #include "train/guard/watch.h"
 #include "train/journal.h"
 #include "train/ranks/trace.h"
-#include "train/save/saving.h"
+#include "train/save/save.h"
 #include "train/setup.h"
 #include "train/stage.h"
 #include "train/train.h"
@@ -21,19 +21,19 @@ typedef struct session {
     stage stage;        /* in force: data, programs, batch (stage.h) */
     cursor at;          /* where the run is (cursor.h) */
     watch watch;        /* what judges steps (guard/watch.h) */
-    bool watches;       /* steps are judged */
-    bool overflow;      /* deterministic mode: the step's sums did not hold something */
-    saving saving;      /* checkpoints under way, uploads (save/saving.h) */
+    bool watches;       /* whether steps are judged; not in trials */
+    bool overflow;      /* deterministic mode: a number did not fit into this step's sums */
+    saving saving;      /* the save under way, uploads (save/save.h) */
     journal journal;    /* where events go (journal.h) */
-    trace *trace;       /* NULL: nobody wants one */
-    run_folder *folder; /* NULL on all ranks but the first */
-    char *forked;       /* --fork: the checkpoint that this run goes on from */
+    trace *trace;       /* NULL: no --trace */
+    run_folder *folder; /* locked; NULL on all ranks but rank 0, and in trials */
+    char *forked;       /* --fork: the checkpoint from which the new run begins; else NULL */
 } session;
 
-/* The tokenizer, and everything that is needed before the course; setup's c, a, peers and dev are
- * there already. */
+/* Opens the tokenizer and initialises the other parts. The caller has set opt, and setup's c, a, peers
+ * and dev. */
 status session_open(session *s, err *e) ATH_MUST_USE;
-/* setup_open_course, for the data, too. */
+/* setup_open_course; afterwards data can be opened, too. */
 status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
                            err *e) ATH_MUST_USE;
 void session_close(session *s);

@@ -18,7 +18,8 @@ bool setup_takes_vocab(const config *c) {
     return !json_object_get(c->model, "preset") && !json_object_get(c->model, "from");
 }
 
-/* A copy of `model:` in which an unsaid vocabulary is the tokenizer's. */
+/* A copy of the config's `model:`; where it does not say the size of the vocabulary, that is the
+ * tokenizer's. */
 static json_t *model_object(const setup *u, const config *c) {
     json_t *o = json_deep_copy(c->model);
     if (u->tok && !json_object_get(o, "vocab_size") && setup_takes_vocab(c))
@@ -60,7 +61,7 @@ dtype setup_compute(const config *c) {
     return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
 }
 
-/* The key of an error of the model or the layout gets its line. */
+/* An error of the model or the layout names a key; this adds the line of the config. */
 static status locate_error(const config *c, status st, err *e) {
     if (st == ST_OK || !e) return st;
     if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
@@ -110,8 +111,8 @@ static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
 }
 
-/* Chunks have layers; micro-batches have whole samples; the head's second mode has all of the
- * vocabulary. */
+/* Refuses what does not work together: an objective with its own loss and tensor parallelism or
+ * z_loss; more chunks than layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
     int64_t layers = u->models[0].num_hidden_layers;
     if (u->objective->loss && u->peers.m.size[MESH_TP] > 1) {
@@ -197,7 +198,8 @@ static int64_t host_bytes(const course_stage *k, int64_t dp) {
            batch_rows_bytes(k->B, k->T) + k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
 }
 
-/* Whether a save can come before the last step, which is the only one that is waited for. */
+/* Whether a save can come before the last step. The save after the last step is always waited for,
+ * and needs no snapshot. */
 bool setup_saves_on_the_way(const setup *u) {
     const config *c = u->c;
     bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < u->course->total_steps;
@@ -237,7 +239,8 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .sharing = peers_sharding(&u->peers, u->c)};
 }
 
-/* It sees what is trained on. */
+/* The reference computes the same sequences as the model: its vocabulary and length must
+ * suffice. */
 static status check_reference(const setup *u, const model_config *ref, err *e) {
     int64_t vocab = u->models[0].vocab_size, longest = 0;
     for (int i = 0; i < u->course->n_stages; i++)
@@ -254,7 +257,8 @@ static status check_reference(const setup *u, const model_config *ref, err *e) {
     return err_hint(e, "train.seq_len=%ld", (long)model_max_tokens(ref));
 }
 
-/* Its config, before memory is planned; its weights come with the state. */
+/* Reads the config of the reference, since memory is planned for it; its weights are loaded with
+ * the state. */
 static status open_reference(setup *u, err *e) {
     const char *dir = u->c->train.reference;
     u->reference = (plan_other){.name = "reference", .config = u->models[0]};

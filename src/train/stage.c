@@ -53,7 +53,7 @@ static void make_tables(stage *g, const setup *u) {
     }
 }
 
-/* The ways of a micro-batch: its rows on the host, and the inputs of the programs. */
+/* Memory for a micro-batch on the host, and the ports of the programs that read it. */
 static void make_ways(stage *g, const setup *u) {
     arena *a = g->mem;
     g->chunks = ARENA_ARRAY(a, batch_ports, g->parts.chunks);
@@ -65,7 +65,8 @@ static void make_ways(stage *g, const setup *u) {
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
 }
 
-/* Of a contribution to a gradient; micro-batches of all ranks. */
+/* The largest contribution to a gradient that fixed-point sums can hold. micro_batches: of all
+ * ranks. */
 static float fixed_limit(const step_parts *parts, int64_t micro_batches) {
     return fixed_grad_limit(micro_batches * prog_count_contributions(parts->chunk, parts->chunks));
 }
@@ -74,7 +75,7 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
     const course_stage *k = &u->course->stage[number];
     if (number != g->number) {
         if (!g->decay) g->decay = ARENA_ARRAY(u->a, bool, param_count(u->plan->store));
-        dev_sync(u->dev); /* updates that are still to run read the mask */
+        dev_sync(u->dev); /* updates that still run on the device read the mask */
         plan_select(u->plan, number);
         g->number = number;
         g->now = k->c;
@@ -96,7 +97,7 @@ status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err 
     int begun = stage_data_begun(d->record);
     for (int i = begun < number ? begun : number; i <= number; i++) {
         bool is_new;
-        loader_close(g->train); /* a fork has not been through the earlier stages itself */
+        loader_close(g->train); /* of the stage before, which a fork has not trained itself */
         TRY(stage_data_open(d, u->course->stage[i].c, i, &g->train, &is_new, e));
         d->record_is_new |= is_new;
     }
@@ -105,7 +106,7 @@ status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err 
 
 static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
-    /* by those who looked whether it is there: they open the first one */
+    /* by probe_data (train.c), which opens the data of the first stage */
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
     status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);

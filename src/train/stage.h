@@ -14,37 +14,40 @@
 #include "train/cursor.h"
 #include "train/setup.h"
 
-/* A program that runs between steps, and what happens meanwhile. */
+/* A program without backward (validation, prefill, decode), with the step table by which it is run:
+ * where weights are sharded, each unit is gathered before the ops that read it. */
 typedef struct pass_table {
     const prog *p;
     step_table table;
 } pass_table;
 
 typedef struct stage {
-    int number;  /* -1: none is in force */
-    bool begins; /* it does so with the coming step */
-    const config *now;
-    bool *decay; /* [parameters] whether weight decay acts on it */
-    int B, T;    /* micro-batch, sequence length */
+    int number;        /* in the course, from 0; -1: none is in force */
+    bool begins;       /* the coming step is its first: begin_stage in loop.c has work to do */
+    const config *now; /* the run's config with the stage's changes */
+    bool *decay;       /* [parameters] whether weight decay acts on each */
+    int B, T;          /* sequences of a micro-batch, tokens of a sequence */
 
-    /* its data; NULL where samples come from elsewhere */
+    /* Its data; NULL in trials, where samples come from elsewhere. */
     loader *train, *valid;
     prefetch *ahead;
-    float *nll; /* [batch,T] of the step, for those who look for a spike's documents */
+    float
+        *nll; /* [batch,T] losses of the step's tokens, from which a spike's documents are found */
 
-    /* of the part */
-    int64_t batch; /* sequences per step, of all ranks */
-    int64_t share; /* of those, this rank's: successive ones */
-    step_parts parts;
-    step_table table;            /* made of the parts */
-    batch_ports *chunks, *looks; /* of the parts' programs; the first look is the reference's */
-    batch_ports validation;
-    batch_rows rows;    /* the micro-batch that was filled last */
-    pass_table *passes; /* of programs without backward */
+    /* The part in force. */
+    int64_t batch;          /* sequences of a step, over all ranks */
+    int64_t share;          /* sequences of a step on this rank; they follow each other */
+    step_parts parts;       /* the programs of a step */
+    step_table table;       /* what a step does, made of them */
+    batch_ports *chunks;    /* [parts.chunks] of the programs that are trained */
+    batch_ports *looks;     /* [parts.looks] of other models; the first is the reference */
+    batch_ports validation; /* of the validation program */
+    batch_rows rows;        /* the micro-batch that was filled last */
+    pass_table *passes;     /* [n_passes] programs that run between steps */
     int n_passes;
-    uint8_t *marks;    /* [T] for suspects_count_repeated */
-    float fixed_limit; /* deterministic mode: of a contribution to a gradient (op/fixed.h) */
-    arena *mem;        /* of the tables, ports and rows */
+    uint8_t *marks;    /* [T] memory for suspects_count_repeated */
+    float fixed_limit; /* deterministic mode: largest contribution to a gradient (op/fixed.h) */
+    arena *mem;        /* holds tables, ports and rows; emptied when the part changes */
 } stage;
 
 void stage_init(stage *g);

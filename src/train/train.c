@@ -40,19 +40,20 @@ static status open_session(session *s, config *c, const train_options *opt, err 
 
 /* Takes the run folder: new, or resumed when only free keys differ. */
 static status take_folder(session *s, err *e) {
+    setup *u = &s->setup;
     run_start start;
     int begun = stage_data_begun(s->data.record);
-    TRY(run_open(&s->folder, s->setup.c->run, e));
-    TRY(run_prepare(s->folder, s->setup.c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
+    TRY(run_open(&s->folder, u->c->run, e));
+    TRY(run_prepare(s->folder, u->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
     /* Without its checkpoint and its origin a fork would go on elsewhere: the config, which makes
      * the folder a run, comes last. */
-    if (s->forked) TRY(checkpoint_copy(s->forked, s->setup.c->run, e));
+    if (s->forked) TRY(checkpoint_copy(s->forked, u->c->run, e));
     if (s->forked) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
-    return run_write_config(s->folder, s->setup.c, e);
+    return run_write_config(s->folder, u->c, e);
 }
 
 static status open_folder(session *s, err *e) {
-    TRY(peers_agree(&s->setup.peers, ST_OK, e)); /* all have looked at what was there */
+    TRY(peers_agree(&s->setup.peers, ST_OK, e)); /* until here all ranks have only read */
     return peers_agree(&s->setup.peers, setup_leads(&s->setup) ? take_folder(s, e) : ST_OK, e);
 }
 
@@ -78,38 +79,32 @@ static status find_fork(session *s, course_origin *origin, err *e) {
     return ST_OK;
 }
 
-/* What happened after the checkpoint that is resumed will happen again. */
-static status open_metrics(session *s, err *e) {
-    if (!setup_leads(&s->setup)) return ST_OK;
-    TRY(metrics_truncate_after(s->setup.c->run, s->at.step, e));
-    return metrics_open(&s->journal.metrics, s->setup.c->run, e);
-}
-
-/* What the other ranks need is for rank 0 to tell. */
-static void share_peaks(session *s) {
-    int n = peers_ranks(&s->setup.peers);
-    int64_t *peak = ARENA_ARRAY(s->setup.a, int64_t, n);
-    plan_class *needs = ARENA_ARRAY(s->setup.a, plan_class, n);
-    peak[peers_rank(&s->setup.peers)] = s->setup.plan->peak_bytes;
-    peers_share_count(&s->setup.peers, peak);
+/* Rank 0 prints the memory that each rank needs, so it has to know. */
+static void share_peaks(setup *u) {
+    int n = peers_ranks(&u->peers);
+    int64_t *peak = ARENA_ARRAY(u->a, int64_t, n);
+    plan_class *needs = ARENA_ARRAY(u->a, plan_class, n);
+    peak[peers_rank(&u->peers)] = u->plan->peak_bytes;
+    peers_share_count(&u->peers, peak);
     for (int i = 0; i < n; i++) needs[i] = (plan_class){1, peak[i]};
-    plan_set_classes(s->setup.plan, needs, n);
+    plan_set_classes(u->plan, needs, n);
 }
 
 static status write_plan(session *s, err *e) {
-    if (!setup_leads(&s->setup)) return ST_OK;
-    json_t *o = plan_json(s->setup.plan, s->setup.c->train.memory_limit);
+    setup *u = &s->setup;
+    if (!setup_leads(u)) return ST_OK;
+    json_t *o = plan_json(u->plan, u->c->train.memory_limit);
     status st = run_write_json(s->folder, "plan.json", o, e);
     json_decref(o);
     if (st != ST_OK || !s->opt->on_plan) return st;
     strbuf table = {0};
-    plan_describe(s->setup.plan, &table);
+    plan_describe(u->plan, &table);
     s->opt->on_plan(s->opt->ctx, strbuf_cstr(&table));
     strbuf_free(&table);
     return ST_OK;
 }
 
-/* What the run's stages began with; nothing where it is new. */
+/* The record of the run's data; an empty one for a new run. */
 static status open_record(session *s, course_origin *origin, err *e) {
     if (s->opt->fork) return find_fork(s, origin, e);
     bool goes_on = !s->opt->fresh && run_is_run(s->setup.c->run);
@@ -121,22 +116,8 @@ static status open_record(session *s, course_origin *origin, err *e) {
     return ST_OK;
 }
 
-/* Sequences in a pass over the data, where train.epochs asks for them. */
-static status count_sequences(session *s, uint64_t *n, err *e) {
-    *n = 0;
-    if (s->setup.c->train.epochs <= 0) return ST_OK;
-    stage_data look = s->data;
-    look.record = json_deep_copy(s->data.record);
-    loader *l = NULL;
-    bool is_new;
-    status st = stage_data_open(&look, s->setup.c, 0, &l, &is_new, e);
-    if (st == ST_OK) *n = loader_sequences(l);
-    loader_close(l);
-    json_decref(look.record);
-    return st;
-}
-
-/* A fork enters its own stage anew: its data may be others. */
+/* A fork begins its current stage again, whose data may be others; it forgets that stage and later
+ * ones. */
 static void forget_stages(session *s, const course_origin *origin) {
     json_t *stages = json_object_get(s->data.record, "stages");
     size_t keep = (size_t)course_part_of(s->setup.course, origin->step + 1)->stage;
@@ -144,15 +125,16 @@ static void forget_stages(session *s, const course_origin *origin) {
     stage_data_set_origin(s->data.record, origin);
 }
 
-/* Every stage that is still to be trained, before anything is written. The data of a new run stay
- * open: they come next. */
+/* Looks at the data of every stage that is still to be trained, before anything is written. The
+ * data of a new run's first stage stay open. */
 static status probe_data(session *s, err *e) {
+    setup *u = &s->setup;
     int begun = stage_data_begun(s->data.record);
-    for (int i = begun; i < s->setup.course->n_stages; i++) {
-        const course_stage *k = &s->setup.course->stage[i];
-        status st = i == 0 ? stage_open_data(&s->stage, &s->setup, &s->data, 0, e)
+    for (int i = begun; i < u->course->n_stages; i++) {
+        const course_stage *k = &u->course->stage[i];
+        status st = i == 0 ? stage_open_data(&s->stage, u, &s->data, 0, e)
                            : stage_data_probe(&s->data, k->c, e);
-        if (st != ST_OK && s->setup.c->stages.n) err_context(e, "stage %s", k->name);
+        if (st != ST_OK && u->c->stages.n) err_context(e, "stage %s", k->name);
         TRY(st);
     }
     return ST_OK;
@@ -162,18 +144,18 @@ static status open_course(session *s, err *e) {
     course_origin origin = {0};
     uint64_t sequences;
     TRY(open_record(s, &origin, e));
-    TRY(count_sequences(s, &sequences, e));
+    TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
     if (s->opt->fork) forget_stages(s, &origin);
     return probe_data(s, e);
 }
 
-static status check_layout(session *s, err *e) {
-    if (peers_ranks(&s->setup.peers) == 1 || !s->setup.c->parallel.verify) return ST_OK;
-    return peers_agree(&s->setup.peers, preflight_check(s->setup.c, &s->setup.peers.m, e), e);
+static status check_layout(setup *u, err *e) {
+    if (peers_ranks(&u->peers) == 1 || !u->c->parallel.verify) return ST_OK;
+    return peers_agree(&u->peers, preflight_check(u->c, &u->peers.m, e), e);
 }
 
-/* The first step of a run is not like the others. */
+/* Begins with the second step: the first one is slower (caches are filled). */
 static status open_trace(session *s, err *e) {
     if (!s->opt->trace) return ST_OK;
     int64_t first = s->at.step + 2;
@@ -182,56 +164,60 @@ static status open_trace(session *s, err *e) {
                       &s->setup.peers, e);
 }
 
-/* Shards hold texts: a sample is one sequence of them. */
+/* Shards hold texts, so a sample has one sequence; objectives with more cannot train on them
+ * yet. */
 static status check_samples(const session *s, err *e) {
-    if (s->setup.objective->sequences == 1) return ST_OK;
-    config_error(s->setup.c, e, "train.objective",
+    const setup *u = &s->setup;
+    if (u->objective->sequences == 1) return ST_OK;
+    config_error(u->c, e, "train.objective",
                  "shards hold texts, not samples of %d sequences, from which %s learns",
-                 s->setup.objective->sequences, s->setup.objective->name);
+                 u->objective->sequences, u->objective->name);
     return err_hint(e, "train.objective=lm learns from them");
 }
 
 /* ---- weights and state ---- */
 
 static status check_begun(const session *s, err *e) {
-    int last = course_last_stage(s->setup.course, s->at.step);
+    const setup *u = &s->setup;
+    int last = course_last_stage(u->course, s->at.step);
     int begun = stage_data_begun(s->data.record);
     bool is_fork = s->at.step == stage_data_origin(s->data.record).step; /* no step of its own */
     if (last < begun || begun == 0 || is_fork) return ST_OK;
-    const char *path = arena_printf(s->setup.a, "stages.%d.until", begun - 1);
-    config_error(s->setup.c, e, path, "stage %s ends before step %ld, which was trained in it",
-                 s->setup.course->stage[begun - 1].name, (long)s->at.step);
+    const char *path = arena_printf(u->a, "stages.%d.until", begun - 1);
+    config_error(u->c, e, path, "stage %s ends before step %ld, which was trained in it",
+                 u->course->stage[begun - 1].name, (long)s->at.step);
     return err_hint(e, "end it at step %ld or later", (long)s->at.step);
 }
 
 static status start_state(session *s, err *e) {
-    TRY(setup_commit(&s->setup, e));
-    status st = setup_leads(&s->setup) ? checkpoint_clean(s->setup.c->run, e) : ST_OK;
-    TRY(peers_agree(&s->setup.peers, st, e));
-    TRY(setup_load_reference(&s->setup, s->setup.models[0].from, e));
+    setup *u = &s->setup;
+    TRY(setup_commit(u, e));
+    status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
+    TRY(peers_agree(&u->peers, st, e));
+    TRY(setup_load_reference(u, u->models[0].from, e));
     TRY(state_load_newest(s, e));
-    peers_gather_all(&s->setup.peers);
+    peers_gather_all(&u->peers);
     return check_begun(s, e);
 }
 
 static status run_session(session *s, err *e) {
-    TRY(config_check_train(s->setup.c, e));
+    setup *u = &s->setup;
+    TRY(config_check_train(u->c, e));
     TRY(check_samples(s, e));
     TRY(open_course(s, e));
-    if (setup_leads(&s->setup)) course_warn(s->setup.course);
-    TRY(samples_encode(&s->setup, e));
-    TRY(peers_agree(&s->setup.peers, setup_make_plan(&s->setup, e),
-                    e)); /* they may need unequally much */
-    TRY(check_layout(s, e));
+    if (setup_leads(u)) course_warn(u->course);
+    TRY(samples_encode(u, e));
+    TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
+    TRY(check_layout(u, e));
     TRY(open_folder(s, e));
-    share_peaks(s);
-    TRY(peers_agree(&s->setup.peers, write_plan(s, e), e));
+    share_peaks(u);
+    TRY(peers_agree(&u->peers, write_plan(s, e), e));
     TRY(start_state(s, e));
-    if (s->setup.c->checkpoint.upload && setup_leads(&s->setup))
-        s->saving.upload = upload_new(s->setup.c->run, s->setup.c->checkpoint.upload);
-    TRY(peers_agree(&s->setup.peers, open_metrics(s, e), e));
+    if (u->c->checkpoint.upload && setup_leads(u))
+        s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
+    TRY(peers_agree(&u->peers, journal_open(&s->journal, u->c->run, s->at.step, e), e));
     TRY(open_trace(s, e));
-    peers_set_link(&s->setup.peers, s->setup.c);
+    peers_set_link(&u->peers, u->c);
     return loop_run(s, e);
 }
 
@@ -257,18 +243,18 @@ static uint64_t sequences_if_there(session *s) {
     uint64_t n = 0;
     if (!s->setup.tok) return 0;
     s->data.record = json_pack("{s:[]}", "stages");
-    return count_sequences(s, &n, NULL) == ST_OK ? n : 0;
+    return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
-/* The plan of tensor-parallel rank t, of the first copy of the weights or of another. Kept in *out
- * if it is the largest so far. */
-static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
+/* Plans tensor-parallel rank t, in the first copy of the weights or in another. *out keeps the
+ * plan that needs most memory so far. */
+static status plan_rank(setup *u, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
     err why = {0};
-    mesh_place(&s->setup.peers.m, &s->setup.peers.m.shape, t);
-    s->setup.peers.first_copy = first_copy;
-    status st = setup_make_plan(&s->setup, &why);
-    plan *p = s->setup.plan;
-    s->setup.plan = NULL;
+    mesh_place(&u->peers.m, &u->peers.m.shape, t);
+    u->peers.first_copy = first_copy;
+    status st = setup_make_plan(u, &why);
+    plan *p = u->plan;
+    u->plan = NULL;
     if (p) *peak = p->peak_bytes;
     if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
         plan_free(p);
@@ -280,18 +266,19 @@ static status plan_rank(session *s, int t, bool first_copy, plan **out, int64_t 
     return st;
 }
 
-/* Ranks differ where tensor-parallel ones have unequal parts of the vocabulary, and replicas of the
- * weights are not saved; the plan is that of the largest. */
-static status plan_ranks(session *s, plan **out, err *e) {
-    int tp = s->setup.peers.m.size[MESH_TP], all = peers_ranks(&s->setup.peers);
-    int copy = peers_copy_ranks(&s->setup.peers, s->setup.c);
-    plan_class *needs = ARENA_ARRAY(s->setup.a, plan_class, 2 * tp);
+/* Ranks may need unequally much memory: tensor-parallel ranks may have unequal parts of the
+ * vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
+ * that needs most. */
+static status plan_ranks(setup *u, plan **out, err *e) {
+    int tp = u->peers.m.size[MESH_TP], all = peers_ranks(&u->peers);
+    int copy = peers_copy_ranks(&u->peers, u->c);
+    plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * tp);
     status st = ST_OK;
     for (int i = 0; i < 2 * tp; i++) {
         bool first = i < tp;
         needs[i].ranks = (first ? copy : all - copy) / tp;
         if (needs[i].ranks == 0) continue;
-        status of_this = plan_rank(s, i % tp, first, out, &needs[i].peak_bytes, e);
+        status of_this = plan_rank(u, i % tp, first, out, &needs[i].peak_bytes, e);
         if (of_this != ST_OK) st = of_this;
         if (!*out) return st;
     }
@@ -309,7 +296,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
-    if (st == ST_OK) st = plan_ranks(&s, out, e);
+    if (st == ST_OK) st = plan_ranks(&s.setup, out, e);
     s.setup.dev = NULL;
     session_close(&s);
     return st;

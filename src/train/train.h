@@ -2,7 +2,7 @@
  *
  * Reading order: this file, session.h and the headers of its parts (setup.h: what a run is made of;
  * course/course.h: the run as arithmetic; stage.h: what is in force; cursor.h: where the run is;
- * guard/watch.h: which steps are spikes; save/saving.h and save/state.h: checkpoints and resume;
+ * guard/watch.h: which steps are spikes; save/save.h and save/state.h: checkpoints and resume;
  * journal.h: where events go). Then train.c (opening in order of cost), loop.c (steps and what
  * happens between them), execute.h (one step), events.h and alarms.c, ranks/peers.h (the other
  * ranks), ranks/trace.h (a step's timeline), validate.c, samples.c, gradients.c (--dump-grads).
@@ -22,21 +22,23 @@
 #include "run/config/config.h"
 
 typedef struct train_options {
-    const char *fork; /* go on in this new run folder, from the newest checkpoint */
-    bool fresh;       /* start anew in an existing run folder */
-    const volatile sig_atomic_t *stop; /* set by a signal handler: save and return ST_STOPPED */
-    comm_world
-        *world; /* the ranks of the run; NULL: this process alone. Rank 0 speaks and writes. */
-    const char *trace; /* file for a timeline of trace_steps steps; NULL: none */
-    int64_t trace_steps;
-    void (*on_event)(void *ctx, const json_t *event); /* may be NULL */
-    void (*on_plan)(void *ctx,
-                    const char *table); /* the memory table, before step 1; may be NULL */
-    void *ctx;
+    const char *fork; /* continue in this new run folder, from the newest checkpoint; or NULL */
+    bool fresh;       /* start again from step 0 in an existing run folder */
+    /* Set by a signal handler: the run saves after the step it is in and returns ST_STOPPED. */
+    const volatile sig_atomic_t *stop;
+    /* All ranks of the run; NULL: this process alone. Rank 0 prints and writes for all. */
+    comm_world *world;
+    const char *trace;   /* file for a timeline of trace_steps steps; NULL: none */
+    int64_t trace_steps; /* steps */
+    void (*on_event)(void *ctx, const json_t *event); /* each event, on rank 0; may be NULL */
+    void (*on_plan)(void *ctx, const char *table);    /* the memory table, once, before step 1 */
+    void *ctx;                                        /* of both */
 } train_options;
 
-/* Trains until config says, resuming what the run folder holds. `c` gets its resolved values
- * (precision). ST_STOPPED after a signal, ST_NONFINITE naming step, op and tensor. */
+/* Trains to the end that the config names, from the newest checkpoint in the run folder if there is
+ * one. Every rank calls it. `c` gets its resolved values (precision, say). ST_STOPPED: after a
+ * signal, with the state saved. ST_NONFINITE: a loss or gradient is NaN or Inf; the error names
+ * step, op and tensor. */
 status train_run(config *c, const train_options *opt, err *e) ATH_MUST_USE;
 
 /* The plan of a config, made on the meta device without data: `athanor plan`, `train --dry-run`.

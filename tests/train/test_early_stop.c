@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/json.h"
-#include "train/guard/early_stop.h"
+#include "train/guard/watch.h"
 
 static void test_counts_validations_without_improvement(void **state) {
     (void)state;

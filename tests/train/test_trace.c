@@ -1,6 +1,8 @@
-/* A trace: one file for all ranks, spans that nest, communication beside computation. */
+/* A trace: one file for all ranks, spans that nest, communication beside computation. Without one a
+ * step allocates nothing. */
 #include "test.h"
 
+#include "base/file_fault.h"
 #include "comm/comm_test.h"
 #include "train/layouts/trial.h"
 
@@ -202,12 +204,34 @@ static void test_unwritable(void **state) {
     config_free(c);
 }
 
+/* Also where its tokens are looked through for runs that repeat. */
+static void test_a_step_allocates_nothing(void **state) {
+    (void)state;
+    const run r = {1, "parallel.zero=0", "guard.repeated=0.5", false};
+    config *c = config_of(&r);
+    session s;
+    step_result out;
+    err e = {0};
+    assert_int_equal(trial_open(&s, arena_new("step test"), c, NULL, &e), ST_OK);
+    s.watches = true;
+    for (int i = 0; i < 3; i++) {
+        if (i > 0)
+            assert_true(file_fault_arm("alloc:1")); /* the first one makes caches of kernels */
+        assert_int_equal(trial_step(&s, NULL, &out, &e), ST_OK);
+        assert_false(file_fault_struck());
+        file_fault_arm(NULL);
+    }
+    session_close(&s);
+    config_free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_data_parallel),
         cmocka_unit_test(test_zero3),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_a_step_allocates_nothing),
     };
     int fd = mkstemp(path);
     if (fd < 0) return 1;

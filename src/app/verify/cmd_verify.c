@@ -1,7 +1,7 @@
 /* athanor verify checkpoint: whether checkpoints are whole, and what is wrong with those that are
  * not. For a run: all its checkpoints, what a crash left, and which one a resume would take.
  *
- * Reading order: inspect_input, verdict, print_report, report_json. */
+ * Reading order: inspect_input, describe_run, print_report, report_json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,8 @@
 #include "train/layouts/matrix.h"
 
 enum { DEFAULT_RANKS = 8, DEFAULT_STEPS = 20, DEFAULT_DEPTH = 4, LEAST_BATCH = 8, MOST_RANKS = 64 };
-/* With ordinary sums: rounding grows from step to step, and what is wrong shows at once. */
+/* Steps with ordinary sums: few, since rounding errors grow from step to step, and a mistake shows
+ * at once. */
 enum { ORDINARY_STEPS = 3 };
 
 typedef struct verification {
@@ -61,7 +62,7 @@ static status run_way(verification *v, const layout *l, const layout_way *way, l
     return apart ? layout_run_rank(v->t, l, way, v->world, *r, e) : layout_run(v->t, l, way, *r, e);
 }
 
-/* Exact sums, then ordinary ones; *r: of the former. */
+/* With exact sums, then with ordinary ones; *r is the result of the former. */
 static status run_layout(verification *v, const layout *l, layout_result **r, layout_verdict *k,
                          err *e) {
     const layout_result *one = l->tp > 1 ? v->one_fp32 : v->one;

@@ -45,8 +45,8 @@ static status start(const resume_runs *r, const char *run, const char *fault, ch
     return child_start(out, args, fault, arena_printf(r->a, "%s.log", run), e);
 }
 
-/* What a child said in its last words: {"error": {...}} becomes the err. A child that died without
- * them, by a signal, leaves its log. */
+/* Makes an err of a child's last line, {"error": {...}}. A child that was killed has none: then
+ * its log is kept. */
 static status adopt_error(resume_runs *r, const json_t *line, int exit_status, const char *run,
                           err *e) {
     const json_t *o = json_object_get(line, "error");
@@ -118,8 +118,9 @@ static status run_a(resume_runs *r, err *e) {
     return st;
 }
 
-/* What a's last checkpoint took: making, writing by the megabyte and syncing each file, and around
- * them folders, the manifest, the rename, and the removal of an older one. */
+/* About how many file operations a save takes, from the files of a's last checkpoint: each is
+ * created, written by the megabyte, and synced; to these come folders, the manifest, the rename,
+ * and the removal of an older checkpoint. */
 static status count_operations(resume_runs *r, const char *dir, int *count, err *e) {
     char **names;
     int n;
@@ -214,9 +215,8 @@ typedef struct life {
     json_t *last;
 } life;
 
-/* The operation in whose place a life dies: one of a save near the target, or, one time in four,
- * one of starting. Operations count from the start of the process, saves from the newest
- * checkpoint. */
+/* The file operation, counted from the start of the process, in whose place b is killed: one of
+ * the save near the target step, or, one time in four, one of the start. */
 static int64_t plan_fault(resume_runs *r, int64_t target) {
     if (draw(r, 4) == 0) return 1 + draw(r, START_OPS);
     int64_t saves = target > r->saved_step ? (target - r->saved_step) / r->save_every : 0;
@@ -284,8 +284,8 @@ static void count_strike(resume_runs *r, const life *l, int exit_status) {
     tell(r, arena_printf(r->a, "interruption %d of %d: %s", r->struck, r->kills, r->story));
 }
 
-/* A life ended: struck, finished, or with an error, which breaks the promise, since the undisturbed
- * run had none. */
+/* b has ended: interrupted as planned, finished, or with an error. An error breaks the promise,
+ * since the undisturbed run had none. */
 static void judge_end(resume_runs *r, const life *l, int exit_status, bool *finished) {
     bool killed = exit_status == 128 + SIGKILL &&
                   (l->how == STRIKE_SAVE || (l->how == STRIKE_KILL && l->signalled));

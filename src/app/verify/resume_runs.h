@@ -2,10 +2,15 @@
  * turns by SIGKILL in place of a random file operation of a save, SIGKILL at a random moment, and
  * SIGTERM, and started again until it ends.
  *
- * What must hold: every step that any life of b reports has the digest, loss, norm and rate that a
- * had, also those that are done twice; a life begins at the newest checkpoint that was announced,
- * or later, and after SIGTERM at the very step it had reached; nothing stops b that did not stop a;
- * b's metrics hold each step once; and in the end the files of weights and optimizer are the same.
+ * A life is one process that trains b, from its start to its end. What must hold:
+ *
+ *   - every step that any life of b reports has a's digest, loss, norm and learning rate, also a
+ *     step that is done twice;
+ *   - a life begins at the newest checkpoint that b announced, or a later one; after SIGTERM at the
+ *     step that b had reached;
+ *   - b ends with no error that a does not have;
+ *   - b's metrics.jsonl has each step once;
+ *   - the files of weights and optimizer of the last checkpoint are the same.
  */
 #ifndef APP_RESUME_RUNS_H
 #define APP_RESUME_RUNS_H

@@ -10,7 +10,7 @@ static int64_t max_int(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* About: packings other than concat make another number of sequences. */
+/* About how many sequences the data have; packings other than concat make another number. */
 static status count_sequences(const config *c, uint64_t *n, err *e) {
     *n = 0;
     for (int i = 0; i < c->data.train.n; i++) {
@@ -40,7 +40,7 @@ typedef struct trial_scale {
     int64_t steps, length; /* of the trial and of the run */
 } trial_scale;
 
-/* A number of steps in the trial; what was not zero stays above zero. */
+/* A number of steps, scaled to the length of the trial; it stays above zero unless it is zero. */
 static int64_t scale_steps(const trial_scale *sc, int64_t steps) {
     if (steps <= 0 || sc->steps >= sc->length) return steps;
     return max_int((int64_t)((double)steps * (double)sc->steps / (double)sc->length + 0.5), 1);
@@ -71,8 +71,8 @@ static void scale_keys(const trial_scale *sc, const json_t *object) {
     scale_member(sc, json_object_get(json_object_get(object, "train"), "batch_ramp"), "every");
 }
 
-/* Every stage ends by step, scaled, with steps left for each that follows; the last one with the
- * run. Stages that the run does not reach go. */
+/* Each stage ends at its scaled last step, but leaves some steps to each stage that follows; the
+ * last one ends with the run. Stages that the run does not reach are removed. */
 static void scale_stages(const trial_scale *sc, const course *whole, json_t *list) {
     int64_t n = whole->n_stages, last = 0;
     while (json_array_size(list) > (size_t)n) json_array_remove(list, (size_t)n);

@@ -16,10 +16,5 @@ int64_t checkpoint_parse_step(const char *name);
 status checkpoint_remove(const char *dir, err *e) ATH_MUST_USE;
 /* checkpoint_verify without the look at the siblings. */
 status checkpoint_check(const char *dir, checkpoint_kind *kind, err *e) ATH_MUST_USE;
-/* Adds a file whose entry is known from another checkpoint; bytes that do not match it are refused.
- */
-struct manifest_file;
-status checkpoint_writer_add_known(checkpoint_writer *w, const struct manifest_file *f,
-                                   const void *data, size_t len, err *e) ATH_MUST_USE;
 
 #endif

@@ -36,7 +36,8 @@ bool manifest_name_ok(const char *name);
 char *manifest_encode(const manifest *m);
 /* Strings, files and tensors live in the arena. The message does not name the manifest itself. */
 status manifest_decode(arena *a, manifest *m, const char *text, size_t len, err *e) ATH_MUST_USE;
-/* The manifest of the checkpoint in dir; errors name it as MANIFEST_NAME. */
+/* Reads the manifest of the checkpoint in dir. ST_FORMAT: it is missing or damaged; the message begins
+ * with MANIFEST_NAME. */
 status manifest_read(arena *a, manifest *m, const char *dir, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
-/* Marks and waiting (see checkpoint_meet.h). Marks are not synced: they say something to processes
- * that live, and a crash makes the folder worthless. */
+/* Marks and waiting (see checkpoint_meet.h). Marks are not synced: only running processes read
+ * them, and after a crash the folder is removed anyway. */
 #include "io/checkpoint/checkpoint_meet.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* How ranks meet in the temporary folder of a checkpoint. Private to the checkpoint files. */
+/* Files by which ranks that write a checkpoint tell each other what they have done (the list is in
+ * checkpoint_team.h), and waiting for them. Private to the checkpoint files. */
 #ifndef IO_CHECKPOINT_MEET_H
 #define IO_CHECKPOINT_MEET_H
 
@@ -17,10 +18,10 @@ char *meet_given_up(arena *a, const char *dir);
 status meet_mark(const char *path, err *e) ATH_MUST_USE;
 /* Makes a file that says why, or at least a file; on a full disk there may be none. */
 bool meet_complain(const char *path, const char *why);
-/* What it says, in the arena. */
+/* The text of such a file, in the arena. */
 char *meet_complaint(arena *a, const char *path);
 
-/* One thing that is waited for. */
+/* Waiting for one thing: meet_wait_for, then meet_pause until it is there. */
 typedef struct meet_wait {
     const checkpoint_team *team;
     const char *what; /* "rank 2 to write its part of RUN/checkpoints/step-8" */

@@ -12,7 +12,7 @@ struct checkpoint_part {
     arena *mem;
     checkpoint_team team;
     const char *temp, *final;
-    int fd; /* the temporary folder: as long as it is open no other can be taken for it */
+    int fd; /* of temp: while it is open its inode is not given to another folder (is_committed) */
 };
 
 static status given_up(const checkpoint_part *p, err *e) {
@@ -28,7 +28,7 @@ static status await_begin(checkpoint_part *p, err *e) {
     meet_wait w =
         meet_wait_for(&p->team, arena_printf(p->mem, "rank 0 to begin checkpoint %s", p->final));
     const char *begun = path_join(p->mem, p->temp, MARK_BEGUN);
-    bool seen = false; /* the folder; where it is seen late, that it is not there says nothing */
+    bool seen = false; /* the folder was there; before that, its absence may only be a delay */
     while (!file_exists(begun)) {
         bool there = file_exists(p->temp);
         if (has_given_up(p) || (seen && !there)) return given_up(p, e);

@@ -4,7 +4,7 @@
  * were asked for stay, wherever the deleting is cut short. To be good here is to have every file in
  * its size: reading all bytes of all checkpoints after each save would cost more than the save.
  *
- * Reading order: list_candidates, mark_newest, mark_best, prune. */
+ * Reading order: look_at, mark_newest, mark_best, prune. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,7 +40,8 @@ static int64_t find_good(arena *a, const char *run_dir, const int64_t *steps, in
     return -1;
 }
 
-/* What is newer than the good one is damaged: it stays, and does not use up a place. */
+/* Checkpoints newer than the good one are damaged: they stay, and do not count as one of the
+ * newest. */
 static void mark_newest(candidate *c, int n, int64_t good_step, int places) {
     for (int i = n - 1; i >= 0; i--) {
         bool newer = c[i].step > good_step;

@@ -1,5 +1,6 @@
-/* Checkpoints that several ranks write, each what it holds of the tensors. Ranks write in the
- * background, where they cannot call each other, so they meet in the temporary folder:
+/* Checkpoints that several ranks write together, each its shards of the tensors. Ranks write in
+ * background threads, which cannot use collectives, so they tell each other by files in the temporary
+ * folder:
  *
  *     RUN/checkpoints/.tmp-step-N-ATTEMPT/    made by the first rank
  *         .begun          the files of tensors stand at full length: fill them; taken away by a
@@ -9,9 +10,9 @@
  *     RUN/checkpoints/.tmp-step-N-ATTEMPT.failed    the first rank has given up, as it has when
  *                                                   the folder is gone
  *
- * When all are done the first rank hashes the files and commits, as one rank alone does. The others
- * have succeeded once step-N is the very folder that they wrote into. Whoever waits in vain fails
- * after a limit; nothing that stood before is touched by that.
+ * When all are done, the first rank hashes the files and commits, as one rank alone does. The others
+ * know that it succeeded when step-N is the folder that they wrote into. A rank that waits longer than
+ * limit_s fails; earlier checkpoints stay as they are.
  *
  * Reading order: checkpoint_team; the first rank's calls, in order; checkpoint_part. */
 #ifndef IO_CHECKPOINT_TEAM_H
@@ -37,10 +38,10 @@ status checkpoint_writer_begin_team(checkpoint_writer **w, const char *run_dir, 
  * checkpoint_writer_await_team. */
 status checkpoint_writer_create_tensors(checkpoint_writer *w, const char *name,
                                         const st_tensor *tensors, int64_t n, err *e) ATH_MUST_USE;
-/* All files of tensors are created: the others may write. */
+/* Called when all files of tensors are created: the other ranks begin to write. */
 status checkpoint_writer_call_team(checkpoint_writer *w, err *e) ATH_MUST_USE;
-/* This rank's part is written, too: waits for the others', and adds the created files. Then other
- * files may be added, and the checkpoint committed. */
+/* Called when this rank's part is written: waits for those of the other ranks, and adds the created
+ * files to the manifest. Then other files may be added, and the checkpoint committed. */
 status checkpoint_writer_await_team(checkpoint_writer *w, err *e) ATH_MUST_USE;
 
 /* ---- the other ranks ---- */
@@ -52,8 +53,8 @@ status checkpoint_part_begin(checkpoint_part **p, const char *run_dir, int64_t s
                              const checkpoint_team *team, err *e) ATH_MUST_USE;
 /* Of a file that rank 0 created; valid until checkpoint_part_end. */
 const char *checkpoint_part_path(checkpoint_part *p, const char *name);
-/* st: what came of this rank's part, with e if it failed. Tells rank 0, and waits for what becomes
- * of the checkpoint. Frees p in any case. */
+/* st: the result of writing this rank's part, with e if it failed. Tells rank 0, and waits until the
+ * checkpoint is complete or given up. Frees p in any case. */
 status checkpoint_part_end(checkpoint_part *p, status st, err *e) ATH_MUST_USE;
 
 #endif

@@ -242,7 +242,7 @@ static bool look(upload *u, upload_event *event, int wait_flags) {
     if (!u->pid) return false;
     pid_t got = waitpid(u->pid, &how, wait_flags);
     if (got == 0 || (got < 0 && errno == EINTR)) return false;
-    if (got < 0) how = 127 << 8; /* nobody's child any more: how it ended is not known */
+    if (got < 0) how = 127 << 8; /* no child of ours any more: how it ended is not known */
     finish(u, how, event);
     return true;
 }

@@ -6,8 +6,8 @@
  * wait for it before deleting). One that failed is tried again after the next upload_add. The
  * command may be started twice for one checkpoint (after a crash), so it should not mind that.
  *
- * The command is in a process group of its own: a Ctrl-C that stops the run does not tear it. One
- * thread at a time calls these.
+ * The command is in a process group of its own: a Ctrl-C that stops the run does not stop it. These
+ * functions are for one thread.
  *
  * Reading order: upload_new, upload_add, upload_poll. */
 #ifndef IO_CHECKPOINT_UPLOAD_H
@@ -29,7 +29,7 @@ typedef struct upload_event {
     err why;         /* when not ok; the hint names the log */
 } upload_event;
 
-/* Checkpoints of the run that stand without a mark, as after a crash, are taken in at once. */
+/* Checkpoints of the run that have no mark yet (after a crash, say) are queued at once. */
 upload *upload_new(const char *run_dir, const char *command);
 /* For a checkpoint that was just committed; also one that replaces another of the same step. */
 void upload_add(upload *u, int64_t step);

@@ -3,7 +3,8 @@
  * Invariant: until the last rename, nothing that an earlier checkpoint needs is touched; after it
  * the new one is complete on disk.
  *
- * Reading order: checkpoint_writer_begin, the add functions, checkpoint_writer_commit, abort. */
+ * Reading order: checkpoint_writer_begin, the add functions, checkpoint_writer_commit, abort;
+ * checkpoint_copy. */
 #include "io/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
@@ -44,7 +45,8 @@ static uint64_t free_bytes(const char *path) {
     return statvfs(path, &s) == 0 ? (uint64_t)s.f_bavail * s.f_frsize : UINT64_MAX;
 }
 
-/* One sentence with the path, the needed and the free bytes, whatever went wrong. */
+/* Adds to any error which checkpoint was not written, how many bytes it needs and how many are
+ * free. */
 static status explain(const checkpoint_writer *w, status st, err *e) {
     uint64_t left = free_bytes(w->parent);
     err_rename(e, w->temp, w->final);
@@ -137,23 +139,6 @@ status checkpoint_writer_add_blob(checkpoint_writer *w, const char *name, const 
     return ST_OK;
 }
 
-status checkpoint_writer_add_known(checkpoint_writer *w, const manifest_file *f, const void *data,
-                                   size_t len, err *e) {
-    uint64_t hash = 0;
-    status st = require_space(w, len, e);
-    if (st == ST_OK) st = write_blob(checkpoint_writer_path(w, f->name), data, len, &hash, e);
-    if (st == ST_OK && (len != f->bytes || hash != f->hash))
-        st = err_set(e, ST_FORMAT, "%s: checksum differs (file damaged)", f->name);
-    if (st != ST_OK) return explain(w, st, e);
-    manifest_file *mine = record(w, f->name, len, hash);
-    mine->n_tensors = f->n_tensors;
-    mine->tensors = ARENA_ARRAY(w->mem, manifest_tensor, f->n_tensors);
-    for (int64_t i = 0; i < f->n_tensors; i++)
-        mine->tensors[i] =
-            (manifest_tensor){arena_strdup(w->mem, f->tensors[i].name), f->tensors[i].hash};
-    return ST_OK;
-}
-
 static void record_tensors(checkpoint_writer *w, manifest_file *f, const st_tensor *tensors,
                            int64_t n, const uint64_t *hashes) {
     f->tensors = ARENA_ARRAY(w->mem, manifest_tensor, n);
@@ -202,7 +187,7 @@ static status await_rank(checkpoint_writer *w, int rank, err *e) {
     return ST_OK;
 }
 
-/* All ranks have synced what they wrote; this one its own, with the header. */
+/* Hashes a file that all ranks have filled and synced, and enters it in the manifest. */
 static status add_created(checkpoint_writer *w, const created_file *f, err *e) {
     uint64_t hash = 0, *hashes = ARENA_ARRAY(w->mem, uint64_t, f->n);
     TRY(st_hash(checkpoint_writer_path(w, f->name), f->tensors, f->n, &hash, hashes, e));
@@ -247,8 +232,8 @@ static status write_manifest(checkpoint_writer *w, err *e) {
     return file_sync_dir(w->temp, e);
 }
 
-/* A step-N of before waits under another name until the new one stands; checkpoint_clean knows that
- * name. */
+/* An earlier step-N gets another name until the new one has its own; after a crash between the
+ * two, checkpoint_clean renames it back. */
 static status give_name(checkpoint_writer *w, err *e) {
     const char *old =
         arena_printf(w->mem, "%s/" OLD_PREFIX "step-%lld", w->parent, (long long)w->list.step);
@@ -286,7 +271,7 @@ status checkpoint_writer_commit(checkpoint_writer *w, err *e) {
     return st;
 }
 
-/* Others may still write into the folder, so it loses its name before its files. */
+/* Other ranks may still write into the folder, so it is renamed before it is removed. */
 static bool leave_team(const checkpoint_writer *w) {
     if (w->team.ranks == 1) return false;
     (void)meet_complain(meet_given_up(w->mem, w->temp), "");
@@ -299,4 +284,52 @@ void checkpoint_writer_abort(checkpoint_writer *w) {
     if (!leave_team(w) && file_remove_tree(w->temp, &e) != ST_OK)
         log_warn("%s; the next start of the run will remove it", e.message);
     writer_free(w);
+}
+
+/* ---- copying into another run ---- */
+
+/* A file whose entry is known from another checkpoint; bytes that do not match it are refused. */
+static status add_known(checkpoint_writer *w, const char *path, const manifest_file *f, err *e) {
+    file_map map;
+    uint64_t hash = 0;
+    TRY(file_map_open(&map, path, e));
+    status st = require_space(w, map.len, e);
+    if (st == ST_OK)
+        st = write_blob(checkpoint_writer_path(w, f->name), map.data, map.len, &hash, e);
+    if (st == ST_OK && (map.len != f->bytes || hash != f->hash))
+        st = err_set(e, ST_FORMAT, "%s: checksum differs (file damaged)", f->name);
+    file_map_close(&map);
+    if (st != ST_OK) return explain(w, st, e);
+    manifest_file *mine = record(w, f->name, f->bytes, hash);
+    mine->n_tensors = f->n_tensors;
+    mine->tensors = ARENA_ARRAY(w->mem, manifest_tensor, f->n_tensors);
+    for (int64_t i = 0; i < f->n_tensors; i++)
+        mine->tensors[i] =
+            (manifest_tensor){arena_strdup(w->mem, f->tensors[i].name), f->tensors[i].hash};
+    return ST_OK;
+}
+
+static status copy_files(arena *a, const char *dir, const manifest *m, const char *run_dir,
+                         err *e) {
+    checkpoint_writer *w;
+    uint64_t bytes = 0;
+    for (int i = 0; i < m->n; i++) bytes += m->files[i].bytes;
+    TRY(checkpoint_writer_begin(&w, run_dir, m->step, bytes, e));
+    checkpoint_writer_set_score(w, m->score);
+    for (int i = 0; i < m->n; i++) {
+        status st = add_known(w, path_join(a, dir, m->files[i].name), &m->files[i], e);
+        if (st == ST_OK) continue;
+        checkpoint_writer_abort(w);
+        return st;
+    }
+    return checkpoint_writer_commit(w, e);
+}
+
+status checkpoint_copy(const char *dir, const char *run_dir, err *e) {
+    arena *a = arena_new("checkpoint copy");
+    manifest m;
+    status st = manifest_read(a, &m, dir, e);
+    if (st == ST_OK) st = copy_files(a, dir, &m, run_dir, e);
+    arena_free(a);
+    return st;
 }

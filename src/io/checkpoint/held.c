@@ -7,8 +7,9 @@
 
 #include <stdlib.h>
 
-/* Elements from .. from + n - 1 of a matrix `width` wide that begins in row `row`, column `col` of
- * the whole tensor; the first of them is the array's element `held`. */
+/* A part of a parameter: a matrix of `width` columns whose upper left corner is at row `row`,
+ * column `col` of the whole tensor. The rank holds its elements from .. from + n - 1, counted row
+ * by row; the first of them is element `held` of the rank's array. */
 typedef struct block {
     int64_t row, col, width;
     int64_t from, n, held;
@@ -38,7 +39,7 @@ static status give(const walk *w, int64_t file, int64_t held, int64_t step, int6
     return n > 0 ? w->fn(w->ctx, &(held_run){file, held, step, n}, e) : ST_OK;
 }
 
-/* What of the block's row `a` it has, to be placed where the file's row `row` is. */
+/* Gives the held elements of the block's row `a`, which is row `row` of the file. */
 static status give_row(const walk *w, const block *b, int64_t a, int64_t row, err *e) {
     int64_t low = a * b->width, high = low + b->width;
     if (low < b->from) low = b->from;
@@ -54,7 +55,8 @@ static status walk_same(const walk *w, const block *b, err *e) {
     return ST_OK;
 }
 
-/* By the file's rows, so that what is whole is written without a jump. */
+/* In the order of the file's rows, so that a parameter that is not sharded is written without
+ * seeking. */
 static status walk_reordered(const walk *w, const block *b, err *e) {
     int64_t *ours = xmalloc(sizeof *ours * (size_t)w->rows);
     for (int64_t i = 0; i < w->rows; i++) ours[param_file_row(w->p, i)] = i;
@@ -68,7 +70,7 @@ static status walk_reordered(const walk *w, const block *b, err *e) {
     return st;
 }
 
-/* First row of the block whose element in column c is element `at` or a later one. */
+/* First row of the block whose element in column c is the block's element `at` or a later one. */
 static int64_t row_from(const block *b, int64_t at, int64_t c) {
     return at > c ? (at - c + b->width - 1) / b->width : 0;
 }

@@ -16,19 +16,21 @@ struct bench {
 /* ---- opening ---- */
 
 static bench_facts facts_of(const session *s) {
-    const plan *p = s->setup.plan;
-    double micro = (double)s->stage.table.micro_batches;
-    return (bench_facts){.isa = cpu_isa_name(dev_isa(s->setup.dev)),
+    const stage *g = &s->stage;
+    const setup *u = &s->setup;
+    const plan *p = u->plan;
+    double micro = (double)g->table.micro_batches;
+    return (bench_facts){.isa = cpu_isa_name(dev_isa(u->dev)),
                          .precision = dtype_name(p->spec.compute),
-                         .threads = dev_threads(s->setup.dev),
+                         .threads = dev_threads(u->dev),
                          .params = param_store_sizes(p->store).elems,
-                         .tok_per_step = s->stage.batch * s->stage.T,
-                         .micro_batches = s->stage.table.micro_batches,
+                         .tok_per_step = g->batch * g->T,
+                         .micro_batches = g->table.micro_batches,
                          .planned_peak_bytes = p->peak_bytes,
                          .activation_bytes = plan_saved_bytes(p),
                          .model_flops = micro * plan_model_flops(p),
                          .hardware_flops = micro * plan_hardware_flops(p),
-                         .peak_flops = s->setup.peak_flops};
+                         .peak_flops = u->peak_flops};
 }
 
 status bench_open(bench **out, config *c, comm_world *world, err *e) {

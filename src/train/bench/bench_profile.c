@@ -148,14 +148,11 @@ bench_shares bench_profile_shares(const bench_profile *p) {
 /* ---- JSON and text ---- */
 
 static json_t *row_json(const bench_profile *p, const bench_row *r) {
-    json_t *o = json_pack("{s:s,s:s,s:s,s:I}", "name", r->name, "pass", bench_pass_name(r->pass),
-                          "class", bench_class_name(r->class), "calls", (json_int_t)r->calls);
-    json_object_set_new(o, "ms", json_f64(r->seconds * 1e3));
-    json_object_set_new(o, "share", json_f64(r->seconds / p->step_s));
-    json_object_set_new(o, "flops", json_f64(r->flops));
-    json_object_set_new(o, "bytes", json_f64(r->bytes));
-    json_object_set_new(o, "of_limit", json_f64(bench_row_of_limit(p, r)));
-    return o;
+    return json_pack("{s:s,s:s,s:s,s:I,s:o,s:o,s:o,s:o,s:o}", "name", r->name, "pass",
+                     bench_pass_name(r->pass), "class", bench_class_name(r->class), "calls",
+                     (json_int_t)r->calls, "ms", json_f64(r->seconds * 1e3), "share",
+                     json_f64(r->seconds / p->step_s), "flops", json_f64(r->flops), "bytes",
+                     json_f64(r->bytes), "of_limit", json_f64(bench_row_of_limit(p, r)));
 }
 
 json_t *bench_profile_json(const bench_profile *p) {

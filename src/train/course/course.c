@@ -1,7 +1,7 @@
 /* Stages and parts are laid out once, front to back; everything after that is a look-up.
  *
- * Reading order: course_new, lay_out_stage (parts of one stage), find_ends (the run's length),
- * place_schedules, then the questions. */
+ * Reading order: course_new, lay_out, lay_out_stage (the parts of one stage), place_schedules,
+ * move_origin (forks), then the look-ups. */
 #include "train/course/course.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 
-/* What ends a stage, or the run: the first that is reached. INT64_MAX, UINT64_MAX: not by that. */
+/* Ends a stage or the run, whichever is reached first. INT64_MAX, UINT64_MAX: no such limit. */
 typedef struct limit {
     int64_t step;
     uint64_t tokens, samples;
@@ -99,7 +99,7 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Parts of one stage, up to a limit that some step reaches. */
+/* Adds the parts of one stage until a step reaches its limit. */
 static void lay_out_stage(layout *l, int i, const limit *end) {
     course_stage *s = &l->k->stage[i];
     s->first_step = l->step + 1;
@@ -180,8 +180,8 @@ static status make_stages(course *k, const config *c, err *e) {
     return ST_OK;
 }
 
-/* A schedule lasts from the stage that brings it to the end of the last one that shares it; the
- * run's own from step 1. */
+/* A schedule begins with the stage that sets optim.schedule (the run's own: with step 1) and lasts
+ * until the end of the last stage that does not set another. */
 static void place_schedules(course *k, const config *c) {
     int64_t base = 0, optim_base = 0;
     for (int i = 0; i < k->n_stages; i++) {

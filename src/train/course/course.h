@@ -1,9 +1,9 @@
-/* The course of a run: its stages and, within them, parts in which batch and sequence length are
- * constant. Where a step lies (stage, samples, tokens, learning rate) is arithmetic on it, so
- * starting, resuming and replaying cost the same at any step.
+/* The course of a run, as a table: its stages, and within them parts in which batch and sequence
+ * length are constant. For any step the table gives its stage, its first sample, the tokens so far
+ * and the learning rate, so starting, resuming and replaying cost the same at any step.
  *
- * A run without stages has one, without a name. Steps count from 1. Samples are counted anew in
- * each stage, because each has its own mixture. */
+ * A run without `stages` in its config has one stage, whose name is "". Steps count from 1. Samples
+ * (sequences) are counted from 0 again in each stage, because each has a mixture of its own. */
 #ifndef TRAIN_COURSE_H
 #define TRAIN_COURSE_H
 
@@ -20,16 +20,17 @@ typedef struct course_part {
 
 typedef struct course_stage {
     const char *name; /* "" without stages */
-    config *c;        /* that holds in it */
+    config *c;        /* the run's, with the stage's changes */
     int64_t first_step, last_step;
     int64_t max_batch;
     int T, B;              /* sequence length, micro-batch */
     schedule schedule;     /* counts steps from schedule_base */
-    int64_t schedule_base; /* steps of the run before the schedule's first */
-    int64_t optim_base;    /* the same of the optimizer's state */
+    int64_t schedule_base; /* steps of the run before the first that the schedule counts */
+    int64_t optim_base; /* steps of the run before the optimizer's state began (bias correction) */
 } course_stage;
 
-/* Where a forked run began: what came before was another course. All zero: nowhere. */
+/* Where a forked run began. The steps before it belong to the course of another run. All zero: the
+ * run is no fork. */
 typedef struct course_origin {
     int64_t step;
     int stage;
@@ -46,10 +47,10 @@ typedef struct course {
     int n_configs; /* configs of stages that it owns */
 } course;
 
-/* The course that a config describes. epoch_sequences: sequences in a pass over the data, for
- * train.epochs; 0: unknown. Without a length the run has one step: its shapes are right. `c` is
- * kept by a run without stages. ST_USAGE: a stage that would be empty, or a run that goes on after
- * its last stage. */
+/* Makes the course that a config describes. epoch_sequences: sequences in one pass over the data, for
+ * train.epochs; 0: not known. A run whose length is not known gets one step, which is enough to plan
+ * its memory. Without stages the course keeps `c`. ST_USAGE: a stage would have no step, or the last
+ * stage ends before the run. */
 status course_new(course **out, const config *c, uint64_t epoch_sequences,
                   const course_origin *origin, err *e) ATH_MUST_USE;
 void course_free(course *c); /* NULL is fine */
@@ -60,10 +61,10 @@ const course_part *course_part_of(const course *c, int64_t step);
 const course_stage *course_stage_of(const course *c, int64_t step);
 /* The stage of the last of `step` finished steps; 0 before the first. */
 int course_last_stage(const course *c, int64_t step);
-/* First sample of a step in its stage's numbering, and tokens of the run when it is done. */
+/* First sample of a step, in its stage's numbering; tokens of the run after a step. */
 uint64_t course_first_sample(const course *c, int64_t step);
 uint64_t course_tokens_after(const course *c, int64_t step);
-/* Samples of a stage. */
+/* Number of samples of a stage. */
 uint64_t course_stage_samples(const course *c, int stage);
 double course_lr(const course *c, int64_t step);
 

@@ -1,4 +1,4 @@
-/* Reading order: stage_data_open, source_of (what the record says), taken_before (what earlier
+/* Reading order: stage_data_open, source_of (what the record says), find_consumed (what earlier
  * stages took), enter (a new stage into the record). */
 #include "train/course/stage_data.h"
 
@@ -120,7 +120,7 @@ static bool same_hash(const json_t *o, uint64_t hash) {
     return then && strcmp(then, hex) == 0;
 }
 
-/* A source that the record knows must still be what it was. */
+/* The shards of a source that the record knows must have the same fingerprint as then. */
 static status check_unchanged(const stage_data *d, const config *c, int stage, const loader *l,
                               err *e) {
     for (int i = 0; i < loader_n_sources(l); i++) {
@@ -137,8 +137,8 @@ static status check_unchanged(const stage_data *d, const config *c, int stage, c
 
 /* ---- what earlier stages took ---- */
 
-/* Samples of each source of an earlier stage by its end. That stage's loader is opened for it: its
- * mixture decides. */
+/* How many samples of each source an earlier stage had used by its end. The mixture of that stage
+ * decides this, so its loader is opened. */
 static status taken_by(const stage_data *d, int stage, uint64_t *taken, err *e) {
     const config *c = d->course->stage[stage].c;
     loader *l;
@@ -151,8 +151,9 @@ static status taken_by(const stage_data *d, int stage, uint64_t *taken, err *e) 
     return ST_OK;
 }
 
-/* Where a source goes on that an earlier stage has used: behind its samples when they were cut in
- * the same way; else with the next whole pass, for other sequences would repeat some of them. */
+/* With which sample a source begins that an earlier stage has used. If both stages cut it into
+ * sequences in the same way: behind the samples that were used. If not, sequences would overlap:
+ * with the next whole pass over the source. */
 static uint64_t goes_on_at(const json_t *then, uint64_t taken, const json_t *now) {
     bool same = json_equal(json_object_get(then, "cut"), json_object_get(now, "cut"));
     uint64_t before = count_of(then, "sequences");
@@ -160,16 +161,16 @@ static uint64_t goes_on_at(const json_t *then, uint64_t taken, const json_t *now
     return (taken + before - 1) / before * count_of(now, "sequences");
 }
 
-/* Passes over a source by the time that `taken` of its samples have been taken. What a change of
- * cut passed over was not read. */
+/* Passes over a source when `taken` of its samples have been used. Samples that were skipped
+ * because the cut changed do not count. */
 static double passes_of(const json_t *source, uint64_t taken) {
     uint64_t all = count_of(source, "sequences"), before = count_of(source, "consumed");
     double earlier = json_number_value(json_object_get(source, "passes"));
     return earlier + (all ? (double)(taken - before) / (double)all : 0);
 }
 
-/* Whether a stage used data of which it is not known yet how far they were taken. Others need not
- * be there any more. */
+/* Whether a stage used one of these sources, and it is not known yet how far. Only then its data
+ * are opened: data of other stages may be gone. */
 static bool is_asked(const json_t *then, const json_t *sources, const bool *known) {
     size_t i, j;
     json_t *source, *now;
@@ -180,7 +181,8 @@ static bool is_asked(const json_t *then, const json_t *sources, const bool *know
     return false;
 }
 
-/* taken_by; a fork may say of the time before it what was not so, and then nothing is known. */
+/* As taken_by. In a fork the config of earlier stages may differ from what was trained; then
+ * nothing is known. */
 static status taken_if_known(const stage_data *d, int stage, uint64_t *taken, bool *is_known,
                              err *e) {
     int64_t origin = stage_data_origin(d->record).step;
@@ -297,6 +299,20 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
         *out = l;
     else
         loader_close(l);
+    return st;
+}
+
+status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) {
+    *n = 0;
+    if (c->train.epochs <= 0) return ST_OK;
+    stage_data look = *d;
+    look.record = json_deep_copy(d->record);
+    loader *l = NULL;
+    bool is_new;
+    status st = stage_data_open(&look, c, 0, &l, &is_new, e);
+    if (st == ST_OK) *n = loader_sequences(l);
+    loader_close(l);
+    json_decref(look.record);
     return st;
 }
 

@@ -1,9 +1,12 @@
 /* The data of a run's stages, and RUN/data.json, the record of what each stage began with.
  *
- * A stage's sources are opened when it begins. What they were then (fingerprint, tokens, how many
- * of their samples earlier stages had taken) is written down, and from then on holds: shards that
- * are appended later are for later stages, and data that was changed is refused. So the data of
- * stages to come may still be built while the run goes on. */
+ * A stage's sources are opened when the stage begins. The record then says of each source: its
+ * fingerprint, its tokens, and how many of its samples earlier stages have used. A resumed run opens
+ * the same data by the record: shards that were appended since are ignored until the next stage,
+ * and data that was changed is refused (ST_FORMAT). So the data of later stages may still be built
+ * while the run trains.
+ *
+ * A source that an earlier stage used, too, goes on behind the samples that were used. */
 #ifndef TRAIN_STAGE_DATA_H
 #define TRAIN_STAGE_DATA_H
 
@@ -17,32 +20,35 @@ typedef struct stage_data {
     const course *course; /* NULL: of a run whose length is not known yet */
     const tok *tok;
     int32_t vocab_size; /* of the model */
-    const watch *watch; /* samples that were left out */
+    const watch *watch; /* knows the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
     bool record_is_new; /* it knows of a stage that RUN/data.json does not */
-    void (*progress)(void *ctx, const char *what, double share);
+    void (*progress)(void *ctx, const char *what, double share); /* of opening; may be NULL */
 } stage_data;
 
-/* The record of a run; an empty one when there is none. The caller owns it. */
+/* RUN/data.json; an empty record when there is no such file. The caller owns it. */
 status stage_data_read(json_t **record, const char *run, err *e) ATH_MUST_USE;
-/* Stages that have begun. */
+/* Number of stages that have begun. */
 int stage_data_begun(const json_t *record);
 course_origin stage_data_origin(const json_t *record);
 void stage_data_set_origin(json_t *record, const course_origin *o);
 
-/* Opens the sources of stage `stage` whose config is `c`. When the record does not know the stage,
- * it is entered (*is_new): the caller writes the record before it trains. ST_FORMAT: a source is
- * not what it was, naming it. */
+/* Opens the sources of stage `stage`, whose config is `c`. A stage that the record does not know yet
+ * is added to it (*is_new): the caller must write the record before it trains on the data. ST_FORMAT:
+ * a source is not what it was when the stage began; the error names it. */
 status stage_data_open(const stage_data *d, const config *c, int stage, loader **out, bool *is_new,
                        err *e) ATH_MUST_USE;
+/* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does not
+ * set that. The record stays as it is. */
+status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) ATH_MUST_USE;
 /* Opens the validation set; *out NULL when the config has none. */
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
                              err *e) ATH_MUST_USE;
-/* Looks at the data of a stage to come: what is there must be usable; what is not there yet is a
+/* Checks the data of a later stage: what exists must be usable, what does not exist yet is a
  * warning. */
 status stage_data_probe(const stage_data *d, const config *c, err *e) ATH_MUST_USE;
 
-/* Source i of a stage, for those who tell people. */
+/* What events say of source i of a stage. */
 typedef struct stage_source {
     const char *path;
     double weight, share;  /* as configured; of the mixture */

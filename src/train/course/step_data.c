@@ -15,7 +15,7 @@ typedef struct opening {
     stage_data data;
 } opening;
 
-/* The samples that rewinds left out, as the newest checkpoint has them. */
+/* Reads from the newest checkpoint which samples rewinds left out. */
 static status read_gaps(opening *o, const char *run, err *e) {
     char *dir;
     int64_t step;
@@ -42,19 +42,8 @@ static status read_run(opening *o, step_data *d, const char *run, err *e) {
     return stage_data_read(&o->data.record, run, e);
 }
 
-static status count_sequences(opening *o, uint64_t *n, err *e) {
-    loader *l;
-    bool is_new;
-    *n = 0;
-    if (o->c->train.epochs <= 0) return ST_OK;
-    TRY(stage_data_open(&o->data, o->c, 0, &l, &is_new, e));
-    *n = loader_sequences(l);
-    loader_close(l);
-    return ST_OK;
-}
-
-/* Stages that have not begun yet are entered in the record's copy in memory, one after the other:
- * each may go on where the one before it will have ended. */
+/* Stages that have not begun are added to the record in memory only, in order: a stage may begin
+ * with samples behind those that the stage before it will use. */
 static status open_stage(opening *o, int stage, loader **out, err *e) {
     int begun = stage_data_begun(o->data.record);
     for (int i = begun < stage ? begun : stage; i <= stage; i++) {
@@ -68,7 +57,7 @@ static status open_stage(opening *o, int stage, loader **out, err *e) {
 static status fill(opening *o, step_data *d, const char *run, int64_t step, err *e) {
     uint64_t sequences;
     TRY(read_run(o, d, run, e));
-    TRY(count_sequences(o, &sequences, e));
+    TRY(stage_data_count(&o->data, o->c, &sequences, e));
     course_origin origin = stage_data_origin(o->data.record);
     TRY(course_new(&o->course, o->c, sequences, &origin, e));
     o->data.course = o->course;

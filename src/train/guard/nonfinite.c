@@ -11,8 +11,8 @@ typedef struct finding {
     dev *dev;
     dev_room room; /* for tensors that the host cannot reach */
     bool found;
-    bool goes_on;         /* other ranks walk beside this one: it walks to the end, too */
-    const bool *overflow; /* an op has met what does not fit into sums of fixed point */
+    bool goes_on;         /* other ranks walk, too: all go to the end, for the collectives */
+    const bool *overflow; /* set by an op when a number does not fit into fixed-point sums */
     double limit;
     char text[512];
 } finding;
@@ -78,7 +78,7 @@ static bool span_is_bad(const vec_span *k, const float *x, const param *p, findi
     return false;
 }
 
-/* A weight that is itself not finite is the first cause. A rank looks at what it holds. */
+/* A weight that is NaN or Inf is the first cause. A rank looks at the shards that it holds. */
 static bool weights_are_bad(const param_store *ps, finding *f) {
     held_array masters = held_masters(ps);
     dev_room room = {0};
@@ -93,23 +93,23 @@ static bool weights_are_bad(const param_store *ps, finding *f) {
     return bad;
 }
 
-/* The step's entries again, with the ops one by one. */
+/* Executes an entry of the step again, op by op. */
 static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, float grad_scale,
                        finding *f) {
+    stage *g = &s->stage;
     op_run run = execute_run_of(s, t->micro_batch, grad_scale);
     run.frame = t->frame;
-    const batch_ports *io = execute_ports_of(&s->stage, t);
+    const batch_ports *io = execute_ports_of(g, t);
     switch (t->action) {
         case STEP_FILL:
-            execute_fill(&s->stage, s->stage.train,
-                         first_sample + (uint64_t)t->micro_batch * (uint64_t)s->stage.B);
-            batch_put(io, t->frame, &s->stage.rows);
+            execute_fill(g, g->train, first_sample + (uint64_t)t->micro_batch * (uint64_t)g->B);
+            batch_put(io, t->frame, &g->rows);
             break;
         case STEP_FORWARD:
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
         case STEP_PASS_ON:
-        case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
-        case STEP_LOSS: execute_loss(s->setup.objective, &s->stage, t, grad_scale); break;
+        case STEP_PASS_BACK: execute_pass_on(s->setup.dev, g, t); break;
+        case STEP_LOSS: execute_loss(s->setup.objective, g, t, grad_scale); break;
         default: break;
     }
 }
@@ -119,7 +119,8 @@ static void walk_step(session *s, uint64_t first_sample, float grad_scale, findi
         walk_entry(s, &s->stage.table.entry[i], first_sample, grad_scale, f);
 }
 
-/* Gradients of the walk are this rank's; what no rank finds arose when they were summed. */
+/* In the walk gradients are not reduced over ranks; when no rank finds anything, the overflow
+ * arose in that sum. */
 static void find(session *s, uint64_t first_sample, float grad_scale, finding *f) {
     f->found = weights_are_bad(s->setup.plan->store, f);
     bool known = peers_any(&s->setup.peers, f->found);
@@ -128,15 +129,15 @@ static void find(session *s, uint64_t first_sample, float grad_scale, finding *f
     walk_step(s, first_sample, grad_scale, f);
 }
 
-static const char *found_nowhere(const session *s) {
-    return param_weights_in_slots(s->setup.plan->store)
+static const char *found_nowhere(const setup *u) {
+    return param_weights_in_slots(u->plan->store)
                ? "the loss or a gradient is not finite; under parallel.zero=2 or less the tensor "
                  "is "
                  "named"
                : "the global gradient norm overflowed though every gradient is finite";
 }
 
-/* All ranks name what the first of them has found. */
+/* All ranks report what the lowest rank that found something has found. */
 status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) {
     finding f = {
         .dev = s->setup.dev, .overflow = &s->overflow, .limit = (double)s->stage.fixed_limit};
@@ -150,7 +151,7 @@ status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, e
         if (e) *e = named;
         return st;
     }
-    return not_finite(s, st == ST_OK ? found_nowhere(s) : named.message, e);
+    return not_finite(s, st == ST_OK ? found_nowhere(&s->setup) : named.message, e);
 }
 
 status react_explain_pass(const param_store *ps, const prog *p, const op_run *run, err *e) {

@@ -49,15 +49,6 @@ static status give_up(const session *s, err *e) {
                     s->stage.now->optim.lr);
 }
 
-/* What was recorded after the checkpoint will happen again, otherwise. */
-static status reopen_metrics(session *s, err *e) {
-    if (!s->folder) return ST_OK; /* rank 0 writes */
-    metrics_close(s->journal.metrics);
-    s->journal.metrics = NULL;
-    TRY(metrics_truncate_after(s->setup.c->run, s->at.step, e));
-    return metrics_open(&s->journal.metrics, s->setup.c->run, e);
-}
-
 static status go_back(session *s, const step_result *r, suspects *documents, err *e) {
     int64_t from = s->at.step + 1;
     watch_gap gap = {s->stage.number, stage_first_sample(&s->setup, &s->watch, from),
@@ -69,7 +60,7 @@ static status go_back(session *s, const step_result *r, suspects *documents, err
     TRY(state_load_newest(s, e));
     peers_gather_all(&s->setup.peers);
     stage_leave(&s->stage); /* the stage may be an earlier one */
-    TRY(reopen_metrics(s, e));
+    TRY(journal_open(&s->journal, s->setup.c->run, s->at.step, e));
     return events_rewind(s, r, from, &gap, documents, e);
 }
 

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Below it a spread says more about rounding, or data without variety, than about what is usual. */
+/* A smaller standard deviation comes from rounding, or from data without variety; it says nothing
+ * about what is usual. */
 static const double LEAST_SPREAD = 1e-3;
 
 typedef struct spread {

@@ -73,7 +73,7 @@ static loader_span copy_span(suspects *s, const loader_span *span) {
     return own;
 }
 
-/* A span may end behind the row, by the target of its last position. */
+/* A span may end one token behind the row: that token is the target of the row's last position. */
 static int end_in_row(const loader_span *span, int T) {
     uint64_t left = (uint64_t)(T - span->row_first), n = span->end_tok - span->first_tok;
     return span->row_first + (int)(n < left ? n : left);

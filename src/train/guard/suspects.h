@@ -8,11 +8,12 @@
 
 #include "data/order/loader.h"
 
+/* One document (or the part of it that lies in one row). */
 typedef struct suspect {
-    uint64_t sample; /* number of the sample, and of its row in the step */
-    int row;
-    loader_span span;
-    double loss; /* mean of its targets in the step; NaN without targets */
+    uint64_t sample;  /* number of the row's sample in its stage */
+    int row;          /* of the step, from 0 */
+    loader_span span; /* where the document lies in the row and in the shards */
+    double loss;      /* mean over its targets in the step; NaN without targets */
     int64_t n_targets;
     double repeated; /* share of its tokens in repeated runs, 0..1 */
     double score;    /* what they are ordered by */
@@ -26,12 +27,12 @@ int64_t suspects_count_repeated(const int32_t *ids, int64_t n, uint8_t *marked);
 typedef struct suspects suspects;
 suspects *suspects_new(void);
 void suspects_free(suspects *s);
-/* Adds one row of T positions: nll[T] as the forward pass gave it, targets[T] (negative: none), the
- * ids, and the documents of the row. */
+/* Adds the documents of one row of T positions. ids[T]; targets[T] (negative: no target); nll[T]
+ * from the forward pass; spans: the documents of the row (loader_describe). Strings are copied. */
 void suspects_add_row(suspects *s, uint64_t sample, int row, int T, const int32_t *ids,
                       const int32_t *targets, const float *nll, const loader_span *spans,
                       int n_spans);
-/* The most suspicious first. The score is 100 times the repeated share, plus how far the document's
+/* All documents, the most suspicious first; valid until the next call. The score is 100 times the repeated share, plus how far the document's
  * loss lies above the median of all documents, in units of their median absolute deviation: the
  * mean of few targets counts less. */
 const suspect *suspects_ranked(suspects *s, int *n);

@@ -1,14 +1,34 @@
-/* What guards a run: judges each step before its update, remembers what was decided, and which
- * samples are left out after a rewind. All of it goes into each checkpoint, so that a resumed run
- * decides as the uninterrupted one does. */
+/* What watches a run: judges each step before its update, counts validations without improvement,
+ * and remembers which samples were left out after a rewind.
+ *
+ * execute_step calls watch_judge between the gradient norm and the update; what follows from a
+ * verdict is react.h's. All of it but `rewinds` goes into each checkpoint (state/guard.json), so
+ * that a resumed run decides as an uninterrupted one does. */
 #ifndef TRAIN_WATCH_H
 #define TRAIN_WATCH_H
 
 #include "run/config/config.h"
-#include "train/guard/early_stop.h"
 #include "train/guard/spike.h"
 
-/* After this many spikes in a row the level has moved: the window begins anew. */
+/* Early stop: for how many validations the loss has not become lower (eval.patience). */
+typedef struct early_stop {
+    double best_loss;  /* infinite: none yet */
+    int64_t best_step; /* -1: none yet */
+    int64_t without;   /* validations since the best one */
+} early_stop;
+
+void early_stop_init(early_stop *s);
+/* Takes a validation; true when it is the best so far. An equal loss is no improvement, one that is
+ * not finite never is. */
+bool early_stop_take(early_stop *s, int64_t step, double loss);
+/* True after `patience` validations in a row without a lower loss; patience 0: never. */
+bool early_stop_is_due(const early_stop *s, int64_t patience);
+
+/* {"best_loss", "best_step", "without"}; null and -1 where there is none yet. */
+json_t *early_stop_to_json(const early_stop *s);
+status early_stop_from_json(early_stop *s, const json_t *o, err *e) ATH_MUST_USE;
+
+/* After so many spikes in a row the loss has another level: the window of earlier steps is emptied. */
 enum { WATCH_LEVEL_SHIFT = 8 };
 
 typedef enum watch_verdict {
@@ -27,7 +47,7 @@ typedef struct watch_gap {
 
 typedef struct watch {
     spike_window window;
-    int64_t lower_until; /* last step with a lower rate */
+    int64_t lower_until; /* last step with a lowered learning rate (guard.action=lower) */
     int in_row;          /* spikes one after the other */
     early_stop stop;
     watch_gap *gap; /* ascending */
@@ -43,21 +63,23 @@ typedef struct watch_step {
     double loss, norm;
     double repeated; /* share of its tokens that repeat themselves (suspects.h) */
 } watch_step;
-/* Judges a step, and enters it into the window or not. A loss or norm that is not finite is
- * WATCH_FINE, and the run then stops, unless the action undoes it; but it does so, too, at the end
- * of WATCH_LEVEL_SHIFT spikes in a row: nothing is learned any more. */
+/* Judges a step by its z-scores against the window, and enters it into the window unless its update
+ * is left out. A loss or norm that is NaN or Inf counts as a spike where the action leaves the update
+ * out (skip, rewind). With any other action, and after WATCH_LEVEL_SHIFT spikes in a row, the verdict
+ * on it is WATCH_FINE: the caller then stops the run, since nothing is learned any more. */
 watch_verdict watch_judge(watch *w, const config *c, const watch_step *s, spike_score *score);
 bool watch_is_repetitive(const config *c, double repeated);
-/* A new stage has another loss: earlier steps are no measure for it. */
+/* Empties the window: a new stage has another loss. */
 void watch_forget(watch *w);
-/* As before the first step, but for the gaps: the run goes back to its beginning. */
+/* As before the first step, but keeps the gaps: after a rewind to the beginning. */
 void watch_restart(watch *w);
-/* What the learning rate of a step is multiplied by. */
+/* The factor of a step's learning rate: guard.lower_factor after a spike, else 1. */
 double watch_rate(const watch *w, const config *c, int64_t step);
 
 /* Leaves samples out from now on. */
 void watch_add_gap(watch *w, watch_gap gap);
-/* Sample numbers of a stage without gaps, to those with. */
+/* The course counts samples as if none were left out; this maps its number to the loader's, which
+ * is larger by the samples left out before it. */
 uint64_t watch_move(const watch *w, int stage, uint64_t sample);
 
 /* Everything but `rewinds`. watch_from_json keeps the gaps that the object does not have: those

@@ -38,7 +38,8 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
-/* Sequences of a micro-batch: few, but rows that sequence-parallel ranks can share. */
+/* Sequences of a micro-batch: few, but so many that sequence-parallel ranks can divide its
+ * tokens. */
 static int64_t trial_micro(const config *c) {
     int64_t own = c->train.micro_batch_size, T = c->train.seq_len, tp = c->parallel.tp;
     int64_t B = own == CONFIG_AUTO || own > TRIAL_MICRO ? TRIAL_MICRO : own;
@@ -59,8 +60,8 @@ static status read_model(arena *a, const config *c, model_config *mc, err *e) {
     return model_config_read(a, c->model, 0, mc, e);
 }
 
-/* Fewer layers, where the model can be read with them: lists of layers have a length. They make
- * fewer chunks. */
+/* Keeps the first layers only, if the model's config allows that: some configs list all layers.
+ * With fewer layers there are fewer chunks. */
 static void cut_depth(layout_trial *t, int depth) {
     model_config whole, cut;
     err unread = {0};
@@ -180,7 +181,8 @@ static status own_config(config **out, const rank_job *j, err *e) {
     return ST_OK;
 }
 
-/* What a mistake in a layout shows first: other weights, or other gradients of some parameter. */
+/* Where a mistake in a layout shows first: in the initial weights, or in the gradient of some
+ * parameter. */
 static void note_weights(const rank_job *j, const session *s) {
     for (int i = 0; i < j->t->n_params; i++) {
         uint64_t digest = peers_param_digest(&s->setup.peers, i);

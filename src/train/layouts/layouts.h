@@ -1,7 +1,9 @@
-/* The same steps under several layouts: whether the layout changes the mathematics.
+/* The same training steps under several layouts of ranks, to see whether a layout changes what is
+ * computed. A layout_trial is the shortened config; layout_run trains it under one layout and notes
+ * losses, gradient norms and digests in a layout_result; matrix.h compares two results.
  *
- * Reading order: this file, layouts.c (running one layout), matrix.h (which layouts, and
- * what is compared). */
+ * Reading order: this file, layouts.c (running one layout), matrix.h (which layouts there are, and
+ * what must be equal). */
 #ifndef TRAIN_LAYOUTS_H
 #define TRAIN_LAYOUTS_H
 
@@ -22,7 +24,8 @@ enum { LAYOUT_NAME_MAX = 96 };
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]);
 int layout_ranks(const layout *l);
 
-/* What of a config is tried: its model's first layers at full width, on short sequences. */
+/* What is trained: the model of a config with its first layers only, at full width, on short
+ * sequences. */
 typedef struct layout_trial {
     config *c; /* of the trial, in its own memory: a digest at every step */
     int depth; /* layers */
@@ -31,23 +34,24 @@ typedef struct layout_trial {
     arena *memory;
 } layout_trial;
 
-/* batch: sequences of a step, a multiple of what any layout has as ranks; micro-batches are equal
- * in all. depth 0: all layers. */
+/* depth: layers that are kept, 0: all. batch: micro-batches of a step, over all ranks; a multiple of
+ * the data-parallel ranks of every layout that will be tried. */
 status layout_trial_new(layout_trial **out, const config *c, int depth, int batch,
                         err *e) ATH_MUST_USE;
 void layout_trial_free(layout_trial *t);
 /* Whether the model divides over so many tensor-parallel ranks. */
 bool layout_trial_divides(const layout_trial *t, int tp);
 
-/* How its steps are run. */
+/* How the steps of a trial are run. */
 typedef struct layout_way {
     int precision; /* CONFIG_PRECISION_FP32 or _BF16 */
     int steps;
-    bool ordinary; /* sums of floats, as a run without train.deterministic has them; one
-                      micro-batch, so that gradients share their memory with activations, and a slow
-                      link, so that they travel while the backward goes on */
-    /* NULL, or what happens to each rank between its steps: 0 when its weights have been drawn, and
-     * i before step i. By this tests make the mistakes that a comparison must notice. */
+    /* false: the deterministic mode, whose sums are exact. true: sums of floats, as most runs have
+     * them; one micro-batch, so that gradients share memory with activations; and a slow link, so
+     * that gradients travel while the backward pass goes on. */
+    bool ordinary;
+    /* For tests, which make the mistakes that a comparison must notice: called on each rank with 0
+     * after weights are initialised, and with i before step i. NULL: nothing. */
     void (*between)(struct session *s, int step);
 } layout_way;
 
@@ -63,7 +67,7 @@ typedef struct layout_result {
     layout_step *steps;
     int n_steps; /* done */
     layout_way way;
-    int64_t peak_bytes; /* of the arena of the worst rank */
+    int64_t peak_bytes; /* planned, on the rank that needs most */
     double seconds;     /* in steps */
 } layout_result;
 layout_result *layout_result_new(const layout_trial *t, const layout_way *way);

@@ -16,14 +16,11 @@ typedef struct layouts {
     int n, cap;
 } layouts;
 
-/* Recompute policies take turns: every other choice is tried with some. */
+/* The three recompute policies take turns, so that all are tried without three times as many
+ * layouts. */
 static void add(layouts *all, layout l) {
-    if (all->n == all->cap) {
-        all->cap = all->cap ? 2 * all->cap : 16;
-        all->item = xrealloc(all->item, sizeof *all->item * (size_t)all->cap);
-    }
     l.recompute = all->n % 3;
-    all->item[all->n++] = l;
+    VEC_PUSH(all->item, all->n, all->cap, l);
 }
 
 static void add_zero(layouts *all, layout l) {
@@ -51,8 +48,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
 
 /* ---- what must be equal ---- */
 
-static void differs(layout_verdict *v, const char *fmt, ...) ATH_PRINTF(2, 3);
-static void differs(layout_verdict *v, const char *fmt, ...) {
+ATH_PRINTF(2, 3) static void differs(layout_verdict *v, const char *fmt, ...) {
     if (!v->ok) return;
     v->ok = false;
     va_list args;
@@ -77,7 +73,8 @@ static void compare_weights(layout_verdict *v, const layout_trial *t, const layo
                 one->initial);
 }
 
-/* A gradient that is tiny beside the others may differ by more of itself. */
+/* For a gradient that is much smaller than the others, the error is relative to `least`, not to
+ * itself. */
 static void compare_gradients(layout_verdict *v, const layout_trial *t, const layout_result *one,
                               const layout_result *r, double tolerance) {
     double least = 1e-3 * one->steps[0].norm;
@@ -108,8 +105,9 @@ typedef struct tolerances {
     double loss, norm;
 } tolerances;
 
-/* Ordinary sums differ in their last bits from the first step on, and Adam divides a gradient that
- * is nearly zero by itself; in bf16 neighbours may be chosen for weights. */
+/* Ordinary sums differ in their last bits. Adam divides by the gradient's size, so the update of a
+ * gradient that is nearly zero may differ by much; in bf16 a weight may be rounded to the other
+ * neighbour. */
 static tolerances tolerances_of(const layout_way *way) {
     if (way->precision == CONFIG_PRECISION_BF16) return (tolerances){1e-3, 1e-2};
     return (tolerances){way->ordinary ? 1e-4 : 1e-5, 1e-4};

@@ -12,23 +12,25 @@ void trial_trim_config(config *c) {
 }
 
 static status open_model(session *s, comm_world *world, err *e) {
-    TRY(config_check_supported(s->setup.c, e));
-    TRY(peers_open(&s->setup.peers, s->setup.c, world, e));
-    TRY(config_open_device(s->setup.c, &s->setup.dev, e));
+    setup *u = &s->setup;
+    TRY(config_check_supported(u->c, e));
+    TRY(peers_open(&u->peers, u->c, world, e));
+    TRY(config_open_device(u->c, &u->dev, e));
     TRY(session_open(s, e));
     TRY(session_open_course(s, 0, NULL, e));
-    return setup_make_plan(&s->setup, e);
+    return setup_make_plan(u, e);
 }
 
 static status open_memory(session *s, err *e) {
-    course_stage *first = &s->setup.course->stage[0];
-    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = s->setup.c->optim.lr};
-    TRY(setup_commit(&s->setup, e));
-    stage_enter_shape(&s->stage, &s->setup, 0, first->max_batch);
-    TRY(setup_make_weights(&s->setup, s->setup.plan->store, NULL, e));
-    TRY(setup_load_reference(&s->setup, NULL, e));
-    peers_gather_all(&s->setup.peers);
-    return comm_check(s->setup.peers.m.world, e);
+    setup *u = &s->setup;
+    course_stage *first = &u->course->stage[0];
+    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = u->c->optim.lr};
+    TRY(setup_commit(u, e));
+    stage_enter_shape(&s->stage, u, 0, first->max_batch);
+    TRY(setup_make_weights(u, u->plan->store, NULL, e));
+    TRY(setup_load_reference(u, NULL, e));
+    peers_gather_all(&u->peers);
+    return comm_check(u->peers.m.world, e);
 }
 
 status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) {
@@ -47,17 +49,17 @@ static int64_t count_targets(session *s) {
 
 /* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. */
 static status fill(session *s, int micro_batch, err *e) {
+    stage *g = &s->stage;
     (void)e;
-    const batch_rows *r = &s->stage.rows;
+    const batch_rows *r = &g->rows;
     rng_key key = rng_key_named((uint64_t)s->setup.c->train.seed, "bench.ids");
-    uint64_t own =
-        (uint64_t)(s->at.step * s->stage.batch + s->setup.peers.m.rank[MESH_DP] * s->stage.share);
+    uint64_t own = (uint64_t)(s->at.step * g->batch + s->setup.peers.m.rank[MESH_DP] * g->share);
     uint32_t vocab = (uint32_t)s->setup.models[0].vocab_size;
-    for (int b = 0; b < s->stage.B; b++) {
-        uint64_t sample = own + (uint64_t)micro_batch * (uint64_t)s->stage.B + (uint64_t)b;
-        uint64_t first = sample * ((uint64_t)s->stage.T + 1);
-        for (int t = 0; t < s->stage.T; t++) {
-            int64_t at = (int64_t)b * s->stage.T + t;
+    for (int b = 0; b < g->B; b++) {
+        uint64_t sample = own + (uint64_t)micro_batch * (uint64_t)g->B + (uint64_t)b;
+        uint64_t first = sample * ((uint64_t)g->T + 1);
+        for (int t = 0; t < g->T; t++) {
+            int64_t at = (int64_t)b * g->T + t;
             r->ids[at] = (int32_t)(rng_u32(key, first + (uint64_t)t) % vocab);
             r->targets[at] = (int32_t)(rng_u32(key, first + (uint64_t)t + 1) % vocab);
             r->pos[at] = t;

@@ -1,9 +1,10 @@
-/* What is learned: one row of a table for each value of train.objective.
+/* What is learned: one objective for each value of train.objective.
  *
- * An objective says what a sample is, whether other models look at it, and what the loss is. The
- * head makes the gradients of a language-model loss in the forward pass. Any other loss is a
- * function of the log-probabilities of all targets of a micro-batch: it is computed on the host
- * after the forward, and gives the gradient of each, with which the backward begins. */
+ * An objective says how many sequences a sample has, whether a reference model computes the same
+ * sequences, and what the loss is. The loss of a language model is the mean nll of all targets: the
+ * model's head computes it and its gradient in the forward pass. Any other loss is a function of the
+ * nll of all targets of a micro-batch. It is computed on the host after the forward pass
+ * (execute_loss), and returns the gradient by each nll, with which the backward pass begins. */
 #ifndef TRAIN_OBJECTIVE_H
 #define TRAIN_OBJECTIVE_H
 
@@ -12,7 +13,7 @@
 /* A micro-batch after its forward passes. */
 typedef struct objective_batch {
     const config *c;
-    int B, T;               /* sequences of tokens; whole samples */
+    int B, T;               /* B sequences of T tokens; B is a multiple of objective.sequences */
     const int32_t *targets; /* [B,T]; negative: not counted, its nll is 0 */
     const float *nll;       /* [B,T] -log p of each target */
     const float *ref_nll;   /* [B,T] by the reference, where there is one */

@@ -15,18 +15,18 @@ static mesh_shape shape_of(const config *c) {
                         .pp = (int)c->parallel.pp};
 }
 
-/* The key of the message gets its line. */
+/* The error names a key; this adds the line of the config. */
 static status locate(const config *c, status st, err *e) {
     if (st != ST_OK && e && *e->where) config_locate(c, e->where, e);
     return st;
 }
 
-/* Along which copies of the weights differ in nothing. */
+/* The axis of the mesh along which ranks are whole copies of each other. */
 static mesh_axis axis_of_copies(const config *c) {
     return c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DP;
 }
 
-/* Ranks with the same samples, and with the same pieces where these are shared. */
+/* Groups the ranks that together hold one copy of the weights. */
 static void open_copy(peers *p, const config *c) {
     const mesh *m = &p->m;
     int n = 0, *ranks = xcalloc((size_t)m->size[MESH_WORLD], sizeof *ranks);
@@ -96,7 +96,8 @@ param_sharding peers_sharding(const peers *p, const config *c) {
                             .bucket_elems = (int64_t)(c->parallel.bucket_mb * 1e6 / 4)};
 }
 
-/* The ranks that hold what this one does, where each thing is on `copies` of them. */
+/* The tensor-parallel ranks that hold the same heads as this one, where each head is on `copies`
+ * ranks. */
 static comm *open_sharers(const peers *p, int copies) {
     int tp = p->m.rank[MESH_TP], first = peers_rank(p) - tp + tp / copies * copies;
     int *ranks = xcalloc((size_t)copies, sizeof *ranks);

@@ -1,8 +1,17 @@
-/* The other ranks of a run, as a step needs them: weights gathered, gradients reduced, sums agreed
- * upon. Alone, everything is a copy or nothing.
+/* The other ranks of a run, as a step needs them: gathering weights, reducing gradients, sums over
+ * ranks, agreement on errors. With one rank every function returns at once or copies.
  *
- * Which calls move a unit says step/unit_calls.h; they run on the side stream of the world while
- * forward and backward go on. */
+ * Weights and gradients travel in units of parameters (param/units.h). step/unit_calls.h says which
+ * collectives move a unit; they run on the side stream of the world, while forward and backward go
+ * on. So each transfer has two functions, one that begins it and one that waits for it.
+ *
+ * A copy of the weights is a set of ranks that together hold each parameter (or its shard) once:
+ * data-parallel ranks without ZeRO are copies of each other; with ZeRO, replicas are.
+ *
+ * Order: peers_open (or peers_place, for a plan alone), peers_sharding for the store, peers_bind when
+ * the store has memory, then the calls of steps; peers_settle before memory goes, peers_close. All
+ * ranks make the same calls in the same order. A rank that is lost makes the others' calls return at
+ * once with any result; comm_check tells it. */
 #ifndef TRAIN_PEERS_H
 #define TRAIN_PEERS_H
 
@@ -10,77 +19,82 @@
 #include "run/config/config.h"
 #include "step/unit_calls.h"
 
+/* The transfers of one unit of parameters. */
 typedef struct peers_unit {
-    const char *weights, *grads; /* how traces and reports call the transfers */
-    comm_ticket gather, reduce;
-    bool add_when_reduced; /* the sum lies where the next micro-batch's gradients will */
+    const char *weights, *grads; /* "weights of lm_head.weight", for traces and reports of hangs */
+    comm_ticket gather, reduce;  /* begun last; 0: nothing travels */
+    bool
+        add_when_reduced; /* the reduced gradients lie in a slot: peers_reduced adds them to the sum */
 } peers_unit;
 
 typedef struct peers {
     mesh m;
-    comm *copy;      /* ranks that hold one copy of the weights between them */
-    bool first_copy; /* rank 0 is one of them */
-    comm_world *own; /* the world, where nobody gave one */
+    comm *copy;      /* the ranks of this rank's copy of the weights */
+    bool first_copy; /* that copy has rank 0 in it: its ranks write checkpoints */
+    comm_world *own; /* the world, where peers_open was given none */
     const param_store *store;
-    peers_unit *unit;
+    peers_unit *unit;   /* [units] */
     bool narrow;        /* parallel.reduce_dtype is bf16 */
-    comm_ticket newest; /* transfer; 0: there was none */
+    comm_ticket newest; /* of the transfer begun last; 0: there was none */
     struct {
         int copies;
         comm *group;
-    } * sharer; /* tensor-parallel ranks that hold the same heads (param_partial) */
+    } * sharer; /* tensor-parallel ranks that hold the same key/value heads (param_partial) */
     int n_sharers;
 } peers;
 
-/* world NULL: one rank alone. ST_USAGE when the layout does not make the world's ranks. */
+/* world NULL: one rank alone. ST_USAGE: the sizes of parallel.* do not multiply to the number of
+ * ranks. */
 status peers_open(peers *p, const config *c, comm_world *world, err *e) ATH_MUST_USE;
-/* The layout as the first of its ranks sees it, without peers: for plans. */
+/* The layout as rank 0 sees it, without any other rank: for plans. */
 status peers_place(peers *p, const config *c, err *e) ATH_MUST_USE;
 /* Ranks that hold one copy of the weights between them. */
 int peers_copy_ranks(const peers *p, const config *c);
-/* Waits for every transfer that was begun: then their memory may go. */
+/* Waits for every transfer that was begun; afterwards their memory may be freed. */
 void peers_settle(peers *p);
 void peers_close(peers *p);
 /* The experiment of parallel.link: from here on the ranks are as far apart as it says. */
 void peers_set_link(peers *p, const config *c);
-/* Once the store has its arrays. */
+/* After the store got its memory. */
 void peers_bind(peers *p, arena *a, const param_store *s);
 
 int peers_rank(const peers *p); /* of the world */
 int peers_ranks(const peers *p);
-/* How the store is to be laid out. */
+/* How the store is to be laid out over these ranks. */
 param_sharding peers_sharding(const peers *p, const config *c);
 
-/* Weights of unit u: begin, wait. */
+/* Brings the weights of unit u together: begin, wait. */
 void peers_gather(peers *p, int u);
 void peers_gathered(peers *p, int u);
-/* Of all units that are whole on every rank: after what a rank owns was loaded or drawn. */
+/* The same for all units that every rank keeps whole. Called after the weights that a rank owns were
+ * loaded or initialised. */
 void peers_gather_all(peers *p);
-/* Gradients of a unit, as a STEP_REDUCE says: begin, wait. */
+/* Sums the gradients of a unit over ranks, as a STEP_REDUCE entry says: begin, wait. */
 void peers_reduce(peers *p, const step_entry *e);
 void peers_reduced(peers *p, int u);
 
-/* Sums over the ranks that see other samples. */
+/* Sums over data-parallel ranks, which have different samples. `what` is named when a rank hangs. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
 double peers_sum_samples(const peers *p, double x);
-/* x[n * ranks], of which this rank has filled its n: all of it. */
+/* x[n * dp]: each data-parallel rank has filled its n; afterwards all have all of it. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
-/* x[ranks], of which this rank has filled x[rank]: all of it, from zeros. */
+/* x[ranks], zero but for x[rank]: afterwards all ranks have all of it. */
 void peers_share_count(const peers *p, int64_t *x);
-/* Over the ranks of one copy. */
+/* Sums over the ranks of one copy of the weights. */
 double peers_sum_copy(const peers *p, double x);
 void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]);
-/* Of one parameter of the whole model: its digest, and the norm of its gradient. */
+/* Digest of one parameter of the whole model, and norm of its gradient. */
 uint64_t peers_param_digest(const peers *p, int index);
 double peers_grad_norm(const peers *p, dev *d, int index);
-/* The digest of the weights, from this rank's share. ST_RANK when replicas differ, naming the
- * parameter. */
+/* *digest: in, of what this rank holds; out, of all weights. ST_RANK when copies differ, naming the
+ * first parameter that does. */
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;
-/* Whether any rank says so. */
+/* Whether x is true on any rank. */
 bool peers_any(const peers *p, bool x);
-/* What rank 0 says. */
+/* The x of rank 0. */
 int64_t peers_first(const peers *p, int64_t x);
-/* ST_OK on all ranks, or on each the failure of the first that failed. */
+/* What came of a call that each rank made for itself. ST_OK when all succeeded; else all ranks get
+ * the status and error of the lowest rank that failed. */
 status peers_agree(const peers *p, status st, err *e) ATH_MUST_USE;
 
 #endif

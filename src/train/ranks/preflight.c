@@ -6,7 +6,7 @@
 
 enum { STEPS = 2, DEPTH = 2 };
 
-/* The layout as it will run, and one rank, which leads and knows what both came to. */
+/* The layout l of the run on mesh m; rank 0 (leads) also runs the steps alone, and compares. */
 typedef struct preflight {
     const layout_trial *t;
     const mesh *m;
@@ -23,7 +23,8 @@ static layout planned(const config *c, const mesh *m) {
                     .recompute = c->train.recompute};
 }
 
-/* Products of shared matrices are summed in parts, which only fp32 shows to be the same. */
+/* Tensor parallelism sums matrix products in parts; in bf16 the results differ too much to
+ * compare. */
 static int precision_of(const config *c, const layout *l) {
     bool bits = c->train.precision.compute == CONFIG_PRECISION_BF16 && l->tp == 1;
     return bits ? CONFIG_PRECISION_BF16 : CONFIG_PRECISION_FP32;
@@ -38,7 +39,7 @@ static status name_difference(const layout *l, const layout_way *way, const char
                        "parallel.verify=false trains all the same");
 }
 
-/* What came of one rank alone, known to all: whether they try the layout depends on it. */
+/* Tells all ranks how the run of one rank ended: they go on or not depending on it. */
 static status tell_alone(const mesh *m, status st) {
     int64_t told = (int64_t)st;
     comm_call call = {.kind = COMM_BROADCAST,
@@ -50,8 +51,9 @@ static status tell_alone(const mesh *m, status st) {
     return (status)told;
 }
 
-/* One rank alone. *st: what all know of it; ST_NONFINITE is left to the run, which will say which
- * tensor, and one rank may lack the memory that several have. */
+/* Rank 0 runs the steps alone; *st is its status, on all ranks. Two failures are no error here:
+ * ST_NONFINITE, which the run itself will explain, and ST_MEMORY, since one rank may lack memory
+ * that several have. */
 static status run_alone(const preflight *p, int precision, layout_result **one, status *st,
                         err *e) {
     static const layout alone = {.dp = 1, .dp_replicate = 1, .tp = 1};
@@ -70,7 +72,7 @@ static status run_alone(const preflight *p, int precision, layout_result **one, 
     return p->leads ? *st : ST_OK;
 }
 
-/* The layout in a way, against one rank; without it, only whether it runs. */
+/* Runs the layout and compares with `one`; with one NULL, only checks that it runs. */
 static status run_way(const preflight *p, const layout_way *way, const layout_result *one, err *e) {
     layout_result *r = layout_result_new(p->t, way);
     TRY(layout_run_rank(p->t, &p->l, way, p->m->world, r, e));
@@ -87,8 +89,8 @@ static void tell_success(const preflight *p, double seconds) {
                  STEPS, p->t->depth, seconds);
 }
 
-/* Exact sums, which show any mistake; then, unless the run has them, too, the sums and the places
- * in memory that it will have. */
+/* First with exact sums, which show any mistake. Then, unless the run is deterministic itself,
+ * with the ordinary sums and the memory layout that the run will have. */
 static status run(const preflight *p, const config *c, err *e) {
     int64_t began = clock_now_ns();
     layout_result *one;

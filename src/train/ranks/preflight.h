@@ -1,14 +1,15 @@
-/* The layout that is about to train, against one rank: a few steps of the model's first layers on
- * random ids, on the very ranks of the run. */
+/* Before a run on several ranks trains, its layout is checked: a few steps of the model's first layers
+ * on random ids, on the ranks of the run, must give what one rank alone computes
+ * (parallel.verify). */
 #ifndef TRAIN_PREFLIGHT_H
 #define TRAIN_PREFLIGHT_H
 
 #include "comm/mesh.h"
 #include "run/config/config.h"
 
-/* ST_FAILED on rank 0, naming the tensor, when the layout computes something else. Every rank calls
- * it; what it returns differs by rank (peers_agree). Nothing is checked where one rank alone has
- * not the memory, or comes to a loss that is not finite: that is told. */
+/* Every rank calls it. ST_FAILED on rank 0, naming the tensor, when the layout computes something
+ * else; the other ranks get ST_OK, so peers_agree must follow. When one rank alone has not enough
+ * memory, or its loss is NaN or Inf, nothing is compared, and a warning says so. */
 status preflight_check(const config *c, const mesh *m, err *e) ATH_MUST_USE;
 
 #endif

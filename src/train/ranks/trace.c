@@ -18,7 +18,7 @@ typedef struct span {
     const char *category, *verb, *name; /* "compute", "forward", "layers.3" */
     int64_t begin_ns, end_ns;
     int64_t step;
-    int64_t number; /* after the words; -1: none */
+    int64_t number; /* a number that follows the words; -1: none */
     int micro_batch, row;
     bool is_comm; /* the two below count */
     comm_kind kind;
@@ -30,7 +30,7 @@ typedef struct label {
     const char *verb, *part;
 } label;
 
-/* A program, and what each of its ops is part of. */
+/* A program with the label of each of its ops. */
 typedef struct labelled {
     const prog *p;
     label *label;
@@ -42,7 +42,7 @@ struct trace {
     const char *path;
     int64_t first, last, step;
     bool on, done;
-    int64_t zero_ns; /* of the timeline, on this rank's clock */
+    int64_t zero_ns; /* when the timeline begins, by this rank's clock */
     int64_t step_ns, micro_ns;
     int micro_batch;
     labelled *programs;
@@ -54,7 +54,7 @@ struct trace {
 
 /* ---- one clock ---- */
 
-/* Of the kernel that runs, so that ranks know whether they share a clock. */
+/* Identifies the running kernel, so that ranks know whether they share a clock. */
 static int64_t machine_id(void) {
     char *id;
     size_t len;
@@ -77,11 +77,7 @@ static void agree_on_zero(trace *t) {
 static void note(trace *t, span s) {
     s.step = t->step;
     pthread_mutex_lock(&t->lock);
-    if (t->n == t->cap) {
-        t->cap = t->cap ? 2 * t->cap : 4096;
-        t->spans = xrealloc(t->spans, (size_t)t->cap * sizeof *t->spans);
-    }
-    t->spans[t->n++] = s;
+    VEC_PUSH(t->spans, t->n, t->cap, s);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -136,8 +132,8 @@ static const char *part_of(trace *t, const prog_op *op, bool seen_layers) {
     return seen_layers == backward ? "embedding" : "head";
 }
 
-/* Outside of layers stand the embedding and the head; a forward begins with the one, a backward
- * with the other. */
+/* Ops outside of layers belong to the embedding or the head: a forward pass begins with the
+ * embedding, a backward pass with the head. */
 static label *label_ops(trace *t, const prog *p) {
     int n = prog_get_stats(p)->ops;
     label *list = ARENA_ARRAY(t->a, label, n);
@@ -193,8 +189,8 @@ status trace_open(trace **out, const char *path, int64_t first, int64_t last, pe
     return ST_OK;
 }
 
-/* In the middle of a step only where the world has failed: then what still runs beside ends at
- * once. */
+/* A trace is freed inside a step only when the world has failed; then collectives on the side
+ * stream return at once. */
 static void leave_step(trace *t) {
     comm *world = t->p->m.axis[MESH_WORLD];
     comm_wait(t->p->m.world, comm_start(world, &(comm_call){.kind = COMM_BARRIER, .dt = DT_U8}));
@@ -300,7 +296,7 @@ static void put_rank(strbuf *b, trace *t) {
     for (int i = 0; i < t->n; i++) put_span(b, t, &t->spans[i]);
 }
 
-/* What rank `from` has noted comes to rank 0, which appends it. */
+/* Brings the notes of rank `from` to rank 0, which appends them. */
 static void bring(trace *t, int from, const strbuf *own, strbuf *all) {
     comm *world = t->p->m.axis[MESH_WORLD];
     bool mine = peers_rank(t->p) == from;

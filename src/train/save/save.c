@@ -6,8 +6,11 @@
 #include "train/save/save.h"
 
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/json.h"
+#include "base/thread.h"
 #include "io/hf/hf_part.h"
 #include "model/config_file.h"
 
@@ -24,7 +27,7 @@ typedef struct tensor_file {
 
 enum { MOST_FILES = 3 };
 
-/* Tensors of one array: of the whole model, whatever this rank has. */
+/* Tensors of one array: those of the whole model, whatever shards this rank has. */
 static int whole_count(const save_job *j) {
     return param_count(param_store_whole(j->store));
 }
@@ -165,4 +168,40 @@ status save_write(save_job *j, err *e) {
     TRY(in_context(j, leads(j) ? write_all(j, e) : write_parts(j, e), e));
     if (leads(j)) j->pruned = checkpoint_prune(j->run, &j->keep, j->step, &j->why_not_pruned);
     return ST_OK;
+}
+
+/* ---- in the background ---- */
+
+enum { NICE = 10 };
+
+static void *run(void *arg) {
+    saving *v = arg;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* on Linux: of this thread alone */
+    v->result = save_write(v->job, &v->why);
+    atomic_store_explicit(&v->done, true, memory_order_release);
+    return NULL;
+}
+
+void saving_start(saving *v, save_job *job) {
+    v->job = job;
+    v->why = (err){0};
+    atomic_store(&v->done, false);
+    v->running = thread_start(&v->thread, run, v);
+    if (v->running) return;
+    v->result = save_write(job, &v->why);
+    atomic_store(&v->done, true);
+}
+
+bool saving_is_done(const saving *v) {
+    return atomic_load_explicit(&v->done, memory_order_acquire);
+}
+
+save_job *saving_take(saving *v, status *result, err *e) {
+    save_job *job = v->job;
+    if (v->running) pthread_join(v->thread, NULL);
+    v->running = false;
+    v->job = NULL;
+    *result = v->result;
+    if (e) *e = v->why;
+    return job;
 }

@@ -1,11 +1,19 @@
-/* One checkpoint to be written: everything that it takes, fixed when saving begins, so that a
- * thread can write while training goes on. */
+/* The saves of a run.
+ *
+ * A save_job is one checkpoint to be written: everything that it takes, fixed when saving begins, so
+ * that a thread can write while training goes on. One job at a time is written in the background,
+ * by a thread of lower priority than the ones that compute: on a machine whose cores are all busy a
+ * save is spread over some steps instead of stopping one. state.c begins saves and tells what became
+ * of them. */
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 
 #include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "io/checkpoint/checkpoint_team.h"
+#include "io/checkpoint/checkpoint_upload.h"
 #include "io/checkpoint/held.h"
 #include "model/config.h"
 #include "optim/optim.h"
@@ -43,5 +51,27 @@ void save_abandon(save_job *j);
 /* Writes this rank's part of the checkpoint, as rank 0 also what is not tensors, and then deletes
  * older ones. Nothing of a session is read. */
 status save_write(save_job *j, err *e) ATH_MUST_USE;
+
+/* ---- in the background ---- */
+
+typedef struct saving {
+    int64_t saved_ns; /* when the last save was begun */
+    int64_t saves;    /* begun */
+    int failed_saves; /* in a row */
+    upload *upload;   /* NULL: nobody wants it, or this is not rank 0 */
+
+    save_job *job; /* in the background; NULL: there is none to be taken */
+    pthread_t thread;
+    bool running;
+    atomic_bool done;
+    status result;
+    err why;
+} saving;
+
+/* save_write in the background, where no other is. Where no thread can be made it is done at once. */
+void saving_start(saving *v, save_job *job);
+bool saving_is_done(const saving *v);
+/* Waits for the end of the job, which is the caller's then. */
+save_job *saving_take(saving *v, status *result, err *e);
 
 #endif

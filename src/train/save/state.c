@@ -24,31 +24,29 @@
 
 /* ---- saving ---- */
 
-static uint64_t expected_bytes(const session *s) {
-    int64_t elems = param_store_sizes(param_store_whole(s->setup.plan->store)).elems;
-    int64_t per =
-        4 + (s->setup.plan->spec.compute == DT_F32 ? 0 : 2) + 4 * s->setup.optim->n_states;
+static uint64_t expected_bytes(const setup *u) {
+    int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).elems;
+    int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * u->optim->n_states;
     return (uint64_t)(elems * per) + (1u << 20);
 }
 
-/* Where the next step's samples would be if the stage of step `step` went on. */
-static uint64_t samples_after(const session *s, int64_t step) {
+/* Samples of its stage that have been used after step `step`. */
+static uint64_t samples_after(const setup *u, int64_t step) {
     if (step == 0) return 0;
-    return course_first_sample(s->setup.course, step) +
-           (uint64_t)course_part_of(s->setup.course, step)->batch;
+    return course_first_sample(u->course, step) + (uint64_t)course_part_of(u->course, step)->batch;
 }
 
 static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
     hash_format(weights, digest);
-    uint64_t samples = samples_after(s, s->at.step);
+    uint64_t samples = samples_after(&s->setup, s->at.step);
     return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
                      course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
                      "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
                      "optimizer", s->setup.optim->name, "digest", digest);
 }
 
-/* The model as it was trained last: at a stage's border that of the stage that ended. */
+/* The model of the last finished step; between two stages that of the one that ended. */
 static const model_config *trained_model(const session *s) {
     return &s->setup.models[course_last_stage(s->setup.course, s->at.step)];
 }
@@ -60,7 +58,7 @@ static checkpoint_keep keep_of(const session *s) {
                              .only_uploaded = s->saving.upload != NULL};
 }
 
-/* Of waiting for what another rank does of a save. */
+/* How long a rank waits for another one during a save. */
 static const double PATIENCE_S = 600;
 
 static bool world_has_failed(void *world) {
@@ -68,37 +66,39 @@ static bool world_has_failed(void *world) {
 }
 
 static checkpoint_team team_of(const session *s) {
-    return (checkpoint_team){.rank = comm_rank(s->setup.peers.copy),
-                             .ranks = comm_size(s->setup.peers.copy),
-                             .attempt = mix64(s->setup.attempt + (uint64_t)s->saving.saves),
+    const setup *u = &s->setup;
+    return (checkpoint_team){.rank = comm_rank(u->peers.copy),
+                             .ranks = comm_size(u->peers.copy),
+                             .attempt = mix64(u->attempt + (uint64_t)s->saving.saves),
                              .limit_s = PATIENCE_S,
                              .failed = world_has_failed,
-                             .ctx = s->setup.peers.m.world};
+                             .ctx = u->peers.m.world};
 }
 
 static save_job *job_new(session *s, uint64_t digest) {
+    setup *u = &s->setup;
     arena *mem = arena_new("checkpoint");
     save_job *j = ARENA_NEW(mem, save_job);
     s->saving.saves++;
     *j = (save_job){.mem = mem,
-                    .run = arena_strdup(mem, s->setup.c->run),
+                    .run = arena_strdup(mem, u->c->run),
                     .team = team_of(s),
-                    .writes = s->setup.peers.first_copy,
-                    .store = s->setup.plan->store,
-                    .tok = s->setup.tok,
-                    .optim = s->setup.optim,
+                    .writes = u->peers.first_copy,
+                    .store = u->plan->store,
+                    .tok = u->tok,
+                    .optim = u->optim,
                     .model = *trained_model(s),
-                    .compute = s->setup.plan->spec.compute,
-                    .masters = held_masters(s->setup.plan->store),
+                    .compute = u->plan->spec.compute,
+                    .masters = held_masters(u->plan->store),
                     .step = s->at.step,
                     .val_loss = s->at.val_loss,
-                    .need_bytes = expected_bytes(s),
+                    .need_bytes = expected_bytes(u),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
-    for (int i = 0; i < s->setup.optim->n_states; i++)
-        j->states[i] = held_states(s->setup.plan->store, s->setup.plan->optim_state[i]);
+    for (int i = 0; i < u->optim->n_states; i++)
+        j->states[i] = held_states(u->plan->store, u->plan->optim_state[i]);
     return j;
 }
 
@@ -117,8 +117,8 @@ static void copy_block(void *to, const void *from, int64_t bytes, int threads) {
                (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
 }
 
-/* From the device to the host's memory at `to`, where the array is then. A block bounds the room
- * that it takes where the host does not reach the device's memory. */
+/* Copies an array from the device to host memory at `to`, and has it point there. In blocks, which
+ * bounds the extra memory where the host cannot reach that of the device. */
 static void copy_array(held_array *a, float *to, int64_t bytes) {
     enum { BLOCK = 64 << 20 };
     dev_room room = {0};
@@ -132,13 +132,13 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
     a->dev = NULL;
 }
 
-/* Copies what the next steps will change, and has the job look at the copy: the thread that writes
- * it knows of no device. */
-static void take_snapshot(const session *s, save_job *j) {
-    param_sizes z = param_store_sizes(s->setup.plan->store);
-    copy_array(&j->masters, s->setup.plan->snapshot_params, z.master_bytes);
-    for (int i = 0; i < s->setup.optim->n_states; i++)
-        copy_array(&j->states[i], s->setup.plan->snapshot_state[i], z.state_bytes);
+/* Copies weights and optimizer state, which the next steps will change, into the snapshot; the job
+ * then reads that, without the device. */
+static void take_snapshot(const setup *u, save_job *j) {
+    param_sizes z = param_store_sizes(u->plan->store);
+    copy_array(&j->masters, u->plan->snapshot_params, z.master_bytes);
+    for (int i = 0; i < u->optim->n_states; i++)
+        copy_array(&j->states[i], u->plan->snapshot_state[i], z.state_bytes);
 }
 
 /* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
@@ -151,7 +151,7 @@ static status tell_failure(session *s, const save_job *j, bool waited, err *why,
     return why->code;
 }
 
-/* Old checkpoints that cannot be deleted harm nobody but the disk. */
+/* An old checkpoint that cannot be deleted is an alarm, not an error. */
 static status tell_pruning(session *s, status st, const err *why, err *e) {
     return st == ST_OK ? ST_OK : events_prune_failed(s, why, e);
 }
@@ -174,7 +174,7 @@ static status poll_uploads(session *s, bool wait, err *e) {
     upload_event ev;
     while (s->saving.upload && (wait ? upload_wait(s->saving.upload, &ev, s->opt->stop)
                                      : upload_poll(s->saving.upload, &ev))) {
-        if (ev.ok) { /* what was kept for its sake alone may go */
+        if (ev.ok) { /* checkpoints that were kept only until their upload may be deleted */
             checkpoint_keep keep = keep_of(s);
             err why = {0};
             status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
@@ -186,7 +186,8 @@ static status poll_uploads(session *s, bool wait, err *e) {
     return ST_OK;
 }
 
-/* Waits for the save in the background. A rank whose part failed has all of it fail. */
+/* Waits for the save in the background. When the part of one rank failed, the save has failed on
+ * all. */
 static status settle(session *s, bool must, err *e) {
     err why = {0};
     status st;
@@ -199,7 +200,7 @@ status state_settle(session *s, bool must, err *e) {
 }
 
 status state_poll(session *s, bool wait, err *e) {
-    /* ranks look together, so that none goes on with another opinion of the last save */
+    /* all ranks look at the same step, so that they agree on the result of the save */
     if (s->saving.job && (wait || !peers_any(&s->setup.peers, !saving_is_done(&s->saving))))
         TRY(settle(s, wait, e));
     return poll_uploads(s, wait, e);
@@ -211,8 +212,9 @@ void state_abandon(saving *v) {
 }
 
 status state_save(session *s, bool wait, err *e) {
+    setup *u = &s->setup;
     uint64_t digest;
-    TRY(setup_digest(&s->setup, &digest, e));
+    TRY(setup_digest(u, &digest, e));
     const save_job *under_way = s->saving.job;
     bool enough = under_way && under_way->step == s->at.step;
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
@@ -220,15 +222,15 @@ status state_save(session *s, bool wait, err *e) {
     save_job *j = job_new(s, digest);
     s->saving.saved_ns = j->began_ns;
     err why = {0};
-    status st = peers_agree(&s->setup.peers, save_begin(j, &why), &why);
+    status st = peers_agree(&u->peers, save_begin(j, &why), &why);
     if (st != ST_OK) return tell_end(s, j, st, wait, &why, e);
-    if (setup_saves_on_the_way(&s->setup) && !wait) {
-        if (j->writes) take_snapshot(s, j);
+    if (setup_saves_on_the_way(u) && !wait) {
+        if (j->writes) take_snapshot(u, j);
         saving_start(&s->saving, j);
         return ST_OK;
     }
     st = save_write(j, &why);
-    return tell_end(s, j, peers_agree(&s->setup.peers, st, &why), wait, &why, e);
+    return tell_end(s, j, peers_agree(&u->peers, st, &why), wait, &why, e);
 }
 
 /* ---- loading ---- */
@@ -292,26 +294,27 @@ static status read_guard(session *s, const char *dir, err *e) {
 }
 
 static status read_states(session *s, const char *dir, err *e) {
+    setup *u = &s->setup;
     st_reader *r;
-    TRY(st_open(&r, path_join(s->setup.a, dir, "state/optimizer.safetensors"), e));
+    TRY(st_open(&r, path_join(u->a, dir, "state/optimizer.safetensors"), e));
     status st = ST_OK;
-    for (int k = 0; k < s->setup.optim->n_states && st == ST_OK; k++) {
-        char *prefix = arena_printf(s->setup.a, "%s.", s->setup.optim->state_names[k]);
-        held_array state = held_states(s->setup.plan->store, s->setup.plan->optim_state[k]);
+    for (int k = 0; k < u->optim->n_states && st == ST_OK; k++) {
+        char *prefix = arena_printf(u->a, "%s.", u->optim->state_names[k]);
+        held_array state = held_states(u->plan->store, u->plan->optim_state[k]);
         st = hf_read_array(&state, r, prefix, e);
     }
     st_close(r);
     return st;
 }
 
-static status read_masters(session *s, const char *dir, err *e) {
-    if (s->setup.plan->spec.compute == DT_F32) return hf_load_weights(s->setup.plan->store, dir, e);
+static status read_masters(setup *u, const char *dir, err *e) {
+    if (u->plan->spec.compute == DT_F32) return hf_load_weights(u->plan->store, dir, e);
     st_reader *r;
-    TRY(st_open(&r, path_join(s->setup.a, dir, "state/master.safetensors"), e));
-    held_array masters = held_masters(s->setup.plan->store);
+    TRY(st_open(&r, path_join(u->a, dir, "state/master.safetensors"), e));
+    held_array masters = held_masters(u->plan->store);
     status st = hf_read_array(&masters, r, "", e);
     st_close(r);
-    if (st == ST_OK) param_refresh_work(s->setup.plan->store);
+    if (st == ST_OK) param_refresh_work(u->plan->store);
     return st;
 }
 
@@ -327,32 +330,33 @@ static status check_digest(session *s, const char *dir, const char *want, err *e
     return err_where(e, "%s", dir);
 }
 
-/* The data order is arithmetic on the config: it must say what the checkpoint says. A fork's past
- * is another course. */
+/* The samples that were used follow from the config; they must agree with the checkpoint. At the
+ * origin of a fork they need not: its past is another course. */
 static status check_position(const session *s, const char *dir, const stored_cursor *c, err *e) {
     bool is_fork = c->at.step == stage_data_origin(s->data.record).step;
     if (c->at.step == 0 || c->at.step > s->setup.course->total_steps || is_fork ||
-        samples_after(s, c->at.step) == c->samples)
+        samples_after(&s->setup, c->at.step) == c->samples)
         return ST_OK;
     err_set(e, ST_FORMAT,
             "by its config the run has taken %" PRIu64 " samples of its stage after step %" PRId64
             ", its checkpoint says %" PRIu64,
-            samples_after(s, c->at.step), c->at.step, c->samples);
+            samples_after(&s->setup, c->at.step), c->at.step, c->samples);
     err_where(e, "%s/state/cursor.json", dir);
     return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
 }
 
 /* RUN/checkpoints/step-N. */
 static status load(session *s, const char *dir, err *e) {
+    setup *u = &s->setup;
     stored_cursor c;
-    TRY(read_cursor(s->setup.a, dir, &c, e));
+    TRY(read_cursor(u->a, dir, &c, e));
     TRY(check_position(s, dir, &c, e));
-    if (strcmp(c.optimizer, s->setup.optim->name) != 0) {
+    if (strcmp(c.optimizer, u->optim->name) != 0) {
         err_set(e, ST_FORMAT, "the checkpoint was made by optimizer %s, not %s", c.optimizer,
-                s->setup.optim->name);
+                u->optim->name);
         return err_where(e, "%s/state/cursor.json", dir);
     }
-    TRY(read_masters(s, dir, e));
+    TRY(read_masters(u, dir, e));
     TRY(read_states(s, dir, e));
     TRY(read_guard(s, dir, e));
     TRY(check_digest(s, dir, c.digest, e));
@@ -370,16 +374,17 @@ static void clear_state(session *s) {
     s->at = cursor_start();
 }
 
-/* As the first rank finds it. NULL: there is none. */
+/* The newest good checkpoint, as rank 0 finds it. NULL: there is none. */
 static status find_newest(session *s, char **newest, err *e) {
+    setup *u = &s->setup;
     int64_t step = -1;
     status st = ST_OK;
     *newest = NULL;
-    if (setup_leads(&s->setup))
-        st = checkpoint_find_newest(s->setup.a, s->setup.c->run, newest, &step, note_skipped, s, e);
-    TRY(peers_agree(&s->setup.peers, st, e));
-    step = peers_first(&s->setup.peers, step);
-    if (step >= 0) *newest = checkpoint_path(s->setup.a, s->setup.c->run, step);
+    if (setup_leads(u))
+        st = checkpoint_find_newest(u->a, u->c->run, newest, &step, note_skipped, s, e);
+    TRY(peers_agree(&u->peers, st, e));
+    step = peers_first(&u->peers, step);
+    if (step >= 0) *newest = checkpoint_path(u->a, u->c->run, step);
     return ST_OK;
 }
 
