@@ -71,4 +71,6 @@ expect 3 tok report none.json one.txt
 : >empty.txt
 expect 2 tok report tok.json empty.txt
 expect 1 tok report tok.json one.txt --svg no/such/folder.svg
+expect 0 tok report tok.json one.txt --lists
+has err "--lists changes nothing without --json"
 finish

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 
 enum { MAX_GROUPS = 100 };
 
@@ -208,6 +209,7 @@ static status run_job(job *j, err *e) {
     doc_feed *feed;
     for (int i = 0; i < args->n_inputs; i++)
         TRY(cli_check_apart(cli_value(args, "svg"), args->inputs[i], e));
+    if (cli_has(args, "lists") && !args->json) log_warn("--lists changes nothing without --json");
     TRY(load_tokenizers(j, e));
     j->view.group = opt.label ? opt.label : "script";
     j->report = tok_report_new(j->toks, j->view.n_toks, true);

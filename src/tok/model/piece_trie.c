@@ -147,50 +147,40 @@ static void expand(builder *b, task t) {
 
 /* ---- long keys ---- */
 
-static bool starts_alike(const piece_key *a, const piece_key *b) {
-    return b->n > TRIE_WALK && memcmp(a->s, b->s, TRIE_WALK) == 0;
-}
-
-/* The tails of keys [from, to), which begin alike; false: too many bytes. */
-static bool add_tails(piece_trie *t, const piece_key *key, int32_t from, int32_t to) {
-    trie_unit node = t->unit[0];
-    size_t bytes = 0;
-    for (int i = 0; i < TRIE_WALK; i++) trie_step(t, &node, (uint8_t)key[from].s[i]);
-    pair_map_put(&t->first_tail, node.link, t->n_tails);
-    for (int32_t i = from; i < to; i++) {
-        uint32_t n = key[i].n - TRIE_WALK;
-        char *s = memcpy(xmalloc(n), key[i].s + TRIE_WALK, n);
-        t->last_tail[t->n_tails] = t->n_tails - (i - from) + (to - from) - 1;
-        t->tail[t->n_tails++] = (piece_key){s, n, key[i].value};
-        bytes += n;
-    }
-    return bytes <= TRIE_MAX_LONG;
-}
-
+/* Long keys that begin alike lie side by side. False: their tails are too many bytes. */
 static bool find_tails(piece_trie *t, const piece_key *key, int32_t n) {
-    int32_t n_long = 0;
-    bool bounded = true;
-    for (int32_t i = 0; i < n; i++) n_long += key[i].n > TRIE_WALK;
-    if (n_long == 0) return true;
-    t->tail = xcalloc((size_t)n_long, sizeof(*t->tail));
-    t->last_tail = xcalloc((size_t)n_long, sizeof(*t->last_tail));
-    for (int32_t from = 0, to; bounded && from < n; from = to) {
-        for (to = from + 1;
-             to < n && key[from].n > TRIE_WALK && starts_alike(&key[from], &key[to]);)
-            to++;
-        if (key[from].n > TRIE_WALK) bounded = add_tails(t, key, from, to);
+    const piece_key *before = NULL; /* the long key before the one at hand */
+    size_t bytes = 0;
+    int32_t first = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (key[i].n <= TRIE_WALK) continue;
+        if (!before || memcmp(before->s, key[i].s, TRIE_WALK) != 0) {
+            trie_unit node = t->unit[0];
+            for (int k = 0; k < TRIE_WALK; k++) trie_step(t, &node, (uint8_t)key[i].s[k]);
+            first = t->n_tails;
+            pair_map_put(&t->first_tail, node.link, first);
+            bytes = 0;
+        }
+        before = &key[i];
+        uint32_t n_tail = key[i].n - TRIE_WALK;
+        bytes += n_tail;
+        if (bytes > TRIE_MAX_LONG) return false;
+        char *s = memcpy(xmalloc(n_tail), key[i].s + TRIE_WALK, n_tail);
+        trie_tail tail = {{s, n_tail, key[i].value}, first};
+        VEC_PUSH(t->tail, t->n_tails, t->cap_tails, tail);
     }
-    return bounded;
+    return true;
 }
 
 const piece_key *trie_long(const piece_trie *t, trie_unit at, const char *s, size_t n,
                            int32_t *next) {
     int32_t i = *next < 0 ? pair_map_get(&t->first_tail, at.link) : *next;
-    if (i < 0 || i >= t->n_tails) return NULL;
-    for (int32_t last = t->last_tail[i]; i <= last; i++) {
-        const piece_key *k = &t->tail[i];
+    if (i < 0) return NULL;
+    int32_t first = *next < 0 ? i : t->tail[i - 1].first;
+    for (; i < t->n_tails && t->tail[i].first == first; i++) {
+        const piece_key *k = &t->tail[i].key;
         if (k->n > n || memcmp(k->s, s, k->n) != 0) continue;
-        *next = i < last ? i + 1 : t->n_tails;
+        *next = i + 1;
         return k;
     }
     return NULL;
@@ -214,9 +204,8 @@ bool piece_trie_build(piece_trie *t, piece_key *key, int32_t n) {
 
 void piece_trie_free(piece_trie *t) {
     free(t->unit);
-    for (int32_t i = 0; i < t->n_tails; i++) free((char *)t->tail[i].s);
+    for (int32_t i = 0; i < t->n_tails; i++) free((char *)t->tail[i].key.s);
     free(t->tail);
-    free(t->last_tail);
     pair_map_free(&t->first_tail);
     *t = (piece_trie){0};
 }

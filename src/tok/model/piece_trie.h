@@ -40,14 +40,19 @@ typedef struct piece_key {
     int32_t value; /* >= 0 */
 } piece_key;
 
-/* Holds all keys; `tail` has what keys longer than TRIE_WALK have behind it, once more. */
+/* What a key longer than TRIE_WALK has behind it. */
+typedef struct trie_tail {
+    piece_key key;
+    int32_t first; /* tail of a key that begins with the same TRIE_WALK bytes */
+} trie_tail;
+
+/* unit holds all keys, tail the ends of long ones once more. */
 typedef struct piece_trie {
     trie_unit
         *unit; /* unit[0] is the root, unit[1..255] are free for good: the children of a leaf */
     uint32_t n_units;
-    piece_key *tail; /* those below one node side by side, shorter ones before those they begin */
-    int32_t n_tails;
-    int32_t *last_tail;  /* by tail: the last one below the same node */
+    trie_tail *tail; /* below one node side by side, shorter ones before those they begin */
+    int32_t n_tails, cap_tails;
     pair_map first_tail; /* the link of a node at depth TRIE_WALK -> its first tail */
 } piece_trie;
 
