@@ -39,20 +39,29 @@ comm_world *comm_open_self(void);
 /* Ends for n ranks that are threads of this process: out[0..n). */
 void comm_open_threads(int n, comm_world *out[]);
 
-/* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
+/* Ranks that are processes of one machine share a segment of memory: a file without a name, made
+ * before they exist (athanor launch, which they inherit it from) or by rank 0 (joined.c). The
+ * number of ranks is the caller's own knowledge; a descriptor that does not fit it, or that another
+ * user made, is ST_USAGE before anything of it is read (comm_segment_inspect). */
+enum { COMM_MOST_RANKS = 256 };
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
-status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+status comm_segment_inspect(int fd, int ranks, err *e) ATH_MUST_USE;
+status comm_open_segment(comm_world **out, int fd, int rank, int ranks, err *e) ATH_MUST_USE;
 int64_t comm_segment_bytes(int ranks); /* of which unused pages take no memory */
+/* ST_USAGE, in the name of the variable `where`: no such number of ranks fits one machine. */
+status comm_check_ranks(int64_t ranks, const char *where, err *e) ATH_MUST_USE;
 /* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
  * world has failed (ST_RANK, and why). */
-status comm_segment_fail(int fd, int rank, const err *why, err *e) ATH_MUST_USE;
-status comm_segment_check(int fd, err *e) ATH_MUST_USE;
+status comm_segment_fail(int fd, int ranks, int rank, const err *why, err *e) ATH_MUST_USE;
+status comm_segment_check(int fd, int ranks, err *e) ATH_MUST_USE;
 
 /* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
  * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
  * RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun and others: ranks of one machine, which meet
- * over TCP within ATHANOR_TIMEOUT seconds or 300); none of them: one rank alone. ATHANOR_TIMEOUT is
- * comm_set_timeout's. */
+ * over TCP within ATHANOR_TIMEOUT seconds or 300, and let in only who knows ATHANOR_TOKEN); none of
+ * them: one rank alone. ATHANOR_TIMEOUT is comm_set_timeout's, ATHANOR_LINK comm_set_link's: two
+ * numbers with a comma, microseconds and GB/s (for tests). A number that is none, or out of range,
+ * is ST_USAGE. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
 /* The cores of each of the ranks that share those this process may use; 1 at least. */
 int comm_core_share(int ranks);

@@ -5,8 +5,7 @@
 #include "app/frame/cli.h"
 #include "app/ranks/launch_ranks.h"
 #include "base/arena.h"
-
-enum { MOST_RANKS = 256 };
+#include "comm/comm.h"
 
 static status check_nesting(const cli_args *args, err *e) {
     if (getenv("ATHANOR_RANK")) {
@@ -27,7 +26,7 @@ static status launch(const cli_args *args, err *e) {
         err_where(e, "command line");
         return err_hint(e, "athanor launch --ranks 2 -- %s ...", args->inputs[0]);
     }
-    TRY(cli_int(args, "ranks", 1, 1, MOST_RANKS, &ranks, e));
+    TRY(cli_int(args, "ranks", 1, 1, COMM_MOST_RANKS, &ranks, e));
     TRY(cli_num(args, "timeout", -1, 0, 1e9, &plan.timeout_s, e));
     plan.ranks = (int)ranks;
     return launch_ranks(&plan, e);

@@ -14,7 +14,10 @@ typedef struct tcp_place {
 
 /* Listens at the first of the host's addresses that is one of this machine. */
 status tcp_listen(tcp_place at, int *fd, err *e) ATH_MUST_USE;
-int tcp_accept(int listener); /* -1: nobody is there */
+int tcp_accept(int listener); /* -1: nobody is there, or errno */
+/* The address of the other side, as numbers. */
+enum { TCP_NAME_BYTES = 64 };
+void tcp_name_peer(int fd, char name[TCP_NAME_BYTES]);
 /* Tries each of the host's addresses once. -1: *why says why (static, or of strerror), errno. */
 int tcp_connect(tcp_place to, int64_t deadline_ns, const char **why);
 
