@@ -133,6 +133,7 @@ static bool is_run_config(const json_t *value) {
 
 status run_read_config(json_t **out, const char *path, err *e) {
     TRY(run_read_json(out, path, "config.json", e));
+    json_object_del(json_object_get(*out, "parallel"), "link"); /* old runs have it */
     if (is_run_config(*out)) return ST_OK;
     json_decref(*out);
     *out = NULL;

@@ -207,7 +207,6 @@ static status run_session(session *s, err *e) {
         s->upload = upload_new(s->c->run, s->c->checkpoint.upload);
     TRY(peers_agree(&s->peers, open_metrics(s, e), e));
     TRY(open_trace(s, e));
-    peers_set_link(&s->peers, s->c);
     return loop_run(s, e);
 }
 

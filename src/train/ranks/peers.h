@@ -41,8 +41,6 @@ int peers_copy_ranks(const peers *p, const config *c);
 /* Waits for every transfer that was begun: then their memory may go. */
 void peers_settle(peers *p);
 void peers_close(peers *p);
-/* The experiment of parallel.link: from here on the ranks are as far apart as it says. */
-void peers_set_link(peers *p, const config *c);
 /* Once the store has its arrays. */
 void peers_bind(peers *p, arena *a, const param_store *s);
 
