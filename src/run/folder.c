@@ -131,9 +131,15 @@ static bool is_run_config(const json_t *value) {
            json_is_object(json_object_get(value, "train"));
 }
 
-status run_read_config(json_t **out, const char *path, err *e) {
+/* The stored config, without keys that old runs have and that are none any more. */
+static status read_stored(json_t **out, const char *path, err *e) {
     TRY(run_read_json(out, path, "config.json", e));
-    json_object_del(json_object_get(*out, "parallel"), "link"); /* old runs have it */
+    json_object_del(json_object_get(*out, "parallel"), "link");
+    return ST_OK;
+}
+
+status run_read_config(json_t **out, const char *path, err *e) {
+    TRY(read_stored(out, path, e));
     if (is_run_config(*out)) return ST_OK;
     json_decref(*out);
     *out = NULL;
@@ -234,7 +240,7 @@ status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_st
     *out = RUN_START_NEW;
     json_t *stored = NULL;
     TRY(remove_trash(r, e));
-    TRY(run_read_json(&stored, r->path, "config.json", e));
+    TRY(read_stored(&stored, r->path, e));
     if (!stored) return ST_OK;
     status st = ST_OK;
     if (!is_run_config(stored)) {

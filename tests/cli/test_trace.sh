@@ -32,6 +32,12 @@ lacks t.json '"name": "step 3"'
 expect 0 train c.yaml run=alone train.steps=5 train.threads=1 --trace t.json
 has err 'trace of steps 5 to 5: t.json'
 
+# A run of an earlier program, whose config has a key that is none any more, goes on.
+sed -i 's/"parallel": {/&"link": {"latency_us": 5.0, "gb_per_s": 0.0}, /' alone/config.json
+grep -q '"link"' alone/config.json || fail "the old key is not there"
+expect 0 train c.yaml run=alone train.steps=6 train.threads=1
+expect 0 runs diff alone alone
+
 # Wrong use is told before the run begins.
 expect 1 train c.yaml run=new train.steps=3 --trace nowhere/t.json
 has err 'nowhere/t.json'
