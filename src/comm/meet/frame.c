@@ -7,19 +7,11 @@
 
 static const uint32_t MAGIC = 0x31465441; /* "ATF1" */
 
-static void put_u32(unsigned char *to, uint32_t x) {
-    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(x >> 8 * i);
-}
-
-static uint32_t get_u32(const unsigned char *from) {
-    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
 void frame_put(strbuf *out, status st, const void *data, size_t bytes) {
     unsigned char *head = (unsigned char *)strbuf_extend(out, FRAME_HEAD_BYTES);
-    put_u32(head, MAGIC);
-    put_u32(head + 4, (uint32_t)st);
-    put_u32(head + 8, (uint32_t)bytes);
+    tcp_put_u32(head, MAGIC);
+    tcp_put_u32(head + 4, (uint32_t)st);
+    tcp_put_u32(head + 8, (uint32_t)bytes);
     strbuf_append(out, data, bytes);
 }
 
@@ -51,7 +43,7 @@ void frame_send_failure(int fd, const err *why, int64_t deadline_ns) {
 }
 
 frame_head frame_read_head(const unsigned char head[FRAME_HEAD_BYTES]) {
-    return (frame_head){get_u32(head) == MAGIC, get_u32(head + 4), get_u32(head + 8)};
+    return (frame_head){tcp_get_u32(head) == MAGIC, tcp_get_u32(head + 4), tcp_get_u32(head + 8)};
 }
 
 status frame_read_failure(uint32_t code, char *words, size_t bytes, err *e) {

@@ -6,19 +6,12 @@
 #include "base/sha256.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "comm/meet/tcp.h"
 
 static const char MAGIC[8] = "ATHRANK2"; /* no NUL; the digit is the format's version */
 enum { VERSION_AT = 8, SIZE_AT = VERSION_AT + GREETING_VERSION_BYTES, RANK_AT = SIZE_AT + 4 };
 enum { HELLO_NONCE_AT = RANK_AT + 4, NONCE_AT = 8, PROOF_AT = NONCE_AT + GREETING_NONCE_BYTES };
 enum { SIDE_RANK_0 = 'A', SIDE_RANK = 'B' }; /* a proof of one side is none of the other */
-
-static void put_u32(unsigned char *to, uint32_t x) {
-    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(x >> 8 * i);
-}
-
-static uint32_t get_u32(const unsigned char *from) {
-    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
 
 static void put_nonce(unsigned char *to) {
     size_t got = 0;
@@ -34,8 +27,8 @@ void greeting_hello(unsigned char hello[GREETING_HELLO_BYTES], const char *versi
     memset(hello, 0, GREETING_HELLO_BYTES);
     memcpy(hello, MAGIC, sizeof MAGIC);
     memcpy(hello + VERSION_AT, version, strnlen(version, GREETING_VERSION_BYTES - 1));
-    put_u32(hello + SIZE_AT, (uint32_t)size);
-    put_u32(hello + RANK_AT, (uint32_t)rank);
+    tcp_put_u32(hello + SIZE_AT, (uint32_t)size);
+    tcp_put_u32(hello + RANK_AT, (uint32_t)rank);
     put_nonce(hello + HELLO_NONCE_AT);
 }
 
@@ -44,7 +37,7 @@ bool greeting_begins(const unsigned char *bytes, size_t n) {
 }
 
 greeting_claim greeting_read(const unsigned char hello[GREETING_HELLO_BYTES]) {
-    greeting_claim c = {.size = get_u32(hello + SIZE_AT), .rank = get_u32(hello + RANK_AT)};
+    greeting_claim c = {.size = tcp_get_u32(hello + SIZE_AT), .rank = tcp_get_u32(hello + RANK_AT)};
     memcpy(c.version, hello + VERSION_AT, GREETING_VERSION_BYTES);
     text_make_plain(c.version);
     return c;

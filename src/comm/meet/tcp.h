@@ -30,4 +30,12 @@ bool tcp_receive(int fd, void *data, size_t bytes, int64_t deadline_ns);
 /* What is left until a deadline, for poll. */
 int tcp_left_ms(int64_t deadline_ns);
 
+/* Numbers travel in little-endian order. */
+static inline void tcp_put_u32(unsigned char *to, uint32_t x) {
+    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(x >> 8 * i);
+}
+static inline uint32_t tcp_get_u32(const unsigned char *from) {
+    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+
 #endif

@@ -46,7 +46,7 @@ static status refuse(int fd, const char *what, err *e) {
                        "segment to those that it starts");
 }
 
-status comm_segment_inspect(int fd, int ranks, err *e) {
+static status inspect(int fd, int ranks, err *e) {
     struct stat info;
     TRY(comm_check_ranks(ranks, "the number of ranks", e));
     if (fstat(fd, &info) != 0) return refuse(fd, "it is not open", e);
@@ -58,7 +58,7 @@ status comm_segment_inspect(int fd, int ranks, err *e) {
 }
 
 static status map_given(hub *out, int fd, int ranks, err *e) {
-    TRY(comm_segment_inspect(fd, ranks, e));
+    TRY(inspect(fd, ranks, e));
     size_t bytes = (size_t)comm_segment_bytes(ranks);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
