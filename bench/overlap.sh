@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # overlap.sh [ROUNDS [SHARE [PROGRAM]]]: how much of the time that communication takes is hidden behind
 # computation. Two ranks of one thread train a Llama of 3.6M parameters, with data parallelism and with
-# ZeRO-3, without and with an artificial slow link (parallel.link) by turns, ROUNDS (3) times. The link is
+# ZeRO-3, without and with an artificial slow link (ATHANOR_LINK) by turns, ROUNDS (3) times. The link is
 # such that what a rank sends in a step takes SHARE (0.5) times a step without it. Printed: the fastest
 # steps, the time the link adds to the collectives of a step, and which part of that no step shows.
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -44,7 +44,9 @@ measure() { # TITLE KEYS...
     for _ in $(seq "$rounds"); do
         train "$@"
         step_times >>base
-        train "$@" parallel.link.latency_us=$latency_us parallel.link.gb_per_s="$rate"
+        export ATHANOR_LINK=$latency_us,$rate
+        train "$@"
+        unset ATHANOR_LINK
         step_times >>slow
     done
     awk -v title="$title" -v base="$(fastest base)" -v slow="$(fastest slow)" -v n="$calls" -v bytes="$bytes" \

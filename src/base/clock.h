@@ -6,7 +6,6 @@
 
 int64_t clock_now_ns(void); /* CLOCK_MONOTONIC */
 double clock_since_s(int64_t start_ns);
-int64_t clock_wall_s(void);                          /* seconds since 1970 */
-void clock_format_utc(int64_t wall_s, char out[32]); /* 2026-01-31T12:34:56Z */
+int64_t clock_wall_s(void); /* seconds since 1970 */
 
 #endif

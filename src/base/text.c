@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static const struct {
     const char *suffix;
     double factor;
@@ -63,6 +65,17 @@ bool text_parse_int(const char *s, int64_t *value) {
     if (fabs(v - whole) > fabs(whole) * 1e-15 || fabs(whole) > 0x1p53) return false;
     *value = (int64_t)whole;
     return true;
+}
+
+void text_make_plain(char *s) {
+    for (size_t left = strlen(s); left > 0;) {
+        uint32_t c;
+        int n = utf8_decode(s, left, &c);
+        size_t step = n > 0 ? (size_t)n : 1;
+        if (n == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) memset(s, '?', step);
+        s += step;
+        left -= step;
+    }
 }
 
 enum { MAX_WORD = 64 };

@@ -1,16 +1,22 @@
 /* Ranks, and what passes between them.
  *
- * A world is one rank's end of all ranks of a run; a comm is an ordered group of them (one axis of
- * the mesh: mesh.h). Ranks are threads of one process, processes over a shared segment, or MPI
- * processes; a world of one rank needs none of these. Everything above this module is written once
- * and sees no difference.
+ * A run of several ranks is the same program several times; each has a number, its rank. A world is
+ * one rank's end of the connection to all others; a comm is an ordered group of ranks in it (along
+ * one axis of the mesh: mesh.h). What they do together is a collective: every rank of a comm makes
+ * the same call, and it returns when this rank has its result. Ranks are threads of one process,
+ * processes over a shared segment, or MPI processes; a world of one rank needs none of these.
+ * Everything above this module is written once and sees no difference.
+ *
+ * How ranks meet: a launcher that forks them hands them a segment of shared memory (segment.c); MPI
+ * has means of its own (mpi/); ranks that were only told where rank 0 is find it over TCP, show
+ * each other that they belong together, and then share a segment, too (meet/joined.h).
  *
  * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective
- * out of one move: pieces to and from peers), sum.h, wire.h (that move), hub.h (the move in memory
- * that threads or processes share), segment.c, mpi.c and its plugin (mpi/), queue.h (collectives
- * beside the computation), board.h (who is where, for hangs), voice.c (who tells people of an
- * end), environment.c, joined.c (ranks that were told where rank 0 is) with rendezvous.h, tcp.h and
- * lifeline.h, mesh.h.
+ * out of one move: pieces to and from peers), sum.h, wire/wire.h (that move), wire/hub.h (the move
+ * in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.h (collectives
+ * beside the computation), board/board.h (who is where, for hangs), voice.c (who tells people of an
+ * end), environment.c (who started this process), then meet/: joined.c, rendezvous.h, greeting.h,
+ * reception.h, frame.h, tcp.h, lifeline.h; mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.
@@ -39,20 +45,28 @@ comm_world *comm_open_self(void);
 /* Ends for n ranks that are threads of this process: out[0..n). */
 void comm_open_threads(int n, comm_world *out[]);
 
-/* For forked ranks: a segment made before they exist, whose descriptor they inherit. */
+/* Ranks that are processes of one machine share a segment of memory: a file without a name, made
+ * before they exist (athanor launch, which they inherit it from) or by rank 0 (joined.c). The
+ * number of ranks is the caller's own knowledge; a descriptor that does not fit it, or that another
+ * user made, is ST_USAGE before anything of it is read. */
+enum { COMM_MOST_RANKS = 256 };
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
-status comm_open_segment(comm_world **out, int fd, int rank, err *e) ATH_MUST_USE;
+status comm_open_segment(comm_world **out, int fd, int rank, int ranks, err *e) ATH_MUST_USE;
 int64_t comm_segment_bytes(int ranks); /* of which unused pages take no memory */
+/* ST_USAGE, in the name of the variable `where`: no such number of ranks fits one machine. */
+status comm_check_ranks(int64_t ranks, const char *where, err *e) ATH_MUST_USE;
 /* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
  * world has failed (ST_RANK, and why). */
-status comm_segment_fail(int fd, int rank, const err *why, err *e) ATH_MUST_USE;
-status comm_segment_check(int fd, err *e) ATH_MUST_USE;
+status comm_segment_fail(int fd, int ranks, int rank, const err *why, err *e) ATH_MUST_USE;
+status comm_segment_check(int fd, int ranks, err *e) ATH_MUST_USE;
 
 /* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
  * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
  * RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun and others: ranks of one machine, which meet
- * over TCP within ATHANOR_TIMEOUT seconds or 300); none of them: one rank alone. ATHANOR_TIMEOUT is
- * comm_set_timeout's. */
+ * over TCP within ATHANOR_TIMEOUT seconds or 300, and let in only who knows ATHANOR_TOKEN); none of
+ * them: one rank alone. ATHANOR_TIMEOUT is comm_set_timeout's, ATHANOR_LINK comm_set_link's: two
+ * numbers with a comma, microseconds and GB/s (for tests). A number that is none, or out of range,
+ * is ST_USAGE. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
 /* The cores of each of the ranks that share those this process may use; 1 at least. */
 int comm_core_share(int ranks);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/text.h"
 #include "comm/meet/joined.h"
 #include "comm/mpi/mpi.h"
@@ -15,52 +16,50 @@
 static const char RANK[] = "ATHANOR_RANK", SIZE[] = "ATHANOR_WORLD_SIZE",
                   SEGMENT[] = "ATHANOR_SEGMENT_FD", TIMEOUT[] = "ATHANOR_TIMEOUT";
 static const char JOINED_RANK[] = "RANK", JOINED_SIZE[] = "WORLD_SIZE", ADDRESS[] = "MASTER_ADDR",
-                  PORT[] = "MASTER_PORT";
-static const double MEETING_S = 300; /* until the last rank has come */
+                  PORT[] = "MASTER_PORT", TOKEN[] = "ATHANOR_TOKEN", LINK[] = "ATHANOR_LINK";
+static const double MEETING_S = 300;             /* until the last rank has come */
+static const double MOST_TIMEOUT_S = 1e9;        /* as parallel.timeout_s */
+enum { MOST_NUMBER = 65535, MOST_TOKEN = 4096 }; /* no port is higher, nor any rank or descriptor */
 
 /* `first` is the variable for which the others are wanted. */
 static status read_int(const char *name, const char *first, int *out, err *e) {
-    const char *text = getenv(name);
     int64_t value = -1;
-    enum { MOST = 65535 }; /* no port is higher, nor any rank or descriptor */
-    *out = -1;
-    if (!text) {
-        err_set(e, ST_USAGE, "%s is set, but %s is not", first, name);
-    } else if (!text_parse_int(text, &value) || value < 0 || value > MOST) {
-        err_set(e, ST_USAGE, "%s is \"%s\", which is no number from 0 to %d", name, text, MOST);
-    } else {
-        *out = (int)value;
-        return ST_OK;
-    }
+    status st = env_int(name, 0, MOST_NUMBER, &value, e);
+    *out = (int)value;
+    if (st == ST_OK && value >= 0) return ST_OK;
+    if (st == ST_OK) err_set(e, ST_USAGE, "%s is set, but %s is not", first, name);
     err_where(e, "%s", name);
     return err_hint(e, "%s sets these variables; unset %s for one rank alone",
                     first == RANK ? "athanor launch" : "torchrun", first);
 }
 
+/* Of a rank: its number and how many there are. */
+static status read_rank(const char *rank_name, const char *size_name, int *rank, int *size,
+                        err *e) {
+    TRY(read_int(rank_name, rank_name, rank, e));
+    TRY(read_int(size_name, rank_name, size, e));
+    TRY(comm_check_ranks(*size, size_name, e));
+    if (*rank < *size) return ST_OK;
+    err_set(e, ST_USAGE, "there is no rank %d among %d ranks", *rank, *size);
+    err_where(e, "%s", rank_name);
+    return err_hint(e, "%s counts from 0 and stays below %s", rank_name, size_name);
+}
+
 /* Seconds, where the variable is set. */
 static status read_timeout(double *seconds, err *e) {
-    const char *text = getenv(TIMEOUT);
-    if (!text || (text_parse_number(text, seconds) && *seconds >= 0)) return ST_OK;
-    err_set(e, ST_USAGE, "%s is \"%s\", which is no number of seconds", TIMEOUT, text);
-    return err_where(e, "%s", TIMEOUT);
+    return env_num(TIMEOUT, 0, MOST_TIMEOUT_S, seconds, e);
 }
 
 static status open_launched(comm_world **out, err *e) {
     int rank, size, fd;
-    TRY(read_int(RANK, RANK, &rank, e));
-    TRY(read_int(SIZE, RANK, &size, e));
+    TRY(read_rank(RANK, SIZE, &rank, &size, e));
     TRY(read_int(SEGMENT, RANK, &fd, e));
-    TRY(comm_open_segment(out, fd, rank, e));
+    TRY(comm_open_segment(out, fd, rank, size, e));
     close(fd); /* what was mapped stays */
     unsetenv(RANK);
     unsetenv(SIZE);
     unsetenv(SEGMENT);
-    if (comm_world_size(*out) == size) return ST_OK;
-    err_set(e, ST_USAGE, "%s is %d, but the segment has %d ranks", SIZE, size,
-            comm_world_size(*out));
-    comm_close(*out);
-    *out = NULL;
-    return err_where(e, "%s", SIZE);
+    return ST_OK;
 }
 
 /* ---- ranks that were told where rank 0 is ---- */
@@ -78,18 +77,26 @@ static int meeting_port(int port) {
     return port < 65536 - APART ? port + APART : port - APART;
 }
 
+/* What only the ranks of this run should know. Where nobody has set a token, the number of the job
+ * keeps two runs apart, but many may know it; else there is none. */
+static status read_token(const char **token, err *e) {
+    static const char *const jobs[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"};
+    *token = getenv(TOKEN);
+    for (int i = 0; i < ARRAY_LEN(jobs) && !*token; i++) *token = getenv(jobs[i]);
+    if (!*token) *token = "";
+    if (!getenv(TOKEN) || (**token && strlen(*token) <= MOST_TOKEN)) return ST_OK;
+    err_set(e, ST_USAGE, "%s is %s", TOKEN, **token ? "longer than 4096 bytes" : "empty");
+    err_hint(e, "set it to the same secret for all ranks: %s=$(openssl rand -hex 16)", TOKEN);
+    return err_where(e, "%s", TOKEN);
+}
+
 static status read_plan(rendezvous_plan *plan, err *e) {
     int port;
     *plan = (rendezvous_plan){.timeout_s = MEETING_S, .version = ATHANOR_VERSION};
-    TRY(read_int(JOINED_RANK, JOINED_RANK, &plan->rank, e));
-    TRY(read_int(JOINED_SIZE, JOINED_RANK, &plan->size, e));
-    if (plan->rank >= plan->size) {
-        err_set(e, ST_USAGE, "there is no rank %d among %d ranks", plan->rank, plan->size);
-        err_where(e, "%s", JOINED_RANK);
-        return err_hint(e, "%s counts from 0 and stays below %s", JOINED_RANK, JOINED_SIZE);
-    }
+    TRY(read_rank(JOINED_RANK, JOINED_SIZE, &plan->rank, &plan->size, e));
     if (plan->size == 1) return ST_OK;
     TRY(read_timeout(&plan->timeout_s, e));
+    TRY(read_token(&plan->token, e));
     TRY(read_int(PORT, JOINED_RANK, &port, e));
     plan->at = (tcp_place){.host = getenv(ADDRESS), .port = meeting_port(port)};
     if (!plan->at.host) {
@@ -125,6 +132,7 @@ static status open_joined(comm_world **out, err *e) {
     }
     unsetenv(JOINED_RANK);
     unsetenv(JOINED_SIZE);
+    unsetenv(TOKEN);
     return ST_OK;
 }
 
@@ -135,6 +143,27 @@ static status set_timeout(comm_world *w, err *e) {
     TRY(read_timeout(&seconds, e));
     if (seconds >= 0) comm_set_timeout(w, seconds);
     return ST_OK;
+}
+
+/* "MICROSECONDS,GB/S", for tests and measurements: links as slow as those between machines. */
+static status set_link(comm_world *w, err *e) {
+    const char *text = getenv(LINK);
+    double latency_us, gb_per_s;
+    if (!text) return ST_OK;
+    const char *comma = strchr(text, ',');
+    char *first = comma ? strndup(text, (size_t)(comma - text)) : NULL;
+    bool good = first && text_parse_number(first, &latency_us) && latency_us >= 0 &&
+                latency_us <= 1e9 && text_parse_number(comma + 1, &gb_per_s) && gb_per_s >= 0 &&
+                gb_per_s <= 1e6;
+    free(first);
+    if (good) {
+        comm_set_link(w,
+                      (comm_link){.latency_s = latency_us * 1e-6, .bytes_per_s = gb_per_s * 1e9});
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "%s is \"%.60s\", which is not MICROSECONDS,GB/S", LINK, text);
+    err_hint(e, "for example %s=200,0.1 (0: no limit), or unset it", LINK);
+    return err_where(e, "%s", LINK);
 }
 
 /* The ranks of a torchrun that MPI or Slurm has started carry the variables of both. */
@@ -150,6 +179,7 @@ status comm_open_environment(comm_world **out, err *e) {
     else
         *out = comm_open_self();
     if (st == ST_OK) st = set_timeout(*out, e);
+    if (st == ST_OK) st = set_link(*out, e);
     if (st == ST_OK) return ST_OK;
     comm_close(*out);
     *out = NULL;

@@ -5,12 +5,6 @@
 
 #include "base/arena.h"
 
-static const char *const NAMES[MESH_AXES] = {"world", "dp", "shard", "replicate", "tp", "cp", "pp"};
-
-const char *mesh_axis_name(mesh_axis a) {
-    return NAMES[a];
-}
-
 /* ---- sizes ---- */
 
 static status refuse_size(const char *key, int size, err *e) {

@@ -1,8 +1,19 @@
-/* The mesh: ranks as coordinates on named axes, and a comm along each axis.
+/* The mesh: every rank has a place on each of some named axes, and a comm with those ranks that
+ * differ from it on that axis alone.
  *
- * rank = ((pp * dp + d) * cp + c) * tp + t: tensor-parallel ranks are neighbours, pipeline stages
- * are farthest apart (as in Megatron-LM). The data axis is replicate x shard: shards of ZeRO are
- * inside a replica, d = replicate * dp_shard + shard. */
+ * An axis is one way of sharing the work. Ranks along tp hold parts of the same layers, along pp
+ * different layers, along cp parts of the same sequences, and along dp they see other samples. With
+ * 8 ranks, dp 4 and tp 2, rank 5 is the tensor-parallel partner of rank 4 (MESH_TP: 4, 5) and sums
+ * its gradients with the ranks that hold the same parts (MESH_DP: 1, 3, 5, 7).
+ *
+ * rank = ((pp * dp + d) * cp + c) * tp + t: tensor-parallel ranks, which talk most, are neighbours,
+ * pipeline stages, which talk least, are farthest apart (as in Megatron-LM). The data axis is
+ * divided once more: d = replicate * dp_shard + shard. The ranks of one replica (MESH_SHARD) share
+ * one ZeRO state out among them; those with the same shard of other replicas (MESH_REPLICATE) hold
+ * copies of it.
+ *
+ * The session resolves the shape of a config with mesh_resolve and opens the mesh once over its
+ * world; plans only place a rank, as they have no peers. */
 #ifndef COMM_MESH_H
 #define COMM_MESH_H
 
@@ -37,6 +48,5 @@ status mesh_resolve(mesh_shape *shape, int ranks, err *e) ATH_MUST_USE;
 void mesh_place(mesh *m, const mesh_shape *resolved, int rank);
 /* The same with comms over the world. */
 void mesh_open(mesh *m, const mesh_shape *resolved, comm_world *w);
-const char *mesh_axis_name(mesh_axis a);
 
 #endif

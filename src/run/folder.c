@@ -29,10 +29,17 @@ static bool is_run_config(const json_t *value) {
            json_is_object(json_object_get(value, "train"));
 }
 
+/* The stored config, without keys that old runs have and that are none any more. */
+static status read_stored(json_t **out, const char *path, err *e) {
+    TRY(run_read_json(out, path, "config.json", e));
+    json_object_del(json_object_get(*out, "parallel"), "link");
+    return ST_OK;
+}
+
 /* The config of the run that is in the folder; NULL: there is none. Refuses the folder of something
  * else. */
 static status read_own_config(json_t **out, const char *path, err *e) {
-    TRY(run_read_json(out, path, "config.json", e));
+    TRY(read_stored(out, path, e));
     if (!*out || is_run_config(*out)) return ST_OK;
     json_decref(*out);
     err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's", path);
@@ -146,7 +153,7 @@ status run_write_config(const run_folder *r, const config *c, err *e) {
 }
 
 status run_read_config(json_t **out, const char *path, err *e) {
-    TRY(run_read_json(out, path, "config.json", e));
+    TRY(read_stored(out, path, e));
     if (is_run_config(*out)) return ST_OK;
     json_decref(*out);
     *out = NULL;

@@ -217,7 +217,6 @@ static status run_session(session *s, err *e) {
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
     TRY(peers_agree(&u->peers, journal_open(&s->journal, u->c->run, s->at.step, e), e));
     TRY(open_trace(s, e));
-    peers_set_link(&u->peers, u->c);
     return loop_run(s, e);
 }
 

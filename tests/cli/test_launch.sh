@@ -9,6 +9,14 @@ write_config c.yaml
 expect 0 launch --ranks 3 -- config print c.yaml --json
 [ "$(grep -c '"hidden_size"' out)" = 1 ] || fail "rank 0 alone speaks"
 [ ! -s err ] || fail "there is nothing to say"
+cp out want
+expect 0 launch --ranks 3 --json -- config print c.yaml
+cmp -s out want || fail "--json of launch is not that of the command"
+expect 0 launch --ranks 2 --json -- tok encode -- char.json text.txt
+has out '{"ids": ['
+expect 2 launch --ranks 2 --json -- config print c.yaml train.stepz=1
+has out '{"error": {"kind": "usage"'
+[ "$(wc -l <out)" = 1 ] || fail "more than the error of rank 0"
 expect 2 launch --ranks 3 -- config print c.yaml train.stepz=1
 [ "$(grep -c 'error: ' err)" = 1 ] || fail "what all say is said once, and the launcher adds nothing"
 expect 3 launch --ranks 2 -- tok encode text.txt hi

@@ -53,9 +53,22 @@ start 0 train d.yaml run=two
 await_port $MASTER_PORT
 exec 7<>/dev/tcp/127.0.0.1/$MASTER_PORT
 { exec 8<>/dev/tcp/127.0.0.1/$MASTER_PORT; printf 'GET / HTTP/1.1\r\n\r\n' >&8; } 2>/dev/null || fail "rank 0 does not listen"
+# stranger FORMAT VERSION: the bytes of a hello that claims to be rank 1 of 2, in either format.
+stranger() {
+    exec 6<>/dev/tcp/127.0.0.1/$MASTER_PORT || fail "rank 0 has gone"
+    (printf 'ATHRANK%d%s' "$1" "$2"; head -c $((24 - ${#2})) /dev/zero
+     printf '\2\0\0\0\1\0\0\0'; head -c 64 /dev/zero) >&6 2>/dev/null # it may hang up
+    timeout 0.2 head -c 84 <&6 >/dev/null
+    exec 6>&-
+}
+for format in 1 2; do
+    stranger $format 0.0.0
+    stranger $format $'\e]0;name\a\e[2J'
+done 2>/dev/null
 start 1 train d.yaml run=two
 ended 0 0 1
 exec 7>&- 8>&-
+grep -q $'\e' out && fail "what a stranger sent is obeyed by a terminal"
 results 'step|valid|sample' two | cmp -s want - || fail "it differs from one rank"
 
 # A port that is taken: another run's, or that of torchrun's agent, which ranks leave to it.
@@ -76,6 +89,31 @@ pids[0]=$first
 start 1 train d.yaml run=first train.steps=2 "${quiet[@]}"
 ended 0 0 1
 exec 7>&-
+
+# A token keeps out who does not have it, and only that one.
+new_port
+last="a rank with another token"
+export ATHANOR_TOKEN=right
+start 0 train d.yaml run=token train.steps=2 "${quiet[@]}"
+first=${pids[0]}
+await_port $MASTER_PORT
+ATHANOR_TOKEN=wrong ATHANOR_TIMEOUT=0.5 start 1 train d.yaml run=token train.steps=2 "${quiet[@]}"
+ended 6 1
+said 1 "what listens there does not know the token of this run"
+start 1 train d.yaml run=token train.steps=2 "${quiet[@]}"
+ended 0 0 1
+unset ATHANOR_TOKEN
+
+# Numbers that nobody can mean are refused before anybody is waited for.
+for bad in ATHANOR_TIMEOUT=1e300 ATHANOR_TIMEOUT=-1 ATHANOR_TIMEOUT=nan ATHANOR_TIMEOUT= WORLD_SIZE=300 \
+    WORLD_SIZE=65535 ATHANOR_TOKEN=; do
+    last="$bad"
+    got=0
+    env RANK=0 "$bad" timeout 10 "$athanor" train d.yaml run=never >out 2>err </dev/null || got=$?
+    [ $got -eq 2 ] || fail "exit $got, not 2"
+    has err "where: ${bad%%=*}"; has err "hint: "
+done
+[ ! -e never ] || fail "a refused rank made a folder"
 
 # One rank is one rank.
 RANK=0 WORLD_SIZE=1 expect 0 train d.yaml run=alone train.steps=2 "${quiet[@]}"

@@ -51,7 +51,7 @@ static inline void run_processes_status(int n, rank_fn f, void *ctx, int *out) {
         assert_true(pids[r] >= 0);
         if (pids[r] > 0) continue;
         comm_world *w;
-        CHECK(comm_open_segment(&w, fd, r, &e) == ST_OK, "%s", e.message);
+        CHECK(comm_open_segment(&w, fd, r, n, &e) == ST_OK, "%s", e.message);
         f(w, ctx);
         comm_close(w);
         _exit(0);

@@ -264,21 +264,21 @@ static void test_killed(void **state) {
     for (int r = 0; r < RANKS; r++) {
         if ((pids[r] = fork()) > 0) continue;
         comm_world *w;
-        CHECK(comm_open_segment(&w, fd, r, &e) == ST_OK, "%s", e.message);
+        CHECK(comm_open_segment(&w, fd, r, RANKS, &e) == ST_OK, "%s", e.message);
         rank_1_is_killed(w, NULL);
     }
     assert_int_equal(waitpid(pids[1], &ended, 0), pids[1]);
     assert_true(WIFSIGNALED(ended));
-    assert_int_equal(comm_segment_check(fd, &e), ST_OK);
+    assert_int_equal(comm_segment_check(fd, RANKS, &e), ST_OK);
     err_set(&why, ST_RANK, "rank 1 was killed");
-    assert_int_equal(comm_segment_fail(fd, 1, &why, &e), ST_OK);
+    assert_int_equal(comm_segment_fail(fd, RANKS, 1, &why, &e), ST_OK);
     int64_t marked = clock_now_ns();
     for (int r = 0; r < RANKS; r += 2) {
         assert_int_equal(waitpid(pids[r], &ended, 0), pids[r]);
         assert_int_equal(WEXITSTATUS(ended), ST_RANK);
     }
     assert_true(clock_since_s(marked) < SOON_S);
-    assert_int_equal(comm_segment_check(fd, &e), ST_RANK);
+    assert_int_equal(comm_segment_check(fd, RANKS, &e), ST_RANK);
     close(fd);
 }
 
@@ -337,15 +337,94 @@ static void test_environment(void **state) {
     assert_null(getenv("ATHANOR_RANK"));
     comm_close(w);
     close(file);
+    close(fd);
     assert_int_equal(comm_segment_new(1000, &fd, &e), ST_USAGE);
+    expect_text(e.message, "1 to 256 ranks");
+}
+
+/* Numbers that are none, or that no machine has, are refused before anybody is waited for. */
+static void test_numbers(void **state) {
+    (void)state;
+    static const char *const TIMEOUTS[] = {"1e300", "-1", "nan", "inf", "", " 3", "0x10", "1e10"};
+    static const char *const SIZES[] = {
+        "300", "65535", "-2", "nan", "", "2.5", "99999999999999999999"};
+    int64_t began = clock_now_ns();
+    for (int i = 0; i < ARRAY_LEN(TIMEOUTS); i++) {
+        setenv("ATHANOR_TIMEOUT", TIMEOUTS[i], 1);
+        expect_refusal("ATHANOR_TIMEOUT is \"");
+        setenv("RANK", "0", 1), setenv("WORLD_SIZE", "2", 1), setenv("MASTER_PORT", "1", 1);
+        expect_refusal("ATHANOR_TIMEOUT is \"");
+        unsetenv("RANK");
+    }
+    unsetenv("ATHANOR_TIMEOUT");
+    for (int i = 0; i < ARRAY_LEN(SIZES); i++) {
+        setenv("RANK", "0", 1), setenv("WORLD_SIZE", SIZES[i], 1);
+        expect_refusal("WORLD_SIZE is ");
+        setenv("ATHANOR_RANK", "0", 1), setenv("ATHANOR_WORLD_SIZE", SIZES[i], 1);
+        expect_refusal("ATHANOR_WORLD_SIZE is ");
+        unsetenv("ATHANOR_RANK");
+    }
+    setenv("WORLD_SIZE", "2", 1), setenv("ATHANOR_TOKEN", "", 1);
+    expect_refusal("ATHANOR_TOKEN is empty");
+    unsetenv("RANK"), unsetenv("ATHANOR_TOKEN");
+    static const char *const LINKS[] = {"", "x,1", "1,x", "5", "1e300,1", "1,-1", "1,1,1", "nan,1"};
+    for (int i = 0; i < ARRAY_LEN(LINKS); i++) {
+        setenv("ATHANOR_LINK", LINKS[i], 1);
+        expect_refusal("ATHANOR_LINK is \"");
+    }
+    unsetenv("ATHANOR_LINK");
+    assert_true(clock_since_s(began) < 2);
+}
+
+static void expect_no_segment(int fd, const char *part) {
+    comm_world *w;
+    err e = {0};
+    assert_int_equal(comm_open_segment(&w, fd, 0, 2, &e), ST_USAGE);
+    assert_null(w);
+    expect_text(e.message, part);
+    assert_true(e.hint[0] && e.where[0]);
+}
+
+/* What is no segment of this user's ranks is refused before it is mapped: it stays as it was. */
+static void test_false_segments(void **state) {
+    (void)state;
+    enum { PAGE = 4096 };
+    static char zeros[PAGE], text[PAGE];
+    err e = {0};
+    int fd, size = (int)comm_segment_bytes(2);
+    FILE *file = tmpfile();
+    assert_int_equal(ftruncate(fileno(file), size), 0);
+    expect_no_segment(fileno(file), "another kind of file");
+    fclose(file);
+    fd = memfd_create("not sealed", MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, size), 0);
+    expect_no_segment(fd, "another kind of file");
+    close(fd);
+    assert_int_equal(comm_segment_new(3, &fd, &e), ST_OK);
+    expect_no_segment(fd, "another length");
+    assert_int_not_equal(ftruncate(fd, 0), 0); /* nobody can take the memory away */
+    close(fd);
+    expect_no_segment(fd, "it is not open");
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    expect_no_segment(ends[0], "another kind of file");
+    close(ends[0]), close(ends[1]);
+    assert_int_equal(comm_segment_new(2, &fd, &e), ST_OK);
+    if (fchown(fd, 65534, 65534) == 0) { /* as root: a segment that another user has made */
+        expect_no_segment(fd, "of another user");
+        assert_int_equal(pread(fd, text, PAGE, 0), PAGE);
+        assert_memory_equal(text, zeros, PAGE);
+    }
+    close(fd);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stall),       cmocka_unit_test(test_stall_on_the_side),
-        cmocka_unit_test(test_fail),        cmocka_unit_test(test_left),
-        cmocka_unit_test(test_mixed),       cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_stall),          cmocka_unit_test(test_stall_on_the_side),
+        cmocka_unit_test(test_fail),           cmocka_unit_test(test_left),
+        cmocka_unit_test(test_mixed),          cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_environment),    cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_false_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

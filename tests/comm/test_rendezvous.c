@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,6 +15,8 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "comm/meet/frame.h"
+#include "comm/meet/greeting.h"
 #include "comm/meet/joined.h"
 
 enum { MOST = 4 };
@@ -54,7 +57,8 @@ static rendezvous_plan plan_of(int rank, int size, const char *host, int port) {
                              .size = size,
                              .at = {.host = host, .port = port},
                              .timeout_s = 20,
-                             .version = "1.0"};
+                             .version = "1.0",
+                             .token = "a secret"};
 }
 
 static int open_files(void) {
@@ -119,6 +123,20 @@ static void expect_said(const meeting *m, int i, status code, const char *part) 
 /* The same for a rank that may have come when it was over. */
 static void expect_said_in_time(const meeting *m, int i, status code, const char *part) {
     if (!strstr(m->results[i].said.message, "has not found rank 0")) expect_said(m, i, code, part);
+}
+
+/* Somebody who is no rank. */
+static int call(int port) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < 6000; i++) {
+        if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
+        nap(0.01);
+    }
+    fail_msg("nobody listens");
+    return -1;
 }
 
 /* ---- a meeting that works ---- */
@@ -259,9 +277,30 @@ static void test_misfits(void **state) {
         if (i == 2) m.plans[2].version = "2.0";
         pid_t zero = start(&m, 0), one = start(&m, 1);
         await_welcome(&m, 1);
+        end(start(&m, 2));
+        expect_said(&m, 2, ST_USAGE, says[i]);
+        m.plans[2] = m.plans[1]; /* the others wait on, for one that fits */
+        m.plans[2].rank = 2;
+        m.results[2].said = (err){0};
         end(start(&m, 2)), end(one), end(zero);
-        for (int r = 0; r < 3; r++) expect_said(&m, r, ST_USAGE, says[i]);
+        for (int r = 0; r < 3; r++) expect_said(&m, r, ST_OK, "");
     }
+}
+
+/* A rank with another token finds nobody; those that have the right one meet. */
+static void test_tokens(void **state) {
+    (void)state;
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = exchange_twice;
+    m.plans[2] = m.plans[1];
+    m.plans[2].token = "";
+    m.plans[2].timeout_s = 0.1;
+    pid_t zero = start(&m, 0);
+    close(call(m.plans[0].at.port)); /* it listens */
+    end(start(&m, 2));
+    expect_said(&m, 2, ST_RANK, "does not know the token of this run");
+    end(start(&m, 1)), end(zero);
+    for (int r = 0; r < 2; r++) expect_said(&m, r, ST_OK, "");
 }
 
 static void test_places(void **state) {
@@ -295,25 +334,23 @@ static void test_places(void **state) {
 
 /* ---- strangers ---- */
 
-static int call(int port) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    for (int i = 0; i < 6000; i++) {
-        if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
-        nap(0.01);
-    }
-    fail_msg("nobody listens");
-    return -1;
+/* Greets rank 0 as a rank does. */
+static void greet_as(int fd, int rank, int size, const char *token) {
+    unsigned char hello[GREETING_HELLO_BYTES], answer[GREETING_ANSWER_BYTES],
+        proof[GREETING_PROOF_BYTES];
+    greeting_hello(hello, "1.0", size, rank);
+    assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    greeting_prove(proof, answer, hello, token);
+    assert_int_equal(send(fd, proof, sizeof proof, MSG_NOSIGNAL), sizeof proof);
 }
 
 /* A hundred that say nothing, parts of a hello, or something else hold nobody up. */
 static void test_strangers(void **state) {
     (void)state;
     static const char *const words[] = {"",
-                                        "ATHRANK1",
                                         "ATHRANK2",
+                                        "ATHRANK3",
                                         "GET / HTTP/1.1\r\n\r\n",
                                         "\xff\xff\xff\xff",
                                         "POST /what-is-longer-than-a-hello HTTP/1.1\r\n"};
@@ -333,12 +370,79 @@ static void test_strangers(void **state) {
     for (int i = 0; i < ARRAY_LEN(fds); i++) close(fds[i]);
 }
 
-/* A stranger that says hello and then sends frames of nonsense ends the meeting with a sentence. */
+/* A crowd of a thousand: every place of the reception is taken again and again. Each of them says
+ * nothing, half a hello, a whole one that claims rank 1 and then nothing, the same with a proof of
+ * another token, of another version, or sends without end. The ranks meet all the same, within two
+ * seconds of what they would need alone. */
+enum { CROWD = 1000, CALLERS = 8 };
+
+typedef struct caller {
+    pthread_t thread;
+    int port, first;
+    atomic_int *stop;
+} caller;
+
+static int try_call(int port) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+static void misbehave(int fd, int kind) {
+    unsigned char hello[GREETING_HELLO_BYTES] = {0}, proof[4096] = {0};
+    greeting_hello(hello, kind == 4 ? "0.1\33[2J" : "1.0", 3, kind == 5 ? 70000 : 1 + kind % 2);
+    if (kind == 1) (void)!send(fd, hello, sizeof hello / 2, MSG_NOSIGNAL);
+    if (kind >= 2) (void)!send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+    if (kind >= 3) (void)!send(fd, proof, GREETING_PROOF_BYTES, MSG_NOSIGNAL);
+    for (int i = 0; kind == 6 && i < 20; i++)
+        (void)!send(fd, proof, sizeof proof, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void *call_often(void *arg) {
+    caller *c = arg;
+    int fds[CROWD / CALLERS];
+    for (int i = 0; i < CROWD / CALLERS; i++) fds[i] = -1;
+    for (int i = 0; !atomic_load(c->stop); i = (i + 1) % (CROWD / CALLERS)) {
+        if (fds[i] >= 0) close(fds[i]);
+        fds[i] = try_call(c->port);
+        if (fds[i] < 0) nap(0.001); /* rank 0 is not there yet, or has closed the door */
+        if (fds[i] >= 0) misbehave(fds[i], (c->first + i) % 7);
+    }
+    for (int i = 0; i < CROWD / CALLERS; i++)
+        if (fds[i] >= 0) close(fds[i]);
+    return NULL;
+}
+
+static void test_crowd(void **state) {
+    (void)state;
+    meeting m = new_meeting(3, "127.0.0.1");
+    m.act = exchange_twice;
+    caller callers[CALLERS];
+    atomic_int stop = 0;
+    pid_t zero = start(&m, 0);
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i] = (caller){.port = m.plans[0].at.port, .first = i, .stop = &stop};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
+    }
+    nap(0.3); /* so that it is there before the ranks */
+    pid_t one = start(&m, 1), two = start(&m, 2);
+    end(zero), end(one), end(two);
+    atomic_store(&stop, 1);
+    for (int i = 0; i < CALLERS; i++) pthread_join(callers[i].thread, NULL);
+    for (int r = 0; r < 3; r++) {
+        expect_said(&m, r, ST_OK, "");
+        if (r > 0 && m.results[r].seconds > 2)
+            fail_msg("rank %d needed %.2f s to come in", r, m.results[r].seconds);
+    }
+}
+
+/* A rank that is let in and then sends frames of nonsense ends the meeting with a sentence. */
 static void test_nonsense(void **state) {
     (void)state;
-    char hello[40] = "ATHRANK1"
-                     "1.0";
-    hello[32] = 2, hello[36] = 1;
     static const char *const frames[] = {"XXXXXXXXXXXX", "ATF1\0\0\0\0\xff\xff\xff\x7f",
                                          "ATF1\7\0\0\0\xff\xff\xff\xff"};
     for (int i = 0; i < ARRAY_LEN(frames); i++) {
@@ -346,7 +450,7 @@ static void test_nonsense(void **state) {
         m.act = exchange_twice;
         pid_t zero = start(&m, 0);
         int fd = call(m.plans[0].at.port);
-        assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+        greet_as(fd, 1, 2, "a secret");
         assert_int_equal(send(fd, frames[i], 12, MSG_NOSIGNAL), 12);
         shutdown(fd, SHUT_WR);
         end(zero);
@@ -355,7 +459,40 @@ static void test_nonsense(void **state) {
     }
 }
 
-/* What listens says it is rank 0, and then the worst. */
+/* What listens says it is rank 0, but cannot show it, and sends a failure all the same: it is not
+ * believed, and none of its bytes is obeyed. */
+static void test_unproven_rank_0(void **state) {
+    (void)state;
+    unsigned char hello[GREETING_HELLO_BYTES], answer[GREETING_ANSWER_BYTES];
+    meeting m = new_meeting(2, "127.0.0.1");
+    m.act = exchange_twice;
+    m.plans[1].timeout_s = 0.3;
+    int listener = listen_on_loopback(&m.plans[1].at.port);
+    pid_t one = start(&m, 1);
+    int guest = accept(listener, NULL, NULL);
+    assert_int_equal(recv(guest, hello, sizeof hello, MSG_WAITALL), sizeof hello);
+    greeting_answer(answer, hello, "another secret");
+    assert_int_equal(send(guest, answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+    send(guest, "ATF1\2\0\0\0\4\0\0\0\33[2J", 16, MSG_NOSIGNAL);
+    close(listener);
+    end(one);
+    expect_said(&m, 1, ST_RANK, "rank 1 has not found rank 0");
+    assert_null(strchr(m.results[1].said.message, '\33'));
+    close(guest);
+}
+
+/* Words from the network become plain lines. */
+static void test_plain_words(void **state) {
+    (void)state;
+    char words[FRAME_MOST_WORDS + 3] = "rank 2\33]0;x\7\nathanor: all is well\0hi\xc2\x9bnt\0\xff";
+    err e = {0};
+    assert_int_equal(frame_read_failure(ST_USAGE, words, 44, &e), ST_USAGE);
+    assert_string_equal(e.message, "rank 2?]0;x??athanor: all is well");
+    assert_string_equal(e.hint, "hi??nt");
+    assert_string_equal(e.where, "?");
+}
+
+/* What listens is rank 0, and says the worst. */
 static void test_false_rank_0(void **state) {
     (void)state;
     static const char welcome[12] = "ATF1";
@@ -364,7 +501,9 @@ static void test_false_rank_0(void **state) {
     static const char *const said[] = {"AAAAAAAA", "the meeting of the ranks has failed",
                                        "rank 0 speaks another language",
                                        "rank 0 speaks another language"};
-    char words[1600], hello[40];
+    char words[1600];
+    unsigned char hello[GREETING_HELLO_BYTES], answer[GREETING_ANSWER_BYTES],
+        proof[GREETING_PROOF_BYTES];
     memset(words, 'A', sizeof words); /* no NUL anywhere */
     for (int i = 0; i < ARRAY_LEN(heads); i++) {
         meeting m = new_meeting(2, "127.0.0.1");
@@ -374,9 +513,13 @@ static void test_false_rank_0(void **state) {
         int guest = accept(listener, NULL, NULL);
         assert_int_equal(recv(guest, hello, sizeof hello, MSG_WAITALL), sizeof hello);
         assert_memory_equal(hello,
-                            "ATHRANK1"
+                            "ATHRANK2"
                             "1.0",
                             12);
+        greeting_answer(answer, hello, "a secret");
+        assert_int_equal(send(guest, answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+        assert_int_equal(recv(guest, proof, sizeof proof, MSG_WAITALL), sizeof proof);
+        assert_true(greeting_is_proof(proof, answer, hello, "a secret"));
         assert_int_equal(send(guest, welcome, sizeof welcome, MSG_NOSIGNAL), sizeof welcome);
         assert_int_equal(send(guest, heads[i], 12, MSG_NOSIGNAL), 12);
         send(guest, words, sizeof words, MSG_NOSIGNAL);
@@ -544,6 +687,8 @@ int main(void) {
         cmocka_unit_test(test_misfits),      cmocka_unit_test(test_places),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_false_rank_0), cmocka_unit_test(test_world),
+        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_unproven_rank_0),
+        cmocka_unit_test(test_plain_words),  cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_death),        cmocka_unit_test(test_machines),
         cmocka_unit_test(test_rank_list),    cmocka_unit_test(test_stuck),
     };

@@ -12,7 +12,7 @@ static char path[] = "/tmp/athanor-trace-XXXXXX";
 
 typedef struct run {
     int ranks;
-    const char *zero, *latency;
+    const char *zero;
     bool cut; /* written before the last wanted step */
 } run;
 
@@ -23,7 +23,7 @@ static config *config_of(const run *r) {
         " max_position_embeddings: 64}",
         "train={steps: 9, seq_len: 64, global_batch_size: 8, micro_batch_size: 2, threads: 1,"
         " precision: fp32}",
-        "parallel.bucket_mb=0.001", r->zero, r->latency};
+        "parallel.bucket_mb=0.001", r->zero};
     config *c;
     err e = {0};
     CHECK(config_load(&c, NULL, keys, ARRAY_LEN(keys), &e) == ST_OK, "%s", e.message);
@@ -37,7 +37,7 @@ static void run_rank(comm_world *world, void *ctx) {
     step_result out;
     config *c = config_of(r);
     CHECK(trial_open(&s, arena_new("trace test"), c, world, &e) == ST_OK, "%s", e.message);
-    peers_set_link(&s.setup.peers, c);
+    comm_set_link(world, (comm_link){.latency_s = 3e-3});
     CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.setup.peers, &e) == ST_OK, "%s", e.message);
     for (int i = 0; i < (r->cut ? LAST - 1 : LAST + 1); i++) {
         CHECK(trial_step(&s, NULL, &out, &e) == ST_OK, "%s", e.message);
@@ -151,7 +151,7 @@ static void check_steps(const json_t *events, int pid, int steps, int micro_batc
 /* ---- tests ---- */
 
 static void check_ranks(const char *zero) {
-    const run r = {RANKS, zero, "parallel.link.latency_us=3000", false};
+    const run r = {RANKS, zero, false};
     json_t *events = trace_of(&r);
     for (int pid = 0; pid < RANKS; pid++) {
         check_steps(events, pid, LAST - FIRST + 1, 2);
@@ -178,7 +178,7 @@ static void test_zero3(void **state) {
 /* One rank has nobody to talk to; a run that ends early has the steps there were. */
 static void test_alone(void **state) {
     (void)state;
-    const run r = {1, "parallel.zero=0", "parallel.link.latency_us=3000", true};
+    const run r = {1, "parallel.zero=0", true};
     json_t *events = trace_of(&r);
     check_steps(events, 0, LAST - FIRST, 4);
     check_nesting(events, 0, 0);

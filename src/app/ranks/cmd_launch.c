@@ -5,8 +5,7 @@
 #include "app/frame/cli.h"
 #include "app/ranks/launch_ranks.h"
 #include "base/arena.h"
-
-enum { MOST_RANKS = 256 };
+#include "comm/comm.h"
 
 static status check_nesting(const cli_args *args, err *e) {
     if (getenv("ATHANOR_RANK")) {
@@ -18,19 +17,39 @@ static status check_nesting(const cli_args *args, err *e) {
     return err_hint(e, "name the command of the ranks: athanor launch --ranks 2 -- train CONFIG");
 }
 
+/* The command, with the --json of launch: before a "--", behind which nothing is an option. */
+static const char **command_of(const cli_args *args, int *n) {
+    const char **out = xcalloc((size_t)args->n_inputs + 2, sizeof *out);
+    bool pending = args->json;
+    *n = 0;
+    for (int i = 0; i < args->n_inputs; i++) {
+        if (pending && strcmp(args->inputs[i], "--") == 0) {
+            out[(*n)++] = "--json";
+            pending = false;
+        }
+        out[(*n)++] = args->inputs[i];
+    }
+    if (pending) out[(*n)++] = "--json";
+    return out;
+}
+
 static status launch(const cli_args *args, err *e) {
     int64_t ranks;
-    launch_plan plan = {.args = args->inputs, .n_args = args->n_inputs};
+    launch_plan plan = {0};
     TRY(check_nesting(args, e));
     if (!cli_has(args, "ranks")) {
         err_set(e, ST_USAGE, "how many ranks?");
         err_where(e, "command line");
         return err_hint(e, "athanor launch --ranks 2 -- %s ...", args->inputs[0]);
     }
-    TRY(cli_int(args, "ranks", 1, 1, MOST_RANKS, &ranks, e));
+    TRY(cli_int(args, "ranks", 1, 1, COMM_MOST_RANKS, &ranks, e));
     TRY(cli_num(args, "timeout", -1, 0, 1e9, &plan.timeout_s, e));
     plan.ranks = (int)ranks;
-    return launch_ranks(&plan, e);
+    const char **command = command_of(args, &plan.n_args);
+    plan.args = command;
+    status st = launch_ranks(&plan, e);
+    free(command);
+    return st;
 }
 
 static char *launch_help(void) {
@@ -40,8 +59,8 @@ static char *launch_help(void) {
         "Rank 0 speaks; of the others only standard error is passed on, with [rank R] before each\n"
         "line. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks. When one dies, the others end\n"
         "within seconds. A rank that waits for another longer than --timeout fails with a report\n"
-        "of where each rank is. Ranks may also be started by mpirun, srun or torchrun: see\n"
-        "docs/launching.md.\n"
+        "of where each rank is. --json gives what the command gives with it. Ranks may also be\n"
+        "started by mpirun, srun or torchrun: see docs/launching.md.\n"
         "\n"
         "Exit status: that of the ranks when they agree; 6 when one was killed, hung or "
         "differs.\n");

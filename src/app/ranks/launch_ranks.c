@@ -170,7 +170,7 @@ static void mark_bad(launcher *l, int rank) {
     err why = {0};
     put_end(&text, rank, l->ranks[rank].state);
     err_set(&why, ST_RANK, "%s", text.data);
-    if (comm_segment_fail(l->segment, rank, &why, NULL) != ST_OK)
+    if (comm_segment_fail(l->segment, l->plan->ranks, rank, &why, NULL) != ST_OK)
         log_warn("the other ranks cannot be told that %s", text.data);
     strbuf_free(&text);
     if (l->first_bad >= 0) return;
@@ -252,7 +252,7 @@ static int find_other(const launcher *l) {
 /* The first failure that a rank told the others of, or that was marked for it. */
 static status name_failure(const launcher *l, err *e) {
     err first = {0};
-    (void)!comm_segment_check(l->segment, &first);
+    (void)!comm_segment_check(l->segment, l->plan->ranks, &first);
     err_set(e, ST_RANK, "%s; all ranks have ended", first.message);
     return err_hint(e, "what that rank said stands above; a run goes on from its last checkpoint");
 }

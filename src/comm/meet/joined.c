@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "comm/meet/lifeline.h"
 #include "comm/world.h"
 
@@ -41,10 +42,12 @@ static home find_home(void) {
     return h;
 }
 
-/* What others have written ends somewhere. */
+/* What others have written ends somewhere, and is shown to people. */
 static void close_texts(home *h) {
     h->host[sizeof h->host - 1] = h->machine[sizeof h->machine - 1] = '\0';
     h->failure[sizeof h->failure - 1] = '\0';
+    text_make_plain(h->host);
+    text_make_plain(h->failure);
 }
 
 static bool is_same_machine(const home *a, const home *b) {
@@ -109,12 +112,13 @@ static status make_segment(home *h, int ranks, err *e) {
     return ST_OK;
 }
 
+/* Rank 0 may name any file: it is looked at before it is used (comm_open_segment). */
 static status open_segment(const home *first, int *fd, err *e) {
     char path[64];
     struct stat info;
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)first->process,
              (long long)first->segment_fd);
-    *fd = open(path, O_RDWR | O_CLOEXEC);
+    *fd = open(path, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (*fd < 0) return err_errno(e, path, "cannot open the memory that rank 0 shares");
     if (fstat(*fd, &info) == 0 && (int64_t)info.st_dev == first->device &&
         (int64_t)info.st_ino == first->inode)
@@ -123,10 +127,10 @@ static status open_segment(const home *first, int *fd, err *e) {
     return err_set(e, ST_USAGE, "%s is not the memory that rank 0 shares", path);
 }
 
-static status attach(comm_world **out, const home *first, int rank, err *e) {
+static status attach(comm_world **out, const home *first, int rank, int n, err *e) {
     int fd;
     TRY(open_segment(first, &fd, e));
-    status st = comm_open_segment(out, fd, rank, e);
+    status st = comm_open_segment(out, fd, rank, n, e);
     close(fd);
     if (st == ST_OK) (*out)->wire->kind = "joined";
     return st;
@@ -156,7 +160,7 @@ static status settle(comm_world **out, rendezvous *r, home *mine, home *all, int
     err why = {0};
     if (rank == 0 && make_segment(mine, n, &why) != ST_OK) note_failure(mine, &why);
     TRY(exchange(r, mine, all, n, e));
-    if (attach(out, &all[0], rank, &why) != ST_OK) note_failure(mine, &why);
+    if (attach(out, &all[0], rank, n, &why) != ST_OK) note_failure(mine, &why);
     return exchange(r, mine, all, n, e);
 }
 

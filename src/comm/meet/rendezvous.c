@@ -1,29 +1,22 @@
-/* Frames, then how one rank comes, then how rank 0 receives, then the exchange. */
+/* How one rank comes to rank 0, then the exchange; how rank 0 receives the ranks is in reception.c. */
 #include "comm/meet/rendezvous.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/meet/frame.h"
+#include "comm/meet/greeting.h"
+#include "comm/meet/reception.h"
 
-enum {
-    VERSION_BYTES = 24,
-    HELLO_BYTES = 8 + VERSION_BYTES + 4 + 4, /* magic, version, world, rank */
-    FRAME_BYTES = 4 + 4 + 4,                 /* magic, status, length */
-    MOST_WORDS = 1536,                       /* of a failure */
-    GUESTS = 64                              /* that have not said hello yet */
-};
-static const char HELLO_MAGIC[8] = "ATHRANK1";  /* no NUL; the digit is the format's version */
-static const uint32_t FRAME_MAGIC = 0x31465441; /* "ATF1" */
-static const double PARTING_S = 3;              /* for the last words */
-static const double ANSWER_S = 10;              /* rank 0 welcomes at once */
-static const double SILENCE_S = 5;              /* then people are told what is waited for */
+static const double PARTING_S = 3;  /* for the last words */
+static const double CONNECT_S = 1;  /* a crowd at the door may make the kernel forget a caller */
+static const double ANSWER_S = 10;  /* rank 0 welcomes at once */
+static const double SILENCE_S = 5;  /* then people are told what is waited for */
 static const double PATIENCE_S = 5; /* others wait longer, to hear from rank 0 who is missing */
 
 struct rendezvous {
@@ -34,14 +27,6 @@ struct rendezvous {
 };
 
 /* ---- numbers and times ---- */
-
-static void put_u32(unsigned char *to, uint32_t x) {
-    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(x >> 8 * i);
-}
-
-static uint32_t get_u32(const unsigned char *from) {
-    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
 
 static int64_t in_seconds(double s) {
     return clock_now_ns() + (int64_t)(s * 1e9);
@@ -77,41 +62,20 @@ int rank_list_put(strbuf *out, const bool *flags, int n) {
     return count;
 }
 
-/* ---- frames ---- */
+/* ---- losses ---- */
 
-static status name_loss(const rendezvous *r, int rank, err *e) {
+status rendezvous_name_loss(const rendezvous_plan *plan, int rank, err *e) {
     if (errno == EINTR) return err_set(e, ST_STOPPED, "a signal came while the ranks met");
     if (errno == ETIMEDOUT)
         err_set(e, ST_RANK, "rank %d has said nothing for %g s while the ranks met", rank,
-                r->plan.timeout_s);
+                plan->timeout_s);
     else
         err_set(e, ST_RANK, "rank %d has left while the ranks met: %s", rank, strerror(errno));
     return err_hint(e, "what that rank said may tell why");
 }
 
-static bool send_frame(int fd, status st, const void *data, size_t bytes, int64_t deadline_ns) {
-    strbuf frame = {0};
-    unsigned char *head = (unsigned char *)strbuf_extend(&frame, FRAME_BYTES);
-    put_u32(head, FRAME_MAGIC);
-    put_u32(head + 4, (uint32_t)st);
-    put_u32(head + 8, (uint32_t)bytes);
-    strbuf_append(&frame, data, bytes);
-    bool sent = tcp_send(fd, frame.data, frame.len, deadline_ns);
-    strbuf_free(&frame);
-    return sent;
-}
-
-/* Message, hint and where of an err, each with its NUL; the last that this connection sends. */
-static void send_failure(int fd, const err *why) {
-    strbuf words = {0};
-    const char *const parts[] = {why->message, why->hint, why->where};
-    for (int i = 0; i < 3; i++) {
-        strbuf_append(&words, parts[i], strnlen(parts[i], MOST_WORDS / 3 - 1));
-        strbuf_putc(&words, '\0');
-    }
-    (void)send_frame(fd, why->code, words.data, words.len, in_seconds(PARTING_S));
-    shutdown(fd, SHUT_WR);
-    strbuf_free(&words);
+static status name_loss(const rendezvous *r, int rank, err *e) {
+    return rendezvous_name_loss(&r->plan, rank, e);
 }
 
 /* A connection that is closed before all that came was read is reset, and takes what was sent with
@@ -122,56 +86,60 @@ static void await_parting(int fd, int64_t deadline_ns) {
         continue;
 }
 
-static status take_failure(int fd, uint32_t code, uint32_t bytes, int64_t deadline_ns, err *e) {
-    char words[MOST_WORDS + 3] = {0}; /* NULs behind whatever comes */
-    if (bytes > MOST_WORDS || !tcp_receive(fd, words, bytes, deadline_ns)) bytes = 0;
-    const char *hint = words + strlen(words) + 1, *where = hint + strlen(hint) + 1;
-    status st = code == ST_USAGE || code == ST_STOPPED ? (status)code : ST_RANK;
-    err_set(e, st, "%s", bytes ? words : "the meeting of the ranks has failed");
-    if (*hint) err_hint(e, "%s", hint);
-    if (*where) err_where(e, "%s", where);
-    return st;
-}
-
 /* The frame of a rank, which must have `bytes`. */
 static status receive_frame(const rendezvous *r, int rank, void *data, size_t bytes, err *e) {
-    unsigned char head[FRAME_BYTES];
+    unsigned char begin[FRAME_HEAD_BYTES];
     int fd = r->sockets[rank];
-    if (!tcp_receive(fd, head, sizeof head, r->deadline_ns)) return name_loss(r, rank, e);
-    uint32_t code = get_u32(head + 4), length = get_u32(head + 8);
-    if (get_u32(head) != FRAME_MAGIC || (code == ST_OK && length != bytes)) {
+    if (!tcp_receive(fd, begin, sizeof begin, r->deadline_ns)) return name_loss(r, rank, e);
+    frame_head head = frame_read_head(begin);
+    if (!head.good || (head.status == ST_OK && head.bytes != bytes)) {
         err_set(e, ST_RANK, "rank %d speaks another language while the ranks meet", rank);
         return err_hint(e, "all ranks run the same program");
     }
-    if (code != ST_OK) return take_failure(fd, code, length, r->deadline_ns, e);
+    if (head.status != ST_OK) return frame_take_failure(fd, head, r->deadline_ns, e);
     return tcp_receive(fd, data, bytes, r->deadline_ns) ? ST_OK : name_loss(r, rank, e);
 }
 
 /* ---- a rank comes to rank 0 ---- */
 
-static void make_hello(const rendezvous *r, unsigned char hello[HELLO_BYTES]) {
-    memset(hello, 0, HELLO_BYTES);
-    memcpy(hello, HELLO_MAGIC, sizeof HELLO_MAGIC);
-    memcpy(hello + 8, r->plan.version, strnlen(r->plan.version, VERSION_BYTES - 1));
-    put_u32(hello + 8 + VERSION_BYTES, (uint32_t)r->plan.size);
-    put_u32(hello + 12 + VERSION_BYTES, (uint32_t)r->plan.rank);
+/* Greets what listens at fd; NULL: it is rank 0 of this run, and *head is what it said. */
+static const char *greet(const rendezvous *r, int fd, int64_t deadline_ns, frame_head *head) {
+    static const char stranger[] = "what listens there does not answer as rank 0 does";
+    unsigned char hello[GREETING_HELLO_BYTES], answer[GREETING_ANSWER_BYTES];
+    unsigned char proof[GREETING_PROOF_BYTES], begin[FRAME_HEAD_BYTES];
+    greeting_hello(hello, r->plan.version, r->plan.size, r->plan.rank);
+    if (!tcp_send(fd, hello, sizeof hello, deadline_ns) ||
+        !tcp_receive(fd, answer, sizeof answer, deadline_ns))
+        return stranger;
+    errno = 0;
+    if (!greeting_begins(answer, sizeof answer)) return stranger;
+    if (!greeting_is_answer(answer, hello, r->plan.token))
+        return "what listens there does not know the token of this run (ATHANOR_TOKEN)";
+    greeting_prove(proof, answer, hello, r->plan.token);
+    if (!tcp_send(fd, proof, sizeof proof, deadline_ns) ||
+        !tcp_receive(fd, begin, sizeof begin, deadline_ns))
+        return "rank 0 has no time for this rank";
+    *head = frame_read_head(begin);
+    errno = 0;
+    return head->good ? NULL : stranger;
 }
 
-/* One attempt. ST_OK without a socket: not yet, for the reason in *why. */
+/* One attempt. ST_OK without a socket: not yet, for the reason in *why. Only who has shown that it
+ * is rank 0 can send this rank away. */
 static status come_once(rendezvous *r, const char **why, err *e) {
-    unsigned char hello[HELLO_BYTES], head[FRAME_BYTES];
     int64_t deadline = earlier(r->deadline_ns, in_seconds(ANSWER_S));
-    int fd = tcp_connect(r->plan.at, deadline, why);
+    int fd = tcp_connect(r->plan.at, earlier(deadline, in_seconds(CONNECT_S)), why);
     if (fd < 0) return errno == EINTR ? name_loss(r, 0, e) : ST_OK;
-    make_hello(r, hello);
-    bool heard =
-        tcp_send(fd, hello, sizeof hello, deadline) && tcp_receive(fd, head, sizeof head, deadline);
+    frame_head head = {0};
     status st = ST_OK;
-    if (!heard && errno == EINTR) st = name_loss(r, 0, e);
-    if (!heard || get_u32(head) != FRAME_MAGIC)
-        *why = "what listens there does not answer as rank 0 does";
-    else if (get_u32(head + 4) != ST_OK)
-        st = take_failure(fd, get_u32(head + 4), get_u32(head + 8), deadline, e);
+    const char *problem = greet(r, fd, deadline, &head);
+    bool cut_short = problem && errno == ETIMEDOUT && **why; /* tells nothing new */
+    if (problem && errno == EINTR)
+        st = name_loss(r, 0, e);
+    else if (problem)
+        *why = cut_short ? *why : problem;
+    else if (head.status != ST_OK)
+        st = frame_take_failure(fd, head, deadline, e);
     else
         r->sockets[0] = fd;
     if (r->sockets[0] < 0) close(fd);
@@ -202,159 +170,13 @@ static status come(rendezvous *r, err *e) {
     }
 }
 
-/* ---- rank 0 receives ---- */
-
-typedef struct guest {
-    int fd; /* -1: a free place */
-    size_t got;
-    unsigned char hello[HELLO_BYTES];
-} guest;
-
-typedef struct reception {
-    rendezvous *r;
-    int listener, missing, next; /* next: the place that a new guest takes */
-    guest guests[GUESTS];
-    struct pollfd *polls; /* listener, guests, ranks */
-} reception;
-
-static void drop(guest *g) {
-    if (g->fd >= 0) close(g->fd);
-    g->fd = -1;
-}
-
-/* The place of the one that has been silent longest, when all are taken. */
-static void let_in(reception *c) {
-    int fd = tcp_accept(c->listener);
-    if (fd < 0) return;
-    guest *g = &c->guests[c->next];
-    c->next = (c->next + 1) % GUESTS;
-    drop(g);
-    *g = (guest){.fd = fd};
-}
-
-static status name_misfit(const rendezvous *r, const guest *g, err *e) {
-    int size = (int)get_u32(g->hello + 8 + VERSION_BYTES);
-    int rank = (int)get_u32(g->hello + 12 + VERSION_BYTES);
-    char version[VERSION_BYTES + 1] = {0};
-    memcpy(version, g->hello + 8, VERSION_BYTES);
-    if (strcmp(version, r->plan.version) != 0) {
-        err_set(e, ST_USAGE, "rank %d is version %s of athanor, rank 0 version %s", rank, version,
-                r->plan.version);
-        return err_hint(e, "all ranks run the same program");
-    }
-    if (size != r->plan.size)
-        err_set(e, ST_USAGE, "rank %d is one of %d ranks, but rank 0 one of %d", rank, size,
-                r->plan.size);
-    else if (rank <= 0 || rank >= size)
-        err_set(e, ST_USAGE, "there is no rank %d among the others of %d ranks", rank, size);
-    else if (r->sockets[rank] >= 0)
-        err_set(e, ST_USAGE, "rank %d has come twice", rank);
-    else
-        return ST_OK;
-    return err_hint(e, "do two runs use port %d? Each needs a MASTER_PORT of its own",
-                    r->plan.at.port);
-}
-
-static status admit(reception *c, guest *g, err *e) {
-    if (name_misfit(c->r, g, e) != ST_OK) {
-        send_failure(g->fd, e);
-        await_parting(g->fd, in_seconds(PARTING_S));
-        return e->code;
-    }
-    if (send_frame(g->fd, ST_OK, NULL, 0, in_seconds(PARTING_S))) {
-        c->r->sockets[get_u32(g->hello + 12 + VERSION_BYTES)] = g->fd;
-        c->missing--;
-        g->fd = -1;
-    }
-    drop(g);
-    return ST_OK;
-}
-
-static status hear(reception *c, guest *g, err *e) {
-    ssize_t n = recv(g->fd, g->hello + g->got, HELLO_BYTES - g->got, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return ST_OK;
-    if (n > 0) g->got += (size_t)n;
-    size_t seen = g->got < sizeof HELLO_MAGIC ? g->got : sizeof HELLO_MAGIC;
-    if (n <= 0 || memcmp(g->hello, HELLO_MAGIC, seen) != 0)
-        drop(g);
-    else if (g->got == HELLO_BYTES)
-        return admit(c, g, e);
-    return ST_OK;
-}
-
-static void list_missing(const reception *c, strbuf *out) {
-    int n = c->r->plan.size;
-    bool *missing = xcalloc((size_t)n, sizeof *missing);
-    for (int i = 1; i < n; i++) missing[i] = c->r->sockets[i] < 0;
-    rank_list_put(out, missing, n);
-    free(missing);
-}
-
-static status name_missing(const reception *c, err *e) {
-    const rendezvous_plan *p = &c->r->plan;
-    strbuf who = {0};
-    list_missing(c, &who);
-    err_set(e, ST_RANK, "%s of %d %s not come to %s, port %d, within %g s", who.data, p->size,
-            c->missing == 1 ? "has" : "have", p->at.host, p->at.port, p->timeout_s);
-    strbuf_free(&who);
-    return err_hint(e, "what they said may tell why; ATHANOR_TIMEOUT is how many seconds ranks "
-                       "wait");
-}
-
-/* Until something happens, people are to be told what is waited for, or it is too late. */
-static status wait_for_somebody(reception *c, err *e) {
-    rendezvous *r = c->r;
-    int size = r->plan.size;
-    struct pollfd *p = c->polls;
-    p[0] = (struct pollfd){.fd = c->listener, .events = POLLIN};
-    for (int i = 0; i < GUESTS; i++)
-        p[1 + i] = (struct pollfd){.fd = c->guests[i].fd, .events = POLLIN};
-    for (int i = 0; i < size; i++) /* their blobs may have come already: only their end counts */
-        p[1 + GUESTS + i] = (struct pollfd){.fd = r->sockets[i], .events = POLLRDHUP};
-    int n =
-        poll(p, (nfds_t)(1 + GUESTS + size), tcp_left_ms(earlier(r->deadline_ns, r->notice_ns)));
-    if (n < 0) return name_loss(r, 0, e);
-    if (is_notice_due(r)) {
-        strbuf who = {0};
-        list_missing(c, &who);
-        log_info("rank 0 waits for %s at %s, port %d", who.data, r->plan.at.host, r->plan.at.port);
-        strbuf_free(&who);
-    }
-    return is_over(r) ? name_missing(c, e) : ST_OK;
-}
-
-static status receive_some(reception *c, err *e) {
-    TRY(wait_for_somebody(c, e));
-    for (int i = 1; i < c->r->plan.size; i++) {
-        errno = ECONNRESET;
-        if (c->polls[1 + GUESTS + i].revents) return name_loss(c->r, i, e);
-    }
-    for (int i = 0; i < GUESTS; i++)
-        if (c->polls[1 + i].revents) TRY(hear(c, &c->guests[i], e));
-    if (c->polls[0].revents) let_in(c);
-    return ST_OK;
-}
-
-static status receive_all(rendezvous *r, err *e) {
-    reception c = {.r = r, .missing = r->plan.size - 1};
-    TRY(tcp_listen(r->plan.at, &c.listener, e));
-    c.polls = xcalloc((size_t)(1 + GUESTS + r->plan.size), sizeof *c.polls);
-    for (int i = 0; i < GUESTS; i++) c.guests[i].fd = -1;
-    status st = ST_OK;
-    while (st == ST_OK && c.missing > 0) st = receive_some(&c, e);
-    for (int i = 0; i < GUESTS; i++) drop(&c.guests[i]);
-    close(c.listener);
-    free(c.polls);
-    return st;
-}
-
 /* ---- the exchange ---- */
 
 /* Rank 0 has a reason to end the meeting: the others hear it. */
 static void tell_failure(const rendezvous *r, const err *why) {
     if (r->plan.rank != 0) return;
     for (int i = 1; i < r->plan.size; i++)
-        if (r->sockets[i] >= 0) send_failure(r->sockets[i], why);
+        if (r->sockets[i] >= 0) frame_send_failure(r->sockets[i], why, in_seconds(PARTING_S));
     int64_t deadline_ns = in_seconds(PARTING_S);
     for (int i = 1; i < r->plan.size; i++)
         if (r->sockets[i] >= 0) await_parting(r->sockets[i], deadline_ns);
@@ -364,7 +186,7 @@ static status gather(const rendezvous *r, char *out, size_t bytes, err *e) {
     for (int i = 1; i < r->plan.size; i++)
         TRY(receive_frame(r, i, out + (size_t)i * bytes, bytes, e));
     for (int i = 1; i < r->plan.size; i++)
-        if (!send_frame(r->sockets[i], ST_OK, out, bytes * (size_t)r->plan.size, r->deadline_ns))
+        if (!frame_send(r->sockets[i], ST_OK, out, bytes * (size_t)r->plan.size, r->deadline_ns))
             return name_loss(r, i, e);
     return ST_OK;
 }
@@ -382,7 +204,7 @@ status rendezvous_exchange(rendezvous *r, const void *in, void *out, size_t byte
         memcpy(out, in, bytes);
         st = gather(r, out, bytes, &why);
         if (st != ST_OK) tell_failure(r, &why);
-    } else if (!send_frame(r->sockets[0], ST_OK, in, bytes, r->deadline_ns) && errno == EINTR) {
+    } else if (!frame_send(r->sockets[0], ST_OK, in, bytes, r->deadline_ns) && errno == EINTR) {
         st = name_loss(r, 0, &why);
     } else { /* rank 0 may have said why it no longer listens */
         st = receive_frame(r, 0, out, bytes * (size_t)r->plan.size, &why);
@@ -401,7 +223,9 @@ status rendezvous_open(rendezvous **out, const rendezvous_plan *plan, err *e) {
     for (int i = 0; i < plan->size; i++) r->sockets[i] = -1;
     start_waiting(r, 0);
     r->notice_ns = in_seconds(SILENCE_S);
-    status st = plan->rank == 0 ? receive_all(r, &why) : come(r, &why);
+    status st = plan->rank == 0
+                    ? reception_hold(&r->plan, r->deadline_ns, r->notice_ns, r->sockets, &why)
+                    : come(r, &why);
     *out = st == ST_OK ? r : NULL;
     if (st == ST_OK) return ST_OK;
     tell_failure(r, &why);

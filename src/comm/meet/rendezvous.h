@@ -4,20 +4,23 @@
  * of collectives wants from rank 0.
  *
  *     rank r                                     rank 0
- *     hello: magic, version, world, rank  ---->
+ *     hello                               ---->
+ *                                         <----  answer
+ *     proof                               ---->        the greeting: greeting.h
  *                                         <----  frame without bytes: welcome
  *     frame: its blob                     ---->  once for each exchange
  *                                         <----  frame: the blobs of all ranks, in their order
  *
- * A frame is a magic, a status, a length and its bytes; numbers are little-endian. A status other
- * than ST_OK brings the sentence for which the meeting has failed, and comes at any time.
+ * Files: greeting.h (who belongs to the run), reception.h (how rank 0 lets ranks in), frame.h (what
+ * is said afterwards), tcp.h (sockets).
  *
  * Invariants
- *  1. Who does not say hello is no rank: it is not answered, and holds nobody up.
- *  2. Whoever says hello and does not fit (another number of ranks, another version, a rank twice)
- *     ends the meeting for all that have come, with one sentence. Who comes later finds nobody.
- *  3. A rank that leaves ends it, too. Connections stay until rendezvous_close, and their end tells
- *     of the end of a rank (lifeline.h). */
+ *  1. Who does not know the token of the run is no rank, whatever it claims: it is refused, ends
+ *     nothing, holds nobody up, and nothing that it says is believed.
+ *  2. Who knows it and does not fit (another number of ranks, another version, a rank that has come
+ *     already) is refused, too, and ends with a sentence; the others go on waiting for that rank.
+ *  3. A rank that leaves ends the meeting for all. Connections stay until rendezvous_close, and
+ *     their end tells of the end of a rank (lifeline.h). */
 #ifndef COMM_RENDEZVOUS_H
 #define COMM_RENDEZVOUS_H
 
@@ -31,6 +34,7 @@ typedef struct rendezvous_plan {
     tcp_place at;
     double timeout_s;    /* until all have come, and for each exchange; 0: for ever */
     const char *version; /* of the program, shorter than 24 bytes */
+    const char *token;   /* what only ranks of this run know; "": there is none */
 } rendezvous_plan;
 
 typedef struct rendezvous rendezvous;
@@ -45,6 +49,10 @@ status rendezvous_exchange(rendezvous *r, const void *in, void *out, size_t byte
 int rendezvous_socket(const rendezvous *r, int rank);
 void rendezvous_close(rendezvous *r); /* NULL is fine */
 
+/* ---- for the files of this folder ---- */
+
+/* A rank was lost, for what errno says: the error that tells of it. */
+status rendezvous_name_loss(const rendezvous_plan *plan, int rank, err *e);
 /* "rank 2", "ranks 0-3, 7": those of n whose flag is set, and how many they are. */
 int rank_list_put(strbuf *out, const bool *flags, int n);
 

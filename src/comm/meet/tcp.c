@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-enum { BACKLOG = 256 };
+enum { BACKLOG = 4096 }; /* a caller that finds no place here is forgotten for a second */
 
 /* ---- waiting ---- */
 
@@ -124,6 +124,14 @@ status tcp_listen(tcp_place at, int *fd, err *e) {
 
 int tcp_accept(int listener) {
     return without_delay(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+void tcp_name_peer(int fd, char name[TCP_NAME_BYTES]) {
+    struct sockaddr_storage at;
+    socklen_t n = sizeof at;
+    if (getpeername(fd, (struct sockaddr *)&at, &n) != 0 ||
+        getnameinfo((struct sockaddr *)&at, n, name, TCP_NAME_BYTES, NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(name, TCP_NAME_BYTES, "an unknown place");
 }
 
 /* ---- connecting ---- */

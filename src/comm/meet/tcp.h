@@ -14,7 +14,10 @@ typedef struct tcp_place {
 
 /* Listens at the first of the host's addresses that is one of this machine. */
 status tcp_listen(tcp_place at, int *fd, err *e) ATH_MUST_USE;
-int tcp_accept(int listener); /* -1: nobody is there */
+int tcp_accept(int listener); /* -1: nobody is there, or errno */
+/* The address of the other side, as numbers. */
+enum { TCP_NAME_BYTES = 64 };
+void tcp_name_peer(int fd, char name[TCP_NAME_BYTES]);
 /* Tries each of the host's addresses once. -1: *why says why (static, or of strerror), errno. */
 int tcp_connect(tcp_place to, int64_t deadline_ns, const char **why);
 
@@ -26,5 +29,13 @@ bool tcp_receive(int fd, void *data, size_t bytes, int64_t deadline_ns);
 
 /* What is left until a deadline, for poll. */
 int tcp_left_ms(int64_t deadline_ns);
+
+/* Numbers travel in little-endian order. */
+static inline void tcp_put_u32(unsigned char *to, uint32_t x) {
+    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(x >> 8 * i);
+}
+static inline uint32_t tcp_get_u32(const unsigned char *from) {
+    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/env.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
 
@@ -20,8 +20,7 @@
 
 static bool says_several(const char *name) {
     int64_t n = 0;
-    const char *text = getenv(name);
-    return text && text_parse_int(text, &n) && n > 1;
+    return env_int(name, 0, INT64_MAX, &n, NULL) == ST_OK && n > 1;
 }
 
 /* Slurm sets its variables for a batch script, too, which is no rank: only a step of several tasks

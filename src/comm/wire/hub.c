@@ -39,13 +39,6 @@ typedef struct bell {
     atomic_uint asleep;
 } bell;
 
-struct hub {
-    int ranks, slots; /* slots: per outbox */
-    int64_t slot_bytes;
-    size_t bells_at, channels_at, outboxes_at, board_at;
-    atomic_int holders;
-};
-
 /* A slot is free when each peer has taken as many pieces as it says. */
 typedef struct slot {
     uint32_t *until; /* [ranks] */
@@ -54,7 +47,7 @@ typedef struct slot {
 
 typedef struct hub_wire {
     wire base;
-    hub *hub;
+    hub hub;
     void (*release_hub)(hub *h);
     int spins;
     slot *slots[STREAMS];
@@ -79,54 +72,43 @@ static int64_t slot_bytes_for(int ranks) {
     return bytes;
 }
 
-static hub layout(int ranks, bool outboxes) {
-    hub h = {.ranks = ranks,
+hub hub_over(void *memory, int ranks, bool outboxes) {
+    hub h = {.memory = memory,
+             .ranks = ranks,
              .slots = outboxes ? outbox_slots(ranks) : 0,
              .slot_bytes = outboxes ? slot_bytes_for(ranks) : 0};
-    h.board_at = align_line(sizeof(hub));
+    h.board_at = align_line(sizeof(atomic_int)); /* behind the holders */
     h.bells_at = h.board_at + align_line(board_bytes(ranks));
     h.channels_at = h.bells_at + (size_t)(ranks * STREAMS) * sizeof(bell);
     h.outboxes_at = h.channels_at + (size_t)ranks * (size_t)ranks * STREAMS * sizeof(channel);
+    h.bytes = h.outboxes_at + (size_t)ranks * STREAMS * (size_t)h.slots * (size_t)h.slot_bytes;
     return h;
 }
 
-size_t hub_bytes(int ranks, bool outboxes) {
-    hub h = layout(ranks, outboxes);
-    return h.outboxes_at + (size_t)ranks * STREAMS * (size_t)h.slots * (size_t)h.slot_bytes;
-}
-
-void hub_init(void *memory, int ranks, bool outboxes) {
-    *(hub *)memory = layout(ranks, outboxes);
-}
-
-int hub_ranks(const hub *h) {
-    return h->ranks;
-}
-
-board *hub_board(hub *h) {
-    return (board *)((char *)h + h->board_at);
+board *hub_board(const hub *h) {
+    return (board *)(h->memory + h->board_at);
 }
 
 void hub_retain(hub *h, int holders) {
-    atomic_fetch_add(&h->holders, holders);
+    atomic_fetch_add((atomic_int *)(void *)h->memory, holders);
 }
 
 bool hub_let_go(hub *h) {
-    return atomic_fetch_sub(&h->holders, 1) == 1;
+    return atomic_fetch_sub((atomic_int *)(void *)h->memory, 1) == 1;
 }
 
-static bell *bell_of(hub *h, int rank, int stream) {
-    return (bell *)((char *)h + h->bells_at) + rank * STREAMS + stream;
+static bell *bell_of(const hub *h, int rank, int stream) {
+    return (bell *)(void *)(h->memory + h->bells_at) + rank * STREAMS + stream;
 }
 
-static channel *channel_of(hub *h, int from, int to, int stream) {
+static channel *channel_of(const hub *h, int from, int to, int stream) {
     size_t i = ((size_t)from * (size_t)h->ranks + (size_t)to) * STREAMS + (size_t)stream;
-    return (channel *)((char *)h + h->channels_at) + i;
+    return (channel *)(void *)(h->memory + h->channels_at) + i;
 }
 
-static char *slot_of(hub *h, int rank, int stream, int i) {
+static char *slot_of(const hub *h, int rank, int stream, int i) {
     size_t n = ((size_t)rank * STREAMS + (size_t)stream) * (size_t)h->slots + (size_t)i;
-    return (char *)h + h->outboxes_at + n * (size_t)h->slot_bytes;
+    return h->memory + h->outboxes_at + n * (size_t)h->slot_bytes;
 }
 
 /* ---- sleeping and waking ---- */
@@ -167,7 +149,7 @@ static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_ui
 }
 
 static bool sleep_until(hub_wire *w, int stream, int peer, atomic_uint *counter, uint32_t target) {
-    bell *b = bell_of(w->hub, w->base.rank, stream);
+    bell *b = bell_of(&w->hub, w->base.rank, stream);
     int64_t since = clock_now_ns();
     bool going = true;
     board_waits(w->base.board, w->base.rank, stream == STREAM_SIDE, peer);
@@ -201,7 +183,7 @@ static bool wait_until(hub_wire *w, int stream, int peer, atomic_uint *counter, 
 static bool wait_for_slot(hub_wire *w, int stream, slot *s) {
     for (int peer = 0; s->used && peer < w->base.size; peer++) {
         if (peer == w->base.rank) continue;
-        channel *ch = channel_of(w->hub, w->base.rank, peer, stream);
+        channel *ch = channel_of(&w->hub, w->base.rank, peer, stream);
         if (!wait_until(w, stream, peer, &ch->taken, s->until[peer])) return false;
     }
     return true;
@@ -210,51 +192,60 @@ static bool wait_for_slot(hub_wire *w, int stream, slot *s) {
 /* Until it is posted, a slot is as free for every peer as what was posted before. */
 static void *hub_reserve(wire *base, int stream) {
     hub_wire *w = (hub_wire *)base;
-    int next = (w->current[stream] + 1) % w->hub->slots;
+    int next = (w->current[stream] + 1) % w->hub.slots;
     slot *s = &w->slots[stream][next];
     if (!wait_for_slot(w, stream, s)) return NULL;
     w->current[stream] = next;
     s->used = true;
     for (int peer = 0; peer < base->size; peer++)
-        s->until[peer] = atomic_load_explicit(&channel_of(w->hub, base->rank, peer, stream)->taken,
+        s->until[peer] = atomic_load_explicit(&channel_of(&w->hub, base->rank, peer, stream)->taken,
                                               memory_order_relaxed);
-    return slot_of(w->hub, base->rank, stream, next);
+    return slot_of(&w->hub, base->rank, stream, next);
 }
 
 static uint64_t place_of(hub_wire *w, int stream, const void *data, int64_t bytes) {
     if (w->base.class->lends) return (uint64_t)(uintptr_t)data;
     if (bytes == 0) return 0;
-    CHECK(data == slot_of(w->hub, w->base.rank, stream, w->current[stream]) &&
-              bytes <= w->hub->slot_bytes,
+    CHECK(data == slot_of(&w->hub, w->base.rank, stream, w->current[stream]) &&
+              bytes <= w->hub.slot_bytes,
           "%lld bytes that were not reserved", (long long)bytes);
-    return (uint64_t)((const char *)data - (const char *)w->hub);
+    return (uint64_t)((const char *)data - w->hub.memory);
 }
 
 static bool hub_post(wire *base, int stream, int peer, const void *data, int64_t bytes,
                      uint32_t tag) {
     hub_wire *w = (hub_wire *)base;
-    channel *ch = channel_of(w->hub, base->rank, peer, stream);
+    channel *ch = channel_of(&w->hub, base->rank, peer, stream);
     uint32_t n = atomic_load_explicit(&ch->posted, memory_order_relaxed);
     if (!wait_until(w, stream, peer, &ch->taken, n + 1 - DEPTH)) return false;
     uint64_t place = place_of(w, stream, data, bytes);
     ch->pieces[n % DEPTH] = (piece){.place = place, .bytes = bytes, .tag = tag};
     if (!base->class->lends && bytes > 0) w->slots[stream][w->current[stream]].until[peer] = n + 1;
     atomic_store(&ch->posted, n + 1);
-    ring(bell_of(w->hub, peer, stream));
+    ring(bell_of(&w->hub, peer, stream));
     return true;
+}
+
+/* Whether a piece lies in the outboxes. Who lends gives addresses of this very process; a piece of no
+ * bytes lies nowhere. */
+static bool is_inside(const hub_wire *w, const piece *p) {
+    const hub *h = &w->hub;
+    return w->base.class->lends || p->bytes == 0 ||
+           (p->bytes > 0 && p->place >= h->outboxes_at && p->place <= h->bytes &&
+            (uint64_t)p->bytes <= h->bytes - p->place);
 }
 
 /* `opened` is raised before the last look at the failure, so that a sender that has seen the
  * failure and then finds nothing opened may take its memory back. */
 static const void *hub_await(wire *base, int stream, int peer, int64_t bytes, uint32_t tag) {
     hub_wire *w = (hub_wire *)base;
-    channel *ch = channel_of(w->hub, peer, base->rank, stream);
+    channel *ch = channel_of(&w->hub, peer, base->rank, stream);
     uint32_t n = atomic_load_explicit(&ch->taken, memory_order_relaxed);
     if (!wait_until(w, stream, peer, &ch->posted, n + 1)) return NULL;
     atomic_store(&ch->opened, n + 1);
-    const piece *p = &ch->pieces[n % DEPTH];
+    piece got = ch->pieces[n % DEPTH]; /* a copy: it is checked once */
     bool failed = board_failed(base->board);
-    if (!failed && (p->bytes != bytes || p->tag != tag)) {
+    if (!failed && (got.bytes != bytes || got.tag != tag || !is_inside(w, &got))) {
         board_fail_mixed(base->board, base->rank, stream == STREAM_SIDE, peer);
         failed = true;
     }
@@ -262,21 +253,21 @@ static const void *hub_await(wire *base, int stream, int peer, int64_t bytes, ui
         atomic_store(&ch->opened, n);
         return NULL;
     }
-    if (base->class->lends) return bytes ? (const void *)(uintptr_t)p->place : "";
-    return (const char *)w->hub + p->place;
+    if (base->class->lends) return bytes ? (const void *)(uintptr_t)got.place : "";
+    return w->hub.memory + got.place;
 }
 
 static void hub_release(wire *base, int stream, int peer) {
     hub_wire *w = (hub_wire *)base;
-    channel *ch = channel_of(w->hub, peer, base->rank, stream);
+    channel *ch = channel_of(&w->hub, peer, base->rank, stream);
     atomic_store(&ch->taken, atomic_load_explicit(&ch->opened, memory_order_relaxed));
-    ring(bell_of(w->hub, peer, stream));
+    ring(bell_of(&w->hub, peer, stream));
 }
 
 static void hub_settle(wire *base, int stream, int peer) {
     hub_wire *w = (hub_wire *)base;
     if (!base->class->lends) return;
-    channel *ch = channel_of(w->hub, base->rank, peer, stream);
+    channel *ch = channel_of(&w->hub, base->rank, peer, stream);
     uint32_t n = atomic_load_explicit(&ch->posted, memory_order_relaxed);
     if (wait_until(w, stream, peer, &ch->taken, n)) return;
     /* Failed. A peer within a piece is soon done with it, or gives it back as it fails, too. */
@@ -288,7 +279,7 @@ static void hub_close(wire *base) {
     hub_wire *w = (hub_wire *)base;
     for (int s = 0; s < STREAMS; s++) free(w->slots[s]);
     free(w->until);
-    w->release_hub(w->hub);
+    w->release_hub(&w->hub);
     free(w);
 }
 
@@ -306,7 +297,7 @@ static const wire_class COPYING = {.reserve = hub_reserve,
                                    .close = hub_close};
 
 static void make_slots(hub_wire *w) {
-    size_t n = (size_t)w->hub->slots, ranks = (size_t)w->hub->ranks;
+    size_t n = (size_t)w->hub.slots, ranks = (size_t)w->hub.ranks;
     w->until = xcalloc(STREAMS * n * ranks, sizeof *w->until);
     for (size_t s = 0; s < STREAMS; s++) {
         w->slots[s] = xcalloc(n, sizeof(slot));
@@ -314,7 +305,7 @@ static void make_slots(hub_wire *w) {
     }
 }
 
-wire *hub_wire_new(hub *h, int rank, const char *kind, void (*release_hub)(hub *h)) {
+wire *hub_wire_new(const hub *h, int rank, const char *kind, void (*release_hub)(hub *h)) {
     hub_wire *w = xcalloc(1, sizeof *w);
     bool lends = h->slots == 0;
     w->base = (wire){.class = lends ? &LENDING : &COPYING,
@@ -323,7 +314,7 @@ wire *hub_wire_new(hub *h, int rank, const char *kind, void (*release_hub)(hub *
                      .size = h->ranks,
                      .piece_bytes = lends ? SLOT_MOST : h->slot_bytes,
                      .board = hub_board(h)};
-    w->hub = h;
+    w->hub = *h;
     w->release_hub = release_hub;
     w->spins = h->ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
     make_slots(w);

@@ -1,11 +1,15 @@
 /* The hub: the memory that ranks of one machine share, and the wire over it.
  *
- *     board | bells | channels | outboxes
+ *     holders | board | bells | channels | outboxes
  *
  * A channel is a ring of descriptors for one ordered pair of ranks and one stream. A descriptor
  * names a piece: an address for threads, or a place in the outbox of the sender. An outbox is a
  * ring of slots of one rank and stream; a slot may be posted to several peers and is free when all
  * have released it. A bell is what a rank sleeps at (a futex), one per stream.
+ *
+ * Where each part begins follows from the number of ranks, and every rank works it out for itself:
+ * nothing in the memory says where anything lies, but for the place of a piece, which must be inside
+ * the outboxes.
  *
  * Why nothing blocks for ever: a rank posts at most one piece ahead of what it awaits, so it waits
  * for a free slot or descriptor only because of a peer that is behind it. The rank that is behind
@@ -15,17 +19,22 @@
 
 #include "comm/wire/wire.h"
 
-typedef struct hub hub;
+/* One rank's view of the shared memory, which was zeroed when the first rank came. */
+typedef struct hub {
+    char *memory;
+    size_t bytes;
+    int ranks, slots; /* slots: per outbox */
+    int64_t slot_bytes;
+    size_t board_at, bells_at, channels_at, outboxes_at;
+} hub;
 
-/* Bytes for n ranks; with outboxes, or for ranks that lend their memory. */
-size_t hub_bytes(int ranks, bool outboxes);
-/* Lays a hub out over zeroed memory. */
-void hub_init(void *memory, int ranks, bool outboxes);
-int hub_ranks(const hub *h);
-board *hub_board(hub *h);
+/* For n ranks; with outboxes, or for ranks that lend their memory. `memory` may be NULL where only
+ * the bytes are asked for. */
+hub hub_over(void *memory, int ranks, bool outboxes);
+board *hub_board(const hub *h);
 
 /* A wire over a hub. `release_hub` is called with the hub at close. */
-wire *hub_wire_new(hub *h, int rank, const char *kind, void (*release_hub)(hub *h));
+wire *hub_wire_new(const hub *h, int rank, const char *kind, void (*release_hub)(hub *h));
 
 /* Ends that hold it, for memory that threads share: true when the last one lets go. */
 void hub_retain(hub *h, int holders);

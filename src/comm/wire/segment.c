@@ -1,5 +1,10 @@
-/* Ranks that are processes of one machine: a hub in an anonymous file whose descriptor they
- * inherit. Its pages take memory when they are first used. */
+/* Ranks that are processes of one machine: a hub in an anonymous file whose descriptor they inherit
+ * or open. Its pages take memory when they are first used.
+ *
+ * A descriptor that somebody else names may be anything, so it is looked at before it is mapped: a
+ * file of this user, an anonymous one whose length is sealed, and as long as the hub of so many
+ * ranks is. */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,92 +12,87 @@
 #include "comm/wire/hub.h"
 #include "comm/world.h"
 
-enum { MOST_RANKS = 256 };
 static const char NAME[] = "athanor-segment";
-
-static void unmap(hub *h) {
-    munmap(h, hub_bytes(hub_ranks(h), true));
-}
-
-static status map(hub **out, int fd, size_t bytes, err *e) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        return err_errno(e, NAME, "cannot map the shared segment of %zu MiB", bytes >> 20);
-    *out = memory;
-    return ST_OK;
-}
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 int64_t comm_segment_bytes(int ranks) {
-    return (int64_t)hub_bytes(ranks, true);
+    return (int64_t)hub_over(NULL, ranks, true).bytes;
+}
+
+status comm_check_ranks(int64_t ranks, const char *where, err *e) {
+    if (ranks >= 1 && ranks <= COMM_MOST_RANKS) return ST_OK;
+    err_set(e, ST_USAGE, "%s is %lld, but 1 to %d ranks share the memory of a machine", where,
+            (long long)ranks, COMM_MOST_RANKS);
+    err_hint(e, "more ranks need several machines: mpirun or srun, with the MPI plugin");
+    return err_where(e, "%s", where);
 }
 
 status comm_segment_new(int ranks, int *fd, err *e) {
-    if (ranks < 1 || ranks > MOST_RANKS) {
-        err_set(e, ST_USAGE, "a shared segment has room for 1 to %d ranks, not %d", MOST_RANKS,
-                ranks);
-        return err_hint(e, "more ranks need several machines, under MPI");
-    }
-    size_t bytes = hub_bytes(ranks, true);
-    *fd = memfd_create(NAME, 0); /* to be inherited */
+    TRY(comm_check_ranks(ranks, "the number of ranks", e));
+    int64_t bytes = comm_segment_bytes(ranks);
+    *fd = memfd_create(NAME, MFD_ALLOW_SEALING); /* to be inherited */
     if (*fd < 0) return err_errno(e, NAME, "cannot make the shared segment");
-    hub *h = NULL;
-    status st = ST_OK;
-    if (ftruncate(*fd, (off_t)bytes) != 0)
-        st = err_errno(e, NAME, "cannot make the shared segment %zu MiB long", bytes >> 20);
-    if (st == ST_OK) st = map(&h, *fd, bytes, e);
-    if (st != ST_OK) {
-        close(*fd);
-        return st;
-    }
-    hub_init(h, ranks, true);
-    unmap(h);
-    return ST_OK;
+    if (ftruncate(*fd, (off_t)bytes) == 0 && fcntl(*fd, F_ADD_SEALS, SEALS) == 0) return ST_OK;
+    err_errno(e, NAME, "cannot make the shared segment %lld MiB long", (long long)bytes >> 20);
+    close(*fd);
+    *fd = -1;
+    return ST_FAILED;
 }
 
-/* A descriptor that somebody else gave: it may be anything. */
-static status map_given(hub **out, int fd, err *e) {
+static status refuse(int fd, const char *what, err *e) {
+    err_set(e, ST_USAGE, "descriptor %d is not the shared segment of the ranks: %s", fd, what);
+    err_where(e, "%s", NAME);
+    return err_hint(e, "ranks are processes of one user and one program; athanor launch hands the "
+                       "segment to those that it starts");
+}
+
+static status inspect(int fd, int ranks, err *e) {
     struct stat info;
-    if (fstat(fd, &info) != 0) {
-        err_errno(e, NAME, "descriptor %d is not the shared segment", fd);
-        return err_hint(e, "ranks are started by athanor launch, which hands it to them");
-    }
-    size_t bytes = (size_t)info.st_size;
-    if (bytes < hub_bytes(1, true)) {
-        err_set(e, ST_USAGE, "descriptor %d is not the shared segment of ranks", fd);
-        return err_hint(e, "ranks are started by athanor launch, which hands it to them");
-    }
-    TRY(map(out, fd, bytes, e));
-    int ranks = hub_ranks(*out);
-    if (ranks >= 1 && ranks <= MOST_RANKS && hub_bytes(ranks, true) == bytes) return ST_OK;
-    munmap(*out, bytes);
-    return err_set(e, ST_USAGE, "descriptor %d holds no segment of this version", fd);
+    TRY(comm_check_ranks(ranks, "the number of ranks", e));
+    if (fstat(fd, &info) != 0) return refuse(fd, "it is not open", e);
+    if (info.st_uid != geteuid()) return refuse(fd, "it is of another user", e);
+    int seals = S_ISREG(info.st_mode) ? fcntl(fd, F_GET_SEALS) : -1;
+    if (seals < 0 || (seals & SEALS) != SEALS) return refuse(fd, "it is another kind of file", e);
+    if (info.st_size != comm_segment_bytes(ranks)) return refuse(fd, "it has another length", e);
+    return ST_OK;
 }
 
-status comm_open_segment(comm_world **out, int fd, int rank, err *e) {
-    hub *h;
+static status map_given(hub *out, int fd, int ranks, err *e) {
+    TRY(inspect(fd, ranks, e));
+    size_t bytes = (size_t)comm_segment_bytes(ranks);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return err_errno(e, NAME, "cannot map the shared segment of %zu MiB", bytes >> 20);
+    *out = hub_over(memory, ranks, true);
+    return ST_OK;
+}
+
+static void unmap(hub *h) {
+    munmap(h->memory, h->bytes);
+}
+
+status comm_open_segment(comm_world **out, int fd, int rank, int ranks, err *e) {
+    hub h;
     *out = NULL;
-    TRY(map_given(&h, fd, e));
-    if (rank < 0 || rank >= hub_ranks(h)) {
-        int ranks = hub_ranks(h);
-        unmap(h);
+    if (rank < 0 || rank >= ranks)
         return err_set(e, ST_USAGE, "there is no rank %d among %d ranks", rank, ranks);
-    }
-    *out = comm_world_new(hub_wire_new(h, rank, "processes", unmap));
+    TRY(map_given(&h, fd, ranks, e));
+    *out = comm_world_new(hub_wire_new(&h, rank, "processes", unmap));
     return ST_OK;
 }
 
-status comm_segment_fail(int fd, int rank, const err *why, err *e) {
-    hub *h;
-    TRY(map_given(&h, fd, e));
-    board_fail(hub_board(h), rank, why);
-    unmap(h);
+status comm_segment_fail(int fd, int ranks, int rank, const err *why, err *e) {
+    hub h;
+    TRY(map_given(&h, fd, ranks, e));
+    board_fail(hub_board(&h), rank, why);
+    unmap(&h);
     return ST_OK;
 }
 
-status comm_segment_check(int fd, err *e) {
-    hub *h;
-    TRY(map_given(&h, fd, e));
-    status st = board_check(hub_board(h), e);
-    unmap(h);
+status comm_segment_check(int fd, int ranks, err *e) {
+    hub h;
+    TRY(map_given(&h, fd, ranks, e));
+    status st = board_check(hub_board(&h), e);
+    unmap(&h);
     return st;
 }

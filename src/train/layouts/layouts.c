@@ -25,7 +25,8 @@ int layout_ranks(const layout *l) {
 
 /* ---- the trial ---- */
 
-enum { TRIAL_TOKENS = 64, TRIAL_MICRO = 2, ORDINARY_LATENCY_US = 300 };
+enum { TRIAL_TOKENS = 64, TRIAL_MICRO = 2 };
+static const double ORDINARY_LATENCY_S = 300e-6;
 
 static status copy_config(config **out, const config *c, err *e) {
     json_t *o = config_to_json(c);
@@ -172,10 +173,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
     if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
-    if (j->way->ordinary) {
-        c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
-        c->parallel.link.latency_us = ORDINARY_LATENCY_US;
-    }
+    if (j->way->ordinary) c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
     c->train.precision.compute = j->way->precision;
     c->train.precision.params = CONFIG_PRECISION_AUTO;
     return ST_OK;
@@ -225,6 +223,7 @@ static status run_rank(rank_job *j) {
     err *e = &j->why;
     status st = own_config(&c, j, e);
     if (st == ST_OK) st = trial_open(&s, a, c, j->world, e);
+    if (j->way->ordinary) comm_set_link(j->world, (comm_link){.latency_s = ORDINARY_LATENCY_S});
     if (st == ST_OK) st = run_steps(j, &s, e);
     if (s.setup.a)
         session_close(&s);

@@ -73,11 +73,6 @@ void peers_settle(peers *p) {
     if (p->newest) comm_wait(p->m.world, p->newest);
 }
 
-void peers_set_link(peers *p, const config *c) {
-    comm_set_link(p->m.world, (comm_link){.latency_s = c->parallel.link.latency_us * 1e-6,
-                                          .bytes_per_s = c->parallel.link.gb_per_s * 1e9});
-}
-
 void peers_close(peers *p) {
     comm_close(p->own);
 }

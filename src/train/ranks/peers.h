@@ -53,9 +53,7 @@ int peers_copy_ranks(const peers *p, const config *c);
 /* Waits for every transfer that was begun; afterwards their memory may be freed. */
 void peers_settle(peers *p);
 void peers_close(peers *p);
-/* The experiment of parallel.link: from here on the ranks are as far apart as it says. */
-void peers_set_link(peers *p, const config *c);
-/* After the store got its memory. */
+/* Once the store has its arrays. */
 void peers_bind(peers *p, arena *a, const param_store *s);
 
 int peers_rank(const peers *p); /* of the world */
