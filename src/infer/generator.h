@@ -8,8 +8,8 @@
  * The generator remembers which tokens the cache holds. Give it the whole sequence each time: what it has in common
  * with the one before, from the start on, is not computed again. So a conversation costs only its new tokens.
  *
- * Who makes one (open_model.h for commands, train/samples.c for texts during training) records the programs,
- * fills in the members and keeps the device memory; generator_free frees the host memory of this header alone. */
+ * plan_generator makes one: the plan records the programs and owns the memory on the device;
+ * generator_free frees what the generator itself holds. */
 #ifndef INFER_GENERATOR_H
 #define INFER_GENERATOR_H
 
