@@ -197,7 +197,9 @@ static status filter_unique(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
-static status extreme(jrun *r, const jcall *c, int sign, jv *out) {
+/* min, max */
+static status filter_extreme(jrun *r, const jcall *c, jv *out) {
+    int sign = strcmp(c->name, "max") == 0 ? 1 : -1;
     const jseq *items;
     jv best = {0}, key;
     int order;
@@ -213,13 +215,6 @@ static status extreme(jrun *r, const jcall *c, int sign, jv *out) {
         *out = items->item[i];
     }
     return ST_OK;
-}
-
-static status filter_min(jrun *r, const jcall *c, jv *out) {
-    return extreme(r, c, -1, out);
-}
-static status filter_max(jrun *r, const jcall *c, jv *out) {
-    return extreme(r, c, 1, out);
 }
 
 static status filter_sum(jrun *r, const jcall *c, jv *out) {
@@ -284,8 +279,9 @@ static status filter_map(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
-/* Items whose value (an attribute of them with by_attr) passes a test, or is true without one. */
-static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv *out) {
+/* select, reject, selectattr, rejectattr: items whose value (an attribute of them with by_attr) passes a test, or is true without one. */
+static status filter_select(jrun *r, const jcall *c, jv *out) {
+    bool keep = c->name[0] == 's', by_attr = strstr(c->name, "attr") != NULL;
     const jargs *a = c->args;
     const jseq *items;
     jseq *s = jseq_new(r, JSEQ_GENERATOR);
@@ -311,19 +307,6 @@ static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv 
         if (jv_truth(v) == keep) jseq_push(r, s, items->item[i]);
     }
     return ST_OK;
-}
-
-static status filter_select(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, true, false, out);
-}
-static status filter_reject(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, false, false, out);
-}
-static status filter_selectattr(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, true, true, out);
-}
-static status filter_rejectattr(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, false, true, out);
 }
 
 /* ---- parts ---- */
@@ -360,14 +343,14 @@ const jbuiltin jfilter_seq_rows[] = {
     {"dictsort", filter_dictsort, "case_sensitive,by,reverse", 0},
     {"sort", filter_sort, "reverse,case_sensitive,attribute", 0},
     {"unique", filter_unique, "case_sensitive,attribute", 0},
-    {"min", filter_min, "case_sensitive,attribute", 0},
-    {"max", filter_max, "case_sensitive,attribute", 0},
+    {"min", filter_extreme, "case_sensitive,attribute", 0},
+    {"max", filter_extreme, "case_sensitive,attribute", 0},
     {"sum", filter_sum, "attribute,start", 0},
     {"map", filter_map, NULL, 0},
     {"select", filter_select, NULL, 0},
-    {"reject", filter_reject, NULL, 0},
-    {"selectattr", filter_selectattr, NULL, 0},
-    {"rejectattr", filter_rejectattr, NULL, 0},
+    {"reject", filter_select, NULL, 0},
+    {"selectattr", filter_select, NULL, 0},
+    {"rejectattr", filter_select, NULL, 0},
     {"batch", filter_batch, "linecount,fill_with", 1},
     {0},
 };
