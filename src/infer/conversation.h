@@ -1,12 +1,13 @@
-/* A conversation with a model: messages, the text that its chat template makes of them, and
- * answers.
+/* A conversation: a list of messages, and answers to the last of them. `athanor chat` has one.
  *
- * Each answer renders the whole conversation anew, as transformers does, and gives it to the
- * generator, which computes only what is new to its cache. So undoing, retrying and forgetting are
- * plain changes of the list of messages, and the ids are always those of a fresh run.
+ *   messages  --chat template-->  text  --tokenizer-->  ids  --generator, sampler-->  answer
  *
- * When the context is nearly full, the oldest turns are left out of what the model sees until half
- * of it is free (so that this, which has the rest computed anew, is rare); the messages stay. */
+ * Every answer goes this way from the first message on, as transformers does; the generator computes only what its
+ * cache does not hold. So undoing, retrying and forgetting are plain changes of the list, and the ids are the same
+ * as in a fresh program that is given the same messages.
+ *
+ * When the context is nearly full, the model ceases to see the oldest turns, until half of the context is free:
+ * what is left must be computed anew, so this should be rare. The messages stay in the list. */
 #ifndef INFER_CONVERSATION_H
 #define INFER_CONVERSATION_H
 
@@ -17,18 +18,18 @@
 #include "tok/chat/template.h"
 
 typedef struct conversation {
-    generator *gen;
+    generator *gen; /* these three are the caller's */
     const tok *tok;
     const chat_template *template;
     json_t *messages;  /* a system message, if any, then user and assistant in turn */
     json_t *variables; /* of the template, such as enable_thinking */
     tok_ids end;       /* ids that end an answer */
-    size_t first_seen; /* messages from here on, and the system message, are seen */
-    struct tm began;   /* for templates that print the date */
+    size_t first_seen; /* the model sees the system message and the messages from this one on */
+    struct tm began;   /* what templates print as the date */
 } conversation;
 
-/* `settings` say which ids end an answer; added is the token that the template puts after what an
- * assistant says. The other pointers are kept. */
+/* An answer ends at the ids of `settings`, and at the special token that the template writes after what an assistant
+ * says: a trial conversation is rendered to find it. `settings` is read; the other pointers are kept. */
 void conversation_init(conversation *c, generator *gen, const tok *t, const chat_template *template,
                        const generation_settings *settings);
 void conversation_free(conversation *c);
@@ -43,22 +44,22 @@ void conversation_clear(conversation *c);
 bool conversation_drop_answer(conversation *c);
 /* Takes away the last message of the user and what followed; false: none. */
 bool conversation_undo(conversation *c);
-/* Messages of the user. */
+/* How many messages of the user there are. */
 int64_t conversation_turns(const conversation *c);
 
 typedef struct conversation_answer {
     strbuf text;
     tok_ids ids;
     generate_result result;
-    int64_t n_prompt;  /* tokens of the conversation up to the answer, as the model sees it */
-    int64_t n_dropped; /* turns that it has ceased to see with this answer */
+    int64_t n_prompt;                 /* tokens before the answer that the model sees */
+    int64_t n_dropped;                /* turns that it sees no longer since this answer */
     double prefill_rate, decode_rate; /* tokens per second; 0: nothing was computed */
 } conversation_answer;
 
-/* Answers the last message of the user and keeps the answer, also one that was interrupted. Of the
- * request only sampling, max_new, stop, interrupt, on_text and ctx are read. On failure, and when
- * an answer is interrupted before its first token, the conversation is as before. ST_USAGE: the
- * last message alone does not fit. */
+/* Answers the last message of the user; the answer becomes a message, also when it was interrupted. Of `options` only
+ * sample, max_new, stop, interrupt, on_text and ctx are read. On failure, and when it is interrupted before its
+ * first token, the conversation stays as it was. ST_USAGE: the last message does not fit even alone; ST_FORMAT: the
+ * template refuses the messages. Free the answer with conversation_answer_free. */
 status conversation_answer_last(conversation *c, const generate_request *options,
                                 conversation_answer *a, err *e) ATH_MUST_USE;
 void conversation_answer_free(conversation_answer *a);

@@ -1,20 +1,20 @@
-/* Text from a model: the prompt goes into a generator, then tokens are picked until one of the
- * ends.
+/* Text from a model: the prompt goes into a generator, then a token is picked and given back to it, until one of the
+ * ends in generate_finish.
  *
- * Reading order: generator.h (the cache), sample.h, generate_run; conversation.h for chats. */
+ * Reading order: generator.h (programs and cache), sample.h (the pick), generate_run here; settings.h and
+ * conversation.h for chats. */
 #ifndef INFER_GENERATE_H
 #define INFER_GENERATE_H
 
 #include "infer/generator.h"
 #include "infer/sample.h"
 
-/* FINISH_LENGTH: max_new tokens; FINISH_CONTEXT: Tmax. */
 typedef enum generate_finish {
-    FINISH_LENGTH,
-    FINISH_CONTEXT,
-    FINISH_END,
-    FINISH_STOP,
-    FINISH_INTERRUPT
+    FINISH_LENGTH,    /* max_new tokens were made */
+    FINISH_CONTEXT,   /* the cache of Tmax tokens is full */
+    FINISH_END,       /* an id of `end` was picked */
+    FINISH_STOP,      /* the text came to a stop string */
+    FINISH_INTERRUPT, /* *interrupt became nonzero */
 } generate_finish;
 const char *generate_finish_name(generate_finish f); /* "length" (twice), "eos", "stop",
                                                         "interrupt" */

@@ -1,10 +1,15 @@
-/* A model that goes on with a sequence: its programs and the KV cache that they share.
+/* A generator: the recorded programs of a model for one sequence (batch 1), and the KV cache that they share.
  *
- * Tokens go through the prefill programs in pieces, or one at a time through the decode program.
- * All are ordinary programs over the same cache, so any cutting equals one full forward.
+ * A pass is one run of a program: T rows of ids go in, their keys and values go into the cache, and the logits [V]
+ * of the last row come out. A prefill program has many rows and reads a prompt; the decode program has one row and
+ * reads the token that was picked. All work on the same cache at the positions they are given, so the logits do not
+ * depend on how a sequence is cut into passes.
  *
- * The generator remembers which tokens its cache holds. A sequence that begins as the one before
- * did costs only what is new, so the turns of a conversation are simply given whole each time. */
+ * The generator remembers which tokens the cache holds. Give it the whole sequence each time: what it has in common
+ * with the one before, from the start on, is not computed again. So a conversation costs only its new tokens.
+ *
+ * plan_generator makes one: the plan records the programs and owns the memory on the device;
+ * generator_free frees what the generator itself holds. */
 #ifndef INFER_GENERATOR_H
 #define INFER_GENERATOR_H
 
@@ -15,44 +20,52 @@
 
 enum { GENERATOR_PREFILLS = 3 };
 
-/* A program (TASK_LOGITS, B = 1) and its inputs and outputs. p NULL: none. */
+/* A program (TASK_LOGITS, B = 1) with its inputs and its output. p NULL: there is none. */
 typedef struct generator_pass {
     const prog *p;
-    int64_t T; /* rows of a pass */
-    prog_port ids, pos, qpos, rows, logits;
+    int64_t T;        /* rows of a pass */
+    prog_port ids;    /* [T] */
+    prog_port pos;    /* [T]: positions in the sequence */
+    prog_port qpos;   /* [1]: the position of row 0, where the cache is written */
+    prog_port rows;   /* [1]: the row whose logits are wanted */
+    prog_port logits; /* [V], in the type that the program computes */
 } generator_pass;
 
 typedef struct generator {
-    generator_pass prefill[GENERATOR_PREFILLS], decode; /* one row of logits; prefill: by falling
-                                                           length */
+    /* Given by who makes it. */
+    generator_pass prefill[GENERATOR_PREFILLS]; /* longest first; p NULL at the end */
+    generator_pass decode;                      /* T = 1 */
     dev *dev;
-    int Tmax;
-    int32_t vocab;   /* columns of the logits */
-    int32_t n_ids;   /* ids below this may be picked: rows that pad the vocabulary never are */
-    tok_ids cached;  /* the tokens whose keys and values are in the cache */
-    int32_t *inputs; /* ids and positions of the longest pass */
-    void *raw;       /* logits as the programs give them */
-    float *logits;   /* the same as fp32 */
+    int Tmax;      /* tokens that the cache has room for */
+    int32_t vocab; /* V: columns of the logits */
+    int32_t n_ids; /* ids below this may be picked; those from here on only pad the vocabulary */
     /* Runs a program; NULL: prog_replay does. */
     void (*replay)(void *ctx, const prog *p, const op_run *run);
     void *replay_ctx;
+
+    /* Its own; zero at first. */
+    tok_ids cached;  /* the tokens whose keys and values are in the cache */
+    int32_t *inputs; /* ids and positions of the longest pass */
+    void *raw;       /* logits as a program gives them; NULL where that is fp32 */
+    float *logits;   /* the same as fp32 */
 } generator;
 
-/* The pass of a program; p may be NULL. */
+/* The ports of a program, found by name; p may be NULL. */
 generator_pass generator_pass_of(const prog *p);
-/* Lengths of the prefill programs that serve passes of up to most_T rows, falling; 0: none. */
+/* Which lengths the prefill programs should have when passes may have up to most_T rows: falling, each a quarter of
+ * the one before; 0: no such program. */
 void generator_prefill_lengths(int most_T, int T[GENERATOR_PREFILLS]);
-/* Rows of the next pass when n tokens are to go and the cache has room for `room`: one of T, with
- * padding where that is cheaper than several passes, or 1. */
+/* Rows of the next pass when n tokens are to go and the cache has room for `room` rows: one of T, or 1 for the decode
+ * program. It may be more than n: one padded pass can be cheaper than several. */
 int64_t generator_next_rows(const int T[GENERATOR_PREFILLS], int64_t n, int64_t room);
-/* Forgets the cache. */
+/* Forgets what the cache holds: the next sequence is computed from its first token. */
 void generator_reset(generator *g);
 /* Frees what the generator itself holds. */
 void generator_free(generator *g);
-/* Makes ids[0..n), 0 < n <= Tmax, the sequence and returns the logits [V] after the last one, which
- * stay until the next call and may be overwritten. What the cache holds of the sequence is not
- * computed again; *reused (may be NULL) says how much. NULL: *stop (may be NULL) became nonzero
- * between two passes; the cache keeps what was computed. */
+/* Makes ids[0..n), 0 < n <= Tmax, the sequence, and returns the logits [V] for the token after it. They stay until
+ * the next call and may be overwritten. *reused (may be NULL) gets the number of tokens that were in the cache.
+ * `stop` (may be NULL) is looked at before each pass, for signals: when it is not 0 the call returns NULL, and the
+ * cache keeps what was computed. */
 float *generator_continue(generator *g, const int32_t *ids, int64_t n,
                           const volatile sig_atomic_t *stop, int64_t *reused);
 

@@ -26,13 +26,14 @@ typedef struct sample_options {
  * equal prompts have different continuations, and depend on nothing but the seed and the line. */
 uint64_t sample_seed(uint64_t seed, int64_t line);
 
+/* One per sequence: it holds scratch memory for `vocab` logits, and nothing that a pick leaves behind. */
 typedef struct sampler sampler;
 sampler *sampler_new(const sample_options *opt, int32_t vocab);
-void sampler_free(sampler *s);
-/* Picks the token at position `index` of a sequence: the draw depends on (seed, index) only.
- * `logits` [V] is overwritten; seen[n_seen] are the tokens so far. Order of filters: penalty,
- * temperature, top-k, top-p, min-p (as in transformers). -1: no logit is a finite number, or one is
- * infinite. */
+void sampler_free(sampler *s); /* NULL is fine */
+/* Picks the token at position `index` of a sequence from logits[V], which are overwritten; seen[n_seen] are the
+ * tokens so far. Filters act in the order of transformers: penalty, temperature, top-k, top-p, min-p. The random
+ * number depends on the seed and `index` alone, so a text does not depend on how it came about (threads, cache,
+ * streaming). -1: the logits are no distribution (none is a finite number, or one is +infinity). */
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen,
                      int64_t n_seen);
 

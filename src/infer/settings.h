@@ -1,5 +1,8 @@
-/* What a model's own files say about generation: generation_config.json, else config.json, of a
- * Hugging Face folder. */
+/* What the makers of a model say about generating with it, in its folder of Hugging Face: which ids end a text, and
+ * which sampling they advise. generation_config.json says both; config.json says the ids where that is silent.
+ *
+ * Read once when a model is opened (open_model.h, which adds the tokenizer's end of text). Conversations use
+ * the ids and, unless options say otherwise, the sampling; `athanor generate` uses the ids only. */
 #ifndef INFER_SETTINGS_H
 #define INFER_SETTINGS_H
 
@@ -7,19 +10,20 @@
 #include "tok/tok.h"
 
 typedef struct generation_settings {
-    tok_ids end;           /* eos_token_id, a number or a list */
-    bool samples;          /* do_sample: `sample` is what the model's makers advise */
-    sample_options sample; /* the members that the file leaves out are those of transformers */
+    tok_ids end;  /* eos_token_id, a number or a list */
+    bool samples; /* do_sample is true: use `sample` */
+    sample_options
+        sample; /* what the file leaves out is as in transformers: top-k 50, the rest off */
 } generation_settings;
 
-/* A folder without these files, or a path that is no folder, leaves all zero. ST_FORMAT names the
- * file and the key. Free with generation_settings_free. */
+/* From a folder. All stays zero without these files, or where `dir` is no folder. ST_FORMAT names the file and the
+ * key whose value is wrong or out of range. Free with generation_settings_free. */
 status generation_settings_read(generation_settings *s, const char *dir, err *e) ATH_MUST_USE;
-/* The same from the texts of the two files; either may be NULL. */
+/* The same from the texts of the two files, each NULL when there is none. */
 status generation_settings_parse(generation_settings *s, const char *generation_config,
                                  const char *config, err *e) ATH_MUST_USE;
 void generation_settings_free(generation_settings *s);
-/* Adds an id that ends a text, unless it is negative or there already. */
+/* Adds an id to those that end a text; none that is negative (no such token) or there already. */
 void generation_add_end(tok_ids *end, int32_t id);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct jcall {
     jv self;                   /* the filtered or tested value, or the object of a method */
     jv p[JBUILTIN_MAX_PARAMS]; /* by parameter; JV_ABSENT: not given */
     const jargs *args;
-    const char *name;
+    const char *name; /* of the row: functions that serve several rows tell them apart by it */
 } jcall;
 
 typedef status jbuiltin_fn(struct jrun *r, const jcall *c, jv *out);

@@ -15,10 +15,11 @@ static status step_into(jrun *r, jv part, jv fallback, jv *item) {
     return ST_OK;
 }
 
-/* Follows "a.b.0", or an index; what is undefined on the way becomes `fallback`, if there is one.
- */
+/* Follows "a.b.0" or an index; absent or None gives the item itself. What is undefined on the way becomes `fallback`,
+ * if there is one. */
 static status follow_or(jrun *r, jv item, jv path, jv fallback, jv *out) {
     *out = item;
+    if (path.kind == JV_ABSENT || path.kind == JV_NONE) return ST_OK;
     if (path.kind != JV_STRING) return step_into(r, path, fallback, out);
     for (uint32_t at = 0; at <= path.n;) {
         const char *dot = memchr(path.u.s + at, '.', path.n - at);
@@ -37,10 +38,7 @@ static status follow(jrun *r, jv item, jv path, jv *out) {
 
 /* What an item is sorted or compared by: an attribute of it, texts in lower case unless asked. */
 static status sort_key(jrun *r, jv item, jv attribute, bool case_sensitive, jv *out) {
-    *out = item;
-    if (attribute.kind != JV_ABSENT && attribute.kind != JV_NONE) {
-        TRY(follow(r, item, attribute, out));
-    }
+    TRY(follow(r, item, attribute, out));
     if (!case_sensitive && out->kind == JV_STRING)
         return jstr_lower(r, &(jcall){.self = *out}, out);
     return ST_OK;
@@ -110,10 +108,7 @@ static status filter_join(jrun *r, const jcall *c, jv *out) {
     if (c->p[0].kind != JV_ABSENT) TRY(jv_to_str(r, c->p[0], &between));
     size_t start = jtext_begin(r);
     for (int32_t i = 0; i < items->n; i++) {
-        item = items->item[i];
-        if (c->p[1].kind != JV_ABSENT && c->p[1].kind != JV_NONE) {
-            TRY(follow(r, item, c->p[1], &item));
-        }
+        TRY(follow(r, items->item[i], c->p[1], &item));
         if (i > 0) jtext_add_str(r, between);
         TRY(jv_add_str(r, item));
         TRY(jrun_spend(r, 1));
@@ -202,7 +197,9 @@ static status filter_unique(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
-static status extreme(jrun *r, const jcall *c, int sign, jv *out) {
+/* min, max */
+static status filter_extreme(jrun *r, const jcall *c, jv *out) {
+    int sign = strcmp(c->name, "max") == 0 ? 1 : -1;
     const jseq *items;
     jv best = {0}, key;
     int order;
@@ -220,23 +217,14 @@ static status extreme(jrun *r, const jcall *c, int sign, jv *out) {
     return ST_OK;
 }
 
-static status filter_min(jrun *r, const jcall *c, jv *out) {
-    return extreme(r, c, -1, out);
-}
-static status filter_max(jrun *r, const jcall *c, jv *out) {
-    return extreme(r, c, 1, out);
-}
-
 static status filter_sum(jrun *r, const jcall *c, jv *out) {
     const jseq *items;
     TRY(jv_iterate(r, c->self, &items));
     *out = c->p[1].kind == JV_ABSENT ? jv_int(0) : c->p[1];
     for (int32_t i = 0; i < items->n; i++) {
-        jv item = items->item[i];
+        jv item;
         TRY(jrun_spend(r, 1));
-        if (c->p[0].kind != JV_ABSENT && c->p[0].kind != JV_NONE) {
-            TRY(follow(r, item, c->p[0], &item));
-        }
+        TRY(follow(r, items->item[i], c->p[0], &item));
         if (item.kind == JV_STRING) return jrun_fail(r, "sum of texts");
         TRY(jrun_binary(r, JT_ADD, *out, item, out));
     }
@@ -291,8 +279,9 @@ static status filter_map(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
-/* Items whose value (an attribute of them with by_attr) passes a test, or is true without one. */
-static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv *out) {
+/* select, reject, selectattr, rejectattr: items whose value (an attribute of them with by_attr) passes a test, or is true without one. */
+static status filter_select(jrun *r, const jcall *c, jv *out) {
+    bool keep = c->name[0] == 's', by_attr = strstr(c->name, "attr") != NULL;
     const jargs *a = c->args;
     const jseq *items;
     jseq *s = jseq_new(r, JSEQ_GENERATOR);
@@ -312,30 +301,12 @@ static status select_items(jrun *r, const jcall *c, bool keep, bool by_attr, jv 
     }
     for (int32_t i = 0; i < items->n; i++) {
         jv v = items->item[i];
-        bool yes;
         TRY(jrun_spend(r, 1));
         if (by_attr) TRY(follow(r, v, a->pos[0], &v));
-        yes = jv_truth(v);
-        if (test) {
-            TRY(jbuiltin_call(r, test, v, &rest, &v));
-            yes = jv_truth(v);
-        }
-        if (yes == keep) jseq_push(r, s, items->item[i]);
+        if (test) TRY(jbuiltin_call(r, test, v, &rest, &v));
+        if (jv_truth(v) == keep) jseq_push(r, s, items->item[i]);
     }
     return ST_OK;
-}
-
-static status filter_select(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, true, false, out);
-}
-static status filter_reject(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, false, false, out);
-}
-static status filter_selectattr(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, true, true, out);
-}
-static status filter_rejectattr(jrun *r, const jcall *c, jv *out) {
-    return select_items(r, c, false, true, out);
 }
 
 /* ---- parts ---- */
@@ -372,14 +343,14 @@ const jbuiltin jfilter_seq_rows[] = {
     {"dictsort", filter_dictsort, "case_sensitive,by,reverse", 0},
     {"sort", filter_sort, "reverse,case_sensitive,attribute", 0},
     {"unique", filter_unique, "case_sensitive,attribute", 0},
-    {"min", filter_min, "case_sensitive,attribute", 0},
-    {"max", filter_max, "case_sensitive,attribute", 0},
+    {"min", filter_extreme, "case_sensitive,attribute", 0},
+    {"max", filter_extreme, "case_sensitive,attribute", 0},
     {"sum", filter_sum, "attribute,start", 0},
     {"map", filter_map, NULL, 0},
     {"select", filter_select, NULL, 0},
-    {"reject", filter_reject, NULL, 0},
-    {"selectattr", filter_selectattr, NULL, 0},
-    {"rejectattr", filter_rejectattr, NULL, 0},
+    {"reject", filter_select, NULL, 0},
+    {"selectattr", filter_select, NULL, 0},
+    {"rejectattr", filter_select, NULL, 0},
     {"batch", filter_batch, "linecount,fill_with", 1},
     {0},
 };

@@ -30,10 +30,11 @@
 
 typedef struct jinja_template jinja_template;
 
-/* Zero is the default of each. */
+/* Bounds of one render; zero is the default of each, which is given. A step is an expression, a statement or an item
+ * looked at, and work that grows with bytes costs steps, too (run.h), so steps bound the time: the default takes a
+ * second or two of one core, and is a thousand times what published templates need for twenty messages. */
 typedef struct jinja_limits {
-    int64_t
-        steps; /* expressions, statements and items looked at, and bytes of them: 20 million, a second */
+    int64_t steps;        /* 20 million */
     int64_t output_bytes; /* 64 MiB */
     int64_t memory_bytes; /* of values: 512 MiB */
     int32_t depth;        /* of nested evaluations: 1000 */

@@ -11,7 +11,10 @@ static status dict_get(jrun *r, const jcall *c, jv *out) {
     return ST_OK;
 }
 
-static status dict_view(jrun *r, const jdict *d, jseq_kind kind, jv *out) {
+/* keys, values, items */
+static status dict_view(jrun *r, const jcall *c, jv *out) {
+    const jdict *d = c->self.u.dict;
+    jseq_kind kind = c->name[0] == 'k' ? JSEQ_KEYS : c->name[0] == 'v' ? JSEQ_VALUES : JSEQ_ITEMS;
     jseq *s = jseq_new(r, kind);
     *out = jv_seq(s);
     TRY(jrun_spend(r, d->n));
@@ -24,16 +27,6 @@ static status dict_view(jrun *r, const jdict *d, jseq_kind kind, jv *out) {
     return ST_OK;
 }
 
-static status dict_keys(jrun *r, const jcall *c, jv *out) {
-    return dict_view(r, c->self.u.dict, JSEQ_KEYS, out);
-}
-static status dict_values(jrun *r, const jcall *c, jv *out) {
-    return dict_view(r, c->self.u.dict, JSEQ_VALUES, out);
-}
-static status dict_items(jrun *r, const jcall *c, jv *out) {
-    return dict_view(r, c->self.u.dict, JSEQ_ITEMS, out);
-}
-
 static status copy_self(jrun *r, const jcall *c, jv *out) {
     (void)r;
     *out = c->self; /* nothing can change it, so it is its own copy */
@@ -42,9 +35,9 @@ static status copy_self(jrun *r, const jcall *c, jv *out) {
 
 const jbuiltin jmethod_dict_rows[] = {
     {"get", dict_get, "key,default", 1},
-    {"items", dict_items, "", 0},
-    {"keys", dict_keys, "", 0},
-    {"values", dict_values, "", 0},
+    {"items", dict_view, "", 0},
+    {"keys", dict_view, "", 0},
+    {"values", dict_view, "", 0},
     {"copy", copy_self, "", 0},
     {"clear", NULL, "", 0},
     {"pop", NULL, "", 0},

@@ -14,7 +14,10 @@ static bool in_set(jv set, const char *s, size_t n) {
     return false;
 }
 
-static status strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
+/* strip, lstrip, rstrip, trim */
+status jstr_strip(jrun *r, const jcall *c, jv *out) {
+    bool left = c->name[0] != 'r', right = c->name[0] != 'l';
+    jv s = c->self, chars = c->p[0];
     size_t from = 0, to = s.n;
     if (chars.kind == JV_ABSENT || chars.kind == JV_NONE) {
         *out = jv_trimmed(s, left, right);
@@ -36,31 +39,13 @@ static status strip(jrun *r, jv s, jv chars, bool left, bool right, jv *out) {
     return ST_OK;
 }
 
-status jstr_strip(jrun *r, const jcall *c, jv *out) {
-    return strip(r, c->self, c->p[0], true, true, out);
-}
-static status str_lstrip(jrun *r, const jcall *c, jv *out) {
-    return strip(r, c->self, c->p[0], true, false, out);
-}
-static status str_rstrip(jrun *r, const jcall *c, jv *out) {
-    return strip(r, c->self, c->p[0], false, true, out);
-}
-
-static status str_removeprefix(jrun *r, const jcall *c, jv *out) {
-    jv affix;
-    bool has;
+/* removeprefix, removesuffix */
+static status str_remove(jrun *r, const jcall *c, jv *out) {
+    bool has, suffix = strcmp(c->name, "removesuffix") == 0;
+    jv s = c->self, affix;
     TRY(jarg_str(r, c, 0, JV_WORD(""), &affix));
-    TRY(jstr_has_affix(r, c->self, affix, false, &has));
-    *out = jv_part(c->self, has ? affix.n : 0, c->self.n);
-    return ST_OK;
-}
-
-static status str_removesuffix(jrun *r, const jcall *c, jv *out) {
-    jv affix;
-    bool has;
-    TRY(jarg_str(r, c, 0, JV_WORD(""), &affix));
-    TRY(jstr_has_affix(r, c->self, affix, true, &has));
-    *out = jv_part(c->self, 0, has ? c->self.n - affix.n : c->self.n);
+    TRY(jstr_has_affix(r, s, affix, suffix, &has));
+    *out = !has ? s : suffix ? jv_part(s, 0, s.n - affix.n) : jv_part(s, affix.n, s.n);
     return ST_OK;
 }
 
@@ -143,21 +128,17 @@ status jstr_pad(jrun *r, jv s, int64_t width, int side, jv fill, jv *out) {
     return ST_OK;
 }
 
-static status pad(jrun *r, const jcall *c, int side, jv *out) {
+/* center, ljust, rjust */
+static status str_pad(jrun *r, const jcall *c, jv *out) {
     int64_t width;
     jv fill;
     TRY(jarg_int(r, c, 0, 0, &width));
     TRY(jarg_str(r, c, 1, JV_WORD(" "), &fill));
-    return jstr_pad(r, c->self, width, side, fill, out);
-}
-static status str_center(jrun *r, const jcall *c, jv *out) {
-    return pad(r, c, 0, out);
-}
-static status str_ljust(jrun *r, const jcall *c, jv *out) {
-    return pad(r, c, -1, out);
-}
-static status str_rjust(jrun *r, const jcall *c, jv *out) {
-    return pad(r, c, 1, out);
+    return jstr_pad(r, c->self, width,
+                    c->name[0] == 'r'   ? 1
+                    : c->name[0] == 'l' ? -1
+                                        : 0,
+                    fill, out);
 }
 
 static status str_zfill(jrun *r, const jcall *c, jv *out) {
@@ -181,10 +162,10 @@ static status str_format(jrun *r, const jcall *c, jv *out) {
 const jbuiltin jmethod_str_rows[] = {
     {"split", jstr_split, "sep,maxsplit", 0},
     {"strip", jstr_strip, "chars", 0},
-    {"lstrip", str_lstrip, "chars", 0},
-    {"rstrip", str_rstrip, "chars", 0},
-    {"startswith", jstr_startswith, "prefix,start,end", 1},
-    {"endswith", jstr_endswith, "suffix,start,end", 1},
+    {"lstrip", jstr_strip, "chars", 0},
+    {"rstrip", jstr_strip, "chars", 0},
+    {"startswith", jstr_affix, "prefix,start,end", 1},
+    {"endswith", jstr_affix, "suffix,start,end", 1},
     {"replace", str_replace, "old,new,count", 2},
     {"join", str_join, "iterable", 1},
     {"upper", jstr_upper, "", 0},
@@ -194,19 +175,19 @@ const jbuiltin jmethod_str_rows[] = {
     {"swapcase", jstr_swapcase, "", 0},
     {"casefold", jstr_lower, "", 0},
     {"find", jstr_find, "sub,start,end", 1},
-    {"rfind", jstr_rfind, "sub,start,end", 1},
-    {"index", jstr_index, "sub,start,end", 1},
-    {"rindex", jstr_rindex, "sub,start,end", 1},
+    {"rfind", jstr_find, "sub,start,end", 1},
+    {"index", jstr_find, "sub,start,end", 1},
+    {"rindex", jstr_find, "sub,start,end", 1},
     {"count", jstr_count, "sub,start,end", 1},
-    {"rsplit", jstr_rsplit, "sep,maxsplit", 0},
+    {"rsplit", jstr_split, "sep,maxsplit", 0},
     {"splitlines", jstr_splitlines, "keepends", 0},
     {"partition", jstr_partition, "sep", 1},
-    {"rpartition", jstr_rpartition, "sep", 1},
-    {"removeprefix", str_removeprefix, "prefix", 1},
-    {"removesuffix", str_removesuffix, "suffix", 1},
-    {"center", str_center, "width,fillchar", 1},
-    {"ljust", str_ljust, "width,fillchar", 1},
-    {"rjust", str_rjust, "width,fillchar", 1},
+    {"rpartition", jstr_partition, "sep", 1},
+    {"removeprefix", str_remove, "prefix", 1},
+    {"removesuffix", str_remove, "suffix", 1},
+    {"center", str_pad, "width,fillchar", 1},
+    {"ljust", str_pad, "width,fillchar", 1},
+    {"rjust", str_pad, "width,fillchar", 1},
     {"zfill", str_zfill, "width", 1},
     {"format", str_format, NULL, 0},
     {"isalpha", jstr_isalpha, "", 0},

@@ -75,10 +75,11 @@ typedef struct jrun {
 
 /* ST_FORMAT with the line of the node being evaluated. */
 status jrun_fail(jrun *r, const char *fmt, ...) ATH_PRINTF(2, 3);
-/* Work in steps, of some 20 ns each: before it is done, where its size is known. What has a loop in
- * it spends; a text that is built (jtext_add) costs by itself. */
+/* Takes steps, of some 20 ns each, off what is left; fails when nothing is, or when the arena has grown beyond its
+ * limit. Whatever has a loop calls it, before the work where its size is known; building a text (jtext_add) counts
+ * by itself. */
 status jrun_spend(jrun *r, int64_t steps) ATH_MUST_USE;
-/* The same for bytes: copied or compared as a whole; searched; read character by character. */
+/* Steps of work on bytes: copied or compared as a whole; searched for something; read character by character. */
 static inline int64_t jcost_copy(int64_t bytes) {
     return bytes / 64;
 }

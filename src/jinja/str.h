@@ -15,11 +15,10 @@ jbuiltin_fn jstr_isalpha, jstr_isalnum, jstr_isnumeric, jstr_isdecimal, jstr_iss
     jstr_islower, jstr_isupper;
 bool jtext_is_alnum(uint32_t cp); /* a letter or a digit */
 /* str_find.c */
-jbuiltin_fn jstr_find, jstr_rfind, jstr_index, jstr_rindex, jstr_count, jstr_startswith,
-    jstr_endswith;
+jbuiltin_fn jstr_find, jstr_count, jstr_affix;
 status jstr_has_affix(jrun *r, jv s, jv affix, bool at_end, bool *yes) ATH_MUST_USE;
 /* str_split.c */
-jbuiltin_fn jstr_split, jstr_rsplit, jstr_splitlines, jstr_partition, jstr_rpartition;
+jbuiltin_fn jstr_split, jstr_splitlines, jstr_partition;
 status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) ATH_MUST_USE; /* s.splitlines() */
 /* str_format.c */
 status jstr_format(jrun *r, jv format, jv args, jv *out) ATH_MUST_USE; /* format % args */

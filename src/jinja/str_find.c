@@ -1,4 +1,6 @@
 /* Looking for a text in a text. Places are counted in characters. */
+#include <string.h>
+
 #include "jinja/str.h"
 
 /* The part of a string that the arguments `start` and `end` (parameters 1 and 2) leave. */
@@ -50,25 +52,13 @@ static status find_place(jrun *r, const jcall *c, bool last, int64_t *place) {
     return jrun_spend(r, jcost_search(at));
 }
 
-static status place_or_fail(jrun *r, const jcall *c, bool last, bool fails, jv *out) {
+/* find, rfind, index, rindex */
+status jstr_find(jrun *r, const jcall *c, jv *out) {
     int64_t place;
-    TRY(find_place(r, c, last, &place));
-    if (place < 0 && fails) return jrun_fail(r, "substring not found");
+    TRY(find_place(r, c, c->name[0] == 'r', &place));
+    if (place < 0 && strstr(c->name, "index")) return jrun_fail(r, "substring not found");
     *out = jv_int(place);
     return ST_OK;
-}
-
-status jstr_find(jrun *r, const jcall *c, jv *out) {
-    return place_or_fail(r, c, false, false, out);
-}
-status jstr_rfind(jrun *r, const jcall *c, jv *out) {
-    return place_or_fail(r, c, true, false, out);
-}
-status jstr_index(jrun *r, const jcall *c, jv *out) {
-    return place_or_fail(r, c, false, true, out);
-}
-status jstr_rindex(jrun *r, const jcall *c, jv *out) {
-    return place_or_fail(r, c, true, true, out);
 }
 
 status jstr_count(jrun *r, const jcall *c, jv *out) {
@@ -99,7 +89,9 @@ status jstr_has_affix(jrun *r, jv s, jv affix, bool at_end, bool *yes) {
                        yes);
 }
 
-static status check_affix(jrun *r, const jcall *c, bool at_end, jv *out) {
+/* startswith, endswith */
+status jstr_affix(jrun *r, const jcall *c, jv *out) {
+    bool at_end = c->name[0] == 'e';
     jseq one = {.item = (jv *)&c->p[0], .n = 1};
     const jseq *all = jv_is_seq(c->p[0], JSEQ_TUPLE) ? c->p[0].u.seq : &one;
     window w;
@@ -116,11 +108,4 @@ static status check_affix(jrun *r, const jcall *c, bool at_end, jv *out) {
     }
     *out = jv_bool(yes);
     return ST_OK;
-}
-
-status jstr_startswith(jrun *r, const jcall *c, jv *out) {
-    return check_affix(r, c, false, out);
-}
-status jstr_endswith(jrun *r, const jcall *c, jv *out) {
-    return check_affix(r, c, true, out);
 }

@@ -71,18 +71,19 @@ static status split(jrun *r, const jcall *c, bool right, jv *out) {
     return jrun_spend(r, parts->n);
 }
 
+/* split, rsplit */
 status jstr_split(jrun *r, const jcall *c, jv *out) {
-    return split(r, c, false, out);
-}
-status jstr_rsplit(jrun *r, const jcall *c, jv *out) {
-    return split(r, c, true, out);
+    return split(r, c, c->name[0] == 'r', out);
 }
 
 /* ---- in three, and at line ends ---- */
 
-static status partition(jrun *r, const jcall *c, bool right, jv *out) {
+/* partition, rpartition */
+status jstr_partition(jrun *r, const jcall *c, jv *out) {
+    bool right = c->name[0] == 'r';
     jcall once = *c;
-    jv parts;
+    jv parts, sep;
+    TRY(jarg_str(r, c, 0, JV_WORD(""), &sep)); /* a None would split at blanks */
     once.p[1] = jv_int(1);
     TRY(split(r, &once, right, &parts));
     const jseq *p = parts.u.seq;
@@ -90,24 +91,10 @@ static status partition(jrun *r, const jcall *c, bool right, jv *out) {
     jseq *three = jseq_new(r, JSEQ_TUPLE);
     bool found = p->n == 2;
     jseq_push(r, three, found ? p->item[0] : right ? nothing : s);
-    jseq_push(r, three, found ? c->p[0] : nothing);
+    jseq_push(r, three, found ? sep : nothing);
     jseq_push(r, three, found ? p->item[1] : right ? s : nothing);
     *out = jv_seq(three);
     return ST_OK;
-}
-
-/* A None would split at blanks. */
-static status check_partition(jrun *r, const jcall *c, bool right, jv *out) {
-    jv sep;
-    TRY(jarg_str(r, c, 0, JV_WORD(""), &sep));
-    return partition(r, c, right, out);
-}
-
-status jstr_partition(jrun *r, const jcall *c, jv *out) {
-    return check_partition(r, c, false, out);
-}
-status jstr_rpartition(jrun *r, const jcall *c, jv *out) {
-    return check_partition(r, c, true, out);
 }
 
 static bool ends_line(uint32_t cp) {
