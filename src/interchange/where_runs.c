@@ -47,7 +47,8 @@ static void set(where_answer *a, bool runs, const char *fmt, ...) {
 
 static void by_family(const model_config *mc, where_runs *w) {
     const char *type = mc->family->model_type, *arch = mc->family->gguf_arch;
-    bool ours = mc->family->in_transformers, vllm = mc->family->in_vllm;
+    unsigned by = mc->family->loaded_by;
+    bool ours = by & BY_TRANSFORMERS, vllm = by & BY_VLLM;
     if (ours)
         set(&w->tool[WHERE_TRANSFORMERS], true, "%s", "");
     else
@@ -63,7 +64,7 @@ static void by_family(const model_config *mc, where_runs *w) {
         set(&w->tool[WHERE_VLLM], true, "%s",
             ours ? "" : "with the configuration code of the publishers");
     w->tool[WHERE_OLLAMA] = w->tool[WHERE_LLAMA_CPP];
-    if (mc->family->in_ollama) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
+    if (by & BY_OLLAMA) set(&w->tool[WHERE_OLLAMA], true, "as a folder or a GGUF file");
 }
 
 /* Ollama runs GGUF files by llama.cpp, and turns folders into such files. */

@@ -41,6 +41,8 @@ typedef enum model_part {
     PART_COUNT
 } model_part;
 
+enum { BY_TRANSFORMERS = 1, BY_VLLM = 2, BY_OLLAMA = 4 };
+
 typedef struct model_family {
     const char *model_type;   /* of config.json */
     const char *architecture; /* "LlamaForCausalLM" */
@@ -61,8 +63,9 @@ typedef struct model_family {
     bool qkv_by_head;              /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
     bool pad_row_fixed;            /* pad_token_id as input gives its embedding no gradient */
     const char *gguf_arch;         /* general.architecture of llama.cpp; NULL: none */
-    /* Other programs load a folder of it by themselves (interchange/where_runs.h says which). */
-    bool in_transformers, in_vllm, in_ollama;
+    /* Programs that load a folder of it by themselves, as far as their lists say
+     * (interchange/where_runs.h): BY_TRANSFORMERS and so forth, added with |. */
+    unsigned loaded_by;
     /* Sets the options that it has when config.json says nothing: those of transformers' class.
      * Called before keys are read. */
     void (*defaults)(model_config *mc);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -13,18 +14,21 @@
 
 enum { FIELDS_MAX = 512 }; /* numbers in a list: half of the widest head */
 
-/* What transformers calls each kind; "su" is an old name of longrope. */
+/* What transformers calls each kind ("su" is an old name of longrope), its fields beside those of all
+ * kinds, and those without which it says nothing. In some kinds factor follows from two lengths. */
 static const struct {
-    const char *name;
-    const char *fields; /* beside those of all kinds */
+    const char *name, *fields, *needed;
 } kinds[] = {
-    [ROPE_PLAIN] = {"default", ""},
-    [ROPE_LINEAR] = {"linear", "factor"},
-    [ROPE_DYNAMIC] = {"dynamic", "factor"},
-    [ROPE_LLAMA3] = {"llama3", "factor low_freq_factor high_freq_factor"},
+    [ROPE_PLAIN] = {"default", "", ""},
+    [ROPE_LINEAR] = {"linear", "factor", "factor"},
+    [ROPE_DYNAMIC] = {"dynamic", "factor", "factor"},
+    [ROPE_LLAMA3] = {"llama3", "factor low_freq_factor high_freq_factor",
+                     "factor low_freq_factor high_freq_factor"},
     [ROPE_YARN] = {"yarn",
-                   "factor beta_fast beta_slow mscale mscale_all_dim attention_factor truncate"},
-    [ROPE_LONGROPE] = {"longrope", "factor attention_factor short_factor long_factor"},
+                   "factor beta_fast beta_slow mscale mscale_all_dim attention_factor truncate",
+                   ""},
+    [ROPE_LONGROPE] = {"longrope", "factor attention_factor short_factor long_factor",
+                       "short_factor long_factor"},
 };
 
 static const struct {
@@ -43,15 +47,8 @@ static const struct {
 
 /* Fields of all kinds. original_max_position_embeddings stands beside rope_scaling in some files,
  * whatever its kind; "finetuned" is a remark of early YaRN models. */
-static const char *const common[] = {
-    "rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings",
-    "finetuned"};
-
-static bool is_common(const char *field) {
-    for (int i = 0; i < ARRAY_LEN(common); i++)
-        if (strcmp(common[i], field) == 0) return true;
-    return false;
-}
+static const char common[] =
+    "rope_type type rope_theta partial_rotary_factor original_max_position_embeddings finetuned";
 
 static status at_field(err *e, const char *key, const char *field) {
     err_where(e, "model.%s.%s", key, field);
@@ -115,14 +112,11 @@ static status read_list(arena *a, const json_t *v, const char *key, const char *
 }
 
 static status unknown_field(const char *key, const char *field, rope_kind kind, err *e) {
-    const char *names[ARRAY_LEN(common) + ARRAY_LEN(numbers) + 3];
-    const char *lists[] = {"truncate", "short_factor", "long_factor"};
+    char words[256], *rest = words;
+    const char *names[32];
     int n = 0;
-    for (int i = 0; i < ARRAY_LEN(common); i++) names[n++] = common[i];
-    for (int i = 0; i < ARRAY_LEN(numbers); i++)
-        if (key_in_words(kinds[kind].fields, numbers[i].name)) names[n++] = numbers[i].name;
-    for (int i = 0; i < ARRAY_LEN(lists); i++)
-        if (key_in_words(kinds[kind].fields, lists[i])) names[n++] = lists[i];
+    snprintf(words, sizeof words, "%s %s", common, kinds[kind].fields);
+    for (char *word; (word = strsep(&rest, " ")) && n < ARRAY_LEN(names);) names[n++] = word;
     int near = text_nearest(field, names, n);
     err_set(e, ST_USAGE, "%s of kind %s has no field '%s'", key, kinds[kind].name, field);
     if (near >= 0)
@@ -171,25 +165,19 @@ static status read_common(const json_t *v, const char *key, const char *field, r
     return ST_OK;
 }
 
-/* Fields without which a kind says nothing. factor may follow from the two lengths in some kinds.
- */
-static status check_complete(const rope_scaling *s, const char *key, err *e) {
-    bool factor = s->kind == ROPE_LINEAR || s->kind == ROPE_DYNAMIC || s->kind == ROPE_LLAMA3;
-    const char *missing = NULL;
-    if (factor && s->factor == 0)
-        missing = "factor";
-    else if (s->kind == ROPE_LLAMA3 && s->low_freq_factor == 0)
-        missing = "low_freq_factor";
-    else if (s->kind == ROPE_LLAMA3 && s->high_freq_factor == 0)
-        missing = "high_freq_factor";
-    else if (s->kind == ROPE_LONGROPE && !s->short_factor)
-        missing = "short_factor";
-    else if (s->kind == ROPE_LONGROPE && !s->long_factor)
-        missing = "long_factor";
-    if (!missing) return ST_OK;
-    err_set(e, ST_USAGE, "%s of kind %s needs %s", key, kinds[s->kind].name, missing);
-    err_hint(e, "add model.%s.%s", key, missing);
-    return at_field(e, key, missing);
+static status check_complete(const json_t *o, const char *key, rope_kind kind, err *e) {
+    int len;
+    const char *word = key_word_at(kinds[kind].needed, 0, &len);
+    for (int i = 0; len > 0; word = key_word_at(kinds[kind].needed, ++i, &len)) {
+        char missing[32];
+        snprintf(missing, sizeof missing, "%.*s", len, word);
+        const json_t *v = json_object_get(o, missing);
+        if (v && !json_is_null(v)) continue;
+        err_set(e, ST_USAGE, "%s of kind %s needs %s", key, kinds[kind].name, missing);
+        err_hint(e, "add model.%s.%s", key, missing);
+        return at_field(e, key, missing);
+    }
+    return ST_OK;
 }
 
 status rope_read(arena *a, const json_t *o, const char *key, rope_scaling *s, double *theta,
@@ -206,14 +194,14 @@ status rope_read(arena *a, const json_t *o, const char *key, rope_scaling *s, do
     TRY(read_kind(o, key, &s->kind, e));
     json_object_foreach((json_t *)o, field, v) {
         if (json_is_null(v)) continue;
-        if (is_common(field))
+        if (key_in_words(common, field))
             TRY(read_common(v, key, field, s, theta, partial, e));
         else if (key_in_words(kinds[s->kind].fields, field))
             TRY(read_own(a, v, key, field, s, e));
         else
             return unknown_field(key, field, s->kind, e);
     }
-    return check_complete(s, key, e);
+    return check_complete(o, key, s->kind, e);
 }
 
 /* The base and the number of columns each kind divides by. */

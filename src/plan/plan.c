@@ -1,4 +1,7 @@
-/* Recording a run's programs and laying out its arena (see plan.h). */
+/* A plan made, committed and asked (see plan.h).
+ *
+ * Reading order: plan_new_phases, declare (stores), make (programs, then lay_out), lay_out and the
+ * functions above it (the arena), plan_commit, plan_traffic. */
 #include "plan/plan_int.h"
 
 #include <stdlib.h>
@@ -12,7 +15,8 @@ static int64_t page_up(int64_t n) {
 
 /* ---- arena ---- */
 
-/* Places what each program keeps between its runs. */
+/* Constants, inputs and outputs of all programs, one after the other: they are kept between runs.
+ */
 static void lay_out_pinned(plan *p) {
     int64_t at = 0;
     for (int i = 0; i < p->n_programs; i++) {
@@ -30,8 +34,8 @@ static int64_t place_frames(plan_program *g, int64_t at) {
     return at + g->frames * prog_get_stats(g->prog)->frame_bytes;
 }
 
-/* The chunks' frames beside each other, since all hold activations until the backward. Of the
- * selected phase; returns where they end. */
+/* Frames of the chunks of the selected phase, one after the other: all hold activations at the same
+ * time, until the backward. Returns where they end. */
 static int64_t place_chunks(plan *p) {
     int64_t at = 0;
     for (int c = 0; c < plan_chunks(p); c++) {
@@ -41,7 +45,8 @@ static int64_t place_chunks(plan *p) {
     return at;
 }
 
-/* Other models look one after the other, each from `at` on. Phases share their programs. */
+/* Frames of the other models: all begin at `at`, since one looks after the other. Returns where the
+ * longest ends. */
 static int64_t place_looks(plan *p, int64_t at) {
     int64_t most = 0;
     for (int i = 0; i < p->spec.n_others; i++) {
@@ -52,7 +57,8 @@ static int64_t place_looks(plan *p, int64_t at) {
     return most;
 }
 
-/* Of the programs that run between steps, from offset 0 on. */
+/* The largest frame of the programs that run between steps (validation, sampling). All begin at
+ * offset 0, where nothing else is needed then. */
 static int64_t largest_between(const plan *p) {
     int64_t most = 0;
     for (int i = 0; i < p->n_programs; i++) {
@@ -68,9 +74,12 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Places all frames; returns what they need beside the gradients where these lie in them. Before a
- * micro-batch goes forward, its own frame is free for other models to look in; where more are under
- * way, they look behind the frames of all phases. */
+/* Places the frames of all programs, and returns how long REGION_FRAME must be: what a frame that
+ * begins with the gradients has in common with REGION_GRADS is not counted again.
+ *
+ * Where do other models look? If one micro-batch is under way, in its frame, which is still free.
+ * If several are, earlier ones hold activations in the frames of the chunks: behind these, and
+ * since a program has one place for all phases, behind those of every phase. */
 static int64_t lay_out_frames(plan *p) {
     int64_t most = 0, behind = 0;
     for (int i = 0; i < p->n_phases; i++) {
@@ -99,7 +108,7 @@ static void lay_out_cache(plan *p) {
     }
 }
 
-/* Masters, then compute copies. */
+/* Of each model: masters, then work copies. */
 static void lay_out_others(plan *p) {
     int64_t at = 0;
     for (int i = 1; i < p->n_models; i++) {
@@ -182,7 +191,8 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     return ST_OK;
 }
 
-/* Every rank has all of another model, or its share of it as a tensor-parallel rank. */
+/* Data-parallel ranks do not share another model: each has all of it, or its part as a
+ * tensor-parallel rank. */
 static status declare_other(plan *p, const plan_spec *s, int i, err *e) {
     const plan_other *o = &s->others[i];
     TRY(model_check_ranks(&o->config, plan_tp(s), e));

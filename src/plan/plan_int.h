@@ -10,7 +10,8 @@ status plan_record_programs(plan *p, err *e) ATH_MUST_USE;
 /* The program of the selected phase; NULL: it has none for that use. */
 plan_program *plan_find(const plan *p, plan_use use, int number);
 
-/* Whether the frame begins with the gradients. */
+/* Whether training frames begin with the gradients: a step is one micro-batch of one chunk, and its
+ * gradients are flat fp32 (units.h). */
 bool plan_grads_in_frame(const plan_spec *s);
 int plan_tp(const plan_spec *s);
 

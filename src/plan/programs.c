@@ -1,7 +1,10 @@
 /* The programs of a plan: which there are, what each records, and how they are found.
  *
- * A use (plan.h) and the spec of a phase give a signature; equal signatures are recorded once, also
- * over phases. */
+ * A phase has a program for each use (plan_use) that its spec asks for. A use and a spec give a
+ * signature, all that is to be computed; a program is recorded once for each signature, so that
+ * phases share what they have in common, and found again by it.
+ *
+ * Reading order: plan_record_programs, add, signature_of, record, plan_find. */
 #include <string.h>
 
 #include "plan/plan_int.h"

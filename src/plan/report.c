@@ -66,7 +66,8 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
     return 0;
 }
 
-/* Every hint has been tried. */
+/* The first of these that would make the run fit, each of which is planned to see: no snapshot, one
+ * micro-batch under way, a smaller micro-batch, recompute. Else what is too large by itself. */
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);

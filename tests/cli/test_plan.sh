@@ -179,6 +179,11 @@ for keys in train.micro_batch_size=1000000000 train.global_batch_size=1e30 \
 done
 absurd 2 "parameters, more than 1e+15" gpt2 model.hidden_size=1048576 model.num_attention_heads=16 \
     model.num_hidden_layers=300
+# Caches of absurd lengths.
+for new in 1e9 1000000000 99999999999999999999; do
+    expect 2 generate "$root/tests/golden/models/llama-gqa-tied" --ids 1,2 --max-new $new
+    has err "--max-new"
+done
 # Long steps: what is sent is counted without a table of 16 million micro-batches.
 expect 0 plan pythia-14m train.micro_batch_size=1 train.global_batch_size=48 parallel.dp=2 parallel.zero=3 --json
 few=$(field reduce_scatter out)

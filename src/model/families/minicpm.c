@@ -39,7 +39,7 @@ const model_family family_minicpm = {
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "minicpm",
-    .in_vllm = true,
+    .loaded_by = BY_VLLM,
     .defaults = minicpm_defaults,
     .to_hf = minicpm_to_hf,
 };

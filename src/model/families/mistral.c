@@ -29,9 +29,7 @@ const model_family family_mistral = {
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "llama",
-    .in_transformers = true,
-    .in_vllm = true,
-    .in_ollama = true,
+    .loaded_by = BY_TRANSFORMERS | BY_VLLM | BY_OLLAMA,
     .defaults = mistral_defaults,
     .to_hf = mistral_to_hf,
 };

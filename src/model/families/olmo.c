@@ -34,8 +34,7 @@ const model_family family_olmo = {
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
     .gguf_arch = "olmo",
-    .in_transformers = true,
-    .in_vllm = true,
+    .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = olmo_defaults,
     .to_hf = olmo_to_hf,
 };

@@ -37,8 +37,7 @@ const model_family family_olmo2 = {
         },
     .pad_row_fixed = true,
     .gguf_arch = "olmo2",
-    .in_transformers = true,
-    .in_vllm = true,
+    .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = olmo2_defaults,
     .to_hf = olmo2_to_hf,
 };

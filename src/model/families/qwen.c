@@ -82,7 +82,7 @@ const model_family family_qwen = {
             [PART_DOWN] = "transformer.h.%d.mlp.c_proj",
         },
     .gguf_arch = "qwen",
-    .in_vllm = true,
+    .loaded_by = BY_VLLM,
     .defaults = qwen_defaults,
     .from_hf = qwen_from_hf,
     .to_hf = qwen_to_hf,

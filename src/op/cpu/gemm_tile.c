@@ -48,7 +48,7 @@ static int64_t a_floats(const blocking *b, int64_t m) {
 }
 
 static int product_threads(int threads, int64_t m, int64_t n, int64_t k) {
-    return m * n * k < SMALL_PRODUCT ? 1 : threads;
+    return (double)m * (double)n * (double)k < SMALL_PRODUCT ? 1 : threads;
 }
 
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
