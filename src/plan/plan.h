@@ -199,7 +199,7 @@ int64_t plan_baseline_bytes(const plan *p);
 comm_counts plan_traffic(const plan *p);
 /* Bytes by kind of collective, as plans and `end` events have them. */
 json_t *plan_traffic_json(const comm_counts *sent);
-/* params{}, memory{}, layout{} of `athanor plan --json` (cli.md). */
+/* params{}, memory{}, layout{} of `athanor plan --json`. */
 json_t *plan_json(const plan *p, int64_t limit_bytes);
 /* The table that is printed before step 0. */
 void plan_describe(const plan *p, strbuf *out);

@@ -8,7 +8,7 @@
  * (whether a layout computes what one rank does).
  *
  * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end
- * (cli.md). Each is appended to RUN/metrics.jsonl and given to the caller. */
+* Each is appended to RUN/metrics.jsonl and given to the caller. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 
