@@ -7,8 +7,8 @@
  * gradients.c (--dump-grads). Beside them: trial.h (steps without data), layouts.h and preflight.h
  * (whether a layout computes what one rank does).
  *
- * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end
-* Each is appended to RUN/metrics.jsonl and given to the caller. */
+ * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end.
+ * Each is appended to RUN/metrics.jsonl and given to the caller. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 
