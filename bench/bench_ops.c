@@ -71,7 +71,8 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
     }
     const op_class *cls = &op_classes[kind];
     op_infer io = {.kind = kind, .attr = &attr, .dev = b->d};
-    io.want_grad = (uint8_t)(cls->diff | cls->weights);
+    bool stored = kind == OP_LINEAR && in[1].dt != b->dt; /* without gradients */
+    if (!stored) io.want_grad = (uint8_t)(cls->diff | cls->weights);
     op_run run = {.dev = b->d, .seed = 1, .grad_scale = 1.0f / N, .first_micro = true};
     op_call c = {.attr = &attr, .run = &run};
     for (int i = 0; i < n_in; i++) io.in[i] = c.in[i] = in[i];
@@ -97,10 +98,10 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
     if (io.ws_bwd_weight_bytes > ws) ws = io.ws_bwd_weight_bytes;
     c.ws = arena_alloc(b->a, (size_t)(ws > 4096 ? ws : 4096));
     report(label, "fwd", b, best_seconds(b, impl->fwd, &c), io.flops_fwd, io.bytes_fwd);
-    if (impl->bwd_input)
+    if (impl->bwd_input && !stored)
         report(label, "bwd_input", b, best_seconds(b, impl->bwd_input, &c), io.flops_bwd_input,
                io.bytes_bwd_input);
-    if (impl->bwd_weight)
+    if (impl->bwd_weight && !stored)
         report(label, "bwd_weight", b, best_seconds(b, impl->bwd_weight, &c), io.flops_bwd_weight,
                io.bytes_bwd_weight);
     arena_reset(b->a);
@@ -109,6 +110,24 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
 static void bench_linear(bench *b, const char *label, int64_t rows, int64_t in, int64_t out) {
     tensor t[2] = {make(b, b->dt, rows, in, 0), make(b, b->dt, out, in, 0)};
     run_op(b, label, OP_LINEAR, (op_attr){0}, t, 2);
+}
+
+/* Weights as files store them, which a generated token reads once. Their bytes are 0: what they say
+ * costs no time. */
+static void bench_stored(bench *b) {
+    static const dtype formats[] = {DT_F16,  DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1,
+                                    DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K};
+    enum { IN = 2048, OUT = 2048 };
+    for (int i = 0; i < 2 * ARRAY_LEN(formats); i++) {
+        dtype dt = formats[i / 2];
+        int rows = i % 2 ? 4 : 1;
+        char label[32];
+        snprintf(label, sizeof label, "stored %s, %d row%s", dtype_name(dt), rows,
+                 rows > 1 ? "s" : "");
+        tensor w = {.dt = dt, .rows = OUT, .cols = IN, .ld = IN};
+        w.data = arena_alloc(b->a, (size_t)OUT * (size_t)dtype_span_bytes(dt, IN));
+        run_op(b, label, OP_LINEAR, (op_attr){0}, (tensor[]){make(b, b->dt, rows, IN, 0), w}, 2);
+    }
 }
 
 static void bench_attention(bench *b, const char *label, int32_t batch, int32_t queries,
@@ -210,6 +229,7 @@ int main(int argc, char **argv) {
         bench_attention(&b, "attention 1 of 4096", 1, 1, 4096, H, K, 0);
         bench_linear(&b, "linear 1 row 384x4096", 1, C, V);
         bench_small_ops(&b);
+        if (b.dt == DT_F32) bench_stored(&b);
     }
     b.dt = DT_F32;
     if (!*b.only) bench_adamw(&b);

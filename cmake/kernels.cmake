@@ -9,6 +9,7 @@ foreach(storage f32 bf16 f16 f64)
     add_library(op_ref_${storage} OBJECT ${ref_sources})
     target_compile_definitions(op_ref_${storage} PRIVATE KERNEL_SUFFIX=${storage} REF_${STORAGE}=1)
     target_link_libraries(op_ref_${storage} PRIVATE ath_flags)
+    target_compile_options(op_ref_${storage} PRIVATE $<$<CONFIG:Release>:-O2>)
     if(ATHANOR_FUZZ)
         target_compile_options(op_ref_${storage} PRIVATE
             -fno-sanitize=alignment,null,object-size,pointer-overflow,fuzzer-no-link)
@@ -16,13 +17,18 @@ foreach(storage f32 bf16 f16 f64)
     target_sources(ath_op PRIVATE $<TARGET_OBJECTS:op_ref_${storage}>)
 endforeach()
 
-# Tuned kernels: src/op/cpu/*.c once per instruction set (psABI levels; the last one adds bf16 products). -O3 in every
-# build type: unoptimised vector code is too slow to test with. In the build for fuzzing only the address sanitizer sees
-# them, by calls: fully instrumented, clang takes minutes for a file, since every option of a kernel is a loop of its own
-# (the ubsan preset has them all).
-set(KERNEL_OPTIONS -O2)
+# Tuned kernels: src/op/cpu/*.c once per instruction set (psABI levels; the last one adds bf16 products); which files a
+# variant has: src/op/cpu/variant.h. -O3 in every build type: unoptimised vector code is too slow to test with. The
+# largest files unroll their loops by hand and gain nothing over -O2, which compiles them in half the time. In the build
+# for fuzzing only the address sanitizer sees them, by calls: fully instrumented, clang takes minutes for a file, since
+# every option of a kernel is a loop of its own (the ubsan preset has them all).
+set(KERNEL_OPTIONS -O3)
 if(ATHANOR_FUZZ)
     set(KERNEL_OPTIONS -O1 -fno-sanitize=undefined,fuzzer-no-link "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+else()
+    foreach(f attention_bwd attention_fwd attention_one gemm_tile gemv_stored stored)
+        set_source_files_properties(src/op/cpu/${f}.c PROPERTIES COMPILE_OPTIONS -O2)
+    endforeach()
 endif()
 set(CPU_VARIANTS base)
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/op/cpu/*.c)
@@ -44,9 +50,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         list(FILTER CPU_SOURCES_base EXCLUDE REGEX "cpu/gemv_stored")
     endif()
 endif()
-foreach(f norm rope embed vecops update_adamw gemv) # short loops, which gain from it
-    set_source_files_properties(src/op/cpu/${f}.c PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<BOOL:${ATHANOR_FUZZ}>>:-O3>")
-endforeach()
 foreach(v IN LISTS CPU_VARIANTS)
     add_library(ath_op_cpu_${v} OBJECT ${CPU_SOURCES_${v}})
     target_link_libraries(ath_op_cpu_${v} PRIVATE ath_flags)

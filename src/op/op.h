@@ -52,9 +52,9 @@ typedef enum op_profile {
 
 typedef enum op_flag {
     OPF_CHEAP = 1,        /* bandwidth-bound: selective recompute drops its outputs */
-    OPF_RANDOM = 2,       /* draws random numbers from (run seed, step, attr stream) */
+    OPF_RANDOM = 2,       /* draws random numbers, from run seed, step and the stream in its attr */
     OPF_COMMUNICATES = 4, /* a collective */
-    OPF_REMADE = 8,       /* its outputs are dropped under every policy and made again */
+    OPF_REMADE = 8,       /* its outputs are dropped under every recompute policy and made again */
     OPF_FUSED_BWD = 16,   /* bwd_input also produces the weight gradients; there is no bwd_weight */
     OPF_INPLACE_0 = 32,   /* out 0 may be the same memory as in 0 (and din 0 as dout 0) */
     OPF_INPLACE_1 = 64,   /* out 0 may be the same memory as in 1 */
@@ -153,9 +153,9 @@ typedef union op_attr {
     uint8_t raw[64];
 } op_attr;
 
-/* What is the same for every op of one replay. Kernels may run after the call that gave them has
- * returned: the run is copied then, but what it points to must stay until dev_sync, and
- * *fixed_overflow is read only after it. */
+/* What is the same for every op of one replay. On some devices a kernel runs after op_launch has
+ * returned. The run itself is then copied, but what it points to must stay until dev_sync, and
+ * *fixed_overflow may be read only after dev_sync. */
 typedef struct op_run {
     dev *dev;
     const mesh *mesh;     /* for programs that communicate */
@@ -211,10 +211,12 @@ typedef struct op_class {
     op_profile profile;
     uint8_t diff;    /* inputs that can receive a gradient from bwd_input */
     uint8_t weights; /* inputs whose gradient is a weight gradient (bwd_weight, or fused) */
-    uint8_t passes;  /* inputs whose gradient is that of out 0, unchanged: prog gives them its
-                        buffer, no kernel runs. An optional one is a summand that may join later */
-    uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads */
-    uint8_t looked_up;       /* inputs of which forward reads as many rows as out 0 has */
+    /* Inputs whose gradient is that of out 0, unchanged (the summands of a sum): prog gives them
+     * the same buffer, and no kernel runs. An optional one may be absent when the op is recorded and be
+     * given later: graph_add joins a residual to the product recorded before it. */
+    uint8_t passes;
+    uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads: they are kept for it */
+    uint8_t looked_up;       /* inputs of which the forward reads only as many rows as out 0 has */
     uint8_t shape_only;      /* inputs that are never read: only their shape counts */
     uint32_t flags;          /* op_flag */
 } op_class;

@@ -1,18 +1,22 @@
-/* Recording: a family's forward code calls these builders once; the calls become a program.
+/* Recording: the forward code of a model calls these builders once, layer by layer. Nothing is
+ * computed: the graph notes each op with its operands, and prog_finish (prog.h) makes a program of
+ * it, which is then replayed for every micro-batch.
+ *
+ * A value (val) is a number that stands for a matrix: a view into a buffer. Where the buffer lies
+ * is its space. The builders check shapes and types as they go.
  *
  * Reading order: graph.h (recording), graph.c (values, buffers, emission), build.c (one builder per
  * op), derive.c (backward and recompute), fixed.c (gradients in integers), pack.c (memory layout of
  * a frame), prog.h / prog.c (binding and replay).
  *
  * Invariants
- *  1. A value is a matrix in a buffer; a buffer lives in one space (a frame, pinned memory,
- * parameters, ...).
- *  2. Views share the buffer of their parent: a range of its columns or of its rows. What an op
- * leaves as it is for this rank (graph_tp_in) is another value in the same buffer.
- *  3. An op that works in place makes a new value in the old buffer; the old value can no longer be
- * read. Who needs it later (a backward) gets a recomputed copy.
- *  4. The first error is kept; later builder calls do nothing and return VAL_NONE. graph_finish
- * reports it. So a family is straight-line code without error handling. */
+ *  1. A value is a matrix in a buffer; a buffer lives in one space.
+ *  2. Several values may share a buffer: a view is a range of the columns or rows of another value,
+ *     and an op that changes nothing on this rank (graph_tp_in) gives its operand a second name.
+ *  3. An op that works in place makes a new value in the old buffer, and the old value can no
+ *     longer be read. If the backward needs it, it is computed again.
+ *  4. The first error is kept; later builder calls do nothing and return VAL_NONE. prog_finish
+ *     reports it. So the code of a family is a straight line without error handling. */
 #ifndef PROG_GRAPH_H
 #define PROG_GRAPH_H
 
@@ -24,10 +28,11 @@ enum { VAL_NONE = -1 };
 
 /* Where a buffer lives. The owner of a space gives its base address when the program is bound. */
 typedef enum space {
-    SPACE_FRAME,  /* activations of one micro-batch, planned by liveness */
-    SPACE_PINNED, /* inputs and outputs of one program in one frame: keeps its contents between
-                     replays */
-    SPACE_CONST,  /* constants of one program, for all its frames */
+    SPACE_FRAME,  /* activations of one micro-batch: buffers that are never in use at the same time
+                     share memory */
+    SPACE_PINNED, /* inputs and outputs of one program in one frame: what is written there stays
+                     until the next replay */
+    SPACE_CONST,  /* constants of one program (rotary tables), for all its frames */
     SPACE_MASTER, /* fp32 parameters */
     SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
     SPACE_GRAD,   /* parameter gradients: fp32, or int64 with fixed_grads */
@@ -36,6 +41,8 @@ typedef enum space {
     SPACE_COUNT
 } space;
 
+/* What the backward computes again instead of keeping it from the forward, within blocks: nothing;
+ * the outputs of cheap ops (OPF_CHEAP); all but the inputs of a block. */
 #define RECOMPUTE_POLICIES(W)                                                                      \
     W(RECOMPUTE_NONE, "none")                                                                      \
     W(RECOMPUTE_SELECTIVE, "selective")                                                            \
@@ -49,18 +56,19 @@ typedef struct graph_options {
     dtype dt;   /* storage of activations */
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
-    /* One replay is the whole step, so a parameter gradient lives only from its first write to the
-     * end, and what died before that write may lie in its place: the frame begins with the
-     * gradients. */
+    /* Parameter gradients lie at the beginning of the frame. Possible where one replay is the whole
+     * step: a gradient is then not needed before its first write, and until then activations may
+     * lie in its place. */
     bool grads_in_frame;
     /* Parameter gradients are int64 in fixed point (op/fixed.h): the deterministic mode. */
     bool fixed_grads;
-    /* Sizes and place of this rank, copied; comms come with op_run. NULL: one rank. */
+    /* How many ranks there are along each axis, and which this is; copied. The connections
+     * themselves come with op_run. NULL: one rank. */
     const mesh *mesh;
-    /* Between tp_out and tp_in a tensor-parallel rank has 1/tp of the rows. */
+    /* Outside of graph_tp_in .. graph_tp_out a tensor-parallel rank holds 1/tp of the rows. */
     bool sequence_parallel;
-    /* Random ops that come before those of this graph, where it is a part of a model: all parts
-     * together draw what the whole would. */
+    /* Where this graph is a part of a model (a chunk of its layers): how many random ops the parts
+     * before it have. The parts then draw the same random numbers as the whole would. */
     uint32_t random_ops_before;
 } graph_options;
 
@@ -71,7 +79,9 @@ const graph_options *graph_get_options(const graph *g);
 int graph_tp(const graph *g);
 int graph_tp_rank(const graph *g);
 
-/* External values. */
+/* ---- values that come from outside ---- */
+
+/* A matrix that the host writes before a replay: prog_find_port finds it by name. */
 val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols);
 typedef void (*const_fill)(void *dst, const void *ctx);
 /* Filled once when the program is bound; `ctx` (ctx_bytes of plain data) is copied. */
@@ -83,9 +93,10 @@ typedef struct graph_param_ref {
     space where; /* SPACE_MASTER or SPACE_WORK */
     dtype dt;
     int64_t rows, cols, offset_bytes, grad_offset_bytes;
-    /* Of the gradient and what is summed over ranks behind it, up to the next one; 0: no more. */
+    /* From this gradient to the next one in the flat array: padding that is summed over ranks with
+     * it counts, too. 0: no more than the gradient itself. */
     int64_t grad_room_bytes;
-    int unit; /* that it is gathered and reduced with (param/units.h) */
+    int unit; /* parameters of one unit are gathered and reduced together (param/units.h) */
     bool trainable;
 } graph_param_ref;
 val graph_param(graph *g, const graph_param_ref *ref);
@@ -96,30 +107,37 @@ val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
 val graph_view(graph *g, val v, int64_t col0, int64_t cols);
 
 /* Tensor parallelism (Shoeybi et al. 2019; sequence_parallel: Korthikanti et al. 2022). Between
- * tp_in and tp_out each rank multiplies by its part of the weights: what comes in is the same on
- * all ranks, what goes out is the sum of their products. The gradients of tp_in are summed
- * likewise. With sequence_parallel tp_in gathers the rows of all ranks, and tp_out leaves each its
- * rows of the sum. Nothing on one rank. */
+ * tp_in and tp_out each rank multiplies by its part of the weights.
+ *
+ *                             graph_tp_in                     graph_tp_out
+ *   plain              fwd    leaves x as it is               sums x over the ranks
+ *                      bwd    sums the gradient               leaves the gradient as it is
+ *   sequence_parallel  fwd    gathers the rows of all ranks   sums, and leaves each rank its rows
+ *                      bwd    sums, and leaves its rows       gathers the rows of all ranks
+ *
+ * On one rank both do nothing. */
 val graph_tp_in(graph *g, val x);
 val graph_tp_out(graph *g, val x);
-/* All columns of a matrix that is shared out by columns; cols: of the whole. No gradient. */
+/* The whole of a matrix of which each tensor-parallel rank has some columns; cols: of the whole.
+ * Has no gradient. */
 val graph_tp_cols(graph *g, val x, int64_t cols);
-/* Keeps v in pinned memory after the replay, where the host finds it as `name`; in messages and
- * profiles it keeps its own. Must be called right after v was made. */
+/* Makes v an output: it stays in pinned memory after the replay, and prog_find_port finds it as
+ * `name`. Messages and profiles still call it by its own name (graph_name). Must be called right
+ * after v was made. */
 void graph_output(graph *g, val v, const char *name);
 
-/* Gradients that come from outside, and that go there, for objectives whose gradient is known only
- * after the forward, and for chunks of a model. Nothing in graphs that do not train.
- * graph_root: v's gradient is what the input `name`, of v's shape, holds when the backward begins;
- * the backward may change it. graph_keep_grad: the gradient of input v is made, and kept as the
- * output `name`. */
+/* Gradients that cross the border of the program: between chunks of a model, and for objectives
+ * whose gradient is known only after the forward. Both do nothing in graphs that do not train.
+ *   graph_root       the gradient of v comes from outside: the host writes it into the input
+ *                    `name`, of v's shape, before the backward, which may overwrite it
+ *   graph_keep_grad  the gradient of input v goes outside: it is kept as the output `name` */
 void graph_root(graph *g, val v, const char *name);
 void graph_keep_grad(graph *g, val v, const char *name);
-/* An auxiliary loss, for families whose layers have one (balance of experts): the objective has
- * coef * sum of v's elements more, times op_run.grad_scale if `scaled`, as the terms of the
- * language-model loss are. */
+/* Adds coef * (sum of v's elements) to what is minimised: an auxiliary loss of a layer, such as the
+ * balance of experts. `scaled`: times op_run.grad_scale, as the language-model loss is. */
 void graph_aux_loss(graph *g, val v, float coef, bool scaled);
-/* Another program of the step writes the gradient of this parameter first: here it is added to. */
+/* Another program of the step has written to the gradient of this parameter before: this one adds
+ * to it. */
 void graph_grad_has_begun(graph *g, val param);
 /* Names the op that made v, for messages and dumps ("layers.3.attn"). */
 void graph_name(graph *g, val v, const char *fmt, ...) ATH_PRINTF(3, 4);

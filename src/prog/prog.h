@@ -1,6 +1,18 @@
-/* A finished program: a flat list of op calls with planned memory, replayed every step without
- * allocating, checking or branching on shapes. Made from a graph by prog_finish; lives in the
- * graph's arena. */
+/* A program: the forward (and, for training, the backward) of one micro-batch, as a flat list of op
+ * calls whose memory is planned. A replay allocates nothing and checks nothing: all was decided
+ * when the program was made. It lives in the arena of its graph.
+ *
+ * The life of a program:
+ *   1. The model records its forward into a graph (graph.h), once.
+ *   2. prog_finish derives the backward, plans memory, finds kernels. prog_get_stats now says how
+ *      much memory a replay needs, before any of it exists.
+ *   3. The owner allocates memory and says with prog_bind where each space begins.
+ *   4. Every micro-batch: prog_put writes the inputs, prog_replay (or, where other work comes in
+ *      between, prog_replay_range) runs the ops, prog_get reads the outputs.
+ * Instead of 4, prog_walk runs op by op and shows what each has written: to find a NaN.
+ *
+ * A program may have several frames: several memories for activations, one for each micro-batch
+ * that is under way. op_run.frame says in which of them a replay runs. */
 #ifndef PROG_PROG_H
 #define PROG_PROG_H
 
@@ -9,32 +21,35 @@
 
 typedef struct prog prog;
 
-/* Derives the backward (for training graphs), lays out memory, looks up kernels. The graph must not
- * be used afterwards. Fails with the first recording error, or naming the op that has no kernel. */
+/* Makes a program of a graph, which must not be used afterwards. Fails with the first error of
+ * recording (ST_USAGE as a rule), or with ST_FAILED, naming the op that has no kernel. */
 status prog_finish(prog **out, graph *g, err *e) ATH_MUST_USE;
 
 /* Sizes, known before any memory exists. Bytes; FLOPs with a multiply-add as two. */
 typedef struct prog_stats {
-    int64_t frame_bytes;     /* the packed frame */
-    int64_t live_peak_bytes; /* maximum over time of the bytes that are live: a lower bound of
-                                frame_bytes */
-    int64_t pinned_bytes;    /* of each frame */
-    int64_t const_bytes;
+    int64_t frame_bytes; /* of each frame: activations, their gradients, workspace */
+    /* The most that is in use at one time: no plan can make frame_bytes less. */
+    int64_t live_peak_bytes;
+    int64_t pinned_bytes;         /* of each frame: inputs and outputs */
+    int64_t const_bytes;          /* once, for all frames */
     int64_t workspace_peak_bytes; /* largest workspace of one op (inside the frame) */
     int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
-    double flops_forward, flops_backward, flops_recompute;
-    double bytes_moved;
-    int ops, ops_forward, ops_recomputed, buffers; /* the forward comes first */
+    double flops_forward, flops_backward, flops_recompute; /* of one replay */
+    double bytes_moved; /* read and written by the kernels, each operand once */
+    int ops;            /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
+    int ops_forward, ops_recomputed, buffers;
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
-/* Additions of one replay of all these programs to one parameter gradient, at most (fixed_grads).
- */
+/* How many contributions one parameter gradient gets, at most, when each of these programs is
+ * replayed once. In fixed point (fixed_grads) this bounds the sum, so that it cannot overflow. */
 int prog_count_contributions(const prog *const *p, int n);
 
-/* Op number i of stats.ops, as it was recorded or derived: for profiles and cost models. */
+/* ---- the ops of a program: for profiles, cost models and the order of transfers ---- */
+
+/* Which function of an op_impl a call runs. */
 typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
-/* The part of a step that an op runs in: the forward, the backward (with what is computed again for
- * it), gradients of weights alone. */
+/* F: the forward. B: the backward, with what is computed again for it. W: gradients of weights
+ * alone, on which nothing else in the backward waits. */
 typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
 typedef struct prog_op {
     op_kind kind;
@@ -48,37 +63,42 @@ typedef struct prog_op {
     tensor out[OP_MAX_OUT];
     double flops, bytes;
 } prog_op;
+/* Op number i of stats.ops. */
 prog_op prog_get_op(const prog *p, int i);
 
-/* Tells of every op, in order, the units of parameters (param/units.h) whose weights it reads and
- * whose gradients it writes. */
+/* Parameters are gathered and reduced in units (param/units.h). Calls `visit` for every op, in
+ * order, with each unit whose weights it reads (grad false) or whose gradients it writes (true). */
 typedef void (*prog_unit_visitor)(void *ctx, int op, int unit, bool grad);
 void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx);
 
-/* Where a program runs: the base address of each space, in the device's memory. base[SPACE_FRAME]
- * needs frame_bytes, base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes. Bases that a
- * program does not use may be NULL. */
+/* ---- binding ---- */
+
+/* The address of each space (graph.h) in the device's memory. base[SPACE_FRAME] needs frame_bytes,
+ * base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes; the others belong to parameter
+ * store, cache or file. NULL: the program does not use that space. */
 typedef struct prog_frame {
     void *base[SPACE_COUNT];
 } prog_frame;
-/* Gives the program its n frames, which are copied, and fills constants. op_run.frame says in which
- * of them it runs; they differ in SPACE_FRAME and SPACE_PINNED only. May be called again when
- * memory moves. */
+/* Gives the program its n frames, which are copied, and fills constants. Frames differ in
+ * SPACE_FRAME and SPACE_PINNED only. May be called again when memory moves. */
 void prog_bind(prog *p, const prog_frame *frames, int n);
 
-/* A named input or output, found once. bytes 0: there is none of that name. */
+/* A named input or output. It is found once and used every step. bytes 0: there is none of that
+ * name. */
 typedef struct prog_port {
     int32_t value;
     dtype dt;
     int64_t rows, cols, bytes;
 } prog_port;
 prog_port prog_find_port(const prog *p, const char *name);
-/* All of it, between the host and the frame; prog_get waits until it has been computed. Of no port:
- * nothing. */
+/* Copy the whole port from the host into a frame and back; prog_get waits until it has been
+ * computed. A port that is not there is left out. */
 void prog_put(const prog *p, int frame, prog_port port, const void *host);
 void prog_get(const prog *p, int frame, prog_port port, void *host);
 /* Its address on the device; NULL before prog_bind and on a meta device. */
 void *prog_port_at(const prog *p, int frame, prog_port port);
+
+/* ---- replay ---- */
 
 enum {
     PROG_F = 1 << PHASE_F,
@@ -86,7 +106,8 @@ enum {
     PROG_W = 1 << PHASE_W,
     PROG_ALL = PROG_F | PROG_B | PROG_W
 };
-/* Runs the ops of the given phases in order. On the meta device it does nothing. */
+/* Runs the ops of the given phases in order: PROG_F, PROG_B | PROG_W, or all three. On the meta
+ * device it does nothing. */
 void prog_replay(const prog *p, unsigned phases, const op_run *run);
 /* Runs ops first .. end - 1. Unless ns_per_op is NULL, waits for each, and adds the time of op i to
  * ns_per_op[i]. */

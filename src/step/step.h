@@ -1,10 +1,29 @@
-/* The step table: what happens in one optimizer step, in order. One builder per schedule makes it;
- * the trainer executes it, the planner simulates it. Entries that later schedules add (send, recv)
- * join the enum.
+/* The step table: what one rank does in one optimizer step, as a list of entries in order: run
+ * these ops, begin this transfer, wait for it, update the weights. It is made once (step_build);
+ * the trainer executes it every step (train/execute.c), the planner counts with it.
  *
- * A chunk is a run of layers, a program of its own. A micro-batch goes forward through all chunks
- * and back. A frame is memory for the activations of one micro-batch in one chunk, from its forward
- * to its backward: with k frames, k micro-batches are under way at a time.
+ * The words:
+ *   micro-batch  the part of a batch that goes through the model at a time; the gradients of all
+ *                micro-batches of a step are summed
+ *   chunk        some successive layers of the model, which are a program of their own (prog.h). A
+ *                micro-batch goes forward through all chunks, then back through all
+ *   frame        memory for the activations of one micro-batch in one chunk, from its forward to
+ *                its backward. With k frames, k micro-batches are under way at a time
+ *   unit         parameters that travel together (param/units.h): those of a layer, or those
+ *                outside of the layers
+ *   gather       bring the weights of a unit from the ranks that hold pieces of them
+ *   reduce       sum the gradients of a unit over the ranks
+ *
+ * One micro-batch of a model with one chunk, whole on this rank:
+ *
+ *   FILL, FORWARD, LOSS, BACKWARD, OPTIMIZER
+ *
+ * With several ranks FORWARD and BACKWARD are divided wherever a unit must be gathered before the
+ * ops that read it, or can be reduced after the ops that complete its gradients:
+ *
+ *   GATHER 0, GATHERED 0, GATHER 1, FORWARD ops 0 to 9, GATHERED 1, FORWARD ops 10 to 19, ...
+ *
+ * The transfer goes on between GATHER and GATHERED, while ops run.
  *
  * Reading order: this file, step.c (the order of micro-batches and chunks), walk.c (where units of
  * parameters are gathered and reduced within the programs), unit_calls.h (by which collectives),
@@ -17,23 +36,23 @@
 #include "prog/prog.h"
 
 typedef enum step_action {
-    STEP_FILL,      /* the inputs of a program for a micro-batch */
-    STEP_FORWARD,   /* ops first .. end - 1 of the program */
-    STEP_PASS_ON,   /* what chunk `chunk` made is what the next chunk takes */
-    STEP_LOSS,      /* the micro-batch has been through all chunks */
-    STEP_PASS_BACK, /* the gradient of that, from the next chunk to chunk `chunk` */
-    STEP_BACKWARD,  /* ops first .. end - 1 */
-    STEP_GATHER,    /* begins to bring a unit's weights to its slot */
-    STEP_GATHERED,  /* waits for that */
-    STEP_REDUCE,    /* begins to sum a unit's gradients over the ranks */
-    STEP_REDUCED,   /* waits for that */
-    STEP_OPTIMIZER
+    STEP_FILL,      /* write the inputs of a program for a micro-batch */
+    STEP_FORWARD,   /* run ops first .. end - 1 of the program */
+    STEP_PASS_ON,   /* copy the output of chunk `chunk` to the input of the next chunk */
+    STEP_LOSS,      /* the micro-batch has been through all chunks: take its loss */
+    STEP_PASS_BACK, /* copy the gradient of that input back to chunk `chunk` */
+    STEP_BACKWARD,  /* run ops first .. end - 1 */
+    STEP_GATHER,    /* begin to bring a unit's weights to its slot */
+    STEP_GATHERED,  /* wait for that */
+    STEP_REDUCE,    /* begin to sum a unit's gradients over the ranks */
+    STEP_REDUCED,   /* wait for that */
+    STEP_OPTIMIZER  /* update the parameters */
 } step_action;
 
 typedef struct step_entry {
     step_action action;
-    int model; /* 0: the one that is trained; others are only looked at, forward */
-    int chunk; /* of it */
+    int model; /* 0: the one that is trained; the others only go forward (step_parts.look) */
+    int chunk; /* of the model */
     int frame; /* where the micro-batch's activations lie */
     int micro_batch;
     int first, end; /* ops */
@@ -46,7 +65,7 @@ typedef struct step_entry {
 typedef struct step_table {
     step_entry *entry;
     int n, cap, micro_batches;
-    int frames_in_flight; /* forward passes whose backward has not run, at most */
+    int frames_in_flight; /* micro-batches between their forward and their backward, at most */
 } step_table;
 
 /* What a step is made of. */
@@ -54,7 +73,8 @@ typedef struct step_parts {
     const param_store *store; /* of the model that is trained */
     const prog *const *chunk; /* [chunks] its training programs, the first layers first */
     int chunks;
-    /* [looks] Of the other models, which see every micro-batch before it is trained on: forward. */
+    /* [looks] Programs of other models, which only go forward: they see every micro-batch before it
+     * is trained on (the reference model of preference training). */
     const prog *const *look;
     int looks;
     int micro_batches;
@@ -62,22 +82,25 @@ typedef struct step_parts {
     bool reduces; /* several ranks have gradients */
 } step_parts;
 
-/* Micro-batches in groups of as many as there are frames: all of a group forward, then all back, in
- * the same order; then the optimizer. With one frame this is plain gradient accumulation, with as
- * many as micro-batches "all forward, all backward" (AFAB; Huang et al. 2019).
+/* Builds the table of a step. Micro-batches go in groups of as many as there are frames: all of a
+ * group forward, then all back, in the same order; after the last group the optimizer. With one
+ * frame this is plain gradient accumulation; with as many frames as micro-batches it is "all
+ * forward, all backward" (AFAB; Huang et al. 2019).
  *
- * Where gradients are whole on every rank (zero 0, 1), a unit's are summed when the last
- * micro-batch has completed them, while the backward goes on; where they are in slots (zero 2, 3),
- * after every micro-batch, since the next units need the slots: there is one frame then. Weights in
- * slots (zero 3) are gathered one unit ahead of their use, in forward, backward and recompute; what
- * a slot still holds is not gathered again. */
+ * When gradients are reduced depends on where they lie (parallel.zero):
+ *   0, 1  whole on every rank: reduced once a step, when the last micro-batch has completed those
+ *         of a unit, while the backward goes on
+ *   2, 3  in slots that units share: reduced after every micro-batch, because the next units need
+ *         the slots. There is one frame then
+ * With zero 3 weights lie in slots, too: a unit is gathered one unit ahead of its use, in forward,
+ * backward and recompute, unless its slot still holds it. */
 step_table step_build(arena *a, const step_parts *parts);
 /* The program of an entry. */
 const prog *step_prog_of(const step_parts *parts, const step_entry *e);
-/* One pass of a program without backward: validation, sampling. */
+/* One pass of a program forward, with its gathers: for validation and sampling. */
 step_table step_build_pass(arena *a, const param_store *s, const prog *p);
 
-/* Names what ranks compute, for reports of those that hang. */
+/* Gives entries a name ("forward of layers 2 to 3"), for reports of ranks that hang. */
 void step_name_entries(arena *a, step_table *t, const step_parts *parts);
 
 #endif

@@ -1,9 +1,12 @@
-/* The collectives that bring a unit of parameters to where a step needs it: which calls, over which
- * ranks, in which order. train/ranks/peers.c makes them, traffic.c counts what they send.
+/* What STEP_GATHER and STEP_REDUCE mean as collective calls (comm/comm.h): which calls, over which
+ * ranks, in which order. train/ranks/peers.c makes the calls, traffic.c counts what they send.
  *
- * Gradients go over the tensor-parallel ranks that have summands of the same (param_partial), while
- * the ranks still have them at the same places; then over the ranks that share the unit's pieces,
- * and once a step over the replicas of these: what crosses the slower links is a piece. */
+ * The gradients of a unit are summed in up to three calls:
+ *   1. over tensor-parallel ranks, where each has computed a summand of the same gradient
+ *      (param_partial): first, because these ranks still have it at the same place;
+ *   2. over the ranks that share the unit out: each then has the sum of its own piece;
+ *   3. once a step, over the ranks that hold the same piece (replicas). These links are the
+ *      slowest, so only a piece crosses them. */
 #ifndef STEP_UNIT_CALLS_H
 #define STEP_UNIT_CALLS_H
 
@@ -11,15 +14,15 @@
 #include "step/step.h"
 
 typedef struct step_call {
-    mesh_axis axis; /* over which; with copies > 0: over so many successive ranks of MESH_TP */
-    int copies;
-    comm_call call; /* without a name; data is NULL where the store has no arrays */
+    mesh_axis axis; /* the ranks that take part: those along this axis */
+    int copies;     /* above 0: only so many successive ranks of MESH_TP */
+    comm_call call; /* the caller names it; data is NULL where the store has no arrays (a plan) */
 } step_call;
 
-/* Of unit u's weights. False: nothing travels. */
+/* The call that gathers unit u's weights. False: there is none, nothing travels. */
 bool step_gather_call(const param_store *s, int u, step_call *out);
-/* Call number i of the gradients of a STEP_REDUCE; narrow: parallel.reduce_dtype is bf16. False:
- * there are i of them. */
+/* Call number i (0, 1, ...) of a STEP_REDUCE. False: there are no more than i. narrow: gradients
+ * travel as bf16 (parallel.reduce_dtype). */
 bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, int i,
                       step_call *out);
 

@@ -9,8 +9,8 @@
  * Beside them: layouts/trial.h (steps without data), layouts/layouts.h and ranks/preflight.h
  * (whether a layout computes what one rank does), bench/bench.h.
  *
- * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end
- * (cli.md). Each is appended to RUN/metrics.jsonl and given to the caller. */
+ * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end.
+ * Each is appended to RUN/metrics.jsonl and given to the caller. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 

@@ -207,8 +207,9 @@ static void test_unwritable(void **state) {
 /* Also where its tokens are looked through for runs that repeat. */
 static void test_a_step_allocates_nothing(void **state) {
     (void)state;
-    const run r = {1, "parallel.zero=0", "guard.repeated=0.5", false};
+    const run r = {1, "parallel.zero=0", false};
     config *c = config_of(&r);
+    c->guard.repeated = 0.5;
     session s;
     step_result out;
     err e = {0};

@@ -10,7 +10,7 @@ static bool single_query(const op_attr *at) {
 static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     int threads = dev_threads(io->dev);
     int64_t floats = single_query(io->attr) ? CPU_FN(attention_one_floats)(io->attr)
-                                            : CPU_FN(attention_fwd_floats)(io->attr) * threads;
+                                            : CPU_FN(attention_fwd_floats)(io->attr, threads);
     ws[0] = floats * (int64_t)sizeof(float);
     ws[1] = CPU_FN(attention_bwd_floats)(io->attr, threads) * (int64_t)sizeof(float);
 }

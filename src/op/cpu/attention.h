@@ -22,10 +22,10 @@
 #define ATT_LOG2E 1.4426950409f
 #define ATT_LN2 0.6931471806f
 
-V_INLINE int att_threads(const op_call *c) {
-    const op_attr *a = c->attr;
+/* Of `threads`, those that a call with these attributes uses. */
+V_INLINE int att_threads(const op_attr *a, int threads) {
     int64_t pairs = (int64_t)a->attention.B * a->attention.H * a->attention.Tq * a->attention.Tk;
-    return pairs * (a->attention.D + a->attention.Dv) < SMALL_PRODUCT ? 1 : call_threads(c);
+    return pairs * (a->attention.D + a->attention.Dv) < SMALL_PRODUCT ? 1 : threads;
 }
 
 /* Where keys and values of a sequence begin for a kv head: a row, and a head in its columns. */

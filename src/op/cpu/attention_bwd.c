@@ -320,8 +320,9 @@ void CPU_FN(attention_bwd)(const op_call *c) {
     const op_attr *at = c->attr;
     int64_t stride = bwd_layout(at, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
-    float *grads = (float *)c->ws + call_threads(c) * stride;
-#pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
+    int threads = att_threads(at, call_threads(c));
+    float *grads = (float *)c->ws + threads * stride;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int64_t t = 0; t < heads * parts; t++) {
         bwd_buffers b;
         bwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
@@ -330,7 +331,7 @@ void CPU_FN(attention_bwd)(const op_call *c) {
         if (parts == 1) store_keys(c, t / K, t % K, 0, Tk, b.dkv, 1);
     }
     if (parts == 1) return;
-#pragma omp parallel for num_threads(att_threads(c)) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < heads * blocks; t++) {
         int64_t head = t / blocks, from = t % blocks * ROWS;
         store_keys(c, head / K, head % K, from, att_min(from + ROWS, Tk),
@@ -340,5 +341,6 @@ void CPU_FN(attention_bwd)(const op_call *c) {
 
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads) {
     int64_t parts = bwd_parts(at), tasks = at->attention.B * at->attention.K * parts;
-    return threads * bwd_layout(at, NULL, NULL) + (parts > 1 ? tasks * grad_floats(at) : 0);
+    return att_threads(at, threads) * bwd_layout(at, NULL, NULL) +
+           (parts > 1 ? tasks * grad_floats(at) : 0);
 }

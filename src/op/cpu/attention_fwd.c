@@ -217,7 +217,7 @@ void CPU_FN(attention_fwd)(const op_call *c) {
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
     int64_t stride = fwd_layout(at, NULL, NULL);
-#pragma omp parallel for num_threads(att_threads(c)) schedule(dynamic)
+#pragma omp parallel for num_threads(att_threads(at, call_threads(c))) schedule(dynamic)
     for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
         fwd_buffers b;
         fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
@@ -226,6 +226,6 @@ void CPU_FN(attention_fwd)(const op_call *c) {
     }
 }
 
-int64_t CPU_FN(attention_fwd_floats)(const op_attr *at) {
-    return fwd_layout(at, NULL, NULL);
+int64_t CPU_FN(attention_fwd_floats)(const op_attr *at, int threads) {
+    return att_threads(at, threads) * fwd_layout(at, NULL, NULL);
 }

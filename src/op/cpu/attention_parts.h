@@ -8,7 +8,7 @@
 void CPU_FN(attention_fwd)(const op_call *c);
 void CPU_FN(attention_one)(const op_call *c);
 void CPU_FN(attention_bwd)(const op_call *c);
-int64_t CPU_FN(attention_fwd_floats)(const op_attr *at); /* per thread */
+int64_t CPU_FN(attention_fwd_floats)(const op_attr *at, int threads);
 int64_t CPU_FN(attention_one_floats)(const op_attr *at);
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads);
 

@@ -310,9 +310,11 @@ V_INLINE void stored_chunk(const uint8_t *p, const stored_scales *s, int c, vf w
     const vf none = v_zero();
     switch (dt) {
         case DT_F16:
+#pragma GCC unroll 8
             for (int v = 0; v < CHUNK_V; v++) w[v] = v_load_f16(p + 2 * v * VW);
             return;
         case DT_BF16:
+#pragma GCC unroll 8
             for (int v = 0; v < CHUNK_V; v++) w[v] = v_load_bf16_bytes(p + 2 * v * VW);
             return;
         case DT_Q4_0: {

@@ -1,5 +1,49 @@
-/* y = act(x); dx = dy act'(x). */
-#include "op/ref/act.h"
+/* ACT: y = act(x); dx = dy act'(x). GATED: y = act(gate) up; dgate = dy up act'(gate),
+ * dup = dy act(gate). */
+#include "op/ref/ref.h"
+
+#define GELU_C ((REAL)0.79788456080286535588) /* sqrt(2/pi) */
+#define INV_SQRT2 ((REAL)0.70710678118654752440)
+#define INV_SQRT_2PI ((REAL)0.39894228040143267794)
+
+/* c: the constant of ACT_SOFTCAP and ACT_CLAMP. */
+static REAL act_value(act_kind kind, REAL x, REAL c) {
+    const REAL one = 1, half = (REAL)0.5, cubic = (REAL)0.044715;
+    switch (kind) {
+        case ACT_GELU_TANH: return half * x * (one + r_tanh(GELU_C * (x + cubic * x * x * x)));
+        case ACT_GELU_EXACT: return half * x * (one + r_erf(x * INV_SQRT2));
+        case ACT_SILU: return x / (one + r_exp(-x));
+        case ACT_RELU: return x > 0 ? x : 0;
+        case ACT_RELU2: return x > 0 ? x * x : 0;
+        case ACT_SOFTCAP: return c * r_tanh(x / c);
+        case ACT_CLAMP: return x < -c ? -c : x > c ? c : x;
+    }
+    return x;
+}
+
+static REAL act_slope(act_kind kind, REAL x, REAL c) {
+    const REAL one = 1, half = (REAL)0.5, cubic = (REAL)0.044715;
+    switch (kind) {
+        case ACT_GELU_TANH: {
+            REAL t = r_tanh(GELU_C * (x + cubic * x * x * x));
+            return half * (one + t) + half * x * (one - t * t) * GELU_C * (one + 3 * cubic * x * x);
+        }
+        case ACT_GELU_EXACT:
+            return half * (one + r_erf(x * INV_SQRT2)) + x * INV_SQRT_2PI * r_exp(-half * x * x);
+        case ACT_SILU: {
+            REAL s = one / (one + r_exp(-x));
+            return s * (one + x * (one - s));
+        }
+        case ACT_RELU: return x > 0 ? one : 0;
+        case ACT_RELU2: return x > 0 ? 2 * x : 0;
+        case ACT_SOFTCAP: {
+            REAL t = r_tanh(x / c);
+            return one - t * t;
+        }
+        case ACT_CLAMP: return x < -c || x > c ? 0 : one;
+    }
+    return one;
+}
 
 static void act_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
@@ -27,3 +71,33 @@ static void act_bwd(const op_call *c) {
 }
 
 const op_impl REF_IMPL(ACT) = {act_fwd, act_bwd, NULL, NULL};
+
+static void gated_fwd(const op_call *c) {
+    const tensor *gate = &c->in[0], *up = &c->in[1], *y = &c->out[0];
+    act_kind kind = c->attr->act.kind;
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < y->rows; n++)
+        for (int64_t i = 0; i < y->cols; i++)
+            row_of(y, n)[i] =
+                store(act_value(kind, load(row_of(gate, n)[i]), 0) * load(row_of(up, n)[i]));
+}
+
+static void gated_bwd(const op_call *c) {
+    const tensor *gate = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
+    const tensor *dgate = &c->din[0], *dup = &c->din[1];
+    act_kind kind = c->attr->act.kind;
+    bool add_gate = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < dy->rows; n++) {
+        for (int64_t i = 0; i < dy->cols; i++) {
+            REAL g = load(row_of(gate, n)[i]), u = load(row_of(up, n)[i]);
+            REAL d = load(row_of(dy, n)[i]);
+            if (dgate->data) put(row_of(dgate, n) + i, d * u * act_slope(kind, g, 0), add_gate);
+            if (dup->data) put(row_of(dup, n) + i, d * act_value(kind, g, 0), add_up);
+        }
+    }
+}
+
+const op_impl REF_IMPL(GATED) = {gated_fwd, gated_bwd, NULL, NULL};

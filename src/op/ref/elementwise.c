@@ -1,0 +1,90 @@
+/* ADD, COPY, SCALE, BIAS and FILL, element by element. */
+#include "op/ref/ref.h"
+
+/* y = a + b. */
+static void add_fwd(const op_call *c) {
+    const tensor *a = &c->in[0], *b = &c->in[1], *y = &c->out[0];
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < y->rows; n++) {
+        for (int64_t i = 0; i < y->cols; i++)
+            row_of(y, n)[i] = store((ACC)load(row_of(a, n)[i]) + (ACC)load(row_of(b, n)[i]));
+    }
+}
+
+const op_impl REF_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
+
+/* y = x; dx = dy. */
+static void copy_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < to->rows; n++)
+        for (int64_t i = 0; i < to->cols; i++)
+            put(row_of(to, n) + i, load(row_of(from, n)[i]), add);
+}
+
+static void copy_fwd(const op_call *c) {
+    copy_rows(c, &c->in[0], &c->out[0], false);
+}
+
+static void copy_bwd(const op_call *c) {
+    if (c->din[0].data) copy_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+}
+
+const op_impl REF_IMPL(COPY) = {copy_fwd, copy_bwd, NULL, NULL};
+
+/* y = c x; dx = c dy. x and y may be the same memory. */
+static void scale_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
+    ACC by = c->attr->scale.c;
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < to->rows; n++)
+        for (int64_t i = 0; i < to->cols; i++)
+            put(row_of(to, n) + i, by * (ACC)load(row_of(from, n)[i]), add);
+}
+
+static void scale_fwd(const op_call *c) {
+    scale_rows(c, &c->in[0], &c->out[0], false);
+}
+
+static void scale_bwd(const op_call *c) {
+    if (c->din[0].data) scale_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+}
+
+const op_impl REF_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
+
+/* y = x + bias; dbias = column sums of dy. x and y may be the same memory. */
+static void bias_fwd(const op_call *c) {
+    const tensor *x = &c->in[0], *y = &c->out[0];
+    const REAL *bias = real_row_of(&c->in[1], 0);
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < y->rows; n++)
+        for (int64_t i = 0; i < y->cols; i++)
+            row_of(y, n)[i] = store((ACC)load(row_of(x, n)[i]) + (ACC)bias[i]);
+}
+
+static void bias_bwd_weight(const op_call *c) {
+    if (c->din[1].data) column_sums(c, &c->dout[0], &c->din[1], op_accumulates(c, 1));
+}
+
+const op_impl REF_IMPL(BIAS) = {bias_fwd, NULL, bias_bwd_weight, NULL};
+
+/* y = c, or c * run->grad_scale. */
+static void fill_fwd(const op_call *c) {
+    const tensor *y = &c->out[0];
+    ACC v = (ACC)c->attr->fill.c * (c->attr->fill.scaled ? (ACC)c->run->grad_scale : 1);
+    bool stored = dtype_bytes(y->dt) == sizeof(STORE); /* or a statistic, which is a REAL */
+    int threads = ref_threads(c);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < y->rows; n++) {
+        for (int64_t i = 0; i < y->cols; i++) {
+            if (stored)
+                row_of(y, n)[i] = store(v);
+            else
+                real_row_of(y, n)[i] = (REAL)v;
+        }
+    }
+}
+
+const op_impl REF_IMPL(FILL) = {fill_fwd, NULL, NULL, NULL};
