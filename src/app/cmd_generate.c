@@ -139,7 +139,7 @@ static status parse_positions(const char *s, logit_rows *r, err *e) {
 
 static status read_rows(const cli_args *args, const open_model *m, const prompts *p, logit_rows *r,
                         err *e) {
-    if (!cli_has(args, "logits")) return ST_OK; /* check_options has seen to --positions */
+    if (!cli_has(args, "logits")) return ST_OK;
     int64_t most = model_max_tokens(&m->config);
     if (p->n != 1) {
         err_set(e, ST_USAGE, "--logits takes one prompt, not %d", p->n);
@@ -257,18 +257,10 @@ static status generate_all(const cli_args *args, open_model *m, const prompts *p
 }
 
 /* Options that would be ignored. */
-static status check_options(const cli_args *args, err *e) {
-    if (!cli_has(args, "positions") || cli_has(args, "logits")) return ST_OK;
-    err_set(e, ST_USAGE, "--positions says which logits are stored, and none are");
-    err_where(e, "command line (--positions)");
-    return err_hint(e, "add --logits OUT.npy, or leave --positions out");
-}
-
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
-    TRY(check_options(args, e));
     status st = open_model_read(&m, args->inputs[0], 0, e);
     if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);

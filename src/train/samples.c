@@ -31,7 +31,7 @@ static status write_one(session *s, generator *g, int i, err *e) {
                                       .top_k = (int)c->sample.top_k,
                                       .top_p = c->sample.top_p,
                                       .repetition_penalty = 1.0,
-                                      .seed = (uint64_t)c->train.seed},
+                                      .seed = sample_seed((uint64_t)c->train.seed, i + 1)},
                            .end = &end,
                            .n_end = end >= 0,
                            .tok = u->tok};
