@@ -123,10 +123,6 @@ static const cli_option options[] = {
     {NULL, NULL, NULL},
 };
 
-static char *bench_generate_details(void) {
-    return xstrdup("bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n");
-}
-
 const cli_command command_bench_generate = {
     .name = "bench generate",
     .summary = "how fast a model reads a prompt and makes tokens",
@@ -135,5 +131,5 @@ const cli_command command_bench_generate = {
     .options = options,
     .min_inputs = 1,
     .max_inputs = 1,
-    .details = bench_generate_details,
+    .about = "bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n",
 };

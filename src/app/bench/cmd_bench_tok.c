@@ -146,13 +146,6 @@ static const cli_option bench_tok_options[] = {
     {NULL, NULL, NULL},
 };
 
-static char *bench_tok_details(void) {
-    return xstrdup(
-        "encode: each FILE as one text; documents: in parts of about 1,000 bytes, a call "
-        "each.\nbench/tok_encode.py runs this beside tiktoken and Hugging Face "
-        "tokenizers.\n");
-}
-
 const cli_command command_bench_tok = {
     .name = "bench tok",
     .summary = "how fast a tokenizer loads, encodes and decodes",
@@ -161,5 +154,7 @@ const cli_command command_bench_tok = {
     .options = bench_tok_options,
     .min_inputs = 2,
     .max_inputs = -1,
-    .details = bench_tok_details,
+    .about = "encode: each FILE as one text; documents: in parts of about 1,000 bytes, a call "
+             "each.\nbench/tok_encode.py runs this beside tiktoken and Hugging Face "
+             "tokenizers.\n",
 };

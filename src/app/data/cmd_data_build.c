@@ -254,8 +254,16 @@ static status run_build(const cli_args *args, err *e) {
     return st;
 }
 
-static char *build_help(void) {
-    return xstrdup(
+const cli_command command_data_build = {
+    .name = "data build",
+    .summary = "turn text into token shards",
+    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
+    .run = run_build,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .takes_output = true,
+    .takes_keys = true,
+    .about =
         "IN is a text file (one document), a .jsonl, .csv or .tsv file (one document a\n"
         "record), each plain or packed (.gz, .zst), a folder of such files, a glob, or - for\n"
         "standard input. The shards go to SHARDS, or with valid= to SHARDS/train and\n"
@@ -279,17 +287,5 @@ static char *build_help(void) {
         "  max_bad=0.01       share of unreadable records above which the build stops\n"
         "  eos=true           put the tokenizer's end-of-text token after each document\n"
         "  shard_tokens=100M  size of one shard file\n"
-        "  threads=N          default: all; the shards are the same for any number\n");
-}
-
-const cli_command command_data_build = {
-    .name = "data build",
-    .summary = "turn text into token shards",
-    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
-    .run = run_build,
-    .min_inputs = 1,
-    .max_inputs = -1,
-    .takes_output = true,
-    .takes_keys = true,
-    .details = build_help,
+        "  threads=N          default: all; the shards are the same for any number\n",
 };

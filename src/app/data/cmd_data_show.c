@@ -248,22 +248,6 @@ static status run_show(const cli_args *args, err *e) {
     return err_hint(e, "athanor data show SHARDS");
 }
 
-static char *show_help(void) {
-    return xstrdup(
-        "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
-        "folder or a glob).\n"
-        "\n"
-        "Keys, for token files of others:\n"
-        "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"
-        "  dtype=auto       u16 or u32, where the file does not say\n"
-        "  tokenizer=FILE   shows texts, and where documents end\n"
-        "\n"
-        "--run shows which documents each sequence of a step holds: record of the source, shard,\n"
-        "number in the set, tokens, and the positions of the row. --render adds the text; what is\n"
-        "not learned (the first token, beginnings behind a document mask) is dim on a terminal,\n"
-        "else in [[ ]].\n");
-}
-
 static const cli_option SHOW_OPTIONS[] = {
     {"limit", "N", "documents to show (default 10; with --run all)"},
     {"verify", NULL, "also check every checksum, token id and document bound"},
@@ -281,5 +265,17 @@ const cli_command command_data_show = {
     .options = SHOW_OPTIONS,
     .max_inputs = 1,
     .takes_keys = true,
-    .details = show_help,
+    .about =
+        "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
+        "folder or a glob).\n"
+        "\n"
+        "Keys, for token files of others:\n"
+        "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"
+        "  dtype=auto       u16 or u32, where the file does not say\n"
+        "  tokenizer=FILE   shows texts, and where documents end\n"
+        "\n"
+        "--run shows which documents each sequence of a step holds: record of the source, shard,\n"
+        "number in the set, tokens, and the positions of the row. --render adds the text; what is\n"
+        "not learned (the first token, beginnings behind a document mask) is dim on a terminal,\n"
+        "else in [[ ]].\n",
 };

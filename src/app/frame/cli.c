@@ -107,6 +107,7 @@ static void print_command_help(const cli_command *c) {
     if (c->takes_output) printf("  %-22s %s\n", "-o OUT", "where the result goes");
     print_option("json", NULL, "standard output carries only JSON");
     print_option("help", NULL, "this text");
+    if (c->about) printf("\n%s", c->about);
     if (!c->details) return;
     char *text = c->details();
     printf("\n%s", text);

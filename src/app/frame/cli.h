@@ -56,7 +56,8 @@ typedef struct cli_command {
     int min_inputs, max_inputs; /* max_inputs < 0: no bound */
     bool takes_output;          /* -o OUT */
     bool takes_keys;            /* key.path=value */
-    char *(*details)(void);     /* more text for --help, on the heap; may be NULL */
+    const char *about;          /* more text for --help; NULL for none */
+    char *(*details)(void);     /* the same where it is computed, on the heap */
 } cli_command;
 
 struct cli_args {

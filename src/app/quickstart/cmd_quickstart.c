@@ -209,20 +209,17 @@ static status cmd_quickstart(const cli_args *args, err *e) {
 static const cli_option options[] = {{"seconds", "N", "time for the training steps (default 108)"},
                                      {0}};
 
-static char *details(void) {
-    return xstrdup(
+const cli_command command_quickstart = {
+    .name = "quickstart",
+    .summary = "from text to a model that writes, in minutes",
+    .usage = "[TEXT] [-o RUN] [--seconds N]",
+    .run = cmd_quickstart,
+    .options = options,
+    .min_inputs = 0,
+    .max_inputs = 1,
+    .takes_output = true,
+    .about =
         "TEXT is a text file, a .jsonl file, a folder of them, or - for standard input. Without\n"
         "it tinyshakespeare is fetched, or without internet the King James Bible is printed by\n"
         "`bible`. RUN (default runs/quickstart) gets tokenizer.json, shards/, checkpoints/,\n"
-        "metrics.jsonl, report.html and quickstart.yaml, the config of the run.\n");
-}
-
-const cli_command command_quickstart = {.name = "quickstart",
-                                        .summary = "from text to a model that writes, in minutes",
-                                        .usage = "[TEXT] [-o RUN] [--seconds N]",
-                                        .run = cmd_quickstart,
-                                        .options = options,
-                                        .min_inputs = 0,
-                                        .max_inputs = 1,
-                                        .takes_output = true,
-                                        .details = details};
+        "metrics.jsonl, report.html and quickstart.yaml, the config of the run.\n"};

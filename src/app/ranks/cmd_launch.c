@@ -33,20 +33,6 @@ static status launch(const cli_args *args, err *e) {
     return launch_ranks(&plan, e);
 }
 
-static char *launch_help(void) {
-    return xstrdup(
-        "Starts COMMAND as N processes that train together; what follows -- is what would follow\n"
-        "athanor alone. Each rank gets its share of the cores, unless OMP_NUM_THREADS is set.\n"
-        "Rank 0 speaks; of the others only standard error is passed on, with [rank R] before each\n"
-        "line. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks. When one dies, the others end\n"
-        "within seconds. A rank that waits for another longer than --timeout fails with a report\n"
-        "of where each rank is. Ranks may also be started by mpirun, srun or torchrun: see\n"
-        "docs/launching.md.\n"
-        "\n"
-        "Exit status: that of the ranks when they agree; 6 when one was killed, hung or "
-        "differs.\n");
-}
-
 static const cli_option options[] = {
     {"ranks", "N", "how many processes"},
     {"timeout", "S", "seconds that a rank may wait for another; 0: for ever (default 600)"},
@@ -60,5 +46,15 @@ const cli_command command_launch = {
     .options = options,
     .min_inputs = 1,
     .max_inputs = -1,
-    .details = launch_help,
+    .about =
+        "Starts COMMAND as N processes that train together; what follows -- is what would follow\n"
+        "athanor alone. Each rank gets its share of the cores, unless OMP_NUM_THREADS is set.\n"
+        "Rank 0 speaks; of the others only standard error is passed on, with [rank R] before each\n"
+        "line. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks. When one dies, the others end\n"
+        "within seconds. A rank that waits for another longer than --timeout fails with a report\n"
+        "of where each rank is. Ranks may also be started by mpirun, srun or torchrun: see\n"
+        "docs/launching.md.\n"
+        "\n"
+        "Exit status: that of the ranks when they agree; 6 when one was killed, hung or "
+        "differs.\n",
 };

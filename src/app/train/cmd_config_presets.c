@@ -89,18 +89,14 @@ static status print_presets(const cli_args *args, err *e) {
     return st;
 }
 
-static char *presets_details(void) {
-    return xstrdup(
-        "Heads, key/value heads and the width of the MLP are the largest of any layer. A config "
-        "takes\n"
-        "a preset as model.preset: NAME, and its keys beside it: model.num_hidden_layers: 6.\n");
-}
-
 const cli_command command_config_presets = {
     .name = "config presets",
     .summary = "published models by name: shapes and exact parameter counts",
     .usage = "[BEGINNING...]",
     .run = print_presets,
     .max_inputs = -1,
-    .details = presets_details,
+    .about =
+        "Heads, key/value heads and the width of the MLP are the largest of any layer. A config "
+        "takes\n"
+        "a preset as model.preset: NAME, and its keys beside it: model.num_hidden_layers: 6.\n",
 };

@@ -251,16 +251,6 @@ static status verify_layouts(const cli_args *args, err *e) {
     return st;
 }
 
-static char *layouts_help(void) {
-    return xstrdup(
-        "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
-        "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
-        "tensor and sequence parallelism, accumulation and recompute. Data-parallel layouts must\n"
-        "give the same bits in every step; tensor-parallel ones the same initial weights, and\n"
-        "losses within 1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`,\n"
-        "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n");
-}
-
 static const cli_option options[] = {
     {"ranks", "N", "layouts of up to so many ranks (8)"},
     {"steps", "N", "training steps of each (20)"},
@@ -276,4 +266,10 @@ const cli_command command_verify_layouts = {
     .min_inputs = 1,
     .max_inputs = 1,
     .takes_keys = true,
-    .details = layouts_help};
+    .about =
+        "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
+        "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
+        "tensor and sequence parallelism, accumulation and recompute. Data-parallel layouts must\n"
+        "give the same bits in every step; tensor-parallel ones the same initial weights, and\n"
+        "losses within 1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`,\n"
+        "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n"};

@@ -149,17 +149,6 @@ static status verify_resume(const cli_args *args, err *e) {
     return st;
 }
 
-static char *verify_help(void) {
-    return xstrdup(
-        "Trains CONFIG twice in RUN-verify/, once undisturbed and once killed (at random\n"
-        "moments, inside saves) and stopped (SIGTERM) again and again, and compares every step\n"
-        "and the final weights bit for bit. Longer runs are shortened: the steps at which stages,\n"
-        "warm-up, decay, milestones and batch ramp begin and end are scaled to --steps. The run\n"
-        "itself is not touched.\n"
-        "\n"
-        "Exit status: 0 the promise holds, 1 it does not (the first difference is named).\n");
-}
-
 static const cli_option options[] = {
     {"steps", "N", "steps of each run, at most those of CONFIG (default 30)"},
     {"kills", "K", "interruptions (default 5)"},
@@ -176,5 +165,12 @@ const cli_command command_verify_resume = {
     .min_inputs = 1,
     .max_inputs = 1,
     .takes_keys = true,
-    .details = verify_help,
+    .about =
+        "Trains CONFIG twice in RUN-verify/, once undisturbed and once killed (at random\n"
+        "moments, inside saves) and stopped (SIGTERM) again and again, and compares every step\n"
+        "and the final weights bit for bit. Longer runs are shortened: the steps at which stages,\n"
+        "warm-up, decay, milestones and batch ramp begin and end are scaled to --steps. The run\n"
+        "itself is not touched.\n"
+        "\n"
+        "Exit status: 0 the promise holds, 1 it does not (the first difference is named).\n",
 };
