@@ -109,12 +109,6 @@ static int64_t longest(const prompts *p) {
     return most;
 }
 
-static json_t *ids_json(const tok_ids *ids) {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
-    return list;
-}
-
 /* ---- logits ---- */
 
 typedef struct logit_rows {
@@ -139,7 +133,7 @@ static status parse_positions(const char *s, logit_rows *r, err *e) {
 
 static status read_rows(const cli_args *args, const open_model *m, const prompts *p, logit_rows *r,
                         err *e) {
-    if (!cli_has(args, "logits")) return ST_OK; /* check_options has seen to --positions */
+    if (!cli_has(args, "logits")) return ST_OK;
     int64_t most = model_max_tokens(&m->config);
     if (p->n != 1) {
         err_set(e, ST_USAGE, "--logits takes one prompt, not %d", p->n);
@@ -170,7 +164,7 @@ static status only_logits(const cli_args *args, open_model *m, const prompts *p,
     TRY(open_model_load(m, 0, (int)r->of, e));
     TRY(store_logits(path, m, &p->item[0].ids, r, e));
     if (!args->json) return ST_OK;
-    json_t *o = json_pack("{s:o}", "prompt_ids", ids_json(&p->item[0].ids));
+    json_t *o = json_pack("{s:o}", "prompt_ids", cli_id_list(p->item[0].ids.id, p->item[0].ids.n));
     add_logits(o, path, r, m->config.vocab_size);
     cli_print_json(o);
     return ST_OK;
@@ -211,9 +205,10 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     }
     if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
     if (st == ST_OK && args->json) {
-        json_t *o = json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", ids_json(prompt), "ids",
-                              ids_json(&out), "text", json_text(strbuf_cstr(&text), text.len),
-                              "finish", generate_finish_name(result.finish));
+        json_t *o =
+            json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", cli_id_list(prompt->id, prompt->n), "ids",
+                      cli_id_list(out.id, out.n), "text", json_text(strbuf_cstr(&text), text.len),
+                      "finish", generate_finish_name(result.finish));
         if (r->of) add_logits(o, cli_value(args, "logits"), r, m->config.vocab_size);
         cli_print_json(o);
     } else if (st == ST_OK && m->tok)
@@ -256,19 +251,10 @@ static status generate_all(const cli_args *args, open_model *m, const prompts *p
     return st;
 }
 
-/* Options that would be ignored. */
-static status check_options(const cli_args *args, err *e) {
-    if (!cli_has(args, "positions") || cli_has(args, "logits")) return ST_OK;
-    err_set(e, ST_USAGE, "--positions says which logits are stored, and none are");
-    err_where(e, "command line (--positions)");
-    return err_hint(e, "add --logits OUT.npy, or leave --positions out");
-}
-
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
-    TRY(check_options(args, e));
     status st = open_model_read(&m, args->inputs[0], 0, e);
     if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
@@ -301,10 +287,11 @@ static const cli_option options[] = {
     {"positions", "a:b", "only these positions of the logits"},
     {0}};
 
-static const cli_rule rules[] = {{"positions", CLI_NEEDS, "logits", "add --logits OUT.npy"},
-                                 {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
-                                 {"ids", CLI_EXCLUDES, "batch", "give one of the three"},
-                                 {0}};
+static const cli_rule rules[] = {
+    {"positions", CLI_NEEDS, "logits", "add --logits OUT.npy, or leave --positions out"},
+    {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
+    {"ids", CLI_EXCLUDES, "batch", "give one of the three"},
+    {0}};
 
 const cli_command command_generate = {
     .name = "generate",

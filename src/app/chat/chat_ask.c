@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "app/chat/chat.h"
+#include "app/frame/cli_ids.h"
 #include "base/json.h"
 
 status chat_answer(chat *c, err *e) {
@@ -18,15 +19,13 @@ status chat_answer(chat *c, err *e) {
 /* ---- lines ---- */
 
 static json_t *answer_json(const conversation_answer *a) {
-    json_t *ids = json_array();
-    for (int64_t i = 0; i < a->ids.n; i++) json_array_append_new(ids, json_integer(a->ids.id[i]));
-    return json_pack("{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "role", "assistant",
-                     "content", json_text(strbuf_cstr(&a->text), a->text.len), "ids", ids, "finish",
-                     generate_finish_name(a->result.finish), "prompt_tokens",
-                     (json_int_t)a->n_prompt, "reused_tokens", (json_int_t)a->result.n_reused,
-                     "new_tokens", (json_int_t)a->ids.n, "dropped_turns", (json_int_t)a->n_dropped,
-                     "prefill_tok_per_s", json_f64(a->prefill_rate), "decode_tok_per_s",
-                     json_f64(a->decode_rate));
+    return json_pack(
+        "{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "role", "assistant", "content",
+        json_text(strbuf_cstr(&a->text), a->text.len), "ids", cli_id_list(a->ids.id, a->ids.n),
+        "finish", generate_finish_name(a->result.finish), "prompt_tokens", (json_int_t)a->n_prompt,
+        "reused_tokens", (json_int_t)a->result.n_reused, "new_tokens", (json_int_t)a->ids.n,
+        "dropped_turns", (json_int_t)a->n_dropped, "prefill_tok_per_s", json_f64(a->prefill_rate),
+        "decode_tok_per_s", json_f64(a->decode_rate));
 }
 
 status chat_answer_one(chat *c, const char *text, size_t len, err *e) {

@@ -87,15 +87,9 @@ status chat_read_options(chat *c, const cli_args *args, const generation_setting
     c->stop = cli_value(args, "stop");
     c->options.stop = &c->stop;
     c->options.n_stop = c->stop && *c->stop;
-    if (cli_has(args, "think") && cli_has(args, "no-think")) {
-        err_set(e, ST_USAGE, "--think and --no-think contradict each other");
-        err_where(e, "command line (--no-think)");
-        return err_hint(e, "give one of them, or neither: the template decides then");
-    }
-    if (cli_has(args, "think"))
-        json_object_set_new(c->talk.variables, "enable_thinking", json_true());
-    if (cli_has(args, "no-think"))
-        json_object_set_new(c->talk.variables, "enable_thinking", json_false());
+    if (cli_has(args, "think") || cli_has(args, "no-think"))
+        json_object_set_new(c->talk.variables, "enable_thinking",
+                            json_boolean(cli_has(args, "think")));
     return ST_OK;
 }
 

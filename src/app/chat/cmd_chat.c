@@ -96,12 +96,17 @@ static const cli_option options[] = {
     {"template", "FILE", "another chat template than the model's"},
     {0}};
 
+static const cli_rule rules[] = {
+    {"think", CLI_EXCLUDES, "no-think", "give one of them, or neither: the template decides then"},
+    {0}};
+
 const cli_command command_chat = {
     .name = "chat",
     .summary = "talk with a model",
     .usage = "MODEL [--prompt TEXT] [--system TEXT] [--option value] [variable=value...]",
     .run = cmd_chat,
     .options = options,
+    .rules = rules,
     .min_inputs = 1,
     .max_inputs = 1,
     .takes_keys = true};

@@ -130,14 +130,6 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     return ST_OK;
 }
 
-static status need(const char *value, const char *key, const char *hint, err *e) {
-    if (value) return ST_OK;
-    err_set(e, ST_USAGE, "data build needs %s", key);
-    err_where(e, "%s", key);
-    err_hint(e, "%s", hint);
-    return ST_USAGE;
-}
-
 /* One line that is written over: below 80 columns, or it would wrap. */
 static void show_progress(void *ctx, const data_progress *p) {
     (void)ctx;
@@ -223,11 +215,14 @@ static void print_result(const char *out, const data_build_result *r) {
 
 static status build(const cli_args *args, arena *a, err *e) {
     data_build_options opt = {0};
-    TRY(need(args->output, "-o", "name the folder to write: -o shards", e));
     const char *tokenizer = cli_override(args, "tokenizer");
     TRY(read_build_options(args, a, &opt, e));
-    TRY(need(tokenizer, "tokenizer",
-             "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`", e));
+    if (!tokenizer) {
+        err_set(e, ST_USAGE, "data build needs tokenizer");
+        err_where(e, "tokenizer");
+        return err_hint(e,
+                        "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`");
+    }
     if (args->json) log_set_quiet(true);
     bool live = !args->json && isatty(STDERR_FILENO);
     if (live) opt.progress = show_progress;
@@ -261,7 +256,7 @@ const cli_command command_data_build = {
     .run = run_build,
     .min_inputs = 1,
     .max_inputs = -1,
-    .takes_output = true,
+    .needs_output = true,
     .takes_keys = true,
     .about =
         "IN is a text file (one document), a .jsonl, .csv or .tsv file (one document a\n"

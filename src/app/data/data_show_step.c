@@ -10,6 +10,7 @@
 
 #include "app/data/data_view.h"
 #include "app/data/row_text.h"
+#include "app/frame/cli_ids.h"
 #include "base/json.h"
 #include "train/course/step_data.h"
 
@@ -53,21 +54,15 @@ static json_t *document_json(const sample_view *s, const loader_span *span) {
     return o;
 }
 
-static json_t *ids_json(const int32_t *ids, int n) {
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
-    return list;
-}
-
 static status sample_json(const step_view *v, const sample_view *s, json_t **out, err *e) {
     strbuf text = {0};
     status st = tok_decode(v->d->tok, v->ids, s->place.n_inputs, false, &text, e);
     if (st == ST_OK)
-        *out = json_pack("{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample,
-                         "row", s->row, "set", json_cstr(s->set), "epoch",
-                         (json_int_t)s->place.epoch, "sequence", (json_int_t)s->place.sequence,
-                         "ids", ids_json(v->ids, v->d->T), "targets", ids_json(v->targets, v->d->T),
-                         "text", json_text(strbuf_cstr(&text), text.len));
+        *out = json_pack(
+            "{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample, "row", s->row,
+            "set", json_cstr(s->set), "epoch", (json_int_t)s->place.epoch, "sequence",
+            (json_int_t)s->place.sequence, "ids", cli_id_list(v->ids, v->d->T), "targets",
+            cli_id_list(v->targets, v->d->T), "text", json_text(strbuf_cstr(&text), text.len));
     strbuf_free(&text);
     return st;
 }

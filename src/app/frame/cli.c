@@ -104,7 +104,8 @@ static void print_command_help(const cli_command *c) {
            c->usage);
     for (int i = 0; c->options && c->options[i].name; i++)
         print_option(c->options[i].name, c->options[i].value, c->options[i].help);
-    if (c->takes_output) printf("  %-22s %s\n", "-o OUT", "where the result goes");
+    if (c->takes_output || c->needs_output)
+        printf("  %-22s %s\n", "-o OUT", "where the result goes");
     print_option("json", NULL, "standard output carries only JSON");
     print_option("help", NULL, "this text");
     if (c->about) printf("\n%s", c->about);

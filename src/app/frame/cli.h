@@ -54,7 +54,8 @@ typedef struct cli_command {
     const cli_option *options;  /* NULL for none; --json, --help and -o are known to all */
     const cli_rule *rules;      /* NULL for none */
     int min_inputs, max_inputs; /* max_inputs < 0: no bound */
-    bool takes_output;          /* -o OUT */
+    bool takes_output;          /* -o OUT may be given */
+    bool needs_output;          /* -o OUT must be given */
     bool takes_keys;            /* key.path=value */
     const char *about;          /* more text for --help; NULL for none */
     char *(*details)(void);     /* the same where it is computed, on the heap */

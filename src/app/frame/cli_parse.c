@@ -88,8 +88,12 @@ static status parse_long(cli_args *args, word_list *w, const char *word, err *e)
     return ST_OK;
 }
 
+static bool takes_output(const cli_command *c) {
+    return c->takes_output || c->needs_output;
+}
+
 static status parse_output(cli_args *args, word_list *w, err *e) {
-    if (!args->command->takes_output)
+    if (!takes_output(args->command))
         return err_set(e, ST_USAGE, "'athanor %s' has no output, so it takes no -o",
                        args->command->name);
     if (args->output) return err_set(e, ST_USAGE, "-o is given twice");
@@ -127,6 +131,8 @@ static status check_inputs(const cli_args *args, err *e) {
     if (c->max_inputs >= 0 && args->n_inputs > c->max_inputs)
         return err_set(e, ST_USAGE, "'athanor %s' has no use for '%s'", c->name,
                        args->inputs[c->max_inputs]);
+    if (c->needs_output && !(args->output && *args->output))
+        return err_set(e, ST_USAGE, "'athanor %s' needs -o", c->name);
     return ST_OK;
 }
 
@@ -174,7 +180,7 @@ static status check_rules(const cli_args *args, err *e) {
 /* Whether the word after this one is its value. */
 static bool takes_next(const cli_command *c, const char *word) {
     if (!c) return false;
-    if (strcmp(word, "-o") == 0) return c->takes_output;
+    if (strcmp(word, "-o") == 0) return takes_output(c);
     int i = strncmp(word, "--", 2) == 0 ? find_option(c, word + 2, strlen(word + 2)) : -1;
     return i >= 0 && c->options[i].value;
 }
