@@ -18,10 +18,6 @@ static json_t *number_schema(const option *o, const char *type) {
                      "maximum", o->hi, "type", "string", "pattern", NUMBER_WITH_SUFFIX);
 }
 
-static json_t *list_schema(json_t *items) {
-    return json_pack("{s:s, s:o}", "type", "array", "items", items);
-}
-
 static json_t *words_schema(const char *const *set) {
     json_t *words = json_array();
     for (int i = 0; set[i]; i++) json_array_append_new(words, json_string(set[i]));
@@ -72,20 +68,30 @@ static json_t *element_schema(const char *owner) {
     return object;
 }
 
-static json_t *sources_schema(const option *o) {
+static json_t *source_schema(const option *o) {
     json_t *element = element_schema(o->path);
     json_object_set_new(element, "required", json_pack("[s]", "path"));
-    return json_pack("{s:[{s:s}, {s:s, s:{s:[{s:s}, o]}}]}", "anyOf", "type", "string", "type",
-                     "array", "items", "anyOf", "type", "string", element);
+    return json_pack("{s:[{s:s}, o]}", "anyOf", "type", "string", element);
 }
 
-static json_t *stages_schema(const option *o) {
+static json_t *stage_schema(const option *o) {
     static const char *const sections[] = {"data", "train", "optim", "model"};
     json_t *element = element_schema(o->path);
     for (int i = 0; i < ARRAY_LEN(sections); i++)
         set_property(element, sections[i], type_schema("object"));
     json_object_set_new(element, "required", json_pack("[s, s]", "name", "until"));
-    return list_schema(element);
+    return element;
+}
+
+static json_t *bare_schema(const option *o);
+
+/* A text or a source alone stands for a list of one. */
+static json_t *list_schema(const option *o) {
+    option element;
+    (void)config_elements(o, &element);
+    json_t *list = json_pack("{s:s, s:o}", "type", "array", "items", bare_schema(&element));
+    if (o->type != OPTION_TEXTS && o->type != OPTION_SOURCES) return list;
+    return json_pack("{s:[{s:s}, o]}", "anyOf", "type", "string", list);
 }
 
 static json_t *bare_schema(const option *o) {
@@ -101,15 +107,10 @@ static json_t *bare_schema(const option *o) {
                                   json_pack("{s:s}", "const", "auto"));
             return schema;
         }
-        case OPTION_TEXTS:
-            return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type",
-                             "array", "items", "type", "string");
-        case OPTION_INTS: return list_schema(number_schema(o, "integer"));
-        case OPTION_NUMS: return list_schema(number_schema(o, "number"));
-        case OPTION_SOURCES: return sources_schema(o);
-        case OPTION_STAGES: return stages_schema(o);
+        case OPTION_SOURCE: return source_schema(o);
+        case OPTION_STAGE: return stage_schema(o);
+        default: return list_schema(o); /* all others are lists */
     }
-    return NULL;
 }
 
 /* null stands for the default everywhere. */
