@@ -1,11 +1,10 @@
-/* athanor data show: what is in token shards, or in a step of a run (data_show_step.h). */
+/* athanor data show: what is in token shards, or in a step of a run (data_show_step.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "app/frame/cli.h"
-#include "app/data/data_show_step.h"
 #include "app/data/data_view.h"
+#include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -17,6 +16,20 @@
 #include "tok/tok.h"
 
 enum { PREVIEW_BYTES = 200, PREVIEW_TOK = 128, SHOWN_DOCUMENTS = 10 };
+
+/* ---- totals ---- */
+
+json_t *data_totals_json(const shard_totals *t) {
+    return json_pack("{s:I,s:I,s:I}", "tokens", (json_int_t)t->tokens, "documents",
+                     (json_int_t)t->documents, "text_bytes", (json_int_t)t->text_bytes);
+}
+
+void data_print_totals(const char *dir, const char *sub, const shard_totals *t) {
+    printf("%s%s: %" PRIu64 " tokens, %" PRIu64 " documents, %" PRIu64
+           " bytes of text (%.2f bytes per token)\n",
+           dir, sub, t->tokens, t->documents, t->text_bytes,
+           (double)t->text_bytes / (double)t->tokens);
+}
 
 /* ---- what is read, and how ---- */
 
