@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "app/chat/chat.h"
-#include "app/chat/chat_variables.h"
 
 enum { DEFAULT_CTX = 8192 };
 
@@ -46,7 +45,7 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
     TRY(open_model_settings(&c->model, &settings, e));
     conversation_init(&c->talk, &c->gen, c->model.tok, c->template, &settings);
-    chat_read_variables(args, c->talk.variables);
+    cli_put_overrides(args, c->talk.variables);
     conversation_set_system(&c->talk, cli_value(args, "system"));
     status st = chat_read_options(c, args, &settings, e);
     generation_settings_free(&settings);

@@ -86,6 +86,8 @@ status cli_num(const cli_args *args, const char *name, double fallback, double l
                double *out, err *e) ATH_MUST_USE;
 /* The value of an override by key, the last one given; NULL when absent. */
 const char *cli_override(const cli_args *args, const char *key);
+/* Sets each override in an object: JSON where the value is that, otherwise a text. */
+void cli_put_overrides(const cli_args *args, json_t *object);
 /* Refuses overrides whose key is not in `keys` (ended by NULL), for commands that take a few. */
 status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) ATH_MUST_USE;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "base/text.h"
 
 /* Length of the key in "key.path=value"; 0 when the word is no such pair. A path with '=' in a
@@ -249,6 +250,15 @@ const char *cli_override(const cli_args *args, const char *key) {
         if (strncmp(args->overrides[i], key, n) == 0 && args->overrides[i][n] == '=')
             return args->overrides[i] + n + 1;
     return NULL;
+}
+
+void cli_put_overrides(const cli_args *args, json_t *object) {
+    for (int i = 0; i < args->n_overrides; i++) {
+        const char *value = strchr(args->overrides[i], '=') + 1;
+        json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);
+        json_object_setn_new(object, args->overrides[i], (size_t)(value - args->overrides[i]) - 1,
+                             j ? j : json_cstr(value));
+    }
 }
 
 status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) {
