@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "run/folder.h"
-#include "train/train.h"
 
 enum { DEFAULT_SECONDS = 108 };
 
@@ -94,6 +93,15 @@ static status measure_machine(quick *q, err *e) {
     return ST_OK;
 }
 
+status quick_train(const char *config_path, const char *const *overrides, int n,
+                   const train_options *opt, err *e) {
+    config *c;
+    TRY(config_load(&c, config_path, overrides, n, e));
+    status st = train_run(c, opt, e);
+    config_free(c);
+    return st;
+}
+
 static status train_part(const char *config_path, int64_t steps, bool fresh, quick_watch *w,
                          err *e) {
     char override[64];
@@ -104,12 +112,8 @@ static status train_part(const char *config_path, int64_t steps, bool fresh, qui
                          .on_event = quick_watch_event,
                          .on_plan = quick_watch_plan,
                          .ctx = w};
-    config *c;
-    TRY(config_load(&c, config_path, overrides, 1, e));
     w->stop = 0;
-    status st = train_run(c, &opt, e);
-    config_free(c);
-    return st;
+    return quick_train(config_path, overrides, 1, &opt, e);
 }
 
 /* How many steps there is time for at the speed of the last part; the schedule then ends there. */

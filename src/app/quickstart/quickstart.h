@@ -16,6 +16,7 @@
 #include "data/build/build.h"
 #include "run/config/config.h"
 #include "tok/tok.h"
+#include "train/train.h"
 
 enum { QUICK_PROMPTS = 3, QUICK_CORRECTIONS = 3 };
 
@@ -64,6 +65,10 @@ int quick_eval_batches(const quick *q);
 status quick_choose_size(quick *q, err *e) ATH_MUST_USE;
 /* Writes RUN/quickstart.yaml for the plan; its path is in the arena. */
 status quick_write_config(quick *q, const char **path, err *e) ATH_MUST_USE;
+
+/* Trains the config with overrides. */
+status quick_train(const char *config_path, const char *const *overrides, int n,
+                   const train_options *opt, err *e) ATH_MUST_USE;
 
 /* What the training told, and its view. */
 typedef struct quick_watch {
