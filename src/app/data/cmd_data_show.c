@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "data/shard/shards.h"
 #include "run/config/config.h"
@@ -37,24 +36,6 @@ static const char *const KEYS[] = {"format", "dtype", "tokenizer", NULL};
 
 static const char *const FORMATS[] = {SHARDS_FORMATS(LIST_WORD)};
 static const char *const DTYPES[] = {CONFIG_SET_TOKEN_DTYPE(LIST_WORD)};
-
-static status get_word(const cli_args *args, const char *key, const char *const *words, int n,
-                       int *out, err *e) {
-    const char *value = cli_override(args, key);
-    *out = 0;
-    if (!value) return ST_OK;
-    for (int i = 0; i < n; i++)
-        if (strcmp(value, words[i]) == 0) {
-            *out = i;
-            return ST_OK;
-        }
-    int near = text_nearest(value, words, n);
-    err_set(e, ST_USAGE, "%s=%s is not a value that %s can have", key, value, key);
-    err_where(e, "%s", key);
-    return near >= 0 ? err_hint(e, "did you mean %s?", words[near])
-                     : err_hint(e, "it is one of those that `athanor train --help` lists for "
-                                   "data.train");
-}
 
 /* The tokenizer that was given, else the folder's, else NULL with a warning: counts are worth
  * showing without texts. */
@@ -218,11 +199,11 @@ static status show_set(const cli_args *args, const shards *s, tok *given, err *e
 }
 
 static status run_show_set(const cli_args *args, err *e) {
-    int format, dtype;
+    int format = 0, dtype = 0;
     tok *given = NULL;
     TRY(cli_check_overrides(args, KEYS, e));
-    TRY(get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
-    TRY(get_word(args, "dtype", DTYPES, ARRAY_LEN(DTYPES), &dtype, e));
+    TRY(data_get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
+    TRY(data_get_word(args, "dtype", DTYPES, ARRAY_LEN(DTYPES), &dtype, e));
     if (cli_override(args, "tokenizer")) TRY(tok_load(&given, cli_override(args, "tokenizer"), e));
     shards_spec spec = {.path = args->inputs[0],
                         .format = (shards_format)format,

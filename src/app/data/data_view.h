@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "app/frame/cli.h"
 #include "data/shard/shards.h"
 
 /* Totals of a shard set. */
@@ -15,5 +16,9 @@ void data_print_totals(const char *dir, const char *sub, const shard_totals *t);
  * their text, where what is not learned stands out. */
 status data_show_step(const char *run, int64_t step, int64_t limit, bool render, bool json,
                       err *e) ATH_MUST_USE;
+
+/* cmd_data_build.c: the value of key=WORD as its place in `words`; *out stays without the key. */
+status data_get_word(const cli_args *args, const char *key, const char *const *words, int n,
+                     int *out, err *e) ATH_MUST_USE;
 
 #endif
