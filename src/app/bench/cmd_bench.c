@@ -88,12 +88,10 @@ static void print_ready(const bench_facts *f) {
 }
 
 static void print_step_json(const bench_step *r) {
-    json_t *o = json_pack("{s:s,s:I}", "event", "step", "step", (json_int_t)r->step);
-    json_object_set_new(o, "step_ms", json_f64((double)r->ns / 1e6));
-    json_object_set_new(o, "tok_per_s", json_f64(r->tok_per_s));
-    json_object_set_new(o, "mfu", json_f64(r->mfu));
-    json_object_set_new(o, "loss", json_f64(r->loss));
-    cli_print_json(o);
+    cli_print_json(json_pack("{s:s,s:I,s:o,s:o,s:o,s:o}", "event", "step", "step",
+                             (json_int_t)r->step, "step_ms", json_f64((double)r->ns / 1e6),
+                             "tok_per_s", json_f64(r->tok_per_s), "mfu", json_f64(r->mfu), "loss",
+                             json_f64(r->loss)));
 }
 
 /* One step for each line of standard input, so that two programs can take turns. Of several ranks

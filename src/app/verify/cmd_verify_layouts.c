@@ -116,11 +116,11 @@ static json_t *row_json(const char *name, const layout *l, const layout_verdict 
     char initial[17], last[17];
     hash_format(r->initial, initial);
     hash_format(r->n_steps ? r->steps[r->n_steps - 1].digest : r->initial, last);
-    json_t *o = json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I}", "layout", name, "ranks", layout_ranks(l),
-                          "ok", k->ok, "exact", k->exact, "initial_digest", initial, "digest", last,
-                          "peak_bytes", (json_int_t)r->peak_bytes);
-    json_object_set_new(o, "max_rel_loss_diff", json_f64(k->loss_error));
-    json_object_set_new(o, "max_rel_grad_diff", json_f64(k->norm_error));
+    json_t *o =
+        json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I,s:o,s:o}", "layout", name, "ranks", layout_ranks(l),
+                  "ok", k->ok, "exact", k->exact, "initial_digest", initial, "digest", last,
+                  "peak_bytes", (json_int_t)r->peak_bytes, "max_rel_loss_diff",
+                  json_f64(k->loss_error), "max_rel_grad_diff", json_f64(k->norm_error));
     if (!k->ok) json_object_set_new(o, "why", json_cstr(k->why));
     return o;
 }
@@ -148,11 +148,10 @@ static status tell(verification *v, err *e) {
                  "within %.1e",
                  v->n, digest, v->steps, v->loss_error);
     if (v->speaks && v->args->json) {
-        json_t *o = json_pack("{s:b,s:o,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail",
-                              json_cstr(detail), "digest", digest, "steps", v->steps, "layers",
-                              v->t->depth, "rows", v->rows);
-        json_object_set_new(o, "seconds", json_f64((double)(clock_now_ns() - v->began_ns) / 1e9));
-        cli_print_json(o);
+        cli_print_json(json_pack("{s:b,s:o,s:s,s:i,s:i,s:O,s:o}", "ok", v->broken == 0, "detail",
+                                 json_cstr(detail), "digest", digest, "steps", v->steps, "layers",
+                                 v->t->depth, "rows", v->rows, "seconds",
+                                 json_f64(clock_since_s(v->began_ns))));
     } else if (v->speaks)
         printf("%s: %s\n", v->broken ? "broken" : "ok", detail);
     if (!v->broken) return ST_OK;

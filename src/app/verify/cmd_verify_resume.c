@@ -193,12 +193,10 @@ static status prepare_folder(const resume_runs *r, const config *c, const course
 }
 
 static json_t *result_json(const resume_runs *r, const char *detail, double seconds) {
-    json_t *o =
-        json_pack("{s:b, s:o, s:I, s:i, s:i, s:i, s:i}", "ok", r->broken == NULL, "detail",
-                  json_cstr(detail), "steps", (json_int_t)r->steps, "interruptions", r->struck,
-                  "inside_saves", r->in_saves, "by_sigterm", r->stops, "rounds", r->rounds);
-    json_object_set_new(o, "seconds", json_f64(seconds));
-    return o;
+    return json_pack("{s:b, s:o, s:I, s:i, s:i, s:i, s:i, s:o}", "ok", r->broken == NULL, "detail",
+                     json_cstr(detail), "steps", (json_int_t)r->steps, "interruptions", r->struck,
+                     "inside_saves", r->in_saves, "by_sigterm", r->stops, "rounds", r->rounds,
+                     "seconds", json_f64(seconds));
 }
 
 static void report(const resume_runs *r, const cli_args *args, double seconds) {
