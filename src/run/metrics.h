@@ -17,9 +17,6 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* RUN/metrics.jsonl, in the arena. */
-char *metrics_path(arena *a, const char *run_dir);
-
 /* The writer. Opening makes the file when absent and cuts off a last line that is not whole. */
 typedef struct metrics_log metrics_log;
 status metrics_open(metrics_log **out, const char *run_dir, err *e) ATH_MUST_USE;

@@ -29,7 +29,7 @@ static const char *number_text(char out[32], double value) {
 static const char *count_text(arena *a, int64_t n) {
     strbuf text = {0};
     if (n >= 0)
-        report_put_count(&text, (double)n);
+        svg_put_number(&text, (double)n);
     else
         strbuf_putc(&text, '-');
     char *copy = arena_strdup(a, text.data);

@@ -7,11 +7,11 @@
 #include "run/report/svg.h"
 
 static void put_page(strbuf *out, const report_data *d) {
-    strbuf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                     "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    svg_put_escaped(out, d->summary.name);
-    strbuf_puts(out, " - athanor</title>\n<style>\n");
+    svg_put_between(out,
+                    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                    "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+                    d->summary.name, " - athanor</title>\n<style>\n");
     strbuf_puts(out, report_css);
     strbuf_puts(out, "</style>\n</head>\n<body>\n<main>\n");
     report_put_header(out, d);

@@ -173,12 +173,6 @@ void report_data_free(report_data *d) {
 
 /* ---- quantities ---- */
 
-void report_put_count(strbuf *out, double n) {
-    char text[32];
-    svg_format_number(text, n);
-    strbuf_puts(out, text);
-}
-
 void report_put_bytes(strbuf *out, double n) {
     static const char *const UNITS[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
     int unit = 0;

@@ -51,8 +51,7 @@ typedef struct report_data {
 status report_data_load(report_data *d, const char *run_dir, err *e) ATH_MUST_USE;
 void report_data_free(report_data *d);
 
-/* Quantities in words: "2.9M", "1.1 MB", "2 min 28 s". */
-void report_put_count(strbuf *out, double n);
+/* Quantities in words: "1.1 MB", "2 min 28 s"; counts are svg_put_number's. */
 void report_put_bytes(strbuf *out, double n);
 void report_put_seconds(strbuf *out, double s);
 /* Text as one word of a shell, escaped for HTML. */

@@ -17,7 +17,7 @@ static void put_trained(strbuf *out, const report_data *d) {
     strbuf_puts(out, "Trained");
     if (d->summary.params > 0) {
         strbuf_putc(out, ' ');
-        report_put_count(out, (double)d->summary.params);
+        svg_put_number(out, (double)d->summary.params);
         strbuf_puts(out, " parameters");
     }
     if (isfinite(text_bytes)) {
@@ -27,7 +27,7 @@ static void put_trained(strbuf *out, const report_data *d) {
     }
     if (tokens > 0) {
         strbuf_puts(out, isfinite(text_bytes) ? ", " : " on ");
-        report_put_count(out, tokens);
+        svg_put_number(out, tokens);
         strbuf_puts(out, isfinite(text_bytes) ? " tokens in all," : " tokens");
     }
     strbuf_puts(out, " for ");
@@ -278,7 +278,7 @@ static size_t put_milestone(strbuf *out, const report_data *d, size_t i) {
     size_t n = json_array_size(d->samples);
     int64_t step = sample_step(d, i);
     strbuf_puts(out, "<article><h3>step <b>");
-    report_put_count(out, (double)step);
+    svg_put_number(out, (double)step);
     strbuf_puts(out, "</b></h3><div>\n");
     for (; i < n && sample_step(d, i) == step; i++) put_sample(out, json_array_get(d->samples, i));
     strbuf_puts(out, "</div></article>\n");
@@ -471,18 +471,14 @@ static void put_config_rows(strbuf *out, const char *path, const json_t *value) 
         strbuf_puts(&text, "not set");
     else
         json_format(&text, value, 0);
-    strbuf_puts(out, "<tr><th>");
-    svg_put_escaped(out, path);
-    strbuf_puts(out, "</th><td>");
+    svg_put_between(out, "<tr><th>", path, "</th><td>");
     svg_put_escaped(out, json_is_string(value) ? json_string_value(value) : text.data);
     strbuf_puts(out, "</td></tr>\n");
     strbuf_free(&text);
 }
 
 static void put_config_group(strbuf *out, const char *key, const json_t *value) {
-    strbuf_puts(out, "<table><caption>");
-    svg_put_escaped(out, key);
-    strbuf_puts(out, "</caption><tbody>\n");
+    svg_put_between(out, "<table><caption>", key, "</caption><tbody>\n");
     put_config_rows(out, "", value);
     strbuf_puts(out, "</tbody></table>\n");
 }
