@@ -158,8 +158,6 @@ const cli_command command_import = {
     .run = cmd_import,
     .options = import_options,
     .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .needs_output = true};
 
 const cli_command command_export = {
@@ -169,6 +167,4 @@ const cli_command command_export = {
     .run = cmd_export,
     .options = export_options,
     .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .needs_output = true};

@@ -299,6 +299,4 @@ const cli_command command_generate = {
     .usage = "MODEL --prompt TEXT | --ids 1,2,3 | --batch F.jsonl [--option value]",
     .run = cmd_generate,
     .options = options,
-    .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1};
+    .rules = rules};

@@ -280,6 +280,4 @@ const cli_command command_bench_train = {
     .run = cmd_bench_train,
     .options = options,
     .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true};

@@ -129,7 +129,5 @@ const cli_command command_bench_generate = {
     .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N] [--cache FORMAT]",
     .run = cmd_bench_generate,
     .options = options,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .about = "bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n",
 };

@@ -106,6 +106,4 @@ const cli_command command_chat = {
     .run = cmd_chat,
     .options = options,
     .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true};

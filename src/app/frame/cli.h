@@ -53,7 +53,7 @@ typedef struct cli_command {
     status (*run)(const cli_args *args, err *e);
     const cli_option *options;  /* NULL for none; --json, --help and -o are known to all */
     const cli_rule *rules;      /* NULL for none */
-    int min_inputs, max_inputs; /* max_inputs < 0: no bound */
+    int min_inputs, max_inputs; /* 0, 0: exactly one; max_inputs < 0: no bound */
     bool takes_output;          /* -o OUT may be given */
     bool needs_output;          /* -o OUT must be given */
     bool takes_keys;            /* key.path=value */

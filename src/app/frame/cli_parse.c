@@ -126,12 +126,13 @@ static status parse_words(cli_args *args, word_list *w, err *e) {
 
 static status check_inputs(const cli_args *args, err *e) {
     const cli_command *c = args->command;
-    if (args->n_inputs < c->min_inputs)
+    int most = c->max_inputs ? c->max_inputs : 1, least = c->max_inputs ? c->min_inputs : 1;
+    if (args->n_inputs < least)
         return err_set(e, ST_USAGE, "'athanor %s' needs %s", c->name,
-                       c->min_inputs == 1 ? "an input" : "more inputs");
-    if (c->max_inputs >= 0 && args->n_inputs > c->max_inputs)
+                       least == 1 ? "an input" : "more inputs");
+    if (most >= 0 && args->n_inputs > most)
         return err_set(e, ST_USAGE, "'athanor %s' has no use for '%s'", c->name,
-                       args->inputs[c->max_inputs]);
+                       args->inputs[most]);
     if (c->needs_output && !(args->output && *args->output))
         return err_set(e, ST_USAGE, "'athanor %s' needs -o", c->name);
     return ST_OK;

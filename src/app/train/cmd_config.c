@@ -114,8 +114,6 @@ const cli_command command_config_print = {
     .summary = "the resolved config, with the origin of each value",
     .usage = "CONFIG [key.path=value...]",
     .run = print_config,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true,
     .details = config_help,
 };

@@ -251,8 +251,6 @@ const cli_command command_runs_show = {
     .summary = "the numbers of one run, its stages and alarms",
     .usage = "RUN",
     .run = show_run,
-    .min_inputs = 1,
-    .max_inputs = 1,
 };
 
 const cli_command command_runs_diff = {
@@ -269,6 +267,4 @@ const cli_command command_runs_report = {
     .summary = "writes RUN/report.html again",
     .usage = "RUN",
     .run = report_run,
-    .min_inputs = 1,
-    .max_inputs = 1,
 };

@@ -219,8 +219,6 @@ const cli_command command_verify_checkpoint = {
     .summary = "whether every file of a checkpoint is what was written",
     .usage = "DIR|RUN",
     .run = verify_checkpoint,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .about = "DIR is a checkpoint, a model folder, or a run (all its checkpoints). Every\n"
              "file is read; what differs from its checksum is named, down to the tensor.\n"
              "Exit status: 0 whole, 1 damaged, 3 nothing of that kind.\n",

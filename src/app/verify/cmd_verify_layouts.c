@@ -262,8 +262,6 @@ const cli_command command_verify_layouts = {
     .usage = "CONFIG [key=value...] [--ranks N] [--steps N] [--depth N]",
     .run = verify_layouts,
     .options = options,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true,
     .about =
         "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"

@@ -301,8 +301,6 @@ const cli_command command_verify_resume = {
     .usage = "CONFIG [key=value...] [--steps N] [--kills K] [--seed S] [--keep]",
     .run = verify_resume,
     .options = options,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true,
     .about =
         "Trains CONFIG twice in RUN-verify/, once undisturbed and once killed (at random\n"
