@@ -53,7 +53,7 @@ extern const char config_short_member[]; /* "compute" */
 /* The value at a key path of a JSON tree, list elements by index; NULL when absent. Borrowed. */
 json_t *config_walk(const json_t *root, const char *path);
 
-/* Every list of a config has this shape (config_texts, config_ints, ...). */
+/* Every list of a config has this shape (CONFIG_LIST). */
 typedef struct option_list {
     void *items;
     int n;

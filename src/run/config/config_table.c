@@ -92,7 +92,7 @@ const char *config_path_below(const char *path, const char *parent) {
     return strncmp(path, parent, n) == 0 && path[n] == '.' ? path + n + 1 : NULL;
 }
 
-bool config_key_is_free(const char *path) {
+static bool key_is_free(const char *path) {
     for (int i = 0; i < config_n_options; i++) {
         const option *o = &config_options[i];
         if (strcmp(o->path, path) == 0 || config_path_below(path, o->path))
@@ -103,7 +103,7 @@ bool config_key_is_free(const char *path) {
 
 bool config_key_is_free_in(const char *path, int stage) {
     const char *rest = config_path_below(path, "stages");
-    if (!rest) return config_key_is_free(path);
+    if (!rest) return key_is_free(path);
     char *end;
     long n = strtol(rest, &end, 10);
     if (n > stage) return true;
