@@ -60,16 +60,10 @@ void report_put_shell_word(strbuf *out, const char *word);
 /* Fills d->marks from stages and alarms. */
 void report_set_marks(report_data *d);
 
-/* The sections of the page, in its order; each appends a whole element, or nothing where there is
+/* report_events.c: sections of the page; each appends a whole element, or nothing where there is
  * nothing to say. */
-void report_put_header(strbuf *out, const report_data *d);
 void report_put_alarms(strbuf *out, const report_data *d);
-void report_put_curves(strbuf *out, const report_data *d);
 void report_put_stages(strbuf *out, const report_data *d);
-void report_put_samples(strbuf *out, const report_data *d);
-void report_put_memory(strbuf *out, const report_data *d);
-void report_put_next(strbuf *out, const report_data *d);
-void report_put_config(strbuf *out, const report_data *d);
 
 extern const char report_css[];
 extern const char report_js[];
