@@ -1,6 +1,5 @@
 /* athanor import and export: a model in another form, verified. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "app/frame/cli.h"

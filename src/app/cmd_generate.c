@@ -7,7 +7,6 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "io/npy.h"
 #include "interchange/open_model.h"
 

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/status.h"
 
 /* The writer. Opening makes the file when absent and cuts off a last line that is not whole. */

@@ -9,7 +9,6 @@
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/rng.h"
 #include "interchange/open_model.h"
 

@@ -1,6 +1,4 @@
 /* athanor chat: a conversation with a model, at a prompt, line by line, or one message. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

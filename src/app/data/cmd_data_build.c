@@ -1,7 +1,6 @@
 /* athanor data build: text into token shards. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

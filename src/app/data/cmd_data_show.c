@@ -1,7 +1,6 @@
 /* athanor data show: what is in token shards, or in a step of a run (data_show_step.c). */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "app/data/data_view.h"
 #include "app/frame/cli.h"

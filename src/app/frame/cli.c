@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "app/ranks/ranks.h"
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/strbuf.h"

@@ -1,7 +1,5 @@
 /* athanor quickstart: the stages in order. See quickstart.h. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/quickstart/quickstart.h"

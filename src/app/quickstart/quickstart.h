@@ -12,7 +12,6 @@
 
 #include "app/frame/progress.h"
 #include "base/arena.h"
-#include "base/strbuf.h"
 #include "data/build/build.h"
 #include "run/config/config.h"
 #include "tok/tok.h"

@@ -9,7 +9,6 @@
 
 #include "app/quickstart/quickstart.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/sha256.h"
 #include "data/text/reader.h"
 

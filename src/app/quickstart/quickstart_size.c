@@ -3,7 +3,6 @@
  * by the trainer itself, in a folder that is removed again. */
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "app/quickstart/quickstart.h"
 #include "base/file.h"

@@ -1,7 +1,6 @@
 /* athanor config print|schema|diff|why: a config made visible. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "app/frame/cli.h"
 #include "base/json.h"

@@ -4,7 +4,6 @@
 
 #include "app/frame/cli.h"
 #include "base/arena.h"
-#include "base/json.h"
 #include "model/family.h"
 #include "model/presets.h"
 

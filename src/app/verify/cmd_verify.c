@@ -4,7 +4,6 @@
  * Reading order: inspect_input, describe_run, print_report, report_json. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "app/frame/cli.h"
 #include "base/file.h"

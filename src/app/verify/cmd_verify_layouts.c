@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/strbuf.h"
 #include "train/layouts/matrix.h"
 
 enum { DEFAULT_RANKS = 8, DEFAULT_STEPS = 20, DEFAULT_DEPTH = 4, LEAST_BATCH = 8, MOST_RANKS = 64 };

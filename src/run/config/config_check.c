@@ -1,6 +1,5 @@
 /* Checks across values, for training, and for what this version can run. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "optim/schedule.h"
 #include "run/config/config_int.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "run/metrics.h"

@@ -3,11 +3,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "run/folder.h"
 #include "run/metrics.h"
-#include "run/report/svg.h"
 
 /* ---- columns ---- */
 
