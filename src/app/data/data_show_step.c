@@ -16,6 +16,26 @@
 #include "tok/tok.h"
 #include "train/course/step_data.h"
 
+typedef struct step_view {
+    step_data *d;
+    arena *a; /* of one sample */
+    const char *run;
+    int64_t step;
+    int64_t left; /* documents that may still be shown */
+    bool render, json, color;
+    int32_t *ids, *targets; /* [T], as loader_fill gives them */
+    json_t *documents, *samples;
+} step_view;
+
+typedef struct sample_view {
+    uint64_t sample;
+    int row;
+    loader_place place;
+    const char *set;
+    loader_span *spans;
+    int n_spans;
+} sample_view;
+
 /* ---- the text of a row ---- */
 
 /* One training row, with the loss mask and the borders of documents to be seen.
@@ -25,17 +45,9 @@
  * document that begins within the row is preceded by a line of its own. Tokens are decoded as a
  * stream, one document after the other, so that characters made of several tokens come out whole; a
  * character belongs to the token that completes it. */
-typedef struct row_text {
-    const tok *tok;
-    int T;
-    const int32_t *ids, *targets; /* [T], as loader_fill gives them */
-    const loader_span *spans;
-    int n_spans;
-    bool color;
-} row_text;
-
 typedef struct row_writer {
-    const row_text *r;
+    const step_view *v;
+    const sample_view *s;
     const char *margin;
     strbuf *out;
     tok_stream stream;
@@ -46,7 +58,7 @@ typedef struct row_writer {
 static void set_masked(row_writer *w, bool masked) {
     if (masked == w->masked) return;
     static const char *const marks[2][2] = {{"]]", "[["}, {"\033[0m", "\033[2m"}};
-    strbuf_puts(w->out, marks[w->r->color][masked]);
+    strbuf_puts(w->out, marks[w->v->color][masked]);
     w->masked = masked;
 }
 
@@ -82,44 +94,46 @@ static status end_document(row_writer *w, bool masked, err *e) {
 }
 
 /* Token t of the row: its input t, and behind the last input the last target. */
-static bool token_at(const row_text *r, int t, int32_t *id, bool *masked) {
-    *masked = t == 0 || r->targets[t - 1] < 0;
-    *id = t < r->T ? r->ids[t] : r->targets[r->T - 1];
-    return t < r->T || !*masked;
+static bool token_at(const step_view *v, int t, int32_t *id, bool *masked) {
+    int T = v->d->T;
+    *masked = t == 0 || v->targets[t - 1] < 0;
+    *id = t < T ? v->ids[t] : v->targets[T - 1];
+    return t < T || !*masked;
 }
 
 /* Positions behind the last document are padding. */
-static int used_positions(const row_text *r) {
-    if (r->n_spans == 0) return 0;
-    const loader_span *last = &r->spans[r->n_spans - 1];
+static int used_positions(const sample_view *s, int T) {
+    if (s->n_spans == 0) return 0;
+    const loader_span *last = &s->spans[s->n_spans - 1];
     int64_t end = last->row_first + (int64_t)(last->end_tok - last->first_tok);
-    return end < r->T ? (int)end : r->T;
+    return end < T ? (int)end : T;
 }
 
 static status append_row(row_writer *w, err *e) {
-    const row_text *r = w->r;
-    int span = 0, n = used_positions(r);
+    const sample_view *s = w->s;
+    int T = w->v->d->T, span = 0, n = used_positions(s, T);
     bool masked = true;
-    for (int t = 0; t < n + (n == r->T); t++) {
+    for (int t = 0; t < n + (n == T); t++) {
         int32_t id;
-        if (span < r->n_spans && r->spans[span].row_first == t) {
+        if (span < s->n_spans && s->spans[span].row_first == t) {
             TRY(end_document(w, masked, e));
-            begin_document(w, &r->spans[span++], t == 0);
+            begin_document(w, &s->spans[span++], t == 0);
         }
-        if (!token_at(r, t, &id, &masked)) break;
+        if (!token_at(w->v, t, &id, &masked)) break;
         TRY(tok_stream_push(&w->stream, id, &w->piece, e));
         flush_piece(w, masked);
     }
     TRY(end_document(w, masked, e));
     set_masked(w, false);
-    if (n < r->T) strbuf_printf(w->out, "\n%s--- %d positions of padding ---", w->margin, r->T - n);
+    if (n < T) strbuf_printf(w->out, "\n%s--- %d positions of padding ---", w->margin, T - n);
     return ST_OK;
 }
 
 /* Appends it, each line after `margin`; control characters other than line feeds become "." so that
  * a corpus cannot command a terminal. */
-static status row_text_append(const row_text *r, const char *margin, strbuf *out, err *e) {
-    row_writer w = {.r = r, .margin = margin, .out = out, .stream = {.t = r->tok}};
+static status append_text(const step_view *v, const sample_view *s, const char *margin, strbuf *out,
+                          err *e) {
+    row_writer w = {.v = v, .s = s, .margin = margin, .out = out, .stream = {.t = v->d->tok}};
     strbuf_puts(out, margin);
     status st = append_row(&w, e);
     strbuf_putc(out, '\n');
@@ -127,28 +141,6 @@ static status row_text_append(const row_text *r, const char *margin, strbuf *out
     strbuf_free(&w.piece);
     return st;
 }
-
-/* ---- a step ---- */
-
-typedef struct step_view {
-    step_data *d;
-    arena *a; /* of one sample */
-    const char *run;
-    int64_t step;
-    int64_t left; /* documents that may still be shown */
-    bool render, json, color;
-    int32_t *ids, *targets; /* [T] */
-    json_t *documents, *samples;
-} step_view;
-
-typedef struct sample_view {
-    uint64_t sample;
-    int row;
-    loader_place place;
-    const char *set;
-    loader_span *spans;
-    int n_spans;
-} sample_view;
 
 /* ---- JSON ---- */
 
@@ -225,9 +217,8 @@ static status print_row(const step_view *v, const sample_view *s, int n, err *e)
            s->place.epoch);
     for (int i = 0; i < n; i++) print_document(&s->spans[i]);
     if (!v->render) return ST_OK;
-    row_text r = {v->d->tok, v->d->T, v->ids, v->targets, s->spans, s->n_spans, v->color};
     strbuf text = {0};
-    status st = row_text_append(&r, "    ", &text, e);
+    status st = append_text(v, s, "    ", &text, e);
     if (st == ST_OK) fputs(strbuf_cstr(&text), stdout);
     strbuf_free(&text);
     return st;
