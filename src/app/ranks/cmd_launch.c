@@ -33,13 +33,6 @@ enum { MOST_RANKS = 256 };
  * rank from saying its last words and leaving with a status of its own. */
 static const double GRACE_S = 5;
 
-typedef struct launch_plan {
-    int ranks;
-    double timeout_s;        /* of a rank that waits for another; below 0: the default */
-    const char *const *args; /* what follows the program's name, n_args of them */
-    int n_args;
-} launch_plan;
-
 typedef struct rank_process {
     pid_t pid;   /* 0: not running */
     int fd;      /* its standard error; -1 for rank 0, and at its end */
@@ -48,8 +41,10 @@ typedef struct rank_process {
 } rank_process;
 
 typedef struct launcher {
-    const launch_plan *plan;
-    rank_process *ranks; /* [plan->ranks] */
+    const cli_args *args; /* the inputs are what follows the program's name */
+    double timeout_s;     /* of a rank that waits for another; below 0: the default */
+    int n;                /* ranks */
+    rank_process *ranks;  /* [n] */
     int segment, signals;
     sigset_t before;        /* the signal mask of this program's start */
     int running, first_bad; /* first_bad: -1, or the rank that ended badly first */
@@ -67,22 +62,22 @@ static void put_int(const char *name, int value) {
 
 static void set_environment(const launcher *l, int rank) {
     put_int("ATHANOR_RANK", rank);
-    put_int("ATHANOR_WORLD_SIZE", l->plan->ranks);
+    put_int("ATHANOR_WORLD_SIZE", l->n);
     put_int("ATHANOR_SEGMENT_FD", l->segment);
-    if (l->plan->timeout_s >= 0) {
+    if (l->timeout_s >= 0) {
         char text[32];
-        snprintf(text, sizeof text, "%g", l->plan->timeout_s);
+        snprintf(text, sizeof text, "%g", l->timeout_s);
         setenv("ATHANOR_TIMEOUT", text, 1);
     }
-    if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->plan->ranks));
+    if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
 }
 
 /* In the child: never returns. */
 static _Noreturn void become_rank(const launcher *l, int rank, int err_fd, pid_t parent) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    char **argv = xcalloc((size_t)l->plan->n_args + 2, sizeof *argv);
+    char **argv = xcalloc((size_t)l->args->n_inputs + 2, sizeof *argv);
     argv[0] = xstrdup("athanor");
-    for (int i = 0; i < l->plan->n_args; i++) argv[i + 1] = xstrdup(l->plan->args[i]);
+    for (int i = 0; i < l->args->n_inputs; i++) argv[i + 1] = xstrdup(l->args->inputs[i]);
     if (rank > 0) {
         dup2(null, STDIN_FILENO);
         dup2(null, STDOUT_FILENO);
@@ -123,7 +118,7 @@ static status catch_signals(launcher *l, err *e) {
 }
 
 static void signal_all(const launcher *l, int number) {
-    for (int r = 0; r < l->plan->ranks; r++)
+    for (int r = 0; r < l->n; r++)
         if (l->ranks[r].pid > 0) kill(l->ranks[r].pid, number);
 }
 
@@ -206,7 +201,7 @@ static void note_end(launcher *l, int rank, int state) {
 }
 
 static void reap(launcher *l) {
-    for (int rank = 0; rank < l->plan->ranks; rank++) {
+    for (int rank = 0; rank < l->n; rank++) {
         int state;
         pid_t pid = l->ranks[rank].pid;
         if (pid > 0 && waitpid(pid, &state, WNOHANG) == pid) note_end(l, rank, state);
@@ -231,7 +226,7 @@ static void take_signals(launcher *l) {
 /* ---- the loop ---- */
 
 static void wait_for_something(launcher *l, struct pollfd *fds) {
-    int n = l->plan->ranks;
+    int n = l->n;
     for (int r = 0; r < n; r++) fds[r] = (struct pollfd){.fd = l->ranks[r].fd, .events = POLLIN};
     fds[n] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     int patience_ms = l->steps > 0 ? 100 : -1;
@@ -243,14 +238,14 @@ static void wait_for_something(launcher *l, struct pollfd *fds) {
 
 /* Until all have ended and all was heard; a grandchild that holds a pipe open is not waited for. */
 static void watch(launcher *l) {
-    struct pollfd *fds = xcalloc((size_t)l->plan->ranks + 1, sizeof *fds);
+    struct pollfd *fds = xcalloc((size_t)l->n + 1, sizeof *fds);
     while (l->running > 0) {
         wait_for_something(l, fds);
         press(l);
     }
-    for (int r = 0; r < l->plan->ranks; r++)
+    for (int r = 0; r < l->n; r++)
         if (l->ranks[r].fd >= 0) fcntl(l->ranks[r].fd, F_SETFL, O_NONBLOCK);
-    for (int r = 0; r < l->plan->ranks; r++)
+    for (int r = 0; r < l->n; r++)
         while (l->ranks[r].fd >= 0) hear(&l->ranks[r], r);
     free(fds);
 }
@@ -260,7 +255,7 @@ static void watch(launcher *l) {
 /* A rank that did not end as rank 0 did; 0 when all did, with a status. */
 static int find_other(const launcher *l) {
     if (!WIFEXITED(l->ranks[0].state)) return 0;
-    for (int r = 1; r < l->plan->ranks; r++)
+    for (int r = 1; r < l->n; r++)
         if (l->ranks[r].state != l->ranks[0].state) return r;
     return 0;
 }
@@ -294,7 +289,7 @@ static void abandon(launcher *l) {
 
 static status start_all(launcher *l, err *e) {
     TRY(catch_signals(l, e));
-    for (int r = 0; r < l->plan->ranks; r++) {
+    for (int r = 0; r < l->n; r++) {
         status st = start_rank(l, r, e);
         if (st == ST_OK) continue;
         abandon(l);
@@ -305,21 +300,20 @@ static status start_all(launcher *l, err *e) {
 
 /* Runs them to their end. The status that all ranks ended with; ST_RANK with a sentence in *e when
  * one was killed, or they differ; *e stays empty when the ranks have said it themselves. */
-static status launch_ranks(const launch_plan *plan, err *e) {
-    launcher l = {.plan = plan, .signals = -1, .first_bad = -1};
-    TRY(comm_segment_new(plan->ranks, &l.segment, e));
-    l.ranks = xcalloc((size_t)plan->ranks, sizeof *l.ranks);
-    for (int r = 0; r < plan->ranks; r++) l.ranks[r].fd = -1;
-    status st = start_all(&l, e);
+static status launch_ranks(launcher *l, err *e) {
+    TRY(comm_segment_new(l->n, &l->segment, e));
+    l->ranks = xcalloc((size_t)l->n, sizeof *l->ranks);
+    for (int r = 0; r < l->n; r++) l->ranks[r].fd = -1;
+    status st = start_all(l, e);
     if (st == ST_OK) {
-        watch(&l);
-        st = judge(&l, e);
+        watch(l);
+        st = judge(l, e);
     }
-    for (int r = 0; r < plan->ranks; r++) strbuf_free(&l.ranks[r].text);
-    if (l.signals >= 0) close(l.signals);
-    sigprocmask(SIG_SETMASK, &l.before, NULL);
-    close(l.segment);
-    free(l.ranks);
+    for (int r = 0; r < l->n; r++) strbuf_free(&l->ranks[r].text);
+    if (l->signals >= 0) close(l->signals);
+    sigprocmask(SIG_SETMASK, &l->before, NULL);
+    close(l->segment);
+    free(l->ranks);
     return st;
 }
 
@@ -337,7 +331,7 @@ static status check_nesting(const cli_args *args, err *e) {
 
 static status launch(const cli_args *args, err *e) {
     int64_t ranks;
-    launch_plan plan = {.args = args->inputs, .n_args = args->n_inputs};
+    launcher l = {.args = args, .signals = -1, .first_bad = -1};
     TRY(check_nesting(args, e));
     if (!cli_has(args, "ranks")) {
         err_set(e, ST_USAGE, "how many ranks?");
@@ -345,9 +339,9 @@ static status launch(const cli_args *args, err *e) {
         return err_hint(e, "athanor launch --ranks 2 -- %s ...", args->inputs[0]);
     }
     TRY(cli_int(args, "ranks", 1, 1, MOST_RANKS, &ranks, e));
-    TRY(cli_num(args, "timeout", -1, 0, 1e9, &plan.timeout_s, e));
-    plan.ranks = (int)ranks;
-    return launch_ranks(&plan, e);
+    TRY(cli_num(args, "timeout", -1, 0, 1e9, &l.timeout_s, e));
+    l.n = (int)ranks;
+    return launch_ranks(&l, e);
 }
 
 static const cli_option options[] = {
