@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "run/folder.h"
+#include "run/metrics.h"
 
 enum { DEFAULT_SECONDS = 108 };
 
@@ -159,15 +160,11 @@ static status train_model(quick *q, quick_watch *w, err *e) {
 /* ---- the command ---- */
 
 static void print_json(const quick *q, const quick_watch *w, double train_s) {
-    const json_t *first = w->sample[0];
-    const char *text = json_string_value(json_object_get(first, "text"));
-    strbuf sample = {0};
-    strbuf_printf(&sample, "%s%s", q->corpus.prompts[0], text ? text : "");
+    const char *sample =
+        arena_printf(q->a, "%s%s", q->corpus.prompts[0], metrics_text(w->sample[0], "text"));
     cli_print_json(json_pack("{s:o, s:o, s:o, s:o, s:o}", "run", json_cstr(q->run), "train_s",
                              json_f64(train_s), "val_loss", json_f64(w->val_loss), "val_bpb",
-                             json_f64(w->val_bpb), "sample",
-                             json_text(strbuf_cstr(&sample), sample.len)));
-    strbuf_free(&sample);
+                             json_f64(w->val_bpb), "sample", json_cstr(sample)));
 }
 
 /* The text is looked at before a folder is made for it. */

@@ -165,23 +165,18 @@ static status show_run(const cli_args *args, err *e) {
     return st;
 }
 
-static status read_config(const char *path, config **out, err *e) {
-    json_t *stored;
-    TRY(run_read_config(&stored, path, e));
-    status st = config_from_json(out, stored, NULL, path, NULL, 0, e);
-    json_decref(stored);
-    return st;
-}
-
-static status config_differences(const char *path_a, const char *path_b, json_t **out, err *e) {
-    config *x, *y;
-    TRY(read_config(path_a, &x, e));
-    status st = read_config(path_b, &y, e);
-    if (st == ST_OK) {
-        *out = config_diff(x, y);
-        config_free(y);
+static status config_differences(const cli_args *args, json_t **out, err *e) {
+    config *c[2] = {0};
+    status st = ST_OK;
+    for (int i = 0; i < 2 && st == ST_OK; i++) {
+        json_t *stored;
+        st = run_read_config(&stored, args->inputs[i], e);
+        if (st == ST_OK) st = config_from_json(&c[i], stored, NULL, args->inputs[i], NULL, 0, e);
+        json_decref(stored);
     }
-    config_free(x);
+    if (st == ST_OK) *out = config_diff(c[0], c[1]);
+    config_free(c[0]);
+    config_free(c[1]);
     return st;
 }
 
@@ -201,7 +196,7 @@ static void print_differences(const json_t *rows) {
 
 static status diff_runs(const cli_args *args, err *e) {
     json_t *rows = NULL;
-    TRY(config_differences(args->inputs[0], args->inputs[1], &rows, e));
+    TRY(config_differences(args, &rows, e));
     arena *a = arena_new("runs");
     run_summary s[2];
     status st = run_summarize(a, args->inputs[0], &s[0], e);
