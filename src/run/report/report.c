@@ -160,14 +160,16 @@ static double usual_loss(const report_data *d) {
         highest = fmax(highest, raw[i]);
     }
     for (int64_t i = 0; i < d->valid.n; i++)
-        if (d->valid.step[i] > d->steps.column[COLUMN_STEP][first])
-            highest = fmax(highest, d->valid.loss[i]);
+        if (d->valid.column[COLUMN_STEP][i] > d->steps.column[COLUMN_STEP][first])
+            highest = fmax(highest, d->valid.column[COLUMN_LOSS][i]);
     return fmin(highest, top + 0.5 * (top - low));
 }
 
 /* The same curves over steps and over their logarithm; the reader picks with two radio buttons. */
 static void put_loss(strbuf *out, const report_data *d) {
-    svg_series valid = {"validation", "valid", d->valid.step, d->valid.loss, d->valid.n, true};
+    svg_series valid = {
+        "validation", "valid", d->valid.column[COLUMN_STEP], d->valid.column[COLUMN_LOSS],
+        d->valid.n,   true};
     svg_chart c = {
         .title = "Loss, nats per token",
         .x_label = "step",
@@ -180,7 +182,7 @@ static void put_loss(strbuf *out, const report_data *d) {
         .n_marks = d->n_marks,
         .label_pixels = 950};
     bool both = d->steps.n >= 10 && d->steps.column[COLUMN_STEP][0] > 0 &&
-                !(d->valid.n && d->valid.step[0] <= 0);
+                !(d->valid.n && d->valid.column[COLUMN_STEP][0] <= 0);
     strbuf_puts(out, "<div class=\"loss\">\n");
     if (both)
         strbuf_puts(out, "<input type=\"radio\" name=\"scale\" id=\"linear\" checked>"

@@ -46,18 +46,13 @@ static void take_step(report_data *d, const json_t *event) {
 }
 
 static void take_valid(report_data *d, const json_t *event) {
-    report_valid *v = &d->valid;
-    double step = metrics_num(event, "step"), loss = metrics_num(event, "val_loss");
+    report_table *v = &d->valid;
+    double step = metrics_num(event, "step");
     if (!isfinite(step)) return;
-    v->n = steps_before(v->step, v->n, step);
-    if (!d->first_valid) d->first_valid = json_deep_copy(event);
-    if (v->n == v->cap) {
-        v->cap = v->cap ? v->cap * 2 : 64;
-        v->step = xrealloc(v->step, sizeof(double) * (size_t)v->cap);
-        v->loss = xrealloc(v->loss, sizeof(double) * (size_t)v->cap);
-    }
-    v->step[v->n] = step;
-    v->loss[v->n++] = loss;
+    v->n = steps_before(v->column[COLUMN_STEP], v->n, step);
+    table_grow(v);
+    v->column[COLUMN_STEP][v->n] = step;
+    v->column[COLUMN_LOSS][v->n++] = metrics_num(event, "val_loss");
 }
 
 /* A stage that was begun again after a rewind takes the place of its first beginning. */
@@ -159,13 +154,11 @@ void report_data_free(report_data *d) {
     json_decref(d->samples);
     json_decref(d->alarms);
     json_decref(d->stages);
-    json_decref(d->first_valid);
     for (int i = 0; i < COLUMN_COUNT; i++) {
         free(d->steps.column[i]);
         free(d->steps.smooth[i]);
+        free(d->valid.column[i]);
     }
-    free(d->valid.step);
-    free(d->valid.loss);
     arena_free(d->memory);
 }
 

@@ -27,23 +27,17 @@ typedef struct report_table {
     int64_t n, cap;
 } report_table;
 
-typedef struct report_valid {
-    double *step, *loss;
-    int64_t n, cap;
-} report_valid;
-
 typedef struct report_data {
     arena *memory;
     run_summary summary;
     json_t *config, *plan;                  /* plan may be NULL */
     json_t *start, *end;                    /* the last ones; NULL: none */
     json_t *samples, *alarms, *stages;      /* lists of events */
-    json_t *first_valid;                    /* NULL: none */
     int64_t n_checkpoints, last_checkpoint; /* step; -1: none */
     double train_s;                         /* sum of the steps' times */
     double mean_tok_per_s;                  /* NaN: not known */
     report_table steps;
-    report_valid valid;
+    report_table valid;            /* only step and loss */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
     int n_marks, n_stage_marks;
 } report_data;
