@@ -109,9 +109,8 @@ static void print_stages(const json_t *stages) {
     if (json_array_size(stages)) printf("\nstages\n");
     json_array_foreach(stages, i, stage) {
         strbuf text = {0};
-        const char *name = json_string_value(json_object_get(stage, "name"));
         strbuf_printf(&text, "from step %lld  %s: ", (long long)metrics_int(stage, "step", 0),
-                      name ? name : "");
+                      metrics_text(stage, "name"));
         record_put_stage_shape(&text, stage);
         strbuf_puts(&text, "; ");
         record_put_mixture(&text, stage);
@@ -123,11 +122,10 @@ static void print_stages(const json_t *stages) {
 static void print_alarm(const json_t *alarm) {
     enum { SHOWN = 3 }; /* the message names the first */
     const json_t *documents = json_object_get(alarm, "documents");
-    const char *message = json_string_value(json_object_get(alarm, "message"));
     strbuf text = {0};
     strbuf_printf(&text, "  step %lld  ", (long long)metrics_int(alarm, "step", 0));
     record_put_kind(&text, alarm);
-    strbuf_printf(&text, ": %s", message ? message : "");
+    strbuf_printf(&text, ": %s", metrics_text(alarm, "message"));
     for (size_t i = 1; i < json_array_size(documents) && i < SHOWN; i++) {
         strbuf_puts(&text, "\n      ");
         record_put_document(&text, json_array_get(documents, i));

@@ -27,14 +27,8 @@ static json_t *type_schema(const char *type) {
     return json_pack("{s:s}", "type", type);
 }
 
-static json_t *open_object(json_t *properties) {
-    return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
-}
-
-static json_t *closed_object(json_t *properties) {
-    json_t *object = open_object(properties);
-    json_object_set_new(object, "additionalProperties", json_false());
-    return object;
+static json_t *closed_object(void) {
+    return json_pack("{s:s, s:{}, s:b}", "type", "object", "properties", "additionalProperties", 0);
 }
 
 static json_t *option_schema(const option *o);
@@ -44,7 +38,7 @@ static json_t *sub_object(json_t *object, const char *key) {
     json_t *properties = json_object_get(object, "properties");
     json_t *child = json_object_get(properties, key);
     if (child) return child;
-    child = closed_object(json_object());
+    child = closed_object();
     json_object_set_new(properties, key, child);
     return child;
 }
@@ -60,7 +54,7 @@ static void set_property(json_t *object, const char *path, json_t *schema) {
 }
 
 static json_t *element_schema(const char *owner) {
-    json_t *object = closed_object(json_object());
+    json_t *object = closed_object();
     for (int i = 0; i < config_n_items; i++)
         if (strcmp(config_items[i].owner, owner) == 0)
             set_property(object, config_items[i].path, option_schema(&config_items[i]));
@@ -132,7 +126,7 @@ static void widen_precision(json_t *root) {
 }
 
 json_t *config_schema(void) {
-    json_t *root = closed_object(json_object());
+    json_t *root = closed_object();
     set_property(root, "run", json_null()); /* holds its place before the model */
     set_property(root, "model",
                  json_pack("{s:s, s:s}", "type", "object", "description",

@@ -25,12 +25,6 @@ static status wrong_value(config *c, const option *o, const char *path, const js
     return ST_USAGE;
 }
 
-static bool number_of(const json_t *value, double *out) {
-    if (json_is_string(value)) return text_parse_number(json_string_value(value), out);
-    *out = json_number_value(value);
-    return json_is_number(value);
-}
-
 static bool int_of(const json_t *value, int64_t *out) {
     if (json_is_string(value)) return text_parse_int(json_string_value(value), out);
     if (json_is_integer(value)) {
@@ -48,7 +42,12 @@ static bool read_int(const option *o, const json_t *value, int64_t *out) {
 }
 
 static bool read_num(const option *o, const json_t *value, double *out) {
-    return number_of(value, out) && *out >= o->lo && *out <= o->hi;
+    bool ok = json_is_number(value);
+    if (ok)
+        *out = json_number_value(value);
+    else
+        ok = json_is_string(value) && text_parse_number(json_string_value(value), out);
+    return ok && *out >= o->lo && *out <= o->hi;
 }
 
 static bool read_choice(const option *o, const json_t *value, int *out) {

@@ -83,7 +83,6 @@ static status take_event(void *user, const json_t *event, err *e) {
     } else if (metrics_is(event, "stage")) {
         take_stage(d, event);
     } else if (metrics_is(event, "checkpoint")) {
-        d->n_checkpoints++;
         d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
     } else if (metrics_is(event, "start")) {
         replace(&d->start, event);

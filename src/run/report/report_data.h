@@ -30,12 +30,12 @@ typedef struct report_table {
 typedef struct report_data {
     arena *memory;
     run_summary summary;
-    json_t *config, *plan;                  /* plan may be NULL */
-    json_t *start, *end;                    /* the last ones; NULL: none */
-    json_t *samples, *alarms, *stages;      /* lists of events */
-    int64_t n_checkpoints, last_checkpoint; /* step; -1: none */
-    double train_s;                         /* sum of the steps' times */
-    double mean_tok_per_s;                  /* NaN: not known */
+    json_t *config, *plan;             /* plan may be NULL */
+    json_t *start, *end;               /* the last ones; NULL: none */
+    json_t *samples, *alarms, *stages; /* lists of events */
+    int64_t last_checkpoint;           /* step; -1: none */
+    double train_s;                    /* sum of the steps' times */
+    double mean_tok_per_s;             /* NaN: not known */
     report_table steps;
     report_table valid;            /* only step and loss */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */

@@ -18,10 +18,6 @@ enum { GRID = 10000, LABEL_ROOM = 2 };
 
 /* ---- text ---- */
 
-static void put_replacement(strbuf *out) {
-    strbuf_puts(out, "\xef\xbf\xbd");
-}
-
 void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
     for (const char *s = text, *end = s + len; s < end;) {
         uint32_t c = 0;
@@ -34,7 +30,7 @@ void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
             case '\'': strbuf_puts(out, "&#39;"); break;
             default:
                 if (n == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-                    put_replacement(out);
+                    strbuf_puts(out, "\xef\xbf\xbd");
                 else
                     strbuf_append(out, s, (size_t)n);
         }
