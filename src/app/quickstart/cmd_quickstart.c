@@ -117,8 +117,8 @@ static status train_part(const char *config_path, int64_t steps, bool fresh, qui
 
 /* How many steps there is time for at the speed of the last part; the schedule then ends there. */
 static int64_t corrected_steps(const quick_watch *w) {
-    double part_s = clock_since_s(w->part_began_ns), all_s = clock_since_s(w->began_ns);
-    double step_s = part_s / (double)(w->at_step - w->part_first_step);
+    double part_s = clock_since_s(w->view.began_ns), all_s = clock_since_s(w->began_ns);
+    double step_s = part_s / (double)(w->at_step - w->view.first_step);
     double more = (0.92 * w->limit_s - all_s) / step_s;
     return w->at_step + (more > 1 ? (int64_t)more : 1);
 }

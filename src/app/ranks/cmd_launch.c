@@ -282,17 +282,13 @@ static status judge(const launcher *l, err *e) {
     return err_hint(e, "a run goes on from its last checkpoint");
 }
 
-static void abandon(launcher *l) {
-    signal_all(l, SIGKILL);
-    watch(l);
-}
-
 static status start_all(launcher *l, err *e) {
     TRY(catch_signals(l, e));
     for (int r = 0; r < l->n; r++) {
         status st = start_rank(l, r, e);
         if (st == ST_OK) continue;
-        abandon(l);
+        signal_all(l, SIGKILL);
+        watch(l);
         return st;
     }
     return ST_OK;
