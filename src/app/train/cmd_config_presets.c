@@ -58,11 +58,6 @@ static bool is_wanted(const cli_args *args, const char *name) {
     return args->n_inputs == 0;
 }
 
-static status refuse_all(const cli_args *args, err *e) {
-    err_set(e, ST_USAGE, "no preset begins with '%s'", args->inputs[0]);
-    return err_hint(e, "athanor config presets shows all");
-}
-
 /* Adds a preset to the list, and prints it where people look on. */
 static status show(const cli_args *args, const char *name, json_t *list, err *e) {
     row r;
@@ -82,7 +77,10 @@ static status print_presets(const cli_args *args, err *e) {
     status st = ST_OK;
     for (int i = 0; preset_name(i) && st == ST_OK; i++)
         if (is_wanted(args, preset_name(i))) st = show(args, preset_name(i), list, e);
-    if (st == ST_OK && json_array_size(list) == 0) st = refuse_all(args, e);
+    if (st == ST_OK && json_array_size(list) == 0) {
+        st = err_set(e, ST_USAGE, "no preset begins with '%s'", args->inputs[0]);
+        err_hint(e, "athanor config presets shows all");
+    }
     if (st == ST_OK && args->json) cli_print_json(json_pack("{s:O}", "presets", list));
     json_decref(list);
     return st;
