@@ -1,6 +1,5 @@
 /* athanor import and export: a model in another form, verified. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "app/frame/cli.h"
@@ -90,19 +89,9 @@ static void print_report(const interchange_report *r, const char *path) {
 
 /* ---- commands ---- */
 
-static status need_output(const cli_args *args, err *e) {
-    if (args->output && *args->output) return ST_OK;
-    err_set(e, ST_USAGE, "'athanor %s' needs -o DST", args->command->name);
-    return err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
-}
-
-static status check_flags(const cli_args *args, err *e) {
-    if (!cli_has(args, "verify") || !cli_has(args, "no-verify")) return ST_OK;
-    return err_set(e, ST_USAGE, "--verify and --no-verify exclude each other");
-}
-
 static status convert(const cli_args *args, interchange_options *opt, err *e) {
     interchange_report r;
+    TRY(parse_bytes(args, &opt->max_shard_bytes, e));
     const char *ignored = cli_value(args, "ignore-key");
     arena *a = arena_new("keys");
     opt->verify = !cli_has(args, "no-verify");
@@ -123,24 +112,17 @@ static status convert(const cli_args *args, interchange_options *opt, err *e) {
 }
 
 static status cmd_import(const cli_args *args, err *e) {
-    interchange_options opt = {0};
-    TRY(need_output(args, e));
-    TRY(check_flags(args, e));
-    TRY(parse_bytes(args, &opt.max_shard_bytes, e));
-    return convert(args, &opt, e);
+    return convert(args, &(interchange_options){0}, e);
 }
 
 static status cmd_export(const cli_args *args, err *e) {
     interchange_options opt = {0};
     const char *to = cli_value(args, "to");
-    TRY(need_output(args, e));
-    TRY(check_flags(args, e));
     if (!to || (strcmp(to, "hf") != 0 && strcmp(to, "gguf") != 0)) {
         err_set(e, ST_USAGE, to ? "--to %s is no form of export" : "export needs --to", to);
         return err_hint(e, "use --to hf or --to gguf");
     }
     opt.gguf = strcmp(to, "gguf") == 0;
-    TRY(parse_bytes(args, &opt.max_shard_bytes, e));
     return convert(args, &opt, e);
 }
 
@@ -152,6 +134,9 @@ static status cmd_export(const cli_args *args, err *e) {
     {                                                                                              \
         "force", NULL, "replace a model that stands there"                                         \
     }
+
+static const cli_rule rules[] = {
+    {"verify", CLI_EXCLUDES, "no-verify", "leave both out: the result is verified"}, {0}};
 
 static const cli_option import_options[] = {
     {"dtype", "FORMAT", "F32, F16 or BF16 (as stored; F32 from quantised GGUF files)"},
@@ -171,9 +156,8 @@ const cli_command command_import = {
     .usage = "SRC -o DST [--dtype FORMAT] [--no-verify] [--option value]",
     .run = cmd_import,
     .options = import_options,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .takes_output = true};
+    .rules = rules,
+    .needs_output = true};
 
 const cli_command command_export = {
     .name = "export",
@@ -181,6 +165,5 @@ const cli_command command_export = {
     .usage = "MODEL -o DST --to hf|gguf [--dtype FORMAT] [--no-verify] [--option value]",
     .run = cmd_export,
     .options = export_options,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .takes_output = true};
+    .rules = rules,
+    .needs_output = true};

@@ -7,7 +7,6 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "io/npy.h"
 #include "interchange/open_model.h"
 
@@ -109,12 +108,6 @@ static int64_t longest(const prompts *p) {
     return most;
 }
 
-static json_t *ids_json(const tok_ids *ids) {
-    json_t *list = json_array();
-    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
-    return list;
-}
-
 /* ---- logits ---- */
 
 typedef struct logit_rows {
@@ -170,7 +163,7 @@ static status only_logits(const cli_args *args, open_model *m, const prompts *p,
     TRY(open_model_load(m, 0, (int)r->of, e));
     TRY(store_logits(path, m, &p->item[0].ids, r, e));
     if (!args->json) return ST_OK;
-    json_t *o = json_pack("{s:o}", "prompt_ids", ids_json(&p->item[0].ids));
+    json_t *o = json_pack("{s:o}", "prompt_ids", cli_id_list(p->item[0].ids.id, p->item[0].ids.n));
     add_logits(o, path, r, m->config.vocab_size);
     cli_print_json(o);
     return ST_OK;
@@ -211,9 +204,10 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     }
     if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
     if (st == ST_OK && args->json) {
-        json_t *o = json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", ids_json(prompt), "ids",
-                              ids_json(&out), "text", json_text(strbuf_cstr(&text), text.len),
-                              "finish", generate_finish_name(result.finish));
+        json_t *o =
+            json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", cli_id_list(prompt->id, prompt->n), "ids",
+                      cli_id_list(out.id, out.n), "text", json_text(strbuf_cstr(&text), text.len),
+                      "finish", generate_finish_name(result.finish));
         if (r->of) add_logits(o, cli_value(args, "logits"), r, m->config.vocab_size);
         cli_print_json(o);
     } else if (st == ST_OK && m->tok)
@@ -256,7 +250,6 @@ static status generate_all(const cli_args *args, open_model *m, const prompts *p
     return st;
 }
 
-/* Options that would be ignored. */
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
@@ -293,10 +286,11 @@ static const cli_option options[] = {
     {"positions", "a:b", "only these positions of the logits"},
     {0}};
 
-static const cli_rule rules[] = {{"positions", CLI_NEEDS, "logits", "add --logits OUT.npy"},
-                                 {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
-                                 {"ids", CLI_EXCLUDES, "batch", "give one of the three"},
-                                 {0}};
+static const cli_rule rules[] = {
+    {"positions", CLI_NEEDS, "logits", "add --logits OUT.npy, or leave --positions out"},
+    {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
+    {"ids", CLI_EXCLUDES, "batch", "give one of the three"},
+    {0}};
 
 const cli_command command_generate = {
     .name = "generate",
@@ -304,6 +298,4 @@ const cli_command command_generate = {
     .usage = "MODEL --prompt TEXT | --ids 1,2,3 | --batch F.jsonl [--option value]",
     .run = cmd_generate,
     .options = options,
-    .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1};
+    .rules = rules};

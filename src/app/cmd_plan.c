@@ -87,6 +87,4 @@ const cli_command command_plan = {.name = "plan",
                                   .summary = "what a run will need, before it runs",
                                   .usage = "MODEL|CONFIG [key=value...]",
                                   .run = cmd_plan,
-                                  .min_inputs = 1,
-                                  .max_inputs = 1,
                                   .takes_keys = true};

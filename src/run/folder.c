@@ -20,6 +20,7 @@ static const char *const FILES[] = {"metrics.jsonl", "report.html", "upload.log"
                                     "plan.json",     "data.json",   "config.json"};
 
 struct run_folder {
+    arena *memory; /* of paths */
     char *path;
     int lock_fd;
 };
@@ -97,10 +98,12 @@ status run_open(run_folder **out, const char *path, err *e) {
     TRY(file_make_dirs_synced(path, e));
     arena *a = arena_new("run folder");
     status st = take_lock(path, path_join(a, path, ".lock"), &fd, e);
-    arena_free(a);
-    if (st != ST_OK) return st;
-    *out = xmalloc(sizeof **out);
-    **out = (run_folder){.path = xstrdup(path), .lock_fd = fd};
+    if (st != ST_OK) {
+        arena_free(a);
+        return st;
+    }
+    *out = ARENA_NEW(a, run_folder);
+    **out = (run_folder){.memory = a, .path = arena_strdup(a, path), .lock_fd = fd};
     return ST_OK;
 }
 
@@ -109,8 +112,7 @@ void run_close(run_folder *r) {
     /* This frees the lock. The file stays: if it were removed, one process could hold the lock of the
      * removed file while another locks a new one. */
     close(r->lock_fd);
-    free(r->path);
-    free(r);
+    arena_free(r->memory); /* r itself lies in it */
 }
 
 bool run_is_locked(const char *path) {
@@ -138,9 +140,7 @@ status run_write_json(const run_folder *r, const char *name, const json_t *value
     strbuf text = {0};
     json_format(&text, value, 2);
     strbuf_putc(&text, '\n');
-    arena *a = arena_new("run folder");
-    status st = file_write_atomic(path_join(a, r->path, name), text.data, text.len, e);
-    arena_free(a);
+    status st = file_write_atomic(path_join(r->memory, r->path, name), text.data, text.len, e);
     strbuf_free(&text);
     return st;
 }
@@ -232,12 +232,10 @@ static status compare_config(const char *name, const json_t *stored, const confi
 }
 
 static status clear(const run_folder *r, err *e) {
-    arena *a = arena_new("run folder");
-    status st = checkpoint_remove_all(r->path, e);
-    for (int i = 0; i < ARRAY_LEN(FILES) && st == ST_OK; i++)
-        st = file_remove_tree(path_join(a, r->path, FILES[i]), e);
-    arena_free(a);
-    return st;
+    TRY(checkpoint_remove_all(r->path, e));
+    for (int i = 0; i < ARRAY_LEN(FILES); i++)
+        TRY(file_remove_tree(path_join(r->memory, r->path, FILES[i]), e));
+    return ST_OK;
 }
 
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out, err *e) {

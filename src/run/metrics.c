@@ -26,10 +26,6 @@ struct metrics_log {
     strbuf line;
 };
 
-char *metrics_path(arena *a, const char *run_dir) {
-    return path_join(a, run_dir, "metrics.jsonl");
-}
-
 double metrics_num(const json_t *event, const char *key) {
     const json_t *value = json_object_get(event, key);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
@@ -66,7 +62,7 @@ static void close_file(metrics_file *f) {
 
 static status open_file(metrics_file *f, const char *run_dir, err *e) {
     *f = (metrics_file){.a = arena_new("metrics")};
-    f->path = metrics_path(f->a, run_dir);
+    f->path = path_join(f->a, run_dir, "metrics.jsonl");
     status st = file_exists(f->path) ? file_map_open(&f->map, f->path, e) : ST_OK;
     if (st != ST_OK) arena_free(f->a);
     return st;

@@ -14,11 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/status.h"
-
-/* RUN/metrics.jsonl, in the arena. */
-char *metrics_path(arena *a, const char *run_dir);
 
 /* The writer. Opening makes the file when absent and cuts off a last line that is not whole. */
 typedef struct metrics_log metrics_log;

@@ -7,12 +7,6 @@
 #include "run/metrics.h"
 #include "run/report/svg.h"
 
-static void put_number(strbuf *out, double value) {
-    char text[32];
-    svg_format_number(text, value);
-    strbuf_puts(out, text);
-}
-
 /* ---- alarms ---- */
 
 void record_put_kind(strbuf *out, const json_t *alarm) {
@@ -86,7 +80,7 @@ void record_put_document(strbuf *out, const json_t *document) {
     if (repeated >= 0.005) strbuf_printf(out, ", %.0f %% repeated", 100 * fmin(repeated, 1));
     if (!isfinite(loss)) return;
     strbuf_puts(out, ", loss ");
-    put_number(out, loss);
+    svg_put_number(out, loss);
 }
 
 /* ---- stages ---- */
@@ -97,11 +91,11 @@ void record_put_stage_shape(strbuf *out, const json_t *stage) {
                   (long long)metrics_int(stage, "batch", 0));
     if (theta > 0) {
         strbuf_puts(out, ", rotary base ");
-        put_number(out, theta);
+        svg_put_number(out, theta);
     }
     if (isfinite(lr)) {
         strbuf_puts(out, ", rate ");
-        put_number(out, lr);
+        svg_put_number(out, lr);
     }
 }
 

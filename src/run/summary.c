@@ -2,7 +2,6 @@
 #include "run/summary.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

@@ -3,7 +3,6 @@
 #define RUN_SUMMARY_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"

@@ -298,8 +298,8 @@ static void test_free_keys(void **state) {
     static const char *const may_not[] = {"optim.lr",   "train.seed",        "model.hidden_size",
                                           "data.train", "data.train.0.path", "train.precision",
                                           "nonsense"};
-    for (int i = 0; i < ARRAY_LEN(may); i++) assert_true(config_key_is_free(may[i]));
-    for (int i = 0; i < ARRAY_LEN(may_not); i++) assert_false(config_key_is_free(may_not[i]));
+    for (int i = 0; i < ARRAY_LEN(may); i++) assert_true(config_key_is_free_in(may[i], 0));
+    for (int i = 0; i < ARRAY_LEN(may_not); i++) assert_false(config_key_is_free_in(may_not[i], 0));
     /* A run in stage 1: the stages to come are free, and where this one ends. */
     assert_true(config_key_is_free_in("stages.2.optim.lr", 1));
     assert_true(config_key_is_free_in("stages.2", 1));

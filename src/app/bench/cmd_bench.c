@@ -12,6 +12,23 @@
 #include "train/bench/bench.h"
 #include "train/bench/bench_icicle.h"
 
+/* ---- what the bench commands share ---- */
+
+void bench_put_row(json_t *rows, const char *name, double value, const char *unit) {
+    json_array_append_new(
+        rows, json_pack("{s:s,s:o,s:s}", "name", name, "value", json_f64(value), "unit", unit));
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *v, int n) {
+    qsort(v, (size_t)n, sizeof(*v), compare_doubles);
+    return v[n / 2];
+}
+
 /* ---- JSON ---- */
 
 static void put_facts(json_t *o, const bench_facts *f) {
@@ -71,12 +88,10 @@ static void print_ready(const bench_facts *f) {
 }
 
 static void print_step_json(const bench_step *r) {
-    json_t *o = json_pack("{s:s,s:I}", "event", "step", "step", (json_int_t)r->step);
-    json_object_set_new(o, "step_ms", json_f64((double)r->ns / 1e6));
-    json_object_set_new(o, "tok_per_s", json_f64(r->tok_per_s));
-    json_object_set_new(o, "mfu", json_f64(r->mfu));
-    json_object_set_new(o, "loss", json_f64(r->loss));
-    cli_print_json(o);
+    cli_print_json(json_pack("{s:s,s:I,s:o,s:o,s:o,s:o}", "event", "step", "step",
+                             (json_int_t)r->step, "step_ms", json_f64((double)r->ns / 1e6),
+                             "tok_per_s", json_f64(r->tok_per_s), "mfu", json_f64(r->mfu), "loss",
+                             json_f64(r->loss)));
 }
 
 /* One step for each line of standard input, so that two programs can take turns. Of several ranks
@@ -265,6 +280,4 @@ const cli_command command_bench_train = {
     .run = cmd_bench_train,
     .options = options,
     .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true};

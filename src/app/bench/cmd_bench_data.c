@@ -4,7 +4,6 @@
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "data/build/build.h"
 
 enum { MAX_REPEAT = 101 };
@@ -166,12 +164,6 @@ static const cli_option BENCH_DATA_OPTIONS[] = {
     {0},
 };
 
-static char *bench_data_details(void) {
-    return xstrdup(
-        "Encodes the documents of all FILEs from memory, and builds shards from the files in\n"
-        "a folder below -o (default: the current one), in turns.\n");
-}
-
 const cli_command command_bench_data = {
     .name = "bench data",
     .summary = "how fast shards are built, beside encoding alone",
@@ -181,5 +173,6 @@ const cli_command command_bench_data = {
     .min_inputs = 2,
     .max_inputs = -1,
     .takes_output = true,
-    .details = bench_data_details,
+    .about = "Encodes the documents of all FILEs from memory, and builds shards from the files in\n"
+             "a folder below -o (default: the current one), in turns.\n",
 };

@@ -9,7 +9,6 @@
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/rng.h"
 #include "interchange/open_model.h"
 
@@ -123,17 +122,11 @@ static const cli_option options[] = {
     {NULL, NULL, NULL},
 };
 
-static char *bench_generate_details(void) {
-    return xstrdup("bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n");
-}
-
 const cli_command command_bench_generate = {
     .name = "bench generate",
     .summary = "how fast a model reads a prompt and makes tokens",
     .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N] [--cache FORMAT]",
     .run = cmd_bench_generate,
     .options = options,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .details = bench_generate_details,
+    .about = "bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n",
 };

@@ -9,7 +9,6 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "tok/tok.h"
 
 /* What one file took; seconds are medians. */
@@ -86,12 +85,6 @@ static void put_rate(json_t *rows, const tok_timing *r, const char *what, double
     bench_put_row(rows, name, (double)r->bytes / 1e6 / (seconds > 0 ? seconds : 1e-9), "MB/s");
 }
 
-static void put_file(json_t *rows, const tok_timing *r) {
-    put_rate(rows, r, "encode", r->encode_s);
-    put_rate(rows, r, "encode documents", r->documents_s);
-    put_rate(rows, r, "decode", r->decode_s);
-}
-
 static void print_file(const tok_timing *r) {
     double mb = (double)r->bytes / 1e6;
     printf("%-32s %8.2f %6.2f %10.1f %10.1f %10.1f\n", r->file, mb,
@@ -102,12 +95,11 @@ static void print_file(const tok_timing *r) {
 static status run_files(const cli_args *args, const tok *t, double load_s, int repeat, err *e) {
     json_t *rows = json_array();
     bench_put_row(rows, "load", 1e3 * load_s, "ms");
-    if (!args->json) {
+    if (!args->json)
         printf(
             "loaded in %.0f ms; %d thread%s; MB/s, medians of %d\n\n%-32s %8s %6s %10s %10s %10s\n",
             1e3 * load_s, omp_get_max_threads(), omp_get_max_threads() == 1 ? "" : "s", repeat,
             "file", "MB", "B/tok", "encode", "documents", "decode");
-    }
     status st = ST_OK;
     for (int i = 1; i < args->n_inputs && st == ST_OK; i++) {
         tok_timing r = {.file = args->inputs[i]};
@@ -117,12 +109,13 @@ static status run_files(const cli_args *args, const tok *t, double load_s, int r
         st = time_file(t, text, repeat, &r, e);
         free(text);
         if (st != ST_OK) break;
-        put_file(rows, &r);
+        put_rate(rows, &r, "encode", r.encode_s);
+        put_rate(rows, &r, "encode documents", r.documents_s);
+        put_rate(rows, &r, "decode", r.decode_s);
         if (!args->json) print_file(&r);
     }
-    if (st == ST_OK && args->json) {
+    if (st == ST_OK && args->json)
         cli_print_json(json_pack("{s:i,s:O}", "threads", omp_get_max_threads(), "rows", rows));
-    }
     json_decref(rows);
     return st;
 }
@@ -146,13 +139,6 @@ static const cli_option bench_tok_options[] = {
     {NULL, NULL, NULL},
 };
 
-static char *bench_tok_details(void) {
-    return xstrdup(
-        "encode: each FILE as one text; documents: in parts of about 1,000 bytes, a call "
-        "each.\nbench/tok_encode.py runs this beside tiktoken and Hugging Face "
-        "tokenizers.\n");
-}
-
 const cli_command command_bench_tok = {
     .name = "bench tok",
     .summary = "how fast a tokenizer loads, encodes and decodes",
@@ -161,5 +147,7 @@ const cli_command command_bench_tok = {
     .options = bench_tok_options,
     .min_inputs = 2,
     .max_inputs = -1,
-    .details = bench_tok_details,
+    .about = "encode: each FILE as one text; documents: in parts of about 1,000 bytes, a call "
+             "each.\nbench/tok_encode.py runs this beside tiktoken and Hugging Face "
+             "tokenizers.\n",
 };

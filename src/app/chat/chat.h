@@ -1,7 +1,7 @@
 /* What the files of athanor chat share: a model that talks, and how it is asked.
  *
- * Reading order: cmd_chat.c (opening), chat_ask.c (one answer, lines from a pipe), chat_repl.c
- * (commands of the prompt), chat_screen.c (terminal and Ctrl-C), chat_set.c (sampling keys). */
+ * Reading order: cmd_chat.c (opening, one answer, lines from a pipe), chat_repl.c (the prompt),
+ * chat_set.c (sampling keys). */
 #ifndef APP_CHAT_H
 #define APP_CHAT_H
 
@@ -32,15 +32,9 @@ status chat_set(chat *c, const char *text, err *e) ATH_MUST_USE;
 /* "temperature 0.7, top_p 0.95, ..." */
 void chat_describe_options(const chat *c, strbuf *out);
 
-/* chat_ask.c */
-/* Answers the last message; the text is given to options.on_text as it comes. */
+/* cmd_chat.c: answers the last message; the text is given to options.on_text as it comes. */
 status chat_answer(chat *c, err *e) ATH_MUST_USE;
-/* Each line of standard input is a message, each answer goes to standard output. */
-status chat_answer_lines(chat *c, err *e) ATH_MUST_USE;
-/* One message and its answer. */
-status chat_answer_one(chat *c, const char *text, size_t len, err *e) ATH_MUST_USE;
-
-/* chat_repl.c */
+/* chat_repl.c: messages and commands at a prompt, to the end. */
 void chat_converse(chat *c);
 
 #endif

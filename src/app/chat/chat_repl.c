@@ -1,49 +1,235 @@
-/* The prompt: messages and commands. A mistake is told and the conversation goes on. */
+/* The prompt: its terminal (a line from the user, the answer as it comes, and Ctrl-C), messages and
+ * commands. A mistake is told and the conversation goes on. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "app/chat/chat.h"
-#include "app/chat/chat_screen.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 
+/* ---- the terminal ---- */
+
+typedef struct screen {
+    bool colours;
+    bool thinking; /* inside <think> ... </think>, shown dim */
+    bool fresh;    /* nothing of this answer is shown yet, or only blanks */
+    char last;     /* byte shown */
+} screen;
+
+static const char RESET[] = "\x1b[0m", DIM[] = "\x1b[2m", PROMPT[] = "\x1b[1;32m";
+
+static const char *style(const screen *s, const char *code) {
+    return s->colours ? code : "";
+}
+
+static void screen_init(screen *s) {
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    bool plain = !term || strcmp(term, "dumb") == 0 || (no && *no);
+    *s = (screen){.colours = isatty(STDOUT_FILENO) && !plain};
+}
+
+/* ---- Ctrl-C ---- */
+
+/* Process-wide by nature. The flag ends an answer; the event ends the wait at the prompt, whichever
+ * thread the signal came to. */
+static volatile sig_atomic_t interrupted;
+static int interrupt_event = -1;
+
+static void on_interrupt(int signal_number) {
+    int saved = errno;
+    if (interrupted) _exit(128 + signal_number);
+    interrupted = 1;
+    eventfd_write(interrupt_event, 1);
+    errno = saved;
+}
+
+/* Ctrl-C sets the flag from now on; a second one while it is set ends the program. */
+static void catch_interrupt(void) {
+    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigemptyset(&sa.sa_mask);
+    interrupt_event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (interrupt_event >= 0) sigaction(SIGINT, &sa, NULL);
+}
+
+/* What was pressed before now is forgotten. */
+static void forget_interrupt(void) {
+    eventfd_t presses = 0;
+    eventfd_read(interrupt_event, &presses);
+    interrupted = 0;
+}
+
+/* ---- input ---- */
+
+typedef enum screen_input { INPUT_TEXT, INPUT_QUOTED, INPUT_INTERRUPT, INPUT_END } screen_input;
+
+/* False when Ctrl-C came before a line. */
+static bool wait_for_line(void) {
+    struct pollfd in[] = {{.fd = interrupt_event, .events = POLLIN},
+                          {.fd = STDIN_FILENO, .events = POLLIN}};
+    while (poll(in, ARRAY_LEN(in), -1) < 0 && errno == EINTR) continue;
+    bool pressed = (in[0].revents & POLLIN) != 0;
+    if (pressed) forget_interrupt();
+    return !pressed;
+}
+
+/* One line without its end. A terminal gives a line at a time, so none waits in stdio's buffer. */
+static screen_input take_line(strbuf *line) {
+    char *data = NULL;
+    size_t cap = 0;
+    ssize_t n = getline(&data, &cap, stdin);
+    if (n > 0) strbuf_append(line, data, (size_t)(data[n - 1] == '\n' ? n - 1 : n));
+    free(data);
+    clearerr(stdin);
+    return n < 0 ? INPUT_END : INPUT_TEXT;
+}
+
+static screen_input read_line(const screen *s, const char *prompt, strbuf *line) {
+    forget_interrupt();
+    printf("%s%s%s", style(s, PROMPT), prompt, style(s, RESET));
+    fflush(stdout);
+    strbuf_clear(line);
+    screen_input in = wait_for_line() ? take_line(line) : INPUT_INTERRUPT;
+    if (in != INPUT_TEXT) printf("\n");
+    return in;
+}
+
+static bool is_quotes(const strbuf *line) {
+    return line->len == 3 && memcmp(line->data, "\"\"\"", 3) == 0;
+}
+
+static screen_input read_quoted(const screen *s, strbuf *line, strbuf *text) {
+    for (;;) {
+        screen_input in = read_line(s, "... ", line);
+        if (in != INPUT_TEXT) return in;
+        if (is_quotes(line)) break;
+        strbuf_append(text, line->data, line->len);
+        strbuf_putc(text, '\n');
+    }
+    if (text->len > 0) strbuf_truncate(text, text->len - 1);
+    return INPUT_QUOTED;
+}
+
+/* A message: one line, or several where a line ends with a backslash; or (INPUT_QUOTED) between
+ * lines of three quotes. */
+static screen_input screen_read(const screen *s, strbuf *text) {
+    strbuf line = {0};
+    strbuf_clear(text);
+    screen_input in = read_line(s, "> ", &line);
+    if (in == INPUT_TEXT && is_quotes(&line)) {
+        in = read_quoted(s, &line, text);
+    } else if (in == INPUT_TEXT) {
+        while (in == INPUT_TEXT && line.len > 0 && line.data[line.len - 1] == '\\') {
+            strbuf_append(text, line.data, line.len - 1);
+            strbuf_putc(text, '\n');
+            in = read_line(s, "... ", &line);
+        }
+        if (in == INPUT_TEXT && line.len > 0) strbuf_append(text, line.data, line.len);
+    }
+    strbuf_free(&line);
+    return in;
+}
+
+/* ---- output ---- */
+
+/* Blanks at the beginning are left out. */
+static void put_text(screen *s, const char *text, size_t len) {
+    while (s->fresh && len > 0 && (*text == ' ' || *text == '\n')) {
+        text++;
+        len--;
+    }
+    if (len == 0) return;
+    s->fresh = false;
+    s->last = text[len - 1];
+    cli_print_text(stdout, text, len);
+}
+
+/* For generate_request.on_text; ctx is the screen. Control characters of the model's text are made
+ * visible: a terminal would obey them. */
+static void screen_text(void *ctx, const char *text, size_t len) {
+    screen *s = ctx;
+    while (len > 0) {
+        const char *mark = s->thinking ? "</think>" : "<think>";
+        const char *at = memmem(text, len, mark, strlen(mark));
+        size_t n = at ? (size_t)(at - text) + (s->thinking ? strlen(mark) : 0) : len;
+        put_text(s, text, n);
+        text += n;
+        len -= n;
+        if (!at) break;
+        s->thinking = !s->thinking;
+        printf("%s", style(s, s->thinking ? DIM : RESET));
+    }
+    fflush(stdout);
+}
+
+static void begin_answer(screen *s) {
+    s->thinking = false;
+    s->fresh = true;
+    s->last = '\n';
+}
+
+static void end_answer(screen *s) {
+    printf("%s%s", style(s, s->thinking ? RESET : ""), s->last == '\n' ? "" : "\n");
+    fflush(stdout);
+}
+
+/* A remark of the program, dim and on its own line. */
+ATH_PRINTF(2, 3) static void note(const screen *s, const char *fmt, ...) {
+    va_list ap;
+    char *text = NULL;
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    printf("%s", style(s, DIM));
+    if (n > 0) cli_print_text(stdout, text, (size_t)n);
+    printf("%s\n", style(s, RESET));
+    fflush(stdout);
+    free(text);
+}
+
+/* ---- the prompt ---- */
+
 typedef struct repl {
     chat *c;
-    chat_screen screen;
+    screen screen; /* where it is shown */
     bool done;
 } repl;
 
 /* ---- answers ---- */
 
 static void tell_error(const repl *r, const err *e) {
-    chat_screen_note(&r->screen, "%s%s%s", e->message, e->hint[0] ? "; " : "", e->hint);
+    note(&r->screen, "%s%s%s", e->message, e->hint[0] ? "; " : "", e->hint);
 }
 
 static void tell_end(const repl *r) {
     const conversation_answer *a = &r->c->last;
     if (a->result.finish == FINISH_INTERRUPT)
-        chat_screen_note(&r->screen, a->ids.n ? "[interrupted]" : "[interrupted before an answer]");
+        note(&r->screen, a->ids.n ? "[interrupted]" : "[interrupted before an answer]");
     if (a->result.finish == FINISH_LENGTH)
-        chat_screen_note(&r->screen, "[ended after max_new = %ld tokens; /set max_new=N]",
-                         (long)r->c->options.max_new);
+        note(&r->screen, "[ended after max_new = %ld tokens; /set max_new=N]",
+             (long)r->c->options.max_new);
     if (a->result.finish == FINISH_CONTEXT)
-        chat_screen_note(&r->screen, "[the context of %d tokens is full; --ctx N gives more]",
-                         r->c->gen.Tmax);
+        note(&r->screen, "[the context of %d tokens is full; --ctx N gives more]", r->c->gen.Tmax);
     if (a->n_dropped > 0)
-        chat_screen_note(&r->screen,
-                         "[the context of %d tokens was nearly full: the %s no longer seen]",
-                         r->c->gen.Tmax, a->n_dropped == 1 ? "oldest turn is" : "oldest turns are");
+        note(&r->screen, "[the context of %d tokens was nearly full: the %s no longer seen]",
+             r->c->gen.Tmax, a->n_dropped == 1 ? "oldest turn is" : "oldest turns are");
 }
 
 /* Answers the last message; takes it back when there is no answer. */
 static void answer(repl *r) {
     err e = {0};
-    *chat_interrupt_flag() = 0;
-    chat_screen_begin_answer(&r->screen);
+    interrupted = 0;
+    begin_answer(&r->screen);
     status st = chat_answer(r->c, &e);
-    chat_screen_end_answer(&r->screen);
-    *chat_interrupt_flag() = 0;
+    end_answer(&r->screen);
+    interrupted = 0;
     if (st != ST_OK)
         tell_error(r, &e);
     else
@@ -66,24 +252,23 @@ static void run_system(repl *r, const char *text) {
     conversation *t = &r->c->talk;
     if (*text) {
         conversation_set_system(t, strcmp(text, "none") == 0 ? NULL : text);
-        chat_screen_note(&r->screen, "the system message is %s",
-                         conversation_system(t) ? "set" : "gone");
+        note(&r->screen, "the system message is %s", conversation_system(t) ? "set" : "gone");
     } else {
         const char *now = conversation_system(t);
-        chat_screen_note(&r->screen, "%s", now ? now : "there is no system message");
+        note(&r->screen, "%s", now ? now : "there is no system message");
     }
 }
 
 static void run_clear(repl *r, const char *argument) {
     (void)argument;
     conversation_clear(&r->c->talk);
-    chat_screen_note(&r->screen, "the conversation begins anew");
+    note(&r->screen, "the conversation begins anew");
 }
 
 static void run_retry(repl *r, const char *argument) {
     (void)argument;
     if (!conversation_drop_answer(&r->c->talk)) {
-        chat_screen_note(&r->screen, "there is no answer to make again");
+        note(&r->screen, "there is no answer to make again");
         return;
     }
     r->c->retries++;
@@ -93,10 +278,10 @@ static void run_retry(repl *r, const char *argument) {
 static void run_undo(repl *r, const char *argument) {
     (void)argument;
     bool had = conversation_undo(&r->c->talk);
-    chat_screen_note(&r->screen,
-                     had ? "the last message and its answer are gone; %ld left"
-                         : "there is nothing to take back",
-                     (long)conversation_turns(&r->c->talk));
+    note(&r->screen,
+         had ? "the last message and its answer are gone; %ld left"
+             : "there is nothing to take back",
+         (long)conversation_turns(&r->c->talk));
 }
 
 static void run_save(repl *r, const char *path) {
@@ -105,25 +290,23 @@ static void run_save(repl *r, const char *path) {
     json_format(&text, r->c->talk.messages, 2);
     strbuf_putc(&text, '\n');
     if (!*path)
-        chat_screen_note(&r->screen, "/save needs the name of a file");
+        note(&r->screen, "/save needs the name of a file");
     else if (file_write_atomic(path, text.data, text.len, &e) != ST_OK)
         tell_error(r, &e);
     else
-        chat_screen_note(&r->screen, "%zu messages in %s", json_array_size(r->c->talk.messages),
-                         path);
+        note(&r->screen, "%zu messages in %s", json_array_size(r->c->talk.messages), path);
     strbuf_free(&text);
 }
 
 static void run_tokens(repl *r, const char *argument) {
     (void)argument;
     const conversation_answer *a = &r->c->last;
-    chat_screen_note(&r->screen, "%ld of %d tokens of context in use", (long)r->c->gen.cached.n,
-                     r->c->gen.Tmax);
+    note(&r->screen, "%ld of %d tokens of context in use", (long)r->c->gen.cached.n,
+         r->c->gen.Tmax);
     if (a->n_prompt == 0) return;
-    chat_screen_note(&r->screen, "last prompt: %ld tokens, %ld of them new, %.1f tokens/s",
-                     (long)a->n_prompt, (long)(a->n_prompt - a->result.n_reused), a->prefill_rate);
-    chat_screen_note(&r->screen, "last answer: %ld tokens, %.1f tokens/s", (long)a->ids.n,
-                     a->decode_rate);
+    note(&r->screen, "last prompt: %ld tokens, %ld of them new, %.1f tokens/s", (long)a->n_prompt,
+         (long)(a->n_prompt - a->result.n_reused), a->prefill_rate);
+    note(&r->screen, "last answer: %ld tokens, %.1f tokens/s", (long)a->ids.n, a->decode_rate);
 }
 
 static void run_set(repl *r, const char *text) {
@@ -133,7 +316,7 @@ static void run_set(repl *r, const char *text) {
         tell_error(r, &e);
     } else {
         chat_describe_options(r->c, &now);
-        chat_screen_note(&r->screen, "%s", strbuf_cstr(&now));
+        note(&r->screen, "%s", strbuf_cstr(&now));
     }
     strbuf_free(&now);
 }
@@ -161,12 +344,11 @@ static void run_help(repl *r, const char *argument) {
     for (int i = 0; i < ARRAY_LEN(commands); i++) {
         char head[40];
         snprintf(head, sizeof head, "%s %s", commands[i].name, commands[i].argument);
-        chat_screen_note(&r->screen, "  %-16s %s", head, commands[i].help);
+        note(&r->screen, "  %-16s %s", head, commands[i].help);
     }
-    chat_screen_note(&r->screen,
-                     "A line that ends with \\ goes on in the next; \"\"\" alone on a line "
+    note(&r->screen, "A line that ends with \\ goes on in the next; \"\"\" alone on a line "
                      "begins and ends a text of several lines, or one that begins with /.");
-    chat_screen_note(&r->screen, "Ctrl-C stops an answer; twice, or Ctrl-D, ends the program.");
+    note(&r->screen, "Ctrl-C stops an answer; twice, or Ctrl-D, ends the program.");
 }
 
 /* A line that begins with a slash. */
@@ -183,17 +365,17 @@ static void run_command(repl *r, const char *line) {
         names[i] = commands[i].name;
     }
     int near = text_nearest(name, names, ARRAY_LEN(commands));
-    chat_screen_note(&r->screen, "there is no command %s; %s%s%s", name,
-                     near < 0 ? "/help lists them" : "did you mean ", near < 0 ? "" : names[near],
-                     near < 0 ? "" : "?");
+    note(&r->screen, "there is no command %s; %s%s%s", name,
+         near < 0 ? "/help lists them" : "did you mean ", near < 0 ? "" : names[near],
+         near < 0 ? "" : "?");
 }
 
 /* ---- the loop ---- */
 
 static void greet(const repl *r) {
     const char *name = path_base(r->c->name);
-    chat_screen_note(&r->screen, "%s, context of %d tokens; /help lists commands, Ctrl-D ends",
-                     *name ? name : r->c->name, r->c->gen.Tmax);
+    note(&r->screen, "%s, context of %d tokens; /help lists commands, Ctrl-D ends",
+         *name ? name : r->c->name, r->c->gen.Tmax);
 }
 
 static bool is_blank(const strbuf *text) {
@@ -205,18 +387,18 @@ void chat_converse(chat *c) {
     repl r = {.c = c};
     strbuf text = {0};
     int interrupts = 0;
-    chat_screen_init(&r.screen);
-    chat_catch_interrupt();
-    c->options.interrupt = chat_interrupt_flag();
-    c->options.on_text = chat_screen_text;
+    screen_init(&r.screen);
+    catch_interrupt();
+    c->options.interrupt = &interrupted;
+    c->options.on_text = screen_text;
     c->options.ctx = &r.screen;
     greet(&r);
     while (!r.done) {
-        chat_input in = chat_screen_read(&r.screen, &text);
+        screen_input in = screen_read(&r.screen, &text);
         interrupts = in == INPUT_INTERRUPT ? interrupts + 1 : 0;
         if (in == INPUT_END || interrupts == 2) break;
         if (in == INPUT_INTERRUPT) {
-            chat_screen_note(&r.screen, "Ctrl-C again, or Ctrl-D, ends");
+            note(&r.screen, "Ctrl-C again, or Ctrl-D, ends");
         } else if (in == INPUT_TEXT && text.len > 0 && text.data[0] == '/') {
             run_command(&r, text.data);
         } else if (!is_blank(&text)) {

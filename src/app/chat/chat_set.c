@@ -5,10 +5,10 @@
 #include "app/chat/chat.h"
 #include "base/text.h"
 
-/* A number that can be set; `offset` is that of a double, int or int64 in generate_request. */
+/* A number that can be set; `offset` is that of a double, int or (u)int64 in generate_request. */
 typedef struct setting {
     const char *name;
-    enum { SET_DOUBLE, SET_INT, SET_INT64, SET_SEED } kind;
+    enum { SET_DOUBLE, SET_INT, SET_INT64 } kind;
     size_t offset;
     double lo, hi;
 } setting;
@@ -20,7 +20,7 @@ static const setting settings_table[] = {
     {"top_p", SET_DOUBLE, SAMPLE(top_p), 0, 1},
     {"min_p", SET_DOUBLE, SAMPLE(min_p), 0, 1},
     {"repetition_penalty", SET_DOUBLE, SAMPLE(repetition_penalty), 0.01, 100},
-    {"seed", SET_SEED, SAMPLE(seed), 0, 9e15},
+    {"seed", SET_INT64, SAMPLE(seed), 0, 9e15},
     {"max_new", SET_INT64, offsetof(generate_request, max_new), 1, 1 << 24},
 };
 enum { SETTINGS = ARRAY_LEN(settings_table) };
@@ -31,7 +31,6 @@ static double get(const generate_request *rq, const setting *s) {
         case SET_DOUBLE: return *(const double *)(const void *)at;
         case SET_INT: return *(const int *)(const void *)at;
         case SET_INT64: return (double)*(const int64_t *)(const void *)at;
-        case SET_SEED: return (double)*(const uint64_t *)(const void *)at;
     }
     return 0;
 }
@@ -42,7 +41,6 @@ static void put(generate_request *rq, const setting *s, double x) {
         case SET_DOUBLE: *(double *)at = x; break;
         case SET_INT: *(int *)at = (int)x; break;
         case SET_INT64: *(int64_t *)at = (int64_t)x; break;
-        case SET_SEED: *(uint64_t *)at = (uint64_t)x; break;
     }
 }
 
@@ -87,10 +85,9 @@ status chat_read_options(chat *c, const cli_args *args, const generation_setting
     c->stop = cli_value(args, "stop");
     c->options.stop = &c->stop;
     c->options.n_stop = c->stop && *c->stop;
-    if (cli_has(args, "think"))
-        json_object_set_new(c->talk.variables, "enable_thinking", json_true());
-    if (cli_has(args, "no-think"))
-        json_object_set_new(c->talk.variables, "enable_thinking", json_false());
+    if (cli_has(args, "think") || cli_has(args, "no-think"))
+        json_object_set_new(c->talk.variables, "enable_thinking",
+                            json_boolean(cli_has(args, "think")));
     return ST_OK;
 }
 

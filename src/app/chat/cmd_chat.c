@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "app/chat/chat.h"
-#include "app/chat/chat_variables.h"
+#include "app/frame/cli_ids.h"
+#include "base/json.h"
 
 enum { DEFAULT_CTX = 8192 };
 
@@ -46,17 +47,67 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
     TRY(open_model_settings(&c->model, &settings, e));
     conversation_init(&c->talk, &c->gen, c->model.tok, c->template, &settings);
-    chat_read_variables(args, c->talk.variables);
+    cli_put_overrides(args, c->talk.variables);
     conversation_set_system(&c->talk, cli_value(args, "system"));
     status st = chat_read_options(c, args, &settings, e);
     generation_settings_free(&settings);
     return st == ST_OK ? load(c, args, e) : st;
 }
 
+status chat_answer(chat *c, err *e) {
+    generate_request options = c->options;
+    options.sample.seed += c->retries;
+    conversation_answer a;
+    status st = conversation_answer_last(&c->talk, &options, &a, e);
+    conversation_answer_free(st == ST_OK ? &c->last : &a);
+    if (st == ST_OK) c->last = a;
+    return st;
+}
+
+static json_t *answer_json(const conversation_answer *a) {
+    return json_pack(
+        "{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "role", "assistant", "content",
+        json_text(strbuf_cstr(&a->text), a->text.len), "ids", cli_id_list(a->ids.id, a->ids.n),
+        "finish", generate_finish_name(a->result.finish), "prompt_tokens", (json_int_t)a->n_prompt,
+        "reused_tokens", (json_int_t)a->result.n_reused, "new_tokens", (json_int_t)a->ids.n,
+        "dropped_turns", (json_int_t)a->n_dropped, "prefill_tok_per_s", json_f64(a->prefill_rate),
+        "decode_tok_per_s", json_f64(a->decode_rate));
+}
+
+/* One message and its answer. */
+static status answer_one(chat *c, const char *text, size_t len, err *e) {
+    conversation_add_user(&c->talk, text, len);
+    c->options.on_text = c->json ? NULL : cli_print_piece;
+    TRY(chat_answer(c, e));
+    if (c->json)
+        cli_print_json(answer_json(&c->last));
+    else
+        putchar('\n');
+    fflush(stdout);
+    return ST_OK;
+}
+
+/* Each line of standard input is a message, each answer goes to standard output. */
+static status answer_lines(chat *c, err *e) {
+    char *line = NULL;
+    size_t cap = 0;
+    status st = ST_OK;
+    for (long n = 1; st == ST_OK; n++) {
+        ssize_t len = getline(&line, &cap, stdin);
+        if (len < 0) break;
+        while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r')) len--;
+        if (len > (ssize_t)strspn(line, " \t")) st = answer_one(c, line, (size_t)len, e);
+        if (st != ST_OK) err_where(e, "line %ld", n);
+    }
+    if (st == ST_OK && ferror(stdin)) st = err_unreadable(e, "read", "standard input");
+    free(line);
+    return st;
+}
+
 static status talk(chat *c, const cli_args *args, err *e) {
     const char *prompt = cli_value(args, "prompt");
-    if (prompt) return chat_answer_one(c, prompt, strlen(prompt), e);
-    if (c->json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return chat_answer_lines(c, e);
+    if (prompt) return answer_one(c, prompt, strlen(prompt), e);
+    if (c->json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return answer_lines(c, e);
     chat_converse(c);
     return ST_OK;
 }
@@ -107,6 +158,4 @@ const cli_command command_chat = {
     .run = cmd_chat,
     .options = options,
     .rules = rules,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true};

@@ -1,7 +1,6 @@
 /* athanor data build: text into token shards. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +18,9 @@
 static const char *const BUILD_KEYS[] = {
     "tokenizer", "format", "field", "template",     "id",  "score",  "charset", "max_bad",
     "valid",     "split",  "seed",  "shard_tokens", "eos", "append", "threads", NULL};
+
+static const char *const FORMATS[] = {"auto", "text", "jsonl", "csv", "tsv"};
+static const char *const BOOLS[] = {"false", "true"};
 
 static status bad_key(const char *key, const char *value, const char *hint, err *e) {
     err_set(e, ST_USAGE, "%s=%s is not a value that %s can have", key, value, key);
@@ -47,24 +49,28 @@ static status get_count(const cli_args *args, const char *key, int64_t hi, uint6
     return ST_OK;
 }
 
-static status get_bool(const cli_args *args, const char *key, bool *out, err *e) {
+/* "a, b or c" in the hint, or the word that is nearest. */
+status data_get_word(const cli_args *args, const char *key, const char *const *words, int n,
+                     int *out, err *e) {
     const char *value = cli_override(args, key);
+    strbuf hint = {0};
     if (!value) return ST_OK;
-    *out = strcmp(value, "true") == 0;
-    return *out || strcmp(value, "false") == 0 ? ST_OK
-                                               : bad_key(key, value, "it is true or false", e);
-}
-
-static status get_format(const cli_args *args, reader_format *out, err *e) {
-    static const char *const NAMES[] = {"auto", "text", "jsonl", "csv", "tsv"};
-    const char *value = cli_override(args, "format");
-    if (!value) return ST_OK;
-    for (int i = 0; i < ARRAY_LEN(NAMES); i++)
-        if (strcmp(value, NAMES[i]) == 0) {
-            *out = (reader_format)i;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *out = i;
+            strbuf_free(&hint);
             return ST_OK;
         }
-    return bad_key("format", value, "it is auto, text, jsonl, csv or tsv", e);
+        strbuf_printf(&hint, "%s%s", i == 0 ? "it is " : i + 1 < n ? ", " : " or ", words[i]);
+    }
+    int near = text_nearest(value, words, n);
+    if (near >= 0) {
+        strbuf_clear(&hint);
+        strbuf_printf(&hint, "did you mean %s?", words[near]);
+    }
+    status st = bad_key(key, value, strbuf_cstr(&hint), e);
+    strbuf_free(&hint);
+    return st;
 }
 
 /* A shell passes \\n on as two characters. */
@@ -86,7 +92,9 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     opt->score = cli_override(args, "score");
     opt->charset = cli_override(args, "charset");
     opt->max_bad = -1; /* the reader's own */
-    TRY(get_format(args, &opt->format, e));
+    int format = READER_AUTO;
+    TRY(data_get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
+    opt->format = (reader_format)format;
     return get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
 }
 
@@ -112,7 +120,7 @@ static status check_effects(const cli_args *args, err *e) {
 
 static status read_build_options(const cli_args *args, arena *a, data_build_options *opt, err *e) {
     uint64_t threads = 0;
-    bool eos = true;
+    int eos = true, append = false;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
     TRY(check_effects(args, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
@@ -120,22 +128,15 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     TRY(get_count(args, "threads", 1024, &threads, e));
     TRY(get_count(args, "seed", INT64_MAX, &opt->seed, e));
     TRY(get_count(args, "shard_tokens", INT64_MAX, &opt->shard_tokens, e));
-    TRY(get_bool(args, "eos", &eos, e));
-    TRY(get_bool(args, "append", &opt->append, e));
+    TRY(data_get_word(args, "eos", BOOLS, ARRAY_LEN(BOOLS), &eos, e));
+    TRY(data_get_word(args, "append", BOOLS, ARRAY_LEN(BOOLS), &append, e));
+    opt->append = append;
     opt->threads = (int)threads;
     opt->no_eos = !eos;
     const char *split = cli_override(args, "split");
     if (split && !data_split_parse(split, &opt->split))
         return bad_key("split", split, "it is auto, documents, lines or tail", e);
     return ST_OK;
-}
-
-static status need(const char *value, const char *key, const char *hint, err *e) {
-    if (value) return ST_OK;
-    err_set(e, ST_USAGE, "data build needs %s", key);
-    err_where(e, "%s", key);
-    err_hint(e, "%s", hint);
-    return ST_USAGE;
 }
 
 /* One line that is written over: below 80 columns, or it would wrap. */
@@ -223,11 +224,14 @@ static void print_result(const char *out, const data_build_result *r) {
 
 static status build(const cli_args *args, arena *a, err *e) {
     data_build_options opt = {0};
-    TRY(need(args->output, "-o", "name the folder to write: -o shards", e));
     const char *tokenizer = cli_override(args, "tokenizer");
     TRY(read_build_options(args, a, &opt, e));
-    TRY(need(tokenizer, "tokenizer",
-             "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`", e));
+    if (!tokenizer) {
+        err_set(e, ST_USAGE, "data build needs tokenizer");
+        err_where(e, "tokenizer");
+        return err_hint(e,
+                        "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`");
+    }
     if (args->json) log_set_quiet(true);
     bool live = !args->json && isatty(STDERR_FILENO);
     if (live) opt.progress = show_progress;
@@ -254,8 +258,16 @@ static status run_build(const cli_args *args, err *e) {
     return st;
 }
 
-static char *build_help(void) {
-    return xstrdup(
+const cli_command command_data_build = {
+    .name = "data build",
+    .summary = "turn text into token shards",
+    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
+    .run = run_build,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .needs_output = true,
+    .takes_keys = true,
+    .about =
         "IN is a text file (one document), a .jsonl, .csv or .tsv file (one document a\n"
         "record), each plain or packed (.gz, .zst), a folder of such files, a glob, or - for\n"
         "standard input. The shards go to SHARDS, or with valid= to SHARDS/train and\n"
@@ -279,17 +291,5 @@ static char *build_help(void) {
         "  max_bad=0.01       share of unreadable records above which the build stops\n"
         "  eos=true           put the tokenizer's end-of-text token after each document\n"
         "  shard_tokens=100M  size of one shard file\n"
-        "  threads=N          default: all; the shards are the same for any number\n");
-}
-
-const cli_command command_data_build = {
-    .name = "data build",
-    .summary = "turn text into token shards",
-    .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
-    .run = run_build,
-    .min_inputs = 1,
-    .max_inputs = -1,
-    .takes_output = true,
-    .takes_keys = true,
-    .details = build_help,
+        "  threads=N          default: all; the shards are the same for any number\n",
 };

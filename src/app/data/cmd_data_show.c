@@ -1,16 +1,13 @@
-/* athanor data show: what is in token shards, or in a step of a run (data_show_step.h). */
+/* athanor data show: what is in token shards, or in a step of a run (data_show_step.c). */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "app/frame/cli.h"
-#include "app/data/data_show_step.h"
 #include "app/data/data_view.h"
+#include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "data/shard/shards.h"
 #include "run/config/config.h"
@@ -18,30 +15,26 @@
 
 enum { PREVIEW_BYTES = 200, PREVIEW_TOK = 128, SHOWN_DOCUMENTS = 10 };
 
+/* ---- totals ---- */
+
+json_t *data_totals_json(const shard_totals *t) {
+    return json_pack("{s:I,s:I,s:I}", "tokens", (json_int_t)t->tokens, "documents",
+                     (json_int_t)t->documents, "text_bytes", (json_int_t)t->text_bytes);
+}
+
+void data_print_totals(const char *dir, const char *sub, const shard_totals *t) {
+    printf("%s%s: %" PRIu64 " tokens, %" PRIu64 " documents, %" PRIu64
+           " bytes of text (%.2f bytes per token)\n",
+           dir, sub, t->tokens, t->documents, t->text_bytes,
+           (double)t->text_bytes / (double)t->tokens);
+}
+
 /* ---- what is read, and how ---- */
 
 static const char *const KEYS[] = {"format", "dtype", "tokenizer", NULL};
 
 static const char *const FORMATS[] = {SHARDS_FORMATS(LIST_WORD)};
 static const char *const DTYPES[] = {CONFIG_SET_TOKEN_DTYPE(LIST_WORD)};
-
-static status get_word(const cli_args *args, const char *key, const char *const *words, int n,
-                       int *out, err *e) {
-    const char *value = cli_override(args, key);
-    *out = 0;
-    if (!value) return ST_OK;
-    for (int i = 0; i < n; i++)
-        if (strcmp(value, words[i]) == 0) {
-            *out = i;
-            return ST_OK;
-        }
-    int near = text_nearest(value, words, n);
-    err_set(e, ST_USAGE, "%s=%s is not a value that %s can have", key, value, key);
-    err_where(e, "%s", key);
-    return near >= 0 ? err_hint(e, "did you mean %s?", words[near])
-                     : err_hint(e, "it is one of those that `athanor train --help` lists for "
-                                   "data.train");
-}
 
 /* The tokenizer that was given, else the folder's, else NULL with a warning: counts are worth
  * showing without texts. */
@@ -205,11 +198,11 @@ static status show_set(const cli_args *args, const shards *s, tok *given, err *e
 }
 
 static status run_show_set(const cli_args *args, err *e) {
-    int format, dtype;
+    int format = 0, dtype = 0;
     tok *given = NULL;
     TRY(cli_check_overrides(args, KEYS, e));
-    TRY(get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
-    TRY(get_word(args, "dtype", DTYPES, ARRAY_LEN(DTYPES), &dtype, e));
+    TRY(data_get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
+    TRY(data_get_word(args, "dtype", DTYPES, ARRAY_LEN(DTYPES), &dtype, e));
     if (cli_override(args, "tokenizer")) TRY(tok_load(&given, cli_override(args, "tokenizer"), e));
     shards_spec spec = {.path = args->inputs[0],
                         .format = (shards_format)format,
@@ -248,22 +241,6 @@ static status run_show(const cli_args *args, err *e) {
     return err_hint(e, "athanor data show SHARDS");
 }
 
-static char *show_help(void) {
-    return xstrdup(
-        "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
-        "folder or a glob).\n"
-        "\n"
-        "Keys, for token files of others:\n"
-        "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"
-        "  dtype=auto       u16 or u32, where the file does not say\n"
-        "  tokenizer=FILE   shows texts, and where documents end\n"
-        "\n"
-        "--run shows which documents each sequence of a step holds: record of the source, shard,\n"
-        "number in the set, tokens, and the positions of the row. --render adds the text; what is\n"
-        "not learned (the first token, beginnings behind a document mask) is dim on a terminal,\n"
-        "else in [[ ]].\n");
-}
-
 static const cli_option SHOW_OPTIONS[] = {
     {"limit", "N", "documents to show (default 10; with --run all)"},
     {"verify", NULL, "also check every checksum, token id and document bound"},
@@ -281,5 +258,17 @@ const cli_command command_data_show = {
     .options = SHOW_OPTIONS,
     .max_inputs = 1,
     .takes_keys = true,
-    .details = show_help,
+    .about =
+        "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
+        "folder or a glob).\n"
+        "\n"
+        "Keys, for token files of others:\n"
+        "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"
+        "  dtype=auto       u16 or u32, where the file does not say\n"
+        "  tokenizer=FILE   shows texts, and where documents end\n"
+        "\n"
+        "--run shows which documents each sequence of a step holds: record of the source, shard,\n"
+        "number in the set, tokens, and the positions of the row. --render adds the text; what is\n"
+        "not learned (the first token, beginnings behind a document mask) is dim on a terminal,\n"
+        "else in [[ ]].\n",
 };

@@ -1,7 +1,7 @@
-/* One pass over the samples of a step: each is described, and with --render filled as for training.
+/* What a training step reads: `data show --run RUN --step N`.
+ *
+ * One pass over the samples of a step: each is described, and with --render filled as for training.
  * Both forms of output are made from the same walk. */
-#include "app/data/data_show_step.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +9,11 @@
 #include <unistd.h>
 
 #include "app/data/data_view.h"
-#include "app/data/row_text.h"
+#include "app/frame/cli.h"
+#include "app/frame/cli_ids.h"
 #include "base/json.h"
+#include "data/order/loader.h"
+#include "tok/tok.h"
 #include "train/course/step_data.h"
 
 typedef struct step_view {
@@ -20,7 +23,7 @@ typedef struct step_view {
     int64_t step;
     int64_t left; /* documents that may still be shown */
     bool render, json, color;
-    int32_t *ids, *targets; /* [T] */
+    int32_t *ids, *targets; /* [T], as loader_fill gives them */
     json_t *documents, *samples;
 } step_view;
 
@@ -32,6 +35,112 @@ typedef struct sample_view {
     loader_span *spans;
     int n_spans;
 } sample_view;
+
+/* ---- the text of a row ---- */
+
+/* One training row, with the loss mask and the borders of documents to be seen.
+ *
+ * A token is learned when the position before it has it as its target; the first token of a row
+ * never is. On a terminal what is not learned is dim, elsewhere it stands in "[[" and "]]"; a
+ * document that begins within the row is preceded by a line of its own. Tokens are decoded as a
+ * stream, one document after the other, so that characters made of several tokens come out whole; a
+ * character belongs to the token that completes it. */
+typedef struct row_writer {
+    const step_view *v;
+    const sample_view *s;
+    const char *margin;
+    strbuf *out;
+    tok_stream stream;
+    strbuf piece; /* text of the present token */
+    bool masked;  /* the output is within what is not learned */
+} row_writer;
+
+static void set_masked(row_writer *w, bool masked) {
+    if (masked == w->masked) return;
+    static const char *const marks[2][2] = {{"]]", "[["}, {"\033[0m", "\033[2m"}};
+    strbuf_puts(w->out, marks[w->v->color][masked]);
+    w->masked = masked;
+}
+
+static void append_clean(row_writer *w, const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '\n')
+            strbuf_printf(w->out, "\n%s", w->margin);
+        else
+            strbuf_putc(w->out, (c < ' ' && c != '\t') || c == 0x7f ? '.' : text[i]);
+    }
+}
+
+static void flush_piece(row_writer *w, bool masked) {
+    if (w->piece.len == 0) return;
+    set_masked(w, masked);
+    append_clean(w, w->piece.data, w->piece.len);
+    strbuf_clear(&w->piece);
+}
+
+static void begin_document(row_writer *w, const loader_span *span, bool first) {
+    set_masked(w, false);
+    if (!first) strbuf_printf(w->out, "\n%s", w->margin);
+    strbuf_printf(w->out, "--- %s", span->place.source[0] ? span->place.source : span->shard);
+    if (span->place.line) strbuf_printf(w->out, ":%u", span->place.line);
+    strbuf_printf(w->out, " ---\n%s", w->margin);
+}
+
+static status end_document(row_writer *w, bool masked, err *e) {
+    TRY(tok_stream_flush(&w->stream, &w->piece, e));
+    flush_piece(w, masked);
+    return ST_OK;
+}
+
+/* Token t of the row: its input t, and behind the last input the last target. */
+static bool token_at(const step_view *v, int t, int32_t *id, bool *masked) {
+    int T = v->d->T;
+    *masked = t == 0 || v->targets[t - 1] < 0;
+    *id = t < T ? v->ids[t] : v->targets[T - 1];
+    return t < T || !*masked;
+}
+
+/* Positions behind the last document are padding. */
+static int used_positions(const sample_view *s, int T) {
+    if (s->n_spans == 0) return 0;
+    const loader_span *last = &s->spans[s->n_spans - 1];
+    int64_t end = last->row_first + (int64_t)(last->end_tok - last->first_tok);
+    return end < T ? (int)end : T;
+}
+
+static status append_row(row_writer *w, err *e) {
+    const sample_view *s = w->s;
+    int T = w->v->d->T, span = 0, n = used_positions(s, T);
+    bool masked = true;
+    for (int t = 0; t < n + (n == T); t++) {
+        int32_t id;
+        if (span < s->n_spans && s->spans[span].row_first == t) {
+            TRY(end_document(w, masked, e));
+            begin_document(w, &s->spans[span++], t == 0);
+        }
+        if (!token_at(w->v, t, &id, &masked)) break;
+        TRY(tok_stream_push(&w->stream, id, &w->piece, e));
+        flush_piece(w, masked);
+    }
+    TRY(end_document(w, masked, e));
+    set_masked(w, false);
+    if (n < T) strbuf_printf(w->out, "\n%s--- %d positions of padding ---", w->margin, T - n);
+    return ST_OK;
+}
+
+/* Appends it, each line after `margin`; control characters other than line feeds become "." so that
+ * a corpus cannot command a terminal. */
+static status append_text(const step_view *v, const sample_view *s, const char *margin, strbuf *out,
+                          err *e) {
+    row_writer w = {.v = v, .s = s, .margin = margin, .out = out, .stream = {.t = v->d->tok}};
+    strbuf_puts(out, margin);
+    status st = append_row(&w, e);
+    strbuf_putc(out, '\n');
+    tok_stream_free(&w.stream);
+    strbuf_free(&w.piece);
+    return st;
+}
 
 /* ---- JSON ---- */
 
@@ -53,21 +162,15 @@ static json_t *document_json(const sample_view *s, const loader_span *span) {
     return o;
 }
 
-static json_t *ids_json(const int32_t *ids, int n) {
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
-    return list;
-}
-
 static status sample_json(const step_view *v, const sample_view *s, json_t **out, err *e) {
     strbuf text = {0};
     status st = tok_decode(v->d->tok, v->ids, s->place.n_inputs, false, &text, e);
     if (st == ST_OK)
-        *out = json_pack("{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample,
-                         "row", s->row, "set", json_cstr(s->set), "epoch",
-                         (json_int_t)s->place.epoch, "sequence", (json_int_t)s->place.sequence,
-                         "ids", ids_json(v->ids, v->d->T), "targets", ids_json(v->targets, v->d->T),
-                         "text", json_text(strbuf_cstr(&text), text.len));
+        *out = json_pack(
+            "{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample, "row", s->row,
+            "set", json_cstr(s->set), "epoch", (json_int_t)s->place.epoch, "sequence",
+            (json_int_t)s->place.sequence, "ids", cli_id_list(v->ids, v->d->T), "targets",
+            cli_id_list(v->targets, v->d->T), "text", json_text(strbuf_cstr(&text), text.len));
     strbuf_free(&text);
     return st;
 }
@@ -114,9 +217,8 @@ static status print_row(const step_view *v, const sample_view *s, int n, err *e)
            s->place.epoch);
     for (int i = 0; i < n; i++) print_document(&s->spans[i]);
     if (!v->render) return ST_OK;
-    row_text r = {v->d->tok, v->d->T, v->ids, v->targets, s->spans, s->n_spans, v->color};
     strbuf text = {0};
-    status st = row_text_append(&r, "    ", &text, e);
+    status st = append_text(v, s, "    ", &text, e);
     if (st == ST_OK) fputs(strbuf_cstr(&text), stdout);
     strbuf_free(&text);
     return st;

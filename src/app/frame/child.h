@@ -12,7 +12,7 @@
 
 typedef struct child child;
 
-/* `args` are what follows the program's name, ended by NULL. `fault` becomes ATHANOR_FAULT (NULL:
+/* `args` begin with the program's name and end with NULL. `fault` becomes ATHANOR_FAULT (NULL:
  * none). */
 status child_start(child **out, const char *const *args, const char *fault, const char *log_path,
                    err *e) ATH_MUST_USE;

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "app/ranks/ranks.h"
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/strbuf.h"
@@ -104,9 +103,11 @@ static void print_command_help(const cli_command *c) {
            c->usage);
     for (int i = 0; c->options && c->options[i].name; i++)
         print_option(c->options[i].name, c->options[i].value, c->options[i].help);
-    if (c->takes_output) printf("  %-22s %s\n", "-o OUT", "where the result goes");
+    if (c->takes_output || c->needs_output)
+        printf("  %-22s %s\n", "-o OUT", "where the result goes");
     print_option("json", NULL, "standard output carries only JSON");
     print_option("help", NULL, "this text");
+    if (c->about) printf("\n%s", c->about);
     if (!c->details) return;
     char *text = c->details();
     printf("\n%s", text);
@@ -205,16 +206,12 @@ status cli_check_apart(const char *output, const char *input, err *e) {
     return err_where(e, "%s", output);
 }
 
-static status check_output(const cli_args *args, err *e) {
-    for (int i = 0; i < args->n_inputs; i++) TRY(cli_check_apart(args->output, args->inputs[i], e));
-    return ST_OK;
-}
-
 static status run_command(const cli_command *command, int words, int argc, char **argv, err *e) {
     if (!command) return unknown_command(argc, argv, e);
     cli_args args;
     status st = cli_parse(&args, command, argc - 1 - words, argv + 1 + words, e);
-    if (st == ST_OK) st = check_output(&args, e);
+    for (int i = 0; st == ST_OK && i < args.n_inputs; i++)
+        st = cli_check_apart(args.output, args.inputs[i], e);
     if (st == ST_OK) st = command->run(&args, e);
     cli_args_free(&args);
     if ((fflush(stdout) != 0 || ferror(stdout)) && st == ST_OK) {

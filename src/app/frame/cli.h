@@ -53,10 +53,12 @@ typedef struct cli_command {
     status (*run)(const cli_args *args, err *e);
     const cli_option *options;  /* NULL for none; --json, --help and -o are known to all */
     const cli_rule *rules;      /* NULL for none */
-    int min_inputs, max_inputs; /* max_inputs < 0: no bound */
-    bool takes_output;          /* -o OUT */
+    int min_inputs, max_inputs; /* 0, 0: exactly one; max_inputs < 0: no bound */
+    bool takes_output;          /* -o OUT may be given */
+    bool needs_output;          /* -o OUT must be given */
     bool takes_keys;            /* key.path=value */
-    char *(*details)(void);     /* more text for --help, on the heap; may be NULL */
+    const char *about;          /* more text for --help; NULL for none */
+    char *(*details)(void);     /* the same where it is computed, on the heap */
 } cli_command;
 
 struct cli_args {
@@ -84,6 +86,8 @@ status cli_num(const cli_args *args, const char *name, double fallback, double l
                double *out, err *e) ATH_MUST_USE;
 /* The value of an override by key, the last one given; NULL when absent. */
 const char *cli_override(const cli_args *args, const char *key);
+/* Sets each override in an object: JSON where the value is that, otherwise a text. */
+void cli_put_overrides(const cli_args *args, json_t *object);
 /* Refuses overrides whose key is not in `keys` (ended by NULL), for commands that take a few. */
 status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) ATH_MUST_USE;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "base/text.h"
 
 /* Length of the key in "key.path=value"; 0 when the word is no such pair. A path with '=' in a
@@ -88,8 +89,12 @@ static status parse_long(cli_args *args, word_list *w, const char *word, err *e)
     return ST_OK;
 }
 
+static bool takes_output(const cli_command *c) {
+    return c->takes_output || c->needs_output;
+}
+
 static status parse_output(cli_args *args, word_list *w, err *e) {
-    if (!args->command->takes_output)
+    if (!takes_output(args->command))
         return err_set(e, ST_USAGE, "'athanor %s' has no output, so it takes no -o",
                        args->command->name);
     if (args->output) return err_set(e, ST_USAGE, "-o is given twice");
@@ -121,12 +126,15 @@ static status parse_words(cli_args *args, word_list *w, err *e) {
 
 static status check_inputs(const cli_args *args, err *e) {
     const cli_command *c = args->command;
-    if (args->n_inputs < c->min_inputs)
+    int most = c->max_inputs ? c->max_inputs : 1, least = c->max_inputs ? c->min_inputs : 1;
+    if (args->n_inputs < least)
         return err_set(e, ST_USAGE, "'athanor %s' needs %s", c->name,
-                       c->min_inputs == 1 ? "an input" : "more inputs");
-    if (c->max_inputs >= 0 && args->n_inputs > c->max_inputs)
+                       least == 1 ? "an input" : "more inputs");
+    if (most >= 0 && args->n_inputs > most)
         return err_set(e, ST_USAGE, "'athanor %s' has no use for '%s'", c->name,
-                       args->inputs[c->max_inputs]);
+                       args->inputs[most]);
+    if (c->needs_output && !(args->output && *args->output))
+        return err_set(e, ST_USAGE, "'athanor %s' needs -o", c->name);
     return ST_OK;
 }
 
@@ -174,7 +182,7 @@ static status check_rules(const cli_args *args, err *e) {
 /* Whether the word after this one is its value. */
 static bool takes_next(const cli_command *c, const char *word) {
     if (!c) return false;
-    if (strcmp(word, "-o") == 0) return c->takes_output;
+    if (strcmp(word, "-o") == 0) return takes_output(c);
     int i = strncmp(word, "--", 2) == 0 ? find_option(c, word + 2, strlen(word + 2)) : -1;
     return i >= 0 && c->options[i].value;
 }
@@ -243,6 +251,15 @@ const char *cli_override(const cli_args *args, const char *key) {
         if (strncmp(args->overrides[i], key, n) == 0 && args->overrides[i][n] == '=')
             return args->overrides[i] + n + 1;
     return NULL;
+}
+
+void cli_put_overrides(const cli_args *args, json_t *object) {
+    for (int i = 0; i < args->n_overrides; i++) {
+        const char *value = strchr(args->overrides[i], '=') + 1;
+        json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);
+        json_object_setn_new(object, args->overrides[i], (size_t)(value - args->overrides[i]) - 1,
+                             j ? j : json_cstr(value));
+    }
 }
 
 status cli_check_overrides(const cli_args *args, const char *const *keys, err *e) {

@@ -1,7 +1,5 @@
 /* athanor quickstart: the stages in order. See quickstart.h. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/quickstart/quickstart.h"
@@ -11,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "run/folder.h"
-#include "train/train.h"
+#include "run/metrics.h"
 
 enum { DEFAULT_SECONDS = 108 };
 
@@ -94,6 +92,15 @@ static status measure_machine(quick *q, err *e) {
     return ST_OK;
 }
 
+status quick_train(const char *config_path, const char *const *overrides, int n,
+                   const train_options *opt, err *e) {
+    config *c;
+    TRY(config_load(&c, config_path, overrides, n, e));
+    status st = train_run(c, opt, e);
+    config_free(c);
+    return st;
+}
+
 static status train_part(const char *config_path, int64_t steps, bool fresh, quick_watch *w,
                          err *e) {
     char override[64];
@@ -104,18 +111,14 @@ static status train_part(const char *config_path, int64_t steps, bool fresh, qui
                          .on_event = quick_watch_event,
                          .on_plan = quick_watch_plan,
                          .ctx = w};
-    config *c;
-    TRY(config_load(&c, config_path, overrides, 1, e));
     w->stop = 0;
-    status st = train_run(c, &opt, e);
-    config_free(c);
-    return st;
+    return quick_train(config_path, overrides, 1, &opt, e);
 }
 
 /* How many steps there is time for at the speed of the last part; the schedule then ends there. */
 static int64_t corrected_steps(const quick_watch *w) {
-    double part_s = clock_since_s(w->part_began_ns), all_s = clock_since_s(w->began_ns);
-    double step_s = part_s / (double)(w->at_step - w->part_first_step);
+    double part_s = clock_since_s(w->view.began_ns), all_s = clock_since_s(w->began_ns);
+    double step_s = part_s / (double)(w->at_step - w->view.first_step);
     double more = (0.92 * w->limit_s - all_s) / step_s;
     return w->at_step + (more > 1 ? (int64_t)more : 1);
 }
@@ -157,15 +160,11 @@ static status train_model(quick *q, quick_watch *w, err *e) {
 /* ---- the command ---- */
 
 static void print_json(const quick *q, const quick_watch *w, double train_s) {
-    const json_t *first = w->sample[0];
-    const char *text = json_string_value(json_object_get(first, "text"));
-    strbuf sample = {0};
-    strbuf_printf(&sample, "%s%s", q->corpus.prompts[0], text ? text : "");
+    const char *sample =
+        arena_printf(q->a, "%s%s", q->corpus.prompts[0], metrics_text(w->sample[0], "text"));
     cli_print_json(json_pack("{s:o, s:o, s:o, s:o, s:o}", "run", json_cstr(q->run), "train_s",
                              json_f64(train_s), "val_loss", json_f64(w->val_loss), "val_bpb",
-                             json_f64(w->val_bpb), "sample",
-                             json_text(strbuf_cstr(&sample), sample.len)));
-    strbuf_free(&sample);
+                             json_f64(w->val_bpb), "sample", json_cstr(sample)));
 }
 
 /* The text is looked at before a folder is made for it. */
@@ -209,20 +208,17 @@ static status cmd_quickstart(const cli_args *args, err *e) {
 static const cli_option options[] = {{"seconds", "N", "time for the training steps (default 108)"},
                                      {0}};
 
-static char *details(void) {
-    return xstrdup(
+const cli_command command_quickstart = {
+    .name = "quickstart",
+    .summary = "from text to a model that writes, in minutes",
+    .usage = "[TEXT] [-o RUN] [--seconds N]",
+    .run = cmd_quickstart,
+    .options = options,
+    .min_inputs = 0,
+    .max_inputs = 1,
+    .takes_output = true,
+    .about =
         "TEXT is a text file, a .jsonl file, a folder of them, or - for standard input. Without\n"
         "it tinyshakespeare is fetched, or without internet the King James Bible is printed by\n"
         "`bible`. RUN (default runs/quickstart) gets tokenizer.json, shards/, checkpoints/,\n"
-        "metrics.jsonl, report.html and quickstart.yaml, the config of the run.\n");
-}
-
-const cli_command command_quickstart = {.name = "quickstart",
-                                        .summary = "from text to a model that writes, in minutes",
-                                        .usage = "[TEXT] [-o RUN] [--seconds N]",
-                                        .run = cmd_quickstart,
-                                        .options = options,
-                                        .min_inputs = 0,
-                                        .max_inputs = 1,
-                                        .takes_output = true,
-                                        .details = details};
+        "metrics.jsonl, report.html and quickstart.yaml, the config of the run.\n"};

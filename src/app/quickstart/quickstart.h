@@ -12,10 +12,10 @@
 
 #include "app/frame/progress.h"
 #include "base/arena.h"
-#include "base/strbuf.h"
 #include "data/build/build.h"
 #include "run/config/config.h"
 #include "tok/tok.h"
+#include "train/train.h"
 
 enum { QUICK_PROMPTS = 3, QUICK_CORRECTIONS = 3 };
 
@@ -65,17 +65,20 @@ status quick_choose_size(quick *q, err *e) ATH_MUST_USE;
 /* Writes RUN/quickstart.yaml for the plan; its path is in the arena. */
 status quick_write_config(quick *q, const char **path, err *e) ATH_MUST_USE;
 
+/* Trains the config with overrides. */
+status quick_train(const char *config_path, const char *const *overrides, int n,
+                   const train_options *opt, err *e) ATH_MUST_USE;
+
 /* What the training told, and its view. */
 typedef struct quick_watch {
     quick *q;
-    progress view;
+    progress view; /* its total_steps, first_step and began_ns are of this part */
     int64_t began_ns;
-    double limit_s;               /* a training that would last longer than this gets fewer steps */
-    volatile sig_atomic_t stop;   /* given to the trainer */
-    bool by_signal;               /* a signal has asked for the stop */
-    int corrections;              /* how often it got fewer */
-    int64_t total_steps, at_step; /* of this part */
-    int64_t part_began_ns, part_first_step;
+    double limit_s;             /* a training that would last longer than this gets fewer steps */
+    volatile sig_atomic_t stop; /* given to the trainer */
+    bool by_signal;             /* a signal has asked for the stop */
+    int corrections;            /* how often it got fewer */
+    int64_t at_step;
     double *loss; /* of each step; heap */
     int64_t n_loss, cap_loss;
     double val_loss, val_bpb, planned_mib, used_mib;

@@ -30,11 +30,11 @@ void quick_stage(const quick *q, const char *name, int64_t began_ns, const char 
 /* The machine may become slower than it was when it was measured: other programs, heat. A short
  * disturbance is waited out; after the last correction the run goes on to its end. */
 static bool too_slow(const quick_watch *w) {
-    double part_s = clock_since_s(w->part_began_ns), all_s = clock_since_s(w->began_ns);
-    int64_t done = w->at_step - w->part_first_step;
+    double part_s = clock_since_s(w->view.began_ns), all_s = clock_since_s(w->began_ns);
+    int64_t done = w->at_step - w->view.first_step;
     if (w->corrections == QUICK_CORRECTIONS || all_s < 0.3 * w->limit_s) return false;
     if (done < 2 || part_s < 0.05 * w->limit_s) return false;
-    double left_s = part_s / (double)done * (double)(w->total_steps - w->at_step);
+    double left_s = part_s / (double)done * (double)(w->view.total_steps - w->at_step);
     return left_s > 0.05 * w->limit_s && all_s + left_s > w->limit_s;
 }
 
@@ -65,18 +65,16 @@ static bool is_shown(const quick_watch *w, const json_t *event) {
         return false;
     if (metrics_is(event, "start")) return w->corrections == 0;
     if (!metrics_is(event, "step") || w->view.live) return true;
-    int64_t step = metrics_int(event, "step", 0), every = (w->total_steps + 19) / 20;
-    return step % every == 0 || step == w->total_steps;
+    int64_t step = metrics_int(event, "step", 0), every = (w->view.total_steps + 19) / 20;
+    return step % every == 0 || step == w->view.total_steps;
 }
 
 void quick_watch_event(void *ctx, const json_t *event) {
     quick_watch *w = ctx;
     if (metrics_is(event, "start")) {
-        w->total_steps = metrics_int(event, "steps", 0);
-        w->at_step = w->part_first_step = metrics_int(event, "step", 0);
-        w->part_began_ns = w->view.began_ns = clock_now_ns();
-        w->view.total_steps = w->total_steps;
-        w->view.first_step = w->at_step;
+        w->view.total_steps = metrics_int(event, "steps", 0);
+        w->at_step = w->view.first_step = metrics_int(event, "step", 0);
+        w->view.began_ns = clock_now_ns();
     }
     if (metrics_is(event, "end")) {
         w->planned_mib = metrics_num(event, "planned_peak_bytes") / (1 << 20);

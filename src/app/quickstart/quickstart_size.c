@@ -3,12 +3,10 @@
  * by the trainer itself, in a folder that is removed again. */
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "app/quickstart/quickstart.h"
 #include "base/file.h"
 #include "run/metrics.h"
-#include "train/train.h"
 
 enum {
     TIMED_STEPS = 6,
@@ -46,59 +44,43 @@ static const char *quoted(arena *a, const char *text) {
     return copy;
 }
 
-static void put_model(const quick *q, strbuf *out) {
-    const quick_size *z = q->plan.size;
-    strbuf_printf(out,
-                  "model:\n  model_type: llama\n  hidden_size: %d\n  num_hidden_layers: %d\n"
-                  "  num_attention_heads: %d\n  num_key_value_heads: %d\n"
-                  "  intermediate_size: %d\n  vocab_size: auto\n"
-                  "  max_position_embeddings: %d\n  tie_word_embeddings: true\n",
-                  z->C, z->L, z->H, z->H, z->F, 2 * q->plan.T);
-}
-
-static void put_data(const quick *q, strbuf *out) {
-    arena *a = q->a;
-    strbuf_printf(out, "tokenizer: %s\ndata:\n  train: %s\n  valid: %s\n",
-                  quoted(a, path_join(a, q->run, "tokenizer.json")),
-                  quoted(a, path_join(a, q->run, "shards/train")),
-                  quoted(a, path_join(a, q->run, "shards/valid")));
-}
-
-static void put_training(const quick *q, strbuf *out) {
-    const quick_plan *p = &q->plan;
-    strbuf_printf(out,
-                  "train:\n  steps: %lld\n  seq_len: %d\n  global_batch_size: %d\n"
-                  "  micro_batch_size: %d\noptim:\n  lr: %g\n  betas: [0.9, 0.99]\n"
-                  "  weight_decay: 0.1\n  schedule: {kind: cosine, warmup_steps: %lld, "
-                  "min_lr: %g}\n",
-                  (long long)p->steps, p->T, p->size->batch, p->size->batch, p->size->lr,
-                  (long long)p->warmup, p->size->lr / 30);
-}
-
 int quick_eval_batches(const quick *q) {
     int batch_tok = q->plan.size->batch * q->plan.T;
     return q->data.valid.tokens > MOST_VALID_TOK ? MOST_VALID_TOK / batch_tok : 0;
 }
 
-static void put_milestones(const quick *q, strbuf *out) {
-    int64_t quarter = (q->plan.steps + 3) / 4;
+/* The config of q->plan as YAML. */
+static void config_text(const quick *q, strbuf *out) {
+    const quick_plan *p = &q->plan;
+    const quick_size *z = p->size;
+    arena *a = q->a;
+    int64_t quarter = (p->steps + 3) / 4;
+    strbuf_printf(out,
+                  "# Written by `athanor quickstart`; change it and run `athanor train` on it.\n"
+                  "# Model and steps were chosen from a measurement of this machine.\n"
+                  "run: %s\n"
+                  "model:\n  model_type: llama\n  hidden_size: %d\n  num_hidden_layers: %d\n"
+                  "  num_attention_heads: %d\n  num_key_value_heads: %d\n"
+                  "  intermediate_size: %d\n  vocab_size: auto\n"
+                  "  max_position_embeddings: %d\n  tie_word_embeddings: true\n",
+                  quoted(a, q->run), z->C, z->L, z->H, z->H, z->F, 2 * p->T);
+    strbuf_printf(out, "tokenizer: %s\ndata:\n  train: %s\n  valid: %s\n",
+                  quoted(a, path_join(a, q->run, "tokenizer.json")),
+                  quoted(a, path_join(a, q->run, "shards/train")),
+                  quoted(a, path_join(a, q->run, "shards/valid")));
+    strbuf_printf(out,
+                  "train:\n  steps: %lld\n  seq_len: %d\n  global_batch_size: %d\n"
+                  "  micro_batch_size: %d\noptim:\n  lr: %g\n  betas: [0.9, 0.99]\n"
+                  "  weight_decay: 0.1\n  schedule: {kind: cosine, warmup_steps: %lld, "
+                  "min_lr: %g}\n",
+                  (long long)p->steps, p->T, z->batch, z->batch, z->lr, (long long)p->warmup,
+                  z->lr / 30);
     strbuf_printf(out,
                   "checkpoint: {every: 0, keep: 2}\neval: {every: %lld, batches: %d}\nsample:\n"
                   "  every: %lld\n  max_new: 96\n  prompts:\n",
                   (long long)quarter, quick_eval_batches(q), (long long)quarter);
     for (int i = 0; i < QUICK_PROMPTS; i++)
-        strbuf_printf(out, "    - %s\n", quoted(q->a, q->corpus.prompts[i]));
-}
-
-/* The config of q->plan as YAML. */
-static void config_text(const quick *q, strbuf *out) {
-    strbuf_puts(out, "# Written by `athanor quickstart`; change it and run `athanor train` on it.\n"
-                     "# Model and steps were chosen from a measurement of this machine.\n");
-    strbuf_printf(out, "run: %s\n", quoted(q->a, q->run));
-    put_model(q, out);
-    put_data(q, out);
-    put_training(q, out);
-    put_milestones(q, out);
+        strbuf_printf(out, "    - %s\n", quoted(a, q->corpus.prompts[i]));
 }
 
 status quick_write_config(quick *q, const char **path, err *e) {
@@ -112,43 +94,28 @@ status quick_write_config(quick *q, const char **path, err *e) {
 
 /* ---- the measurement ---- */
 
-typedef struct timing {
-    double best_ms; /* of the steps after the first ones */
-} timing;
-
+/* The quickest of the steps after the first ones. */
 static void note_step(void *ctx, const json_t *event) {
-    timing *t = ctx;
-    double ms = metrics_num(event, "step_ms");
+    double *best_ms = ctx, ms = metrics_num(event, "step_ms");
     if (!metrics_is(event, "step") || metrics_int(event, "step", 0) <= WARM_STEPS) return;
-    if (t->best_ms == 0 || ms < t->best_ms) t->best_ms = ms;
-}
-
-static status train_briefly(const char *config_path, const char *folder, timing *t, err *e) {
-    arena *a = arena_new("quickstart");
-    char *run = arena_printf(a, "run=%s", quoted(a, folder));
-    char *steps = arena_printf(a, "train.steps=%d", TIMED_STEPS);
-    const char *const overrides[] = {run, steps, "data.valid=null", "sample.prompts=[]"};
-    train_options opt = {.fresh = true, .on_event = note_step, .ctx = t};
-    config *c = NULL;
-    status st = config_load(&c, config_path, overrides, ARRAY_LEN(overrides), e);
-    if (st == ST_OK) st = train_run(c, &opt, e);
-    config_free(c);
-    arena_free(a);
-    return st;
+    if (*best_ms == 0 || ms < *best_ms) *best_ms = ms;
 }
 
 /* Seconds per step of a size. */
 static status measure(quick *q, const quick_size *size, double *step_s, err *e) {
     const char *path;
     char *folder = path_join(q->a, q->run, ".measure");
-    timing t = {0};
+    const char *const overrides[] = {arena_printf(q->a, "run=%s", quoted(q->a, folder)),
+                                     "data.valid=null", "sample.prompts=[]"};
+    double best_ms = 0;
+    train_options opt = {.fresh = true, .on_event = note_step, .ctx = &best_ms};
     q->plan.size = size;
     q->plan.steps = TIMED_STEPS;
     q->plan.warmup = 1;
     TRY(quick_write_config(q, &path, e));
-    status st = train_briefly(path, folder, &t, e);
+    status st = quick_train(path, overrides, ARRAY_LEN(overrides), &opt, e);
     status removed = file_remove_tree(folder, st == ST_OK ? e : NULL);
-    *step_s = t.best_ms / 1e3;
+    *step_s = best_ms / 1e3;
     return st == ST_OK ? removed : st;
 }
 

@@ -1,11 +1,318 @@
-/* athanor launch: one command as several ranks on this machine. */
+/* athanor launch: one command as several ranks on this machine.
+ *
+ * Ranks are copies of this program: started, heard, signalled, ended together. Rank 0 has the
+ * launcher's standard output and error. Of the others only standard error is passed on, line by line
+ * with "[rank 2] " before it. They are in the launcher's process group, and a rank whose launcher is
+ * gone gets SIGTERM.
+ *
+ * One loop waits for three things: lines of ranks, signals (of which an ended child is one), and,
+ * once a rank has ended badly, the time to press the others: they learn of it from the segment and
+ * have GRACE_S seconds to end by themselves; then comes SIGTERM, and SIGKILL. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "app/frame/cli.h"
-#include "app/ranks/launch_ranks.h"
 #include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/strbuf.h"
 #include "comm/comm.h"
+
+/* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a
+ * rank from saying its last words and leaving with a status of its own. */
+static const double GRACE_S = 5;
+
+typedef struct rank_process {
+    pid_t pid;   /* 0: not running */
+    int fd;      /* its standard error; -1 for rank 0, and at its end */
+    strbuf text; /* of a line that is not complete */
+    int state;   /* of waitpid, once it has ended */
+} rank_process;
+
+typedef struct launcher {
+    const char **command; /* what follows the program's name, n_command words of it */
+    int n_command;
+    double timeout_s;    /* of a rank that waits for another; below 0: the default */
+    int n;               /* ranks */
+    rank_process *ranks; /* [n] */
+    int segment, signals;
+    sigset_t before;        /* the signal mask of this program's start */
+    int running, first_bad; /* first_bad: -1, or the rank that ended badly first */
+    int64_t since_ns;       /* of the last step that ended ranks */
+    int steps;              /* 1: marked, 2: SIGTERM sent, 3: SIGKILL sent */
+} launcher;
+
+/* ---- starting ---- */
+
+static void put_int(const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static void set_environment(const launcher *l, int rank) {
+    put_int("ATHANOR_RANK", rank);
+    put_int("ATHANOR_WORLD_SIZE", l->n);
+    put_int("ATHANOR_SEGMENT_FD", l->segment);
+    if (l->timeout_s >= 0) {
+        char text[32];
+        snprintf(text, sizeof text, "%g", l->timeout_s);
+        setenv("ATHANOR_TIMEOUT", text, 1);
+    }
+    if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
+}
+
+/* In the child: never returns. */
+static _Noreturn void become_rank(const launcher *l, int rank, int err_fd, pid_t parent) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char **argv = xcalloc((size_t)l->n_command + 2, sizeof *argv);
+    argv[0] = xstrdup("athanor");
+    for (int i = 0; i < l->n_command; i++) argv[i + 1] = xstrdup(l->command[i]);
+    if (rank > 0) {
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+        dup2(err_fd, STDERR_FILENO);
+    }
+    set_environment(l, rank);
+    sigprocmask(SIG_SETMASK, &l->before, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent) execv("/proc/self/exe", argv);
+    _exit(ST_FAILED);
+}
+
+static status start_rank(launcher *l, int rank, err *e) {
+    int ends[2] = {-1, -1};
+    pid_t parent = getpid();
+    rank_process *r = &l->ranks[rank];
+    if (rank > 0 && pipe2(ends, O_CLOEXEC) != 0)
+        return err_errno(e, "launch", "cannot make a pipe for rank %d", rank);
+    pid_t pid = fork();
+    if (pid == 0) become_rank(l, rank, ends[1], parent);
+    if (ends[1] >= 0) close(ends[1]);
+    r->fd = ends[0];
+    if (pid < 0) return err_errno(e, "launch", "cannot start rank %d", rank);
+    r->pid = pid;
+    l->running++;
+    return ST_OK;
+}
+
+/* Signals that are passed on, and that of ended children, come as a file to read. */
+static status catch_signals(launcher *l, err *e) {
+    static const int CAUGHT[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD};
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < ARRAY_LEN(CAUGHT); i++) sigaddset(&set, CAUGHT[i]);
+    sigprocmask(SIG_BLOCK, &set, &l->before);
+    l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return l->signals >= 0 ? ST_OK : err_errno(e, "launch", "cannot listen to signals");
+}
+
+static void signal_all(const launcher *l, int number) {
+    for (int r = 0; r < l->n; r++)
+        if (l->ranks[r].pid > 0) kill(l->ranks[r].pid, number);
+}
+
+/* ---- what ranks say ---- */
+
+static void print_line(int rank, const char *line, size_t len) {
+    strbuf out = {0};
+    strbuf_printf(&out, "[rank %d] ", rank);
+    strbuf_append(&out, line, len);
+    strbuf_putc(&out, '\n');
+    fwrite(out.data, 1, out.len, stderr);
+    fflush(stderr);
+    strbuf_free(&out);
+}
+
+static void print_lines(rank_process *r, int rank, bool all) {
+    size_t at = 0;
+    const char *end;
+    while (at < r->text.len && (end = memchr(r->text.data + at, '\n', r->text.len - at))) {
+        print_line(rank, r->text.data + at, (size_t)(end - r->text.data) - at);
+        at = (size_t)(end - r->text.data) + 1;
+    }
+    if (all && at < r->text.len) {
+        print_line(rank, r->text.data + at, r->text.len - at);
+        at = r->text.len;
+    }
+    if (at == 0) return;
+    memmove(r->text.data, r->text.data + at, r->text.len - at);
+    strbuf_truncate(&r->text, r->text.len - at);
+}
+
+static void hear(rank_process *r, int rank) {
+    char buf[4096];
+    ssize_t got = read(r->fd, buf, sizeof buf);
+    if (got < 0 && errno == EINTR) return;
+    if (got > 0) {
+        strbuf_append(&r->text, buf, (size_t)got);
+        print_lines(r, rank, false);
+        return;
+    }
+    print_lines(r, rank, true);
+    close(r->fd);
+    r->fd = -1;
+}
+
+/* ---- how ranks end ---- */
+
+static void put_end(strbuf *out, int rank, int state) {
+    if (WIFSIGNALED(state))
+        strbuf_printf(out, "rank %d was killed by signal %d (%s)", rank, WTERMSIG(state),
+                      strsignal(WTERMSIG(state)));
+    else
+        strbuf_printf(out, "rank %d ended with status %d", rank, WEXITSTATUS(state));
+}
+
+/* The others stop waiting for it. A rank that failed in order has told them more already, and the
+ * first word counts. */
+static void mark_bad(launcher *l, int rank) {
+    strbuf text = {0};
+    err why = {0};
+    put_end(&text, rank, l->ranks[rank].state);
+    err_set(&why, ST_RANK, "%s", text.data);
+    if (comm_segment_fail(l->segment, l->n, rank, &why, NULL) != ST_OK)
+        log_warn("the other ranks cannot be told that %s", text.data);
+    strbuf_free(&text);
+    if (l->first_bad >= 0) return;
+    l->first_bad = rank;
+    l->steps = 1;
+    l->since_ns = clock_now_ns();
+}
+
+static void note_end(launcher *l, int rank, int state) {
+    rank_process *r = &l->ranks[rank];
+    r->pid = 0;
+    r->state = state;
+    l->running--;
+    bool good = WIFEXITED(state) && WEXITSTATUS(state) == ST_OK;
+    bool stopped = WIFEXITED(state) && WEXITSTATUS(state) == ST_STOPPED;
+    if (!good && !stopped) mark_bad(l, rank);
+}
+
+static void reap(launcher *l) {
+    for (int rank = 0; rank < l->n; rank++) {
+        int state;
+        pid_t pid = l->ranks[rank].pid;
+        if (pid > 0 && waitpid(pid, &state, WNOHANG) == pid) note_end(l, rank, state);
+    }
+}
+
+/* Takes the others down, step by step. */
+static void press(launcher *l) {
+    if (l->steps == 0 || l->steps > 2 || clock_since_s(l->since_ns) < GRACE_S) return;
+    signal_all(l, l->steps == 1 ? SIGTERM : SIGKILL);
+    l->steps++;
+    l->since_ns = clock_now_ns();
+}
+
+static void take_signals(launcher *l) {
+    struct signalfd_siginfo info;
+    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD) signal_all(l, (int)info.ssi_signo);
+    reap(l);
+}
+
+/* ---- the loop ---- */
+
+static void wait_for_something(launcher *l, struct pollfd *fds) {
+    int n = l->n;
+    for (int r = 0; r < n; r++) fds[r] = (struct pollfd){.fd = l->ranks[r].fd, .events = POLLIN};
+    fds[n] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+    int patience_ms = l->steps > 0 ? 100 : -1;
+    if (poll(fds, (nfds_t)n + 1, patience_ms) < 0) return;
+    for (int r = 0; r < n; r++)
+        if (fds[r].revents) hear(&l->ranks[r], r);
+    if (fds[n].revents) take_signals(l);
+}
+
+/* Until all have ended and all was heard; a grandchild that holds a pipe open is not waited for. */
+static void watch(launcher *l) {
+    struct pollfd *fds = xcalloc((size_t)l->n + 1, sizeof *fds);
+    while (l->running > 0) {
+        wait_for_something(l, fds);
+        press(l);
+    }
+    for (int r = 0; r < l->n; r++)
+        if (l->ranks[r].fd >= 0) fcntl(l->ranks[r].fd, F_SETFL, O_NONBLOCK);
+    for (int r = 0; r < l->n; r++)
+        while (l->ranks[r].fd >= 0) hear(&l->ranks[r], r);
+    free(fds);
+}
+
+/* ---- the result ---- */
+
+/* A rank that did not end as rank 0 did; 0 when all did, with a status. */
+static int find_other(const launcher *l) {
+    if (!WIFEXITED(l->ranks[0].state)) return 0;
+    for (int r = 1; r < l->n; r++)
+        if (l->ranks[r].state != l->ranks[0].state) return r;
+    return 0;
+}
+
+/* The first failure that a rank told the others of, or that was marked for it. */
+static status name_failure(const launcher *l, err *e) {
+    err first = {0};
+    (void)!comm_segment_check(l->segment, l->n, &first);
+    err_set(e, ST_RANK, "%s; all ranks have ended", first.message);
+    return err_hint(e, "what that rank said stands above; a run goes on from its last checkpoint");
+}
+
+static status judge(const launcher *l, err *e) {
+    int other = find_other(l), state = l->ranks[0].state;
+    if (other == 0 && WIFEXITED(state) && WEXITSTATUS(state) != ST_RANK)
+        return (status)WEXITSTATUS(state);
+    if (l->first_bad >= 0) return name_failure(l, e);
+    strbuf text = {0};
+    put_end(&text, 0, state);
+    strbuf_puts(&text, ", but ");
+    put_end(&text, other, l->ranks[other].state);
+    err_set(e, ST_RANK, "%s", text.data);
+    strbuf_free(&text);
+    return err_hint(e, "a run goes on from its last checkpoint");
+}
+
+static status start_all(launcher *l, err *e) {
+    TRY(catch_signals(l, e));
+    for (int r = 0; r < l->n; r++) {
+        status st = start_rank(l, r, e);
+        if (st == ST_OK) continue;
+        signal_all(l, SIGKILL);
+        watch(l);
+        return st;
+    }
+    return ST_OK;
+}
+
+/* Runs them to their end. The status that all ranks ended with; ST_RANK with a sentence in *e when
+ * one was killed, or they differ; *e stays empty when the ranks have said it themselves. */
+static status launch_ranks(launcher *l, err *e) {
+    TRY(comm_segment_new(l->n, &l->segment, e));
+    l->ranks = xcalloc((size_t)l->n, sizeof *l->ranks);
+    for (int r = 0; r < l->n; r++) l->ranks[r].fd = -1;
+    status st = start_all(l, e);
+    if (st == ST_OK) {
+        watch(l);
+        st = judge(l, e);
+    }
+    for (int r = 0; r < l->n; r++) strbuf_free(&l->ranks[r].text);
+    if (l->signals >= 0) close(l->signals);
+    sigprocmask(SIG_SETMASK, &l->before, NULL);
+    close(l->segment);
+    free(l->ranks);
+    return st;
+}
+
+/* ---- the command ---- */
 
 static status check_nesting(const cli_args *args, err *e) {
     if (getenv("ATHANOR_RANK")) {
@@ -35,7 +342,7 @@ static const char **command_of(const cli_args *args, int *n) {
 
 static status launch(const cli_args *args, err *e) {
     int64_t ranks;
-    launch_plan plan = {0};
+    launcher l = {.signals = -1, .first_bad = -1};
     TRY(check_nesting(args, e));
     if (!cli_has(args, "ranks")) {
         err_set(e, ST_USAGE, "how many ranks?");
@@ -43,27 +350,12 @@ static status launch(const cli_args *args, err *e) {
         return err_hint(e, "athanor launch --ranks 2 -- %s ...", args->inputs[0]);
     }
     TRY(cli_int(args, "ranks", 1, 1, COMM_MOST_RANKS, &ranks, e));
-    TRY(cli_num(args, "timeout", -1, 0, 1e9, &plan.timeout_s, e));
-    plan.ranks = (int)ranks;
-    const char **command = command_of(args, &plan.n_args);
-    plan.args = command;
-    status st = launch_ranks(&plan, e);
-    free(command);
+    TRY(cli_num(args, "timeout", -1, 0, 1e9, &l.timeout_s, e));
+    l.n = (int)ranks;
+    l.command = command_of(args, &l.n_command);
+    status st = launch_ranks(&l, e);
+    free(l.command);
     return st;
-}
-
-static char *launch_help(void) {
-    return xstrdup(
-        "Starts COMMAND as N processes that train together; what follows -- is what would follow\n"
-        "athanor alone. Each rank gets its share of the cores, unless OMP_NUM_THREADS is set.\n"
-        "Rank 0 speaks; of the others only standard error is passed on, with [rank R] before each\n"
-        "line. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks. When one dies, the others end\n"
-        "within seconds. A rank that waits for another longer than --timeout fails with a report\n"
-        "of where each rank is. --json gives what the command gives with it. Ranks may also be\n"
-        "started by mpirun, srun or torchrun: see docs/launching.md.\n"
-        "\n"
-        "Exit status: that of the ranks when they agree; 6 when one was killed, hung or "
-        "differs.\n");
 }
 
 static const cli_option options[] = {
@@ -79,5 +371,15 @@ const cli_command command_launch = {
     .options = options,
     .min_inputs = 1,
     .max_inputs = -1,
-    .details = launch_help,
+    .about =
+        "Starts COMMAND as N processes that train together; what follows -- is what would follow\n"
+        "athanor alone. Each rank gets its share of the cores, unless OMP_NUM_THREADS is set.\n"
+        "Rank 0 speaks; of the others only standard error is passed on, with [rank R] before each\n"
+        "line. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks. When one dies, the others end\n"
+        "within seconds. A rank that waits for another longer than --timeout fails with a report\n"
+        "of where each rank is. --json gives what the command gives with it. Ranks may also be\n"
+        "started by mpirun, srun or torchrun: see docs/launching.md.\n"
+        "\n"
+        "Exit status: that of the ranks when they agree; 6 when one was killed, hung or "
+        "differs.\n",
 };

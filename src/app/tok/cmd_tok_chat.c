@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/chat/chat_variables.h"
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
 #include "base/clock.h"
@@ -45,7 +44,7 @@ static status read_job(const cli_args *args, chat_job *job, err *e) {
     TRY(read_json(args->inputs[1], &job->file, e));
     if (cli_has(args, "tools")) TRY(read_json(cli_value(args, "tools"), &job->tools, e));
     job->extra = json_object();
-    chat_read_variables(args, job->extra);
+    cli_put_overrides(args, job->extra);
     time_t now = (time_t)clock_wall_s();
     localtime_r(&now, &job->now);
     bool list = json_is_array(job->file);

@@ -1,7 +1,6 @@
 /* athanor config print|schema|diff|why: a config made visible. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "app/frame/cli.h"
 #include "base/json.h"
@@ -65,20 +64,20 @@ static void print_differences(const json_t *list) {
 }
 
 static status print_diff(const cli_args *args, err *e) {
-    config *a, *b;
-    TRY(config_load(&a, args->inputs[0], args->overrides, args->n_overrides, e));
-    status st = config_load(&b, args->inputs[1], args->overrides, args->n_overrides, e);
+    config *c[2] = {0};
+    status st = ST_OK;
+    for (int i = 0; i < 2 && st == ST_OK; i++)
+        st = config_load(&c[i], args->inputs[i], args->overrides, args->n_overrides, e);
     if (st == ST_OK) {
-        json_t *list = config_diff(a, b);
-        if (args->json) {
+        json_t *list = config_diff(c[0], c[1]);
+        if (args->json)
             cli_print_json(json_pack("{s:O}", "differences", list));
-        } else {
+        else
             print_differences(list);
-        }
         json_decref(list);
-        config_free(b);
     }
-    config_free(a);
+    config_free(c[0]);
+    config_free(c[1]);
     return st;
 }
 
@@ -114,8 +113,6 @@ const cli_command command_config_print = {
     .summary = "the resolved config, with the origin of each value",
     .usage = "CONFIG [key.path=value...]",
     .run = print_config,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true,
     .details = config_help,
 };

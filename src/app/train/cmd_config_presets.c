@@ -4,7 +4,6 @@
 
 #include "app/frame/cli.h"
 #include "base/arena.h"
-#include "base/json.h"
 #include "model/family.h"
 #include "model/presets.h"
 
@@ -59,11 +58,6 @@ static bool is_wanted(const cli_args *args, const char *name) {
     return args->n_inputs == 0;
 }
 
-static status refuse_all(const cli_args *args, err *e) {
-    err_set(e, ST_USAGE, "no preset begins with '%s'", args->inputs[0]);
-    return err_hint(e, "athanor config presets shows all");
-}
-
 /* Adds a preset to the list, and prints it where people look on. */
 static status show(const cli_args *args, const char *name, json_t *list, err *e) {
     row r;
@@ -83,17 +77,13 @@ static status print_presets(const cli_args *args, err *e) {
     status st = ST_OK;
     for (int i = 0; preset_name(i) && st == ST_OK; i++)
         if (is_wanted(args, preset_name(i))) st = show(args, preset_name(i), list, e);
-    if (st == ST_OK && json_array_size(list) == 0) st = refuse_all(args, e);
+    if (st == ST_OK && json_array_size(list) == 0) {
+        st = err_set(e, ST_USAGE, "no preset begins with '%s'", args->inputs[0]);
+        err_hint(e, "athanor config presets shows all");
+    }
     if (st == ST_OK && args->json) cli_print_json(json_pack("{s:O}", "presets", list));
     json_decref(list);
     return st;
-}
-
-static char *presets_details(void) {
-    return xstrdup(
-        "Heads, key/value heads and the width of the MLP are the largest of any layer. A config "
-        "takes\n"
-        "a preset as model.preset: NAME, and its keys beside it: model.num_hidden_layers: 6.\n");
 }
 
 const cli_command command_config_presets = {
@@ -102,5 +92,8 @@ const cli_command command_config_presets = {
     .usage = "[BEGINNING...]",
     .run = print_presets,
     .max_inputs = -1,
-    .details = presets_details,
+    .about =
+        "Heads, key/value heads and the width of the MLP are the largest of any layer. A config "
+        "takes\n"
+        "a preset as model.preset: NAME, and its keys beside it: model.num_hidden_layers: 6.\n",
 };

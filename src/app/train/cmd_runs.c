@@ -29,7 +29,7 @@ static const char *number_text(char out[32], double value) {
 static const char *count_text(arena *a, int64_t n) {
     strbuf text = {0};
     if (n >= 0)
-        report_put_count(&text, (double)n);
+        svg_put_number(&text, (double)n);
     else
         strbuf_putc(&text, '-');
     char *copy = arena_strdup(a, text.data);
@@ -109,9 +109,8 @@ static void print_stages(const json_t *stages) {
     if (json_array_size(stages)) printf("\nstages\n");
     json_array_foreach(stages, i, stage) {
         strbuf text = {0};
-        const char *name = json_string_value(json_object_get(stage, "name"));
         strbuf_printf(&text, "from step %lld  %s: ", (long long)metrics_int(stage, "step", 0),
-                      name ? name : "");
+                      metrics_text(stage, "name"));
         record_put_stage_shape(&text, stage);
         strbuf_puts(&text, "; ");
         record_put_mixture(&text, stage);
@@ -123,11 +122,10 @@ static void print_stages(const json_t *stages) {
 static void print_alarm(const json_t *alarm) {
     enum { SHOWN = 3 }; /* the message names the first */
     const json_t *documents = json_object_get(alarm, "documents");
-    const char *message = json_string_value(json_object_get(alarm, "message"));
     strbuf text = {0};
     strbuf_printf(&text, "  step %lld  ", (long long)metrics_int(alarm, "step", 0));
     record_put_kind(&text, alarm);
-    strbuf_printf(&text, ": %s", message ? message : "");
+    strbuf_printf(&text, ": %s", metrics_text(alarm, "message"));
     for (size_t i = 1; i < json_array_size(documents) && i < SHOWN; i++) {
         strbuf_puts(&text, "\n      ");
         record_put_document(&text, json_array_get(documents, i));
@@ -165,23 +163,18 @@ static status show_run(const cli_args *args, err *e) {
     return st;
 }
 
-static status read_config(const char *path, config **out, err *e) {
-    json_t *stored;
-    TRY(run_read_config(&stored, path, e));
-    status st = config_from_json(out, stored, NULL, path, NULL, 0, e);
-    json_decref(stored);
-    return st;
-}
-
-static status config_differences(const char *path_a, const char *path_b, json_t **out, err *e) {
-    config *x, *y;
-    TRY(read_config(path_a, &x, e));
-    status st = read_config(path_b, &y, e);
-    if (st == ST_OK) {
-        *out = config_diff(x, y);
-        config_free(y);
+static status config_differences(const cli_args *args, json_t **out, err *e) {
+    config *c[2] = {0};
+    status st = ST_OK;
+    for (int i = 0; i < 2 && st == ST_OK; i++) {
+        json_t *stored;
+        st = run_read_config(&stored, args->inputs[i], e);
+        if (st == ST_OK) st = config_from_json(&c[i], stored, NULL, args->inputs[i], NULL, 0, e);
+        json_decref(stored);
     }
-    config_free(x);
+    if (st == ST_OK) *out = config_diff(c[0], c[1]);
+    config_free(c[0]);
+    config_free(c[1]);
     return st;
 }
 
@@ -201,7 +194,7 @@ static void print_differences(const json_t *rows) {
 
 static status diff_runs(const cli_args *args, err *e) {
     json_t *rows = NULL;
-    TRY(config_differences(args->inputs[0], args->inputs[1], &rows, e));
+    TRY(config_differences(args, &rows, e));
     arena *a = arena_new("runs");
     run_summary s[2];
     status st = run_summarize(a, args->inputs[0], &s[0], e);
@@ -251,8 +244,6 @@ const cli_command command_runs_show = {
     .summary = "the numbers of one run, its stages and alarms",
     .usage = "RUN",
     .run = show_run,
-    .min_inputs = 1,
-    .max_inputs = 1,
 };
 
 const cli_command command_runs_diff = {
@@ -269,6 +260,4 @@ const cli_command command_runs_report = {
     .summary = "writes RUN/report.html again",
     .usage = "RUN",
     .run = report_run,
-    .min_inputs = 1,
-    .max_inputs = 1,
 };

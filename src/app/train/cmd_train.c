@@ -106,7 +106,5 @@ const cli_command command_train = {.name = "train",
                                    .run = cmd_train,
                                    .options = options,
                                    .rules = rules,
-                                   .min_inputs = 1,
-                                   .max_inputs = 1,
                                    .takes_keys = true,
                                    .details = config_help};

@@ -4,7 +4,6 @@
  * Reading order: inspect_input, describe_run, print_report, report_json. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "app/frame/cli.h"
 #include "base/file.h"
@@ -214,18 +213,12 @@ static status verify_checkpoint(const cli_args *args, err *e) {
     return st;
 }
 
-static char *verify_help(void) {
-    return xstrdup("DIR is a checkpoint, a model folder, or a run (all its checkpoints). Every\n"
-                   "file is read; what differs from its checksum is named, down to the tensor.\n"
-                   "Exit status: 0 whole, 1 damaged, 3 nothing of that kind.\n");
-}
-
 const cli_command command_verify_checkpoint = {
     .name = "verify checkpoint",
     .summary = "whether every file of a checkpoint is what was written",
     .usage = "DIR|RUN",
     .run = verify_checkpoint,
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .details = verify_help,
+    .about = "DIR is a checkpoint, a model folder, or a run (all its checkpoints). Every\n"
+             "file is read; what differs from its checksum is named, down to the tensor.\n"
+             "Exit status: 0 whole, 1 damaged, 3 nothing of that kind.\n",
 };

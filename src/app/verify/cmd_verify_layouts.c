@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/strbuf.h"
 #include "train/layouts/matrix.h"
 
 enum { DEFAULT_RANKS = 8, DEFAULT_STEPS = 20, DEFAULT_DEPTH = 4, LEAST_BATCH = 8, MOST_RANKS = 64 };
@@ -116,11 +115,11 @@ static json_t *row_json(const char *name, const layout *l, const layout_verdict 
     char initial[17], last[17];
     hash_format(r->initial, initial);
     hash_format(r->n_steps ? r->steps[r->n_steps - 1].digest : r->initial, last);
-    json_t *o = json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I}", "layout", name, "ranks", layout_ranks(l),
-                          "ok", k->ok, "exact", k->exact, "initial_digest", initial, "digest", last,
-                          "peak_bytes", (json_int_t)r->peak_bytes);
-    json_object_set_new(o, "max_rel_loss_diff", json_f64(k->loss_error));
-    json_object_set_new(o, "max_rel_grad_diff", json_f64(k->norm_error));
+    json_t *o =
+        json_pack("{s:s,s:i,s:b,s:b,s:s,s:s,s:I,s:o,s:o}", "layout", name, "ranks", layout_ranks(l),
+                  "ok", k->ok, "exact", k->exact, "initial_digest", initial, "digest", last,
+                  "peak_bytes", (json_int_t)r->peak_bytes, "max_rel_loss_diff",
+                  json_f64(k->loss_error), "max_rel_grad_diff", json_f64(k->norm_error));
     if (!k->ok) json_object_set_new(o, "why", json_cstr(k->why));
     return o;
 }
@@ -148,11 +147,10 @@ static status tell(verification *v, err *e) {
                  "within %.1e",
                  v->n, digest, v->steps, v->loss_error);
     if (v->speaks && v->args->json) {
-        json_t *o = json_pack("{s:b,s:o,s:s,s:i,s:i,s:O}", "ok", v->broken == 0, "detail",
-                              json_cstr(detail), "digest", digest, "steps", v->steps, "layers",
-                              v->t->depth, "rows", v->rows);
-        json_object_set_new(o, "seconds", json_f64((double)(clock_now_ns() - v->began_ns) / 1e9));
-        cli_print_json(o);
+        cli_print_json(json_pack("{s:b,s:o,s:s,s:i,s:i,s:O,s:o}", "ok", v->broken == 0, "detail",
+                                 json_cstr(detail), "digest", digest, "steps", v->steps, "layers",
+                                 v->t->depth, "rows", v->rows, "seconds",
+                                 json_f64(clock_since_s(v->began_ns))));
     } else if (v->speaks)
         printf("%s: %s\n", v->broken ? "broken" : "ok", detail);
     if (!v->broken) return ST_OK;
@@ -251,16 +249,6 @@ static status verify_layouts(const cli_args *args, err *e) {
     return st;
 }
 
-static char *layouts_help(void) {
-    return xstrdup(
-        "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
-        "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
-        "tensor and sequence parallelism, accumulation and recompute. Data-parallel layouts must\n"
-        "give the same bits in every step; tensor-parallel ones the same initial weights, and\n"
-        "losses within 1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`,\n"
-        "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n");
-}
-
 static const cli_option options[] = {
     {"ranks", "N", "layouts of up to so many ranks (8)"},
     {"steps", "N", "training steps of each (20)"},
@@ -273,7 +261,11 @@ const cli_command command_verify_layouts = {
     .usage = "CONFIG [key=value...] [--ranks N] [--steps N] [--depth N]",
     .run = verify_layouts,
     .options = options,
-    .min_inputs = 1,
-    .max_inputs = 1,
     .takes_keys = true,
-    .details = layouts_help};
+    .about =
+        "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
+        "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
+        "tensor and sequence parallelism, accumulation and recompute. Data-parallel layouts must\n"
+        "give the same bits in every step; tensor-parallel ones the same initial weights, and\n"
+        "losses within 1e-5 in fp32. Ranks are threads; under `athanor launch --ranks N --`,\n"
+        "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n"};

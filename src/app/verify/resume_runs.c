@@ -41,7 +41,8 @@ static void tell(const resume_runs *r, const char *line) {
 /* ---- children ---- */
 
 static status start(const resume_runs *r, const char *run, const char *fault, child **out, err *e) {
-    const char *args[] = {"train", r->config, arena_printf(r->a, "run=%s", run), "--json", NULL};
+    const char *args[] = {"athanor", "train", r->config, arena_printf(r->a, "run=%s", run),
+                          "--json",  NULL};
     return child_start(out, args, fault, arena_printf(r->a, "%s.log", run), e);
 }
 

@@ -78,20 +78,13 @@ typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(LIST_ENUMERATOR) } co
 
 enum { CONFIG_AUTO = -1 }; /* an AUTO option that was left "auto" */
 
-typedef struct config_texts {
-    const char **items;
-    int n;
-} config_texts;
-
-typedef struct config_ints {
-    int64_t *items;
-    int n;
-} config_ints;
-
-typedef struct config_nums {
-    double *items;
-    int n;
-} config_nums;
+#define CONFIG_LIST(type)                                                                          \
+    struct {                                                                                       \
+        type *items;                                                                               \
+        int n;                                                                                     \
+    }
+typedef CONFIG_LIST(const char *) config_texts;
+typedef CONFIG_LIST(int64_t) config_ints;
 
 typedef struct config_source {
     const char *path;
@@ -100,11 +93,6 @@ typedef struct config_source {
     int format;    /* shards_format */
     int dtype;     /* config_token_dtype */
 } config_source;
-
-typedef struct config_sources {
-    config_source *items;
-    int n;
-} config_sources;
 
 /* One stage of a run. */
 typedef struct config_stage {
@@ -116,11 +104,6 @@ typedef struct config_stage {
     json_t *changes; /* keys of data, train, optim and model that differ from then on, as given */
 } config_stage;
 
-typedef struct config_stages {
-    config_stage *items;
-    int n;
-} config_stages;
-
 #define CONFIG_TYPE_BOOL bool
 #define CONFIG_TYPE_INT int64_t
 #define CONFIG_TYPE_NUM double
@@ -129,9 +112,9 @@ typedef struct config_stages {
 #define CONFIG_TYPE_AUTO int64_t
 #define CONFIG_TYPE_TEXTS config_texts
 #define CONFIG_TYPE_INTS config_ints
-#define CONFIG_TYPE_NUMS config_nums
-#define CONFIG_TYPE_SOURCES config_sources
-#define CONFIG_TYPE_STAGES config_stages
+#define CONFIG_TYPE_NUMS CONFIG_LIST(double)
+#define CONFIG_TYPE_SOURCES CONFIG_LIST(config_source)
+#define CONFIG_TYPE_STAGES CONFIG_LIST(config_stage)
 
 /* c->train.steps, c->optim.schedule.kind, ... A CHOICE is the enumerator of its word. What was not
  * given and has no default is NULL (TEXT) or 0 (INT, NUM). */
@@ -208,9 +191,8 @@ json_t *config_get_json(const config *c, const char *path);
 json_t *config_default(const char *path);
 /* [{"key", "a", "b"}], one element per key that differs; empty when equal. The caller owns it. */
 json_t *config_diff(const config *a, const config *b);
-/* Whether a key may change when a run is resumed. */
-bool config_key_is_free(const char *path);
-/* The same when the run stands in stage `stage`: later stages are free, and the end of this one. */
+/* Whether a key may change when a run that stands in stage `stage` is resumed: later stages are free,
+ * and the end of this one. */
 bool config_key_is_free_in(const char *path, int stage);
 
 const char *config_precision_name(int precision);

@@ -1,6 +1,5 @@
 /* Checks across values, for training, and for what this version can run. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "optim/schedule.h"
 #include "run/config/config_int.h"
@@ -95,75 +94,47 @@ status config_check_train(const config *c, err *e) {
     return ST_OK;
 }
 
-static status refuse(const config *c, err *e, const char *path, const char *what,
-                     const char *hint) {
-    config_error(c, e, path, "%s is not available in this version", what);
-    return err_hint(e, "%s", hint);
-}
-
-static status refuse_small_floats(const config *c, err *e) {
+/* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
+status config_check_supported(const config *c, err *e) {
+    enum { FP16 = CONFIG_PRECISION_FP16, FP8 = CONFIG_PRECISION_FP8, BF16 = CONFIG_PRECISION_BF16 };
+    static const char FLOATS[] = "write bf16 or fp32", LAYOUTS[] = "dp, zero, tp and sp are";
+    int compute = c->train.precision.compute, params = c->train.precision.params;
+    int grads = c->train.precision.grads, optim = c->train.precision.optim;
+    int pipeline = c->parallel.pp_schedule;
     const struct {
-        const char *path;
-        int precision;
+        bool refused;
+        const char *path, *what, *hint;
     } all[] = {
-        {"train.precision.compute", c->train.precision.compute},
-        {"train.precision.params", c->train.precision.params},
-        {"train.precision.grads", c->train.precision.grads},
-        {"train.precision.optim", c->train.precision.optim},
+        {compute == FP16, "train.precision.compute", "fp16", FLOATS},
+        {compute == FP8, "train.precision.compute", "fp8", FLOATS},
+        {params == FP16, "train.precision.params", "fp16", FLOATS},
+        {params == FP8, "train.precision.params", "fp8", FLOATS},
+        {grads == FP16, "train.precision.grads", "fp16", FLOATS},
+        {grads == FP8, "train.precision.grads", "fp8", FLOATS},
+        {optim == FP16, "train.precision.optim", "fp16", FLOATS},
+        {optim == FP8, "train.precision.optim", "fp8", FLOATS},
+        {grads == BF16, "train.precision.grads", "gradients in bf16", "write fp32"},
+        {optim == BF16, "train.precision.optim", "optimizer state in bf16", "write fp32"},
+        {params != CONFIG_PRECISION_AUTO && params != compute, "train.precision.params",
+         "another format than that of compute", "leave it out"},
+        {pipeline != CONFIG_PP_AFAB && pipeline != CONFIG_PP_1F1B, "parallel.pp_schedule",
+         "this schedule", "1f1b and afab are"},
+        {c->parallel.cp > 1, "parallel.cp", "context parallelism (cp above 1)", LAYOUTS},
+        {c->parallel.pp > 1, "parallel.pp", "pipeline parallelism (pp above 1)", LAYOUTS},
+        {c->parallel.ep > 1, "parallel.ep", "expert parallelism (ep above 1)", LAYOUTS},
+        {c->eval.tasks.n > 0, "eval.tasks", "evaluation by tasks during training",
+         "leave eval.tasks empty; the validation loss is always measured"},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
-        if (all[i].precision == CONFIG_PRECISION_FP16)
-            return refuse(c, e, all[i].path, "fp16", "write bf16 or fp32");
-        if (all[i].precision == CONFIG_PRECISION_FP8)
-            return refuse(c, e, all[i].path, "fp8", "write bf16 or fp32");
+        if (!all[i].refused) continue;
+        config_error(c, e, all[i].path, "%s is not available in this version", all[i].what);
+        return err_hint(e, "%s", all[i].hint);
     }
-    return ST_OK;
-}
-
-/* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
-static status refuse_mixtures(const config *c, err *e) {
-    int compute = c->train.precision.compute, params = c->train.precision.params;
-    if (c->train.precision.grads == CONFIG_PRECISION_BF16)
-        return refuse(c, e, "train.precision.grads", "gradients in bf16", "write fp32");
-    if (c->train.precision.optim == CONFIG_PRECISION_BF16)
-        return refuse(c, e, "train.precision.optim", "optimizer state in bf16", "write fp32");
-    if (params != CONFIG_PRECISION_AUTO && params != compute)
-        return refuse(c, e, "train.precision.params", "another format than that of compute",
-                      "leave it out");
-    return ST_OK;
-}
-
-static status refuse_layouts(const config *c, err *e) {
-    const struct {
-        const char *path, *what;
-        int64_t size;
-    } all[] = {
-        {"parallel.cp", "context parallelism (cp above 1)", c->parallel.cp},
-        {"parallel.pp", "pipeline parallelism (pp above 1)", c->parallel.pp},
-        {"parallel.ep", "expert parallelism (ep above 1)", c->parallel.ep},
-    };
-    if (c->parallel.pp_schedule != CONFIG_PP_AFAB && c->parallel.pp_schedule != CONFIG_PP_1F1B)
-        return refuse(c, e, "parallel.pp_schedule", "this schedule", "1f1b and afab are");
-    if (c->parallel.pp_schedule == CONFIG_PP_AFAB && c->parallel.zero >= 2) {
-        config_error(c, e, "parallel.pp_schedule",
-                     "afab keeps gradients until all micro-batches are through, zero %ld does not",
-                     (long)c->parallel.zero);
-        return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
-    }
-    for (int i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i].size > 1)
-            return refuse(c, e, all[i].path, all[i].what, "dp, zero, tp and sp are");
-    return ST_OK;
-}
-
-status config_check_supported(const config *c, err *e) {
-    TRY(refuse_small_floats(c, e));
-    TRY(refuse_mixtures(c, e));
-    TRY(refuse_layouts(c, e));
-    if (c->eval.tasks.n > 0)
-        return refuse(c, e, "eval.tasks", "evaluation by tasks during training",
-                      "leave eval.tasks empty; the validation loss is always measured");
-    return ST_OK;
+    if (pipeline != CONFIG_PP_AFAB || c->parallel.zero < 2) return ST_OK;
+    config_error(c, e, "parallel.pp_schedule",
+                 "afab keeps gradients until all micro-batches are through, zero %ld does not",
+                 (long)c->parallel.zero);
+    return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) {

@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -18,10 +17,6 @@ static json_t *number_schema(const option *o, const char *type) {
                      "maximum", o->hi, "type", "string", "pattern", NUMBER_WITH_SUFFIX);
 }
 
-static json_t *list_schema(json_t *items) {
-    return json_pack("{s:s, s:o}", "type", "array", "items", items);
-}
-
 static json_t *words_schema(const char *const *set) {
     json_t *words = json_array();
     for (int i = 0; set[i]; i++) json_array_append_new(words, json_string(set[i]));
@@ -32,14 +27,8 @@ static json_t *type_schema(const char *type) {
     return json_pack("{s:s}", "type", type);
 }
 
-static json_t *open_object(json_t *properties) {
-    return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
-}
-
-static json_t *closed_object(json_t *properties) {
-    json_t *object = open_object(properties);
-    json_object_set_new(object, "additionalProperties", json_false());
-    return object;
+static json_t *closed_object(void) {
+    return json_pack("{s:s, s:{}, s:b}", "type", "object", "properties", "additionalProperties", 0);
 }
 
 static json_t *option_schema(const option *o);
@@ -49,7 +38,7 @@ static json_t *sub_object(json_t *object, const char *key) {
     json_t *properties = json_object_get(object, "properties");
     json_t *child = json_object_get(properties, key);
     if (child) return child;
-    child = closed_object(json_object());
+    child = closed_object();
     json_object_set_new(properties, key, child);
     return child;
 }
@@ -65,27 +54,37 @@ static void set_property(json_t *object, const char *path, json_t *schema) {
 }
 
 static json_t *element_schema(const char *owner) {
-    json_t *object = closed_object(json_object());
+    json_t *object = closed_object();
     for (int i = 0; i < config_n_items; i++)
         if (strcmp(config_items[i].owner, owner) == 0)
             set_property(object, config_items[i].path, option_schema(&config_items[i]));
     return object;
 }
 
-static json_t *sources_schema(const option *o) {
+static json_t *source_schema(const option *o) {
     json_t *element = element_schema(o->path);
     json_object_set_new(element, "required", json_pack("[s]", "path"));
-    return json_pack("{s:[{s:s}, {s:s, s:{s:[{s:s}, o]}}]}", "anyOf", "type", "string", "type",
-                     "array", "items", "anyOf", "type", "string", element);
+    return json_pack("{s:[{s:s}, o]}", "anyOf", "type", "string", element);
 }
 
-static json_t *stages_schema(const option *o) {
+static json_t *stage_schema(const option *o) {
     static const char *const sections[] = {"data", "train", "optim", "model"};
     json_t *element = element_schema(o->path);
     for (int i = 0; i < ARRAY_LEN(sections); i++)
         set_property(element, sections[i], type_schema("object"));
     json_object_set_new(element, "required", json_pack("[s, s]", "name", "until"));
-    return list_schema(element);
+    return element;
+}
+
+static json_t *bare_schema(const option *o);
+
+/* A text or a source alone stands for a list of one. */
+static json_t *list_schema(const option *o) {
+    option element;
+    (void)config_elements(o, &element);
+    json_t *list = json_pack("{s:s, s:o}", "type", "array", "items", bare_schema(&element));
+    if (o->type != OPTION_TEXTS && o->type != OPTION_SOURCES) return list;
+    return json_pack("{s:[{s:s}, o]}", "anyOf", "type", "string", list);
 }
 
 static json_t *bare_schema(const option *o) {
@@ -101,15 +100,10 @@ static json_t *bare_schema(const option *o) {
                                   json_pack("{s:s}", "const", "auto"));
             return schema;
         }
-        case OPTION_TEXTS:
-            return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type",
-                             "array", "items", "type", "string");
-        case OPTION_INTS: return list_schema(number_schema(o, "integer"));
-        case OPTION_NUMS: return list_schema(number_schema(o, "number"));
-        case OPTION_SOURCES: return sources_schema(o);
-        case OPTION_STAGES: return stages_schema(o);
+        case OPTION_SOURCE: return source_schema(o);
+        case OPTION_STAGE: return stage_schema(o);
+        default: return list_schema(o); /* all others are lists */
     }
-    return NULL;
 }
 
 /* null stands for the default everywhere. */
@@ -132,7 +126,7 @@ static void widen_precision(json_t *root) {
 }
 
 json_t *config_schema(void) {
-    json_t *root = closed_object(json_object());
+    json_t *root = closed_object();
     set_property(root, "run", json_null()); /* holds its place before the model */
     set_property(root, "model",
                  json_pack("{s:s, s:s}", "type", "object", "description",

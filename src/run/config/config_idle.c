@@ -94,11 +94,6 @@ static void look_at(config *c, const in_force *f, const dependence *d, int stage
     note(c, d, f->each[f->n - 1], path);
 }
 
-static void look_at_all(config *c, const in_force *f) {
-    for (int i = 0; i < ARRAY_LEN(DEPENDENCES); i++)
-        for (int stage = -1; stage < c->stages.n; stage++) look_at(c, f, &DEPENDENCES[i], stage);
-}
-
 /* Keys of published config.json files that change nothing of the model, in `model:`. */
 static void look_at_model(config *c) {
     json_t *keys = model_config_idle_keys(c->model), *key;
@@ -118,7 +113,9 @@ status config_note_idle(config *c, err *e) {
     each[0] = c;
     for (int i = 0; i < n && st == ST_OK; i++) st = config_of_stage(c, i, &each[i], e);
     if (st == ST_OK) {
-        look_at_all(c, &(in_force){each, n ? n : 1});
+        in_force f = {each, n ? n : 1};
+        for (int i = 0; i < ARRAY_LEN(DEPENDENCES); i++)
+            for (int stage = -1; stage < n; stage++) look_at(c, &f, &DEPENDENCES[i], stage);
         look_at_model(c);
     }
     for (int i = 0; i < n; i++)

@@ -18,6 +18,8 @@ typedef enum option_type {
     OPTION_NUMS,
     OPTION_SOURCES,
     OPTION_STAGES,
+    OPTION_SOURCE, /* an element of SOURCES or STAGES; no row has these */
+    OPTION_STAGE,
 } option_type;
 
 /* One row of options.def. */
@@ -50,6 +52,14 @@ extern const char config_short_member[]; /* "compute" */
 
 /* The value at a key path of a JSON tree, list elements by index; NULL when absent. Borrowed. */
 json_t *config_walk(const json_t *root, const char *path);
+
+/* Every list of a config has this shape (CONFIG_LIST). */
+typedef struct option_list {
+    void *items;
+    int n;
+} option_list;
+/* The elements of a list as an option at offset 0, and their size; 0: `o` is no list. */
+size_t config_elements(const option *o, option *element);
 
 /* What an option accepts, in words: "an integer from 1 to 4096". */
 void config_describe(const option *o, char *out, size_t size);

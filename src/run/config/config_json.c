@@ -35,38 +35,20 @@ static json_t *element_json(const char *owner, const void *element) {
     return object;
 }
 
-static json_t *texts_json(const config_texts *list) {
-    json_t *array = json_array();
-    for (int i = 0; i < list->n; i++) json_array_append_new(array, json_string(list->items[i]));
-    return array;
+static json_t *stage_json(const option *o, const config_stage *s) {
+    json_t *stage = element_json(o->path, s);
+    json_object_update(stage, s->changes);
+    return stage;
 }
 
-static json_t *ints_json(const config_ints *list) {
+static json_t *list_json(const option *o, const void *field) {
     json_t *array = json_array();
-    for (int i = 0; i < list->n; i++) json_array_append_new(array, json_integer(list->items[i]));
-    return array;
-}
-
-static json_t *nums_json(const config_nums *list) {
-    json_t *array = json_array();
-    for (int i = 0; i < list->n; i++) json_array_append_new(array, json_f64(list->items[i]));
-    return array;
-}
-
-static json_t *sources_json(const option *o, const config_sources *list) {
-    json_t *array = json_array();
-    for (int i = 0; i < list->n; i++)
-        json_array_append_new(array, element_json(o->path, &list->items[i]));
-    return array;
-}
-
-static json_t *stages_json(const option *o, const config_stages *list) {
-    json_t *array = json_array();
-    for (int i = 0; i < list->n; i++) {
-        json_t *stage = element_json(o->path, &list->items[i]);
-        json_object_update(stage, list->items[i].changes);
-        json_array_append_new(array, stage);
-    }
+    option element;
+    option_list list;
+    size_t bytes = config_elements(o, &element);
+    memcpy(&list, field, sizeof list);
+    for (int i = 0; i < list.n; i++)
+        json_array_append_new(array, member_json(&element, (char *)list.items + bytes * (size_t)i));
     return array;
 }
 
@@ -92,13 +74,10 @@ static json_t *member_json(const option *o, const void *base) {
             int64_t value = *(const int64_t *)field;
             return is_unset(o, (double)value) ? json_null() : json_integer(value);
         }
-        case OPTION_TEXTS: return texts_json(field);
-        case OPTION_INTS: return ints_json(field);
-        case OPTION_NUMS: return nums_json(field);
-        case OPTION_SOURCES: return sources_json(o, field);
-        case OPTION_STAGES: return stages_json(o, field);
+        case OPTION_SOURCE: return element_json(o->path, field);
+        case OPTION_STAGE: return stage_json(o, field);
+        default: return list_json(o, field); /* all others are lists */
     }
-    return NULL;
 }
 
 /* A precision whose other members are all auto is written in its short form. */

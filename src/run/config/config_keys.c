@@ -57,20 +57,6 @@ static status not_an_object(const config *c, const char *path, err *e) {
     return config_error(c, e, path, "'%s' must be an object of keys and values", path);
 }
 
-static status check_object(const config *c, const json_t *node, const char *prefix,
-                           const char *path, err *e);
-
-/* Whether the items of a list declare `key`, as themselves or as the start of a longer path. */
-static bool is_item_key(const char *owner, const char *key) {
-    for (int i = 0; i < config_n_items; i++) {
-        const option *o = &config_items[i];
-        if (strcmp(o->owner, owner) == 0 &&
-            (strcmp(o->path, key) == 0 || config_path_below(o->path, key)))
-            return true;
-    }
-    return false;
-}
-
 /* The members that items of a list declare, as a list of words. */
 static const char *item_words(const config *c, const char *owner) {
     const char *words = "";
@@ -81,53 +67,46 @@ static const char *item_words(const config *c, const char *owner) {
     return words;
 }
 
-static status check_until(const config *c, const char *prefix, const json_t *until, err *e) {
-    const char *key, *path = arena_printf(c->memory, "%suntil", prefix);
-    json_t *value;
-    if (!json_is_object(until)) return not_an_object(c, path, e);
-    json_object_foreach((json_t *)until, key, value) {
-        if (is_item_key("stages", arena_printf(c->memory, "until.%s", key))) continue;
-        path = arena_printf(c->memory, "%suntil.%s", prefix, key);
-        return config_error(c, e, path,
-                            "unknown key '%s'; a stage ends at until.steps or "
-                            "until.tokens",
-                            path);
-    }
-    return ST_OK;
-}
-
-/* Known keys that belong to the whole run are refused in a stage. */
-static status check_stage_may(const config *c, const char *prefix, const char *section,
-                              const json_t *value, err *e) {
-    const char *key;
+/* A member of a list's element, at `path` below it: an item, or an object on the way to some. */
+static status check_item(const config *c, const char *owner, const char *prefix, const char *path,
+                         const json_t *value, err *e) {
+    const char *key, *shown = arena_printf(c->memory, "%s%s", prefix, path);
     json_t *member;
-    json_object_foreach((json_t *)value, key, member) {
-        const char *path = arena_printf(c->memory, "%s.%s", section, key);
-        if (config_stage_may_change(path)) continue;
-        const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
-        config_error(c, e, shown, "a stage cannot change '%s'", path);
-        return err_hint(e, "it holds for the whole run: say it once, outside `stages`");
+    bool on_the_way = false;
+    for (int i = 0; i < config_n_items; i++) {
+        const option *o = &config_items[i];
+        if (strcmp(o->owner, owner) != 0) continue;
+        if (strcmp(o->path, path) == 0) return ST_OK;
+        on_the_way |= config_path_below(o->path, path) != NULL;
     }
+    if (!on_the_way)
+        return config_error(c, e, shown, "unknown key '%s'; known: %s", shown,
+                            item_words(c, owner));
+    if (!json_is_object(value)) return not_an_object(c, shown, e);
+    json_object_foreach((json_t *)value, key, member)
+        TRY(check_item(c, owner, prefix, arena_printf(c->memory, "%s.%s", path, key), member, e));
     return ST_OK;
 }
 
-static status check_stage_key(const config *c, const char *prefix, const char *key,
+static status check_member(const config *c, const json_t *value, const char *prefix,
+                           const char *path, err *e);
+
+static status refuse_in_stage(const config *c, const char *path, const char *name, err *e) {
+    config_error(c, e, path, "a stage cannot change '%s'", name);
+    return err_hint(e, "it holds for the whole run: say it once, outside `stages`; a stage has "
+                       "name, until and keys of data, train, optim, model.rope_theta");
+}
+
+static status check_stage_key(const config *c, const option *o, const char *prefix, const char *key,
                               const json_t *value, err *e) {
-    if (strcmp(key, "name") == 0) return ST_OK;
-    if (strcmp(key, "until") == 0) return check_until(c, prefix, value, e);
-    if (strcmp(key, "model") == 0 && json_object_size(value) == 1 &&
-        json_object_get(value, "rope_theta"))
-        return ST_OK;
+    bool theta = json_object_size(value) == 1 && json_object_get(value, "rope_theta");
+    if (strcmp(key, "name") == 0 || strcmp(key, "until") == 0)
+        return check_item(c, o->path, prefix, key, value, e);
+    if (strcmp(key, "model") == 0 && theta) return ST_OK;
+    if (!strcmp(key, "data") || !strcmp(key, "train") || !strcmp(key, "optim"))
+        return check_member(c, value, prefix, key, e);
     const char *path = arena_printf(c->memory, "%s%s", prefix, key);
-    bool section = !strcmp(key, "data") || !strcmp(key, "train") || !strcmp(key, "optim");
-    if (!section) {
-        config_error(c, e, path, "a stage cannot change '%s'", path);
-        err_hint(e, "a stage has name, until and keys of data, train, optim, model.rope_theta");
-        return ST_USAGE;
-    }
-    if (!json_is_object(value)) return not_an_object(c, path, e);
-    TRY(check_object(c, value, prefix, key, e));
-    return check_stage_may(c, prefix, key, value, e);
+    return refuse_in_stage(c, path, path, e);
 }
 
 /* One element of data.train or stages. */
@@ -135,15 +114,9 @@ static status check_element(const config *c, const option *o, const char *prefix
                             const json_t *element, err *e) {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)element, key, value) {
-        if (o->type == OPTION_STAGES) {
-            TRY(check_stage_key(c, prefix, key, value, e));
-        } else if (!is_item_key(o->path, key)) {
-            const char *path = arena_printf(c->memory, "%s%s", prefix, key);
-            return config_error(c, e, path, "unknown key '%s'; known: %s", path,
-                                item_words(c, o->path));
-        }
-    }
+    json_object_foreach((json_t *)element, key, value)
+        TRY(o->type == OPTION_STAGES ? check_stage_key(c, o, prefix, key, value, e)
+                                     : check_item(c, o->path, prefix, key, value, e));
     return ST_OK;
 }
 
@@ -159,20 +132,6 @@ static status check_elements(const config *c, const option *o, const char *outer
     return ST_OK;
 }
 
-static status check_member(const config *c, const json_t *value, const char *prefix,
-                           const char *path, err *e) {
-    const option *o = config_find_option(path);
-    bool model = strcmp(path, "model") == 0;
-    if (o && (o->type == OPTION_SOURCES || o->type == OPTION_STAGES))
-        return check_elements(c, o, prefix, value, e);
-    if (o) return ST_OK;
-    if (!model && !config_is_group(path)) return unknown_key(c, prefix, path, e);
-    if (json_is_null(value)) return ST_OK;
-    if (!json_is_object(value))
-        return not_an_object(c, arena_printf(c->memory, "%s%s", prefix, path), e);
-    return model ? ST_OK : check_object(c, value, prefix, path, e);
-}
-
 static status check_object(const config *c, const json_t *node, const char *prefix,
                            const char *path, err *e) {
     const char *key;
@@ -182,6 +141,22 @@ static status check_object(const config *c, const json_t *node, const char *pref
         TRY(check_member(c, value, prefix, below, e));
     }
     return ST_OK;
+}
+
+static status check_member(const config *c, const json_t *value, const char *prefix,
+                           const char *path, err *e) {
+    const option *o = config_find_option(path);
+    bool model = strcmp(path, "model") == 0;
+    if (!o && !model && !config_is_group(path)) return unknown_key(c, prefix, path, e);
+    const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
+    bool section = *prefix && !strchr(path, '.'); /* of a stage */
+    if (*prefix && !section && !config_stage_may_change(path))
+        return refuse_in_stage(c, shown, path, e);
+    if (o && (o->type == OPTION_SOURCES || o->type == OPTION_STAGES))
+        return check_elements(c, o, prefix, value, e);
+    if (o || (json_is_null(value) && !section)) return ST_OK;
+    if (!json_is_object(value)) return not_an_object(c, shown, e);
+    return model ? ST_OK : check_object(c, value, prefix, path, e);
 }
 
 status config_check_keys(const config *c, const json_t *root, err *e) {

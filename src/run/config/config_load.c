@@ -4,8 +4,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/yaml.h"
@@ -95,10 +93,8 @@ status config_from_json(config **out, const json_t *root, const json_t *origins,
     status st = apply_overrides(tree, c->origins, overrides, n_overrides, e);
     if (st == ST_OK) st = read_tree(c, tree, e);
     json_decref(tree);
-    *out = c;
-    if (st == ST_OK) return ST_OK;
-    config_free(c);
-    *out = NULL;
+    if (st != ST_OK) config_free(c);
+    *out = st == ST_OK ? c : NULL;
     return st;
 }
 

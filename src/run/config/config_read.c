@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -26,12 +25,6 @@ static status wrong_value(config *c, const option *o, const char *path, const js
     return ST_USAGE;
 }
 
-static bool number_of(const json_t *value, double *out) {
-    if (json_is_string(value)) return text_parse_number(json_string_value(value), out);
-    *out = json_number_value(value);
-    return json_is_number(value);
-}
-
 static bool int_of(const json_t *value, int64_t *out) {
     if (json_is_string(value)) return text_parse_int(json_string_value(value), out);
     if (json_is_integer(value)) {
@@ -49,7 +42,12 @@ static bool read_int(const option *o, const json_t *value, int64_t *out) {
 }
 
 static bool read_num(const option *o, const json_t *value, double *out) {
-    return number_of(value, out) && *out >= o->lo && *out <= o->hi;
+    bool ok = json_is_number(value);
+    if (ok)
+        *out = json_number_value(value);
+    else
+        ok = json_is_string(value) && text_parse_number(json_string_value(value), out);
+    return ok && *out >= o->lo && *out <= o->hi;
 }
 
 static bool read_choice(const option *o, const json_t *value, int *out) {
@@ -67,38 +65,6 @@ static bool read_auto(const option *o, const json_t *value, int64_t *out) {
     return (word && strcmp(word, "auto") == 0) || read_int(o, value, out);
 }
 
-/* Texts: a single one stands for a list of one. */
-static bool read_texts(config *c, const json_t *value, config_texts *out) {
-    bool single = json_is_string(value);
-    if (!single && !json_is_array(value)) return false;
-    out->n = single ? 1 : (int)json_array_size(value);
-    out->items = ARENA_ARRAY(c->memory, const char *, out->n);
-    for (int i = 0; i < out->n; i++) {
-        const char *s = json_string_value(single ? value : json_array_get(value, (size_t)i));
-        if (!s) return false;
-        out->items[i] = arena_strdup(c->memory, s);
-    }
-    return true;
-}
-
-static bool read_ints(config *c, const option *o, const json_t *value, config_ints *out) {
-    if (!json_is_array(value)) return false;
-    out->n = (int)json_array_size(value);
-    out->items = ARENA_ARRAY(c->memory, int64_t, out->n);
-    for (int i = 0; i < out->n; i++)
-        if (!read_int(o, json_array_get(value, (size_t)i), &out->items[i])) return false;
-    return true;
-}
-
-static bool read_nums(config *c, const option *o, const json_t *value, config_nums *out) {
-    if (!json_is_array(value)) return false;
-    out->n = (int)json_array_size(value);
-    out->items = ARENA_ARRAY(c->memory, double, out->n);
-    for (int i = 0; i < out->n; i++)
-        if (!read_num(o, json_array_get(value, (size_t)i), &out->items[i])) return false;
-    return true;
-}
-
 /* The members of one list element that items of `owner` declare. */
 static status read_items(config *c, const char *owner, void *element, const char *path,
                          const json_t *value, err *e) {
@@ -112,20 +78,11 @@ static status read_items(config *c, const char *owner, void *element, const char
     return ST_OK;
 }
 
-static status read_sources(config *c, const option *o, const char *path, const json_t *value,
-                           config_sources *out, err *e) {
-    if (!json_is_array(value)) return wrong_value(c, o, path, value, e);
-    out->n = (int)json_array_size(value);
-    out->items = ARENA_ARRAY(c->memory, config_source, out->n);
-    for (int i = 0; i < out->n; i++) {
-        char element[300];
-        snprintf(element, sizeof element, "%s.%d", path, i);
-        TRY(read_items(c, o->path, &out->items[i], element, json_array_get(value, (size_t)i), e));
-        if (!out->items[i].path)
-            return config_error(c, e, element, "'%s' has no path; write {path: SHARDS, weight: 1}",
-                                element);
-    }
-    return ST_OK;
+static status read_source(config *c, const option *o, config_source *source, const char *path,
+                          const json_t *value, err *e) {
+    TRY(read_items(c, o->path, source, path, value, e));
+    if (source->path) return ST_OK;
+    return config_error(c, e, path, "'%s' has no path; write {path: SHARDS, weight: 1}", path);
 }
 
 /* The rest of a stage: each option it changes is read into a scratch config, which checks it. */
@@ -151,19 +108,6 @@ static status read_stage(config *c, config_stage *stage, const char *path, const
     TRY(read_items(c, "stages", stage, path, value, e));
     if (!stage->name) return config_error(c, e, path, "'%s' has no name", path);
     return read_changes(c, stage, path, value, e);
-}
-
-static status read_stages(config *c, const option *o, const char *path, const json_t *value,
-                          config_stages *out, err *e) {
-    if (!json_is_array(value)) return wrong_value(c, o, path, value, e);
-    int n = (int)json_array_size(value);
-    out->items = ARENA_ARRAY(c->memory, config_stage, n);
-    for (out->n = 0; out->n < n; out->n++) {
-        char element[300];
-        snprintf(element, sizeof element, "%s.%d", path, out->n);
-        TRY(read_stage(c, &out->items[out->n], element, json_array_get(value, (size_t)out->n), e));
-    }
-    return ST_OK;
 }
 
 static bool read_text(config *c, const json_t *value, const char **out) {
@@ -192,6 +136,31 @@ json_t *config_fallback(const option *o) {
 }
 
 static status read_given(config *c, const option *o, void *field, const char *path,
+                         const json_t *value, err *e);
+
+/* A text alone stands for a list of one. An error names the element where that is an object, else
+ * the whole list. */
+static status read_list(config *c, const option *o, void *field, const char *path,
+                        const json_t *value, err *e) {
+    option element;
+    size_t bytes = config_elements(o, &element);
+    bool single = o->type == OPTION_TEXTS && json_is_string(value);
+    bool objects = element.type == OPTION_SOURCE || element.type == OPTION_STAGE;
+    if (!single && !json_is_array(value)) return wrong_value(c, o, path, value, e);
+    option_list list = {.n = single ? 1 : (int)json_array_size(value)};
+    list.items = ARENA_ARRAY(c->memory, char, bytes *(size_t)list.n);
+    memcpy(field, &list, sizeof list);
+    for (int i = 0; i < list.n; i++) {
+        char name[300];
+        snprintf(name, sizeof name, "%s.%d", path, i);
+        const json_t *item = single ? value : json_array_get(value, (size_t)i);
+        status st = read_given(c, &element, (char *)list.items + bytes * (size_t)i, name, item, e);
+        if (st != ST_OK) return objects ? st : wrong_value(c, o, path, value, e);
+    }
+    return ST_OK;
+}
+
+static status read_given(config *c, const option *o, void *field, const char *path,
                          const json_t *value, err *e) {
     bool ok = false;
     switch (o->type) {
@@ -205,11 +174,9 @@ static status read_given(config *c, const option *o, void *field, const char *pa
         case OPTION_CHOICE:
             return read_choice(o, value, field) ? ST_OK : wrong_choice(c, o, path, value, e);
         case OPTION_AUTO: ok = read_auto(o, value, field); break;
-        case OPTION_TEXTS: ok = read_texts(c, value, field); break;
-        case OPTION_INTS: ok = read_ints(c, o, value, field); break;
-        case OPTION_NUMS: ok = read_nums(c, o, value, field); break;
-        case OPTION_SOURCES: return read_sources(c, o, path, value, field, e);
-        case OPTION_STAGES: return read_stages(c, o, path, value, field, e);
+        case OPTION_SOURCE: return read_source(c, o, field, path, value, e);
+        case OPTION_STAGE: return read_stage(c, field, path, value, e);
+        default: return read_list(c, o, field, path, value, e); /* all others are lists */
     }
     return ok ? ST_OK : wrong_value(c, o, path, value, e);
 }

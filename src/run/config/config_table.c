@@ -63,6 +63,24 @@ const option *config_find_option(const char *path) {
     return NULL;
 }
 
+size_t config_elements(const option *o, option *element) {
+    static const struct {
+        option_type type;
+        size_t bytes;
+    } ELEMENTS[] = {
+        [OPTION_TEXTS] = {OPTION_TEXT, sizeof(const char *)},
+        [OPTION_INTS] = {OPTION_INT, sizeof(int64_t)},
+        [OPTION_NUMS] = {OPTION_NUM, sizeof(double)},
+        [OPTION_SOURCES] = {OPTION_SOURCE, sizeof(config_source)},
+        [OPTION_STAGES] = {OPTION_STAGE, sizeof(config_stage)},
+        [OPTION_STAGE] = {0},
+    };
+    *element = *o;
+    element->offset = 0;
+    element->type = ELEMENTS[o->type].type;
+    return ELEMENTS[o->type].bytes;
+}
+
 bool config_is_group(const char *path) {
     for (int i = 0; i < config_n_groups; i++)
         if (strcmp(config_groups[i], path) == 0) return true;
@@ -74,7 +92,7 @@ const char *config_path_below(const char *path, const char *parent) {
     return strncmp(path, parent, n) == 0 && path[n] == '.' ? path + n + 1 : NULL;
 }
 
-bool config_key_is_free(const char *path) {
+static bool key_is_free(const char *path) {
     for (int i = 0; i < config_n_options; i++) {
         const option *o = &config_options[i];
         if (strcmp(o->path, path) == 0 || config_path_below(path, o->path))
@@ -85,7 +103,7 @@ bool config_key_is_free(const char *path) {
 
 bool config_key_is_free_in(const char *path, int stage) {
     const char *rest = config_path_below(path, "stages");
-    if (!rest) return config_key_is_free(path);
+    if (!rest) return key_is_free(path);
     char *end;
     long n = strtol(rest, &end, 10);
     if (n > stage) return true;
@@ -146,5 +164,6 @@ void config_describe(const option *o, char *out, size_t size) {
         case OPTION_NUMS: describe_range(o, "a list of numbers, each", out, size); break;
         case OPTION_SOURCES: snprintf(out, size, "a path or a list of {path, weight}"); break;
         case OPTION_STAGES: snprintf(out, size, "a list of {name, until, ...}"); break;
+        default: snprintf(out, size, "an object"); break;
     }
 }

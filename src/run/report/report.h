@@ -2,9 +2,8 @@
  *
  * The page stands alone (no other file, no network), says everything without JavaScript, is light
  * or dark as the reader's system is, prints, and is the same bytes for the same run folder.
- * Reading order: report_data.h (what is known of a run), report.c (the page), report_parts.c and
- * report_events.c (its sections), report_style.c (style and script), svg.h (charts),
- * report_terminal.c. */
+ * Reading order: report_data.h (what is known of a run), report.c and report_events.c (the page and
+ * its sections), report_style.c (style and script), svg.h (charts), report_terminal.c. */
 #ifndef RUN_REPORT_H
 #define RUN_REPORT_H
 

@@ -3,11 +3,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "run/folder.h"
 #include "run/metrics.h"
-#include "run/report/svg.h"
 
 /* ---- columns ---- */
 
@@ -48,18 +46,13 @@ static void take_step(report_data *d, const json_t *event) {
 }
 
 static void take_valid(report_data *d, const json_t *event) {
-    report_valid *v = &d->valid;
-    double step = metrics_num(event, "step"), loss = metrics_num(event, "val_loss");
+    report_table *v = &d->valid;
+    double step = metrics_num(event, "step");
     if (!isfinite(step)) return;
-    v->n = steps_before(v->step, v->n, step);
-    if (!d->first_valid) d->first_valid = json_deep_copy(event);
-    if (v->n == v->cap) {
-        v->cap = v->cap ? v->cap * 2 : 64;
-        v->step = xrealloc(v->step, sizeof(double) * (size_t)v->cap);
-        v->loss = xrealloc(v->loss, sizeof(double) * (size_t)v->cap);
-    }
-    v->step[v->n] = step;
-    v->loss[v->n++] = loss;
+    v->n = steps_before(v->column[COLUMN_STEP], v->n, step);
+    table_grow(v);
+    v->column[COLUMN_STEP][v->n] = step;
+    v->column[COLUMN_LOSS][v->n++] = metrics_num(event, "val_loss");
 }
 
 /* A stage that was begun again after a rewind takes the place of its first beginning. */
@@ -90,7 +83,6 @@ static status take_event(void *user, const json_t *event, err *e) {
     } else if (metrics_is(event, "stage")) {
         take_stage(d, event);
     } else if (metrics_is(event, "checkpoint")) {
-        d->n_checkpoints++;
         d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
     } else if (metrics_is(event, "start")) {
         replace(&d->start, event);
@@ -161,23 +153,15 @@ void report_data_free(report_data *d) {
     json_decref(d->samples);
     json_decref(d->alarms);
     json_decref(d->stages);
-    json_decref(d->first_valid);
     for (int i = 0; i < COLUMN_COUNT; i++) {
         free(d->steps.column[i]);
         free(d->steps.smooth[i]);
+        free(d->valid.column[i]);
     }
-    free(d->valid.step);
-    free(d->valid.loss);
     arena_free(d->memory);
 }
 
 /* ---- quantities ---- */
-
-void report_put_count(strbuf *out, double n) {
-    char text[32];
-    svg_format_number(text, n);
-    strbuf_puts(out, text);
-}
 
 void report_put_bytes(strbuf *out, double n) {
     static const char *const UNITS[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};

@@ -27,23 +27,17 @@ typedef struct report_table {
     int64_t n, cap;
 } report_table;
 
-typedef struct report_valid {
-    double *step, *loss;
-    int64_t n, cap;
-} report_valid;
-
 typedef struct report_data {
     arena *memory;
     run_summary summary;
-    json_t *config, *plan;                  /* plan may be NULL */
-    json_t *start, *end;                    /* the last ones; NULL: none */
-    json_t *samples, *alarms, *stages;      /* lists of events */
-    json_t *first_valid;                    /* NULL: none */
-    int64_t n_checkpoints, last_checkpoint; /* step; -1: none */
-    double train_s;                         /* sum of the steps' times */
-    double mean_tok_per_s;                  /* NaN: not known */
+    json_t *config, *plan;             /* plan may be NULL */
+    json_t *start, *end;               /* the last ones; NULL: none */
+    json_t *samples, *alarms, *stages; /* lists of events */
+    int64_t last_checkpoint;           /* step; -1: none */
+    double train_s;                    /* sum of the steps' times */
+    double mean_tok_per_s;             /* NaN: not known */
     report_table steps;
-    report_valid valid;
+    report_table valid;            /* only step and loss */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
     int n_marks, n_stage_marks;
 } report_data;
@@ -51,8 +45,7 @@ typedef struct report_data {
 status report_data_load(report_data *d, const char *run_dir, err *e) ATH_MUST_USE;
 void report_data_free(report_data *d);
 
-/* Quantities in words: "2.9M", "1.1 MB", "2 min 28 s". */
-void report_put_count(strbuf *out, double n);
+/* Quantities in words: "1.1 MB", "2 min 28 s"; counts are svg_put_number's. */
 void report_put_bytes(strbuf *out, double n);
 void report_put_seconds(strbuf *out, double s);
 /* Text as one word of a shell, escaped for HTML. */
@@ -61,16 +54,10 @@ void report_put_shell_word(strbuf *out, const char *word);
 /* Fills d->marks from stages and alarms. */
 void report_set_marks(report_data *d);
 
-/* The sections of the page, in its order; each appends a whole element, or nothing where there is
+/* report_events.c: sections of the page; each appends a whole element, or nothing where there is
  * nothing to say. */
-void report_put_header(strbuf *out, const report_data *d);
 void report_put_alarms(strbuf *out, const report_data *d);
-void report_put_curves(strbuf *out, const report_data *d);
 void report_put_stages(strbuf *out, const report_data *d);
-void report_put_samples(strbuf *out, const report_data *d);
-void report_put_memory(strbuf *out, const report_data *d);
-void report_put_next(strbuf *out, const report_data *d);
-void report_put_config(strbuf *out, const report_data *d);
 
 extern const char report_css[];
 extern const char report_js[];

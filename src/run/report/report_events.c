@@ -72,10 +72,10 @@ static bool put_score(strbuf *out, const json_t *alarm, const char *name, const 
     double z = metrics_num(alarm, z_key);
     if (!isfinite(value)) return false;
     strbuf_printf(out, "<span>%s ", name);
-    report_put_count(out, value);
+    svg_put_number(out, value);
     if (isfinite(mean)) {
         strbuf_puts(out, ", usually ");
-        report_put_count(out, mean);
+        svg_put_number(out, mean);
     }
     if (isfinite(z)) strbuf_printf(out, " (%+.1f &sigma;)", z);
     strbuf_puts(out, "</span> ");
@@ -89,9 +89,7 @@ static void put_message(strbuf *out, const json_t *alarm) {
     bool scored = put_score(&numbers, alarm, "gradient norm", "grad_norm", "norm_mean", "norm_z");
     scored |= put_score(&numbers, alarm, "loss", "loss", "loss_mean", "loss_z");
     if (!(scored && is_spike)) {
-        strbuf_puts(out, "<div>");
-        svg_put_escaped(out, metrics_text(alarm, "message"));
-        strbuf_puts(out, "</div>");
+        svg_put_between(out, "<div>", metrics_text(alarm, "message"), "</div>");
     }
     strbuf_puts(out, strbuf_cstr(&numbers));
     strbuf_free(&numbers);
@@ -105,9 +103,7 @@ static void put_other_members(strbuf *out, const json_t *alarm) {
         if (is_known(key)) continue;
         strbuf text = {0};
         json_format(&text, value, 0);
-        strbuf_puts(out, " <span class=\"soft\">");
-        svg_put_escaped(out, key);
-        strbuf_puts(out, ": ");
+        svg_put_between(out, " <span class=\"soft\">", key, ": ");
         svg_put_escaped(out, json_is_string(value) ? json_string_value(value) : text.data);
         strbuf_puts(out, "</span>");
         strbuf_free(&text);

@@ -18,10 +18,6 @@ enum { GRID = 10000, LABEL_ROOM = 2 };
 
 /* ---- text ---- */
 
-static void put_replacement(strbuf *out) {
-    strbuf_puts(out, "\xef\xbf\xbd");
-}
-
 void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
     for (const char *s = text, *end = s + len; s < end;) {
         uint32_t c = 0;
@@ -34,7 +30,7 @@ void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
             case '\'': strbuf_puts(out, "&#39;"); break;
             default:
                 if (n == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-                    put_replacement(out);
+                    strbuf_puts(out, "\xef\xbf\xbd");
                 else
                     strbuf_append(out, s, (size_t)n);
         }
@@ -44,6 +40,12 @@ void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
 
 void svg_put_escaped(strbuf *out, const char *text) {
     svg_put_escaped_bytes(out, text, strlen(text));
+}
+
+void svg_put_between(strbuf *out, const char *before, const char *text, const char *after) {
+    strbuf_puts(out, before);
+    svg_put_escaped(out, text);
+    strbuf_puts(out, after);
 }
 
 /* At most `digits` significant digits, without an exponent or trailing zeros. */
@@ -78,6 +80,12 @@ void svg_format_number(char out[32], double value) {
         size_t n = strlen(out);
         snprintf(out + n, 32 - n, "%c", UNITS[unit]);
     }
+}
+
+void svg_put_number(strbuf *out, double value) {
+    char text[32];
+    svg_format_number(text, value);
+    strbuf_puts(out, text);
 }
 
 /* ---- pictures that stand alone ---- */
@@ -308,9 +316,9 @@ static void put_x_axis(strbuf *out, const svg_chart *c, const range *r) {
                       text);
     }
     if (!c->x_label) return;
-    strbuf_puts(out, "<text class=\"axis\" x=\"100%\" y=\"100%\" dy=\"34\" text-anchor=\"end\">");
-    svg_put_escaped(out, c->x_label);
-    strbuf_puts(out, "</text>\n");
+    svg_put_between(out,
+                    "<text class=\"axis\" x=\"100%\" y=\"100%\" dy=\"34\" text-anchor=\"end\">",
+                    c->x_label, "</text>\n");
 }
 
 static int grid_point(double place) {
@@ -323,9 +331,7 @@ static void put_path(strbuf *out, const svg_series *s, const range *r, const int
     bool dots = strcmp(kind, "dots") == 0, pen_down = false, was_above = false;
     strbuf_printf(out, "<path class=\"%s %s\"", kind, s->css);
     if (!dots && s->name) {
-        strbuf_puts(out, " data-name=\"");
-        svg_put_escaped(out, s->name);
-        strbuf_puts(out, "\"");
+        svg_put_between(out, " data-name=\"", s->name, "\"");
     }
     strbuf_puts(out, " d=\"");
     for (int64_t i = 0; i < n; i++) {
@@ -382,9 +388,7 @@ static void put_mark_line(strbuf *out, const svg_mark *mark, double at) {
                   "y2=\"100%%\">",
                   mark->css, at, at);
     if (mark->label) {
-        strbuf_puts(out, "<title>");
-        svg_put_escaped(out, mark->label);
-        strbuf_puts(out, "</title>");
+        svg_put_between(out, "<title>", mark->label, "</title>");
     }
     strbuf_puts(out, "</line>\n");
 }

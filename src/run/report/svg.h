@@ -70,6 +70,7 @@ int64_t svg_decimate(const double *x, const double *y, int64_t n, double x0, dou
 int svg_ticks(double lo, double hi, int want, double *out);
 /* A number for an axis or a label: 1.5k, 2M, 3e-4, 0.25. */
 void svg_format_number(char out[32], double value);
+void svg_put_number(strbuf *out, double value);
 
 /* ---- pictures that stand alone ---- */
 
@@ -99,6 +100,8 @@ void svg_key(strbuf *out, int color, double x, double y, const char *text);
 /* Appends text for HTML content or a quoted attribute: & < > " ' are escaped, control characters
  * shown as U+FFFD. */
 void svg_put_escaped(strbuf *out, const char *text);
+/* The same between two pieces of markup. */
+void svg_put_between(strbuf *out, const char *before, const char *text, const char *after);
 /* The same for n bytes with a NUL after them; there may be more NULs among them. */
 void svg_put_escaped_bytes(strbuf *out, const char *text, size_t n);
 
