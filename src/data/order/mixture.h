@@ -5,8 +5,8 @@
  * How: a cycle of 16,384 slots is dealt to the sources; sample i has slot i % 16,384. A source with
  * share w gets floor(16,384 w) slots, evenly spread by Tijdeman's rule ("The chairman assignment
  * problem", Discrete Mathematics 32, 1980): among the first n slots it has n times its share, off
- * by less than one. Rounding down leaves a few slots over. Their samples are dealt by a second cycle
- * of 16,384 slots, in which the shares are in proportion to the fractions that were rounded off.
+ * by less than one. Rounding down leaves a few slots over. Their samples are dealt by a second
+ * cycle of 16,384 slots, with shares in proportion to the fractions that were rounded off.
  *
  * So the shares are right to 1e-6 in the long run, those of rare sources too, and after any n
  * samples each source is less than three samples away from its exact share. */
