@@ -165,7 +165,7 @@ val graph_take_rows(graph *g, val x, val rows);
 val graph_linear(graph *g, val x, val w, val bias);
 val graph_bias(graph *g, val x, val bias); /* returns x if bias is VAL_NONE */
 /* a + b. If b is the product that was recorded last, that op adds a. Otherwise an op of its own
- * does, in b's buffer if b is a whole value of this block that no backward reads. */
+ * does: in b's buffer, if b is a whole value of this block that its own backward does not read. */
 val graph_add(graph *g, val a, val b);
 /* width: columns of one group (one norm per head), 0 for the whole row. */
 val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width);
@@ -196,7 +196,7 @@ val graph_gated(graph *g, val gate, val up, act_kind kind);
 /* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
 /* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In
- * training the same op also makes the gradients of x, w and bias. Tensor-parallel: w and bias are
+ * training the gradients of x, w and bias are made here, too. Tensor-parallel: w and bias are
  * this rank's part of the vocabulary; x goes through tp_in here; nll is the same on all ranks. */
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */

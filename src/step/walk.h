@@ -14,7 +14,7 @@ walk *walk_new(arena *a, const step_parts *parts, step_table *out);
 void walk_forward(walk *w, int chunk, int micro_batch, int frame);
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last);
 /* Appends a forward pass of another model (step_parts.look) over the micro-batch. Nothing is
- * gathered: this rank has all parameters of that model. */
+ * gathered: data-parallel ranks do not share the parameters of other models. */
 void walk_look(walk *w, int look, int micro_batch);
 /* Appends waits for all gathers and reductions that are under way. */
 void walk_settle(walk *w);

@@ -132,7 +132,7 @@ typedef struct loader_place {
     uint64_t ordinal;   /* samples that the source gave before this one, `consumed` included */
     uint64_t epoch;     /* ordinal / sequences */
     uint64_t sequence;  /* 0 .. sequences - 1 */
-    uint64_t first_tok; /* counted in the set; a sequence that reaches its end goes on at token 0 */
+    uint64_t first_tok; /* counted in the set; in training a sequence may go on at token 0 */
     int64_t n_inputs;   /* input ids without padding: at most T */
 } loader_place;
 loader_place loader_place_of(const loader *l, uint64_t sample);
