@@ -1,13 +1,13 @@
-/* Every collective out of pieces to and from peers (wire.h).
+/* Every collective is made of pieces to and from peers (wire.h).
  *
  * A reduction cuts the vector into one part per rank. Each rank receives its part from all others
  * and sums in the order of ranks (sum.h); an all-reduce then gathers the sums. So each rank sends
- * (n-1)/n of the vector per leg, the least there is, and a sum is formed at one place only.
- * Parts travel in pieces; piece k + 1 is posted before piece k is awaited, so that peers need not
- * meet at every piece. Where the wire lends there is one piece per part.
+ * (n-1)/n of the vector in each of the two legs, the minimum, and each sum is formed by one rank
+ * only. Parts travel in pieces. Piece k + 1 is posted before piece k is waited for, so that
+ * peers need not meet at every piece. A wire that lends memory (wire.h) sends a part in one piece.
  *
- * In place over a wire that lends: a peer's sum overwrites memory that was lent to that peer only,
- * which had read it before it sent the sum. */
+ * In place over such a wire, the sum from a peer overwrites the memory that was lent to that peer.
+ * This is safe: the peer has read that memory before it sends the sum, and no other peer does. */
 #include "comm/sum.h"
 #include "comm/world.h"
 

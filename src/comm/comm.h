@@ -1,4 +1,4 @@
-/* Ranks, and what passes between them.
+/* Ranks, and the collectives between them.
  *
  * A run of several ranks is the same program several times; each has a number, its rank. A world is
  * one rank's end of the connection to all others; a comm is an ordered group of ranks in it (along
@@ -7,27 +7,27 @@
  * processes over a shared segment, or MPI processes; a world of one rank needs none of these.
  * Everything above this module is written once and sees no difference.
  *
- * How ranks meet: a launcher that forks them hands them a segment of shared memory (segment.c); MPI
- * has means of its own (mpi/); ranks that were only told where rank 0 is find it over TCP, show
- * each other that they belong together, and then share a segment, too (meet/joined.h).
+ * How ranks meet: a launcher that forks them gives them a segment of shared memory (segment.c); MPI
+ * has its own way (mpi/); ranks that know only the address of rank 0 connect to it over TCP, prove
+ * that they belong to the run, and then share a segment, too (meet/joined.h).
  *
- * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective
- * out of one move: pieces to and from peers), sum.h, wire/wire.h (that move), wire/hub.h (the move
+ * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective,
+ * made of one move: pieces to and from peers), sum.h, wire/wire.h (that move), wire/hub.h (the move
  * in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.h (collectives
- * beside the computation), board/board.h (who is where, for hangs), voice.c (who tells people of an
- * end), environment.c (who started this process), then meet/: joined.c, rendezvous.h, greeting.h,
- * reception.h, frame.h, tcp.h, lifeline.h; mesh.h.
+ * beside the computation), board/board.h (who is where, for hangs), voice.c (which rank prints the
+ * error that ends a run), environment.c (who started this process), then meet/: joined.c,
+ * rendezvous.h, greeting.h, reception.h, frame.h, tcp.h, lifeline.h; mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.
  *  2. Sums run in the order of the ranks of the comm, element by element, in fp32 for bf16: the
- * same bits on every rank, whatever the transport. Integer sums wrap; their order does not matter.
+ *     same bits on every rank, whatever the transport. Integer sums wrap modulo 2^bits.
  *  3. A peer that fails or hangs makes the world fail: the failure is sticky, every collective
  *     returns at once from then on, and comm_check says what happened. No collective returns a
  *     status: the step path polls at step borders.
  *  4. A collective on a comm of one rank only copies.
- *  5. A collective works on the host. On a device's memory it begins when the device has done what
- *     it was given before the call was made, which is waited for on the caller's thread. */
+ *  5. A collective runs on the host. If its arrays are in a device's memory, comm_run and
+ *     comm_start first wait, on the caller's thread, for all work that the device was given. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -46,29 +46,30 @@ comm_world *comm_open_self(void);
 void comm_open_threads(int n, comm_world *out[]);
 
 /* Ranks that are processes of one machine share a segment of memory: a file without a name, made
- * before they exist (athanor launch, which they inherit it from) or by rank 0 (joined.c). The
- * number of ranks is the caller's own knowledge; a descriptor that does not fit it, or that another
- * user made, is ST_USAGE before anything of it is read. */
+ * before they exist (by athanor launch, from which they inherit it) or by rank 0 (joined.c). The
+ * caller must know the number of ranks. ST_USAGE: the segment is for another number, or another
+ * user made it; nothing of it has been read then. */
 enum { COMM_MOST_RANKS = 256 };
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
 status comm_open_segment(comm_world **out, int fd, int rank, int ranks, err *e) ATH_MUST_USE;
-int64_t comm_segment_bytes(int ranks); /* of which unused pages take no memory */
-/* ST_USAGE, in the name of the variable `where`: no such number of ranks fits one machine. */
+int64_t comm_segment_bytes(int ranks); /* its length; pages that are not used take no memory */
+/* ST_USAGE, with err.where = where: one machine cannot have so many ranks. */
 status comm_check_ranks(int64_t ranks, const char *where, err *e) ATH_MUST_USE;
-/* For who started them: says that a rank is gone, so that the others stop waiting; asks whether the
- * world has failed (ST_RANK, and why). */
+/* For the launcher of the ranks. comm_segment_fail says that a rank is gone, so that the others
+ * stop waiting. comm_segment_check asks whether the world has failed (ST_RANK, and why). */
 status comm_segment_fail(int fd, int ranks, int rank, const err *why, err *e) ATH_MUST_USE;
 status comm_segment_check(int fd, int ranks, err *e) ATH_MUST_USE;
 
 /* The world that the environment describes: ATHANOR_RANK, ATHANOR_WORLD_SIZE, ATHANOR_SEGMENT_FD
  * (athanor launch); OMPI_*, PMI_*, SLURM_* (MPI: needs the plugin, and says so when it is absent);
  * RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun and others: ranks of one machine, which meet
- * over TCP within ATHANOR_TIMEOUT seconds or 300, and let in only who knows ATHANOR_TOKEN); none of
- * them: one rank alone. ATHANOR_TIMEOUT is comm_set_timeout's, ATHANOR_LINK comm_set_link's: two
- * numbers with a comma, microseconds and GB/s (for tests). A number that is none, or out of range,
- * is ST_USAGE. */
+ * over TCP within ATHANOR_TIMEOUT seconds or 300, and let in only ranks that know ATHANOR_TOKEN).
+ * If none of them is set: one rank alone. ATHANOR_TIMEOUT is also the number of comm_set_timeout.
+ * ATHANOR_LINK is for comm_set_link, in tests: microseconds, a comma, GB/s. ST_USAGE: a value is
+ * not a number, or is out of range. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
-/* The cores of each of the ranks that share those this process may use; 1 at least. */
+/* How many cores each of so many ranks gets, if they share those that this process may use; 1 at
+ * least. */
 int comm_core_share(int ranks);
 
 /* Waits for the side stream, tells the others that this rank is done, and frees. NULL is fine. */
@@ -92,7 +93,7 @@ comm_world *comm_world_of(const comm *c);
 typedef enum comm_kind {
     COMM_ALL_REDUCE,     /* out[n] = sum over ranks of in[n]; in == out is fine */
     COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n], and may lie there */
-    COMM_ALL_GATHER,     /* out[size * n] = in[n] of every rank; in may be its own part of out */
+    COMM_ALL_GATHER,     /* out[size * n] = in[n] of all ranks; in may be this rank's part of out */
     COMM_BROADCAST,      /* out[n] of rank `root` to all; in is not read */
     COMM_BARRIER,
     COMM_KINDS
@@ -104,25 +105,25 @@ typedef enum comm_sum { COMM_SUM, COMM_MAX } comm_sum;
 typedef struct comm_call {
     comm_kind kind;
     comm_sum sum;
-    dev *dev; /* whose memory in and out are; NULL: the host's, or inside a kernel */
+    dev *dev; /* the device that has in and out; NULL: the host, or the caller is a kernel */
     const void *in;
     void *out;
     int64_t n;   /* elements, see comm_kind */
     dtype dt;    /* f32, f64, bf16, i32, i64, u8 (u8: no sums) */
-    bool add;    /* reduce-scatter: the sum is added to out, which is apart from `in` then */
-    bool narrow; /* f32 reductions: what travels, and each contribution, is rounded to bf16
-                    (parallel.reduce_dtype); the sum is fp32, rounded where it travels, too */
+    bool add;    /* reduce-scatter: the sum is added to out, which must not overlap `in` */
+    bool narrow; /* f32 reductions: each rank's contribution is rounded to bf16 and summed in
+                    fp32; a sum that is sent on is rounded, too (parallel.reduce_dtype) */
     int root;
-    const char *what; /* for traces and the doctor: "gradients of layers.3"; must stay alive, and
-                         be the same on all ranks: by it a rank in another call is noticed */
+    const char *what; /* for traces and reports of hangs: "gradients of layers.3". Must stay alive,
+                         and be the same on all ranks: it shows if a rank is in another call */
 } comm_call;
 
-/* Blocks until it is done. */
+/* Returns when the collective is done. */
 void comm_run(comm *c, const comm_call *call);
 
 /* The side stream: calls run one after the other on a thread of the world, beside the computation.
- * Buffers belong to the call until comm_wait. Tickets rise; waiting for one waits for all before.
- */
+ * Do not touch the buffers before comm_wait. Tickets rise; comm_wait for one also waits for all
+ * before it. */
 typedef uint64_t comm_ticket;
 comm_ticket comm_start(comm *c, const comm_call *call);
 void comm_wait(comm_world *w, comm_ticket t);
@@ -130,37 +131,37 @@ void comm_wait(comm_world *w, comm_ticket t);
 /* Sums of a few numbers over a comm, in place. */
 void comm_sum_i64(comm *c, int64_t *x, int64_t n);
 void comm_barrier(comm *c);
-/* Bytes of rank `root`'s buffer to all. */
+/* Copies so many bytes of rank `root` to all. */
 void comm_broadcast(comm *c, void *data, int64_t bytes, int root);
 
 /* ---- failure ---- */
 
-/* ST_RANK when the world has failed: which rank, where each rank is. */
+/* ST_RANK: the world has failed. The error says which rank did, and where each rank is. */
 status comm_check(comm_world *w, err *e) ATH_MUST_USE;
-/* This rank has failed: the others stop waiting and name it with this message, after a moment in
- * which they may find the same themselves. */
+/* This rank has failed. After a moment, in which the others may find the same error themselves,
+ * they stop waiting, and their comm_check names this rank and its message. */
 void comm_fail(comm_world *w, const err *why);
 /* Seconds that a rank may wait for a peer before the world fails; 0: for ever. Default 600. */
 void comm_set_timeout(comm_world *w, double seconds);
-/* What this rank computes, for the doctor's report: its first 63 bytes, and the step of the run (0:
- * none). Costs a few stores. */
+/* Notes what this rank computes, for reports of hangs: the first 63 bytes of `where`, and the step
+ * of the run (0: none). Costs a few stores. */
 void comm_at(comm_world *w, const char *where, int64_t step);
-/* Whether this rank is the one to tell people of `why`, for which it ends: what all ranks found is
- * told by rank 0, what one found by that one, and the failure of a world by the rank that failed,
- * or for one that cannot by another. Waits up to two seconds for rank 0. w NULL: yes. */
+/* This rank ends because of `why`: is it the one that prints it? An error that all ranks found is
+ * printed by rank 0, an error of one rank by that rank. The failure of a world is printed by the
+ * rank that failed; if it cannot, by another. Waits up to two seconds for rank 0. w NULL: yes. */
 bool comm_speaks(comm_world *w, const err *why);
 
 /* ---- experiments and traces ---- */
 
-/* Every collective takes at least latency + bytes it sends / rate longer than the wait for the
- * slowest rank: a slow link on a fast machine. 0: none. */
+/* Imitates a slow link on a fast machine: every collective ends at least latency_s + bytes sent /
+ * bytes_per_s after the slowest rank has come. Both 0: no delay. */
 typedef struct comm_link {
     double latency_s, bytes_per_s;
 } comm_link;
 void comm_set_link(comm_world *w, comm_link link);
 
-/* What rank `rank` of a comm of `size` ranks sends in a call: for plans, which have no comm. Only
- * kind, n, dt, narrow and root of the call are read. */
+/* Bytes that rank `rank` of a comm of `size` ranks sends in a call: for plans, which have no comm.
+ * Only kind, n, dt, narrow and root of the call are read. */
 int64_t comm_call_sends(const comm_call *call, int rank, int size);
 
 /* One finished collective. Called on the thread that ran it. */

@@ -1,6 +1,7 @@
-/* The world that whoever started this process describes in the environment.
+/* Opens the world that the environment of this process describes.
  *
- * Variables of a rank are removed once they are read: a child of a rank is no rank. */
+ * Variables that make a process a rank are removed when they have been read, since a child process
+ * of a rank is no rank. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The mesh: every rank has a place on each of some named axes, and a comm with those ranks that
- * differ from it on that axis alone.
+/* The mesh: every rank has a place on each of several named axes. For each axis it has a comm of
+ * the ranks along it: those whose places on all other axes are the same.
  *
  * An axis is one way of sharing the work. Ranks along tp hold parts of the same layers, along pp
  * different layers, along cp parts of the same sequences, and along dp they see other samples. With
@@ -8,9 +8,9 @@
  *
  * rank = ((pp * dp + d) * cp + c) * tp + t: tensor-parallel ranks, which talk most, are neighbours,
  * pipeline stages, which talk least, are farthest apart (as in Megatron-LM). The data axis is
- * divided once more: d = replicate * dp_shard + shard. The ranks of one replica (MESH_SHARD) share
- * one ZeRO state out among them; those with the same shard of other replicas (MESH_REPLICATE) hold
- * copies of it.
+ * divided once more: d = replicate * dp_shard + shard. The ranks along MESH_SHARD are one replica:
+ * together they hold one copy of what ZeRO shares, each a shard. The ranks along MESH_REPLICATE
+ * hold the same shard, one in each replica.
  *
  * The session resolves the shape of a config with mesh_resolve and opens the mesh once over its
  * world; plans only place a rank, as they have no peers. */
@@ -30,21 +30,22 @@ typedef enum mesh_axis {
     MESH_AXES
 } mesh_axis;
 
-/* Sizes; dp 0: what tp, cp and pp leave of the world. dp includes dp_replicate. */
+/* Sizes. dp 0: all ranks / (tp * cp * pp). dp_replicate is a factor of dp. */
 typedef struct mesh_shape {
     int dp, dp_replicate, tp, cp, pp;
 } mesh_shape;
 
 typedef struct mesh {
     comm_world *world;
-    mesh_shape shape; /* all known */
+    mesh_shape shape; /* with dp filled in */
     comm *axis[MESH_AXES];
     int rank[MESH_AXES], size[MESH_AXES];
 } mesh;
 
-/* Fills dp; ST_USAGE, naming the key and the nearest shape, when the sizes do not make `ranks`. */
+/* Fills in dp. ST_USAGE: the sizes do not multiply to `ranks`; the error names the key and the
+ * nearest shape. */
 status mesh_resolve(mesh_shape *shape, int ranks, err *e) ATH_MUST_USE;
-/* Where `rank` of a world lies; comms stay NULL. For plans, which have no peers. */
+/* The places of `rank`, without comms (NULL). For plans, which have no other ranks. */
 void mesh_place(mesh *m, const mesh_shape *resolved, int rank);
 /* The same with comms over the world. */
 void mesh_open(mesh *m, const mesh_shape *resolved, comm_world *w);

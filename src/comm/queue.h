@@ -7,9 +7,9 @@
 typedef struct queue queue;
 
 queue *queue_new(void);
-/* Runs what was started, then ends the thread. NULL is fine. */
+/* Runs all calls that were added, then ends the thread. NULL is fine. */
 void queue_free(queue *q);
-/* Waits while too many are under way. */
+/* Adds a call; waits while the queue is full. */
 comm_ticket queue_add(queue *q, comm *c, const comm_call *call);
 void queue_wait(queue *q, comm_ticket t);
 

@@ -1,4 +1,4 @@
-/* Sums of rows in a fixed order: what makes a reduction the same on every rank.
+/* Sums of rows in a fixed order, so that a reduction gives the same bits on every rank.
  *
  * dst[i] = rows[0][i] + rows[1][i] + ... from left to right, in fp32 for bf16, which is rounded
  * once at the end. Each block of elements is read from all rows before dst is written, so dst may
@@ -10,11 +10,11 @@
 
 typedef struct sum_row {
     const void *data;
-    bool is_bf16; /* of an f32 sum: what travelled narrow */
+    bool is_bf16; /* in an f32 sum: this row was sent as bf16 (comm_call.narrow) */
 } sum_row;
 
 typedef struct sum_rule {
-    dtype dt; /* of dst, and of rows that are not narrow */
+    dtype dt; /* of dst, and of all rows that are not is_bf16 */
     comm_sum op;
     bool add;           /* dst += the sum */
     bool narrow_rows;   /* f32: rows that are f32 are rounded to bf16 as they are read */

@@ -1,16 +1,16 @@
 /* A device: where values live and kernels run.
  *
  * Memory of a device has addresses, but the host does not read or write through them: it moves
- * bytes with the calls below. Addresses may be added to, stored and given to kernels. Kernels,
- * copies and fills run in the order in which they were given, maybe later than the call returns.
+ * bytes with the calls below. It may compute with addresses, store them and give them to kernels.
+ * Kernels, copies and fills ("work") run in the order of calls, maybe after these have returned.
  *
  * Two kinds: the CPU, where everything happens at once; and its twin, for tests, which computes the
  * same but keeps its memory from the host and runs as late as it may (twin.c).
  *
- * A `meta` device is of a kind: it holds no data and runs nothing, and programs recorded on it are
- * planned as they will run on that kind. This is how `athanor plan` works.
+ * A meta device stands for a device of one kind. It has no memory and runs nothing, but programs
+ * recorded on it are planned as they will run on that kind: `athanor plan` needs no more.
  *
- * Several threads may give things to a device and wait for them.
+ * Several threads may give work to a device and wait for it.
  *
  * A dev owns what its kernels cache (oneDNN primitives, instruction-set choice, thread count): no
  * kernel keeps file-scope state. */
@@ -30,16 +30,17 @@ typedef enum cpu_isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 } cpu_isa
 
 typedef struct dev dev;
 
-/* The kind of that name; "auto" or NULL: the one that ATHANOR_DEVICE names, else the CPU. ST_USAGE
- * with the names there are; `where` is set only where ATHANOR_DEVICE is wrong. */
+/* The kind of that name; "auto" or NULL: the one that ATHANOR_DEVICE names, else the CPU. ST_USAGE:
+ * there is no such kind; the error lists the names. Its `where` is set only if ATHANOR_DEVICE is
+ * wrong. */
 status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 
 /* threads 0: all cores that this process may run on. */
 status dev_open(dev **out, dev_kind kind, int threads, err *e) ATH_MUST_USE;
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) ATH_MUST_USE;
-/* Waits for what was given. */
+/* Waits for all work, then frees the device. */
 void dev_close(dev *d);
-dev_kind dev_get_kind(const dev *d); /* of a meta device: what it is of */
+dev_kind dev_get_kind(const dev *d); /* of a meta device: the kind for which it stands */
 bool dev_is_meta(const dev *d);
 int dev_threads(const dev *d);
 cpu_isa dev_isa(const dev *d);
@@ -56,40 +57,40 @@ void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *ca
 /* Reserves zero-filled, page-aligned memory; pages are touched only when used. NULL on a meta
  * device (no error). ST_MEMORY names the size and what the machine has. */
 status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
-/* Waits for what was given. NULL is fine. */
+/* Waits for all work, then gives the memory back. NULL is fine. */
 void dev_release(dev *d, void *ptr, size_t bytes);
-/* The same of the host's own memory, whatever the devices. */
+/* The same for the host's own memory, which belongs to no device. */
 status dev_reserve_host(void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
 void dev_release_host(void *ptr, size_t bytes);
-/* Bytes of a reservation up to the end of the highest page that has been touched; d NULL: of the
- * host's. */
+/* Bytes of a reservation up to the end of the last page that has been touched. d NULL: it is of the
+ * host's memory. */
 size_t dev_touched_bytes(const dev *d, const void *ptr, size_t bytes);
 
 /* ---- what happens on a device, in order ---- */
 
-/* The host's bytes to the device; they may change when the call returns. */
+/* Copies bytes of the host to the device. When the call returns, `host` may be used again. */
 void dev_write(dev *d, void *to, const void *host, size_t bytes);
-/* The device's bytes to the host. Waits for all that was given before. */
+/* Copies bytes of the device to the host, after all earlier work. */
 void dev_read(dev *d, void *host, const void *from, size_t bytes);
-/* Within the device. */
+/* Copies within the device. */
 void dev_copy(dev *d, void *to, const void *from, size_t bytes);
 void dev_fill(dev *d, void *at, int byte, size_t bytes);
-/* A function of the host's program that runs on the device, in its turn; its arguments are copied
- * when it is given. It may reach the device's memory, and gives the device nothing itself. */
+/* A kernel is a function of this program that runs on the device, in the order of calls. dev_launch
+ * copies its arguments. It may read and write the device's memory, but calls nothing of dev. */
 typedef void (*dev_kernel)(dev *d, const void *args);
 void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes);
-/* Waits for all that was given. */
+/* Waits for all work. */
 void dev_sync(dev *d);
-/* A point in the order: what was given so far. dev_wait returns when the device has come there. */
+/* A point in the order: after all work so far. dev_wait returns when the device has come there. */
 typedef uint64_t dev_event;
 dev_event dev_record(dev *d);
 void dev_wait(dev *d, dev_event ev);
 
-/* Large things, without a second copy where the host can reach the device's memory: dev_borrow
- * waits for what was given before and returns a place where the host finds the device's bytes
- * (`contents`) or may put new ones. It is `at` itself, or else lies in the room, which grows and is
- * the caller's, to be freed with dev_room_free. dev_put_back makes what the host wrote there the
- * device's. What is borrowed is put back, or forgotten, before the device's next call. */
+/* Large arrays, without a second copy if the host can reach the device's memory. dev_borrow waits
+ * for all work and returns host memory for the bytes at `at`; with `contents` it holds what the
+ * device has there. It is `at` itself, or else lies in the room, which grows as needed; the caller
+ * owns the room and frees it with dev_room_free. dev_put_back copies what the host wrote to the
+ * device. The caller puts it back, or drops it, before its next call to the device. */
 typedef struct dev_room {
     void *host;
     size_t bytes;
@@ -99,10 +100,10 @@ const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room); /* o
 void dev_put_back(dev *d, void *at, const void *host, size_t bytes);
 void dev_room_free(dev_room *r);
 
-/* Between these the host itself works on the device's memory, by its addresses: for collectives,
- * which run on the host. dev_enter waits for all that was given, dev_enter_after only for what
- * `ev` says: on a thread beside the one that gives, to which it must leave what came later. May be
- * nested, also by several threads. d NULL: memory of the host, nothing to do. */
+/* Between enter and leave the host may read and write the device's memory by its addresses: for
+ * collectives, which run on the host. dev_enter waits for all work, dev_enter_after only for the
+ * work before `ev`: another thread calls it while the first one gives more work. Calls may be
+ * nested, also by several threads. d NULL: the memory is the host's, and both do nothing. */
 void dev_enter(dev *d);
 void dev_enter_after(dev *d, dev_event ev);
 void dev_leave(dev *d);

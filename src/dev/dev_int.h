@@ -6,11 +6,11 @@
 
 #include "dev/dev.h"
 
-/* What dev.h says of the calls of these names; `enter` is dev_enter_after. */
+/* Each does what dev.h says of the call of that name; `enter` is dev_enter_after. */
 typedef struct dev_class {
-    const char *name;      /* as ATHANOR_DEVICE has it */
-    void (*open)(dev *d);  /* makes d->own, where it needs something */
-    void (*close)(dev *d); /* and frees it */
+    const char *name;      /* its word in ATHANOR_DEVICE */
+    void (*open)(dev *d);  /* sets d->own, if the kind needs memory for itself */
+    void (*close)(dev *d); /* frees d->own */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
     size_t (*touched)(const void *ptr, size_t bytes); /* ptr is not NULL */
@@ -29,19 +29,19 @@ typedef struct dev_class {
 
 struct dev {
     dev_kind kind;
-    const dev_class *class; /* of its kind, or of all that are meta */
+    const dev_class *class; /* that of its kind, or dev_class_meta */
     int threads;
     cpu_isa isa;
     void *cache;
     void (*destroy_cache)(void *cache);
-    void *own; /* the class's */
+    void *own; /* for the functions of the class */
 };
 
 extern const dev_class dev_class_cpu, dev_class_twin, dev_class_meta;
 
-/* mapping.c: how long the mapping of a reservation is. */
+/* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);
-/* What of it has been touched, up to the highest page. */
+/* Bytes of it up to the end of the last page that has been touched. */
 size_t dev_mapping_touched(const void *ptr, size_t bytes);
 
 #endif

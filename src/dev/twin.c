@@ -1,18 +1,18 @@
 /* The twin: a device like a GPU, made of the CPU, for tests.
  *
- * Its memory cannot be reached by the host, and its stream runs late: what is given waits in a
- * queue until somebody waits for it. So a pointer that the host should not follow and a wait that
- * was forgotten are faults every time, not once in a while. Results are the CPU's, bit by bit.
+ * The host cannot reach its memory, and its stream runs late: work stays in a queue until somebody
+ * waits for it. So if the host follows a pointer of the device, or a wait is missing, a test fails
+ * every time, not once in a while. Results are the CPU's, bit by bit.
  *
  * - Memory is the host's, mapped as on the CPU, but protected. It is open while the stream runs and
  *   between dev_enter and dev_leave; `open` counts who is inside, and all reservations of a device
  *   are opened together. Other devices' are not: each rank that is a thread has its own. While
- *   comm's side thread is inside, a wrong pointer of the thread that trains goes unnoticed: one
- * rank alone finds them all.
- * - A read, too, is given and then awaited, so that it happens in its turn.
- * - Things run on the thread that waits, one after the other. The lock is not held meanwhile:
+ *   comm's side thread is inside, a wrong pointer of the thread that trains goes unnoticed: a run
+ *   of one rank finds them all.
+ * - A read is put into the queue, too, and then waited for, so that it runs in order.
+ * - Work runs on the thread that waits, one after the other. The lock is not held meanwhile:
  *   comm's side thread must be able to enter while a kernel waits for what that thread sends.
- * - Beyond QUEUE_BYTES the queue is run early, within the call that made it so long.
+ * - A call that makes the queue longer than QUEUE_BYTES runs it at once.
  *
  * Unlike the step path elsewhere, it allocates. */
 #include <pthread.h>

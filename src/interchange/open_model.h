@@ -1,5 +1,5 @@
-/* A model that somebody names on the command line, opened to be run: for `generate`, `chat`,
- * `bench generate`, and to compare a model that was written with its source.
+/* Opens a model that is named on the command line, and runs it: for `generate`, `chat`, `bench
+ * generate`, and for an export, which compares the model that it has written with the source.
  *
  * The calls, in this order:
  *
@@ -13,10 +13,9 @@
  * Two forms of a model are opened: a Hugging Face folder, and a GGUF file. Exactly one of the
  * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files.
  *
- * Most weights are not copied. The programs read a matrix in the mapped file, in the format that
- * it has there, wherever they can compute with it as it lies (hf_model.h, gguf_model.h say where).
- * All else, norms and biases above all, is read into the plan's memory as fp32. Activations and
- * sums are fp32. */
+ * Most weights are not copied. The programs read a matrix in the mapped file, in its format there,
+ * if they can compute with it as it is (hf_model.h and gguf_model.h say when). All others, mainly
+ * norms and biases, are read into the plan's memory as fp32. Activations and sums are fp32. */
 #ifndef INTERCHANGE_OPEN_MODEL_H
 #define INTERCHANGE_OPEN_MODEL_H
 
@@ -41,14 +40,14 @@ typedef struct open_model {
     char *dir;           /* the Hugging Face folder; NULL: it is a GGUF file */
     hf_model *folder;    /* its weights; NULL: it is a GGUF file */
     gguf_model *gguf;    /* the GGUF file; NULL: it is a folder */
-    model_config config; /* with the names and the order of rows that the files have */
+    model_config config; /* also says by which names and in which order of rows the files have it */
     tok *tok;            /* NULL: the model has no tokenizer, and works on ids alone */
-    tok_ids end;         /* ids that end a text, as a GGUF file says */
-    cache_format cache;  /* as it was asked for */
+    tok_ids end;         /* ids that end a text, if it is a GGUF file */
+    cache_format cache;  /* what open_model_set_cache was asked for */
     /* after open_model_load */
     plan *plan;           /* programs, and the memory they run in */
     generator_pass whole; /* the program of open_model_logits; found at its first call */
-    dev_room logits;      /* its result on the host, where the device's memory is out of reach */
+    dev_room logits;      /* a copy of its result, if the host cannot read the device's memory */
 } open_model;
 
 /* Opens what `path` names: a Hugging Face folder, a run folder (its newest good checkpoint is such
@@ -56,8 +55,8 @@ typedef struct open_model {
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
 /* name: "auto", "f32" or "f16"; NULL is "auto". ST_USAGE: any other. */
 status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
-/* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf,
- * so that a damaged file is called a damaged GGUF file. */
+/* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf.
+ * So the error for a damaged file names the right format. */
 bool open_model_is_gguf(const char *path);
 
 /* Makes the model ready to run. cache_tok: the longest sequence, prompt and answer together, in

@@ -1,4 +1,4 @@
-/* The collectives among the ops: which call of comm each is. Kernels make it, plans count it. */
+/* Ops that are collectives: the call of comm that each makes. Kernels make it, plans count it. */
 #ifndef OP_COLLECTIVE_H
 #define OP_COLLECTIVE_H
 
@@ -15,8 +15,8 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
 void op_collect(const op_call *c, op_kind kind, bool forward, const tensor *x, const void *in,
                 void *out);
 
-/* GATHER_COLS: columns of a piece, which are those of the widest part. Narrower ones travel with
- * what lies behind them. */
+/* GATHER_COLS: columns that each rank sends: as many as the widest part has. A narrower part is
+ * sent with padding. */
 static inline int64_t op_piece_cols(const op_attr *attr) {
     return (attr->comm.cols + attr->comm.ranks - 1) / attr->comm.ranks;
 }

@@ -3,7 +3,7 @@
  *
  * Counter of element (n, i) of an [N,C] tensor: micro_batch * N*C + n*C + i. Counter of an
  * attention probability: micro_batch * B*H*Tq*Tk + ((b*H + h)*Tq + i)*Tk + j. N, H, n and h are
- * those of the whole tensor, also where a rank has some of its rows or heads. */
+ * those of the whole tensor, also if this rank has only some of its rows or heads. */
 #ifndef OP_DROPOUT_H
 #define OP_DROPOUT_H
 
@@ -50,7 +50,7 @@ static inline bool dropout_keeps(dropout_draw *d, uint64_t counter) {
     return d->bits[counter & 3] >= d->threshold;
 }
 
-/* What kept values are multiplied with. */
+/* The factor of values that are kept. */
 static inline float dropout_scale(float p) {
     return (float)(1.0 / (1.0 - (double)p));
 }

@@ -5,7 +5,7 @@
 
 #include "op/op.h"
 
-/* Of position n, in this part of the table; negative: another part has it. */
+/* The row that position n reads in this rank's part of the table; negative: another rank has it. */
 static inline int64_t embed_row(const op_call *c, int64_t n) {
     const tensor *table = &c->in[0], *ids = &c->in[1];
     int64_t id = ((const int32_t *)ids->data)[n * ids->ld];
@@ -16,7 +16,7 @@ static inline int64_t embed_row(const op_call *c, int64_t n) {
     return row < table->rows ? row : -1;
 }
 
-/* Negative: none. */
+/* The row to which the gradient of position n goes; negative: it goes nowhere. */
 static inline int64_t embed_grad_row(const op_call *c, int64_t n) {
     const tensor *ids = &c->in[1];
     int64_t id = ((const int32_t *)ids->data)[n * ids->ld];

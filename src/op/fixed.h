@@ -14,7 +14,7 @@ enum {
     FIXED_NLL_BITS = 30,  /* sums of negative log-likelihoods: below 2^33 */
 };
 
-/* Largest magnitude of each of `contributions`: their sum stays below half of int64. */
+/* How large each of so many contributions may be, so that their sum stays below half of int64. */
 static inline float fixed_grad_limit(int64_t contributions) {
     return 0x1p12f / (float)(contributions > 0 ? contributions : 1);
 }

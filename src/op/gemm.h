@@ -2,12 +2,11 @@
  * accumulation.
  *
  * Two implementations: own packed kernels (op/cpu/gemm_tile.c), one per instruction set, and oneDNN
- * (op/gemm_onednn.c); gemm.c chooses by what was measured (gemm_choice.h). Of the own ones: every
- * element of C is one chain of multiply-adds in the order of k, cut only at multiples of a fixed
- * block, so the bits do not depend on the number of threads. Any of the four layouts costs the
- * same, because both operands are packed; bf16 operands stay bf16 where the machine multiplies it
- * and are widened while packing elsewhere. Products of one or two rows stream B instead
- * (op/cpu/gemv.c). */
+ * (op/gemm_onednn.c); gemm.c chooses by what was measured (gemm_choice.h). The own kernels compute
+ * every element of C as one chain of multiply-adds in the order of k, cut only at multiples of a
+ * fixed block, so the bits do not depend on the number of threads. All four layouts cost the same,
+ * because both operands are packed. bf16 operands stay bf16 if the machine can multiply bf16;
+ * otherwise packing widens them. For one or two rows of A, B is not packed (op/cpu/gemv.c). */
 #ifndef OP_GEMM_H
 #define OP_GEMM_H
 
@@ -23,8 +22,8 @@ typedef struct gemm_args {
     int64_t lda, ldb;
     bool a_trans, b_trans;
     dtype ab_dt; /* f32 or bf16, both operands */
-    /* f16, bf16 or blocks: how B is stored, in a product of f32 with b_trans. f32: as ab_dt says.
-     * Only the own kernels have it, not gemm_run. */
+    /* How B is stored, if not as ab_dt says: f16, bf16 or blocks, in a product of f32 with b_trans.
+     * DT_F32: as ab_dt says. Only the own kernels read other formats, not gemm_run. */
     dtype b_stored;
     void *c; /* C [m,n], f32 or bf16 */
     int64_t ldc;
@@ -41,15 +40,15 @@ int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k,
 /* ws: of that size, 64-byte aligned. */
 void gemm_run(dev *d, const gemm_args *g, void *ws);
 
-/* How implementations are chosen on this device, and for how many products oneDNN is remembered. */
+/* How implementations are chosen on this device, and for how many products it is oneDNN. */
 typedef enum gemm_policy { GEMM_REMEMBERED, GEMM_ALL_OWN, GEMM_ALL_ONEDNN } gemm_policy;
 gemm_policy gemm_get_policy(dev *d, int *by_onednn);
-/* From now on every product on this device is computed by the own kernels: the same bits whatever
- * was measured or wished, and with any number of threads. */
+/* From now on the own kernels compute every product on this device, whatever was measured: the bits
+ * are the same with any number of threads. */
 void gemm_use_own(dev *d);
 
-/* One implementation, for measuring. Returns false when it has no such product or wants more
- * workspace; nothing was done then. */
+/* Runs one implementation, to measure it. False, and nothing was done: it has no such product, or
+ * needs more workspace. */
 typedef enum gemm_impl { GEMM_OWN, GEMM_ONEDNN, GEMM_IMPLS } gemm_impl;
 const char *gemm_impl_name(gemm_impl impl);
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws);

@@ -23,8 +23,8 @@ typedef struct gemm_choices {
     int n, cap;
 } gemm_choices;
 
-/* The faster implementation; the own one, whose bits do not depend on the number of threads, unless
- * the other is at least 3 % faster. */
+/* The faster implementation; but the other one only if it is at least 3 % faster than the own one,
+ * whose bits do not depend on the number of threads. */
 gemm_impl gemm_choice_faster(const double gflops[GEMM_IMPLS]);
 
 /* ATHANOR_GEMM_FILE, else athanor/gemm.json in XDG_CACHE_HOME or ~/.cache; false: there is no home.

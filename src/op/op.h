@@ -38,7 +38,7 @@ typedef enum op_kind {
     OP_COUNT
 } op_kind;
 
-/* To which share of a profile an op belongs. */
+/* Under which class a profile (`bench`) counts the time of an op. */
 typedef enum op_profile {
     OPP_MATMUL,
     OPP_HEAD, /* the largest product with softmax, loss and their gradients */
@@ -58,10 +58,9 @@ typedef enum op_flag {
     OPF_FUSED_BWD = 16,   /* bwd_input also produces the weight gradients; there is no bwd_weight */
     OPF_INPLACE_0 = 32,   /* out 0 may be the same memory as in 0 (and din 0 as dout 0) */
     OPF_INPLACE_1 = 64,   /* out 0 may be the same memory as in 1 */
-    OPF_GRAD_IN_FWD =
-        128, /* fwd computes the gradients itself when din[] is given (the language-model head) */
-    OPF_SAME_MEMORY = 256, /* out 0 is in 0, which stays readable; din 0 lies where dout 0 did */
-    OPF_SUMS_GRAD = 512,   /* out 0 is the sum of a parameter's gradients, in 0 a contribution */
+    OPF_GRAD_IN_FWD = 128, /* fwd also computes the gradients, if din[] is given (the head) */
+    OPF_SAME_MEMORY = 256, /* out 0 is in 0, which may still be read; din 0 takes dout 0's memory */
+    OPF_SUMS_GRAD = 512,   /* adds in 0 to out 0, the sum of a parameter's gradient */
     OPF_PRODUCT = 1024     /* multiplies the rows of in 0 by the rows of in 1 */
 } op_flag;
 
@@ -81,19 +80,18 @@ typedef union op_attr {
     struct {
         dtype dt;           /* of y */
         int32_t no_grad_id; /* -1: none */
-        /* Where the table is a part: the rows of all parts, and which is the first here. */
+        /* If the table is a part of a larger one: the rows of that, and which is the first here. */
         int64_t all_rows;
         int32_t first;
     } embed;
     struct {
-        bool exact;
+        bool exact; /* y is f32, whatever the program's dtype */
     } linear;
     struct {
         float eps;
         bool unit_offset; /* multiply by (1 + w) */
         int32_t width;    /* columns of one group; 0: the whole row */
-        /* ..._RANKS: columns of all ranks, how many ranks hold the same ones, along which axis
-         */
+        /* With _RANKS: columns of a whole row, how many ranks hold the same ones, which axis. */
         int64_t all_cols;
         int32_t copies;
         mesh_axis axis;
@@ -109,10 +107,10 @@ typedef union op_attr {
         float scale, softcap; /* softcap 0: none */
         int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
         bool causal;
-        bool by_head; /* keys and values as KV_STORE lays them down */
+        bool by_head; /* keys and values lie as in a cache of KV_STORE */
         float dropout;
-        uint32_t stream;
-        /* For dropout, where H heads are some of all: how many, and which is the first here. */
+        uint32_t stream; /* of random numbers; each random op has its own */
+        /* If this rank has H of more heads: how many there are, and which is the first here. */
         int32_t all_heads, first_head;
     } attention;
     struct {
@@ -124,12 +122,12 @@ typedef union op_attr {
     } scale;
     struct {
         float c;
-        bool scaled; /* by run->grad_scale */
+        bool scaled; /* y is multiplied by run->grad_scale */
     } fill;
     struct {
         float p;
         uint32_t stream;
-        /* Where the rows are some of all: how many, and which is the first here. */
+        /* If this rank has some of more rows: how many there are, and which is the first here. */
         int64_t all_rows, first_row;
     } dropout;
     struct {
@@ -137,7 +135,7 @@ typedef union op_attr {
         float z_loss;       /* coefficient of mean(logsumexp^2) */
         float softcap;      /* of the logits; 0: none */
         bool with_grad;     /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
-        /* HEAD_STATS, HEAD_GRAD: the vocabulary of all ranks, and which of it is logit 0 here. */
+        /* HEAD_STATS, HEAD_GRAD: size of the whole vocabulary; the id of logit 0 here. */
         int32_t all_rows, first;
         dtype dt; /* HEAD_GRAD: of dlogits */
     } head;
@@ -163,10 +161,10 @@ typedef struct op_run {
     uint64_t step;        /* optimizer step, for random ops */
     uint32_t micro_batch; /* index inside the step (global, over ranks) */
     int frame;            /* of the program: where its activations lie (prog/prog.h) */
-    bool first_micro;     /* parameter gradients are written, not added to, on their first use */
+    bool first_micro;     /* acc_param does not add (op_accumulates): the step's gradients begin */
     float grad_scale;     /* d(objective)/d(sum of nll): 1 / unmasked tokens of the whole step */
     float fixed_limit;    /* FIXED_ADD: largest magnitude of a contribution (op/fixed.h) */
-    bool *fixed_overflow; /* is set when one was beyond; never cleared by kernels */
+    bool *fixed_overflow; /* set by a kernel when one was larger, or NaN; kernels never clear it */
 } op_run;
 
 /* One call of a kernel. In fwd only in/out/ws are set (and din for OPF_GRAD_IN_FWD); in bwd_*
@@ -178,7 +176,7 @@ typedef struct op_call {
     tensor in[OP_MAX_IN], out[OP_MAX_OUT];
     tensor dout[OP_MAX_OUT], din[OP_MAX_IN];
     uint8_t acc;       /* bit i: add to din[i] (FIXED_ADD: out[i]) instead of writing it */
-    uint8_t acc_param; /* bit i: it is a parameter gradient: add unless run->first_micro */
+    uint8_t acc_param; /* bit i: the same, unless run->first_micro; for gradients of parameters */
     void *ws;          /* workspace of the size that infer asked for, 64-byte aligned */
     const op_run *run;
 } op_call;
@@ -189,13 +187,13 @@ static inline bool op_accumulates(const op_call *c, int i) {
 
 typedef void (*op_fn)(const op_call *c);
 
-/* Runs a kernel of c->kind on the device, in its turn: at once on the CPU; elsewhere the call is
- * copied, with c->run, and may run later. */
+/* Runs a kernel of c->kind on the device, in the order of calls. On the CPU it runs at once;
+ * elsewhere the call is copied, with c->run, and may run later. */
 void op_launch(dev *d, op_fn fn, const op_call *c);
 
 struct op_infer;
 
-/* The kernels of one op on one backend; a NULL entry means "not needed for this op". */
+/* The kernels of one op on one backend. NULL: this op needs no such kernel. */
 typedef struct op_impl {
     op_fn fwd, bwd_input, bwd_weight;
     /* Bytes of c->ws that fwd, bwd_input and bwd_weight want, in this order, into a zeroed array.
@@ -212,12 +210,12 @@ typedef struct op_class {
     uint8_t diff;    /* inputs that can receive a gradient from bwd_input */
     uint8_t weights; /* inputs whose gradient is a weight gradient (bwd_weight, or fused) */
     /* Inputs whose gradient is that of out 0, unchanged (the summands of a sum): prog gives them
-     * the same buffer, and no kernel runs. An optional one may be absent when the op is recorded and be
-     * given later: graph_add joins a residual to the product recorded before it. */
+     * the same buffer, and no kernel runs. graph_add may give an optional one after the op was
+     * recorded: the residual of a product. */
     uint8_t passes;
     uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads: they are kept for it */
     uint8_t looked_up;       /* inputs of which the forward reads only as many rows as out 0 has */
-    uint8_t shape_only;      /* inputs that are never read: only their shape counts */
+    uint8_t shape_only;      /* inputs whose elements are never read, only their shape */
     uint32_t flags;          /* op_flag */
 } op_class;
 
@@ -230,8 +228,8 @@ bool op_input_optional(op_kind kind, int i);
 const char *op_input_name(op_kind kind, int i, char out[16]);
 const char *op_output_name(op_kind kind, int i, char out[16]);
 
-/* What recording asks of an op. In: kind, attr, in[] (absent ones rows = 0), dt of activations, the
- * device (may be meta), which inputs want gradients. Out: the rest. Pure: no data is read. */
+/* What must be known of an op to record it. The caller sets kind, attr, in[] (absent: rows = 0),
+ * dev and want_grad; op_infer_call sets the rest. No data is read. */
 typedef struct op_infer {
     op_kind kind;
     const op_attr *attr;
@@ -242,7 +240,7 @@ typedef struct op_infer {
     tensor out[OP_MAX_OUT]; /* rows 0: this output does not exist in this call */
     int64_t ws_fwd_bytes, ws_bwd_input_bytes, ws_bwd_weight_bytes;
     double flops_fwd, flops_bwd_input, flops_bwd_weight; /* multiply-add = 2 */
-    double flops_bwd_again; /* of flops_bwd_input: what forward has computed before */
+    double flops_bwd_again; /* of flops_bwd_input: work that the forward has done already */
     double bytes_fwd, bytes_bwd_input, bytes_bwd_weight; /* memory traffic, read + written once */
 } op_infer;
 
@@ -250,7 +248,7 @@ typedef struct op_infer {
  * disagree. */
 status op_infer_call(op_infer *io, err *e) ATH_MUST_USE;
 
-/* Part `rank` of n things that are shared out over `ranks`, as evenly as they divide. */
+/* The part of rank `rank` when `ranks` ranks share n things as evenly as possible. */
 typedef struct op_part {
     int64_t first, n;
 } op_part;
@@ -258,7 +256,7 @@ static inline op_part op_part_of(int64_t n, int64_t ranks, int64_t rank) {
     return (op_part){n * rank / ranks, n * (rank + 1) / ranks - n * rank / ranks};
 }
 
-/* Columns of one group of a norm over rows of so many columns. */
+/* Columns of one group of a norm, for rows of `cols` columns. */
 int64_t op_norm_width(const op_attr *attr, int64_t cols);
 
 /* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */
@@ -267,8 +265,8 @@ int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);
 /* The kernels for an op whose activations have dtype `dt` on this device. On the CPU and its twin:
  * the tuned kernel for the device's instruction set, else the portable reference.
  * ATHANOR_KERNELS=reference in the environment forces the reference everywhere. On a meta device:
- * no-ops, where its kind has kernels. Never falls back to another dtype or device: NULL means there
- * is no kernel, and the caller fails naming the op. */
+ * kernels that do nothing, if its kind has kernels. There is no fallback to another dtype or
+ * device: NULL means that there is no kernel, and the caller fails and names the op. */
 const op_impl *op_find(const dev *d, op_kind kind, dtype dt);
 /* The kernels of this device's kind, also when `d` is meta: what infer asks for workspace. */
 const op_impl *op_find_of_kind(const dev *d, op_kind kind, dtype dt);

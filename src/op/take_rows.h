@@ -4,7 +4,7 @@
 
 #include "op/op.h"
 
-/* Of place n; negative: zeros. */
+/* The row that place n takes; negative: it gets zeros. */
 static inline int64_t take_row(const op_call *c, int64_t n) {
     const tensor *rows = &c->in[1];
     int64_t row = ((const int32_t *)rows->data)[n * rows->ld];
@@ -13,8 +13,8 @@ static inline int64_t take_row(const op_call *c, int64_t n) {
     return row;
 }
 
-/* The places that took a row, in order: from first[row] along next; -1 ends them. A row's gradient
- * is then the work of one thread, whatever the others do. */
+/* For each row a list of the places that took it, in order: it begins at first[row] and goes on by
+ * next[place] until -1. So one thread can sum the gradient of a row. */
 typedef struct take_places {
     int32_t *first; /* [rows of x] */
     int32_t *next;  /* [places] */

@@ -1,15 +1,16 @@
 /* What the trainer does to whole flat arrays of parameters and gradients: initial values, optimizer
- * update, norm, digest. Memory-bound; one parallel region each, however many tensors there are.
+ * update, norm, digest. Each is bound by memory, and is one parallel region over all tensors.
  *
- * The tensors of a flat array are spans, cut into blocks of fixed size. Threads share out the
- * blocks and sums go by block, in order: the same bits whatever the number of threads.
+ * The tensors of a flat array are spans, cut into blocks of fixed size. Threads share the blocks,
+ * and the sums of blocks are added in order: the same bits with any number of threads.
  *
  * A rank may hold a part of a tensor (some rows, or some columns of every row), and of that part a
  * range. A span says where its elements lie in the whole tensor, so initial values, updates and
  * digests of all spans of a tensor are those of the whole, however it is cut.
  *
- * All run on the device in their turn, and arrays are in its memory. Calls that return something
- * wait for it; of the others spans and what belongs to owners are read later, up to dev_sync. */
+ * All run on the device in the order of calls, and arrays are in its memory. Calls that return a
+ * result wait for it. The others may return before they have run: spans and arrays of owners must
+ * stay as they are until dev_sync. */
 #ifndef OP_VECOPS_H
 #define OP_VECOPS_H
 
@@ -25,7 +26,7 @@ enum { VEC_BLOCK = 1 << 14 }; /* elements; the last block of a span is shorter *
 
 typedef struct vec_span {
     int64_t at, n; /* elements at .. at + n - 1 of every flat array */
-    int32_t owner; /* which rule (vec_rule, decay) is its */
+    int32_t owner; /* its index in arrays of owners: vec_rule, decay */
     uint64_t name; /* for digests: hash of the whole tensor's name */
     /* Element i is element j = skip + i of the part, and vec_whole_index of the whole tensor:
      * index + j / run * stride + j % run. Columns c .. c + run - 1 of a matrix with `stride`
@@ -33,7 +34,7 @@ typedef struct vec_span {
     int64_t index, run, stride, skip;
     bool copied;         /* has a copy that is rounded to bf16 */
     bool counted;        /* digests and norms count it: false for all but one of several replicas */
-    int64_t first_block; /* blocks of the spans before it: vec_spans_index */
+    int64_t first_block; /* number of blocks in the spans before it; set by vec_spans_index */
 } vec_span;
 
 static inline int64_t vec_whole_index(const vec_span *s, int64_t i) {
@@ -44,10 +45,10 @@ static inline int64_t vec_whole_index(const vec_span *s, int64_t i) {
 typedef struct vec_spans {
     vec_span *item;
     int n;
-    int64_t elems, blocks; /* vec_spans_index */
+    int64_t elems, blocks; /* set by vec_spans_index */
 } vec_spans;
 
-/* Fills in what follows from the items' n. */
+/* Sets the members that follow from n of the items: call it when these are known. */
 void vec_spans_index(vec_spans *s);
 
 /* The arithmetic of optimizers that treat each element alone: X(ID, name), whose kernel is
@@ -70,7 +71,7 @@ typedef struct vec_update_args {
     vec_update_kind kind;
     float *param, *state[VEC_MAX_STATES];
     const float *grad;
-    const int64_t *grad_fixed; /* instead of grad (op/fixed.h): each rounded to float once */
+    const int64_t *grad_fixed; /* replaces grad (op/fixed.h): each is rounded to float once */
     uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
     const bool *decay;    /* [owners]: weight_decay applies */
     float lr, beta1, beta2, eps, weight_decay;
@@ -78,8 +79,8 @@ typedef struct vec_update_args {
     float grad_scale;
 } vec_update_args;
 
-/* One step. digest: of the new parameters, made in the same pass, as vec_digest would, and waited
- * for; NULL: not wanted. */
+/* One step. digest: the vec_digest of the new parameters, made in the same pass; the call then
+ * waits for it. NULL: not wanted. */
 void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
 /* Sum of x^2 over counted spans, in double. */
 double vec_sum_squares(dev *d, const vec_spans *s, const float *x);
@@ -88,7 +89,7 @@ double vec_sum_squares(dev *d, const vec_spans *s, const float *x);
  * they are. */
 enum { VEC_LIMBS = 6 };
 void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]);
-/* What limbs, or sums of limbs, stand for: a function of that number alone. */
+/* The number that limbs, or sums of limbs, stand for. Equal numbers give equal bits. */
 double vec_limbs_value(const int64_t limb[VEC_LIMBS]);
 /* Sum over the elements of counted spans of mix64(name ^ mix64(whole index ^ bits << 32)), modulo
  * 2^64. */
@@ -105,7 +106,7 @@ typedef struct vec_rule {
 
 /* rule[owners], read before the call returns; x_bf16 as in vec_update_args. */
 void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
-/* Copied spans of x, rounded. */
+/* Rounds the copied spans of x into x_bf16. */
 void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
 /* to[0..n) += from[0..n), f32 or i64, which wraps. */
 void vec_add(dev *d, void *to, const void *from, int64_t n, dtype dt);

@@ -17,16 +17,17 @@
  *
  * Words:
  *   master   the fp32 number that the optimizer changes and a checkpoint keeps
- *   work     its copy in the format of matrix products, where that is bf16; in an fp32 run there is
- *            none, and products read the masters. Vectors are always read as masters.
+ *   work     its copy in bf16, which matrix products read in a bf16 run. An fp32 run has no work
+ *            copies: products read the masters. Vectors are read as masters in every run.
  *   matrix, vector   a parameter of rank 2, [out,in]; of rank 1: norms and biases, one row
  *   whole    the tensor as the model defines it and as files hold it
- *   part     what this rank has of it when tensor-parallel ranks share it: some rows, some columns,
- *            or all (split.h). A param's rows and cols are those of the part.
- *   pack     parameters that follow each other without a gap and are one matrix to a program. Files
- *            and digests see the members.
- *   frozen   not trained: no gradient, no optimizer state. A reference, or what adapters stand on.
- *   mapped   in no array: it stays in a file, and programs read it there
+ *   part     what this rank has of a tensor that tensor-parallel ranks share: some rows, some
+ *            columns, or all (split.h). A param's rows and cols are those of the part.
+ *   pack     parameters that follow each other without a gap. A program reads them as one matrix;
+ *            files and digests have each of them by its own name.
+ *   frozen   not trained: no gradient, no optimizer state. So are all parameters of a reference
+ *            model, and those of a model that trains adapters only.
+ *   mapped   in no flat array: the parameter stays in a file, and programs read it there
  *   unit     neighbours in the flat array that data-parallel ranks gather, sum and update at once
  *            (units.h). A store that nobody shares is one unit, or two: trained and frozen.
  *
@@ -40,7 +41,7 @@
  *   param_ref, for each parameter that a program reads                       model/transformer.c
  *   param_store_sizes, then param_store_bind                                 the plan
  *   param_init_all, or a reader of files and then param_refresh_work         train, io
- *   param_piece_of and the transfers of units.h, in every step               optim, train */
+ *   param_piece_of and the transfers of units.h, in every step               optim, step, train */
 #ifndef PARAM_PARAM_H
 #define PARAM_PARAM_H
 
@@ -69,20 +70,20 @@ typedef enum param_order {
 } param_order;
 
 typedef struct param {
-    /* said by who adds it */
+    /* set by the caller of param_add */
     const char *name;   /* as in a Hugging Face checkpoint */
-    int part, layer;    /* which tensor of the model: model_part (model/family.h), stored layer;
-                           layer -1: outside of the layers */
-    int64_t rows, cols; /* of the whole when it is added, of this rank's part from then on; a vector
-                           has one row */
+    int part, layer;    /* which tensor of the model: its model_part (model/family.h; not the part
+                           of a rank), and the layer that has it; -1: outside of the layers */
+    int64_t rows, cols; /* given to param_add: of the whole; param_add makes them those of this
+                           rank's part. A vector has one row */
     int rank;           /* 2: a matrix, 1: a vector; in files, too */
     bool transposed;    /* files hold [in,out] (GPT-2) */
     bool table;         /* rows are looked up: token and position embeddings */
     param_order order;
-    int64_t heads, head_dim, rotary; /* of the order */
+    int64_t heads, head_dim, rotary; /* what `order` needs to know */
     param_init init;
-    param_split split; /* how ranks share it, and then what this one has */
-    /* made by the store */
+    param_split split; /* how ranks share it; param_add fills in what this rank has */
+    /* set by the store */
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
     int unit;       /* number of its unit */
     bool frozen;
@@ -90,7 +91,7 @@ typedef struct param {
     dtype stored; /* mapped: the format in the file */
 } param;
 
-/* The row of the file (the element, for vectors) that row i of the whole is. */
+/* At which row of the file row i of the whole is. Of a vector: at which element, element i. */
 int64_t param_file_row(const param *p, int64_t i);
 
 typedef struct param_store param_store;
@@ -106,8 +107,8 @@ bool param_grads_are_fixed(const param_store *s);
 /* Tensor-parallel ranks share the parameters (split.h). Called before the first is added. */
 void param_store_split(param_store *s, const param_ranks *ranks);
 
-/* Asked for each parameter that is added: does it stay in the file? If so, also its format there,
- * and its first byte, counted from where the file is mapped. */
+/* Called for each parameter that is added. Returns whether it stays in the file; if so, also gives
+ * its format there, and its offset from the address at which the file is mapped. */
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
 /* Called before the first parameter is added. There are no packs in such a store, since members
  * may differ in format. */
@@ -115,8 +116,8 @@ void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 
 /* What is added from now on is frozen (true), or trained (false). */
 void param_store_freeze(param_store *s, bool frozen);
-/* No packs: what would be members of one are matrices of their own, each with a product of its own.
- * For models with adapters, which add something to the product of each. */
+/* No packs from now on: each parameter is a matrix of its own, with a product of its own. For
+ * models with adapters, since an adapter adds to the product of one parameter. */
 void param_store_keep_apart(param_store *s);
 
 /* Adds a parameter and gives it an offset behind those before. Returns its index. */
@@ -125,9 +126,9 @@ int param_add(param_store *s, const param *p);
 void param_pack_begin(param_store *s, const char *name);
 void param_pack_end(param_store *s);
 
-/* Called when all have been added, of a store that is not sharded: new offsets, by which all that
- * is trained comes first. Gradients and optimizer state are then needed for the beginning of the
- * flat arrays only. */
+/* For a store that is not sharded, when all parameters have been added. Gives them new offsets:
+ * first those that are trained, then those that are frozen. Arrays of gradients and optimizer state
+ * can then end where the frozen ones begin. */
 void param_store_put_trained_first(param_store *s);
 
 /* ---- the list ---- */
@@ -150,26 +151,26 @@ static inline int64_t param_whole_elems(const param *p) {
     return p->split.rows * p->split.cols;
 }
 
-/* A stretch of a parameter: elements first .. first + n - 1 of this rank's part, which are one run
- * of rows of the whole (split.h), or one block of columns. A parameter has as many as its split
- * has runs: a fused q|k|v has three, gate|up two, all others one. */
+/* A stretch of a parameter: elements first .. first + n - 1 of this rank's part. In the whole they
+ * are rows of one run (split.h), or a block of columns. A parameter has one range for each run of
+ * its split: a fused q|k|v has three, gate|up two, all others one. */
 typedef struct param_range {
     int64_t first, n;
     /* Which elements of the whole they are: index, index + 1, ..., index + run - 1, then the same
      * from index + stride on, and so forth. Rows: one run of n. Columns: a run for each row. */
     int64_t index, run, stride;
-    int copies;   /* as many successive tensor-parallel ranks hold the same elements: this rank is
-                     one of `copies` that begin at rank / copies * copies */
-    bool counted; /* norms and digests count them on this rank, the first of those */
-    bool partial; /* each of these ranks has a summand of the gradient, which is summed over them */
+    int copies;   /* how many successive tensor-parallel ranks hold these same elements. The first
+                     of them is rank / copies * copies, where `rank` is this one */
+    bool counted; /* this rank is the first of them: only there norms and digests count them */
+    bool partial; /* each of them has only a summand of the gradient, which is the sum over them */
 } param_range;
 /* k: 0 .. p->split.runs - 1. */
 param_range param_range_at(const param *p, int k);
 
 /* ---- programs ---- */
 
-/* Where a program finds the parameter or the pack of that name: space, offset in bytes, shape,
- * format, and the same of its gradient. False: there is none. */
+/* Where a program finds the parameter or the pack of that name, and where its gradient: space,
+ * offset in bytes, shape, format. False: there is no such name. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
 /* Makes it a reference in a program of doubles (an oracle of the tests): flat arrays are arrays of
  * double there, with the same offsets in elements. */
@@ -197,7 +198,7 @@ typedef struct param_arrays {
     void *work, *work_piece;
     void *grad, *grad_piece; /* fp32, or int64 in fixed point */
 } param_arrays;
-/* Tells the store where its arrays are, which stay the caller's. d NULL: the host's memory. */
+/* Tells the store where its arrays are. They stay the caller's. d NULL: the host's memory. */
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
 /* The flat arrays of a store that nobody shares. */
 float *param_master(const param_store *s);
@@ -215,7 +216,8 @@ void param_refresh_work(const param_store *s);
  * depend on how they share them, or on threads. Each summand mixes name, index in the whole and
  * the bits of the master. */
 uint64_t param_digest(const param_store *s);
-/* The summands of what is frozen: an optimizer's pass sums up only what it updates. */
+/* The same sum over frozen parameters alone. The pass of the optimizer gives the sum over those
+ * that it updates; the two together are param_digest. */
 uint64_t param_frozen_digest(const param_store *s);
 /* The summands of one parameter. */
 uint64_t param_digest_of(const param_store *s, int index);
@@ -227,14 +229,14 @@ float *param_host_master(const param_store *s);
 
 /* ---- stores of some layers ---- */
 
-/* A store may have the parameters of some layers only, as a rank of a pipeline has. Files hold all
- * of them, and all ranks must agree on every file. Reading and writing therefore goes by a store of
- * the whole model: `whole`, which declares all parameters in the same order, for one rank. It needs
- * no arrays, and lives as long as s. Called when all parameters of s have been added. */
+/* A store may have the parameters of some layers only, as a rank of a pipeline has. But files hold
+ * those of all layers, and all ranks must agree on what is in each file. So files are read and
+ * written by `whole`, a store of the whole model: it declares all parameters, unsplit, in the order
+ * of s. It needs no arrays, and lives as long as s. Called when s has all its parameters. */
 void param_store_set_whole(param_store *s, const param_store *whole);
-/* That store; s itself where none was set. */
+/* The store of the whole model; s itself where none was set. */
 const param_store *param_store_whole(const param_store *s);
-/* The index there of parameter `index` of s. */
+/* The index in that store of parameter `index` of s. */
 int param_number_in_whole(const param_store *s, int index);
 
 #endif

@@ -23,7 +23,7 @@ struct param_store {
     bool freezes;    /* what is added now is frozen */
     bool has_frozen; /* something is */
     int64_t flat_elems, elems, trained_elems;
-    int64_t trained_flat, trained_pieces; /* has_frozen: how far arrays hold what is trained */
+    int64_t trained_flat, trained_pieces; /* has_frozen: where what is trained ends */
     dev *dev;
     param_arrays at;
     param_locate_fn locate; /* NULL: everything is in memory */
@@ -43,7 +43,7 @@ static inline int64_t param_align(int64_t elems) {
     return (elems + PARAM_ALIGN_ELEMS - 1) / PARAM_ALIGN_ELEMS * PARAM_ALIGN_ELEMS;
 }
 
-/* units.c: the unit of a store that nobody shares, and one of what is frozen. */
+/* units.c: for a store that nobody shares: one unit of what is trained, one of what is frozen. */
 void param_store_make_unit(param_store *s);
 static inline dtype param_grad_dtype(const param_store *s) {
     return s->fixed_grads ? DT_I64 : DT_F32;

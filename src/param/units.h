@@ -5,17 +5,18 @@
  *   unit    what is gathered, summed and updated at once: neighbouring matrices in the flat array,
  *           those of one layer or of several (`bucket_elems`). All vectors together are a unit.
  *   piece   n ranks that share (`shards`) cut a unit into n equal pieces, and rank r owns piece r:
- *           it alone updates it. The unit of vectors is not cut: every rank owns all of it. Vectors
- *           are a hundredth of a percent, and so all that travels is of one format, the matrices'.
+ *           only rank r updates it. The unit of vectors is not cut: every rank owns all of it. That
+ *           costs little (0.01 % of a model), and all weights that travel are of one format.
  *   slot    room for one whole unit while it is in use. Embeddings and the head have slots of their
- *           own. Layers take turns in two: one is filled or emptied while the other computes.
+ *           own. The units of layers share two slots in turn: while ops use the unit in one, the
+ *           other is filled with weights, or its gradients are reduced.
  *
  * So there are three lengths of arrays. With 2 shards, on rank 1:
  *
  *   flat     | vectors | embedding      | layers 3,2     | layers 1,0     |    all units, whole
  *            |         | piece0 |piece1 | piece0 |piece1 | piece0 |piece1 |
  *   pieces   | vectors |piece1 |piece1 |piece1 |                             what rank 1 owns
- *   slots    | vectors | embedding      | turn A         | turn B         |    what is in use
+ *   slots    | vectors | embedding      | layers, slot A | layers, slot B |    what is in use
  *
  * The stage of ZeRO says which arrays are of which length:
  *
@@ -27,10 +28,11 @@
  *
  *   *: flat in fp32 runs, whose programs read the masters
  *
- * Where there are slots and pieces, programs use the slots; the pieces are what this rank owns: of
- * work copies what it sends, of gradients the sums.
+ * "slots + pieces" are two arrays. Programs use the slots. The pieces are what this rank owns: the
+ * work copies that it sends to the others, and the sums of the gradients.
  *
- * Units of what is frozen come after those of what is trained, in arrays and by number. */
+ * Frozen parameters are in units of their own. These come after all trained units, in the arrays
+ * and by number. */
 #ifndef PARAM_UNITS_H
 #define PARAM_UNITS_H
 
@@ -39,11 +41,11 @@
 typedef struct param_sharding {
     int shards, rank;     /* how many ranks share, and which of them this is */
     int zero;             /* the stage: 0 .. 3; one rank alone shares nothing, whatever it says */
-    int64_t bucket_elems; /* layers join a unit until it has so many; zero 3: a unit is one layer */
+    int64_t bucket_elems; /* a unit takes layers until it has so many; zero 3: one layer each */
 } param_sharding;
 
-/* Elements at .. at + n - 1 of a unit whose gradient is partial (split.h): it is summed over
- * `copies` successive tensor-parallel ranks, which all have n of them. */
+/* Elements at .. at + n - 1, counted from the beginning of the unit, whose gradient is partial
+ * (split.h): `copies` successive tensor-parallel ranks each have a summand, and sum them. */
 typedef struct param_partial {
     int64_t at, n;
     int copies;
@@ -53,8 +55,8 @@ typedef struct param_partial {
 typedef struct param_unit {
     bool whole;             /* it is not cut: every rank owns all of it */
     bool frozen;            /* nothing reduces or updates it */
-    int64_t at, n;          /* where it is in flat arrays */
-    int64_t piece, piece_n; /* this rank's piece of it, in flat arrays too */
+    int64_t at, n;          /* its first element in flat arrays, and its length */
+    int64_t piece, piece_n; /* the same of this rank's piece of it, in flat arrays too */
     int64_t state;          /* where that piece is in arrays of pieces */
     int64_t slot;           /* where its slot is in arrays of slots */
     bool shares_slot;       /* the slot is one of the two of the layers */
@@ -64,12 +66,12 @@ typedef struct param_unit {
     int n_partial;
 } param_unit;
 
-/* Makes units, and new offsets: vectors first, then matrices in the order in which they were added.
- * Called once, when all parameters have been added; none may be mapped. */
+/* Makes the units, and gives the parameters new offsets: vectors first, then matrices in the order
+ * in which they were added. Called once, when all have been added; none may be mapped. */
 void param_store_shard(param_store *s, const param_sharding *how);
 
 /* Whether weights are gathered into slots before they are read (zero 3), and whether gradients are
- * summed out of slots (zero 2, 3). If not, the flat array has them all. */
+ * written to slots and summed from there (zero 2, 3). If not, the flat array has all of them. */
 bool param_weights_in_slots(const param_store *s);
 bool param_grads_in_slots(const param_store *s);
 
@@ -79,7 +81,7 @@ const param_unit *param_unit_at(const param_store *s, int u);
 /* What this rank updates of a unit; pointers are to the first element of its piece. */
 typedef struct param_piece {
     float *master;
-    void *grad;     /* the sum over ranks, fp32 or fixed point; NULL: none, as of what is frozen */
+    void *grad;     /* the sum over ranks, fp32 or fixed point; NULL: the unit is frozen */
     uint16_t *work; /* the work copies, to be written with the masters; NULL: none */
     const vec_spans *spans;
     int64_t state; /* index of the first element in each array of optimizer state */
@@ -89,7 +91,7 @@ param_piece param_piece_of(const param_store *s, int u);
 /* The spans of one parameter, counted from the beginning of the piece of its unit. */
 vec_spans param_spans_of(arena *a, const param_store *s, int index);
 
-/* What one collective moves: of `in` and `out`, which are addresses in the store's arrays. */
+/* What one collective moves: from `in` to `out`, two addresses in the store's arrays. */
 typedef struct param_transfer {
     const void *in;
     void *out;
@@ -100,8 +102,8 @@ typedef struct param_transfer {
  * elements. n 0: the unit is whole, and nothing moves. */
 param_transfer param_weights_transfer(const param_store *s, int u);
 /* The sum of a unit's gradients. in: this rank's gradients of the whole unit, n * shards elements
- * (of a unit that is not cut: n). out: n sums, those of the piece. With slots (zero 2, 3) `out`
- * adds up the sums of micro-batches; without, it lies inside `in`. */
+ * (of a unit that is not cut: n). out: n sums, those of the piece. With slots (zero 2, 3) the sum
+ * of each micro-batch is added to `out`; without slots, `out` is a part of `in`. */
 param_transfer param_grads_transfer(const param_store *s, int u);
 
 #endif

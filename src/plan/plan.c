@@ -1,4 +1,4 @@
-/* A plan made, committed and asked (see plan.h).
+/* Makes and commits a plan, and counts its traffic and FLOPs (see plan.h).
  *
  * Reading order: plan_new_phases, declare (stores), make (programs, then lay_out), lay_out and the
  * functions above it (the arena), plan_commit, plan_traffic. */

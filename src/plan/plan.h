@@ -1,21 +1,23 @@
 /* The plan of a run: what it will hold in memory and at which address, what its programs compute
  * and cost, and what its ranks send. All this is known before any memory exists.
  *
- * `athanor plan` and the run make the same object. On the meta device it is only read; on the cpu
- * it is committed as well: memory is reserved, and the programs get their addresses.
+ * `athanor plan` and the run make the same plan. `athanor plan` makes it on the meta device, which
+ * has no memory, and only reads it. The run also commits it: memory is reserved, and the programs
+ * get their addresses.
  *
  *   plan_new            records all programs, lays out the arena
- *   plan_check_fits     refuses what does not fit, with a key and a value that would
+ *   plan_check_fits     refuses what does not fit, and names a config key and a value that fits
  *   plan_commit         reserves memory and binds stores and programs to it
  *   plan_prog, plan_step_parts, plan_generator     what the run then uses
  *   plan_free
  *
- * It has a list of models: the one that is trained, and others that only look at what it is trained
- * on. It has a list of programs: training (one for each chunk of layers), validation, prefill and
- * decode of the sampler, and so forth; each is found by what it is for (plan_prog).
+ * A plan has a list of models: the one that is trained, and others, which only go forward over the
+ * same micro-batches ("look"). It has a list of programs: training (one for each chunk of layers),
+ * validation, prefill and decode of the sampler, and so forth. plan_prog finds one by its use.
  *
- * A run in stages has phases. A phase is a spec: another length, batch or rotary base makes other
- * programs, over the same arena. One phase is selected at a time (plan_select).
+ * A plan has a phase for each stage of the run. A phase is a spec: another sequence length, batch
+ * or rotary base makes other programs, over the same arena. One phase is selected at a time
+ * (plan_select).
  *
  * The arena, one piece of device memory:
  *
@@ -28,7 +30,8 @@
  * A frame holds the activations of a program while it runs. Programs that run one after the other
  * use the same space. Micro-batches that are under way together have frames of their own, in each
  * chunk. If a step is one micro-batch, the frame begins where the gradients do: the gradients of a
- * layer are written where activations of later layers were (prog/graph.h, grads_in_frame).
+ * layer are written where activations of later layers were (prog/graph.h, grads_in_frame). With
+ * ZeRO, pieces of work copies and of gradients (param/units.h) have regions of their own.
  *
  * The snapshot, from which a checkpoint is written while training goes on, is memory of the host,
  * beside the arena.
@@ -49,8 +52,8 @@
 #include "param/units.h"
 #include "step/traffic.h"
 
-/* A model beside the one that is trained: a reference, a teacher. All of it is frozen, and it has a
- * store of its own. */
+/* A model beside the one that is trained: a reference, a teacher. It has a store of its own, in
+ * which all parameters are frozen. */
 typedef struct plan_other {
     const char *name; /* in reports */
     model_config config;
@@ -64,31 +67,31 @@ typedef struct plan_spec {
     int T;                    /* tokens of a sequence, in training and validation */
     int train_B;              /* sequences of a micro-batch; 0: no training program */
     int64_t micro_batches;    /* of this rank in a step, at most; 0: one */
-    int chunks;               /* the layers are cut into so many training programs; 0: one */
+    int chunks;               /* how many training programs share the layers; 0: one */
     int frames;               /* micro-batches under way at a time; 0: one, PLAN_ALL_FRAMES: all */
-    int sequences;            /* of a sample; a micro-batch has whole samples; 0: one */
+    int sequences;            /* of one sample; 0: one. A micro-batch has whole samples only */
     bool deferred_loss;       /* the loss is computed outside of the program (TASK_NLL) */
-    model_adapters adapters;  /* they are trained, and the model is frozen; rank 0: none */
+    model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
     const plan_other *others; /* [n_others] */
     int n_others;
     int valid_B;    /* 0: no validation program */
     int cache_tok;  /* longest sequence of the sampler, in tokens; 0: no sampler */
-    bool cache_f16; /* its keys and values are f16; compute is DT_F32 */
+    bool cache_f16; /* keys and values are f16 in its cache; only if compute is DT_F32 */
     int prefill_T;  /* tokens of the longest prefill pass of the sampler */
-    int logits_T;   /* tokens of a sequence whose logits are all wanted; 0: no such program */
+    int logits_T;   /* length of sequences of which all logits are wanted; 0: no such program */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
     bool document_mask;
     int64_t chunk_rows; /* rows of logits that the head makes at a time; 0: automatic */
     float z_loss;
-    int64_t host_bytes; /* what the caller will hold beside the arena: rows read ahead, say */
+    int64_t host_bytes; /* what the caller will hold outside the arena (rows read ahead, ...) */
     /* Weights that stay in a file (param_store_map); NULL: none do. */
     param_locate_fn locate;
     void *locate_ctx;
-    const void *file; /* where that file is mapped: offsets count from here */
-    bool fixed_grads; /* gradients are sums of integers: the deterministic mode */
-    bool snapshot; /* room for a copy of masters and optimizer state, from which a thread saves */
-    const mesh *ranks;      /* this rank's place among all; NULL: it is alone */
+    const void *file;  /* the address at which that file is mapped: offsets count from it */
+    bool fixed_grads;  /* gradients are sums of integers: the deterministic mode */
+    bool snapshot;     /* a copy of masters and optimizer state, which a thread writes to files */
+    const mesh *ranks; /* this rank's place among all; NULL: it is alone */
     param_sharding sharing; /* how data-parallel ranks share parameters */
     bool sequence_parallel;
     bool narrow_sums; /* gradients are sent as bf16 (parallel.reduce_dtype) */
@@ -99,17 +102,17 @@ typedef enum plan_region_kind {
     REGION_WORK,       /* work copies */
     REGION_WORK_PIECE, /* zero 3: work copies of what this rank owns */
     REGION_OTHERS,     /* the other models, one after the other: masters, then work copies */
-    REGION_OPTIM,
-    REGION_PINNED, /* inputs, outputs and constants */
-    REGION_CACHE,
+    REGION_OPTIM,      /* the states, one array after the other */
+    REGION_PINNED,     /* inputs, outputs and constants of all programs */
+    REGION_CACHE,      /* the KV cache of the sampler */
     REGION_GRAD_PIECE, /* zero 2, 3: gradients of what this rank owns, summed */
     REGION_GRADS,
-    REGION_FRAME,    /* what frames need behind the gradients, if they begin with these */
+    REGION_FRAME,    /* frames; if these begin in REGION_GRADS, only what they need behind it */
     REGION_SNAPSHOT, /* on the host; laid out as REGION_PARAMS, then REGION_OPTIM */
     REGION_COUNT
 } plan_region_kind;
 
-/* What a program is for. `number` says which, where there are several for one use. */
+/* What a program is for. If a use has several programs, `number` says which. */
 typedef enum plan_use {
     USE_TRAIN, /* chunk `number` */
     USE_VALID,
@@ -119,8 +122,8 @@ typedef enum plan_use {
     USE_LOGITS
 } plan_use;
 
-/* All that decides what a program computes. Two uses with equal signatures are one program. What is
- * added here must be compared in is_same (programs.c). */
+/* All that decides what a program computes. Uses with equal signatures share one program. A member
+ * that is added here must also be compared in is_same (programs.c). */
 typedef struct plan_signature {
     int model; /* 0: the one that is trained; 1 + i: others[i] */
     model_task task;
@@ -130,17 +133,17 @@ typedef struct plan_signature {
     recompute_policy recompute;
     int64_t chunk_rows;
     float z_loss;
-    double rope_theta; /* of the stage */
+    double rope_theta; /* of the phase */
     bool grads_in_frame;
 } plan_signature;
 
 typedef struct plan_program {
     plan_signature of;
     prog *prog;
-    int frames;            /* how many frames it runs in; they lie one after the other */
+    int frames;            /* how many frames it has, one after the other in memory */
     int64_t const_offset;  /* its constants, in REGION_PINNED */
     int64_t pinned_offset; /* inputs and outputs of its first frame, in REGION_PINNED */
-    int64_t frame_offset;  /* its first frame, in REGION_FRAME; in REGION_GRADS: grads_in_frame */
+    int64_t frame_offset;  /* its first frame, in REGION_FRAME; grads_in_frame: in REGION_GRADS */
 } plan_program;
 
 /* A model of the plan and its store. */
@@ -150,7 +153,7 @@ typedef struct plan_model {
     int64_t offset; /* of other models: in REGION_OTHERS */
 } plan_model;
 
-/* So many ranks need so much memory. */
+/* Ranks that need the same memory: how many there are, and how much each needs. */
 typedef struct plan_class {
     int ranks;
     int64_t peak_bytes;
@@ -172,7 +175,7 @@ typedef struct plan {
     } region[REGION_COUNT];
     int64_t arena_bytes; /* on the device */
     int64_t peak_bytes;  /* arena and snapshot */
-    plan_class *classes; /* all ranks of the run, those that need most first */
+    plan_class *classes; /* of all ranks of the run, the largest peak_bytes first */
     int n_classes;
     void *base;     /* after plan_commit */
     void *snapshot; /* NULL: none */
@@ -183,24 +186,25 @@ typedef struct plan {
 
 /* Makes a plan for device d. specs[n]: one for each phase; they are copied. Phases may differ only
  * in what a stage may change: T, batches and frames, rotary base, masks, recompute, how the loss is
- * made. All else is that of the first, which is selected. ST_MEMORY: no machine holds so much. */
+ * made. All else is taken from the first phase, which is selected. ST_MEMORY: no machine has so
+ * much memory. */
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* The same for one phase. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
-/* Says how much each rank of the run needs, in any order; classes that need the same are joined.
- * Until then all ranks are taken to need what this one does. */
+/* Says how much memory all ranks of the run need, in any order; classes with the same need are
+ * joined. Before this call, the plan assumes that every rank needs as much as this one. */
 void plan_set_classes(plan *p, const plan_class *needs, int n);
-/* p->spec becomes that of phase i. */
+/* Selects phase i: p->spec becomes its spec. */
 void plan_select(plan *p, int i);
 /* A program of the selected phase; NULL: it has none for that use. */
 prog *plan_prog(const plan *p, plan_use use, int number);
 /* The programs of a step of the selected phase, for step_build; the lists are in the arena a.
  * reduces: several ranks have gradients to sum. */
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces);
-/* The sampler's programs and cache, of a committed plan. `t`, which may be NULL, tells how many ids
- * may be picked. To be freed with generator_free. */
+/* The sampler's programs and cache, of a committed plan. It picks only ids that tokenizer t has; t
+ * NULL: any id. To be freed with generator_free. */
 generator plan_generator(const plan *p, const tok *t);
-/* Of the selected phase: chunks of layers, and micro-batches that are under way together. */
+/* Of the selected phase: how many chunks, and how many micro-batches are under way together. */
 int plan_chunks(const plan *p);
 int plan_frames(const plan *p);
 /* ST_MEMORY: arena, snapshot and process do not fit into `limit_bytes` (0: what the machine has
@@ -210,24 +214,24 @@ status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;
  */
 status plan_commit(plan *p, err *e) ATH_MUST_USE;
 void plan_free(plan *p);
-/* Bytes in the frames that are kept from the forward pass for the backward. */
+/* Bytes of the frames that hold what the backward reads of the forward. */
 int64_t plan_saved_bytes(const plan *p);
-/* Bytes of arena and snapshot that were used, up to the highest page that was touched in each. */
+/* Bytes of arena and snapshot that were used: in each, up to the last page that was touched. */
 int64_t plan_touched_bytes(const plan *p);
 
 /* Bytes that the process holds beside the arena: code caches of the kernels, thread stacks, tables,
  * and the segment through which the ranks of a machine exchange. */
 int64_t plan_baseline_bytes(const plan *p);
-/* What this rank sends in the largest step of the selected phase. Also without making the table of
- * that step, which may have millions of micro-batches. */
+/* What this rank sends in the largest step of the selected phase. That step may have millions of
+ * micro-batches: the tables of two short steps are made, and the rest follows from these. */
 comm_counts plan_traffic(const plan *p);
-/* Bytes by kind of collective, as plans and `end` events have them. */
+/* Bytes by kind of collective, in the form of `athanor plan --json` and of `end` events. */
 json_t *plan_traffic_json(const comm_counts *sent);
 /* params{}, memory{}, layout{} of `athanor plan --json`. */
 json_t *plan_json(const plan *p, int64_t limit_bytes);
 /* The table that is printed before step 0. */
 void plan_describe(const plan *p, strbuf *out);
-/* The same on standard output. */
+/* Prints that table on standard output. */
 void plan_print(const plan *p);
 
 /* FLOPs of one training micro-batch: what the model's mathematics needs, for MFU; and all that is

@@ -1,4 +1,4 @@
-/* Private to the module. */
+/* What the files of the module share; private to it. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 
@@ -13,6 +13,6 @@ plan_program *plan_find(const plan *p, plan_use use, int number);
 /* Whether training frames begin with the gradients: a step is one micro-batch of one chunk, and its
  * gradients are flat fp32 (units.h). */
 bool plan_grads_in_frame(const plan_spec *s);
-int plan_tp(const plan_spec *s);
+int plan_tp(const plan_spec *s); /* how many tensor-parallel ranks */
 
 #endif

@@ -1,8 +1,8 @@
 /* The programs of a plan: which there are, what each records, and how they are found.
  *
  * A phase has a program for each use (plan_use) that its spec asks for. A use and a spec give a
- * signature, all that is to be computed; a program is recorded once for each signature, so that
- * phases share what they have in common, and found again by it.
+ * signature: all that decides what is computed. A program is recorded once for each signature, and
+ * is found by it. So phases share the programs that they have in common.
  *
  * Reading order: plan_record_programs, add, signature_of, record, plan_find. */
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What a plan says: as JSON, as the table before step 0, and as the refusal of a run that does not
+/* Reports of a plan: as JSON, as the table before step 0, and as the error of a run that does not
  * fit. */
 #include <stdio.h>
 #include <stdlib.h>

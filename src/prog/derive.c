@@ -5,15 +5,15 @@
  * whose gradient is kept.
  *
  * The forward ops are visited last to first. For each, the gradients of its outputs are complete
- * when it is reached. Its weight gradient is emitted first (phase W: afterwards the input is often
- * dead and its memory is reused), then its input gradient (phase B). What backward reads of the
- * forward goes through `resolve`: a value that the policy of its block keeps is used as it is;
- * another is recomputed on demand by emitting its producer again, once, in phase B. The same kernel
- * on the same inputs gives the same bits, so recompute never changes a gradient.
+ * when it is reached. Its weight gradient is emitted first (phase W): afterwards its input is often
+ * no longer needed, and the memory is used again. Its input gradient is next (phase B). What the
+ * backward reads of the forward goes through `resolve`. A value that the policy of its block keeps
+ * is used as it is. For any other value, its producer is emitted again, once, in phase B. The same
+ * kernel on the same inputs gives the same bits, so recompute never changes a gradient.
  *
- * Gradient buffers are shared where addition only passes them on: in y = a + b both gradients are
- * dy's buffer. Adding into a shared buffer is allowed only when nobody still has to read the old
- * contents; otherwise a copy is made. */
+ * An addition only passes gradients on: in y = a + b the gradients of both are the buffer of dy. An
+ * op may add to such a shared buffer only if no later op reads its old contents; otherwise the
+ * buffer is copied first. */
 #include "prog/graph_int.h"
 
 #include <string.h>

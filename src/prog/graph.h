@@ -2,21 +2,21 @@
  * computed: the graph notes each op with its operands, and prog_finish (prog.h) makes a program of
  * it, which is then replayed for every micro-batch.
  *
- * A value (val) is a number that stands for a matrix: a view into a buffer. Where the buffer lies
- * is its space. The builders check shapes and types as they go.
+ * A value (val) is the number of a matrix in the graph. Its elements lie in a buffer, and the
+ * buffer lies in a space (below). The builders check shapes and types at once.
  *
  * Reading order: graph.h (recording), graph.c (values, buffers, emission), build.c (one builder per
  * op), derive.c (backward and recompute), fixed.c (gradients in integers), pack.c (memory layout of
  * a frame), prog.h / prog.c (binding and replay).
  *
  * Invariants
- *  1. A value is a matrix in a buffer; a buffer lives in one space.
+ *  1. A value is a matrix in a buffer; a buffer lies in one space.
  *  2. Several values may share a buffer: a view is a range of the columns or rows of another value,
- *     and an op that changes nothing on this rank (graph_tp_in) gives its operand a second name.
+ *     and an op that changes nothing on this rank (graph_tp_in) leaves its output in its input.
  *  3. An op that works in place makes a new value in the old buffer, and the old value can no
- *     longer be read. If the backward needs it, it is computed again.
- *  4. The first error is kept; later builder calls do nothing and return VAL_NONE. prog_finish
- *     reports it. So the code of a family is a straight line without error handling. */
+ *     longer be read. If the backward needs the old value, it computes that again.
+ *  4. The first error is kept, and prog_finish reports it. After it the builders do nothing and
+ *     return VAL_NONE. So the code of a model family needs no error handling. */
 #ifndef PROG_GRAPH_H
 #define PROG_GRAPH_H
 
@@ -26,12 +26,12 @@
 typedef int32_t val;
 enum { VAL_NONE = -1 };
 
-/* Where a buffer lives. The owner of a space gives its base address when the program is bound. */
+/* Where a buffer lies. prog_bind is given the address at which each space begins. */
 typedef enum space {
     SPACE_FRAME,  /* activations of one micro-batch: buffers that are never in use at the same time
                      share memory */
-    SPACE_PINNED, /* inputs and outputs of one program in one frame: what is written there stays
-                     until the next replay */
+    SPACE_PINNED, /* inputs and outputs of one program in one frame: no other buffer shares their
+                     memory, so they stay until the next replay */
     SPACE_CONST,  /* constants of one program (rotary tables), for all its frames */
     SPACE_MASTER, /* fp32 parameters */
     SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
@@ -41,8 +41,8 @@ typedef enum space {
     SPACE_COUNT
 } space;
 
-/* What the backward computes again instead of keeping it from the forward, within blocks: nothing;
- * the outputs of cheap ops (OPF_CHEAP); all but the inputs of a block. */
+/* What the backward computes again, within blocks, instead of keeping it from the forward: nothing;
+ * the outputs of cheap ops (OPF_CHEAP); all values of a block but its inputs. */
 #define RECOMPUTE_POLICIES(W)                                                                      \
     W(RECOMPUTE_NONE, "none")                                                                      \
     W(RECOMPUTE_SELECTIVE, "selective")                                                            \
@@ -57,18 +57,18 @@ typedef struct graph_options {
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
     /* Parameter gradients lie at the beginning of the frame. Possible where one replay is the whole
-     * step: a gradient is then not needed before its first write, and until then activations may
-     * lie in its place. */
+     * step: no gradient is there before its first write, and until then activations may use its
+     * memory. */
     bool grads_in_frame;
     /* Parameter gradients are int64 in fixed point (op/fixed.h): the deterministic mode. */
     bool fixed_grads;
     /* How many ranks there are along each axis, and which this is; copied. The connections
      * themselves come with op_run. NULL: one rank. */
     const mesh *mesh;
-    /* Outside of graph_tp_in .. graph_tp_out a tensor-parallel rank holds 1/tp of the rows. */
+    /* Each tensor-parallel rank holds 1/tp of the rows, but all between graph_tp_in and _tp_out. */
     bool sequence_parallel;
-    /* Where this graph is a part of a model (a chunk of its layers): how many random ops the parts
-     * before it have. The parts then draw the same random numbers as the whole would. */
+    /* For a graph of some layers of a model (a chunk): how many random ops the chunks before it
+     * have. The chunks then draw the same random numbers as one graph of all layers would. */
     uint32_t random_ops_before;
 } graph_options;
 
@@ -87,19 +87,20 @@ typedef void (*const_fill)(void *dst, const void *ctx);
 /* Filled once when the program is bound; `ctx` (ctx_bytes of plain data) is copied. */
 val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols, const_fill fill,
                 const void *ctx, size_t ctx_bytes);
-/* Where a parameter lives. Offsets in bytes from the base of its space. */
+/* Where a parameter lies. Offsets are in bytes from the beginning of its space. */
 typedef struct graph_param_ref {
     const char *name;
     space where; /* SPACE_MASTER or SPACE_WORK */
     dtype dt;
     int64_t rows, cols, offset_bytes, grad_offset_bytes;
-    /* From this gradient to the next one in the flat array: padding that is summed over ranks with
-     * it counts, too. 0: no more than the gradient itself. */
+    /* Bytes from the beginning of this gradient to that of the next one in the flat array. The gap
+     * between the two is included, since ranks sum it, too. 0: there is no gap. */
     int64_t grad_room_bytes;
     int unit; /* parameters of one unit are gathered and reduced together (param/units.h) */
     bool trainable;
 } graph_param_ref;
-val graph_param(graph *g, const graph_param_ref *ref);
+val graph_param(graph *g, const graph_param_ref *ref); /* one value for each parameter */
+/* A KV cache, or a part of one, at this offset in SPACE_STATE. */
 val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols,
                 int64_t offset_bytes);
 
@@ -107,19 +108,19 @@ val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
 val graph_view(graph *g, val v, int64_t col0, int64_t cols);
 
 /* Tensor parallelism (Shoeybi et al. 2019; sequence_parallel: Korthikanti et al. 2022). Between
- * tp_in and tp_out each rank multiplies by its part of the weights.
+ * tp_in and tp_out each rank multiplies by its part of the weights (param/split.h).
  *
  *                             graph_tp_in                     graph_tp_out
  *   plain              fwd    leaves x as it is               sums x over the ranks
  *                      bwd    sums the gradient               leaves the gradient as it is
- *   sequence_parallel  fwd    gathers the rows of all ranks   sums, and leaves each rank its rows
- *                      bwd    sums, and leaves its rows       gathers the rows of all ranks
+ *   sequence_parallel  fwd    gathers the rows of all ranks   sums, each rank keeps its own rows
+ *                      bwd    sums, each keeps its own rows   gathers the rows of all ranks
  *
- * On one rank both do nothing. */
+ * On one rank both return x. */
 val graph_tp_in(graph *g, val x);
 val graph_tp_out(graph *g, val x);
-/* The whole of a matrix of which each tensor-parallel rank has some columns; cols: of the whole.
- * Has no gradient. */
+/* Gathers the columns of a matrix of which each tensor-parallel rank has some; cols: of all ranks.
+ * The result has no gradient. */
 val graph_tp_cols(graph *g, val x, int64_t cols);
 /* Makes v an output: it stays in pinned memory after the replay, and prog_find_port finds it as
  * `name`. Messages and profiles still call it by its own name (graph_name). Must be called right
@@ -128,15 +129,16 @@ void graph_output(graph *g, val v, const char *name);
 
 /* Gradients that cross the border of the program: between chunks of a model, and for objectives
  * whose gradient is known only after the forward. Both do nothing in graphs that do not train.
- *   graph_root       the gradient of v comes from outside: the host writes it into the input
- *                    `name`, of v's shape, before the backward, which may overwrite it
- *   graph_keep_grad  the gradient of input v goes outside: it is kept as the output `name` */
+ *   graph_root       the gradient of v comes from outside: before the backward, the host writes it
+ *                    to the input `name`, of v's shape. The backward may overwrite it
+ *   graph_keep_grad  the gradient of input v goes outside: it becomes the output `name` */
 void graph_root(graph *g, val v, const char *name);
 void graph_keep_grad(graph *g, val v, const char *name);
 /* Adds coef * (sum of v's elements) to what is minimised: an auxiliary loss of a layer, such as the
- * balance of experts. `scaled`: times op_run.grad_scale, as the language-model loss is. */
+ * balance of experts. scaled: its gradient is multiplied by op_run.grad_scale, as that of the
+ * language-model loss is. */
 void graph_aux_loss(graph *g, val v, float coef, bool scaled);
-/* Another program of the step has written to the gradient of this parameter before: this one adds
+/* Says that an earlier program of the step writes the gradient of this parameter: this program adds
  * to it. */
 void graph_grad_has_begun(graph *g, val param);
 /* Names the op that made v, for messages and dumps ("layers.3.attn"). */
@@ -155,18 +157,20 @@ void graph_block_end(graph *g);
 /* One builder per op; optional operands may be VAL_NONE. Semantics and shapes: op/ops.def. */
 /* no_grad_id: rows looked up under this id get no gradient; -1: none. */
 val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
-/* The table is this rank's part of `rows` rows: what is not in it is 0. Goes into graph_tp_out. */
+/* The table is this rank's part of a table of `rows` rows. An id that is in another rank's part
+ * gives zeros; graph_tp_out then sums the results of the ranks. */
 val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id);
 /* Rows of an activation, by their numbers; a negative one gives zeros. */
 val graph_take_rows(graph *g, val x, val rows);
 val graph_linear(graph *g, val x, val w, val bias);
-val graph_bias(graph *g, val x, val bias); /* nothing when there is none */
-/* a + b; b's buffer is reused for the sum unless b is a parameter, an input or a view. */
+val graph_bias(graph *g, val x, val bias); /* returns x if bias is VAL_NONE */
+/* a + b. If b is the product that was recorded last, that op adds a. Otherwise an op of its own
+ * does: in b's buffer, if b is a whole value of this block that its own backward does not read. */
 val graph_add(graph *g, val a, val b);
 /* width: columns of one group (one norm per head), 0 for the whole row. */
 val graph_rmsnorm(graph *g, val x, val w, float eps, bool unit_offset, int width);
-/* rmsnorm of whole rows of `cols` columns, of which each tensor-parallel rank has some, and
- * `copies` successive ranks the same. */
+/* rmsnorm of rows that tensor-parallel ranks share: a whole row has `cols` columns, each rank has
+ * some of them, and `copies` successive ranks have the same. */
 val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int64_t cols,
                         int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
@@ -175,35 +179,37 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
 typedef struct graph_attention_spec {
-    int B, Tq, Tk, H, K, D, Dv;
+    int B, Tq, Tk, H, K, D, Dv; /* Tq queries and Tk keys a sequence; D wide, values Dv */
     float scale, softcap, dropout;
     int window;
     bool causal;
     bool by_head;              /* k and v come from graph_kv_store */
-    int all_heads, first_head; /* where H are some of all; 0: they are all */
+    int all_heads, first_head; /* where this rank has H of more heads; all_heads 0: it has all */
 } graph_attention_spec;
 val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
                     val qpos);
 val graph_act(graph *g, val x, act_kind kind);
-val graph_softcap(graph *g, val x, float cap); /* nothing when cap is 0 */
-val graph_clamp(graph *g, val x, float limit); /* nothing when limit is 0 */
-val graph_scale(graph *g, val x, float c);     /* nothing when c is 1 */
+val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
+val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */
+val graph_scale(graph *g, val x, float c);     /* returns x if c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
-/* Of the residual stream. Nothing when p is 0 or not training. */
+/* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
-/* Returns nll [N,1]; in training the gradients of x, w and bias are made here. Tensor-parallel: x
- * is what would go into tp_in, w and bias are this rank's part of the vocabulary; nll is the same
- * on all ranks. */
+/* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In
+ * training the gradients of x, w and bias are made here, too. Tensor-parallel: w and bias are
+ * this rank's part of the vocabulary; x goes through tp_in here; nll is the same on all ranks. */
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;
     int64_t vocab; /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
-/* nll [N,1] alone: its gradient is known when something derives it, and x, w and bias get theirs
- * then. Not tensor-parallel, without z_loss. */
+/* The same nll [N,1], for a loss that is computed outside of the program: the gradient of nll comes
+ * by graph_root, and those of x, w and bias are made in the backward. Not tensor-parallel, without
+ * z_loss. */
 val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
-/* K heads of B sequences; the cache holds Tmax positions. */
+/* Writes src, the keys or values of T positions, to the cache at positions qpos: K heads of B
+ * sequences. The cache has room for Tmax positions. Returns the cache, for graph_attention. */
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 
 #endif

@@ -7,23 +7,23 @@
 typedef struct value {
     tensor t;          /* data NULL until bound */
     const char *name;  /* "" when the family gave none */
-    const char *port;  /* as which the host finds it; NULL: it does not */
+    const char *port;  /* the name by which prog_find_port finds it; NULL: it is no port */
     int32_t buf;       /* index into graph.buf */
     int64_t offset;    /* of the first element, in elements from the buffer's start */
     int32_t producer;  /* forward op that made it; -1: external */
     int32_t out_index; /* which output of the producer */
     int32_t block;     /* block it was made in; -1: none */
-    val parent;        /* view of; VAL_NONE */
-    val same_as;       /* its op left it in the buffer of this value; VAL_NONE */
-    val given_grad;    /* its gradient, where no op of the backward makes it; VAL_NONE */
+    val parent;        /* the value of which it is a view; VAL_NONE: it is none */
+    val same_as;       /* the input that its op returned unchanged (OPF_SAME_MEMORY); VAL_NONE */
+    val given_grad;    /* its gradient, if the backward does not make that; VAL_NONE */
     float aux;         /* coefficient of an auxiliary loss; 0: it is none */
     bool aux_scaled;
-    const char *grad_name; /* of an input: the output that keeps its gradient; NULL: none does */
+    const char *grad_name; /* of an input: its gradient becomes the output of this name; NULL */
     bool overwritten;      /* an in-place op took its buffer */
     bool escapes;          /* read in forward outside its block */
     bool needs_grad;       /* depends on a trainable parameter */
     val param_grad;        /* of a parameter: its gradient value */
-    bool written;          /* of a parameter gradient: another op or program writes it first */
+    bool written;          /* of a parameter gradient: an op or program before has written it */
 } value;
 
 typedef struct buffer {
@@ -31,7 +31,7 @@ typedef struct buffer {
     int64_t bytes;
     int64_t offset;      /* in its space; frame offsets come from pack.c */
     int32_t first, last; /* op indices between which it is live (frame buffers) */
-    int32_t unit;        /* of parameters and their gradients */
+    int32_t unit;        /* of parameters and their gradients (param/units.h) */
 } buffer;
 
 typedef struct op_rec {
@@ -40,16 +40,16 @@ typedef struct op_rec {
     op_phase phase;
     op_attr attr;
     val in[OP_MAX_IN], out[OP_MAX_OUT], dout[OP_MAX_OUT], din[OP_MAX_IN];
-    val shape_in[OP_MAX_IN], shape_out[OP_MAX_OUT]; /* of a backward: operands it does not read */
-    uint8_t acc, acc_param;
-    int32_t ws_buf; /* -1: none */
+    val shape_in[OP_MAX_IN], shape_out[OP_MAX_OUT]; /* of a backward: operands of the forward op */
+    uint8_t acc, acc_param;                         /* as in op_call */
+    int32_t ws_buf;                                 /* -1: none */
     int32_t block;
     bool recomputed;
     double flops, bytes;
-    double flops_again; /* of those: work that the forward has done before (scores of attention) */
+    double flops_again; /* of these: work that the forward has done already (scores of attention) */
     int64_t ws_bwd_input_bytes, ws_bwd_weight_bytes; /* of a forward op, for its backward */
     double flops_bwd_input, flops_bwd_weight, bytes_bwd_input, bytes_bwd_weight;
-    double flops_bwd_again; /* of flops_bwd_input */
+    double flops_bwd_again; /* of flops_bwd_input: the same */
     op_fn fn;
     op_call call; /* with the addresses of frame `frame` */
     int32_t frame;
@@ -77,7 +77,7 @@ struct graph {
     int32_t block;   /* current, -1 */
     uint32_t stream; /* of the next random op */
     int64_t pinned_bytes, const_bytes;
-    double all_bytes; /* of all buffers, as if none shared memory with another */
+    double all_bytes; /* sum of all buffers, though many will share memory */
 };
 
 struct prog {
@@ -88,8 +88,8 @@ struct prog {
 };
 
 /* graph.c */
-/* Fails the recording where all its buffers together are more than any machine holds. Called
- * between ops, since deriving a backward must not find the graph failed in the middle of one. */
+/* Fails the recording if all its buffers together are more than any machine holds. Called between
+ * ops only: the code that derives the backward of an op relies on a graph that has not failed. */
 void graph_check_bytes(graph *g);
 int32_t graph_new_buffer(graph *g, space where, int64_t bytes);
 val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name);
@@ -102,15 +102,16 @@ val graph_view_rows(graph *g, val v, int64_t row0, int64_t rows);
  * 0), returns the op. */
 op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
                    int in_place);
-/* Gives recorded op r one more input, of which backward only passes the gradient on. Its output
- * depends on it from now on. */
+/* Gives the recorded op r one more input: v, as input i, which r adds to its output. The backward
+ * passes the gradient of the output on to v. */
 void graph_add_input(graph *g, op_rec *r, int i, val v);
-/* A record without operands. */
+/* An op without operands yet. */
 op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block);
 
-/* build.c. The gradient of parameter in[i] is written by r, first of all in a step. */
+/* build.c. Lets r make the gradient of the parameter in[i], before any other op of a step: r writes
+ * it in the first micro-batch, and adds to it in the others. */
 void graph_write_param_grad(graph *g, op_rec *r, int i);
-/* The rows of all tensor-parallel ranks, of a value that needs no gradient. */
+/* Gathers the rows of all tensor-parallel ranks, of a value that needs no gradient. */
 val graph_tp_rows(graph *g, val x);
 /* head.c: the head over a vocabulary that ranks share, a chunk of rows at a time. */
 val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets);
@@ -118,13 +119,13 @@ val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias,
 /* derive.c */
 void graph_derive_backward(graph *g);
 
-/* fixed.c: with fixed_grads, lets op number `index`, which is the last, make its parameter
- * gradients in temporaries, and appends the ops that add them to the sums. */
+/* fixed.c: with fixed_grads, lets op number `index`, which is the last, write its parameter
+ * gradients to temporaries, and appends the ops that add these to the integer sums. */
 void graph_fix_grads(graph *g, int32_t index);
 
-/* pack.c: offsets for buffers with lifetimes so that overlapping lifetimes do not overlap in
- * memory. Two buffers are simultaneously live if their closed intervals meet. Returns the total;
- * offsets are multiples of 64. A fixed item has its offset already; fixed items must not meet. */
+/* pack.c: gives each buffer an offset, so that buffers that live at the same time do not overlap in
+ * memory. A buffer lives from op `first` to op `last`, both included. Returns the total bytes;
+ * offsets are multiples of 64. A fixed item has its offset already; fixed ones do not overlap. */
 typedef struct pack_item {
     int64_t bytes, offset;
     int32_t first, last;

@@ -7,8 +7,8 @@
  *   nll, dlogits                     from all stats; dlogits lies where the logits lay
  *   dx = dlogits w; dw += dlogits^T x
  *
- * The gradients are made in the forward pass, as in OP_HEAD_CE. dx is this rank's summand: the
- * tp_in that x came from sums it. */
+ * The gradients are made in the forward pass, as in OP_HEAD_CE. dx is this rank's summand: x came
+ * from a tp_in, and the backward of that sums dx over the ranks. */
 #include "prog/graph_int.h"
 
 /* Each is some ten ops of the program. */

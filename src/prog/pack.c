@@ -1,10 +1,10 @@
 /* Frame packing: offsets for buffers with known lifetimes (offline dynamic storage allocation).
  *
- * Four orders, the best result wins; each buffer goes to the lowest offset that is free during its
- * lifetime (Pisarchyk & Lee 2020): the largest first (not in large programs, where it is slow), by
- * birth, and by death, both ways, for programs whose gradients lie in the frame. Each order is
- * tried again with the buffer that stood out at the top moved to its front, until the result is
- * within 2 % of the lower bound or the patience ends. */
+ * The buffers are placed one after the other, each at the lowest offset that is free during its
+ * lifetime (Pisarchyk & Lee 2020). Four orders are tried, and the best result is taken: the largest
+ * first (not in large programs, where that is slow); the first to be born; the last to die, and the
+ * first to die, for programs with gradients in the frame. An order is tried again with the buffer
+ * that reached the top moved to the front: until 2 % above the lower bound, or 48 times. */
 #include "prog/graph_int.h"
 
 #include <stdlib.h>

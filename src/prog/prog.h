@@ -1,6 +1,6 @@
 /* A program: the forward (and, for training, the backward) of one micro-batch, as a flat list of op
  * calls whose memory is planned. A replay allocates nothing and checks nothing: all was decided
- * when the program was made. It lives in the arena of its graph.
+ * when the program was made. The program lives in the arena of its graph.
  *
  * The life of a program:
  *   1. The model records its forward into a graph (graph.h), once.
@@ -9,7 +9,7 @@
  *   3. The owner allocates memory and says with prog_bind where each space begins.
  *   4. Every micro-batch: prog_put writes the inputs, prog_replay (or, where other work comes in
  *      between, prog_replay_range) runs the ops, prog_get reads the outputs.
- * Instead of 4, prog_walk runs op by op and shows what each has written: to find a NaN.
+ * To find a NaN, prog_walk replaces prog_replay: it shows what each op has written.
  *
  * A program may have several frames: several memories for activations, one for each micro-batch
  * that is under way. op_run.frame says in which of them a replay runs. */
@@ -21,35 +21,35 @@
 
 typedef struct prog prog;
 
-/* Makes a program of a graph, which must not be used afterwards. Fails with the first error of
- * recording (ST_USAGE as a rule), or with ST_FAILED, naming the op that has no kernel. */
+/* Makes a program of a graph. The graph must not be used afterwards. Fails with the first error of
+ * recording (ST_USAGE as a rule), or with ST_FAILED, which names an op that has no kernel. */
 status prog_finish(prog **out, graph *g, err *e) ATH_MUST_USE;
 
 /* Sizes, known before any memory exists. Bytes; FLOPs with a multiply-add as two. */
 typedef struct prog_stats {
     int64_t frame_bytes; /* of each frame: activations, their gradients, workspace */
-    /* The most that is in use at one time: no plan can make frame_bytes less. */
+    /* The most bytes that are in use at one time: a lower bound of frame_bytes. */
     int64_t live_peak_bytes;
     int64_t pinned_bytes;         /* of each frame: inputs and outputs */
     int64_t const_bytes;          /* once, for all frames */
     int64_t workspace_peak_bytes; /* largest workspace of one op (inside the frame) */
     int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
     double flops_forward, flops_backward, flops_recompute; /* of one replay */
-    double bytes_moved; /* read and written by the kernels, each operand once */
+    double bytes_moved; /* that kernels read and write; each operand of an op counts once */
     int ops;            /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
     int ops_forward, ops_recomputed, buffers;
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
-/* How many contributions one parameter gradient gets, at most, when each of these programs is
- * replayed once. In fixed point (fixed_grads) this bounds the sum, so that it cannot overflow. */
+/* How many ops at most add to one parameter gradient, when each of these programs is replayed once.
+ * With fixed_grads it limits each contribution, so that no sum overflows (op/fixed.h). */
 int prog_count_contributions(const prog *const *p, int n);
 
 /* ---- the ops of a program: for profiles, cost models and the order of transfers ---- */
 
 /* Which function of an op_impl a call runs. */
 typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
-/* F: the forward. B: the backward, with what is computed again for it. W: gradients of weights
- * alone, on which nothing else in the backward waits. */
+/* F: the forward. B: the backward, with its recompute. W: gradients of weights, for which nothing
+ * else in the backward waits. */
 typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
 typedef struct prog_op {
     op_kind kind;
@@ -74,8 +74,8 @@ void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx);
 /* ---- binding ---- */
 
 /* The address of each space (graph.h) in the device's memory. base[SPACE_FRAME] needs frame_bytes,
- * base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes; the others belong to parameter
- * store, cache or file. NULL: the program does not use that space. */
+ * base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes. The other spaces are arrays of a
+ * parameter store, a cache or a file. NULL: the program does not use that space. */
 typedef struct prog_frame {
     void *base[SPACE_COUNT];
 } prog_frame;
@@ -83,7 +83,7 @@ typedef struct prog_frame {
  * SPACE_FRAME and SPACE_PINNED only. May be called again when memory moves. */
 void prog_bind(prog *p, const prog_frame *frames, int n);
 
-/* A named input or output. It is found once and used every step. bytes 0: there is none of that
+/* A named input or output: found once, then used in every step. bytes 0: there is none of that
  * name. */
 typedef struct prog_port {
     int32_t value;
@@ -91,11 +91,11 @@ typedef struct prog_port {
     int64_t rows, cols, bytes;
 } prog_port;
 prog_port prog_find_port(const prog *p, const char *name);
-/* Copy the whole port from the host into a frame and back; prog_get waits until it has been
- * computed. A port that is not there is left out. */
+/* prog_put copies a whole port from the host into a frame. prog_get copies it to the host, after it
+ * has waited for the ops that write it. Both do nothing for a port of 0 bytes. */
 void prog_put(const prog *p, int frame, prog_port port, const void *host);
 void prog_get(const prog *p, int frame, prog_port port, void *host);
-/* Its address on the device; NULL before prog_bind and on a meta device. */
+/* The address of a port on the device; NULL before prog_bind and on the meta device. */
 void *prog_port_at(const prog *p, int frame, prog_port port);
 
 /* ---- replay ---- */
@@ -113,8 +113,8 @@ void prog_replay(const prog *p, unsigned phases, const op_run *run);
  * ns_per_op[i]. */
 void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op);
 
-/* The debug walk: runs ops first .. end - 1 one by one and shows every tensor that was just
- * written. Stop by returning false. */
+/* The debug walk: runs ops first .. end - 1 one by one, and calls `visit` for every tensor that an
+ * op has just written. It stops when `visit` returns false. */
 typedef struct prog_event {
     int index;        /* of the op in the program */
     const char *op;   /* "linear" */

@@ -1,4 +1,5 @@
-/* What reports call the entries in which a rank computes. Transfers have names of their own. */
+/* Names of entries, for reports: of those in which a rank computes. A transfer is named by its
+ * caller (comm_call.what). */
 #include "step/step.h"
 
 /* "layers 2 to 3", or what the first op outside of them is called. */

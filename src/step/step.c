@@ -1,3 +1,4 @@
+/* The order of micro-batches and chunks in a step (see step.h). */
 #include "step/step.h"
 
 #include "step/walk.h"

@@ -3,18 +3,19 @@
  * the trainer executes it every step (train/execute.c), the planner counts with it.
  *
  * The words:
- *   micro-batch  the part of a batch that goes through the model at a time; the gradients of all
+ *   micro-batch  the part of a batch that goes through the model at once; the gradients of all
  *                micro-batches of a step are summed
- *   chunk        some successive layers of the model, which are a program of their own (prog.h). A
+ *   chunk        some successive layers of the model, with a program of their own (prog.h). A
  *                micro-batch goes forward through all chunks, then back through all
  *   frame        memory for the activations of one micro-batch in one chunk, from its forward to
  *                its backward. With k frames, k micro-batches are under way at a time
- *   unit         parameters that travel together (param/units.h): those of a layer, or those
- *                outside of the layers
+ *   unit         parameters that travel together (param/units.h): matrices of one layer or of
+ *                several, matrices outside of the layers, or all vectors
+ *   slot         room for the weights or the gradients of one unit, which units use in turn
  *   gather       bring the weights of a unit from the ranks that hold pieces of them
  *   reduce       sum the gradients of a unit over the ranks
  *
- * One micro-batch of a model with one chunk, whole on this rank:
+ * A step of one micro-batch, on one rank that has the whole model, in one chunk:
  *
  *   FILL, FORWARD, LOSS, BACKWARD, OPTIMIZER
  *
@@ -23,11 +24,11 @@
  *
  *   GATHER 0, GATHERED 0, GATHER 1, FORWARD ops 0 to 9, GATHERED 1, FORWARD ops 10 to 19, ...
  *
- * The transfer goes on between GATHER and GATHERED, while ops run.
+ * GATHER begins a transfer, and GATHERED waits for its end. In between, ops run.
  *
  * Reading order: this file, step.c (the order of micro-batches and chunks), walk.c (where units of
  * parameters are gathered and reduced within the programs), unit_calls.h (by which collectives),
- * names.c. */
+ * traffic.h (how many bytes these send), names.c. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -40,12 +41,12 @@ typedef enum step_action {
     STEP_FORWARD,   /* run ops first .. end - 1 of the program */
     STEP_PASS_ON,   /* copy the output of chunk `chunk` to the input of the next chunk */
     STEP_LOSS,      /* the micro-batch has been through all chunks: take its loss */
-    STEP_PASS_BACK, /* copy the gradient of that input back to chunk `chunk` */
+    STEP_PASS_BACK, /* copy the gradient of the next chunk's input back to chunk `chunk` */
     STEP_BACKWARD,  /* run ops first .. end - 1 */
     STEP_GATHER,    /* begin to bring a unit's weights to its slot */
-    STEP_GATHERED,  /* wait for that */
+    STEP_GATHERED,  /* wait for the end of the gather */
     STEP_REDUCE,    /* begin to sum a unit's gradients over the ranks */
-    STEP_REDUCED,   /* wait for that */
+    STEP_REDUCED,   /* wait for the end of the sum */
     STEP_OPTIMIZER  /* update the parameters */
 } step_action;
 
@@ -57,15 +58,15 @@ typedef struct step_entry {
     int micro_batch;
     int first, end; /* ops */
     int unit;
-    bool add;         /* reduce: to the sums of earlier micro-batches */
-    bool last;        /* reduce: these are the step's gradients */
+    bool add;         /* STEP_REDUCE: add to the sums of earlier micro-batches */
+    bool last;        /* STEP_REDUCE: of the last micro-batch; the sums are then the step's */
     const char *name; /* step_name_entries; NULL: none */
 } step_entry;
 
 typedef struct step_table {
     step_entry *entry;
     int n, cap, micro_batches;
-    int frames_in_flight; /* micro-batches between their forward and their backward, at most */
+    int frames_in_flight; /* how many micro-batches at most are between forward and backward */
 } step_table;
 
 /* What a step is made of. */
@@ -79,7 +80,7 @@ typedef struct step_parts {
     int looks;
     int micro_batches;
     int frames;   /* micro-batches under way at a time, at most */
-    bool reduces; /* several ranks have gradients */
+    bool reduces; /* several ranks have gradients, which must be summed */
 } step_parts;
 
 /* Builds the table of a step. Micro-batches go in groups of as many as there are frames: all of a
@@ -88,12 +89,12 @@ typedef struct step_parts {
  * forward, all backward" (AFAB; Huang et al. 2019).
  *
  * When gradients are reduced depends on where they lie (parallel.zero):
- *   0, 1  whole on every rank: reduced once a step, when the last micro-batch has completed those
- *         of a unit, while the backward goes on
- *   2, 3  in slots that units share: reduced after every micro-batch, because the next units need
- *         the slots. There is one frame then
- * With zero 3 weights lie in slots, too: a unit is gathered one unit ahead of its use, in forward,
- * backward and recompute, unless its slot still holds it. */
+ *   0, 1  whole on every rank: a unit is reduced once a step, as soon as the last micro-batch has
+ *         completed its gradients, while the backward of other units goes on
+ *   2, 3  in slots that units share: a unit is reduced in every micro-batch, because the next units
+ *         need the slot. frames must be 1
+ * With zero 3 weights lie in slots, too: a unit is gathered while ops use the unit before it, in
+ * forward, backward and recompute, unless its slot still holds it. */
 step_table step_build(arena *a, const step_parts *parts);
 /* The program of an entry. */
 const prog *step_prog_of(const step_parts *parts, const step_entry *e);

@@ -1,3 +1,4 @@
+/* Counts what the entries of a step table send (see traffic.h). */
 #include "step/traffic.h"
 
 #include "op/collective.h"

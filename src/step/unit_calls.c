@@ -1,3 +1,4 @@
+/* The collectives that gather or reduce a unit (see unit_calls.h). */
 #include "step/unit_calls.h"
 
 bool step_gather_call(const param_store *s, int u, step_call *out) {

@@ -1,12 +1,13 @@
 /* What STEP_GATHER and STEP_REDUCE mean as collective calls (comm/comm.h): which calls, over which
  * ranks, in which order. train/ranks/peers.c makes the calls, traffic.c counts what they send.
  *
- * The gradients of a unit are summed in up to three calls:
- *   1. over tensor-parallel ranks, where each has computed a summand of the same gradient
- *      (param_partial): first, because these ranks still have it at the same place;
- *   2. over the ranks that share the unit out: each then has the sum of its own piece;
- *   3. once a step, over the ranks that hold the same piece (replicas). These links are the
- *      slowest, so only a piece crosses them. */
+ * The gradients of a unit are summed in up to three stages, in this order:
+ *   1. one call for each param_partial: over the tensor-parallel ranks that each have a summand of
+ *      it. This comes first, while all of them have these elements at the same place
+ *   2. over the ranks that have a piece of the unit each: each then has the sum of its own piece
+ *   3. once a step, over the ranks that hold the same piece (replicas). Their links are the
+ *      slowest, so only a piece crosses them
+ * For a unit that is not cut, one sum over all data-parallel ranks replaces 2 and 3. */
 #ifndef STEP_UNIT_CALLS_H
 #define STEP_UNIT_CALLS_H
 
@@ -15,11 +16,11 @@
 
 typedef struct step_call {
     mesh_axis axis; /* the ranks that take part: those along this axis */
-    int copies;     /* above 0: only so many successive ranks of MESH_TP */
-    comm_call call; /* the caller names it; data is NULL where the store has no arrays (a plan) */
+    int copies;     /* above 0: only so many successive ranks along MESH_TP take part */
+    comm_call call; /* without a name (`what`); in and out are NULL if the store has no arrays */
 } step_call;
 
-/* The call that gathers unit u's weights. False: there is none, nothing travels. */
+/* The call that gathers unit u's weights. False: there is no call, since nothing travels. */
 bool step_gather_call(const param_store *s, int u, step_call *out);
 /* Call number i (0, 1, ...) of a STEP_REDUCE. False: there are no more than i. narrow: gradients
  * travel as bf16 (parallel.reduce_dtype). */

@@ -1,9 +1,9 @@
 /* Where units of parameters are gathered and reduced (see step.h).
  *
- * The walk keeps what every slot holds while the step runs. A unit that is not there when an op
- * reads it is gathered; then the next unit is gathered ahead, if the slot's present holder is not
- * read before. Gradients are reduced when the last op of the micro-batch has added to them; a slot
- * that is still being reduced is waited for before another unit writes to it. */
+ * The walk notes which unit each slot holds at every op. A unit that is in no slot when an op reads
+ * it is gathered. Then the next unit is gathered ahead, unless ops still have to read the unit in
+ * its slot. Gradients are reduced when the last op of the micro-batch has added to them. An
+ * op that writes gradients to a slot waits until those of the slot's last unit are reduced. */
 #include "step/walk.h"
 
 #include <string.h>

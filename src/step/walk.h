@@ -1,5 +1,5 @@
-/* A walk over the ops of the training programs that says where their parameters move; private to
- * the module. */
+/* A walk over the ops of the training programs. It appends them to the table, and between them the
+ * gathers and reductions of units that they need. Private to the module. */
 #ifndef STEP_WALK_H
 #define STEP_WALK_H
 
@@ -9,13 +9,14 @@ typedef struct walk walk;
 
 /* `parts` is read until the walk ends. */
 walk *walk_new(arena *a, const step_parts *parts, step_table *out);
-/* Appends a micro-batch's pass through one chunk, forward or back. last: no other comes back after
- * it in this step. */
+/* Appends a micro-batch's pass through one chunk, forward or back. last: this is the last
+ * micro-batch of the step to go back. */
 void walk_forward(walk *w, int chunk, int micro_batch, int frame);
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last);
-/* Another model looks at it. Its parameters are all there, whatever the store shares. */
+/* Appends a forward pass of another model (step_parts.look) over the micro-batch. Nothing is
+ * gathered: data-parallel ranks do not share the parameters of other models. */
 void walk_look(walk *w, int look, int micro_batch);
-/* Waits for all that is under way. */
+/* Appends waits for all gathers and reductions that are under way. */
 void walk_settle(walk *w);
 void step_append(arena *a, step_table *t, step_entry e);
 

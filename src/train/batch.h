@@ -1,8 +1,8 @@
 /* A micro-batch on its way between the host and the programs that compute it.
  *
- * The loader writes token ids into batch_rows (host memory); batch_put copies them to the inputs of a
- * program; batch_take_nll copies the losses back. With several chunks of layers, batch_pass_on and
- * batch_pass_back move activations and their gradients between neighbouring chunks. */
+ * The loader writes token ids into batch_rows (host memory); batch_put copies them to the inputs of
+ * a program; batch_take_nll copies the losses back. With several chunks of layers, batch_pass_on
+ * and batch_pass_back move activations and their gradients between neighbouring chunks. */
 #ifndef TRAIN_BATCH_H
 #define TRAIN_BATCH_H
 
@@ -14,8 +14,8 @@ typedef struct batch_rows {
     int32_t *ids, *targets, *pos;
     int32_t *start; /* first position that a token may attend to; NULL: no document mask */
     float *nll;     /* -log p of each target, after the forward pass */
-    float *d_nll;   /* gradient of the loss by nll, where an objective computes it (objective.h) */
-    float *ref_nll; /* nll by the reference model, where there is one */
+    float *d_nll;   /* d loss / d nll, if the objective computes it (objective.h) */
+    float *ref_nll; /* nll by the reference model, if there is one */
 } batch_rows;
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start);
@@ -31,7 +31,7 @@ typedef struct batch_ports {
 
 batch_ports batch_ports_of(const prog *p); /* p may be NULL */
 
-/* Gives a program its inputs. */
+/* Copies the rows to the inputs of a program. */
 void batch_put(const batch_ports *io, int frame, const batch_rows *rows);
 /* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);

@@ -1,6 +1,6 @@
-/* What a run says of itself, as JSON objects (train.h). Here alone, in events.c and alarms.c, does
- * `train` make JSON, but for the state that it saves. Rank 0 speaks for all; the others only take
- * part in what has to be asked of every rank. */
+/* The events of a run, as JSON objects (train.h). events.c and alarms.c make all JSON of `train`
+ * but the state that it saves. Rank 0 writes the events; the other ranks only take part in what
+ * must be summed over all. */
 #ifndef TRAIN_EVENTS_H
 #define TRAIN_EVENTS_H
 
@@ -11,25 +11,25 @@
 status events_start(session *s, err *e) ATH_MUST_USE;
 status events_step(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_end(session *s, err *e) ATH_MUST_USE;
-/* Looks at what memory is in use now, of which the `end` tells the most. */
+/* Measures the memory in use now; the `end` event has the largest such value. */
 void events_note_memory(journal *j);
 
-/* `stage`: the one in force begins. */
+/* `stage`: the current stage begins. */
 status events_stage(session *s, err *e) ATH_MUST_USE;
-/* `valid`: at.val_loss, bits per byte (NaN: not known), targets that were counted. */
+/* `valid`: at.val_loss, bits per byte (NaN: not known), and the number of targets. */
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) ATH_MUST_USE;
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) ATH_MUST_USE;
 status events_checkpoint(session *s, const save_job *j, err *e) ATH_MUST_USE;
 
-/* Alarms (docs/guards.md lists the kinds). Sources of the stage in force that will be passed over
- * more often than their budget of epochs says: */
+/* Alarms (docs/guards.md lists the kinds). For sources of the current stage that will be read more
+ * often than their `epochs` allow: */
 status events_budgets(session *s, err *e) ATH_MUST_USE;
-/* Patterns of optim.no_decay that match no parameter, which is likely a slip: a warning in the log.
- * The usual ones are for models of all kinds. */
+/* Warns in the log of patterns of optim.no_decay that match no parameter, which is likely a
+ * mistake. The default patterns are not checked, since they are for models of all kinds. */
 void events_patterns(const session *s);
 status events_nonfinite(session *s, const char *what, err *e) ATH_MUST_USE;
-/* A spike in the coming step, and that the run has gone back from step `from` because of one. The
- * documents are those of the step. */
+/* events_spike: the coming step is a spike. events_rewind: because of one, the run has gone back
+ * from step `from`. The documents are those of the step. */
 status events_spike(session *s, const step_result *r, suspects *documents, err *e) ATH_MUST_USE;
 status events_rewind(session *s, const step_result *r, int64_t from, const watch_gap *left_out,
                      suspects *documents, err *e) ATH_MUST_USE;
@@ -38,18 +38,19 @@ status events_save_failed(session *s, const save_job *j, const err *why, bool fa
                           err *e) ATH_MUST_USE;
 status events_prune_failed(session *s, const err *why, err *e) ATH_MUST_USE;
 status events_upload_failed(session *s, const upload_event *ev, err *e) ATH_MUST_USE;
-/* A checkpoint that is passed over. There may be no log yet: it is told by events_late. */
+/* A checkpoint that is damaged and not loaded. metrics.jsonl may not be open yet: events_late
+ * writes the event then. */
 void events_damaged(session *s, const char *dir, const err *why);
 status events_late(session *s, err *e) ATH_MUST_USE;
 
-/* Private to events.c and alarms.c: an event with these members, of which the reference is taken;
- * step < 0: of no step. */
+/* Private to events.c and alarms.c: writes an event with these members, and frees them. step < 0:
+ * the event belongs to no step. */
 status events_emit(session *s, const char *kind, int64_t step, json_t *members,
                    err *e) ATH_MUST_USE;
 
-/* [{set, shard, document, source, line, id, first_tok, end_tok, row, loss, repeated}] of the first
- * `most`; what is unknown is null. `set`, `shard` and tokens say where the document lies in the
- * shards, `source` and `line` where its text is. */
+/* [{set, shard, document, source, line, id, first_tok, end_tok, row, loss, repeated}] of at most
+ * `most` documents, the most suspicious first; what is unknown is null. `set`, `shard` and tokens
+ * say where the document lies in the shards, `source` and `line` where its text is. */
 json_t *events_documents(suspects *s, int most);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "train/session.h"
 
-/* Where the samples of the coming step come from. The functions are called in this order, once a
- * step, once a micro-batch, once a step. */
+/* Where the samples of the coming step come from. In a step, count_targets is called once, then
+ * fill for each micro-batch, then reduced once. */
 typedef struct step_source {
     /* Number of unmasked targets of this rank in the whole step. Gradients are divided by the sum
      * over all ranks, so it must be known before the first micro-batch. */
@@ -26,16 +26,16 @@ typedef struct step_result {
     double loss_sum;           /* sum of losses over `count` targets or samples, of all ranks */
     int64_t loss_fixed;        /* deterministic mode: the same sum in fixed point (op/fixed.h) */
     int64_t targets;           /* unmasked targets, of all ranks */
-    int64_t count;             /* what the mean is over: targets, or samples (objective.h) */
+    int64_t count;             /* of targets or samples: the loss is their mean (objective.h) */
     float grad_scale;          /* 1 / count */
     double norm, lr;           /* norm of the gradient before clipping; learning rate */
-    int64_t wait_ns, total_ns; /* wait: for samples; it is part of the total */
+    int64_t wait_ns, total_ns; /* time of the step; wait_ns of it was waiting for samples */
     bool finite;               /* false: loss or norm is NaN or Inf, and there was no update */
     watch_verdict verdict;     /* WATCH_SKIP and WATCH_REWIND: no update either */
     spike_score score;
     int64_t repeated_tokens; /* tokens in repeated runs (suspects.h); 0 unless steps are judged */
     double repeated;         /* their share of the step's tokens */
-    bool has_digest;         /* train.digest_every asks for one after this step */
+    bool has_digest;         /* train.digest_every wants a digest after this step */
     uint64_t digest;         /* of the weights after the step */
 } step_result;
 
@@ -45,28 +45,28 @@ typedef struct step_times {
     int64_t fill_ns, norm_ns, update_ns;
 } step_times;
 
-/* Runs the step after s->at; s->at stays. times may be NULL. Every rank calls it. */
+/* Runs the step after s->at, which it does not change. times may be NULL. Every rank calls it. */
 status execute_step(session *s, const step_source *from, step_times *times, step_result *r,
                     err *e) ATH_MUST_USE;
 /* The step's loss; 0 where nothing was counted. */
 double execute_mean_loss(const step_result *r);
-/* Moves s->at past the step; not called for a step that is rewound. */
+/* Moves s->at past the step. Not called for a step from which the run goes back (WATCH_REWIND). */
 void execute_advance(session *s, const step_result *r);
 
-/* What a step consists of, for those who run it otherwise (guard/nonfinite.c) or only a part of it
- * (validate.c, samples.c). */
+/* The parts of a step, for files that run it in another way (guard/nonfinite.c) or run only a part
+ * of it (validate.c, samples.c). */
 
-/* What the ops of a micro-batch of the coming step get. */
+/* The op_run of a micro-batch of the coming step. */
 op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 /* Fills g->rows with a micro-batch of samples; returns the number of targets. */
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. All ranks that share the weights call it
  * together, since they may have to gather them. */
 void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run);
-/* The loss of a micro-batch whose forward pass is done, as a sum; where the objective gives its
- * gradient, that is put into the program, and the backward can begin. */
+/* The loss of a micro-batch after its forward pass, as a sum. If the objective computes the
+ * gradient, this copies it to the program, so that the backward can begin. */
 double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale);
-/* Copies between two chunks, as a STEP_PASS_ON or STEP_PASS_BACK says. */
+/* Does the copy between two chunks of a STEP_PASS_ON or STEP_PASS_BACK. */
 void execute_pass_on(dev *d, const stage *g, const step_entry *t);
 /* Inputs and outputs of the entry's program. */
 const batch_ports *execute_ports_of(const stage *g, const step_entry *t);

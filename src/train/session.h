@@ -1,6 +1,6 @@
-/* A run while it trains. Each part has a header and an owner of its own; functions that need one or
- * two of them take these, and those that drive a step or a save take the session. Private to the
- * module. */
+/* A run while it trains, as a struct of parts. Each part has a header of its own. A function that
+ * needs one or two parts takes these; one that drives a step or a save takes the session. Private
+ * to the module. */
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H
 
@@ -17,12 +17,12 @@
 typedef struct session {
     const train_options *opt;
     setup setup;        /* what does not change: config, model, plan, ranks (setup.h) */
-    stage_data data;    /* of all stages, and the record of them (course/stage_data.h) */
-    stage stage;        /* in force: data, programs, batch (stage.h) */
+    stage_data data;    /* of all stages, and the record of it (course/stage_data.h) */
+    stage stage;        /* the current one: data, programs, batch (stage.h) */
     cursor at;          /* where the run is (cursor.h) */
-    watch watch;        /* what judges steps (guard/watch.h) */
+    watch watch;        /* judges steps (guard/watch.h) */
     bool watches;       /* whether steps are judged; not in trials */
-    bool overflow;      /* deterministic mode: a number did not fit into this step's sums */
+    bool overflow;      /* deterministic mode: a gradient was too large for this step's sums */
     saving saving;      /* the save under way, uploads (save/save.h) */
     journal journal;    /* where events go (journal.h) */
     trace *trace;       /* NULL: no --trace */
@@ -30,10 +30,10 @@ typedef struct session {
     char *forked;       /* --fork: the checkpoint from which the new run begins; else NULL */
 } session;
 
-/* Opens the tokenizer and initialises the other parts. The caller has set opt, and setup's c, a, peers
- * and dev. */
+/* Opens the tokenizer and initialises the other parts. The caller has set opt, and setup's c, a,
+ * peers and dev. */
 status session_open(session *s, err *e) ATH_MUST_USE;
-/* setup_open_course; afterwards data can be opened, too. */
+/* Calls setup_open_course; after it data can be opened. */
 status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
                            err *e) ATH_MUST_USE;
 void session_close(session *s);

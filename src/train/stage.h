@@ -1,8 +1,9 @@
-/* The stage in force, and within it the part: what the coming step computes with. A stage changes
- * data, programs, masks and rates; a part of a ramp only the number of micro-batches.
+/* The current stage, and its current part (course.h): what the coming step computes with. Another
+ * stage has other data, programs, masks and rates. Another part of a stage, in a batch ramp, has
+ * another number of micro-batches only.
  *
- * stage_enter is called before every step and does nothing where nothing changes. Trials, which
- * bring their own samples, call stage_enter_shape alone. */
+ * stage_enter is called before every step, and returns at once if stage and part stay the same.
+ * Trials have their own samples, and call only stage_enter_shape. */
 #ifndef TRAIN_STAGE_H
 #define TRAIN_STAGE_H
 
@@ -15,15 +16,15 @@
 #include "train/setup.h"
 
 /* A program without backward (validation, prefill, decode), with the step table by which it is run:
- * where weights are sharded, each unit is gathered before the ops that read it. */
+ * if weights are sharded, each unit is gathered before the ops that read it. */
 typedef struct pass_table {
     const prog *p;
     step_table table;
 } pass_table;
 
 typedef struct stage {
-    int number;        /* in the course, from 0; -1: none is in force */
-    bool begins;       /* the coming step is its first: begin_stage in loop.c has work to do */
+    int number;        /* in the course, from 0; -1: there is no current stage */
+    bool begins;       /* the coming step is its first: loop.c calls begin_stage */
     const config *now; /* the run's config with the stage's changes */
     bool *decay;       /* [parameters] whether weight decay acts on each */
     int B, T;          /* sequences of a micro-batch, tokens of a sequence */
@@ -31,12 +32,11 @@ typedef struct stage {
     /* Its data; NULL in trials, where samples come from elsewhere. */
     loader *train, *valid;
     prefetch *ahead;
-    float
-        *nll; /* [batch,T] losses of the step's tokens, from which a spike's documents are found */
+    float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */
 
-    /* The part in force. */
+    /* The current part. */
     int64_t batch;          /* sequences of a step, over all ranks */
-    int64_t share;          /* sequences of a step on this rank; they follow each other */
+    int64_t share;          /* of these, the sequences on this rank: successive ones */
     step_parts parts;       /* the programs of a step */
     step_table table;       /* what a step does, made of them */
     batch_ports *chunks;    /* [parts.chunks] of the programs that are trained */
@@ -52,19 +52,19 @@ typedef struct stage {
 
 void stage_init(stage *g);
 void stage_close(stage *g);
-/* Brings the stage and part of the step after at->step into force: its data, its programs, its
- * batch. When it fails nothing is half entered: what was trained can be saved. */
+/* Makes the stage and part of the step after at->step the current ones: data, programs, batch. If
+ * it fails, the weights are untouched and can be saved. */
 status stage_enter(stage *g, const setup *u, stage_data *d, const cursor *at, err *e) ATH_MUST_USE;
 /* Opens the data of a stage: train, valid. */
 status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err *e) ATH_MUST_USE;
-/* Programs and tables alone. */
+/* Enters a stage without data: programs and tables only. */
 void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch);
-/* Puts the stage out of force: the next stage_enter begins anew. */
+/* Leaves the current stage: the next stage_enter opens everything again. */
 void stage_leave(stage *g);
 
 /* First sample of a step in the numbering of its stage's loader. */
 uint64_t stage_first_sample(const setup *u, const watch *w, int64_t step);
-/* The first that is this rank's. */
+/* The first sample of the step that is this rank's. */
 uint64_t stage_own_sample(const setup *u, const watch *w, int64_t step);
 
 #endif

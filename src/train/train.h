@@ -1,13 +1,13 @@
 /* The training run: from a config to a trained model in a run folder.
  *
  * Reading order: this file, session.h and the headers of its parts (setup.h: what a run is made of;
- * course/course.h: the run as arithmetic; stage.h: what is in force; cursor.h: where the run is;
- * guard/watch.h: which steps are spikes; save/save.h and save/state.h: checkpoints and resume;
+ * course/course.h: stages and steps as a table; stage.h: the current stage; cursor.h: where the run
+ * is; guard/watch.h: which steps are spikes; save/save.h and save/state.h: checkpoints and resume;
  * journal.h: where events go). Then train.c (opening in order of cost), loop.c (steps and what
  * happens between them), execute.h (one step), events.h and alarms.c, ranks/peers.h (the other
  * ranks), ranks/trace.h (a step's timeline), validate.c, samples.c, gradients.c (--dump-grads).
- * Beside them: layouts/trial.h (steps without data), layouts/layouts.h and ranks/preflight.h
- * (whether a layout computes what one rank does), bench/bench.h.
+ * Not part of a run: layouts/trial.h (steps without data), layouts/layouts.h and ranks/preflight.h
+ * (whether a layout of ranks computes what one rank computes), bench/bench.h.
  *
  * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end.
  * Each is appended to RUN/metrics.jsonl and given to the caller. */
@@ -35,7 +35,7 @@ typedef struct train_options {
     void *ctx;                                        /* of both */
 } train_options;
 
-/* Trains to the end that the config names, from the newest checkpoint in the run folder if there is
+/* Trains to the end that the config sets, from the newest checkpoint in the run folder if there is
  * one. Every rank calls it. `c` gets its resolved values (precision, say). ST_STOPPED: after a
  * signal, with the state saved. ST_NONFINITE: a loss or gradient is NaN or Inf; the error names
  * step, op and tensor. */
@@ -45,8 +45,8 @@ status train_run(config *c, const train_options *opt, err *e) ATH_MUST_USE;
  * The caller frees the plan and closes the device. */
 status train_plan(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
 
-/* Loss and gradients of one batch of ids [B,T+1] from an .npy file, written by Hugging Face names;
- * no update. */
+/* Computes loss and gradients of one batch of ids [B,T+1] from an .npy file, and writes the
+ * gradients under Hugging Face names; no update. */
 status train_dump_gradients(config *c, const char *ids_file, const char *out_file, double *loss,
                             err *e) ATH_MUST_USE;
 

@@ -1,3 +1,4 @@
+/* Frames as bytes (see frame.h). */
 #include "comm/meet/frame.h"
 
 #include <string.h>

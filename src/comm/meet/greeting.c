@@ -1,3 +1,4 @@
+/* The bytes of a greeting (see greeting.h). */
 #include "comm/meet/greeting.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
-/* Two exchanges: where every rank lives, with the segment that rank 0 has made; and whether all
- * have opened it.
+/* Two exchanges: on which machine every rank is, and the segment that rank 0 has made; then whether
+ * all have opened it.
  *
  * The segment is an anonymous file of rank 0, which the others open by its process and descriptor:
- * it has no name that could stay behind, whenever a rank is killed. That the file is the right one
- * is shown by its numbers, which no other file of this machine has. */
+ * it has no name, so nothing stays behind when a rank is killed. Its device and inode numbers,
+ * which no other file of the machine has, show that it is the right file. */
 #include "comm/meet/joined.h"
 
 #include <fcntl.h>

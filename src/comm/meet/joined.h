@@ -1,6 +1,6 @@
-/* Ranks that somebody started and told where rank 0 is (torchrun, scripts, cluster operators): they
- * meet over TCP (rendezvous.h), then share the memory of one machine as those of athanor launch
- * do. Ranks of several machines are refused with a sentence that says which is where. */
+/* Ranks that another program started, and that know the address of rank 0 (torchrun, scripts,
+ * cluster operators). They meet over TCP (rendezvous.h), then share a segment of memory like the
+ * ranks of athanor launch. Ranks on several machines are refused; the error says which is where. */
 #ifndef COMM_JOINED_H
 #define COMM_JOINED_H
 

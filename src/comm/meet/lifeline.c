@@ -1,4 +1,4 @@
-/* The thread and what it does when a connection ends. */
+/* The thread that waits for the end of connections (see lifeline.h). */
 #include "comm/meet/lifeline.h"
 
 #include <errno.h>

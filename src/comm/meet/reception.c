@@ -1,4 +1,4 @@
-/* Guests, from the first byte to the last; then the loop over all of them. */
+/* A guest, from its first byte to its last; then the loop over all guests (see reception.h). */
 #include "comm/meet/reception.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* How one rank comes to rank 0, then the exchange; how rank 0 receives the ranks is in reception.c. */
+/* How a rank comes to rank 0, then the exchange. How rank 0 receives the ranks: reception.c. */
 #include "comm/meet/rendezvous.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
-/* See bestfit.h. Bins wait in one list for each free length 1..T; a bitset of 64-way levels finds
- * the least free length with a bin in it. Equal items are taken in their order, and of equally full
- * bins the one that got an item last: the outcome is a function of the lengths. */
+/* See bestfit.h. There is a list of bins for each free length 1..T, and a tree of bits, with 64
+ * children a node, finds the least sufficient free length that has bins. Items of equal size are
+ * taken in their order; of equally full bins, the one that got an item last. So the result is a
+ * function of the lengths alone. */
 #include "data/order/bestfit.h"
 
 #include <stdlib.h>

@@ -1,23 +1,24 @@
 /* The loader: token shards in, rows of training batches out.
  *
  * Words
- *   source     a set of token shards (shards.h) with a weight
+ *   source     a set of token shards (shards.h), "the set", with a weight
  *   row        T = seq_len input ids, and for each its target: the id that follows it
  *   sequence   the tokens of one row, numbered within a source: 0 .. sequences - 1 is one epoch
  *   sample     a row of the run. Samples 0, 1, 2, ... are the rows in the order in which a run uses
  *              them: with B rows a step, step 1 takes samples 0 .. B - 1, step 2 the next B
+ *   ordinal    of a sample: how many samples its source gave before it
  *
  * From a sample to its row
- *   sample --> source, ordinal     mixture.h: which source, and how many samples it gave before
- *          --> epoch, sequence     place.c: ordinal / sequences, and a shuffled ordinal % sequences
+ *   sample --> source, ordinal     mixture.h
+ *          --> epoch, sequence     place.c: ordinal / sequences; ordinal % sequences, permuted
  *          --> ranges of tokens    place.c by arithmetic, or packing.h from an index
  *          --> ids, targets        rows.c, from the shards
  * Every arrow is a function of its left side and of loader_config alone. Nothing is remembered
  * between calls: sample 10^12 costs what sample 0 costs, a run resumes without replaying, and any
  * rank or thread may ask for any sample.
  *
- * Who calls what: whoever trains opens a loader for each stage (train/course), asks for rows by
- * loader_fill or through the thread of prefetch.h, and compares loader_error before it uses them.
+ * Who calls what: train/course opens a loader for each stage. Rows are made by loader_fill, or
+ * ahead by the thread of prefetch.h. Before rows are used, loader_error is asked for errors.
  * `data show --run` asks loader_describe which documents a sample holds.
  *
  * Training (shuffle = true)
@@ -26,19 +27,19 @@
  *                 epoch begins to cut at another token and has another order; both are random
  *                 functions of (seed, the set's fingerprint, epoch).
  *   bestfit, none Rows are made of whole documents, or of pieces of those longer than T. An index
- *                 beside the shards says which (packing.h); it is made when it is first needed. Each
- *                 epoch has the same rows in another order. What is left of a row is padding.
- *   by score      order = ORDER_ASCENDING or DESCENDING, with any packing: the index also has the
- *                 order, which is the same in each epoch, and concat always cuts from token 0 on.
+ *                 beside the shards says which (packing.h); it is made at its first use. Each
+ *                 epoch has the same rows in another order. The rest of a row is padding.
+ *   by score      order = ORDER_ASCENDING or ORDER_DESCENDING, with any packing: the index also has
+ *                 the order, which is the same in each epoch. concat then cuts from token 0 on.
  * Validation (shuffle = false), always concat
  *   Sources one after the other, sequences in order, without overlap: every token but the first of
- *   a source is a target exactly once. The last row of a source ends in padding, and samples past
- *   the end are all padding, so the last batch may be larger than what is left.
+ *   a source is a target exactly once. The last row of a source ends in padding. Rows past the last
+ *   sequence are all padding, so the last batch need not be smaller.
  *
  * Padding is id 0 with the target LOADER_IGNORE; with document_mask it is a document of its own.
  *
- * A loader does not change after loader_open, except that it notes its first error: many threads may
- * call it at once. */
+ * A loader does not change after loader_open, except that it notes its first error. So many threads
+ * may call it at once. */
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 
@@ -60,7 +61,7 @@ enum { LOADER_IGNORE = -100, LOADER_MAX_SOURCES = 256, LOADER_MAX_SEQ_LEN = 1 <<
     W(PACKING_NONE, "none")
 typedef enum loader_packing { LOADER_PACKINGS(LIST_ENUMERATOR) } loader_packing;
 
-/* The last two are a curriculum: by the documents' score, the same in each epoch. */
+/* ascending, descending: a curriculum, by the documents' scores, the same in each epoch. */
 #define LOADER_ORDERS(W)                                                                           \
     W(ORDER_SHUFFLE, "shuffle")                                                                    \
     W(ORDER_ASCENDING, "ascending")                                                                \
@@ -68,13 +69,13 @@ typedef enum loader_packing { LOADER_PACKINGS(LIST_ENUMERATOR) } loader_packing;
 typedef enum loader_order { LOADER_ORDERS(LIST_ENUMERATOR) } loader_order;
 
 typedef struct loader_source {
-    const char *path; /* this and the next three: see shards_spec */
+    const char *path; /* path to max_tok: as in shards_spec */
     shards_format format;
     int width_bytes;
     uint64_t max_tok;
     double weight;     /* share of the samples, on any positive scale; not used without shuffle */
-    uint64_t consumed; /* samples of this source that earlier stages of the run took: its ordinals
-                          begin here, so that a stage goes on where the one before it stopped */
+    uint64_t consumed; /* samples of this source that earlier stages of the run took. Its ordinals
+                          begin here, so a stage goes on where the one before it stopped */
 } loader_source;
 
 typedef struct loader_config {
@@ -88,8 +89,8 @@ typedef struct loader_config {
     uint64_t seed;
     uint64_t tok_hash;  /* tok_hash() of the run's tokenizer; 0: not compared with the shards' */
     int32_t vocab_size; /* of the model: every id must be below it; 0: that of the shards */
-    int32_t tok_vocab;  /* the tokenizer's size and end-of-text id (-1: none), for token files of */
-    int32_t eos;        /* other programs, which do not say */
+    int32_t tok_vocab;  /* the tokenizer's size */
+    int32_t eos;        /* its end-of-text id; -1: none. For token files that have no index */
     /* Called now and then while an index is made: share of 0 .. 1. May be NULL. */
     void (*progress)(void *ctx, const char *what, double share);
     void *progress_ctx;
@@ -109,16 +110,16 @@ void loader_close(loader *l); /* NULL is fine */
  * targets are not LOADER_IGNORE.
  *
  *   ids      [B,T]  input ids
- *   targets  [B,T]  targets[b,t] is the token after ids[b,t]. LOADER_IGNORE in padding, and where
- *                   that token belongs to another document: behind the last token of a document,
- *                   with document_mask or a packing other than concat
+ *   targets  [B,T]  targets[b,t] is the token after ids[b,t]. LOADER_IGNORE in padding, and, with
+ *                   document_mask or a packing other than concat, at the last token of a
+ *                   document, since the token after it belongs to another one
  *   start    [B,T]  the first position of the row that position t may attend to (<= t): where its
  *                   document begins. All 0 without document_mask. NULL: not wanted
  *   pos      [B,T]  t - start[b,t]: positions begin anew with each document. NULL: not wanted
  *
- * It cannot fail. What cannot be read, and an id outside the vocabulary, becomes id 0 and its row
- * (bestfit, none: its document) has no targets; the loader notes the error. Ask loader_error before
- * the batch is used. */
+ * It always returns rows. A token that cannot be read, or is outside of the vocabulary, becomes id
+ * 0, and its row (bestfit, none: its document) has no targets. The loader notes the error: ask
+ * loader_error before the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
                     int32_t *start, int32_t *pos);
 /* The first error that any call met, which names the file; ST_OK when there was none. */
@@ -131,8 +132,8 @@ typedef struct loader_place {
     uint64_t ordinal;   /* samples that the source gave before this one, `consumed` included */
     uint64_t epoch;     /* ordinal / sequences */
     uint64_t sequence;  /* 0 .. sequences - 1 */
-    uint64_t first_tok; /* of the set; in training a sequence may go on at token 0 */
-    int64_t n_inputs;   /* without padding: T, or fewer */
+    uint64_t first_tok; /* counted in the set; in training a sequence may go on at token 0 */
+    int64_t n_inputs;   /* input ids without padding: at most T */
 } loader_place;
 loader_place loader_place_of(const loader *l, uint64_t sample);
 
@@ -157,8 +158,8 @@ const shards *loader_source_shards(const loader *l, int i);
 /* Sequences of one epoch of all sources, and of source i. */
 uint64_t loader_sequences(const loader *l);
 uint64_t loader_source_sequences(const loader *l, int i);
-/* The share of the samples that source i gets: its weight, right to 1e-6; in validation that of its
- * sequences. */
+/* The share of samples that source i gives: in training its weight over the sum of all, to 1e-6; in
+ * validation its sequences over the sum of all. */
 double loader_source_share(const loader *l, int i);
 /* How many of samples 0 .. n - 1 are source i's. */
 uint64_t loader_samples_of(const loader *l, int i, uint64_t n);

@@ -1,5 +1,5 @@
-/* What the files of the loader share; private to this folder. loader.c opens the sources and answers
- * questions, place.c turns a sample into its place and that into ranges of tokens or documents,
+/* What the files of the loader share; private to this folder. loader.c opens the sources and tells
+ * about them, place.c turns a sample into its place and that into ranges of tokens or documents,
  * rows.c turns the ranges into ids and targets. */
 #ifndef DATA_LOADER_IMPL_H
 #define DATA_LOADER_IMPL_H
@@ -12,10 +12,10 @@
 
 typedef struct source_state {
     shards *shards;
-    packing *packing;   /* index of sequences; NULL: concat, shuffled: arithmetic is enough */
+    packing *packing;   /* index of sequences; NULL: none is needed, as in shuffled concat */
     uint64_t n_tok;     /* N */
     uint64_t sequences; /* in one epoch */
-    uint64_t seed;      /* of where its epochs begin to cut, and of their orders */
+    uint64_t seed;      /* for the order of each epoch, and the token at which it begins to cut */
     uint64_t consumed;  /* its ordinals begin here */
 } source_state;
 
@@ -39,19 +39,19 @@ struct loader {
     mixture *mix;       /* NULL unless shuffle */
     uint64_t sequences;
     shard_totals totals;
-    loader_fault *fault; /* behind a pointer, as questions to a const loader may set it */
+    loader_fault *fault; /* behind a pointer: functions that take a const loader may set it */
 };
 
-/* Keeps the first fault. */
+/* Notes an error; only the first one is kept. */
 void loader_set_fault(const loader *l, const err *e);
-/* The place of a sample as far as arithmetic goes. Where an index of sequences is needed, first_tok
- * and n_inputs are still 0. */
+/* The place of a sample, by arithmetic alone. If an index of sequences is needed for first_tok and
+ * n_inputs, these are 0. */
 loader_place place_compute(const loader *l, uint64_t sample);
 /* Fills in first_tok of a sequence that is ordered by an index but cut by arithmetic. */
 status place_look_up(const loader *l, loader_place *p, err *e) ATH_MUST_USE;
 
-/* The ranges of tokens that a sample reads, one after the other, each contiguous in the set. A ring
- * gives one, or two where it goes on at token 0; an index gives pieces of documents. */
+/* The ranges of tokens that a sample reads, one after the other, each contiguous in the set. With
+ * concat there is one, or two if the sample goes on at token 0; otherwise one for each piece. */
 typedef struct place_walk {
     const source_state *src;
     bool packed;

@@ -1,5 +1,5 @@
-/* Reading an index of sequences. A trailer that is not exactly what this set and this packing need
- * makes the index be made again; pieces are checked when they are read. */
+/* Reading an index of sequences. If its trailer is not exactly that of this set and this packing,
+ * the index is made again. Pieces are checked when they are read. */
 #include "data/order/packing_format.h"
 
 #include "base/arena.h"

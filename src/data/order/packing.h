@@ -1,10 +1,11 @@
-/* Indexes of sequences: files that say, for each row of T tokens, which pieces of which documents it
- * holds. The packings bestfit and none need one, and so does an order by score.
+/* Indexes of sequences: files that say, for each row of T tokens, which pieces of documents it
+ * holds. The packings bestfit and none need one, and so does an order by score. loader.h explains
+ * T, row and sequence.
  *
  * packing_open opens the file beside the shards, or makes it: one pass over the bounds of all
  * documents, 40 MB of memory and 8 bytes for each sequence (24 with an order by score). Afterwards
  * it is read by position: a sample costs two or three short reads, and nothing of it stays in
- * memory. The file is opened once; one that is made anew meanwhile does not change what is read.
+ * memory. The file is opened once: if another process makes it again, this one reads the old one.
  *
  * Pieces. A document of more than T tokens is cut into pieces of T tokens and a rest. The last
  * target of a piece is the first token of the next one. A rest of one token has nothing to predict
@@ -14,16 +15,18 @@
  *             et al. 2024, "Fewer Truncations Improve Language Modeling"), a million at a time
  *   concat    no pieces: sequence i is tokens i T .. i T + T - 1, and only the order is stored
  *
- * Order by score. The score of a sequence is the mean of its documents' scores, weighted by how many
- * tokens of each are in it. Documents without a score do not count; sequences without any come
+ * Order by score. The score of a sequence is the mean of its documents' scores, weighted by how
+ * many tokens of each are in it. Documents without a score do not count; sequences without any come
  * last. Equal scores are ordered by a hash.
  *
- * File: SET/pack-PACKING-T[-ORDER].seq, for a file of others FILE.pack-PACKING-T[-ORDER].seq:
+ * File: SET/pack-PACKING-T[-ORDER].seq; for a token file of another program,
+ * FILE.pack-PACKING-T[-ORDER].seq. ORDER is asc or desc.
  *   pieces      12 bytes each: u64 first token, u32 with the number of tokens in bits 0-25, bit 30:
  *               the document goes on behind, bit 31: the last piece of its sequence
  *   sequences   u64 each: number of the first piece; concat: number of the sequence
  *   trailer     96 bytes (packing_format.h), with the set's fingerprint and a checksum of the
- *               trailer: an index of other data, or half an index, is made anew */
+ *               trailer. If it shows other data, or a file that is not complete, the index is made
+ *               again */
 #ifndef DATA_PACKING_H
 #define DATA_PACKING_H
 
@@ -46,8 +49,8 @@ typedef struct packing_piece {
     bool goes_on; /* the token after the piece belongs to the document */
 } packing_piece;
 
-/* Opens the index, makes it where there is none. ST_USAGE: no scores, nothing to learn from;
- * ST_FAILED: the folder cannot be written. */
+/* Opens the index; makes it if there is none. ST_USAGE: no scores for an order by score, or not one
+ * target in the set; ST_FAILED: the folder cannot be written. */
 status packing_open(packing **out, const packing_spec *spec, err *e) ATH_MUST_USE;
 void packing_close(packing *p); /* NULL is fine */
 packing_totals packing_get_totals(const packing *p);
@@ -60,12 +63,12 @@ typedef struct packing_walk {
     const packing *p;
     uint64_t next;           /* number of the piece to read next */
     int64_t room;            /* tokens that the row can still hold */
-    int at, n;               /* in `buffer` */
-    bool last;               /* the piece given last ended the sequence */
+    int at, n;               /* the next piece in `buffer`, and how many are in it */
+    bool last;               /* the piece that was given before is the last of the sequence */
     uint8_t buffer[12 * 32]; /* pieces read ahead */
 } packing_walk;
 status packing_walk_begin(const packing *p, uint64_t place, packing_walk *w, err *e) ATH_MUST_USE;
-/* *more = false at the end. ST_FORMAT: a piece that cannot be. */
+/* *more = false at the end. ST_FORMAT: a piece that is too long or not inside the set. */
 status packing_walk_next(packing_walk *w, packing_piece *piece, bool *more, err *e) ATH_MUST_USE;
 
 #endif

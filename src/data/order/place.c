@@ -1,5 +1,5 @@
-/* From a sample to its place (by arithmetic, and with an index of sequences one look into it), and
- * from a place to ranges of tokens and to documents. */
+/* From a sample to its place: by arithmetic, or with one look into an index of sequences. From a
+ * place to ranges of tokens and to documents. */
 #include "data/order/loader_impl.h"
 
 #include "base/rng.h"

@@ -1,9 +1,9 @@
 /* See prefetch.h. The buffer is a ring of slots, one for each micro-batch of a step. Micro-batches
- * are numbered on and on through the steps; number i lies in slot i % slots from when it is made
- * until the owner has taken it and releases it: released <= made <= released + slots.
+ * have one count through all steps; number i lies in slot i % slots from when it is made until the
+ * owner has taken it and releases it: released <= made <= released + slots.
  *
- * Where the owner asks for a step that was not expected, the numbers get another meaning. Then a new
- * generation begins, and what the thread is filling for the old one is thrown away. */
+ * If the owner asks for a step that was not expected, the numbers stand for other samples from then
+ * on. A new generation begins, and what the thread is filling for the old one is thrown away. */
 #include "data/order/prefetch.h"
 
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * prefetch_begin (waits until the step is there), prefetch_take for each micro-batch in order.
  *
  * Memory is that of one step's micro-batches (prefetch_bytes): each one that is taken makes room
- * for one of the next step. The thread sleeps when there is nothing to read. Signals go to other
- * threads. Errors stay in the loader: loader_error. */
+ * for one of the next step. The thread sleeps when there is nothing to read, and takes no signals.
+ * Errors are noted by the loader: ask loader_error. */
 #ifndef DATA_PREFETCH_H
 #define DATA_PREFETCH_H
 
@@ -14,20 +14,20 @@
 
 typedef struct prefetch prefetch;
 
-/* B: rows of a micro-batch; `batch`: rows of a step, at most. `start`: starts are wanted. */
+/* B: rows of a micro-batch. batch: rows of a step, at most. start: starts are read, too. */
 prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start);
 void prefetch_free(prefetch *p); /* waits for the thread; NULL is fine */
 /* Bytes that a prefetch of this shape holds. */
 size_t prefetch_bytes(int B, int T, int64_t batch, bool start);
 
-/* Says that a step of n samples from `first` on will be asked for: it may be read ahead. Asking for
- * another step later is right as well, just slower. */
+/* Says that the next step will be n samples from `first` on, so that they are read ahead. A
+ * prefetch_begin of any other step is allowed, too: it is only slower. */
 void prefetch_expect(prefetch *p, uint64_t first, int64_t n);
 /* Begins a step: waits until it is there, and gives the number of its targets. */
 int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n);
-/* Copies micro-batch m of it (the last one of a step may have fewer rows than B); arrays as in
- * loader_fill; start NULL: not wanted. Micro-batches are meant to be taken in order; one that was
- * passed over or taken before is read again. */
+/* Copies micro-batch m of the step that has begun; the last one of a step may have fewer rows than
+ * B. Arrays as in loader_fill; start NULL: not wanted. Take micro-batches in order: one that was
+ * passed over or taken before is read again, which is slow. */
 void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start,
                    int32_t *pos);
 

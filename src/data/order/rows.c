@@ -1,7 +1,7 @@
 /* From a place to a row of ids, targets and starts. There are two kinds of rows: those cut from the
  * stream of tokens (fill_cut) and those made of pieces of documents (fill_packed); fill_row, which
- * is to be read last, chooses and adds the padding. What cannot be read or believed becomes id 0
- * without a target, and is noted in the loader. */
+ * is to be read last, chooses and adds the padding. What cannot be read, or is no id of the
+ * vocabulary, becomes id 0 without a target, and the loader notes the error. */
 #include "data/order/loader_impl.h"
 
 #include <inttypes.h>

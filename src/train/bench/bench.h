@@ -1,5 +1,5 @@
-/* Measuring training steps: the plan, step table and programs of `train` on random ids. No data, no
- * run folder and no weights are opened; a tokenizer only where the vocabulary is its size.
+/* Measures training steps: the plan, step table and programs of `train` on random ids. No data, run
+ * folder or weights are opened; a tokenizer only if it gives the size of the vocabulary.
  *
  * Reading order: this file, bench.c (one step), bench_profile.h (where its time goes),
  * bench_icicle.h (the same as a picture). bench_gemm.h measures matrix products alone. */
@@ -34,7 +34,7 @@ typedef struct bench_step {
  * alone.
  */
 status bench_open(bench **out, config *c, comm_world *world, err *e) ATH_MUST_USE;
-/* What rank 0 says. */
+/* The x of rank 0, on all ranks. */
 bool bench_agree(const bench *b, bool x);
 void bench_close(bench *b);
 const bench_facts *bench_get_facts(const bench *b);
@@ -42,7 +42,7 @@ const bench_facts *bench_get_facts(const bench *b);
 /* One optimizer step. ST_NONFINITE when there was no update. */
 status bench_run_step(bench *b, bench_step *out, err *e) ATH_MUST_USE;
 
-/* Of n > 0 steps; mfu and hfu are those of the median. */
+/* Summary of n > 0 steps; mfu and hfu are those of the median step. */
 typedef struct bench_summary {
     double tok_per_s, tok_per_s_min, tok_per_s_max, step_ms, mfu, hfu, loss; /* loss: the last */
     int64_t peak_rss_bytes;                                                  /* now */
@@ -51,8 +51,8 @@ bench_summary bench_summarize(const bench *b, const bench_step *steps, int n);
 
 /* From here on the time of every op is measured. */
 void bench_start_profile(bench *b);
-/* The steps since then; measures the memory's bandwidth, which touches memory of its own. The rows
- * live as long as the bench. */
+/* The profile of the steps since bench_start_profile. It also measures the bandwidth of memory,
+ * with an array of its own. The rows live as long as the bench. */
 status bench_get_profile(bench *b, bench_profile *out, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
-/* A profile as a picture and as a timeline: the step over its parts (forward, backward, update) over
- * classes of ops over ops, width = time. All calls of an op lie together: what it says is how much,
- * not when. */
+/* A profile as a picture and as a timeline: the step over its parts (forward, backward, update)
+ * over classes of ops over ops, width = time. All calls of an op are drawn as one: the picture
+ * shows how much time ops take, not when they run. */
 #ifndef TRAIN_BENCH_ICICLE_H
 #define TRAIN_BENCH_ICICLE_H
 

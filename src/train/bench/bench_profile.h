@@ -1,6 +1,6 @@
-/* Where the time of a step goes: the ops of the program, grouped by what a person knows, the
- * value's name without its layer ("mlp.down_proj") and the pass. Times are means over the measured
- * steps, so that they add up to the step. */
+/* Where the time of a step goes: the ops of the program, grouped by the name of their value without
+ * its layer ("mlp.down_proj"), and by pass. Times are means over the measured steps, so that they
+ * add up to the step. */
 #ifndef TRAIN_BENCH_PROFILE_H
 #define TRAIN_BENCH_PROFILE_H
 
@@ -9,17 +9,17 @@
 #include "plan/plan.h"
 #include "train/execute.h"
 
-/* An op_profile, or what is no op. */
+/* An op_profile, or one of the classes below, which are no ops. */
 typedef int bench_class;
 enum {
     BENCH_OPTIMIZER = OP_PROFILES,
-    BENCH_BETWEEN, /* samples, and what no op accounts for */
+    BENCH_BETWEEN, /* samples, and all time outside of ops */
     BENCH_CLASSES
 };
 
 typedef enum bench_pass {
     BENCH_FORWARD,
-    BENCH_BACKWARD_INPUT, /* also of ops whose gradients come together */
+    BENCH_BACKWARD_INPUT, /* also of ops that make all their gradients at once (OPF_FUSED_BWD) */
     BENCH_BACKWARD_WEIGHT,
     BENCH_RECOMPUTE,
     BENCH_UPDATE,
@@ -31,7 +31,7 @@ typedef struct bench_row {
     char name[96];
     bench_class class;
     bench_pass pass;
-    int64_t calls; /* of a step, as are all that follow */
+    int64_t calls; /* in one step; so are the members below */
     double seconds, flops, bytes;
 } bench_row;
 
@@ -52,11 +52,11 @@ void bench_profile_fill(bench_profile *out, arena *a, const plan *p, int micro_b
 const char *bench_without_layer(const char *name);
 const char *bench_class_name(bench_class c);
 const char *bench_pass_name(bench_pass p);
-/* Of the nearer limit: the larger of FLOP/s over the arithmetic peak and bytes/s over that of
- * memory. What the caches hold can exceed the second. */
+/* How near a row is to a limit of the machine: the larger of FLOP/s / peak_flops and bytes/s /
+ * peak_bandwidth. The latter can exceed 1 for data that is in the caches. */
 double bench_row_of_limit(const bench_profile *p, const bench_row *r);
 
-/* Shares of the step; they add up to 1. The head counts as matrix product. */
+/* Shares of the step. matmul, attention and other add up to 1; the head is counted as matmul. */
 typedef struct bench_shares {
     double matmul, attention, other;
     double head; /* part of matmul */

@@ -1,9 +1,10 @@
-/* The course of a run, as a table: its stages, and within them parts in which batch and sequence
- * length are constant. For any step the table gives its stage, its first sample, the tokens so far
- * and the learning rate, so starting, resuming and replaying cost the same at any step.
+/* The course of a run is a table of its stages. A stage consists of parts, in which batch and
+ * sequence length are constant. For any step the table gives its stage, its first sample, the
+ * tokens so far and the learning rate, so starting, resuming and replaying cost the same at any
+ * step.
  *
  * A run without `stages` in its config has one stage, whose name is "". Steps count from 1. Samples
- * (sequences) are counted from 0 again in each stage, because each has a mixture of its own. */
+ * (sequences) are numbered from 0 in each stage, because each has a mixture of its own. */
 #ifndef TRAIN_COURSE_H
 #define TRAIN_COURSE_H
 
@@ -25,7 +26,7 @@ typedef struct course_stage {
     int64_t max_batch;
     int T, B;              /* sequence length, micro-batch */
     schedule schedule;     /* counts steps from schedule_base */
-    int64_t schedule_base; /* steps of the run before the first that the schedule counts */
+    int64_t schedule_base; /* number of steps of the run before step 1 of the schedule */
     int64_t optim_base; /* steps of the run before the optimizer's state began (bias correction) */
 } course_stage;
 
@@ -44,17 +45,17 @@ typedef struct course {
     course_part *part;
     int n_parts, cap;
     int64_t total_steps;
-    int n_configs; /* configs of stages that it owns */
+    int n_configs; /* how many configs of stages it owns */
 } course;
 
-/* Makes the course that a config describes. epoch_sequences: sequences in one pass over the data, for
- * train.epochs; 0: not known. A run whose length is not known gets one step, which is enough to plan
- * its memory. Without stages the course keeps `c`. ST_USAGE: a stage would have no step, or the last
- * stage ends before the run. */
+/* Makes the course that a config describes. epoch_sequences: sequences in one pass over the data,
+ * for train.epochs; 0: not known. A run whose length is not known gets one step, which is enough to
+ * plan its memory. Without stages the course keeps `c`. ST_USAGE: a stage would have no step, or
+ * the last stage ends before the run. */
 status course_new(course **out, const config *c, uint64_t epoch_sequences,
                   const course_origin *origin, err *e) ATH_MUST_USE;
 void course_free(course *c); /* NULL is fine */
-/* Warns of a schedule whose warm-up and decay have no room in the steps it lasts. */
+/* Warns if the warm-up and the decay of a schedule together are longer than its steps. */
 void course_warn(const course *c);
 
 const course_part *course_part_of(const course *c, int64_t step);

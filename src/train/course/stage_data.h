@@ -1,12 +1,12 @@
 /* The data of a run's stages, and RUN/data.json, the record of what each stage began with.
  *
  * A stage's sources are opened when the stage begins. The record then says of each source: its
- * fingerprint, its tokens, and how many of its samples earlier stages have used. A resumed run opens
- * the same data by the record: shards that were appended since are ignored until the next stage,
- * and data that was changed is refused (ST_FORMAT). So the data of later stages may still be built
- * while the run trains.
+ * fingerprint, its tokens, and how many of its samples earlier stages have used. A resumed run
+ * opens the same data by the record: shards that were appended since are ignored until the next
+ * stage, and data that was changed is refused (ST_FORMAT). So the data of later stages may still be
+ * built while the run trains.
  *
- * A source that an earlier stage used, too, goes on behind the samples that were used. */
+ * A source that an earlier stage has used goes on after the samples that were used. */
 #ifndef TRAIN_STAGE_DATA_H
 #define TRAIN_STAGE_DATA_H
 
@@ -20,9 +20,9 @@ typedef struct stage_data {
     const course *course; /* NULL: of a run whose length is not known yet */
     const tok *tok;
     int32_t vocab_size; /* of the model */
-    const watch *watch; /* knows the samples that rewinds left out */
+    const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
-    bool record_is_new; /* it knows of a stage that RUN/data.json does not */
+    bool record_is_new; /* it has a stage that RUN/data.json does not have yet */
     void (*progress)(void *ctx, const char *what, double share); /* of opening; may be NULL */
 } stage_data;
 
@@ -33,13 +33,13 @@ int stage_data_begun(const json_t *record);
 course_origin stage_data_origin(const json_t *record);
 void stage_data_set_origin(json_t *record, const course_origin *o);
 
-/* Opens the sources of stage `stage`, whose config is `c`. A stage that the record does not know yet
- * is added to it (*is_new): the caller must write the record before it trains on the data. ST_FORMAT:
- * a source is not what it was when the stage began; the error names it. */
+/* Opens the sources of stage `stage`, whose config is `c`. A stage that the record does not know
+ * yet is added to it (*is_new): the caller must write the record before it trains on the data.
+ * ST_FORMAT: a source is not what it was when the stage began; the error names it. */
 status stage_data_open(const stage_data *d, const config *c, int stage, loader **out, bool *is_new,
                        err *e) ATH_MUST_USE;
-/* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does not
- * set that. The record stays as it is. */
+/* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does
+ * not set that. The record stays as it is. */
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) ATH_MUST_USE;
 /* Opens the validation set; *out NULL when the config has none. */
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
@@ -51,10 +51,10 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) ATH_MUST_U
 /* What events say of source i of a stage. */
 typedef struct stage_source {
     const char *path;
-    double weight, share;  /* as configured; of the mixture */
-    uint64_t tokens;       /* that it has */
+    double weight, share;  /* weight in the config; share of the samples */
+    uint64_t tokens;       /* of the whole source */
     uint64_t consumed;     /* samples that earlier stages took */
-    double passes, budget; /* over it by the end of the stage, and how many were allowed (epochs) */
+    double passes, budget; /* passes over it by the end of the stage; how many `epochs` allows */
 } stage_source;
 stage_source stage_data_source(const stage_data *d, const loader *l, const config *c, int stage,
                                int i);

@@ -1,5 +1,5 @@
-/* The samples of one step of a run, done or still to come: for `data show --run RUN --step N`. Opens
- * the run's tokenizer and the sources of the step's stage, but no model and no weights. */
+/* The samples of one step of a run, done or still to come: for `data show --run RUN --step N`.
+ * Opens the run's tokenizer and the sources of the step's stage, but no model and no weights. */
 #ifndef TRAIN_STEP_DATA_H
 #define TRAIN_STEP_DATA_H
 

@@ -1,15 +1,16 @@
 /* Spikes of loss and gradient norm: a step is one when a z-score against the last steps is above a
  * bound (llm.c's outlier detector and OLMo 2's SkipStep, Section 3.3: 6 sigma of the last 128).
  *
- * Only what lies above counts. The loss is compared as it is; a loss that falls widens its own
- * window, so that early training is judged mildly. The norm is compared by its logarithm: norms are
- * skewed, and on ordinary text their plain values exceed 6 sigma twice as often.
+ * Only values above the mean count. The loss is compared as it is. While it falls, the values in
+ * the window differ much, so in early training only large spikes count. The norm is compared by its
+ * logarithm: norms are skewed, and on ordinary text their plain values exceed 6 sigma twice as
+ * often.
  *
- * Every step that is trained on enters, but cut at SPIKE_CUT sigma above the mean: one spike hardly
- * widens the window, and a loss that stays 10 sigma higher (other data, other lengths) is the usual
- * one after 13 alarms instead of an alarm for ever.
+ * Every step that is trained on enters the window, but cut at SPIKE_CUT sigma above the mean. So
+ * one spike hardly widens the window, and a loss that stays 10 sigma higher (other data, other
+ * lengths) counts as normal after 13 alarms.
  *
- * The state goes into each checkpoint exactly: a resumed run decides as the uninterrupted one. */
+ * Each checkpoint has the exact state: a resumed run decides as one that was not interrupted. */
 #ifndef TRAIN_SPIKE_H
 #define TRAIN_SPIKE_H
 
@@ -22,8 +23,8 @@
 enum { SPIKE_MAX_WINDOW = 1024, SPIKE_MIN_STEPS = 16, SPIKE_CUT = 3 };
 
 typedef struct spike_window {
-    int cap;   /* steps looked back at, at most SPIKE_MAX_WINDOW */
-    int n, at; /* how many there are; where the next one goes */
+    int cap;   /* length of the window in steps, at most SPIKE_MAX_WINDOW */
+    int n, at; /* how many steps it holds; the index of the next one */
     double loss[SPIKE_MAX_WINDOW];
     double log_norm[SPIKE_MAX_WINDOW];
 } spike_window;
@@ -41,10 +42,10 @@ void spike_init(spike_window *w, int cap);
  * infinity. A spread below a thousandth counts as a thousandth: of the mean, or in the logarithm.
  * A norm of 0 scores 0. */
 spike_score spike_measure(const spike_window *w, double loss, double norm);
-/* Not for steps that were skipped or rewound. Values that are not finite, and norms that are not
- * positive, do not enter. */
+/* Enters a step into the window; not called for steps that were skipped or rewound. Values that are
+ * not finite, and norms that are not positive, are left out. */
 void spike_enter(spike_window *w, double loss, double norm);
-/* Keeps the newest: a run may go on with another guard.window. */
+/* Changes the length and keeps the newest steps: a run may resume with another guard.window. */
 void spike_resize(spike_window *w, int cap);
 
 /* {"cap", "loss": [...], "log_norm": [...]}, oldest first, numbers that read back to the same bits.

@@ -16,12 +16,12 @@ typedef struct suspect {
     double loss;      /* mean over its targets in the step; NaN without targets */
     int64_t n_targets;
     double repeated; /* share of its tokens in repeated runs, 0..1 */
-    double score;    /* what they are ordered by */
+    double score;    /* suspects_ranked orders by it */
 } suspect;
 
 /* Share of n ids that lie in runs of >= 32 repeats of a span of 1..13 ids. O(13 n). */
 double suspects_repeated_share(const int32_t *ids, int64_t n);
-/* The ids of that share. marked: [n], memory to work in; nothing is allocated. */
+/* The number of ids in such runs. marked: [n] bytes of scratch memory; nothing is allocated. */
 int64_t suspects_count_repeated(const int32_t *ids, int64_t n, uint8_t *marked);
 
 typedef struct suspects suspects;
@@ -32,9 +32,10 @@ void suspects_free(suspects *s);
 void suspects_add_row(suspects *s, uint64_t sample, int row, int T, const int32_t *ids,
                       const int32_t *targets, const float *nll, const loader_span *spans,
                       int n_spans);
-/* All documents, the most suspicious first; valid until the next call. The score is 100 times the repeated share, plus how far the document's
- * loss lies above the median of all documents, in units of their median absolute deviation: the
- * mean of few targets counts less. */
+/* All documents, the most suspicious first; valid until the next call. The score is 100 times the
+ * repeated share, plus the distance of the document's loss above the median of all documents, in
+ * units of their median absolute deviation. Of a document with few targets the distance counts
+ * less. */
 const suspect *suspects_ranked(suspects *s, int *n);
 
 #endif

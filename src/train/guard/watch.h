@@ -1,9 +1,9 @@
-/* What watches a run: judges each step before its update, counts validations without improvement,
- * and remembers which samples were left out after a rewind.
+/* The guard of a run: judges each step before its update, counts validations without improvement,
+ * and remembers which samples are left out after rewinds.
  *
- * execute_step calls watch_judge between the gradient norm and the update; what follows from a
- * verdict is react.h's. All of it but `rewinds` goes into each checkpoint (state/guard.json), so
- * that a resumed run decides as an uninterrupted one does. */
+ * execute_step calls watch_judge between the gradient norm and the update; react.h acts on the
+ * verdict. Each checkpoint has all of it but `rewinds` (state/guard.json), so that a resumed run
+ * decides as one that was not interrupted. */
 #ifndef TRAIN_WATCH_H
 #define TRAIN_WATCH_H
 
@@ -28,13 +28,13 @@ bool early_stop_is_due(const early_stop *s, int64_t patience);
 json_t *early_stop_to_json(const early_stop *s);
 status early_stop_from_json(early_stop *s, const json_t *o, err *e) ATH_MUST_USE;
 
-/* After so many spikes in a row the loss has another level: the window of earlier steps is emptied. */
+/* So many spikes in a row are no spikes but a new level of the loss: the window is emptied. */
 enum { WATCH_LEVEL_SHIFT = 8 };
 
 typedef enum watch_verdict {
     WATCH_FINE,
-    WATCH_LOG,    /* a spike, and the step stands */
-    WATCH_LOWER,  /* a spike; it and the next steps have a lower rate */
+    WATCH_LOG,    /* a spike; the update is made */
+    WATCH_LOWER,  /* a spike; this step and the next ones have a lower learning rate */
     WATCH_SKIP,   /* a spike; no update */
     WATCH_REWIND, /* a spike; no update, back to the last checkpoint, without these samples */
 } watch_verdict;
@@ -48,7 +48,7 @@ typedef struct watch_gap {
 typedef struct watch {
     spike_window window;
     int64_t lower_until; /* last step with a lowered learning rate (guard.action=lower) */
-    int in_row;          /* spikes one after the other */
+    int in_row;          /* spikes in successive steps, up to the last step */
     early_stop stop;
     watch_gap *gap; /* ascending */
     int n_gaps, cap;
@@ -61,29 +61,30 @@ void watch_free(watch *w);
 typedef struct watch_step {
     int64_t step;
     double loss, norm;
-    double repeated; /* share of its tokens that repeat themselves (suspects.h) */
+    double repeated; /* share of its tokens in repeated runs (suspects.h) */
 } watch_step;
 /* Judges a step by its z-scores against the window, and enters it into the window unless its update
- * is left out. A loss or norm that is NaN or Inf counts as a spike where the action leaves the update
- * out (skip, rewind). With any other action, and after WATCH_LEVEL_SHIFT spikes in a row, the verdict
- * on it is WATCH_FINE: the caller then stops the run, since nothing is learned any more. */
+ * is left out. A loss or norm that is NaN or Inf counts as a spike where the action leaves the
+ * update out (skip, rewind). With any other action, and after WATCH_LEVEL_SHIFT spikes in a row,
+ * the verdict on it is WATCH_FINE: the caller then stops the run, since nothing is learned any
+ * more. */
 watch_verdict watch_judge(watch *w, const config *c, const watch_step *s, spike_score *score);
 bool watch_is_repetitive(const config *c, double repeated);
-/* Empties the window: a new stage has another loss. */
+/* Empties the window: in a new stage the loss has another level. */
 void watch_forget(watch *w);
-/* As before the first step, but keeps the gaps: after a rewind to the beginning. */
+/* Sets the state before the first step, but keeps the gaps: for a rewind to the beginning. */
 void watch_restart(watch *w);
 /* The factor of a step's learning rate: guard.lower_factor after a spike, else 1. */
 double watch_rate(const watch *w, const config *c, int64_t step);
 
-/* Leaves samples out from now on. */
+/* Leaves these samples out from now on. */
 void watch_add_gap(watch *w, watch_gap gap);
-/* The course counts samples as if none were left out; this maps its number to the loader's, which
- * is larger by the samples left out before it. */
+/* The course numbers samples as if none were left out. Returns the loader's number of such a
+ * sample: larger by the number of samples that are left out before it. */
 uint64_t watch_move(const watch *w, int stage, uint64_t sample);
 
-/* Everything but `rewinds`. watch_from_json keeps the gaps that the object does not have: those
- * that were decided after the checkpoint that is gone back to. */
+/* Everything but `rewinds`. watch_from_json keeps gaps that the object does not have: in a rewind,
+ * those that are newer than the checkpoint. */
 json_t *watch_to_json(const watch *w);
 status watch_from_json(watch *w, const json_t *o, err *e) ATH_MUST_USE;
 

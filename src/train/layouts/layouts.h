@@ -1,6 +1,6 @@
-/* The same training steps under several layouts of ranks, to see whether a layout changes what is
- * computed. A layout_trial is the shortened config; layout_run trains it under one layout and notes
- * losses, gradient norms and digests in a layout_result; matrix.h compares two results.
+/* Runs the same training steps with several layouts of ranks, to see whether a layout changes what
+ * is computed. A layout_trial is the shortened config; layout_run trains it with one layout and
+ * notes losses, gradient norms and digests in a layout_result; matrix.h compares two results.
  *
  * Reading order: this file, layouts.c (running one layout), matrix.h (which layouts there are, and
  * what must be equal). */
@@ -12,7 +12,7 @@
 
 struct session;
 
-/* What distinguishes a layout. */
+/* How ranks share the work. */
 typedef struct layout {
     int dp, dp_replicate, zero, tp;
     bool sp;
@@ -34,8 +34,8 @@ typedef struct layout_trial {
     arena *memory;
 } layout_trial;
 
-/* depth: layers that are kept, 0: all. batch: micro-batches of a step, over all ranks; a multiple of
- * the data-parallel ranks of every layout that will be tried. */
+/* depth: layers that are kept, 0: all. batch: micro-batches of a step, over all ranks; a multiple
+ * of the data-parallel ranks of every layout that will be tried. */
 status layout_trial_new(layout_trial **out, const config *c, int depth, int batch,
                         err *e) ATH_MUST_USE;
 void layout_trial_free(layout_trial *t);
@@ -46,12 +46,12 @@ bool layout_trial_divides(const layout_trial *t, int tp);
 typedef struct layout_way {
     int precision; /* CONFIG_PRECISION_FP32 or _BF16 */
     int steps;
-    /* false: the deterministic mode, whose sums are exact. true: sums of floats, as most runs have
-     * them; one micro-batch, so that gradients share memory with activations; and a slow link, so
-     * that gradients travel while the backward pass goes on. */
+    /* false: the deterministic mode, whose sums are exact. true: as most runs are: sums of floats;
+     * one micro-batch, so that gradients share memory with activations; and a slow link, so that
+     * gradients travel while the backward pass goes on. */
     bool ordinary;
-    /* For tests, which make the mistakes that a comparison must notice: called on each rank with 0
-     * after weights are initialised, and with i before step i. NULL: nothing. */
+    /* For tests, which break something here that the comparison must find: called on each rank,
+     * with 0 after weights are initialised, and with i before step i. NULL: not used. */
     void (*between)(struct session *s, int step);
 } layout_way;
 
@@ -62,8 +62,8 @@ typedef struct layout_step {
 
 typedef struct layout_result {
     uint64_t initial; /* digest of the weights before the first step */
-    uint64_t *digest; /* [params] the same of each */
-    double *norm;     /* [params] of its gradient in the first step */
+    uint64_t *digest; /* [params] the same for each parameter */
+    double *norm;     /* [params] norm of its gradient in the first step */
     layout_step *steps;
     int n_steps; /* done */
     layout_way way;
@@ -72,8 +72,8 @@ typedef struct layout_result {
 } layout_result;
 layout_result *layout_result_new(const layout_trial *t, const layout_way *way);
 
-/* Trains on random ids under a layout, every rank a thread with one OpenMP thread. The failure of
- * the first rank that failed. */
+/* Trains on random ids with a layout; every rank is a thread with one OpenMP thread. Returns the
+ * error of the first rank that failed. */
 status layout_run(const layout_trial *t, const layout *l, const layout_way *way, layout_result *r,
                   err *e) ATH_MUST_USE;
 /* The same as one rank of a world that has the layout's ranks; NULL: alone. */

@@ -1,9 +1,9 @@
-/* Which layouts are tried against one rank, and what of theirs must be equal.
+/* Which layouts are compared with one rank, and what must be equal.
  *
- * Data parallelism, ZeRO, accumulation and recompute: everything, bit for bit, since sums are of
- * integers (design: deterministic sums). Tensor and sequence parallelism, whose products are summed
- * in parts, and all layouts with ordinary sums: the initial weights bit for bit; losses and
- * gradient norms to a tolerance. */
+ * With data parallelism, ZeRO, accumulation and recompute, everything must be equal, bit for bit,
+ * since sums are of integers (op/fixed.h). With tensor and sequence parallelism, whose products are
+ * summed in parts, and with ordinary sums, the initial weights must be equal bit for bit, losses
+ * and gradient norms within a tolerance. */
 #ifndef TRAIN_LAYOUT_MATRIX_H
 #define TRAIN_LAYOUT_MATRIX_H
 
@@ -16,11 +16,11 @@ typedef struct layout_verdict {
     bool ok, exact;                /* exact: it had to be equal in every bit */
     double loss_error, norm_error; /* largest relative difference of a loss; of a parameter's
                                       gradient norm in the first step */
-    char why[512];                 /* the first difference, naming the tensor where one is known */
+    char why[512];                 /* the first difference, with the tensor if it is known */
 } layout_verdict;
 
-/* r against `one`, what one rank has made of the same steps, or of more, in the same precision and
- * with exact sums. */
+/* Compares r with `one`, the result of one rank: of the same steps, or of more, in the same
+ * precision and with exact sums. */
 layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
                               const layout_result *r);
 

@@ -2,9 +2,9 @@
  *
  * An objective says how many sequences a sample has, whether a reference model computes the same
  * sequences, and what the loss is. The loss of a language model is the mean nll of all targets: the
- * model's head computes it and its gradient in the forward pass. Any other loss is a function of the
- * nll of all targets of a micro-batch. It is computed on the host after the forward pass
- * (execute_loss), and returns the gradient by each nll, with which the backward pass begins. */
+ * model's head computes it and its gradient in the forward pass. Any other loss is a function of
+ * the nll of all targets of a micro-batch. It is computed on the host after the forward pass
+ * (execute_loss). So is its gradient by each nll, with which the backward pass begins. */
 #ifndef TRAIN_OBJECTIVE_H
 #define TRAIN_OBJECTIVE_H
 

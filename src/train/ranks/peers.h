@@ -5,13 +5,14 @@
  * collectives move a unit; they run on the side stream of the world, while forward and backward go
  * on. So each transfer has two functions, one that begins it and one that waits for it.
  *
- * A copy of the weights is a set of ranks that together hold each parameter (or its shard) once:
- * data-parallel ranks without ZeRO are copies of each other; with ZeRO, replicas are.
+ * A copy of the weights is a set of ranks that together hold each parameter once. Without ZeRO,
+ * every data-parallel rank has a copy (with its tensor-parallel partners); with ZeRO, every replica
+ * has one.
  *
- * Order: peers_open (or peers_place, for a plan alone), peers_sharding for the store, peers_bind when
- * the store has memory, then the calls of steps; peers_settle before memory goes, peers_close. All
- * ranks make the same calls in the same order. A rank that is lost makes the others' calls return at
- * once with any result; comm_check tells it. */
+ * Order: peers_open (or peers_place, for a plan alone), peers_sharding for the store, peers_bind
+ * when the store has memory, then the calls of steps; peers_settle before memory goes, peers_close.
+ * All ranks make the same calls in the same order. When a rank is lost, the calls of the others
+ * return at once, with results that mean nothing; comm_check then returns the error. */
 #ifndef TRAIN_PEERS_H
 #define TRAIN_PEERS_H
 
@@ -23,15 +24,14 @@
 typedef struct peers_unit {
     const char *weights, *grads; /* "weights of lm_head.weight", for traces and reports of hangs */
     comm_ticket gather, reduce;  /* begun last; 0: nothing travels */
-    bool
-        add_when_reduced; /* the reduced gradients lie in a slot: peers_reduced adds them to the sum */
+    bool add_when_reduced;       /* the sum is in a slot: peers_reduced adds it to those before */
 } peers_unit;
 
 typedef struct peers {
     mesh m;
     comm *copy;      /* the ranks of this rank's copy of the weights */
-    bool first_copy; /* that copy has rank 0 in it: its ranks write checkpoints */
-    comm_world *own; /* the world, where peers_open was given none */
+    bool first_copy; /* rank 0 belongs to that copy: its ranks write checkpoints */
+    comm_world *own; /* the world that peers_open made, if it was given none */
     const param_store *store;
     peers_unit *unit;   /* [units] */
     bool narrow;        /* parallel.reduce_dtype is bf16 */
@@ -48,12 +48,12 @@ typedef struct peers {
 status peers_open(peers *p, const config *c, comm_world *world, err *e) ATH_MUST_USE;
 /* The layout as rank 0 sees it, without any other rank: for plans. */
 status peers_place(peers *p, const config *c, err *e) ATH_MUST_USE;
-/* Ranks that hold one copy of the weights between them. */
+/* How many ranks hold one copy of the weights together. */
 int peers_copy_ranks(const peers *p, const config *c);
 /* Waits for every transfer that was begun; afterwards their memory may be freed. */
 void peers_settle(peers *p);
 void peers_close(peers *p);
-/* Once the store has its arrays. */
+/* Called when the store has its arrays. */
 void peers_bind(peers *p, arena *a, const param_store *s);
 
 int peers_rank(const peers *p); /* of the world */
@@ -61,22 +61,23 @@ int peers_ranks(const peers *p);
 /* How the store is to be laid out over these ranks. */
 param_sharding peers_sharding(const peers *p, const config *c);
 
-/* Brings the weights of unit u together: begin, wait. */
+/* Begins to gather the weights of unit u; waits for it. */
 void peers_gather(peers *p, int u);
 void peers_gathered(peers *p, int u);
-/* The same for all units that every rank keeps whole. Called after the weights that a rank owns were
- * loaded or initialised. */
+/* The same for all units that every rank keeps whole. Called after the weights that a rank owns
+ * were loaded or initialised. */
 void peers_gather_all(peers *p);
-/* Sums the gradients of a unit over ranks, as a STEP_REDUCE entry says: begin, wait. */
+/* Begins to sum the gradients of a unit over ranks, as a STEP_REDUCE entry says; waits for it. */
 void peers_reduce(peers *p, const step_entry *e);
 void peers_reduced(peers *p, int u);
 
-/* Sums over data-parallel ranks, which have different samples. `what` is named when a rank hangs. */
+/* Sums over data-parallel ranks, which have different samples. what: its name in reports of
+ * hangs. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
 double peers_sum_samples(const peers *p, double x);
-/* x[n * dp]: each data-parallel rank has filled its n; afterwards all have all of it. */
+/* x[n * dp]: each data-parallel rank has set its own n; afterwards all ranks have all. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
-/* x[ranks], zero but for x[rank]: afterwards all ranks have all of it. */
+/* x[ranks]: each rank has set x[rank], and the others to 0; afterwards all ranks have all. */
 void peers_share_count(const peers *p, int64_t *x);
 /* Sums over the ranks of one copy of the weights. */
 double peers_sum_copy(const peers *p, double x);
@@ -84,15 +85,15 @@ void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]);
 /* Digest of one parameter of the whole model, and norm of its gradient. */
 uint64_t peers_param_digest(const peers *p, int index);
 double peers_grad_norm(const peers *p, dev *d, int index);
-/* *digest: in, of what this rank holds; out, of all weights. ST_RANK when copies differ, naming the
- * first parameter that does. */
+/* *digest: in, of what this rank counts; out, of all weights. ST_RANK: copies differ; the error
+ * names the first parameter that does. */
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;
 /* Whether x is true on any rank. */
 bool peers_any(const peers *p, bool x);
 /* The x of rank 0. */
 int64_t peers_first(const peers *p, int64_t x);
-/* What came of a call that each rank made for itself. ST_OK when all succeeded; else all ranks get
- * the status and error of the lowest rank that failed. */
+/* Combines the results of a call that each rank made alone. ST_OK: all succeeded. Otherwise all
+ * ranks get the status and error of the lowest rank that failed. */
 status peers_agree(const peers *p, status st, err *e) ATH_MUST_USE;
 
 #endif

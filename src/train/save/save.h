@@ -1,10 +1,9 @@
-/* The saves of a run.
+/* How checkpoints are written.
  *
- * A save_job is one checkpoint to be written: everything that it takes, fixed when saving begins, so
- * that a thread can write while training goes on. One job at a time is written in the background,
- * by a thread of lower priority than the ones that compute: on a machine whose cores are all busy a
- * save is spread over some steps instead of stopping one. state.c begins saves and tells what became
- * of them. */
+ * A save_job is one checkpoint: all that is to be written, as it was when the save began, so that a
+ * thread can write it while training goes on. At most one job is in the background. Its thread has
+ * a lower priority than those that compute: if all cores are busy, a save slows several steps a
+ * little instead of stopping one. state.c begins saves and reports their results. */
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 
@@ -39,17 +38,17 @@ typedef struct save_job {
     checkpoint_keep keep;
     int64_t began_ns;
     checkpoint_writer *writer; /* of rank 0, from save_begin until it is committed or given up */
-    status pruned;             /* of the older ones; the new one stands all the same */
+    status pruned;             /* of deleting older checkpoints; an error leaves the new one good */
     err why_not_pruned;
 } save_job;
 
-/* Makes the folder, on rank 0. The ranks agree on what comes of it before any writes: what fails
- * here, on a full disk for one, need not be told through that disk. */
+/* Makes the folder, on rank 0. Before any rank writes, all ranks must know whether this succeeded.
+ * It fails on a full disk, for example; the ranks then need no file to learn that. */
 status save_begin(save_job *j, err *e) ATH_MUST_USE;
 /* Gives up what save_begin has begun and save_write has not ended. */
 void save_abandon(save_job *j);
-/* Writes this rank's part of the checkpoint, as rank 0 also what is not tensors, and then deletes
- * older ones. Nothing of a session is read. */
+/* Writes this rank's part of the checkpoint; rank 0 also writes all that is no tensor, and then
+ * deletes older checkpoints. Reads nothing of a session. */
 status save_write(save_job *j, err *e) ATH_MUST_USE;
 
 /* ---- in the background ---- */
@@ -57,10 +56,10 @@ status save_write(save_job *j, err *e) ATH_MUST_USE;
 typedef struct saving {
     int64_t saved_ns; /* when the last save was begun */
     int64_t saves;    /* begun */
-    int failed_saves; /* in a row */
-    upload *upload;   /* NULL: nobody wants it, or this is not rank 0 */
+    int failed_saves; /* since the last one that succeeded */
+    upload *upload;   /* NULL: the config wants none, or this is not rank 0 */
 
-    save_job *job; /* in the background; NULL: there is none to be taken */
+    save_job *job; /* in the background, until saving_take; NULL: none */
     pthread_t thread;
     bool running;
     atomic_bool done;
@@ -68,10 +67,11 @@ typedef struct saving {
     err why;
 } saving;
 
-/* save_write in the background, where no other is. Where no thread can be made it is done at once. */
+/* Starts save_write in the background, where no other job is. If no thread can be made, it is done
+ * at once. */
 void saving_start(saving *v, save_job *job);
 bool saving_is_done(const saving *v);
-/* Waits for the end of the job, which is the caller's then. */
+/* Waits for the end of the job, and returns it: the caller then owns it. */
 save_job *saving_take(saving *v, status *result, err *e);
 
 #endif
