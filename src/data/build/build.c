@@ -86,10 +86,9 @@ static status check_appended(const build *b, err *e) {
     for (int i = 0; b->opt->append && i < b->n_sides; i++) {
         const char *dir = b->side[i].dir;
         if (file_exists(path_join(b->mem, dir, "manifest.json"))) continue;
-        err_set(e, ST_USAGE, "%s holds no shard set to append to", dir);
-        err_where(e, "append");
-        err_hint(e, "leave append out to build the first set; valid= must be as it was then");
-        return ST_USAGE;
+        err_at(e, ST_USAGE, "append", "%s holds no shard set to append to", dir);
+        return err_hint(e,
+                        "leave append out to build the first set; valid= must be as it was then");
     }
     return ST_OK;
 }
@@ -328,12 +327,10 @@ static status begin_or_go_on(build *b, bool *complete, err *e) {
 static status check_sides(const build *b, err *e) {
     for (int i = 0; b->n_sides == 2 && i < 2; i++) {
         if (shard_writer_totals(b->side[i].w).tokens > 0) continue;
-        err_set(e, ST_USAGE, "valid=%g leaves no text for %s: the corpus has %llu documents",
-                b->opt->valid_fraction, i ? "validation" : "training",
-                (unsigned long long)b->n_docs);
-        err_where(e, "valid");
-        err_hint(e, "use split=lines to cut inside documents, or another fraction");
-        return ST_USAGE;
+        err_at(
+            e, ST_USAGE, "valid", "valid=%g leaves no text for %s: the corpus has %llu documents",
+            b->opt->valid_fraction, i ? "validation" : "training", (unsigned long long)b->n_docs);
+        return err_hint(e, "use split=lines to cut inside documents, or another fraction");
     }
     return ST_OK;
 }
@@ -423,10 +420,8 @@ static status lock_out_dir(build *b, err *e) {
     if (b->lock_fd < 0) return err_errno(e, b->out_dir, "cannot open folder %s", b->out_dir);
     b->locked = flock(b->lock_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (b->locked) return ST_OK;
-    err_set(e, ST_FAILED, "another build is writing %s", b->out_dir);
-    err_where(e, "%s", b->out_dir);
-    err_hint(e, "wait for it, or name another folder");
-    return ST_FAILED;
+    err_at(e, ST_FAILED, b->out_dir, "another build is writing %s", b->out_dir);
+    return err_hint(e, "wait for it, or name another folder");
 }
 
 static void resolve_split(build *b) {
@@ -444,11 +439,9 @@ static status check_records(const build *b, err *e) {
     if (!reader_is_text_only(b->reader)) return ST_OK;
     if (o->id) log_warn("id= finds nothing: plain text has no fields");
     if (!key) return ST_OK;
-    err_set(e, ST_USAGE, "%s= does nothing: %s is read as plain text, which has no fields", key,
-            reader_file(b->reader, 0));
-    err_where(e, "%s", key);
-    err_hint(e, "leave it out, or say what the records are: format=jsonl, csv or tsv");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, key, "%s= does nothing: %s is read as plain text, which has no fields", key,
+           reader_file(b->reader, 0));
+    return err_hint(e, "leave it out, or say what the records are: format=jsonl, csv or tsv");
 }
 
 static status run(build *b, data_build_result *result, err *e) {
@@ -480,11 +473,9 @@ static void clean_up(build *b) {
 
 static status check_options(const data_build_options *opt, err *e) {
     if (opt->valid_fraction >= 0 && opt->valid_fraction < 1) return ST_OK;
-    err_set(e, ST_USAGE, "valid is %g, it must be a fraction from 0 to below 1",
-            opt->valid_fraction);
-    err_where(e, "valid");
-    err_hint(e, "0.1 keeps a tenth of the text for validation");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "valid", "valid is %g, it must be a fraction from 0 to below 1",
+           opt->valid_fraction);
+    return err_hint(e, "0.1 keeps a tenth of the text for validation");
 }
 
 status data_build(const char *const *inputs, int n_inputs, const char *out_dir, const tok *t,

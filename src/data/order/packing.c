@@ -34,10 +34,8 @@ static status read_at(const packing *p, void *out, size_t n, uint64_t offset, er
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return err_unreadable(e, "read", p->path);
         if (got == 0) {
-            err_set(e, ST_FORMAT, "%s became shorter while it was read", p->path);
-            err_where(e, "%s", p->path);
-            err_hint(e, "delete the file and start again: it is made again from the shards");
-            return ST_FORMAT;
+            err_at(e, ST_FORMAT, p->path, "%s became shorter while it was read", p->path);
+            return err_hint(e, "delete the file and start again: it is made again from the shards");
         }
         to += got;
         offset += (uint64_t)got;
@@ -96,20 +94,17 @@ static status open_or_make(packing *p, const packing_spec *spec, err *e) {
     TRY(packing_make(spec, p->path, e));
     TRY(open_file(p, spec, &fits, e));
     if (fits) return ST_OK;
-    err_set(e, ST_FAILED, "%s was just written and is not what was written", p->path);
-    err_where(e, "%s", p->path);
-    err_hint(e, "another program may have replaced it: start again");
-    return ST_FAILED;
+    err_at(e, ST_FAILED, p->path, "%s was just written and is not what was written", p->path);
+    return err_hint(e, "another program may have replaced it: start again");
 }
 
 static status check_scores(const packing_spec *spec, err *e) {
     if (spec->order == ORDER_SHUFFLE || spec->set->has_scores) return ST_OK;
-    err_set(e, ST_USAGE, "an order by score needs a score for each document, %s has none",
-            spec->set->dir);
-    err_where(e, "data.order");
-    err_hint(e, "build the set with `athanor data build ... score=FIELD`, or set data.order to "
-                "shuffle");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "data.order",
+           "an order by score needs a score for each document, %s has none", spec->set->dir);
+    return err_hint(e,
+                    "build the set with `athanor data build ... score=FIELD`, or set data.order to "
+                    "shuffle");
 }
 
 status packing_open(packing **out, const packing_spec *spec, err *e) {
@@ -144,10 +139,8 @@ packing_totals packing_get_totals(const packing *p) {
 /* ---- sequences and pieces ---- */
 
 static status impossible(const packing *p, const char *what, uint64_t number, err *e) {
-    err_set(e, ST_FORMAT, "%s is corrupt: %s %" PRIu64 " cannot be", p->path, what, number);
-    err_where(e, "%s", p->path);
-    err_hint(e, "delete the file: it is made again from the shards");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, p->path, "%s is corrupt: %s %" PRIu64 " cannot be", p->path, what, number);
+    return err_hint(e, "delete the file: it is made again from the shards");
 }
 
 static status read_entry(const packing *p, uint64_t place, uint64_t limit, uint64_t *value,

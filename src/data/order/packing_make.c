@@ -98,11 +98,9 @@ static status documents_next(documents *d, document_bounds *out, bool *more, err
         d->at++;
     } while (out->end_tok == out->first_tok);
     if (out->end_tok < out->first_tok || out->end_tok > d->s->totals.tokens) {
-        err_set(e, ST_FORMAT, "%s: impossible document bounds at token %" PRIu64, d->s->dir,
-                out->first_tok);
-        err_where(e, "%s", d->s->dir);
-        err_hint(e, "check the data with `athanor data show --verify %s`", d->s->dir);
-        return ST_FORMAT;
+        err_at(e, ST_FORMAT, d->s->dir, "%s: impossible document bounds at token %" PRIu64,
+               d->s->dir, out->first_tok);
+        return err_hint(e, "check the data with `athanor data show --verify %s`", d->s->dir);
     }
     d->at_tok = out->end_tok;
     return ST_OK;
@@ -277,11 +275,9 @@ static status make_pieces(maker *m, err *e) {
     window_free(&m->win);
     TRY(st);
     if (m->n > 0) return ST_OK;
-    err_set(e, ST_USAGE, "%s has no document of two tokens: there is nothing to predict",
-            m->spec->set->dir);
-    err_where(e, "data.packing");
-    err_hint(e, "set data.packing to concat, or leave the source out");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "data.packing",
+           "%s has no document of two tokens: there is nothing to predict", m->spec->set->dir);
+    return err_hint(e, "set data.packing to concat, or leave the source out");
 }
 
 /* ---- sequences without pieces ---- */

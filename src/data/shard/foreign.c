@@ -148,10 +148,8 @@ static status take_fingerprint(shards *s, err *e) {
 /* ---- opening ---- */
 
 static status empty_set(const shards *s, err *e) {
-    err_set(e, ST_FORMAT, "%s holds no tokens", s->dir);
-    err_where(e, "%s", s->dir);
-    err_hint(e, "write it anew with the tool that made it");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->dir, "%s holds no tokens", s->dir);
+    return err_hint(e, "write it anew with the tool that made it");
 }
 
 static status open_files(shards *s, const foreign_list *list, const shards_spec *spec, err *e) {

@@ -24,8 +24,7 @@ static bool ends_with(const char *s, const char *suffix) {
 }
 
 static status refuse(err *e, status code, const char *path, const char *what, const char *hint) {
-    err_set(e, code, "%s %s", path, what);
-    err_where(e, "%s", path);
+    err_at(e, code, path, "%s %s", path, what);
     if (hint)
         err_hint(e, "%s", hint);
     else
@@ -148,11 +147,9 @@ static status check_sides(const candidates *c, const char *dir, err *e) {
             train = path_base(c->file[i]);
     }
     if (!train || !valid) return ST_OK;
-    err_set(e, ST_USAGE, "%s holds files to train on and to validate on: %s and %s", dir, train,
-            valid);
-    err_where(e, "%s", dir);
-    err_hint(e, "name the files, or give a glob such as '%s/*train*'", dir);
-    return ST_USAGE;
+    err_at(e, ST_USAGE, dir, "%s holds files to train on and to validate on: %s and %s", dir, train,
+           valid);
+    return err_hint(e, "name the files, or give a glob such as '%s/*train*'", dir);
 }
 
 static status list_folder(candidates *c, const char *dir, shards_format format, err *e) {
@@ -213,12 +210,10 @@ static status check_megatron(candidates *c, err *e) {
 
 static status two_formats(const char *path, const candidates *c, int other, shards_format a,
                           shards_format b, err *e) {
-    err_set(e, ST_USAGE, "%s holds files of several formats: %s is of %s, %s of %s", path,
-            path_base(c->file[0]), shards_format_name(a), path_base(c->file[other]),
-            shards_format_name(b));
-    err_where(e, "%s", path);
-    err_hint(e, "give a glob that matches the files of one format, or say format=");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, path, "%s holds files of several formats: %s is of %s, %s of %s", path,
+           path_base(c->file[0]), shards_format_name(a), path_base(c->file[other]),
+           shards_format_name(b));
+    return err_hint(e, "give a glob that matches the files of one format, or say format=");
 }
 
 status foreign_list_files(foreign_list *out, const shards_spec *spec, arena *a, err *e) {

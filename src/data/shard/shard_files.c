@@ -120,19 +120,15 @@ static slot *keep(shard_files *f, const void *owner, int number, int fd) {
 /* ---- reading ---- */
 
 static status changed(const char *path, err *e) {
-    err_set(e, ST_FORMAT,
-            "%s was changed while it was in use: it is not what the set was opened with", path);
-    err_where(e, "%s", path);
-    err_hint(e,
-             "start again when nothing writes there any more; new data belong into another folder");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, path,
+           "%s was changed while it was in use: it is not what the set was opened with", path);
+    return err_hint(
+        e, "start again when nothing writes there any more; new data belong into another folder");
 }
 
 static status cut_off(const char *path, uint64_t at, err *e) {
-    err_set(e, ST_FORMAT, "%s ends at byte %" PRIu64 ": it was cut while in use", path, at);
-    err_where(e, "%s", path);
-    err_hint(e, "restore the file");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, path, "%s ends at byte %" PRIu64 ": it was cut while in use", path, at);
+    return err_hint(e, "restore the file");
 }
 
 /* Returns 0 when all was read, -1 with errno, or 1 at the end of the file. */

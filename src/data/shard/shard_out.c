@@ -88,10 +88,8 @@ static status read_back(shard_out *o, uint64_t body_bytes, err *e) {
 }
 
 static status not_the_same(const shard_out *o, const char *what, err *e) {
-    err_set(e, ST_FORMAT, "cannot go on with %s: %s", o->path, what);
-    err_where(e, "%s", o->path);
-    err_hint(e, "begin the build anew");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, o->path, "cannot go on with %s: %s", o->path, what);
+    return err_hint(e, "begin the build anew");
 }
 
 static status go_on(shard_out *o, uint64_t body_bytes, uint64_t hash, err *e) {

@@ -106,23 +106,18 @@ bool own_is_current(const shards *s) {
 status own_check_files(shards *s, err *e) {
     for (int i = 0; i < s->n_shards; i++) TRY(own_check_shard(s, i, e));
     if (own_is_current(s)) return ST_OK;
-    err_set(e, ST_FORMAT, "%s was rebuilt while it was opened", s->dir);
-    err_where(e, "%s", s->dir);
-    err_hint(e, "start again when nothing writes there any more");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->dir, "%s was rebuilt while it was opened", s->dir);
+    return err_hint(e, "start again when nothing writes there any more");
 }
 
 /* The manifest's absence has three usual causes; each has its own way out. */
 static status no_manifest(const char *dir, arena *scratch, err *e) {
     if (file_exists(path_join(scratch, dir, "train/manifest.json"))) {
-        err_set(e, ST_USAGE, "%s holds a split, not shards", dir);
-        err_where(e, "%s", dir);
-        err_hint(e, "use %s/train or %s/valid", dir, dir);
-        return ST_USAGE;
+        err_at(e, ST_USAGE, dir, "%s holds a split, not shards", dir);
+        return err_hint(e, "use %s/train or %s/valid", dir, dir);
     }
-    err_set(e, ST_FORMAT,
-            "%s has no manifest.json: it is no shard folder, or its build did not finish", dir);
-    err_where(e, "%s", dir);
+    err_at(e, ST_FORMAT, dir,
+           "%s has no manifest.json: it is no shard folder, or its build did not finish", dir);
     shards_hint_rebuild(e);
     return ST_FORMAT;
 }

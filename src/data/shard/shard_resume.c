@@ -28,10 +28,8 @@ static status open_existing(shards **out, const char *dir, const shard_writer_op
     if (s->has_ids != opt->ids) what = s->has_ids ? "ids of documents" : "no ids of documents";
     if (s->has_scores != opt->scores) what = s->has_scores ? "scores" : "no scores";
     if (!what) return check_closed(s, e);
-    err_set(e, ST_USAGE, "%s cannot be appended to: it has %s", dir, what);
-    err_where(e, "%s", dir);
-    err_hint(e, "append with the options that the set was built with");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, dir, "%s cannot be appended to: it has %s", dir, what);
+    return err_hint(e, "append with the options that the set was built with");
 }
 
 status shard_writer_open(shard_writer **out, const char *dir, const shard_writer_options *opt,
@@ -112,10 +110,8 @@ status shard_writer_sync(shard_writer *w, json_t *state, err *e) {
 /* ---- going on ---- */
 
 static status bad_state(const char *dir, const char *what, err *e) {
-    err_set(e, ST_FORMAT, "cannot go on with the build in %s: its saved state %s", dir, what);
-    err_where(e, "%s", dir);
-    err_hint(e, "begin the build anew");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, dir, "cannot go on with the build in %s: its saved state %s", dir, what);
+    return err_hint(e, "begin the build anew");
 }
 
 static bool fits_options(const shards *s, const shard_writer_options *opt) {

@@ -135,10 +135,8 @@ static status check_ids(const shard_writer *w, const shard_record *r, err *e) {
     if (max < (uint32_t)w->opt.vocab_size) return ST_OK;
     int64_t i = 0;
     while ((uint32_t)r->ids[i] < (uint32_t)w->opt.vocab_size) i++;
-    err_set(e, ST_USAGE, "%s: token %" PRId64 " is %d, the vocabulary has %d ids", r->source, i,
-            r->ids[i], w->opt.vocab_size);
-    err_where(e, "%s", r->source);
-    return ST_USAGE;
+    return err_at(e, ST_USAGE, r->source, "%s: token %" PRId64 " is %d, the vocabulary has %d ids",
+                  r->source, i, r->ids[i], w->opt.vocab_size);
 }
 
 static status write_tokens(shard_writer *w, const int32_t *ids, int64_t n, err *e) {
@@ -215,10 +213,8 @@ status shard_writer_finish(shard_writer *w, err *e) {
     shards *s = w->set;
     CHECK(w->pending == 0, "%s: the last document was not ended", s->dir);
     if (s->totals.tokens == 0) {
-        err_set(e, ST_USAGE, "%s: there is no text to write", s->dir);
-        err_where(e, "%s", s->dir);
-        err_hint(e, "give an input with at least one document that is not empty");
-        return ST_USAGE;
+        err_at(e, ST_USAGE, s->dir, "%s: there is no text to write", s->dir);
+        return err_hint(e, "give an input with at least one document that is not empty");
     }
     if (w->open) TRY(end_shard(w, e));
     TRY(file_sync_dir(s->dir, e));

@@ -213,12 +213,10 @@ status charset_check(const char *name, err *e) {
         iconv_close(cd);
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "charset=%s is not a charset that is known here", name);
-    err_where(e, "charset");
-    err_hint(e,
-             "use a name from `iconv -l`, such as latin1, gb18030, koi8-r, utf-16le; or leave it "
-             "out");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "charset", "charset=%s is not a charset that is known here", name);
+    return err_hint(
+        e, "use a name from `iconv -l`, such as latin1, gb18030, koi8-r, utf-16le; or leave it "
+           "out");
 }
 
 void charset_converter_open(charset_converter *c, const char *name) {
@@ -276,9 +274,8 @@ static bool is_control(uint8_t c) {
 static status not_text(err *e, const char *path, size_t offset, const char *what) {
     err_set(e, ST_FORMAT, "%s is not text: %s at byte %zu", path, what, offset);
     err_where(e, "%s:%zu", path, offset);
-    err_hint(e,
-             "leave it out (a glob such as 'DIR/*.txt' does), or name its charset: charset=NAME");
-    return ST_FORMAT;
+    return err_hint(
+        e, "leave it out (a glob such as 'DIR/*.txt' does), or name its charset: charset=NAME");
 }
 
 status text_check(const char *path, const char *data, size_t len, err *e) {

@@ -126,10 +126,8 @@ status source_skip(source *s, uint64_t bytes, err *e) {
     }
     free(passed);
     if (st != ST_OK || bytes == 0) return st;
-    err_set(e, ST_FORMAT, "%s has become shorter since it was read", s->path);
-    err_where(e, "%s", s->path);
-    err_hint(e, "begin anew");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->path, "%s has become shorter since it was read", s->path);
+    return err_hint(e, "begin anew");
 }
 
 uint64_t source_disk_bytes(const source *s) {
