@@ -25,6 +25,18 @@ static ssize_t read_retry(int fd, void *p, size_t n) {
     return got;
 }
 
+ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset) {
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = file_sys_pread(fd, (char *)p + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
 static status write_full(int fd, const char *path, const uint8_t *p, size_t n, err *e) {
     while (n > 0) {
         ssize_t put = file_sys_write(fd, p, n < IO_MAX_BYTES ? n : IO_MAX_BYTES);
@@ -299,4 +311,10 @@ status hash_file(const char *path, uint64_t *hash, err *e) {
 void hash_format(uint64_t hash, char out[17]) {
     for (int i = 15; i >= 0; i--, hash >>= 4) out[i] = "0123456789abcdef"[hash & 15];
     out[16] = '\0';
+}
+
+bool hash_parse(const char *hex, uint64_t *hash) {
+    if (!hex || strlen(hex) != 16 || strspn(hex, "0123456789abcdef") != 16) return false;
+    *hash = strtoull(hex, NULL, 16);
+    return true;
 }

@@ -133,6 +133,12 @@ void json_format(strbuf *out, const json_t *value, int indent) {
     format_value(out, value, indent, 0);
 }
 
+json_t *json_hash(uint64_t hash) {
+    char hex[17];
+    hash_format(hash, hex);
+    return json_string(hex);
+}
+
 json_t *json_text(const char *bytes, size_t len) {
     strbuf clean = {0};
     utf8_append(&clean, bytes, len);

@@ -20,6 +20,9 @@ json_t *json_f32(float value);
 /* The same for a double. */
 json_t *json_f64(double value);
 
+/* 16 hex digits (hash_format). */
+json_t *json_hash(uint64_t hash);
+
 /* A string of any bytes; what is not UTF-8 becomes U+FFFD (utf8_append). Whatever came from outside
  * (names of files and folders, messages that hold them, what a model says) becomes JSON here: jansson's
  * json_string, and "s" of json_pack, give NULL for such bytes, and json_pack then no object at all. */

@@ -30,12 +30,6 @@ static json_t *f32(double x) {
     return json_f32((float)x);
 }
 
-static json_t *digest_json(uint64_t digest) {
-    char hex[17];
-    hash_format(digest, hex);
-    return json_string(hex);
-}
-
 status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
@@ -48,7 +42,7 @@ status events_step(session *s, const step_result *r, err *e) {
         f32((double)(g->batch * g->T) / seconds), "mfu", f32(share * plan_model_flops(u->plan)),
         "hfu", f32(share * plan_hardware_flops(u->plan)), "step_ms", f32(seconds * 1e3),
         "data_wait_ms", f32((double)r->wait_ns / 1e6));
-    if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
+    if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
     return events_emit(s, "step", s->at.step, o, e);
 }
@@ -162,7 +156,7 @@ status events_start(session *s, err *e) {
         json_decref(o);
         return st;
     }
-    json_object_set_new(o, "digest", digest_json(digest));
+    json_object_set_new(o, "digest", json_hash(digest));
     put_ranks(s, o);
     json_object_update_new(
         o, json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,

@@ -95,16 +95,6 @@ static status check_appended(const build *b, err *e) {
 
 /* ---- what is being built ---- */
 
-static void set_text(json_t *o, const char *key, const char *value) {
-    json_object_set_new(o, key, json_cstr(value));
-}
-
-static void set_hash(json_t *o, const char *key, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    set_text(o, key, hex);
-}
-
 /* The manifests that new shards are appended to; what is read here is checked by the writers. */
 static uint64_t hash_appended(const build *b) {
     uint64_t all[2] = {0, 0};
@@ -118,21 +108,21 @@ static uint64_t hash_appended(const build *b) {
 static json_t *describe(const build *b) {
     const data_build_options *opt = b->opt;
     json_t *o = json_object();
-    set_hash(o, "inputs", reader_fingerprint(b->reader));
-    set_hash(o, "tokenizer", tok_hash(b->tok));
-    set_text(o, "field", opt->reader.field);
-    set_text(o, "template", opt->reader.template);
-    set_text(o, "id", opt->reader.id);
-    set_text(o, "score", opt->reader.score);
-    set_text(o, "charset", opt->reader.charset);
+    json_object_set_new(o, "inputs", json_hash(reader_fingerprint(b->reader)));
+    json_object_set_new(o, "tokenizer", json_hash(tok_hash(b->tok)));
+    json_object_set_new(o, "field", json_cstr(opt->reader.field));
+    json_object_set_new(o, "template", json_cstr(opt->reader.template));
+    json_object_set_new(o, "id", json_cstr(opt->reader.id));
+    json_object_set_new(o, "score", json_cstr(opt->reader.score));
+    json_object_set_new(o, "charset", json_cstr(opt->reader.charset));
     json_object_set_new(o, "format", json_integer(opt->reader.format));
     json_object_set_new(o, "valid", json_f64(opt->valid_fraction));
-    set_text(o, "split", data_split_name(b->rules.split));
-    set_hash(o, "seed", opt->seed);
-    set_hash(o, "shard_tokens", opt->shard_tokens);
+    json_object_set_new(o, "split", json_string(data_split_name(b->rules.split)));
+    json_object_set_new(o, "seed", json_hash(opt->seed));
+    json_object_set_new(o, "shard_tokens", json_hash(opt->shard_tokens));
     json_object_set_new(o, "eos", json_boolean(!opt->no_eos));
     json_object_set_new(o, "append", json_boolean(opt->append));
-    set_hash(o, "append_to", hash_appended(b));
+    json_object_set_new(o, "append_to", json_hash(hash_appended(b)));
     return o;
 }
 

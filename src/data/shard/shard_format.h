@@ -98,6 +98,6 @@ status manifest_from_json(shards **out, const char *dir, const json_t *root, boo
 /* A hash of 16 hex digits, and a whole number; false when the key is not one. */
 bool manifest_get_hash(const json_t *o, const char *key, uint64_t *out);
 bool manifest_get_count(const json_t *o, const char *key, uint64_t max, uint64_t *out);
-void manifest_put_hash(json_t *o, const char *key, uint64_t hash);
+void manifest_put_totals(json_t *o, const shard_totals *t);
 
 #endif

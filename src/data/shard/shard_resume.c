@@ -7,6 +7,7 @@
 #include "data/shard/shard_writer.h"
 
 #include "base/file_fault.h"
+#include "base/json.h"
 
 #include <fcntl.h>
 
@@ -78,15 +79,13 @@ static status open_to_json(shard_writer *w, json_t **out, err *e) {
     const shard *sh = &w->set->shard[w->set->n_shards - 1];
     json_t *o = json_object();
     *out = o;
-    json_object_set_new(o, "tokens", json_integer((json_int_t)sh->totals.tokens));
-    json_object_set_new(o, "documents", json_integer((json_int_t)sh->totals.documents));
-    json_object_set_new(o, "text_bytes", json_integer((json_int_t)sh->totals.text_bytes));
+    manifest_put_totals(o, &sh->totals);
     json_object_set_new(o, "id_bytes", json_integer((json_int_t)sh->id_bytes));
     json_object_set_new(o, "pending", json_integer((json_int_t)w->pending));
     for (int k = 0; k < writer_kinds(w); k++) {
         uint64_t hash;
         TRY(shard_out_sync(&w->out[k], &hash, e));
-        manifest_put_hash(o, HASH_KEYS[k], hash);
+        json_object_set_new(o, HASH_KEYS[k], json_hash(hash));
     }
     return ST_OK;
 }

@@ -41,10 +41,6 @@ static uint64_t count_of(const json_t *o, const char *key) {
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static json_t *count_json(uint64_t n) {
-    return json_integer((json_int_t)n);
-}
-
 course_origin stage_data_origin(const json_t *record) {
     const json_t *o = json_object_get(record, "origin");
     return (course_origin){.step = (int64_t)count_of(o, "step"),
@@ -54,11 +50,8 @@ course_origin stage_data_origin(const json_t *record) {
 }
 
 void stage_data_set_origin(json_t *record, const course_origin *o) {
-    json_t *v = json_object();
-    json_object_set_new(v, "step", json_integer(o->step));
-    json_object_set_new(v, "stage", json_integer(o->stage));
-    json_object_set_new(v, "samples", count_json(o->samples));
-    json_object_set_new(v, "tokens", count_json(o->tokens));
+    json_t *v = json_pack("{s:I,s:i,s:I,s:I}", "step", (json_int_t)o->step, "stage", o->stage,
+                          "samples", (json_int_t)o->samples, "tokens", (json_int_t)o->tokens);
     json_object_set_new(record, "origin", v);
 }
 
@@ -107,17 +100,9 @@ static status open_sources(const stage_data *d, const config *c, const loader_so
     return loader_open(out, &lc, e);
 }
 
-static void put_hash(json_t *o, const char *key, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    json_object_set_new(o, key, json_string(hex));
-}
-
 static bool same_hash(const json_t *o, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    const char *then = json_string_value(json_object_get(o, "fingerprint"));
-    return then && strcmp(then, hex) == 0;
+    uint64_t then;
+    return hash_parse(json_string_value(json_object_get(o, "fingerprint")), &then) && then == hash;
 }
 
 /* The shards of a source that the record knows must have the same fingerprint as then. */
@@ -222,7 +207,8 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
                     continue;
                 known[i] = *any = true;
                 json_object_set_new(now, "passes", json_f64(passes_of(then, taken[j])));
-                json_object_set_new(now, "consumed", count_json(goes_on_at(then, taken[j], now)));
+                json_object_set_new(now, "consumed",
+                                    json_integer((json_int_t)goes_on_at(then, taken[j], now)));
             }
         }
     }
@@ -234,19 +220,13 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
 
 static json_t *describe(const loader *l, const config *c, int i) {
     const shards *s = loader_source_shards(l, i);
-    json_t *o = json_object(), *cut = json_object();
-    json_object_set_new(o, "path", json_cstr(s->dir));
-    put_hash(o, "fingerprint", s->fingerprint);
-    json_object_set_new(o, "tokens", count_json(s->totals.tokens));
-    json_object_set_new(o, "sequences", count_json(loader_source_sequences(l, i)));
-    json_object_set_new(o, "consumed", json_integer(0));
-    json_object_set_new(o, "passes", json_f64(0));
-    json_object_set_new(cut, "seq_len", json_integer(c->train.seq_len));
-    json_object_set_new(cut, "packing", config_get_json(c, "data.packing"));
-    json_object_set_new(cut, "order", config_get_json(c, "data.order"));
-    json_object_set_new(cut, "seed", json_integer(c->data.seed));
-    json_object_set_new(o, "cut", cut);
-    return o;
+    json_t *cut = json_pack("{s:I,s:o,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
+                            config_get_json(c, "data.packing"), "order",
+                            config_get_json(c, "data.order"), "seed", (json_int_t)c->data.seed);
+    return json_pack("{s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "path", json_cstr(s->dir), "fingerprint",
+                     json_hash(s->fingerprint), "tokens", (json_int_t)s->totals.tokens, "sequences",
+                     (json_int_t)loader_source_sequences(l, i), "consumed", 0, "passes",
+                     json_f64(0), "cut", cut);
 }
 
 static status enter(const stage_data *d, const config *c, int stage, const loader *l, bool *any,
@@ -259,10 +239,9 @@ static status enter(const stage_data *d, const config *c, int stage, const loade
         json_decref(sources);
         return st;
     }
-    json_t *o = json_object();
-    json_object_set_new(o, "name", json_string(d->course ? d->course->stage[stage].name : ""));
-    json_object_set_new(o, "sources", sources);
-    json_array_append_new(json_object_get(d->record, "stages"), o);
+    const char *name = d->course ? d->course->stage[stage].name : "";
+    json_array_append_new(json_object_get(d->record, "stages"),
+                          json_pack("{s:s,s:o}", "name", name, "sources", sources));
     return ST_OK;
 }
 
