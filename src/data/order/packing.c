@@ -4,10 +4,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/file_fault.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,20 +26,11 @@ uint64_t packing_trailer_hash(const packing_trailer *t) {
 }
 
 static status read_at(const packing *p, void *out, size_t n, uint64_t offset, err *e) {
-    uint8_t *to = out;
-    while (n > 0) {
-        ssize_t got = file_sys_pread(p->fd, to, n, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_unreadable(e, "read", p->path);
-        if (got == 0) {
-            err_at(e, ST_FORMAT, p->path, "%s became shorter while it was read", p->path);
-            return err_hint(e, "delete the file and start again: it is made again from the shards");
-        }
-        to += got;
-        offset += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return ST_OK;
+    ssize_t got = file_read_at(p->fd, out, n, offset);
+    if (got == (ssize_t)n) return ST_OK;
+    if (got < 0) return err_unreadable(e, "read", p->path);
+    err_at(e, ST_FORMAT, p->path, "%s became shorter while it was read", p->path);
+    return err_hint(e, "delete the file and start again: it is made again from the shards");
 }
 
 static bool trailer_fits(const packing_trailer *t, const packing_spec *spec, uint64_t size) {

@@ -7,14 +7,10 @@
 #include "data/shard/foreign.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-#include "base/file_fault.h"
 
 enum { HEAD_BYTES = 16 };
 
@@ -38,10 +34,7 @@ static status read_head(const char *path, uint8_t head[HEAD_BYTES], err *e) {
     memset(head, 0, HEAD_BYTES);
     int fd;
     TRY(file_open_part(path, &fd, NULL, e));
-    ssize_t got;
-    do got = file_sys_pread(fd, head, HEAD_BYTES, 0);
-    while (got < 0 && errno == EINTR);
-    status st = got < 0 ? err_unreadable(e, "read", path) : ST_OK;
+    status st = file_read_at(fd, head, HEAD_BYTES, 0) < 0 ? err_unreadable(e, "read", path) : ST_OK;
     close(fd);
     return st;
 }

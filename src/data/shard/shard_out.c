@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/arena.h"
+#include "base/file.h"
 #include "base/file_fault.h"
 
 enum { BUFFER_BYTES = 1 << 18 };
@@ -77,8 +77,7 @@ static status read_back(shard_out *o, uint64_t body_bytes, err *e) {
     while (o->flushed < body_bytes) {
         uint64_t left = body_bytes - o->flushed;
         size_t want = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
-        ssize_t got = file_sys_pread(o->fd, o->buf, want, (off_t)(o->header_bytes + o->flushed));
-        if (got < 0 && errno == EINTR) continue;
+        ssize_t got = file_read_at(o->fd, o->buf, want, o->header_bytes + o->flushed);
         if (got < 0) return err_unreadable(e, "read", o->path);
         if (got == 0) break;
         XXH3_64bits_update(o->hash, o->buf, (size_t)got);

@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
-#include "base/file_fault.h"
+#include "base/file.h"
 #include "base/utf8.h"
 #include "data/text/charset.h"
 
@@ -53,20 +52,12 @@ status chunk_map_text(chunk *c, err *e) {
 }
 
 static status read_at(const chunk *c, size_t at, char *to, size_t n, err *e) {
-    while (n > 0) {
-        ssize_t got = file_sys_pread(c->fd, to, n, (off_t)at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_unreadable(e, "read", c->source);
-        if (got == 0) {
-            err_at(e, ST_FORMAT, c->source, "%s became shorter while it was read: it had %zu bytes",
-                   c->source, c->len);
-            return err_hint(e, "start again when nothing writes the file any more");
-        }
-        at += (size_t)got;
-        to += got;
-        n -= (size_t)got;
-    }
-    return ST_OK;
+    ssize_t got = file_read_at(c->fd, to, n, at);
+    if (got == (ssize_t)n) return ST_OK;
+    if (got < 0) return err_unreadable(e, "read", c->source);
+    err_at(e, ST_FORMAT, c->source, "%s became shorter while it was read: it had %zu bytes",
+           c->source, c->len);
+    return err_hint(e, "start again when nothing writes the file any more");
 }
 
 bool chunk_is_partial(const chunk *c) {
