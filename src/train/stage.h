@@ -1,4 +1,4 @@
-/* The stage in force, and within it the part: what the coming step computes with. A stage changes
+/* Where a run is, and the stage in force there, and within it the part: what the coming step computes with. A stage changes
  * data, programs, masks and rates; a part of a ramp only the number of micro-batches.
  *
  * stage_enter is called before every step and does nothing where nothing changes. Trials, which
@@ -6,13 +6,27 @@
 #ifndef TRAIN_STAGE_H
 #define TRAIN_STAGE_H
 
+#include <math.h>
+
 #include "data/order/loader.h"
 #include "data/order/prefetch.h"
 #include "step/step.h"
 #include "train/batch.h"
 #include "train/course/stage_data.h"
-#include "train/cursor.h"
 #include "train/setup.h"
+
+/* Where a run is: after which step, and what it took to get there. Which samples come next follows
+ * from the step (course/course.h). Moved by execute_advance, set by what is loaded (save/state.c). */
+typedef struct cursor {
+    int64_t step;    /* finished optimizer steps */
+    uint64_t tokens; /* that they were trained on */
+    double seconds;  /* spent in steps, over all parts of the run */
+    double val_loss; /* after this very step; NaN: it was not validated. Not saved in cursor.json */
+} cursor;
+
+static inline cursor cursor_start(void) {
+    return (cursor){.val_loss = NAN};
+}
 
 /* A program without backward (validation, prefill, decode), with the step table by which it is run:
  * where weights are sharded, each unit is gathered before the ops that read it. */

@@ -10,7 +10,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "run/config/config_device.h"
 #include "run/report/report.h"
-#include "train/ranks/preflight.h"
+#include "train/layouts/matrix.h"
 #include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */

@@ -7,6 +7,7 @@
 #ifndef TRAIN_LAYOUT_MATRIX_H
 #define TRAIN_LAYOUT_MATRIX_H
 
+#include "comm/mesh.h"
 #include "train/layouts/layouts.h"
 
 /* All layouts of exactly `ranks` ranks that the model divides over; to be freed. */
@@ -23,5 +24,13 @@ typedef struct layout_verdict {
  * with exact sums. */
 layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
                               const layout_result *r);
+
+/* ---- the check before a run on several ranks (preflight.c) ---- */
+
+/* Two steps on random ids, on the ranks of the run, must give what one rank alone computes
+ * (parallel.verify). Every rank calls it. ST_FAILED on rank 0, naming the tensor, when the layout
+ * computes something else; the other ranks get ST_OK, so peers_agree must follow. When one rank alone
+ * has not enough memory, or its loss is NaN or Inf, nothing is compared, and a warning says so. */
+status preflight_check(const config *c, const mesh *m, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
 /* Steps without data and without a run folder: the plan, step table and programs of `train` on random
  * ids, alone or as one of several ranks. Used by `bench train`, by `verify layouts` and by the check
- * before a run on several ranks (ranks/preflight.h). Sample i depends on i and the seed alone, so
+ * before a run on several ranks (preflight.c). Sample i depends on i and the seed alone, so
  * every layout computes the same samples. */
 #ifndef TRAIN_TRIAL_H
 #define TRAIN_TRIAL_H
