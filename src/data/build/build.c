@@ -174,7 +174,7 @@ static void show_progress(build *b, bool last) {
                        .tokens = t.tokens + v.tokens + b->open_tokens,
                        .documents = t.documents + v.documents,
                        .seconds = clock_since_s(b->start_ns)};
-    b->opt->progress(b->opt->progress_ctx, &p);
+    b->opt->progress(&p);
 }
 
 static void look(void *ctx, const reader *r, uint64_t ahead) {

@@ -61,18 +61,14 @@ static uint64_t source_seed(const loader *l, int i, uint64_t seed) {
 }
 
 /* How many sequences one pass has, from the index or from the number of tokens. */
-static status open_sequences(loader *l, source_state *src, const loader_config *cfg, err *e) {
+static status open_sequences(loader *l, source_state *src, err *e) {
     uint64_t T = (uint64_t)l->seq_len, need = l->shuffle ? T + 1 : 2;
     if (!loader_is_packed(l) && src->n_tok < need)
         return too_short(src->shards->dir, src->n_tok, need, l->seq_len, e);
     src->sequences = l->shuffle ? src->n_tok / T : (src->n_tok - 1 + T - 1) / T;
     if (!loader_is_packed(l) && l->order == ORDER_SHUFFLE) return ST_OK;
-    packing_spec spec = {.set = src->shards,
-                         .packing = l->packing,
-                         .order = l->order,
-                         .seq_len = l->seq_len,
-                         .progress = cfg->progress,
-                         .progress_ctx = cfg->progress_ctx};
+    packing_spec spec = {
+        .set = src->shards, .packing = l->packing, .order = l->order, .seq_len = l->seq_len};
     TRY(packing_open(&src->packing, &spec, e));
     src->sequences = packing_get_totals(src->packing).sequences;
     return ST_OK;
@@ -90,7 +86,7 @@ static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
     src->n_tok = t->tokens;
     src->consumed = cfg->sources[i].consumed;
     src->seed = source_seed(l, i, cfg->seed);
-    TRY(open_sequences(l, src, cfg, e));
+    TRY(open_sequences(l, src, e));
     l->sequences += src->sequences;
     l->totals.tokens += t->tokens;
     add_known(&l->totals.documents, t->documents, i == 0);

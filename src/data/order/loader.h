@@ -90,9 +90,6 @@ typedef struct loader_config {
     int32_t vocab_size; /* of the model: every id must be below it; 0: that of the shards */
     int32_t tok_vocab;  /* the tokenizer's size and end-of-text id (-1: none), for token files of */
     int32_t eos;        /* other programs, which do not say */
-    /* Called now and then while an index is made: share of 0 .. 1. May be NULL. */
-    void (*progress)(void *ctx, const char *what, double share);
-    void *progress_ctx;
 } loader_config;
 
 typedef struct loader loader;

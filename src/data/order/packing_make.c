@@ -248,22 +248,14 @@ static status add_document(maker *m, const document_bounds *d, err *e) {
     return window_add(m, &piece, d->score, e);
 }
 
-/* Goes through all documents and tells how far. */
 static status for_each_document(maker *m, status (*use)(maker *, const document_bounds *, err *),
                                 err *e) {
-    const packing_spec *spec = m->spec;
-    documents *docs = documents_new(spec->set);
+    documents *docs = documents_new(m->spec->set);
     document_bounds d;
     bool more = true;
     status st = ST_OK;
-    for (uint64_t i = 0; st == ST_OK; i++) {
-        st = documents_next(docs, &d, &more, e);
-        if (st != ST_OK || !more) break;
+    while (st == ST_OK && (st = documents_next(docs, &d, &more, e)) == ST_OK && more)
         st = use(m, &d, e);
-        if (spec->progress && i % 65536 == 0)
-            spec->progress(spec->progress_ctx, spec->set->dir,
-                           (double)d.end_tok / (double)spec->set->totals.tokens);
-    }
     documents_free(docs);
     return st;
 }

@@ -87,8 +87,7 @@ static loader_config loader_config_of(const stage_data *d, const config *c) {
                            .tok_hash = tok_hash(d->tok),
                            .vocab_size = d->vocab_size,
                            .tok_vocab = tok_vocab_size(d->tok),
-                           .eos = tok_eos(d->tok),
-                           .progress = d->progress};
+                           .eos = tok_eos(d->tok)};
 }
 
 static status open_sources(const stage_data *d, const config *c, const loader_source *sources,
