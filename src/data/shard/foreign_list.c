@@ -42,8 +42,7 @@ static status read_head(const char *path, uint8_t head[HEAD_BYTES], err *e) {
 static bool is_llmc(const uint8_t head[HEAD_BYTES]) {
     int32_t magic;
     memcpy(&magic, head, 4);
-    return magic == LLMC_TOKENS_U16 || magic == LLMC_TOKENS_U32 || magic == LLMC_EVAL ||
-           magic == LLMC_MODEL || magic == LLMC_TOKENIZER || magic == LLMC_STATE;
+    return llmc_contents(magic) != NULL;
 }
 
 static bool is_text_name(const char *path) {
