@@ -1,5 +1,5 @@
-/* See shard_out.h. The buffer is hashed when it is flushed, while it is still in the cache. */
-#include "data/shard/shard_out.h"
+/* See shard_writer.h. The buffer is hashed when it is flushed, while it is still in the cache. */
+#include "data/shard/shard_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/file.h"
 #include "base/file_fault.h"
 
 enum { BUFFER_BYTES = 1 << 18 };

@@ -103,6 +103,11 @@ static bool is_letter(uint8_t c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z' && c < 0x80;
 }
 
+/* Of no text: others than white space and escape. */
+static bool is_control(uint8_t c) {
+    return (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
+}
+
 /* Western European text: a quarter of the letters at most are not ASCII, and these are the usual
  * ones of its languages. (Czech, Hungarian, Turkish have others in these bytes.) Signs stand between
  * words, not in them, and capitals at their beginning. */
@@ -116,7 +121,7 @@ static const char *judge_latin(const uint8_t *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint8_t c = p[i], before = i ? p[i - 1] : ' ', after = i + 1 < n ? p[i + 1] : ' ';
         plain += is_letter(c);
-        controls += (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
+        controls += is_control(c);
         if (c < 0x80) continue;
         bool inside = is_letter(before) && is_letter(after);
         high++;
@@ -266,10 +271,6 @@ size_t charset_repair(const char *p, size_t n, strbuf *out) {
 /* ---- is it text? ---- */
 
 enum { CHECKED_BYTES = 1 << 20, MAX_BAD_PERCENT = 30 };
-
-static bool is_control(uint8_t c) {
-    return (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
-}
 
 static status not_text(err *e, const char *path, size_t offset, const char *what) {
     err_set(e, ST_FORMAT, "%s is not text: %s at byte %zu", path, what, offset);

@@ -1,5 +1,5 @@
-/* See inputs.h. An input that exists is taken by its name even if it looks like a glob. */
-#include "data/text/inputs.h"
+/* See reader_int.h. An input that exists is taken by its name even if it looks like a glob. */
+#include "data/text/reader_int.h"
 
 #include <errno.h>
 #include <glob.h>

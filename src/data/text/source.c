@@ -1,6 +1,6 @@
-/* See source.h. `ready` holds bytes that can be given; source_read fills it from the stream, at
+/* See reader_int.h. `ready` holds bytes that can be given; source_read fills it from the stream, at
  * first with enough to judge the charset from. */
-#include "data/text/source.h"
+#include "data/text/reader_int.h"
 
 #include <stdlib.h>
 
