@@ -25,8 +25,9 @@ status json_read_file(json_t **out, const char *path, int64_t most_bytes, err *e
     return ST_FORMAT;
 }
 
-json_t *json_f32(float value) {
+json_t *json_f32(double exact) {
     char text[32];
+    float value = (float)exact;
     if (!isfinite(value)) return json_null();
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)value);

@@ -32,10 +32,6 @@ static const char *message_of(const json_t *alarm) {
     return json_string_value(json_object_get(alarm, "message"));
 }
 
-static json_t *f32(double x) {
-    return json_f32((float)x);
-}
-
 /* ---- data ---- */
 
 static status tell_budget(session *s, const stage_source *k, err *e) {
@@ -90,10 +86,10 @@ status events_nonfinite(session *s, const char *what, err *e) {
 }
 
 static json_t *score_json(const step_result *r) {
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "loss_z",
-                     f32(r->score.loss_z), "loss_mean", f32(r->score.loss_mean), "grad_norm",
-                     f32(r->norm), "norm_z", f32(r->score.norm_z), "norm_mean",
-                     f32(r->score.norm_mean), "repeated", f32(r->repeated));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "loss", json_f32(execute_mean_loss(r)),
+                     "loss_z", json_f32(r->score.loss_z), "loss_mean", json_f32(r->score.loss_mean),
+                     "grad_norm", json_f32(r->norm), "norm_z", json_f32(r->score.norm_z),
+                     "norm_mean", json_f32(r->score.norm_mean), "repeated", json_f32(r->repeated));
 }
 
 static const char *consequence(watch_verdict v) {
@@ -209,8 +205,8 @@ static json_t *document_json(const suspect *item) {
                      text_or_null(place->source), "line",
                      number_or_null(place->line, (uint64_t)place->line), "id",
                      text_or_null(place->id), "first_tok", (json_int_t)span->first_tok, "end_tok",
-                     (json_int_t)span->end_tok, "row", item->row, "loss", f32(item->loss),
-                     "repeated", f32(item->repeated));
+                     (json_int_t)span->end_tok, "row", item->row, "loss", json_f32(item->loss),
+                     "repeated", json_f32(item->repeated));
 }
 
 json_t *events_documents(suspects *s, int most) {
