@@ -90,13 +90,19 @@ static loader_config loader_config_of(const stage_data *d, const config *c) {
                            .eos = tok_eos(d->tok)};
 }
 
-static status open_sources(const stage_data *d, const config *c, const loader_source *sources,
-                           loader **out, err *e) {
+/* The sources of a config, from where the record of a stage says; stage -1: from their beginning. */
+static status open_sources(const stage_data *d, const config *c, int stage, loader **out, err *e) {
     loader_config lc = loader_config_of(d, c);
+    loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
+    for (int i = 0; i < c->data.train.n; i++)
+        sources[i] =
+            source_of(&c->data.train.items[i], stage < 0 ? NULL : source_record(d, stage, i));
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
     lc.shuffle = true;
-    return loader_open(out, &lc, e);
+    status st = loader_open(out, &lc, e);
+    free(sources);
+    return st;
 }
 
 static bool same_hash(const json_t *o, uint64_t hash) {
@@ -256,23 +262,15 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     *is_new = stage >= stage_data_begun(d->record);
     CHECK(stage <= stage_data_begun(d->record), "stage %d begins before the one before it", stage);
     TRY(need_sources(c, e));
-    int n = c->data.train.n;
-    loader_source *sources = xcalloc((size_t)n, sizeof *sources);
-    for (int i = 0; i < n; i++)
-        sources[i] = source_of(&c->data.train.items[i], source_record(d, stage, i));
     loader *l = NULL;
     bool again = false;
-    status st = open_sources(d, c, sources, &l, e);
+    status st = open_sources(d, c, stage, &l, e);
     if (st == ST_OK && !*is_new) st = check_unchanged(d, c, stage, l, e);
     if (st == ST_OK && *is_new) st = enter(d, c, stage, l, &again, e);
     if (st == ST_OK && again) { /* the sources go on behind what earlier stages took */
         loader_close(l);
-        l = NULL;
-        for (int i = 0; i < n; i++)
-            sources[i] = source_of(&c->data.train.items[i], source_record(d, stage, i));
-        st = open_sources(d, c, sources, &l, e);
+        st = open_sources(d, c, stage, &l, e);
     }
-    free(sources);
     if (st == ST_OK)
         *out = l;
     else
@@ -314,22 +312,16 @@ static bool is_there(const char *path) {
 
 status stage_data_probe(const stage_data *d, const config *c, err *e) {
     TRY(need_sources(c, e));
-    loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
     bool all = true;
     for (int i = 0; i < c->data.train.n; i++) {
         const config_source *s = &c->data.train.items[i];
-        sources[i] = source_of(s, NULL);
         if (is_there(s->path)) continue;
         all = false;
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
-    status st = ST_OK;
-    loader *l;
-    if (all) {
-        st = open_sources(d, c, sources, &l, e);
-        if (st == ST_OK) loader_close(l);
-    }
-    free(sources);
+    loader *l = NULL;
+    status st = all ? open_sources(d, c, -1, &l, e) : ST_OK;
+    loader_close(l);
     if (st == ST_OK && c->data.valid && is_there(c->data.valid)) {
         st = stage_data_open_valid(d, c, &l, e);
         loader_close(l);
