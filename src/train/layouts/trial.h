@@ -14,10 +14,9 @@ void trial_trim_config(config *c);
  * `c` is trimmed, and must outlive the session. world NULL: one rank. Takes `a`. Call session_close
  * even when this fails. */
 status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) ATH_MUST_USE;
-/* One optimizer step. ST_NONFINITE: loss or norm is NaN or Inf, and there was no update. */
-status trial_step(session *s, step_times *times, step_result *r, err *e) ATH_MUST_USE;
-/* The same; `reduced` is told as step_source says. */
-status trial_step_watched(session *s, void (*reduced)(session *s, void *ctx), void *ctx,
-                          step_result *r, err *e) ATH_MUST_USE;
+/* One optimizer step. ST_NONFINITE: loss or norm is NaN or Inf, and there was no update. times may be
+ * NULL; `reduced` is told as step_source says, NULL: nobody. */
+status trial_step(session *s, step_times *times, void (*reduced)(session *s, void *ctx), void *ctx,
+                  step_result *r, err *e) ATH_MUST_USE;
 
 #endif
