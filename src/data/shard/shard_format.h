@@ -36,6 +36,8 @@ _Static_assert(sizeof(shard_document) == SHARD_DOCUMENT_BYTES, "records are read
 
 /* "shard-00000.bin", ".idx" or ".ids" */
 void shard_file_name(char out[32], int number, shard_kind kind);
+/* The number in such a name, -1 for others. */
+long shard_file_number(const char *name);
 /* Path of a file of an open set, own or foreign. */
 void shard_path(const shards *s, int number, shard_kind kind, char out[SHARD_PATH_BYTES]);
 /* Notes which file this is now: from here on shard_read takes no other one for it. False with errno

@@ -20,8 +20,7 @@ static status remove_file(arena *scratch, const char *dir, const char *name, err
                                                      : err_errno(e, path, "cannot remove %s", path);
 }
 
-/* The number in "shard-00012.idx", -1 for other names. */
-static long shard_number(const char *name) {
+long shard_file_number(const char *name) {
     if (strncmp(name, "shard-", 6) != 0) return -1;
     size_t digits = strspn(name + 6, "0123456789");
     const char *end = name + 6 + digits;
@@ -35,7 +34,7 @@ static status remove_shards(arena *scratch, const char *dir, int from, err *e) {
     int n;
     TRY(file_list_dir(scratch, dir, &names, &n, e));
     for (int i = 0; i < n; i++)
-        if (shard_number(names[i]) >= from) TRY(remove_file(scratch, dir, names[i], e));
+        if (shard_file_number(names[i]) >= from) TRY(remove_file(scratch, dir, names[i], e));
     return ST_OK;
 }
 
