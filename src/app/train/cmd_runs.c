@@ -165,18 +165,10 @@ static status show_run(const cli_args *args, err *e) {
     return st;
 }
 
-static status read_config(const char *path, config **out, err *e) {
-    json_t *stored;
-    TRY(run_read_config(&stored, path, e));
-    status st = config_from_json(out, stored, NULL, path, NULL, 0, e);
-    json_decref(stored);
-    return st;
-}
-
 static status config_differences(const char *path_a, const char *path_b, json_t **out, err *e) {
     config *x, *y;
-    TRY(read_config(path_a, &x, e));
-    status st = read_config(path_b, &y, e);
+    TRY(run_load_config(&x, path_a, e));
+    status st = run_load_config(&y, path_b, e);
     if (st == ST_OK) {
         *out = config_diff(x, y);
         config_free(y);
