@@ -92,17 +92,16 @@ static json_t *score_json(const step_result *r) {
                      "norm_mean", json_f32(r->score.norm_mean), "repeated", json_f32(r->repeated));
 }
 
-static const char *consequence(watch_verdict v) {
-    switch (v) {
-        case WATCH_SKIP: return "; its update was left out";
-        case WATCH_LOWER: return "; the learning rate is lowered";
-        case WATCH_REWIND: return "; the run goes back to its last checkpoint";
-        default: return "";
-    }
-}
+/* What a verdict does: as the event says it, and in its sentence. */
+static const struct {
+    const char *action, *sentence;
+} verdicts[] = {[WATCH_FINE] = {"", ""},
+                [WATCH_LOG] = {"log", ""},
+                [WATCH_LOWER] = {"lower", "; the learning rate is lowered"},
+                [WATCH_SKIP] = {"skip", "; its update was left out"},
+                [WATCH_REWIND] = {"rewind", "; the run goes back to its last checkpoint"}};
 
 status events_spike(session *s, const step_result *r, suspects *documents, err *e) {
-    static const char *const actions[] = {"", "log", "lower", "skip", "rewind"};
     json_t *list = events_documents(documents, NAMED_DOCUMENTS);
     strbuf named = {0};
     if (json_array_size(list) > 0) {
@@ -115,9 +114,9 @@ status events_spike(session *s, const step_result *r, suspects *documents, err *
                  100 * r->repeated);
     json_t *o = alarm_new("spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
                           execute_mean_loss(r), r->score.loss_z, r->norm, r->score.norm_z, repeated,
-                          consequence(r->verdict), strbuf_cstr(&named));
+                          verdicts[r->verdict].sentence, strbuf_cstr(&named));
     strbuf_free(&named);
-    json_object_set_new(o, "action", json_string(actions[r->verdict]));
+    json_object_set_new(o, "action", json_string(verdicts[r->verdict].action));
     json_object_update_new(o, score_json(r));
     json_object_set_new(o, "documents", list);
     return events_emit(s, "alarm", s->at.step + 1, o, e);
