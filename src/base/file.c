@@ -215,9 +215,7 @@ status file_out_open(file_out *f, const char *path, err *e) {
     if (f->fd < 0) return err_errno(e, path, "cannot create %s", path);
     f->path = xstrdup(path);
     f->buf = xmalloc(OUT_BUFFER_BYTES);
-    f->hash = XXH3_createState();
-    CHECK(f->hash, "no memory for a hash state");
-    XXH3_64bits_reset(f->hash);
+    f->hash = hash_begin();
     return ST_OK;
 }
 
@@ -286,6 +284,13 @@ void file_out_abandon(file_out *f) {
     release(f);
 }
 
+void *hash_begin(void) {
+    XXH3_state_t *h = XXH3_createState();
+    CHECK(h, "no memory for a hash state");
+    XXH3_64bits_reset(h);
+    return h;
+}
+
 uint64_t hash_bytes(const void *data, size_t len) {
     return XXH3_64bits(len ? data : "", len);
 }
@@ -294,9 +299,7 @@ status hash_file(const char *path, uint64_t *hash, err *e) {
     int fd;
     TRY(file_open_part(path, &fd, NULL, e));
     uint8_t *buf = xmalloc(OUT_BUFFER_BYTES);
-    XXH3_state_t *state = XXH3_createState();
-    CHECK(state, "no memory for a hash state");
-    XXH3_64bits_reset(state);
+    XXH3_state_t *state = hash_begin();
     ssize_t got;
     while ((got = read_retry(fd, buf, OUT_BUFFER_BYTES)) > 0)
         XXH3_64bits_update(state, buf, (size_t)got);

@@ -84,6 +84,8 @@ status file_out_write(file_out *f, const void *data, size_t len, err *e) ATH_MUS
 status file_out_close(file_out *f, uint64_t *hash, err *e) ATH_MUST_USE;
 void file_out_abandon(file_out *f);
 
+/* A state for XXH3_64bits_update, to be freed by XXH3_freeState. */
+void *hash_begin(void);
 /* XXH3-64 of bytes, and of a whole file. */
 uint64_t hash_bytes(const void *data, size_t len);
 status hash_file(const char *path, uint64_t *hash, err *e) ATH_MUST_USE;

@@ -133,9 +133,7 @@ static status sample_shard(const shards *s, int number, XXH3_state_t *h, err *e)
 }
 
 static status take_fingerprint(shards *s, err *e) {
-    XXH3_state_t *h = XXH3_createState();
-    CHECK(h, "no memory for a hash state");
-    XXH3_64bits_reset(h);
+    XXH3_state_t *h = hash_begin();
     const uint64_t head[] = {(uint64_t)s->format, s->has_index};
     XXH3_64bits_update(h, head, sizeof head);
     status st = ST_OK;

@@ -17,9 +17,7 @@ enum { BUFFER_BYTES = 1 << 18 };
 static void init(shard_out *o, int fd, const char *path, size_t header_bytes) {
     *o = (shard_out){.fd = fd, .path = xstrdup(path), .header_bytes = header_bytes};
     o->buf = xmalloc(BUFFER_BYTES);
-    o->hash = XXH3_createState();
-    CHECK(o->hash, "no memory for a hash state");
-    XXH3_64bits_reset(o->hash);
+    o->hash = hash_begin();
 }
 
 static void release(shard_out *o) {

@@ -124,9 +124,7 @@ static status no_manifest(const char *dir, arena *scratch, err *e) {
 
 /* What makes this set: checksums cover every token and every record of the index. */
 static uint64_t fingerprint(const shards *s) {
-    XXH3_state_t *h = XXH3_createState();
-    CHECK(h, "no memory for a hash state");
-    XXH3_64bits_reset(h);
+    XXH3_state_t *h = hash_begin();
     const uint64_t head[] = {SHARD_VERSION, s->tok_hash, (uint64_t)s->vocab_size,
                              (uint64_t)s->width_bytes};
     XXH3_64bits_update(h, head, sizeof head);
@@ -219,9 +217,7 @@ static status hash_rest(const shards *s, int number, shard_kind kind, uint64_t o
     enum { BLOCK_BYTES = 1 << 18 };
     uint64_t left = expected_bytes(s, number, kind) - offset;
     uint8_t *buf = xmalloc(BLOCK_BYTES);
-    XXH3_state_t *h = XXH3_createState();
-    CHECK(h, "no memory for a hash state");
-    XXH3_64bits_reset(h);
+    XXH3_state_t *h = hash_begin();
     status st = ST_OK;
     while (left > 0 && st == ST_OK) {
         size_t n = left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
