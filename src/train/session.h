@@ -14,13 +14,13 @@
 #include "train/train.h"
 
 /* Where the events of a run go: each is one JSON object, appended to RUN/metrics.jsonl and given to
- * the caller. Rank 0 alone writes; on the others an event goes nowhere. events.h makes them. */
+ * the caller. Only rank 0 writes; on other ranks an event is dropped. events.h makes the events. */
 typedef struct journal {
-    bool speaks;              /* rank 0 */
-    const train_options *opt; /* whose on_event is told */
+    bool speaks;              /* this is rank 0 */
+    const train_options *opt; /* its on_event gets the events */
     metrics_log *metrics;     /* NULL: not open yet */
-    json_t *late;             /* alarms that arose before it was */
-    int64_t peak_anon_bytes;  /* the most memory that was seen in use */
+    json_t *late;             /* alarms from the time before it was open */
+    int64_t peak_anon_bytes;  /* largest value of events_note_memory */
 } journal;
 
 typedef struct session {
@@ -46,8 +46,8 @@ status session_open(session *s, err *e) ATH_MUST_USE;
 status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
                            err *e) ATH_MUST_USE;
 void session_close(session *s);
-/* Opens RUN/metrics.jsonl behind `step`, at the start and after a rewind: what was recorded after
- * it will happen again. */
+/* Opens RUN/metrics.jsonl, at the start and after a rewind. Events of steps after `step` are
+ * removed from it, since these steps will run again. */
 status journal_open(journal *j, const char *run, int64_t step, err *e) ATH_MUST_USE;
 
 /* loop.c: trains to the end, or until a signal (ST_STOPPED). */

@@ -15,13 +15,14 @@
 #include "train/course/stage_data.h"
 #include "train/setup.h"
 
-/* Where a run is: after which step, and what it took to get there. Which samples come next follows
- * from the step (course/course.h). Moved by execute_advance, set by what is loaded (save/state.c). */
+/* Where a run is: how many steps are finished, and what they took. Which samples come next follows
+ * from the step (course/course.h). execute_advance moves it; loading a checkpoint sets it
+ * (save/state.c). */
 typedef struct cursor {
     int64_t step;    /* finished optimizer steps */
-    uint64_t tokens; /* that they were trained on */
+    uint64_t tokens; /* of these steps */
     double seconds;  /* spent in steps, over all parts of the run */
-    double val_loss; /* after this very step; NaN: it was not validated. Not saved in cursor.json */
+    double val_loss; /* validation after this step; NaN: there was none. Not in cursor.json */
 } cursor;
 
 static inline cursor cursor_start(void) {
