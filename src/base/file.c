@@ -25,6 +25,18 @@ static ssize_t read_retry(int fd, void *p, size_t n) {
     return got;
 }
 
+ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset) {
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = file_sys_pread(fd, (char *)p + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
 static status write_full(int fd, const char *path, const uint8_t *p, size_t n, err *e) {
     while (n > 0) {
         ssize_t put = file_sys_write(fd, p, n < IO_MAX_BYTES ? n : IO_MAX_BYTES);
@@ -203,9 +215,7 @@ status file_out_open(file_out *f, const char *path, err *e) {
     if (f->fd < 0) return err_errno(e, path, "cannot create %s", path);
     f->path = xstrdup(path);
     f->buf = xmalloc(OUT_BUFFER_BYTES);
-    f->hash = XXH3_createState();
-    CHECK(f->hash, "no memory for a hash state");
-    XXH3_64bits_reset(f->hash);
+    f->hash = hash_begin();
     return ST_OK;
 }
 
@@ -274,6 +284,13 @@ void file_out_abandon(file_out *f) {
     release(f);
 }
 
+void *hash_begin(void) {
+    XXH3_state_t *h = XXH3_createState();
+    CHECK(h, "no memory for a hash state");
+    XXH3_64bits_reset(h);
+    return h;
+}
+
 uint64_t hash_bytes(const void *data, size_t len) {
     return XXH3_64bits(len ? data : "", len);
 }
@@ -282,9 +299,7 @@ status hash_file(const char *path, uint64_t *hash, err *e) {
     int fd;
     TRY(file_open_part(path, &fd, NULL, e));
     uint8_t *buf = xmalloc(OUT_BUFFER_BYTES);
-    XXH3_state_t *state = XXH3_createState();
-    CHECK(state, "no memory for a hash state");
-    XXH3_64bits_reset(state);
+    XXH3_state_t *state = hash_begin();
     ssize_t got;
     while ((got = read_retry(fd, buf, OUT_BUFFER_BYTES)) > 0)
         XXH3_64bits_update(state, buf, (size_t)got);
@@ -299,4 +314,10 @@ status hash_file(const char *path, uint64_t *hash, err *e) {
 void hash_format(uint64_t hash, char out[17]) {
     for (int i = 15; i >= 0; i--, hash >>= 4) out[i] = "0123456789abcdef"[hash & 15];
     out[16] = '\0';
+}
+
+bool hash_parse(const char *hex, uint64_t *hash) {
+    if (!hex || strlen(hex) != 16 || strspn(hex, "0123456789abcdef") != 16) return false;
+    *hash = strtoull(hex, NULL, 16);
+    return true;
 }

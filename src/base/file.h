@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -26,6 +27,8 @@ status file_read_part(const char *path, int64_t most_bytes, char **data, size_t 
                       err *e) ATH_MUST_USE;
 /* Opens such a file for reads of pieces (close-on-exec). bytes may be NULL. */
 status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUST_USE;
+/* Reads n bytes of an open file from a position on; fewer only at its end. -1 with errno. */
+ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset);
 /* Writes path.tmp-PID, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
  * stands, and the error names `path`. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
@@ -81,9 +84,13 @@ status file_out_write(file_out *f, const void *data, size_t len, err *e) ATH_MUS
 status file_out_close(file_out *f, uint64_t *hash, err *e) ATH_MUST_USE;
 void file_out_abandon(file_out *f);
 
+/* A state for XXH3_64bits_update, to be freed by XXH3_freeState. */
+void *hash_begin(void);
 /* XXH3-64 of bytes, and of a whole file. */
 uint64_t hash_bytes(const void *data, size_t len);
 status hash_file(const char *path, uint64_t *hash, err *e) ATH_MUST_USE;
 void hash_format(uint64_t hash, char out[17]); /* 16 lower-case hex digits */
+/* False when the text is not such digits, or NULL. */
+bool hash_parse(const char *hex, uint64_t *hash);
 
 #endif

@@ -25,8 +25,9 @@ status json_read_file(json_t **out, const char *path, int64_t most_bytes, err *e
     return ST_FORMAT;
 }
 
-json_t *json_f32(float value) {
+json_t *json_f32(double exact) {
     char text[32];
+    float value = (float)exact;
     if (!isfinite(value)) return json_null();
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)value);
@@ -131,6 +132,12 @@ static void format_value(strbuf *out, const json_t *value, int indent, int level
 
 void json_format(strbuf *out, const json_t *value, int indent) {
     format_value(out, value, indent, 0);
+}
+
+json_t *json_hash(uint64_t hash) {
+    char hex[17];
+    hash_format(hash, hex);
+    return json_string(hex);
 }
 
 json_t *json_text(const char *bytes, size_t len) {

@@ -16,9 +16,12 @@ status json_read_file(json_t **out, const char *path, int64_t most_bytes, err *e
 
 /* A real that prints as the shortest decimal which reads back to the same float (at most nine
  * digits); null for NaN and infinities, which JSON cannot say. */
-json_t *json_f32(float value);
+json_t *json_f32(double value); /* rounded to float */
 /* The same for a double. */
 json_t *json_f64(double value);
+
+/* 16 hex digits (hash_format). */
+json_t *json_hash(uint64_t hash);
 
 /* A string of any bytes; what is not UTF-8 becomes U+FFFD (utf8_append). Whatever came from outside
  * (names of files and folders, messages that hold them, what a model says) becomes JSON here: jansson's

@@ -17,6 +17,17 @@ status err_set(err *e, status code, const char *fmt, ...) {
     return code;
 }
 
+status err_at(err *e, status code, const char *where, const char *fmt, ...) {
+    if (!e) return code;
+    e->code = code;
+    e->hint[0] = '\0';
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->message, sizeof e->message, fmt, ap);
+    va_end(ap);
+    return err_where(e, "%s", where);
+}
+
 status err_hint(err *e, const char *fmt, ...) {
     if (!e) return ST_FAILED;
     va_list ap;

@@ -48,6 +48,8 @@ typedef struct err {
 status err_set(err *e, status code, const char *fmt, ...) ATH_PRINTF(3, 4);
 status err_hint(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
 status err_where(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
+/* err_set with a `where`: err_at(e, code, path, "...") then err_hint(e, "...") is a whole error. */
+status err_at(err *e, status code, const char *where, const char *fmt, ...) ATH_PRINTF(4, 5);
 /* Prepends "context: " to the message. */
 status err_context(err *e, const char *fmt, ...) ATH_PRINTF(2, 3);
 /* Says `name` wherever the three texts say `temp`: who writes under a temporary name reports the

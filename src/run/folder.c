@@ -163,6 +163,14 @@ status run_read_config(json_t **out, const char *path, err *e) {
                        "those under runs/");
 }
 
+status run_load_config(config **out, const char *path, err *e) {
+    json_t *stored;
+    TRY(run_read_config(&stored, path, e));
+    status st = config_from_json(out, stored, NULL, path, NULL, 0, e);
+    json_decref(stored);
+    return st;
+}
+
 bool run_is_run(const char *path) {
     json_t *value = NULL;
     bool is_run = run_read_json(&value, path, "config.json", NULL) == ST_OK && is_run_config(value);

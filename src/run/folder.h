@@ -39,6 +39,8 @@ bool run_is_run(const char *path);
 /* RUN/config.json, written in one step. */
 status run_write_config(const run_folder *r, const config *c, err *e) ATH_MUST_USE;
 status run_read_config(json_t **out, const char *path, err *e) ATH_MUST_USE;
+/* The same as a config, to be freed. */
+status run_load_config(config **out, const char *path, err *e) ATH_MUST_USE;
 /* RUN/NAME with one JSON value, or NULL when there is no such file. */
 status run_read_json(json_t **out, const char *path, const char *name, err *e) ATH_MUST_USE;
 status run_write_json(const run_folder *r, const char *name, const json_t *value,

@@ -32,10 +32,6 @@ static const char *message_of(const json_t *alarm) {
     return json_string_value(json_object_get(alarm, "message"));
 }
 
-static json_t *f32(double x) {
-    return json_f32((float)x);
-}
-
 /* ---- data ---- */
 
 static status tell_budget(session *s, const stage_source *k, err *e) {
@@ -90,23 +86,22 @@ status events_nonfinite(session *s, const char *what, err *e) {
 }
 
 static json_t *score_json(const step_result *r) {
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "loss_z",
-                     f32(r->score.loss_z), "loss_mean", f32(r->score.loss_mean), "grad_norm",
-                     f32(r->norm), "norm_z", f32(r->score.norm_z), "norm_mean",
-                     f32(r->score.norm_mean), "repeated", f32(r->repeated));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "loss", json_f32(execute_mean_loss(r)),
+                     "loss_z", json_f32(r->score.loss_z), "loss_mean", json_f32(r->score.loss_mean),
+                     "grad_norm", json_f32(r->norm), "norm_z", json_f32(r->score.norm_z),
+                     "norm_mean", json_f32(r->score.norm_mean), "repeated", json_f32(r->repeated));
 }
 
-static const char *consequence(watch_verdict v) {
-    switch (v) {
-        case WATCH_SKIP: return "; its update was left out";
-        case WATCH_LOWER: return "; the learning rate is lowered";
-        case WATCH_REWIND: return "; the run goes back to its last checkpoint";
-        default: return "";
-    }
-}
+/* What a verdict does: as the event says it, and in its sentence. */
+static const struct {
+    const char *action, *sentence;
+} verdicts[] = {[WATCH_FINE] = {"", ""},
+                [WATCH_LOG] = {"log", ""},
+                [WATCH_LOWER] = {"lower", "; the learning rate is lowered"},
+                [WATCH_SKIP] = {"skip", "; its update was left out"},
+                [WATCH_REWIND] = {"rewind", "; the run goes back to its last checkpoint"}};
 
 status events_spike(session *s, const step_result *r, suspects *documents, err *e) {
-    static const char *const actions[] = {"", "log", "lower", "skip", "rewind"};
     json_t *list = events_documents(documents, NAMED_DOCUMENTS);
     strbuf named = {0};
     if (json_array_size(list) > 0) {
@@ -119,9 +114,9 @@ status events_spike(session *s, const step_result *r, suspects *documents, err *
                  100 * r->repeated);
     json_t *o = alarm_new("spike", "loss %.4g (z %.1f), gradient norm %.4g (z %.1f)%s%s%s",
                           execute_mean_loss(r), r->score.loss_z, r->norm, r->score.norm_z, repeated,
-                          consequence(r->verdict), strbuf_cstr(&named));
+                          verdicts[r->verdict].sentence, strbuf_cstr(&named));
     strbuf_free(&named);
-    json_object_set_new(o, "action", json_string(actions[r->verdict]));
+    json_object_set_new(o, "action", json_string(verdicts[r->verdict].action));
     json_object_update_new(o, score_json(r));
     json_object_set_new(o, "documents", list);
     return events_emit(s, "alarm", s->at.step + 1, o, e);
@@ -209,8 +204,8 @@ static json_t *document_json(const suspect *item) {
                      text_or_null(place->source), "line",
                      number_or_null(place->line, (uint64_t)place->line), "id",
                      text_or_null(place->id), "first_tok", (json_int_t)span->first_tok, "end_tok",
-                     (json_int_t)span->end_tok, "row", item->row, "loss", f32(item->loss),
-                     "repeated", f32(item->repeated));
+                     (json_int_t)span->end_tok, "row", item->row, "loss", json_f32(item->loss),
+                     "repeated", json_f32(item->repeated));
 }
 
 json_t *events_documents(suspects *s, int most) {

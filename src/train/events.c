@@ -26,16 +26,6 @@ status events_emit(session *s, const char *kind, int64_t step, json_t *members, 
 
 /* ---- a step ---- */
 
-static json_t *f32(double x) {
-    return json_f32((float)x);
-}
-
-static json_t *digest_json(uint64_t digest) {
-    char hex[17];
-    hash_format(digest, hex);
-    return json_string(hex);
-}
-
 status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
@@ -43,12 +33,13 @@ status events_step(session *s, const step_result *r, err *e) {
     /* micro-batches, programs and peak FLOP/s are those of this rank */
     double share = (double)g->table.micro_batches / seconds / u->peak_flops;
     json_t *o = json_pack(
-        "{s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "loss", f32(execute_mean_loss(r)), "grad_norm",
-        f32(r->norm), "lr", f32(r->lr), "tokens", (json_int_t)s->at.tokens, "tok_per_s",
-        f32((double)(g->batch * g->T) / seconds), "mfu", f32(share * plan_model_flops(u->plan)),
-        "hfu", f32(share * plan_hardware_flops(u->plan)), "step_ms", f32(seconds * 1e3),
-        "data_wait_ms", f32((double)r->wait_ns / 1e6));
-    if (r->has_digest) json_object_set_new(o, "digest", digest_json(r->digest));
+        "{s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "loss", json_f32(execute_mean_loss(r)),
+        "grad_norm", json_f32(r->norm), "lr", json_f32(r->lr), "tokens", (json_int_t)s->at.tokens,
+        "tok_per_s", json_f32((double)(g->batch * g->T) / seconds), "mfu",
+        json_f32(share * plan_model_flops(u->plan)), "hfu",
+        json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
+        "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
+    if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
     return events_emit(s, "step", s->at.step, o, e);
 }
@@ -93,7 +84,7 @@ status events_sample(session *s, const char *prompt, const strbuf *text, err *e)
 status events_checkpoint(session *s, const save_job *j, err *e) {
     const char *path = checkpoint_path(j->mem, j->run, j->step);
     json_t *o = json_pack("{s:o,s:o}", "path", json_cstr(path), "save_ms",
-                          f32((double)(clock_now_ns() - j->began_ns) / 1e6));
+                          json_f32((double)(clock_now_ns() - j->began_ns) / 1e6));
     return events_emit(s, "checkpoint", j->step, o, e);
 }
 
@@ -162,7 +153,7 @@ status events_start(session *s, err *e) {
         json_decref(o);
         return st;
     }
-    json_object_set_new(o, "digest", digest_json(digest));
+    json_object_set_new(o, "digest", json_hash(digest));
     put_ranks(s, o);
     json_object_update_new(
         o, json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,
@@ -172,7 +163,7 @@ status events_start(session *s, err *e) {
                      (json_int_t)u->plan->peak_bytes, "text_bytes",
                      (json_int_t)loader_totals(s->stage.train).text_bytes));
     put_packing(o, s->stage.train);
-    json_object_set_new(o, "peak_gflops", f32(u->peak_flops / 1e9));
+    json_object_set_new(o, "peak_gflops", json_f32(u->peak_flops / 1e9));
     json_object_set_new(
         o, "flops_formula",
         json_string("every matrix product and attention product of forward and "

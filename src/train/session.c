@@ -7,7 +7,7 @@ status session_open(session *s, err *e) {
     s->at = cursor_start();
     stage_init(&s->stage);
     watch_init(&s->watch, s->setup.c);
-    journal_init(&s->journal, s->opt, setup_leads(&s->setup));
+    s->journal = (journal){.speaks = setup_leads(&s->setup), .opt = s->opt, .late = json_array()};
     TRY(setup_open_tokenizer(&s->setup, &vocab_size, e));
     s->data.tok = s->setup.tok;
     s->data.vocab_size = vocab_size;
@@ -28,10 +28,19 @@ void session_close(session *s) {
     upload_free(s->saving.upload);
     peers_settle(&s->setup.peers);
     trace_free(s->trace);
-    journal_close(&s->journal);
+    metrics_close(s->journal.metrics);
+    json_decref(s->journal.late);
     run_close(s->folder);
     stage_close(&s->stage);
     json_decref(s->data.record);
     watch_free(&s->watch);
     setup_close(&s->setup);
+}
+
+status journal_open(journal *j, const char *run, int64_t step, err *e) {
+    if (!j->speaks) return ST_OK;
+    metrics_close(j->metrics);
+    j->metrics = NULL;
+    TRY(metrics_truncate_after(run, step, e));
+    return metrics_open(&j->metrics, run, e);
 }

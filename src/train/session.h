@@ -5,26 +5,35 @@
 #define TRAIN_SESSION_H
 
 #include "run/folder.h"
-#include "train/cursor.h"
+#include "run/metrics.h"
 #include "train/guard/watch.h"
-#include "train/journal.h"
 #include "train/ranks/trace.h"
 #include "train/save/save.h"
 #include "train/setup.h"
 #include "train/stage.h"
 #include "train/train.h"
 
+/* Where the events of a run go: each is one JSON object, appended to RUN/metrics.jsonl and given to
+ * the caller. Only rank 0 writes; on other ranks an event is dropped. events.h makes the events. */
+typedef struct journal {
+    bool speaks;              /* this is rank 0 */
+    const train_options *opt; /* its on_event gets the events */
+    metrics_log *metrics;     /* NULL: not open yet */
+    json_t *late;             /* alarms from the time before it was open */
+    int64_t peak_anon_bytes;  /* largest value of events_note_memory */
+} journal;
+
 typedef struct session {
     const train_options *opt;
     setup setup;        /* what does not change: config, model, plan, ranks (setup.h) */
     stage_data data;    /* of all stages, and the record of it (course/stage_data.h) */
     stage stage;        /* the current one: data, programs, batch (stage.h) */
-    cursor at;          /* where the run is (cursor.h) */
+    cursor at;          /* where the run is (stage.h) */
     watch watch;        /* judges steps (guard/watch.h) */
     bool watches;       /* whether steps are judged; not in trials */
     bool overflow;      /* deterministic mode: a gradient was too large for this step's sums */
     saving saving;      /* the save under way, uploads (save/save.h) */
-    journal journal;    /* where events go (journal.h) */
+    journal journal;    /* where events go */
     trace *trace;       /* NULL: no --trace */
     run_folder *folder; /* locked; NULL on all ranks but rank 0, and in trials */
     char *forked;       /* --fork: the checkpoint from which the new run begins; else NULL */
@@ -37,6 +46,9 @@ status session_open(session *s, err *e) ATH_MUST_USE;
 status session_open_course(session *s, uint64_t epoch_sequences, const course_origin *origin,
                            err *e) ATH_MUST_USE;
 void session_close(session *s);
+/* Opens RUN/metrics.jsonl, at the start and after a rewind. Events of steps after `step` are
+ * removed from it, since these steps will run again. */
+status journal_open(journal *j, const char *run, int64_t step, err *e) ATH_MUST_USE;
 
 /* loop.c: trains to the end, or until a signal (ST_STOPPED). */
 status loop_run(session *s, err *e) ATH_MUST_USE;

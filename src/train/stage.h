@@ -1,19 +1,34 @@
-/* The current stage, and its current part (course.h): what the coming step computes with. Another
- * stage has other data, programs, masks and rates. Another part of a stage, in a batch ramp, has
- * another number of micro-batches only.
+/* Where a run is; the current stage, and its current part (course.h): what the coming step computes
+ * with. Another stage has other data, programs, masks and rates. Another part of a stage, in a batch
+ * ramp, has another number of micro-batches only.
  *
  * stage_enter is called before every step, and returns at once if stage and part stay the same.
  * Trials have their own samples, and call only stage_enter_shape. */
 #ifndef TRAIN_STAGE_H
 #define TRAIN_STAGE_H
 
+#include <math.h>
+
 #include "data/order/loader.h"
 #include "data/order/prefetch.h"
 #include "step/step.h"
 #include "train/batch.h"
 #include "train/course/stage_data.h"
-#include "train/cursor.h"
 #include "train/setup.h"
+
+/* Where a run is: how many steps are finished, and what they took. Which samples come next follows
+ * from the step (course/course.h). execute_advance moves it; loading a checkpoint sets it
+ * (save/state.c). */
+typedef struct cursor {
+    int64_t step;    /* finished optimizer steps */
+    uint64_t tokens; /* of these steps */
+    double seconds;  /* spent in steps, over all parts of the run */
+    double val_loss; /* validation after this step; NaN: there was none. Not in cursor.json */
+} cursor;
+
+static inline cursor cursor_start(void) {
+    return (cursor){.val_loss = NAN};
+}
 
 /* A program without backward (validation, prefill, decode), with the step table by which it is run:
  * if weights are sharded, each unit is gathered before the ops that read it. */

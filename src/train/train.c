@@ -10,18 +10,14 @@
 #include "io/checkpoint/checkpoint.h"
 #include "run/config/config_device.h"
 #include "run/report/report.h"
-#include "train/ranks/preflight.h"
+#include "train/layouts/matrix.h"
 #include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */
 static status keep_resolved(config *c, const char *run, err *e) {
     if (!run_is_run(run)) return ST_OK;
-    json_t *stored;
     config *before;
-    TRY(run_read_config(&stored, run, e));
-    status st = config_from_json(&before, stored, NULL, run, NULL, 0, e);
-    json_decref(stored);
-    if (st != ST_OK) return st;
+    TRY(run_load_config(&before, run, e));
     config_keep_resolved(c, before);
     config_free(before);
     return ST_OK;

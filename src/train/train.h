@@ -1,13 +1,13 @@
 /* The training run: from a config to a trained model in a run folder.
  *
- * Reading order: this file, session.h and the headers of its parts (setup.h: what a run is made of;
- * course/course.h: stages and steps as a table; stage.h: the current stage; cursor.h: where the run
- * is; guard/watch.h: which steps are spikes; save/save.h and save/state.h: checkpoints and resume;
- * journal.h: where events go). Then train.c (opening in order of cost), loop.c (steps and what
- * happens between them), execute.h (one step), events.h and alarms.c, ranks/peers.h (the other
- * ranks), ranks/trace.h (a step's timeline), validate.c, samples.c, gradients.c (--dump-grads).
- * Not part of a run: layouts/trial.h (steps without data), layouts/layouts.h and ranks/preflight.h
- * (whether a layout of ranks computes what one rank computes), bench/bench.h.
+ * Reading order: this file, session.h (also where events go) and the headers of its parts (setup.h:
+ * what a run is made of; course/course.h: stages and steps as a table; stage.h: where the run is, and
+ * the current stage; guard/watch.h: which steps are spikes; save/save.h and save/state.h: checkpoints
+ * and resume). Then train.c (opening in order of cost), loop.c (steps and what happens between them),
+ * execute.h (one step), events.h and alarms.c, ranks/peers.h (the other ranks), ranks/trace.h (a
+ * step's timeline), validate.c, samples.c, gradients.c (--dump-grads). Not part of a run:
+ * layouts/trial.h (steps without data), layouts/layouts.h and layouts/matrix.h (whether a layout of
+ * ranks computes what one rank computes), bench/bench.h.
  *
  * Events are JSON objects with `event` = start, stage, step, valid, sample, checkpoint, alarm, end.
  * Each is appended to RUN/metrics.jsonl and given to the caller. */

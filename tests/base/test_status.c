@@ -34,11 +34,17 @@ static void test_set_forgets_older_details(void **state) {
     assert_int_equal(err_set(&e, ST_USAGE, "other"), ST_USAGE);
     assert_string_equal(e.hint, "");
     assert_string_equal(e.where, "");
+    inner(&e);
+    assert_int_equal(err_at(&e, ST_USAGE, "50%", "%d%%", 50), ST_USAGE);
+    assert_string_equal(e.message, "50%");
+    assert_string_equal(e.hint, "");
+    assert_string_equal(e.where, "50%");
 }
 
 static void test_no_err_drops_details(void **state) {
     (void)state;
     assert_int_equal(err_set(NULL, ST_MEMORY, "x"), ST_MEMORY);
+    assert_int_equal(err_at(NULL, ST_MEMORY, "p", "x"), ST_MEMORY);
     assert_int_equal(err_errno(NULL, "p", "x"), ST_FAILED);
     assert_int_not_equal(outer(NULL), ST_OK);
 }

@@ -95,4 +95,14 @@ static inline status open_set(shards **out, const char *dir, err *e) {
     return shards_open(out, &(shards_spec){.path = dir, .eos = -1}, e);
 }
 
+/* What is known about document `doc`, which is not empty. */
+static inline shard_place document_of(const shards *s, uint64_t doc, arena *a) {
+    err e = {0};
+    uint64_t end;
+    shard_place p = {0};
+    assert_int_equal(shards_bounds(s, doc, 1, &end, NULL, &e), ST_OK);
+    assert_int_equal(shards_locate(s, end - 1, a, &p, &e), ST_OK);
+    return p;
+}
+
 #endif

@@ -232,10 +232,10 @@ static void test_traces(void **state) {
     assert_ok(shards_open(&s, &(shards_spec){.path = out, .eos = -1}, e));
     assert_true(s->has_scores);
     shard_place p;
-    assert_ok(shards_document(s, 0, sc->mem, &p, e));
+    p = document_of(s, 0, sc->mem);
     assert_non_null(strstr(p.source, "in/a.txt"));
     assert_null(p.id);
-    assert_ok(shards_document(s, 8, sc->mem, &p, e));
+    p = document_of(s, 8, sc->mem);
     assert_non_null(strstr(p.source, "in/b.jsonl"));
     assert_int_equal(p.line, 8);
     assert_string_equal(p.id, "n7");

@@ -83,7 +83,7 @@ static void test_ids_and_scores(void **state) {
     assert_ok(shards_bounds(s, 0, DOCS, bounds, score, e));
     for (int d = 0; d < DOCS; d++) {
         shard_place p;
-        assert_ok(shards_document(s, (uint64_t)d, sc->mem, &p, e));
+        p = document_of(s, (uint64_t)d, sc->mem);
         assert_string_equal(p.source, arena_printf(sc->mem, "file%d", d / 7));
         if (d % 3)
             assert_string_equal(p.id, arena_printf(sc->mem, "id-%d", d * d));
@@ -113,7 +113,7 @@ static void test_long_ids_are_cut(void **state) {
     shards *s;
     shard_place p;
     assert_ok(open_set(&s, in_scene(sc, "long"), e));
-    assert_ok(shards_document(s, 0, sc->mem, &p, e));
+    p = document_of(s, 0, sc->mem);
     assert_int_equal(strlen(p.id), SHARD_MAX_ID_BYTES - 1);
     shards_close(s);
 }

@@ -42,7 +42,7 @@ static void round_trip(scene *sc, const char *name, int32_t vocab, int width) {
     uint64_t at = 0;
     for (uint64_t d = 0; d < 500; d++) {
         shard_place r, at_first, at_last;
-        assert_ok(shards_document(s, d, sc->mem, &r, e));
+        r = document_of(s, d, sc->mem);
         assert_int_equal(r.document, d);
         assert_int_equal(r.first_tok, at);
         assert_int_equal(r.text_offset, at * 3);
@@ -97,7 +97,7 @@ static void test_eos_and_sources(void **state) {
     assert_int_equal(largest, 9);
     assert_memory_equal(out, ((int32_t[]){1, 2, 9, 3, 9}), sizeof out);
     shard_place r;
-    assert_ok(shards_document(s, 1, sc->mem, &r, e));
+    r = document_of(s, 1, sc->mem);
     assert_string_equal(r.source, "b");
     assert_int_equal(r.line, 7);
     shards_close(s);

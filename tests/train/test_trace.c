@@ -40,7 +40,7 @@ static void run_rank(comm_world *world, void *ctx) {
     comm_set_link(world, (comm_link){.latency_s = 3e-3});
     CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.setup.peers, &e) == ST_OK, "%s", e.message);
     for (int i = 0; i < (r->cut ? LAST - 1 : LAST + 1); i++) {
-        CHECK(trial_step(&s, NULL, &out, &e) == ST_OK, "%s", e.message);
+        CHECK(trial_step(&s, NULL, NULL, NULL, &out, &e) == ST_OK, "%s", e.message);
         trace_write(s.trace, false);
     }
     trace_write(s.trace, true);
@@ -218,7 +218,7 @@ static void test_a_step_allocates_nothing(void **state) {
     for (int i = 0; i < 3; i++) {
         if (i > 0)
             assert_true(file_fault_arm("alloc:1")); /* the first one makes caches of kernels */
-        assert_int_equal(trial_step(&s, NULL, &out, &e), ST_OK);
+        assert_int_equal(trial_step(&s, NULL, NULL, NULL, &out, &e), ST_OK);
         assert_false(file_fault_struck());
         file_fault_arm(NULL);
     }

@@ -39,9 +39,9 @@ typedef struct rank_job {
 
 static status measure(rank_job *j, comm_world *world, session *s) {
     step_result r;
-    TRY(trial_step(s, NULL, &r, &j->why));
+    TRY(trial_step(s, NULL, NULL, NULL, &r, &j->why));
     comm_counts before = comm_counted(world);
-    TRY(trial_step(s, NULL, &r, &j->why));
+    TRY(trial_step(s, NULL, NULL, NULL, &r, &j->why));
     j->counted = comm_counted(world);
     for (int k = 0; k < COMM_KINDS; k++) {
         j->counted.calls[k] -= before.calls[k];

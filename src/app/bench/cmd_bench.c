@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/bench/bench.h"
-#include "train/bench/bench_icicle.h"
 
 /* ---- what the bench commands share ---- */
 

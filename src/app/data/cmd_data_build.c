@@ -140,8 +140,7 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
 }
 
 /* One line that is written over: below 80 columns, or it would wrap. */
-static void show_progress(void *ctx, const data_progress *p) {
-    (void)ctx;
+static void show_progress(const data_progress *p) {
     double done = (double)(p->bytes_done - p->bytes_begun), mb = (double)p->bytes_done * 1e-6;
     double rate = p->seconds > 0 ? done / p->seconds : 0;
     fprintf(stderr, "\r\033[K%.1f MB", mb);

@@ -166,12 +166,7 @@ static status show_run(const cli_args *args, err *e) {
 static status config_differences(const cli_args *args, json_t **out, err *e) {
     config *c[2] = {0};
     status st = ST_OK;
-    for (int i = 0; i < 2 && st == ST_OK; i++) {
-        json_t *stored;
-        st = run_read_config(&stored, args->inputs[i], e);
-        if (st == ST_OK) st = config_from_json(&c[i], stored, NULL, args->inputs[i], NULL, 0, e);
-        json_decref(stored);
-    }
+    for (int i = 0; i < 2 && st == ST_OK; i++) st = run_load_config(&c[i], args->inputs[i], e);
     if (st == ST_OK) *out = config_diff(c[0], c[1]);
     config_free(c[0]);
     config_free(c[1]);

@@ -86,25 +86,14 @@ static status check_appended(const build *b, err *e) {
     for (int i = 0; b->opt->append && i < b->n_sides; i++) {
         const char *dir = b->side[i].dir;
         if (file_exists(path_join(b->mem, dir, "manifest.json"))) continue;
-        err_set(e, ST_USAGE, "%s holds no shard set to append to", dir);
-        err_where(e, "append");
-        err_hint(e, "leave append out to build the first set; valid= must be as it was then");
-        return ST_USAGE;
+        err_at(e, ST_USAGE, "append", "%s holds no shard set to append to", dir);
+        return err_hint(e,
+                        "leave append out to build the first set; valid= must be as it was then");
     }
     return ST_OK;
 }
 
 /* ---- what is being built ---- */
-
-static void set_text(json_t *o, const char *key, const char *value) {
-    json_object_set_new(o, key, json_cstr(value));
-}
-
-static void set_hash(json_t *o, const char *key, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    set_text(o, key, hex);
-}
 
 /* The manifests that new shards are appended to; what is read here is checked by the writers. */
 static uint64_t hash_appended(const build *b) {
@@ -119,21 +108,21 @@ static uint64_t hash_appended(const build *b) {
 static json_t *describe(const build *b) {
     const data_build_options *opt = b->opt;
     json_t *o = json_object();
-    set_hash(o, "inputs", reader_fingerprint(b->reader));
-    set_hash(o, "tokenizer", tok_hash(b->tok));
-    set_text(o, "field", opt->reader.field);
-    set_text(o, "template", opt->reader.template);
-    set_text(o, "id", opt->reader.id);
-    set_text(o, "score", opt->reader.score);
-    set_text(o, "charset", opt->reader.charset);
+    json_object_set_new(o, "inputs", json_hash(reader_fingerprint(b->reader)));
+    json_object_set_new(o, "tokenizer", json_hash(tok_hash(b->tok)));
+    json_object_set_new(o, "field", json_cstr(opt->reader.field));
+    json_object_set_new(o, "template", json_cstr(opt->reader.template));
+    json_object_set_new(o, "id", json_cstr(opt->reader.id));
+    json_object_set_new(o, "score", json_cstr(opt->reader.score));
+    json_object_set_new(o, "charset", json_cstr(opt->reader.charset));
     json_object_set_new(o, "format", json_integer(opt->reader.format));
     json_object_set_new(o, "valid", json_f64(opt->valid_fraction));
-    set_text(o, "split", data_split_name(b->rules.split));
-    set_hash(o, "seed", opt->seed);
-    set_hash(o, "shard_tokens", opt->shard_tokens);
+    json_object_set_new(o, "split", json_string(data_split_name(b->rules.split)));
+    json_object_set_new(o, "seed", json_hash(opt->seed));
+    json_object_set_new(o, "shard_tokens", json_hash(opt->shard_tokens));
     json_object_set_new(o, "eos", json_boolean(!opt->no_eos));
     json_object_set_new(o, "append", json_boolean(opt->append));
-    set_hash(o, "append_to", hash_appended(b));
+    json_object_set_new(o, "append_to", json_hash(hash_appended(b)));
     return o;
 }
 
@@ -185,7 +174,7 @@ static void show_progress(build *b, bool last) {
                        .tokens = t.tokens + v.tokens + b->open_tokens,
                        .documents = t.documents + v.documents,
                        .seconds = clock_since_s(b->start_ns)};
-    b->opt->progress(b->opt->progress_ctx, &p);
+    b->opt->progress(&p);
 }
 
 static void look(void *ctx, const reader *r, uint64_t ahead) {
@@ -328,12 +317,10 @@ static status begin_or_go_on(build *b, bool *complete, err *e) {
 static status check_sides(const build *b, err *e) {
     for (int i = 0; b->n_sides == 2 && i < 2; i++) {
         if (shard_writer_totals(b->side[i].w).tokens > 0) continue;
-        err_set(e, ST_USAGE, "valid=%g leaves no text for %s: the corpus has %llu documents",
-                b->opt->valid_fraction, i ? "validation" : "training",
-                (unsigned long long)b->n_docs);
-        err_where(e, "valid");
-        err_hint(e, "use split=lines to cut inside documents, or another fraction");
-        return ST_USAGE;
+        err_at(
+            e, ST_USAGE, "valid", "valid=%g leaves no text for %s: the corpus has %llu documents",
+            b->opt->valid_fraction, i ? "validation" : "training", (unsigned long long)b->n_docs);
+        return err_hint(e, "use split=lines to cut inside documents, or another fraction");
     }
     return ST_OK;
 }
@@ -423,10 +410,8 @@ static status lock_out_dir(build *b, err *e) {
     if (b->lock_fd < 0) return err_errno(e, b->out_dir, "cannot open folder %s", b->out_dir);
     b->locked = flock(b->lock_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (b->locked) return ST_OK;
-    err_set(e, ST_FAILED, "another build is writing %s", b->out_dir);
-    err_where(e, "%s", b->out_dir);
-    err_hint(e, "wait for it, or name another folder");
-    return ST_FAILED;
+    err_at(e, ST_FAILED, b->out_dir, "another build is writing %s", b->out_dir);
+    return err_hint(e, "wait for it, or name another folder");
 }
 
 static void resolve_split(build *b) {
@@ -444,11 +429,9 @@ static status check_records(const build *b, err *e) {
     if (!reader_is_text_only(b->reader)) return ST_OK;
     if (o->id) log_warn("id= finds nothing: plain text has no fields");
     if (!key) return ST_OK;
-    err_set(e, ST_USAGE, "%s= does nothing: %s is read as plain text, which has no fields", key,
-            reader_file(b->reader, 0));
-    err_where(e, "%s", key);
-    err_hint(e, "leave it out, or say what the records are: format=jsonl, csv or tsv");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, key, "%s= does nothing: %s is read as plain text, which has no fields", key,
+           reader_file(b->reader, 0));
+    return err_hint(e, "leave it out, or say what the records are: format=jsonl, csv or tsv");
 }
 
 static status run(build *b, data_build_result *result, err *e) {
@@ -480,11 +463,9 @@ static void clean_up(build *b) {
 
 static status check_options(const data_build_options *opt, err *e) {
     if (opt->valid_fraction >= 0 && opt->valid_fraction < 1) return ST_OK;
-    err_set(e, ST_USAGE, "valid is %g, it must be a fraction from 0 to below 1",
-            opt->valid_fraction);
-    err_where(e, "valid");
-    err_hint(e, "0.1 keeps a tenth of the text for validation");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "valid", "valid is %g, it must be a fraction from 0 to below 1",
+           opt->valid_fraction);
+    return err_hint(e, "0.1 keeps a tenth of the text for validation");
 }
 
 status data_build(const char *const *inputs, int n_inputs, const char *out_dir, const tok *t,

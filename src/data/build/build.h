@@ -47,8 +47,7 @@ typedef struct data_build_options {
     size_t part_bytes;   /* text that a thread takes at a time: 1 MiB */
     uint64_t save_bytes; /* text between two records of how far the build is: 64 MiB, or 5 s */
     /* Called about four times a second, and at the end, by one thread at a time. May be NULL. */
-    void (*progress)(void *ctx, const data_progress *p);
-    void *progress_ctx;
+    void (*progress)(const data_progress *p);
 } data_build_options;
 
 typedef struct data_build_result {

@@ -77,13 +77,11 @@ static status begin_document(pipeline *p, err *e) {
 
 static status cannot_cut(const pipeline *p, size_t limit, err *e) {
     const document *doc = &p->cut.doc;
-    err_set(
-        e, ST_FORMAT,
+    err_at(
+        e, ST_FORMAT, doc->source,
         "%s: from byte %zu on there are more than %zu MiB that this tokenizer takes in one piece",
         doc->source, p->cut.at, limit >> 20);
-    err_where(e, "%s", doc->source);
-    err_hint(e, "divide the text into documents, as JSONL or as several files");
-    return ST_FORMAT;
+    return err_hint(e, "divide the text into documents, as JSONL or as several files");
 }
 
 /* Where the part that begins at c->at ends: at the first place from part_bytes on where the

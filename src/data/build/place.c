@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "data/shard/shards.h"
+#include "data/shard/shard_format.h"
 
 #define MANIFEST "manifest.json"
 #define TOKENIZER "tokenizer.json"
@@ -16,12 +16,6 @@ static bool is_named(const shards *s, const char *name) {
     for (int i = 0; i < s->n_shards; i++)
         if (strncmp(s->shard[i].file, name, strcspn(name, ".") + 1) == 0) return true;
     return false;
-}
-
-static bool is_shard_file(const char *name) {
-    if (strncmp(name, "shard-", 6) != 0) return false;
-    const char *end = name + 6 + strspn(name + 6, "0123456789");
-    return strcmp(end, ".bin") == 0 || strcmp(end, ".idx") == 0 || strcmp(end, ".ids") == 0;
 }
 
 /* What a process that died while it wrote one of the small files has left. */
@@ -46,7 +40,7 @@ static status remove_strays(const char *dir, const char *manifest_dir, arena *a,
     TRY(parse_manifest(manifest_dir, a, &s, e));
     status st = file_list_dir(a, dir, &names, &n, e);
     for (int i = 0; st == ST_OK && i < n; i++)
-        if (is_remains(names[i]) || (is_shard_file(names[i]) && !is_named(s, names[i])))
+        if (is_remains(names[i]) || (shard_file_number(names[i]) >= 0 && !is_named(s, names[i])))
             st = file_remove_tree(path_join(a, dir, names[i]), e);
     shards_close(s);
     return st;
@@ -72,7 +66,7 @@ static status place(const char *from, const char *to, arena *a, err *e) {
     TRY(file_sync_dir(to, e));
     TRY(file_list_dir(a, from, &names, &n, e));
     for (int i = 0; i < n; i++)
-        if (is_shard_file(names[i]) || strcmp(names[i], TOKENIZER) == 0)
+        if (shard_file_number(names[i]) >= 0 || strcmp(names[i], TOKENIZER) == 0)
             TRY(move(from, to, names[i], a, e));
     TRY(remove_strays(to, from, a, e));
     TRY(file_sync_dir(to, e));

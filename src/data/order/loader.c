@@ -12,36 +12,27 @@ enum { LOADER_OPEN_FILES = 64 };
 /* ---- checks ---- */
 
 static status too_short(const char *path, uint64_t have, uint64_t need, int seq_len, err *e) {
-    err_set(e, ST_USAGE,
-            "%s has %" PRIu64 " tokens, one sequence of train.seq_len %d needs %" PRIu64, path,
-            have, seq_len, need);
-    err_where(e, "train.seq_len");
-    err_hint(e, "lower train.seq_len below %" PRIu64 " or add text", have);
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "train.seq_len",
+           "%s has %" PRIu64 " tokens, one sequence of train.seq_len %d needs %" PRIu64, path, have,
+           seq_len, need);
+    return err_hint(e, "lower train.seq_len below %" PRIu64 " or add text", have);
 }
 
 static status check_vocab(const shards *s, int32_t vocab_size, err *e) {
     if (vocab_size == 0 || s->vocab_size <= vocab_size) return ST_OK;
-    err_set(e, ST_USAGE, "%s has ids up to %d, the model's vocabulary has only %d", s->dir,
-            s->vocab_size - 1, vocab_size);
-    err_where(e, "model.vocab_size");
-    err_hint(e, "set model.vocab_size to auto, or to at least %d", s->vocab_size);
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "model.vocab_size",
+           "%s has ids up to %d, the model's vocabulary has only %d", s->dir, s->vocab_size - 1,
+           vocab_size);
+    return err_hint(e, "set model.vocab_size to auto, or to at least %d", s->vocab_size);
 }
 
 static status check_config(const loader_config *cfg, err *e) {
-    if (cfg->n_sources < 1 || cfg->n_sources > LOADER_MAX_SOURCES) {
-        err_set(e, ST_USAGE, "a loader needs 1 to %d sources, not %d", LOADER_MAX_SOURCES,
-                cfg->n_sources);
-        err_where(e, "data.train");
-        return ST_USAGE;
-    }
-    if (cfg->seq_len < 1 || cfg->seq_len > LOADER_MAX_SEQ_LEN) {
-        err_set(e, ST_USAGE, "train.seq_len is %d, it must be 1 to %d", cfg->seq_len,
-                LOADER_MAX_SEQ_LEN);
-        err_where(e, "train.seq_len");
-        return ST_USAGE;
-    }
+    if (cfg->n_sources < 1 || cfg->n_sources > LOADER_MAX_SOURCES)
+        return err_at(e, ST_USAGE, "data.train", "a loader needs 1 to %d sources, not %d",
+                      LOADER_MAX_SOURCES, cfg->n_sources);
+    if (cfg->seq_len < 1 || cfg->seq_len > LOADER_MAX_SEQ_LEN)
+        return err_at(e, ST_USAGE, "train.seq_len", "train.seq_len is %d, it must be 1 to %d",
+                      cfg->seq_len, LOADER_MAX_SEQ_LEN);
     return ST_OK;
 }
 
@@ -70,18 +61,14 @@ static uint64_t source_seed(const loader *l, int i, uint64_t seed) {
 }
 
 /* How many sequences one pass has, from the index or from the number of tokens. */
-static status open_sequences(loader *l, source_state *src, const loader_config *cfg, err *e) {
+static status open_sequences(loader *l, source_state *src, err *e) {
     uint64_t T = (uint64_t)l->seq_len, need = l->shuffle ? T + 1 : 2;
     if (!loader_is_packed(l) && src->n_tok < need)
         return too_short(src->shards->dir, src->n_tok, need, l->seq_len, e);
     src->sequences = l->shuffle ? src->n_tok / T : (src->n_tok - 1 + T - 1) / T;
     if (!loader_is_packed(l) && l->order == ORDER_SHUFFLE) return ST_OK;
-    packing_spec spec = {.set = src->shards,
-                         .packing = l->packing,
-                         .order = l->order,
-                         .seq_len = l->seq_len,
-                         .progress = cfg->progress,
-                         .progress_ctx = cfg->progress_ctx};
+    packing_spec spec = {
+        .set = src->shards, .packing = l->packing, .order = l->order, .seq_len = l->seq_len};
     TRY(packing_open(&src->packing, &spec, e));
     src->sequences = packing_get_totals(src->packing).sequences;
     return ST_OK;
@@ -99,7 +86,7 @@ static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
     src->n_tok = t->tokens;
     src->consumed = cfg->sources[i].consumed;
     src->seed = source_seed(l, i, cfg->seed);
-    TRY(open_sequences(l, src, cfg, e));
+    TRY(open_sequences(l, src, e));
     l->sequences += src->sequences;
     l->totals.tokens += t->tokens;
     add_known(&l->totals.documents, t->documents, i == 0);

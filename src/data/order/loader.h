@@ -91,9 +91,6 @@ typedef struct loader_config {
     int32_t vocab_size; /* of the model: every id must be below it; 0: that of the shards */
     int32_t tok_vocab;  /* the tokenizer's size */
     int32_t eos;        /* its end-of-text id; -1: none. For token files that have no index */
-    /* Called now and then while an index is made: share of 0 .. 1. May be NULL. */
-    void (*progress)(void *ctx, const char *what, double share);
-    void *progress_ctx;
 } loader_config;
 
 typedef struct loader loader;

@@ -145,8 +145,7 @@ static uint64_t cycle_count(const cycle *c, int k, uint64_t n) {
 static status weight_error(err *e, int i, double weight, const char *what, const char *hint) {
     err_set(e, ST_USAGE, "the weight %g of data source %d %s", weight, i + 1, what);
     err_where(e, "data.train[%d].weight", i);
-    err_hint(e, "%s", hint);
-    return ST_USAGE;
+    return err_hint(e, "%s", hint);
 }
 
 static status check_weights(const double *weights, int n, err *e) {

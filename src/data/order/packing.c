@@ -4,10 +4,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/file_fault.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,22 +26,11 @@ uint64_t packing_trailer_hash(const packing_trailer *t) {
 }
 
 static status read_at(const packing *p, void *out, size_t n, uint64_t offset, err *e) {
-    uint8_t *to = out;
-    while (n > 0) {
-        ssize_t got = file_sys_pread(p->fd, to, n, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_unreadable(e, "read", p->path);
-        if (got == 0) {
-            err_set(e, ST_FORMAT, "%s became shorter while it was read", p->path);
-            err_where(e, "%s", p->path);
-            err_hint(e, "delete the file and start again: it is made again from the shards");
-            return ST_FORMAT;
-        }
-        to += got;
-        offset += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return ST_OK;
+    ssize_t got = file_read_at(p->fd, out, n, offset);
+    if (got == (ssize_t)n) return ST_OK;
+    if (got < 0) return err_unreadable(e, "read", p->path);
+    err_at(e, ST_FORMAT, p->path, "%s became shorter while it was read", p->path);
+    return err_hint(e, "delete the file and start again: it is made again from the shards");
 }
 
 static bool trailer_fits(const packing_trailer *t, const packing_spec *spec, uint64_t size) {
@@ -96,20 +83,17 @@ static status open_or_make(packing *p, const packing_spec *spec, err *e) {
     TRY(packing_make(spec, p->path, e));
     TRY(open_file(p, spec, &fits, e));
     if (fits) return ST_OK;
-    err_set(e, ST_FAILED, "%s was just written and is not what was written", p->path);
-    err_where(e, "%s", p->path);
-    err_hint(e, "another program may have replaced it: start again");
-    return ST_FAILED;
+    err_at(e, ST_FAILED, p->path, "%s was just written and is not what was written", p->path);
+    return err_hint(e, "another program may have replaced it: start again");
 }
 
 static status check_scores(const packing_spec *spec, err *e) {
     if (spec->order == ORDER_SHUFFLE || spec->set->has_scores) return ST_OK;
-    err_set(e, ST_USAGE, "an order by score needs a score for each document, %s has none",
-            spec->set->dir);
-    err_where(e, "data.order");
-    err_hint(e, "build the set with `athanor data build ... score=FIELD`, or set data.order to "
-                "shuffle");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "data.order",
+           "an order by score needs a score for each document, %s has none", spec->set->dir);
+    return err_hint(e,
+                    "build the set with `athanor data build ... score=FIELD`, or set data.order to "
+                    "shuffle");
 }
 
 status packing_open(packing **out, const packing_spec *spec, err *e) {
@@ -144,10 +128,8 @@ packing_totals packing_get_totals(const packing *p) {
 /* ---- sequences and pieces ---- */
 
 static status impossible(const packing *p, const char *what, uint64_t number, err *e) {
-    err_set(e, ST_FORMAT, "%s is corrupt: %s %" PRIu64 " cannot be", p->path, what, number);
-    err_where(e, "%s", p->path);
-    err_hint(e, "delete the file: it is made again from the shards");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, p->path, "%s is corrupt: %s %" PRIu64 " cannot be", p->path, what, number);
+    return err_hint(e, "delete the file: it is made again from the shards");
 }
 
 static status read_entry(const packing *p, uint64_t place, uint64_t limit, uint64_t *value,

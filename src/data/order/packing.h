@@ -39,8 +39,6 @@ typedef struct packing_spec {
     loader_packing packing;
     loader_order order;
     int seq_len;
-    void (*progress)(void *ctx, const char *what, double share); /* may be NULL */
-    void *progress_ctx;
 } packing_spec;
 
 typedef struct packing_piece {

@@ -98,11 +98,9 @@ static status documents_next(documents *d, document_bounds *out, bool *more, err
         d->at++;
     } while (out->end_tok == out->first_tok);
     if (out->end_tok < out->first_tok || out->end_tok > d->s->totals.tokens) {
-        err_set(e, ST_FORMAT, "%s: impossible document bounds at token %" PRIu64, d->s->dir,
-                out->first_tok);
-        err_where(e, "%s", d->s->dir);
-        err_hint(e, "check the data with `athanor data show --verify %s`", d->s->dir);
-        return ST_FORMAT;
+        err_at(e, ST_FORMAT, d->s->dir, "%s: impossible document bounds at token %" PRIu64,
+               d->s->dir, out->first_tok);
+        return err_hint(e, "check the data with `athanor data show --verify %s`", d->s->dir);
     }
     d->at_tok = out->end_tok;
     return ST_OK;
@@ -250,22 +248,14 @@ static status add_document(maker *m, const document_bounds *d, err *e) {
     return window_add(m, &piece, d->score, e);
 }
 
-/* Goes through all documents and tells how far. */
 static status for_each_document(maker *m, status (*use)(maker *, const document_bounds *, err *),
                                 err *e) {
-    const packing_spec *spec = m->spec;
-    documents *docs = documents_new(spec->set);
+    documents *docs = documents_new(m->spec->set);
     document_bounds d;
     bool more = true;
     status st = ST_OK;
-    for (uint64_t i = 0; st == ST_OK; i++) {
-        st = documents_next(docs, &d, &more, e);
-        if (st != ST_OK || !more) break;
+    while (st == ST_OK && (st = documents_next(docs, &d, &more, e)) == ST_OK && more)
         st = use(m, &d, e);
-        if (spec->progress && i % 65536 == 0)
-            spec->progress(spec->progress_ctx, spec->set->dir,
-                           (double)d.end_tok / (double)spec->set->totals.tokens);
-    }
     documents_free(docs);
     return st;
 }
@@ -277,11 +267,9 @@ static status make_pieces(maker *m, err *e) {
     window_free(&m->win);
     TRY(st);
     if (m->n > 0) return ST_OK;
-    err_set(e, ST_USAGE, "%s has no document of two tokens: there is nothing to predict",
-            m->spec->set->dir);
-    err_where(e, "data.packing");
-    err_hint(e, "set data.packing to concat, or leave the source out");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "data.packing",
+           "%s has no document of two tokens: there is nothing to predict", m->spec->set->dir);
+    return err_hint(e, "set data.packing to concat, or leave the source out");
 }
 
 /* ---- sequences without pieces ---- */

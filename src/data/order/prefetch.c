@@ -232,11 +232,7 @@ void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *
     CHECK(m >= 0 && left > 0 && (!start || p->start), "micro-batch %d", m);
     int64_t rows = left < p->B ? left : p->B;
     uint64_t number = p->now.base + (uint64_t)m;
-    if (number < p->released) { /* taken before */
-        uint64_t first = p->now.first + (uint64_t)m * (uint64_t)p->B;
-        loader_fill(p->l, first, (int)rows, ids, targets, start, pos);
-        return;
-    }
+    CHECK(number >= p->released, "micro-batch %d was taken before", m);
     copy_slot(p, number, rows, ids, targets, start, pos);
     release(p, number + 1);
 }

@@ -26,8 +26,8 @@ void prefetch_expect(prefetch *p, uint64_t first, int64_t n);
 /* Begins a step: waits until it is there, and gives the number of its targets. */
 int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n);
 /* Copies micro-batch m of the step that has begun; the last one of a step may have fewer rows than
- * B. Arrays as in loader_fill; start NULL: not wanted. Take micro-batches in order: one that was
- * passed over or taken before is read again, which is slow. */
+ * B. Arrays as in loader_fill; start NULL: not wanted. In order; some may be
+ * passed over. */
 void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start,
                    int32_t *pos);
 

@@ -41,9 +41,9 @@ static void outside_vocabulary(const loader *l, const shards *s, uint64_t tok) {
     while (i + 1 < s->n_shards && s->shard[i + 1].first_tok <= tok) i++;
     const shard *sh = &s->shard[i];
     err e = {0};
-    err_set(&e, ST_FORMAT, "%s: %s is corrupt: token %" PRIu64 " is outside the vocabulary of %u",
-            s->dir, sh->file, tok - sh->first_tok, (unsigned)l->vocab_size);
-    err_where(&e, "%s", sh->file);
+    err_at(&e, ST_FORMAT, sh->file,
+           "%s: %s is corrupt: token %" PRIu64 " is outside the vocabulary of %u", s->dir, sh->file,
+           tok - sh->first_tok, (unsigned)l->vocab_size);
     err_hint(&e, "check the data with `athanor data show --verify %s`", s->dir);
     loader_set_fault(l, &e);
 }

@@ -133,9 +133,7 @@ static status sample_shard(const shards *s, int number, XXH3_state_t *h, err *e)
 }
 
 static status take_fingerprint(shards *s, err *e) {
-    XXH3_state_t *h = XXH3_createState();
-    CHECK(h, "no memory for a hash state");
-    XXH3_64bits_reset(h);
+    XXH3_state_t *h = hash_begin();
     const uint64_t head[] = {(uint64_t)s->format, s->has_index};
     XXH3_64bits_update(h, head, sizeof head);
     status st = ST_OK;
@@ -148,10 +146,8 @@ static status take_fingerprint(shards *s, err *e) {
 /* ---- opening ---- */
 
 static status empty_set(const shards *s, err *e) {
-    err_set(e, ST_FORMAT, "%s holds no tokens", s->dir);
-    err_where(e, "%s", s->dir);
-    err_hint(e, "write it anew with the tool that made it");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->dir, "%s holds no tokens", s->dir);
+    return err_hint(e, "write it anew with the tool that made it");
 }
 
 static status open_files(shards *s, const foreign_list *list, const shards_spec *spec, err *e) {

@@ -36,16 +36,8 @@ status foreign_verify(const shards *s, int number, err *e) ATH_MUST_USE;
 
 enum { LLMC_HEADER_BYTES = 1024 };
 
-/* The words that llm.c's files begin with; all but the first two are no token files. */
-typedef enum llmc_magic {
-    LLMC_TOKENS_U16 = 20240520,
-    LLMC_TOKENS_U32 = 20240801,
-    LLMC_EVAL = 20240522,
-    LLMC_MODEL = 20240326,
-    LLMC_TOKENIZER = 20240328,
-    LLMC_STATE = 20240527,
-} llmc_magic;
-
+/* What a file of llm.c holds that begins with this word; NULL: it is none of llm.c's. */
+const char *llmc_contents(int32_t magic);
 status llmc_open(shards *s, int number, const shards_spec *spec, err *e) ATH_MUST_USE;
 /* nanoGPT and OLMo: ids and nothing else; a .npy may have NumPy's own header. */
 status flat_open(shards *s, int number, const shards_spec *spec, err *e) ATH_MUST_USE;

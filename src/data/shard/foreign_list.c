@@ -7,14 +7,10 @@
 #include "data/shard/foreign.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-#include "base/file_fault.h"
 
 enum { HEAD_BYTES = 16 };
 
@@ -24,8 +20,7 @@ static bool ends_with(const char *s, const char *suffix) {
 }
 
 static status refuse(err *e, status code, const char *path, const char *what, const char *hint) {
-    err_set(e, code, "%s %s", path, what);
-    err_where(e, "%s", path);
+    err_at(e, code, path, "%s %s", path, what);
     if (hint)
         err_hint(e, "%s", hint);
     else
@@ -39,10 +34,7 @@ static status read_head(const char *path, uint8_t head[HEAD_BYTES], err *e) {
     memset(head, 0, HEAD_BYTES);
     int fd;
     TRY(file_open_part(path, &fd, NULL, e));
-    ssize_t got;
-    do got = file_sys_pread(fd, head, HEAD_BYTES, 0);
-    while (got < 0 && errno == EINTR);
-    status st = got < 0 ? err_unreadable(e, "read", path) : ST_OK;
+    status st = file_read_at(fd, head, HEAD_BYTES, 0) < 0 ? err_unreadable(e, "read", path) : ST_OK;
     close(fd);
     return st;
 }
@@ -50,8 +42,7 @@ static status read_head(const char *path, uint8_t head[HEAD_BYTES], err *e) {
 static bool is_llmc(const uint8_t head[HEAD_BYTES]) {
     int32_t magic;
     memcpy(&magic, head, 4);
-    return magic == LLMC_TOKENS_U16 || magic == LLMC_TOKENS_U32 || magic == LLMC_EVAL ||
-           magic == LLMC_MODEL || magic == LLMC_TOKENIZER || magic == LLMC_STATE;
+    return llmc_contents(magic) != NULL;
 }
 
 static bool is_text_name(const char *path) {
@@ -148,11 +139,9 @@ static status check_sides(const candidates *c, const char *dir, err *e) {
             train = path_base(c->file[i]);
     }
     if (!train || !valid) return ST_OK;
-    err_set(e, ST_USAGE, "%s holds files to train on and to validate on: %s and %s", dir, train,
-            valid);
-    err_where(e, "%s", dir);
-    err_hint(e, "name the files, or give a glob such as '%s/*train*'", dir);
-    return ST_USAGE;
+    err_at(e, ST_USAGE, dir, "%s holds files to train on and to validate on: %s and %s", dir, train,
+           valid);
+    return err_hint(e, "name the files, or give a glob such as '%s/*train*'", dir);
 }
 
 static status list_folder(candidates *c, const char *dir, shards_format format, err *e) {
@@ -213,12 +202,10 @@ static status check_megatron(candidates *c, err *e) {
 
 static status two_formats(const char *path, const candidates *c, int other, shards_format a,
                           shards_format b, err *e) {
-    err_set(e, ST_USAGE, "%s holds files of several formats: %s is of %s, %s of %s", path,
-            path_base(c->file[0]), shards_format_name(a), path_base(c->file[other]),
-            shards_format_name(b));
-    err_where(e, "%s", path);
-    err_hint(e, "give a glob that matches the files of one format, or say format=");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, path, "%s holds files of several formats: %s is of %s, %s of %s", path,
+           path_base(c->file[0]), shards_format_name(a), path_base(c->file[other]),
+           shards_format_name(b));
+    return err_hint(e, "give a glob that matches the files of one format, or say format=");
 }
 
 status foreign_list_files(foreign_list *out, const shards_spec *spec, arena *a, err *e) {

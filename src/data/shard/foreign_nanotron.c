@@ -12,10 +12,9 @@
 enum { METADATA_BYTES = 4096, END_BYTES = 8 };
 
 static status metadata_error(const char *path, const char *what, err *e) {
-    err_set(e, ST_FORMAT, "%s %s", path, what);
-    err_where(e, "%s", path);
-    err_hint(e, "write it anew with the tool that made it, or remove it and say dtype=u16 or u32");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, path, "%s %s", path, what);
+    return err_hint(
+        e, "write it anew with the tool that made it, or remove it and say dtype=u16 or u32");
 }
 
 /* Takes "name|width" apart; the name may hold bars itself. */

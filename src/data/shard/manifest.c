@@ -47,10 +47,7 @@ bool manifest_get_count(const json_t *o, const char *key, uint64_t max, uint64_t
 }
 
 bool manifest_get_hash(const json_t *o, const char *key, uint64_t *out) {
-    const char *s = json_string_value(json_object_get(o, key));
-    if (!s || strlen(s) != 16 || strspn(s, "0123456789abcdef") != 16) return false;
-    *out = strtoull(s, NULL, 16);
-    return true;
+    return hash_parse(json_string_value(json_object_get(o, key)), out);
 }
 
 static status get_count(manifest_in *in, const json_t *o, const char *key, uint64_t min,
@@ -199,42 +196,30 @@ status shards_parse_manifest(shards **out, const char *dir, const char *json, si
     return st;
 }
 
-static void put_totals(json_t *o, const shard_totals *t) {
-    json_object_set_new(o, "tokens", json_integer((json_int_t)t->tokens));
-    json_object_set_new(o, "documents", json_integer((json_int_t)t->documents));
-    json_object_set_new(o, "text_bytes", json_integer((json_int_t)t->text_bytes));
-}
-
-void manifest_put_hash(json_t *o, const char *key, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    json_object_set_new(o, key, json_string(hex));
+void manifest_put_totals(json_t *o, const shard_totals *t) {
+    json_object_update_new(o, json_pack("{s:I,s:I,s:I}", "tokens", (json_int_t)t->tokens,
+                                        "documents", (json_int_t)t->documents, "text_bytes",
+                                        (json_int_t)t->text_bytes));
 }
 
 static json_t *shard_to_json(const shards *s, const shard *sh) {
-    json_t *o = json_object();
-    json_object_set_new(o, "file", json_string(sh->file));
-    put_totals(o, &sh->totals);
-    manifest_put_hash(o, "xxh3", sh->bin_hash);
-    manifest_put_hash(o, "index_xxh3", sh->idx_hash);
-    if (s->has_ids) {
-        json_object_set_new(o, "id_bytes", json_integer((json_int_t)sh->id_bytes));
-        manifest_put_hash(o, "ids_xxh3", sh->ids_hash);
-    }
+    json_t *o = json_pack("{s:s}", "file", sh->file);
+    manifest_put_totals(o, &sh->totals);
+    json_object_set_new(o, "xxh3", json_hash(sh->bin_hash));
+    json_object_set_new(o, "index_xxh3", json_hash(sh->idx_hash));
+    if (s->has_ids)
+        json_object_update_new(o, json_pack("{s:I,s:o}", "id_bytes", (json_int_t)sh->id_bytes,
+                                            "ids_xxh3", json_hash(sh->ids_hash)));
     return o;
 }
 
 json_t *manifest_to_json(const shards *s) {
-    json_t *root = json_object();
-    json_object_set_new(root, "format", json_string(FORMAT_NAME));
-    json_object_set_new(root, "version", json_integer(SHARD_VERSION));
-    manifest_put_hash(root, "tokenizer_hash", s->tok_hash);
-    json_object_set_new(root, "vocab_size", json_integer(s->vocab_size));
-    json_object_set_new(root, "dtype", json_string(s->width_bytes == 2 ? "u16" : "u32"));
-    json_object_set_new(root, "end_of_text", s->eos < 0 ? json_null() : json_integer(s->eos));
-    json_object_set_new(root, "has_ids", json_boolean(s->has_ids));
-    json_object_set_new(root, "has_scores", json_boolean(s->has_scores));
-    put_totals(root, &s->totals);
+    json_t *root = json_pack("{s:s,s:i,s:o,s:i,s:s,s:o,s:b,s:b}", "format", FORMAT_NAME, "version",
+                             SHARD_VERSION, "tokenizer_hash", json_hash(s->tok_hash), "vocab_size",
+                             s->vocab_size, "dtype", s->width_bytes == 2 ? "u16" : "u32",
+                             "end_of_text", s->eos < 0 ? json_null() : json_integer(s->eos),
+                             "has_ids", s->has_ids, "has_scores", s->has_scores);
+    manifest_put_totals(root, &s->totals);
     json_t *sources = json_array(), *list = json_array();
     for (int i = 0; i < s->n_sources; i++) json_array_append_new(sources, json_cstr(s->source[i]));
     for (int i = 0; i < s->n_shards; i++)

@@ -178,13 +178,6 @@ static status indexed_place(const shards *s, int number, uint64_t doc, arena *a,
     return s->format == SHARDS_OWN ? own_place(s, number, doc, a, out, e) : ST_OK;
 }
 
-status shards_document(const shards *s, uint64_t doc, arena *a, shard_place *out, err *e) {
-    CHECK(s->has_index && doc < s->totals.documents, "document %" PRIu64 " of %" PRIu64, doc,
-          s->totals.documents);
-    int number = shard_find(s, doc, true);
-    return indexed_place(s, number, doc - s->shard[number].first_doc, a, out, e);
-}
-
 /* The nearest place at or before `tok` where a document begins, no further than SEARCH_TOKENS. */
 static status begin_before(const shards *s, uint64_t tok, uint64_t *begin, err *e) {
     uint64_t floor = tok > SEARCH_TOKENS ? tok - SEARCH_TOKENS : 0, at = tok;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/file_fault.h"
+#include "base/file.h"
 
 typedef struct slot {
     const void *owner; /* NULL: free */
@@ -120,32 +120,15 @@ static slot *keep(shard_files *f, const void *owner, int number, int fd) {
 /* ---- reading ---- */
 
 static status changed(const char *path, err *e) {
-    err_set(e, ST_FORMAT,
-            "%s was changed while it was in use: it is not what the set was opened with", path);
-    err_where(e, "%s", path);
-    err_hint(e,
-             "start again when nothing writes there any more; new data belong into another folder");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, path,
+           "%s was changed while it was in use: it is not what the set was opened with", path);
+    return err_hint(
+        e, "start again when nothing writes there any more; new data belong into another folder");
 }
 
 static status cut_off(const char *path, uint64_t at, err *e) {
-    err_set(e, ST_FORMAT, "%s ends at byte %" PRIu64 ": it was cut while in use", path, at);
-    err_where(e, "%s", path);
-    err_hint(e, "restore the file");
-    return ST_FORMAT;
-}
-
-/* Returns 0 when all was read, -1 with errno, or 1 at the end of the file. */
-static int read_full(int fd, uint64_t *offset, uint8_t *p, size_t n) {
-    while (n > 0) {
-        ssize_t got = file_sys_pread(fd, p, n, (off_t)*offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return got < 0 ? -1 : 1;
-        p += got;
-        *offset += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return 0;
+    err_at(e, ST_FORMAT, path, "%s ends at byte %" PRIu64 ": it was cut while in use", path, at);
+    return err_hint(e, "restore the file");
 }
 
 /* Asked after reading: what is written later is not in the bytes that were read. */
@@ -168,15 +151,16 @@ status shard_files_read(shard_files *f, const void *owner, int number, shard_fil
         if (fd < 0) return err_unreadable(e, "open", name);
         s = keep(f, owner, number, fd);
     }
-    int result = read_full(fd, &offset, buf, n), why = errno;
+    ssize_t got = file_read_at(fd, buf, n, offset);
+    int why = errno;
     bool same = is_known(fd, known);
     if (s)
         release(f, s);
     else
         close(fd);
-    if (result == 0 && same) return ST_OK;
+    if (got == (ssize_t)n && same) return ST_OK;
     path(owner, number, name);
     errno = why;
-    if (result < 0) return err_unreadable(e, "read", name);
-    return result > 0 ? cut_off(name, offset, e) : changed(name, e);
+    if (got < 0) return err_unreadable(e, "read", name);
+    return (size_t)got < n ? cut_off(name, offset + (uint64_t)got, e) : changed(name, e);
 }

@@ -36,6 +36,8 @@ _Static_assert(sizeof(shard_document) == SHARD_DOCUMENT_BYTES, "records are read
 
 /* "shard-00000.bin", ".idx" or ".ids" */
 void shard_file_name(char out[32], int number, shard_kind kind);
+/* The number in such a name, -1 for others. */
+long shard_file_number(const char *name);
 /* Path of a file of an open set, own or foreign. */
 void shard_path(const shards *s, int number, shard_kind kind, char out[SHARD_PATH_BYTES]);
 /* Notes which file this is now: from here on shard_read takes no other one for it. False with errno
@@ -98,6 +100,6 @@ status manifest_from_json(shards **out, const char *dir, const json_t *root, boo
 /* A hash of 16 hex digits, and a whole number; false when the key is not one. */
 bool manifest_get_hash(const json_t *o, const char *key, uint64_t *out);
 bool manifest_get_count(const json_t *o, const char *key, uint64_t max, uint64_t *out);
-void manifest_put_hash(json_t *o, const char *key, uint64_t hash);
+void manifest_put_totals(json_t *o, const shard_totals *t);
 
 #endif

@@ -1,5 +1,5 @@
-/* See shard_out.h. The buffer is hashed when it is flushed, while it is still in the cache. */
-#include "data/shard/shard_out.h"
+/* See shard_writer.h. The buffer is hashed when it is flushed, while it is still in the cache. */
+#include "data/shard/shard_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/arena.h"
 #include "base/file_fault.h"
 
 enum { BUFFER_BYTES = 1 << 18 };
@@ -18,9 +17,7 @@ enum { BUFFER_BYTES = 1 << 18 };
 static void init(shard_out *o, int fd, const char *path, size_t header_bytes) {
     *o = (shard_out){.fd = fd, .path = xstrdup(path), .header_bytes = header_bytes};
     o->buf = xmalloc(BUFFER_BYTES);
-    o->hash = XXH3_createState();
-    CHECK(o->hash, "no memory for a hash state");
-    XXH3_64bits_reset(o->hash);
+    o->hash = hash_begin();
 }
 
 static void release(shard_out *o) {
@@ -77,8 +74,7 @@ static status read_back(shard_out *o, uint64_t body_bytes, err *e) {
     while (o->flushed < body_bytes) {
         uint64_t left = body_bytes - o->flushed;
         size_t want = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
-        ssize_t got = file_sys_pread(o->fd, o->buf, want, (off_t)(o->header_bytes + o->flushed));
-        if (got < 0 && errno == EINTR) continue;
+        ssize_t got = file_read_at(o->fd, o->buf, want, o->header_bytes + o->flushed);
         if (got < 0) return err_unreadable(e, "read", o->path);
         if (got == 0) break;
         XXH3_64bits_update(o->hash, o->buf, (size_t)got);
@@ -88,10 +84,8 @@ static status read_back(shard_out *o, uint64_t body_bytes, err *e) {
 }
 
 static status not_the_same(const shard_out *o, const char *what, err *e) {
-    err_set(e, ST_FORMAT, "cannot go on with %s: %s", o->path, what);
-    err_where(e, "%s", o->path);
-    err_hint(e, "begin the build anew");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, o->path, "cannot go on with %s: %s", o->path, what);
+    return err_hint(e, "begin the build anew");
 }
 
 static status go_on(shard_out *o, uint64_t body_bytes, uint64_t hash, err *e) {

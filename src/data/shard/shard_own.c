@@ -106,32 +106,25 @@ bool own_is_current(const shards *s) {
 status own_check_files(shards *s, err *e) {
     for (int i = 0; i < s->n_shards; i++) TRY(own_check_shard(s, i, e));
     if (own_is_current(s)) return ST_OK;
-    err_set(e, ST_FORMAT, "%s was rebuilt while it was opened", s->dir);
-    err_where(e, "%s", s->dir);
-    err_hint(e, "start again when nothing writes there any more");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->dir, "%s was rebuilt while it was opened", s->dir);
+    return err_hint(e, "start again when nothing writes there any more");
 }
 
 /* The manifest's absence has three usual causes; each has its own way out. */
 static status no_manifest(const char *dir, arena *scratch, err *e) {
     if (file_exists(path_join(scratch, dir, "train/manifest.json"))) {
-        err_set(e, ST_USAGE, "%s holds a split, not shards", dir);
-        err_where(e, "%s", dir);
-        err_hint(e, "use %s/train or %s/valid", dir, dir);
-        return ST_USAGE;
+        err_at(e, ST_USAGE, dir, "%s holds a split, not shards", dir);
+        return err_hint(e, "use %s/train or %s/valid", dir, dir);
     }
-    err_set(e, ST_FORMAT,
-            "%s has no manifest.json: it is no shard folder, or its build did not finish", dir);
-    err_where(e, "%s", dir);
+    err_at(e, ST_FORMAT, dir,
+           "%s has no manifest.json: it is no shard folder, or its build did not finish", dir);
     shards_hint_rebuild(e);
     return ST_FORMAT;
 }
 
 /* What makes this set: checksums cover every token and every record of the index. */
 static uint64_t fingerprint(const shards *s) {
-    XXH3_state_t *h = XXH3_createState();
-    CHECK(h, "no memory for a hash state");
-    XXH3_64bits_reset(h);
+    XXH3_state_t *h = hash_begin();
     const uint64_t head[] = {SHARD_VERSION, s->tok_hash, (uint64_t)s->vocab_size,
                              (uint64_t)s->width_bytes};
     XXH3_64bits_update(h, head, sizeof head);
@@ -224,9 +217,7 @@ static status hash_rest(const shards *s, int number, shard_kind kind, uint64_t o
     enum { BLOCK_BYTES = 1 << 18 };
     uint64_t left = expected_bytes(s, number, kind) - offset;
     uint8_t *buf = xmalloc(BLOCK_BYTES);
-    XXH3_state_t *h = XXH3_createState();
-    CHECK(h, "no memory for a hash state");
-    XXH3_64bits_reset(h);
+    XXH3_state_t *h = hash_begin();
     status st = ST_OK;
     while (left > 0 && st == ST_OK) {
         size_t n = left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;

@@ -7,6 +7,7 @@
 #include "data/shard/shard_writer.h"
 
 #include "base/file_fault.h"
+#include "base/json.h"
 
 #include <fcntl.h>
 
@@ -28,10 +29,8 @@ static status open_existing(shards **out, const char *dir, const shard_writer_op
     if (s->has_ids != opt->ids) what = s->has_ids ? "ids of documents" : "no ids of documents";
     if (s->has_scores != opt->scores) what = s->has_scores ? "scores" : "no scores";
     if (!what) return check_closed(s, e);
-    err_set(e, ST_USAGE, "%s cannot be appended to: it has %s", dir, what);
-    err_where(e, "%s", dir);
-    err_hint(e, "append with the options that the set was built with");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, dir, "%s cannot be appended to: it has %s", dir, what);
+    return err_hint(e, "append with the options that the set was built with");
 }
 
 status shard_writer_open(shard_writer **out, const char *dir, const shard_writer_options *opt,
@@ -80,15 +79,13 @@ static status open_to_json(shard_writer *w, json_t **out, err *e) {
     const shard *sh = &w->set->shard[w->set->n_shards - 1];
     json_t *o = json_object();
     *out = o;
-    json_object_set_new(o, "tokens", json_integer((json_int_t)sh->totals.tokens));
-    json_object_set_new(o, "documents", json_integer((json_int_t)sh->totals.documents));
-    json_object_set_new(o, "text_bytes", json_integer((json_int_t)sh->totals.text_bytes));
+    manifest_put_totals(o, &sh->totals);
     json_object_set_new(o, "id_bytes", json_integer((json_int_t)sh->id_bytes));
     json_object_set_new(o, "pending", json_integer((json_int_t)w->pending));
     for (int k = 0; k < writer_kinds(w); k++) {
         uint64_t hash;
         TRY(shard_out_sync(&w->out[k], &hash, e));
-        manifest_put_hash(o, HASH_KEYS[k], hash);
+        json_object_set_new(o, HASH_KEYS[k], json_hash(hash));
     }
     return ST_OK;
 }
@@ -112,10 +109,8 @@ status shard_writer_sync(shard_writer *w, json_t *state, err *e) {
 /* ---- going on ---- */
 
 static status bad_state(const char *dir, const char *what, err *e) {
-    err_set(e, ST_FORMAT, "cannot go on with the build in %s: its saved state %s", dir, what);
-    err_where(e, "%s", dir);
-    err_hint(e, "begin the build anew");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, dir, "cannot go on with the build in %s: its saved state %s", dir, what);
+    return err_hint(e, "begin the build anew");
 }
 
 static bool fits_options(const shards *s, const shard_writer_options *opt) {

@@ -20,8 +20,7 @@ static status remove_file(arena *scratch, const char *dir, const char *name, err
                                                      : err_errno(e, path, "cannot remove %s", path);
 }
 
-/* The number in "shard-00012.idx", -1 for other names. */
-static long shard_number(const char *name) {
+long shard_file_number(const char *name) {
     if (strncmp(name, "shard-", 6) != 0) return -1;
     size_t digits = strspn(name + 6, "0123456789");
     const char *end = name + 6 + digits;
@@ -35,7 +34,7 @@ static status remove_shards(arena *scratch, const char *dir, int from, err *e) {
     int n;
     TRY(file_list_dir(scratch, dir, &names, &n, e));
     for (int i = 0; i < n; i++)
-        if (shard_number(names[i]) >= from) TRY(remove_file(scratch, dir, names[i], e));
+        if (shard_file_number(names[i]) >= from) TRY(remove_file(scratch, dir, names[i], e));
     return ST_OK;
 }
 
@@ -135,10 +134,8 @@ static status check_ids(const shard_writer *w, const shard_record *r, err *e) {
     if (max < (uint32_t)w->opt.vocab_size) return ST_OK;
     int64_t i = 0;
     while ((uint32_t)r->ids[i] < (uint32_t)w->opt.vocab_size) i++;
-    err_set(e, ST_USAGE, "%s: token %" PRId64 " is %d, the vocabulary has %d ids", r->source, i,
-            r->ids[i], w->opt.vocab_size);
-    err_where(e, "%s", r->source);
-    return ST_USAGE;
+    return err_at(e, ST_USAGE, r->source, "%s: token %" PRId64 " is %d, the vocabulary has %d ids",
+                  r->source, i, r->ids[i], w->opt.vocab_size);
 }
 
 static status write_tokens(shard_writer *w, const int32_t *ids, int64_t n, err *e) {
@@ -215,10 +212,8 @@ status shard_writer_finish(shard_writer *w, err *e) {
     shards *s = w->set;
     CHECK(w->pending == 0, "%s: the last document was not ended", s->dir);
     if (s->totals.tokens == 0) {
-        err_set(e, ST_USAGE, "%s: there is no text to write", s->dir);
-        err_where(e, "%s", s->dir);
-        err_hint(e, "give an input with at least one document that is not empty");
-        return ST_USAGE;
+        err_at(e, ST_USAGE, s->dir, "%s: there is no text to write", s->dir);
+        return err_hint(e, "give an input with at least one document that is not empty");
     }
     if (w->open) TRY(end_shard(w, e));
     TRY(file_sync_dir(s->dir, e));

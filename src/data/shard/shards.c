@@ -46,10 +46,8 @@ void shards_close(shards *s) {
 }
 
 status shards_none_such(const char *path, err *e) {
-    err_set(e, ST_USAGE, "%s: there is no such folder or file", path);
-    err_where(e, "%s", path);
-    err_hint(e, "make it with `athanor data build TEXT -o %s tokenizer=TOKENIZER`", path);
-    return ST_USAGE;
+    err_at(e, ST_USAGE, path, "%s: there is no such folder or file", path);
+    return err_hint(e, "make it with `athanor data build TEXT -o %s tokenizer=TOKENIZER`", path);
 }
 
 /* A folder that is ours: with a manifest, or a split of sets; or that should be: shards without a
@@ -70,14 +68,13 @@ static status check_own_spec(const shards_spec *spec, err *e) {
     bool other = spec->format != SHARDS_AUTO && spec->format != SHARDS_OWN;
     if (!other && spec->width_bytes == 0) return ST_OK;
     if (other)
-        err_set(e, ST_USAGE, "%s was written by `data build`: it is not of format=%s", spec->path,
-                format);
+        err_at(e, ST_USAGE, spec->path, "%s was written by `data build`: it is not of format=%s",
+               spec->path, format);
     else
-        err_set(e, ST_USAGE, "%s was written by `data build`: dtype=u%d does nothing", spec->path,
-                8 * spec->width_bytes);
-    err_where(e, "%s", spec->path);
-    err_hint(e, "leave %s out, or name the files of the other program", other ? "format" : "dtype");
-    return ST_USAGE;
+        err_at(e, ST_USAGE, spec->path, "%s was written by `data build`: dtype=u%d does nothing",
+               spec->path, 8 * spec->width_bytes);
+    return err_hint(e, "leave %s out, or name the files of the other program",
+                    other ? "format" : "dtype");
 }
 
 static status open_own(shards **out, const shards_spec *spec, err *e) {
@@ -115,12 +112,10 @@ status shards_limit(shards *s, uint64_t max_tok, err *e) {
         sum.text_bytes += sh->totals.text_bytes;
     }
     if (keep == 0 && s->n_shards > 0) {
-        err_set(e, ST_USAGE,
-                "%s: its first shard holds %" PRIu64 " tokens, only %" PRIu64 " are asked for",
-                s->dir, s->shard[0].totals.tokens, max_tok);
-        err_where(e, "%s", s->dir);
-        err_hint(e, "the set is not the one that the run began with");
-        return ST_USAGE;
+        err_at(e, ST_USAGE, s->dir,
+               "%s: its first shard holds %" PRIu64 " tokens, only %" PRIu64 " are asked for",
+               s->dir, s->shard[0].totals.tokens, max_tok);
+        return err_hint(e, "the set is not the one that the run began with");
     }
     for (int i = keep; i < s->n_shards; i++) free(s->shard[i].file);
     s->n_shards = keep;
@@ -133,11 +128,10 @@ status shards_check_tokenizer(const shards *s, uint64_t tok_hash, err *e) {
     char have[17], want[17];
     hash_format(s->tok_hash, have);
     hash_format(tok_hash, want);
-    err_set(e, ST_USAGE, "%s was made with another tokenizer (hash %s, the run's is %s)", s->dir,
-            have, want);
-    err_where(e, "%s", s->dir);
-    err_hint(e, "use the tokenizer.json in that folder, or rebuild it with `athanor data build`");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, s->dir, "%s was made with another tokenizer (hash %s, the run's is %s)",
+           s->dir, have, want);
+    return err_hint(
+        e, "use the tokenizer.json in that folder, or rebuild it with `athanor data build`");
 }
 
 /* ---- files ---- */
@@ -176,8 +170,7 @@ status shard_error(const shards *s, int number, shard_kind kind, err *e, const c
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     shard_path(s, number, kind, path);
-    err_set(e, ST_FORMAT, "%s %s", path, what);
-    err_where(e, "%s", path);
+    err_at(e, ST_FORMAT, path, "%s %s", path, what);
     if (s->format == SHARDS_OWN)
         shards_hint_rebuild(e);
     else

@@ -174,9 +174,6 @@ typedef struct shard_place {
 /* The document that holds token `tok`. */
 status shards_locate(const shards *s, uint64_t tok, arena *a, shard_place *out,
                      err *e) ATH_MUST_USE;
-/* Document number `doc` < totals.documents of a set with index. */
-status shards_document(const shards *s, uint64_t doc, arena *a, shard_place *out,
-                       err *e) ATH_MUST_USE;
 /* Bounds and scores of n documents from `doc` on, for those who need all of them (packing): end_tok
  * of each in tokens of the set, ascending (Megatron's and nanotron's documents may be empty: equal
  * ends); score may be NULL. Sets with index only. */

@@ -103,6 +103,11 @@ static bool is_letter(uint8_t c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z' && c < 0x80;
 }
 
+/* Of no text: others than white space and escape. */
+static bool is_control(uint8_t c) {
+    return (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
+}
+
 /* Western European text: a quarter of the letters at most are not ASCII, and these are the usual
  * ones of its languages. (Czech, Hungarian, Turkish have others in these bytes.) Signs stand between
  * words, not in them, and capitals at their beginning. */
@@ -116,7 +121,7 @@ static const char *judge_latin(const uint8_t *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint8_t c = p[i], before = i ? p[i - 1] : ' ', after = i + 1 < n ? p[i + 1] : ' ';
         plain += is_letter(c);
-        controls += (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
+        controls += is_control(c);
         if (c < 0x80) continue;
         bool inside = is_letter(before) && is_letter(after);
         high++;
@@ -213,12 +218,10 @@ status charset_check(const char *name, err *e) {
         iconv_close(cd);
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "charset=%s is not a charset that is known here", name);
-    err_where(e, "charset");
-    err_hint(e,
-             "use a name from `iconv -l`, such as latin1, gb18030, koi8-r, utf-16le; or leave it "
-             "out");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "charset", "charset=%s is not a charset that is known here", name);
+    return err_hint(
+        e, "use a name from `iconv -l`, such as latin1, gb18030, koi8-r, utf-16le; or leave it "
+           "out");
 }
 
 void charset_converter_open(charset_converter *c, const char *name) {
@@ -269,16 +272,11 @@ size_t charset_repair(const char *p, size_t n, strbuf *out) {
 
 enum { CHECKED_BYTES = 1 << 20, MAX_BAD_PERCENT = 30 };
 
-static bool is_control(uint8_t c) {
-    return (c < 0x20 && !(c >= '\t' && c <= '\r') && c != 0x1b) || c == 0x7f;
-}
-
 static status not_text(err *e, const char *path, size_t offset, const char *what) {
     err_set(e, ST_FORMAT, "%s is not text: %s at byte %zu", path, what, offset);
     err_where(e, "%s:%zu", path, offset);
-    err_hint(e,
-             "leave it out (a glob such as 'DIR/*.txt' does), or name its charset: charset=NAME");
-    return ST_FORMAT;
+    return err_hint(
+        e, "leave it out (a glob such as 'DIR/*.txt' does), or name its charset: charset=NAME");
 }
 
 status text_check(const char *path, const char *data, size_t len, err *e) {

@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
-#include "base/file_fault.h"
+#include "base/file.h"
 #include "base/utf8.h"
 #include "data/text/charset.h"
 
@@ -53,22 +52,12 @@ status chunk_map_text(chunk *c, err *e) {
 }
 
 static status read_at(const chunk *c, size_t at, char *to, size_t n, err *e) {
-    while (n > 0) {
-        ssize_t got = file_sys_pread(c->fd, to, n, (off_t)at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_unreadable(e, "read", c->source);
-        if (got == 0) {
-            err_set(e, ST_FORMAT, "%s became shorter while it was read: it had %zu bytes",
-                    c->source, c->len);
-            err_where(e, "%s", c->source);
-            err_hint(e, "start again when nothing writes the file any more");
-            return ST_FORMAT;
-        }
-        at += (size_t)got;
-        to += got;
-        n -= (size_t)got;
-    }
-    return ST_OK;
+    ssize_t got = file_read_at(c->fd, to, n, at);
+    if (got == (ssize_t)n) return ST_OK;
+    if (got < 0) return err_unreadable(e, "read", c->source);
+    err_at(e, ST_FORMAT, c->source, "%s became shorter while it was read: it had %zu bytes",
+           c->source, c->len);
+    return err_hint(e, "start again when nothing writes the file any more");
 }
 
 bool chunk_is_partial(const chunk *c) {
@@ -141,9 +130,9 @@ static const char *detect(chunk *c, size_t good) {
 
 static bool too_long(chunk *c) {
     err *e = &c->failure;
-    err_set(e, ST_FORMAT, "%s holds more than %zu MiB of text that is not UTF-8 throughout",
-            c->source, c->limit >> 20);
-    err_where(e, "%s", c->source);
+    err_at(e, ST_FORMAT, c->source,
+           "%s holds more than %zu MiB of text that is not UTF-8 throughout", c->source,
+           c->limit >> 20);
     err_hint(e, "convert it first, with `iconv -c -f %s -t UTF-8`; UTF-8 may have any length",
              c->charset);
     return false;

@@ -145,8 +145,8 @@ static status no_column(const record_fields *f, uint32_t found, const char *path
     int i = __builtin_ctz(~found);
     err_set(e, ST_FORMAT, "%s has no column %s", path, f->field[i].name);
     err_where(e, "%s:1", path);
-    err_hint(e, "name the column that holds the text: field=NAME (it has %s)", strbuf_cstr(names));
-    return ST_FORMAT;
+    return err_hint(e, "name the column that holds the text: field=NAME (it has %s)",
+                    strbuf_cstr(names));
 }
 
 status csv_columns_parse(csv_columns *c, arena *a, const char *path, const char *s, size_t n,

@@ -39,12 +39,11 @@ static status too_long(const reader *r, reader_format format, size_t open_quote,
     err_set(e, ST_FORMAT, "%s:%u %s %zu MiB", path, line,
             quote ? "opens a quote that is not closed within" : "is longer than", limit >> 20);
     err_where(e, "%s:%u", path, line);
-    err_hint(e, "%s",
-             format == READER_JSONL
-                 ? "JSONL has one object a line; for plain text use format=text"
-                 : "a quote inside a field is doubled and the field quoted; tab-separated "
-                   "text without quotes is format=tsv");
-    return ST_FORMAT;
+    return err_hint(e, "%s",
+                    format == READER_JSONL
+                        ? "JSONL has one object a line; for plain text use format=text"
+                        : "a quote inside a field is doubled and the field quoted; tab-separated "
+                          "text without quotes is format=tsv");
 }
 
 /* Fills carry with at least one whole record, some megabytes if there are so many; *whole: how many
@@ -197,9 +196,8 @@ static status read_all(const reader *r, stream *s, chunk *c, uint64_t expect, er
         strbuf_truncate(&b, b.len - room + (st == ST_OK ? got : 0));
     }
     if (st == ST_OK && got > 0) {
-        err_set(e, ST_FORMAT, "%s holds more than %zu MiB of text in one document", c->source,
-                r->limit >> 20);
-        err_where(e, "%s", c->source);
+        err_at(e, ST_FORMAT, c->source, "%s holds more than %zu MiB of text in one document",
+               c->source, r->limit >> 20);
         st = err_hint(e, "unpack it into a file (plain text may have any length), split it, or use "
                          "JSONL");
     }

@@ -7,11 +7,10 @@
 #include "base/strbuf.h"
 
 static status bad_option(err *e, const char *key, const char *value, const char *why) {
-    err_set(e, ST_USAGE, "%s=%s %s", key, value, why);
-    err_where(e, "%s", key);
-    err_hint(e, "a field is named like text or meta.body; a template is like \"{title}: {text}\", "
-                "with {{ and }} for braces");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, key, "%s=%s %s", key, value, why);
+    return err_hint(
+        e, "a field is named like text or meta.body; a template is like \"{title}: {text}\", "
+           "with {{ and }} for braces");
 }
 
 static bool split_path(field_path *path) {

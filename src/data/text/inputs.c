@@ -1,5 +1,5 @@
-/* See inputs.h. An input that exists is taken by its name even if it looks like a glob. */
-#include "data/text/inputs.h"
+/* See reader_int.h. An input that exists is taken by its name even if it looks like a glob. */
+#include "data/text/reader_int.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -85,11 +85,10 @@ static const char *not_text(const char *name) {
 static status add_file(finder *f, const char *path, const struct stat *sb, err *e) {
     const char *kind = f->format == READER_AUTO ? not_text(path) : NULL;
     if (kind) {
-        err_set(e, ST_FORMAT, "%s is not text but, by its name, a %s file", path, kind);
-        err_where(e, "%s", path);
-        err_hint(e, "leave it out, for example with a glob such as 'DIR/*.txt'; or say what it is "
-                    "with format=text");
-        return ST_FORMAT;
+        err_at(e, ST_FORMAT, path, "%s is not text but, by its name, a %s file", path, kind);
+        return err_hint(
+            e, "leave it out, for example with a glob such as 'DIR/*.txt'; or say what it is "
+               "with format=text");
     }
     input_file file = {.path = path,
                        .format = f->format == READER_AUTO ? format_of(path) : f->format};
@@ -106,11 +105,8 @@ static status add_file(finder *f, const char *path, const struct stat *sb, err *
 static status add_folder(finder *f, const char *dir, int depth, err *e) {
     char **names;
     int n;
-    if (depth > MAX_FOLDER_DEPTH) {
-        err_set(e, ST_USAGE, "%s is more than %d folders deep", dir, MAX_FOLDER_DEPTH);
-        err_where(e, "%s", dir);
-        return ST_USAGE;
-    }
+    if (depth > MAX_FOLDER_DEPTH)
+        return err_at(e, ST_USAGE, dir, "%s is more than %d folders deep", dir, MAX_FOLDER_DEPTH);
     TRY(file_list_dir(f->mem, dir, &names, &n, e));
     for (int i = 0; i < n; i++) {
         if (names[i][0] == '.') continue;
@@ -140,8 +136,7 @@ static status add_glob(finder *f, const char *pattern, err *e) {
     int rc = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
     status st = ST_OK;
     if (rc == GLOB_NOMATCH) {
-        err_set(e, ST_USAGE, "%s matches no file", pattern);
-        err_where(e, "%s", pattern);
+        err_at(e, ST_USAGE, pattern, "%s matches no file", pattern);
         st = err_hint(e, "* matches within one folder; a folder is read with all below it");
     } else if (rc != 0) {
         st = err_unreadable(e, "list", pattern);
@@ -168,10 +163,9 @@ status input_list_find(input_list *l, arena *a, const char *const *inputs, int n
     *l = (input_list){0};
     for (int i = 0; i < n; i++) TRY(add_input(&f, inputs[i], e));
     if (l->n > 0) return ST_OK;
-    err_set(e, ST_USAGE, "%s holds no files", n ? inputs[0] : "the list of inputs");
-    err_where(e, "%s", n ? inputs[0] : "inputs");
-    err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, n ? inputs[0] : "inputs", "%s holds no files",
+           n ? inputs[0] : "the list of inputs");
+    return err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
 }
 
 void input_list_free(input_list *l) {

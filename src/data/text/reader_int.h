@@ -1,13 +1,52 @@
-/* The state of a reader, shared by reader.c (opening, the whole loop, questions), cut.c (files into
- * chunks) and tally.c (what was found in chunks). */
+/* The parts of a reader, and its state, shared by reader.c (opening, the whole loop, questions), cut.c
+ * (files into chunks) and tally.c (what was found in chunks). */
 #ifndef DATA_READER_INT_H
 #define DATA_READER_INT_H
 
 #include "base/arena.h"
 #include "base/strbuf.h"
 #include "data/text/chunk.h"
-#include "data/text/inputs.h"
-#include "data/text/source.h"
+
+/* ---- inputs.c: the files that inputs name (files, folders, globs and "-"), in a fixed order, with
+ * their format ---- */
+
+typedef struct input_file {
+    const char *path;
+    uint64_t bytes;       /* as it lies on disk; 0: unknown */
+    int64_t modified_ns;  /* 0: unknown */
+    bool regular;         /* and not a pipe or standard input */
+    reader_format format; /* never READER_AUTO */
+} input_file;
+
+typedef struct input_list {
+    input_file *file; /* on the heap */
+    int n, cap;
+} input_list;
+
+/* ST_FAILED: cannot be read; ST_FORMAT: by its name a file is no text, and no format was given;
+ * ST_USAGE: no file at all. */
+status input_list_find(input_list *l, arena *a, const char *const *inputs, int n,
+                       reader_format format, err *e) ATH_MUST_USE;
+void input_list_free(input_list *l);
+
+/* ---- source.c: the bytes of one file of records as UTF-8, unpacked and, where need be, converted ----
+ *
+ * While there is only ASCII the charset is left open; the first other byte decides. Offsets count
+ * these bytes, which in UTF-8 are those of the unpacked file. */
+
+typedef struct source source;
+
+/* `charset` NULL: to be found out. The path must outlive the source. */
+status source_open(source **out, const char *path, const char *charset, err *e) ATH_MUST_USE;
+void source_close(source *s); /* NULL is fine */
+/* Up to n bytes; *got 0 only at the end. ST_FORMAT: a broken file. */
+status source_read(source *s, char *p, size_t n, size_t *got, err *e) ATH_MUST_USE;
+/* Passes over bytes that were read before. ST_FORMAT also when there are not so many. */
+status source_skip(source *s, uint64_t bytes, err *e) ATH_MUST_USE;
+uint64_t source_disk_bytes(const source *s);
+const char *source_charset(const source *s); /* "unknown" when nothing explained it */
+
+/* ---- the reader ---- */
 
 struct reader {
     arena *mem;

@@ -1,6 +1,6 @@
-/* See source.h. `ready` holds bytes that can be given; source_read fills it from the stream, at
+/* See reader_int.h. `ready` holds bytes that can be given; source_read fills it from the stream, at
  * first with enough to judge the charset from. */
-#include "data/text/source.h"
+#include "data/text/reader_int.h"
 
 #include <stdlib.h>
 
@@ -126,10 +126,8 @@ status source_skip(source *s, uint64_t bytes, err *e) {
     }
     free(passed);
     if (st != ST_OK || bytes == 0) return st;
-    err_set(e, ST_FORMAT, "%s has become shorter since it was read", s->path);
-    err_where(e, "%s", s->path);
-    err_hint(e, "begin anew");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->path, "%s has become shorter since it was read", s->path);
+    return err_hint(e, "begin anew");
 }
 
 uint64_t source_disk_bytes(const source *s) {

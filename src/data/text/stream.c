@@ -112,30 +112,23 @@ void stream_close(stream *s) {
 /* ---- the three ways: take from raw, give at most n bytes; *got may be 0 before the end ---- */
 
 static status broken(const stream *s, err *e, const char *kind, const char *why) {
-    err_set(e, ST_FORMAT, "%s is a broken %s file: %s", s->path, kind, why);
-    err_where(e, "%s", s->path);
-    err_hint(e, "fetch or pack it anew; `%s -t` tests a file", kind);
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->path, "%s is a broken %s file: %s", s->path, kind, why);
+    return err_hint(e, "fetch or pack it anew; `%s -t` tests a file", kind);
 }
 
 static status large_window(const stream *s, err *e) {
-    err_set(e, ST_FORMAT, "%s asks for more than %d MiB of memory to be unpacked", s->path,
-            1 << (ZSTD_WINDOW_LOG - 20));
-    err_where(e, "%s", s->path);
-    err_hint(e, "unpack it first, with `zstd -d --long=31`");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->path, "%s asks for more than %d MiB of memory to be unpacked", s->path,
+           1 << (ZSTD_WINDOW_LOG - 20));
+    return err_hint(e, "unpack it first, with `zstd -d --long=31`");
 }
 
 static status check_ratio(const stream *s, err *e) {
     uint64_t packed = stream_disk_bytes(s);
     if (s->unpacked <= STREAM_FREE_BYTES || s->unpacked / STREAM_MAX_RATIO <= packed) return ST_OK;
-    err_set(e, ST_FORMAT,
-            "%s unpacks to more than %d times its size: %" PRIu64 " KiB gave %" PRIu64
-            " MiB so far",
-            s->path, STREAM_MAX_RATIO, packed >> 10, s->unpacked >> 20);
-    err_where(e, "%s", s->path);
-    err_hint(e, "if it is meant to be so, unpack it first: a plain file is taken as it is");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, s->path,
+           "%s unpacks to more than %d times its size: %" PRIu64 " KiB gave %" PRIu64 " MiB so far",
+           s->path, STREAM_MAX_RATIO, packed >> 10, s->unpacked >> 20);
+    return err_hint(e, "if it is meant to be so, unpack it first: a plain file is taken as it is");
 }
 
 static status take_plain(stream *s, void *p, size_t n, size_t *got) {

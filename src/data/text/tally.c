@@ -70,8 +70,7 @@ static status too_many(const reader *r, err *e) {
                  " records are bad (%.3g %%), max_bad=%g allows %.3g %%",
                  p->bad, p->records, 100.0 * (double)p->bad / (double)p->records, r->max_bad,
                  100 * r->max_bad);
-    err_set(e, ST_FORMAT, "%s %s%s", place, why, tail);
-    err_where(e, "%s", place);
+    err_at(e, ST_FORMAT, place, "%s %s%s", place, why, tail);
     if (r->max_bad > 0)
         err_hint(e, "%s%sor pass over more of them: max_bad=SHARE", r->hint ? r->hint : "",
                  r->hint ? "; " : "mend them, ");
@@ -82,26 +81,22 @@ static status too_many(const reader *r, err *e) {
 
 static status whole_file_bad(const reader *r, err *e) {
     const char *path = r->inputs.file[r->tally.file].path;
-    char place[544];
+    char place[544], all[64] = "";
     name_place(place, sizeof place, path, r->tally.line);
-    err_set(e, ST_FORMAT, "%s %s", place, r->tally.why);
     if (r->tally.bad > 1)
-        err_set(e, ST_FORMAT, "%s %s, and so all %" PRIu64 " records of the file are bad", place,
-                r->tally.why, r->tally.bad);
-    err_where(e, "%s", place);
-    err_hint(e, "%s", r->tally.hint ? r->tally.hint : "leave the file out");
-    return ST_FORMAT;
+        snprintf(all, sizeof all, ", and so all %" PRIu64 " records of the file are bad",
+                 r->tally.bad);
+    err_at(e, ST_FORMAT, place, "%s %s%s", place, r->tally.why, all);
+    return err_hint(e, "%s", r->tally.hint ? r->tally.hint : "leave the file out");
 }
 
 static status no_text(const reader *r, err *e) {
     const char *first = r->inputs.file[0].path;
-    err_set(e, ST_USAGE,
-            r->inputs.n > 1 ? "%s and the other inputs hold no text"
-                            : "%s holds no text: the corpus is empty",
-            first);
-    err_where(e, "%s", first);
-    err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, first,
+           r->inputs.n > 1 ? "%s and the other inputs hold no text"
+                           : "%s holds no text: the corpus is empty",
+           first);
+    return err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
 }
 
 static status check_share(const reader *r, bool last, err *e) {

@@ -39,12 +39,6 @@ static void checksum(const json_t *root, char out[17]) {
     json_decref(rest);
 }
 
-static json_t *hash_json(uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    return json_string(hex);
-}
-
 static void set(json_t *object, const char *key, json_t *value) {
     int failed = json_object_set_new(object, key, value);
     CHECK(failed == 0, "the name '%s' is not UTF-8", key);
@@ -55,7 +49,7 @@ static json_t *files_json(const manifest *m) {
     for (int i = 0; i < m->n; i++) {
         const manifest_file *f = &m->files[i];
         set(files, f->name,
-            json_pack("{s:I, s:o}", "bytes", (json_int_t)f->bytes, "xxh3", hash_json(f->hash)));
+            json_pack("{s:I, s:o}", "bytes", (json_int_t)f->bytes, "xxh3", json_hash(f->hash)));
     }
     return files;
 }
@@ -67,7 +61,7 @@ static json_t *tensors_json(const manifest *m) {
         if (f->n_tensors == 0) continue;
         json_t *tensors = json_object();
         for (int64_t k = 0; k < f->n_tensors; k++)
-            set(tensors, f->tensors[k].name, hash_json(f->tensors[k].hash));
+            set(tensors, f->tensors[k].name, json_hash(f->tensors[k].hash));
         set(files, f->name, tensors);
     }
     return files;
@@ -89,12 +83,6 @@ char *manifest_encode(const manifest *m) {
     return text.data;
 }
 
-static bool parse_hash(const char *hex, uint64_t *hash) {
-    if (!hex || strlen(hex) != 16 || strspn(hex, "0123456789abcdef") != 16) return false;
-    *hash = strtoull(hex, NULL, 16);
-    return true;
-}
-
 static status decode_files(arena *a, manifest *m, const json_t *files, err *e) {
     m->files = ARENA_ARRAY(a, manifest_file, json_object_size(files) + 1);
     const char *name;
@@ -105,7 +93,7 @@ static status decode_files(arena *a, manifest *m, const json_t *files, err *e) {
         if (!manifest_name_ok(name))
             return err_set(e, ST_FORMAT, "it lists a file outside the checkpoint");
         if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 ||
-            !parse_hash(json_string_value(json_object_get(entry, "xxh3")), &f->hash))
+            !hash_parse(json_string_value(json_object_get(entry, "xxh3")), &f->hash))
             return err_set(e, ST_FORMAT, "its entry for '%s' is damaged", name);
         f->name = arena_strdup(a, name);
         f->bytes = (uint64_t)json_integer_value(bytes);
@@ -132,7 +120,7 @@ static status decode_tensors(arena *a, manifest_file *f, const json_t *tensors, 
     json_object_foreach((json_t *)tensors, name, hash) {
         manifest_tensor *t = &f->tensors[f->n_tensors++];
         t->name = arena_strdup(a, name);
-        if (!printable(name) || !parse_hash(json_string_value(hash), &t->hash))
+        if (!printable(name) || !hash_parse(json_string_value(hash), &t->hash))
             return err_set(e, ST_FORMAT, "its entry for a tensor of '%s' is damaged", f->name);
     }
     return ST_OK;

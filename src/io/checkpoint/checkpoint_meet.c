@@ -65,8 +65,8 @@ status meet_pause(meet_wait *w, err *e) {
     }
     if (clock_since_s(w->since_ns) > t->limit_s) {
         err_set(e, ST_RANK, "waited %g s in vain for %s", t->limit_s, w->what);
-        err_hint(e, "see that all ranks live, and that all see the run folder on one file system");
-        return ST_RANK;
+        return err_hint(
+            e, "see that all ranks live, and that all see the run folder on one file system");
     }
     nanosleep(&(struct timespec){.tv_nsec = (long)w->pause_ns}, NULL);
     if (w->pause_ns < LONGEST_PAUSE_NS) w->pause_ns += w->pause_ns / 2;

@@ -16,8 +16,7 @@ struct checkpoint_part {
 };
 
 static status given_up(const checkpoint_part *p, err *e) {
-    err_set(e, ST_FAILED, "rank 0 has given up writing %s, and says why", p->final);
-    return err_where(e, "%s", p->final);
+    return err_at(e, ST_FAILED, p->final, "rank 0 has given up writing %s, and says why", p->final);
 }
 
 static bool has_given_up(const checkpoint_part *p) {

@@ -175,9 +175,8 @@ static int spawn(upload *u, char **env) {
 static void fail(upload *u, upload_event *event, int exit_status, const char *how) {
     event->ok = false;
     event->exit_status = exit_status;
-    err_set(&event->why, ST_FAILED, "the upload command of step %lld %s", (long long)event->step,
-            how);
-    err_where(&event->why, "checkpoint.upload");
+    err_at(&event->why, ST_FAILED, "checkpoint.upload", "the upload command of step %lld %s",
+           (long long)event->step, how);
     err_hint(&event->why, "its output is in %s; it is run again after the next checkpoint", u->log);
     u->failure = event->why;
 }

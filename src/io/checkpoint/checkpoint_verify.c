@@ -70,10 +70,8 @@ static status find_newest(arena *a, const char *run_dir, bool need_state, char *
         skip_loudly(candidate, &why, on_skip, ctx);
     }
     if (n == 0) return ST_OK;
-    err_set(e, ST_FORMAT, "none of the %d checkpoints of %s is good", n, run_dir);
-    err_where(e, "%s", run_dir);
-    err_hint(e, "see `athanor verify checkpoint` for each, or start anew with --fresh");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, run_dir, "none of the %d checkpoints of %s is good", n, run_dir);
+    return err_hint(e, "see `athanor verify checkpoint` for each, or start anew with --fresh");
 }
 
 status checkpoint_find_newest(arena *a, const char *run_dir, char **dir, int64_t *step,
@@ -91,9 +89,7 @@ status checkpoint_resolve(arena *a, const char *path, char **dir, err *e) {
         *dir = arena_strdup(a, path);
         return ST_OK;
     }
-    err_set(e, ST_FORMAT,
-            "%s is neither a model folder (no config.json) nor a run with checkpoints", path);
-    err_where(e, "%s", path);
-    err_hint(e, "give a folder with config.json and model.safetensors, or a run folder");
-    return ST_FORMAT;
+    err_at(e, ST_FORMAT, path,
+           "%s is neither a model folder (no config.json) nor a run with checkpoints", path);
+    return err_hint(e, "give a folder with config.json and model.safetensors, or a run folder");
 }

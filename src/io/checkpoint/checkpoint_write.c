@@ -301,11 +301,8 @@ static status add_known(checkpoint_writer *w, const char *path, const manifest_f
     file_map_close(&map);
     if (st != ST_OK) return explain(w, st, e);
     manifest_file *mine = record(w, f->name, f->bytes, hash);
+    mine->tensors = f->tensors; /* they live until the copy is complete */
     mine->n_tensors = f->n_tensors;
-    mine->tensors = ARENA_ARRAY(w->mem, manifest_tensor, f->n_tensors);
-    for (int64_t i = 0; i < f->n_tensors; i++)
-        mine->tensors[i] =
-            (manifest_tensor){arena_strdup(w->mem, f->tensors[i].name), f->tensors[i].hash};
     return ST_OK;
 }
 

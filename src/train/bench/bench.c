@@ -63,7 +63,7 @@ const bench_facts *bench_get_facts(const bench *b) {
 status bench_run_step(bench *b, bench_step *out, err *e) {
     session *s = &b->s;
     step_result r;
-    TRY(trial_step(s, b->times, &r, e));
+    TRY(trial_step(s, b->times, NULL, NULL, &r, e));
     b->timed_steps += b->times != NULL;
     b->timed_ns += b->times ? r.total_ns : 0;
     double seconds = (double)r.total_ns / 1e9;

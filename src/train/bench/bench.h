@@ -1,8 +1,8 @@
 /* Measures training steps: the plan, step table and programs of `train` on random ids. No data, run
  * folder or weights are opened; a tokenizer only if it gives the size of the vocabulary.
  *
- * Reading order: this file, bench.c (one step), bench_profile.h (where its time goes),
- * bench_icicle.h (the same as a picture). bench_gemm.h measures matrix products alone. */
+ * Reading order: this file, bench.c (one step), bench_profile.h (where its time goes, also
+ * as a picture). bench_gemm.h measures matrix products alone. */
 #ifndef TRAIN_BENCH_H
 #define TRAIN_BENCH_H
 

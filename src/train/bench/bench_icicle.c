@@ -1,5 +1,5 @@
-/* See bench_icicle.h. Order: cells and their places, one cell drawn, the picture, the timeline. */
-#include "train/bench/bench_icicle.h"
+/* A profile as a picture and as a timeline (bench_profile.h). Order: cells and their places, one cell drawn, the picture, the timeline. */
+#include "train/bench/bench_profile.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -67,4 +67,18 @@ json_t *bench_profile_json(const bench_profile *p);
 /* A table with a line per row, a total, and the shares. */
 void bench_profile_describe(const bench_profile *p, strbuf *out);
 
+/* ---- bench_icicle.c ---- */
+
+/* A profile as a picture and as a timeline: the step over its parts (forward, backward, update)
+ * over classes of ops over ops, width = time. All calls of an op are drawn as one: the picture
+ * shows how much time ops take, not when they run. */
+
+/* One SVG document that needs nothing else, for light and dark pages; the pointer shows details.
+ * `title` and `subtitle` stand above it. */
+void bench_icicle_write(strbuf *out, const bench_profile *p, const char *title,
+                        const char *subtitle);
+
+/* The same as a JSON list of trace events, for https://ui.perfetto.dev or chrome://tracing. */
+void bench_timeline_write(strbuf *out, const bench_profile *p, const char *title);
+
 #endif

@@ -41,10 +41,6 @@ static uint64_t count_of(const json_t *o, const char *key) {
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static json_t *count_json(uint64_t n) {
-    return json_integer((json_int_t)n);
-}
-
 course_origin stage_data_origin(const json_t *record) {
     const json_t *o = json_object_get(record, "origin");
     return (course_origin){.step = (int64_t)count_of(o, "step"),
@@ -54,11 +50,8 @@ course_origin stage_data_origin(const json_t *record) {
 }
 
 void stage_data_set_origin(json_t *record, const course_origin *o) {
-    json_t *v = json_object();
-    json_object_set_new(v, "step", json_integer(o->step));
-    json_object_set_new(v, "stage", json_integer(o->stage));
-    json_object_set_new(v, "samples", count_json(o->samples));
-    json_object_set_new(v, "tokens", count_json(o->tokens));
+    json_t *v = json_pack("{s:I,s:i,s:I,s:I}", "step", (json_int_t)o->step, "stage", o->stage,
+                          "samples", (json_int_t)o->samples, "tokens", (json_int_t)o->tokens);
     json_object_set_new(record, "origin", v);
 }
 
@@ -94,30 +87,27 @@ static loader_config loader_config_of(const stage_data *d, const config *c) {
                            .tok_hash = tok_hash(d->tok),
                            .vocab_size = d->vocab_size,
                            .tok_vocab = tok_vocab_size(d->tok),
-                           .eos = tok_eos(d->tok),
-                           .progress = d->progress};
+                           .eos = tok_eos(d->tok)};
 }
 
-static status open_sources(const stage_data *d, const config *c, const loader_source *sources,
-                           loader **out, err *e) {
+/* The sources of a config, from where the record of a stage says; stage -1: from their beginning. */
+static status open_sources(const stage_data *d, const config *c, int stage, loader **out, err *e) {
     loader_config lc = loader_config_of(d, c);
+    loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
+    for (int i = 0; i < c->data.train.n; i++)
+        sources[i] =
+            source_of(&c->data.train.items[i], stage < 0 ? NULL : source_record(d, stage, i));
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
     lc.shuffle = true;
-    return loader_open(out, &lc, e);
-}
-
-static void put_hash(json_t *o, const char *key, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    json_object_set_new(o, key, json_string(hex));
+    status st = loader_open(out, &lc, e);
+    free(sources);
+    return st;
 }
 
 static bool same_hash(const json_t *o, uint64_t hash) {
-    char hex[17];
-    hash_format(hash, hex);
-    const char *then = json_string_value(json_object_get(o, "fingerprint"));
-    return then && strcmp(then, hex) == 0;
+    uint64_t then;
+    return hash_parse(json_string_value(json_object_get(o, "fingerprint")), &then) && then == hash;
 }
 
 /* The shards of a source that the record knows must have the same fingerprint as then. */
@@ -222,7 +212,8 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
                     continue;
                 known[i] = *any = true;
                 json_object_set_new(now, "passes", json_f64(passes_of(then, taken[j])));
-                json_object_set_new(now, "consumed", count_json(goes_on_at(then, taken[j], now)));
+                json_object_set_new(now, "consumed",
+                                    json_integer((json_int_t)goes_on_at(then, taken[j], now)));
             }
         }
     }
@@ -234,19 +225,13 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
 
 static json_t *describe(const loader *l, const config *c, int i) {
     const shards *s = loader_source_shards(l, i);
-    json_t *o = json_object(), *cut = json_object();
-    json_object_set_new(o, "path", json_cstr(s->dir));
-    put_hash(o, "fingerprint", s->fingerprint);
-    json_object_set_new(o, "tokens", count_json(s->totals.tokens));
-    json_object_set_new(o, "sequences", count_json(loader_source_sequences(l, i)));
-    json_object_set_new(o, "consumed", json_integer(0));
-    json_object_set_new(o, "passes", json_f64(0));
-    json_object_set_new(cut, "seq_len", json_integer(c->train.seq_len));
-    json_object_set_new(cut, "packing", config_get_json(c, "data.packing"));
-    json_object_set_new(cut, "order", config_get_json(c, "data.order"));
-    json_object_set_new(cut, "seed", json_integer(c->data.seed));
-    json_object_set_new(o, "cut", cut);
-    return o;
+    json_t *cut = json_pack("{s:I,s:o,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
+                            config_get_json(c, "data.packing"), "order",
+                            config_get_json(c, "data.order"), "seed", (json_int_t)c->data.seed);
+    return json_pack("{s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "path", json_cstr(s->dir), "fingerprint",
+                     json_hash(s->fingerprint), "tokens", (json_int_t)s->totals.tokens, "sequences",
+                     (json_int_t)loader_source_sequences(l, i), "consumed", 0, "passes",
+                     json_f64(0), "cut", cut);
 }
 
 static status enter(const stage_data *d, const config *c, int stage, const loader *l, bool *any,
@@ -259,10 +244,9 @@ static status enter(const stage_data *d, const config *c, int stage, const loade
         json_decref(sources);
         return st;
     }
-    json_t *o = json_object();
-    json_object_set_new(o, "name", json_string(d->course ? d->course->stage[stage].name : ""));
-    json_object_set_new(o, "sources", sources);
-    json_array_append_new(json_object_get(d->record, "stages"), o);
+    const char *name = d->course ? d->course->stage[stage].name : "";
+    json_array_append_new(json_object_get(d->record, "stages"),
+                          json_pack("{s:s,s:o}", "name", name, "sources", sources));
     return ST_OK;
 }
 
@@ -278,23 +262,15 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     *is_new = stage >= stage_data_begun(d->record);
     CHECK(stage <= stage_data_begun(d->record), "stage %d begins before the one before it", stage);
     TRY(need_sources(c, e));
-    int n = c->data.train.n;
-    loader_source *sources = xcalloc((size_t)n, sizeof *sources);
-    for (int i = 0; i < n; i++)
-        sources[i] = source_of(&c->data.train.items[i], source_record(d, stage, i));
     loader *l = NULL;
     bool again = false;
-    status st = open_sources(d, c, sources, &l, e);
+    status st = open_sources(d, c, stage, &l, e);
     if (st == ST_OK && !*is_new) st = check_unchanged(d, c, stage, l, e);
     if (st == ST_OK && *is_new) st = enter(d, c, stage, l, &again, e);
     if (st == ST_OK && again) { /* the sources go on behind what earlier stages took */
         loader_close(l);
-        l = NULL;
-        for (int i = 0; i < n; i++)
-            sources[i] = source_of(&c->data.train.items[i], source_record(d, stage, i));
-        st = open_sources(d, c, sources, &l, e);
+        st = open_sources(d, c, stage, &l, e);
     }
-    free(sources);
     if (st == ST_OK)
         *out = l;
     else
@@ -336,22 +312,16 @@ static bool is_there(const char *path) {
 
 status stage_data_probe(const stage_data *d, const config *c, err *e) {
     TRY(need_sources(c, e));
-    loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
     bool all = true;
     for (int i = 0; i < c->data.train.n; i++) {
         const config_source *s = &c->data.train.items[i];
-        sources[i] = source_of(s, NULL);
         if (is_there(s->path)) continue;
         all = false;
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
-    status st = ST_OK;
-    loader *l;
-    if (all) {
-        st = open_sources(d, c, sources, &l, e);
-        if (st == ST_OK) loader_close(l);
-    }
-    free(sources);
+    loader *l = NULL;
+    status st = all ? open_sources(d, c, -1, &l, e) : ST_OK;
+    loader_close(l);
     if (st == ST_OK && c->data.valid && is_there(c->data.valid)) {
         st = stage_data_open_valid(d, c, &l, e);
         loader_close(l);

@@ -23,7 +23,6 @@ typedef struct stage_data {
     const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
     bool record_is_new; /* it has a stage that RUN/data.json does not have yet */
-    void (*progress)(void *ctx, const char *what, double share); /* of opening; may be NULL */
 } stage_data;
 
 /* RUN/data.json; an empty record when there is no such file. The caller owns it. */

@@ -30,11 +30,7 @@ static status read_gaps(opening *o, const char *run, err *e) {
 }
 
 static status read_run(opening *o, step_data *d, const char *run, err *e) {
-    json_t *stored;
-    TRY(run_read_config(&stored, run, e));
-    status st = config_from_json(&o->c, stored, NULL, run, NULL, 0, e);
-    json_decref(stored);
-    TRY(st);
+    TRY(run_load_config(&o->c, run, e));
     watch_init(&o->watch, o->c);
     TRY(read_gaps(o, run, e));
     TRY(tok_load(&d->tok, o->c->tokenizer, e));

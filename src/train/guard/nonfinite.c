@@ -58,8 +58,7 @@ static bool visit(void *ctx, const prog_event *ev) {
 static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
     TRY(events_nonfinite(s, text, e));
-    err_set(e, ST_NONFINITE, "step %ld: %s", (long)step, text);
-    err_where(e, "%s", s->setup.c->run);
+    err_at(e, ST_NONFINITE, s->setup.c->run, "step %ld: %s", (long)step, text);
     return err_hint(
         e,
         "lower optim.lr (now %g) or lengthen optim.schedule.warmup_steps, then start again: "

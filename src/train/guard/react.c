@@ -38,11 +38,10 @@ static status find_documents(const session *s, suspects **out, err *e) {
 /* ---- going back ---- */
 
 static status give_up(const session *s, err *e) {
-    err_set(e, ST_NONFINITE,
-            "step %" PRId64 " is a spike, and the run has gone back %d times since "
-            "its last checkpoint",
-            s->at.step + 1, s->watch.rewinds);
-    err_where(e, "%s", s->setup.c->run);
+    err_at(e, ST_NONFINITE, s->setup.c->run,
+           "step %" PRId64 " is a spike, and the run has gone back %d times since "
+           "its last checkpoint",
+           s->at.step + 1, s->watch.rewinds);
     return err_hint(e,
                     "lower optim.lr (now %g), look at the documents that metrics.jsonl names, or "
                     "raise guard.max_rewinds",

@@ -114,8 +114,7 @@ json_t *spike_to_json(const spike_window *w) {
 }
 
 static status damaged(err *e, const char *key, const char *what) {
-    err_set(e, ST_FORMAT, "the window of the spike guard is damaged: %s %s", key, what);
-    return err_where(e, "%s", key);
+    return err_at(e, ST_FORMAT, key, "the window of the spike guard is damaged: %s %s", key, what);
 }
 
 static status check_list(const json_t *list, const char *key, size_t most, err *e) {

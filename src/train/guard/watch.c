@@ -92,10 +92,9 @@ status early_stop_from_json(early_stop *s, const json_t *o, err *e) {
     bool whole = json_is_integer(step) && json_is_integer(without) &&
                  json_integer_value(step) >= -1 && json_integer_value(without) >= 0;
     bool known = json_is_number(loss);
-    if (!whole || !(known || json_is_null(loss)) || known != (json_integer_value(step) >= 0)) {
-        err_set(e, ST_FORMAT, "the state of early stopping is damaged");
-        return err_where(e, "best_loss, best_step, without");
-    }
+    if (!whole || !(known || json_is_null(loss)) || known != (json_integer_value(step) >= 0))
+        return err_at(e, ST_FORMAT, "best_loss, best_step, without",
+                      "the state of early stopping is damaged");
     *s = (early_stop){.best_loss = known ? json_number_value(loss) : INFINITY,
                       .best_step = json_integer_value(step),
                       .without = json_integer_value(without)};

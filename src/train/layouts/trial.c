@@ -69,9 +69,11 @@ static status fill(session *s, int micro_batch, err *e) {
     return ST_OK;
 }
 
-static status run_step(session *s, const step_source *from, step_times *times, step_result *r,
-                       err *e) {
-    TRY(execute_step(s, from, times, r, e));
+status trial_step(session *s, step_times *times, void (*reduced)(session *s, void *ctx), void *ctx,
+                  step_result *r, err *e) {
+    step_source random = {
+        .count_targets = count_targets, .fill = fill, .reduced = reduced, .ctx = ctx};
+    TRY(execute_step(s, &random, times, r, e));
     if (!r->finite) {
         err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
                 (long)s->at.step + 1);
@@ -80,16 +82,4 @@ static status run_step(session *s, const step_source *from, step_times *times, s
     }
     execute_advance(s, r);
     return ST_OK;
-}
-
-status trial_step(session *s, step_times *times, step_result *r, err *e) {
-    static const step_source random = {.count_targets = count_targets, .fill = fill};
-    return run_step(s, &random, times, r, e);
-}
-
-status trial_step_watched(session *s, void (*reduced)(session *s, void *ctx), void *ctx,
-                          step_result *r, err *e) {
-    step_source random = {
-        .count_targets = count_targets, .fill = fill, .reduced = reduced, .ctx = ctx};
-    return run_step(s, &random, NULL, r, e);
 }

@@ -1,6 +1,6 @@
 /* Steps without data and without a run folder: the plan, step table and programs of `train` on
  * random ids, alone or as one of several ranks. Used by `bench train`, by `verify layouts` and by
- * the check before a run on several ranks (ranks/preflight.h). Sample i depends on i and the seed
+ * the check before a run on several ranks (layouts/preflight.c). Sample i depends on i and the seed
  * alone, so every layout computes the same samples. */
 #ifndef TRAIN_TRIAL_H
 #define TRAIN_TRIAL_H
@@ -14,10 +14,9 @@ void trial_trim_config(config *c);
  * optim.lr. `c` is trimmed, and must outlive the session. world NULL: one rank. Takes `a`. Call
  * session_close even when this fails. */
 status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) ATH_MUST_USE;
-/* One optimizer step. ST_NONFINITE: loss or norm is NaN or Inf, and there was no update. */
-status trial_step(session *s, step_times *times, step_result *r, err *e) ATH_MUST_USE;
-/* The same; `reduced` is called as in step_source (execute.h). */
-status trial_step_watched(session *s, void (*reduced)(session *s, void *ctx), void *ctx,
-                          step_result *r, err *e) ATH_MUST_USE;
+/* One optimizer step. ST_NONFINITE: loss or norm is NaN or Inf, and there was no update. times may
+ * be NULL; `reduced` is called as in step_source (execute.h), NULL: not. */
+status trial_step(session *s, step_times *times, void (*reduced)(session *s, void *ctx), void *ctx,
+                  step_result *r, err *e) ATH_MUST_USE;
 
 #endif

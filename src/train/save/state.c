@@ -324,10 +324,10 @@ static status check_digest(session *s, const char *dir, const char *want, err *e
     TRY(setup_digest(&s->setup, &digest, e));
     hash_format(digest, got);
     if (strcmp(want, got) == 0) return ST_OK;
-    err_set(e, ST_FORMAT, "the weights of %s have digest %s, its cursor says %s", dir, got, want);
-    err_hint(e,
-             "the checkpoint was changed after it was written; use another or start with --fresh");
-    return err_where(e, "%s", dir);
+    err_at(e, ST_FORMAT, dir, "the weights of %s have digest %s, its cursor says %s", dir, got,
+           want);
+    return err_hint(
+        e, "the checkpoint was changed after it was written; use another or start with --fresh");
 }
 
 /* The samples that were used follow from the config; they must agree with the checkpoint. At the

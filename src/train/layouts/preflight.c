@@ -1,8 +1,7 @@
-#include "train/ranks/preflight.h"
+#include "train/layouts/matrix.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "train/layouts/matrix.h"
 
 enum { STEPS = 2, DEPTH = 2 };
 
