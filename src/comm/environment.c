@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/env.h"
 #include "base/text.h"
 #include "comm/meet/joined.h"
 #include "comm/mpi/mpi.h"

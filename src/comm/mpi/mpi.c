@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/env.h"
+#include "base/text.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
 
