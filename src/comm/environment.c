@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "comm/meet/joined.h"
-#include "comm/mpi/mpi.h"
 #include "comm/world.h"
 
 static const char RANK[] = "ATHANOR_RANK", SIZE[] = "ATHANOR_WORLD_SIZE",
@@ -42,11 +40,6 @@ static status read_rank(const char *rank_name, const char *size_name, int *rank,
     err_set(e, ST_USAGE, "there is no rank %d among %d ranks", *rank, *size);
     err_where(e, "%s", rank_name);
     return err_hint(e, "%s counts from 0 and stays below %s", rank_name, size_name);
-}
-
-/* Seconds, where the variable is set. */
-static status read_timeout(double *seconds, err *e) {
-    return env_num(TIMEOUT, 0, MOST_TIMEOUT_S, seconds, e);
 }
 
 static status open_launched(comm_world **out, err *e) {
@@ -94,7 +87,7 @@ static status read_plan(rendezvous_plan *plan, err *e) {
     *plan = (rendezvous_plan){.timeout_s = MEETING_S, .version = ATHANOR_VERSION};
     TRY(read_rank(JOINED_RANK, JOINED_SIZE, &plan->rank, &plan->size, e));
     if (plan->size == 1) return ST_OK;
-    TRY(read_timeout(&plan->timeout_s, e));
+    TRY(env_num(TIMEOUT, 0, MOST_TIMEOUT_S, &plan->timeout_s, e));
     TRY(read_token(&plan->token, e));
     TRY(read_int(PORT, JOINED_RANK, &port, e));
     plan->at = (tcp_place){.host = getenv(ADDRESS), .port = meeting_port(port)};
@@ -139,7 +132,7 @@ static status open_joined(comm_world **out, err *e) {
 
 static status set_timeout(comm_world *w, err *e) {
     double seconds = -1;
-    TRY(read_timeout(&seconds, e));
+    TRY(env_num(TIMEOUT, 0, MOST_TIMEOUT_S, &seconds, e));
     if (seconds >= 0) comm_set_timeout(w, seconds);
     return ST_OK;
 }

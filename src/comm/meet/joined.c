@@ -4,8 +4,6 @@
  * The segment is an anonymous file of rank 0, which the others open by its process and descriptor:
  * it has no name that could stay behind, whenever a rank is killed. That the file is the right one
  * is shown by its numbers, which no other file of this machine has. */
-#include "comm/meet/joined.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

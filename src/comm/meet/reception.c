@@ -1,5 +1,17 @@
-/* Guests, from the first byte to the last; then the loop over all of them. */
-#include "comm/meet/reception.h"
+/* Rank 0 receives the other ranks, among whatever else connects: guests, from the first byte to the
+ * last; then the loop over all of them.
+ *
+ * All guests are heard at once, each no further than its greeting goes (greeting.h), so none holds
+ * up another. A guest that does not belong here is refused alone: it says nothing that is no
+ * greeting, has another token, runs another version, or claims a rank that there is not or that
+ * has come already. People are told of the first few.
+ *
+ * There are GUESTS places. When all are taken, a new guest takes the place of one that was refused,
+ * else of the one that has owed its hello longest, else of one that has owed its proof for longer
+ * than PROOF_S; when there is none of these either, it waits until there is. A rank answers at
+ * once, so a crowd can delay it by fractions of a second, and a rank that lost its place tries
+ * again. */
+#include "comm/meet/rendezvous.h"
 
 #include <errno.h>
 #include <poll.h>

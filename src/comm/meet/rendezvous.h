@@ -11,7 +11,7 @@
  *     frame: its blob                     ---->  once for each exchange
  *                                         <----  frame: the blobs of all ranks, in their order
  *
- * Files: greeting.h (who belongs to the run), reception.h (how rank 0 lets ranks in), frame.h (what
+ * Files: greeting.h (who belongs to the run), reception.c (how rank 0 lets ranks in), frame.h (what
  * is said afterwards), tcp.h (sockets).
  *
  * Invariants
@@ -51,6 +51,10 @@ void rendezvous_close(rendezvous *r); /* NULL is fine */
 
 /* ---- for the files of this folder ---- */
 
+/* reception.c: rank 0 waits for all other ranks of the plan: sockets[1..size) are theirs. Until
+ * deadline_ns (0: for ever); at notice_ns people hear who is waited for. */
+status reception_hold(const rendezvous_plan *plan, int64_t deadline_ns, int64_t notice_ns,
+                      int *sockets, err *e) ATH_MUST_USE;
 /* A rank was lost, for what errno says: the error that tells of it. */
 status rendezvous_name_loss(const rendezvous_plan *plan, int rank, err *e);
 /* "rank 2", "ranks 0-3, 7": those of n whose flag is set, and how many they are. */
