@@ -1,19 +1,20 @@
 /* A kind of device as a table of functions, and what the kinds share; private to the module.
  *
- * Reading order: cpu.c (the plainest), twin.c, meta.c, dev.c. */
+ * Reading order: cpu.c (the plainest), twin.c, dev.c. */
 #ifndef DEV_DEV_INT_H
 #define DEV_DEV_INT_H
 
 #include "dev/dev.h"
 
-/* What dev.h says of the calls of these names; `enter` is dev_enter_after. */
+/* What dev.h says of the calls of these names; `enter` is dev_enter_after. NULL: there is nothing to
+ * do, as on a device where everything happens at once, and on a meta device, which has only NULLs.
+ * Without borrow the host reaches the memory itself. */
 typedef struct dev_class {
     const char *name;      /* as ATHANOR_DEVICE has it */
     void (*open)(dev *d);  /* makes d->own, where it needs something */
     void (*close)(dev *d); /* and frees it */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
-    size_t (*touched)(const void *ptr, size_t bytes); /* ptr is not NULL */
     void (*write)(dev *d, void *to, const void *host, size_t bytes);
     void (*read)(dev *d, void *host, const void *from, size_t bytes);
     void (*copy)(dev *d, void *to, const void *from, size_t bytes);
@@ -37,11 +38,8 @@ struct dev {
     void *own; /* the class's */
 };
 
-extern const dev_class dev_class_cpu, dev_class_twin, dev_class_meta;
+extern const dev_class dev_class_cpu, dev_class_twin;
 
 /* mapping.c: how long the mapping of a reservation is. */
 size_t dev_mapping_bytes(size_t bytes);
-/* What of it has been touched, up to the highest page. */
-size_t dev_mapping_touched(const void *ptr, size_t bytes);
-
 #endif
