@@ -74,7 +74,7 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
     bool stored = kind == OP_LINEAR && in[1].dt != b->dt; /* without gradients */
     if (!stored) io.want_grad = (uint8_t)(cls->diff | cls->weights);
     op_run run = {.dev = b->d, .seed = 1, .grad_scale = 1.0f / N, .first_micro = true};
-    op_call c = {.attr = &attr, .run = &run};
+    op_call c = {.kind = kind, .attr = &attr, .run = &run};
     for (int i = 0; i < n_in; i++) io.in[i] = c.in[i] = in[i];
     err e = {0};
     if (op_infer_call(&io, &e) != ST_OK) {

@@ -237,7 +237,7 @@ static inline void side_fresh_din(side *s, bool accumulate) {
 
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
     const op_class *k = &op_classes[s->cs->kind];
-    op_call c = {.attr = &s->attr, .run = run, .ws = s->ws.t.data};
+    op_call c = {.kind = s->cs->kind, .attr = &s->attr, .run = run, .ws = s->ws.t.data};
     if (accumulate) c.acc = k->diff;
     c.acc_param = k->flags & OPF_SUMS_GRAD ? 1 : k->weights;
     return c;
