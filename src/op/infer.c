@@ -30,12 +30,6 @@ static int slot_count(const char *names) {
     return n;
 }
 
-static bool slot_optional(const char *names, int i) {
-    int len;
-    const char *s = slot_find(names, i, &len);
-    return s[len - 1] == '?';
-}
-
 static const char *slot_name(const char *names, int i, char out[16]) {
     int len;
     const char *s = slot_find(names, i, &len);
@@ -53,7 +47,9 @@ int op_outputs(op_kind kind) {
     return slot_count(op_classes[kind].outs);
 }
 bool op_input_optional(op_kind kind, int i) {
-    return slot_optional(op_classes[kind].ins, i);
+    int len;
+    const char *name = slot_find(op_classes[kind].ins, i, &len);
+    return name[len - 1] == '?';
 }
 const char *op_input_name(op_kind kind, int i, char out[16]) {
     return slot_name(op_classes[kind].ins, i, out);
@@ -71,36 +67,36 @@ static bool given(const op_infer *io, int i) {
     return io->in[i].rows > 0;
 }
 
-static status expect_cols(const op_infer *io, int i, int64_t cols, const char *why, err *e) {
+/* Columns or rows of input i, and what they must be as many as. */
+static status compare(const op_infer *io, int i, const char *unit, int64_t have, const char *other,
+                      const char *verb, int64_t want, err *e) {
     char name[16];
-    if (!given(io, i) || io->in[i].cols == cols) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld columns but %s is %lld", op_name(io),
-                   op_input_name(io->kind, i, name), (long long)io->in[i].cols, why,
-                   (long long)cols);
+    if (!given(io, i) || have == want) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld %s but %s %s %lld", op_name(io),
+                   op_input_name(io->kind, i, name), (long long)have, unit, other, verb,
+                   (long long)want);
+}
+
+static status expect_cols(const op_infer *io, int i, int64_t cols, const char *why, err *e) {
+    return compare(io, i, "columns", io->in[i].cols, why, "is", cols, e);
 }
 
 static status expect_rows(const op_infer *io, int i, int64_t rows, const char *why, err *e) {
-    char name[16];
-    if (!given(io, i) || io->in[i].rows == rows) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld rows but %s is %lld", op_name(io),
-                   op_input_name(io->kind, i, name), (long long)io->in[i].rows, why,
-                   (long long)rows);
+    return compare(io, i, "rows", io->in[i].rows, why, "is", rows, e);
 }
 
 static status same_cols(const op_infer *io, int i, int j, err *e) {
-    char a[16], b[16];
-    if (!given(io, i) || !given(io, j) || io->in[i].cols == io->in[j].cols) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld columns but %s has %lld", op_name(io),
-                   op_input_name(io->kind, i, a), (long long)io->in[i].cols,
-                   op_input_name(io->kind, j, b), (long long)io->in[j].cols);
+    char other[16];
+    if (!given(io, j)) return ST_OK;
+    return compare(io, i, "columns", io->in[i].cols, op_input_name(io->kind, j, other), "has",
+                   io->in[j].cols, e);
 }
 
 static status same_rows(const op_infer *io, int i, int j, err *e) {
-    char a[16], b[16];
-    if (!given(io, i) || !given(io, j) || io->in[i].rows == io->in[j].rows) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld rows but %s has %lld", op_name(io),
-                   op_input_name(io->kind, i, a), (long long)io->in[i].rows,
-                   op_input_name(io->kind, j, b), (long long)io->in[j].rows);
+    char other[16];
+    if (!given(io, j)) return ST_OK;
+    return compare(io, i, "rows", io->in[i].rows, op_input_name(io->kind, j, other), "has",
+                   io->in[j].rows, e);
 }
 
 static status expect_dtype(const op_infer *io, int i, dtype want, err *e) {
@@ -108,6 +104,12 @@ static status expect_dtype(const op_infer *io, int i, dtype want, err *e) {
     if (!given(io, i) || io->in[i].dt == want) return ST_OK;
     return err_set(e, ST_USAGE, "%s: %s is %s but must be %s", op_name(io),
                    op_input_name(io->kind, i, name), dtype_name(io->in[i].dt), dtype_name(want));
+}
+
+/* Input i: an int32 for each row; `what` it is. */
+static status expect_numbers(const op_infer *io, int i, const char *what, err *e) {
+    TRY(expect_dtype(io, i, DT_I32, e));
+    return expect_cols(io, i, 1, what, e);
 }
 
 static status expect_positive(const op_infer *io, const char *what, int64_t n, err *e) {
@@ -183,8 +185,7 @@ static status expect_matrix(const op_infer *io, int i, err *e) {
 
 static status infer_EMBED(op_infer *io, err *e) {
     TRY(expect_matrix(io, 0, e));
-    TRY(expect_dtype(io, 1, DT_I32, e));
-    TRY(expect_cols(io, 1, 1, "the size of an id", e));
+    TRY(expect_numbers(io, 1, "the size of an id", e));
     if (io->attr->embed.no_grad_id < -1)
         return err_set(e, ST_USAGE, "embed: no_grad_id is %d but must be an id, or -1",
                        (int)io->attr->embed.no_grad_id);
@@ -198,8 +199,7 @@ static status infer_EMBED(op_infer *io, err *e) {
 }
 
 static status infer_TAKE_ROWS(op_infer *io, err *e) {
-    TRY(expect_dtype(io, 1, DT_I32, e));
-    TRY(expect_cols(io, 1, 1, "the size of a row's number", e));
+    TRY(expect_numbers(io, 1, "the size of a row's number", e));
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
     io->flops_bwd_input = elements(&io->out[0]);
     return ST_OK;
@@ -264,12 +264,8 @@ static status infer_norm(op_infer *io, int last, err *e) {
                        (double)io->attr->norm.eps);
     out_like(io, 0, 0);
     for (int i = 1; i <= last; i++) set_out(io, i, real_dt(io), io->in[0].rows, cols / width);
-    return ST_OK;
-}
-
-static status infer_RMSNORM(op_infer *io, err *e) {
-    TRY(infer_norm(io, 1, e));
-    count_elementwise(io, 4, 9);
+    bool center = last == 2; /* LAYERNORM */
+    count_elementwise(io, center ? 7 : 4, center ? 13 : 9);
     return ST_OK;
 }
 
@@ -283,31 +279,25 @@ static status infer_norm_ranks(op_infer *io, int last, err *e) {
     return ST_OK;
 }
 
-static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
-    TRY(infer_norm_ranks(io, 1, e));
-    count_elementwise(io, 4, 9);
-    return ST_OK;
+static status infer_RMSNORM(op_infer *io, err *e) {
+    return infer_norm(io, 1, e);
 }
-
 static status infer_LAYERNORM(op_infer *io, err *e) {
-    TRY(infer_norm(io, 2, e));
-    count_elementwise(io, 7, 13);
-    return ST_OK;
+    return infer_norm(io, 2, e);
 }
-
+static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
+    return infer_norm_ranks(io, 1, e);
+}
 static status infer_LAYERNORM_RANKS(op_infer *io, err *e) {
-    TRY(infer_norm_ranks(io, 2, e));
-    count_elementwise(io, 7, 13);
-    return ST_OK;
+    return infer_norm_ranks(io, 2, e);
 }
 
 static status infer_ROPE(op_infer *io, err *e) {
     int64_t heads = io->attr->rope.heads, dim = io->attr->rope.head_dim;
     int64_t rotary = io->attr->rope.rotary_dim;
-    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_numbers(io, 1, "the size of a position", e));
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
-    TRY(expect_cols(io, 1, 1, "the size of a position", e));
     TRY(expect_cols(io, 2, rotary, "rotary_dim", e));
     TRY(expect_positive(io, "heads", heads, e));
     TRY(expect_positive(io, "head_dim", dim, e));
@@ -391,13 +381,12 @@ static status infer_ATTENTION(op_infer *io, err *e) {
     int64_t H = io->attr->attention.H;
     int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
     TRY(attention_check_keys(io, e));
-    TRY(expect_dtype(io, 3, DT_I32, e));
+    TRY(expect_numbers(io, 3, "the size of a bound", e));
     TRY(expect_dtype(io, 4, DT_I32, e));
     TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));
     TRY(expect_rows(io, 3, B * Tq, "B*Tq", e));
     TRY(expect_rows(io, 4, B, "B", e));
     TRY(expect_cols(io, 0, H * D, "H*D", e));
-    TRY(expect_cols(io, 3, 1, "the size of a bound", e));
     TRY(expect_cols(io, 4, 1, "the size of a position", e));
     set_out(io, 0, act_dt(io), B * Tq, H * Dv);
     set_out(io, 1, real_dt(io), B * H, Tq);
@@ -473,10 +462,9 @@ int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab) {
 /* What HEAD_CE and HEAD_NLL share: their inputs, nll and lse. */
 static status infer_head(op_infer *io, err *e) {
     TRY(expect_dtype(io, 1, act_dt(io), e));
-    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(expect_numbers(io, 2, "the size of a target", e));
     TRY(same_cols(io, 0, 1, e));
     TRY(same_rows(io, 0, 2, e));
-    TRY(expect_cols(io, 2, 1, "the size of a target", e));
     TRY(expect_dtype(io, 3, real_dt(io), e));
     TRY(expect_rows(io, 3, 1, "the shape of a bias", e));
     TRY(expect_cols(io, 3, io->in[1].rows, "the number of rows of w", e));
@@ -528,9 +516,8 @@ static status expect_part(const op_infer *io, err *e) {
 
 static status infer_HEAD_STATS(op_infer *io, err *e) {
     TRY(expect_dtype(io, 0, real_dt(io), e));
-    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_numbers(io, 1, "the size of a target", e));
     TRY(same_rows(io, 0, 1, e));
-    TRY(expect_cols(io, 1, 1, "the size of a target", e));
     TRY(expect_softcap(io, io->attr->head.softcap, e));
     TRY(expect_part(io, e));
     set_out(io, 0, real_dt(io), io->in[0].rows, io->in[0].cols);
@@ -542,10 +529,9 @@ static status infer_HEAD_STATS(op_infer *io, err *e) {
 static status infer_HEAD_GRAD(op_infer *io, err *e) {
     const tensor *logits = &io->in[0], *stats = &io->in[2];
     TRY(expect_dtype(io, 0, real_dt(io), e));
-    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_numbers(io, 1, "the size of a target", e));
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
-    TRY(expect_cols(io, 1, 1, "the size of a target", e));
     TRY(expect_cols(io, 2, OP_HEAD_STATS_COLS, "the size of the stats of a row", e));
     TRY(expect_part(io, e));
     if (stats->rows % logits->rows)
@@ -620,12 +606,11 @@ static status infer_KV_STORE(op_infer *io, err *e) {
     TRY(expect_positive(io, "T", T, e));
     TRY(expect_positive(io, "K", K, e));
     TRY(expect_cache_dtype(io, 0, e));
-    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(expect_numbers(io, 2, "the size of a position", e));
     TRY(expect_cols(io, 1, K * io->in[0].cols, "K times those of the cache", e));
     TRY(expect_rows(io, 0, B * K * Tmax, "B*K*Tmax", e));
     TRY(expect_rows(io, 1, B * T, "B*T", e));
     TRY(expect_rows(io, 2, B, "B", e));
-    TRY(expect_cols(io, 2, 1, "the size of a position", e));
     if (T > Tmax)
         return err_set(e, ST_USAGE, "kv_store: %lld new rows do not fit a cache of %lld",
                        (long long)T, (long long)Tmax);
