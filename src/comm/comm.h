@@ -16,7 +16,7 @@
  * in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.c (collectives
  * beside the computation), board/board.h (who is where, for hangs), voice.c (who tells people of an
  * end), environment.c (who started this process), then meet/: joined.c, rendezvous.h, greeting.h,
- * reception.c, frame.h, tcp.h, lifeline.h; mesh.h.
+ * reception.c, frame.h, tcp.h, lifeline.c; mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.

@@ -2,7 +2,7 @@
 #ifndef COMM_WORLD_H
 #define COMM_WORLD_H
 
-#include "comm/meet/lifeline.h"
+#include "comm/meet/rendezvous.h"
 #include "comm/wire/wire.h"
 
 /* queue.c: the side stream, one thread that runs collectives in the order they were started. */
@@ -13,6 +13,13 @@ void queue_free(queue *q);
 /* Waits while too many are under way. */
 comm_ticket queue_add(queue *q, comm *c, const comm_call *call);
 void queue_wait(queue *q, comm_ticket t);
+
+/* meet/lifeline.c: ranks that nobody started together watch over each other. */
+typedef struct lifeline lifeline;
+/* Owns the rendezvous from now on. */
+lifeline *lifeline_new(rendezvous *r, board *b, int rank, int size);
+/* After board_leave: from now on the others see that this rank has gone. NULL is fine. */
+void lifeline_free(lifeline *l);
 
 struct comm {
     comm_world *world;

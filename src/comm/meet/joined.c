@@ -13,7 +13,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "comm/meet/lifeline.h"
 #include "comm/world.h"
 
 enum { MACHINES_SHOWN = 8 };

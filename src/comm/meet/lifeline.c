@@ -1,6 +1,10 @@
-/* The thread and what it does when a connection ends. */
-#include "comm/meet/lifeline.h"
-
+/* Ranks that nobody started together watch over each other: a thread that sleeps until the
+ * connection to another rank ends.
+ *
+ * Rank 0 has a connection to every other rank, they have one to rank 0. When one ends and its rank
+ * has not left the world in order, the world fails in its name. A rank that is still there LAST_S
+ * seconds after it has seen a failed world lose a rank is ended with ST_RANK, as a launcher would
+ * kill it: it may be stuck where no collective tells it. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -11,6 +15,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "comm/world.h"
 
 enum { LAST_S = 4 };
 

@@ -20,7 +20,7 @@
  *  2. Who knows it and does not fit (another number of ranks, another version, a rank that has come
  *     already) is refused, too, and ends with a sentence; the others go on waiting for that rank.
  *  3. A rank that leaves ends the meeting for all. Connections stay until rendezvous_close, and
- *     their end tells of the end of a rank (lifeline.h). */
+ *     their end tells of the end of a rank (lifeline.c). */
 #ifndef COMM_RENDEZVOUS_H
 #define COMM_RENDEZVOUS_H
 
