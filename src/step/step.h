@@ -26,8 +26,7 @@
  * The transfer goes on between GATHER and GATHERED, while ops run.
  *
  * Reading order: this file, step.c (the order of micro-batches and chunks), walk.c (where units of
- * parameters are gathered and reduced within the programs), unit_calls.h (by which collectives),
- * names.c. */
+ * parameters are gathered and reduced within the programs), traffic.h (by which collectives). */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
