@@ -157,8 +157,8 @@ static double elements(const tensor *t) {
 
 /* FLOPs of an op that does `fwd` and `bwd` operations per element of input 0. */
 static void count_elementwise(op_infer *io, double fwd, double bwd) {
-    io->flops_fwd = fwd * elements(&io->in[0]);
-    io->flops_bwd_input = bwd * elements(&io->in[0]);
+    io->fwd.flops = fwd * elements(&io->in[0]);
+    io->bwd_input.flops = bwd * elements(&io->in[0]);
 }
 
 /* ---- one rule per op ---- */
@@ -194,14 +194,14 @@ static status infer_EMBED(op_infer *io, err *e) {
         return err_set(e, ST_USAGE, "embed: rows %d to %lld are no part of a table of %lld",
                        (int)io->attr->embed.first, (long long)end, (long long)all);
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
-    io->flops_bwd_weight = elements(&io->out[0]);
+    io->bwd_weight.flops = elements(&io->out[0]);
     return ST_OK;
 }
 
 static status infer_TAKE_ROWS(op_infer *io, err *e) {
     TRY(expect_numbers(io, 1, "the size of a row's number", e));
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
-    io->flops_bwd_input = elements(&io->out[0]);
+    io->bwd_input.flops = elements(&io->out[0]);
     return ST_OK;
 }
 
@@ -217,10 +217,10 @@ static status infer_LINEAR(op_infer *io, err *e) {
     TRY(expect_cols(io, 3, w->rows, "the number of rows of w", e));
     set_out(io, 0, io->attr->linear.exact ? real_dt(io) : act_dt(io), x->rows, w->rows);
     double product = 2.0 * elements(x) * (double)w->rows;
-    io->flops_fwd = product + (given(io, 2) + given(io, 3)) * elements(&io->out[0]);
-    if (io->want_grad & 1u) io->flops_bwd_input = product;
-    if (io->want_grad & 2u) io->flops_bwd_weight += product;
-    if (io->want_grad & 4u) io->flops_bwd_weight += elements(&io->out[0]);
+    io->fwd.flops = product + (given(io, 2) + given(io, 3)) * elements(&io->out[0]);
+    if (io->want_grad & 1u) io->bwd_input.flops = product;
+    if (io->want_grad & 2u) io->bwd_weight.flops += product;
+    if (io->want_grad & 4u) io->bwd_weight.flops += elements(&io->out[0]);
     return ST_OK;
 }
 
@@ -238,7 +238,7 @@ static status infer_BIAS(op_infer *io, err *e) {
     TRY(expect_rows(io, 1, 1, "the shape of a bias", e));
     TRY(same_cols(io, 0, 1, e));
     out_like(io, 0, 0);
-    io->flops_fwd = io->flops_bwd_weight = elements(&io->in[0]);
+    io->fwd.flops = io->bwd_weight.flops = elements(&io->in[0]);
     return ST_OK;
 }
 
@@ -310,8 +310,8 @@ static status infer_ROPE(op_infer *io, err *e) {
                        (long long)heads, (long long)dim, (long long)(heads * dim),
                        (long long)io->in[0].cols);
     out_like(io, 0, 0);
-    io->flops_fwd = 3.0 * (double)io->in[0].rows * (double)(heads * rotary);
-    io->flops_bwd_input = io->flops_fwd;
+    io->fwd.flops = 3.0 * (double)io->in[0].rows * (double)(heads * rotary);
+    io->bwd_input.flops = io->fwd.flops;
     return ST_OK;
 }
 
@@ -391,9 +391,9 @@ static status infer_ATTENTION(op_infer *io, err *e) {
     set_out(io, 0, act_dt(io), B * Tq, H * Dv);
     set_out(io, 1, real_dt(io), B * H, Tq);
     double pairs = (double)(B * H) * attention_pairs(io->attr);
-    io->flops_fwd = pairs * 2.0 * (double)(D + Dv);
+    io->fwd.flops = pairs * 2.0 * (double)(D + Dv);
     /* dp, dv of Dv; s again, dq, dk of D */
-    io->flops_bwd_input = pairs * 2.0 * (double)(3 * D + 2 * Dv);
+    io->bwd_input.flops = pairs * 2.0 * (double)(3 * D + 2 * Dv);
     io->flops_bwd_again = pairs * 2.0 * (double)D;
     return ST_OK;
 }
@@ -492,7 +492,7 @@ static status infer_HEAD_CE(op_infer *io, err *e) {
     TRY(infer_head(io, e));
     bool grad = io->attr->head.with_grad, want_dw = grad && (io->want_grad & 2u);
     if (grad) set_out(io, 2, act_dt(io), io->in[0].rows, io->in[0].cols);
-    io->flops_fwd = head_flops(io, 1 + grad + want_dw, grad);
+    io->fwd.flops = head_flops(io, 1 + grad + want_dw, grad);
     return ST_OK;
 }
 
@@ -502,8 +502,8 @@ static status infer_HEAD_NLL(op_infer *io, err *e) {
         return err_set(e, ST_USAGE, "head_nll: z_loss is %g but this loss has none",
                        (double)io->attr->head.z_loss);
     bool want_dx = io->want_grad & 1u, want_dw = io->want_grad & 2u;
-    io->flops_fwd = io->flops_bwd_again = head_flops(io, 1, false);
-    io->flops_bwd_input = head_flops(io, 1 + want_dx + want_dw, true);
+    io->fwd.flops = io->flops_bwd_again = head_flops(io, 1, false);
+    io->bwd_input.flops = head_flops(io, 1 + want_dx + want_dw, true);
     return ST_OK;
 }
 
@@ -522,7 +522,7 @@ static status infer_HEAD_STATS(op_infer *io, err *e) {
     TRY(expect_part(io, e));
     set_out(io, 0, real_dt(io), io->in[0].rows, io->in[0].cols);
     set_out(io, 1, real_dt(io), io->in[0].rows, OP_HEAD_STATS_COLS);
-    io->flops_fwd = (io->attr->head.softcap > 0 ? 7.0 : 3.0) * elements(&io->in[0]);
+    io->fwd.flops = (io->attr->head.softcap > 0 ? 7.0 : 3.0) * elements(&io->in[0]);
     return ST_OK;
 }
 
@@ -544,7 +544,7 @@ static status infer_HEAD_GRAD(op_infer *io, err *e) {
     set_out(io, 0, dt, logits->rows, logits->cols);
     /* Rows that stay where they are, in narrower elements. */
     io->out[0].ld = logits->ld * (int64_t)(dtype_bytes(logits->dt) / dtype_bytes(dt));
-    io->flops_fwd = (io->attr->head.softcap > 0 ? 9.0 : 4.0) * elements(logits);
+    io->fwd.flops = (io->attr->head.softcap > 0 ? 9.0 : 4.0) * elements(logits);
     return ST_OK;
 }
 
@@ -676,25 +676,25 @@ static void count_bytes(op_infer *io) {
     double saved = 0, dout = 0, din[2] = {0, 0};
     for (int i = 0; i < op_inputs(io->kind); i++) {
         const tensor *t = &io->in[i];
-        io->bytes_fwd += rows_bytes(t, rows_read(io, i));
+        io->fwd.bytes += rows_bytes(t, rows_read(io, i));
         if ((k->bwd_in >> i) & 1u) saved += tensor_bytes(t);
         if (!((io->want_grad >> i) & 1u)) continue;
         if ((k->diff >> i) & 1u) din[0] += tensor_bytes(t);
         if ((k->weights >> i) & 1u) din[1] += elements(t) * (double)dtype_bytes(real_dt(io));
     }
     for (int i = 0; i < op_outputs(io->kind); i++) {
-        io->bytes_fwd += tensor_bytes(&io->out[i]);
+        io->fwd.bytes += tensor_bytes(&io->out[i]);
         if ((k->bwd_out >> i) & 1u) saved += tensor_bytes(&io->out[i]);
     }
     if (k->flags & OPF_GRAD_IN_FWD) {
-        io->bytes_fwd += din[1];
+        io->fwd.bytes += din[1];
         return;
     }
     dout = tensor_bytes(&io->out[0]);
     bool fused = k->flags & OPF_FUSED_BWD;
     if (din[0] > 0 || (fused && din[1] > 0))
-        io->bytes_bwd_input = saved + dout + din[0] + (fused ? din[1] : 0);
-    if (!fused && din[1] > 0) io->bytes_bwd_weight = saved + dout + din[1];
+        io->bwd_input.bytes = saved + dout + din[0] + (fused ? din[1] : 0);
+    if (!fused && din[1] > 0) io->bwd_weight.bytes = saved + dout + din[1];
 }
 
 status op_infer_call(op_infer *io, err *e) {
@@ -708,14 +708,14 @@ status op_infer_call(op_infer *io, err *e) {
     const op_class *k = &op_classes[io->kind];
     bool fused = k->flags & OPF_FUSED_BWD;
     if (!(io->want_grad & (fused ? k->diff | k->weights : k->diff)))
-        io->flops_bwd_input = io->flops_bwd_again = 0;
-    if (!(io->want_grad & k->weights)) io->flops_bwd_weight = 0;
+        io->bwd_input.flops = io->flops_bwd_again = 0;
+    if (!(io->want_grad & k->weights)) io->bwd_weight.flops = 0;
     count_bytes(io);
     const op_impl *impl = op_find_of_kind(io->dev, io->kind, act_dt(io));
     int64_t ws[3] = {0, 0, 0};
     if (impl && impl->workspace) impl->workspace(io, ws);
-    io->ws_fwd_bytes = ws[0];
-    io->ws_bwd_input_bytes = ws[1];
-    io->ws_bwd_weight_bytes = ws[2];
+    io->fwd.ws_bytes = ws[0];
+    io->bwd_input.ws_bytes = ws[1];
+    io->bwd_weight.ws_bytes = ws[2];
     return ST_OK;
 }

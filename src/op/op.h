@@ -230,6 +230,12 @@ bool op_input_optional(op_kind kind, int i);
 const char *op_input_name(op_kind kind, int i, char out[16]);
 const char *op_output_name(op_kind kind, int i, char out[16]);
 
+/* What a call of a kernel takes. */
+typedef struct op_cost {
+    int64_t ws_bytes;    /* workspace */
+    double flops, bytes; /* multiply-add = 2; memory traffic, read + written once */
+} op_cost;
+
 /* What recording asks of an op. In: kind, attr, in[] (absent ones rows = 0), dt of activations, the
  * device (may be meta), which inputs want gradients. Out: the rest. Pure: no data is read. */
 typedef struct op_infer {
@@ -240,10 +246,8 @@ typedef struct op_infer {
     uint8_t want_grad; /* bit i: input i wants a gradient */
     /* results */
     tensor out[OP_MAX_OUT]; /* rows 0: this output does not exist in this call */
-    int64_t ws_fwd_bytes, ws_bwd_input_bytes, ws_bwd_weight_bytes;
-    double flops_fwd, flops_bwd_input, flops_bwd_weight; /* multiply-add = 2 */
-    double flops_bwd_again; /* of flops_bwd_input: what forward has computed before */
-    double bytes_fwd, bytes_bwd_input, bytes_bwd_weight; /* memory traffic, read + written once */
+    op_cost fwd, bwd_input, bwd_weight;
+    double flops_bwd_again; /* of bwd_input: what forward has computed before */
 } op_infer;
 
 /* Checks shapes and dtypes, fills the results. ST_USAGE names the op and the two sizes that

@@ -302,6 +302,12 @@ op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t bloc
     return r;
 }
 
+void graph_set_cost(graph *g, op_rec *r, const op_cost *cost) {
+    if (cost->ws_bytes > 0) r->ws_buf = graph_new_buffer(g, SPACE_FRAME, cost->ws_bytes);
+    r->flops = cost->flops;
+    r->bytes = cost->bytes;
+}
+
 /* The value of output o: in the buffer of an input, or of its own. */
 static val output_value(graph *g, const op_infer *io, int o, const val *in, int in_place) {
     if (o == 0 && (op_classes[io->kind].flags & OPF_SAME_MEMORY)) {
@@ -347,16 +353,10 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
         v->block = g->block;
         v->needs_grad = o == 0 && needs_grad;
     }
-    if (io.ws_fwd_bytes > 0) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, io.ws_fwd_bytes);
-    r.flops = io.flops_fwd;
-    r.bytes = io.bytes_fwd;
-    r.ws_bwd_input_bytes = io.ws_bwd_input_bytes;
-    r.ws_bwd_weight_bytes = io.ws_bwd_weight_bytes;
-    r.flops_bwd_input = io.flops_bwd_input;
-    r.flops_bwd_weight = io.flops_bwd_weight;
+    graph_set_cost(g, &r, &io.fwd);
+    r.bwd_input = io.bwd_input;
+    r.bwd_weight = io.bwd_weight;
     r.flops_bwd_again = io.flops_bwd_again;
-    r.bytes_bwd_input = io.bytes_bwd_input;
-    r.bytes_bwd_weight = io.bytes_bwd_weight;
     return graph_append(g, &r);
 }
 
