@@ -15,11 +15,6 @@ static void cpu_release(dev *d, void *ptr, size_t bytes) {
 
 static void cpu_move(dev *d, void *to, const void *from, size_t bytes) {
     (void)d;
-    memcpy(to, from, bytes);
-}
-
-static void cpu_copy(dev *d, void *to, const void *from, size_t bytes) {
-    (void)d;
     memmove(to, from, bytes);
 }
 
@@ -39,7 +34,7 @@ const dev_class dev_class_cpu = {
     .release = cpu_release,
     .write = cpu_move,
     .read = cpu_move,
-    .copy = cpu_copy,
+    .copy = cpu_move,
     .fill = cpu_fill,
     .launch = cpu_launch,
 };

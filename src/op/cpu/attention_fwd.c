@@ -5,7 +5,7 @@
  * Workspace per thread: Tk (D + Dv) floats and blocks. FLOPs 2 (D + Dv) per visible pair. Every
  * query is computed alone in a fixed order of keys. */
 #include "op/cpu/attention.h"
-#include "op/cpu/attention_parts.h"
+#include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
 
 enum { SPAN = 16 * ATT_Q }; /* queries per task */

@@ -49,7 +49,6 @@ static void forward(const op_call *c) {
     const tensor *x = &c->in[0], *up = &c->in[1], *y = &c->out[0];
     act_kind kind = c->attr->act.kind;
     REAL limit = c->attr->act.c;
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t i = 0; i < y->cols; i++) {
@@ -65,7 +64,6 @@ static void backward(const op_call *c) {
     act_kind kind = c->attr->act.kind;
     REAL limit = c->attr->act.c;
     bool add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < dy->rows; n++) {
         for (int64_t i = 0; i < dy->cols; i++) {

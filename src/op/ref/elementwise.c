@@ -4,7 +4,6 @@
 /* y = a + b. */
 static void add_fwd(const op_call *c) {
     const tensor *a = &c->in[0], *b = &c->in[1], *y = &c->out[0];
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t i = 0; i < y->cols; i++)
@@ -16,7 +15,6 @@ const op_impl REF_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
 
 /* SCALE: y = c x; dx = c dy. x and y may be the same memory. COPY: the same with c = 1. */
 static void scale_rows(const op_call *c, const tensor *from, const tensor *to, ACC by, bool add) {
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < to->rows; n++)
         for (int64_t i = 0; i < to->cols; i++)
@@ -43,7 +41,6 @@ const op_impl REF_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
 static void bias_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
     const REAL *bias = real_row_of(&c->in[1], 0);
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++)
         for (int64_t i = 0; i < y->cols; i++)
@@ -61,7 +58,6 @@ static void fill_fwd(const op_call *c) {
     const tensor *y = &c->out[0];
     ACC v = (ACC)c->attr->fill.c * (c->attr->fill.scaled ? (ACC)c->run->grad_scale : 1);
     bool stored = dtype_bytes(y->dt) == sizeof(STORE); /* or a statistic, which is a REAL */
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t i = 0; i < y->cols; i++) {

@@ -75,7 +75,6 @@ static void forward_group(const norm_view *v, int64_t n, int64_t h) {
 
 static void forward(const op_call *c) {
     norm_view v = open_norm(c);
-    int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t n = 0; n < c->in[0].rows; n++)
         for (int64_t h = 0; h < v.groups; h++) forward_group(&v, n, h);
@@ -141,7 +140,6 @@ static void dw_db(const norm_view *v, int64_t first, int64_t len) {
 
 static void weight_gradients(const norm_view *v) {
     const op_call *c = v->c;
-    int threads = ref_threads(c);
     if (!c->din[1].data && !c->din[2].data) return;
     PARALLEL_FOR
     for (int64_t b = 0; b < blocks_of(v->width); b++)
@@ -150,7 +148,6 @@ static void weight_gradients(const norm_view *v) {
 
 static void backward(const op_call *c) {
     norm_view v = open_norm(c);
-    int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t n = 0; n < (c->din[0].data ? c->in[0].rows : 0); n++)
         for (int64_t h = 0; h < v.groups; h++) dx_of_group(&v, n, h);
@@ -172,7 +169,6 @@ static void ranks_forward(const op_call *c) {
     const tensor *x = &c->in[0];
     norm_view v = open_norm(c);
     ACC copies = (ACC)c->attr->norm.copies, all = (ACC)c->attr->norm.all_cols;
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < x->rows; n++) {
         double *sums = sums_of(&v, n);
@@ -195,7 +191,6 @@ static void ranks_backward(const op_call *c) {
     norm_view v = open_norm(c);
     int64_t rows = c->in[0].rows;
     ACC shares = (ACC)c->attr->norm.all_cols * (ACC)c->attr->norm.copies;
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < rows; n++) {
         slopes s = sum_slopes(&v, n, 0);
