@@ -75,7 +75,19 @@ typedef enum act_kind {
     ACT_CLAMP
 } act_kind;
 
-/* Attributes; which member is meant follows from the op kind. Plain data: compared and copied as
+typedef struct op_attention {
+    int32_t B, Tq, Tk, H, K, D, Dv;
+    float scale, softcap; /* softcap 0: none */
+    int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
+    bool causal;
+    bool by_head; /* keys and values as KV_STORE lays them down */
+    float dropout;
+    uint32_t stream; /* of its random numbers: the graph's */
+    /* For dropout, where H heads are some of all: how many (0: H), and which is the first here. */
+    int32_t all_heads, first_head;
+} op_attention;
+
+/* Attributes; which member is meant follows from the op kind. Plain data, copied as
  * bytes. */
 typedef union op_attr {
     struct {
@@ -104,17 +116,7 @@ typedef union op_attr {
         int32_t head_dim, rotary_dim;
         bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
     } rope;
-    struct {
-        int32_t B, Tq, Tk, H, K, D, Dv;
-        float scale, softcap; /* softcap 0: none */
-        int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
-        bool causal;
-        bool by_head; /* keys and values as KV_STORE lays them down */
-        float dropout;
-        uint32_t stream;
-        /* For dropout, where H heads are some of all: how many, and which is the first here. */
-        int32_t all_heads, first_head;
-    } attention;
+    op_attention attention;
     struct {
         act_kind kind;
         float c;

@@ -186,25 +186,24 @@ static val view_of(graph *g, val v, int64_t offset, const tensor *t) {
     return u;
 }
 
-val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
+static val view(graph *g, val v, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
     if (g->failed || v == VAL_NONE) return VAL_NONE;
-    CHECK(col0 >= 0 && cols > 0 && col0 + cols <= g->value[v].t.cols,
-          "view of columns %ld..%ld of %ld", (long)col0, (long)(col0 + cols),
-          (long)g->value[v].t.cols);
-    int64_t offset = g->value[v].offset + col0;
     tensor t = g->value[v].t;
+    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= t.rows && col0 >= 0 && cols > 0 &&
+              col0 + cols <= t.cols,
+          "view of rows %ld..%ld and columns %ld..%ld of %ld x %ld", (long)row0,
+          (long)(row0 + rows), (long)col0, (long)(col0 + cols), (long)t.rows, (long)t.cols);
+    t.rows = rows;
     t.cols = cols;
-    return view_of(g, v, offset, &t);
+    return view_of(g, v, g->value[v].offset + row0 * t.ld + col0, &t);
+}
+
+val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
+    return view(g, v, 0, graph_rows(g, v), col0, cols);
 }
 
 val graph_view_rows(graph *g, val v, int64_t row0, int64_t rows) {
-    if (g->failed || v == VAL_NONE) return VAL_NONE;
-    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= g->value[v].t.rows,
-          "view of rows %ld..%ld of %ld", (long)row0, (long)(row0 + rows),
-          (long)g->value[v].t.rows);
-    tensor t = g->value[v].t;
-    t.rows = rows;
-    return view_of(g, v, g->value[v].offset + row0 * t.ld, &t);
+    return view(g, v, row0, rows, 0, graph_cols(g, v));
 }
 
 void graph_output(graph *g, val v, const char *name) {

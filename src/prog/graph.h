@@ -174,16 +174,8 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
-typedef struct graph_attention_spec {
-    int B, Tq, Tk, H, K, D, Dv;
-    float scale, softcap, dropout;
-    int window;
-    bool causal;
-    bool by_head;              /* k and v come from graph_kv_store */
-    int all_heads, first_head; /* where H are some of all; 0: they are all */
-} graph_attention_spec;
-val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
-                    val qpos);
+/* Without dropout where the graph does not train. */
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos);
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* nothing when cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* nothing when limit is 0 */
