@@ -56,16 +56,12 @@ static status open_launched(comm_world **out, err *e) {
 
 /* ---- ranks that were told where rank 0 is ---- */
 
-static bool says(const char *name, const char *word) {
-    const char *text = getenv(name);
-    return text && strcmp(text, word) == 0;
-}
-
 /* torchrun may keep MASTER_PORT for itself: its agent listens there and expects ranks to be guests.
  * Then they meet at a port that is as far from it for every run. */
 static int meeting_port(int port) {
     enum { APART = 4096 };
-    if (!says("TORCHELASTIC_USE_AGENT_STORE", "True")) return port;
+    const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    if (!agent || strcmp(agent, "True") != 0) return port;
     return port < 65536 - APART ? port + APART : port - APART;
 }
 
