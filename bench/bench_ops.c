@@ -74,7 +74,7 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
     bool stored = kind == OP_LINEAR && in[1].dt != b->dt; /* without gradients */
     if (!stored) io.want_grad = (uint8_t)(cls->diff | cls->weights);
     op_run run = {.dev = b->d, .seed = 1, .grad_scale = 1.0f / N, .first_micro = true};
-    op_call c = {.attr = &attr, .run = &run};
+    op_call c = {.kind = kind, .attr = &attr, .run = &run};
     for (int i = 0; i < n_in; i++) io.in[i] = c.in[i] = in[i];
     err e = {0};
     if (op_infer_call(&io, &e) != ST_OK) {
@@ -93,17 +93,17 @@ static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, cons
             c.din[i] = make(b, weight ? DT_F32 : c.in[i].dt, c.in[i].rows, c.in[i].cols, 1);
     }
     const op_impl *impl = op_find(b->d, kind, b->dt);
-    int64_t ws = io.ws_fwd_bytes;
-    if (io.ws_bwd_input_bytes > ws) ws = io.ws_bwd_input_bytes;
-    if (io.ws_bwd_weight_bytes > ws) ws = io.ws_bwd_weight_bytes;
+    int64_t ws = io.fwd.ws_bytes;
+    if (io.bwd_input.ws_bytes > ws) ws = io.bwd_input.ws_bytes;
+    if (io.bwd_weight.ws_bytes > ws) ws = io.bwd_weight.ws_bytes;
     c.ws = arena_alloc(b->a, (size_t)(ws > 4096 ? ws : 4096));
-    report(label, "fwd", b, best_seconds(b, impl->fwd, &c), io.flops_fwd, io.bytes_fwd);
+    report(label, "fwd", b, best_seconds(b, impl->fwd, &c), io.fwd.flops, io.fwd.bytes);
     if (impl->bwd_input && !stored)
-        report(label, "bwd_input", b, best_seconds(b, impl->bwd_input, &c), io.flops_bwd_input,
-               io.bytes_bwd_input);
+        report(label, "bwd_input", b, best_seconds(b, impl->bwd_input, &c), io.bwd_input.flops,
+               io.bwd_input.bytes);
     if (impl->bwd_weight && !stored)
-        report(label, "bwd_weight", b, best_seconds(b, impl->bwd_weight, &c), io.flops_bwd_weight,
-               io.bytes_bwd_weight);
+        report(label, "bwd_weight", b, best_seconds(b, impl->bwd_weight, &c), io.bwd_weight.flops,
+               io.bwd_weight.bytes);
     arena_reset(b->a);
 }
 

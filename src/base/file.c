@@ -48,6 +48,10 @@ static status write_full(int fd, const char *path, const uint8_t *p, size_t n, e
     return ST_OK;
 }
 
+static status sync_open(int fd, const char *path, err *e) {
+    return file_sys_fsync(fd) == 0 ? ST_OK : err_errno(e, path, "cannot sync %s", path);
+}
+
 static status open_read(const char *path, int flags, int *fd, struct stat *st, err *e) {
     do *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
     while (*fd < 0 && errno == EINTR);
@@ -136,7 +140,7 @@ static status write_durable(const char *path, const void *data, size_t len, err 
     int fd = file_sys_create(path);
     if (fd < 0) return err_errno(e, path, "cannot create %s", path);
     status s = write_full(fd, path, data, len, e);
-    if (s == ST_OK && file_sys_fsync(fd) != 0) s = err_errno(e, path, "cannot sync %s", path);
+    if (s == ST_OK) s = sync_open(fd, path, e);
     if (close(fd) != 0 && s == ST_OK) s = err_errno(e, path, "cannot close %s", path);
     return s;
 }
@@ -169,7 +173,7 @@ status file_swap(const char *a, const char *b, err *e) {
 status file_sync(const char *path, err *e) {
     int fd;
     TRY(file_open_part(path, &fd, NULL, e));
-    status s = file_sys_fsync(fd) == 0 ? ST_OK : err_errno(e, path, "cannot sync %s", path);
+    status s = sync_open(fd, path, e);
     close(fd);
     return s;
 }
@@ -219,29 +223,15 @@ status file_out_open(file_out *f, const char *path, err *e) {
     return ST_OK;
 }
 
-/* Keeps the first error of the stream and hands it to the caller. */
-static status report(file_out *f, const err *failure, err *e) {
-    if (!f->failure) {
-        f->failure = xmalloc(sizeof *f->failure);
-        *f->failure = *failure;
-    }
-    if (e) *e = *f->failure;
-    return f->failure->code;
-}
-
 static status flush(file_out *f, err *e) {
-    err failure = {0};
     size_t n = f->used;
     f->used = 0;
-    if (write_full(f->fd, f->path, f->buf, n, &failure) == ST_OK) return ST_OK;
-    return report(f, &failure, e);
+    return write_full(f->fd, f->path, f->buf, n, e);
 }
 
 status file_out_write(file_out *f, const void *data, size_t len, err *e) {
-    if (f->failure) return report(f, f->failure, e);
     const uint8_t *p = data;
     if (len) XXH3_64bits_update(f->hash, p, len);
-    f->written += len;
     while (len > 0) {
         size_t room = OUT_BUFFER_BYTES - f->used, n = len < room ? len : room;
         memcpy(f->buf + f->used, p, n);
@@ -255,23 +245,15 @@ status file_out_write(file_out *f, const void *data, size_t len, err *e) {
 
 static void release(file_out *f) {
     XXH3_freeState(f->hash);
-    free(f->failure);
     free(f->buf);
     free(f->path);
     *f = (file_out){.fd = -1};
 }
 
 status file_out_close(file_out *f, uint64_t *hash, err *e) {
-    err failure = {0};
-    status s = f->failure ? report(f, f->failure, e) : flush(f, e);
-    if (s == ST_OK && file_sys_fsync(f->fd) != 0) {
-        err_errno(&failure, f->path, "cannot sync %s", f->path);
-        s = report(f, &failure, e);
-    }
-    if (close(f->fd) != 0 && s == ST_OK) {
-        err_errno(&failure, f->path, "cannot close %s", f->path);
-        s = report(f, &failure, e);
-    }
+    status s = flush(f, e);
+    if (s == ST_OK) s = sync_open(f->fd, f->path, e);
+    if (close(f->fd) != 0 && s == ST_OK) s = err_errno(e, f->path, "cannot close %s", f->path);
     if (hash) *hash = XXH3_64bits_digest(f->hash);
     release(f);
     return s;

@@ -67,22 +67,20 @@ typedef struct file_map {
 status file_map_open(file_map *m, const char *path, err *e) ATH_MUST_USE;
 void file_map_close(file_map *m);
 
-/* A write stream that remembers its first error, hashes what it writes (XXH3-64), and fsyncs on
- * close. */
+/* A write stream that hashes what it writes (XXH3-64), and fsyncs on close. After a failed write
+ * the only call left is file_out_abandon. */
 typedef struct file_out {
     int fd;
     char *path;
     uint8_t *buf;
     size_t used;
-    uint64_t written;
     void *hash;
-    err *failure; /* the first error, NULL while all is well */
 } file_out;
 status file_out_open(file_out *f, const char *path, err *e) ATH_MUST_USE;
 status file_out_write(file_out *f, const void *data, size_t len, err *e) ATH_MUST_USE;
-/* Flushes, fsyncs, closes; hash may be NULL. Safe after a failed write (it then only closes). */
+/* Flushes, fsyncs; closes in any case. hash may be NULL. */
 status file_out_close(file_out *f, uint64_t *hash, err *e) ATH_MUST_USE;
-void file_out_abandon(file_out *f);
+void file_out_abandon(file_out *f); /* closes and removes the file; nothing where none is open */
 
 /* A state for XXH3_64bits_update, to be freed by XXH3_freeState. */
 void *hash_begin(void);

@@ -103,7 +103,6 @@ typedef struct gguf_pairs {
 } gguf_pairs;
 
 void gguf_put_u32(gguf_pairs *p, const char *key, uint32_t x);
-void gguf_put_u64(gguf_pairs *p, const char *key, uint64_t x);
 void gguf_put_f32(gguf_pairs *p, const char *key, float x);
 void gguf_put_bool(gguf_pairs *p, const char *key, bool x);
 void gguf_put_string(gguf_pairs *p, const char *key, const char *s);

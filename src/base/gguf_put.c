@@ -41,11 +41,6 @@ void gguf_put_u32(gguf_pairs *p, const char *key, uint32_t x) {
     append_u32(&p->bytes, x);
 }
 
-void gguf_put_u64(gguf_pairs *p, const char *key, uint64_t x) {
-    put_key(p, key, GGUF_U64);
-    append_u64(&p->bytes, x);
-}
-
 void gguf_put_f32(gguf_pairs *p, const char *key, float x) {
     put_key(p, key, GGUF_F32);
     strbuf_append(&p->bytes, &x, 4);

@@ -56,7 +56,8 @@ static void format_real(strbuf *out, double value) {
     if (!strpbrk(text, ".e")) strbuf_puts(out, ".0");
 }
 
-static void format_string(strbuf *out, const json_t *value) {
+/* All but reals, as jansson writes them. */
+static void format_scalar(strbuf *out, const json_t *value) {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
     strbuf_puts(out, text);
     free(text);
@@ -64,7 +65,7 @@ static void format_string(strbuf *out, const json_t *value) {
 
 static void format_key(strbuf *out, const char *key) {
     json_t *value = json_string(key);
-    format_string(out, value);
+    format_scalar(out, value);
     json_decref(value);
     strbuf_putc(out, ':');
 }
@@ -119,14 +120,8 @@ static void format_value(strbuf *out, const json_t *value, int indent, int level
     switch (json_typeof(value)) {
         case JSON_OBJECT: format_object(out, value, indent, level); break;
         case JSON_ARRAY: format_array(out, value, indent, level); break;
-        case JSON_STRING: format_string(out, value); break;
-        case JSON_INTEGER:
-            strbuf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-            break;
         case JSON_REAL: format_real(out, json_real_value(value)); break;
-        case JSON_TRUE: strbuf_puts(out, "true"); break;
-        case JSON_FALSE: strbuf_puts(out, "false"); break;
-        case JSON_NULL: strbuf_puts(out, "null"); break;
+        default: format_scalar(out, value); break;
     }
 }
 

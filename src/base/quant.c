@@ -6,42 +6,46 @@
 #include "base/quant_blocks.h"
 #include "base/status.h"
 
+#define PLAIN(NAME, name, bytes)                                                                   \
+    { QUANT_##NAME, #NAME, 1, bytes, quant_read_##name, quant_write_##name, DT_##NAME }
+#define BLOCKS(NAME, name, n, write)                                                               \
+    { QUANT_##NAME, #NAME, n, sizeof(quant_##name), quant_read_##name, write, DT_##NAME }
 static const quant_format FORMATS[] = {
-    {QUANT_F32, "F32", 1, 4, quant_read_f32, quant_write_f32},
-    {QUANT_F16, "F16", 1, 2, quant_read_f16, quant_write_f16},
-    {QUANT_Q4_0, "Q4_0", QUANT_SMALL, sizeof(quant_q4_0), quant_read_q4_0, quant_write_q4_0},
-    {QUANT_Q4_1, "Q4_1", QUANT_SMALL, sizeof(quant_q4_1), quant_read_q4_1, quant_write_q4_1},
-    {QUANT_Q5_0, "Q5_0", QUANT_SMALL, sizeof(quant_q5_0), quant_read_q5_0, NULL},
-    {QUANT_Q5_1, "Q5_1", QUANT_SMALL, sizeof(quant_q5_1), quant_read_q5_1, NULL},
-    {QUANT_Q8_0, "Q8_0", QUANT_SMALL, sizeof(quant_q8_0), quant_read_q8_0, quant_write_q8_0},
-    {QUANT_Q4_K, "Q4_K", QUANT_K, sizeof(quant_q4_k), quant_read_q4_k, NULL},
-    {QUANT_Q5_K, "Q5_K", QUANT_K, sizeof(quant_q5_k), quant_read_q5_k, NULL},
-    {QUANT_Q6_K, "Q6_K", QUANT_K, sizeof(quant_q6_k), quant_read_q6_k, NULL},
-    {QUANT_BF16, "BF16", 1, 2, quant_read_bf16, quant_write_bf16},
+    PLAIN(F32, f32, 4),
+    PLAIN(F16, f16, 2),
+    PLAIN(BF16, bf16, 2),
+    BLOCKS(Q4_0, q4_0, QUANT_SMALL, quant_write_q4_0),
+    BLOCKS(Q4_1, q4_1, QUANT_SMALL, quant_write_q4_1),
+    BLOCKS(Q5_0, q5_0, QUANT_SMALL, NULL),
+    BLOCKS(Q5_1, q5_1, QUANT_SMALL, NULL),
+    BLOCKS(Q8_0, q8_0, QUANT_SMALL, quant_write_q8_0),
+    BLOCKS(Q4_K, q4_k, QUANT_K, NULL),
+    BLOCKS(Q5_K, q5_k, QUANT_K, NULL),
+    BLOCKS(Q6_K, q6_k, QUANT_K, NULL),
     /* Only carried: their size says where the next tensor begins. */
-    {9, "Q8_1", 32, 40, NULL, NULL},
-    {10, "Q2_K", 256, 84, NULL, NULL},
-    {11, "Q3_K", 256, 110, NULL, NULL},
-    {15, "Q8_K", 256, 292, NULL, NULL},
-    {16, "IQ2_XXS", 256, 66, NULL, NULL},
-    {17, "IQ2_XS", 256, 74, NULL, NULL},
-    {18, "IQ3_XXS", 256, 98, NULL, NULL},
-    {19, "IQ1_S", 256, 50, NULL, NULL},
-    {20, "IQ4_NL", 32, 18, NULL, NULL},
-    {21, "IQ3_S", 256, 110, NULL, NULL},
-    {22, "IQ2_S", 256, 82, NULL, NULL},
-    {23, "IQ4_XS", 256, 136, NULL, NULL},
-    {24, "I8", 1, 1, NULL, NULL},
-    {25, "I16", 1, 2, NULL, NULL},
-    {26, "I32", 1, 4, NULL, NULL},
-    {27, "I64", 1, 8, NULL, NULL},
-    {28, "F64", 1, 8, NULL, NULL},
-    {29, "IQ1_M", 256, 56, NULL, NULL},
-    {34, "TQ1_0", 256, 54, NULL, NULL},
-    {35, "TQ2_0", 256, 66, NULL, NULL},
-    {39, "MXFP4", 32, 17, NULL, NULL},
-    {40, "NVFP4", 64, 36, NULL, NULL},
-    {41, "Q1_0", 128, 18, NULL, NULL},
+    {9, "Q8_1", 32, 40, NULL, NULL, DT_COUNT},
+    {10, "Q2_K", 256, 84, NULL, NULL, DT_COUNT},
+    {11, "Q3_K", 256, 110, NULL, NULL, DT_COUNT},
+    {15, "Q8_K", 256, 292, NULL, NULL, DT_COUNT},
+    {16, "IQ2_XXS", 256, 66, NULL, NULL, DT_COUNT},
+    {17, "IQ2_XS", 256, 74, NULL, NULL, DT_COUNT},
+    {18, "IQ3_XXS", 256, 98, NULL, NULL, DT_COUNT},
+    {19, "IQ1_S", 256, 50, NULL, NULL, DT_COUNT},
+    {20, "IQ4_NL", 32, 18, NULL, NULL, DT_COUNT},
+    {21, "IQ3_S", 256, 110, NULL, NULL, DT_COUNT},
+    {22, "IQ2_S", 256, 82, NULL, NULL, DT_COUNT},
+    {23, "IQ4_XS", 256, 136, NULL, NULL, DT_COUNT},
+    {24, "I8", 1, 1, NULL, NULL, DT_COUNT},
+    {25, "I16", 1, 2, NULL, NULL, DT_COUNT},
+    {26, "I32", 1, 4, NULL, NULL, DT_COUNT},
+    {27, "I64", 1, 8, NULL, NULL, DT_COUNT},
+    {28, "F64", 1, 8, NULL, NULL, DT_COUNT},
+    {29, "IQ1_M", 256, 56, NULL, NULL, DT_COUNT},
+    {34, "TQ1_0", 256, 54, NULL, NULL, DT_COUNT},
+    {35, "TQ2_0", 256, 66, NULL, NULL, DT_COUNT},
+    {39, "MXFP4", 32, 17, NULL, NULL, DT_COUNT},
+    {40, "NVFP4", 64, 36, NULL, NULL, DT_COUNT},
+    {41, "Q1_0", 128, 18, NULL, NULL, DT_COUNT},
 };
 
 const quant_format *quant_by_type(uint32_t type) {
@@ -56,28 +60,10 @@ const quant_format *quant_by_name(const char *name) {
     return NULL;
 }
 
-static const struct {
-    dtype dt;
-    quant_type type;
-} AS_DTYPE[] = {
-    {DT_F32, QUANT_F32},   {DT_BF16, QUANT_BF16}, {DT_F16, QUANT_F16},   {DT_Q4_0, QUANT_Q4_0},
-    {DT_Q4_1, QUANT_Q4_1}, {DT_Q5_0, QUANT_Q5_0}, {DT_Q5_1, QUANT_Q5_1}, {DT_Q8_0, QUANT_Q8_0},
-    {DT_Q4_K, QUANT_Q4_K}, {DT_Q5_K, QUANT_Q5_K}, {DT_Q6_K, QUANT_Q6_K},
-};
-
 const quant_format *quant_by_dtype(dtype dt) {
-    for (int i = 0; i < ARRAY_LEN(AS_DTYPE); i++)
-        if (AS_DTYPE[i].dt == dt) return quant_by_type(AS_DTYPE[i].type);
+    for (int i = 0; i < ARRAY_LEN(FORMATS); i++)
+        if (FORMATS[i].dt == dt) return &FORMATS[i];
     return NULL;
-}
-
-bool quant_to_dtype(uint32_t type, dtype *dt) {
-    for (int i = 0; i < ARRAY_LEN(AS_DTYPE); i++) {
-        if (AS_DTYPE[i].type != type) continue;
-        *dt = AS_DTYPE[i].dt;
-        return true;
-    }
-    return false;
 }
 
 static int64_t count_blocks(const quant_format *f, int64_t n) {

@@ -45,14 +45,13 @@ typedef struct quant_format {
     int32_t block, bytes;  /* elements and bytes of a block */
     quant_read_fn *read;   /* NULL: only its size is known */
     quant_write_fn *write; /* NULL: never written */
+    dtype dt;              /* of a tensor; DT_COUNT: nothing computes with it */
 } quant_format;
 
 const quant_format *quant_by_type(uint32_t type);    /* NULL: no such format */
 const quant_format *quant_by_name(const char *name); /* any case; NULL: no such format */
 
-/* A format that has read, as the dtype of a tensor, and back. */
-const quant_format *quant_by_dtype(dtype dt);  /* NULL: f64 and integers */
-bool quant_to_dtype(uint32_t type, dtype *dt); /* false: nothing computes with it */
+const quant_format *quant_by_dtype(dtype dt); /* NULL: f64 and integers */
 
 /* n elements, a multiple of the block, of a format that has read. */
 void quant_to_f32(const quant_format *f, float *dst, const void *src, int64_t n);

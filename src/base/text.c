@@ -16,31 +16,26 @@ static const struct {
     {"T", 1e12}, {"Ki", 1024.0}, {"ki", 1024.0}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
 };
 
-/* The span of [+-]digits[.digits][e[+-]digits] at s; 0 when there is no number. strtod alone would
- * also take hexadecimal floats, "inf" and leading space. */
-static size_t number_span(const char *s) {
-    const char *p = s;
-    int digits = 0;
-    if (*p == '+' || *p == '-') p++;
-    for (; isdigit((unsigned char)*p); p++) digits++;
-    if (*p == '.')
-        for (p++; isdigit((unsigned char)*p); p++) digits++;
-    if (digits == 0) return 0;
+/* strtod alone would also take hexadecimal floats, "inf" and leading space. */
+size_t text_number_span(const char *s) {
+    static const char digits[] = "0123456789";
+    const char *p = s + (*s == '+' || *s == '-');
+    size_t whole = strspn(p, digits),
+           fraction = p[whole] == '.' ? strspn(p + whole + 1, digits) : 0;
+    if (whole + fraction == 0) return 0;
+    p += whole + (p[whole] == '.') + fraction;
     if (*p == 'e' || *p == 'E') {
-        const char *q = p + 1;
-        if (*q == '+' || *q == '-') q++;
-        if (isdigit((unsigned char)*q)) {
-            while (isdigit((unsigned char)*q)) q++;
-            p = q;
-        }
+        const char *q = p + 1 + (p[1] == '+' || p[1] == '-');
+        size_t exponent = strspn(q, digits);
+        if (exponent > 0) p = q + exponent;
     }
     return (size_t)(p - s);
 }
 
 bool text_parse_number(const char *s, double *value) {
-    size_t span = number_span(s);
+    size_t span = text_number_span(s);
     if (span == 0) return false;
-    for (int i = 0; i < (int)(sizeof SUFFIXES / sizeof SUFFIXES[0]); i++) {
+    for (int i = 0; i < ARRAY_LEN(SUFFIXES); i++) {
         if (strcmp(s + span, SUFFIXES[i].suffix) != 0) continue;
         double v = strtod(s, NULL) * SUFFIXES[i].factor;
         if (!isfinite(v)) return false;
@@ -52,7 +47,7 @@ bool text_parse_number(const char *s, double *value) {
 
 bool text_parse_int(const char *s, int64_t *value) {
     double v;
-    size_t span = number_span(s);
+    size_t span = text_number_span(s);
     if (span && s[span] == '\0' && !memchr(s, '.', span) && !strpbrk(s, "eE")) {
         char *end;
         long long n = strtoll(s, &end, 10);
@@ -65,6 +60,33 @@ bool text_parse_int(const char *s, int64_t *value) {
     if (fabs(v - whole) > fabs(whole) * 1e-15 || fabs(whole) > 0x1p53) return false;
     *value = (int64_t)whole;
     return true;
+}
+
+static status refuse(const char *name, double least, double most, err *e) {
+    err_set(e, ST_USAGE, "%s is \"%.60s\", which is no number from %.15g to %.15g", name,
+            getenv(name), least, most);
+    err_hint(e, "set %s to such a number, or unset it", name);
+    return err_where(e, "%s", name);
+}
+
+status env_int(const char *name, int64_t least, int64_t most, int64_t *value, err *e) {
+    const char *text = getenv(name);
+    int64_t v;
+    if (!text) return ST_OK;
+    if (!text_parse_int(text, &v) || v < least || v > most)
+        return refuse(name, (double)least, (double)most, e);
+    *value = v;
+    return ST_OK;
+}
+
+status env_num(const char *name, double least, double most, double *value, err *e) {
+    const char *text = getenv(name);
+    double v;
+    if (!text) return ST_OK;
+    if (!text_parse_number(text, &v) || !(v >= least && v <= most))
+        return refuse(name, least, most, e);
+    *value = v;
+    return ST_OK;
 }
 
 void text_make_plain(char *s) {

@@ -4,13 +4,25 @@
 #define BASE_TEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
+/* Length of the number [+-]digits[.digits][e[+-]digits] at s; 0 when there is none. */
+size_t text_number_span(const char *s);
 /* "10B", "0.5M", "64k" (decimal K M B T, k = K, G = B) and "64Ki", "8Gi" (binary Ki Mi Gi Ti), or a
  * plain number. The whole text must match; infinities and NaN are refused. */
 bool text_parse_number(const char *s, double *value);
 /* The same where the result must be an integer that an int64 holds exactly. */
 bool text_parse_int(const char *s, int64_t *value);
+
+/* The same of a variable of the environment: one reader for all, so that each is checked in the
+ * same way. One that is not set leaves *value as it is, which is its default. One that is set to
+ * anything but a number of the range (an empty text, "nan", "1e300") is ST_USAGE, with the variable
+ * as where. */
+status env_int(const char *name, int64_t least, int64_t most, int64_t *value, err *e) ATH_MUST_USE;
+status env_num(const char *name, double least, double most, double *value, err *e) ATH_MUST_USE;
 
 /* Makes one plain line of a text from the network, in place: control characters (also those of C1)
  * and bytes that are not UTF-8 become '?', so that no log or terminal obeys them. */

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 enum { MAX_EXPANDED_BYTES = 4 * YAML_MAX_BYTES };
 
@@ -94,21 +95,10 @@ static json_t *integer_or_real(const char *digits, int base, bool negative) {
 static json_t *core_number(const char *s) {
     if (s[0] == '0' && (s[1] == 'x' || s[1] == 'o') && isxdigit((unsigned char)s[2]))
         return strlen(s) <= 18 ? integer_or_real(s + 2, s[1] == 'x' ? 16 : 8, false) : NULL;
+    size_t span = text_number_span(s);
+    if (span == 0 || s[span]) return NULL;
     const char *p = s + (*s == '-' || *s == '+');
-    size_t whole = strspn(p, "0123456789"), fraction = 0;
-    const char *q = p + whole;
-    if (*q == '.') {
-        fraction = strspn(q + 1, "0123456789");
-        q += 1 + fraction;
-    }
-    if (whole + fraction == 0) return NULL;
-    if (*q == 'e' || *q == 'E') {
-        q += 1 + (q[1] == '-' || q[1] == '+');
-        size_t exponent = strspn(q, "0123456789");
-        if (exponent == 0) return NULL;
-        q += exponent;
-    }
-    if (*q) return NULL;
+    size_t whole = strspn(p, "0123456789");
     if (p[whole] == '\0' && whole <= 19) return integer_or_real(p, 10, *s == '-');
     return json_real(strtod(s, NULL)); /* NULL for an overflow to infinity */
 }
@@ -138,33 +128,24 @@ static status parse_scalar(parse_state *s, const yaml_event_t *event, json_t **o
     return ST_OK;
 }
 
-static void measure(const json_t *value, size_t *nodes, size_t *bytes) {
+/* Adds what a value has to *nodes and *bytes; returns how deep it is nested. */
+static int measure(const json_t *value, size_t *nodes, size_t *bytes) {
     const char *key;
     json_t *item;
     size_t i;
+    int deepest = 0, depth;
     ++*nodes;
     if (json_is_string(value)) *bytes += json_string_length(value);
-    json_array_foreach(value, i, item) measure(item, nodes, bytes);
+    json_array_foreach(value, i, item) {
+        depth = measure(item, nodes, bytes);
+        if (depth > deepest) deepest = depth;
+    }
     json_object_foreach((json_t *)value, key, item) {
         *bytes += strlen(key);
-        measure(item, nodes, bytes);
+        depth = measure(item, nodes, bytes);
+        if (depth > deepest) deepest = depth;
     }
-}
-
-static int height(const json_t *value) {
-    const char *key;
-    json_t *item;
-    size_t i;
-    int tallest = 0;
-    json_array_foreach(value, i, item) {
-        int h = height(item);
-        if (h > tallest) tallest = h;
-    }
-    json_object_foreach((json_t *)value, key, item) {
-        int h = height(item);
-        if (h > tallest) tallest = h;
-    }
-    return tallest + 1;
+    return deepest + 1;
 }
 
 /* A value already made is within the limits, so measuring it is cheap; copies count like originals.
@@ -174,9 +155,9 @@ static status parse_alias(parse_state *s, const yaml_event_t *event, json_t **ou
     json_t *value = json_object_get(s->anchors, anchor);
     if (!value) return fail_at(s, event->start_mark, "unknown alias", anchor);
     size_t nodes = 0, bytes = 0;
-    measure(value, &nodes, &bytes);
+    int height = measure(value, &nodes, &bytes);
     TRY(count_node(s, event->start_mark, nodes, bytes));
-    if (s->depth + height(value) > YAML_MAX_DEPTH)
+    if (s->depth + height > YAML_MAX_DEPTH)
         return fail_at(s, event->start_mark, "values are nested too deeply", NULL);
     *out = json_deep_copy(value);
     return ST_OK;
@@ -307,8 +288,8 @@ static json_t *parse_json(const char *text, size_t len) {
     if (i == len || text[i] != '{') return NULL;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
     if (!root) return NULL;
-    measure(root, &nodes, &bytes);
-    if (nodes <= YAML_MAX_NODES && height(root) <= YAML_MAX_DEPTH) return root;
+    int height = measure(root, &nodes, &bytes);
+    if (nodes <= YAML_MAX_NODES && height <= YAML_MAX_DEPTH) return root;
     json_decref(root);
     return NULL;
 }

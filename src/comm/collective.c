@@ -54,7 +54,7 @@ static int64_t pieces(const leg *l) {
 }
 
 static bool travels_narrow(const leg *l) {
-    return l->call->narrow && !l->w->class->lends;
+    return l->call->narrow && !l->w->lends;
 }
 
 static int64_t wire_bytes(const leg *l, int64_t n) {
@@ -63,7 +63,7 @@ static int64_t wire_bytes(const leg *l, int64_t n) {
 
 /* What is given to `post` for n elements: themselves, or a copy as they travel. */
 static const void *pack(leg *l, const void *data, int64_t n) {
-    if (l->w->class->lends || n == 0) return data;
+    if (l->w->lends || n == 0) return data;
     void *slot = l->w->class->reserve(l->w, l->stream);
     if (!slot)
         l->failed = true;
@@ -96,11 +96,11 @@ static const void *await(leg *l, int p, int64_t n) {
 }
 
 static void release(leg *l, int p) {
-    l->w->class->release(l->w, l->stream, l->c->ranks[p]);
+    if (l->w->class->release) l->w->class->release(l->w, l->stream, l->c->ranks[p]);
 }
 
 static void settle_all(leg *l) {
-    for (int p = 0; p < l->c->n; p++)
+    for (int p = 0; p < l->c->n && l->w->class->settle; p++)
         if (p != l->c->rank) l->w->class->settle(l->w, l->stream, l->c->ranks[p]);
 }
 
@@ -262,7 +262,7 @@ static leg begin(const comm *c, const comm_call *call, int stream) {
     l.n = parts ? call->n * c->n : call->n;
     l.chunk = chunk_of(call, c->n);
     l.piece = l.w->piece_bytes / (int64_t)l.bytes;
-    if (l.w->class->lends || l.piece > l.chunk) l.piece = l.chunk > 0 ? l.chunk : 1;
+    if (l.w->lends || l.piece > l.chunk) l.piece = l.chunk > 0 ? l.chunk : 1;
     l.sum = (sum_rule){.dt = call->dt,
                        .op = call->sum,
                        .add = call->add,

@@ -8,10 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/env.h"
 #include "base/text.h"
-#include "comm/meet/joined.h"
-#include "comm/mpi/mpi.h"
 #include "comm/world.h"
 
 static const char RANK[] = "ATHANOR_RANK", SIZE[] = "ATHANOR_WORLD_SIZE",
@@ -46,11 +43,6 @@ static status read_rank(const char *rank_name, const char *size_name, int *rank,
     return err_hint(e, "%s counts from 0 and stays below %s", rank_name, size_name);
 }
 
-/* Seconds, where the variable is set. */
-static status read_timeout(double *seconds, err *e) {
-    return env_num(TIMEOUT, 0, MOST_TIMEOUT_S, seconds, e);
-}
-
 static status open_launched(comm_world **out, err *e) {
     int rank, size, fd;
     TRY(read_rank(RANK, SIZE, &rank, &size, e));
@@ -65,16 +57,12 @@ static status open_launched(comm_world **out, err *e) {
 
 /* ---- ranks that were told where rank 0 is ---- */
 
-static bool says(const char *name, const char *word) {
-    const char *text = getenv(name);
-    return text && strcmp(text, word) == 0;
-}
-
 /* torchrun may keep MASTER_PORT for itself: its agent listens there and expects ranks to be guests.
  * Then they meet at a port that is as far from it for every run. */
 static int meeting_port(int port) {
     enum { APART = 4096 };
-    if (!says("TORCHELASTIC_USE_AGENT_STORE", "True")) return port;
+    const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    if (!agent || strcmp(agent, "True") != 0) return port;
     return port < 65536 - APART ? port + APART : port - APART;
 }
 
@@ -96,7 +84,7 @@ static status read_plan(rendezvous_plan *plan, err *e) {
     *plan = (rendezvous_plan){.timeout_s = MEETING_S, .version = ATHANOR_VERSION};
     TRY(read_rank(JOINED_RANK, JOINED_SIZE, &plan->rank, &plan->size, e));
     if (plan->size == 1) return ST_OK;
-    TRY(read_timeout(&plan->timeout_s, e));
+    TRY(env_num(TIMEOUT, 0, MOST_TIMEOUT_S, &plan->timeout_s, e));
     TRY(read_token(&plan->token, e));
     TRY(read_int(PORT, JOINED_RANK, &port, e));
     plan->at = (tcp_place){.host = getenv(ADDRESS), .port = meeting_port(port)};
@@ -141,7 +129,7 @@ static status open_joined(comm_world **out, err *e) {
 
 static status set_timeout(comm_world *w, err *e) {
     double seconds = -1;
-    TRY(read_timeout(&seconds, e));
+    TRY(env_num(TIMEOUT, 0, MOST_TIMEOUT_S, &seconds, e));
     if (seconds >= 0) comm_set_timeout(w, seconds);
     return ST_OK;
 }

@@ -1,6 +1,4 @@
 /* Call number t (from 1) is in slot t mod LENGTH from queue_add until it is done. */
-#include "comm/queue.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -27,19 +27,13 @@ comm_world *comm_open_self(void) {
     return comm_world_new(NULL);
 }
 
-static void release_shared(hub *h) {
-    if (hub_let_go(h)) free(h->memory);
-}
-
 void comm_open_threads(int n, comm_world *out[]) {
     CHECK(n >= 1, "%d ranks", n);
     size_t bytes = (hub_over(NULL, n, false).bytes + 63) / 64 * 64;
     void *memory = aligned_alloc(64, bytes);
     CHECK(memory, "no memory for %d ranks", n);
     hub h = hub_over(memset(memory, 0, bytes), n, false);
-    hub_retain(&h, n);
-    for (int r = 0; r < n; r++)
-        out[r] = comm_world_new(hub_wire_new(&h, r, "threads", release_shared));
+    for (int r = 0; r < n; r++) out[r] = comm_world_new(hub_wire_new(&h, r, "threads"));
 }
 
 void comm_close(comm_world *w) {
@@ -92,10 +86,6 @@ int comm_rank(const comm *c) {
 
 int comm_size(const comm *c) {
     return c->n;
-}
-
-comm_world *comm_world_of(const comm *c) {
-    return c->world;
 }
 
 /* ---- running ---- */

@@ -2,9 +2,25 @@
 #ifndef COMM_WORLD_H
 #define COMM_WORLD_H
 
-#include "comm/meet/lifeline.h"
-#include "comm/queue.h"
+#include "comm/meet/rendezvous.h"
 #include "comm/wire/wire.h"
+
+/* queue.c: the side stream, one thread that runs collectives in the order they were started. */
+typedef struct queue queue;
+queue *queue_new(void);
+/* Runs all calls that were added, then ends the thread. NULL is fine. */
+void queue_free(queue *q);
+/* Adds a call; waits while the queue is full. */
+comm_ticket queue_add(queue *q, comm *c, const comm_call *call);
+void queue_wait(queue *q, comm_ticket t);
+
+/* meet/lifeline.c: ranks that nobody started together watch over each other. */
+typedef struct lifeline lifeline;
+/* Owns the rendezvous from now on. */
+lifeline *lifeline_new(rendezvous *r, board *b, int rank, int size);
+/* Call it after board_leave: it ends the connections, which tells the others that this rank is gone.
+ * NULL is fine. */
+void lifeline_free(lifeline *l);
 
 struct comm {
     comm_world *world;
@@ -28,6 +44,17 @@ struct comm_world {
 
 /* A world over a wire, which it owns. */
 comm_world *comm_world_new(wire *w);
+
+/* meet/joined.c: the world of ranks that somebody started and told where rank 0 is (torchrun,
+ * scripts, cluster operators). They meet over TCP (meet/rendezvous.h), then share the memory of one
+ * machine as those of athanor launch do. Ranks of several machines are refused with a sentence that
+ * says which is where. */
+status joined_open(comm_world **out, const rendezvous_plan *plan, err *e) ATH_MUST_USE;
+/* mpi/mpi.c: whether the environment is that of one of several ranks of MPI, and their world. MPI is
+ * in a plugin of its own so that the program needs none: athanor-mpi.so beside the program, opened
+ * only where mpirun or srun started this process. */
+bool mpi_is_offered(void);
+status mpi_open(comm_world **out, err *e) ATH_MUST_USE;
 
 /* Runs a collective on this thread and notes, delays and counts it. The memory of call->dev, which
  * has been waited for, is entered meanwhile. */

@@ -21,6 +21,9 @@ static const dev_class *const classes[DEV_KINDS] = {
     [DEV_TWIN] = &dev_class_twin,
 };
 
+/* Without memory, and nothing happens on it. */
+static const dev_class class_meta = {.name = "meta"};
+
 /* ---- kinds ---- */
 
 static bool find_kind(const char *name, dev_kind *out) {
@@ -166,7 +169,7 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     d->class = class;
     d->isa = isa;
     d->threads = threads > 0 ? threads : default_threads();
-    class->open(d);
+    if (class->open) class->open(d);
     *out = d;
     return ST_OK;
 }
@@ -179,12 +182,12 @@ status dev_open(dev **out, dev_kind kind, int threads, err *e) {
 }
 
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) {
-    return open_on(out, of, &dev_class_meta, threads, e);
+    return open_on(out, of, &class_meta, threads, e);
 }
 
 void dev_close(dev *d) {
     if (!d) return;
-    d->class->close(d);
+    if (d->class->close) d->class->close(d);
     if (d->cache && d->destroy_cache) d->destroy_cache(d->cache);
     free(d);
 }
@@ -194,7 +197,7 @@ dev_kind dev_get_kind(const dev *d) {
 }
 
 bool dev_is_meta(const dev *d) {
-    return d->class == &dev_class_meta;
+    return d->class == &class_meta;
 }
 
 int dev_threads(const dev *d) {
@@ -217,46 +220,42 @@ void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *ca
 
 status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
     *ptr = NULL;
+    if (!d->class->reserve) return ST_OK;
     return d->class->reserve(d, ptr, bytes, what, e);
 }
 
-size_t dev_touched_bytes(const dev *d, const void *ptr, size_t bytes) {
-    if (!ptr) return 0;
-    return d ? d->class->touched(ptr, bytes) : dev_mapping_touched(ptr, bytes);
-}
-
 void dev_release(dev *d, void *ptr, size_t bytes) {
-    if (ptr) d->class->release(d, ptr, bytes);
+    if (ptr && d->class->release) d->class->release(d, ptr, bytes);
 }
 
 /* ---- what happens on a device ---- */
 
 void dev_write(dev *d, void *to, const void *host, size_t bytes) {
-    d->class->write(d, to, host, bytes);
+    if (d->class->write) d->class->write(d, to, host, bytes);
 }
 
 void dev_read(dev *d, void *host, const void *from, size_t bytes) {
-    d->class->read(d, host, from, bytes);
+    if (d->class->read) d->class->read(d, host, from, bytes);
 }
 
 void dev_copy(dev *d, void *to, const void *from, size_t bytes) {
-    d->class->copy(d, to, from, bytes);
+    if (d->class->copy) d->class->copy(d, to, from, bytes);
 }
 
 void dev_fill(dev *d, void *at, int byte, size_t bytes) {
-    d->class->fill(d, at, byte, bytes);
+    if (d->class->fill) d->class->fill(d, at, byte, bytes);
 }
 
 void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
-    d->class->launch(d, kernel, args, bytes);
+    if (d->class->launch) d->class->launch(d, kernel, args, bytes);
 }
 
 dev_event dev_record(dev *d) {
-    return d->class->record(d);
+    return d->class->record ? d->class->record(d) : 0;
 }
 
 void dev_wait(dev *d, dev_event ev) {
-    d->class->wait(d, ev);
+    if (d->class->wait) d->class->wait(d, ev);
 }
 
 void dev_sync(dev *d) {
@@ -266,7 +265,7 @@ void dev_sync(dev *d) {
 /* ---- what the host does with a device's memory ---- */
 
 void *dev_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room *room) {
-    return d->class->borrow(d, at, bytes, contents, room);
+    return d->class->borrow ? d->class->borrow(d, at, bytes, contents, room) : at;
 }
 
 const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room) {
@@ -274,7 +273,7 @@ const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room) {
 }
 
 void dev_put_back(dev *d, void *at, const void *host, size_t bytes) {
-    d->class->put_back(d, at, host, bytes);
+    if (d->class->put_back) d->class->put_back(d, at, host, bytes);
 }
 
 void dev_room_free(dev_room *r) {
@@ -287,9 +286,9 @@ void dev_enter(dev *d) {
 }
 
 void dev_enter_after(dev *d, dev_event ev) {
-    if (d) d->class->enter(d, ev);
+    if (d && d->class->enter) d->class->enter(d, ev);
 }
 
 void dev_leave(dev *d) {
-    if (d) d->class->leave(d);
+    if (d && d->class->leave) d->class->leave(d);
 }

@@ -62,9 +62,9 @@ void dev_release(dev *d, void *ptr, size_t bytes);
 /* The same for the host's own memory, which belongs to no device. */
 status dev_reserve_host(void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
 void dev_release_host(void *ptr, size_t bytes);
-/* Bytes of a reservation up to the end of the last page that has been touched. d NULL: it is of the
- * host's memory. */
-size_t dev_touched_bytes(const dev *d, const void *ptr, size_t bytes);
+/* Bytes of a reservation up to the end of the highest page that has been touched. Both kinds map the
+ * host's memory. NULL is fine. */
+size_t dev_touched_bytes(const void *ptr, size_t bytes);
 
 /* ---- what happens on a device, in order ---- */
 

@@ -1,19 +1,20 @@
 /* A kind of device as a table of functions, and what the kinds share; private to the module.
  *
- * Reading order: cpu.c (the plainest), twin.c, meta.c, dev.c. */
+ * Reading order: cpu.c (the plainest), twin.c, dev.c. */
 #ifndef DEV_DEV_INT_H
 #define DEV_DEV_INT_H
 
 #include "dev/dev.h"
 
-/* Each does what dev.h says of the call of that name; `enter` is dev_enter_after. */
+/* What dev.h says of the calls of these names; `enter` is dev_enter_after. NULL: there is nothing to
+ * do, as on a device where everything happens at once, and on a meta device, which has only NULLs.
+ * Without borrow the host reaches the memory itself. */
 typedef struct dev_class {
     const char *name;      /* its word in ATHANOR_DEVICE */
     void (*open)(dev *d);  /* sets d->own, if the kind needs memory for itself */
     void (*close)(dev *d); /* frees d->own */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
-    size_t (*touched)(const void *ptr, size_t bytes); /* ptr is not NULL */
     void (*write)(dev *d, void *to, const void *host, size_t bytes);
     void (*read)(dev *d, void *host, const void *from, size_t bytes);
     void (*copy)(dev *d, void *to, const void *from, size_t bytes);
@@ -37,11 +38,8 @@ struct dev {
     void *own; /* for the functions of the class */
 };
 
-extern const dev_class dev_class_cpu, dev_class_twin, dev_class_meta;
+extern const dev_class dev_class_cpu, dev_class_twin;
 
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);
-/* Bytes of it up to the end of the last page that has been touched. */
-size_t dev_mapping_touched(const void *ptr, size_t bytes);
-
 #endif

@@ -64,7 +64,8 @@ static size_t highest_touched(int pagemap_fd, const char *start, size_t n) {
     return n;
 }
 
-size_t dev_mapping_touched(const void *ptr, size_t bytes) {
+size_t dev_touched_bytes(const void *ptr, size_t bytes) {
+    if (!ptr) return 0;
     size_t page = page_bytes(), end = round_to_page(bytes) / page, top = 0;
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     while (end > 0 && top == 0) {

@@ -279,7 +279,6 @@ const dev_class dev_class_twin = {
     .close = twin_close,
     .reserve = twin_reserve,
     .release = twin_release,
-    .touched = dev_mapping_touched,
     .write = twin_write,
     .read = move_now,
     .copy = twin_copy,

@@ -28,8 +28,7 @@ static status find_format(const interchange_options *opt, target *t, err *e) {
         if (strcmp(names[i], upper) != 0) continue;
         const quant_format *q = quant_by_name(upper);
         t->type = (quant_type)q->type;
-        bool known = quant_to_dtype(q->type, &t->dt) || dtype_parse(upper, &t->dt);
-        CHECK(known, "format %s", upper);
+        t->dt = q->dt;
         return ST_OK;
     }
     err_set(e, ST_USAGE, "--dtype %s cannot be written %s", opt->format,

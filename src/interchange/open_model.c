@@ -74,9 +74,8 @@ status open_model_set_cache(open_model *m, const char *name, err *e) {
 
 static bool has_blocks(const gguf_reader *file) {
     for (int64_t i = 0; i < gguf_count(file); i++) {
-        dtype dt;
-        if (quant_to_dtype(gguf_get(file, i)->format->type, &dt) && dtype_is_blocks(dt))
-            return true;
+        dtype dt = gguf_get(file, i)->format->dt;
+        if (dt != DT_COUNT && dtype_is_blocks(dt)) return true;
     }
     return false;
 }

@@ -199,9 +199,9 @@ static dtype plain_format(const gguf_reader *r) {
     dtype all = DT_COUNT;
     for (int64_t i = 0; i < gguf_count(r); i++) {
         const gguf_view *v = gguf_get(r, i);
-        dtype dt;
+        dtype dt = v->format->dt;
         if (v->rank < 2) continue;
-        if (!quant_to_dtype(v->format->type, &dt) || (all != DT_COUNT && dt != all)) return DT_F32;
+        if (dt == DT_COUNT || (all != DT_COUNT && dt != all)) return DT_F32;
         all = dt;
     }
     return all == DT_F16 || all == DT_BF16 ? all : DT_F32;

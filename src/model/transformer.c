@@ -160,21 +160,21 @@ static val attention(model_rec *r, int l, const layer_spec *k, val x) {
         p.k = cached(r, l, 'k', a->K, a->D, p.k);
         p.v = cached(r, l, 'v', a->K, a->D, p.v);
     }
-    graph_attention_spec spec = {.B = r->B,
-                                 .Tq = r->T,
-                                 .Tk = r->Tmax > 0 ? r->Tmax : r->T,
-                                 .H = (int)a->H,
-                                 .K = (int)a->K,
-                                 .D = (int)a->D,
-                                 .Dv = (int)a->D,
-                                 .scale = (float)a->scale,
-                                 .softcap = (float)a->softcap,
-                                 .dropout = (float)r->mc->attn_pdrop,
-                                 .window = (int)a->window,
-                                 .causal = true,
-                                 .by_head = r->Tmax > 0,
-                                 .all_heads = (int)a->H * graph_tp(r->g),
-                                 .first_head = (int)a->H * graph_tp_rank(r->g)};
+    op_attention spec = {.B = r->B,
+                         .Tq = r->T,
+                         .Tk = r->Tmax > 0 ? r->Tmax : r->T,
+                         .H = (int)a->H,
+                         .K = (int)a->K,
+                         .D = (int)a->D,
+                         .Dv = (int)a->D,
+                         .scale = (float)a->scale,
+                         .softcap = (float)a->softcap,
+                         .dropout = (float)r->mc->attn_pdrop,
+                         .window = (int)a->window,
+                         .causal = true,
+                         .by_head = r->Tmax > 0,
+                         .all_heads = (int)a->H * graph_tp(r->g),
+                         .first_head = (int)a->H * graph_tp_rank(r->g)};
     val o = graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
     graph_name(r->g, o, "layers.%d.attention", l);
     return out_product(r, PART_O, k->stored, o);

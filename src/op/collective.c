@@ -31,9 +31,8 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
     }
 }
 
-void op_collect(const op_call *c, op_kind kind, bool forward, const tensor *x, const void *in,
-                void *out) {
-    op_collective k = op_collective_of(kind, forward, c->attr, x);
+void op_collect(const op_call *c, bool forward, const tensor *x, const void *in, void *out) {
+    op_collective k = op_collective_of(c->kind, forward, c->attr, x);
     k.call.in = in;
     k.call.out = out;
     comm_run(c->run->mesh->axis[k.axis], &k.call);

@@ -11,9 +11,8 @@ typedef struct op_collective {
 
 /* x: shape and dtype of the forward's input, in both directions. */
 op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *x);
-/* Makes the call. */
-void op_collect(const op_call *c, op_kind kind, bool forward, const tensor *x, const void *in,
-                void *out);
+/* Makes the call of c->kind. */
+void op_collect(const op_call *c, bool forward, const tensor *x, const void *in, void *out);
 
 /* GATHER_COLS: columns that each rank sends: as many as the widest part has. A narrower part is
  * sent with padding. */

@@ -114,16 +114,11 @@ static status read_products(gemm_choices *c, const json_t *root, const char *pat
 status gemm_choices_read(gemm_choices *c, const dev *d, const char *path, err *e) {
     *c = (gemm_choices){0};
     if (!file_exists(path)) return ST_OK;
-    char *data;
-    size_t len;
-    json_error_t at;
-    TRY(file_read_part(path, JSON_FILE_MAX_BYTES, &data, &len, e));
-    json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &at);
-    free(data);
-    status st = ST_OK;
-    if (!json_is_object(root))
-        st = err_set(e, ST_FORMAT, "%s is not a JSON object (line %d: %s)", path, at.line, at.text);
-    else if (of_this_machine(root, d))
+    json_t *root;
+    status st = json_read_file(&root, path, JSON_FILE_MAX_BYTES, e);
+    if (st == ST_OK && !json_is_object(root))
+        st = err_set(e, ST_FORMAT, "%s is not a JSON object", path);
+    else if (st == ST_OK && of_this_machine(root, d))
         st = read_products(c, root, path, e);
     json_decref(root);
     if (st == ST_OK) return ST_OK;
@@ -151,8 +146,7 @@ status gemm_choices_write(const gemm_choices *c, const dev *d, const char *path,
     json_format(&text, root, 2);
     json_decref(root);
     status st = make_folder(path, e);
-    if (st == ST_OK)
-        st = file_write_atomic(path, strbuf_cstr(&text), strlen(strbuf_cstr(&text)), e);
+    if (st == ST_OK) st = file_write_atomic(path, text.data, text.len, e);
     strbuf_free(&text);
     return st;
 }

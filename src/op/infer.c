@@ -30,12 +30,6 @@ static int slot_count(const char *names) {
     return n;
 }
 
-static bool slot_optional(const char *names, int i) {
-    int len;
-    const char *s = slot_find(names, i, &len);
-    return s[len - 1] == '?';
-}
-
 static const char *slot_name(const char *names, int i, char out[16]) {
     int len;
     const char *s = slot_find(names, i, &len);
@@ -53,7 +47,9 @@ int op_outputs(op_kind kind) {
     return slot_count(op_classes[kind].outs);
 }
 bool op_input_optional(op_kind kind, int i) {
-    return slot_optional(op_classes[kind].ins, i);
+    int len;
+    const char *name = slot_find(op_classes[kind].ins, i, &len);
+    return name[len - 1] == '?';
 }
 const char *op_input_name(op_kind kind, int i, char out[16]) {
     return slot_name(op_classes[kind].ins, i, out);
@@ -71,36 +67,36 @@ static bool given(const op_infer *io, int i) {
     return io->in[i].rows > 0;
 }
 
-static status expect_cols(const op_infer *io, int i, int64_t cols, const char *why, err *e) {
+/* Columns or rows of input i, and what they must be as many as. */
+static status compare(const op_infer *io, int i, const char *unit, int64_t have, const char *other,
+                      const char *verb, int64_t want, err *e) {
     char name[16];
-    if (!given(io, i) || io->in[i].cols == cols) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld columns but %s is %lld", op_name(io),
-                   op_input_name(io->kind, i, name), (long long)io->in[i].cols, why,
-                   (long long)cols);
+    if (!given(io, i) || have == want) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s has %lld %s but %s %s %lld", op_name(io),
+                   op_input_name(io->kind, i, name), (long long)have, unit, other, verb,
+                   (long long)want);
+}
+
+static status expect_cols(const op_infer *io, int i, int64_t cols, const char *why, err *e) {
+    return compare(io, i, "columns", io->in[i].cols, why, "is", cols, e);
 }
 
 static status expect_rows(const op_infer *io, int i, int64_t rows, const char *why, err *e) {
-    char name[16];
-    if (!given(io, i) || io->in[i].rows == rows) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld rows but %s is %lld", op_name(io),
-                   op_input_name(io->kind, i, name), (long long)io->in[i].rows, why,
-                   (long long)rows);
+    return compare(io, i, "rows", io->in[i].rows, why, "is", rows, e);
 }
 
 static status same_cols(const op_infer *io, int i, int j, err *e) {
-    char a[16], b[16];
-    if (!given(io, i) || !given(io, j) || io->in[i].cols == io->in[j].cols) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld columns but %s has %lld", op_name(io),
-                   op_input_name(io->kind, i, a), (long long)io->in[i].cols,
-                   op_input_name(io->kind, j, b), (long long)io->in[j].cols);
+    char other[16];
+    if (!given(io, j)) return ST_OK;
+    return compare(io, i, "columns", io->in[i].cols, op_input_name(io->kind, j, other), "has",
+                   io->in[j].cols, e);
 }
 
 static status same_rows(const op_infer *io, int i, int j, err *e) {
-    char a[16], b[16];
-    if (!given(io, i) || !given(io, j) || io->in[i].rows == io->in[j].rows) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: %s has %lld rows but %s has %lld", op_name(io),
-                   op_input_name(io->kind, i, a), (long long)io->in[i].rows,
-                   op_input_name(io->kind, j, b), (long long)io->in[j].rows);
+    char other[16];
+    if (!given(io, j)) return ST_OK;
+    return compare(io, i, "rows", io->in[i].rows, op_input_name(io->kind, j, other), "has",
+                   io->in[j].rows, e);
 }
 
 static status expect_dtype(const op_infer *io, int i, dtype want, err *e) {
@@ -108,6 +104,12 @@ static status expect_dtype(const op_infer *io, int i, dtype want, err *e) {
     if (!given(io, i) || io->in[i].dt == want) return ST_OK;
     return err_set(e, ST_USAGE, "%s: %s is %s but must be %s", op_name(io),
                    op_input_name(io->kind, i, name), dtype_name(io->in[i].dt), dtype_name(want));
+}
+
+/* Input i: an int32 for each row; `what` it is. */
+static status expect_numbers(const op_infer *io, int i, const char *what, err *e) {
+    TRY(expect_dtype(io, i, DT_I32, e));
+    return expect_cols(io, i, 1, what, e);
 }
 
 static status expect_positive(const op_infer *io, const char *what, int64_t n, err *e) {
@@ -155,8 +157,8 @@ static double elements(const tensor *t) {
 
 /* FLOPs of an op that does `fwd` and `bwd` operations per element of input 0. */
 static void count_elementwise(op_infer *io, double fwd, double bwd) {
-    io->flops_fwd = fwd * elements(&io->in[0]);
-    io->flops_bwd_input = bwd * elements(&io->in[0]);
+    io->fwd.flops = fwd * elements(&io->in[0]);
+    io->bwd_input.flops = bwd * elements(&io->in[0]);
 }
 
 /* ---- one rule per op ---- */
@@ -183,8 +185,7 @@ static status expect_matrix(const op_infer *io, int i, err *e) {
 
 static status infer_EMBED(op_infer *io, err *e) {
     TRY(expect_matrix(io, 0, e));
-    TRY(expect_dtype(io, 1, DT_I32, e));
-    TRY(expect_cols(io, 1, 1, "the size of an id", e));
+    TRY(expect_numbers(io, 1, "the size of an id", e));
     if (io->attr->embed.no_grad_id < -1)
         return err_set(e, ST_USAGE, "embed: no_grad_id is %d but must be an id, or -1",
                        (int)io->attr->embed.no_grad_id);
@@ -193,15 +194,14 @@ static status infer_EMBED(op_infer *io, err *e) {
         return err_set(e, ST_USAGE, "embed: rows %d to %lld are no part of a table of %lld",
                        (int)io->attr->embed.first, (long long)end, (long long)all);
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
-    io->flops_bwd_weight = elements(&io->out[0]);
+    io->bwd_weight.flops = elements(&io->out[0]);
     return ST_OK;
 }
 
 static status infer_TAKE_ROWS(op_infer *io, err *e) {
-    TRY(expect_dtype(io, 1, DT_I32, e));
-    TRY(expect_cols(io, 1, 1, "the size of a row's number", e));
+    TRY(expect_numbers(io, 1, "the size of a row's number", e));
     set_out(io, 0, act_dt(io), io->in[1].rows, io->in[0].cols);
-    io->flops_bwd_input = elements(&io->out[0]);
+    io->bwd_input.flops = elements(&io->out[0]);
     return ST_OK;
 }
 
@@ -217,10 +217,10 @@ static status infer_LINEAR(op_infer *io, err *e) {
     TRY(expect_cols(io, 3, w->rows, "the number of rows of w", e));
     set_out(io, 0, io->attr->linear.exact ? real_dt(io) : act_dt(io), x->rows, w->rows);
     double product = 2.0 * elements(x) * (double)w->rows;
-    io->flops_fwd = product + (given(io, 2) + given(io, 3)) * elements(&io->out[0]);
-    if (io->want_grad & 1u) io->flops_bwd_input = product;
-    if (io->want_grad & 2u) io->flops_bwd_weight += product;
-    if (io->want_grad & 4u) io->flops_bwd_weight += elements(&io->out[0]);
+    io->fwd.flops = product + (given(io, 2) + given(io, 3)) * elements(&io->out[0]);
+    if (io->want_grad & 1u) io->bwd_input.flops = product;
+    if (io->want_grad & 2u) io->bwd_weight.flops += product;
+    if (io->want_grad & 4u) io->bwd_weight.flops += elements(&io->out[0]);
     return ST_OK;
 }
 
@@ -238,7 +238,7 @@ static status infer_BIAS(op_infer *io, err *e) {
     TRY(expect_rows(io, 1, 1, "the shape of a bias", e));
     TRY(same_cols(io, 0, 1, e));
     out_like(io, 0, 0);
-    io->flops_fwd = io->flops_bwd_weight = elements(&io->in[0]);
+    io->fwd.flops = io->bwd_weight.flops = elements(&io->in[0]);
     return ST_OK;
 }
 
@@ -264,12 +264,8 @@ static status infer_norm(op_infer *io, int last, err *e) {
                        (double)io->attr->norm.eps);
     out_like(io, 0, 0);
     for (int i = 1; i <= last; i++) set_out(io, i, real_dt(io), io->in[0].rows, cols / width);
-    return ST_OK;
-}
-
-static status infer_RMSNORM(op_infer *io, err *e) {
-    TRY(infer_norm(io, 1, e));
-    count_elementwise(io, 4, 9);
+    bool center = last == 2; /* LAYERNORM */
+    count_elementwise(io, center ? 7 : 4, center ? 13 : 9);
     return ST_OK;
 }
 
@@ -283,31 +279,25 @@ static status infer_norm_ranks(op_infer *io, int last, err *e) {
     return ST_OK;
 }
 
-static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
-    TRY(infer_norm_ranks(io, 1, e));
-    count_elementwise(io, 4, 9);
-    return ST_OK;
+static status infer_RMSNORM(op_infer *io, err *e) {
+    return infer_norm(io, 1, e);
 }
-
 static status infer_LAYERNORM(op_infer *io, err *e) {
-    TRY(infer_norm(io, 2, e));
-    count_elementwise(io, 7, 13);
-    return ST_OK;
+    return infer_norm(io, 2, e);
 }
-
+static status infer_RMSNORM_RANKS(op_infer *io, err *e) {
+    return infer_norm_ranks(io, 1, e);
+}
 static status infer_LAYERNORM_RANKS(op_infer *io, err *e) {
-    TRY(infer_norm_ranks(io, 2, e));
-    count_elementwise(io, 7, 13);
-    return ST_OK;
+    return infer_norm_ranks(io, 2, e);
 }
 
 static status infer_ROPE(op_infer *io, err *e) {
     int64_t heads = io->attr->rope.heads, dim = io->attr->rope.head_dim;
     int64_t rotary = io->attr->rope.rotary_dim;
-    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_numbers(io, 1, "the size of a position", e));
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
-    TRY(expect_cols(io, 1, 1, "the size of a position", e));
     TRY(expect_cols(io, 2, rotary, "rotary_dim", e));
     TRY(expect_positive(io, "heads", heads, e));
     TRY(expect_positive(io, "head_dim", dim, e));
@@ -320,8 +310,8 @@ static status infer_ROPE(op_infer *io, err *e) {
                        (long long)heads, (long long)dim, (long long)(heads * dim),
                        (long long)io->in[0].cols);
     out_like(io, 0, 0);
-    io->flops_fwd = 3.0 * (double)io->in[0].rows * (double)(heads * rotary);
-    io->flops_bwd_input = io->flops_fwd;
+    io->fwd.flops = 3.0 * (double)io->in[0].rows * (double)(heads * rotary);
+    io->bwd_input.flops = io->fwd.flops;
     return ST_OK;
 }
 
@@ -391,20 +381,19 @@ static status infer_ATTENTION(op_infer *io, err *e) {
     int64_t H = io->attr->attention.H;
     int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
     TRY(attention_check_keys(io, e));
-    TRY(expect_dtype(io, 3, DT_I32, e));
+    TRY(expect_numbers(io, 3, "the size of a bound", e));
     TRY(expect_dtype(io, 4, DT_I32, e));
     TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));
     TRY(expect_rows(io, 3, B * Tq, "B*Tq", e));
     TRY(expect_rows(io, 4, B, "B", e));
     TRY(expect_cols(io, 0, H * D, "H*D", e));
-    TRY(expect_cols(io, 3, 1, "the size of a bound", e));
     TRY(expect_cols(io, 4, 1, "the size of a position", e));
     set_out(io, 0, act_dt(io), B * Tq, H * Dv);
     set_out(io, 1, real_dt(io), B * H, Tq);
     double pairs = (double)(B * H) * attention_pairs(io->attr);
-    io->flops_fwd = pairs * 2.0 * (double)(D + Dv);
+    io->fwd.flops = pairs * 2.0 * (double)(D + Dv);
     /* dp, dv of Dv; s again, dq, dk of D */
-    io->flops_bwd_input = pairs * 2.0 * (double)(3 * D + 2 * Dv);
+    io->bwd_input.flops = pairs * 2.0 * (double)(3 * D + 2 * Dv);
     io->flops_bwd_again = pairs * 2.0 * (double)D;
     return ST_OK;
 }
@@ -473,10 +462,9 @@ int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab) {
 /* What HEAD_CE and HEAD_NLL share: their inputs, nll and lse. */
 static status infer_head(op_infer *io, err *e) {
     TRY(expect_dtype(io, 1, act_dt(io), e));
-    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(expect_numbers(io, 2, "the size of a target", e));
     TRY(same_cols(io, 0, 1, e));
     TRY(same_rows(io, 0, 2, e));
-    TRY(expect_cols(io, 2, 1, "the size of a target", e));
     TRY(expect_dtype(io, 3, real_dt(io), e));
     TRY(expect_rows(io, 3, 1, "the shape of a bias", e));
     TRY(expect_cols(io, 3, io->in[1].rows, "the number of rows of w", e));
@@ -504,7 +492,7 @@ static status infer_HEAD_CE(op_infer *io, err *e) {
     TRY(infer_head(io, e));
     bool grad = io->attr->head.with_grad, want_dw = grad && (io->want_grad & 2u);
     if (grad) set_out(io, 2, act_dt(io), io->in[0].rows, io->in[0].cols);
-    io->flops_fwd = head_flops(io, 1 + grad + want_dw, grad);
+    io->fwd.flops = head_flops(io, 1 + grad + want_dw, grad);
     return ST_OK;
 }
 
@@ -514,8 +502,8 @@ static status infer_HEAD_NLL(op_infer *io, err *e) {
         return err_set(e, ST_USAGE, "head_nll: z_loss is %g but this loss has none",
                        (double)io->attr->head.z_loss);
     bool want_dx = io->want_grad & 1u, want_dw = io->want_grad & 2u;
-    io->flops_fwd = io->flops_bwd_again = head_flops(io, 1, false);
-    io->flops_bwd_input = head_flops(io, 1 + want_dx + want_dw, true);
+    io->fwd.flops = io->flops_bwd_again = head_flops(io, 1, false);
+    io->bwd_input.flops = head_flops(io, 1 + want_dx + want_dw, true);
     return ST_OK;
 }
 
@@ -528,24 +516,22 @@ static status expect_part(const op_infer *io, err *e) {
 
 static status infer_HEAD_STATS(op_infer *io, err *e) {
     TRY(expect_dtype(io, 0, real_dt(io), e));
-    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_numbers(io, 1, "the size of a target", e));
     TRY(same_rows(io, 0, 1, e));
-    TRY(expect_cols(io, 1, 1, "the size of a target", e));
     TRY(expect_softcap(io, io->attr->head.softcap, e));
     TRY(expect_part(io, e));
     set_out(io, 0, real_dt(io), io->in[0].rows, io->in[0].cols);
     set_out(io, 1, real_dt(io), io->in[0].rows, OP_HEAD_STATS_COLS);
-    io->flops_fwd = (io->attr->head.softcap > 0 ? 7.0 : 3.0) * elements(&io->in[0]);
+    io->fwd.flops = (io->attr->head.softcap > 0 ? 7.0 : 3.0) * elements(&io->in[0]);
     return ST_OK;
 }
 
 static status infer_HEAD_GRAD(op_infer *io, err *e) {
     const tensor *logits = &io->in[0], *stats = &io->in[2];
     TRY(expect_dtype(io, 0, real_dt(io), e));
-    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(expect_numbers(io, 1, "the size of a target", e));
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
-    TRY(expect_cols(io, 1, 1, "the size of a target", e));
     TRY(expect_cols(io, 2, OP_HEAD_STATS_COLS, "the size of the stats of a row", e));
     TRY(expect_part(io, e));
     if (stats->rows % logits->rows)
@@ -558,7 +544,7 @@ static status infer_HEAD_GRAD(op_infer *io, err *e) {
     set_out(io, 0, dt, logits->rows, logits->cols);
     /* Rows that stay where they are, in narrower elements. */
     io->out[0].ld = logits->ld * (int64_t)(dtype_bytes(logits->dt) / dtype_bytes(dt));
-    io->flops_fwd = (io->attr->head.softcap > 0 ? 9.0 : 4.0) * elements(logits);
+    io->fwd.flops = (io->attr->head.softcap > 0 ? 9.0 : 4.0) * elements(logits);
     return ST_OK;
 }
 
@@ -620,12 +606,11 @@ static status infer_KV_STORE(op_infer *io, err *e) {
     TRY(expect_positive(io, "T", T, e));
     TRY(expect_positive(io, "K", K, e));
     TRY(expect_cache_dtype(io, 0, e));
-    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(expect_numbers(io, 2, "the size of a position", e));
     TRY(expect_cols(io, 1, K * io->in[0].cols, "K times those of the cache", e));
     TRY(expect_rows(io, 0, B * K * Tmax, "B*K*Tmax", e));
     TRY(expect_rows(io, 1, B * T, "B*T", e));
     TRY(expect_rows(io, 2, B, "B", e));
-    TRY(expect_cols(io, 2, 1, "the size of a position", e));
     if (T > Tmax)
         return err_set(e, ST_USAGE, "kv_store: %lld new rows do not fit a cache of %lld",
                        (long long)T, (long long)Tmax);
@@ -691,25 +676,25 @@ static void count_bytes(op_infer *io) {
     double saved = 0, dout = 0, din[2] = {0, 0};
     for (int i = 0; i < op_inputs(io->kind); i++) {
         const tensor *t = &io->in[i];
-        io->bytes_fwd += rows_bytes(t, rows_read(io, i));
+        io->fwd.bytes += rows_bytes(t, rows_read(io, i));
         if ((k->bwd_in >> i) & 1u) saved += tensor_bytes(t);
         if (!((io->want_grad >> i) & 1u)) continue;
         if ((k->diff >> i) & 1u) din[0] += tensor_bytes(t);
         if ((k->weights >> i) & 1u) din[1] += elements(t) * (double)dtype_bytes(real_dt(io));
     }
     for (int i = 0; i < op_outputs(io->kind); i++) {
-        io->bytes_fwd += tensor_bytes(&io->out[i]);
+        io->fwd.bytes += tensor_bytes(&io->out[i]);
         if ((k->bwd_out >> i) & 1u) saved += tensor_bytes(&io->out[i]);
     }
     if (k->flags & OPF_GRAD_IN_FWD) {
-        io->bytes_fwd += din[1];
+        io->fwd.bytes += din[1];
         return;
     }
     dout = tensor_bytes(&io->out[0]);
     bool fused = k->flags & OPF_FUSED_BWD;
     if (din[0] > 0 || (fused && din[1] > 0))
-        io->bytes_bwd_input = saved + dout + din[0] + (fused ? din[1] : 0);
-    if (!fused && din[1] > 0) io->bytes_bwd_weight = saved + dout + din[1];
+        io->bwd_input.bytes = saved + dout + din[0] + (fused ? din[1] : 0);
+    if (!fused && din[1] > 0) io->bwd_weight.bytes = saved + dout + din[1];
 }
 
 status op_infer_call(op_infer *io, err *e) {
@@ -723,14 +708,14 @@ status op_infer_call(op_infer *io, err *e) {
     const op_class *k = &op_classes[io->kind];
     bool fused = k->flags & OPF_FUSED_BWD;
     if (!(io->want_grad & (fused ? k->diff | k->weights : k->diff)))
-        io->flops_bwd_input = io->flops_bwd_again = 0;
-    if (!(io->want_grad & k->weights)) io->flops_bwd_weight = 0;
+        io->bwd_input.flops = io->flops_bwd_again = 0;
+    if (!(io->want_grad & k->weights)) io->bwd_weight.flops = 0;
     count_bytes(io);
     const op_impl *impl = op_find_of_kind(io->dev, io->kind, act_dt(io));
     int64_t ws[3] = {0, 0, 0};
     if (impl && impl->workspace) impl->workspace(io, ws);
-    io->ws_fwd_bytes = ws[0];
-    io->ws_bwd_input_bytes = ws[1];
-    io->ws_bwd_weight_bytes = ws[2];
+    io->fwd.ws_bytes = ws[0];
+    io->bwd_input.ws_bytes = ws[1];
+    io->bwd_weight.ws_bytes = ws[2];
     return ST_OK;
 }

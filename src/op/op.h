@@ -74,7 +74,19 @@ typedef enum act_kind {
     ACT_CLAMP
 } act_kind;
 
-/* Attributes; which member is meant follows from the op kind. Plain data: compared and copied as
+typedef struct op_attention {
+    int32_t B, Tq, Tk, H, K, D, Dv;
+    float scale, softcap; /* softcap 0: none */
+    int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
+    bool causal;
+    bool by_head; /* keys and values as KV_STORE lays them down */
+    float dropout;
+    uint32_t stream; /* of its random numbers: the graph's */
+    /* For dropout, where H heads are some of all: how many (0: H), and which is the first here. */
+    int32_t all_heads, first_head;
+} op_attention;
+
+/* Attributes; which member is meant follows from the op kind. Plain data, copied as
  * bytes. */
 typedef union op_attr {
     struct {
@@ -102,17 +114,7 @@ typedef union op_attr {
         int32_t head_dim, rotary_dim;
         bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
     } rope;
-    struct {
-        int32_t B, Tq, Tk, H, K, D, Dv;
-        float scale, softcap; /* softcap 0: none */
-        int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
-        bool causal;
-        bool by_head; /* keys and values lie as in a cache of KV_STORE */
-        float dropout;
-        uint32_t stream; /* of random numbers; each random op has its own */
-        /* If this rank has H of more heads: how many there are, and which is the first here. */
-        int32_t all_heads, first_head;
-    } attention;
+    op_attention attention;
     struct {
         act_kind kind;
         float c;
@@ -135,7 +137,7 @@ typedef union op_attr {
         float z_loss;       /* coefficient of mean(logsumexp^2) */
         float softcap;      /* of the logits; 0: none */
         bool with_grad;     /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
-        /* HEAD_STATS, HEAD_GRAD: size of the whole vocabulary; the id of logit 0 here. */
+        /* HEAD_STATS, HEAD_GRAD: size of the whole vocabulary, and the id of this rank's logit 0. */
         int32_t all_rows, first;
         dtype dt; /* HEAD_GRAD: of dlogits */
     } head;
@@ -187,8 +189,8 @@ static inline bool op_accumulates(const op_call *c, int i) {
 
 typedef void (*op_fn)(const op_call *c);
 
-/* Runs a kernel of c->kind on the device, in the order of calls. On the CPU it runs at once;
- * elsewhere the call is copied, with c->run, and may run later. */
+/* Runs a kernel of c->kind on the device, in the order of calls. On the CPU it runs
+ * at once; elsewhere the call is copied, with c->run, and may run later. */
 void op_launch(dev *d, op_fn fn, const op_call *c);
 
 struct op_infer;
@@ -228,6 +230,12 @@ bool op_input_optional(op_kind kind, int i);
 const char *op_input_name(op_kind kind, int i, char out[16]);
 const char *op_output_name(op_kind kind, int i, char out[16]);
 
+/* What a call of a kernel takes. */
+typedef struct op_cost {
+    int64_t ws_bytes;    /* workspace */
+    double flops, bytes; /* multiply-add = 2; memory traffic, read + written once */
+} op_cost;
+
 /* What must be known of an op to record it. The caller sets kind, attr, in[] (absent: rows = 0),
  * dev and want_grad; op_infer_call sets the rest. No data is read. */
 typedef struct op_infer {
@@ -238,10 +246,8 @@ typedef struct op_infer {
     uint8_t want_grad; /* bit i: input i wants a gradient */
     /* results */
     tensor out[OP_MAX_OUT]; /* rows 0: this output does not exist in this call */
-    int64_t ws_fwd_bytes, ws_bwd_input_bytes, ws_bwd_weight_bytes;
-    double flops_fwd, flops_bwd_input, flops_bwd_weight; /* multiply-add = 2 */
-    double flops_bwd_again; /* of flops_bwd_input: work that the forward has done already */
-    double bytes_fwd, bytes_bwd_input, bytes_bwd_weight; /* memory traffic, read + written once */
+    op_cost fwd, bwd_input, bwd_weight;
+    double flops_bwd_again; /* of bwd_input: what forward has computed before */
 } op_infer;
 
 /* Checks shapes and dtypes, fills the results. ST_USAGE names the op and the two sizes that

@@ -33,8 +33,32 @@ const op_impl *op_find_reference(op_kind kind, dtype dt) {
 }
 
 /* ---- the CPU and its twin ---- */
+
+const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt) {
+#if defined(__x86_64__)
+    switch (isa) {
+        case ISA_AVX512_BF16: return dt == DT_BF16 ? &cpu_kernels_avx512_bf16 : &cpu_kernels_avx512;
+        case ISA_AVX512: return &cpu_kernels_avx512;
+        case ISA_AVX2: return &cpu_kernels_avx2;
+        case ISA_BASE: break;
+    }
+#else
+    (void)isa;
+    (void)dt;
+#endif
+    return &cpu_kernels_base;
+}
+
+/* What is found here is complete: it has every entry that the reference has for this op, and the
+ * workspace that these kernels need. */
+static const op_impl *find_tuned(cpu_isa isa, op_kind kind, dtype dt) {
+    if (dt != DT_F32 && dt != DT_BF16) return NULL;
+    const op_impl *own = cpu_kernels_of(isa, dt)->ops[kind];
+    return own ? own : cpu_kernels_of(isa, DT_F32)->ops[kind];
+}
+
 static const op_impl *find_on_cpu(const dev *d, op_kind kind, dtype dt) {
-    const op_impl *tuned = reference_forced() ? NULL : cpu_find_op(dev_isa(d), kind, dt);
+    const op_impl *tuned = reference_forced() ? NULL : find_tuned(dev_isa(d), kind, dt);
     return tuned ? tuned : op_find_reference(kind, dt);
 }
 

@@ -46,36 +46,33 @@ void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *
 
 /* ---- sums ---- */
 
-typedef struct squares_job {
+/* What the kernels below are given: they read x, or what a rule says, and write `to`. */
+typedef struct job {
     const vec_spans *s;
-    const float *x;
-    double *sum;
-} squares_job;
+    const void *x;
+    const vec_rule *rule;
+    void *to;
+    uint16_t *to_bf16;
+} job;
 
 static void run_squares(dev *d, const void *args) {
-    const squares_job *j = args;
-    *j->sum = kernels_of(d)->sum_squares(dev_threads(d), j->s, j->x);
+    const job *j = args;
+    *(double *)j->to = kernels_of(d)->sum_squares(dev_threads(d), j->s, j->x);
 }
 
 double vec_sum_squares(dev *d, const vec_spans *s, const float *x) {
     double sum = 0;
-    run_now(d, run_squares, &(squares_job){s, x, &sum}, sizeof(squares_job));
+    run_now(d, run_squares, &(job){.s = s, .x = x, .to = &sum}, sizeof(job));
     return sum;
 }
 
-typedef struct limbs_job {
-    const vec_spans *s;
-    const int64_t *x;
-    int64_t *limb;
-} limbs_job;
-
 static void run_limbs(dev *d, const void *args) {
-    const limbs_job *j = args;
-    kernels_of(d)->sum_squares_fixed(dev_threads(d), j->s, j->x, j->limb);
+    const job *j = args;
+    kernels_of(d)->sum_squares_fixed(dev_threads(d), j->s, j->x, j->to);
 }
 
 void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {
-    run_now(d, run_limbs, &(limbs_job){s, x, limb}, sizeof(limbs_job));
+    run_now(d, run_limbs, &(job){.s = s, .x = x, .to = limb}, sizeof(job));
 }
 
 double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {
@@ -92,54 +89,35 @@ double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {
     return ldexp(value, -2 * FIXED_GRAD_BITS);
 }
 
-typedef struct digest_job {
-    const vec_spans *s;
-    const float *x;
-    uint64_t *digest;
-} digest_job;
-
 static void run_digest(dev *d, const void *args) {
-    const digest_job *j = args;
-    *j->digest = kernels_of(d)->digest(dev_threads(d), j->s, j->x);
+    const job *j = args;
+    *(uint64_t *)j->to = kernels_of(d)->digest(dev_threads(d), j->s, j->x);
 }
 
 uint64_t vec_digest(dev *d, const vec_spans *s, const float *x) {
     uint64_t digest = 0;
-    run_now(d, run_digest, &(digest_job){s, x, &digest}, sizeof(digest_job));
+    run_now(d, run_digest, &(job){.s = s, .x = x, .to = &digest}, sizeof(job));
     return digest;
 }
 
 /* ---- values ---- */
 
-typedef struct draw_job {
-    const vec_spans *s;
-    const vec_rule *rule;
-    float *x;
-    uint16_t *x_bf16;
-} draw_job;
-
 static void run_draw(dev *d, const void *args) {
-    const draw_job *j = args;
-    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->x, j->x_bf16);
+    const job *j = args;
+    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_bf16);
 }
 
 void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
-    run_now(d, run_draw, &(draw_job){s, rule, x, x_bf16}, sizeof(draw_job));
+    run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_bf16 = x_bf16}, sizeof(job));
 }
 
-typedef struct round_job {
-    const vec_spans *s;
-    const float *x;
-    uint16_t *x_bf16;
-} round_job;
-
 static void run_round(dev *d, const void *args) {
-    const round_job *j = args;
-    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->x_bf16);
+    const job *j = args;
+    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->to_bf16);
 }
 
 void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
-    dev_launch(d, run_round, &(round_job){s, x, x_bf16}, sizeof(round_job));
+    dev_launch(d, run_round, &(job){.s = s, .x = x, .to_bf16 = x_bf16}, sizeof(job));
 }
 
 typedef struct add_job {

@@ -314,8 +314,8 @@ void plan_free(plan *p) {
 
 int64_t plan_touched_bytes(const plan *p) {
     size_t snapshot = (size_t)p->region[REGION_SNAPSHOT].bytes;
-    return (int64_t)(dev_touched_bytes(p->dev, p->base, (size_t)p->arena_bytes) +
-                     dev_touched_bytes(NULL, p->snapshot, snapshot));
+    return (int64_t)(dev_touched_bytes(p->base, (size_t)p->arena_bytes) +
+                     dev_touched_bytes(p->snapshot, snapshot));
 }
 
 /* ---- binding ---- */

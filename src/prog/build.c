@@ -108,42 +108,28 @@ val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int
     return emit(g, OP_ROPE, &attr, (val[]){x, pos, table}, 3, is_temporary(g, x) ? 0 : -1);
 }
 
-val graph_attention(graph *g, const graph_attention_spec *s, val q, val k, val v, val start,
-                    val qpos) {
-    op_attr attr = {.attention = {.B = s->B,
-                                  .Tq = s->Tq,
-                                  .Tk = s->Tk,
-                                  .H = s->H,
-                                  .K = s->K,
-                                  .D = s->D,
-                                  .Dv = s->Dv,
-                                  .scale = s->scale,
-                                  .softcap = s->softcap,
-                                  .window = s->window,
-                                  .causal = s->causal,
-                                  .by_head = s->by_head,
-                                  .dropout = g->opt.train ? s->dropout : 0.0f,
-                                  .stream = g->stream++,
-                                  .all_heads = s->all_heads,
-                                  .first_head = s->first_head}};
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos) {
+    op_attr attr = {.attention = *spec};
+    attr.attention.stream = g->stream++;
+    if (!g->opt.train) attr.attention.dropout = 0;
     return emit(g, OP_ATTENTION, &attr, (val[]){q, k, v, start, qpos}, 5, -1);
 }
 
+static val act(graph *g, val x, act_kind kind, float c) {
+    op_attr attr = {.act = {.kind = kind, .c = c}};
+    return emit(g, OP_ACT, &attr, &x, 1, -1);
+}
+
 val graph_act(graph *g, val x, act_kind kind) {
-    op_attr attr = {.act = {.kind = kind}};
-    return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+    return act(g, x, kind, 0);
 }
 
 val graph_softcap(graph *g, val x, float cap) {
-    if (cap == 0.0f) return x;
-    op_attr attr = {.act = {.kind = ACT_SOFTCAP, .c = cap}};
-    return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+    return cap == 0.0f ? x : act(g, x, ACT_SOFTCAP, cap);
 }
 
 val graph_clamp(graph *g, val x, float limit) {
-    if (limit == 0.0f) return x;
-    op_attr attr = {.act = {.kind = ACT_CLAMP, .c = limit}};
-    return emit(g, OP_ACT, &attr, (val[]){x}, 1, -1);
+    return limit == 0.0f ? x : act(g, x, ACT_CLAMP, limit);
 }
 
 val graph_scale(graph *g, val x, float c) {

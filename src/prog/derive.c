@@ -20,13 +20,13 @@
 
 typedef struct derive {
     graph *g;
-    int32_t n_values; /* of the forward */
-    val *grad;        /* [n_values] gradient of a forward value; VAL_NONE: none yet */
-    int64_t *covered; /* [n_values] columns of its gradient that views have written */
-    val *clone;       /* [n_values] recomputed copy */
+    /* [values of the forward] */
+    val *grad;        /* its gradient; VAL_NONE: none yet */
+    int64_t *covered; /* columns of its gradient that views have written */
+    val *clone;       /* recomputed copy */
+    bool *param_used; /* this parameter gradient has been written in this program */
     val *passed_on;   /* forward values whose gradient is another's buffer */
     int32_t n_passed_on, cap_passed_on;
-    bool *param_used; /* [n_values] this parameter gradient has been written in this program */
 } derive;
 
 static int32_t buf_of(const derive *d, val v) {
@@ -204,8 +204,7 @@ static void backward_collective(derive *d, const op_rec *f, val dy, int32_t op) 
     r.dout[0] = dy;
     r.din[0] = same_memory ? graph_new_value(g, &g->value[dy].t, buf_of(d, dy), g->value[x].name)
                            : graph_alloc_like(g, &g->value[x].t, g->value[x].name);
-    r.flops = f->flops_bwd_input;
-    r.bytes = f->bytes_bwd_input;
+    graph_set_cost(g, &r, &f->bwd_input);
     graph_append(g, &r);
     CHECK(g->value[x].parent == VAL_NONE, "collective of a view");
     if (d->grad[x] == VAL_NONE)
@@ -316,10 +315,7 @@ static void backward_op(derive *d, int32_t index) {
     bool want_w = weight_targets(d, &f, &w), want_x = input_wanted(d, &f);
     if (want_w && !fused) {
         read_operands(d, &f, &w);
-        if (f.ws_bwd_weight_bytes)
-            w.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_weight_bytes);
-        w.flops = f.flops_bwd_weight;
-        w.bytes = f.bytes_bwd_weight;
+        graph_set_cost(g, &w, &f.bwd_weight);
         append_making_grads(g, &w);
     }
     if (!want_x && !(fused && want_w)) return;
@@ -327,10 +323,8 @@ static void backward_op(derive *d, int32_t index) {
     r.dout[0] = dy;
     read_operands(d, &f, &r);
     input_targets(d, &f, &r, dy, index);
-    if (f.ws_bwd_input_bytes) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, f.ws_bwd_input_bytes);
-    r.flops = f.flops_bwd_input;
+    graph_set_cost(g, &r, &f.bwd_input);
     r.flops_again = f.flops_bwd_again;
-    r.bytes = f.bytes_bwd_input;
     append_making_grads(g, &r);
 }
 
@@ -364,7 +358,6 @@ static void keep_grad(derive *d, val v) {
 void graph_derive_backward(graph *g) {
     int32_t n = g->n_values, n_ops = g->n_ops;
     derive d = {.g = g,
-                .n_values = n,
                 .grad = ARENA_ARRAY(g->a, val, n),
                 .covered = ARENA_ARRAY(g->a, int64_t, n),
                 .clone = ARENA_ARRAY(g->a, val, n),

@@ -186,25 +186,24 @@ static val view_of(graph *g, val v, int64_t offset, const tensor *t) {
     return u;
 }
 
-val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
+static val view(graph *g, val v, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
     if (g->failed || v == VAL_NONE) return VAL_NONE;
-    CHECK(col0 >= 0 && cols > 0 && col0 + cols <= g->value[v].t.cols,
-          "view of columns %ld..%ld of %ld", (long)col0, (long)(col0 + cols),
-          (long)g->value[v].t.cols);
-    int64_t offset = g->value[v].offset + col0;
     tensor t = g->value[v].t;
+    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= t.rows && col0 >= 0 && cols > 0 &&
+              col0 + cols <= t.cols,
+          "view of rows %ld..%ld and columns %ld..%ld of %ld x %ld", (long)row0,
+          (long)(row0 + rows), (long)col0, (long)(col0 + cols), (long)t.rows, (long)t.cols);
+    t.rows = rows;
     t.cols = cols;
-    return view_of(g, v, offset, &t);
+    return view_of(g, v, g->value[v].offset + row0 * t.ld + col0, &t);
+}
+
+val graph_view(graph *g, val v, int64_t col0, int64_t cols) {
+    return view(g, v, 0, graph_rows(g, v), col0, cols);
 }
 
 val graph_view_rows(graph *g, val v, int64_t row0, int64_t rows) {
-    if (g->failed || v == VAL_NONE) return VAL_NONE;
-    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= g->value[v].t.rows,
-          "view of rows %ld..%ld of %ld", (long)row0, (long)(row0 + rows),
-          (long)g->value[v].t.rows);
-    tensor t = g->value[v].t;
-    t.rows = rows;
-    return view_of(g, v, g->value[v].offset + row0 * t.ld, &t);
+    return view(g, v, row0, rows, 0, graph_cols(g, v));
 }
 
 void graph_output(graph *g, val v, const char *name) {
@@ -302,6 +301,12 @@ op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t bloc
     return r;
 }
 
+void graph_set_cost(graph *g, op_rec *r, const op_cost *cost) {
+    if (cost->ws_bytes > 0) r->ws_buf = graph_new_buffer(g, SPACE_FRAME, cost->ws_bytes);
+    r->flops = cost->flops;
+    r->bytes = cost->bytes;
+}
+
 /* The value of output o: in the buffer of an input, or of its own. */
 static val output_value(graph *g, const op_infer *io, int o, const val *in, int in_place) {
     if (o == 0 && (op_classes[io->kind].flags & OPF_SAME_MEMORY)) {
@@ -347,16 +352,10 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
         v->block = g->block;
         v->needs_grad = o == 0 && needs_grad;
     }
-    if (io.ws_fwd_bytes > 0) r.ws_buf = graph_new_buffer(g, SPACE_FRAME, io.ws_fwd_bytes);
-    r.flops = io.flops_fwd;
-    r.bytes = io.bytes_fwd;
-    r.ws_bwd_input_bytes = io.ws_bwd_input_bytes;
-    r.ws_bwd_weight_bytes = io.ws_bwd_weight_bytes;
-    r.flops_bwd_input = io.flops_bwd_input;
-    r.flops_bwd_weight = io.flops_bwd_weight;
+    graph_set_cost(g, &r, &io.fwd);
+    r.bwd_input = io.bwd_input;
+    r.bwd_weight = io.bwd_weight;
     r.flops_bwd_again = io.flops_bwd_again;
-    r.bytes_bwd_input = io.bytes_bwd_input;
-    r.bytes_bwd_weight = io.bytes_bwd_weight;
     return graph_append(g, &r);
 }
 

@@ -178,16 +178,8 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
-typedef struct graph_attention_spec {
-    int B, Tq, Tk, H, K, D, Dv; /* Tq queries and Tk keys a sequence; D wide, values Dv */
-    float scale, softcap, dropout;
-    int window;
-    bool causal;
-    bool by_head;              /* k and v come from graph_kv_store */
-    int all_heads, first_head; /* where this rank has H of more heads; all_heads 0: it has all */
-} graph_attention_spec;
-val graph_attention(graph *g, const graph_attention_spec *spec, val q, val k, val v, val start,
-                    val qpos);
+/* Without dropout where the graph does not train. */
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos);
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */

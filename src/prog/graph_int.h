@@ -47,9 +47,8 @@ typedef struct op_rec {
     bool recomputed;
     double flops, bytes;
     double flops_again; /* of these: work that the forward has done already (scores of attention) */
-    int64_t ws_bwd_input_bytes, ws_bwd_weight_bytes; /* of a forward op, for its backward */
-    double flops_bwd_input, flops_bwd_weight, bytes_bwd_input, bytes_bwd_weight;
-    double flops_bwd_again; /* of flops_bwd_input: the same */
+    op_cost bwd_input, bwd_weight; /* of a forward op, for its backward */
+    double flops_bwd_again;        /* of bwd_input */
     op_fn fn;
     op_call call; /* with the addresses of frame `frame` */
     int32_t frame;
@@ -105,6 +104,8 @@ op_rec *graph_emit(graph *g, op_kind kind, const op_attr *attr, const val *in, i
 /* Gives the recorded op r one more input: v, as input i, which r adds to its output. The backward
  * passes the gradient of the output on to v. */
 void graph_add_input(graph *g, op_rec *r, int i, val v);
+/* Notes what r takes, with a workspace of its own. */
+void graph_set_cost(graph *g, op_rec *r, const op_cost *cost);
 /* An op without operands yet. */
 op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block);
 

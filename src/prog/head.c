@@ -34,11 +34,7 @@ static op_rec product_backward(const head *h, const op_rec *f, op_entry entry, v
     for (int i = 0; i < 3; i++) r.in[i] = r.shape_in[i] = f->in[i];
     r.shape_out[0] = f->out[0];
     r.dout[0] = dlogits;
-    bool weight = entry == ENTRY_BWD_WEIGHT;
-    int64_t ws = weight ? f->ws_bwd_weight_bytes : f->ws_bwd_input_bytes;
-    if (ws > 0) r.ws_buf = graph_new_buffer(h->g, SPACE_FRAME, ws);
-    r.flops = weight ? f->flops_bwd_weight : f->flops_bwd_input;
-    r.bytes = weight ? f->bytes_bwd_weight : f->bytes_bwd_input;
+    graph_set_cost(h->g, &r, entry == ENTRY_BWD_WEIGHT ? &f->bwd_weight : &f->bwd_input);
     return r;
 }
 

@@ -27,8 +27,7 @@
  * GATHER begins a transfer, and GATHERED waits for its end. In between, ops run.
  *
  * Reading order: this file, step.c (the order of micro-batches and chunks), walk.c (where units of
- * parameters are gathered and reduced within the programs), unit_calls.h (by which collectives),
- * traffic.h (how many bytes these send), names.c. */
+ * parameters are gathered and reduced within the programs), traffic.h (by which collectives). */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 

@@ -1,15 +1,37 @@
-/* What a rank sends in an optimizer step, known before any rank runs. It is counted from the
- * entries of the step table that move units of parameters, and from the ops that are collectives.
+/* What STEP_GATHER and STEP_REDUCE mean as collective calls (comm/comm.h): which calls, over which
+ * ranks, in which order. train/ranks/peers.c makes the calls; step_traffic counts
+ * what they and the ops send, before there are peers.
  *
- * The few numbers on which ranks agree in a step (targets, losses, norms: below 1 KB) are left out.
- */
+ * The gradients of a unit are summed in up to three stages, in this order:
+ *   1. one call for each param_partial: over the tensor-parallel ranks that each have a summand of
+ *      it. This comes first, while all of them have these elements at the same place
+ *   2. over the ranks that have a piece of the unit each: each then has the sum of its own piece
+ *   3. once a step, over the ranks that hold the same piece (replicas). Their links are the
+ *      slowest, so only a piece crosses them
+ * For a unit that is not cut, one sum over all data-parallel ranks replaces 2 and 3. */
 #ifndef STEP_TRAFFIC_H
 #define STEP_TRAFFIC_H
 
+#include "comm/mesh.h"
 #include "step/step.h"
 
-/* parts: what the table was built of. ranks: where this rank is. narrow: gradients travel as bf16
- * (parallel.reduce_dtype). A result of INT64_MAX bytes means: so many or more. */
+typedef struct step_call {
+    mesh_axis axis; /* the ranks that take part: those along this axis */
+    int copies;     /* above 0: only so many successive ranks along MESH_TP take part */
+    comm_call call; /* without a name (`what`); in and out are NULL if the store has no arrays */
+} step_call;
+
+/* The call that gathers unit u's weights. False: there is no call, since nothing travels. */
+bool step_gather_call(const param_store *s, int u, step_call *out);
+/* Call number i (0, 1, ...) of a STEP_REDUCE. False: there are no more than i. narrow: gradients
+ * travel as bf16 (parallel.reduce_dtype). */
+bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, int i,
+                      step_call *out);
+
+/* What a rank sends in an optimizer step: by the entries of the step table that move units of
+ * parameters, and by the collectives among the ops. The few numbers that ranks agree upon in a step
+ * (targets, losses, norms: below 1 KB) are left out. INT64_MAX bytes: so many or more. `parts`: what
+ * the table was built of. `ranks`: where this one is. */
 comm_counts step_traffic(const step_table *t, const step_parts *parts, const mesh *ranks,
                          bool narrow);
 

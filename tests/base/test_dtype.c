@@ -128,16 +128,13 @@ static void test_blocks(void **state) {
         const quant_format *f = quant_by_dtype((dtype)i);
         assert_true(f || !dtype_is_blocks((dtype)i));
         if (!f) continue;
-        dtype dt = DT_COUNT;
         assert_non_null(f->read);
         assert_int_equal(dtype_is_blocks((dtype)i), f->block > 1);
         assert_int_equal(strcasecmp(f->name, dtype_name((dtype)i)), 0);
-        assert_true(quant_to_dtype(f->type, &dt));
-        assert_int_equal(dt, i);
-        assert_int_equal(dtype_span_bytes(dt, 2 * f->block), 2 * f->bytes);
+        assert_int_equal(f->dt, i);
+        assert_int_equal(dtype_span_bytes(f->dt, 2 * f->block), 2 * f->bytes);
     }
-    dtype dt;
-    assert_false(quant_to_dtype(10, &dt)); /* Q2_K */
+    assert_int_equal(quant_by_type(10)->dt, DT_COUNT); /* Q2_K */
 }
 
 static void test_convert_arrays(void **state) {

@@ -285,7 +285,6 @@ static void test_stream_hashes_what_it_writes(void **state) {
         if (step > N - at) step = N - at;
         assert_int_equal(file_out_write(&out, bytes + at, step, &e), ST_OK);
     }
-    assert_int_equal(out.written, N);
     uint64_t hash, again;
     assert_int_equal(file_out_close(&out, &hash, &e), ST_OK);
     assert_true(hash == hash_bytes(bytes, N));
@@ -299,24 +298,22 @@ static void test_stream_hashes_what_it_writes(void **state) {
     free(bytes);
 }
 
-/* /dev/full: every write fails with "no space left". The first error is what all later calls say.
- */
-static void test_stream_remembers_its_first_error(void **state) {
+/* /dev/full: every write fails with "no space left". */
+static void test_stream_names_a_full_disk(void **state) {
     (void)state;
     static const uint8_t BLOCK[1 << 20];
     file_out out;
-    err first = {0}, later = {0}, last = {0};
-    assert_int_equal(file_out_open(&out, "/dev/full", &first), ST_OK);
-    assert_int_equal(file_out_write(&out, BLOCK, sizeof BLOCK, &first), ST_FAILED);
-    assert_non_null(strstr(first.message, "/dev/full"));
-    assert_non_null(strstr(first.message, "No space left"));
-    assert_int_equal(file_out_write(&out, "x", 1, &later), ST_FAILED);
-    assert_string_equal(later.message, first.message);
-    assert_int_equal(file_out_close(&out, NULL, &last), ST_FAILED);
-    assert_string_equal(last.message, first.message);
-    assert_int_equal(file_out_open(&out, "/dev/full", &first), ST_OK);
-    assert_int_equal(file_out_write(&out, "x", 1, &first), ST_OK); /* still in the buffer */
-    assert_int_equal(file_out_close(&out, NULL, &last), ST_FAILED);
+    err e = {0};
+    assert_int_equal(file_out_open(&out, "/dev/full", &e), ST_OK);
+    assert_int_equal(file_out_write(&out, BLOCK, sizeof BLOCK, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "/dev/full"));
+    assert_non_null(strstr(e.message, "No space left"));
+    assert_int_equal(file_out_close(&out, NULL, &e),
+                     ST_FAILED); /* abandoned, it would be removed */
+    assert_int_equal(file_out_open(&out, "/dev/full", &e), ST_OK);
+    assert_int_equal(file_out_write(&out, "x", 1, &e), ST_OK); /* still in the buffer */
+    assert_int_equal(file_out_close(&out, NULL, &e), ST_FAILED);
+    assert_non_null(strstr(e.message, "No space left"));
 }
 
 static void test_stream_abandon_removes_the_file(void **state) {
@@ -387,7 +384,7 @@ int main(void) {
         CASE(test_paths),
         CASE(test_map),
         CASE(test_stream_hashes_what_it_writes),
-        CASE(test_stream_remembers_its_first_error),
+        CASE(test_stream_names_a_full_disk),
         CASE(test_stream_abandon_removes_the_file),
         CASE(test_hash_values),
     };

@@ -38,12 +38,17 @@ static void read_pairs(sample *s, gguf_pairs *pairs) {
     strbuf_free(&b);
 }
 
+static void put_u64(gguf_pairs *p, const char *key, uint64_t x) {
+    gguf_value v = {GGUF_U64, GGUF_U64, 1, (const char *)&x, sizeof x};
+    gguf_put_value(p, key, &v);
+}
+
 static gguf_pairs some_pairs(void) {
     static const gguf_text words[] = {{"one", 3}, {"", 0}, {"t\0wo", 4}};
     gguf_pairs p = {0};
     gguf_put_string(&p, "general.architecture", "llama");
     gguf_put_u32(&p, "a.u32", 4000000000u);
-    gguf_put_u64(&p, "a.u64", UINT64_MAX);
+    put_u64(&p, "a.u64", UINT64_MAX);
     gguf_put_f32(&p, "a.f32", 0.1f);
     gguf_put_bool(&p, "a.yes", true);
     gguf_put_bool(&p, "a.no", false);
@@ -236,7 +241,7 @@ static void test_alignment(void **state) {
     }
     gguf_pairs p = {0};
     sample s;
-    gguf_put_u64(&p, "general.alignment", 32);
+    put_u64(&p, "general.alignment", 32);
     strbuf b = header_of(&p);
     assert_int_equal(sample_read(&s, b.data, b.len), ST_FORMAT);
     assert_non_null(strstr(s.e.message, "no u32"));

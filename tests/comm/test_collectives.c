@@ -1,6 +1,7 @@
 /* Every collective on every number format, against plain loops: the same bits on all ranks, on
  * threads and on processes, in place and not, whatever the size. */
 #include "comm_test.h"
+#include "comm/world.h"
 
 /* Deterministic values: small integers and fractions of many magnitudes, so that the order of a sum
  * shows in its bits. */
@@ -109,7 +110,7 @@ typedef struct trial {
 
 static void launch(const trial *t, const comm_call *call) {
     if (t->side)
-        comm_wait(comm_world_of(t->c), comm_start(t->c, call));
+        comm_wait(t->c->world, comm_start(t->c, call));
     else
         comm_run(t->c, call);
 }

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "comm/meet/frame.h"
 #include "comm/meet/greeting.h"
-#include "comm/meet/joined.h"
+#include "comm/world.h"
 
 enum { MOST = 4 };
 

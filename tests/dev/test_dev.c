@@ -19,18 +19,18 @@ static void test_reserve_and_high_water(void **state) {
     size_t anon = dev_process_anon_bytes();
     assert_int_equal(dev_reserve(d, &p, bytes, "arena", &e), ST_OK);
     assert_int_equal((uintptr_t)p % page, 0);
-    assert_int_equal(dev_touched_bytes(d, p, bytes), 0);
+    assert_int_equal(dev_touched_bytes(p, bytes), 0);
     char *c = p;
     c[0] = 1;
-    assert_int_equal(dev_touched_bytes(d, p, bytes), page);
+    assert_int_equal(dev_touched_bytes(p, bytes), page);
     c[5000 * page + 7] = 1; /* in another chunk of the scan */
-    assert_int_equal(dev_touched_bytes(d, p, bytes), 5001 * page);
+    assert_int_equal(dev_touched_bytes(p, bytes), 5001 * page);
     memset(c + 5001 * page, 1, 10 * page);
-    assert_int_equal(dev_touched_bytes(d, p, bytes), 5011 * page);
+    assert_int_equal(dev_touched_bytes(p, bytes), 5011 * page);
     assert_int_equal(c[2 * page], 0); /* zero-filled; reading counts as touching only below */
     assert_true(dev_process_anon_bytes() < anon + 1000 * page); /* most pages were never given */
     c[bytes - 1] = 1;
-    assert_int_equal(dev_touched_bytes(d, p, bytes), 20000 * page);
+    assert_int_equal(dev_touched_bytes(p, bytes), 20000 * page);
     dev_release(d, p, bytes);
     dev_close(d);
 }
@@ -84,7 +84,7 @@ static void test_meta_holds_nothing(void **state) {
         assert_int_equal(dev_threads(d), 3);
         assert_int_equal(dev_reserve(d, &p, (size_t)1 << 50, "arena", &e), ST_OK);
         assert_null(p);
-        assert_int_equal(dev_touched_bytes(d, p, (size_t)1 << 50), 0);
+        assert_int_equal(dev_touched_bytes(p, (size_t)1 << 50), 0);
         dev_launch(d, never, host, sizeof host);
         dev_write(d, p, host, sizeof host);
         dev_fill(d, p, 1, sizeof host);

@@ -255,11 +255,11 @@ static void test_high_water(void **state) {
     lab l = lab_open();
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char zeros[16] = {0}, got[16];
-    assert_int_equal(dev_touched_bytes(l.d, l.at, BYTES), 0);
+    assert_int_equal(dev_touched_bytes(l.at, BYTES), 0);
     dev_fill(l.d, l.at + page, 1, 10);
-    assert_int_equal(dev_touched_bytes(l.d, l.at, BYTES), 0); /* nothing has happened yet */
+    assert_int_equal(dev_touched_bytes(l.at, BYTES), 0); /* nothing has happened yet */
     dev_sync(l.d);
-    assert_int_equal(dev_touched_bytes(l.d, l.at, BYTES), 2 * page);
+    assert_int_equal(dev_touched_bytes(l.at, BYTES), 2 * page);
     dev_read(l.d, got, l.at, sizeof got);
     assert_memory_equal(got, zeros, sizeof got);
     lab_close(&l);

@@ -237,14 +237,14 @@ static inline void side_fresh_din(side *s, bool accumulate) {
 
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
     const op_class *k = &op_classes[s->cs->kind];
-    op_call c = {.attr = &s->attr, .run = run, .ws = s->ws.t.data};
+    op_call c = {.kind = s->cs->kind, .attr = &s->attr, .run = run, .ws = s->ws.t.data};
     if (accumulate) c.acc = k->diff;
     c.acc_param = k->flags & OPF_SUMS_GRAD ? 1 : k->weights;
     return c;
 }
 
 static inline void side_forward(side *s, const op_impl *impl, const op_run *run, bool accumulate) {
-    side_fresh_ws(s, s->io.ws_fwd_bytes);
+    side_fresh_ws(s, s->io.fwd.ws_bytes);
     op_call c = side_call(s, run, accumulate);
     for (int i = 0; i < OP_MAX_IN; i++) {
         c.in[i] = s->in[i].t;
@@ -283,13 +283,13 @@ static inline void side_backward(side *s, const op_impl *impl, const op_run *run
     for (int i = 0; i < OP_MAX_IN; i++) /* a phase sees its own gradients only, unless fused */
         if (!(k->flags & OPF_FUSED_BWD) && !((k->diff >> i) & 1u)) only.din[i].data = NULL;
     if (impl->bwd_input) {
-        side_fresh_ws(s, s->io.ws_bwd_input_bytes);
+        side_fresh_ws(s, s->io.bwd_input.ws_bytes);
         only.ws = s->ws.t.data;
         impl->bwd_input(&only);
         assert_true(buf_guards_hold(&s->ws));
     }
     if (!impl->bwd_weight) return;
-    side_fresh_ws(s, s->io.ws_bwd_weight_bytes);
+    side_fresh_ws(s, s->io.bwd_weight.ws_bytes);
     only = c;
     for (int i = 0; i < OP_MAX_IN; i++)
         if (!((k->weights >> i) & 1u)) only.din[i].data = NULL;

@@ -49,9 +49,9 @@ static void run_rank(comm_world *world, void *works) {
     op_infer io = {.kind = w->kind, .attr = &attr, .dev = d};
     io.in[0] = (tensor){NULL, w->dt, w->rows, w->cols, w->cols};
     err e = {0};
-    if (op_infer_call(&io, &e) == ST_OK && io.ws_fwd_bytes <= (int64_t)sizeof ws) {
+    if (op_infer_call(&io, &e) == ST_OK && io.fwd.ws_bytes <= (int64_t)sizeof ws) {
         op_run run = {.dev = d, .mesh = &m};
-        op_call c = {.attr = &attr, .run = &run, .ws = ws};
+        op_call c = {.kind = w->kind, .attr = &attr, .run = &run, .ws = ws};
         tensor *from = w->backward ? &c.dout[0] : &c.in[0],
                *to = w->backward ? &c.din[0] : &c.out[0];
         *from = w->backward ? io.out[0] : io.in[0];

@@ -100,11 +100,11 @@ static void test_attention(void **state) {
     assert_int_equal(io.out[1].rows, 8);
     assert_int_equal(io.out[1].cols, 6);
     assert_int_equal(io.out[1].dt, DT_F32);
-    double full = io.flops_fwd;
+    double full = io.fwd.flops;
     assert_true(full == 2.0 * 2 * 4 * 36 * 16);
     at.attention.causal = true;
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
-    assert_true(io.flops_fwd == full / 2);
+    assert_true(io.fwd.flops == full / 2);
     at.attention.K = 3;
     expect_error(&io, "attention: 4 query heads are not a multiple of 3 kv heads");
     io = attention_of(&at, d);
@@ -176,11 +176,11 @@ static void test_head_bias(void **state) {
     io.in[0] = shape(DT_BF16, 20, 16), io.in[1] = shape(DT_BF16, 50, 16);
     io.in[2] = shape(DT_I32, 20, 1);
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
-    double plain = io.flops_fwd;
+    double plain = io.fwd.flops;
     io.in[3] = shape(DT_F32, 1, 50);
     io.want_grad = 11;
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
-    assert_true(io.flops_fwd == plain + 2 * 20 * 50);
+    assert_true(io.fwd.flops == plain + 2 * 20 * 50);
     io.in[3] = shape(DT_F32, 1, 16);
     expect_error(&io, "head_ce: bias has 16 columns but the number of rows of w is 50");
     io.in[3] = shape(DT_BF16, 1, 50);
@@ -207,12 +207,12 @@ static void test_head_nll(void **state) {
         assert_int_equal(op_infer_call(&io, &e), ST_OK);
         assert_true(io.out[0].dt == DT_F32 && io.out[0].rows == 20 && io.out[0].cols == 1);
         assert_int_equal(io.out[2].rows, 0);
-        assert_true(io.flops_fwd == product + softmax);
-        assert_true(io.flops_bwd_again == (want ? io.flops_fwd : 0));
+        assert_true(io.fwd.flops == product + softmax);
+        assert_true(io.flops_bwd_again == (want ? io.fwd.flops : 0));
         double products = want == 0 ? 0 : want == 3 ? 3 : 2;
-        assert_true(io.flops_bwd_input == products * product + (want ? softmax : 0));
-        assert_true((io.bytes_bwd_input > 0) == (want != 0));
-        assert_true(io.ws_fwd_bytes > 0 && io.ws_bwd_input_bytes >= 20 * 50 * 4);
+        assert_true(io.bwd_input.flops == products * product + (want ? softmax : 0));
+        assert_true((io.bwd_input.bytes > 0) == (want != 0));
+        assert_true(io.fwd.ws_bytes > 0 && io.bwd_input.ws_bytes >= 20 * 50 * 4);
     }
     at.head.z_loss = 0.5f;
     expect_error(&io, "head_nll: z_loss is 0.5 but this loss has none");
@@ -230,14 +230,14 @@ static void test_take_rows(void **state) {
     io.in[0] = shape(DT_F32, 50, 16), io.in[1] = shape(DT_I32, 7, 1);
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
     assert_true(io.out[0].rows == 7 && io.out[0].cols == 16);
-    assert_true(io.bytes_fwd == 4.0 * (7 * 16 + 7 + 7 * 16)); /* of x only what is taken */
+    assert_true(io.fwd.bytes == 4.0 * (7 * 16 + 7 + 7 * 16)); /* of x only what is taken */
     io.in[1] = shape(DT_I32, 7, 2);
     expect_error(&io, "take_rows: rows has 2 columns but the size of a row's number is 1");
     io.in[1] = shape(DT_F32, 7, 1);
     expect_error(&io, "take_rows: rows is f32 but must be i32");
     io.kind = OP_FILL;
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
-    assert_true(io.bytes_fwd == 4.0 * 50 * 16);
+    assert_true(io.fwd.bytes == 4.0 * 50 * 16);
     dev_close(d);
 }
 
@@ -267,12 +267,12 @@ static void test_flops_follow_wanted_gradients(void **state) {
     for (unsigned want = 0; want < 4; want++) {
         io.want_grad = (uint8_t)want;
         assert_int_equal(op_infer_call(&io, &e), ST_OK);
-        assert_true(io.flops_fwd == 1024);
-        assert_true(io.flops_bwd_input == (want & 1 ? 1024 : 0));
-        assert_true(io.flops_bwd_weight == (want & 2 ? 1024 : 0));
-        assert_true(io.bytes_fwd == 4.0 * (32 + 128 + 64));
-        assert_true((io.bytes_bwd_input > 0) == ((want & 1) != 0));
-        assert_true((io.bytes_bwd_weight > 0) == ((want & 2) != 0));
+        assert_true(io.fwd.flops == 1024);
+        assert_true(io.bwd_input.flops == (want & 1 ? 1024 : 0));
+        assert_true(io.bwd_weight.flops == (want & 2 ? 1024 : 0));
+        assert_true(io.fwd.bytes == 4.0 * (32 + 128 + 64));
+        assert_true((io.bwd_input.bytes > 0) == ((want & 1) != 0));
+        assert_true((io.bwd_weight.bytes > 0) == ((want & 2) != 0));
     }
     dev_close(d);
 }
@@ -305,8 +305,8 @@ static void test_meta_workspace_equals_cpu(void **state) {
         io[k].in[2] = shape(DT_I32, 20, 1);
         assert_int_equal(op_infer_call(&io[k], &e), ST_OK);
     }
-    assert_true(io[0].ws_fwd_bytes >= 8 * 50 * 4);
-    assert_int_equal(io[0].ws_fwd_bytes, io[1].ws_fwd_bytes);
+    assert_true(io[0].fwd.ws_bytes >= 8 * 50 * 4);
+    assert_int_equal(io[0].fwd.ws_bytes, io[1].fwd.ws_bytes);
     dev_close(devs[0]);
     dev_close(devs[1]);
 }

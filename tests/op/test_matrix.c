@@ -193,7 +193,7 @@ static void check_in_place(const trial *tr, const side *s, int which) {
     op_run run = run_on(tr->b->devs[0], false);
     side p;
     side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
-    side_fresh_ws(&p, p.io.ws_fwd_bytes);
+    side_fresh_ws(&p, p.io.fwd.ws_bytes);
     op_call c = side_call(&p, &run, false);
     for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
     for (int o = 1; o < OP_MAX_OUT; o++) c.out[o] = p.out[o].t;
@@ -211,7 +211,7 @@ static void check_gradient_in_place(const trial *tr, const side *s) {
     op_run run = run_on(tr->b->devs[0], false);
     side p;
     side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
-    side_fresh_ws(&p, p.io.ws_bwd_input_bytes);
+    side_fresh_ws(&p, p.io.bwd_input.ws_bytes);
     op_call c = side_call(&p, &run, false);
     for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
     c.dout[0] = c.din[0] = p.dout[0].t;

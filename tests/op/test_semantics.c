@@ -542,7 +542,7 @@ static void test_first_micro_batch_writes(void **state) {
     float dw[20];
     for (int i = 0; i < 20; i++) dw[i] = 100;
     op_run run = plain_run(d);
-    s.ws = buf_new(DT_U8, 1, s.io.ws_bwd_weight_bytes, 0, 0);
+    s.ws = buf_new(DT_U8, 1, s.io.bwd_weight.ws_bytes, 0, 0);
     op_call call = side_call(&s, &run, false);
     call.in[0] = s.in[0].t, call.in[1] = s.in[1].t, call.dout[0] = s.dout[0].t;
     call.din[1] = (tensor){dw, DT_F32, 5, 4, 4};

@@ -131,11 +131,11 @@ static tensor run_linear(arena *a, const product *p, dev *d, const op_impl *impl
     memcpy(c.in, io.in, sizeof(c.in));
     c.out[0] = make_floats(a, p->x.rows, p->w.t.rows, 7, 5);
     memset(c.out[0].data, 0xff, (size_t)(c.out[0].rows * c.out[0].ld) * sizeof(float));
-    uint8_t *ws = aligned_alloc(64, ((size_t)io.ws_fwd_bytes + GUARD + 63) / 64 * 64);
-    memset(ws, 0xff, (size_t)io.ws_fwd_bytes + GUARD);
+    uint8_t *ws = aligned_alloc(64, ((size_t)io.fwd.ws_bytes + GUARD + 63) / 64 * 64);
+    memset(ws, 0xff, (size_t)io.fwd.ws_bytes + GUARD);
     c.ws = ws;
     impl->fwd(&c);
-    for (int i = 0; i < GUARD; i++) assert_int_equal(ws[io.ws_fwd_bytes + i], 0xff);
+    for (int i = 0; i < GUARD; i++) assert_int_equal(ws[io.fwd.ws_bytes + i], 0xff);
     for (int64_t i = 0; i < c.out[0].rows; i++) /* the gaps between rows */
         for (int64_t j = c.out[0].cols; j < c.out[0].ld; j++)
             assert_true(isnan(at(&c.out[0], i, j)));
@@ -259,7 +259,7 @@ static void look_up(arena *a, dev *d, const op_impl *impl, dtype dt, int64_t col
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
     assert_int_equal(io.out[0].dt, DT_F32);
     double read = ROWS * (double)dtype_span_bytes(dt, cols);
-    assert_true(io.bytes_fwd == read + 4.0 * ROWS + 4.0 * ROWS * (double)cols);
+    assert_true(io.fwd.bytes == read + 4.0 * ROWS + 4.0 * ROWS * (double)cols);
     op_run run = {.dev = d};
     op_call c = {.attr = &attr, .run = &run};
     memcpy(c.in, io.in, sizeof(c.in));

@@ -81,17 +81,17 @@ static void open_rope(lab *l) {
     l->rope = graph_const(l->g, "rope", DT_F64, T, 2, fill_rope, "", 1);
 }
 
-static graph_attention_spec one_head_spec(float dropout) {
-    return (graph_attention_spec){.B = B,
-                                  .Tq = T,
-                                  .Tk = T,
-                                  .H = 2,
-                                  .K = 1,
-                                  .D = 2,
-                                  .Dv = 2,
-                                  .scale = 0.7f,
-                                  .dropout = dropout,
-                                  .causal = true};
+static op_attention one_head_spec(float dropout) {
+    return (op_attention){.B = B,
+                          .Tq = T,
+                          .Tk = T,
+                          .H = 2,
+                          .K = 1,
+                          .D = 2,
+                          .Dv = 2,
+                          .scale = 0.7f,
+                          .dropout = dropout,
+                          .causal = true};
 }
 
 /* Two query heads on one key head of width 2, rotated. */
@@ -99,7 +99,7 @@ static val attention(lab *l, val x, float dropout) {
     graph *g = l->g;
     open_rope(l);
     val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
-    graph_attention_spec s = one_head_spec(dropout);
+    op_attention s = one_head_spec(dropout);
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
                             graph_view(g, qkv, 6, 2), VAL_NONE, VAL_NONE);
     return linear(l, o, C);
@@ -459,7 +459,7 @@ static val capped_transformer(lab *l, val x) {
         if (i) qkv = graph_clamp(l->g, qkv, 0.9f);
         val q = normed_heads(l, graph_view(l->g, qkv, 0, 4), 2, i == 1);
         val k = normed_heads(l, graph_view(l->g, qkv, 4, 2), 1, i == 1);
-        graph_attention_spec s = one_head_spec(0);
+        op_attention s = one_head_spec(0);
         s.softcap = 0.8f, s.window = 2;
         val o = graph_attention(l->g, &s, q, k, graph_view(l->g, qkv, 6, 2), VAL_NONE, VAL_NONE);
         x = graph_add(l->g, x, graph_scale(l->g, linear(l, o, C), 0.3f));

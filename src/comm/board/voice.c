@@ -29,30 +29,32 @@ void voice_mark(board *b, int rank, const err *why) {
     atomic_store(&b->seats[rank].reason, mark_of(why));
 }
 
-/* Whether rank 0 ends for the same reason, once it does. */
-static bool first_says_so(const board *b, const err *why) {
+/* Waits until it is so, or for so many seconds. */
+static void wait_until(bool (*is_so)(const board *b), const board *b, double seconds) {
     int64_t began = clock_now_ns();
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t reason;
-    while (!(reason = atomic_load(&b->seats[0].reason))) {
-        bool gone = board_has_left(b, 0) || (board_failed(b) && b->failed_rank == 0);
-        if (gone || clock_since_s(began) > PATIENCE_S) return false;
-        nanosleep(&nap, NULL);
-    }
-    return reason == mark_of(why);
+    while (!is_so(b) && clock_since_s(began) < seconds) nanosleep(&nap, NULL);
+}
+
+static bool first_ends(const board *b) {
+    return atomic_load(&b->seats[0].reason) || board_has_left(b, 0) ||
+           (board_failed(b) && b->failed_rank == 0);
+}
+
+/* Whether rank 0 ends for the same reason, once it does. */
+static bool first_says_so(const board *b, const err *why) {
+    wait_until(first_ends, b, PATIENCE_S);
+    return atomic_load(&b->seats[0].reason) == mark_of(why);
 }
 
 static bool all_have_reasons(const board *b) {
     for (int r = 0; r < b->ranks; r++)
-        if (!atomic_load(&b->seats[r].reason) && !board_has_left(b, r)) return false;
+        if (!atomic_load(&b->seats[r].reason) && !board_has_left(b, r)) return board_failed(b);
     return true;
 }
 
 void voice_await_others(board *b) {
-    int64_t began = clock_now_ns();
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    while (!all_have_reasons(b) && !board_failed(b) && clock_since_s(began) < SAME_S)
-        nanosleep(&nap, NULL);
+    wait_until(all_have_reasons, b, SAME_S);
 }
 
 static bool all_have_left(const board *b) {
@@ -62,9 +64,7 @@ static bool all_have_left(const board *b) {
 }
 
 status voice_last_words(board *b, int rank) {
-    int64_t began = clock_now_ns();
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    while (!all_have_left(b) && clock_since_s(began) < PATIENCE_S) nanosleep(&nap, NULL);
+    wait_until(all_have_left, b, PATIENCE_S);
     int mine = status_of(atomic_load(&b->seats[rank].reason));
     for (int r = 0; r < b->ranks; r++)
         if (status_of(atomic_load(&b->seats[r].reason)) != mine) return ST_RANK;

@@ -4,43 +4,33 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/strbuf.h"
 #include "base/text.h"
 
 static const uint32_t MAGIC = 0x31465441; /* "ATF1" */
 
-void frame_put(strbuf *out, status st, const void *data, size_t bytes) {
-    unsigned char *head = (unsigned char *)strbuf_extend(out, FRAME_HEAD_BYTES);
+bool frame_send(int fd, status st, const void *data, size_t bytes, int64_t deadline_ns) {
+    strbuf frame = {0};
+    unsigned char *head = (unsigned char *)strbuf_extend(&frame, FRAME_HEAD_BYTES);
     tcp_put_u32(head, MAGIC);
     tcp_put_u32(head + 4, (uint32_t)st);
     tcp_put_u32(head + 8, (uint32_t)bytes);
-    strbuf_append(out, data, bytes);
-}
-
-void frame_put_failure(strbuf *out, const err *why) {
-    strbuf words = {0};
-    const char *const parts[] = {why->message, why->hint, why->where};
-    for (int i = 0; i < ARRAY_LEN(parts); i++) {
-        strbuf_append(&words, parts[i], strnlen(parts[i], FRAME_MOST_WORDS / 3 - 1));
-        strbuf_putc(&words, '\0');
-    }
-    frame_put(out, why->code, words.data, words.len);
-    strbuf_free(&words);
-}
-
-bool frame_send(int fd, status st, const void *data, size_t bytes, int64_t deadline_ns) {
-    strbuf frame = {0};
-    frame_put(&frame, st, data, bytes);
+    strbuf_append(&frame, data, bytes);
     bool sent = tcp_send(fd, frame.data, frame.len, deadline_ns);
     strbuf_free(&frame);
     return sent;
 }
 
 void frame_send_failure(int fd, const err *why, int64_t deadline_ns) {
-    strbuf frame = {0};
-    frame_put_failure(&frame, why);
-    (void)tcp_send(fd, frame.data, frame.len, deadline_ns);
+    strbuf words = {0};
+    const char *const parts[] = {why->message, why->hint, why->where};
+    for (int i = 0; i < ARRAY_LEN(parts); i++) {
+        strbuf_append(&words, parts[i], strnlen(parts[i], FRAME_MOST_WORDS / 3 - 1));
+        strbuf_putc(&words, '\0');
+    }
+    (void)frame_send(fd, why->code, words.data, words.len, deadline_ns);
     shutdown(fd, SHUT_WR);
-    strbuf_free(&frame);
+    strbuf_free(&words);
 }
 
 frame_head frame_read_head(const unsigned char head[FRAME_HEAD_BYTES]) {

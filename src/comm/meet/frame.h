@@ -7,7 +7,6 @@
 #ifndef COMM_FRAME_H
 #define COMM_FRAME_H
 
-#include "base/strbuf.h"
 #include "comm/meet/tcp.h"
 
 enum { FRAME_HEAD_BYTES = 4 + 4 + 4, FRAME_MOST_WORDS = 1536 };
@@ -17,8 +16,6 @@ typedef struct frame_head {
     uint32_t status, bytes;
 } frame_head;
 
-void frame_put(strbuf *out, status st, const void *data, size_t bytes);
-void frame_put_failure(strbuf *out, const err *why);
 bool frame_send(int fd, status st, const void *data, size_t bytes, int64_t deadline_ns);
 /* Sends a failure and ends this side of the connection. */
 void frame_send_failure(int fd, const err *why, int64_t deadline_ns);

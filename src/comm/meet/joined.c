@@ -2,10 +2,8 @@
  * all have opened it.
  *
  * The segment is an anonymous file of rank 0, which the others open by its process and descriptor:
- * it has no name, so nothing stays behind when a rank is killed. Its device and inode numbers,
- * which no other file of the machine has, show that it is the right file. */
-#include "comm/meet/joined.h"
-
+ * it has no name, so nothing stays behind when a rank is killed. Its device and inode numbers, which
+ * no other file of the machine has, show that it is the right file. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +13,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "comm/meet/lifeline.h"
 #include "comm/world.h"
 
 enum { MACHINES_SHOWN = 8 };

@@ -1,6 +1,10 @@
-/* The thread that waits for the end of connections (see lifeline.h). */
-#include "comm/meet/lifeline.h"
-
+/* Ranks without a launcher watch each other: each has a thread that sleeps until the connection to
+ * another rank ends.
+ *
+ * Rank 0 has a connection to every other rank; each of these has one to rank 0. When a connection
+ * ends and its rank has not left the world in order, the world fails, and the error names that rank.
+ * A process that still runs LAST_S seconds after it has seen a failed world lose a rank is ended
+ * with ST_RANK, as a launcher would kill it: it may hang outside of any collective. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -11,6 +15,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "comm/world.h"
 
 enum { LAST_S = 4 };
 

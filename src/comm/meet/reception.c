@@ -1,5 +1,17 @@
-/* A guest, from its first byte to its last; then the loop over all guests (see reception.h). */
-#include "comm/meet/reception.h"
+/* Rank 0 receives the other ranks, among whatever else connects: guests, from the first byte to the
+ * last; then the loop over all of them.
+ *
+ * All guests are heard at once, each no further than its greeting goes (greeting.h), so none holds
+ * up another. A guest that does not belong here is refused alone: it says nothing that is no
+ * greeting, has another token, runs another version, or claims a rank that there is not or that
+ * has come already. People are told of the first few.
+ *
+ * There are GUESTS places. When all are taken, a new guest takes the place of one that was refused,
+ * else of the one that has owed its hello longest, else of one that has owed its proof for longer
+ * than PROOF_S; when there is none of these either, it waits until there is. A rank answers at
+ * once, so a crowd can delay it by fractions of a second, and a rank that lost its place tries
+ * again. */
+#include "comm/meet/rendezvous.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +28,8 @@
 
 enum { GUESTS = 256, GUESTS_A_ROUND = 64, REFUSALS_TOLD = 4, FULL_MS = 20 };
 static const double PROOF_S = 0.2;
+static const int64_t AT_ONCE =
+    1; /* a deadline that is over: the buffer of a guest has room, or it is none */
 
 typedef enum guest_state { GUEST_NONE, GUEST_REFUSED, GUEST_HELLO, GUEST_PROOF } guest_state;
 
@@ -47,11 +61,7 @@ static void drop(guest *g) {
 
 /* The connection waits until the guest ends it: closed now, what was said might be lost. */
 static void part(guest *g, const err *why) {
-    strbuf words = {0};
-    frame_put_failure(&words, why);
-    (void)!send(g->fd, words.data, words.len, MSG_NOSIGNAL); /* its buffer is empty */
-    shutdown(g->fd, SHUT_WR);
-    strbuf_free(&words);
+    frame_send_failure(g->fd, why, AT_ONCE);
     g->state = GUEST_REFUSED;
 }
 
@@ -86,20 +96,17 @@ static status check_claim(const reception *c, const greeting_claim *claim, err *
 /* It knows the token. */
 static void admit(reception *c, guest *g) {
     err why = {0};
-    strbuf welcome = {0};
     greeting_claim claim = greeting_read(g->hello);
     if (check_claim(c, &claim, &why) != ST_OK) {
         tell_refusal(c, g, &why);
         part(g, &why);
         return;
     }
-    frame_put(&welcome, ST_OK, NULL, 0);
-    if (send(g->fd, welcome.data, welcome.len, MSG_NOSIGNAL) == (ssize_t)welcome.len) {
+    if (frame_send(g->fd, ST_OK, NULL, 0, AT_ONCE)) {
         c->sockets[claim.rank] = g->fd;
         c->missing--;
         g->fd = -1;
     }
-    strbuf_free(&welcome);
     drop(g);
 }
 
@@ -118,7 +125,7 @@ static void answer(reception *c, guest *g) {
     greeting_answer(g->answer, g->hello, c->plan->token);
     g->state = GUEST_PROOF;
     g->got = 0;
-    if (send(g->fd, g->answer, sizeof g->answer, MSG_NOSIGNAL) != sizeof g->answer) drop(g);
+    if (!tcp_send(g->fd, g->answer, sizeof g->answer, AT_ONCE)) drop(g);
 }
 
 /* Reads what there is of what it owes. False: there is no more of it now. */

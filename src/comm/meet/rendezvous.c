@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "comm/meet/frame.h"
 #include "comm/meet/greeting.h"
-#include "comm/meet/reception.h"
 
 static const double PARTING_S = 3;  /* for the last words */
 static const double CONNECT_S = 1;  /* a crowd at the door may make the kernel forget a caller */
@@ -74,10 +73,6 @@ status rendezvous_name_loss(const rendezvous_plan *plan, int rank, err *e) {
     return err_hint(e, "what that rank said may tell why");
 }
 
-static status name_loss(const rendezvous *r, int rank, err *e) {
-    return rendezvous_name_loss(&r->plan, rank, e);
-}
-
 /* A connection that is closed before all that came was read is reset, and takes what was sent with
  * it: so the other one closes first. */
 static void await_parting(int fd, int64_t deadline_ns) {
@@ -90,14 +85,16 @@ static void await_parting(int fd, int64_t deadline_ns) {
 static status receive_frame(const rendezvous *r, int rank, void *data, size_t bytes, err *e) {
     unsigned char begin[FRAME_HEAD_BYTES];
     int fd = r->sockets[rank];
-    if (!tcp_receive(fd, begin, sizeof begin, r->deadline_ns)) return name_loss(r, rank, e);
+    if (!tcp_receive(fd, begin, sizeof begin, r->deadline_ns))
+        return rendezvous_name_loss(&r->plan, rank, e);
     frame_head head = frame_read_head(begin);
     if (!head.good || (head.status == ST_OK && head.bytes != bytes)) {
         err_set(e, ST_RANK, "rank %d speaks another language while the ranks meet", rank);
         return err_hint(e, "all ranks run the same program");
     }
     if (head.status != ST_OK) return frame_take_failure(fd, head, r->deadline_ns, e);
-    return tcp_receive(fd, data, bytes, r->deadline_ns) ? ST_OK : name_loss(r, rank, e);
+    return tcp_receive(fd, data, bytes, r->deadline_ns) ? ST_OK
+                                                        : rendezvous_name_loss(&r->plan, rank, e);
 }
 
 /* ---- a rank comes to rank 0 ---- */
@@ -129,13 +126,13 @@ static const char *greet(const rendezvous *r, int fd, int64_t deadline_ns, frame
 static status come_once(rendezvous *r, const char **why, err *e) {
     int64_t deadline = earlier(r->deadline_ns, in_seconds(ANSWER_S));
     int fd = tcp_connect(r->plan.at, earlier(deadline, in_seconds(CONNECT_S)), why);
-    if (fd < 0) return errno == EINTR ? name_loss(r, 0, e) : ST_OK;
+    if (fd < 0) return errno == EINTR ? rendezvous_name_loss(&r->plan, 0, e) : ST_OK;
     frame_head head = {0};
     status st = ST_OK;
     const char *problem = greet(r, fd, deadline, &head);
     bool cut_short = problem && errno == ETIMEDOUT && **why; /* tells nothing new */
     if (problem && errno == EINTR)
-        st = name_loss(r, 0, e);
+        st = rendezvous_name_loss(&r->plan, 0, e);
     else if (problem)
         *why = cut_short ? *why : problem;
     else if (head.status != ST_OK)
@@ -165,7 +162,7 @@ static status come(rendezvous *r, err *e) {
             log_info("rank %d looks for rank 0 at %s, port %d: %s", r->plan.rank, r->plan.at.host,
                      r->plan.at.port, why);
         tcp_await(-1, 0, earlier(r->deadline_ns, in_seconds(nap_ms * 1e-3)));
-        if (errno == EINTR) return name_loss(r, 0, e);
+        if (errno == EINTR) return rendezvous_name_loss(&r->plan, 0, e);
         if (nap_ms < 500) nap_ms += nap_ms / 2;
     }
 }
@@ -187,7 +184,7 @@ static status gather(const rendezvous *r, char *out, size_t bytes, err *e) {
         TRY(receive_frame(r, i, out + (size_t)i * bytes, bytes, e));
     for (int i = 1; i < r->plan.size; i++)
         if (!frame_send(r->sockets[i], ST_OK, out, bytes * (size_t)r->plan.size, r->deadline_ns))
-            return name_loss(r, i, e);
+            return rendezvous_name_loss(&r->plan, i, e);
     return ST_OK;
 }
 
@@ -205,7 +202,7 @@ status rendezvous_exchange(rendezvous *r, const void *in, void *out, size_t byte
         st = gather(r, out, bytes, &why);
         if (st != ST_OK) tell_failure(r, &why);
     } else if (!frame_send(r->sockets[0], ST_OK, in, bytes, r->deadline_ns) && errno == EINTR) {
-        st = name_loss(r, 0, &why);
+        st = rendezvous_name_loss(&r->plan, 0, &why);
     } else { /* rank 0 may have said why it no longer listens */
         st = receive_frame(r, 0, out, bytes * (size_t)r->plan.size, &why);
     }

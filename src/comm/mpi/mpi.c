@@ -4,15 +4,13 @@
  *
  * The board lies in memory of the node: ranks of other nodes are not on it. A failure reaches them
  * when this rank ends, which makes the launcher of MPI end all. */
-#include "comm/mpi/mpi.h"
-
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/env.h"
+#include "base/text.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
 
@@ -144,14 +142,6 @@ static const void *mpi_await(wire *base, int stream, int peer, int64_t bytes, ui
     return NULL;
 }
 
-static void mpi_release(wire *base, int stream, int peer) {
-    (void)base, (void)stream, (void)peer;
-}
-
-static void mpi_settle(wire *base, int stream, int peer) {
-    (void)base, (void)stream, (void)peer;
-}
-
 /* What is under way is finished first, unless the world has failed: then MPI cannot end in order,
  * and its launcher takes all ranks down. */
 static void mpi_close(wire *base) {
@@ -175,8 +165,6 @@ static const wire_class OVER_MPI = {.one_thread = true,
                                     .reserve = mpi_reserve,
                                     .post = mpi_post,
                                     .await = mpi_await,
-                                    .release = mpi_release,
-                                    .settle = mpi_settle,
                                     .close = mpi_close};
 
 static wire *wire_new(const mpi_calls *mpi, int rank, int size) {

@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <stdalign.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,7 +49,6 @@ typedef struct slot {
 typedef struct hub_wire {
     wire base;
     hub hub;
-    void (*release_hub)(hub *h);
     int spins;
     slot *slots[STREAMS];
     uint32_t *until;      /* what the slots point into */
@@ -77,7 +77,7 @@ hub hub_over(void *memory, int ranks, bool outboxes) {
              .ranks = ranks,
              .slots = outboxes ? outbox_slots(ranks) : 0,
              .slot_bytes = outboxes ? slot_bytes_for(ranks) : 0};
-    h.board_at = align_line(sizeof(atomic_int)); /* behind the holders */
+    h.board_at = align_line(sizeof(atomic_int)); /* behind the number of wires that were closed */
     h.bells_at = h.board_at + align_line(board_bytes(ranks));
     h.channels_at = h.bells_at + (size_t)(ranks * STREAMS) * sizeof(bell);
     h.outboxes_at = h.channels_at + (size_t)ranks * (size_t)ranks * STREAMS * sizeof(channel);
@@ -89,12 +89,15 @@ board *hub_board(const hub *h) {
     return (board *)(h->memory + h->board_at);
 }
 
-void hub_retain(hub *h, int holders) {
-    atomic_fetch_add((atomic_int *)(void *)h->memory, holders);
+void hub_unmap(hub *h) {
+    munmap(h->memory, h->bytes);
 }
 
-bool hub_let_go(hub *h) {
-    return atomic_fetch_sub((atomic_int *)(void *)h->memory, 1) == 1;
+static void let_go(hub *h, bool shared_by_threads) {
+    if (!shared_by_threads)
+        hub_unmap(h);
+    else if (atomic_fetch_add((atomic_int *)(void *)h->memory, 1) + 1 == h->ranks)
+        free(h->memory);
 }
 
 static bell *bell_of(const hub *h, int rank, int stream) {
@@ -204,7 +207,7 @@ static void *hub_reserve(wire *base, int stream) {
 }
 
 static uint64_t place_of(hub_wire *w, int stream, const void *data, int64_t bytes) {
-    if (w->base.class->lends) return (uint64_t)(uintptr_t)data;
+    if (w->base.lends) return (uint64_t)(uintptr_t)data;
     if (bytes == 0) return 0;
     CHECK(data == slot_of(&w->hub, w->base.rank, stream, w->current[stream]) &&
               bytes <= w->hub.slot_bytes,
@@ -220,7 +223,7 @@ static bool hub_post(wire *base, int stream, int peer, const void *data, int64_t
     if (!wait_until(w, stream, peer, &ch->taken, n + 1 - DEPTH)) return false;
     uint64_t place = place_of(w, stream, data, bytes);
     ch->pieces[n % DEPTH] = (piece){.place = place, .bytes = bytes, .tag = tag};
-    if (!base->class->lends && bytes > 0) w->slots[stream][w->current[stream]].until[peer] = n + 1;
+    if (!base->lends && bytes > 0) w->slots[stream][w->current[stream]].until[peer] = n + 1;
     atomic_store(&ch->posted, n + 1);
     ring(bell_of(&w->hub, peer, stream));
     return true;
@@ -230,7 +233,7 @@ static bool hub_post(wire *base, int stream, int peer, const void *data, int64_t
  * bytes lies nowhere. */
 static bool is_inside(const hub_wire *w, const piece *p) {
     const hub *h = &w->hub;
-    return w->base.class->lends || p->bytes == 0 ||
+    return w->base.lends || p->bytes == 0 ||
            (p->bytes > 0 && p->place >= h->outboxes_at && p->place <= h->bytes &&
             (uint64_t)p->bytes <= h->bytes - p->place);
 }
@@ -253,7 +256,7 @@ static const void *hub_await(wire *base, int stream, int peer, int64_t bytes, ui
         atomic_store(&ch->opened, n);
         return NULL;
     }
-    if (base->class->lends) return bytes ? (const void *)(uintptr_t)got.place : "";
+    if (base->lends) return bytes ? (const void *)(uintptr_t)got.place : "";
     return w->hub.memory + got.place;
 }
 
@@ -266,7 +269,7 @@ static void hub_release(wire *base, int stream, int peer) {
 
 static void hub_settle(wire *base, int stream, int peer) {
     hub_wire *w = (hub_wire *)base;
-    if (!base->class->lends) return;
+    if (!base->lends) return;
     channel *ch = channel_of(&w->hub, base->rank, peer, stream);
     uint32_t n = atomic_load_explicit(&ch->posted, memory_order_relaxed);
     if (wait_until(w, stream, peer, &ch->taken, n)) return;
@@ -279,22 +282,16 @@ static void hub_close(wire *base) {
     hub_wire *w = (hub_wire *)base;
     for (int s = 0; s < STREAMS; s++) free(w->slots[s]);
     free(w->until);
-    w->release_hub(&w->hub);
+    let_go(&w->hub, base->lends);
     free(w);
 }
 
-static const wire_class LENDING = {.lends = true,
-                                   .post = hub_post,
-                                   .await = hub_await,
-                                   .release = hub_release,
-                                   .settle = hub_settle,
-                                   .close = hub_close};
-static const wire_class COPYING = {.reserve = hub_reserve,
-                                   .post = hub_post,
-                                   .await = hub_await,
-                                   .release = hub_release,
-                                   .settle = hub_settle,
-                                   .close = hub_close};
+static const wire_class OVER_HUB = {.reserve = hub_reserve,
+                                    .post = hub_post,
+                                    .await = hub_await,
+                                    .release = hub_release,
+                                    .settle = hub_settle,
+                                    .close = hub_close};
 
 static void make_slots(hub_wire *w) {
     size_t n = (size_t)w->hub.slots, ranks = (size_t)w->hub.ranks;
@@ -305,17 +302,17 @@ static void make_slots(hub_wire *w) {
     }
 }
 
-wire *hub_wire_new(const hub *h, int rank, const char *kind, void (*release_hub)(hub *h)) {
+wire *hub_wire_new(const hub *h, int rank, const char *kind) {
     hub_wire *w = xcalloc(1, sizeof *w);
     bool lends = h->slots == 0;
-    w->base = (wire){.class = lends ? &LENDING : &COPYING,
+    w->base = (wire){.class = &OVER_HUB,
+                     .lends = lends,
                      .kind = kind,
                      .rank = rank,
                      .size = h->ranks,
                      .piece_bytes = lends ? SLOT_MOST : h->slot_bytes,
                      .board = hub_board(h)};
     w->hub = *h;
-    w->release_hub = release_hub;
     w->spins = h->ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
     make_slots(w);
     return &w->base;

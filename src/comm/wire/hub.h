@@ -33,11 +33,9 @@ typedef struct hub {
 hub hub_over(void *memory, int ranks, bool outboxes);
 board *hub_board(const hub *h);
 
-/* A wire over a hub. `release_hub` is called with the hub at close. */
-wire *hub_wire_new(const hub *h, int rank, const char *kind, void (*release_hub)(hub *h));
-
-/* Ends that hold it, for memory that threads share: true when the last one lets go. */
-void hub_retain(hub *h, int holders);
-bool hub_let_go(hub *h);
+/* A rank's wire over a hub. Closing it unmaps the hub; where threads share it without outboxes, each
+ * rank has a wire, and the last one that is closed frees the memory. */
+wire *hub_wire_new(const hub *h, int rank, const char *kind);
+void hub_unmap(hub *h);
 
 #endif

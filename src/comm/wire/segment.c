@@ -67,17 +67,13 @@ static status map_given(hub *out, int fd, int ranks, err *e) {
     return ST_OK;
 }
 
-static void unmap(hub *h) {
-    munmap(h->memory, h->bytes);
-}
-
 status comm_open_segment(comm_world **out, int fd, int rank, int ranks, err *e) {
     hub h;
     *out = NULL;
     if (rank < 0 || rank >= ranks)
         return err_set(e, ST_USAGE, "there is no rank %d among %d ranks", rank, ranks);
     TRY(map_given(&h, fd, ranks, e));
-    *out = comm_world_new(hub_wire_new(&h, rank, "processes", unmap));
+    *out = comm_world_new(hub_wire_new(&h, rank, "processes"));
     return ST_OK;
 }
 
@@ -85,7 +81,7 @@ status comm_segment_fail(int fd, int ranks, int rank, const err *why, err *e) {
     hub h;
     TRY(map_given(&h, fd, ranks, e));
     board_fail(hub_board(&h), rank, why);
-    unmap(&h);
+    hub_unmap(&h);
     return ST_OK;
 }
 
@@ -93,6 +89,6 @@ status comm_segment_check(int fd, int ranks, err *e) {
     hub h;
     TRY(map_given(&h, fd, ranks, e));
     status st = board_check(hub_board(&h), e);
-    unmap(&h);
+    hub_unmap(&h);
     return st;
 }

@@ -27,12 +27,12 @@ enum { STREAM_CALLER, STREAM_SIDE, STREAMS };
 typedef struct wire wire;
 
 typedef struct wire_class {
-    bool lends;
     bool one_thread; /* all calls must come from one thread: there is only the side stream */
-    void *(*reserve)(wire *w, int stream);
+    void *(*reserve)(wire *w, int stream); /* never of a wire that lends */
     bool (*post)(wire *w, int stream, int peer, const void *data, int64_t bytes, uint32_t tag);
     /* The next piece of peer, which must have these bytes and this tag. One at a time per peer. */
     const void *(*await)(wire *w, int stream, int peer, int64_t bytes, uint32_t tag);
+    /* NULL: pieces are copies, which nobody waits for. */
     void (*release)(wire *w, int stream, int peer);
     void (*settle)(wire *w, int stream, int peer);
     void (*close)(wire *w);
@@ -40,6 +40,7 @@ typedef struct wire_class {
 
 struct wire {
     const wire_class *class;
+    bool lends;
     const char *kind; /* comm_world_kind */
     int rank, size;
     int64_t piece_bytes;

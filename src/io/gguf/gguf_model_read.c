@@ -34,9 +34,9 @@ static status wrong_shape(const param *p, const gguf_view *v, err *e) {
 }
 
 static status check_format(const gguf_view *v, err *e) {
-    dtype dt;
+    dtype dt = v->format->dt;
     uintptr_t at = (uintptr_t)v->data;
-    if (!quant_to_dtype(v->format->type, &dt)) {
+    if (dt == DT_COUNT) {
         err_set(e, ST_FORMAT, "tensor '%s' is stored as %s, which is not computed with", v->name,
                 v->format->name);
         err_hint(e, "get the model as F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or "
@@ -160,7 +160,8 @@ bool gguf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset
     if (p->rank == 1) return false;
     const gguf_view *v = view_of(m, p);
     *offset_bytes = v->data - (const uint8_t *)m->base;
-    return quant_to_dtype(v->format->type, stored);
+    *stored = v->format->dt;
+    return *stored != DT_COUNT;
 }
 
 static status load_vector(const gguf_view *v, const held_array *a, int i, dev_room *room, err *e) {

@@ -10,7 +10,7 @@
  * Workspace: per thread Tk (3 D + 2 Dv) floats and blocks; with parts dK and dV per task instead.
  * FLOPs 2 (3 D + 2 Dv) per visible pair. */
 #include "op/cpu/attention.h"
-#include "op/cpu/attention_parts.h"
+#include "op/cpu/parts.h"
 
 typedef struct bwd_buffers {
     float *k, *v;           /* panels [keys/R][D][R], [keys/R][Dv][R]: left operands of S^T, dP^T */

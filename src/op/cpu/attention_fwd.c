@@ -5,7 +5,8 @@
  * Workspace per thread: Tk (D + Dv) floats and blocks. FLOPs 2 (D + Dv) per visible pair. Every
  * query is computed alone in a fixed order of keys. */
 #include "op/cpu/attention.h"
-#include "op/cpu/attention_parts.h"
+#include "op/cpu/parts.h"
+#include "op/cpu/ops.h"
 
 enum { SPAN = 16 * ATT_Q }; /* queries per task */
 
@@ -213,7 +214,7 @@ V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t
     }
 }
 
-void CPU_FN(attention_fwd)(const op_call *c) {
+static void forward(const op_call *c) {
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
     int64_t stride = fwd_layout(at, NULL, NULL);
@@ -226,6 +227,24 @@ void CPU_FN(attention_fwd)(const op_call *c) {
     }
 }
 
-int64_t CPU_FN(attention_fwd_floats)(const op_attr *at, int threads) {
-    return att_threads(at, threads) * fwd_layout(at, NULL, NULL);
+/* ---- the op ---- */
+
+static bool single_query(const op_attr *at) {
+    return at->attention.Tq == 1 && at->attention.dropout == 0.0f;
 }
+
+static void attention_workspace(const op_infer *io, int64_t ws[3]) {
+    int threads = dev_threads(io->dev);
+    int64_t floats = single_query(io->attr)
+                         ? CPU_FN(attention_one_floats)(io->attr)
+                         : att_threads(io->attr, threads) * fwd_layout(io->attr, NULL, NULL);
+    ws[0] = floats * (int64_t)sizeof(float);
+    ws[1] = CPU_FN(attention_bwd_floats)(io->attr, threads) * (int64_t)sizeof(float);
+}
+
+static void attention_fwd(const op_call *c) {
+    single_query(c->attr) ? CPU_FN(attention_one)(c) : forward(c);
+}
+
+const op_impl CPU_FN(cpu_attention) = {attention_fwd, CPU_FN(attention_bwd), NULL,
+                                       attention_workspace};

@@ -7,7 +7,7 @@
  * the number of threads, so sums have one order. Workspace: of each head and piece, the values
  * mixed with weights exp(score - max), then max and sum. */
 #include "op/cpu/attention.h"
-#include "op/cpu/attention_parts.h"
+#include "op/cpu/parts.h"
 
 enum {
     CHUNK = 64, /* keys */

@@ -4,7 +4,7 @@
 
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
-#include "op/cpu/stored_rows.h"
+#include "op/cpu/parts.h"
 
 static void embed_fwd(const op_call *c) {
     const tensor *table = &c->in[0], *y = &c->out[0];

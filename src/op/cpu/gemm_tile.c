@@ -6,12 +6,13 @@
  * a panel of B stay in 512 KB of second-level cache. The register tile keeps 24 (AVX-512), 12
  * (AVX2) or 8 accumulators. k is cut only into equal blocks that depend on the shape, never on
  * threads. */
-#include "op/cpu/gemm_tile.h"
+#include "op/cpu/parts.h"
+
+#include <omp.h>
 
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
-#include "op/cpu/stored_rows.h"
 
 enum {
     ROW_BLOCK = 96,            /* rows of A packed at a time by one thread */

@@ -2,7 +2,7 @@
  * memory, without packing. Bound by the bandwidth of B, n k elements. A sum runs over the lanes and
  * then across them, so its bits differ from the packed product's but do not depend on m, n or
  * threads. */
-#include "op/cpu/gemm_tile.h"
+#include "op/cpu/parts.h"
 
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"

@@ -7,7 +7,7 @@
  * f32. */
 #include "op/cpu/ops.h"
 #include "op/cpu/stored.h"
-#include "op/cpu/stored_rows.h"
+#include "op/cpu/parts.h"
 
 /* Rows of B at a time; most rows of A, and at a time; elements of B that one thread reads. */
 enum { COLUMNS = 4, MOST_ROWS = 8, ROWS = 4, SMALL_B = 1 << 17 };

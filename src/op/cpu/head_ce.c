@@ -13,7 +13,7 @@
  * the products' own. */
 #include <math.h>
 
-#include "op/cpu/gemm_tile.h"
+#include "op/cpu/parts.h"
 #include "op/cpu/head_rows.h"
 #include "op/cpu/ops.h"
 

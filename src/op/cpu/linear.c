@@ -1,9 +1,8 @@
 /* LINEAR: y = x w^T + bias + res through the packed product. FLOPs 2 N I O in each of its three
  * phases. */
 #include "op/cpu/column_sums.h"
-#include "op/cpu/gemm_tile.h"
+#include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
-#include "op/cpu/stored_rows.h"
 
 static void linear_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *y = &c->out[0];

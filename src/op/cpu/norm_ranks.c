@@ -1,5 +1,5 @@
 /* RMSNORM_RANKS and LAYERNORM_RANKS, one body: norms of rows whose columns ranks share (what is
- * summed over them: op/ref/norm_ranks.c).
+ * summed over them: op/ref/norm.c).
  *
  * A rank's sum of squares is made of deviations from its own mean, which is exact enough in fp32,
  * and put together in double, which is what travels. */
@@ -11,9 +11,8 @@ static int64_t sums_per_row(bool center) {
     return center ? 2 : 1;
 }
 
-static void sum_over_ranks(const op_call *c, bool center) {
-    op_kind kind = center ? OP_LAYERNORM_RANKS : OP_RMSNORM_RANKS;
-    op_collect(c, kind, true, &c->in[0], c->ws, c->ws);
+static void sum_over_ranks(const op_call *c) {
+    op_collect(c, true, &c->in[0], c->ws, c->ws);
 }
 
 /* ---- forward ---- */
@@ -53,7 +52,7 @@ static void forward(const op_call *c, bool center) {
 #pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
     for (int64_t i = 0; i < v.x.rows; i++)
         WITH_DTYPE(dt, sum_row, v, i, copies, sums + i * each, center);
-    sum_over_ranks(c, center);
+    sum_over_ranks(c);
 #pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
     for (int64_t i = 0; i < v.x.rows; i++)
         WITH_DTYPE(dt, finish_row, v, i, all, sums + i * each, center);
@@ -101,7 +100,7 @@ static void backward(const op_call *c, bool center) {
     dtype dt = v.dy.dt;
 #pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
     for (int64_t i = 0; i < rows; i++) WITH_DTYPE(dt, sum_slopes, v, i, sums + i * each, center);
-    sum_over_ranks(c, center);
+    sum_over_ranks(c);
 #pragma omp parallel for num_threads(loop_threads(c, elements)) schedule(static)
     for (int64_t s = 0; s < weights.slices; s++) {
         norm_slice k = norm_slice_open(&weights, s);

@@ -1,5 +1,5 @@
 /* Twelve independent accumulators hide the latency of the multiply-add on every current core. */
-#include "op/cpu/peak_loop.h"
+#include "op/cpu/parts.h"
 
 #include "op/cpu/simd.h"
 

@@ -1,5 +1,5 @@
 /* Rows of stored weights as floats: for looking up, and packed for the product of many rows. */
-#include "op/cpu/stored_rows.h"
+#include "op/cpu/parts.h"
 
 #include "op/cpu/pack.h"
 #include "op/cpu/stored.h"

@@ -1,10 +1,8 @@
 /* The kernels of this instruction set, by op. */
 #include "op/cpu/tables.h"
 
-#include "op/cpu/gemm_tile.h"
+#include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
-#include "op/cpu/peak_loop.h"
-#include "op/cpu/vecops_impl.h"
 
 #define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name),
 static const op_impl *const ops[OP_COUNT] = {CPU_OPS(ROW)};

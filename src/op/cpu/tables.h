@@ -25,12 +25,7 @@ typedef struct cpu_kernels {
 extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,
     cpu_kernels_avx512_bf16;
 
-/* The kernels for operands of type `dt`, f32 or bf16, on a machine with this instruction set. */
+/* table.c: the kernels for operands of type `dt`, f32 or bf16, on a machine with this instruction set. */
 const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
-
-/* The tuned kernels of an op whose activations have type `dt`: an op_impl found here is complete,
- * with every entry that the reference has for this op, and the workspace that these kernels need.
- * NULL: there is none. Pure. */
-const op_impl *cpu_find_op(cpu_isa isa, op_kind kind, dtype dt);
 
 #endif

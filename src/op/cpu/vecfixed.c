@@ -1,6 +1,6 @@
 /* What a step of the deterministic mode does to whole arrays of gradients in fixed point. */
 #include "op/cpu/spans.h"
-#include "op/cpu/vecops_impl.h"
+#include "op/cpu/parts.h"
 #include "op/cpu/wide.h"
 
 void CPU_FN(vec_unfix)(const int64_t *x, float *out, int64_t n) {

@@ -1,5 +1,5 @@
 /* What the start does to whole arrays: initial values and the rounded copies of parameters. */
-#include "op/cpu/vecops_impl.h"
+#include "op/cpu/parts.h"
 
 #include "op/cpu/normal.h"
 #include "op/cpu/spans.h"

@@ -1,5 +1,5 @@
 /* What a step does to whole arrays: update, norm, digest. */
-#include "op/cpu/vecops_impl.h"
+#include "op/cpu/parts.h"
 
 #include "op/cpu/spans.h"
 #include "op/cpu/update.h"

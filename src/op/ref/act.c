@@ -1,5 +1,5 @@
 /* ACT: y = act(x); dx = dy act'(x). GATED: y = act(gate) up; dgate = dy up act'(gate),
- * dup = dy act(gate). */
+ * dup = dy act(gate). One body: x is the gate, and without `up` it is 1. */
 #include "op/ref/ref.h"
 
 #define GELU_C ((REAL)0.79788456080286535588) /* sqrt(2/pi) */
@@ -45,59 +45,35 @@ static REAL act_slope(act_kind kind, REAL x, REAL c) {
     return one;
 }
 
-static void act_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *y = &c->out[0];
+static void forward(const op_call *c) {
+    const tensor *x = &c->in[0], *up = &c->in[1], *y = &c->out[0];
     act_kind kind = c->attr->act.kind;
     REAL limit = c->attr->act.c;
-    int threads = ref_threads(c);
     PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++)
-        for (int64_t i = 0; i < x->cols; i++)
-            row_of(y, n)[i] = store(act_value(kind, load(row_of(x, n)[i]), limit));
-}
-
-static void act_bwd(const op_call *c) {
-    const tensor *x = &c->in[0], *dy = &c->dout[0], *dx = &c->din[0];
-    if (!dx->data) return;
-    act_kind kind = c->attr->act.kind;
-    REAL limit = c->attr->act.c;
-    bool add = op_accumulates(c, 0);
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < x->rows; n++)
-        for (int64_t i = 0; i < x->cols; i++)
-            put(row_of(dx, n) + i,
-                load(row_of(dy, n)[i]) * act_slope(kind, load(row_of(x, n)[i]), limit), add);
-}
-
-const op_impl REF_IMPL(ACT) = {act_fwd, act_bwd, NULL, NULL};
-
-static void gated_fwd(const op_call *c) {
-    const tensor *gate = &c->in[0], *up = &c->in[1], *y = &c->out[0];
-    act_kind kind = c->attr->act.kind;
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < y->rows; n++)
-        for (int64_t i = 0; i < y->cols; i++)
-            row_of(y, n)[i] =
-                store(act_value(kind, load(row_of(gate, n)[i]), 0) * load(row_of(up, n)[i]));
-}
-
-static void gated_bwd(const op_call *c) {
-    const tensor *gate = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
-    const tensor *dgate = &c->din[0], *dup = &c->din[1];
-    act_kind kind = c->attr->act.kind;
-    bool add_gate = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < dy->rows; n++) {
-        for (int64_t i = 0; i < dy->cols; i++) {
-            REAL g = load(row_of(gate, n)[i]), u = load(row_of(up, n)[i]);
-            REAL d = load(row_of(dy, n)[i]);
-            if (dgate->data) put(row_of(dgate, n) + i, d * u * act_slope(kind, g, 0), add_gate);
-            if (dup->data) put(row_of(dup, n) + i, d * act_value(kind, g, 0), add_up);
+    for (int64_t n = 0; n < y->rows; n++) {
+        for (int64_t i = 0; i < y->cols; i++) {
+            REAL v = act_value(kind, load(row_of(x, n)[i]), limit);
+            row_of(y, n)[i] = store(up->data ? v * load(row_of(up, n)[i]) : v);
         }
     }
 }
 
-const op_impl REF_IMPL(GATED) = {gated_fwd, gated_bwd, NULL, NULL};
+static void backward(const op_call *c) {
+    const tensor *x = &c->in[0], *up = &c->in[1], *dy = &c->dout[0];
+    const tensor *dx = &c->din[0], *dup = &c->din[1];
+    act_kind kind = c->attr->act.kind;
+    REAL limit = c->attr->act.c;
+    bool add_x = op_accumulates(c, 0), add_up = op_accumulates(c, 1);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < dy->rows; n++) {
+        for (int64_t i = 0; i < dy->cols; i++) {
+            REAL v = load(row_of(x, n)[i]), d = load(row_of(dy, n)[i]);
+            REAL u = up->data ? load(row_of(up, n)[i]) : 1;
+            if (dx->data) put(row_of(dx, n) + i, d * u * act_slope(kind, v, limit), add_x);
+            if (dup->data) put(row_of(dup, n) + i, d * act_value(kind, v, limit), add_up);
+        }
+    }
+}
+
+const op_impl REF_IMPL(ACT) = {forward, backward, NULL, NULL};
+const op_impl REF_IMPL(GATED) = {forward, backward, NULL, NULL};

@@ -94,7 +94,6 @@ static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
 
 static void attention_fwd(const op_call *c) {
     const op_attr *at = c->attr;
-    int threads = ref_threads(c);
     PARALLEL_FOR_3
     for (int64_t b = 0; b < at->attention.B; b++)
         for (int64_t h = 0; h < at->attention.H; h++)
@@ -161,7 +160,6 @@ static void key_grad(const op_call *c, int64_t b, int64_t j, int64_t k) {
 
 static void attention_bwd(const op_call *c) {
     const op_attr *at = c->attr;
-    int threads = ref_threads(c);
     if (c->din[0].data) {
         PARALLEL_FOR_3
         for (int64_t b = 0; b < at->attention.B; b++)

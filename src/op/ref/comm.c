@@ -10,33 +10,14 @@
 #else
 #define COMM_IMPL(ID, fwd, bwd, workspace) const op_impl REF_IMPL(ID) = {fwd, bwd, NULL, workspace}
 
-static void forward(const op_call *c, op_kind kind) {
-    op_collect(c, kind, true, &c->in[0], c->in[0].data, c->out[0].data);
+static void forward(const op_call *c) {
+    op_collect(c, true, &c->in[0], c->in[0].data, c->out[0].data);
 }
-static void backward(const op_call *c, op_kind kind) {
-    op_collect(c, kind, false, &c->din[0], c->dout[0].data, c->din[0].data);
+static void backward(const op_call *c) {
+    op_collect(c, false, &c->din[0], c->dout[0].data, c->din[0].data);
 }
-
-static void fan_out_fwd(const op_call *c) {
-    (void)c; /* the same memory */
-}
-static void fan_out_bwd(const op_call *c) {
-    backward(c, OP_FAN_OUT);
-}
-static void all_reduce_fwd(const op_call *c) {
-    forward(c, OP_ALL_REDUCE);
-}
-static void gather_rows_fwd(const op_call *c) {
-    forward(c, OP_GATHER_ROWS);
-}
-static void gather_rows_bwd(const op_call *c) {
-    backward(c, OP_GATHER_ROWS);
-}
-static void scatter_sum_fwd(const op_call *c) {
-    forward(c, OP_SCATTER_SUM);
-}
-static void scatter_sum_bwd(const op_call *c) {
-    backward(c, OP_SCATTER_SUM);
+static void same_memory(const op_call *c) {
+    (void)c;
 }
 
 /* Pieces of equal size go through the workspace, a piece per rank. */
@@ -47,7 +28,7 @@ static void gather_cols_fwd(const op_call *c) {
     memset(piece, 0, (size_t)(N * W) * sizeof *piece);
     for (int64_t n = 0; n < N; n++)
         memcpy(piece + n * W, row_of(x, n), (size_t)x->cols * sizeof *piece);
-    op_collect(c, OP_GATHER_COLS, true, x, piece, c->ws);
+    op_collect(c, true, x, piece, c->ws);
     for (int r = 0; r < c->attr->comm.ranks; r++) {
         op_part part = op_part_of(y->cols, c->attr->comm.ranks, r);
         for (int64_t n = 0; n < N; n++)
@@ -62,8 +43,8 @@ static void gather_cols_workspace(const op_infer *io, int64_t ws[3]) {
 }
 #endif
 
-COMM_IMPL(FAN_OUT, fan_out_fwd, fan_out_bwd, NULL);
-COMM_IMPL(ALL_REDUCE, all_reduce_fwd, NULL, NULL);
-COMM_IMPL(GATHER_ROWS, gather_rows_fwd, gather_rows_bwd, NULL);
-COMM_IMPL(SCATTER_SUM, scatter_sum_fwd, scatter_sum_bwd, NULL);
+COMM_IMPL(FAN_OUT, same_memory, backward, NULL);
+COMM_IMPL(ALL_REDUCE, forward, NULL, NULL);
+COMM_IMPL(GATHER_ROWS, forward, backward, NULL);
+COMM_IMPL(SCATTER_SUM, forward, backward, NULL);
 COMM_IMPL(GATHER_COLS, gather_cols_fwd, NULL, gather_cols_workspace);

@@ -4,7 +4,6 @@
 
 static void mask_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
     REAL scale = dropout_scale(c->attr->dropout.p);
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < to->rows; n++) {
         dropout_draw draw = dropout_open(c->run, c->attr->dropout.p, c->attr->dropout.stream);

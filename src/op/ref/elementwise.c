@@ -4,7 +4,6 @@
 /* y = a + b. */
 static void add_fwd(const op_call *c) {
     const tensor *a = &c->in[0], *b = &c->in[1], *y = &c->out[0];
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t i = 0; i < y->cols; i++)
@@ -14,50 +13,34 @@ static void add_fwd(const op_call *c) {
 
 const op_impl REF_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
 
-/* y = x; dx = dy. */
-static void copy_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
-    int threads = ref_threads(c);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < to->rows; n++)
-        for (int64_t i = 0; i < to->cols; i++)
-            put(row_of(to, n) + i, load(row_of(from, n)[i]), add);
-}
-
-static void copy_fwd(const op_call *c) {
-    copy_rows(c, &c->in[0], &c->out[0], false);
-}
-
-static void copy_bwd(const op_call *c) {
-    if (c->din[0].data) copy_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
-}
-
-const op_impl REF_IMPL(COPY) = {copy_fwd, copy_bwd, NULL, NULL};
-
-/* y = c x; dx = c dy. x and y may be the same memory. */
-static void scale_rows(const op_call *c, const tensor *from, const tensor *to, bool add) {
-    ACC by = c->attr->scale.c;
-    int threads = ref_threads(c);
+/* SCALE: y = c x; dx = c dy. x and y may be the same memory. COPY: the same with c = 1. */
+static void scale_rows(const op_call *c, const tensor *from, const tensor *to, ACC by, bool add) {
     PARALLEL_FOR
     for (int64_t n = 0; n < to->rows; n++)
         for (int64_t i = 0; i < to->cols; i++)
             put(row_of(to, n) + i, by * (ACC)load(row_of(from, n)[i]), add);
 }
 
+static ACC factor_of(const op_call *c) {
+    return c->kind == OP_SCALE ? (ACC)c->attr->scale.c : 1;
+}
+
 static void scale_fwd(const op_call *c) {
-    scale_rows(c, &c->in[0], &c->out[0], false);
+    scale_rows(c, &c->in[0], &c->out[0], factor_of(c), false);
 }
 
 static void scale_bwd(const op_call *c) {
-    if (c->din[0].data) scale_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+    if (!c->din[0].data) return;
+    scale_rows(c, &c->dout[0], &c->din[0], factor_of(c), op_accumulates(c, 0));
 }
 
 const op_impl REF_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
+const op_impl REF_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
 
 /* y = x + bias; dbias = column sums of dy. x and y may be the same memory. */
 static void bias_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
     const REAL *bias = real_row_of(&c->in[1], 0);
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++)
         for (int64_t i = 0; i < y->cols; i++)
@@ -75,7 +58,6 @@ static void fill_fwd(const op_call *c) {
     const tensor *y = &c->out[0];
     ACC v = (ACC)c->attr->fill.c * (c->attr->fill.scaled ? (ACC)c->run->grad_scale : 1);
     bool stored = dtype_bytes(y->dt) == sizeof(STORE); /* or a statistic, which is a REAL */
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t i = 0; i < y->cols; i++) {

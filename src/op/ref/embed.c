@@ -25,7 +25,6 @@ static void look_up(const tensor *table, int64_t id, STORE *y, dtype dt) {
 
 static void embed_fwd(const op_call *c) {
     const tensor *y = &c->out[0];
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) look_up(&c->in[0], embed_row(c, n), row_of(y, n), y->dt);
 }
@@ -34,7 +33,6 @@ static void embed_fwd(const op_call *c) {
 static void embed_bwd_weight(const op_call *c) {
     const tensor *dy = &c->dout[0], *dt = &c->din[0];
     bool add = op_accumulates(c, 0);
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t b = 0; b < blocks_of(dt->cols); b++) {
         int64_t first = b * BLOCK, len = block_len(dt->cols, first);

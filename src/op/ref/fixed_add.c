@@ -12,8 +12,7 @@ static void fixed_add_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *sum = &c->out[0];
     bool add = op_accumulates(c, 0), beyond = false;
     double limit = (double)c->run->fixed_limit;
-    int threads = ref_threads(c);
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : beyond)
+#pragma omp parallel for schedule(static) num_threads(ref_threads(c)) reduction(|| : beyond)
     for (int64_t n = 0; n < x->rows; n++) {
         for (int64_t i = 0; i < x->cols; i++) {
             double v = (double)real_row_of(x, n)[i];

@@ -94,7 +94,6 @@ static void run_chunks(const head *h) {
     int64_t N = c->in[0].rows, V = c->in[1].rows;
     int64_t chunk = op_head_chunk_rows(c->attr, N, V);
     REAL *logits = c->ws;
-    int threads = ref_threads(c);
     for (int64_t n0 = 0; n0 < N; n0 += chunk) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         PARALLEL_FOR

@@ -8,7 +8,6 @@
 static void head_stats_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
     ACC cap = c->attr->head.softcap;
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < x->rows; n++) {
         const REAL *from = real_row_of(x, n);
@@ -44,7 +43,6 @@ static void grad_row(const op_call *c, int64_t n, int64_t target, ACC lse) {
 static void head_grad_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *stats = &c->in[2];
     int64_t ranks = stats->rows / x->rows;
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < x->rows; n++) {
         ACC max = -INFINITY, sum = 0, at_target = 0;

@@ -18,7 +18,6 @@ static ACC product(const op_call *c, int64_t n, int64_t o) {
 
 static void linear_fwd(const op_call *c) {
     const tensor *bias = &c->in[2], *res = &c->in[3], *y = &c->out[0];
-    int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t o = 0; o < y->cols; o++) {
@@ -38,7 +37,6 @@ static void linear_bwd_input(const op_call *c) {
     const tensor *w = &c->in[1], *dy = &c->dout[0], *dx = &c->din[0];
     if (!dx->data) return;
     bool add = op_accumulates(c, 0);
-    int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t n = 0; n < dx->rows; n++) {
         for (int64_t b = 0; b < blocks_of(dx->cols); b++) {
@@ -55,7 +53,6 @@ static void linear_bwd_input(const op_call *c) {
 static void linear_dw(const op_call *c) {
     const tensor *x = &c->in[0], *dy = &c->dout[0], *dw = &c->din[1];
     bool add = op_accumulates(c, 1);
-    int threads = ref_threads(c);
     PARALLEL_FOR_2
     for (int64_t o = 0; o < dw->rows; o++) {
         for (int64_t b = 0; b < blocks_of(dw->cols); b++) {

@@ -74,10 +74,12 @@ static inline REAL r_erf(REAL x) {
     return REF_FN(erf)(x);
 }
 
-/* `threads` must be in scope. */
-#define PARALLEL_FOR _Pragma("omp parallel for schedule(static) num_threads(threads)")
-#define PARALLEL_FOR_2 _Pragma("omp parallel for schedule(static) num_threads(threads) collapse(2)")
-#define PARALLEL_FOR_3 _Pragma("omp parallel for schedule(static) num_threads(threads) collapse(3)")
+/* The call, `c`, must be in scope. */
+#define PARALLEL_FOR _Pragma("omp parallel for schedule(static) num_threads(ref_threads(c))")
+#define PARALLEL_FOR_2                                                                             \
+    _Pragma("omp parallel for schedule(static) num_threads(ref_threads(c)) collapse(2)")
+#define PARALLEL_FOR_3                                                                             \
+    _Pragma("omp parallel for schedule(static) num_threads(ref_threads(c)) collapse(3)")
 
 static inline int ref_threads(const op_call *c) {
     return dev_threads(c->run->dev);
@@ -128,7 +130,6 @@ static inline void axpy(ACC *acc, ACC s, const STORE *row, int64_t n) {
 
 /* sums[0,i] = sum_n dy[n,i]: the gradient of a bias. */
 static inline void column_sums(const op_call *c, const tensor *dy, const tensor *sums, bool add) {
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t b = 0; b < blocks_of(sums->cols); b++) {
         int64_t first = b * BLOCK, len = block_len(sums->cols, first);

@@ -22,7 +22,6 @@ static void rotate(const op_call *c, const tensor *x, const tensor *y, ACC sign,
     const op_attr *at = c->attr;
     const tensor *table = &c->in[2];
     int64_t rotated = (int64_t)at->rope.heads * at->rope.head_dim;
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < x->rows; n++) {
         int32_t pos = int_at(&c->in[1], n);

@@ -6,7 +6,6 @@
 
 static void take_rows_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t n = 0; n < y->rows; n++) {
         int64_t row = take_row(c, n);
@@ -32,7 +31,6 @@ static void take_rows_bwd(const op_call *c) {
     if (!c->din[0].data) return;
     bool add = op_accumulates(c, 0);
     take_places p = take_find_places(c);
-    int threads = ref_threads(c);
     PARALLEL_FOR
     for (int64_t row = 0; row < c->din[0].rows; row++) give_row(c, p, row, add);
 }

@@ -1,7 +1,7 @@
 /* The other ranks of a run, as a step needs them: gathering weights, reducing gradients, sums over
  * ranks, agreement on errors. With one rank every function returns at once or copies.
  *
- * Weights and gradients travel in units of parameters (param/units.h). step/unit_calls.h says which
+ * Weights and gradients travel in units of parameters (param/units.h). step/traffic.h says which
  * collectives move a unit; they run on the side stream of the world, while forward and backward go
  * on. So each transfer has two functions, one that begins it and one that waits for it.
  *
@@ -18,7 +18,7 @@
 
 #include "op/vecops.h"
 #include "run/config/config.h"
-#include "step/unit_calls.h"
+#include "step/traffic.h"
 
 /* The transfers of one unit of parameters. */
 typedef struct peers_unit {
