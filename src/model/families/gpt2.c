@@ -1,9 +1,6 @@
 /* GPT-2 (Radford et al. 2019): learned positions, LayerNorm with bias, GELU, biases everywhere,
  * tied head. Files hold the four projection matrices as [in,out] (Conv1D). "bias": false is
  * nanoGPT's switch: no biases in products and norms. */
-#include <string.h>
-
-#include "model/config_keys.h"
 #include "model/families/hf.h"
 
 static void gpt2_defaults(model_config *mc) {
@@ -39,17 +36,9 @@ static status gpt2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 }
 
 static void gpt2_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "n_embd", mc->hidden_size);
-    hf_int(o, "n_layer", mc->num_hidden_layers);
-    hf_int(o, "n_head", mc->num_attention_heads);
-    hf_int(o, "n_positions", mc->max_position_embeddings);
-    hf_int(o, "n_ctx", mc->max_position_embeddings);
-    hf_int(o, "n_inner", mc->intermediate_size);
-    hf_word(o, "activation_function", key_act_word(mc->act, mc->family->activations));
-    hf_num(o, "layer_norm_epsilon", mc->norm_eps);
-    hf_num(o, "embd_pdrop", mc->embd_pdrop);
-    hf_num(o, "attn_pdrop", mc->attn_pdrop);
-    hf_num(o, "resid_pdrop", mc->resid_pdrop);
+    hf_write(mc, o,
+             "n_embd n_layer n_head n_positions n_ctx n_inner activation_function "
+             "layer_norm_epsilon embd_pdrop attn_pdrop resid_pdrop");
 }
 
 const model_family family_gpt2 = {

@@ -17,8 +17,7 @@ static void llama_defaults(model_config *mc) {
 static void llama_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_bool(o, "mlp_bias", mc->mlp_bias);
+    hf_write(mc, o, "attention_bias mlp_bias");
 }
 
 const model_family family_llama = {

@@ -22,8 +22,7 @@ static void minicpm_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_drop(o, "head_dim");
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_num(o, "scale_emb", mc->scale_emb);
+    hf_write(mc, o, "attention_bias scale_emb");
     double depth = mc->scale_depth > 0 ? mc->scale_depth : sqrt((double)mc->num_hidden_layers);
     hf_num(o, "scale_depth", depth);
     hf_int(o, "dim_model_base", mc->dim_model_base > 0 ? mc->dim_model_base : mc->hidden_size);

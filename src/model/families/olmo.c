@@ -21,7 +21,7 @@ static void olmo_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_drop(o, "rms_norm_eps");
     hf_rope_by_type(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_write(mc, o, "attention_bias");
     hf_num_or_null(o, "clip_qkv", mc->clip_qkv);
 }
 

@@ -20,7 +20,7 @@ static void olmo2_defaults(model_config *mc) {
 static void olmo2_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope_by_type(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_write(mc, o, "attention_bias");
 }
 
 const model_family family_olmo2 = {

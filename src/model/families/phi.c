@@ -3,7 +3,6 @@
  * each head rotated. */
 #include <string.h>
 
-#include "model/config_keys.h"
 #include "model/families/hf.h"
 
 static void phi_defaults(model_config *mc) {
@@ -34,20 +33,13 @@ static bool phi_can_say(const model_config *mc, const char *option) {
 }
 
 static void phi_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "hidden_size", mc->hidden_size);
-    hf_int(o, "intermediate_size", mc->intermediate_size);
-    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
-    hf_int(o, "num_attention_heads", mc->num_attention_heads);
-    hf_int(o, "num_key_value_heads", mc->num_key_value_heads);
-    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
-    hf_num(o, "layer_norm_eps", mc->norm_eps);
-    hf_word(o, "hidden_act", key_act_word(mc->act, mc->family->activations));
+    hf_write(mc, o,
+             "hidden_size intermediate_size num_hidden_layers num_attention_heads "
+             "num_key_value_heads max_position_embeddings layer_norm_eps hidden_act");
     hf_bool(o, "qk_layernorm", mc->qk_norm == QK_NORM_HEAD);
-    hf_num(o, "embd_pdrop", mc->embd_pdrop);
-    hf_num(o, "attention_dropout", mc->attn_pdrop);
-    hf_num(o, "resid_pdrop", mc->resid_pdrop);
+    hf_write(mc, o, "embd_pdrop attention_dropout resid_pdrop");
     hf_rope(mc, o);
-    hf_num(o, "partial_rotary_factor", mc->partial_rotary_factor);
+    hf_write(mc, o, "partial_rotary_factor");
 }
 
 const model_family family_phi = {

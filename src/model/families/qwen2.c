@@ -14,11 +14,6 @@ static void qwen2_defaults(model_config *mc) {
     mc->act = ACT_SILU;
 }
 
-static status qwen2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
-    (void)file;
-    return hf_read_switched_windows(o, layers, e);
-}
-
 static void qwen2_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
@@ -37,6 +32,6 @@ const model_family family_qwen2 = {
     .gguf_arch = "qwen2",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM | BY_OLLAMA,
     .defaults = qwen2_defaults,
-    .from_hf = qwen2_from_hf,
+    .from_hf = hf_read_switched_windows,
     .to_hf = qwen2_to_hf,
 };
