@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/foreign/foreign.h"
+#include "io/foreign.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
 #include "tok/tok_format.h"
