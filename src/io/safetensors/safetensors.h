@@ -71,6 +71,8 @@ typedef struct st_tensor {
     void *ctx;
 } st_tensor;
 
+/* What a file calls a dtype: "F32". */
+const char *st_format_name(dtype dt);
 uint64_t st_tensor_bytes(const st_tensor *t);
 /* Size of the file that st_write would make. */
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
