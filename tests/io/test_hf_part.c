@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include "base/file_patch.h"
-#include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
 #include "io/store_test.h"
 #include "io/whole_tensors.h"

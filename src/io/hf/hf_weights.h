@@ -41,6 +41,21 @@ status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
 
+/* ---- files that several ranks write ----
+ *
+ * One safetensors file of whole tensors, of which each rank writes what it holds. st_create makes
+ * the file at full length; then every rank calls hf_write_part, in any order, with no message
+ * between them. */
+
+/* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
+ * model (param_store_whole), named PREFIX + parameter name. All ranks get the same list, whatever
+ * they hold. In the arena. */
+st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt, hf_order order);
+
+/* Writes this rank's part: the elements of arrays[n] that it counts (split.h), to where the file
+ * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other. */
+status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
+                     hf_order order, err *e) ATH_MUST_USE;
 /* Reads this rank's part of an array that hf_write_part wrote in the order HF_MEMORY. ST_FORMAT: a
  * tensor of the whole model is missing or has another length, whoever would hold it. */
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,
