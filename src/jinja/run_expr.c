@@ -38,7 +38,7 @@ static status eval_concat(jrun *r, const jnode *n, jv *out) {
 
 /* ---- comparisons ---- */
 
-static status compare(jrun *r, int op, jv a, jv b, bool *yes) {
+status jrun_compare(jrun *r, int op, jv a, jv b, bool *yes) {
     int order;
     switch (op) {
         case JT_EQ: return jv_equal(r, a, b, yes);
@@ -70,7 +70,7 @@ static status eval_compare(jrun *r, const jnode *n, jv *out) {
     for (int32_t i = 0; i < n->n_kid && yes; i++) {
         TRY(jrun_eval(r, n->kid[i]->a, &right));
         r->at = n->at;
-        TRY(compare(r, n->kid[i]->op, left, right, &yes));
+        TRY(jrun_compare(r, n->kid[i]->op, left, right, &yes));
         left = right;
     }
     *out = jv_bool(yes);
