@@ -118,9 +118,9 @@ status jrun_for(jrun *r, const jnode *n) {
     l->got = jseq_new(r, JSEQ_LIST);
     TRY(run_items(r, l));
     r->scope = outer;
-    if (l->finished || n->n_kid == 0) return ST_OK;
+    if (l->finished || n->kid.n == 0) return ST_OK;
     r->scope = jscope_in(r, outer);
-    TRY(jrun_block(r, n->kid[0]));
+    TRY(jrun_block(r, n->kid.item[0]));
     r->scope = outer;
     return ST_OK;
 }
