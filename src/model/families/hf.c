@@ -42,6 +42,17 @@ void hf_num_or_null(json_t *o, const char *key, double x) {
     json_object_set_new(o, key, x > 0 ? json_real(x) : json_null());
 }
 
+void hf_llama_defaults(model_config *mc) {
+    mc->vocab_size = 32000;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->intermediate_size = 11008;
+    mc->max_position_embeddings = 2048;
+    mc->norm_eps = 1e-6;
+    mc->act = ACT_SILU;
+}
+
 void hf_llama_sizes(const model_config *mc, json_t *o) {
     hf_write(mc, o,
              "hidden_size intermediate_size num_hidden_layers num_attention_heads "

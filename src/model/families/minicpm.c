@@ -5,17 +5,10 @@
 #include "model/families/hf.h"
 
 static void minicpm_defaults(model_config *mc) {
-    mc->vocab_size = 32000;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
-    mc->intermediate_size = 11008;
-    mc->max_position_embeddings = 2048;
-    mc->norm_eps = 1e-6;
+    hf_llama_defaults(mc);
     mc->tie_word_embeddings = true;
     mc->dim_model_base = 1;
     mc->scale_depth = 1;
-    mc->act = ACT_SILU;
 }
 
 static void minicpm_to_hf(const model_config *mc, json_t *o) {

@@ -4,16 +4,11 @@
 #include "model/families/hf.h"
 
 static void qwen_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
     mc->vocab_size = 151936;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
     mc->head_dim = 128;
-    mc->intermediate_size = 11008;
     mc->max_position_embeddings = 8192;
-    mc->norm_eps = 1e-6;
     mc->qkv_bias = true;
-    mc->act = ACT_SILU;
 }
 
 static status qwen_from_hf(json_t *o, int64_t layers, bool file, err *e) {

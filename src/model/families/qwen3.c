@@ -3,17 +3,13 @@
 #include "model/families/hf.h"
 
 static void qwen3_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
     mc->vocab_size = 151936;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
     mc->num_key_value_heads = 32;
     mc->head_dim = 128;
     mc->intermediate_size = 22016;
     mc->max_position_embeddings = 32768;
-    mc->norm_eps = 1e-6;
     mc->qk_norm = QK_NORM_HEAD;
-    mc->act = ACT_SILU;
 }
 
 static void qwen3_to_hf(const model_config *mc, json_t *o) {
