@@ -55,7 +55,7 @@ typedef struct model_config {
     act_kind act;
     rope_scaling rope;
     const char *const *names; /* of tensors by part, where they are not the family's: those of a
-                                 GGUF file (io/gguf/gguf_arch.h) */
+                                 GGUF file (io/gguf/gguf_arch.c) */
     bool gguf_order;  /* weights lie as a GGUF file holds them: rotary pairs as neighbours where its
                          converter makes them so, (1 + w) of norms already added */
     const char *from; /* folder whose weights training starts from, or NULL */

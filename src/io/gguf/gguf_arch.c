@@ -1,4 +1,4 @@
-#include "io/gguf/gguf_arch.h"
+#include "io/gguf/gguf_config.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* GGUF model files, written (see gguf_model.h).
  *
  * The file's parameters are declared from the config that it will say, so their names, shapes and
- * order follow from model_declare; rows come from the store by gguf_rows.h. Before anything is
+ * order follow from model_declare; rows come from the store by gguf_rows.c. Before anything is
  * written the metadata are read back, and what a reader computes from them is compared with the
  * model.
  *
@@ -11,7 +11,6 @@
 
 #include "io/gguf/gguf_config.h"
 #include "io/gguf/gguf_model.h"
-#include "io/gguf/gguf_rows.h"
 
 typedef struct writer {
     arena *a;
