@@ -183,20 +183,18 @@ static status check_once(json_t *first, const json_t *base, const char *key, err
 }
 
 /* The family's name for one of the numbers that go by several names; NULL: `name` is none. */
-static const char *own_name(const model_family *f, const char *name, char *buffer, size_t size) {
+static const char *own_name(const model_family *f, const char *name, char buffer[64]) {
     if (!key_in_words("rope_theta partial_rotary_factor rms_norm_eps", name)) return NULL;
-    for (int i = 0, len = 1; f->numbers && len; i++) {
-        const char *word = key_word_at(f->numbers, i, &len);
-        snprintf(buffer, size, "%.*s", len, word);
+    const char *numbers = f->numbers ? f->numbers : "";
+    while (key_next_word(&numbers, buffer))
         if (strcmp(key_canonical(buffer), name) == 0) return buffer;
-    }
     return name;
 }
 
 /* A number under a name that only other families' readers know: they would take the default. */
 static status check_name(const json_t *base, const char *key, const model_family *f, err *e) {
     char buffer[64];
-    const char *name = key_canonical(key), *own = own_name(f, name, buffer, sizeof buffer);
+    const char *name = key_canonical(key), *own = own_name(f, name, buffer);
     if (!own || strcmp(own, key) == 0 || !is_null(json_object_get(base, own))) return ST_OK;
     bool inside = is_null(json_object_get(base, "rope_scaling")) &&
                   !is_null(json_object_get(json_object_get(base, "rope_parameters"), name));

@@ -1,18 +1,8 @@
 #include "model/families/hf.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "model/config_keys.h"
-
-/* The next of words that are separated by spaces; false: there is none. */
-static bool next_word(const char **words, char out[64]) {
-    int len;
-    const char *word = key_word_at(*words, 0, &len);
-    snprintf(out, 64, "%.*s", len, word);
-    *words = word + len + (word[len] == ' ');
-    return len > 0;
-}
 
 static json_t *option_value(const model_config *mc, const char *option) {
     if (strcmp(option, "hidden_act") == 0)
@@ -27,7 +17,7 @@ static json_t *option_value(const model_config *mc, const char *option) {
 
 void hf_write(const model_config *mc, json_t *o, const char *names) {
     char name[64];
-    while (next_word(&names, name))
+    while (key_next_word(&names, name))
         json_object_set_new(o, name, option_value(mc, key_canonical(name)));
 }
 
@@ -127,7 +117,7 @@ int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback) {
 
 void hf_drop(json_t *o, const char *keys) {
     char name[64];
-    while (next_word(&keys, name)) json_object_del(o, name);
+    while (key_next_word(&keys, name)) json_object_del(o, name);
 }
 
 static bool from_layer(int64_t l, int64_t first) {
