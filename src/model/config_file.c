@@ -1,7 +1,6 @@
 /* See config_file.h. Reading order: config_merge, config_check_strict. */
 #include "model/config_file.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "model/config_keys.h"

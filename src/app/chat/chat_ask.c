@@ -25,8 +25,8 @@ static json_t *answer_json(const conversation_answer *a) {
                      generate_finish_name(a->result.finish), "prompt_tokens",
                      (json_int_t)a->n_prompt, "reused_tokens", (json_int_t)a->result.n_reused,
                      "new_tokens", (json_int_t)a->ids.n, "dropped_turns", (json_int_t)a->n_dropped,
-                     "prefill_tok_per_s", json_f64(a->prefill_rate), "decode_tok_per_s",
-                     json_f64(a->decode_rate));
+                     "prefill_tok_per_s", json_f64(a->result.prefill_rate), "decode_tok_per_s",
+                     json_f64(a->result.decode_rate));
 }
 
 status chat_answer_one(chat *c, const char *text, size_t len, err *e) {
