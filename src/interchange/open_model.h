@@ -14,7 +14,7 @@
  * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files.
  *
  * Most weights are not copied. The programs read a matrix in the mapped file, in the format that
- * it has there, wherever they can compute with it as it lies (hf_model.h, gguf_model.h say where).
+ * it has there, wherever they can compute with it as it lies (hf_weights.h, gguf_model.h say where).
  * All else, norms and biases above all, is read into the plan's memory as fp32. Activations and
  * sums are fp32. */
 #ifndef INTERCHANGE_OPEN_MODEL_H
@@ -23,7 +23,7 @@
 #include "infer/generate.h"
 #include "infer/settings.h"
 #include "io/gguf/gguf_model.h"
-#include "io/hf/hf_model.h"
+#include "io/hf/hf_weights.h"
 #include "plan/plan.h"
 
 /* The format of keys and values in the KV cache. At long contexts a token reads more of the cache

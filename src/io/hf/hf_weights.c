@@ -9,6 +9,7 @@
 #include "base/file_patch.h"
 #include "base/json.h"
 #include "io/safetensors/fp8.h"
+#include "model/family.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
 static const char *const prefixes[] = {"",        "transformer.", "model.",
@@ -244,7 +245,8 @@ hf_order hf_order_of(const char *dir) {
     return pairs ? HF_FILES_PAIRS : HF_FILES;
 }
 
-status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
+/* list: that of hf_find_weights. Of what is mapped this rank holds nothing. */
+static status fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
     held_array masters = held_masters(s);
     dev_room room = {0};
     status st = ST_OK;
@@ -260,7 +262,7 @@ status hf_load_weights(const param_store *s, const char *path, err *e) {
     TRY(st_open(&r, path, e));
     hf_weight *list = xcalloc((size_t)param_count(param_store_whole(s)), sizeof *list);
     status st = hf_find_weights(s, r, list, e);
-    if (st == ST_OK) st = hf_fill_masters(s, list, hf_order_of(path), e);
+    if (st == ST_OK) st = fill_masters(s, list, hf_order_of(path), e);
     free(list);
     st_close(r);
     return st;
@@ -301,6 +303,67 @@ status hf_read_array(const held_array *a, const st_reader *r, const char *prefix
     }
     dev_room_free(&room);
     return st;
+}
+
+/* ---- a folder opened for inference ---- */
+
+static status find_all(hf_model *m, const model_config *mc, err *e) {
+    arena *a = arena_new("hf check");
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(mc, s);
+    m->n = param_count(s);
+    m->weights = ARENA_ARRAY(m->a, hf_weight, m->n);
+    status st = hf_find_weights(s, m->file, m->weights, e);
+    arena_free(a);
+    return st;
+}
+
+/* The lowest address of a tensor in any of the files. */
+static const uint8_t *lowest(const st_reader *r) {
+    const uint8_t *low = NULL;
+    for (int64_t i = 0; i < st_count(r); i++) {
+        const uint8_t *at = st_get(r, i)->data;
+        if (!low || (uintptr_t)at < (uintptr_t)low) low = at;
+    }
+    return low;
+}
+
+status hf_model_open(hf_model *m, const char *dir, const model_config *mc, err *e) {
+    *m = (hf_model){.a = arena_new("hf model"), .order = hf_order_of(dir)};
+    TRY(st_open(&m->file, dir, e));
+    m->base = lowest(m->file);
+    return find_all(m, mc, e);
+}
+
+void hf_model_close(hf_model *m) {
+    st_close(m->file);
+    arena_free(m->a);
+    *m = (hf_model){0};
+}
+
+static bool is_computed_with(const st_view *v) {
+    bool known = v->dt == DT_F32 || v->dt == DT_BF16 || v->dt == DT_F16;
+    return known && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
+}
+
+/* Files are mapped one by one, so the distance from `base` is one of addresses, not of pointers
+ * into the same object. */
+bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
+    const hf_model *m = ctx;
+    if (p->rank == 1 || held_is_transposed(p, m->order) || held_is_reordered(p, m->order))
+        return false;
+    const st_view *v = hf_find_view(m->file, p->name);
+    CHECK(v, "tensor %s was checked", p->name);
+    if (!is_computed_with(v)) return false;
+    *stored = v->dt;
+    *offset_bytes = (int64_t)((uintptr_t)v->data - (uintptr_t)m->base);
+    return true;
+}
+
+status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
+    int n = param_count(param_store_whole(s));
+    CHECK(n == m->n, "%d parameters, %d were checked", n, m->n);
+    return fill_masters(s, m->weights, m->order, e);
 }
 
 /* ---- files that several ranks write: parameters are walked in the file's order, so what is whole is
