@@ -142,10 +142,11 @@ void config_drop_switched_off(json_t *all, const json_t *base, const model_famil
 
 /* ---- strictness ---- */
 
-static bool is_switch(const char *key) {
-    for (int i = 0; i < ARRAY_LEN(switches); i++)
-        if (strcmp(switches[i].key, key) == 0) return true;
-    return false;
+/* The number of a switch; -1: the key is none. */
+static int find_switch(const char *key) {
+    int i = ARRAY_LEN(switches) - 1;
+    while (i >= 0 && strcmp(switches[i].key, key) != 0) i--;
+    return i;
 }
 
 /* What only the user of a config.json says, never its author. */
@@ -156,7 +157,7 @@ static bool is_users(const char *key) {
 static bool family_has_key(const model_family *f, const char *key, const json_t *v) {
     const char *name = key_canonical(key);
     if (strcmp(key, "pruned_heads") == 0) return json_object_size(v) == 0;
-    return is_switch(key) || key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
+    return find_switch(key) >= 0 || key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
            key_in_words(f->inert_keys, key) || (config_key_special(name) && !is_users(key)) ||
            config_key_inert(key) || strcmp(key, original) == 0;
 }
@@ -348,15 +349,11 @@ status config_check_rope(const json_t *o, const model_family *f, err *e) {
 }
 
 status config_check_switch(const char *key, const json_t *v, bool *known, err *e) {
-    *known = false;
-    for (int i = 0; i < ARRAY_LEN(switches); i++) {
-        if (strcmp(switches[i].key, key) != 0) continue;
-        *known = true;
-        if (json_is_boolean(v) && json_is_true(v) == switches[i].only) return ST_OK;
-        err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
-                switches[i].only ? "true" : "false");
-        err_hint(e, "the model would compute another function; leave it out only if that is meant");
-        return err_where(e, "model.%s", key);
-    }
-    return ST_OK;
+    int i = find_switch(key);
+    *known = i >= 0;
+    if (i < 0 || (json_is_boolean(v) && json_is_true(v) == switches[i].only)) return ST_OK;
+    err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
+            switches[i].only ? "true" : "false");
+    err_hint(e, "the model would compute another function; leave it out only if that is meant");
+    return err_where(e, "model.%s", key);
 }

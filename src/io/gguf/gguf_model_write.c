@@ -186,7 +186,7 @@ status gguf_model_check(const gguf_model_source *src, err *e) {
 status gguf_model_write(const char *path, const gguf_model_source *src, quant_type type, err *e) {
     writer w;
     status st = writer_prepare(&w, src, type, e);
-    if (st == ST_OK) st = gguf_write(path, &w.pairs, w.tensors, w.n, NULL, e);
+    if (st == ST_OK) st = gguf_write(path, &w.pairs, w.tensors, w.n, e);
     writer_free(&w);
     return st;
 }

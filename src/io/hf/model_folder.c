@@ -208,7 +208,7 @@ status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64
             snprintf(path, sizeof path, "%s/model.safetensors", dir);
         else
             snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, k + 1, c.n);
-        st = st_write(path, tensors + c.first[k], c.first[k + 1] - c.first[k], NULL, e);
+        st = st_write(path, tensors + c.first[k], c.first[k + 1] - c.first[k], e);
     }
     if (st == ST_OK && c.n > 1) st = write_index(dir, tensors, &c, e);
     if (n_files) *n_files = c.n;

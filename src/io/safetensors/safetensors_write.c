@@ -101,7 +101,7 @@ static status append_tensor(file_out *out, const st_tensor *t, err *e) {
     return st;
 }
 
-status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash, err *e) {
+status st_write(const char *path, const st_tensor *tensors, int64_t n, err *e) {
     strbuf header = {0};
     build_header(&header, tensors, n);
     file_out out;
@@ -110,7 +110,7 @@ status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t 
         st = file_out_write(&out, header.data, header.len, e);
         for (int64_t i = 0; i < n && st == ST_OK; i++) st = append_tensor(&out, &tensors[i], e);
         if (st == ST_OK)
-            st = file_out_close(&out, hash, e);
+            st = file_out_close(&out, NULL, e);
         else
             file_out_abandon(&out);
         if (st != ST_OK) file_sys_unlinkat(AT_FDCWD, path, 0); /* no half file stays */

@@ -4,17 +4,13 @@
 #include "model/families/hf.h"
 
 static void gpt2_defaults(model_config *mc) {
+    hf_gpt_defaults(mc);
     mc->vocab_size = 50257;
     mc->hidden_size = 768;
     mc->num_hidden_layers = 12;
     mc->num_attention_heads = 12;
     mc->max_position_embeddings = 1024;
     mc->positions = POSITIONS_LEARNED;
-    mc->norm = NORM_LAYER;
-    mc->norm_weights = NORM_WEIGHTS_WB;
-    mc->norm_eps = 1e-5;
-    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
-    mc->mlp = MLP_PLAIN;
     mc->act = ACT_GELU_TANH;
     mc->tie_word_embeddings = true;
     mc->init = INIT_SCHEME_GPT2;

@@ -6,6 +6,7 @@
 #include "model/families/hf.h"
 
 static void neox_defaults(model_config *mc) {
+    hf_gpt_defaults(mc);
     mc->vocab_size = 50432;
     mc->hidden_size = 6144;
     mc->num_hidden_layers = 44;
@@ -13,12 +14,7 @@ static void neox_defaults(model_config *mc) {
     mc->intermediate_size = 24576;
     mc->max_position_embeddings = 2048;
     mc->partial_rotary_factor = 0.25;
-    mc->norm = NORM_LAYER;
-    mc->norm_weights = NORM_WEIGHTS_WB;
-    mc->norm_eps = 1e-5;
     mc->residual = RESIDUAL_PARALLEL;
-    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
-    mc->mlp = MLP_PLAIN;
     mc->act = ACT_GELU_EXACT;
     mc->init = INIT_SCHEME_SMALL_WANG;
 }

@@ -43,6 +43,14 @@ void hf_llama_defaults(model_config *mc) {
     mc->act = ACT_SILU;
 }
 
+void hf_gpt_defaults(model_config *mc) {
+    mc->norm = NORM_LAYER;
+    mc->norm_weights = NORM_WEIGHTS_WB;
+    mc->norm_eps = 1e-5;
+    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
+    mc->mlp = MLP_PLAIN;
+}
+
 void hf_llama_sizes(const model_config *mc, json_t *o) {
     hf_write(mc, o,
              "hidden_size intermediate_size num_hidden_layers num_attention_heads "

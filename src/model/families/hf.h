@@ -55,6 +55,8 @@ void hf_num_or_null(json_t *o, const char *key, double x);
 
 /* The options of transformers' LlamaConfig, with which most families begin. */
 void hf_llama_defaults(model_config *mc);
+/* LayerNorms with bias, biases in all products of layers, and a plain feed-forward part. */
+void hf_gpt_defaults(model_config *mc);
 /* hidden_size ... rms_norm_eps, hidden_act, attention_dropout of the Llama lineage; no biases. */
 void hf_llama_sizes(const model_config *mc, json_t *o);
 /* rope_theta and rope_scaling for transformers 4, rope_parameters for 5. */

@@ -6,6 +6,7 @@
 #include "model/families/hf.h"
 
 static void phi_defaults(model_config *mc) {
+    hf_gpt_defaults(mc);
     mc->vocab_size = 51200;
     mc->hidden_size = 2048;
     mc->num_hidden_layers = 24;
@@ -13,12 +14,8 @@ static void phi_defaults(model_config *mc) {
     mc->intermediate_size = 8192;
     mc->max_position_embeddings = 2048;
     mc->partial_rotary_factor = 0.5;
-    mc->norm = NORM_LAYER;
-    mc->norm_weights = NORM_WEIGHTS_WB;
-    mc->norm_eps = 1e-5;
     mc->residual = RESIDUAL_PARALLEL_SHARED;
-    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = mc->head_bias = true;
-    mc->mlp = MLP_PLAIN;
+    mc->head_bias = true;
     mc->act = ACT_GELU_TANH;
 }
 
