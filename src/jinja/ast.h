@@ -48,8 +48,6 @@ typedef enum jnode_kind {
 
 enum { JN_OP_IN = 200, JN_OP_NOT_IN };
 
-struct jbuiltin;
-
 /* A growing list of nodes. */
 typedef struct jkids {
     struct jnode **item;

@@ -9,7 +9,6 @@
 /* ---- primaries ---- */
 
 static status parse_parens(jparse *p, jnode **out);
-static status parse_postfix(jparse *p, jnode **n);
 
 static jnode *constant(jparse *p, const jtok *at, jv value) {
     jnode *n = jparse_node(p, JN_CONST, at);
@@ -62,8 +61,8 @@ static void parse_string(jparse *p, jnode **out) {
     }
 }
 
-/* Whether another item follows in brackets, and passes what stands before it: a comma, which may stand behind the
- * last one, too, or the bracket that ends them. */
+/* Whether another item follows in brackets, and passes what stands before it: a comma, which may
+ * stand behind the last one, too, or the bracket that ends them. */
 static status next_item(jparse *p, bool first, jtok_kind close, bool *more) {
     if (!first && p->tok->kind != close) TRY(jparse_expect(p, JT_COMMA, "a comma"));
     *more = !jparse_skip(p, close);

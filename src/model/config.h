@@ -38,8 +38,6 @@ typedef enum init_scheme {
     INIT_SCHEME_WIDTH
 } init_scheme;
 
-struct model_family;
-
 /* A KEY_LAYERS option has two members: the value of all layers (the largest, where they differ),
  * and, where they differ, NAME_of[L]. */
 typedef struct model_config {

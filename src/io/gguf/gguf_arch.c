@@ -7,9 +7,9 @@
 #define MUST GGUF_MUST
 
 /* clang-format off */
-/* In the order of the members: which of q and k have pairs, one tensor for q, k and v, rope factors, layer norm;
- * every how many layers there is no window; parts of feed_forward_length; the head, then biases of q k v, the
- * output, the feed-forward part, the head and norms. */
+/* In the order of the members: rotary pairs, one tensor for q, k and v, rope factors, layer norm;
+ * every how many layers there is no window (w); parts of feed_forward_length; the head, then biases
+ * of q, k and v, of the output, the feed-forward part, the head and norms. */
 static const gguf_arch archs[] = {
     /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm */
     {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO},

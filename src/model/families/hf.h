@@ -78,8 +78,8 @@ status hf_read_word_switch(json_t *o, const char *key, const char *option, const
 /* A list for sliding_window: its width in layers where is_local(l) is true. */
 typedef bool (*hf_is_local)(int64_t l, int64_t every);
 void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t every);
-/* The from_hf of Qwen 2 and 3: with use_sliding_window, windows from layer max_window_layers on where there is no
- * layer_types. */
+/* The from_hf of Qwen 2 and 3: with use_sliding_window, windows from layer max_window_layers on where
+ * there is no layer_types. */
 status hf_read_switched_windows(json_t *o, int64_t layers, bool file, err *e) ATH_MUST_USE;
 void hf_write_switched_windows(const model_config *mc, json_t *o);
 int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback);
