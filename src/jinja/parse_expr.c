@@ -370,13 +370,15 @@ static status parse_unary(jparse *p, bool with_filter, jnode **out) {
 
 typedef status operand_fn(jparse *p, jnode **out);
 
-/* Operands with the operators of one precedence between them, from the left. */
-static status parse_left(jparse *p, operand_fn *operand, const uint8_t *ops, jnode **out) {
+/* Operands with the operators of one precedence between them, from the left: a word, or else one of
+ * four tokens. */
+static status parse_left(jparse *p, operand_fn *operand, const char *word, const uint8_t *ops,
+                         jnode_kind kind, jnode **out) {
     TRY(operand(p, out));
     for (;;) {
         const jtok *t = p->tok;
-        if (!memchr(ops, t->kind, 4)) return ST_OK;
-        jnode *n = jparse_node(p, JN_BINARY, t);
+        if (word ? !jparse_is_name(t, word) : !memchr(ops, t->kind, 4)) return ST_OK;
+        jnode *n = jparse_node(p, kind, t);
         n->op = t->kind;
         n->a = *out;
         p->tok++;
@@ -390,11 +392,11 @@ static status parse_operand(jparse *p, jnode **out) {
 }
 static status parse_pow(jparse *p, jnode **out) {
     static const uint8_t ops[4] = {JT_POW, JT_POW, JT_POW, JT_POW};
-    return parse_left(p, parse_operand, ops, out);
+    return parse_left(p, parse_operand, NULL, ops, JN_BINARY, out);
 }
 static status parse_mul(jparse *p, jnode **out) {
     static const uint8_t ops[4] = {JT_MUL, JT_DIV, JT_FLOORDIV, JT_MOD};
-    return parse_left(p, parse_pow, ops, out);
+    return parse_left(p, parse_pow, NULL, ops, JN_BINARY, out);
 }
 
 static status parse_concat(jparse *p, jnode **out) {
@@ -414,7 +416,7 @@ static status parse_concat(jparse *p, jnode **out) {
 
 static status parse_add(jparse *p, jnode **out) {
     static const uint8_t ops[4] = {JT_ADD, JT_SUB, JT_ADD, JT_SUB};
-    return parse_left(p, parse_concat, ops, out);
+    return parse_left(p, parse_concat, NULL, ops, JN_BINARY, out);
 }
 
 /* The comparison at the current token, passed; 0 when there is none. */
@@ -460,24 +462,11 @@ static status parse_not(jparse *p, jnode **out) {
     return ST_OK;
 }
 
-/* Operands with a word between them. */
-static status parse_words(jparse *p, operand_fn *operand, const char *word, jnode_kind kind,
-                          jnode **out) {
-    TRY(operand(p, out));
-    while (jparse_is_name(p->tok, word)) {
-        jnode *n = jparse_node(p, kind, p->tok++);
-        n->a = *out;
-        TRY(operand(p, &n->b));
-        *out = n;
-    }
-    return ST_OK;
-}
-
 static status parse_and(jparse *p, jnode **out) {
-    return parse_words(p, parse_not, "and", JN_AND, out);
+    return parse_left(p, parse_not, "and", NULL, JN_AND, out);
 }
 static status parse_or(jparse *p, jnode **out) {
-    return parse_words(p, parse_and, "or", JN_OR, out);
+    return parse_left(p, parse_and, "or", NULL, JN_OR, out);
 }
 
 static status parse_choice(jparse *p, jnode **out) {
