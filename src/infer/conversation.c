@@ -197,8 +197,6 @@ static status generate(conversation *c, const generate_request *options, const t
     rq.n_end = c->end.n;
     rq.tok = c->tok;
     TRY(generate_run(c->gen, &rq, &a->ids, &a->text, &a->result, e));
-    a->prefill_rate = generate_prefill_rate(&rq, &a->result);
-    a->decode_rate = generate_decode_rate(&a->result);
     if (a->result.finish == FINISH_INTERRUPT && a->ids.n == 0) return ST_OK;
     json_array_append_new(c->messages, message("assistant", strbuf_cstr(&a->text), a->text.len));
     return ST_OK;

@@ -51,9 +51,8 @@ typedef struct conversation_answer {
     strbuf text;
     tok_ids ids;
     generate_result result;
-    int64_t n_prompt;                 /* tokens before the answer that the model sees */
-    int64_t n_dropped;                /* turns that it sees no longer since this answer */
-    double prefill_rate, decode_rate; /* tokens per second; 0: nothing was computed */
+    int64_t n_prompt;  /* tokens before the answer that the model sees */
+    int64_t n_dropped; /* turns that it sees no longer since this answer */
 } conversation_answer;
 
 /* Answers the last message of the user; the answer becomes a message, also when it was interrupted. Of `options` only

@@ -16,12 +16,9 @@ const char *generate_finish_name(generate_finish f) {
     return names[f];
 }
 
-double generate_prefill_rate(const generate_request *rq, const generate_result *r) {
-    return r->prefill_s > 0 ? (double)(rq->n_prompt - r->n_reused) / r->prefill_s : 0;
-}
-
-double generate_decode_rate(const generate_result *r) {
-    return r->decode_s > 0 ? (double)r->n_decoded / r->decode_s : 0;
+static double per_second(int64_t tokens, int64_t began_ns) {
+    double s = clock_since_s(began_ns);
+    return s > 0 ? (double)tokens / s : 0;
 }
 
 /* ---- text and stop strings ---- */
@@ -148,7 +145,7 @@ static bool has_ended(const run *r, bool stopped, generate_finish *why) {
 }
 
 /* Picks tokens, the first from the logits after the prompt. */
-static status decode(run *r, float *logits, tok_ids *out, err *e) {
+static status decode(run *r, float *logits, tok_ids *out, int64_t *passes, err *e) {
     generate_result *res = r->result;
     for (bool ended = false; !ended;) {
         int32_t id = sampler_pick(r->sampler, logits, (uint64_t)r->seq.n, r->seq.id, r->seq.n);
@@ -165,7 +162,7 @@ static status decode(run *r, float *logits, tok_ids *out, err *e) {
         res->finish = FINISH_INTERRUPT;
         logits = generator_continue(r->g, r->seq.id, r->seq.n, r->rq->interrupt, NULL);
         ended = !logits;
-        if (logits) res->n_decoded++;
+        if (logits) ++*passes;
     }
     return ST_OK;
 }
@@ -173,15 +170,15 @@ static status decode(run *r, float *logits, tok_ids *out, err *e) {
 static status prefill_and_decode(run *r, tok_ids *out, err *e) {
     const generate_request *rq = r->rq;
     generate_result *res = r->result;
-    int64_t began = clock_now_ns();
+    int64_t began = clock_now_ns(), passes = 0;
     float *logits =
         generator_continue(r->g, rq->prompt, rq->n_prompt, rq->interrupt, &res->n_reused);
-    res->prefill_s = clock_since_s(began);
+    res->prefill_rate = per_second(rq->n_prompt - res->n_reused, began);
     res->finish = FINISH_INTERRUPT;
     if (!logits) return ST_OK;
     began = clock_now_ns();
-    TRY(decode(r, logits, out, e));
-    res->decode_s = clock_since_s(began);
+    TRY(decode(r, logits, out, &passes, e));
+    res->decode_rate = per_second(passes, began);
     return end_text(&r->text, &res->finish, e);
 }
 

@@ -36,15 +36,11 @@ typedef struct generate_request {
 
 typedef struct generate_result {
     generate_finish finish;
-    int64_t n_reused;  /* tokens of the prompt that were in the cache */
-    int64_t n_new;     /* tokens made, without the one that ends the text */
-    int64_t n_decoded; /* passes after that of the prompt: tokens that decode_s is for */
-    double prefill_s, decode_s;
+    int64_t n_reused; /* tokens of the prompt that were in the cache */
+    int64_t n_new;    /* tokens made, without the one that ends the text */
+    /* tokens per second, of the prompt and of the passes after it; 0: nothing was computed */
+    double prefill_rate, decode_rate;
 } generate_result;
-
-/* Tokens per second; 0 when nothing was computed. */
-double generate_prefill_rate(const generate_request *rq, const generate_result *r);
-double generate_decode_rate(const generate_result *r);
 
 /* Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
  * special tokens left out. Text of a stop string is not streamed. ST_USAGE: an empty prompt, one

@@ -14,7 +14,7 @@
  * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files.
  *
  * Most weights are not copied. The programs read a matrix in the mapped file, in its format there,
- * if they can compute with it as it is (hf_model.h and gguf_model.h say when). All others, mainly
+ * if they can compute with it as it is (hf_weights.h and gguf_model.h say when). All others, mainly
  * norms and biases, are read into the plan's memory as fp32. Activations and sums are fp32. */
 #ifndef INTERCHANGE_OPEN_MODEL_H
 #define INTERCHANGE_OPEN_MODEL_H
@@ -22,7 +22,7 @@
 #include "infer/generate.h"
 #include "infer/settings.h"
 #include "io/gguf/gguf_model.h"
-#include "io/hf/hf_model.h"
+#include "io/hf/hf_weights.h"
 #include "plan/plan.h"
 
 /* The format of keys and values in the KV cache. At long contexts a token reads more of the cache

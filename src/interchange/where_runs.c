@@ -17,25 +17,6 @@ where_basis where_basis_of(where_tool t) {
     return known[t];
 }
 
-/* Options that a family's config.json can say, and vLLM does not compute. What llama.cpp cannot,
- * the writer of its files knows. */
-static bool has_qk_norm(const model_config *mc) {
-    return mc->qk_norm != QK_NORM_NONE;
-}
-static bool has_scaled_rope(const model_config *mc) {
-    return mc->positions == POSITIONS_ROTARY && mc->rope.kind != ROPE_PLAIN;
-}
-
-static const struct {
-    where_tool tool;
-    const char *model_type;
-    bool (*applies)(const model_config *mc);
-    const char *why;
-} conditions[] = {
-    {WHERE_VLLM, "phi", has_qk_norm, "model.qk_norm is not computed for phi"},
-    {WHERE_VLLM, "gpt_neox", has_scaled_rope, "model.rope_scaling is ignored for gpt_neox"},
-};
-
 ATH_PRINTF(3, 4)
 static void set(where_answer *a, bool runs, const char *fmt, ...) {
     va_list args;
@@ -74,11 +55,15 @@ static void stop(where_runs *w, where_tool t, const char *why) {
         set(&w->tool[WHERE_OLLAMA], false, "%s", why);
 }
 
-static void by_conditions(const model_config *mc, where_runs *w) {
-    for (int i = 0; i < ARRAY_LEN(conditions); i++) {
-        if (strcmp(conditions[i].model_type, mc->family->model_type) != 0) continue;
-        if (conditions[i].applies(mc)) stop(w, conditions[i].tool, conditions[i].why);
-    }
+/* Options that a family's config.json can say, and vLLM does not compute. What llama.cpp cannot,
+ * the writer of its files knows. */
+static void by_options(const model_config *mc, where_runs *w) {
+    const char *type = mc->family->model_type;
+    bool scaled = mc->positions == POSITIONS_ROTARY && mc->rope.kind != ROPE_PLAIN;
+    if (strcmp(type, "phi") == 0 && mc->qk_norm != QK_NORM_NONE)
+        stop(w, WHERE_VLLM, "model.qk_norm is not computed for phi");
+    if (strcmp(type, "gpt_neox") == 0 && scaled)
+        stop(w, WHERE_VLLM, "model.rope_scaling is ignored for gpt_neox");
 }
 
 /* What no config.json of the family can say, nobody else computes; what matters only while training
@@ -114,7 +99,7 @@ static void by_gguf_writer(const model_config *mc, const tok *t, where_runs *w) 
 where_runs where_runs_of(const model_config *mc, const tok *t) {
     where_runs w = {0};
     by_family(mc, &w);
-    by_conditions(mc, &w);
+    by_options(mc, &w);
     by_extensions(mc, &w);
     by_gguf_writer(mc, t, &w);
     return w;

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/foreign/foreign.h"
+#include "io/foreign.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
 #include "tok/tok_format.h"
@@ -112,8 +112,7 @@ static status read_folder_tokenizer(model_source *s, err *e) {
         char *path = path_join(s->a, s->path, files[i]);
         if (!file_exists(path)) continue;
         bool pair = strcmp(files[i], "vocab.json") == 0; /* with merges.txt: the folder */
-        static const tok_load_options none = {0};
-        TRY(tok_load_with(&s->tok, pair ? s->path : path, &none, e));
+        TRY(tok_load_with(&s->tok, pair ? s->path : path, &(tok_load_options){0}, e));
         note_lost_tokens(s);
         return ST_OK;
     }
@@ -180,9 +179,8 @@ static status read_tokenizer_beside(model_source *s, err *e) {
     const char *slash = strrchr(s->path, '/');
     char *path = slash ? arena_printf(s->a, "%.*s/tokenizer.bin", (int)(slash - s->path), s->path)
                        : "tokenizer.bin";
-    static const tok_load_options none = {0};
     if (s->kind != MODEL_SOURCE_LLAMA2C || !file_exists(path)) return ST_OK;
-    TRY(tok_load_with(&s->tok, path, &none, e));
+    TRY(tok_load_with(&s->tok, path, &(tok_load_options){0}, e));
     if (tok_vocab_size(s->tok) == s->config.vocab_size) return ST_OK;
     strbuf_printf(&s->notes,
                   "%s has %d tokens, the model %ld: it belongs to another model and is left out.\n",
@@ -245,8 +243,7 @@ static status open_gguf(model_source *s, err *e) {
     s->matrices = plain_format(s->gguf.file);
     s->keys = end_keys(&s->gguf);
     if (!gguf_meta_find(gguf_get_meta(s->gguf.file), "tokenizer.ggml.tokens")) return ST_OK;
-    static const tok_load_options none = {0};
-    return tok_load_with(&s->tok, s->path, &none, e);
+    return tok_load_with(&s->tok, s->path, &(tok_load_options){0}, e);
 }
 
 static status open_file(model_source *s, const char *path, err *e) {

@@ -20,7 +20,7 @@ typedef enum jnode_kind {
     JN_GENERATION,   /* d block */
     JN_BREAK,
     JN_CONTINUE,
-    /* expressions */
+    /* expressions: where there is an a, it is evaluated first */
     JN_CONST,   /* value */
     JN_NAME,    /* symbol */
     JN_NS_ATTR, /* symbol, value: attribute; only as a target */
@@ -36,7 +36,7 @@ typedef enum jnode_kind {
     JN_CONCAT,  /* kid */
     JN_COMPARE, /* a, kid: JN_OPERAND */
     JN_OPERAND, /* a; op: JT_EQ ..., JN_OP_IN, JN_OP_NOT_IN */
-    JN_CHOICE,  /* a if b else c (or NULL) */
+    JN_CHOICE,  /* b if a else c (or NULL) */
     JN_ATTR,    /* a, value: name */
     JN_ITEM,    /* a, b */
     JN_SLICE,   /* a, b, c (each may be NULL); only in JN_ITEM */
@@ -48,13 +48,16 @@ typedef enum jnode_kind {
 
 enum { JN_OP_IN = 200, JN_OP_NOT_IN };
 
-struct jbuiltin;
+/* A growing list of nodes. */
+typedef struct jkids {
+    struct jnode **item;
+    int32_t n, cap;
+} jkids;
 
 /* Arguments of a call. */
 typedef struct jcall_args {
-    struct jnode **pos, **kw;
-    jv *kw_name;
-    int32_t n_pos, n_kw;
+    jkids pos, kw;
+    jv *kw_name;                    /* [kw.n] */
     struct jnode *star, *star_star; /* *list, **mapping; may be NULL */
 } jcall_args;
 
@@ -62,9 +65,8 @@ typedef struct jnode {
     uint8_t kind, op;
     uint32_t at; /* byte of the source, for errors */
     int32_t symbol;
-    int32_t n_kid;
     struct jnode *a, *b, *c, *d;
-    struct jnode **kid;
+    jkids kid;
     jv value;
     const struct jbuiltin *builtin; /* NULL: unknown, in a branch that may not be taken */
     jcall_args *args;               /* NULL: none */
@@ -76,7 +78,7 @@ typedef struct jmacro_def {
     int32_t symbol;
     int32_t *param; /* symbols */
     jv *param_name;
-    jnode **fallback; /* NULL: undefined when not given */
+    jkids fallback; /* NULL: undefined when not given */
     int32_t n_params;
     bool takes_varargs, takes_kwargs;
     jnode *body;

@@ -1,5 +1,5 @@
 /* Filters of single values: texts and numbers. filters_seq.c has those of sequences. */
-#include "jinja/str.h"
+#include "jinja/run.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * gone through once. */
 #include <string.h>
 
-#include "jinja/str.h"
+#include "jinja/run.h"
 #include "jinja/lex.h"
 
 /* ---- attributes of items ---- */

@@ -16,7 +16,7 @@
  * rendering take bounded time and memory, and end with an error beyond.
  *
  * Reading order: lex.h, ast.h, parse.h, value.h, run.h; then the tables of what templates call:
- * filters.c, filters_seq.c, tests.c, methods.c, methods_str.c, globals.c. */
+ * filters.c, filters_seq.c, tests.c, methods.c, methods_str.c. */
 #ifndef JINJA_JINJA_H
 #define JINJA_JINJA_H
 

@@ -74,23 +74,11 @@ enum {
     JINJA_MAX_NESTING = 200,   /* of brackets, statements, expressions in the source */
 };
 
-/* lex.c */
 status jlex_run(jlex *x, const char *text, size_t len) ATH_MUST_USE;
 /* "line L, column C" of a byte of the source, counted from 1, columns in characters. */
 void jlex_where(const char *src, uint32_t at, int *line, int *column);
 
 /* Python's str.isspace() of a character. */
 bool jtext_is_space(uint32_t cp);
-/* Whether a name may have the character: letters, marks, digits, connectors such as '_'. */
-bool jlex_is_name(uint32_t cp);
-
-/* Where white space from `at` on ends. */
-uint32_t jlex_blanks(const jlex *x, uint32_t at);
-status jlex_fail(jlex *x, uint32_t at, const char *what);
-jtok *jlex_push(jlex *x, jtok_kind kind, uint32_t at);
-
-/* lex_tag.c: tokens of the tag that begins at *at, whose inside begins at `inside`; *at becomes where text
- * goes on. */
-status jlex_tag(jlex *x, uint32_t *at, bool prints, uint32_t inside) ATH_MUST_USE;
 
 #endif

@@ -88,11 +88,6 @@ void jkids_add(jparse *p, jkids *k, jnode *n) {
     k->item[k->n++] = n;
 }
 
-void jkids_set(jnode *n, const jkids *k) {
-    n->kid = k->item;
-    n->n_kid = k->n;
-}
-
 /* ---- blocks of statements ---- */
 
 static status parse_statement(jparse *p, const jtok *tag, jnode **out);
@@ -129,19 +124,17 @@ static status parse_piece(jparse *p, jkids *kids) {
 /* Statements up to the tag that ends them, whose "{%" is passed; NULL: up to the end of the
  * template. */
 static status parse_block(jparse *p, const jtok *opener, const char *ends, jnode **out) {
-    jkids kids = {0};
     *out = jparse_node(p, JN_BLOCK, opener);
     TRY(jparse_enter(p));
     while (p->tok->kind != JT_END) {
         if (ends && p->tok->kind == JT_BLOCK_BEGIN && is_end(p, ends)) break;
-        TRY(parse_piece(p, &kids));
+        TRY(parse_piece(p, &(*out)->kid));
     }
     p->depth--;
     if (ends && p->tok->kind == JT_END) {
         return jparse_fail(p, opener, "the block that begins here has no {%% %.*s %%}",
                            (int)strcspn(ends, " "), ends);
     }
-    jkids_set(*out, &kids);
     if (ends) p->tok++;
     return ST_OK;
 }
@@ -156,29 +149,34 @@ static status end_tag(jparse *p) {
     return jparse_expect(p, JT_BLOCK_END, "the end of the tag, %}");
 }
 
+/* The body of a statement that has one, and its last tag. */
+static status parse_rest(jparse *p, const jtok *opener, const char *end, jnode **out) {
+    TRY(parse_body(p, opener, end, out));
+    p->tok++;
+    return end_tag(p);
+}
+
 /* ---- statements ---- */
 
 static status parse_if(jparse *p, const jtok *tag, jnode **out) {
-    jkids kids = {0};
+    jnode *n = *out = jparse_node(p, JN_IF, tag);
     bool more = true;
-    *out = jparse_node(p, JN_IF, tag);
     p->branches++;
     while (more) {
         jnode *cond, *body;
         TRY(jparse_tuple(p, false, NULL, &cond));
         TRY(parse_body(p, tag, "endif elif else", &body));
-        jkids_add(p, &kids, cond);
-        jkids_add(p, &kids, body);
+        jkids_add(p, &n->kid, cond);
+        jkids_add(p, &n->kid, body);
         more = jparse_skip_name(p, "elif");
     }
     if (jparse_skip_name(p, "else")) {
         jnode *body;
         TRY(parse_body(p, tag, "endif", &body));
-        jkids_add(p, &kids, body);
+        jkids_add(p, &n->kid, body);
     }
     p->tok++; /* endif */
     p->branches--;
-    jkids_set(*out, &kids);
     return end_tag(p);
 }
 
@@ -195,11 +193,9 @@ static status parse_for(jparse *p, const jtok *tag, jnode **out) {
     TRY(parse_body(p, tag, "endfor else", &n->d));
     p->loops--;
     if (jparse_skip_name(p, "else")) {
-        jkids kids = {0};
         jnode *other;
         TRY(parse_body(p, tag, "endfor", &other));
-        jkids_add(p, &kids, other);
-        jkids_set(n, &kids);
+        jkids_add(p, &n->kid, other);
     }
     p->tok++; /* endfor */
     return end_tag(p);
@@ -216,38 +212,29 @@ static status parse_set(jparse *p, const jtok *tag, jnode **out) {
     if (p->tok->kind == JT_PIPE) {
         TRY(jparse_filters(p, jparse_node(p, JN_HOLE, tag), false, &n->b));
     }
-    TRY(parse_body(p, tag, "endset", &n->d));
-    p->tok++;
-    return end_tag(p);
+    return parse_rest(p, tag, "endset", &n->d);
 }
 
 static status parse_filter_block(jparse *p, const jtok *tag, jnode **out) {
     jnode *n = *out = jparse_node(p, JN_FILTER_BLOCK, tag);
     TRY(jparse_filters(p, jparse_node(p, JN_HOLE, tag), true, &n->b));
-    TRY(parse_body(p, tag, "endfilter", &n->d));
-    p->tok++;
-    return end_tag(p);
+    return parse_rest(p, tag, "endfilter", &n->d);
 }
 
 static status parse_with(jparse *p, const jtok *tag, jnode **out) {
-    jkids kids = {0};
     jnode *n = *out = jparse_node(p, JN_WITH, tag), *target, *value;
     while (p->tok->kind != JT_BLOCK_END) {
-        if (kids.n > 0) TRY(jparse_expect(p, JT_COMMA, "a comma"));
+        if (n->kid.n > 0) TRY(jparse_expect(p, JT_COMMA, "a comma"));
         TRY(jparse_target(p, false, NULL, &target));
         TRY(jparse_expect(p, JT_ASSIGN, "="));
         TRY(jparse_expr(p, true, &value));
-        jkids_add(p, &kids, target);
-        jkids_add(p, &kids, value);
+        jkids_add(p, &n->kid, target);
+        jkids_add(p, &n->kid, value);
     }
-    jkids_set(n, &kids);
-    TRY(parse_body(p, tag, "endwith", &n->d));
-    p->tok++;
-    return end_tag(p);
+    return parse_rest(p, tag, "endwith", &n->d);
 }
 
 static status parse_params(jparse *p, jmacro_def *m) {
-    jkids fallback = {0};
     int32_t cap_names = 0, cap_params = 0;
     TRY(jparse_expect(p, JT_LPAREN, "( and the parameters"));
     while (p->tok->kind != JT_RPAREN) {
@@ -257,17 +244,16 @@ static status parse_params(jparse *p, jmacro_def *m) {
         jnode *value = NULL;
         if (jparse_skip(p, JT_ASSIGN)) {
             TRY(jparse_expr(p, true, &value));
-        } else if (m->n_params > 0 && fallback.item[m->n_params - 1]) {
+        } else if (m->n_params > 0 && m->fallback.item[m->n_params - 1]) {
             return jparse_fail(p, name, "a parameter without default follows one that has one");
         }
         m->param_name = arena_grow(p->mem, m->param_name, m->n_params, &cap_names, sizeof(jv));
         m->param = arena_grow(p->mem, m->param, m->n_params, &cap_params, sizeof(int32_t));
         m->param_name[m->n_params] = jv_bytes(name->s, name->len);
         m->param[m->n_params] = jparse_symbol(p, m->param_name[m->n_params]);
-        jkids_add(p, &fallback, value);
+        jkids_add(p, &m->fallback, value);
         m->n_params++;
     }
-    m->fallback = fallback.item;
     p->tok++;
     return ST_OK;
 }
@@ -284,14 +270,13 @@ static status parse_macro(jparse *p, const jtok *tag, jnode **out) {
     p->varargs = p->kwargs = false;
     p->loops = 0;
     TRY(parse_params(p, m));
-    TRY(parse_body(p, tag, "endmacro", &m->body));
+    TRY(parse_rest(p, tag, "endmacro", &m->body));
     m->takes_varargs = p->varargs;
     m->takes_kwargs = p->kwargs;
     p->varargs = varargs;
     p->kwargs = kwargs;
     p->loops = loops;
-    p->tok++;
-    return end_tag(p);
+    return ST_OK;
 }
 
 static status parse_generation(jparse *p, const jtok *tag, jnode **out) {
@@ -299,22 +284,19 @@ static status parse_generation(jparse *p, const jtok *tag, jnode **out) {
     int32_t loops = p->loops;
     p->loops = 0;
     p->t->has_generation = true;
-    TRY(parse_body(p, tag, "endgeneration", &n->d));
+    TRY(parse_rest(p, tag, "endgeneration", &n->d));
     p->loops = loops;
-    p->tok++;
-    return end_tag(p);
+    return ST_OK;
 }
 
 static status parse_print(jparse *p, const jtok *tag, jnode **out) {
-    jkids kids = {0};
     *out = jparse_node(p, JN_PRINT, tag);
+    jnode *all = (*out)->a = jparse_node(p, JN_CONCAT, tag);
     do {
         jnode *value;
         TRY(jparse_expr(p, true, &value));
-        jkids_add(p, &kids, value);
+        jkids_add(p, &all->kid, value);
     } while (jparse_skip(p, JT_COMMA));
-    (*out)->a = jparse_node(p, JN_CONCAT, tag);
-    jkids_set((*out)->a, &kids);
     return end_tag(p);
 }
 

@@ -34,13 +34,7 @@ jnode *jparse_node(jparse *p, jnode_kind kind, const jtok *at);
 /* Nests one deeper; every success is undone with p->depth--. */
 status jparse_enter(jparse *p) ATH_MUST_USE;
 
-/* A growing list of nodes. */
-typedef struct jkids {
-    jnode **item;
-    int32_t n, cap;
-} jkids;
 void jkids_add(jparse *p, jkids *k, jnode *n);
-void jkids_set(jnode *n, const jkids *k);
 
 /* parse_expr.c */
 status jparse_expr(jparse *p, bool with_choice, jnode **out) ATH_MUST_USE;

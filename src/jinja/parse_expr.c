@@ -9,7 +9,6 @@
 /* ---- primaries ---- */
 
 static status parse_parens(jparse *p, jnode **out);
-static status parse_postfix(jparse *p, jnode **n);
 
 static jnode *constant(jparse *p, const jtok *at, jv value) {
     jnode *n = jparse_node(p, JN_CONST, at);
@@ -62,39 +61,27 @@ static void parse_string(jparse *p, jnode **out) {
     }
 }
 
-static status parse_list(jparse *p, jnode **out) {
-    jkids kids = {0};
-    *out = jparse_node(p, JN_LIST, p->tok++);
-    while (!jparse_skip(p, JT_RBRACKET)) {
-        jnode *n;
-        if (kids.n > 0) {
-            TRY(jparse_expect(p, JT_COMMA, "a comma"));
-            if (jparse_skip(p, JT_RBRACKET)) break;
-        }
-        TRY(jparse_expr(p, true, &n));
-        jkids_add(p, &kids, n);
-    }
-    jkids_set(*out, &kids);
+/* Whether another item follows in brackets, and passes what stands before it: a comma, which may
+ * stand behind the last one, too, or the bracket that ends them. */
+static status next_item(jparse *p, bool first, jtok_kind close, bool *more) {
+    if (!first && p->tok->kind != close) TRY(jparse_expect(p, JT_COMMA, "a comma"));
+    *more = !jparse_skip(p, close);
     return ST_OK;
 }
 
-static status parse_dict(jparse *p, jnode **out) {
-    jkids kids = {0};
-    *out = jparse_node(p, JN_DICT, p->tok++);
-    while (!jparse_skip(p, JT_RBRACE)) {
-        jnode *key, *value;
-        if (kids.n > 0) {
-            TRY(jparse_expect(p, JT_COMMA, "a comma"));
-            if (jparse_skip(p, JT_RBRACE)) break;
-        }
-        TRY(jparse_expr(p, true, &key));
+/* A list, or a mapping. */
+static status parse_items(jparse *p, jnode_kind kind, jtok_kind close, jnode **out) {
+    jnode *all = *out = jparse_node(p, kind, p->tok++), *n;
+    for (bool more;;) {
+        TRY(next_item(p, all->kid.n == 0, close, &more));
+        if (!more) return ST_OK;
+        TRY(jparse_expr(p, true, &n));
+        jkids_add(p, &all->kid, n);
+        if (kind == JN_LIST) continue;
         TRY(jparse_expect(p, JT_COLON, "a colon"));
-        TRY(jparse_expr(p, true, &value));
-        jkids_add(p, &kids, key);
-        jkids_add(p, &kids, value);
+        TRY(jparse_expr(p, true, &n));
+        jkids_add(p, &all->kid, n);
     }
-    jkids_set(*out, &kids);
-    return ST_OK;
 }
 
 static status parse_primary(jparse *p, bool with_attr, jnode **out) {
@@ -105,8 +92,8 @@ static status parse_primary(jparse *p, bool with_attr, jnode **out) {
         case JT_INT: *out = constant(p, p->tok++, jv_int(t->u.i)); return ST_OK;
         case JT_FLOAT: *out = constant(p, p->tok++, jv_float(t->u.f)); return ST_OK;
         case JT_LPAREN: return parse_parens(p, out);
-        case JT_LBRACKET: return parse_list(p, out);
-        case JT_LBRACE: return parse_dict(p, out);
+        case JT_LBRACKET: return parse_items(p, JN_LIST, JT_RBRACKET, out);
+        case JT_LBRACE: return parse_items(p, JN_DICT, JT_RBRACE, out);
         default: return jparse_unexpected(p, "an expression");
     }
 }
@@ -145,7 +132,7 @@ static status parse_tuple(jparse *p, const tuple_how *how, jnode **out) {
     }
     if (kids.n == 0 && !how->in_parens) return jparse_unexpected(p, "an expression");
     *out = jparse_node(p, JN_TUPLE, first);
-    jkids_set(*out, &kids);
+    (*out)->kid = kids;
     return ST_OK;
 }
 
@@ -162,8 +149,8 @@ static status parse_parens(jparse *p, jnode **out) {
 static bool assignable(const jnode *n) {
     if (n->kind == JN_NAME || n->kind == JN_NS_ATTR) return true;
     if (n->kind != JN_TUPLE) return false;
-    for (int32_t i = 0; i < n->n_kid; i++) {
-        if (!assignable(n->kid[i])) return false;
+    for (int32_t i = 0; i < n->kid.n; i++) {
+        if (!assignable(n->kid.item[i])) return false;
     }
     return true;
 }
@@ -176,18 +163,18 @@ status jparse_target(jparse *p, bool with_attr, const char *end, jnode **out) {
 
 /* ---- calls, attributes and items ---- */
 
-static status parse_keyword(jparse *p, jcall_args *a, jkids *kw, int32_t *cap) {
+static status parse_keyword(jparse *p, jcall_args *a, int32_t *cap) {
     const jtok *name = p->tok;
     jnode *value;
     p->tok += 2;
     TRY(jparse_expr(p, true, &value));
-    a->kw_name = arena_grow(p->mem, a->kw_name, kw->n, cap, sizeof(jv));
-    a->kw_name[kw->n] = jv_bytes(name->s, name->len);
-    jkids_add(p, kw, value);
+    a->kw_name = arena_grow(p->mem, a->kw_name, a->kw.n, cap, sizeof(jv));
+    a->kw_name[a->kw.n] = jv_bytes(name->s, name->len);
+    jkids_add(p, &a->kw, value);
     return ST_OK;
 }
 
-static status parse_argument(jparse *p, jcall_args *a, jkids *pos, jkids *kw, int32_t *cap) {
+static status parse_argument(jparse *p, jcall_args *a, int32_t *cap) {
     const jtok *first = p->tok;
     jnode *n;
     bool late = a->star_star != NULL, named = first->kind == JT_NAME && first[1].kind == JT_ASSIGN;
@@ -195,35 +182,26 @@ static status parse_argument(jparse *p, jcall_args *a, jkids *pos, jkids *kw, in
         if (a->star || late) return jparse_fail(p, first, "this argument stands too late");
         return jparse_expr(p, true, &a->star);
     }
-    if (late || (!named && first->kind != JT_POW && (a->star || kw->n > 0))) {
+    if (late || (!named && first->kind != JT_POW && (a->star || a->kw.n > 0))) {
         return jparse_fail(p, first, "this argument stands too late");
     }
     if (jparse_skip(p, JT_POW)) return jparse_expr(p, true, &a->star_star);
-    if (named) return parse_keyword(p, a, kw, cap);
+    if (named) return parse_keyword(p, a, cap);
     TRY(jparse_expr(p, true, &n));
-    jkids_add(p, pos, n);
+    jkids_add(p, &a->pos, n);
     return ST_OK;
 }
 
 static status parse_args(jparse *p, jcall_args **out) {
     jcall_args *a = *out = ARENA_NEW(p->mem, jcall_args);
-    jkids pos = {0}, kw = {0};
     int32_t cap = 0;
-    bool first = true;
+    bool first = true, more;
     TRY(jparse_expect(p, JT_LPAREN, "("));
-    while (!jparse_skip(p, JT_RPAREN)) {
-        if (!first) {
-            TRY(jparse_expect(p, JT_COMMA, "a comma"));
-            if (jparse_skip(p, JT_RPAREN)) break;
-        }
-        first = false;
-        TRY(parse_argument(p, a, &pos, &kw, &cap));
+    for (;; first = false) {
+        TRY(next_item(p, first, JT_RPAREN, &more));
+        if (!more) return ST_OK;
+        TRY(parse_argument(p, a, &cap));
     }
-    a->pos = pos.item;
-    a->n_pos = pos.n;
-    a->kw = kw.item;
-    a->n_kw = kw.n;
-    return ST_OK;
 }
 
 static bool slice_part_ends(const jparse *p) {
@@ -345,14 +323,11 @@ static status parse_test(jparse *p, jnode **in) {
         if (jparse_is_name(p->tok, "is")) {
             return jparse_fail(p, p->tok, "several tests with \"is\" cannot be chained");
         }
-        jkids pos = {0};
         jnode *arg;
         TRY(parse_primary(p, false, &arg));
         TRY(parse_postfix(p, &arg));
-        jkids_add(p, &pos, arg);
         n->args = ARENA_NEW(p->mem, jcall_args);
-        n->args->pos = pos.item;
-        n->args->n_pos = 1;
+        jkids_add(p, &n->args->pos, arg);
     }
     if (negated) {
         *in = jparse_node(p, JN_NOT, is);
@@ -395,13 +370,15 @@ static status parse_unary(jparse *p, bool with_filter, jnode **out) {
 
 typedef status operand_fn(jparse *p, jnode **out);
 
-/* Operands with the operators of one precedence between them, from the left. */
-static status parse_left(jparse *p, operand_fn *operand, const uint8_t *ops, jnode **out) {
+/* Operands with the operators of one precedence between them, from the left: a word, or else one of
+ * four tokens. */
+static status parse_left(jparse *p, operand_fn *operand, const char *word, const uint8_t *ops,
+                         jnode_kind kind, jnode **out) {
     TRY(operand(p, out));
     for (;;) {
         const jtok *t = p->tok;
-        if (!memchr(ops, t->kind, 4)) return ST_OK;
-        jnode *n = jparse_node(p, JN_BINARY, t);
+        if (word ? !jparse_is_name(t, word) : !memchr(ops, t->kind, 4)) return ST_OK;
+        jnode *n = jparse_node(p, kind, t);
         n->op = t->kind;
         n->a = *out;
         p->tok++;
@@ -415,11 +392,11 @@ static status parse_operand(jparse *p, jnode **out) {
 }
 static status parse_pow(jparse *p, jnode **out) {
     static const uint8_t ops[4] = {JT_POW, JT_POW, JT_POW, JT_POW};
-    return parse_left(p, parse_operand, ops, out);
+    return parse_left(p, parse_operand, NULL, ops, JN_BINARY, out);
 }
 static status parse_mul(jparse *p, jnode **out) {
     static const uint8_t ops[4] = {JT_MUL, JT_DIV, JT_FLOORDIV, JT_MOD};
-    return parse_left(p, parse_pow, ops, out);
+    return parse_left(p, parse_pow, NULL, ops, JN_BINARY, out);
 }
 
 static status parse_concat(jparse *p, jnode **out) {
@@ -433,13 +410,13 @@ static status parse_concat(jparse *p, jnode **out) {
     *out = kids.item[0];
     if (kids.n == 1) return ST_OK;
     *out = jparse_node(p, JN_CONCAT, first);
-    jkids_set(*out, &kids);
+    (*out)->kid = kids;
     return ST_OK;
 }
 
 static status parse_add(jparse *p, jnode **out) {
     static const uint8_t ops[4] = {JT_ADD, JT_SUB, JT_ADD, JT_SUB};
-    return parse_left(p, parse_concat, ops, out);
+    return parse_left(p, parse_concat, NULL, ops, JN_BINARY, out);
 }
 
 /* The comparison at the current token, passed; 0 when there is none. */
@@ -469,7 +446,7 @@ static status parse_compare(jparse *p, jnode **out) {
     if (kids.n == 0) return ST_OK;
     jnode *n = jparse_node(p, JN_COMPARE, at);
     n->a = *out;
-    jkids_set(n, &kids);
+    n->kid = kids;
     *out = n;
     return ST_OK;
 }
@@ -485,32 +462,19 @@ static status parse_not(jparse *p, jnode **out) {
     return ST_OK;
 }
 
-/* Operands with a word between them. */
-static status parse_words(jparse *p, operand_fn *operand, const char *word, jnode_kind kind,
-                          jnode **out) {
-    TRY(operand(p, out));
-    while (jparse_is_name(p->tok, word)) {
-        jnode *n = jparse_node(p, kind, p->tok++);
-        n->a = *out;
-        TRY(operand(p, &n->b));
-        *out = n;
-    }
-    return ST_OK;
-}
-
 static status parse_and(jparse *p, jnode **out) {
-    return parse_words(p, parse_not, "and", JN_AND, out);
+    return parse_left(p, parse_not, "and", NULL, JN_AND, out);
 }
 static status parse_or(jparse *p, jnode **out) {
-    return parse_words(p, parse_and, "or", JN_OR, out);
+    return parse_left(p, parse_and, "or", NULL, JN_OR, out);
 }
 
 static status parse_choice(jparse *p, jnode **out) {
     TRY(parse_or(p, out));
     while (jparse_is_name(p->tok, "if")) {
         jnode *n = jparse_node(p, JN_CHOICE, p->tok++);
-        n->a = *out;
-        TRY(parse_or(p, &n->b));
+        n->b = *out;
+        TRY(parse_or(p, &n->a));
         if (jparse_skip_name(p, "else")) TRY(jparse_expr(p, true, &n->c));
         *out = n;
     }

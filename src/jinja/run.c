@@ -131,10 +131,10 @@ static status assign_attr(jrun *r, const jnode *target, jv value) {
 static status assign_tuple(jrun *r, const jnode *target, jv value) {
     const jseq *items;
     TRY(jv_iterate(r, value, &items));
-    if (items->n != target->n_kid) {
-        return jrun_fail(r, "%d values for %d names", (int)items->n, (int)target->n_kid);
+    if (items->n != target->kid.n) {
+        return jrun_fail(r, "%d values for %d names", (int)items->n, (int)target->kid.n);
     }
-    for (int32_t i = 0; i < items->n; i++) TRY(jrun_assign(r, target->kid[i], items->item[i]));
+    for (int32_t i = 0; i < items->n; i++) TRY(jrun_assign(r, target->kid.item[i], items->item[i]));
     return ST_OK;
 }
 
@@ -192,12 +192,12 @@ static status filtered_block(jrun *r, const jnode *n, jv *out) {
 
 static status run_if(jrun *r, const jnode *n) {
     int32_t i = 0;
-    for (; i + 1 < n->n_kid; i += 2) {
+    for (; i + 1 < n->kid.n; i += 2) {
         jv cond;
-        TRY(jrun_eval(r, n->kid[i], &cond));
-        if (jv_truth(cond)) return jrun_block(r, n->kid[i + 1]);
+        TRY(jrun_eval(r, n->kid.item[i], &cond));
+        if (jv_truth(cond)) return jrun_block(r, n->kid.item[i + 1]);
     }
-    return i < n->n_kid ? jrun_block(r, n->kid[i]) : ST_OK;
+    return i < n->kid.n ? jrun_block(r, n->kid.item[i]) : ST_OK;
 }
 
 static status run_set(jrun *r, const jnode *n) {
@@ -220,11 +220,11 @@ static status run_filter_block(jrun *r, const jnode *n) {
 
 static status run_with(jrun *r, const jnode *n) {
     jscope *outer = r->scope, *inner = jscope_in(r, outer);
-    for (int32_t i = 0; i < n->n_kid; i += 2) { /* values do not see the names beside them */
+    for (int32_t i = 0; i < n->kid.n; i += 2) { /* values do not see the names beside them */
         jv value;
-        TRY(jrun_eval(r, n->kid[i + 1], &value));
+        TRY(jrun_eval(r, n->kid.item[i + 1], &value));
         r->scope = inner;
-        TRY(jrun_assign(r, n->kid[i], value));
+        TRY(jrun_assign(r, n->kid.item[i], value));
         r->scope = outer;
     }
     r->scope = inner;
@@ -287,8 +287,8 @@ static status run_statement(jrun *r, const jnode *n) {
 
 status jrun_block(jrun *r, const jnode *block) {
     TRY(jrun_enter(r));
-    for (int32_t i = 0; i < block->n_kid && r->flow == JFLOW_NEXT; i++) {
-        TRY(run_statement(r, block->kid[i]));
+    for (int32_t i = 0; i < block->kid.n && r->flow == JFLOW_NEXT; i++) {
+        TRY(run_statement(r, block->kid.item[i]));
     }
     r->depth--;
     return ST_OK;

@@ -168,6 +168,8 @@ status jrun_lookup(jrun *r, int32_t symbol, jv *out) ATH_MUST_USE;
 
 status jrun_unary(jrun *r, jnode_kind op, jv a, jv *out) ATH_MUST_USE;
 status jrun_binary(jrun *r, int op, jv a, jv b, jv *out) ATH_MUST_USE;
+/* op: JT_EQ ... JT_GE, JN_OP_IN, JN_OP_NOT_IN. */
+status jrun_compare(jrun *r, int op, jv a, jv b, bool *yes) ATH_MUST_USE;
 status jrun_attr(jrun *r, jv of, jv name, jv *out) ATH_MUST_USE;
 status jrun_item(jrun *r, jv of, jv key, jv *out) ATH_MUST_USE;
 status jrun_slice(jrun *r, jv of, jv start, jv stop, jv step, jv *out) ATH_MUST_USE;
@@ -176,9 +178,6 @@ status jslice_range(jrun *r, int64_t len, jv start, jv stop, int64_t step, int64
                     int64_t *n) ATH_MUST_USE;
 status jrun_args(jrun *r, const jcall_args *a, jargs *out) ATH_MUST_USE;
 status jrun_call(jrun *r, jv callee, const jargs *args, jv *out) ATH_MUST_USE;
-/* The items that a loop still has: false at the end. */
-status jloop_ahead(jrun *r, jloop *l, bool *more) ATH_MUST_USE;
-status jloop_all(jrun *r, jloop *l) ATH_MUST_USE;
 status jloop_attr(jrun *r, jloop *l, jv name, jv *out, bool *found) ATH_MUST_USE;
 
 /* ---- shared by filters and methods ---- */
@@ -189,5 +188,24 @@ status jarg_str(jrun *r, const jcall *c, int i, jv fallback, jv *out) ATH_MUST_U
 static inline bool jarg_truth(const jcall *c, int i) {
     return c->p[i].kind != JV_ABSENT && jv_truth(c->p[i]);
 }
+
+/* methods_str.c */
+jbuiltin_fn jstr_strip;
+/* To `width` characters with `fill` before (side 1), behind (-1) or around it (0). */
+status jstr_pad(jrun *r, jv s, int64_t width, int side, jv fill, jv *out) ATH_MUST_USE;
+status jstr_replace(jrun *r, jv s, jv old, jv with, int64_t count, jv *out) ATH_MUST_USE;
+status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) ATH_MUST_USE; /* s.splitlines() */
+/* str_case.c */
+jbuiltin_fn jstr_upper, jstr_lower, jstr_capitalize, jstr_title, jstr_title_words, jstr_swapcase;
+jbuiltin_fn jstr_isalpha, jstr_isalnum, jstr_isnumeric, jstr_isdecimal, jstr_isspace, jstr_isascii,
+    jstr_islower, jstr_isupper;
+bool jtext_is_alnum(uint32_t cp); /* a letter or a digit */
+/* str_format.c */
+status jstr_format(jrun *r, jv format, jv args, jv *out) ATH_MUST_USE; /* format % args */
+status jstr_braces(jrun *r, jv format, const jargs *args, jv *out) ATH_MUST_USE;
+/* filters.c */
+status jstr_escape_html(jrun *r, jv s, jv *out) ATH_MUST_USE;
+/* value_json.c */
+jbuiltin_fn jfilter_tojson;
 
 #endif

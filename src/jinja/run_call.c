@@ -46,12 +46,12 @@ status jrun_args(jrun *r, const jcall_args *a, jargs *out) {
     jseq *pos = jseq_new(r, JSEQ_TUPLE);
     jdict *kw = jdict_new(r);
     jv v;
-    for (int32_t i = 0; i < a->n_pos; i++) {
-        TRY(jrun_eval(r, a->pos[i], &v));
+    for (int32_t i = 0; i < a->pos.n; i++) {
+        TRY(jrun_eval(r, a->pos.item[i], &v));
         jseq_push(r, pos, v);
     }
-    for (int32_t i = 0; i < a->n_kw; i++) {
-        TRY(jrun_eval(r, a->kw[i], &v));
+    for (int32_t i = 0; i < a->kw.n; i++) {
+        TRY(jrun_eval(r, a->kw.item[i], &v));
         TRY(jdict_set(r, kw, a->kw_name[i], v));
     }
     if (a->star) {
@@ -169,7 +169,7 @@ static status macro_param(jrun *r, const jmacro_def *m, int32_t k, const jargs *
         *out = args->kw[i];
         return ST_OK;
     }
-    if (m->fallback[k]) return jrun_eval(r, m->fallback[k], out);
+    if (m->fallback.item[k]) return jrun_eval(r, m->fallback.item[k], out);
     *out = jundef_of(r, (jv){0}, m->param_name[k], false);
     return ST_OK;
 }

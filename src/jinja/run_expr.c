@@ -5,9 +5,9 @@
 
 static status eval_list(jrun *r, const jnode *n, jv *out) {
     jseq *s = jseq_new(r, n->kind == JN_LIST ? JSEQ_LIST : JSEQ_TUPLE);
-    for (int32_t i = 0; i < n->n_kid; i++) {
+    for (int32_t i = 0; i < n->kid.n; i++) {
         jv v;
-        TRY(jrun_eval(r, n->kid[i], &v));
+        TRY(jrun_eval(r, n->kid.item[i], &v));
         jseq_push(r, s, v);
     }
     *out = jv_seq(s);
@@ -16,10 +16,10 @@ static status eval_list(jrun *r, const jnode *n, jv *out) {
 
 static status eval_dict(jrun *r, const jnode *n, jv *out) {
     jdict *d = jdict_new(r);
-    for (int32_t i = 0; i < n->n_kid; i += 2) {
+    for (int32_t i = 0; i < n->kid.n; i += 2) {
         jv key, value;
-        TRY(jrun_eval(r, n->kid[i], &key));
-        TRY(jrun_eval(r, n->kid[i + 1], &value));
+        TRY(jrun_eval(r, n->kid.item[i], &key));
+        TRY(jrun_eval(r, n->kid.item[i + 1], &value));
         TRY(jdict_set(r, d, key, value));
     }
     *out = jv_dict(d);
@@ -28,9 +28,9 @@ static status eval_dict(jrun *r, const jnode *n, jv *out) {
 
 static status eval_concat(jrun *r, const jnode *n, jv *out) {
     size_t start = jtext_begin(r);
-    for (int32_t i = 0; i < n->n_kid; i++) {
+    for (int32_t i = 0; i < n->kid.n; i++) {
         jv v;
-        TRY(jrun_eval(r, n->kid[i], &v));
+        TRY(jrun_eval(r, n->kid.item[i], &v));
         TRY(jv_add_str(r, v));
     }
     return jtext_take(r, start, out);
@@ -38,7 +38,7 @@ static status eval_concat(jrun *r, const jnode *n, jv *out) {
 
 /* ---- comparisons ---- */
 
-static status compare(jrun *r, int op, jv a, jv b, bool *yes) {
+status jrun_compare(jrun *r, int op, jv a, jv b, bool *yes) {
     int order;
     switch (op) {
         case JT_EQ: return jv_equal(r, a, b, yes);
@@ -63,14 +63,13 @@ static status compare(jrun *r, int op, jv a, jv b, bool *yes) {
     return ST_OK;
 }
 
-static status eval_compare(jrun *r, const jnode *n, jv *out) {
+static status eval_compare(jrun *r, const jnode *n, jv left, jv *out) {
     bool yes = true;
-    jv left, right;
-    TRY(jrun_eval(r, n->a, &left));
-    for (int32_t i = 0; i < n->n_kid && yes; i++) {
-        TRY(jrun_eval(r, n->kid[i]->a, &right));
+    jv right;
+    for (int32_t i = 0; i < n->kid.n && yes; i++) {
+        TRY(jrun_eval(r, n->kid.item[i]->a, &right));
         r->at = n->at;
-        TRY(compare(r, n->kid[i]->op, left, right, &yes));
+        TRY(jrun_compare(r, n->kid.item[i]->op, left, right, &yes));
         left = right;
     }
     *out = jv_bool(yes);
@@ -79,45 +78,26 @@ static status eval_compare(jrun *r, const jnode *n, jv *out) {
 
 /* ---- choices ---- */
 
-static status eval_logic(jrun *r, const jnode *n, jv *out) {
-    TRY(jrun_eval(r, n->a, out));
-    if (jv_truth(*out) == (n->kind == JN_OR)) return ST_OK;
+static status eval_logic(jrun *r, const jnode *n, jv a, jv *out) {
+    *out = a;
+    if (jv_truth(a) == (n->kind == JN_OR)) return ST_OK;
     return jrun_eval(r, n->b, out);
 }
 
-static status eval_choice(jrun *r, const jnode *n, jv *out) {
-    jv cond;
-    TRY(jrun_eval(r, n->b, &cond));
-    if (jv_truth(cond)) return jrun_eval(r, n->a, out);
+static status eval_choice(jrun *r, const jnode *n, jv cond, jv *out) {
+    if (jv_truth(cond)) return jrun_eval(r, n->b, out);
     if (n->c) return jrun_eval(r, n->c, out);
     *out = jundef_why(r, "the inline if-expression was false and has no else");
     return ST_OK;
 }
 
-/* ---- operators ---- */
+/* ---- operators, parts and calls ---- */
 
-static status eval_unary(jrun *r, const jnode *n, jv *out) {
-    jv a;
-    TRY(jrun_eval(r, n->a, &a));
-    r->at = n->at;
-    return jrun_unary(r, n->kind, a, out);
-}
-
-static status eval_binary(jrun *r, const jnode *n, jv *out) {
-    jv a, b;
-    TRY(jrun_eval(r, n->a, &a));
+static status eval_binary(jrun *r, const jnode *n, jv a, jv *out) {
+    jv b;
     TRY(jrun_eval(r, n->b, &b));
     r->at = n->at;
     return jrun_binary(r, n->op, a, b, out);
-}
-
-/* ---- parts and calls ---- */
-
-static status eval_attr(jrun *r, const jnode *n, jv *out) {
-    jv of;
-    TRY(jrun_eval(r, n->a, &of));
-    r->at = n->at;
-    return jrun_attr(r, of, n->value, out);
 }
 
 static status eval_optional(jrun *r, const jnode *n, jv *out) {
@@ -125,9 +105,8 @@ static status eval_optional(jrun *r, const jnode *n, jv *out) {
     return n ? jrun_eval(r, n, out) : ST_OK;
 }
 
-static status eval_item(jrun *r, const jnode *n, jv *out) {
-    jv of, start, stop, step;
-    TRY(jrun_eval(r, n->a, &of));
+static status eval_item(jrun *r, const jnode *n, jv of, jv *out) {
+    jv start, stop, step;
     if (n->b->kind == JN_SLICE) {
         TRY(eval_optional(r, n->b->a, &start));
         TRY(eval_optional(r, n->b->b, &stop));
@@ -140,19 +119,15 @@ static status eval_item(jrun *r, const jnode *n, jv *out) {
     return jrun_item(r, of, start, out);
 }
 
-static status eval_call(jrun *r, const jnode *n, jv *out) {
+static status eval_call(jrun *r, const jnode *n, jv callee, jv *out) {
     jargs args;
-    jv callee;
-    TRY(jrun_eval(r, n->a, &callee));
     TRY(jrun_args(r, n->args, &args));
     r->at = n->at;
     return jrun_call(r, callee, &args, out);
 }
 
-static status eval_builtin(jrun *r, const jnode *n, jv *out) {
+static status eval_builtin(jrun *r, const jnode *n, jv self, jv *out) {
     jargs args = {0};
-    jv self;
-    TRY(jrun_eval(r, n->a, &self));
     if (n->args) TRY(jrun_args(r, n->args, &args));
     r->at = n->at;
     if (!n->builtin) {
@@ -163,6 +138,9 @@ static status eval_builtin(jrun *r, const jnode *n, jv *out) {
 }
 
 static status eval_node(jrun *r, const jnode *n, jv *out) {
+    jv a = {0};
+    if (n->a) TRY(jrun_eval(r, n->a, &a));
+    r->at = n->at;
     switch ((jnode_kind)n->kind) {
         case JN_CONST: *out = n->value; return ST_OK;
         case JN_HOLE: *out = r->hole; return ST_OK;
@@ -172,18 +150,18 @@ static status eval_node(jrun *r, const jnode *n, jv *out) {
         case JN_DICT: return eval_dict(r, n, out);
         case JN_NEG:
         case JN_POS:
-        case JN_NOT: return eval_unary(r, n, out);
+        case JN_NOT: return jrun_unary(r, n->kind, a, out);
         case JN_AND:
-        case JN_OR: return eval_logic(r, n, out);
-        case JN_BINARY: return eval_binary(r, n, out);
+        case JN_OR: return eval_logic(r, n, a, out);
+        case JN_BINARY: return eval_binary(r, n, a, out);
         case JN_CONCAT: return eval_concat(r, n, out);
-        case JN_COMPARE: return eval_compare(r, n, out);
-        case JN_CHOICE: return eval_choice(r, n, out);
-        case JN_ATTR: return eval_attr(r, n, out);
-        case JN_ITEM: return eval_item(r, n, out);
-        case JN_CALL: return eval_call(r, n, out);
+        case JN_COMPARE: return eval_compare(r, n, a, out);
+        case JN_CHOICE: return eval_choice(r, n, a, out);
+        case JN_ATTR: return jrun_attr(r, a, n->value, out);
+        case JN_ITEM: return eval_item(r, n, a, out);
+        case JN_CALL: return eval_call(r, n, a, out);
         case JN_FILTER:
-        case JN_TEST: return eval_builtin(r, n, out);
+        case JN_TEST: return eval_builtin(r, n, a, out);
         default: CHECK(false, "a statement where an expression stands"); return ST_FAILED;
     }
 }

@@ -16,7 +16,8 @@ static status passes(jrun *r, const jloop *l, jv item, bool *yes) {
     return ST_OK;
 }
 
-status jloop_ahead(jrun *r, jloop *l, bool *more) {
+/* Whether there is another item. */
+static status ahead(jrun *r, jloop *l, bool *more) {
     *more = l->index + 1 < l->got->n;
     while (!*more && l->next < l->source->n) {
         jv item = l->source->item[l->next++];
@@ -28,11 +29,11 @@ status jloop_ahead(jrun *r, jloop *l, bool *more) {
     return ST_OK;
 }
 
-status jloop_all(jrun *r, jloop *l) {
+static status get_all(jrun *r, jloop *l) {
     int32_t index = l->index;
     bool more = true;
     while (more) {
-        TRY(jloop_ahead(r, l, &more));
+        TRY(ahead(r, l, &more));
         l->index = l->got->n - 1;
     }
     l->index = index;
@@ -43,7 +44,7 @@ status jloop_all(jrun *r, jloop *l) {
 
 static status loop_neighbour(jrun *r, jloop *l, bool next, jv *out) {
     bool there = l->index > 0;
-    if (next) TRY(jloop_ahead(r, l, &there));
+    if (next) TRY(ahead(r, l, &there));
     if (there)
         *out = l->got->item[l->index + (next ? 1 : -1)];
     else
@@ -61,10 +62,10 @@ status jloop_attr(jrun *r, jloop *l, jv name, jv *out, bool *found) {
     } else if (jv_is_word(name, "first")) {
         *out = jv_bool(l->index == 0);
     } else if (jv_is_word(name, "last")) {
-        TRY(jloop_ahead(r, l, &more));
+        TRY(ahead(r, l, &more));
         *out = jv_bool(!more);
     } else if (back || back0 || jv_is_word(name, "length")) {
-        TRY(jloop_all(r, l));
+        TRY(get_all(r, l));
         *out = jv_int(back ? l->got->n - l->index : back0 ? l->got->n - l->index - 1 : l->got->n);
     } else if (jv_is_word(name, "previtem") || jv_is_word(name, "nextitem")) {
         return loop_neighbour(r, l, name.u.s[0] == 'n', out);
@@ -93,7 +94,7 @@ static status run_items(jrun *r, jloop *l) {
     bool more;
     for (;;) {
         r->scope = l->scope;
-        TRY(jloop_ahead(r, l, &more));
+        TRY(ahead(r, l, &more));
         if (!more) return ST_OK;
         l->index++;
         TRY(run_body(r, l, &scope));
@@ -117,9 +118,9 @@ status jrun_for(jrun *r, const jnode *n) {
     l->got = jseq_new(r, JSEQ_LIST);
     TRY(run_items(r, l));
     r->scope = outer;
-    if (l->finished || n->n_kid == 0) return ST_OK;
+    if (l->finished || n->kid.n == 0) return ST_OK;
     r->scope = jscope_in(r, outer);
-    TRY(jrun_block(r, n->kid[0]));
+    TRY(jrun_block(r, n->kid.item[0]));
     r->scope = outer;
     return ST_OK;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "jinja/lex.h"
-#include "jinja/str.h"
+#include "jinja/run.h"
 
 static const char *op_text(int op) {
     switch (op) {

@@ -3,9 +3,9 @@
 
 #include <utf8proc.h>
 
-#include "jinja/lex.h"
-#include "jinja/str.h"
 #include "base/utf8.h"
+#include "jinja/lex.h"
+#include "jinja/run.h"
 
 /* Characters whose upper case is several characters (SpecialCasing.txt, without conditions), and
  * their title case where it is another than that of the table. */
@@ -96,24 +96,16 @@ static status change_case(jrun *r, jv s, new_case to, jv *out) {
     return ST_OK;
 }
 
-status jstr_upper(jrun *r, const jcall *c, jv *out) {
-    return change_case(r, c->self, UPPER, out);
-}
-status jstr_lower(jrun *r, const jcall *c, jv *out) {
-    return change_case(r, c->self, LOWER, out);
-}
-status jstr_capitalize(jrun *r, const jcall *c, jv *out) {
-    return change_case(r, c->self, CAPITALIZE, out);
-}
-status jstr_swapcase(jrun *r, const jcall *c, jv *out) {
-    return change_case(r, c->self, SWAP, out);
-}
-status jstr_title(jrun *r, const jcall *c, jv *out) {
-    return change_case(r, c->self, TITLE, out);
-}
-status jstr_title_words(jrun *r, const jcall *c, jv *out) {
-    return change_case(r, c->self, TITLE_WORDS, out);
-}
+#define CASE_METHOD(name, to)                                                                      \
+    status jstr_##name(jrun *r, const jcall *c, jv *out) {                                         \
+        return change_case(r, c->self, to, out);                                                   \
+    }
+CASE_METHOD(upper, UPPER)
+CASE_METHOD(lower, LOWER)
+CASE_METHOD(capitalize, CAPITALIZE)
+CASE_METHOD(swapcase, SWAP)
+CASE_METHOD(title, TITLE)
+CASE_METHOD(title_words, TITLE_WORDS)
 
 /* ---- what a text consists of ---- */
 

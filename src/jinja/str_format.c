@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jinja/str.h"
+#include "jinja/run.h"
 
 /* ---- % ---- */
 

@@ -1,7 +1,7 @@
 /* Tests: `value is NAME`. */
 #include <string.h>
 
-#include "jinja/str.h"
+#include "jinja/run.h"
 #include "jinja/lex.h"
 
 static status answer(bool yes, jv *out) {
@@ -58,33 +58,19 @@ static status test_divisibleby(jrun *r, const jcall *c, jv *out) {
 
 /* ---- comparisons ---- */
 
-static status test_eq(jrun *r, const jcall *c, jv *out) {
-    bool yes;
-    TRY(jv_equal(r, c->self, c->p[0], &yes));
-    return answer(yes, out);
-}
-static status test_ne(jrun *r, const jcall *c, jv *out) {
-    bool yes;
-    TRY(jv_equal(r, c->self, c->p[0], &yes));
-    return answer(!yes, out);
-}
-
-#define ORDER_TEST(name, condition)                                                                \
+#define COMPARE_TEST(name, op)                                                                     \
     static status test_##name(jrun *r, const jcall *c, jv *out) {                                  \
-        int order;                                                                                 \
-        TRY(jv_order(r, c->self, c->p[0], &order));                                                \
-        return answer(condition, out);                                                             \
+        bool yes;                                                                                  \
+        TRY(jrun_compare(r, op, c->self, c->p[0], &yes));                                          \
+        return answer(yes, out);                                                                   \
     }
-ORDER_TEST(lt, order < 0)
-ORDER_TEST(le, order <= 0)
-ORDER_TEST(gt, order > 0)
-ORDER_TEST(ge, order >= 0)
-
-static status test_in(jrun *r, const jcall *c, jv *out) {
-    bool yes;
-    TRY(jv_contains(r, c->p[0], c->self, &yes));
-    return answer(yes, out);
-}
+COMPARE_TEST(eq, JT_EQ)
+COMPARE_TEST(ne, JT_NE)
+COMPARE_TEST(lt, JT_LT)
+COMPARE_TEST(le, JT_LE)
+COMPARE_TEST(gt, JT_GT)
+COMPARE_TEST(ge, JT_GE)
+COMPARE_TEST(in, JN_OP_IN)
 
 /* The same object: what cannot be told apart otherwise is one. */
 static status test_sameas(jrun *r, const jcall *c, jv *out) {

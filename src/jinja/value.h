@@ -35,13 +35,6 @@ typedef enum jseq_kind {
     JSEQ_GENERATOR, /* gives its items once */
 } jseq_kind;
 
-struct jseq;
-struct jdict;
-struct jundef;
-struct jloop;
-struct jmacro;
-struct jbound;
-
 typedef struct jv {
     uint8_t kind;
     bool safe;  /* string: marked by the filter `safe` (Markup) */

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "jinja/str.h"
 #include "jinja/run.h"
 #include "base/utf8.h"
 

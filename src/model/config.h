@@ -38,8 +38,6 @@ typedef enum init_scheme {
     INIT_SCHEME_WIDTH
 } init_scheme;
 
-struct model_family;
-
 /* A KEY_LAYERS option has two members: the value of all layers (the largest, where they differ),
  * and, where they differ, NAME_of[L]. */
 typedef struct model_config {
@@ -55,7 +53,7 @@ typedef struct model_config {
     act_kind act;
     rope_scaling rope;
     const char *const *names; /* of tensors by part, where they are not the family's: those of a
-                                 GGUF file (io/gguf/gguf_arch.h) */
+                                 GGUF file (io/gguf/gguf_arch.c) */
     bool gguf_order;  /* weights lie as a GGUF file holds them: rotary pairs as neighbours where its
                          converter makes them so, (1 + w) of norms already added */
     const char *from; /* folder whose weights training starts from, or NULL */

@@ -1,7 +1,6 @@
 /* See config_file.h. Reading order: config_merge, config_check_strict. */
 #include "model/config_file.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "model/config_keys.h"
@@ -143,10 +142,11 @@ void config_drop_switched_off(json_t *all, const json_t *base, const model_famil
 
 /* ---- strictness ---- */
 
-static bool is_switch(const char *key) {
-    for (int i = 0; i < ARRAY_LEN(switches); i++)
-        if (strcmp(switches[i].key, key) == 0) return true;
-    return false;
+/* The number of a switch; -1: the key is none. */
+static int find_switch(const char *key) {
+    int i = ARRAY_LEN(switches) - 1;
+    while (i >= 0 && strcmp(switches[i].key, key) != 0) i--;
+    return i;
 }
 
 /* What only the user of a config.json says, never its author. */
@@ -157,7 +157,7 @@ static bool is_users(const char *key) {
 static bool family_has_key(const model_family *f, const char *key, const json_t *v) {
     const char *name = key_canonical(key);
     if (strcmp(key, "pruned_heads") == 0) return json_object_size(v) == 0;
-    return is_switch(key) || key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
+    return find_switch(key) >= 0 || key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
            key_in_words(f->inert_keys, key) || (config_key_special(name) && !is_users(key)) ||
            config_key_inert(key) || strcmp(key, original) == 0;
 }
@@ -183,20 +183,18 @@ static status check_once(json_t *first, const json_t *base, const char *key, err
 }
 
 /* The family's name for one of the numbers that go by several names; NULL: `name` is none. */
-static const char *own_name(const model_family *f, const char *name, char *buffer, size_t size) {
+static const char *own_name(const model_family *f, const char *name, char buffer[64]) {
     if (!key_in_words("rope_theta partial_rotary_factor rms_norm_eps", name)) return NULL;
-    for (int i = 0, len = 1; f->numbers && len; i++) {
-        const char *word = key_word_at(f->numbers, i, &len);
-        snprintf(buffer, size, "%.*s", len, word);
+    const char *numbers = f->numbers ? f->numbers : "";
+    while (key_next_word(&numbers, buffer))
         if (strcmp(key_canonical(buffer), name) == 0) return buffer;
-    }
     return name;
 }
 
 /* A number under a name that only other families' readers know: they would take the default. */
 static status check_name(const json_t *base, const char *key, const model_family *f, err *e) {
     char buffer[64];
-    const char *name = key_canonical(key), *own = own_name(f, name, buffer, sizeof buffer);
+    const char *name = key_canonical(key), *own = own_name(f, name, buffer);
     if (!own || strcmp(own, key) == 0 || !is_null(json_object_get(base, own))) return ST_OK;
     bool inside = is_null(json_object_get(base, "rope_scaling")) &&
                   !is_null(json_object_get(json_object_get(base, "rope_parameters"), name));
@@ -351,15 +349,11 @@ status config_check_rope(const json_t *o, const model_family *f, err *e) {
 }
 
 status config_check_switch(const char *key, const json_t *v, bool *known, err *e) {
-    *known = false;
-    for (int i = 0; i < ARRAY_LEN(switches); i++) {
-        if (strcmp(switches[i].key, key) != 0) continue;
-        *known = true;
-        if (json_is_boolean(v) && json_is_true(v) == switches[i].only) return ST_OK;
-        err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
-                switches[i].only ? "true" : "false");
-        err_hint(e, "the model would compute another function; leave it out only if that is meant");
-        return err_where(e, "model.%s", key);
-    }
-    return ST_OK;
+    int i = find_switch(key);
+    *known = i >= 0;
+    if (i < 0 || (json_is_boolean(v) && json_is_true(v) == switches[i].only)) return ST_OK;
+    err_set(e, ST_USAGE, "%s other than %s is not available in this version", key,
+            switches[i].only ? "true" : "false");
+    err_hint(e, "the model would compute another function; leave it out only if that is meant");
+    return err_where(e, "model.%s", key);
 }

@@ -1,5 +1,6 @@
 #include "model/config_keys.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const key_row model_keys[] = {
@@ -32,6 +33,14 @@ const char *key_word_at(const char *words, int i, int *len) {
     }
     *len = (int)strcspn(words, " ");
     return words;
+}
+
+bool key_next_word(const char **words, char out[64]) {
+    int len;
+    const char *word = key_word_at(*words, 0, &len);
+    snprintf(out, 64, "%.*s", len, word);
+    *words = word + len + (word[len] == ' ');
+    return len > 0;
 }
 
 int key_word_index(const char *words, const char *word) {

@@ -30,6 +30,8 @@ bool key_in_words(const char *words, const char *word);
 int key_word_index(const char *words, const char *word);
 /* Word number i; its length. */
 const char *key_word_at(const char *words, int i, int *len);
+/* The next of the words, and *words passes it; false: there is none. */
+bool key_next_word(const char **words, char out[64]);
 /* A key's own name, from an alias. */
 const char *key_canonical(const char *key);
 const key_row *key_find(const char *name); /* NULL: no option */

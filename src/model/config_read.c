@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
@@ -25,19 +26,11 @@ static status at_key(err *e, const char *key) {
 /* ---- gathering ---- */
 
 status config_read_object(const char *path, json_t **out, err *e) {
-    char *text;
-    size_t len;
-    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
-    json_error_t je;
-    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
-    free(text);
+    TRY(json_read_file(out, path, FILE_PART_MAX_BYTES, e));
     if (json_is_object(*out)) return ST_OK;
-    if (*out)
-        err_set(e, ST_FORMAT, "%s is not a JSON object, but another value", path);
-    else
-        err_set(e, ST_FORMAT, "%s is not a JSON object: %s", path, je.text);
+    err_set(e, ST_FORMAT, "%s is not a JSON object, but another value", path);
     err_hint(e, "the file is damaged or not a model's config.json; fetch it again");
-    err_where(e, *out ? "%s" : "%s:%d", path, je.line);
+    err_where(e, "%s", path);
     json_decref(*out);
     *out = NULL;
     return ST_FORMAT;

@@ -1,3 +1,7 @@
+/* The published shapes. A preset is an object for model_config_read, with the keys of its family's
+ * config.json and options beside them (init_scheme). What all models of a family have (norms,
+ * biases, activation, the pattern of layers) is not repeated, so that another number of layers goes
+ * through. */
 #include "model/presets.h"
 
 #include <stdbool.h>
@@ -5,21 +9,244 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "model/presets/table.h"
 
-static const preset *const tables[] = {presets_gpt,  presets_llama, presets_small,
-                                       presets_olmo, presets_qwen,  presets_gemma};
+/* In JSON these are words; as macros of C17 they would become numbers. */
+#undef true
+#undef false
 
-static const preset *preset_at(int i) {
-    for (int t = 0; t < ARRAY_LEN(tables); t++)
-        for (const preset *p = tables[t]; p->name; p++)
-            if (i-- == 0) return p;
-    return NULL;
-}
+/* The object as text. Its members are written as in JSON; parameters of a macro around it are put
+ * in. */
+#define PRESET_JSON(...) #__VA_ARGS__
+
+/* clang-format off */
+
+/* ---- GPT-2 and its from-scratch versions, Pythia, Phi ---- */
+
+/* layers, width, heads, vocabulary, context, more */
+#define GPT2(L, C, H, V, T, ...) PRESET_JSON({"model_type": "gpt2", \
+    "n_layer": L, "n_embd": C, "n_head": H, "vocab_size": V, "n_positions": T, __VA_ARGS__})
+
+/* layers, width, heads, feed-forward width, vocabulary, initial weights */
+#define PYTHIA(L, C, H, F, V, INIT) PRESET_JSON({"model_type": "gpt_neox", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, "intermediate_size": F, \
+    "vocab_size": V, "max_position_embeddings": 2048, "rotary_pct": 0.25, \
+    "rotary_emb_base": 10000, "use_parallel_residual": true, "layer_norm_eps": 1e-5, \
+    "tie_word_embeddings": false, "init_scheme": INIT})
+
+/* layers, width, heads, feed-forward width, rotated share, dropout of the branches */
+#define PHI(L, C, H, F, ROTARY, DROPOUT) PRESET_JSON({"model_type": "phi", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, "intermediate_size": F, \
+    "vocab_size": 51200, "max_position_embeddings": 2048, "partial_rotary_factor": ROTARY, \
+    "rope_theta": 10000, "layer_norm_eps": 1e-5, "tie_word_embeddings": false, \
+    "resid_pdrop": DROPOUT})
+
+/* ---- Llama and what computes the same function ---- */
+
+/* layers, width, heads, key/value heads, feed-forward width, vocabulary, context, rotary base,
+ * tied, more */
+#define LLAMA(L, C, H, K, F, V, T, THETA, TIED, ...) PRESET_JSON({"model_type": "llama", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "intermediate_size": F, "vocab_size": V, \
+    "max_position_embeddings": T, "rms_norm_eps": 1e-5, "rope_theta": THETA, \
+    "tie_word_embeddings": TIED, __VA_ARGS__})
+#define NORMAL "initializer_range": 0.02
+#define SCALED(FACTOR) "rope_scaling": {"rope_type": "llama3", "factor": FACTOR, \
+    "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+
+/* Weights of llama2.c as they lie: rotary pairs are neighbours. Also baby-llama2-chinese. */
+#define LLAMA2C(L, C, H, F, V, T) \
+    LLAMA(L, C, H, H, F, V, T, 10000, true, "rope_interleaved": true, "init_scheme": "gpt2")
+
+/* ---- Families made for small models: MobileLLM, MiniCPM, OpenELM, SmolLM3 ---- */
+
+/* layers, width, heads, key/value heads, feed-forward width */
+#define MOBILELLM(L, C, H, K, F) PRESET_JSON({"model_type": "mobilellm", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "intermediate_size": F, "vocab_size": 32000, \
+    "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000, \
+    "share_embedding": true, "layer_sharing": false})
+
+/* layers, width, heads, key/value heads, feed-forward width, vocabulary */
+#define MINICPM(L, C, H, K, F, V) PRESET_JSON({"model_type": "minicpm", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "intermediate_size": F, "vocab_size": V, \
+    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000, \
+    "initializer_range": 0.1, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, \
+    "tie_word_embeddings": true})
+
+/* layers, width, width of a head; the rest grows with depth */
+#define OPENELM(L, C, D) PRESET_JSON({"model_type": "openelm", "num_transformer_layers": L, \
+    "model_dim": C, "head_dim": D, "num_gqa_groups": 4, "qkv_multipliers": [0.5, 1.0], \
+    "ffn_multipliers": [0.5, 4.0], "ffn_dim_divisor": 256, "vocab_size": 32000, \
+    "max_context_length": 2048, "rope_freq_constant": 10000, \
+    "share_input_output_layers": true})
+
+/* ---- OLMo 1 and 2 ---- */
+
+/* layers, width, heads, feed-forward width, tied */
+#define OLMO(L, C, H, F, TIED) PRESET_JSON({"model_type": "olmo", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, "intermediate_size": F, \
+    "vocab_size": 50304, "max_position_embeddings": 2048, "rope_theta": 10000, \
+    "tie_word_embeddings": TIED, "init_scheme": "mitchell"})
+
+/* layers, width, heads, key/value heads, feed-forward width */
+#define OLMO2(L, C, H, K, F) PRESET_JSON({"model_type": "olmo2", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "intermediate_size": F, "vocab_size": 100352, \
+    "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 500000, \
+    "tie_word_embeddings": false, "initializer_range": 0.02, "init_scheme": "truncated"})
+
+/* ---- Qwen v1 as MINI_LLM trains it, Qwen 1.5, 2, 2.5 and 3 (dense) ---- */
+
+/* layers, width, heads, key/value heads, feed-forward width, vocabulary, context, tied, epsilon */
+#define QWEN2(L, C, H, K, F, V, T, TIED, EPS) PRESET_JSON({"model_type": "qwen2", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "intermediate_size": F, "vocab_size": V, \
+    "max_position_embeddings": T, "rms_norm_eps": EPS, "rope_theta": 1000000, \
+    "tie_word_embeddings": TIED, "use_sliding_window": false})
+
+/* layers, width, heads, key/value heads, feed-forward width, tied; heads are 128 wide */
+#define QWEN3(L, C, H, K, F, TIED) PRESET_JSON({"model_type": "qwen3", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "head_dim": 128, "intermediate_size": F, "vocab_size": 151936, \
+    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000, \
+    "tie_word_embeddings": TIED, "attention_bias": false, "use_sliding_window": false})
+
+/* ---- Gemma 3, the text part: five layers with a window to one without ---- */
+
+/* layers, width, heads, key/value heads, width of a head, feed-forward width, what scores are
+ * divided by the root of, vocabulary, context, window, rotary scaling where there is no window */
+#define GEMMA3(L, C, H, K, D, F, SCALAR, V, T, W, SCALING) \
+    PRESET_JSON({"model_type": "gemma3_text", "num_hidden_layers": L, "hidden_size": C, \
+    "num_attention_heads": H, "num_key_value_heads": K, "head_dim": D, "intermediate_size": F, \
+    "query_pre_attn_scalar": SCALAR, "vocab_size": V, "max_position_embeddings": T, \
+    "sliding_window": W, "sliding_window_pattern": 6, "rms_norm_eps": 1e-6, \
+    "rope_theta": 1000000, "rope_local_base_freq": 10000, \
+    "rope_scaling": SCALING, "tie_word_embeddings": true})
+#define BY_8 {"rope_type": "linear", "factor": 8.0}
+
+static const struct {
+    const char *name, *json;
+} presets[] = {
+    {"gpt2", GPT2(12, 768, 12, 50257, 1024, "bias": true)},
+    {"gpt2-medium", GPT2(24, 1024, 16, 50257, 1024, "bias": true)},
+    {"gpt2-large", GPT2(36, 1280, 20, 50257, 1024, "bias": true)},
+    {"gpt2-xl", GPT2(48, 1600, 25, 50257, 1024, "bias": true)},
+    {"nanogpt-124m-scratch",
+     GPT2(12, 768, 12, 50304, 1024, "bias": false, "activation_function": "gelu")},
+    {"nanogpt-shakespeare.char",
+     GPT2(6, 384, 6, 65, 256, "bias": false, "activation_function": "gelu",
+          "embd_pdrop": 0.2, "attn_pdrop": 0.2, "resid_pdrop": 0.2)},
+    {"rasbt-gpt-124m",
+     GPT2(12, 768, 12, 50257, 1024, "qkv_bias": false, "tie_word_embeddings": false,
+          "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1)},
+    {"pythia-14m", PYTHIA(6, 128, 4, 512, 50304, "small_wang")},
+    {"pythia-31m", PYTHIA(6, 256, 8, 1024, 50304, "small_wang")},
+    {"pythia-70m", PYTHIA(6, 512, 8, 2048, 50304, "small_wang")},
+    {"pythia-160m", PYTHIA(12, 768, 12, 3072, 50304, "small_wang")},
+    {"pythia-410m", PYTHIA(24, 1024, 16, 4096, 50304, "small_wang")},
+    {"pythia-1b", PYTHIA(16, 2048, 8, 8192, 50304, "small_wang")},
+    {"pythia-1.4b", PYTHIA(24, 2048, 16, 8192, 50304, "small_wang")},
+    {"pythia-2.8b", PYTHIA(32, 2560, 32, 10240, 50304, "small_wang")},
+    {"pythia-6.9b", PYTHIA(32, 4096, 32, 16384, 50432, "normal")}, /* an oversight, kept */
+    {"pythia-12b", PYTHIA(36, 5120, 40, 20480, 50688, "normal")},
+    {"phi-1-small", PHI(20, 1024, 16, 4096, 0.5, 0)},
+    {"phi-1", PHI(24, 2048, 32, 8192, 0.5, 0)},
+    {"phi-1.5", PHI(24, 2048, 32, 8192, 0.5, 0)},
+    {"phi-2", PHI(32, 2560, 32, 10240, 0.4, 0.1)},
+    {"llama-2-7b", LLAMA(32, 4096, 32, 32, 11008, 32000, 4096, 10000, false, NORMAL)},
+    {"llama-2-13b", LLAMA(40, 5120, 40, 40, 13824, 32000, 4096, 10000, false, NORMAL)},
+    {"llama-2-70b", LLAMA(80, 8192, 64, 8, 28672, 32000, 4096, 10000, false, NORMAL)},
+    {"llama-3-8b",
+     LLAMA(32, 4096, 32, 8, 14336, 128256, 8192, 500000, false, NORMAL)},
+    {"llama-3-70b",
+     LLAMA(80, 8192, 64, 8, 28672, 128256, 8192, 500000, false, NORMAL)},
+    {"llama-3.1-8b",
+     LLAMA(32, 4096, 32, 8, 14336, 128256, 131072, 500000, false, SCALED(8.0))},
+    {"llama-3.1-70b",
+     LLAMA(80, 8192, 64, 8, 28672, 128256, 131072, 500000, false, SCALED(8.0))},
+    {"llama-3.1-405b",
+     LLAMA(126, 16384, 128, 8, 53248, 128256, 131072, 500000, false, SCALED(8.0))},
+    {"llama-3.2-1b",
+     LLAMA(16, 2048, 32, 8, 8192, 128256, 131072, 500000, true, SCALED(32.0))},
+    {"llama-3.2-3b",
+     LLAMA(28, 3072, 24, 8, 8192, 128256, 131072, 500000, true, SCALED(32.0))},
+    {"tinyllama-1.1b", LLAMA(22, 2048, 32, 4, 5632, 32000, 2048, 10000, false, NORMAL)},
+    {"microllama-300m", LLAMA(12, 1024, 16, 4, 5632, 32000, 2048, 10000, false, NORMAL)},
+    {"smollm2-135m",
+     LLAMA(30, 576, 9, 3, 1536, 49152, 8192, 100000, true,
+           "initializer_range": 0.041666666666666664, "init_scheme": "width")},
+    {"smollm2-360m",
+     LLAMA(32, 960, 15, 5, 2560, 49152, 8192, 100000, true, NORMAL,
+           "init_scheme": "width")},
+    {"smollm2-1.7b",
+     LLAMA(24, 2048, 32, 32, 8192, 49152, 8192, 130000, true, NORMAL,
+           "init_scheme": "gpt2")},
+    {"ct-llm-2b", LLAMA(32, 2048, 16, 16, 5504, 125696, 4096, 10000, false, NORMAL)},
+    {"ct-llm-2b-tied", LLAMA(32, 2048, 16, 16, 5504, 125696, 4096, 10000, true, NORMAL)},
+    {"pangu-pi-1b-pro", LLAMA(20, 1792, 14, 14, 4778, 48000, 2048, 10000, false, NORMAL)},
+    {"baby-llama2-zh-92m", LLAMA2C(8, 512, 8, 1376, 64793, 512)},
+    {"baby-llama2-zh-92m-smallvocab", LLAMA2C(8, 512, 8, 1376, 21131, 512)},
+    {"baby-llama2-zh-218m", LLAMA2C(12, 1024, 8, 2752, 64793, 1024)},
+    {"llama2.c-stories15m", LLAMA2C(6, 288, 6, 768, 32000, 256)},
+    {"llama2.c-stories110m", LLAMA2C(12, 768, 12, 2048, 32000, 1024)},
+    {"mobilellm-125m", MOBILELLM(30, 576, 9, 3, 1536)},
+    {"mobilellm-350m", MOBILELLM(32, 960, 15, 5, 2560)},
+    {"mobilellm-600m", MOBILELLM(40, 1152, 18, 6, 3072)},
+    {"mobilellm-1b", MOBILELLM(54, 1280, 20, 5, 3584)},
+    {"mobilellm-1.5b", MOBILELLM(54, 1600, 25, 5, 4352)},
+    {"minicpm-1.2b", MINICPM(52, 1536, 24, 8, 3840, 73440)},
+    {"minicpm-2.4b", MINICPM(40, 2304, 36, 36, 5760, 122753)},
+    {"openelm-270m", OPENELM(16, 1280, 64)},
+    {"openelm-450m", OPENELM(20, 1536, 64)},
+    {"openelm-1.1b", OPENELM(28, 2048, 64)},
+    {"openelm-3b", OPENELM(36, 3072, 128)},
+    {"smollm3-3b", PRESET_JSON({"model_type": "smollm3",
+        "num_hidden_layers": 36, "hidden_size": 2048, "num_attention_heads": 16,
+        "num_key_value_heads": 4, "intermediate_size": 11008, "vocab_size": 128256,
+        "max_position_embeddings": 65536, "rms_norm_eps": 1e-6, "rope_theta": 5000000,
+        "no_rope_layer_interval": 4, "tie_word_embeddings": true})},
+    {"olmo-1b", OLMO(16, 2048, 16, 8192, true)},
+    {"olmo-7b", OLMO(32, 4096, 32, 11008, false)},
+    {"olmo-2-1b", OLMO2(16, 2048, 16, 16, 8192)},
+    {"olmo-2-7b", OLMO2(32, 4096, 32, 32, 11008)},
+    {"olmo-2-13b", OLMO2(40, 5120, 40, 40, 13824)},
+    {"olmo-2-32b", OLMO2(64, 5120, 40, 8, 27648)},
+    {"mini.llm-1.4b", PRESET_JSON({"model_type": "qwen",
+        "num_hidden_layers": 16, "hidden_size": 2048, "num_attention_heads": 16,
+        "kv_channels": 128, "intermediate_size": 5504, "vocab_size": 151936, "seq_length": 8192,
+        "layer_norm_epsilon": 1e-6, "rotary_emb_base": 10000, "no_bias": true,
+        "tie_word_embeddings": false})},
+    {"qwen1.5-0.5b", QWEN2(24, 1024, 16, 16, 2816, 151936, 32768, true, 1e-6)},
+    {"qwen1.5-1.8b", QWEN2(24, 2048, 16, 16, 5504, 151936, 32768, false, 1e-6)},
+    {"qwen1.5-4b", QWEN2(40, 2560, 20, 20, 6912, 151936, 32768, false, 1e-6)},
+    {"qwen1.5-7b", QWEN2(32, 4096, 32, 32, 11008, 151936, 32768, false, 1e-6)},
+    {"qwen2-0.5b", QWEN2(24, 896, 14, 2, 4864, 151936, 131072, true, 1e-6)},
+    {"qwen2-1.5b", QWEN2(28, 1536, 12, 2, 8960, 151936, 131072, true, 1e-6)},
+    {"qwen2-7b", QWEN2(28, 3584, 28, 4, 18944, 152064, 131072, false, 1e-6)},
+    {"qwen2.5-0.5b", QWEN2(24, 896, 14, 2, 4864, 151936, 32768, true, 1e-6)},
+    {"qwen2.5-1.5b", QWEN2(28, 1536, 12, 2, 8960, 151936, 131072, true, 1e-6)},
+    {"qwen2.5-3b", QWEN2(36, 2048, 16, 2, 11008, 151936, 32768, true, 1e-6)},
+    {"qwen2.5-7b", QWEN2(28, 3584, 28, 4, 18944, 152064, 131072, false, 1e-6)},
+    {"qwen2.5-14b", QWEN2(48, 5120, 40, 8, 13824, 152064, 131072, false, 1e-5)},
+    {"qwen2.5-32b", QWEN2(64, 5120, 40, 8, 27648, 152064, 131072, false, 1e-5)},
+    {"qwen3-0.6b", QWEN3(28, 1024, 16, 8, 3072, true)},
+    {"qwen3-1.7b", QWEN3(28, 2048, 16, 8, 6144, true)},
+    {"qwen3-4b", QWEN3(36, 2560, 32, 8, 9728, true)},
+    {"qwen3-8b", QWEN3(36, 4096, 32, 8, 12288, false)},
+    {"qwen3-14b", QWEN3(40, 5120, 40, 8, 17408, false)},
+    {"qwen3-32b", QWEN3(64, 5120, 64, 8, 25600, false)},
+    {"gemma-3-270m", GEMMA3(18, 640, 4, 1, 256, 2048, 256, 262144, 32768, 512, null)},
+    {"gemma-3-1b", GEMMA3(26, 1152, 4, 1, 256, 6912, 256, 262144, 32768, 512, null)},
+    {"gemma-3-4b", GEMMA3(34, 2560, 8, 4, 256, 10240, 256, 262208, 131072, 1024, BY_8)},
+    {"gemma-3-12b", GEMMA3(48, 3840, 16, 8, 256, 15360, 256, 262208, 131072, 1024, BY_8)},
+    {"gemma-3-27b", GEMMA3(62, 5376, 32, 16, 128, 21504, 168, 262208, 131072, 1024, BY_8)},
+};
+
+/* clang-format on */
 
 const char *preset_name(int i) {
-    const preset *p = preset_at(i);
-    return p ? p->name : NULL;
+    return i < ARRAY_LEN(presets) ? presets[i].name : NULL;
 }
 
 /* A space stands for a hyphen. */
@@ -29,15 +256,14 @@ static bool same_name(const char *name, const char *given) {
 }
 
 const char *preset_json(const char *name) {
-    for (int i = 0; preset_at(i); i++)
-        if (same_name(preset_at(i)->name, name)) return preset_at(i)->json;
+    for (int i = 0; i < ARRAY_LEN(presets); i++)
+        if (same_name(presets[i].name, name)) return presets[i].json;
     return NULL;
 }
 
 const char *preset_nearest(const char *name) {
-    const char *names[256];
-    int n = 0;
-    while (n < ARRAY_LEN(names) && preset_name(n)) names[n] = preset_name(n), n++;
-    int near = text_nearest(name, names, n);
+    const char *names[ARRAY_LEN(presets)];
+    for (int i = 0; i < ARRAY_LEN(presets); i++) names[i] = presets[i].name;
+    int near = text_nearest(name, names, ARRAY_LEN(presets));
     return near >= 0 ? names[near] : NULL;
 }

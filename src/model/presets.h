@@ -5,7 +5,7 @@
 /* Lower case; models of one shape that differ in something else have two names. NULL past the end.
  */
 const char *preset_name(int i);
-/* An object for model_config_read: presets/table.h. NULL: no such preset. */
+/* An object for model_config_read: presets.c. NULL: no such preset. */
 const char *preset_json(const char *name);
 /* The preset whose name is most like it; NULL: none is. */
 const char *preset_nearest(const char *name);

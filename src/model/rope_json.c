@@ -166,11 +166,8 @@ static status read_common(const json_t *v, const char *key, const char *field, r
 }
 
 static status check_complete(const json_t *o, const char *key, rope_kind kind, err *e) {
-    int len;
-    const char *word = key_word_at(kinds[kind].needed, 0, &len);
-    for (int i = 0; len > 0; word = key_word_at(kinds[kind].needed, ++i, &len)) {
-        char missing[32];
-        snprintf(missing, sizeof missing, "%.*s", len, word);
+    char missing[64];
+    for (const char *needed = kinds[kind].needed; key_next_word(&needed, missing);) {
         const json_t *v = json_object_get(o, missing);
         if (v && !json_is_null(v)) continue;
         err_set(e, ST_USAGE, "%s of kind %s needs %s", key, kinds[kind].name, missing);

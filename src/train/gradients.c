@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
 #include "run/config/config_device.h"

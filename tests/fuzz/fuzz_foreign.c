@@ -1,7 +1,7 @@
 /* libFuzzer target: any bytes as weights of llama2.c and of llm.c. Tensors lie inside the file. */
 #include <stdlib.h>
 
-#include "io/foreign/foreign.h"
+#include "io/foreign.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

@@ -216,7 +216,7 @@ static char *write_tied_olmo2(test_dir *d) {
         memcpy(t.dims, v->dims, sizeof t.dims);
         kept[n++] = t;
     }
-    assert_ok(st_write(path_join(d->mem, path, "model.safetensors"), kept, n, NULL, &e), e);
+    assert_ok(st_write(path_join(d->mem, path, "model.safetensors"), kept, n, &e), e);
     st_close(r);
     return path;
 }

@@ -212,7 +212,7 @@ static void test_head_of_tied_model(void **state) {
         open_model m;
         err e = {0};
         head[elems - 1] ^= (uint16_t)differs;
-        MUST(st_write(path_join(d->mem, dir, "model.safetensors"), with_head, n + 1, NULL, E));
+        MUST(st_write(path_join(d->mem, dir, "model.safetensors"), with_head, n + 1, E));
         assert_int_equal(open_model_read(&m, dir, 1, &e), differs ? ST_FORMAT : ST_OK);
         if (differs) assert_non_null(strstr(e.message, "lm_head.weight"));
         open_model_close(&m);

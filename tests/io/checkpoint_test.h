@@ -18,7 +18,7 @@ static inline status test_make_cursor(checkpoint_writer *w, err *e) {
 static inline status test_add_tensors(checkpoint_writer *w, const char *name, const st_tensor *t,
                                       int64_t n, err *e) {
     TRY(checkpoint_writer_create_tensors(w, name, t, n, e));
-    TRY(st_write(checkpoint_writer_path(w, name), t, n, NULL, e));
+    TRY(st_write(checkpoint_writer_path(w, name), t, n, e));
     return checkpoint_writer_await_team(w, e);
 }
 

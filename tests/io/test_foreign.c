@@ -3,7 +3,7 @@
 
 #include "base/strbuf.h"
 #include "io/io_test.h"
-#include "io/foreign/foreign.h"
+#include "io/foreign.h"
 #include "io/model_source.h"
 
 static void put_ints(strbuf *b, const int32_t *x, int n) {

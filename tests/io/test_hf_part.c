@@ -3,7 +3,6 @@
 #include "test.h"
 
 #include "base/file_patch.h"
-#include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
 #include "io/store_test.h"
 #include "io/whole_tensors.h"
@@ -85,7 +84,7 @@ static void test_every_run(void **state) {
 
 static void write_whole(test_dir *d, const char *name, const st_tensor *t, int64_t n) {
     err e;
-    assert_ok(st_write(path_join(d->mem, d->path, name), t, n, NULL, &e), e);
+    assert_ok(st_write(path_join(d->mem, d->path, name), t, n, &e), e);
 }
 
 /* Hashes of the file "parts" are what they are called. */

@@ -103,7 +103,7 @@ static status write_again(const gguf_reader *r, const char *path, const char *ty
         t[i].fill = fill_rows;
         t[i].ctx = &s[i];
     }
-    status st = gguf_write(path, &pairs, t, n, NULL, e);
+    status st = gguf_write(path, &pairs, t, n, e);
     gguf_pairs_free(&pairs);
     free(t);
     free(s);

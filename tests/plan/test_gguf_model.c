@@ -219,7 +219,7 @@ static void check_change(const char *good, const change *c) {
     MUST(gguf_open(&r, good, E));
     gguf_pairs pairs = changed_pairs(gguf_get_meta(r), c);
     gguf_tensor *tensors = xcalloc((size_t)gguf_count(r), sizeof *tensors);
-    MUST(gguf_write(bad, &pairs, tensors, changed_tensors(r, c, tensors), NULL, E));
+    MUST(gguf_write(bad, &pairs, tensors, changed_tensors(r, c, tensors), E));
     gguf_model m;
     err e = {0};
     status st = gguf_model_open(&m, bad, &e);

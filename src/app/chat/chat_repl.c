@@ -305,8 +305,9 @@ static void run_tokens(repl *r, const char *argument) {
          r->c->gen.Tmax);
     if (a->n_prompt == 0) return;
     note(&r->screen, "last prompt: %ld tokens, %ld of them new, %.1f tokens/s", (long)a->n_prompt,
-         (long)(a->n_prompt - a->result.n_reused), a->prefill_rate);
-    note(&r->screen, "last answer: %ld tokens, %.1f tokens/s", (long)a->ids.n, a->decode_rate);
+         (long)(a->n_prompt - a->result.n_reused), a->result.prefill_rate);
+    note(&r->screen, "last answer: %ld tokens, %.1f tokens/s", (long)a->ids.n,
+         a->result.decode_rate);
 }
 
 static void run_set(repl *r, const char *text) {

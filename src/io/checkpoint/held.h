@@ -3,7 +3,7 @@
  * A file has whole tensors, maybe transposed or with rows in another order (hf_order). A rank holds
  * shards of them: spans of the flat parameter (vec_span, param/units.h). held_walk breaks a span into
  * runs: elements that are consecutive in the file's tensor and evenly spaced in the rank's array.
- * io/hf/hf_part.h reads and writes files with these runs. */
+ * io/hf/hf_weights.h reads and writes files with these runs. */
 #ifndef IO_HELD_H
 #define IO_HELD_H
 

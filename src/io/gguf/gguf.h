@@ -68,9 +68,9 @@ typedef struct gguf_tensor {
 } gguf_tensor;
 
 /* Header, pairs and tensors in the given order, fsync; the alignment is that of the pairs
- * (general.alignment) or the default. hash (XXH3-64 of the file) may be NULL. On failure the file
- * is removed; to replace a file in one step, write another and file_rename it. */
+ * (general.alignment) or the default. On failure the file is removed; to replace a file in one
+ * step, write another and file_rename it. */
 status gguf_write(const char *path, const gguf_pairs *pairs, const gguf_tensor *tensors, int64_t n,
-                  uint64_t *hash, err *e) ATH_MUST_USE;
+                  err *e) ATH_MUST_USE;
 
 #endif

@@ -1,56 +1,33 @@
-#include "io/gguf/gguf_arch.h"
+#include "io/gguf/gguf_config.h"
 
 #include <string.h>
 
+#define NO GGUF_NEVER
+#define MAY GGUF_MAY
+#define MUST GGUF_MUST
+
+/* clang-format off */
+/* In the order of the members: rotary pairs, one tensor for q, k and v, rope factors, layer norm;
+ * every how many layers there is no window (w); parts of feed_forward_length; the head, then biases
+ * of q, k and v, of the output, the feed-forward part, the head and norms. */
 static const gguf_arch archs[] = {
-    {.name = "llama",
-     .pairs = true,
-     .has_rope_factors = true,
-     .head = GGUF_MAY,
-     .qkv_bias = GGUF_MAY,
-     .out_bias = GGUF_MAY,
-     .mlp_bias = GGUF_MAY},
-    {.name = "minicpm",
-     .pairs = true,
-     .has_rope_factors = true,
-     .head = GGUF_MAY,
-     .qkv_bias = GGUF_MAY,
-     .out_bias = GGUF_MAY,
-     .mlp_bias = GGUF_MAY},
-    {.name = "smollm3", .pairs = true, .head = GGUF_MAY, .qkv_bias = GGUF_MAY},
-    {.name = "olmo", .pairs = true, .layer_norm = true, .head = GGUF_MAY},
-    {.name = "olmo2", .window_every = 4, .head = GGUF_MUST},
-    {.name = "qwen", .fused = true, .ffn_parts = 2, .head = GGUF_MUST, .qkv_bias = GGUF_MUST},
-    {.name = "qwen2", .head = GGUF_MAY, .qkv_bias = GGUF_MAY, .head_bias = GGUF_MAY},
-    {.name = "qwen3", .head = GGUF_MAY, .qkv_bias = GGUF_MAY},
-    {.name = "gemma2", .window_every = 2},
-    {.name = "gemma3", .window_every = 6, .head = GGUF_MAY},
-    {.name = "openelm", .fused = true},
-    {.name = "phi2",
-     .layer_norm = true,
-     .head = GGUF_MUST,
-     .qkv_bias = GGUF_MAY,
-     .out_bias = GGUF_MUST,
-     .mlp_bias = GGUF_MUST,
-     .head_bias = GGUF_MUST,
-     .norm_bias = GGUF_MUST},
-    {.name = "gptneox",
-     .fused = true,
-     .layer_norm = true,
-     .head = GGUF_MUST,
-     .qkv_bias = GGUF_MUST,
-     .out_bias = GGUF_MUST,
-     .mlp_bias = GGUF_MUST,
-     .norm_bias = GGUF_MUST},
-    {.name = "gpt2",
-     .fused = true,
-     .layer_norm = true,
-     .head = GGUF_MAY,
-     .qkv_bias = GGUF_MUST,
-     .out_bias = GGUF_MUST,
-     .mlp_bias = GGUF_MUST,
-     .norm_bias = GGUF_MUST},
+    /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm */
+    {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO},
+    {"minicpm",  true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO},
+    {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO},
+    {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO},
+    {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO},
+    {"qwen",     false, true,  false, false, 0, 2,  MUST, MUST, NO,   NO,   NO,   NO},
+    {"qwen2",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   MAY,  NO},
+    {"qwen3",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO},
+    {"gemma2",   false, false, false, false, 2, 1,  NO,   NO,   NO,   NO,   NO,   NO},
+    {"gemma3",   false, false, false, false, 6, 1,  MAY,  NO,   NO,   NO,   NO,   NO},
+    {"openelm",  false, true,  false, false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO},
+    {"phi2",     false, false, false, true,  0, 1,  MUST, MAY,  MUST, MUST, MUST, MUST},
+    {"gptneox",  false, true,  false, true,  0, 1,  MUST, MUST, MUST, MUST, NO,   MUST},
+    {"gpt2",     false, true,  false, true,  0, 1,  MAY,  MUST, MUST, MUST, NO,   MUST},
 };
+/* clang-format on */
 
 const gguf_arch *gguf_arch_at(int i) {
     return i < ARRAY_LEN(archs) ? &archs[i] : NULL;

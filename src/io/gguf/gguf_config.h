@@ -1,11 +1,43 @@
-/* The metadata of a GGUF model file as a model_config, and back. What is read is what llama.cpp
- * computes for the file: keys that it does not look at for an architecture are not looked at here.
- */
+/* What readers and writers of GGUF model files share (gguf_model.h): architectures, metadata as a
+ * model_config and back, rows of weights.
+ *
+ * What is read is what llama.cpp computes for the file: keys that it does not look at for an
+ * architecture are not looked at here. */
 #ifndef IO_GGUF_CONFIG_H
 #define IO_GGUF_CONFIG_H
 
-#include "io/gguf/gguf_arch.h"
 #include "io/gguf/gguf_model.h"
+
+/* ---- what llama.cpp knows of the architectures that are families here (gguf_arch.c) ----
+ *
+ * What it calls their tensors, how it turns positions, which tensors a file may or must have. Facts
+ * of its model loader and of its converter; whoever adds an architecture adds one row. */
+
+/* Whether a file of the architecture has something. */
+typedef enum gguf_need { GGUF_NEVER, GGUF_MAY, GGUF_MUST } gguf_need;
+
+typedef struct gguf_arch {
+    const char *name;
+    bool pairs;            /* rotary pairs are neighbours: the converter permutes rows of q and k */
+    bool fused;            /* q, k and v are one tensor in files that are written */
+    bool has_rope_factors; /* rope_freqs, rope_factors_long and _short are read */
+    bool layer_norm;       /* the key of epsilon is layer_norm_epsilon */
+    int window_every;      /* without a pattern: all but every n-th layer have the window; 0: no
+                              layer has one, whatever the file says */
+    int ffn_parts;         /* feed_forward_length is this many times F */
+    gguf_need head;        /* output.weight; absent: the embedding */
+    gguf_need qkv_bias, out_bias, mlp_bias, head_bias, norm_bias;
+} gguf_arch;
+
+const gguf_arch *gguf_arch_find(const char *name); /* NULL: none that is a family here */
+const gguf_arch *gguf_arch_at(int i);              /* NULL past the end */
+/* The family that files of the architecture are read as; NULL: none. */
+const model_family *gguf_arch_family(const gguf_arch *arch);
+
+/* Names of tensors by part, without ".weight"; fused: with one tensor for q, k and v. */
+const char *const *gguf_part_names(bool fused);
+
+/* ---- metadata ---- */
 
 /* A key that files written here have where the activation is not the family's usual one: llama.cpp
  * has one GELU, the one with tanh. */
@@ -49,5 +81,27 @@ int gguf_rope_factors(arena *a, const model_config *mc, gguf_factors out[2]);
 status gguf_tok_write(arena *a, const gguf_model_source *src, gguf_pairs *p, err *e) ATH_MUST_USE;
 /* ST_USAGE: names the first option in which what a reader makes of the file differs from mc. */
 status gguf_config_compare(const model_config *mc, const model_config *read, err *e) ATH_MUST_USE;
+
+/* ---- rows (gguf_rows.c) ----
+ *
+ * From rows of a file's tensors to rows of a store in the order of Hugging Face, for reading and
+ * for writing. Three things differ:
+ *   - which of q, k, v, and of gate, up, are one tensor
+ *   - the order of rows that are rotated: pairs as neighbours, or in halves
+ *   - norms of the kind (1 + w): the file holds 1 + w, the store w */
+
+typedef struct gguf_rows {
+    const model_config *file, *hf;
+    const param_store *store;      /* in the host's memory; declared from hf */
+    struct gguf_rows_layer *layer; /* outside, then each */
+} gguf_rows;
+
+gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *hf,
+                        const param_store *store);
+/* p: a tensor of the file, as declared from r->file. Where the store has its row i (element i of a
+ * vector), in the masters. NULL: the store has no such parameter. */
+float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i);
+/* What the file adds to each number of this vector: 1 or 0. */
+float gguf_rows_offset(const gguf_rows *r, const param *p);
 
 #endif

@@ -105,8 +105,7 @@ static status read_sizes(reading *r) {
         r->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(gguf_arch_float(r->f, r->arch, key, &eps, r->e));
     put_num(r, "rms_norm_eps", eps);
-    return put_layers(r, "feed_forward_length", "intermediate_size",
-                      r->arch->ffn_parts ? r->arch->ffn_parts : 1);
+    return put_layers(r, "feed_forward_length", "intermediate_size", r->arch->ffn_parts);
 }
 
 /* The share of a head such that its product with the width is `rotary` again. */

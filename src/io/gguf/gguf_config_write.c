@@ -92,7 +92,7 @@ static void put_sizes(writing *w) {
     put_int(w, "embedding_length", mc->hidden_size);
     put_int(w, "vocab_size", mc->vocab_size);
     put_layers(w, "feed_forward_length", mc->intermediate_size, mc->intermediate_size_of,
-               w->arch->ffn_parts ? w->arch->ffn_parts : 1);
+               w->arch->ffn_parts);
     put_layers(w, "attention.head_count", mc->num_attention_heads, mc->num_attention_heads_of, 1);
     put_layers(w, "attention.head_count_kv", mc->num_key_value_heads, mc->num_key_value_heads_of,
                1);

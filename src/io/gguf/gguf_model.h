@@ -4,8 +4,8 @@
  * A file is checked before anything is read from it: every tensor of the model must be there in its
  * shape and in a format that is computed with, and there may be no other.
  *
- * Reading order: gguf_arch.h and gguf_config.h (what a file of an architecture says and holds),
- * gguf_model_open, gguf_model_locate; gguf_rows.h, gguf_model_read, gguf_model_write. */
+ * Reading order: gguf_config.h (what a file of an architecture says and holds), gguf_model_open,
+ * gguf_model_locate; gguf_model_read, gguf_model_write. */
 #ifndef IO_GGUF_MODEL_H
 #define IO_GGUF_MODEL_H
 

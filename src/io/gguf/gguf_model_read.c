@@ -10,7 +10,6 @@
 #include "io/checkpoint/held.h"
 #include "io/gguf/gguf_config.h"
 #include "io/gguf/gguf_model.h"
-#include "io/gguf/gguf_rows.h"
 
 static const gguf_view *find(const void *ctx, const char *name) {
     return gguf_find(ctx, name);
@@ -106,18 +105,6 @@ static status check_tensors(const gguf_model *m, err *e) {
 
 /* ---- opening ---- */
 
-static status open_checked(gguf_model *m, const void *base, err *e) {
-    gguf_facts facts = {gguf_get_meta(m->file), find, m->file};
-    m->base = base;
-    status st = gguf_config_read(m->a, &facts, &m->config, e);
-    if (st == ST_OK) st = check_tensors(m, e);
-    if (st == ST_FORMAT && e && !e->hint[0])
-        err_hint(e,
-                 "the file is damaged, or was made by a tool that llama.cpp does not agree with");
-    if (st == ST_FORMAT && e && !e->where[0]) err_where(e, "%s", facts.meta->label);
-    return st;
-}
-
 /* The lowest address of a tensor: offsets are counted from there. */
 static const void *lowest(const gguf_reader *r) {
     const uint8_t *low = NULL;
@@ -128,17 +115,29 @@ static const void *lowest(const gguf_reader *r) {
     return low;
 }
 
+static status open_checked(gguf_model *m, err *e) {
+    gguf_facts facts = {gguf_get_meta(m->file), find, m->file};
+    m->base = lowest(m->file);
+    status st = gguf_config_read(m->a, &facts, &m->config, e);
+    if (st == ST_OK) st = check_tensors(m, e);
+    if (st == ST_FORMAT && e && !e->hint[0])
+        err_hint(e,
+                 "the file is damaged, or was made by a tool that llama.cpp does not agree with");
+    if (st == ST_FORMAT && e && !e->where[0]) err_where(e, "%s", facts.meta->label);
+    return st;
+}
+
 status gguf_model_open(gguf_model *m, const char *path, err *e) {
     *m = (gguf_model){.a = arena_new("gguf model")};
     TRY(gguf_open(&m->file, path, e));
-    return open_checked(m, lowest(m->file), e);
+    return open_checked(m, e);
 }
 
 status gguf_model_open_bytes(gguf_model *m, const void *bytes, size_t len, const char *label,
                              err *e) {
     *m = (gguf_model){.a = arena_new("gguf model")};
     TRY(gguf_open_bytes(&m->file, bytes, len, label, e));
-    return open_checked(m, lowest(m->file), e);
+    return open_checked(m, e);
 }
 
 void gguf_model_close(gguf_model *m) {

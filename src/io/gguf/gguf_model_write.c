@@ -1,7 +1,7 @@
 /* GGUF model files, written (see gguf_model.h).
  *
  * The file's parameters are declared from the config that it will say, so their names, shapes and
- * order follow from model_declare; rows come from the store by gguf_rows.h. Before anything is
+ * order follow from model_declare; rows come from the store by gguf_rows.c. Before anything is
  * written the metadata are read back, and what a reader computes from them is compared with the
  * model.
  *
@@ -11,7 +11,6 @@
 
 #include "io/gguf/gguf_config.h"
 #include "io/gguf/gguf_model.h"
-#include "io/gguf/gguf_rows.h"
 
 typedef struct writer {
     arena *a;
@@ -187,7 +186,7 @@ status gguf_model_check(const gguf_model_source *src, err *e) {
 status gguf_model_write(const char *path, const gguf_model_source *src, quant_type type, err *e) {
     writer w;
     status st = writer_prepare(&w, src, type, e);
-    if (st == ST_OK) st = gguf_write(path, &w.pairs, w.tensors, w.n, NULL, e);
+    if (st == ST_OK) st = gguf_write(path, &w.pairs, w.tensors, w.n, e);
     writer_free(&w);
     return st;
 }

@@ -1,4 +1,4 @@
-#include "io/gguf/gguf_rows.h"
+#include "io/gguf/gguf_config.h"
 
 /* Parameters of a layer by part; [1] are biases. */
 struct gguf_rows_layer {

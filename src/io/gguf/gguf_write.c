@@ -146,14 +146,14 @@ static status append_all(file_out *out, const layout *l, err *e) {
 }
 
 status gguf_write(const char *path, const gguf_pairs *pairs, const gguf_tensor *tensors, int64_t n,
-                  uint64_t *hash, err *e) {
+                  err *e) {
     layout l = layout_new(pairs, tensors, n);
     file_out out;
     status st = file_out_open(&out, path, e);
     if (st == ST_OK) {
         st = append_all(&out, &l, e);
         if (st == ST_OK)
-            st = file_out_close(&out, hash, e);
+            st = file_out_close(&out, NULL, e);
         else
             file_out_abandon(&out);
         if (st != ST_OK) file_sys_unlinkat(AT_FDCWD, path, 0); /* no half file stays */

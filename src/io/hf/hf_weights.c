@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_patch.h"
 #include "base/json.h"
 #include "io/safetensors/fp8.h"
-#include "io/hf/hf_part.h"
+#include "model/family.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
 static const char *const prefixes[] = {"",        "transformer.", "model.",
@@ -244,7 +245,8 @@ hf_order hf_order_of(const char *dir) {
     return pairs ? HF_FILES_PAIRS : HF_FILES;
 }
 
-status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
+/* list: that of hf_find_weights. Of what is mapped this rank holds nothing. */
+static status fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
     held_array masters = held_masters(s);
     dev_room room = {0};
     status st = ST_OK;
@@ -260,7 +262,7 @@ status hf_load_weights(const param_store *s, const char *path, err *e) {
     TRY(st_open(&r, path, e));
     hf_weight *list = xcalloc((size_t)param_count(param_store_whole(s)), sizeof *list);
     status st = hf_find_weights(s, r, list, e);
-    if (st == ST_OK) st = hf_fill_masters(s, list, hf_order_of(path), e);
+    if (st == ST_OK) st = fill_masters(s, list, hf_order_of(path), e);
     free(list);
     st_close(r);
     return st;
@@ -300,5 +302,187 @@ status hf_read_array(const held_array *a, const st_reader *r, const char *prefix
         own++;
     }
     dev_room_free(&room);
+    return st;
+}
+
+/* ---- a folder opened for inference ---- */
+
+static status find_all(hf_model *m, const model_config *mc, err *e) {
+    arena *a = arena_new("hf check");
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(mc, s);
+    m->n = param_count(s);
+    m->weights = ARENA_ARRAY(m->a, hf_weight, m->n);
+    status st = hf_find_weights(s, m->file, m->weights, e);
+    arena_free(a);
+    return st;
+}
+
+/* The lowest address of a tensor in any of the files. */
+static const uint8_t *lowest(const st_reader *r) {
+    const uint8_t *low = NULL;
+    for (int64_t i = 0; i < st_count(r); i++) {
+        const uint8_t *at = st_get(r, i)->data;
+        if (!low || (uintptr_t)at < (uintptr_t)low) low = at;
+    }
+    return low;
+}
+
+status hf_model_open(hf_model *m, const char *dir, const model_config *mc, err *e) {
+    *m = (hf_model){.a = arena_new("hf model"), .order = hf_order_of(dir)};
+    TRY(st_open(&m->file, dir, e));
+    m->base = lowest(m->file);
+    return find_all(m, mc, e);
+}
+
+void hf_model_close(hf_model *m) {
+    st_close(m->file);
+    arena_free(m->a);
+    *m = (hf_model){0};
+}
+
+static bool is_computed_with(const st_view *v) {
+    bool known = v->dt == DT_F32 || v->dt == DT_BF16 || v->dt == DT_F16;
+    return known && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
+}
+
+/* Files are mapped one by one, so the distance from `base` is one of addresses, not of pointers
+ * into the same object. */
+bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
+    const hf_model *m = ctx;
+    if (p->rank == 1 || held_is_transposed(p, m->order) || held_is_reordered(p, m->order))
+        return false;
+    const st_view *v = hf_find_view(m->file, p->name);
+    CHECK(v, "tensor %s was checked", p->name);
+    if (!is_computed_with(v)) return false;
+    *stored = v->dt;
+    *offset_bytes = (int64_t)((uintptr_t)v->data - (uintptr_t)m->base);
+    return true;
+}
+
+status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
+    int n = param_count(param_store_whole(s));
+    CHECK(n == m->n, "%d parameters, %d were checked", n, m->n);
+    return fill_masters(s, m->weights, m->order, e);
+}
+
+/* ---- files that several ranks write: parameters are walked in the file's order, so what is whole is
+ * written from the beginning to the end ---- */
+
+st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt,
+                      hf_order order) {
+    const param_store *whole = param_store_whole(s);
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(whole));
+    for (int i = 0; i < param_count(whole); i++) {
+        const param *p = param_at(whole, i);
+        bool flip = held_is_transposed(p, order);
+        int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
+        list[i] = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
+                              .dt = dt,
+                              .rank = p->rank,
+                              .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
+                                                                           : flip       ? rows
+                                                                                        : cols}};
+    }
+    return list;
+}
+
+typedef struct writing {
+    file_patch *out;
+    uint64_t at; /* of the tensor's first byte in the file */
+    dtype dt;
+    const float *host; /* element `first` of the array, and those that follow */
+    int64_t first;
+} writing;
+
+static void convert(const writing *w, const float *src, int64_t step, int64_t n, void *dst) {
+    if (step == 1) {
+        dtype_convert(dst, w->dt, src, DT_F32, n);
+        return;
+    }
+    float line[512];
+    for (int64_t done = 0; done < n;) {
+        int64_t take = n - done < ARRAY_LEN(line) ? n - done : ARRAY_LEN(line);
+        for (int64_t k = 0; k < take; k++) line[k] = src[(done + k) * step];
+        dtype_convert((char *)dst + (size_t)done * dtype_bytes(w->dt), w->dt, line, DT_F32, take);
+        done += take;
+    }
+}
+
+static status write_run(void *ctx, const held_run *r, err *e) {
+    const writing *w = ctx;
+    const float *src = w->host + (r->held - w->first);
+    int64_t size = (int64_t)dtype_bytes(w->dt), most = FILE_PATCH_BYTES / size;
+    uint64_t at = w->at + (uint64_t)(r->file * size);
+    if (w->dt == DT_F32 && r->step == 1)
+        return file_patch_write(w->out, at, src, (size_t)(r->n * size), e);
+    for (int64_t done = 0; done < r->n;) {
+        int64_t take = r->n - done < most ? r->n - done : most;
+        void *room;
+        TRY(file_patch_room(w->out, at + (uint64_t)(done * size), (size_t)(take * size), &room, e));
+        convert(w, src + done * r->step, r->step, take, room);
+        done += take;
+    }
+    return ST_OK;
+}
+
+static bool counts_any(const held_piece *h) {
+    bool any = false;
+    for (int k = 0; k < h->n_spans; k++) any = any || h->span[k].counted;
+    return any;
+}
+
+static status write_param(file_patch *out, const held_array *a, int i, uint64_t at, dtype dt,
+                          hf_order order, dev_room *room, err *e) {
+    held_piece h = held_piece_of(a, i);
+    if (!counts_any(&h)) return ST_OK;
+    writing w = {out, at, dt, held_look(a, &h, room), h.first};
+    for (int k = 0; k < h.n_spans; k++)
+        if (h.span[k].counted)
+            TRY(held_walk(param_at(a->store, i), &h.span[k], order, write_run, &w, e));
+    return ST_OK;
+}
+
+/* `declared` and first_byte are of the array's first tensor. */
+static status write_array(file_patch *out, const held_array *a, const st_tensor *declared,
+                          const uint64_t *first_byte, hf_order order, err *e) {
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int i = 0; i < param_count(a->store) && st == ST_OK; i++) {
+        int k = param_number_in_whole(a->store, i);
+        st = write_param(out, a, i, first_byte[k], declared[k].dt, order, &room, e);
+    }
+    dev_room_free(&room);
+    return st;
+}
+
+static int64_t tensors_of(const held_array *a) {
+    return param_count(param_store_whole(a->store));
+}
+
+static status write_arrays(file_patch *out, const st_tensor *declared, const uint64_t *first_byte,
+                           const held_array *arrays, int n, hf_order order, err *e) {
+    int64_t before = 0;
+    for (int i = 0; i < n; i++) {
+        TRY(write_array(out, &arrays[i], declared + before, first_byte + before, order, e));
+        before += tensors_of(&arrays[i]);
+    }
+    return ST_OK;
+}
+
+status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
+                     hf_order order, err *e) {
+    int64_t tensors = 0;
+    for (int i = 0; i < n; i++) tensors += tensors_of(&arrays[i]);
+    uint64_t *first_byte = xmalloc(sizeof *first_byte * (size_t)(tensors + 1));
+    st_locate(declared, tensors, first_byte);
+    file_patch out;
+    status st = file_patch_open(&out, path, e);
+    if (st == ST_OK) {
+        st = write_arrays(&out, declared, first_byte, arrays, n, order, e);
+        status closed = file_patch_close(&out, st == ST_OK, e);
+        if (st == ST_OK) st = closed;
+    }
+    free(first_byte);
     return st;
 }

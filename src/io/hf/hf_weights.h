@@ -1,11 +1,15 @@
 /* Weights of a parameter store, to and from safetensors files of Hugging Face. Files differ from
  * memory in prefixes of names, in transposed matrices (GPT-2), in the order of rotated rows, and in
- * the format of numbers. */
+ * the format of numbers.
+ *
+ * Reading order: hf_find_weights, hf_load_weights; hf_model_open, hf_model_locate,
+ * hf_model_load_rest; hf_declare, hf_write_part, hf_read_array. */
 #ifndef IO_HF_WEIGHTS_H
 #define IO_HF_WEIGHTS_H
 
 #include "base/arena.h"
 #include "io/checkpoint/held.h"
+#include "model/config.h"
 
 /* A parameter as a folder stores it. */
 typedef struct hf_weight {
@@ -31,16 +35,54 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
 /* In which order a folder has rotated rows: as its config.json says. */
 hf_order hf_order_of(const char *dir);
 
-/* Fills what this rank holds of the store's masters and of their compute copies; list is that of
- * hf_find_weights. Of what is mapped it holds nothing. */
-status hf_fill_masters(const param_store *s, const hf_weight *list, hf_order order,
-                       err *e) ATH_MUST_USE;
-/* The same from a safetensors file or folder. */
+/* Fills what this rank holds of the store's masters and of their compute copies from a safetensors
+ * file or folder. */
 status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_USE;
 
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
 
+/* ---- a folder opened for inference ----
+ *
+ * Matrices that lie in its files as they are computed with stay there, what does not is read into
+ * masters. A matrix stays when it is F32, BF16 or F16, aligned, and has rows and their order in
+ * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, or is
+ * fp8. */
+
+typedef struct hf_model {
+    arena *a;
+    st_reader *file;
+    hf_order order;
+    hf_weight *weights; /* by the number of the parameter */
+    int n;
+    const uint8_t *base; /* locations are counted from here, through all files */
+} hf_model;
+
+/* Maps the files and checks that they hold the model of the config, as hf_find_weights says. */
+status hf_model_open(hf_model *m, const char *dir, const model_config *mc, err *e) ATH_MUST_USE;
+void hf_model_close(hf_model *m); /* also after a failure */
+
+/* A param_locate_fn with a hf_model as context. */
+bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
+/* Fills the masters of what did not stay in the files, in a store that was declared from the same
+ * config. */
+status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_MUST_USE;
+
+/* ---- files that several ranks write ----
+ *
+ * One safetensors file of whole tensors, of which each rank writes what it holds. st_create makes
+ * the file at full length; then every rank calls hf_write_part, in any order, with no message
+ * between them. */
+
+/* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
+ * model (param_store_whole), named PREFIX + parameter name. All ranks get the same list, whatever
+ * they hold. In the arena. */
+st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt, hf_order order);
+
+/* Writes this rank's part: the elements of arrays[n] that it counts (split.h), to where the file
+ * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other. */
+status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
+                     hf_order order, err *e) ATH_MUST_USE;
 /* Reads this rank's part of an array that hf_write_part wrote in the order HF_MEMORY. ST_FORMAT: a
  * tensor of the whole model is missing or has another length, whoever would hold it. */
 status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,

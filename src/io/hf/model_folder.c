@@ -1,11 +1,13 @@
 /* Hugging Face folders, written (see model_folder.h).
  *
- * Reading order: model_folder_write; write_configs, write_tokenizer, shards_write. */
+ * Reading order: model_folder_write; write_configs, write_tokenizer, shards_write; staged_begin. */
 #include "io/hf/model_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "tok/tok_format.h"
@@ -206,7 +208,7 @@ status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64
             snprintf(path, sizeof path, "%s/model.safetensors", dir);
         else
             snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, k + 1, c.n);
-        st = st_write(path, tensors + c.first[k], c.first[k + 1] - c.first[k], NULL, e);
+        st = st_write(path, tensors + c.first[k], c.first[k + 1] - c.first[k], e);
     }
     if (st == ST_OK && c.n > 1) st = write_index(dir, tensors, &c, e);
     if (n_files) *n_files = c.n;
@@ -215,16 +217,6 @@ status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64
 }
 
 /* ---- the whole ---- */
-
-bool model_folder_may_hold(const char *name) {
-    static const char *const others[] = {"README.md", "config.json", "generation_config.json",
-                                         MORE_TEMPLATES};
-    for (int i = 0; i < ARRAY_LEN(others); i++)
-        if (strcmp(name, others[i]) == 0) return true;
-    for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
-        if (strcmp(name, tokenizer_files[i]) == 0) return true;
-    return may_be_weights(name);
-}
 
 /* Whether every number of `from` is one of `to`. */
 static bool holds(dtype to, dtype from) {
@@ -262,4 +254,106 @@ status model_folder_write(const model_source *s, const char *dir, const model_fo
             shards_write(dir, list, param_count(s->params), opt->max_shard_bytes, &out->n_files, e);
     arena_free(a);
     return st;
+}
+
+/* ---- results under a hidden name until they are complete ---- */
+
+/* Whether a folder that is written here may have an entry of this name. */
+static bool may_hold(const char *name) {
+    static const char *const others[] = {"README.md", "config.json", "generation_config.json",
+                                         MORE_TEMPLATES};
+    for (int i = 0; i < ARRAY_LEN(others); i++)
+        if (strcmp(name, others[i]) == 0) return true;
+    for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
+        if (strcmp(name, tokenizer_files[i]) == 0) return true;
+    return may_be_weights(name);
+}
+
+static bool is_empty_folder(arena *a, const char *path) {
+    char **names;
+    int n;
+    err ignored;
+    return file_is_dir(path) && file_list_dir(a, path, &names, &n, &ignored) == ST_OK && n == 0;
+}
+
+/* --force deletes only what could have been written by it: a folder that also holds anything else
+ * (a run, a project with a config.json) is not replaced. *other names what that is. */
+static bool is_model(arena *a, const char *path, const char **other) {
+    char **names;
+    int n;
+    err ignored;
+    *other = NULL;
+    if (!file_is_dir(path)) return gguf_is_file(path);
+    if (file_list_dir(a, path, &names, &n, &ignored) != ST_OK) return false;
+    for (int i = 0; i < n && !*other; i++)
+        if (!may_hold(names[i])) *other = names[i];
+    return !*other && file_exists(path_join(a, path, "config.json"));
+}
+
+static status refuse_existing(const char *path, err *e) {
+    err_set(e, ST_USAGE, "%s exists already", path);
+    err_hint(e, "give another name, or --force");
+    return err_where(e, "-o %s", path);
+}
+
+static status refuse_other(const char *path, const char *other, err *e) {
+    if (other)
+        err_set(e, ST_USAGE, "%s holds %s, which is no part of a model, and is not replaced", path,
+                other);
+    else
+        err_set(e, ST_USAGE, "%s is no model and is not replaced", path);
+    err_hint(e, "give another name, or remove it yourself");
+    return err_where(e, "-o %s", path);
+}
+
+/* Also a link that leads nowhere. */
+static bool is_taken(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+/* "DIR/.tmp-PID-NAME" for DIR/NAME. */
+static const char *hidden_name(arena *a, const char *path) {
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path + 1) : 0;
+    return arena_printf(a, "%.*s.tmp-%ld-%s", folder, path, (long)getpid(), path + folder);
+}
+
+/* Without slashes at the end. */
+static const char *plain_path(arena *a, const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return arena_strndup(a, path, n);
+}
+
+status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
+    path = plain_path(a, path);
+    *s = (staged){.path = path, .temp = hidden_name(a, path)};
+    if (is_taken(path) && !is_empty_folder(a, path)) {
+        const char *other;
+        if (!force) return refuse_existing(path, e);
+        if (!is_model(a, path, &other)) return refuse_other(path, other, e);
+        s->replace = true;
+    }
+    const char *slash = strrchr(path, '/');
+    if (slash && slash > path)
+        TRY(file_make_dirs(arena_strndup(a, path, (size_t)(slash - path)), e));
+    TRY(file_remove_tree(s->temp, e));
+    return folder ? file_make_dirs(s->temp, e) : ST_OK;
+}
+
+status staged_commit(const staged *s, err *e) {
+    if (file_is_dir(s->temp)) TRY(file_sync_dir(s->temp, e));
+    bool swap = s->replace && file_is_dir(s->temp); /* a file is replaced by renaming */
+    TRY((swap ? file_swap : file_rename)(s->temp, s->path, e));
+    TRY(file_sync_parent(s->path, e));
+    return swap ? file_remove_tree(s->temp, e) : ST_OK;
+}
+
+void staged_abandon(const staged *s, err *why) {
+    err ignored;
+    if (!s->temp) return;
+    status st = file_remove_tree(s->temp, &ignored);
+    (void)st; /* the failure that led here is told */
+    err_rename(why, s->temp, s->path);
 }

@@ -29,9 +29,6 @@ status model_folder_write(const model_source *s, const char *dir, const model_fo
 status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64_t max_bytes,
                     int *n_files, err *e) ATH_MUST_USE;
 
-/* Whether a folder that is written here may have an entry of this name. */
-bool model_folder_may_hold(const char *name);
-
 /* A folder or file that is written under a hidden name beside the place where it will stand. */
 typedef struct staged {
     const char *path, *temp;

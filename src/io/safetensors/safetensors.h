@@ -71,14 +71,15 @@ typedef struct st_tensor {
     void *ctx;
 } st_tensor;
 
+/* What a file calls a dtype: "F32". */
+const char *st_format_name(dtype dt);
 uint64_t st_tensor_bytes(const st_tensor *t);
 /* Size of the file that st_write would make. */
 uint64_t st_file_bytes(const st_tensor *tensors, int64_t n);
 /* Header (padded so that the data begins at a multiple of 64, metadata {"format":"pt"}), data in
- * the given order, fsync. hash (XXH3-64 of the file) may be NULL. On failure the file is removed.
- * Writing shards is calling this once for each part of a list. */
-status st_write(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,
-                err *e) ATH_MUST_USE;
+ * the given order, fsync. On failure the file is removed. Writing shards is calling this once for
+ * each part of a list. */
+status st_write(const char *path, const st_tensor *tensors, int64_t n, err *e) ATH_MUST_USE;
 
 /* A file whose data several processes write, each some of it (file_patch.h), and which st_write
  * would make the same: created with its header at full length; where tensor i's bytes begin, in

@@ -4,13 +4,11 @@
  * of the data were checked, so everything behind st_get may trust it.
  *
  * Reading order: parse_entry, check_tiling, parse_file, open_folder, the accessors. */
-#include "io/safetensors/safetensors.h"
-
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/safetensors/safetensors_int.h"
+#include "io/safetensors/safetensors.h"
 
 #define SHOWN_NAME_BYTES 96
 #define MAX_SHARDS 10000
@@ -24,6 +22,51 @@ struct st_reader {
     int64_t n, cap;
     const st_view **by_name;
 };
+
+/* Element formats that a file can name. */
+typedef struct st_format {
+    const char *name;
+    int bits; /* F4 and F6 elements are smaller than a byte */
+    dtype dt; /* DT_COUNT: carried, never computed with */
+} st_format;
+
+static const st_format formats[] = {
+    {"F32", 32, DT_F32},
+    {"BF16", 16, DT_BF16},
+    {"F16", 16, DT_F16},
+    {"F64", 64, DT_F64},
+    {"I32", 32, DT_I32},
+    {"I64", 64, DT_I64},
+    {"U8", 8, DT_U8},
+    {"BOOL", 8, DT_COUNT},
+    {"I8", 8, DT_COUNT},
+    {"I16", 16, DT_COUNT},
+    {"U16", 16, DT_COUNT},
+    {"U32", 32, DT_COUNT},
+    {"U64", 64, DT_COUNT},
+    {"C64", 64, DT_COUNT},
+    {"F8_E5M2", 8, DT_COUNT},
+    {"F8_E4M3", 8, DT_COUNT},
+    {"F8_E8M0", 8, DT_COUNT},
+    {"F8_E5M2FNUZ", 8, DT_COUNT},
+    {"F8_E4M3FNUZ", 8, DT_COUNT},
+    {"F6_E2M3", 6, DT_COUNT},
+    {"F6_E3M2", 6, DT_COUNT},
+    {"F4", 4, DT_COUNT},
+};
+
+static const st_format *format_by_name(const char *name) {
+    for (int i = 0; i < ARRAY_LEN(formats); i++)
+        if (strcmp(formats[i].name, name) == 0) return &formats[i];
+    return NULL;
+}
+
+const char *st_format_name(dtype dt) {
+    for (int i = 0; i < ARRAY_LEN(formats); i++)
+        if (formats[i].dt == dt && dt < DT_COUNT) return formats[i].name;
+    CHECK(false, "dtype %d has no safetensors name", (int)dt);
+    return NULL;
+}
 
 /* A name from an untrusted file, made safe and short enough for a message. */
 static const char *show_name(const char *name, char out[SHOWN_NAME_BYTES]) {
@@ -73,7 +116,7 @@ static status parse_shape(st_view *v, const json_t *shape, const char *shown, er
 
 static status parse_format(st_view *v, const json_t *format, int *bits, const char *shown, err *e) {
     if (!json_is_string(format)) return err_set(e, ST_FORMAT, "tensor '%s' has no 'dtype'", shown);
-    const st_format *f = st_format_by_name(json_string_value(format));
+    const st_format *f = format_by_name(json_string_value(format));
     if (!f) {
         char word[SHOWN_NAME_BYTES];
         return err_set(e, ST_FORMAT, "tensor '%s' has the unknown dtype '%s'", shown,

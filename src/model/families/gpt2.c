@@ -1,23 +1,16 @@
 /* GPT-2 (Radford et al. 2019): learned positions, LayerNorm with bias, GELU, biases everywhere,
  * tied head. Files hold the four projection matrices as [in,out] (Conv1D). "bias": false is
  * nanoGPT's switch: no biases in products and norms. */
-#include <string.h>
-
-#include "model/config_keys.h"
 #include "model/families/hf.h"
 
 static void gpt2_defaults(model_config *mc) {
+    hf_gpt_defaults(mc);
     mc->vocab_size = 50257;
     mc->hidden_size = 768;
     mc->num_hidden_layers = 12;
     mc->num_attention_heads = 12;
     mc->max_position_embeddings = 1024;
     mc->positions = POSITIONS_LEARNED;
-    mc->norm = NORM_LAYER;
-    mc->norm_weights = NORM_WEIGHTS_WB;
-    mc->norm_eps = 1e-5;
-    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
-    mc->mlp = MLP_PLAIN;
     mc->act = ACT_GELU_TANH;
     mc->tie_word_embeddings = true;
     mc->init = INIT_SCHEME_GPT2;
@@ -39,17 +32,9 @@ static status gpt2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 }
 
 static void gpt2_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "n_embd", mc->hidden_size);
-    hf_int(o, "n_layer", mc->num_hidden_layers);
-    hf_int(o, "n_head", mc->num_attention_heads);
-    hf_int(o, "n_positions", mc->max_position_embeddings);
-    hf_int(o, "n_ctx", mc->max_position_embeddings);
-    hf_int(o, "n_inner", mc->intermediate_size);
-    hf_word(o, "activation_function", key_act_word(mc->act, mc->family->activations));
-    hf_num(o, "layer_norm_epsilon", mc->norm_eps);
-    hf_num(o, "embd_pdrop", mc->embd_pdrop);
-    hf_num(o, "attn_pdrop", mc->attn_pdrop);
-    hf_num(o, "resid_pdrop", mc->resid_pdrop);
+    hf_write(mc, o,
+             "n_embd n_layer n_head n_positions n_ctx n_inner activation_function "
+             "layer_norm_epsilon embd_pdrop attn_pdrop resid_pdrop");
 }
 
 const model_family family_gpt2 = {

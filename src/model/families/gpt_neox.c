@@ -3,10 +3,10 @@
  * everywhere but in the head. Files hold queries, keys and values of a head together. */
 #include <string.h>
 
-#include "model/config_keys.h"
 #include "model/families/hf.h"
 
 static void neox_defaults(model_config *mc) {
+    hf_gpt_defaults(mc);
     mc->vocab_size = 50432;
     mc->hidden_size = 6144;
     mc->num_hidden_layers = 44;
@@ -14,12 +14,7 @@ static void neox_defaults(model_config *mc) {
     mc->intermediate_size = 24576;
     mc->max_position_embeddings = 2048;
     mc->partial_rotary_factor = 0.25;
-    mc->norm = NORM_LAYER;
-    mc->norm_weights = NORM_WEIGHTS_WB;
-    mc->norm_eps = 1e-5;
     mc->residual = RESIDUAL_PARALLEL;
-    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
-    mc->mlp = MLP_PLAIN;
     mc->act = ACT_GELU_EXACT;
     mc->init = INIT_SCHEME_SMALL_WANG;
 }
@@ -36,20 +31,13 @@ static bool neox_can_say(const model_config *mc, const char *option) {
 }
 
 static void neox_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "hidden_size", mc->hidden_size);
-    hf_int(o, "intermediate_size", mc->intermediate_size);
-    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
-    hf_int(o, "num_attention_heads", mc->num_attention_heads);
-    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
-    hf_num(o, "layer_norm_eps", mc->norm_eps);
-    hf_word(o, "hidden_act", key_act_word(mc->act, mc->family->activations));
+    hf_write(mc, o,
+             "hidden_size intermediate_size num_hidden_layers num_attention_heads "
+             "max_position_embeddings layer_norm_eps hidden_act");
     hf_bool(o, "use_parallel_residual", mc->residual == RESIDUAL_PARALLEL);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_num(o, "attention_dropout", mc->attn_pdrop);
-    hf_num(o, "hidden_dropout", mc->resid_pdrop);
+    hf_write(mc, o, "attention_bias attention_dropout hidden_dropout");
     hf_rope(mc, o);
-    hf_num(o, "rotary_emb_base", mc->rope_theta);
-    hf_num(o, "rotary_pct", mc->partial_rotary_factor);
+    hf_write(mc, o, "rotary_emb_base rotary_pct");
 }
 
 const model_family family_gpt_neox = {

@@ -1,25 +1,61 @@
 #include "model/families/hf.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "model/config_keys.h"
+
+static json_t *option_value(const model_config *mc, const char *option) {
+    if (strcmp(option, "hidden_act") == 0)
+        return json_string(key_act_word(mc->act, mc->family->activations));
+    const key_row *k = key_find(option);
+    CHECK(k, "there is no option %s", option);
+    const char *member = (const char *)mc + k->offset;
+    if (k->type == KEY_TYPE_BOOL) return json_boolean(*(const bool *)member);
+    if (k->type == KEY_TYPE_NUM) return json_real(*(const double *)member);
+    return json_integer(*(const int64_t *)member);
+}
+
+void hf_write(const model_config *mc, json_t *o, const char *names) {
+    char name[64];
+    while (key_next_word(&names, name))
+        json_object_set_new(o, name, option_value(mc, key_canonical(name)));
+}
+
+void hf_layers(const model_config *mc, json_t *o, const char *key, int64_t all, const int64_t *of) {
+    json_t *list = json_array();
+    for (int64_t l = 0; l < mc->num_hidden_layers; l++)
+        json_array_append_new(list, json_integer(of ? of[l] : all));
+    json_object_set_new(o, key, list);
+}
 
 void hf_num_or_null(json_t *o, const char *key, double x) {
     json_object_set_new(o, key, x > 0 ? json_real(x) : json_null());
 }
 
+void hf_llama_defaults(model_config *mc) {
+    mc->vocab_size = 32000;
+    mc->hidden_size = 4096;
+    mc->num_hidden_layers = 32;
+    mc->num_attention_heads = 32;
+    mc->intermediate_size = 11008;
+    mc->max_position_embeddings = 2048;
+    mc->norm_eps = 1e-6;
+    mc->act = ACT_SILU;
+}
+
+void hf_gpt_defaults(model_config *mc) {
+    mc->norm = NORM_LAYER;
+    mc->norm_weights = NORM_WEIGHTS_WB;
+    mc->norm_eps = 1e-5;
+    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = true;
+    mc->mlp = MLP_PLAIN;
+}
+
 void hf_llama_sizes(const model_config *mc, json_t *o) {
-    hf_int(o, "hidden_size", mc->hidden_size);
-    hf_int(o, "intermediate_size", mc->intermediate_size);
-    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
-    hf_int(o, "num_attention_heads", mc->num_attention_heads);
-    hf_int(o, "num_key_value_heads", mc->num_key_value_heads);
-    hf_int(o, "head_dim", mc->head_dim);
-    const char *act = key_act_word(mc->act, mc->family->activations);
-    hf_word(o, "hidden_act", act ? act : key_act_word(mc->act, NULL));
-    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
-    hf_num(o, "rms_norm_eps", mc->norm_eps);
-    hf_num(o, "attention_dropout", mc->attn_pdrop);
+    hf_write(mc, o,
+             "hidden_size intermediate_size num_hidden_layers num_attention_heads "
+             "num_key_value_heads head_dim hidden_act max_position_embeddings rms_norm_eps "
+             "attention_dropout");
 }
 
 void hf_rope(const model_config *mc, json_t *o) {
@@ -88,20 +124,16 @@ int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback) {
 }
 
 void hf_drop(json_t *o, const char *keys) {
-    for (int i = 0, len;; i++) {
-        const char *key = key_word_at(keys, i, &len);
-        if (!len) return;
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", len, key);
-        json_object_del(o, name);
-    }
+    char name[64];
+    while (key_next_word(&keys, name)) json_object_del(o, name);
 }
 
 static bool from_layer(int64_t l, int64_t first) {
     return l >= first;
 }
 
-status hf_read_switched_windows(json_t *o, int64_t layers, err *e) {
+status hf_read_switched_windows(json_t *o, int64_t layers, bool file, err *e) {
+    (void)file;
     const json_t *use;
     int64_t first = hf_get_int(o, "max_window_layers", 28);
     json_object_del(o, "max_window_layers");

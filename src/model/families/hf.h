@@ -45,9 +45,18 @@ static inline void hf_bool(json_t *o, const char *key, bool x) {
 static inline void hf_word(json_t *o, const char *key, const char *x) {
     json_object_set_new(o, key, json_string(x));
 }
+/* Writes options under the names of config.json that `names` lists: an option's own or an alias
+ * (keys.def). Where layers differ, the value of an option is the largest. */
+void hf_write(const model_config *mc, json_t *o, const char *names);
+/* A list with one for each layer: of[l], or `all` where of is NULL. */
+void hf_layers(const model_config *mc, json_t *o, const char *key, int64_t all, const int64_t *of);
 /* x, or null when it is 0: the "off" of most keys. */
 void hf_num_or_null(json_t *o, const char *key, double x);
 
+/* The options of transformers' LlamaConfig, with which most families begin. */
+void hf_llama_defaults(model_config *mc);
+/* LayerNorms with bias, biases in all products of layers, and a plain feed-forward part. */
+void hf_gpt_defaults(model_config *mc);
 /* hidden_size ... rms_norm_eps, hidden_act, attention_dropout of the Llama lineage; no biases. */
 void hf_llama_sizes(const model_config *mc, json_t *o);
 /* rope_theta and rope_scaling for transformers 4, rope_parameters for 5. */
@@ -69,9 +78,9 @@ status hf_read_word_switch(json_t *o, const char *key, const char *option, const
 /* A list for sliding_window: its width in layers where is_local(l) is true. */
 typedef bool (*hf_is_local)(int64_t l, int64_t every);
 void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t every);
-/* Qwen 2 and 3: with use_sliding_window, windows from layer max_window_layers on where there is no
- * layer_types. */
-status hf_read_switched_windows(json_t *o, int64_t layers, err *e) ATH_MUST_USE;
+/* The from_hf of Qwen 2 and 3: with use_sliding_window, windows from layer max_window_layers on where
+ * there is no layer_types. */
+status hf_read_switched_windows(json_t *o, int64_t layers, bool file, err *e) ATH_MUST_USE;
 void hf_write_switched_windows(const model_config *mc, json_t *o);
 int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback);
 /* Removes keys, space-separated. */

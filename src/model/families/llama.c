@@ -3,22 +3,10 @@
  * checkpoint of model_type "llama"; with rope_interleaved, weights of llama2.c as they lie. */
 #include "model/families/hf.h"
 
-static void llama_defaults(model_config *mc) {
-    mc->vocab_size = 32000;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
-    mc->intermediate_size = 11008;
-    mc->max_position_embeddings = 2048;
-    mc->norm_eps = 1e-6;
-    mc->act = ACT_SILU;
-}
-
 static void llama_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_bool(o, "mlp_bias", mc->mlp_bias);
+    hf_write(mc, o, "attention_bias mlp_bias");
 }
 
 const model_family family_llama = {
@@ -30,6 +18,6 @@ const model_family family_llama = {
     .pad_row_fixed = true,
     .gguf_arch = "llama",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM | BY_OLLAMA,
-    .defaults = llama_defaults,
+    .defaults = hf_llama_defaults,
     .to_hf = llama_to_hf,
 };

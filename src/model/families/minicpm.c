@@ -5,25 +5,17 @@
 #include "model/families/hf.h"
 
 static void minicpm_defaults(model_config *mc) {
-    mc->vocab_size = 32000;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
-    mc->intermediate_size = 11008;
-    mc->max_position_embeddings = 2048;
-    mc->norm_eps = 1e-6;
+    hf_llama_defaults(mc);
     mc->tie_word_embeddings = true;
     mc->dim_model_base = 1;
     mc->scale_depth = 1;
-    mc->act = ACT_SILU;
 }
 
 static void minicpm_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_drop(o, "head_dim");
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_num(o, "scale_emb", mc->scale_emb);
+    hf_write(mc, o, "attention_bias scale_emb");
     double depth = mc->scale_depth > 0 ? mc->scale_depth : sqrt((double)mc->num_hidden_layers);
     hf_num(o, "scale_depth", depth);
     hf_int(o, "dim_model_base", mc->dim_model_base > 0 ? mc->dim_model_base : mc->hidden_size);

@@ -2,16 +2,11 @@
 #include "model/families/hf.h"
 
 static void mistral_defaults(model_config *mc) {
-    mc->vocab_size = 32000;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
+    hf_llama_defaults(mc);
     mc->num_key_value_heads = 8;
     mc->intermediate_size = 14336;
     mc->max_position_embeddings = 131072;
     mc->sliding_window = 4096;
-    mc->norm_eps = 1e-6;
-    mc->act = ACT_SILU;
 }
 
 static void mistral_to_hf(const model_config *mc, json_t *o) {

@@ -36,8 +36,7 @@ static bool mobilellm_can_say(const model_config *mc, const char *option) {
 static void mobilellm_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_bool(o, "mlp_bias", mc->mlp_bias);
+    hf_write(mc, o, "attention_bias mlp_bias");
     hf_bool(o, "share_embedding", mc->tie_word_embeddings);
     hf_bool(o, "layer_sharing", mc->block_repeat == 2);
 }

@@ -3,16 +3,11 @@
 #include "model/families/hf.h"
 
 static void olmo2_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
     mc->vocab_size = 50304;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
-    mc->intermediate_size = 11008;
-    mc->max_position_embeddings = 2048;
     mc->norm_place = NORM_POST;
     mc->norm_eps = 1e-5;
     mc->qk_norm = QK_NORM_FULL;
-    mc->act = ACT_SILU;
     mc->pad_token_id = 1;
     mc->init = INIT_SCHEME_TRUNCATED;
 }
@@ -20,7 +15,7 @@ static void olmo2_defaults(model_config *mc) {
 static void olmo2_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope_by_type(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_write(mc, o, "attention_bias");
 }
 
 const model_family family_olmo2 = {

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/config_keys.h"
 #include "model/families/hf.h"
 
 #define MULTIPLIER_MAX 1e6
@@ -128,14 +127,6 @@ static status openelm_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     return ST_OK;
 }
 
-static void put_layers(json_t *o, const char *key, const model_config *mc, int64_t all,
-                       const int64_t *of) {
-    json_t *list = json_array();
-    for (int64_t l = 0; l < mc->num_hidden_layers; l++)
-        json_array_append_new(list, json_integer(of ? of[l] : all));
-    json_object_set_new(o, key, list);
-}
-
 static void put_ffn(json_t *o, const model_config *mc) {
     int64_t divisor = 256;
     json_t *list = json_array();
@@ -178,16 +169,14 @@ static void put_qkv(json_t *o, const model_config *mc) {
 }
 
 static void openelm_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "model_dim", mc->hidden_size);
-    hf_int(o, "num_transformer_layers", mc->num_hidden_layers);
-    put_layers(o, "num_query_heads", mc, mc->num_attention_heads, mc->num_attention_heads_of);
-    put_layers(o, "num_kv_heads", mc, mc->num_key_value_heads, mc->num_key_value_heads_of);
+    hf_write(mc, o, "model_dim num_transformer_layers");
+    hf_layers(mc, o, "num_query_heads", mc->num_attention_heads, mc->num_attention_heads_of);
+    hf_layers(mc, o, "num_kv_heads", mc->num_key_value_heads, mc->num_key_value_heads_of);
     put_qkv(o, mc);
     put_ffn(o, mc);
-    hf_int(o, "head_dim", mc->head_dim);
+    hf_write(mc, o, "head_dim");
     hf_int(o, "num_gqa_groups", mc->num_attention_heads / mc->num_key_value_heads);
-    hf_int(o, "max_context_length", mc->max_position_embeddings);
-    hf_num(o, "rope_freq_constant", mc->rope_theta);
+    hf_write(mc, o, "max_context_length rope_freq_constant");
     hf_int(o, "rope_max_length", 2 * mc->max_position_embeddings);
     hf_word(o, "activation_fn_name", "swish");
     hf_word(o, "normalization_layer_name", "rms_norm");

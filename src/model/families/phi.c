@@ -3,10 +3,10 @@
  * each head rotated. */
 #include <string.h>
 
-#include "model/config_keys.h"
 #include "model/families/hf.h"
 
 static void phi_defaults(model_config *mc) {
+    hf_gpt_defaults(mc);
     mc->vocab_size = 51200;
     mc->hidden_size = 2048;
     mc->num_hidden_layers = 24;
@@ -14,12 +14,8 @@ static void phi_defaults(model_config *mc) {
     mc->intermediate_size = 8192;
     mc->max_position_embeddings = 2048;
     mc->partial_rotary_factor = 0.5;
-    mc->norm = NORM_LAYER;
-    mc->norm_weights = NORM_WEIGHTS_WB;
-    mc->norm_eps = 1e-5;
     mc->residual = RESIDUAL_PARALLEL_SHARED;
-    mc->attention_bias = mc->qkv_bias = mc->mlp_bias = mc->head_bias = true;
-    mc->mlp = MLP_PLAIN;
+    mc->head_bias = true;
     mc->act = ACT_GELU_TANH;
 }
 
@@ -34,20 +30,13 @@ static bool phi_can_say(const model_config *mc, const char *option) {
 }
 
 static void phi_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "hidden_size", mc->hidden_size);
-    hf_int(o, "intermediate_size", mc->intermediate_size);
-    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
-    hf_int(o, "num_attention_heads", mc->num_attention_heads);
-    hf_int(o, "num_key_value_heads", mc->num_key_value_heads);
-    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
-    hf_num(o, "layer_norm_eps", mc->norm_eps);
-    hf_word(o, "hidden_act", key_act_word(mc->act, mc->family->activations));
+    hf_write(mc, o,
+             "hidden_size intermediate_size num_hidden_layers num_attention_heads "
+             "num_key_value_heads max_position_embeddings layer_norm_eps hidden_act");
     hf_bool(o, "qk_layernorm", mc->qk_norm == QK_NORM_HEAD);
-    hf_num(o, "embd_pdrop", mc->embd_pdrop);
-    hf_num(o, "attention_dropout", mc->attn_pdrop);
-    hf_num(o, "resid_pdrop", mc->resid_pdrop);
+    hf_write(mc, o, "embd_pdrop attention_dropout resid_pdrop");
     hf_rope(mc, o);
-    hf_num(o, "partial_rotary_factor", mc->partial_rotary_factor);
+    hf_write(mc, o, "partial_rotary_factor");
 }
 
 const model_family family_phi = {

@@ -4,16 +4,11 @@
 #include "model/families/hf.h"
 
 static void qwen_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
     mc->vocab_size = 151936;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
     mc->head_dim = 128;
-    mc->intermediate_size = 11008;
     mc->max_position_embeddings = 8192;
-    mc->norm_eps = 1e-6;
     mc->qkv_bias = true;
-    mc->act = ACT_SILU;
 }
 
 static status qwen_from_hf(json_t *o, int64_t layers, bool file, err *e) {
@@ -38,16 +33,11 @@ static status qwen_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 }
 
 static void qwen_to_hf(const model_config *mc, json_t *o) {
-    hf_int(o, "hidden_size", mc->hidden_size);
+    hf_write(mc, o, "hidden_size");
     hf_int(o, "intermediate_size", 2 * mc->intermediate_size);
-    hf_int(o, "num_hidden_layers", mc->num_hidden_layers);
-    hf_int(o, "num_attention_heads", mc->num_attention_heads);
-    hf_int(o, "kv_channels", mc->head_dim);
-    hf_int(o, "max_position_embeddings", mc->max_position_embeddings);
+    hf_write(mc, o, "num_hidden_layers num_attention_heads kv_channels max_position_embeddings");
     hf_int(o, "seq_length", mc->max_position_embeddings);
-    hf_num(o, "layer_norm_epsilon", mc->norm_eps);
-    hf_num(o, "rotary_emb_base", mc->rope_theta);
-    hf_num(o, "rotary_pct", mc->partial_rotary_factor);
+    hf_write(mc, o, "layer_norm_epsilon rotary_emb_base rotary_pct");
     hf_bool(o, "no_bias", true);
     hf_bool(o, "use_dynamic_ntk", true);
     hf_bool(o, "use_logn_attn", true);

@@ -2,21 +2,12 @@
 #include "model/families/hf.h"
 
 static void qwen2_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
     mc->vocab_size = 151936;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
     mc->num_key_value_heads = 32;
     mc->intermediate_size = 22016;
     mc->max_position_embeddings = 32768;
-    mc->norm_eps = 1e-6;
     mc->qkv_bias = true;
-    mc->act = ACT_SILU;
-}
-
-static status qwen2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
-    (void)file;
-    return hf_read_switched_windows(o, layers, e);
 }
 
 static void qwen2_to_hf(const model_config *mc, json_t *o) {
@@ -37,6 +28,6 @@ const model_family family_qwen2 = {
     .gguf_arch = "qwen2",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM | BY_OLLAMA,
     .defaults = qwen2_defaults,
-    .from_hf = qwen2_from_hf,
+    .from_hf = hf_read_switched_windows,
     .to_hf = qwen2_to_hf,
 };

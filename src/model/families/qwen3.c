@@ -3,28 +3,19 @@
 #include "model/families/hf.h"
 
 static void qwen3_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
     mc->vocab_size = 151936;
-    mc->hidden_size = 4096;
-    mc->num_hidden_layers = 32;
-    mc->num_attention_heads = 32;
     mc->num_key_value_heads = 32;
     mc->head_dim = 128;
     mc->intermediate_size = 22016;
     mc->max_position_embeddings = 32768;
-    mc->norm_eps = 1e-6;
     mc->qk_norm = QK_NORM_HEAD;
-    mc->act = ACT_SILU;
-}
-
-static status qwen3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
-    (void)file;
-    return hf_read_switched_windows(o, layers, e);
 }
 
 static void qwen3_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
+    hf_write(mc, o, "attention_bias");
     hf_write_switched_windows(mc, o);
 }
 
@@ -40,6 +31,6 @@ const model_family family_qwen3 = {
     .gguf_arch = "qwen3",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = qwen3_defaults,
-    .from_hf = qwen3_from_hf,
+    .from_hf = hf_read_switched_windows,
     .to_hf = qwen3_to_hf,
 };

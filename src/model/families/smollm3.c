@@ -54,15 +54,10 @@ static status smollm3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 static void smollm3_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_bool(o, "attention_bias", mc->attention_bias);
-    hf_bool(o, "mlp_bias", mc->mlp_bias);
+    hf_write(mc, o, "attention_bias mlp_bias");
     hf_windows(mc, o);
     hf_bool(o, "use_sliding_window", mc->sliding_window > 0);
-    json_t *list = json_array();
-    for (int64_t l = 0; l < mc->num_hidden_layers; l++)
-        json_array_append_new(
-            list, json_integer(mc->rope_layers_of ? mc->rope_layers_of[l] : mc->rope_layers));
-    json_object_set_new(o, "no_rope_layers", list);
+    hf_layers(mc, o, "no_rope_layers", mc->rope_layers, mc->rope_layers_of);
     hf_int(o, "no_rope_layer_interval", 4);
 }
 

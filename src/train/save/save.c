@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/thread.h"
-#include "io/hf/hf_part.h"
+#include "io/hf/hf_weights.h"
 #include "model/config_file.h"
 
 /* ---- tensors ---- */
