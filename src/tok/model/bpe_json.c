@@ -26,19 +26,10 @@ static status read_dropout(tok_reader *r, const json_t *model, float *share) {
 }
 
 static status read_options(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type",
-                                        "dropout",
-                                        "unk_token",
-                                        "continuing_subword_prefix",
-                                        "end_of_word_suffix",
-                                        "fuse_unk",
-                                        "byte_fallback",
-                                        "ignore_merges",
-                                        "vocab",
-                                        "merges",
-                                        NULL};
     bpe_model *m = r->t->model;
-    TRY(tok_json_keys(r, model, "model", KNOWN));
+    TRY(tok_json_keys(r, model, "model",
+                      "type dropout unk_token continuing_subword_prefix "
+                      "end_of_word_suffix fuse_unk byte_fallback ignore_merges vocab merges"));
     TRY(read_affix(r, model, "continuing_subword_prefix", &m->prefix));
     TRY(read_affix(r, model, "end_of_word_suffix", &m->suffix));
     TRY(read_dropout(r, model, &m->dropout));

@@ -134,10 +134,9 @@ static bool derive(tok *t, const uint8_t *type) {
 }
 
 status unigram_read(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type", "unk_id", "vocab", "byte_fallback", NULL};
     tok *t = r->t;
     unigram_model *m = t->model = xcalloc(1, sizeof(*m));
-    TRY(tok_json_keys(r, model, "model", KNOWN));
+    TRY(tok_json_keys(r, model, "model", "type unk_id vocab byte_fallback"));
     TRY(tok_json_bool(r, model, "model", "byte_fallback", false, &m->byte_fallback));
     TRY(read_scores(r, json_object_get(model, "vocab")));
     TRY(read_unk_id(r, model));
