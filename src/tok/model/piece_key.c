@@ -1,24 +1,11 @@
 /* The vocabulary as a model looks for it in text: see piece_trie.h. */
-#include <string.h>
-
-#include "base/utf8.h"
 #include "tok/internal.h"
 #include "tok/model/piece_trie.h"
 
 bool piece_text_key(const tok *t, const char *text, size_t n, strbuf *out) {
     strbuf_clear(out);
-    if (!t->byte_level) {
-        strbuf_append(out, text, n);
-        return true;
-    }
-    for (size_t i = 0; i < n;) {
-        uint32_t cp = 0;
-        int len = utf8_decode(text + i, n - i, &cp);
-        int byte = len > 0 ? byte_alphabet_byte(cp) : -1;
-        if (byte < 0) return false;
-        strbuf_putc(out, (char)byte);
-        i += (size_t)len;
-    }
+    if (t->byte_level) return byte_alphabet_read(out, text, n);
+    strbuf_append(out, text, n);
     return true;
 }
 
