@@ -90,6 +90,8 @@ bool bpe_is_apart(const tok *t);
 size_t bpe_cut_end(const bpe_cut *c, const char *s, size_t n, size_t from);
 
 /* bpe_json.c */
+/* The two sides of a merge, "a b" or ["a", "b"]; false: it is neither. */
+bool bpe_merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b);
 status bpe_read(tok_reader *r, const json_t *model) ATH_MUST_USE;
 void bpe_hash(const tok *t, XXH3_state_t *x);
 void bpe_free(void *model);

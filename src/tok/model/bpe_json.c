@@ -44,8 +44,7 @@ static status read_options(tok_reader *r, const json_t *model) {
 
 /* ---- merges ---- */
 
-/* "a b" or ["a", "b"]. */
-static bool merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b) {
+bool bpe_merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b) {
     if (json_is_array(j) && json_array_size(j) == 2) {
         const json_t *x = json_array_get(j, 0), *y = json_array_get(j, 1);
         *a = json_string_value(x);
@@ -76,7 +75,7 @@ static status read_merge(tok_reader *r, const json_t *j, const char *path, strbu
     const char *a, *b;
     size_t n_a, n_b;
     tok *t = r->t;
-    if (!merge_sides(j, &a, &n_a, &b, &n_b)) {
+    if (!bpe_merge_sides(j, &a, &n_a, &b, &n_b)) {
         return tok_bad(r, path, "is neither \"a b\" nor [\"a\", \"b\"]");
     }
     const bpe_model *m = t->model;
