@@ -47,10 +47,7 @@ static status use_model(tok *t, const spm_model *m, arena *scratch, err *e) {
         type[i] = (uint8_t)m->piece[i].type;
         score[i] = m->piece[i].score;
     }
-    if (m->kind == SPM_UNIGRAM) {
-        unigram_options o = {.type = type};
-        return unigram_use_sentencepiece(t, &o, e);
-    }
+    if (m->kind == SPM_UNIGRAM) return unigram_use_sentencepiece(t, type, e);
     spm_bpe_options o = {.type = type, .score = score, .no_merges = m->kind == SPM_CHAR};
     return spm_bpe_use(t, &o, e);
 }
