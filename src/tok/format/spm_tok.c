@@ -24,8 +24,7 @@ static status use_normalizer(tok *t, const spm_model *m, arena *scratch, err *e)
     norm_spiece_spec spec = {.charsmap = m->charsmap,
                              .n_charsmap = m->n_charsmap,
                              .add_dummy_prefix = m->add_dummy_prefix,
-                             .remove_extra_whitespaces = m->remove_extra_whitespaces,
-                             .escape_whitespaces = true};
+                             .remove_extra_whitespaces = m->remove_extra_whitespaces};
     const char **symbol = ARENA_ARRAY(scratch, const char *, m->n);
     size_t *n_symbol = ARENA_ARRAY(scratch, size_t, m->n);
     for (int32_t i = 0; i < m->n; i++) {
