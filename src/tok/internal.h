@@ -140,6 +140,8 @@ status encode_parallel(const tok *t, const char *text, size_t len, tok_ids *out)
 
 /* The id of a token that the model can give, -1 if none has this content. */
 int32_t tok_model_id(const tok *t, const char *s, size_t n);
+/* Whether `word`, which is not empty, is one of some words with spaces between. */
+bool tok_words_have(const char *words, const char *word);
 
 /* format/json.c: fills a zeroed tok from its JSON. */
 status tok_read_json(tok *t, const char *origin, err *e) ATH_MUST_USE;

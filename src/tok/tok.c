@@ -90,3 +90,13 @@ const char *tok_bytes(const tok *t, int32_t id, size_t *len) {
 uint64_t tok_hash(const tok *t) {
     return t->hash;
 }
+
+bool tok_words_have(const char *words, const char *word) {
+    size_t n = strlen(word);
+    for (const char *p = words; n > 0 && *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        if (len == n && memcmp(p, word, n) == 0) return true;
+        p += len;
+    }
+    return false;
+}

@@ -4,7 +4,7 @@
  * The result is a tokenizer.json that Hugging Face readers number in the same way. Its hash differs
  * from the old one's, so shards and checkpoints do not take one for the other.
  *
- * Reading order: edit/edit.h, add.c, prune.c with bpe_parts.c and renumber.c, extend.c. */
+ * Reading order: edit/edit.h, add.c, prune.c, extend.c. */
 #ifndef TOK_TOK_EDIT_H
 #define TOK_TOK_EDIT_H
 

@@ -7,7 +7,7 @@
  * marks.
  *
  * All sums are integers: any number of threads gives the same figures. Memory is bounded by the
- * batch that is added, whatever the corpus. Reading order: report/words.c, tally.c, vocabulary.c.
+ * batch that is added, whatever the corpus. Reading order: report/words.c, tally.c.
  */
 #ifndef TOK_TOK_REPORT_H
 #define TOK_TOK_REPORT_H

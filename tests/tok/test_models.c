@@ -20,7 +20,7 @@ static tok *load_group(const json_t *group) {
         type[i] = (uint8_t)json_integer_value(json_array_get(types, i));
     }
     uint64_t before = tok_hash(t);
-    assert_int_equal(unigram_use_sentencepiece(t, &(unigram_options){type}, &e), ST_OK);
+    assert_int_equal(unigram_use_sentencepiece(t, type, &e), ST_OK);
     assert_true(tok_hash(t) != before);
     free(type);
     return t;

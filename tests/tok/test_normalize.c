@@ -143,7 +143,6 @@ static void test_sentencepiece(void **state) {
             .add_dummy_prefix = json_is_true(json_object_get(g, "add_dummy_prefix")),
             .remove_extra_whitespaces =
                 json_is_true(json_object_get(g, "remove_extra_whitespaces")),
-            .escape_whitespaces = true,
             .treat_whitespace_as_suffix =
                 json_is_true(json_object_get(g, "treat_whitespace_as_suffix")),
             .symbol = symbol,

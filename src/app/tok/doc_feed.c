@@ -102,9 +102,7 @@ static void put_part(doc_feed *f, size_t n) {
     feed_doc d = {.text = arena_memdup(f->mem, f->doc.text + f->done, n),
                   .len = n,
                   .input = f->at,
-                  .label = f->doc.label ? arena_strdup(f->mem, f->doc.label) : NULL,
-                  .source = f->doc.source,
-                  .line = f->doc.line};
+                  .label = f->doc.label ? arena_strdup(f->mem, f->doc.label) : NULL};
     VEC_PUSH(f->batch, f->n, f->cap, d);
     f->done += n;
     if (f->done > BATCH_BYTES) reader_forget(f->reader[f->at], f->done);

@@ -12,8 +12,6 @@ typedef struct feed_doc {
     size_t len;
     int input;         /* which of the inputs it came from */
     const char *label; /* document.label; NULL: none */
-    const char *source;
-    uint32_t line;
 } feed_doc;
 
 typedef struct doc_feed doc_feed;

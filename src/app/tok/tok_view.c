@@ -33,6 +33,12 @@ bool view_comparable(const tok_tally *s) {
     return s->refused_documents == 0 && 1000 * s->unk_bytes <= s->bytes;
 }
 
+int view_count_rows(const tok_view *v, view_kind kind) {
+    int n = 0;
+    for (int k = 0; k < v->n_rows; k++) n += v->row[k].kind == kind;
+    return n;
+}
+
 /* ---- JSON ---- */
 
 static json_t *row_json(const tok_view *v, int tok_index, int row_index) {

@@ -37,6 +37,7 @@ typedef struct tok_view {
 static inline const tok_tally *view_tally(const tok_view *v, int tok_index, int row) {
     return &v->tally[tok_index * v->n_rows + row];
 }
+int view_count_rows(const tok_view *v, view_kind kind);
 /* What is said of a tokenizer on a row; shares are between 0 and 1. */
 typedef enum view_figure {
     VIEW_VOCAB,

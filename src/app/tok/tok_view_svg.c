@@ -55,16 +55,10 @@ static void choose_rows(picture *p, view_kind kind, int room) {
     }
 }
 
-static int count_rows(const tok_view *v, view_kind kind) {
-    int n = 0;
-    for (int k = 0; k < v->n_rows; k++) n += v->row[k].kind == kind;
-    return n;
-}
-
 static picture plan(const tok_view *v) {
     picture p = {.v = v, .n_bars = v->n_toks < MAX_BARS ? v->n_toks : MAX_BARS};
-    bool groups = count_rows(v, VIEW_GROUP) > 1;
-    bool files = count_rows(v, VIEW_FILE) > 1 || !groups;
+    bool groups = view_count_rows(v, VIEW_GROUP) > 1;
+    bool files = view_count_rows(v, VIEW_FILE) > 1 || !groups;
     if (files) choose_rows(&p, VIEW_FILE, groups ? MAX_GROUPS / 2 : MAX_GROUPS);
     if (groups) choose_rows(&p, VIEW_GROUP, MAX_GROUPS - p.n_groups);
     p.group_width = BAR * p.n_bars + GAP;

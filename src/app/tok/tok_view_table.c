@@ -125,16 +125,10 @@ static void put_row(strbuf *out, const tok_view *v, int row, bool color) {
     }
 }
 
-static int count_rows(const tok_view *v, view_kind kind) {
-    int n = 0;
-    for (int k = 0; k < v->n_rows; k++) n += v->row[k].kind == kind;
-    return n;
-}
-
 /* Fertility and bytes per token of each group, a pair of columns a tokenizer. */
 static void put_groups(strbuf *out, const tok_view *v, bool color) {
     enum { PAIR = 22, FIT = 3 };
-    if (count_rows(v, VIEW_GROUP) < 2) return;
+    if (view_count_rows(v, VIEW_GROUP) < 2) return;
     for (int from = 0; from < v->n_toks; from += FIT) {
         int to = from + FIT < v->n_toks ? from + FIT : v->n_toks;
         strbuf_printf(out, "\n%sfertility and bytes per token by %s%s\n", color ? "\033[1m" : "",

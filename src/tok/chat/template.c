@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "tok/format/config.h"
+#include "tok/format/format.h"
 #include "tok/internal.h"
 #include "tok/tok_format.h"
 

@@ -41,26 +41,23 @@ static status read_count(tok_reader *r, const json_t *j, const char *path, const
 typedef status step_fn(tok_reader *r, const json_t *j, const char *path, dec_step *s);
 
 static status read_byte_level(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", "add_prefix_space", "trim_offsets", "use_regex",
-                                        NULL};
     (void)s; /* the options are those of the pre-tokenizer of this name */
-    return tok_json_keys(r, j, path, KNOWN);
+    return tok_json_keys(r, j, path, "type add_prefix_space trim_offsets use_regex");
 }
 
 static status read_bare(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", NULL};
     (void)s;
-    return tok_json_keys(r, j, path, KNOWN);
+    return tok_json_keys(r, j, path, "type");
 }
 
 /* Files from before prepend_scheme have add_prefix_space. */
 static status read_metaspace(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {
-        "type", "replacement", "prepend_scheme", "add_prefix_space", "split", "str_rep", NULL};
     const json_t *scheme = json_object_get(j, "prepend_scheme");
     const char *name = tok_json_absent(scheme) ? NULL : json_string_value(scheme);
     bool prefix;
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path,
+                      "type replacement prepend_scheme add_prefix_space split "
+                      "str_rep"));
     TRY(read_character(r, j, path, "replacement", &s->find));
     TRY(tok_json_bool(r, j, path, "add_prefix_space", true, &prefix));
     if (tok_json_absent(scheme)) name = prefix ? "always" : "never";
@@ -76,8 +73,7 @@ static status read_metaspace(tok_reader *r, const json_t *j, const char *path, d
 }
 
 static status read_strip(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", "content", "start", "stop", NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type content start stop"));
     TRY(read_character(r, j, path, "content", &s->find));
     TRY(read_count(r, j, path, "start", &s->start));
     return read_count(r, j, path, "stop", &s->stop);
@@ -91,10 +87,9 @@ static status read_regex(tok_reader *r, const char *path, const char *regex, dec
 }
 
 static status read_replace(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", "pattern", "content", NULL};
     const json_t *pattern = json_object_get(j, "pattern");
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type pattern content"));
     TRY(read_string(r, j, path, "content", &s->put));
     if (json_object_size(pattern) != 1 || !(regex || json_object_get(pattern, "String"))) {
         return tok_bad(r, path, "\"pattern\" is neither {\"Regex\"} nor {\"String\"}");
@@ -106,22 +101,18 @@ static status read_replace(tok_reader *r, const json_t *j, const char *path, dec
 }
 
 static status read_wordpiece(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", "prefix", "cleanup", NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type prefix cleanup"));
     TRY(read_string(r, j, path, "prefix", &s->find));
     return tok_json_bool(r, j, path, "cleanup", true, &s->clean);
 }
 
 static status read_bpe(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", "suffix", NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type suffix"));
     return read_string(r, j, path, "suffix", &s->find);
 }
 
 static status read_ctc(tok_reader *r, const json_t *j, const char *path, dec_step *s) {
-    static const char *const KNOWN[] = {"type", "pad_token", "word_delimiter_token", "cleanup",
-                                        NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type pad_token word_delimiter_token cleanup"));
     TRY(read_string(r, j, path, "pad_token", &s->find));
     TRY(read_string(r, j, path, "word_delimiter_token", &s->put));
     return tok_json_bool(r, j, path, "cleanup", true, &s->clean);

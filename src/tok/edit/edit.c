@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tok/format/tree.h"
+#include "tok/model/bpe.h"
 
 status edit_open(edit *d, const tok *t, err *e) {
     json_error_t je;
@@ -72,4 +73,19 @@ bool edit_is(const edit *d, const char *model_type) {
 
 bool edit_flag(const edit *d, const char *key) {
     return json_is_true(json_object_get(d->model, key));
+}
+
+bool edit_merge_ids(const edit *d, const json_t *merge, int32_t *left, int32_t *right,
+                    int32_t *result) {
+    const char *a, *b;
+    size_t n_a, n_b, n_prefix = strlen(edit_option(d, "continuing_subword_prefix"));
+    if (!bpe_merge_sides(merge, &a, &n_a, &b, &n_b) || n_b < n_prefix) return false;
+    *left = tok_model_id(d->t, a, n_a);
+    *right = tok_model_id(d->t, b, n_b);
+    strbuf whole = {0};
+    strbuf_append(&whole, a, n_a);
+    strbuf_append(&whole, b + n_prefix, n_b - n_prefix);
+    *result = tok_model_id(d->t, strbuf_cstr(&whole), whole.len);
+    strbuf_free(&whole);
+    return *left >= 0 && *right >= 0 && *result >= 0;
 }

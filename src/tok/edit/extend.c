@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tok/edit/edit.h"
+#include "tok/model/bpe.h"
 
 typedef struct extend {
     edit a, b;
@@ -146,7 +147,7 @@ static status append_added_token(extend *x, const json_t *entry) {
 static void put_merge(json_t *list, const json_t *merge, bool pairs) {
     const char *a, *b;
     size_t n_a, n_b;
-    if (!edit_split_merge(merge, &a, &n_a, &b, &n_b)) return;
+    if (!bpe_merge_sides(merge, &a, &n_a, &b, &n_b)) return;
     if (pairs) {
         json_t *pair = json_array();
         json_array_append_new(pair, json_stringn(a, n_a));

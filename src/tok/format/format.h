@@ -42,6 +42,11 @@ const char *tok_config_token(const json_t *config, const char *key);
 typedef status added_token_fn(void *ctx, int64_t id, const char *content, size_t len, bool special);
 status tok_config_added(const json_t *config, added_token_fn *each, void *ctx) ATH_MUST_USE;
 
+/* Sets in->config from the file in in->dir; NULL when there is none. */
+status tok_config_read(tok_input *in) ATH_MUST_USE;
+/* Sets what the config decides in a loaded tok (first and last token), and t->source. */
+status tok_config_apply(const tok_input *in, tok_format f, tok *t) ATH_MUST_USE;
+
 /* Lines of a text file, without their ends. */
 typedef struct line_cursor {
     const char *at, *end;

@@ -54,4 +54,11 @@ status tok_from_gguf(tok **out, const gguf_tokenizer *g, const char *origin, err
  * that llama.cpp cannot express. */
 status tok_to_gguf(const tok *t, arena *mem, gguf_tokenizer *g, err *e) ATH_MUST_USE;
 
+/* gguf_pre.c: llama.cpp's names of pre-tokenizers that take a pre-token whole when it is a token, and those
+ * that put a first token before a text unless told otherwise. */
+bool gguf_pre_ignores_merges(const char *pre);
+bool gguf_pre_adds_bos(const char *pre);
+/* The name to write for one of pretok.h's; NULL: llama.cpp has none. */
+const char *gguf_pre_of(const char *ours);
+
 #endif

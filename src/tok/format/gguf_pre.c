@@ -2,28 +2,19 @@
  * tok/pretok/patterns.c. */
 #include <string.h>
 
-#include "tok/format/gguf_int.h"
-
-static bool is_in(const char *names, const char *name) {
-    size_t len = strlen(name);
-    for (const char *p = names; *p;) {
-        size_t n = strcspn(p, " ");
-        if (n == len && memcmp(p, name, n) == 0) return true;
-        p += n + (p[n] == ' ');
-    }
-    return false;
-}
+#include "tok/format/format.h"
+#include "tok/format/gguf_keys.h"
 
 bool gguf_pre_ignores_merges(const char *pre) {
-    return is_in("llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano "
-                 "minicpm5 youtu tekken granite-embed-multi-97m",
-                 pre);
+    return tok_words_have("llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 "
+                          "jina-v5-nano minicpm5 youtu tekken granite-embed-multi-97m",
+                          pre);
 }
 
 bool gguf_pre_adds_bos(const char *pre) {
-    return is_in("llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano "
-                 "tekken chameleon",
-                 pre);
+    return tok_words_have("llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 "
+                          "jina-v5-nano tekken chameleon",
+                          pre);
 }
 
 const char *gguf_pre_of(const char *ours) {

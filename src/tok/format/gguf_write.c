@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok/format/gguf_int.h"
+#include "tok/format/format.h"
+#include "tok/format/gguf_keys.h"
 #include "tok/format/shape.h"
 #include "tok/model/bpe.h"
 

@@ -24,14 +24,13 @@ status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) {
     return err_where(r->e, "%s", path);
 }
 
-status tok_json_keys(tok_reader *r, const json_t *obj, const char *path, const char *const *known) {
+status tok_json_keys(tok_reader *r, const json_t *obj, const char *path, const char *known) {
     const char *key;
     json_t *value;
     if (!json_is_object(obj)) return tok_bad(r, path, "is not an object");
     json_object_foreach((json_t *)obj, key, value) {
-        const char *const *k = known;
-        while (*k && strcmp(*k, key) != 0) k++;
-        if (!*k) return tok_bad(r, path, "key \"%.80s\" is not supported", key);
+        if (!tok_words_have(known, key))
+            return tok_bad(r, path, "key \"%.80s\" is not supported", key);
     }
     return ST_OK;
 }
@@ -55,9 +54,10 @@ status tok_json_bool(tok_reader *r, const json_t *obj, const char *path, const c
 
 status tok_json_each(tok_reader *r, const json_t *j, const char *path, const char *key, int depth,
                      tok_part_fn *part) {
-    const char *known[] = {"type", key, NULL};
+    char known[64];
     const json_t *list = json_object_get(j, key), *member;
     size_t i;
+    snprintf(known, sizeof(known), "type %s", key);
     TRY(tok_json_keys(r, j, path, known));
     if (!json_is_array(list)) return tok_bad(r, path, "\"%s\" is not an array", key);
     if (depth >= MAX_DEPTH) return tok_bad(r, path, "sequences are nested too deep");
@@ -163,10 +163,9 @@ static void guess_bos_eos(tok *t) {
 }
 
 static status read_root(tok_reader *r, const json_t *root) {
-    static const char *const KNOWN[] = {
-        "version",       "truncation",     "padding", "added_tokens", "normalizer",
-        "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
-    TRY(tok_json_keys(r, root, "top level", KNOWN));
+    TRY(tok_json_keys(r, root, "top level",
+                      "version truncation padding added_tokens normalizer "
+                      "pre_tokenizer post_processor decoder model"));
     const json_t *model = json_object_get(root, "model");
     TRY(read_class(r, model));
     TRY(tok_read_normalizer(r, json_object_get(root, "normalizer"), "normalizer", 0));

@@ -16,9 +16,9 @@ typedef struct tok_reader {
 
 /* "ORIGIN: PATH: what", ST_FORMAT. */
 status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) ATH_PRINTF(3, 4);
-/* Every key of obj is one of `known` (ends with NULL); obj is an object. */
+/* Every key of obj is one of the words of `known`, with spaces between; obj is an object. */
 status tok_json_keys(tok_reader *r, const json_t *obj, const char *path,
-                     const char *const *known) ATH_MUST_USE;
+                     const char *known) ATH_MUST_USE;
 /* The string "type" of a component. */
 status tok_json_type(tok_reader *r, const json_t *obj, const char *path,
                      const char **type) ATH_MUST_USE;

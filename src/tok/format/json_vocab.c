@@ -126,12 +126,10 @@ static status add_to_set(tok_reader *r, tok_token *k, tok_added a, bool normaliz
 }
 
 static status read_added_token(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"id",     "content",    "single_word", "lstrip",
-                                        "rstrip", "normalized", "special",     NULL};
     tok *t = r->t;
     tok_added a = {.id = (int32_t)json_integer_value(json_object_get(j, "id"))};
     bool normalized, special;
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "id content single_word lstrip rstrip normalized special"));
     TRY(tok_json_bool(r, j, path, "single_word", false, &a.single_word));
     TRY(tok_json_bool(r, j, path, "lstrip", false, &a.lstrip));
     TRY(tok_json_bool(r, j, path, "rstrip", false, &a.rstrip));

@@ -9,7 +9,6 @@
 
 #include "base/file.h"
 #include "base/gguf.h"
-#include "tok/format/config.h"
 #include "tok/format/format.h"
 
 status format_bad(const tok_input *in, const char *fmt, ...) {
@@ -132,7 +131,7 @@ static status read_file(tok_input *in, tok **out) {
     tok_format f = TOK_FORMAT_JSON;
     TRY(recognise(in, &f));
     TRY(check_options(in, f));
-    if (is_main_name(in->base)) TRY(tok_config_read(in));
+    if (in->of_folder) TRY(tok_config_read(in));
     TRY(read_as(in, f, out));
     return tok_config_apply(in, f, *out);
 }
@@ -146,12 +145,6 @@ static status find_in_folder(arena *mem, const char *dir, const char **path, err
     err_hint(e, "known names are tokenizer.json, tokenizer.model, spiece.model, tiktoken.model, "
                 "vocab.json with merges.txt, vocab.txt, tokenizer.bin");
     return err_where(e, "%s", dir);
-}
-
-static bool has_known_name(const char *base) {
-    for (int i = 0; i < ARRAY_LEN(NAMES); i++)
-        if (strcmp(base, NAMES[i]) == 0) return true;
-    return false;
 }
 
 /* Model files are large and only their beginning is looked at, so they are mapped. */
@@ -176,7 +169,7 @@ static status load(arena *mem, tok **out, const char *path, const tok_load_optio
     if (opt) in.opt = *opt;
     if (file_is_dir(path)) TRY(find_in_folder(mem, path, &in.path, e));
     in.base = path_base(in.path);
-    in.of_folder = has_known_name(in.base);
+    in.of_folder = is_main_name(in.base);
     in.dir = arena_strndup(mem, in.path, (size_t)(in.base - in.path));
     status st = read_bytes(&in, &map, &bytes);
     if (st == ST_OK) st = read_file(&in, out);

@@ -1,7 +1,7 @@
 /* What a SentencePiece model says, whatever file it came from: a .model (protocol buffers), a
  * llama2.c tokenizer.bin, or the tokenizer keys of a GGUF file.
  *
- *   spm_read.c, spm_write.c  the .model file
+ *   spm_read.c, sentencepiece.c  the .model file
  *   llama2c.c                tokenizer.bin
  *   spm_tree.c               as a tokenizer.json, in the form that Hugging Face's converters give
  *   spm_tok.c                as a tok that encodes as the sentencepiece library does

@@ -24,8 +24,7 @@ static status use_normalizer(tok *t, const spm_model *m, arena *scratch, err *e)
     norm_spiece_spec spec = {.charsmap = m->charsmap,
                              .n_charsmap = m->n_charsmap,
                              .add_dummy_prefix = m->add_dummy_prefix,
-                             .remove_extra_whitespaces = m->remove_extra_whitespaces,
-                             .escape_whitespaces = true};
+                             .remove_extra_whitespaces = m->remove_extra_whitespaces};
     const char **symbol = ARENA_ARRAY(scratch, const char *, m->n);
     size_t *n_symbol = ARENA_ARRAY(scratch, size_t, m->n);
     for (int32_t i = 0; i < m->n; i++) {
@@ -47,10 +46,7 @@ static status use_model(tok *t, const spm_model *m, arena *scratch, err *e) {
         type[i] = (uint8_t)m->piece[i].type;
         score[i] = m->piece[i].score;
     }
-    if (m->kind == SPM_UNIGRAM) {
-        unigram_options o = {.type = type};
-        return unigram_use_sentencepiece(t, &o, e);
-    }
+    if (m->kind == SPM_UNIGRAM) return unigram_use_sentencepiece(t, type, e);
     spm_bpe_options o = {.type = type, .score = score, .no_merges = m->kind == SPM_CHAR};
     return spm_bpe_use(t, &o, e);
 }

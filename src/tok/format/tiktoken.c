@@ -1,18 +1,30 @@
 /* tiktoken's files of ranks: lines of base64(token) SPACE rank. Ranks are ids, and the order of
  * merging. The pattern and the special tokens come from --pattern and --special, from the
  * tokenizer_config.json beside the file, or from what is known of its name. */
-#include "tok/format/tiktoken.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "tok/format/format.h"
+#include "tok/format/shape.h"
 #include "tok/format/tree.h"
 #include "tok/model/bpe.h"
 #include "tok/text/base64.h"
 
 enum { MAX_RANK_TOKEN_BYTES = 4096 };
+
+typedef struct rank_token {
+    const char *bytes;
+    uint32_t len;
+    int32_t rank;
+} rank_token;
+
+/* Tokens by rank, lowest first. */
+typedef struct rank_table {
+    rank_token *token;
+    int32_t n;
+} rank_table;
 
 /* ---- lines ---- */
 
@@ -92,6 +104,63 @@ static status read_ranks(tok_input *in, rank_table *t) {
     return st;
 }
 
+/* ---- published files: pattern and special tokens, by file name ---- */
+
+typedef struct known_special {
+    const char *content; /* with %d: `count` of them, numbered from `first` */
+    int32_t id;
+    int first, count;
+} known_special;
+
+typedef struct known_ranks {
+    const char *file;    /* the name begins with this */
+    int32_t n_ranks;     /* 0: any; else the file must have so many */
+    const char *pattern; /* of pretok_by_name */
+    known_special special[8];
+} known_ranks;
+
+#define ONE(content, id)                                                                           \
+    { content, id, 0, 1 }
+
+static const known_ranks KNOWN[] = {
+    {"r50k_base", 0, "gpt2", {ONE("<|endoftext|>", 50256)}},
+    {"p50k_base", 0, "gpt2", {ONE("<|endoftext|>", 50256)}},
+    {"p50k_edit",
+     0,
+     "gpt2",
+     {ONE("<|endoftext|>", 50256), ONE("<|fim_prefix|>", 50281), ONE("<|fim_middle|>", 50282),
+      ONE("<|fim_suffix|>", 50283)}},
+    {"cl100k_base",
+     0,
+     "cl100k",
+     {ONE("<|endoftext|>", 100257), ONE("<|fim_prefix|>", 100258), ONE("<|fim_middle|>", 100259),
+      ONE("<|fim_suffix|>", 100260), ONE("<|endofprompt|>", 100276)}},
+    {"o200k_base", 0, "o200k", {ONE("<|endoftext|>", 199999), ONE("<|endofprompt|>", 200018)}},
+    {"qwen.tiktoken",
+     151643,
+     "qwen2",
+     {ONE("<|endoftext|>", 151643),
+      ONE("<|im_start|>", 151644),
+      ONE("<|im_end|>", 151645),
+      {"<|extra_%d|>", 151646, 0, 205}}},
+    /* Kimi K2, Moonlight; the names of some of the reserved tokens stand in the config. */
+    {"tiktoken.model", 163584, "kimi-k2", {ONE("[BOS]", 163584), ONE("[EOS]", 163585)}},
+    /* Llama 3; 3.1 and later give names to some of the reserved ones, in the config. */
+    {"tokenizer.model",
+     128000,
+     "llama3",
+     {ONE("<|begin_of_text|>", 128000), ONE("<|end_of_text|>", 128001)}},
+};
+
+/* NULL: not known. */
+static const known_ranks *known_ranks_find(const char *base, int32_t n_ranks) {
+    for (int i = 0; i < ARRAY_LEN(KNOWN); i++) {
+        if (strncmp(base, KNOWN[i].file, strlen(KNOWN[i].file)) != 0) continue;
+        if (KNOWN[i].n_ranks == 0 || KNOWN[i].n_ranks == n_ranks) return &KNOWN[i];
+    }
+    return NULL;
+}
+
 /* ---- special tokens ---- */
 
 /* In order: config, known names, --special after the last id. */
@@ -166,6 +235,74 @@ static status add_specials(special_list *l, const known_ranks *known) {
         const char *content = l->in->opt.special[i];
         TRY(add_special(l, l->last + 1, content, strlen(content), true));
     }
+    return ST_OK;
+}
+
+/* ---- merges from ranks ---- */
+
+typedef struct deriver {
+    const rank_table *t;
+    int32_t byte[256]; /* index of the token of a byte */
+    bpe_model model;   /* the merges so far */
+    bpe_work work;
+} deriver;
+
+static status find_bytes(deriver *d, const char *origin, err *e) {
+    memset(d->byte, 0xFF, sizeof(d->byte));
+    for (int32_t i = 0; i < d->t->n; i++) {
+        const rank_token *k = &d->t->token[i];
+        if (k->len == 1) d->byte[(uint8_t)k->bytes[0]] = i;
+    }
+    for (int b = 0; b < 256; b++) {
+        if (d->byte[b] >= 0) continue;
+        return err_set(e, ST_FORMAT, "%s: byte 0x%02x has no rank", origin, (unsigned)b);
+    }
+    return ST_OK;
+}
+
+static void reserve(deriver *d) {
+    uint32_t longest = 1;
+    for (int32_t i = 0; i < d->t->n; i++) {
+        if (d->t->token[i].len > longest) longest = d->t->token[i].len;
+    }
+    bpe_reserve_merges(&d->model, (size_t)d->t->n);
+    d->work.cap_symbols = longest;
+    d->work.symbol = xmalloc(longest * sizeof(*d->work.symbol));
+}
+
+/* How many parts lower ranks leave of a token. */
+static int32_t parts_of(deriver *d, const rank_token *k) {
+    for (uint32_t i = 0; i < k->len; i++) {
+        int32_t id = d->byte[(uint8_t)k->bytes[i]];
+        d->work.symbol[i] = (bpe_symbol){id, (int32_t)i, (int32_t)i + 1};
+    }
+    return bpe_merge_all(&d->model, &d->work, (int32_t)k->len, NULL);
+}
+
+/* The merge of each token that tiktoken makes by merging: the two parts that lower ranks leave of
+ * it. There is only one way to each: what happens inside a stretch of text that becomes a token
+ * does not depend on what stands around it. Tokens that are in more parts then are only ever taken
+ * whole, as a piece that the pattern cuts; *n_whole counts them (single bytes left out). In order
+ * of rank, on the heap; ids are indices into `t`. ST_FORMAT: a byte has no token. */
+static status rank_merges(const rank_table *t, shape_merge **merge, int32_t *n, int32_t *n_whole,
+                          const char *origin, err *e) {
+    deriver d = {.t = t};
+    *n = *n_whole = 0;
+    TRY(find_bytes(&d, origin, e));
+    reserve(&d);
+    *merge = xmalloc(sizeof(**merge) * ((size_t)t->n + 1));
+    for (int32_t i = 0; i < t->n; i++) {
+        if (t->token[i].len == 1) continue;
+        if (parts_of(&d, &t->token[i]) != 2) {
+            ++*n_whole;
+            continue;
+        }
+        shape_merge m = {d.work.symbol[0].id, d.work.symbol[1].id, i};
+        bpe_put_merge(&d.model, m.left, m.right, m.id);
+        (*merge)[(*n)++] = m;
+    }
+    free(d.model.slot);
+    bpe_work_free(&d.work);
     return ST_OK;
 }
 

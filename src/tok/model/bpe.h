@@ -90,6 +90,11 @@ bool bpe_is_apart(const tok *t);
 size_t bpe_cut_end(const bpe_cut *c, const char *s, size_t n, size_t from);
 
 /* bpe_json.c */
+/* An empty table for n merges, and the next one: a pair that comes twice has the later rank. */
+void bpe_reserve_merges(bpe_model *m, size_t n);
+void bpe_put_merge(bpe_model *m, int32_t left, int32_t right, int32_t id);
+/* The two sides of a merge, "a b" or ["a", "b"]; false: it is neither. */
+bool bpe_merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b);
 status bpe_read(tok_reader *r, const json_t *model) ATH_MUST_USE;
 void bpe_hash(const tok *t, XXH3_state_t *x);
 void bpe_free(void *model);

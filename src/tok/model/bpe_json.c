@@ -26,19 +26,10 @@ static status read_dropout(tok_reader *r, const json_t *model, float *share) {
 }
 
 static status read_options(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type",
-                                        "dropout",
-                                        "unk_token",
-                                        "continuing_subword_prefix",
-                                        "end_of_word_suffix",
-                                        "fuse_unk",
-                                        "byte_fallback",
-                                        "ignore_merges",
-                                        "vocab",
-                                        "merges",
-                                        NULL};
     bpe_model *m = r->t->model;
-    TRY(tok_json_keys(r, model, "model", KNOWN));
+    TRY(tok_json_keys(r, model, "model",
+                      "type dropout unk_token continuing_subword_prefix "
+                      "end_of_word_suffix fuse_unk byte_fallback ignore_merges vocab merges"));
     TRY(read_affix(r, model, "continuing_subword_prefix", &m->prefix));
     TRY(read_affix(r, model, "end_of_word_suffix", &m->suffix));
     TRY(read_dropout(r, model, &m->dropout));
@@ -53,8 +44,7 @@ static status read_options(tok_reader *r, const json_t *model) {
 
 /* ---- merges ---- */
 
-/* "a b" or ["a", "b"]. */
-static bool merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b) {
+bool bpe_merge_sides(const json_t *j, const char **a, size_t *n_a, const char **b, size_t *n_b) {
     if (json_is_array(j) && json_array_size(j) == 2) {
         const json_t *x = json_array_get(j, 0), *y = json_array_get(j, 1);
         *a = json_string_value(x);
@@ -73,8 +63,14 @@ static bool merge_sides(const json_t *j, const char **a, size_t *n_a, const char
     return true;
 }
 
-/* A pair that comes twice has the later rank. */
-static void put_merge(bpe_model *m, int32_t left, int32_t right, int32_t id) {
+void bpe_reserve_merges(bpe_model *m, size_t n) {
+    uint32_t slots = 16;
+    while (slots / 2 < n) slots *= 2;
+    m->slot = xcalloc(slots, sizeof(*m->slot));
+    m->mask = slots - 1;
+}
+
+void bpe_put_merge(bpe_model *m, int32_t left, int32_t right, int32_t id) {
     uint64_t pair = pair_key(left, right) + 1;
     uint32_t i = (uint32_t)mix64(pair) & m->mask;
     while (m->slot[i].pair != 0 && m->slot[i].pair != pair) i = (i + 1) & m->mask;
@@ -85,7 +81,7 @@ static status read_merge(tok_reader *r, const json_t *j, const char *path, strbu
     const char *a, *b;
     size_t n_a, n_b;
     tok *t = r->t;
-    if (!merge_sides(j, &a, &n_a, &b, &n_b)) {
+    if (!bpe_merge_sides(j, &a, &n_a, &b, &n_b)) {
         return tok_bad(r, path, "is neither \"a b\" nor [\"a\", \"b\"]");
     }
     const bpe_model *m = t->model;
@@ -102,17 +98,14 @@ static status read_merge(tok_reader *r, const json_t *j, const char *path, strbu
                        : right < 0 ? b
                                    : strbuf_cstr(whole));
     }
-    put_merge(t->model, left, right, id);
+    bpe_put_merge(t->model, left, right, id);
     return ST_OK;
 }
 
 static status read_merges(tok_reader *r, const json_t *merges) {
     bpe_model *m = r->t->model;
     if (!json_is_array(merges)) return tok_bad(r, "model.merges", "is missing or not an array");
-    uint32_t slots = 16;
-    while (slots / 2 < json_array_size(merges)) slots *= 2;
-    m->slot = xcalloc(slots, sizeof(*m->slot));
-    m->mask = slots - 1;
+    bpe_reserve_merges(m, json_array_size(merges));
     strbuf whole = {0};
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < json_array_size(merges); i++) {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tok/internal.h"
+
 enum { BLOCK = 256, OPEN_BLOCKS = 16, FREE_LABEL = 256 };
 
 /* A node whose children are still to be placed: keys [from, to) agree in their first `depth` bytes.
@@ -216,4 +218,29 @@ int32_t piece_trie_find(const piece_trie *t, const char *s, size_t n) {
         if (!trie_step(t, &at, (uint8_t)s[i])) return -1;
     }
     return at.value;
+}
+
+/* ---- the vocabulary as keys ---- */
+
+bool piece_text_key(const tok *t, const char *text, size_t n, strbuf *out) {
+    strbuf_clear(out);
+    if (t->byte_level) return byte_alphabet_read(out, text, n);
+    strbuf_append(out, text, n);
+    return true;
+}
+
+piece_key *piece_keys(const tok *t, arena *mem, int32_t *n) {
+    piece_key *key = ARENA_ARRAY(mem, piece_key, t->n_token);
+    strbuf bytes = {0};
+    *n = 0;
+    for (int32_t id = 0; id < t->n_token; id++) {
+        const tok_token *k = &t->token[id];
+        if (!k->in_model || !piece_text_key(t, k->text, k->n_text, &bytes) || bytes.len == 0) {
+            continue;
+        }
+        const char *s = t->byte_level ? arena_memdup(mem, bytes.data, bytes.len) : k->text;
+        key[(*n)++] = (piece_key){s, (uint32_t)bytes.len, id};
+    }
+    strbuf_free(&bytes);
+    return key;
 }

@@ -105,10 +105,7 @@ static void add_merges_of(builder *b, int32_t id, int32_t rank) {
 
 static void fill_table(builder *b) {
     bpe_model *m = &b->m->bpe;
-    uint32_t slots = 16;
-    while (slots / 2 < b->n_merges) slots *= 2;
-    m->slot = xcalloc(slots, sizeof(*m->slot));
-    m->mask = slots - 1;
+    bpe_reserve_merges(m, (size_t)b->n_merges);
     m->n_merges = (int32_t)b->n_merges;
     for (int64_t i = 0; i < b->n_merges; i++) {
         uint32_t at = (uint32_t)mix64(b->merge[i].pair) & m->mask;

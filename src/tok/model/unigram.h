@@ -19,14 +19,9 @@
 #include "tok/model/joined.h"
 #include "tok/model/piece_trie.h"
 
-/* What tokenizer.json does not say of a sentencepiece model. */
-typedef struct unigram_options {
-    const uint8_t *type; /* spm_type of each id of the tok */
-} unigram_options;
-
-/* Makes a loaded tok, whose model is Unigram, give the ids of the sentencepiece library. Changes
- * the hash. ST_USAGE: another model. ST_FORMAT: too large. */
-status unigram_use_sentencepiece(tok *t, const unigram_options *opt, err *e) ATH_MUST_USE;
+/* Makes a loaded tok, whose model is Unigram, give the ids of the sentencepiece library. `type`:
+ * the spm_type of each id. Changes the hash. ST_USAGE: another model. ST_FORMAT: too large. */
+status unigram_use_sentencepiece(tok *t, const uint8_t *type, err *e) ATH_MUST_USE;
 
 typedef struct unigram_model {
     piece_trie trie;

@@ -134,10 +134,9 @@ static bool derive(tok *t, const uint8_t *type) {
 }
 
 status unigram_read(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type", "unk_id", "vocab", "byte_fallback", NULL};
     tok *t = r->t;
     unigram_model *m = t->model = xcalloc(1, sizeof(*m));
-    TRY(tok_json_keys(r, model, "model", KNOWN));
+    TRY(tok_json_keys(r, model, "model", "type unk_id vocab byte_fallback"));
     TRY(tok_json_bool(r, model, "model", "byte_fallback", false, &m->byte_fallback));
     TRY(read_scores(r, json_object_get(model, "vocab")));
     TRY(read_unk_id(r, model));
@@ -149,18 +148,18 @@ status unigram_read(tok_reader *r, const json_t *model) {
     return ST_OK;
 }
 
-status unigram_use_sentencepiece(tok *t, const unigram_options *opt, err *e) {
+status unigram_use_sentencepiece(tok *t, const uint8_t *type, err *e) {
     if (t->class != &MODEL_UNIGRAM || t->byte_level) {
         return err_set(e, ST_USAGE, "sentencepiece's rules are for Unigram models on characters");
     }
-    if (!derive(t, opt->type)) {
+    if (!derive(t, type)) {
         return err_set(e, ST_FORMAT, "the vocabulary " PIECE_TRIE_LIMITS);
     }
     XXH3_state_t *x = XXH3_createState();
     CHECK(x, "no memory for a hash state");
     XXH3_64bits_reset(x);
     tok_hash_number(x, (int64_t)t->hash);
-    XXH3_64bits_update(x, opt->type, (size_t)t->n_token);
+    XXH3_64bits_update(x, type, (size_t)t->n_token);
     t->hash = XXH3_64bits_digest(x);
     XXH3_freeState(x);
     return ST_OK;

@@ -19,10 +19,9 @@ static status wordlevel_encode(tok_enc *enc, const tok_piece *word) {
 }
 
 static status wordlevel_read(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {"type", "unk_token", "vocab", NULL};
     wordlevel_model *m = r->t->model = xcalloc(1, sizeof(*m));
     m->mem = arena_new("wordlevel words");
-    TRY(tok_json_keys(r, model, "model", KNOWN));
+    TRY(tok_json_keys(r, model, "model", "type unk_token vocab"));
     int32_t n;
     piece_key *key = piece_keys(r->t, m->mem, &n);
     str_map_reserve(&m->by_key, (uint32_t)n);

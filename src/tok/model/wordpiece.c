@@ -53,11 +53,10 @@ static status wordpiece_encode(tok_enc *enc, const tok_piece *word) {
 /* ---- from tokenizer.json ---- */
 
 static status read_options(tok_reader *r, const json_t *model) {
-    static const char *const KNOWN[] = {
-        "type",  "unk_token", "continuing_subword_prefix", "max_input_chars_per_word",
-        "vocab", NULL};
     wordpiece_model *m = r->t->model;
-    TRY(tok_json_keys(r, model, "model", KNOWN));
+    TRY(tok_json_keys(r, model, "model",
+                      "type unk_token continuing_subword_prefix "
+                      "max_input_chars_per_word vocab"));
     const json_t *prefix = json_object_get(model, "continuing_subword_prefix");
     if (!json_is_string(prefix)) {
         return tok_bad(r, "model.continuing_subword_prefix", "is missing or not a string");

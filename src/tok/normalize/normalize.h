@@ -51,8 +51,7 @@ typedef struct norm_step {
 typedef struct norm_spiece_spec {
     const void *charsmap; /* precompiled_charsmap, may be empty */
     size_t n_charsmap;
-    bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
-    bool treat_whitespace_as_suffix;
+    bool add_dummy_prefix, remove_extra_whitespaces, treat_whitespace_as_suffix;
     const char *const *symbol; /* [n_symbols], with lengths in n_symbol */
     const size_t *n_symbol;
     int32_t n_symbols;

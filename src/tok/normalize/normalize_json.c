@@ -34,32 +34,28 @@ static status read_content(tok_reader *r, const json_t *obj, const char *path, c
 /* ---- the types ---- */
 
 static status read_plain(tok_reader *r, const json_t *j, const char *path, norm_kind kind) {
-    static const char *const KNOWN[] = {"type", NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type"));
     return new_step(r, path, (norm_step){.kind = kind});
 }
 
 static status read_strip(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "strip_left", "strip_right", NULL};
     norm_step s = {.kind = NORM_STRIP};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type strip_left strip_right"));
     TRY(tok_json_bool(r, j, path, "strip_left", true, &s.left));
     TRY(tok_json_bool(r, j, path, "strip_right", true, &s.right));
     return new_step(r, path, s);
 }
 
 static status read_prepend(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "prepend", NULL};
     norm_step s = {.kind = NORM_PREPEND};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type prepend"));
     TRY(read_content(r, j, path, "prepend", &s.content, &s.n_content));
     return new_step(r, path, s);
 }
 
 static status read_replace(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "pattern", "content", NULL};
     norm_step s = {.kind = NORM_REPLACE_LITERAL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type pattern content"));
     TRY(read_content(r, j, path, "content", &s.content, &s.n_content));
     const json_t *pattern = json_object_get(j, "pattern");
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
@@ -79,10 +75,8 @@ static status read_replace(tok_reader *r, const json_t *j, const char *path) {
 }
 
 static status read_bert(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type",          "clean_text", "handle_chinese_chars",
-                                        "strip_accents", "lowercase",  NULL};
     bool clean, chinese, strip, lower;
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type clean_text handle_chinese_chars strip_accents lowercase"));
     TRY(tok_json_bool(r, j, path, "clean_text", true, &clean));
     TRY(tok_json_bool(r, j, path, "handle_chinese_chars", true, &chinese));
     TRY(tok_json_bool(r, j, path, "lowercase", true, &lower));
@@ -96,11 +90,10 @@ static status read_bert(tok_reader *r, const json_t *j, const char *path) {
 }
 
 static status read_precompiled(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "precompiled_charsmap", NULL};
     const json_t *text = json_object_get(j, "precompiled_charsmap");
     norm_step s;
     err why = {0};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type precompiled_charsmap"));
     if (!json_is_string(text)) {
         return tok_bad(r, path, "\"precompiled_charsmap\" is not a string");
     }

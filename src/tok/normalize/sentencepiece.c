@@ -9,14 +9,17 @@
 #include "tok/normalize/charsmap.h"
 #include "tok/normalize/job.h"
 
+static const char SPACE[] = "\xE2\x96\x81"; /* U+2581, which a space becomes */
+enum { SPACE_BYTES = sizeof(SPACE) - 1 };
+
 typedef struct symbol {
     const char *s;
     size_t n;
 } symbol;
 
 typedef struct norm_spiece {
-    bool dummy_prefix, trim, escape, suffix; /* as in norm_spiece_spec */
-    symbol *symbol;                          /* sorted by bytes */
+    bool dummy_prefix, trim, suffix; /* as in norm_spiece_spec */
+    symbol *symbol;                  /* sorted by bytes */
     int32_t n_symbols;
     /* Neither a symbol nor a rule begins with this byte. Inside a character: always. */
     bool plain[256];
@@ -67,7 +70,6 @@ status norm_step_sentencepiece(norm_step *s, arena *mem, const norm_spiece_spec 
     norm_spiece *p = ARENA_NEW(mem, norm_spiece);
     p->dummy_prefix = spec->add_dummy_prefix;
     p->trim = spec->remove_extra_whitespaces;
-    p->escape = spec->escape_whitespaces;
     p->suffix = spec->treat_whitespace_as_suffix;
     TRY(copy_symbols(p, mem, spec, e));
     find_plain(p, map);
@@ -128,8 +130,7 @@ static tok_span start_at(const norm_job *j, size_t i) {
 }
 
 static void put_space(norm_job *j, tok_span from) {
-    bool escape = j->step->spiece->escape;
-    text_add(j->out, escape ? "\xE2\x96\x81" : " ", escape ? 3 : 1, from);
+    text_add(j->out, SPACE, SPACE_BYTES, from);
 }
 
 static void put_text(norm_job *j, const char *s, size_t n, size_t i) {
@@ -150,18 +151,16 @@ static void put_text(norm_job *j, const char *s, size_t n, size_t i) {
 static size_t write_plain(norm_job *j, size_t i, bool *after_space) {
     const norm_spiece *p = j->step->spiece;
     const uint8_t *s = (const uint8_t *)j->in->s;
-    size_t n = j->in->len, done = j->out->s.len, n_space = p->escape ? 3 : 1;
-    char mark[4] = "\xE2\x96\x81";
-    if (!p->escape) mark[0] = ' ';
-    char *to = strbuf_extend(&j->out->s, 3 * (n - i) + sizeof(mark)), *start = to;
+    size_t n = j->in->len, done = j->out->s.len;
+    char *to = strbuf_extend(&j->out->s, SPACE_BYTES * (n - i) + sizeof(SPACE)), *start = to;
     bool after = *after_space, trim = p->trim;
     for (; i < n; i++) {
         uint8_t b = s[i];
         bool space = b == ' ';
         if (!p->plain[b] && !(p->plain_before_ascii[b] && (i + 1 == n || s[i + 1] < 0x80))) break;
-        memcpy(to, mark, sizeof(mark));
-        *to = space ? mark[0] : (char)b;
-        to += space ? (after ? 0 : n_space) : 1;
+        memcpy(to, SPACE, sizeof(SPACE));
+        *to = space ? SPACE[0] : (char)b;
+        to += space ? (after ? 0 : SPACE_BYTES) : 1;
         after = trim & space;
     }
     *after_space = after;
@@ -203,10 +202,9 @@ static status write_body(norm_job *j, size_t i) {
 /* Cuts the spaces at the end; returns where the result ends in the caller's text. */
 static int32_t trim_end(norm_job *j, int32_t end) {
     tok_text *out = j->out;
-    const char *space = j->step->spiece->escape ? "\xE2\x96\x81" : " ";
-    size_t n = strlen(space);
-    while (out->s.len >= n && memcmp(out->s.data + out->s.len - n, space, n) == 0) {
-        strbuf_truncate(&out->s, out->s.len - n);
+    while (out->s.len >= SPACE_BYTES &&
+           memcmp(out->s.data + out->s.len - SPACE_BYTES, SPACE, SPACE_BYTES) == 0) {
+        strbuf_truncate(&out->s, out->s.len - SPACE_BYTES);
         if (out->tracked) end = out->from[out->s.len].start;
     }
     return end;

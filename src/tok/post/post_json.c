@@ -56,14 +56,13 @@ static status put_around(tok_reader *r, const char *path, const id_list *before,
 /* Appends the ids that a template's special token stands for. */
 static status add_template_ids(tok_reader *r, const json_t *specials, const char *name,
                                const char *path, id_list *list) {
-    static const char *const KNOWN[] = {"id", "ids", "tokens", NULL};
     const json_t *special = json_object_get(specials, name), *id;
     const json_t *ids = json_object_get(special, "ids"),
                  *tokens = json_object_get(special, "tokens");
     int32_t v = -1;
     size_t i;
     if (!json_is_array(ids)) return tok_bad(r, path, "special token \"%.60s\" has no ids", name);
-    TRY(tok_json_keys(r, special, path, KNOWN));
+    TRY(tok_json_keys(r, special, path, "id ids tokens"));
     if (tokens && json_array_size(tokens) != json_array_size(ids)) {
         return tok_bad(r, path, "special token \"%.60s\" has not as many tokens as ids", name);
     }
@@ -75,9 +74,8 @@ static status add_template_ids(tok_reader *r, const json_t *specials, const char
 }
 
 static status check_piece(tok_reader *r, const json_t *piece, const char *path) {
-    static const char *const KNOWN[] = {"id", "type_id", NULL};
     const json_t *type = json_object_get(piece, "type_id");
-    TRY(tok_json_keys(r, piece, path, KNOWN));
+    TRY(tok_json_keys(r, piece, path, "id type_id"));
     if (!json_string_value(json_object_get(piece, "id"))) return tok_bad(r, path, "has no \"id\"");
     bool ok = !type || (json_is_integer(type) && json_integer_value(type) >= 0);
     return ok ? ST_OK : tok_bad(r, path, "\"type_id\" is not a number");
@@ -122,9 +120,8 @@ static status read_parts(tok_reader *r, const json_t *j, const char *path, const
 }
 
 static status read_template(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "single", "pair", "special_tokens", NULL};
     template_parts single = {.n_a = 0}, pair = {.n_a = 0};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type single pair special_tokens"));
     TRY(read_parts(r, j, path, "single", &single));
     if (single.n_a != 1 || single.n_b != 0) {
         return tok_bad(r, path, "\"single\" does not have its text, Sequence A, once");
@@ -155,9 +152,7 @@ static status read_trim(tok_reader *r, const json_t *j, const char *path) {
 }
 
 static status read_byte_level(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "add_prefix_space", "trim_offsets", "use_regex",
-                                        NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type add_prefix_space trim_offsets use_regex"));
     return read_trim(r, j, path);
 }
 
@@ -182,15 +177,12 @@ static status read_cls_sep(tok_reader *r, const json_t *j, const char *path) {
 }
 
 static status read_bert(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "sep", "cls", NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type sep cls"));
     return read_cls_sep(r, j, path);
 }
 
 static status read_roberta(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "sep", "cls", "trim_offsets", "add_prefix_space",
-                                        NULL};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type sep cls trim_offsets add_prefix_space"));
     TRY(read_trim(r, j, path));
     return read_cls_sep(r, j, path);
 }

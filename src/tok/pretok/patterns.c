@@ -5,6 +5,7 @@
  * not in the first table runs in the general engine, with the same result and more time. */
 #include <string.h>
 
+#include "tok/internal.h"
 #include "tok/pretok/match.h"
 
 /* Pieces that the patterns share. */
@@ -193,20 +194,9 @@ const pretok_named PRETOK_NAMED[] = {
 };
 const int PRETOK_NAMED_N = ARRAY_LEN(PRETOK_NAMED);
 
-static bool has_name(const char *names, const char *name) {
-    size_t len = strlen(name);
-    for (const char *p = names; len > 0; p++) {
-        size_t n = strcspn(p, " ");
-        if (n == len && memcmp(p, name, n) == 0) return true;
-        p += n;
-        if (!*p) break;
-    }
-    return false;
-}
-
 const pretok_named *pretok_by_name(const char *name) {
     for (int i = 0; i < PRETOK_NAMED_N; i++) {
-        if (has_name(PRETOK_NAMED[i].names, name)) return &PRETOK_NAMED[i];
+        if (tok_words_have(PRETOK_NAMED[i].names, name)) return &PRETOK_NAMED[i];
     }
     return NULL;
 }

@@ -38,8 +38,7 @@ static status close_alphabet(tok_reader *r, const char *path) {
 }
 
 static status no_options(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", NULL};
-    return tok_json_keys(r, j, path, KNOWN);
+    return tok_json_keys(r, j, path, "type");
 }
 
 static status find_step(tok_reader *r, const char *path, pretok_find_fn *find,
@@ -51,10 +50,8 @@ static status find_step(tok_reader *r, const char *path, pretok_find_fn *find,
 /* ---- the types ---- */
 
 static status read_byte_level(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "add_prefix_space", "trim_offsets", "use_regex",
-                                        NULL};
     bool prefix, regex;
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type add_prefix_space trim_offsets use_regex"));
     TRY(tok_json_bool(r, j, path, "add_prefix_space", true, &prefix));
     TRY(tok_json_bool(r, j, path, "use_regex", true, &regex));
     if (prefix) TRY(new_step(r, path, (pretok_step){.kind = PRETOK_PREFIX}));
@@ -83,9 +80,8 @@ static status read_behavior(tok_reader *r, const json_t *j, const char *path, pr
 }
 
 static status read_split(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "pattern", "behavior", "invert", NULL};
     pretok_step s = {0}, how = {0};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type pattern behavior invert"));
     TRY(tok_json_bool(r, j, path, "invert", false, &how.invert));
     TRY(read_behavior(r, j, path, &how));
     const json_t *pattern = json_object_get(j, "pattern");
@@ -111,17 +107,15 @@ static status read_split(tok_reader *r, const json_t *j, const char *path) {
 }
 
 static status read_digits(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "individual_digits", NULL};
     bool single;
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type individual_digits"));
     TRY(tok_json_bool(r, j, path, "individual_digits", false, &single));
     return find_step(r, path, pretok_find_number, single ? PRETOK_ISOLATED : PRETOK_CONTIGUOUS);
 }
 
 static status read_punctuation(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "behavior", NULL};
     pretok_step s = {.kind = PRETOK_FIND, .find = pretok_find_punct};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type behavior"));
     if (json_object_get(j, "behavior")) TRY(read_behavior(r, j, path, &s));
     return new_step(r, path, s);
 }
@@ -160,9 +154,8 @@ static status read_char(tok_reader *r, const json_t *j, const char *path, const 
 }
 
 static status read_delimiter(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "delimiter", NULL};
     pretok_step s = {.kind = PRETOK_LITERAL, .behavior = PRETOK_REMOVED};
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type delimiter"));
     TRY(read_char(r, j, path, "delimiter", &s));
     return new_step(r, path, s);
 }
@@ -188,11 +181,11 @@ static status read_prepend(tok_reader *r, const json_t *j, const char *path, pre
 }
 
 static status read_metaspace(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {
-        "type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep", NULL};
     pretok_step s = {.kind = PRETOK_METASPACE};
     bool cut;
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path,
+                      "type replacement add_prefix_space prepend_scheme split "
+                      "str_rep"));
     TRY(read_char(r, j, path, "replacement", &s));
     TRY(read_prepend(r, j, path, &s));
     TRY(tok_json_bool(r, j, path, "split", true, &cut));
@@ -209,9 +202,8 @@ static status read_scripts(tok_reader *r, const json_t *j, const char *path) {
 }
 
 static status read_fixed_length(tok_reader *r, const json_t *j, const char *path) {
-    static const char *const KNOWN[] = {"type", "length", NULL};
     const json_t *length = json_object_get(j, "length");
-    TRY(tok_json_keys(r, j, path, KNOWN));
+    TRY(tok_json_keys(r, j, path, "type length"));
     if (length && (!json_is_integer(length) || json_integer_value(length) < 1)) {
         return tok_bad(r, path, "\"length\" is not a whole number from 1");
     }

@@ -28,17 +28,23 @@ static int64_t count_characters(const word_ref *words, int64_t n_words, int64_t 
     return total;
 }
 
-/* A NUL stays out: a token cannot hold it. */
+char_count *alphabet_by_count(int64_t *count, int32_t *n) {
+    char_count *list = NULL;
+    int32_t cap = 0;
+    *n = 0;
+    for (uint32_t cp = 1; cp < N_CODE_POINTS; cp++) {
+        if (count[cp] > 0) VEC_PUSH(list, *n, cap, ((char_count){cp, count[cp]}));
+    }
+    free(count);
+    if (*n > 0) qsort(list, (size_t)*n, sizeof(*list), by_count);
+    return list;
+}
+
 char_count *alphabet_of_words(const word_ref *words, int64_t n_words, double coverage, int32_t *n) {
     int64_t *count = xcalloc(N_CODE_POINTS, sizeof(*count));
     int64_t total = count_characters(words, n_words, count), covered = 0;
-    char_count *list = NULL;
-    int32_t n_all = 0, cap = 0;
-    for (uint32_t cp = 1; cp < N_CODE_POINTS; cp++) {
-        if (count[cp] > 0) VEC_PUSH(list, n_all, cap, ((char_count){cp, count[cp]}));
-    }
-    free(count);
-    if (n_all > 0) qsort(list, (size_t)n_all, sizeof(*list), by_count);
+    int32_t n_all;
+    char_count *list = alphabet_by_count(count, &n_all);
     for (*n = 0; *n < n_all && (double)covered < coverage * (double)total; ++*n) {
         covered += list[*n].count;
     }

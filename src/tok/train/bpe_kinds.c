@@ -131,12 +131,6 @@ static int32_t spell_wordpiece(const void *ctx, const char *word, uint32_t len, 
     return n;
 }
 
-static int by_words(const void *x, const void *y) {
-    const char_count *a = x, *b = y;
-    if (a->count != b->count) return a->count > b->count ? -1 : 1;
-    return a->cp < b->cp ? -1 : a->cp > b->cp;
-}
-
 /* The characters that stand anywhere but at the start of a word, those of most words first. */
 static char_count *find_inside(const word_ref *words, int64_t n, int32_t *n_inside) {
     int64_t *count = xcalloc(N_CODE_POINTS, sizeof(*count));
@@ -147,15 +141,7 @@ static char_count *find_inside(const word_ref *words, int64_t n, int32_t *n_insi
             count[cp] += start > 0;
         }
     }
-    char_count *list = NULL;
-    int32_t cap = 0;
-    *n_inside = 0;
-    for (uint32_t cp = 0; cp < N_CODE_POINTS; cp++) {
-        if (count[cp] > 0) VEC_PUSH(list, *n_inside, cap, ((char_count){cp, count[cp]}));
-    }
-    free(count);
-    if (*n_inside > 0) qsort(list, (size_t)*n_inside, sizeof(*list), by_words);
-    return list;
+    return alphabet_by_count(count, n_inside);
 }
 
 /* All characters in order of code points, then those with "##". The order of these decides between

@@ -67,6 +67,9 @@ typedef struct char_count {
     uint32_t cp;
     int64_t count;
 } char_count;
+/* The characters that were counted, most frequent first; on the heap. NUL stays out: a token cannot
+ * hold it. Frees count, [0x110000]. */
+char_count *alphabet_by_count(int64_t *count, int32_t *n);
 /* The characters that make up `coverage` of all text, most frequent first. On the heap. */
 char_count *alphabet_of_words(const word_ref *words, int64_t n_words, double coverage, int32_t *n);
 
