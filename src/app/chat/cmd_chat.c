@@ -70,8 +70,8 @@ static json_t *answer_json(const conversation_answer *a) {
         json_text(strbuf_cstr(&a->text), a->text.len), "ids", cli_id_list(a->ids.id, a->ids.n),
         "finish", generate_finish_name(a->result.finish), "prompt_tokens", (json_int_t)a->n_prompt,
         "reused_tokens", (json_int_t)a->result.n_reused, "new_tokens", (json_int_t)a->ids.n,
-        "dropped_turns", (json_int_t)a->n_dropped, "prefill_tok_per_s", json_f64(a->prefill_rate),
-        "decode_tok_per_s", json_f64(a->decode_rate));
+        "dropped_turns", (json_int_t)a->n_dropped, "prefill_tok_per_s",
+        json_f64(a->result.prefill_rate), "decode_tok_per_s", json_f64(a->result.decode_rate));
 }
 
 /* One message and its answer. */
