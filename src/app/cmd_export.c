@@ -20,9 +20,8 @@ static status parse_bytes(const cli_args *args, uint64_t *out, err *e) {
         if (n > 1 && (text[n - 1] == 'B' || text[n - 1] == 'b')) n--; /* 5G and 5GB */
         snprintf(number, sizeof number, "%.*s", (int)n, text);
         if (!text_parse_int(number, &bytes) || bytes <= 0) {
-            err_set(e, ST_USAGE, "--max-shard-size %s is no size", text);
-            err_hint(e, "write it like 5GB or 500MB");
-            return err_where(e, "--max-shard-size");
+            err_at(e, ST_USAGE, "--max-shard-size", "--max-shard-size %s is no size", text);
+            return err_hint(e, "write it like 5GB or 500MB");
         }
     }
     *out = (uint64_t)bytes;

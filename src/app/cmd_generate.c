@@ -125,9 +125,8 @@ static status parse_positions(const char *s, logit_rows *r, err *e) {
         r->to = b;
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "--positions %s is not a range a:b with 0 <= a < b <= %ld", s,
-            (long)r->of);
-    return err_where(e, "--positions");
+    return err_at(e, ST_USAGE, "--positions",
+                  "--positions %s is not a range a:b with 0 <= a < b <= %ld", s, (long)r->of);
 }
 
 static status read_rows(const cli_args *args, const open_model *m, const prompts *p, logit_rows *r,

@@ -72,9 +72,8 @@ status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) {
     if (S_ISREG(st.st_mode)) return ST_OK;
     close(*fd);
     *fd = -1;
-    err_set(e, ST_FORMAT, "cannot read %s: not a regular file", path);
-    err_hint(e, "copy the file itself to this place");
-    return err_where(e, "%s", path);
+    err_at(e, ST_FORMAT, path, "cannot read %s: not a regular file", path);
+    return err_hint(e, "copy the file itself to this place");
 }
 
 /* Reads to the end of fd; `expect` is a hint of the size, never trusted. */
@@ -90,10 +89,9 @@ static status read_to_end(int fd, const char *path, int64_t expect, int64_t most
     }
     if (got < 0) err_unreadable(e, "read", path);
     if (got > 0) {
-        err_set(e, ST_FORMAT, "%s is too large: at most %lld bytes are read", path,
-                (long long)most);
+        err_at(e, ST_FORMAT, path, "%s is too large: at most %lld bytes are read", path,
+               (long long)most);
         err_hint(e, "name another file, or a part of this one");
-        err_where(e, "%s", path);
     }
     if (got != 0) {
         free(buf);

@@ -24,10 +24,8 @@ status gguf_bad(const gguf_cursor *c, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    err_set(c->e, ST_FORMAT, "%s: %s", c->label, what);
-    err_where(c->e, "%s", c->label);
-    err_hint(c->e, "the file is damaged or was not copied whole");
-    return ST_FORMAT;
+    err_at(c->e, ST_FORMAT, c->label, "%s: %s", c->label, what);
+    return err_hint(c->e, "the file is damaged or was not copied whole");
 }
 
 status gguf_cut_short(const gguf_cursor *c) {
@@ -304,10 +302,8 @@ static status require(const gguf_meta *m, const char *key, const gguf_value **v,
 
 static status wrong_type(const gguf_meta *m, const char *key, const gguf_value *v,
                          const char *wanted, err *e) {
-    err_set(e, ST_FORMAT, "%s: the key '%s' is a %s that is no %s", m->label, key,
-            gguf_type_name(v->type), wanted);
-    err_where(e, "%s", key);
-    return ST_FORMAT;
+    return err_at(e, ST_FORMAT, key, "%s: the key '%s' is a %s that is no %s", m->label, key,
+                  gguf_type_name(v->type), wanted);
 }
 
 status gguf_meta_int(const gguf_meta *m, const char *key, int64_t *x, err *e) {

@@ -63,10 +63,9 @@ bool text_parse_int(const char *s, int64_t *value) {
 }
 
 static status refuse(const char *name, double least, double most, err *e) {
-    err_set(e, ST_USAGE, "%s is \"%.60s\", which is no number from %.15g to %.15g", name,
-            getenv(name), least, most);
-    err_hint(e, "set %s to such a number, or unset it", name);
-    return err_where(e, "%s", name);
+    err_at(e, ST_USAGE, name, "%s is \"%.60s\", which is no number from %.15g to %.15g", name,
+           getenv(name), least, most);
+    return err_hint(e, "set %s to such a number, or unset it", name);
 }
 
 status env_int(const char *name, int64_t least, int64_t most, int64_t *value, err *e) {

@@ -315,9 +315,8 @@ status yaml_parse(json_t **root, json_t **origins, const char *name, const char 
     *root = NULL;
     if (origins) *origins = NULL;
     if (len > YAML_MAX_BYTES) {
-        err_set(e, ST_USAGE, "%s is larger than the %d bytes a config may have", name,
-                YAML_MAX_BYTES);
-        return err_where(e, "%s", name);
+        return err_at(e, ST_USAGE, name, "%s is larger than the %d bytes a config may have", name,
+                      YAML_MAX_BYTES);
     }
     s.origins = json_object();
     s.anchors = json_object();

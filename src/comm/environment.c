@@ -38,8 +38,7 @@ static status read_rank(const char *rank_name, const char *size_name, int *rank,
     TRY(read_int(size_name, rank_name, size, e));
     TRY(comm_check_ranks(*size, size_name, e));
     if (*rank < *size) return ST_OK;
-    err_set(e, ST_USAGE, "there is no rank %d among %d ranks", *rank, *size);
-    err_where(e, "%s", rank_name);
+    err_at(e, ST_USAGE, rank_name, "there is no rank %d among %d ranks", *rank, *size);
     return err_hint(e, "%s counts from 0 and stays below %s", rank_name, size_name);
 }
 
@@ -74,9 +73,9 @@ static status read_token(const char **token, err *e) {
     for (int i = 0; i < ARRAY_LEN(jobs) && !*token; i++) *token = getenv(jobs[i]);
     if (!*token) *token = "";
     if (!getenv(TOKEN) || (**token && strlen(*token) <= MOST_TOKEN)) return ST_OK;
-    err_set(e, ST_USAGE, "%s is %s", TOKEN, **token ? "longer than 4096 bytes" : "empty");
-    err_hint(e, "set it to the same secret for all ranks: %s=$(openssl rand -hex 16)", TOKEN);
-    return err_where(e, "%s", TOKEN);
+    err_at(e, ST_USAGE, TOKEN, "%s is %s", TOKEN, **token ? "longer than 4096 bytes" : "empty");
+    return err_hint(e, "set it to the same secret for all ranks: %s=$(openssl rand -hex 16)",
+                    TOKEN);
 }
 
 static status read_plan(rendezvous_plan *plan, err *e) {
@@ -150,9 +149,8 @@ static status set_link(comm_world *w, err *e) {
                       (comm_link){.latency_s = latency_us * 1e-6, .bytes_per_s = gb_per_s * 1e9});
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "%s is \"%.60s\", which is not MICROSECONDS,GB/S", LINK, text);
-    err_hint(e, "for example %s=200,0.1 (0: no limit), or unset it", LINK);
-    return err_where(e, "%s", LINK);
+    err_at(e, ST_USAGE, LINK, "%s is \"%.60s\", which is not MICROSECONDS,GB/S", LINK, text);
+    return err_hint(e, "for example %s=200,0.1 (0: no limit), or unset it", LINK);
 }
 
 /* The ranks of a torchrun that MPI or Slurm has started carry the variables of both. */

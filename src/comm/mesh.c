@@ -48,15 +48,15 @@ status mesh_resolve(mesh_shape *s, int ranks, err *e) {
     if (model > ranks || ranks % model != 0) return refuse_model_size(s, ranks, model, e);
     int dp = ranks / (int)model;
     if (s->dp != 0 && s->dp != dp) {
-        err_set(e, ST_USAGE, "parallel.dp=%d with tp %d, cp %d and pp %d makes %lld ranks, not %d",
-                s->dp, s->tp, s->cp, s->pp, (long long)(s->dp * model), ranks);
-        err_where(e, "parallel.dp");
+        err_at(e, ST_USAGE, "parallel.dp",
+               "parallel.dp=%d with tp %d, cp %d and pp %d makes %lld ranks, not %d", s->dp, s->tp,
+               s->cp, s->pp, (long long)(s->dp * model), ranks);
         return err_hint(e, "parallel.dp=%d, or leave it out; or start %lld ranks", dp,
                         (long long)(s->dp * model));
     }
     if (dp % s->dp_replicate != 0) {
-        err_set(e, ST_USAGE, "parallel.dp_replicate=%d does not divide dp %d", s->dp_replicate, dp);
-        err_where(e, "parallel.dp_replicate");
+        err_at(e, ST_USAGE, "parallel.dp_replicate",
+               "parallel.dp_replicate=%d does not divide dp %d", s->dp_replicate, dp);
         return err_hint(e, "parallel.dp_replicate=%d", nearest_divisor(dp, s->dp_replicate));
     }
     s->dp = dp;

@@ -49,9 +49,8 @@ static status default_kind(dev_kind *out, err *e) {
     char names[64];
     *out = DEV_CPU;
     if (!wish || !*wish || find_kind(wish, out)) return ST_OK;
-    err_set(e, ST_USAGE, "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
-    err_hint(e, "use one of %s, or unset it", kind_names(names));
-    return err_where(e, "ATHANOR_DEVICE");
+    err_at(e, ST_USAGE, "ATHANOR_DEVICE", "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
+    return err_hint(e, "use one of %s, or unset it", kind_names(names));
 }
 
 status dev_find_kind(const char *name, dev_kind *out, err *e) {
@@ -141,10 +140,9 @@ static status choose_isa(cpu_isa *isa, err *e) {
         if ((cpu_isa)i < *isa) *isa = (cpu_isa)i;
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "ATHANOR_ISA is \"%s\", which is not an instruction set", wish);
-    err_hint(e, "use base, avx2, avx512 or avx512_bf16, or unset it");
-    err_where(e, "ATHANOR_ISA");
-    return ST_USAGE;
+    err_at(e, ST_USAGE, "ATHANOR_ISA", "ATHANOR_ISA is \"%s\", which is not an instruction set",
+           wish);
+    return err_hint(e, "use base, avx2, avx512 or avx512_bf16, or unset it");
 }
 
 /* Cores this process may run on, at most OMP_NUM_THREADS (its first number, as OpenMP reads it). */

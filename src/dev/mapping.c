@@ -18,10 +18,10 @@ static size_t round_to_page(size_t bytes) {
 }
 
 static status no_memory(size_t bytes, const char *what, err *e) {
-    err_set(e, ST_MEMORY, "%s needs %.1f MB, but this machine has %.1f MB available of %.1f MB",
-            what, (double)bytes * 1e-6, (double)dev_machine_available_bytes() * 1e-6,
-            (double)dev_machine_total_bytes() * 1e-6);
-    return err_where(e, "%s", what);
+    return err_at(e, ST_MEMORY, what,
+                  "%s needs %.1f MB, but this machine has %.1f MB available of %.1f MB", what,
+                  (double)bytes * 1e-6, (double)dev_machine_available_bytes() * 1e-6,
+                  (double)dev_machine_total_bytes() * 1e-6);
 }
 
 size_t dev_mapping_bytes(size_t bytes) {

@@ -19,8 +19,7 @@ void generation_add_end(tok_ids *end, int32_t id) {
 }
 
 static status wrong(const char *key, const char *want, err *e) {
-    err_set(e, ST_FORMAT, "%s is not %s", key, want);
-    return err_where(e, "%s", key);
+    return err_at(e, ST_FORMAT, key, "%s is not %s", key, want);
 }
 
 static bool is_null(const json_t *j) {

@@ -55,11 +55,11 @@ static status judge(const sums *s, bound b, const char *name, int64_t row, err *
     if (error <= b.share * size + b.least) return ST_OK;
     char where[32] = "";
     if (row >= 0) snprintf(where, sizeof where, "row %lld of ", (long long)row);
-    err_set(e, ST_FAILED,
-            "the result has other weights: the numbers of %stensor '%s' are about %.3g and differ "
-            "by about %.3g",
-            where, name, size, error);
-    return err_where(e, "%s", name);
+    return err_at(
+        e, ST_FAILED, name,
+        "the result has other weights: the numbers of %stensor '%s' are about %.3g and differ "
+        "by about %.3g",
+        where, name, size, error);
 }
 
 /* Blocks run along rows in memory: where a folder holds those as columns, only the whole matrix has

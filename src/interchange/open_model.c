@@ -47,9 +47,8 @@ bool open_model_is_gguf(const char *path) {
 status open_model_read(open_model *m, const char *path, int threads, err *e) {
     *m = (open_model){.a = arena_new("model")};
     if (!file_exists(path)) {
-        err_set(e, ST_USAGE, "there is no model at %s", path);
-        err_hint(e, "give a Hugging Face folder, a run folder or a GGUF file");
-        return err_where(e, "%s", path);
+        err_at(e, ST_USAGE, path, "there is no model at %s", path);
+        return err_hint(e, "give a Hugging Face folder, a run folder or a GGUF file");
     }
     dev_kind kind;
     TRY(dev_find_kind(NULL, &kind, e));
@@ -67,9 +66,8 @@ status open_model_set_cache(open_model *m, const char *name, err *e) {
         m->cache = (cache_format)i;
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "there is no cache format %s", name);
-    err_hint(e, "give auto, f32 or f16");
-    return err_where(e, "--cache");
+    err_at(e, ST_USAGE, "--cache", "there is no cache format %s", name);
+    return err_hint(e, "give auto, f32 or f16");
 }
 
 static bool has_blocks(const gguf_reader *file) {

@@ -60,10 +60,9 @@ static bool take_all(cursor *c, const piece *list, int n, int64_t layers) {
 static status check_end(const cursor *c, bool whole, size_t len, const char *label,
                         const char *hint, err *e) {
     if (whole && c->left == 0) return ST_OK;
-    err_set(e, ST_FORMAT, "%s has %zu bytes, %s than its header asks for", label, len,
-            whole ? "more" : "fewer");
-    err_hint(e, "%s", hint);
-    return err_where(e, "%s", label);
+    err_at(e, ST_FORMAT, label, "%s has %zu bytes, %s than its header asks for", label, len,
+           whole ? "more" : "fewer");
+    return err_hint(e, "%s", hint);
 }
 
 /* ---- llama2.c ---- */
@@ -134,8 +133,8 @@ status llama2c_parse(arena *a, const void *bytes, size_t len, const char *label,
                      err *e) {
     llama2c_sizes z;
     if (!llama2c_read_sizes(bytes, len, &z)) {
-        err_set(e, ST_FORMAT, "%s has no header of llama2.c: seven sizes that fit together", label);
-        return err_where(e, "%s", label);
+        return err_at(e, ST_FORMAT, label,
+                      "%s has no header of llama2.c: seven sizes that fit together", label);
     }
     cursor c = {.a = a,
                 .at = (const uint8_t *)bytes + LLAMA2C_HEADER_BYTES,
@@ -209,14 +208,13 @@ status llmc_parse(arena *a, const void *bytes, size_t len, const char *label, fo
     llmc_sizes z;
     int version = len >= LLMC_HEADER_BYTES ? int_at(bytes, 1) : 0;
     if (!llmc_looks_weights(bytes, len) || (version != LLMC_F32 && version != LLMC_BF16)) {
-        err_set(e, ST_FORMAT, "%s is no checkpoint of llm.c of version 3 or 5 (it says %d)", label,
-                version);
-        err_hint(e, "write it again with a current llm.c");
-        return err_where(e, "%s", label);
+        err_at(e, ST_FORMAT, label, "%s is no checkpoint of llm.c of version 3 or 5 (it says %d)",
+               label, version);
+        return err_hint(e, "write it again with a current llm.c");
     }
     if (!llmc_read_sizes(bytes, &z)) {
-        err_set(e, ST_FORMAT, "%s: the sizes in its header do not fit together", label);
-        return err_where(e, "%s", label);
+        return err_at(e, ST_FORMAT, label, "%s: the sizes in its header do not fit together",
+                      label);
     }
     cursor c = {.a = a,
                 .at = (const uint8_t *)bytes + LLMC_HEADER_BYTES,

@@ -73,9 +73,9 @@ static void declare(model_source *s) {
 static status check_floats(const hf_weight *w, err *e) {
     dtype dt = w->v->dt;
     if (w->scale || dt == DT_F32 || dt == DT_BF16 || dt == DT_F16 || dt == DT_F64) return ST_OK;
-    err_set(e, ST_FORMAT, "tensor %s is stored as %s, which holds no weights here", w->v->name,
-            w->v->format);
-    return err_where(e, "%s", w->v->path);
+    return err_at(e, ST_FORMAT, w->v->path,
+                  "tensor %s is stored as %s, which holds no weights here", w->v->name,
+                  w->v->format);
 }
 
 static status find_tensors(model_source *s, err *e) {
@@ -255,19 +255,19 @@ static status open_file(model_source *s, const char *path, err *e) {
         TRY(open_foreign(s, e));
         return read_tokenizer_beside(s, e);
     }
-    err_set(e, ST_FORMAT, "%s is no model that is read here", path);
-    err_hint(e, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or llm.c");
-    return err_where(e, "%s", path);
+    err_at(e, ST_FORMAT, path, "%s is no model that is read here", path);
+    return err_hint(
+        e, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or llm.c");
 }
 
 status model_source_open(model_source *s, const char *path, const char *const *ignore, int n_ignore,
                          err *e) {
     *s = (model_source){.a = arena_new("model source")};
     if (!file_exists(path)) {
-        err_set(e, ST_USAGE, "there is no model at %s", path);
-        err_hint(e, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or "
-                    "llm.c");
-        return err_where(e, "%s", path);
+        err_at(e, ST_USAGE, path, "there is no model at %s", path);
+        return err_hint(e,
+                        "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or "
+                        "llm.c");
     }
     return file_is_dir(path) ? open_folder(s, path, ignore, n_ignore, e) : open_file(s, path, e);
 }

@@ -221,10 +221,9 @@ static status check_rope_kinds(const json_t *params, const model_family *f, err 
         json_object_get(params, "full_attention") || json_object_get(params, "sliding_attention");
     bool needed = key_in_words(f->keys, "rope_local_base_freq") && json_object_size(params) > 0;
     if (!needed || kinds) return ST_OK;
-    err_set(e, ST_USAGE, "rope_parameters of %s models has an object for each kind of layer",
-            f->model_type);
-    err_hint(e, "put these keys into full_attention and sliding_attention");
-    return err_where(e, "model.rope_parameters");
+    err_at(e, ST_USAGE, "model.rope_parameters",
+           "rope_parameters of %s models has an object for each kind of layer", f->model_type);
+    return err_hint(e, "put these keys into full_attention and sliding_attention");
 }
 
 /* transformers 4 reads the keys on top, 5 those inside: they must not differ. Where a family turns
@@ -243,11 +242,10 @@ static status check_rope_keys(const json_t *first, const json_t *base, const mod
         if (is_null(share) || json_number_value(share) == 1.0 ||
             key_in_words(f->keys, "partial_rotary_factor"))
             continue;
-        err_set(e, ST_USAGE,
-                "rope_parameters has a partial_rotary_factor, which %s models of "
-                "other tools do not have",
-                f->model_type);
-        return err_where(e, "model.rope_parameters.partial_rotary_factor");
+        return err_at(e, ST_USAGE, "model.rope_parameters.partial_rotary_factor",
+                      "rope_parameters has a partial_rotary_factor, which %s models of "
+                      "other tools do not have",
+                      f->model_type);
     }
     return check_inner(first, base, json_object_get(params, "sliding_attention"), "rope_theta",
                        "rope_local_base_freq", e);
@@ -263,9 +261,9 @@ static status check_switched_windows(const json_t *base, const model_family *f, 
     json_array_foreach(json_object_get(base, "layer_types"), i, v) {
         const char *type = json_string_value(v);
         if (!type || strcmp(type, "sliding_attention") != 0) continue;
-        err_set(e, ST_USAGE, "layer_types has windows, but use_sliding_window is not true");
-        err_hint(e, "make all full_attention, or use_sliding_window true");
-        return err_where(e, "model.use_sliding_window");
+        err_at(e, ST_USAGE, "model.use_sliding_window",
+               "layer_types has windows, but use_sliding_window is not true");
+        return err_hint(e, "make all full_attention, or use_sliding_window true");
     }
     return ST_OK;
 }
@@ -330,9 +328,9 @@ status config_check_rope(const json_t *o, const model_family *f, err *e) {
     const json_t *global = json_object_get(params, "full_attention");
     if (is_null(local) && is_null(global)) return ST_OK;
     if (!key_in_words(f->keys, "rope_local_base_freq")) {
-        err_set(e, ST_USAGE, "%s models have one rope_parameters for all layers", f->model_type);
-        err_hint(e, "write it without full_attention and sliding_attention");
-        return err_where(e, "model.rope_parameters");
+        err_at(e, ST_USAGE, "model.rope_parameters",
+               "%s models have one rope_parameters for all layers", f->model_type);
+        return err_hint(e, "write it without full_attention and sliding_attention");
     }
     if (global && json_equal(local, global)) return ST_OK;
     const char *key;

@@ -28,9 +28,8 @@ static status at_key(err *e, const char *key) {
 status config_read_object(const char *path, json_t **out, err *e) {
     TRY(json_read_file(out, path, FILE_PART_MAX_BYTES, e));
     if (json_is_object(*out)) return ST_OK;
-    err_set(e, ST_FORMAT, "%s is not a JSON object, but another value", path);
+    err_at(e, ST_FORMAT, path, "%s is not a JSON object, but another value", path);
     err_hint(e, "the file is damaged or not a model's config.json; fetch it again");
-    err_where(e, "%s", path);
     json_decref(*out);
     *out = NULL;
     return ST_FORMAT;

@@ -219,23 +219,22 @@ static const char *bad_shape(const rope_spec *s) {
 status rope_check(const rope_spec *s, err *e) {
     const rope_scaling *c = &s->scaling;
     if (s->rotary_dim < 2 || s->rotary_dim % 2 || s->rotary_dim / 2 > FIELDS_MAX) {
-        err_set(e, ST_USAGE, "rotary positions turn pairs, but %d columns of a head are rotated",
-                s->rotary_dim);
-        err_hint(e, "make head_dim * partial_rotary_factor an even number from 2 to %d",
-                 2 * FIELDS_MAX);
-        return err_where(e, "model.partial_rotary_factor");
+        err_at(e, ST_USAGE, "model.partial_rotary_factor",
+               "rotary positions turn pairs, but %d columns of a head are rotated", s->rotary_dim);
+        return err_hint(e, "make head_dim * partial_rotary_factor an even number from 2 to %d",
+                        2 * FIELDS_MAX);
     }
     const char *bad = bad_shape(s);
     if (bad) {
-        err_set(e, ST_USAGE, "rotary scaling of kind %s %s", kinds[c->kind].name, bad);
-        err_hint(e, "compare it with the published config.json of the model");
-        return err_where(e, "model.rope_scaling");
+        err_at(e, ST_USAGE, "model.rope_scaling", "rotary scaling of kind %s %s",
+               kinds[c->kind].name, bad);
+        return err_hint(e, "compare it with the published config.json of the model");
     }
     if (c->kind == ROPE_LONGROPE && c->n_factors != s->rotary_dim / 2) {
-        err_set(e, ST_USAGE, "short_factor and long_factor have %d numbers for %d rotated columns",
-                c->n_factors, s->rotary_dim);
-        err_hint(e, "one number for each pair: %d", s->rotary_dim / 2);
-        return err_where(e, "model.rope_scaling.short_factor");
+        err_at(e, ST_USAGE, "model.rope_scaling.short_factor",
+               "short_factor and long_factor have %d numbers for %d rotated columns", c->n_factors,
+               s->rotary_dim);
+        return err_hint(e, "one number for each pair: %d", s->rotary_dim / 2);
     }
     return ST_OK;
 }

@@ -235,10 +235,9 @@ static status check_traffic(const plan *p, err *e) {
     comm_counts sent = plan_traffic(p);
     for (int k = 0; k < COMM_KINDS; k++)
         if (sent.sent_bytes[k] == INT64_MAX) {
-            err_set(e, ST_USAGE,
-                    "in a step of %lld micro-batches a rank sends more than 2^63 bytes",
-                    (long long)p->spec.micro_batches);
-            err_where(e, "train.global_batch_size");
+            err_at(e, ST_USAGE, "train.global_batch_size",
+                   "in a step of %lld micro-batches a rank sends more than 2^63 bytes",
+                   (long long)p->spec.micro_batches);
             return err_hint(e, "lower train.global_batch_size");
         }
     return ST_OK;

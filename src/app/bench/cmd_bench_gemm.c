@@ -182,8 +182,7 @@ static status read_dtype(gemm_job *j, err *e) {
     j->dt_given = word != NULL;
     if (word && dtype_parse(word, &j->dt) && (j->dt == DT_F32 || j->dt == DT_BF16)) return ST_OK;
     if (word) {
-        err_set(e, ST_USAGE, "there are no matrix products in '%s'", word);
-        err_where(e, "command line (--dtype)");
+        err_at(e, ST_USAGE, "command line (--dtype)", "there are no matrix products in '%s'", word);
         return err_hint(e, "write --dtype f32 or --dtype bf16");
     }
     TRY(dev_open_meta(&meta, DEV_CPU, 0, e));

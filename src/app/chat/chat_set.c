@@ -53,9 +53,8 @@ static status set_number(chat *c, const setting *s, const char *value, err *e) {
         put(&c->options, s, x);
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "%s must be %s from %.10g to %.10g, not '%s'", s->name,
-            integer ? "an integer" : "a number", s->lo, s->hi, value);
-    return err_where(e, "%s", s->name);
+    return err_at(e, ST_USAGE, s->name, "%s must be %s from %.10g to %.10g, not '%s'", s->name,
+                  integer ? "an integer" : "a number", s->lo, s->hi, value);
 }
 
 /* ---- the command line ---- */

@@ -25,9 +25,9 @@ static status load(chat *c, const cli_args *args, err *e) {
     int64_t most = model_max_tokens(&c->model.config), ctx;
     TRY(cli_int(args, "ctx", most < DEFAULT_CTX ? most : DEFAULT_CTX, 16, INT32_MAX, &ctx, e));
     if (ctx > most) {
-        err_set(e, ST_USAGE, "--ctx %ld is more than the %ld tokens that the model was made for",
-                (long)ctx, (long)most);
-        err_where(e, "command line (--ctx)");
+        err_at(e, ST_USAGE, "command line (--ctx)",
+               "--ctx %ld is more than the %ld tokens that the model was made for", (long)ctx,
+               (long)most);
         return err_hint(e, "leave it out, or give at most %ld", (long)most);
     }
     TRY(open_model_load(&c->model, (int)ctx, 0, e));

@@ -23,10 +23,8 @@ static const char *const FORMATS[] = {"auto", "text", "jsonl", "csv", "tsv"};
 static const char *const BOOLS[] = {"false", "true"};
 
 static status bad_key(const char *key, const char *value, const char *hint, err *e) {
-    err_set(e, ST_USAGE, "%s=%s is not a value that %s can have", key, value, key);
-    err_where(e, "%s", key);
-    err_hint(e, "%s", hint);
-    return ST_USAGE;
+    err_at(e, ST_USAGE, key, "%s=%s is not a value that %s can have", key, value, key);
+    return err_hint(e, "%s", hint);
 }
 
 static status get_number(const cli_args *args, const char *key, double hi, double *out, err *e) {
@@ -109,11 +107,9 @@ static status check_effects(const cli_args *args, err *e) {
     for (int i = 0; i < ARRAY_LEN(RULES); i++) {
         bool with = cli_override(args, RULES[i].other) != NULL;
         if (!cli_override(args, RULES[i].key) || with == RULES[i].need) continue;
-        err_set(e, ST_USAGE, "%s= does nothing %s %s=", RULES[i].key, with ? "beside" : "without",
-                RULES[i].other);
-        err_where(e, "%s", RULES[i].key);
-        err_hint(e, "leave it out, or %s", RULES[i].hint);
-        return ST_USAGE;
+        err_at(e, ST_USAGE, RULES[i].key, "%s= does nothing %s %s=", RULES[i].key,
+               with ? "beside" : "without", RULES[i].other);
+        return err_hint(e, "leave it out, or %s", RULES[i].hint);
     }
     return ST_OK;
 }
@@ -226,8 +222,7 @@ static status build(const cli_args *args, arena *a, err *e) {
     const char *tokenizer = cli_override(args, "tokenizer");
     TRY(read_build_options(args, a, &opt, e));
     if (!tokenizer) {
-        err_set(e, ST_USAGE, "data build needs tokenizer");
-        err_where(e, "tokenizer");
+        err_at(e, ST_USAGE, "tokenizer", "data build needs tokenizer");
         return err_hint(e,
                         "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`");
     }

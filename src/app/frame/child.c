@@ -75,9 +75,9 @@ status child_read(child *c, json_t **line, err *e) {
     json_error_t why;
     *line = json_loadb(c->line, (size_t)len, 0, &why);
     if (*line) return ST_OK;
-    err_set(e, ST_FORMAT, "a child process wrote a line that is no JSON (%s): %.*s", why.text,
-            len < 200 ? (int)len - 1 : 200, c->line);
-    return err_where(e, "standard output of a child");
+    return err_at(e, ST_FORMAT, "standard output of a child",
+                  "a child process wrote a line that is no JSON (%s): %.*s", why.text,
+                  len < 200 ? (int)len - 1 : 200, c->line);
 }
 
 void child_signal(child *c, int signal_number) {

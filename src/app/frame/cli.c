@@ -201,9 +201,8 @@ void cli_report(const err *e, bool json) {
 
 status cli_check_apart(const char *output, const char *input, err *e) {
     if (!output || !input || !file_is_same(output, input)) return ST_OK;
-    err_set(e, ST_USAGE, "the result would be written over the input %.200s", input);
-    err_hint(e, "give the result another name");
-    return err_where(e, "%s", output);
+    err_at(e, ST_USAGE, output, "the result would be written over the input %.200s", input);
+    return err_hint(e, "give the result another name");
 }
 
 static status run_command(const cli_command *command, int words, int argc, char **argv, err *e) {

@@ -9,9 +9,8 @@
 #include "base/text.h"
 
 static status refuse(const char *word, err *e) {
-    err_set(e, ST_USAGE, "'%s' is not a token id", word);
-    err_hint(e, "write --ids 1,2,3");
-    return err_where(e, "--ids");
+    err_at(e, ST_USAGE, "--ids", "'%s' is not a token id", word);
+    return err_hint(e, "write --ids 1,2,3");
 }
 
 status cli_parse_ids(const char *list, tok_ids *out, err *e) {

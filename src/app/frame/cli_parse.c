@@ -280,7 +280,6 @@ status cli_check_overrides(const cli_args *args, const char *const *keys, err *e
 
 status cli_refuse_overrides(const cli_args *args, const char *why, err *e) {
     if (args->n_overrides == 0) return ST_OK;
-    err_set(e, ST_USAGE, "'%s' does nothing: %s", args->overrides[0], why);
-    err_hint(e, "leave it out; keys change a preset, a model's folder or a config");
-    return err_where(e, "command line");
+    err_at(e, ST_USAGE, "command line", "'%s' does nothing: %s", args->overrides[0], why);
+    return err_hint(e, "leave it out; keys change a preset, a model's folder or a config");
 }

@@ -53,9 +53,9 @@ static bool names_file(const char *input) {
 static status load_file(const char *input, const cli_args *args, config **out, err *e) {
     if (names_file(input)) return config_load(out, input, args->overrides, args->n_overrides, e);
     const char *near = preset_nearest(input);
-    err_set(e, ST_USAGE, "there is no preset, folder or config '%s'", input);
-    err_hint(e, near ? "nearest preset: %s" : "athanor config presets shows their names", near);
-    return err_where(e, "%s", input);
+    err_at(e, ST_USAGE, input, "there is no preset, folder or config '%s'", input);
+    return err_hint(e, near ? "nearest preset: %s" : "athanor config presets shows their names",
+                    near);
 }
 
 status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {

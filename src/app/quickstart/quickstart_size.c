@@ -154,9 +154,8 @@ static status choose_length(quick *q, err *e) {
     while (T > SHORTEST_T && (uint64_t)T * 4 > q->data.valid.tokens) T /= 2;
     q->plan.T = T;
     if ((uint64_t)T * 2 <= q->data.valid.tokens) return ST_OK;
-    err_set(e, ST_USAGE, "%s holds too little text to learn from: %llu bytes", q->corpus.path,
-            (unsigned long long)q->corpus.bytes);
-    err_where(e, "%s", q->corpus.path);
+    err_at(e, ST_USAGE, q->corpus.path, "%s holds too little text to learn from: %llu bytes",
+           q->corpus.path, (unsigned long long)q->corpus.bytes);
     return err_hint(e, "give some hundred kilobytes at least; a megabyte is better");
 }
 

@@ -316,8 +316,8 @@ static status launch_ranks(launcher *l, err *e) {
 
 static status check_nesting(const cli_args *args, err *e) {
     if (getenv("ATHANOR_RANK")) {
-        err_set(e, ST_USAGE, "this process is rank %s of a launch already", getenv("ATHANOR_RANK"));
-        return err_where(e, "ATHANOR_RANK");
+        return err_at(e, ST_USAGE, "ATHANOR_RANK", "this process is rank %s of a launch already",
+                      getenv("ATHANOR_RANK"));
     }
     if (strcmp(args->inputs[0], "launch") != 0) return ST_OK;
     err_set(e, ST_USAGE, "'athanor launch' does not launch itself");
@@ -345,8 +345,7 @@ static status launch(const cli_args *args, err *e) {
     launcher l = {.signals = -1, .first_bad = -1};
     TRY(check_nesting(args, e));
     if (!cli_has(args, "ranks")) {
-        err_set(e, ST_USAGE, "how many ranks?");
-        err_where(e, "command line");
+        err_at(e, ST_USAGE, "command line", "how many ranks?");
         return err_hint(e, "athanor launch --ranks 2 -- %s ...", args->inputs[0]);
     }
     TRY(cli_int(args, "ranks", 1, 1, COMM_MOST_RANKS, &ranks, e));

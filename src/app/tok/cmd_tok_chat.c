@@ -60,9 +60,9 @@ static status read_job(const cli_args *args, chat_job *job, err *e) {
         .now = &job->now,
     };
     if (job->request.messages) return ST_OK;
-    err_set(e, ST_FORMAT, "%s: neither a list of messages nor an object with \"messages\"",
-            args->inputs[1]);
-    return err_where(e, "%s", args->inputs[1]);
+    return err_at(e, ST_FORMAT, args->inputs[1],
+                  "%s: neither a list of messages nor an object with \"messages\"",
+                  args->inputs[1]);
 }
 
 static void job_free(chat_job *job) {

@@ -30,9 +30,8 @@ static status parse_kind(const char *name, tok_kind *kind, err *e) {
         *kind = (tok_kind)i;
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "tokenizer kind \"%.40s\" is not known", name);
-    err_hint(e, "use bpe, unigram, wordpiece, char or byte");
-    return err_where(e, "--kind");
+    err_at(e, ST_USAGE, "--kind", "tokenizer kind \"%.40s\" is not known", name);
+    return err_hint(e, "use bpe, unigram, wordpiece, char or byte");
 }
 
 /* Options that say nothing to a kind. */

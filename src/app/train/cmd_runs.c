@@ -55,8 +55,7 @@ static void print_list(arena *a, const run_summary *runs, int n) {
 static status list_runs(const cli_args *args, err *e) {
     const char *folder = args->n_inputs ? args->inputs[0] : "runs";
     if (!file_is_dir(folder)) {
-        err_set(e, ST_FAILED, "there is no folder %s", folder);
-        err_where(e, "%s", folder);
+        err_at(e, ST_FAILED, folder, "there is no folder %s", folder);
         return err_hint(e, "name the folder that holds the runs: athanor runs list FOLDER");
     }
     arena *a = arena_new("runs");

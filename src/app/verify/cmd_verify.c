@@ -43,8 +43,7 @@ static void inspect(arena *a, findings *f, const char *dir) {
 }
 
 static status nothing_there(const char *path, err *e) {
-    err_set(e, ST_FORMAT, "%s is no checkpoint, model folder or run with checkpoints", path);
-    err_where(e, "%s", path);
+    err_at(e, ST_FORMAT, path, "%s is no checkpoint, model folder or run with checkpoints", path);
     return err_hint(e, "checkpoints lie in RUN/checkpoints/step-N");
 }
 

@@ -178,8 +178,7 @@ static status check_folder(const resume_runs *r, err *e) {
     TRY(file_list_dir(r->a, r->dir, &names, &n, e));
     for (int i = 0; i < n; i++) {
         if (names[i][0] == '.') continue;
-        err_set(e, ST_USAGE, "%s is there already and not from verify resume", r->dir);
-        err_where(e, "%s", r->dir);
+        err_at(e, ST_USAGE, r->dir, "%s is there already and not from verify resume", r->dir);
         return err_hint(e, "the trial runs go there: move it, or give another run=FOLDER");
     }
     return ST_OK;

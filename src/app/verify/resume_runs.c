@@ -53,16 +53,15 @@ static status adopt_error(resume_runs *r, const json_t *line, int exit_status, c
     const json_t *o = json_object_get(line, "error");
     if (!o) {
         r->keep = true;
-        err_set(e, ST_FAILED, "a training process ended with status %d and said nothing",
-                exit_status);
-        err_where(e, "%s", run);
+        err_at(e, ST_FAILED, run, "a training process ended with status %d and said nothing",
+               exit_status);
         return err_hint(e, "its standard error is in %s.log", run);
     }
     const char *hint = json_string_value(json_object_get(o, "hint"));
     const char *where = json_string_value(json_object_get(o, "where"));
-    err_set(e, (status)exit_status, "%s", json_string_value(json_object_get(o, "message")));
-    err_hint(e, "%s", hint ? hint : "");
-    return err_where(e, "%s", where ? where : "");
+    err_at(e, (status)exit_status, where ? where : "", "%s",
+           json_string_value(json_object_get(o, "message")));
+    return err_hint(e, "%s", hint ? hint : "");
 }
 
 /* ---- a: undisturbed ---- */
@@ -99,9 +98,9 @@ static status finish_a(resume_runs *r, const json_t *last, int exit_status, err 
     if (exit_status != ST_OK) return adopt_error(r, last, exit_status, r->run_a, e);
     for (int64_t i = 0; i < r->steps; i++) {
         if (r->step[i]) continue;
-        err_set(e, ST_FAILED, "the undisturbed run reported no step %" PRId64 " of %" PRId64, i + 1,
-                r->steps);
-        return err_where(e, "%s", r->run_a);
+        return err_at(e, ST_FAILED, r->run_a,
+                      "the undisturbed run reported no step %" PRId64 " of %" PRId64, i + 1,
+                      r->steps);
     }
     return ST_OK;
 }

@@ -94,16 +94,14 @@ static int listen_at(const struct addrinfo *a) {
 }
 
 static status refuse_host(tcp_place at, const char *why, err *e) {
-    err_set(e, ST_USAGE, "rank 0 cannot listen at %s: %s", at.host, why);
-    err_where(e, "MASTER_ADDR");
+    err_at(e, ST_USAGE, "MASTER_ADDR", "rank 0 cannot listen at %s: %s", at.host, why);
     return err_hint(e, "this is the machine of rank 0; on one machine 127.0.0.1 will do");
 }
 
 static status name_listen_failure(tcp_place at, err *e) {
     if (errno == EADDRNOTAVAIL) return refuse_host(at, "it is no address of this machine", e);
-    err_set(e, ST_USAGE, "rank 0 cannot listen at %s, port %d: %s", at.host, at.port,
-            strerror(errno));
-    err_where(e, "MASTER_PORT");
+    err_at(e, ST_USAGE, "MASTER_PORT", "rank 0 cannot listen at %s, port %d: %s", at.host, at.port,
+           strerror(errno));
     return err_hint(e, "another run, or another program, may have this port: choose another");
 }
 

@@ -230,8 +230,7 @@ status mpi_open(comm_world **out, err *e) {
     *out = NULL;
     TRY(load(&mpi, e));
     if (!mpi->begin(&rank, &size, why)) {
-        err_set(e, ST_FAILED, "MPI cannot be used: %s", why);
-        return err_where(e, "%s", MPI_PLUGIN_FILE);
+        return err_at(e, ST_FAILED, MPI_PLUGIN_FILE, "MPI cannot be used: %s", why);
     }
     wire *w = wire_new(mpi, rank, size);
     *out = comm_world_new(w);

@@ -21,10 +21,9 @@ int64_t comm_segment_bytes(int ranks) {
 
 status comm_check_ranks(int64_t ranks, const char *where, err *e) {
     if (ranks >= 1 && ranks <= COMM_MOST_RANKS) return ST_OK;
-    err_set(e, ST_USAGE, "%s is %lld, but 1 to %d ranks share the memory of a machine", where,
-            (long long)ranks, COMM_MOST_RANKS);
-    err_hint(e, "more ranks need several machines: mpirun or srun, with the MPI plugin");
-    return err_where(e, "%s", where);
+    err_at(e, ST_USAGE, where, "%s is %lld, but 1 to %d ranks share the memory of a machine", where,
+           (long long)ranks, COMM_MOST_RANKS);
+    return err_hint(e, "more ranks need several machines: mpirun or srun, with the MPI plugin");
 }
 
 status comm_segment_new(int ranks, int *fd, err *e) {
@@ -40,8 +39,7 @@ status comm_segment_new(int ranks, int *fd, err *e) {
 }
 
 static status refuse(int fd, const char *what, err *e) {
-    err_set(e, ST_USAGE, "descriptor %d is not the shared segment of the ranks: %s", fd, what);
-    err_where(e, "%s", NAME);
+    err_at(e, ST_USAGE, NAME, "descriptor %d is not the shared segment of the ranks: %s", fd, what);
     return err_hint(e, "ranks are processes of one user and one program; athanor launch hands the "
                        "segment to those that it starts");
 }

@@ -50,8 +50,7 @@ status gguf_arch_float(const gguf_facts *f, const gguf_arch *arch, const char *k
     TRY(gguf_meta_float(f->meta, name, x, e));
     *x = shortest(*x);
     if (isfinite(*x)) return ST_OK;
-    err_set(e, ST_FORMAT, "%s: %s is not finite", f->meta->label, name);
-    return err_where(e, "%s", name);
+    return err_at(e, ST_FORMAT, name, "%s: %s is not finite", f->meta->label, name);
 }
 
 static status need_int(const reading *r, const char *key, int64_t *x) {
@@ -82,9 +81,8 @@ static status put_layers(const reading *r, const char *key, const char *option, 
     if (ok) json_object_set(r->o, option, list ? all : json_array_get(all, 0));
     json_decref(all);
     if (ok) return ST_OK;
-    err_set(r->e, ST_FORMAT, "%s: %s is neither a whole number nor a list of %lld",
-            r->f->meta->label, name, (long long)r->layers);
-    return err_where(r->e, "%s", name);
+    return err_at(r->e, ST_FORMAT, name, "%s: %s is neither a whole number nor a list of %lld",
+                  r->f->meta->label, name, (long long)r->layers);
 }
 
 /* ---- options ---- */
@@ -218,8 +216,8 @@ static status read_minicpm(reading *r) {
     TRY(gguf_arch_float(r->f, r->arch, "residual_scale", &depth, r->e));
     TRY(gguf_arch_float(r->f, r->arch, "logit_scale", &head, r->e));
     if (!(head > 0)) {
-        err_set(r->e, ST_FORMAT, "%s: minicpm.logit_scale must be positive", r->f->meta->label);
-        return err_where(r->e, "minicpm.logit_scale");
+        return err_at(r->e, ST_FORMAT, "minicpm.logit_scale",
+                      "%s: minicpm.logit_scale must be positive", r->f->meta->label);
     }
     put_num(r, "scale_emb", embedding);
     put_num(r, "scale_depth", shortest(depth * sqrt((double)r->layers)));
@@ -263,8 +261,8 @@ static bool has(const reading *r, const char *name) {
 static status read_tensors(reading *r, model_config *mc) {
     const gguf_view *table = r->f->find(r->f->ctx, "token_embd.weight");
     if (!table) {
-        err_set(r->e, ST_FORMAT, "%s has no tensor 'token_embd.weight'", r->f->meta->label);
-        return err_where(r->e, "token_embd.weight");
+        return err_at(r->e, ST_FORMAT, "token_embd.weight", "%s has no tensor 'token_embd.weight'",
+                      r->f->meta->label);
     }
     put_int(r, "vocab_size", table->rows);
     bool fused = has(r, "blk.0.attn_qkv.weight");

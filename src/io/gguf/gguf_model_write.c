@@ -38,10 +38,10 @@ static status fill_rows(void *ctx, int64_t first, int64_t n, void *dst, err *e) 
     for (int64_t i = 0; i < n; i++) {
         const float *row = gguf_rows_at(&m->w->rows, &m->p, first + i);
         if (quant_from_f32(f, (uint8_t *)dst + (size_t)i * bytes, row, m->p.cols)) continue;
-        err_set(e, ST_NONFINITE, "tensor '%s', row %lld: a number is not finite or beyond %s",
-                m->p.name, (long long)(first + i), f->name);
-        err_hint(e, "write F32 or BF16, or look where such weights come from");
-        return err_where(e, "%s", m->p.name);
+        err_at(e, ST_NONFINITE, m->p.name,
+               "tensor '%s', row %lld: a number is not finite or beyond %s", m->p.name,
+               (long long)(first + i), f->name);
+        return err_hint(e, "write F32 or BF16, or look where such weights come from");
     }
     return ST_OK;
 }

@@ -231,8 +231,7 @@ const gguf_view *gguf_find(const gguf_reader *r, const char *name) {
 status gguf_require(const gguf_reader *r, const char *name, const gguf_view **v, err *e) {
     *v = gguf_find(r, name);
     if (*v) return ST_OK;
-    err_set(e, ST_FORMAT, "%s has no tensor '%s'", r->meta.label, name);
-    err_where(e, "%s", name);
+    err_at(e, ST_FORMAT, name, "%s has no tensor '%s'", r->meta.label, name);
     int n = r->n < MAX_LIKENESSES ? (int)r->n : MAX_LIKENESSES;
     const char **names = xmalloc(sizeof(*names) * (size_t)(n + 1));
     for (int i = 0; i < n; i++) names[i] = r->views[i].name;
@@ -247,11 +246,11 @@ status gguf_read_f32(const gguf_view *v, int64_t first, int64_t n, float *dst, e
           "rows %lld + %lld of '%s', which has %lld", (long long)first, (long long)n, v->name,
           (long long)v->rows);
     if (!v->format->read) {
-        err_set(e, ST_FORMAT, "tensor '%s' is stored as %s, which is not read", v->name,
-                v->format->name);
-        err_hint(e, "read are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K; "
-                    "fetch or make the model in one of these");
-        return err_where(e, "%s", v->name);
+        err_at(e, ST_FORMAT, v->name, "tensor '%s' is stored as %s, which is not read", v->name,
+               v->format->name);
+        return err_hint(
+            e, "read are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K; "
+               "fetch or make the model in one of these");
     }
     quant_to_f32(v->format, dst, v->data + (size_t)first * v->row_bytes, n * v->cols);
     return ST_OK;

@@ -15,17 +15,17 @@ static status read_factors(const gguf_facts *f, const char *name, json_t **out, 
     if (!v) return ST_OK;
     float factor[512];
     if (v->rows != 1 || v->cols < 1 || v->cols > 512) {
-        err_set(e, ST_FORMAT, "tensor '%s' has %lld x %lld numbers, not one for each pair", name,
-                (long long)v->rows, (long long)v->cols);
-        return err_where(e, "%s", name);
+        return err_at(e, ST_FORMAT, name,
+                      "tensor '%s' has %lld x %lld numbers, not one for each pair", name,
+                      (long long)v->rows, (long long)v->cols);
     }
     TRY(gguf_read_f32(v, 0, 1, factor, e));
     json_t *list = json_array();
     for (int64_t i = 0; i < v->cols; i++) {
         if (!(factor[i] > 0 && isfinite(factor[i]))) {
             json_decref(list);
-            err_set(e, ST_FORMAT, "tensor '%s' divides a frequency by %g", name, factor[i]);
-            return err_where(e, "%s", name);
+            return err_at(e, ST_FORMAT, name, "tensor '%s' divides a frequency by %g", name,
+                          factor[i]);
         }
         json_array_append_new(list, json_real(factor[i]));
     }
@@ -128,10 +128,9 @@ static status read_type(const gguf_facts *f, const gguf_arch *arch, char out[16]
         strcpy(out, known[i]);
         return ST_OK;
     }
-    err_set(e, ST_FORMAT, "%s: there is no rotary scaling '%.*s'", f->meta->label,
-            (int)(t.len < 40 ? t.len : 40), t.text);
-    err_hint(e, "known are none, linear, yarn and longrope");
-    return err_where(e, "%s", name);
+    err_at(e, ST_FORMAT, name, "%s: there is no rotary scaling '%.*s'", f->meta->label,
+           (int)(t.len < 40 ? t.len : 40), t.text);
+    return err_hint(e, "known are none, linear, yarn and longrope");
 }
 
 status gguf_rope_read(const gguf_facts *f, const gguf_arch *arch, json_t *o, err *e) {

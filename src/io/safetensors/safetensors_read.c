@@ -489,9 +489,8 @@ status st_require(const st_reader *r, const char *name, const st_view **v, err *
         near = &r->views[i];
     }
     char shown[SHOWN_NAME_BYTES];
-    status st =
-        err_set(e, ST_FORMAT, "%s has no tensor '%s'", r->n ? r->views[0].path : "the file", name);
-    err_where(e, "%s", name);
+    status st = err_at(e, ST_FORMAT, name, "%s has no tensor '%s'",
+                       r->n ? r->views[0].path : "the file", name);
     if (near) err_hint(e, "the nearest name there is '%s'", show_name(near->name, shown));
     return st;
 }
@@ -507,10 +506,9 @@ status st_view_read(const st_view *v, int64_t first, int64_t n, void *dst, dtype
     if (v->dt != dt && (v->dt == DT_COUNT || !is_float(v->dt) || !is_float(dt))) {
         char shown[SHOWN_NAME_BYTES];
         status st =
-            err_set(e, ST_FORMAT, "%s: tensor '%s' is stored as %s and cannot be read as %s",
-                    v->path, show_name(v->name, shown), v->format, dtype_name(dt));
+            err_at(e, ST_FORMAT, shown, "%s: tensor '%s' is stored as %s and cannot be read as %s",
+                   v->path, show_name(v->name, shown), v->format, dtype_name(dt));
         err_hint(e, "weights are read as F32, F16, BF16, F64, or E4M3 in blocks");
-        err_where(e, "%s", shown);
         return st;
     }
     size_t size = dtype_bytes(v->dt);

@@ -162,9 +162,8 @@ static status check_member(const config *c, const json_t *value, const char *pre
 status config_check_keys(const config *c, const json_t *root, err *e) {
     if (json_is_null(root)) return ST_OK;
     if (!json_is_object(root)) {
-        err_set(e, ST_USAGE, "%s is not a config: it must be an object of keys and values",
-                c->source);
-        return err_where(e, "%s", c->source);
+        return err_at(e, ST_USAGE, c->source,
+                      "%s is not a config: it must be an object of keys and values", c->source);
     }
     return check_object(c, root, "", "", e);
 }

@@ -89,9 +89,9 @@ static status set_path(json_t *root, const char *path, json_t *value, err *e) {
         p++;
         node = descend(node, key, so_far);
     }
-    err_set(e, ST_USAGE, "there is no place for the key '%s'", path);
-    err_hint(e, "list elements are written as data.train.0.weight=2, counted from 0, without gaps");
-    return err_where(e, "%s", CONFIG_COMMAND_LINE);
+    err_at(e, ST_USAGE, CONFIG_COMMAND_LINE, "there is no place for the key '%s'", path);
+    return err_hint(
+        e, "list elements are written as data.train.0.weight=2, counted from 0, without gaps");
 }
 
 static void forget_origins(json_t *origins, const char *path) {
@@ -146,8 +146,8 @@ static void replace_length(json_t *root, json_t *origins, const char *path) {
 status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || equals - text >= YAML_MAX_PATH) {
-        err_set(e, ST_USAGE, "'%s' is not of the form key.path=value", text);
-        return err_where(e, "%s", CONFIG_COMMAND_LINE);
+        return err_at(e, ST_USAGE, CONFIG_COMMAND_LINE, "'%s' is not of the form key.path=value",
+                      text);
     }
     char path[YAML_MAX_PATH];
     json_t *value;

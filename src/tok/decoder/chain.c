@@ -51,8 +51,8 @@ static status give(dec_run *r, int i, const dec_part *p) {
 
 status dec_check_room(const dec_run *r, size_t n) {
     if (n <= GROWTH_FREE_BYTES + GROWTH * r->taken) return ST_OK;
-    err_set(r->e, ST_FORMAT, "the decoder makes text grow more than %d times", GROWTH);
-    return err_where(r->e, "decoder");
+    return err_at(r->e, ST_FORMAT, "decoder", "the decoder makes text grow more than %d times",
+                  GROWTH);
 }
 
 status dec_pass(dec_run *r, int i, const char *s, size_t n, bool begins, bool ends) {

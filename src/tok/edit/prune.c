@@ -363,9 +363,9 @@ static void count_kinds(const prune *p, tok_prune_result *r) {
 
 static status check_kind(const edit *d, err *e) {
     if (edit_is(d, "BPE") || edit_is(d, "Unigram") || edit_is(d, "WordPiece")) return ST_OK;
-    err_set(e, ST_USAGE, "a %s vocabulary cannot be pruned: a word that goes has no parts",
-            edit_option(d, "type"));
-    return err_where(e, "model.type");
+    return err_at(e, ST_USAGE, "model.type",
+                  "a %s vocabulary cannot be pruned: a word that goes has no parts",
+                  edit_option(d, "type"));
 }
 
 static status run(prune *p, tok **out, tok_prune_result *r, err *e) {

@@ -82,10 +82,9 @@ static status apply_token(const tok_input *in, const tok *t, const char *key, in
     const char *name = tok_config_token(in->config, key);
     int32_t found = name ? tok_id(t, name) : -1;
     if (found < 0) {
-        err_set(in->e, ST_FORMAT,
-                "%stokenizer_config.json: %s names \"%.80s\", which is not in the vocabulary",
-                in->dir, key, name ? name : "no token");
-        return err_where(in->e, "%s", key);
+        return err_at(in->e, ST_FORMAT, key,
+                      "%stokenizer_config.json: %s names \"%.80s\", which is not in the vocabulary",
+                      in->dir, key, name ? name : "no token");
     }
     *id = found;
     return ST_OK;

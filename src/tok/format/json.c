@@ -20,8 +20,7 @@ status tok_bad(tok_reader *r, const char *path, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    err_set(r->e, ST_FORMAT, "%s: %s: %s", r->origin, path, what);
-    return err_where(r->e, "%s", path);
+    return err_at(r->e, ST_FORMAT, path, "%s: %s: %s", r->origin, path, what);
 }
 
 status tok_json_keys(tok_reader *r, const json_t *obj, const char *path, const char *known) {

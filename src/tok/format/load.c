@@ -17,8 +17,7 @@ status format_bad(const tok_input *in, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    err_set(in->e, ST_FORMAT, "%s: %s", in->path, what);
-    return err_where(in->e, "%s", in->path);
+    return err_at(in->e, ST_FORMAT, in->path, "%s: %s", in->path, what);
 }
 
 bool format_line(line_cursor *c, const char **line, size_t *len) {
@@ -116,13 +115,12 @@ static status read_as(tok_input *in, tok_format f, tok **out) {
 /* --pattern and --special say what some formats leave open; the others have said it. */
 static status check_options(const tok_input *in, tok_format f) {
     if (in->opt.pattern && f != TOK_FORMAT_TIKTOKEN) {
-        err_set(in->e, ST_USAGE, "a pattern is given, but %s is not a file of tiktoken ranks",
-                in->path);
-        return err_where(in->e, "--pattern");
+        return err_at(in->e, ST_USAGE, "--pattern",
+                      "a pattern is given, but %s is not a file of tiktoken ranks", in->path);
     }
     if (in->opt.n_special > 0 && f != TOK_FORMAT_TIKTOKEN && f != TOK_FORMAT_GPT2) {
-        err_set(in->e, ST_USAGE, "special tokens are given, but %s says what they are", in->path);
-        return err_where(in->e, "--special");
+        return err_at(in->e, ST_USAGE, "--special",
+                      "special tokens are given, but %s says what they are", in->path);
     }
     return ST_OK;
 }
@@ -141,10 +139,10 @@ static status find_in_folder(arena *mem, const char *dir, const char **path, err
         *path = path_join(mem, dir, NAMES[i]);
         if (file_exists(*path)) return ST_OK;
     }
-    err_set(e, ST_FORMAT, "%s: the folder holds no tokenizer", dir);
-    err_hint(e, "known names are tokenizer.json, tokenizer.model, spiece.model, tiktoken.model, "
-                "vocab.json with merges.txt, vocab.txt, tokenizer.bin");
-    return err_where(e, "%s", dir);
+    err_at(e, ST_FORMAT, dir, "%s: the folder holds no tokenizer", dir);
+    return err_hint(
+        e, "known names are tokenizer.json, tokenizer.model, spiece.model, tiktoken.model, "
+           "vocab.json with merges.txt, vocab.txt, tokenizer.bin");
 }
 
 /* Model files are large and only their beginning is looked at, so they are mapped. */

@@ -352,8 +352,7 @@ static status find_pattern(tok_input *in, const known_ranks *known, const pretok
     }
     *named = pretok_by_name(name);
     if (*named) return ST_OK;
-    err_set(in->e, ST_USAGE, "pattern \"%.60s\" is not known", name);
-    return err_where(in->e, "--pattern");
+    return err_at(in->e, ST_USAGE, "--pattern", "pattern \"%.60s\" is not known", name);
 }
 
 status tiktoken_load(tok_input *in, tok **out) {

@@ -43,9 +43,8 @@ static train_form form_of(const tok_train_options *o) {
 }
 
 static status bad_option(err *e, const char *key, const char *message, const char *hint) {
-    err_set(e, ST_USAGE, "%s", message);
-    err_hint(e, "%s", hint);
-    return err_where(e, "%s", key);
+    err_at(e, ST_USAGE, key, "%s", message);
+    return err_hint(e, "%s", hint);
 }
 
 static status check_special(const char *const *special, int n, err *e) {
@@ -91,10 +90,9 @@ static status check_pattern(const tok_trainer *tr, err *e) {
 }
 
 status tok_train_too_small(const tok_train_options *opt, int64_t needed, const char *what, err *e) {
-    err_set(e, ST_USAGE, "a vocabulary of %d cannot hold %lld %s and special tokens",
-            (int)opt->vocab_size, (long long)needed, what);
-    err_hint(e, "ask for more than %lld, or for a lower coverage", (long long)needed);
-    return err_where(e, "vocab_size");
+    err_at(e, ST_USAGE, "vocab_size", "a vocabulary of %d cannot hold %lld %s and special tokens",
+           (int)opt->vocab_size, (long long)needed, what);
+    return err_hint(e, "ask for more than %lld, or for a lower coverage", (long long)needed);
 }
 
 static status check_options(const tok_trainer *tr, err *e) {
@@ -103,9 +101,8 @@ static status check_options(const tok_trainer *tr, err *e) {
     TRY(check_special(o->special, o->n_special, e));
     TRY(check_pattern(tr, e));
     if (unk && !is_special(o, unk)) {
-        err_set(e, ST_USAGE, "the special tokens of this kind must have %s", unk);
-        err_hint(e, "add %s to them", unk);
-        return err_where(e, "special");
+        err_at(e, ST_USAGE, "special", "the special tokens of this kind must have %s", unk);
+        return err_hint(e, "add %s to them", unk);
     }
     if (!(o->coverage > 0 && o->coverage <= 1)) {
         return bad_option(e, "coverage", "the coverage must be above 0 and at most 1",
@@ -116,10 +113,9 @@ static status check_options(const tok_trainer *tr, err *e) {
     }
     bool bytes = tr->form == FORM_BYTE_BPE || tr->form == FORM_PIECE_BPE || o->byte_fallback;
     if (tr->form < FORM_CHAR && o->vocab_size < 256 * bytes + o->n_special) {
-        err_set(e, ST_USAGE, "a vocabulary of %d cannot hold %s%d special tokens",
-                (int)o->vocab_size, bytes ? "256 bytes and " : "", o->n_special);
-        err_hint(e, "ask for %d or more, or use kind byte", 256 * bytes + o->n_special);
-        return err_where(e, "vocab_size");
+        err_at(e, ST_USAGE, "vocab_size", "a vocabulary of %d cannot hold %s%d special tokens",
+               (int)o->vocab_size, bytes ? "256 bytes and " : "", o->n_special);
+        return err_hint(e, "ask for %d or more, or use kind byte", 256 * bytes + o->n_special);
     }
     return ST_OK;
 }
@@ -288,9 +284,8 @@ static status check_pieces(const tok_trainer *tr, const tok_draft *d, err *e) {
     if (tr->form != FORM_PIECE_BPE && tr->form != FORM_UNIGRAM) return ST_OK;
     for (int32_t i = tr->opt.n_special; i < d->n_token; i++) {
         if (!is_special(&tr->opt, d->token[i])) continue;
-        err_set(e, ST_USAGE, "special token %s is also a piece of the text", d->token[i]);
-        err_hint(e, "write it so that text does not have it, like <|%s|>", d->token[i]);
-        return err_where(e, "special");
+        err_at(e, ST_USAGE, "special", "special token %s is also a piece of the text", d->token[i]);
+        return err_hint(e, "write it so that text does not have it, like <|%s|>", d->token[i]);
     }
     return ST_OK;
 }
