@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/wait.h>
 
 #include "base/file.h"
@@ -16,7 +17,15 @@ static int make_file(void **state) {
     return fd >= 0 && write(fd, "text", 4) == 4 ? close(fd) : -1;
 }
 
+/* With the unfinished ones beside it, of children that were killed while they wrote. */
 static int drop_file(void **state) {
+    glob_t left;
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "%s.tmp-*", (char *)*state);
+    if (glob(pattern, 0, NULL, &left) == 0) {
+        for (size_t i = 0; i < left.gl_pathc; i++) unlink(left.gl_pathv[i]);
+        globfree(&left);
+    }
     unlink(*state);
     free(*state);
     file_fault_arm(NULL);
