@@ -88,6 +88,11 @@ bad_weight '\377\377\177\177' # the largest float
 expect 5 train from.yaml --dump-grads g.safetensors --ids-file "$golden/ids.npy"
 has err "wrote a NaN or Inf into"
 [ ! -e g.safetensors ] || fail "gradients with a NaN were written"
+# What stands in the place of the result and cannot be written stays.
+cp "$golden/model.safetensors" from/ && mkdir taken
+expect 1 train from.yaml --dump-grads taken --ids-file "$golden/ids.npy"
+has err "cannot create taken"
+[ -d taken ] || fail "a folder of the user was removed"
 
 # ---- early stop and the best checkpoint ----
 expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json

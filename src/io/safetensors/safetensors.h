@@ -83,7 +83,8 @@ status st_write(const char *path, const st_tensor *tensors, int64_t n, err *e) A
 
 /* A file whose data several processes write, each some of it (file_patch.h), and which st_write
  * would make the same: created with its header at full length; where tensor i's bytes begin, in
- * first_byte[n]; and once all is written, XXH3-64 of the file and of each tensor's bytes. */
+ * first_byte[n]; and once all is written, XXH3-64 of the file and of each tensor's bytes. When
+ * st_create fails, there is no new file, and what it could not open is as it was. */
 status st_create(const char *path, const st_tensor *tensors, int64_t n, err *e) ATH_MUST_USE;
 void st_locate(const st_tensor *tensors, int64_t n, uint64_t *first_byte);
 status st_hash(const char *path, const st_tensor *tensors, int64_t n, uint64_t *hash,

@@ -142,6 +142,7 @@ status st_create(const char *path, const st_tensor *tensors, int64_t n, err *e) 
     else
         st = write_header(fd, path, &header, header.len + data_bytes, e);
     if (fd >= 0 && close(fd) != 0 && st == ST_OK) st = err_errno(e, path, "cannot close %s", path);
+    if (fd >= 0 && st != ST_OK) file_sys_unlinkat(AT_FDCWD, path, 0); /* no half file stays */
     strbuf_free(&header);
     return st;
 }
