@@ -7,16 +7,16 @@
  * processes over a shared segment, or MPI processes; a world of one rank needs none of these.
  * Everything above this module is written once and sees no difference.
  *
- * How ranks meet: a launcher that forks them hands them a segment of shared memory (segment.c); MPI
- * has means of its own (mpi/); ranks that were only told where rank 0 is find it over TCP, show
- * each other that they belong together, and then share a segment, too (meet/joined.c).
+ * How ranks meet: a launcher that forks them gives them a segment of shared memory (segment.c); MPI
+ * has its own way (mpi/); ranks that know only the address of rank 0 connect to it over TCP, prove
+ * that they belong to the run, and then share a segment, too (meet/joined.c).
  *
- * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective
- * out of one move: pieces to and from peers), sum.h, wire/wire.h (that move), wire/hub.h (the move
+ * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective,
+ * made of one move: pieces to and from peers), sum.h, wire/wire.h (that move), wire/hub.h (the move
  * in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.c (collectives
- * beside the computation), board/board.h (who is where, for hangs), voice.c (who tells people of an
- * end), environment.c (who started this process), then meet/: joined.c, rendezvous.h, greeting.h,
- * reception.c, frame.h, tcp.h, lifeline.c; mesh.h.
+ * beside the computation), board/board.h (who is where, for hangs), voice.c (which rank prints the
+ * error that ends a run), environment.c (who started this process), then meet/: joined.c,
+ * rendezvous.h, greeting.h, reception.c, frame.h, tcp.h, lifeline.c; mesh.h.
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.

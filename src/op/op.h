@@ -79,10 +79,10 @@ typedef struct op_attention {
     float scale, softcap; /* softcap 0: none */
     int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
     bool causal;
-    bool by_head; /* keys and values as KV_STORE lays them down */
+    bool by_head; /* keys and values lie as in a cache of KV_STORE */
     float dropout;
-    uint32_t stream; /* of its random numbers: the graph's */
-    /* For dropout, where H heads are some of all: how many (0: H), and which is the first here. */
+    uint32_t stream; /* of random numbers; each random op has its own */
+    /* If this rank has H of more heads: how many there are (0: H), and which is the first here. */
     int32_t all_heads, first_head;
 } op_attention;
 

@@ -1,6 +1,6 @@
 /* What STEP_GATHER and STEP_REDUCE mean as collective calls (comm/comm.h): which calls, over which
- * ranks, in which order. train/ranks/peers.c makes the calls; step_traffic counts
- * what they and the ops send, before there are peers.
+ * ranks, in which order. train/ranks/peers.c makes the calls; step_traffic counts what they and the
+ * ops send, before any rank runs.
  *
  * The gradients of a unit are summed in up to three stages, in this order:
  *   1. one call for each param_partial: over the tensor-parallel ranks that each have a summand of

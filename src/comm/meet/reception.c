@@ -1,16 +1,14 @@
-/* Rank 0 receives the other ranks, among whatever else connects: guests, from the first byte to the
- * last; then the loop over all of them.
+/* Rank 0 receives the other ranks. Other programs may connect, too: until its greeting
+ * (greeting.h) has ended, whatever connects is a guest.
  *
- * All guests are heard at once, each no further than its greeting goes (greeting.h), so none holds
- * up another. A guest that does not belong here is refused alone: it says nothing that is no
- * greeting, has another token, runs another version, or claims a rank that there is not or that
- * has come already. People are told of the first few.
+ * Rank 0 listens to all guests at once, so none delays another. It refuses a guest that sends no
+ * greeting, has another token, runs another version, or claims a rank that does not exist or has
+ * come already. The others are not affected. The log names the first few that are refused.
  *
- * There are GUESTS places. When all are taken, a new guest takes the place of one that was refused,
- * else of the one that has owed its hello longest, else of one that has owed its proof for longer
- * than PROOF_S; when there is none of these either, it waits until there is. A rank answers at
- * once, so a crowd can delay it by fractions of a second, and a rank that lost its place tries
- * again. */
+ * There are GUESTS places. When all are taken, a new guest gets the place of one that was refused;
+ * else of the one whose hello is awaited longest; else of one whose proof has been awaited for more
+ * than PROOF_S; else it waits for a place. A real rank answers at once, so many guests can delay it
+ * by fractions of a second only, and a rank that lost its place connects again. */
 #include "comm/meet/rendezvous.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* Ranks that know only the address and port of rank 0 meet over TCP: rank 0 listens there, the others
- * connect, and each sends a small blob of bytes to all. The caller decides what is in it: on which
- * machine the ranks are and the memory that they share (joined.c), or the identifier that a library of
- * collectives needs from rank 0.
+/* Ranks that know only the address and port of rank 0 meet over TCP: rank 0 listens there, the
+ * others connect, and each sends a small blob of bytes to all. The caller decides what is in it: on
+ * which machine the ranks are and the memory that they share (joined.c), or the identifier that a
+ * library of collectives needs from rank 0.
  *
  *     rank r                                     rank 0
  *     hello                               ---->
@@ -11,16 +11,17 @@
  *     frame: its blob                     ---->  once for each exchange
  *                                         <----  frame: the blobs of all ranks, in their order
  *
- * Files: greeting.h (who belongs to the run), reception.c (how rank 0 lets ranks in), frame.h (what
- * is said afterwards), tcp.h (sockets).
+ * Files: greeting.h (who belongs to the run), reception.c (how rank 0 lets ranks in), frame.h (the
+ * messages after that), tcp.h (sockets).
  *
  * Invariants
- *  1. Who does not know the token of the run is no rank, whatever it claims: it is refused, ends
- *     nothing, holds nobody up, and nothing that it says is believed.
- *  2. Who knows it and does not fit (another number of ranks, another version, a rank that has come
- *     already) is refused, too, and ends with a sentence; the others go on waiting for that rank.
- *  3. A rank that leaves ends the meeting for all. Connections stay until rendezvous_close, and
- *     their end tells of the end of a rank (lifeline.c). */
+ *  1. A process that does not know the token of the run is no rank, whatever it claims: it is
+ *     refused, and can neither end the meeting nor delay it. Nothing that it sends is believed.
+ *  2. A process that knows the token but does not fit (another number of ranks, another version, a
+ *     rank that has come already) is refused, too, and ends with an error; the others go on
+ *     waiting.
+ *  3. A rank that leaves ends the meeting for all. Connections stay until rendezvous_close; the end
+ *     of a connection is the sign that a rank has ended (lifeline.c). */
 #ifndef COMM_RENDEZVOUS_H
 #define COMM_RENDEZVOUS_H
 
@@ -51,8 +52,8 @@ void rendezvous_close(rendezvous *r); /* NULL is fine */
 
 /* ---- for the files of this folder ---- */
 
-/* reception.c: rank 0 waits for all other ranks of the plan: sockets[1..size) are theirs. Until
- * deadline_ns (0: for ever); at notice_ns people hear who is waited for. */
+/* reception.c: waits for all other ranks of the plan, until deadline_ns (0: for ever):
+ * sockets[1..size) are theirs. At notice_ns the log says which ranks are missing. */
 status reception_hold(const rendezvous_plan *plan, int64_t deadline_ns, int64_t notice_ns,
                       int *sockets, err *e) ATH_MUST_USE;
 /* Makes the error for a rank that was lost; errno says why. */
