@@ -40,8 +40,8 @@ expect 2 data build two.jsonl -o bad tokenizer=tok.json valid=1
 has err 'valid=1'
 expect 2 data build two.jsonl tokenizer=tok.json
 has err '-o'
-expect 2 data build two.jsonl -o bad tokenizer=tok.json format=parquet
-has err 'it is auto, text, jsonl, csv or tsv'
+expect 2 data build two.jsonl -o bad tokenizer=tok.json format=arrow
+has err 'it is auto, text, jsonl, csv, tsv or parquet'
 expect 2 data build two.jsonl -o bad tokenizer=tok.json append=true
 has err 'no shard set to append to'
 expect 2 data build two.jsonl -o bad tokenizer=tok.json threads=2.5

@@ -185,12 +185,12 @@ static void test_globs(void **state) {
 static void test_not_text_by_name(void **state) {
     scene *sc = *state;
     put_text(sc, "a.txt", "A");
-    put_text(sc, "b.parquet", "PAR1");
-    expect_error(sc->dir, NULL, ST_FORMAT, "b.parquet is not text but, by its name, a Parquet file",
-                 "b.parquet");
+    put_text(sc, "b.arrow", "ARROW1");
+    expect_error(sc->dir, NULL, ST_FORMAT, "b.arrow is not text but, by its name, a Arrow file",
+                 "b.arrow");
     reader *r = open_inputs((const char *[]){sc->dir}, 1, &(reader_options){.format = READER_TEXT});
     expect_document(r, "A", "a.txt", 0);
-    expect_document(r, "PAR1", "b.parquet", 0);
+    expect_document(r, "ARROW1", "b.arrow", 0);
     expect_end(r);
 }
 
@@ -281,6 +281,51 @@ static void test_bad_jsonl(void **state) {
                  "e.jsonl:1");
 }
 
+#define PARQUET TEST_DIR "/golden/parquet/"
+
+static void test_parquet_rows(void **state) {
+    (void)state;
+    const char *in = PARQUET "documents.parquet";
+    reader_options opt = {
+        .template = "{meta.lang} {id}: {meta.score}{text}", .id = "id", .score = "meta.score"};
+    reader *r = open_inputs(&in, 1, &opt);
+    document d;
+    bool more;
+    for (uint32_t i = 0; i < 2500; i++) {
+        char begin[64];
+        assert_ok(reader_next(r, &d, &more, e));
+        assert_int_equal(d.line, i + 1);
+        assert_int_equal(atoi(d.id), i);
+        assert_true(d.score == i / 8.0);
+        int n = snprintf(begin, sizeof begin, " %u: %.*f", i, i % 8 ? i % 4 ? i % 2 ? 3 : 2 : 1 : 1,
+                         d.score);
+        assert_memory_equal(d.text + 2, begin, (size_t)n);
+    }
+    assert_int_equal(reader_bytes_done(r), reader_bytes_total(r));
+    expect_end(r);
+}
+
+static void test_parquet_bad(void **state) {
+    scene *sc = *state;
+    const char *in = PARQUET "latin1.parquet", *by_pipe = "-";
+    reader *r = open_inputs(&in, 1, &(reader_options){.max_bad = 1});
+    expect_document(r, "good", "latin1.parquet", 1);
+    expect_end(r);
+    expect_error(in, NULL, ST_FORMAT,
+                 "latin1.parquet:2 cannot be read: there are bytes that are not UTF-8",
+                 "latin1.parquet:2");
+    expect_error(in, &(reader_options){.field = "body"}, ST_FORMAT,
+                 "latin1.parquet has no column body", in);
+    expect_error(PARQUET "nested.parquet", &(reader_options){.field = "list"}, ST_FORMAT,
+                 "nested.parquet:1 does not hold text in field list", "nested.parquet:1");
+    expect_error(PARQUET "documents.parquet", &(reader_options){.max_document_bytes = 4096},
+                 ST_FORMAT, "is longer than 0 MiB", "documents.parquet:1");
+    expect_error(put_text(sc, "a.parquet.gz", "no Parquet file"), NULL, ST_FORMAT,
+                 "is no Parquet file", "a.parquet.gz");
+    expect_error(by_pipe, &(reader_options){.format = READER_PARQUET}, ST_USAGE,
+                 "from standard input", "-");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_folder_in_order, scene_open, scene_close),
@@ -298,6 +343,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_empty_corpus, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_binary_refused, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_bad_jsonl, scene_open, scene_close),
+        cmocka_unit_test(test_parquet_rows),
+        cmocka_unit_test_setup_teardown(test_parquet_bad, scene_open, scene_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

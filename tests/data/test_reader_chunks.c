@@ -227,11 +227,18 @@ static void test_file_all_bad(void **state) {
                    "field=NAME");
 }
 
+static void test_parquet(void **state) {
+    (void)state;
+    expect_same_at_every_stop(TEST_DIR "/golden/parquet/documents.parquet",
+                              &(reader_options){.id = "id", .max_bad = 1});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_jsonl, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_offsets, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_csv, scene_open, scene_close),
+        cmocka_unit_test(test_parquet),
         cmocka_unit_test_setup_teardown(test_across_files, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_shorter_file, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_too_many_bad, scene_open, scene_close),

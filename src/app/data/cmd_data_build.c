@@ -19,7 +19,7 @@ static const char *const BUILD_KEYS[] = {
     "tokenizer", "format", "field", "template",     "id",  "score",  "charset", "max_bad",
     "valid",     "split",  "seed",  "shard_tokens", "eos", "append", "threads", NULL};
 
-static const char *const FORMATS[] = {"auto", "text", "jsonl", "csv", "tsv"};
+static const char *const FORMATS[] = {"auto", "text", "jsonl", "csv", "tsv", "parquet"};
 static const char *const BOOLS[] = {"false", "true"};
 
 static status bad_key(const char *key, const char *value, const char *hint, err *e) {
@@ -263,8 +263,9 @@ const cli_command command_data_build = {
     .takes_keys = true,
     .about =
         "IN is a text file (one document), a .jsonl, .csv or .tsv file (one document a\n"
-        "record), each plain or packed (.gz, .zst), a folder of such files, a glob, or - for\n"
-        "standard input. The shards go to SHARDS, or with valid= to SHARDS/train and\n"
+        "record), each plain or packed (.gz, .zst), a .parquet file (one document a row), a\n"
+        "folder of such files, a glob, or - for standard input. The shards go to SHARDS, or with "
+        "valid= to SHARDS/train and\n"
         "SHARDS/valid; what is there stays until the new set is complete. A build that was\n"
         "interrupted goes on when the same command is given again.\n"
         "\n"
@@ -276,7 +277,7 @@ const cli_command command_data_build = {
         "                     at the exact byte); auto: lines for few files, else documents\n"
         "  seed=0             of the split by documents\n"
         "  append=false       true: adds shards to the set in SHARDS\n"
-        "  format=auto        text, jsonl, csv or tsv, instead of going by the file's name\n"
+        "  format=auto        text, jsonl, csv, tsv or parquet, instead of going by the name\n"
         "  field=text         the field of a record that holds the text (meta.body goes deep)\n"
         "  template=TEXT      joins fields instead: '{title}\\n\\n{text}'\n"
         "  id=FIELD           the field that names a document, kept in the shards\n"

@@ -55,6 +55,11 @@ typedef struct place {
     size_t offset, len;
 } place;
 
+/* Rows of Parquet come as JSON. */
+static bool is_json(const chunk *c) {
+    return c->format == READER_JSONL || c->format == READER_PARQUET;
+}
+
 static void append_value(chunk *c, const field_value *v) {
     if (!v->escaped) {
         strbuf_append(&c->text, v->s, v->len);
@@ -62,8 +67,8 @@ static void append_value(chunk *c, const field_value *v) {
     }
     size_t before = c->text.len;
     char *room = strbuf_extend(&c->text, v->len);
-    size_t n = c->format == READER_JSONL ? json_record_unescape(v->s, v->len, room)
-                                         : csv_record_unescape(v->s, v->len, room);
+    size_t n = is_json(c) ? json_record_unescape(v->s, v->len, room)
+                          : csv_record_unescape(v->s, v->len, room);
     strbuf_truncate(&c->text, before + n);
 }
 
@@ -174,8 +179,12 @@ static bool read_json(chunk *c, const char *line, size_t len, document *doc) {
     bool is_object;
     c->records++;
     if (!json_record_scan(line, len, c->fields, value, &is_object, &problem)) {
-        chunk_add_bad(c, line, len, "JSONL has one object a line; for plain text use format=text",
-                      "is not JSON: %s, at byte %zu", problem.why, problem.at + 1);
+        if (c->format == READER_PARQUET)
+            chunk_add_bad(c, line, len, NULL, "cannot be read: %s", problem.why);
+        else
+            chunk_add_bad(c, line, len,
+                          "JSONL has one object a line; for plain text use format=text",
+                          "is not JSON: %s, at byte %zu", problem.why, problem.at + 1);
         return false;
     }
     if (is_object) return build_document(c, line, len, value, doc);
@@ -271,7 +280,8 @@ bool chunk_next(chunk *c, document *doc) {
     switch (c->format) {
         case READER_AUTO: break; /* resolved by the reader */
         case READER_TEXT: more = next_text(c, doc); break;
-        case READER_JSONL: more = next_json(c, doc); break;
+        case READER_JSONL:
+        case READER_PARQUET: more = next_json(c, doc); break;
         case READER_CSV:
         case READER_TSV: more = next_csv(c, doc); break;
     }

@@ -21,9 +21,10 @@ static csv_dialect dialect_of(reader_format format) {
     return format == READER_TSV ? (csv_dialect){'\t', false} : (csv_dialect){',', true};
 }
 
+/* Of the JSON lines that Parquet is read as all are whole, and each is a document's. */
 static size_t whole_records(reader_format format, const char *s, size_t n, bool final,
                             size_t *open_quote) {
-    if (format != READER_JSONL)
+    if (format == READER_CSV || format == READER_TSV)
         return csv_whole_records(s, n, dialect_of(format), final, open_quote);
     *open_quote = n;
     const char *end = n ? memrchr(s, '\n', n) : NULL;
@@ -46,11 +47,35 @@ static status too_long(const reader *r, reader_format format, size_t open_quote,
                           "text without quotes is format=tsv");
 }
 
+static status row_too_long(const reader *r, err *e) {
+    const char *path = r->inputs.file[r->at].path;
+    err_set(e, ST_FORMAT, "row %u of %s is longer than %zu MiB",
+            r->line + count_lines(r->carry.data, r->carry.len), path, r->limit >> 20);
+    err_where(e, "%s:%u", path, r->line + count_lines(r->carry.data, r->carry.len));
+    return err_hint(e, "divide it into several documents, or leave the file out");
+}
+
+/* Appends rows to carry as lines of JSON, up to `want` bytes if there are so many. */
+static status fill_rows(reader *r, size_t want, err *e) {
+    for (bool more = true; more && r->carry.len < want;) {
+        size_t before = r->carry.len;
+        TRY(parquet_rows_next(r->rows, &r->carry, &more, e));
+        if (more) strbuf_putc(&r->carry, '\n');
+        if (r->carry.len - before > r->limit) return row_too_long(r, e);
+    }
+    return ST_OK;
+}
+
 /* Fills carry with at least one whole record, some megabytes if there are so many; *whole: how many
  * bytes of it are whole records, 0 only at the end of the file. */
 static status fill_carry(reader *r, size_t want, size_t *whole, err *e) {
     reader_format format = r->inputs.file[r->at].format;
     size_t limit = r->limit;
+    if (format == READER_PARQUET) {
+        TRY(fill_rows(r, want, e));
+        *whole = r->carry.len;
+        return ST_OK;
+    }
     if (format != READER_JSONL && limit > MAX_CSV_RECORD_BYTES) limit = MAX_CSV_RECORD_BYTES;
     for (bool end = false;;) {
         size_t open_quote;
@@ -102,9 +127,28 @@ static void skip_mark(reader *r) {
     advance(r, 3);
 }
 
+/* Only the columns that are asked for are read. */
+static status open_parquet(reader *r, const char *path, err *e) {
+    const char *column[FIELDS_MAX];
+    if (strcmp(path, "-") == 0) {
+        err_at(e, ST_USAGE, path,
+               "Parquet cannot be read from standard input: its index is at the end of the file");
+        return err_hint(e, "give the file by its name");
+    }
+    for (int i = 0; i < r->fields.n; i++) column[i] = r->fields.field[i].name;
+    TRY(parquet_open(&r->parquet, path, e));
+    if (parquet_n_rows(r->parquet) > UINT32_MAX) { /* as many as a document can have numbers */
+        err_at(e, ST_FORMAT, path, "%s has %" PRId64 " rows, more than are read of one file", path,
+               parquet_n_rows(r->parquet));
+        return err_hint(e, "divide it");
+    }
+    return parquet_rows_open(&r->rows, r->parquet, column, r->fields.n, e);
+}
+
 static status open_records(reader *r, err *e) {
     const input_file *f = &r->inputs.file[r->at];
     size_t whole;
+    if (f->format == READER_PARQUET) return open_parquet(r, f->path, e);
     TRY(source_open(&r->source, f->path, r->charset, e));
     TRY(fill_carry(r, READ_BYTES, &whole, e));
     skip_mark(r);
@@ -118,6 +162,11 @@ void reader_close_file(reader *r) {
     }
     source_close(r->source);
     r->source = NULL;
+    if (r->parquet) r->disk_bytes += r->inputs.file[r->at].bytes;
+    parquet_rows_close(r->rows);
+    parquet_close(r->parquet);
+    r->rows = NULL;
+    r->parquet = NULL;
     strbuf_clear(&r->carry);
     r->offset = r->line = 0;
 }
@@ -125,7 +174,9 @@ void reader_close_file(reader *r) {
 status reader_skip_to(reader *r, uint64_t offset, uint32_t line, err *e) {
     TRY(open_records(r, e));
     uint64_t ahead = offset > r->offset ? offset - r->offset : 0;
-    if (ahead <= r->carry.len) {
+    if (r->rows) {
+        TRY(parquet_rows_skip(r->rows, line, e));
+    } else if (ahead <= r->carry.len) {
         advance(r, (size_t)ahead);
     } else {
         TRY(source_skip(r->source, ahead - r->carry.len, e));
@@ -168,13 +219,13 @@ static void give_carry(reader *r, chunk *c, size_t whole) {
 static status next_records(reader *r, chunk **out, err *e) {
     size_t whole;
     *out = NULL;
-    if (!r->source) TRY(open_records(r, e));
+    if (!r->source && !r->rows) TRY(open_records(r, e));
     TRY(fill_carry(r, CHUNK_BYTES, &whole, e));
     if (whole == 0) return ST_OK;
     chunk *c = new_chunk(r);
     c->offset = r->offset;
     c->line = c->first_line = r->line + 1;
-    c->charset = source_charset(r->source);
+    c->charset = r->source ? source_charset(r->source) : "UTF-8";
     give_carry(r, c, whole);
     c->n_lines = r->line + 1 - c->first_line;
     *out = c;

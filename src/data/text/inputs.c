@@ -38,11 +38,8 @@ static reader_format format_of(const char *name) {
     static const struct {
         const char *suffix;
         reader_format format;
-    } KNOWN[] = {{".jsonl", READER_JSONL},
-                 {".ndjson", READER_JSONL},
-                 {".json", READER_JSONL},
-                 {".csv", READER_CSV},
-                 {".tsv", READER_TSV}};
+    } KNOWN[] = {{".jsonl", READER_JSONL}, {".ndjson", READER_JSONL}, {".json", READER_JSONL},
+                 {".csv", READER_CSV},     {".tsv", READER_TSV},      {".parquet", READER_PARQUET}};
     size_t n = without_packing(name);
     for (int i = 0; i < ARRAY_LEN(KNOWN); i++)
         if (ends_with(name, n, KNOWN[i].suffix)) return KNOWN[i].format;
@@ -53,8 +50,7 @@ static reader_format format_of(const char *name) {
 static const char *not_text(const char *name) {
     static const struct {
         const char *kind, *suffixes;
-    } KINDS[] = {{"Parquet", ".parquet "},
-                 {"Arrow", ".arrow "},
+    } KINDS[] = {{"Arrow", ".arrow "},
                  {"PDF", ".pdf "},
                  {"packed", ".zip .tar .tgz .bz2 .xz .7z "},
                  {"image", ".png .jpg .jpeg .gif .webp "},
@@ -165,7 +161,8 @@ status input_list_find(input_list *l, arena *a, const char *const *inputs, int n
     if (l->n > 0) return ST_OK;
     err_at(e, ST_USAGE, n ? inputs[0] : "inputs", "%s holds no files",
            n ? inputs[0] : "the list of inputs");
-    return err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
+    return err_hint(
+        e, "give a text file, a .jsonl, .csv or .parquet file or a folder that holds some");
 }
 
 void input_list_free(input_list *l) {

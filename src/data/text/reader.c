@@ -144,7 +144,8 @@ size_t reader_document_limit(const reader *r) {
 }
 
 uint64_t reader_bytes_done(const reader *r) {
-    return r->disk_bytes + (r->source ? source_disk_bytes(r->source) : 0);
+    return r->disk_bytes + (r->source ? source_disk_bytes(r->source) : 0) +
+           (r->rows ? parquet_rows_bytes_done(r->rows) : 0);
 }
 
 uint64_t reader_bytes_total(const reader *r) {

@@ -1,5 +1,5 @@
 /* Documents from files: plain text (a file is a document), JSONL (a line is one), CSV and TSV (a
- * record is one), each plain or packed with gzip or zstd, which its first bytes tell; single files,
+ * record is one), each plain or packed with gzip or zstd, which its first bytes tell; Parquet (a row is one); single files,
  * folders (recursive, in sorted order, hidden names left out), globs, and "-" for standard input.
  *
  * Memory is bounded by a chunk and the longest document, which has at most max_document_bytes where
@@ -28,9 +28,10 @@
 typedef enum reader_format {
     READER_AUTO, /* by the file's name, packing suffix aside; standard input is text */
     READER_TEXT,
-    READER_JSONL, /* .jsonl .ndjson .json */
-    READER_CSV,   /* .csv, RFC 4180; the first record names the columns */
-    READER_TSV,   /* .tsv; the same with tabs, a line a record, nothing quoted or escaped */
+    READER_JSONL,   /* .jsonl .ndjson .json */
+    READER_CSV,     /* .csv, RFC 4180; the first record names the columns */
+    READER_TSV,     /* .tsv; the same with tabs, a line a record, nothing quoted or escaped */
+    READER_PARQUET, /* .parquet; a row is a record. Neither packed nor from a pipe */
 } reader_format;
 
 typedef struct reader_options {
@@ -51,8 +52,10 @@ typedef struct document {
     size_t len;
     const char *source; /* path, valid until reader_close; "-" for standard input */
     uint32_t line;      /* of its file on which the record begins, from 1; 0: the whole file */
-    uint64_t offset;    /* of the record in the unpacked file (as UTF-8), in bytes */
-    const char *label;  /* what those fields hold, as text; NULL: no such field */
+    /* Of the record in the unpacked file (as UTF-8), in bytes; of Parquet, in its rows as JSONL, with what of
+     * them is read. */
+    uint64_t offset;
+    const char *label; /* what those fields hold, as text; NULL: no such field */
     const char *id;
     double score; /* NaN: none, or no number */
 } document;

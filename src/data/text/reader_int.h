@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/strbuf.h"
+#include "data/parquet/parquet.h"
 #include "data/text/chunk.h"
 
 /* ---- inputs.c: the files that inputs name (files, folders, globs and "-"), in a fixed order, with
@@ -59,7 +60,9 @@ struct reader {
 
     /* where cutting stands */
     int at;         /* the file being cut, or the next one */
-    source *source; /* of records; NULL: the file is not open */
+    source *source; /* of records; NULL: the file is not open, or Parquet */
+    parquet *parquet;
+    parquet_rows *rows;
     csv_columns *columns;
     strbuf carry; /* read, but in no chunk yet: it begins with a record */
     uint64_t offset;

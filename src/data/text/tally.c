@@ -96,7 +96,8 @@ static status no_text(const reader *r, err *e) {
            r->inputs.n > 1 ? "%s and the other inputs hold no text"
                            : "%s holds no text: the corpus is empty",
            first);
-    return err_hint(e, "give a text file, a .jsonl or .csv file or a folder that holds some");
+    return err_hint(
+        e, "give a text file, a .jsonl, .csv or .parquet file or a folder that holds some");
 }
 
 static status check_share(const reader *r, bool last, err *e) {
