@@ -87,6 +87,17 @@ printf 'sch\366nes Wetter, gr\374ne B\344ume und s\374\337e \304pfel\n' >latin.t
 expect 0 data build latin.txt -o latin tokenizer=tok.json
 has out 'charsets:'
 
+# Rows of Parquet, in whose columns the same lies as in lines of JSON.
+parquet=$golden/../parquet/large-dictionary
+for kind in parquet jsonl; do expect 0 data build "$parquet.$kind" -o $kind tokenizer=tok.json field=key id=n --json; done
+has out '"documents": 2000'
+for part in bin ids; do cmp parquet/shard-00000.$part jsonl/shard-00000.$part || fail "Parquet gives another .$part"; done
+expect 0 data show parquet --json --limit 2 --verify
+has out 'large-dictionary.parquet", "line": 2'
+expect 3 data build "$parquet.parquet" -o bad tokenizer=tok.json
+has err 'large-dictionary.parquet has no column text'
+has err 'key, n'
+
 # The same bytes from any number of threads, packed or not, from a file or a pipe, at once or appended.
 make_text 4000 3 >long.txt
 gzip -k long.txt

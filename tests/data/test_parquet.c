@@ -1,5 +1,5 @@
-/* Parquet against what pyarrow reads in the same files (tests/golden/parquet), choosing columns, going on at a
- * row, and everything that is refused. */
+/* Parquet against what pyarrow reads in the same files (tests/golden/parquet), choosing columns,
+ * going on at a row, and everything that is refused. */
 #include "data_test.h"
 
 #include <sys/mman.h>
@@ -65,7 +65,7 @@ static void test_golden(void **state) {
         free(want);
         files++;
     }
-    assert_int_equal(files, 16);
+    assert_int_equal(files, 17);
     arena_free(a);
 }
 
@@ -135,6 +135,7 @@ static void test_columns(void **state) {
 
 static void test_skip(void **state) {
     static const char *const ID[] = {"id"};
+    const int64_t bytes = file_size(GOLDEN "documents.parquet");
     (void)state;
     for (int skip = 0; skip <= 2500; skip += 100) {
         parquet *p;
@@ -142,6 +143,7 @@ static void test_skip(void **state) {
         json_t *row;
         err why = {0};
         assert_ok(parquet_rows_skip(r, skip, e));
+        assert_int_equal(parquet_rows_bytes_done(r), skip * bytes / 2500);
         assert_ok(parquet_rows_next_json(r, &row, e));
         if (skip < 2500)
             assert_int_equal(json_integer_value(json_object_get(row, "id")), skip);
@@ -188,6 +190,7 @@ static void test_refused(void **state) {
     expect_refused(GOLDEN "brotli.parquet", "column text of");
     expect_refused(GOLDEN "bomb-page.parquet", "unpacks to more than 1000 times its size");
     expect_refused(GOLDEN "bomb-dictionary.parquet", "unpacks to more than 1000 times its size");
+    expect_refused(GOLDEN "columns-disagree.parquet", "row 1: its columns do not fit together");
     expect_refused(put_text(sc, "short", "PAR1"), "is too short");
     expect_refused(put_text(sc, "text", "Some text, and some more text"),
                    "does not begin with PAR1");

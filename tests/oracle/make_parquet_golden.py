@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/parquet: files of every encoding, packing, page version and nesting, and beside each the rows that
 pyarrow reads in it, as JSON lines. Usage: python tests/oracle/make_parquet_golden.py"""
+import datetime
 import pathlib
 import random
 
@@ -46,6 +47,18 @@ def every_encoding(rng, flat, nested):
     write("decimal-integers", all_types.select(["decimal", "decimal18"]), store_decimal_as_integer=True)
 
 
+def times():
+    """Before and after 1970, with fractions; years of few digits."""
+    us = [0, -1, 1, -10**6, -10**6 - 1, 10**6 + 250000, -62135596800 * 10**6]
+    ns = [0, -1, 1, -10**9 - 1, 10**18 + 5, -10**18 - 5, None]
+    day = [datetime.date(*d) for d in [(1970, 1, 1), (1969, 12, 31), (1, 1, 1), (9999, 12, 31), (2000, 2, 29), (987, 6, 5), (1900, 3, 1)]]
+    write("times", pa.table({
+        "us": pa.array(us, pa.timestamp("us")), "utc": pa.array(us, pa.timestamp("us", "UTC")),
+        "ms": pa.array([us and us // 1000 for us in us], pa.timestamp("ms")), "ns": pa.array(ns, pa.timestamp("ns")),
+        "day": pa.array(day), "time": pa.array([0, 1, 86399999999, 3600 * 10**6, None, 5 * 10**5, 7], pa.time64("us")),
+        "short": pa.array([0, 1, 86399999, 3600 * 10**3, None, 500, 7], pa.time32("ms"))}))
+
+
 def every_nesting(rng, flat, nested):
     table = parquet_rows.table(rng, {**nested, "int32": flat["int32"]}, 25, ["choices"])
     write("nested", table, compression="snappy")
@@ -82,6 +95,20 @@ def documents(rng):
     write("documents", pa.Table.from_pylist(rows), rows=False, use_dictionary=["text"], compression="zstd", row_group_size=900)
 
 
+def columns_disagree():
+    """The second column of a list of structs begins a new row where the first goes on with its list."""
+    pair = pa.struct([pa.field("a", pa.int32(), False), pa.field("b", pa.int32(), False)])
+    kind = pa.list_(pa.field("element", pair, False))
+    rows = pa.array([[{"a": 1, "b": 2}, {"a": 3, "b": 4}]], kind)
+    write("columns-disagree", pa.Table.from_arrays([rows], schema=pa.schema([pa.field("pairs", kind, False)])), rows=False, compression="none")
+    path = OUT / "columns-disagree.parquet"
+    data = path.read_bytes()
+    levels = bytes([2, 0, 0, 0, 3, 2])  # their length; eight numbers of one bit: 0, 1
+    assert data.count(levels) == 2
+    at = data.rindex(levels)
+    path.write_bytes(data[:at + 5] + b"\0" + data[at + 6:])
+
+
 def refused():
     one = pa.table({"text": ["a"]})
     write("lz4", one, rows=False, compression="lz4")
@@ -102,6 +129,8 @@ def main():
     dictionaries(rng)
     other_writers(rng, flat, nested)
     documents(rng)
+    times()
+    columns_disagree()
     refused()
 
 

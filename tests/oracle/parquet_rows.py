@@ -22,10 +22,11 @@ def text(data):
     return data.decode(errors="surrogateescape") if isinstance(data, bytes) else data
 
 
-def stamp(value, unit, form, zone=""):
+def stamp(value, unit, date=True, zone=""):
     seconds, fraction = divmod(value, 10 ** UNITS[unit])
     digits = f".{fraction:0{UNITS[unit]}d}" if fraction else ""
-    return (EPOCH + datetime.timedelta(seconds=seconds)).strftime(form) + digits + zone
+    whole = EPOCH + datetime.timedelta(seconds=seconds)
+    return (whole if date else whole.time()).isoformat() + digits + zone
 
 
 def value(x):
@@ -48,9 +49,9 @@ def value(x):
     if pa.types.is_date(t):
         return x.as_py().isoformat()
     if pa.types.is_time(t):
-        return stamp(x.value, t.unit, "%H:%M:%S")
+        return stamp(x.value, t.unit, False)
     if pa.types.is_timestamp(t):
-        return stamp(x.value, t.unit, "%Y-%m-%dT%H:%M:%S", "Z" if t.tz else "")
+        return stamp(x.value, t.unit, True, "Z" if t.tz else "")
     if pa.types.is_duration(t):
         return x.value
     return text(x.as_py())

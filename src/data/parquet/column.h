@@ -1,5 +1,6 @@
-/* One column of one row group, entry by entry. An entry is a value, a null, or a list without elements; its levels say
- * which, and where in the lists of the row it stands (Melnik et al. 2010, "Dremel", section 4.1). */
+/* One column of one row group, entry by entry. An entry is a value, a null, or a list without
+ * elements; its levels say which, and where in the lists of the row it stands (Melnik et al. 2010,
+ * "Dremel", section 4.1). */
 #ifndef DATA_PARQUET_COLUMN_H
 #define DATA_PARQUET_COLUMN_H
 
@@ -27,7 +28,8 @@ typedef struct column {
     bool has_dictionary;
 } column;
 
-/* A zeroed column, or one that has read another row group. ST_FORMAT: it is packed in a way that is not read, or is not in this file. */
+/* A zeroed column, or one that has read another row group. ST_FORMAT: it is packed in a way that is
+ * not read, or is not in this file. */
 status column_open(column *c, parquet *p, int group, int leaf, err *e) ATH_MUST_USE;
 void column_close(column *c);
 /* Goes to the next entry. ST_FORMAT: the file is broken, or needs too much memory. */

@@ -1,4 +1,5 @@
-/* Opening a Parquet file (see parquet.h): "PAR1", pages, the footer (a struct FileMetaData), its length in 4 bytes, "PAR1". */
+/* Opening a Parquet file (see parquet.h): "PAR1", pages, the footer (a struct FileMetaData), its
+ * length in 4 bytes, "PAR1". */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

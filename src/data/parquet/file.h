@@ -46,7 +46,8 @@ struct parquet {
     void *zstd;            /* ZSTD_DCtx; NULL: not needed yet */
 };
 
-/* schema.c: reads the list of schema elements and finds the tree in it; t->why says what is wrong. */
+/* schema.c: reads the list of schema elements and finds the tree in it; t->why says what is
+ * wrong. */
 void schema_read(parquet *p, thrift *t, const thrift_field *f);
 /* "meta.tags.list.element", in the arena. */
 const char *schema_path(const parquet *p, int node, arena *a);

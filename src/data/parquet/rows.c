@@ -1,6 +1,7 @@
-/* Columns to rows (see parquet.h). The schema is walked once for each row, and each column gives its next entry where its leaf
- * stands. An entry's definition level says how deep the value is there: below a node's own level the node is null or, where it is
- * repeated, has no elements. Its repetition level says which list goes on with it; 0 begins a row. Columns of one node have to
+/* Columns to rows (see parquet.h). The schema is walked once for each row, and each column gives
+ * its next entry where its leaf stands. An entry's definition level says how deep the value is
+ * there: below a node's own level the node is null or, where it is repeated, has no elements. Its
+ * repetition level says which list goes on with it; 0 begins a row. Columns of one node have to
  * agree on both, which is checked, as they come from outside. Read put_node. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 enum { MAX_COLUMNS = 1 << 16 };
 static const size_t ROW_MAX_BYTES = (size_t)1 << 30;
 
-/* What of a node is read: its columns among those that are open, by number. first == end: nothing. */
+/* What of a node is read: its columns among those that are open, by number. first == end:
+ * nothing. */
 typedef struct part {
     int first, end;
 } part;
@@ -218,7 +220,7 @@ static status put_row(parquet_rows *r, strbuf *out, err *e) {
     TRY(put_struct(r, 0, out, e));
     r->row++;
     r->rows_done++;
-    return ST_OK;
+    return parquet_count_made(r->p, out->len - r->counted, e);
 }
 
 /* ---- row groups ---- */

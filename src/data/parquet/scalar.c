@@ -1,4 +1,5 @@
-/* See scalar.h. Formulas of dates are the C library's; LogicalTypes.md of apache/parquet-format says what each means. */
+/* See scalar.h. Formulas of dates are the C library's; LogicalTypes.md of apache/parquet-format
+ * says what each means. */
 #include "data/parquet/scalar.h"
 
 #include <inttypes.h>
@@ -97,8 +98,9 @@ static bool put_integer_decimal(strbuf *out, int64_t v, int scale) {
 
 /* ---- time ---- */
 
-/* Seconds since 1970 in a form of strftime, which begins with a year where it begins with '-', with a fraction of `scale` digits where it is not 0. A year that
- * the C library cannot count gives the number of seconds. */
+/* Seconds since 1970 in a form of strftime, with the year before it where it begins with '-', and a
+ * fraction of `scale` digits where that is not 0. A year that the C library cannot count gives the
+ * number of seconds. */
 static void put_time(strbuf *out, const char *form, int64_t seconds, int64_t fraction, int scale,
                      bool utc) {
     char text[64];

@@ -1,5 +1,5 @@
-/* The schema (see file.h): a list of elements, depth first, each of which says how many children it has. First each element is
- * read by itself, then place_children finds the tree and the levels. */
+/* The schema (see file.h): a list of elements, depth first, each of which says how many children it
+ * has. First each element is read by itself, then place_children finds the tree and the levels. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -129,8 +129,8 @@ static bool is_one_of(parquet_type type, unsigned set) {
     return (set >> type & 1) != 0;
 }
 
-/* Bytes of a value, and whether the meaning is one that the type can have: a wrong one is dropped, as other
- * readers do. */
+/* Bytes of a value, and whether the meaning is one that the type can have: a wrong one is dropped,
+ * as other readers do. */
 static void check_leaf(parquet_node *n, thrift *t) {
     static const int BYTES[] = {1, 4, 8, 12, 4, 8, 0};
     static const unsigned INTS = 1u << PARQUET_INT32 | 1u << PARQUET_INT64,
@@ -156,8 +156,9 @@ static void check_leaf(parquet_node *n, thrift *t) {
 
 /* ---- the tree ---- */
 
-/* The group between a list and its elements has no name in JSON, unless it is the element itself, as in files of older
- * writers (LogicalTypes.md, "Backward-compatibility rules"). A map's pairs are such elements. */
+/* The group between a list and its elements has no name in JSON, unless it is the element itself,
+ * as in files of older writers (LogicalTypes.md, "Backward-compatibility rules"). A map's pairs are
+ * such elements. */
 static bool is_wrapper(const parquet *p, int list, bool map) {
     const parquet_node *outer = &p->node[list], *inner = outer + 1;
     if (map || inner->type != PARQUET_GROUP || outer[2].end != inner->end) return false;

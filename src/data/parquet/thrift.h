@@ -7,8 +7,8 @@
  *         if (f.id == 1) rows = thrift_int(t, &f, 0, INT64_MAX);
  *         else thrift_skip(t, &f);
  *
- * What is wrong is remembered: `why` then says it, every loop ends, every number is 0, and the caller asks
- * once, at the end. No call reads beyond `end`. */
+ * What is wrong is remembered: `why` then says it, every loop ends, every number is 0, and the
+ * caller asks once, at the end. No call reads beyond `end`. */
 #ifndef DATA_PARQUET_THRIFT_H
 #define DATA_PARQUET_THRIFT_H
 
@@ -37,14 +37,15 @@ bool thrift_bool(thrift *t, const thrift_field *f);
 const char *thrift_binary(thrift *t, const thrift_field *f, size_t *len);
 /* True before a struct, whose fields are then read with a thrift_field of their own. */
 bool thrift_struct(thrift *t, const thrift_field *f);
-/* The number of structs in a list, which are then read one after the other. It is at most the number of bytes
- * that are left. */
+/* The number of structs in a list, which are then read one after the other. It is at most the
+ * number of bytes that are left. */
 int64_t thrift_structs(thrift *t, const thrift_field *f);
 void thrift_skip(thrift *t, const thrift_field *f);
 /* For what is wrong in the eyes of the caller; the first reason stays. */
 void thrift_fail(thrift *t, const char *why);
 
-/* ULEB128 of at most 64 bits, which encodings of values use, too; false when it is wrong or cut off. */
+/* ULEB128 of at most 64 bits, which encodings of values use, too; false when it is wrong or cut
+ * off. */
 bool varint_read(const uint8_t **p, const uint8_t *end, uint64_t *value);
 static inline int64_t zigzag(uint64_t v) {
     return (int64_t)(v >> 1 ^ (0 - (v & 1)));

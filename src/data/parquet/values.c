@@ -94,7 +94,8 @@ bool delta_open(delta *d, const uint8_t *p, const uint8_t *end) {
     return d->block / d->minis % MINI_MULTIPLE == 0;
 }
 
-/* Reads the head of a block and finds where it ends. Miniblocks after the last value have no bytes. */
+/* Reads the head of a block and finds where it ends. Miniblocks after the last value have no
+ * bytes. */
 static bool open_block(delta *d, uint64_t differences) {
     uint64_t min, mini = d->block / d->minis;
     if (!varint_read(&d->p, d->end, &min) || d->minis > (uint64_t)(d->end - d->p)) return false;

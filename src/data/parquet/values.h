@@ -1,6 +1,6 @@
-/* The encodings of Parquet (Encodings.md of apache/parquet-format): levels and values out of the bytes of a page,
- * one by one. Nothing is kept but the value that was given last, so memory does not depend on what a page claims to
- * hold. */
+/* The encodings of Parquet (Encodings.md of apache/parquet-format): levels and values out of the
+ * bytes of a page, one by one. Nothing is kept but the value that was given last, so memory does
+ * not depend on what a page claims to hold. */
 #ifndef DATA_PARQUET_VALUES_H
 #define DATA_PARQUET_VALUES_H
 
@@ -43,8 +43,9 @@ const uint8_t *delta_end(const delta *d);
 typedef struct dictionary {
     const uint8_t *p;
     uint32_t n;
-    uint32_t *
-        offset; /* PARQUET_BYTES: where entries begin, and n + 1 of them; with 4 bytes of length before each. On the heap */
+    /* PARQUET_BYTES: where each entry begins, behind the 4 bytes of its length; and where one more
+     * would. On the heap. */
+    uint32_t *offset;
 } dictionary;
 
 /* Finds the entries of a dictionary page. NULL, or what is wrong. */
@@ -64,8 +65,8 @@ typedef struct values {
     strbuf text; /* the value that is put together from pieces */
 } values;
 
-/* Begins with the values of a page; `v` is zeroed, or was used before. dictionary NULL: there is none. NULL, or what is wrong, for
- * example that the encoding is not read. */
+/* Begins with the values of a page; `v` is zeroed, or was used before. dictionary NULL: there is
+ * none. NULL, or what is wrong, for example that the encoding is not read. */
 const char *values_open(values *v, const parquet_node *n, int encoding, const uint8_t *p,
                         size_t len, const dictionary *d);
 /* The next value, valid until the next call. False: there are no more, or they are broken. */

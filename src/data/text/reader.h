@@ -1,14 +1,15 @@
 /* Documents from files: plain text (a file is a document), JSONL (a line is one), CSV and TSV (a
- * record is one), each plain or packed with gzip or zstd, which its first bytes tell; Parquet (a row is one); single files,
- * folders (recursive, in sorted order, hidden names left out), globs, and "-" for standard input.
+ * record is one), each plain or packed with gzip or zstd, which its first bytes tell; Parquet (a
+ * row is one); single files, folders (recursive, in sorted order, hidden names left out), globs,
+ * and "-" for standard input.
  *
  * Memory is bounded by a chunk and the longest document, which has at most max_document_bytes where
- * it has to lie in memory in one piece. Text that is not UTF-8 is recognised
- * (UTF-16, GB18030, Windows-1252 with Latin-1) and converted; what was found is in the report. A
- * record that cannot be read (not JSON, no such field, a wrong number of columns, bytes that no
- * charset explains) is counted and passed over; above a stated share of bad records reading ends
- * with an error, as it does at a file of records that are all bad. In a text file, which is one
- * record, a few broken characters are replaced by U+FFFD.
+ * it has to lie in memory in one piece. Text that is not UTF-8 is recognised (UTF-16, GB18030,
+ * Windows-1252 with Latin-1) and converted; what was found is in the report. A record that cannot
+ * be read (not JSON, no such field, a wrong number of columns, bytes that no charset explains) is
+ * counted and passed over; above a stated share of bad records reading ends with an error, as it
+ * does at a file of records that are all bad. In a text file, which is one record, a few broken
+ * characters are replaced by U+FFFD.
  *
  * Two ways to read the same documents:
  *   one thread     reader_open, reader_next until there are no more, reader_close. Tokenizers are
@@ -52,8 +53,8 @@ typedef struct document {
     size_t len;
     const char *source; /* path, valid until reader_close; "-" for standard input */
     uint32_t line;      /* of its file on which the record begins, from 1; 0: the whole file */
-    /* Of the record in the unpacked file (as UTF-8), in bytes; of Parquet, in its rows as JSONL, with what of
-     * them is read. */
+    /* Of the record in the unpacked file (as UTF-8), in bytes; of Parquet, in its rows as JSONL,
+     * with what of them is read. */
     uint64_t offset;
     const char *label; /* what those fields hold, as text; NULL: no such field */
     const char *id;
