@@ -17,7 +17,7 @@ static void put_escape(strbuf *out, char c) {
     static const char FROM[] = "\"\\\b\f\n\r\t", TO[] = "\"\\bfnrt";
     const char *known = strchr(FROM, c);
     if (c && known)
-        strbuf_printf(out, "\\%c", TO[known - FROM]);
+        strbuf_append(out, (char[]){'\\', TO[known - FROM]}, 2);
     else
         strbuf_printf(out, "\\u%04x", (unsigned)(uint8_t)c);
 }
