@@ -227,6 +227,18 @@ static void test_checksum(void **state) {
     free(data);
 }
 
+static void test_encoding_not_read(void **state) {
+    static const char HEADER[] = {0x2c, 0x15, 4, 0x15, 0}; /* two values, PLAIN */
+    char *data, *at;
+    size_t len;
+    assert_ok(file_read_all(GOLDEN "latin1.parquet", &data, &len, e));
+    at = memmem(data, len, HEADER, sizeof HEADER);
+    assert_non_null(at);
+    at[4] = 2 * 10; /* ALP */
+    expect_refused(put_bytes(*state, "alp", data, len), "has an encoding that is not read");
+    free(data);
+}
+
 /* A file without a disk: thousands of them are written. */
 static int put_in_memory(const char *data, size_t len, char path[32]) {
     int fd = memfd_create("damaged", MFD_CLOEXEC);
@@ -278,6 +290,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refused, scene_open, scene_close),
         cmocka_unit_test(test_text_not_utf8),
         cmocka_unit_test_setup_teardown(test_checksum, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_encoding_not_read, scene_open, scene_close),
         cmocka_unit_test(test_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

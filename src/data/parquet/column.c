@@ -19,7 +19,19 @@ typedef struct page_header {
     size_t def_bytes, rep_bytes; /* version 2: of the levels, which are never packed */
 } page_header;
 
+/* What may be right, but is not read here. */
+static status refused(const column *c, err *e, const char *what, const char *hint) {
+    const parquet *p = c->file;
+    arena *a = arena_new("path");
+    err_at(e, ST_FORMAT, p->path, "column %s of %s %s", schema_path(p, p->leaf[c->number], a),
+           p->path, what);
+    arena_free(a);
+    return err_hint(e, "%s", hint);
+}
+
+/* What is wrong, or what values_open said. */
 static status broken(const column *c, err *e, const char *why) {
+    if (why == values_unread) return refused(c, e, why, "write it anew with usual encodings");
     arena *a = arena_new("path");
     const char *path = schema_path(c->file, c->file->leaf[c->number], a);
     status st = parquet_broken(c->file, e, "column %s, row group %d: %s", path, c->group + 1, why);
@@ -118,8 +130,7 @@ static status load_page(column *c, const page_header *h, size_t plain, parquet_b
 
 static status load_dictionary(column *c, const page_header *h, err *e) {
     if (c->has_dictionary) return broken(c, e, "there are two dictionaries");
-    if (h->encoding != PLAIN && h->encoding != PLAIN_DICTIONARY)
-        return broken(c, e, "a dictionary has an encoding that is not known");
+    if (h->encoding != PLAIN && h->encoding != PLAIN_DICTIONARY) return broken(c, e, values_unread);
     TRY(load_page(c, h, 0, &c->dictionary_page, e));
     const char *why = dictionary_open(&c->dictionary, c->node, c->dictionary_page.p, h->unpacked,
                                       (uint32_t)h->entries);
@@ -136,8 +147,7 @@ static const char *open_levels(hybrid *levels, const uint8_t **p, const uint8_t 
                                int encoding) {
     uint32_t n;
     if (max_level == 0) return NULL;
-    if (encoding != RLE)
-        return "levels have an encoding that is not read (BIT_PACKED, which is out of use)";
+    if (encoding != RLE) return values_unread;
     if (end - *p < 4) return "levels are cut off";
     memcpy(&n, *p, 4);
     *p += 4;
@@ -190,15 +200,6 @@ static status next_page(column *c, err *e) {
 }
 
 /* ---- entries ---- */
-
-static status refused(const column *c, err *e, const char *what, const char *hint) {
-    const parquet *p = c->file;
-    arena *a = arena_new("path");
-    err_at(e, ST_FORMAT, p->path, "column %s of %s %s", schema_path(p, p->leaf[c->number], a),
-           p->path, what);
-    arena_free(a);
-    return err_hint(e, "%s", hint);
-}
 
 status column_open(column *c, parquet *p, int group, int leaf, err *e) {
     const column_chunk *chunk = &p->group[group].chunk[leaf];

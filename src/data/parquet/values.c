@@ -21,6 +21,7 @@ enum {
     BYTE_STREAM_SPLIT = 9,
 };
 
+const char values_unread[] = "has an encoding that is not read";
 static const char CUT_OFF[] = "a page has fewer bytes than it should";
 
 /* ---- bits, the lowest first ---- */
@@ -307,7 +308,7 @@ const char *values_open(values *v, const parquet_node *n, int encoding, const ui
                   .dictionary = d,
                   .index = {.p = p, .end = p + len},
                   .text = text};
-    if (!fits(n->type, encoding)) return "a page has an encoding that is not known for its type";
+    if (!fits(n->type, encoding)) return values_unread;
     switch (encoding) {
         case PLAIN_DICTIONARY:
         case RLE_DICTIONARY: return open_index(v);

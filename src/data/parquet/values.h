@@ -65,6 +65,8 @@ typedef struct values {
     strbuf text; /* the value that is put together from pieces */
 } values;
 
+/* What values_open says of an encoding that is none of these, or not one for the type. */
+extern const char values_unread[];
 /* Begins with the values of a page; `v` is zeroed, or was used before. dictionary NULL: there is
  * none. NULL, or what is wrong, for example that the encoding is not read. */
 const char *values_open(values *v, const parquet_node *n, int encoding, const uint8_t *p,
