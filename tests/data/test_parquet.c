@@ -99,7 +99,6 @@ static void test_schema(void **state) {
         assert_int_equal(node[i].end_leaf, WANT[i].end_leaf);
     }
     assert_int_equal(parquet_n_rows(p), 2500);
-    assert_int_equal(parquet_n_groups(p), 3);
     parquet_close(p);
 }
 

@@ -225,7 +225,3 @@ void parquet_close(parquet *p) {
 int64_t parquet_n_rows(const parquet *p) {
     return p->rows;
 }
-
-int parquet_n_groups(const parquet *p) {
-    return p->n_groups;
-}

@@ -35,7 +35,6 @@ typedef struct parquet parquet;
 status parquet_open(parquet **out, const char *path, err *e) ATH_MUST_USE;
 void parquet_close(parquet *p); /* NULL is fine */
 int64_t parquet_n_rows(const parquet *p);
-int parquet_n_groups(const parquet *p); /* row groups */
 
 /* ---- the schema ---- */
 
