@@ -18,6 +18,7 @@
 
 static const dev_class *const classes[DEV_KINDS] = {
     [DEV_CPU] = &dev_class_cpu,
+    [DEV_CUDA] = &dev_class_cuda,
     [DEV_TWIN] = &dev_class_twin,
 };
 
@@ -167,9 +168,12 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     d->class = class;
     d->isa = isa;
     d->threads = threads > 0 ? threads : default_threads();
-    if (class->open) class->open(d);
-    *out = d;
-    return ST_OK;
+    status st = class->open ? class->open(d, e) : ST_OK;
+    if (st == ST_OK)
+        *out = d;
+    else
+        free(d);
+    return st;
 }
 
 status dev_open(dev **out, dev_kind kind, int threads, err *e) {
@@ -258,6 +262,10 @@ void dev_wait(dev *d, dev_event ev) {
 
 void dev_sync(dev *d) {
     dev_wait(d, dev_record(d));
+}
+
+status dev_check(dev *d, err *e) {
+    return d->class->check ? d->class->check(d, e) : ST_OK;
 }
 
 /* ---- what the host does with a device's memory ---- */

@@ -4,8 +4,9 @@
  * bytes with the calls below. It may compute with addresses, store them and give them to kernels.
  * Kernels, copies and fills ("work") run in the order of calls, maybe after these have returned.
  *
- * Two kinds: the CPU, where everything happens at once; and its twin, for tests, which computes the
- * same but keeps its memory from the host and runs as late as it may (twin.c).
+ * Kinds: the CPU, where everything happens at once; a CUDA device (cuda.c), which may be the emulated
+ * one; and the CPU's twin, for tests, which computes the same but keeps its memory from the host and
+ * runs as late as it may (twin.c).
  *
  * A meta device stands for a device of one kind. It has no memory and runs nothing, but programs
  * recorded on it are planned as they will run on that kind: `athanor plan` needs no more.
@@ -22,7 +23,7 @@
 
 #include "base/status.h"
 
-typedef enum dev_kind { DEV_CPU, DEV_TWIN, DEV_KINDS } dev_kind;
+typedef enum dev_kind { DEV_CPU, DEV_CUDA, DEV_TWIN, DEV_KINDS } dev_kind;
 
 /* Instruction sets in ascending order; a dev uses the highest that the machine has, or what
  * ATHANOR_ISA names (base, avx2, avx512, avx512_bf16), which may only lower it. */
@@ -81,6 +82,9 @@ typedef void (*dev_kernel)(dev *d, const void *args);
 void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes);
 /* Waits for all work. */
 void dev_sync(dev *d);
+/* ST_RANK: the device has failed since it was opened, and what it has computed since then is wrong.
+ * The sentence says what failed. Who must know of all work calls dev_sync first. */
+status dev_check(dev *d, err *e) ATH_MUST_USE;
 /* A point in the order: after all work so far. dev_wait returns when the device has come there. */
 typedef uint64_t dev_event;
 dev_event dev_record(dev *d);

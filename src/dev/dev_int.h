@@ -11,7 +11,8 @@
  * Without borrow the host reaches the memory itself. */
 typedef struct dev_class {
     const char *name;      /* its word in ATHANOR_DEVICE */
-    void (*open)(dev *d);  /* sets d->own, if the kind needs memory for itself */
+    /* Sets d->own, if the kind needs memory for itself; after an error close is not called. */
+    status (*open)(dev *d, err *e);
     void (*close)(dev *d); /* frees d->own */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
@@ -26,6 +27,7 @@ typedef struct dev_class {
     void (*wait)(dev *d, dev_event ev);
     void (*enter)(dev *d, dev_event ev);
     void (*leave)(dev *d);
+    status (*check)(dev *d, err *e);
 } dev_class;
 
 struct dev {
@@ -38,7 +40,7 @@ struct dev {
     void *own; /* for the functions of the class */
 };
 
-extern const dev_class dev_class_cpu, dev_class_twin;
+extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;
 
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "op/cpu/tables.h"
+#include "op/cuda/tables.h"
 #include "op/ref/ref_tables.h"
 
 static void do_nothing(const op_call *c) {
@@ -94,6 +95,18 @@ static void launch_later(dev *d, op_fn fn, const op_call *c) {
     dev_launch(d, run_launched, &l, sizeof l);
 }
 
+/* ---- CUDA ---- */
+
+static const op_impl *find_on_cuda(const dev *d, op_kind kind, dtype dt) {
+    (void)d;
+    switch (dt) {
+        case DT_F32: return op_cuda_table_f32[kind];
+        case DT_BF16: return op_cuda_table_bf16[kind];
+        case DT_F16: return op_cuda_table_f16[kind];
+        default: return NULL;
+    }
+}
+
 /* ---- backends ---- */
 
 /* What a kind of device brings. */
@@ -104,6 +117,7 @@ typedef struct op_backend {
 
 static const op_backend backends[DEV_KINDS] = {
     [DEV_CPU] = {find_on_cpu, launch_at_once},
+    [DEV_CUDA] = {find_on_cuda, cuda_op_launch},
     [DEV_TWIN] = {find_on_cpu, launch_later},
 };
 

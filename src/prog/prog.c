@@ -206,8 +206,11 @@ static void bind_op(const prog *p, op_rec *r, int frame) {
     }
     c->acc = r->acc;
     c->acc_param = r->acc_param;
-    if (r->ws_buf >= 0)
-        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + p->g->buf[r->ws_buf].offset;
+    if (r->ws_buf >= 0) {
+        const buffer *b = &p->g->buf[r->ws_buf];
+        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + b->offset;
+        c->ws_bytes = b->bytes;
+    }
 }
 
 static void fill_constants(const prog *p) {

@@ -1,0 +1,23 @@
+/* What kernels and libraries on a CUDA device need beyond dev.h. `d` is of kind DEV_CUDA and not
+ * meta. */
+#ifndef DEV_CUDA_H
+#define DEV_CUDA_H
+
+#include "dev/dev.h"
+#include "gpu/driver.h"
+
+/* Runs a kernel after all earlier work. The arguments are copied. */
+void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args);
+
+bool cuda_is_emulated(const dev *d);
+/* The stream that all work goes to; for libraries. */
+cu_stream cuda_stream(dev *d);
+int cuda_multiprocessors(const dev *d);
+/* Between these, kernels may touch only the ranges, and must fill what is GPU_WRITE. On a real device
+ * they do nothing. `what` has static storage. */
+void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n);
+void cuda_scope_end(dev *d);
+/* The device takes note of an error of a library, if it is the first. */
+void cuda_note_error(dev *d, const char *what, const char *text);
+
+#endif

@@ -1,0 +1,25 @@
+/* Fibers: several stacks on one thread of the host, one of which runs. */
+#ifndef GPU_EMULATED_FIBER_H
+#define GPU_EMULATED_FIBER_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucontext.h>
+
+enum { FIBER_STACK_BYTES = 64 << 10 };
+
+typedef struct fiber {
+    jmp_buf at;
+    char *stack;   /* NULL: has none yet */
+    bool started;  /* `at` says where it goes on */
+    void *asan;    /* what the address sanitizer keeps of a stack that is left */
+} fiber;
+
+/* Leaves `from` and goes on in `to`, which begins with `run(arg)` if it has not started. `run` never
+ * returns: it leaves by fiber_switch for good. */
+void fiber_switch(fiber *from, fiber *to, void (*run)(void *), void *arg);
+void fiber_free(fiber *f);
+
+#endif

@@ -1,0 +1,56 @@
+/* What kernels are written in: the subset of CUDA that this program uses, as thin functions.
+ *
+ * nvcc sees device.h; the C compiler, for the emulated device, emulated/kernel.h. Both offer:
+ *
+ *   KERNEL(name, args, threads) {..}  a kernel with one argument, `const args *a`, and at most so
+ *                                     many threads in a block
+ *   GPU_FN                            begins a function that kernels call
+ *   thread_x() block_x() block_y() block_z() threads_x() blocks_x() lane() warp()
+ *   SHARED(type, name, n)             an array of the block; SHARED_DYNAMIC: of the launch's size
+ *   sync_block() sync_warp()          barriers, for all threads of a block, of a warp
+ *   shuffle_xor(v, mask) shuffle_from(v, lane) warp_ballot(bit)   among the 32 threads of a warp, f32
+ *                                     (shuffle_*_u32: 32 bits); all of them must call it
+ *   load4(float[4], p) store4(p, float[4])   16 bytes at once, aligned to 16
+ *   copy16_async(shared, global) copies_commit() copies_wait(n)   cp.async: at most n groups of
+ *                                     copies are still under way afterwards
+ *   atomic_add_u64, atomic_or_u32     on global memory
+ *   matrix_load4(r, p) matrix_load4_turned(r, p)   ldmatrix.x4 (.trans) of 8x8 tiles of 16 bits
+ *   multiply_add_bf16 / _f16(d, a, b)       mma.sync.m16n8k16: d += a b, see there for fragments
+ *
+ * Block sizes are multiples of 32. There are no kernels that call others, no recursion, and no
+ * grid-wide barrier: what another block has written is read by the next kernel. */
+#ifndef GPU_KERNEL_H
+#define GPU_KERNEL_H
+
+#include "gpu/gpu.h"
+
+#ifdef __CUDACC__
+#include "gpu/device.h"
+#else
+#include "gpu/emulated/kernel.h"
+#endif
+
+/* ---- what all kernels share ---- */
+
+GPU_FN float warp_sum(float v) {
+    for (int m = 16; m > 0; m >>= 1) v += shuffle_xor(v, m);
+    return v;
+}
+
+GPU_FN float warp_max(float v) {
+    for (int m = 16; m > 0; m >>= 1) v = gpu_max(v, shuffle_xor(v, m));
+    return v;
+}
+
+/* The sum over a block, for all its threads, in an order that depends only on the number of threads.
+ * `room` is shared, 32 floats, and free when the call begins; it may be used again after the next
+ * sync_block. */
+GPU_FN float block_sum(float v, float *room) {
+    v = warp_sum(v);
+    if (lane() == 0) room[warp()] = v;
+    sync_block();
+    v = lane() < threads_x() / GPU_WARP ? room[lane()] : 0;
+    return warp_sum(v);
+}
+
+#endif
