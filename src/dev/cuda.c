@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "dev/dev_int.h"
 
-enum { EVENTS = 64, ERROR_MAX = 512 };
+enum { EVENTS = 64, ERROR_MAX = 512, LEAST_MAJOR = 8 };
 
 /* Kernels that have been looked up. */
 typedef struct loaded {
@@ -197,6 +197,13 @@ int cuda_multiprocessors(const dev *d) {
     return ((const cuda *)d->own)->multiprocessors;
 }
 
+int cuda_attribute(const dev *d, int attribute) {
+    const cuda *c = use(d);
+    int value = 0;
+    c->api.device_attribute(&value, attribute, c->device);
+    return value;
+}
+
 void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n) {
     if (cuda_is_emulated(d)) emu_stream_scope(cuda_stream(d), what, ranges, n);
 }
@@ -236,6 +243,18 @@ static void cuda_leave(dev *d) {
 
 /* ---- opening ---- */
 
+bool dev_cuda_is_there(void) {
+    cu_driver api;
+    int count = 0, device = 0, major = 0;
+    const char *choice = getenv("ATHANOR_CUDA");
+    if (!GPU_HAS_KERNELS || (choice && *choice)) return false;
+    if (cu_driver_open(&api, NULL) != ST_OK) return false;
+    bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
+                 api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 && major >= LEAST_MAJOR;
+    cu_driver_close(&api);
+    return there;
+}
+
 static status find_device(cuda *c, err *e) {
     int count = 0, major = 0;
     if (c->api.device_count(&count) != 0 || count == 0) {
@@ -245,10 +264,11 @@ static status find_device(cuda *c, err *e) {
     c->api.device_get(&c->device, 0);
     c->api.device_attribute(&major, CU_COMPUTE_MAJOR, c->device);
     c->api.device_attribute(&c->multiprocessors, CU_MULTIPROCESSORS, c->device);
-    if (major < 8) {
+    if (major < LEAST_MAJOR) {
         char name[128] = "";
         c->api.device_name(name, sizeof name, c->device);
-        err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and 8 is the least", name, major);
+        err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name, major,
+                LEAST_MAJOR);
         return err_hint(e, "use device=cpu");
     }
     return ST_OK;
@@ -275,7 +295,7 @@ static status start(dev *d, cuda *c, err *e) {
 static void cuda_close(dev *d) {
     cuda *c = d->own;
     if (!c) return;
-    c->api.context_set(c->context);
+    if (c->context) c->api.context_set(c->context);
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
     if (c->stream) c->api.stream_destroy(c->stream);

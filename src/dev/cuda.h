@@ -13,6 +13,8 @@ bool cuda_is_emulated(const dev *d);
 /* The stream that all work goes to; for libraries. */
 cu_stream cuda_stream(dev *d);
 int cuda_multiprocessors(const dev *d);
+/* What cuDeviceGetAttribute says of one of gpu/driver.h. */
+int cuda_attribute(const dev *d, int attribute);
 /* Between these, kernels may touch only the ranges, and must fill what is GPU_WRITE. On a real device
  * they do nothing. `what` has static storage. */
 void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n);

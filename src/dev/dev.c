@@ -44,19 +44,23 @@ static const char *kind_names(char out[64]) {
     return out;
 }
 
-/* What ATHANOR_DEVICE names, else the CPU. */
-static status default_kind(dev_kind *out, err *e) {
+/* What ATHANOR_DEVICE names, else the CPU, or with takes_gpu the GPU that is there. */
+static status default_kind(dev_kind *out, bool takes_gpu, err *e) {
     const char *wish = getenv("ATHANOR_DEVICE");
     char names[64];
     *out = DEV_CPU;
-    if (!wish || !*wish || find_kind(wish, out)) return ST_OK;
+    if (!wish || !*wish) {
+        if (takes_gpu && dev_cuda_is_there()) *out = DEV_CUDA;
+        return ST_OK;
+    }
+    if (find_kind(wish, out)) return ST_OK;
     err_at(e, ST_USAGE, "ATHANOR_DEVICE", "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
     return err_hint(e, "use one of %s, or unset it", kind_names(names));
 }
 
 status dev_find_kind(const char *name, dev_kind *out, err *e) {
     char names[64];
-    if (!name || strcmp(name, "auto") == 0) return default_kind(out, e);
+    if (!name || strcmp(name, "auto") == 0) return default_kind(out, name != NULL, e);
     if (find_kind(name, out)) return ST_OK;
     err_set(e, ST_USAGE, "there is no device \"%s\"", name);
     return err_hint(e, "use one of auto, %s", kind_names(names));

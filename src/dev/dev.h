@@ -31,9 +31,9 @@ typedef enum cpu_isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 } cpu_isa
 
 typedef struct dev dev;
 
-/* The kind of that name; "auto" or NULL: the one that ATHANOR_DEVICE names, else the CPU. ST_USAGE:
- * there is no such kind; the error lists the names. Its `where` is set only if ATHANOR_DEVICE is
- * wrong. */
+/* The kind of that name; "auto" or NULL: the one that ATHANOR_DEVICE names; else "auto" is cuda if
+ * this machine has a GPU that can be used, and all else the CPU. ST_USAGE: there is no such kind; the
+ * error lists the names. Its `where` is set only if ATHANOR_DEVICE is wrong. */
 status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 
 /* threads 0: all cores that this process may run on. */

@@ -42,6 +42,9 @@ struct dev {
 
 extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;
 
+/* cuda.c: this machine has a GPU that can be used, not an emulated one. */
+bool dev_cuda_is_there(void);
+
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);
 #endif

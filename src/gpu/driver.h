@@ -20,6 +20,7 @@ typedef struct cu_context_handle *cu_context;
 
 enum { CU_OUT_OF_MEMORY = 2, CU_LAUNCH_FAILED = 719 };
 enum { /* CUdevice_attribute */
+    CU_CLOCK_KHZ = 13,
     CU_MULTIPROCESSORS = 16,
     CU_COMPUTE_MAJOR = 75,
     CU_COMPUTE_MINOR = 76,
