@@ -66,3 +66,16 @@ endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/gpu_images.c CONTENT "${images}" @ONLY)
 set_source_files_properties(${CMAKE_BINARY_DIR}/gpu_images.c PROPERTIES OBJECT_DEPENDS "${fatbins}")
 target_sources(ath_op PRIVATE ${CMAKE_BINARY_DIR}/gpu_images.c)
+
+# The mistakes that the emulated device must find are compiled like the program's kernels.
+if(CMOCKA_FOUND)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/gpu/planted.cu PROPERTIES LANGUAGE C)
+    add_library(gpu_planted OBJECT ${CMAKE_SOURCE_DIR}/tests/gpu/planted.cu)
+    target_link_libraries(gpu_planted PRIVATE ath_flags)
+    target_include_directories(gpu_planted PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_compile_definitions(gpu_planted PRIVATE KERNEL_SUFFIX=f32 KERNEL_IMAGE=gpu_image_planted)
+    target_compile_options(gpu_planted PRIVATE -O1 -g1 ${CUDA_WATCHED})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/gpu_planted_image.c
+        CONTENT "#include \"gpu/gpu.h\"\nconst gpu_image gpu_image_planted = {\"planted\", 0};\n")
+    set(GPU_PLANTED $<TARGET_OBJECTS:gpu_planted> ${CMAKE_BINARY_DIR}/gpu_planted_image.c)
+endif()

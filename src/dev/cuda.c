@@ -250,7 +250,8 @@ bool dev_cuda_is_there(void) {
     if (!GPU_HAS_KERNELS || (choice && *choice)) return false;
     if (cu_driver_open(&api, NULL) != ST_OK) return false;
     bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
-                 api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 && major >= LEAST_MAJOR;
+                 api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 &&
+                 major >= LEAST_MAJOR;
     cu_driver_close(&api);
     return there;
 }
@@ -267,8 +268,8 @@ static status find_device(cuda *c, err *e) {
     if (major < LEAST_MAJOR) {
         char name[128] = "";
         c->api.device_name(name, sizeof name, c->device);
-        err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name, major,
-                LEAST_MAJOR);
+        err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name,
+                major, LEAST_MAJOR);
         return err_hint(e, "use device=cpu");
     }
     return ST_OK;

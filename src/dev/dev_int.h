@@ -10,7 +10,7 @@
  * do, as on a device where everything happens at once, and on a meta device, which has only NULLs.
  * Without borrow the host reaches the memory itself. */
 typedef struct dev_class {
-    const char *name;      /* its word in ATHANOR_DEVICE */
+    const char *name; /* its word in ATHANOR_DEVICE */
     /* Sets d->own, if the kind needs memory for itself; after an error close is not called. */
     status (*open)(dev *d, err *e);
     void (*close)(dev *d); /* frees d->own */

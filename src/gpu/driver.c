@@ -35,7 +35,8 @@ static status check_version(const cu_driver *d, err *e) {
     cu_result r = d->init(0);
     if (r != 0) {
         d->error_text(r, &text);
-        err_set(e, ST_USAGE, "the NVIDIA driver does not start: %s", text ? text : "no reason given");
+        err_set(e, ST_USAGE, "the NVIDIA driver does not start: %s",
+                text ? text : "no reason given");
         return err_hint(e, "look at nvidia-smi, or use device=cpu");
     }
     d->driver_version(&version);

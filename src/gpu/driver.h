@@ -10,7 +10,7 @@
 #include "gpu/emulated/emulated.h"
 #include "gpu/gpu.h"
 
-typedef int cu_result; /* CUresult */
+typedef int cu_result;   /* CUresult */
 typedef uint64_t cu_ptr; /* CUdeviceptr */
 typedef struct cu_stream_handle *cu_stream;
 typedef struct cu_event_handle *cu_event;
@@ -20,11 +20,11 @@ typedef struct cu_context_handle *cu_context;
 
 enum { CU_OUT_OF_MEMORY = 2, CU_LAUNCH_FAILED = 719 };
 enum { /* CUdevice_attribute */
-    CU_CLOCK_KHZ = 13,
-    CU_MULTIPROCESSORS = 16,
-    CU_COMPUTE_MAJOR = 75,
-    CU_COMPUTE_MINOR = 76,
-    CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
+       CU_CLOCK_KHZ = 13,
+       CU_MULTIPROCESSORS = 16,
+       CU_COMPUTE_MAJOR = 75,
+       CU_COMPUTE_MINOR = 76,
+       CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
 };
 enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
@@ -37,27 +37,27 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
     X(device_get, "cuDeviceGet", (int *device, int ordinal))                                       \
     X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                         \
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
-    X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context *c, int device))                     \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * c, int device))                    \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
     X(context_set, "cuCtxSetCurrent", (cu_context c))                                              \
-    X(mem_info, "cuMemGetInfo_v2", (size_t *available, size_t *total))                             \
-    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr *p, size_t bytes))                                       \
+    X(mem_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                           \
+    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * p, size_t bytes))                                      \
     X(mem_free, "cuMemFree_v2", (cu_ptr p))                                                        \
     X(copy_in, "cuMemcpyHtoDAsync_v2", (cu_ptr to, const void *from, size_t bytes, cu_stream s))   \
     X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, cu_ptr from, size_t bytes, cu_stream s))        \
     X(copy, "cuMemcpyDtoDAsync_v2", (cu_ptr to, cu_ptr from, size_t bytes, cu_stream s))           \
     X(fill, "cuMemsetD8Async", (cu_ptr to, unsigned char byte, size_t bytes, cu_stream s))         \
-    X(stream_create, "cuStreamCreate", (cu_stream *s, unsigned flags))                             \
+    X(stream_create, "cuStreamCreate", (cu_stream * s, unsigned flags))                            \
     X(stream_destroy, "cuStreamDestroy_v2", (cu_stream s))                                         \
     X(stream_sync, "cuStreamSynchronize", (cu_stream s))                                           \
     X(stream_wait, "cuStreamWaitEvent", (cu_stream s, cu_event e, unsigned flags))                 \
-    X(event_create, "cuEventCreate", (cu_event *e, unsigned flags))                                \
+    X(event_create, "cuEventCreate", (cu_event * e, unsigned flags))                               \
     X(event_destroy, "cuEventDestroy_v2", (cu_event e))                                            \
     X(event_record, "cuEventRecord", (cu_event e, cu_stream s))                                    \
     X(event_sync, "cuEventSynchronize", (cu_event e))                                              \
-    X(module_load, "cuModuleLoadData", (cu_module *m, const void *image))                          \
+    X(module_load, "cuModuleLoadData", (cu_module * m, const void *image))                         \
     X(module_unload, "cuModuleUnload", (cu_module m))                                              \
-    X(module_function, "cuModuleGetFunction", (cu_function *f, cu_module m, const char *name))     \
+    X(module_function, "cuModuleGetFunction", (cu_function * f, cu_module m, const char *name))    \
     X(function_set, "cuFuncSetAttribute", (cu_function f, int attribute, int value))               \
     X(launch, "cuLaunchKernel",                                                                    \
       (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \
@@ -68,7 +68,7 @@ typedef struct cu_driver {
 #define CU_MEMBER(name, symbol, arguments) cu_result(*name) arguments;
     CU_FUNCTIONS(CU_MEMBER)
 #undef CU_MEMBER
-    void *library;     /* of dlopen; NULL: emulated */
+    void *library; /* of dlopen; NULL: emulated */
     bool emulated;
 } cu_driver;
 

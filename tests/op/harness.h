@@ -245,7 +245,11 @@ static inline void side_run(const op_call *c, op_fn fn) {
 
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
     const op_class *k = &op_classes[s->cs->kind];
-    op_call c = {.kind = s->cs->kind, .attr = &s->attr, .run = run, .ws = s->ws.t.data, .ws_bytes = s->ws.t.cols};
+    op_call c = {.kind = s->cs->kind,
+                 .attr = &s->attr,
+                 .run = run,
+                 .ws = s->ws.t.data,
+                 .ws_bytes = s->ws.t.cols};
     if (accumulate) c.acc = k->diff;
     c.acc_param = k->flags & OPF_SUMS_GRAD ? 1 : k->weights;
     return c;

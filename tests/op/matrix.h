@@ -134,7 +134,8 @@ static inline void compare_outputs(const trial *tr, const side *s, const side *t
                     &truth->out[o].t, floor);
 }
 
-static inline void compare_gradients(const trial *tr, const side *s, const side *truth, unsigned want) {
+static inline void compare_gradients(const trial *tr, const side *s, const side *truth,
+                                     unsigned want) {
     char name[16], what[24];
     double floor = cancelled_backward(s);
     for (int i = 0; i < op_inputs(tr->cs->kind); i++) {
@@ -183,7 +184,8 @@ static inline void check_each_alone(const trial *tr, side *s, const side *truth)
     }
 }
 
-static inline void check_equal(const trial *tr, const tensor *a, const tensor *b, const char *what) {
+static inline void check_equal(const trial *tr, const tensor *a, const tensor *b,
+                               const char *what) {
     for (int64_t n = 0; n < a->rows * a->cols; n++)
         if (tensor_get(a, n) != tensor_get(b, n))
             fail_msg("%s: %s, element %lld differs", tr->label, what, (long long)n);
@@ -255,7 +257,7 @@ static inline void check_backward(const trial *tr, side *s, side *truth) {
 }
 
 static inline void check_trial(const op_case *cs, const backend *b, dtype dt, bool strided,
-                        bool accumulate) {
+                               bool accumulate) {
     trial tr = {cs, b, impl_of(b, cs->kind, dt), dt, strided, accumulate, ""};
     snprintf(tr.label, sizeof tr.label, "%s, %s %s%s%s", cs->label, b->name, dtype_name(dt),
              strided ? ", strided" : "", accumulate ? ", accumulate" : "");

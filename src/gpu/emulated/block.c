@@ -98,7 +98,7 @@ static void run_thread(void *arg) {
     for (;;) {
         w->kernel->emulated(w->args);
         emu_thread *t = w->now;
-        if (t->copies > 0) emu_fail(NULL, t->copy[0].site, "ends before its copies have arrived");
+        if (t->copies > 0) emu_fail(NULL, &t->copy[0].site, "ends before its copies have arrived");
         t->waits = EMU_ENDED;
         w->n_live--;
         go_on(w);
@@ -231,7 +231,7 @@ void emu_copy16_async(const emu_site *site, void *to_shared, const void *from) {
     if (t->copies == EMU_MOST_COPIES) emu_fail(NULL, site, "has too many copies under way");
     emu_watch(to_shared, 16, true, NULL, site);
     memset(to_shared, 0xff, 16);
-    t->copy[t->copies++] = (emu_pending){to_shared, from, site, -1};
+    t->copy[t->copies++] = (emu_pending){to_shared, from, *site, -1};
 }
 
 void emu_copies_commit(void) {
@@ -242,8 +242,8 @@ void emu_copies_commit(void) {
 }
 
 static void do_copy(const emu_pending *c) {
-    emu_watch(c->from, 16, false, NULL, c->site);
-    emu_watch(c->to, 16, true, NULL, c->site);
+    emu_watch(c->from, 16, false, NULL, &c->site);
+    emu_watch(c->to, 16, true, NULL, &c->site);
     memcpy(c->to, c->from, 16);
 }
 

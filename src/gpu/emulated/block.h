@@ -21,7 +21,7 @@ typedef enum emu_wait { EMU_RUNS, EMU_AT_BLOCK, EMU_AT_WARP, EMU_ENDED } emu_wai
 typedef struct emu_pending {
     void *to;
     const void *from;
-    const emu_site *site;
+    emu_site site;
     int group; /* -1: not committed */
 } emu_pending;
 

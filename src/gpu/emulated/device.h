@@ -20,7 +20,7 @@ struct emu_device {
     emu_range range[EMU_MOST_RANGES]; /* of the scope */
     int ranges;
     bool in_scope;
-    const char *what; /* of the scope */
+    const char *what;  /* of the scope */
     emu_range *memory; /* outside a scope */
     int memories, memory_cap;
     pthread_mutex_t lock; /* guards fault */

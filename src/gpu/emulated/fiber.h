@@ -12,9 +12,9 @@ enum { FIBER_STACK_BYTES = 64 << 10 };
 
 typedef struct fiber {
     jmp_buf at;
-    char *stack;   /* NULL: has none yet */
-    bool started;  /* `at` says where it goes on */
-    void *asan;    /* what the address sanitizer keeps of a stack that is left */
+    char *stack;  /* NULL: has none yet */
+    bool started; /* `at` says where it goes on */
+    void *asan;   /* what the address sanitizer keeps of a stack that is left */
 } fiber;
 
 /* Leaves `from` and goes on in `to`, which begins with `run(arg)` if it has not started. `run` never

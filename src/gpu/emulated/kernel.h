@@ -25,16 +25,19 @@ extern const gpu_image KERNEL_IMAGE;
     static void name##_entry(const void *a) {                                                      \
         name##_body(a);                                                                            \
     }                                                                                              \
-    static const gpu_kernel name = {GPU_TEXT(GPU_CAT(name, KERNEL_SUFFIX)), &KERNEL_IMAGE,         \
-                                    name##_entry, sizeof(args_type), most_threads,                 \
+    static const gpu_kernel name = {GPU_TEXT(GPU_CAT(name, KERNEL_SUFFIX)),                        \
+                                    &KERNEL_IMAGE,                                                 \
+                                    name##_entry,                                                  \
+                                    sizeof(args_type),                                             \
+                                    most_threads,                                                  \
                                     GPU_MOST_DYNAMIC_BYTES};                                       \
     static void name##_body(const args_type *a)
 
 typedef struct emu_site {
     const char *file;
     int line;
-    const char *what;  /* name of the array or of the function */
-    uint32_t bytes;    /* of an array; 0: as many as the launch gives */
+    const char *what; /* name of the array or of the function */
+    uint32_t bytes;   /* of an array; 0: as many as the launch gives */
 } emu_site;
 #define EMU_SITE(what, bytes) (&(const emu_site){__FILE__, __LINE__, what, bytes})
 
@@ -87,7 +90,8 @@ GPU_FN float f32_of_bits(uint32_t u) {
 
 #define sync_block() emu_sync_block(EMU_SITE("sync_block", 0))
 #define sync_warp() emu_sync_warp(EMU_SITE("sync_warp", 0))
-#define shuffle_xor_u32(v, mask) emu_shuffle(EMU_SITE("shuffle_xor", 0), v, lane() ^ (uint32_t)(mask))
+#define shuffle_xor_u32(v, mask)                                                                   \
+    emu_shuffle(EMU_SITE("shuffle_xor", 0), v, lane() ^ (uint32_t)(mask))
 #define shuffle_from_u32(v, from) emu_shuffle(EMU_SITE("shuffle_from", 0), v, (uint32_t)(from))
 #define shuffle_xor(v, mask) f32_of_bits(shuffle_xor_u32(f32_bits(v), mask))
 #define shuffle_from(v, from) f32_of_bits(shuffle_from_u32(f32_bits(v), from))

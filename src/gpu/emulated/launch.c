@@ -95,10 +95,11 @@ static bool grid_is_legal(emu_device *d, const gpu_kernel *k, const gpu_grid *g)
         g->y > 0 && g->z > 0 && g->x <= INT32_MAX && g->y <= GPU_MOST_GRID_YZ &&
         g->z <= GPU_MOST_GRID_YZ && g->shared_bytes <= EMU_SHARED_BYTES - 1024)
         return true;
-    snprintf(text, sizeof text,
-             "kernel %s cannot have a grid of %u x %u x %u blocks with %u threads (most: %u) and %u "
-             "bytes of shared memory",
-             k->name, g->x, g->y, g->z, g->threads, k->most_threads, g->shared_bytes);
+    snprintf(
+        text, sizeof text,
+        "kernel %s cannot have a grid of %u x %u x %u blocks with %u threads (most: %u) and %u "
+        "bytes of shared memory",
+        k->name, g->x, g->y, g->z, g->threads, k->most_threads, g->shared_bytes);
     emu_keep_fault(d, text);
     return false;
 }

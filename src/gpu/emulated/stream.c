@@ -81,8 +81,8 @@ static void close_memory(cu_context c) {
 
 static cu_result emu_mem_alloc(cu_ptr *p, size_t bytes) {
     cu_context c = current;
-    char *at = mmap(NULL, mapped_bytes(bytes) + 2 * FENCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-                    -1, 0);
+    char *at =
+        mmap(NULL, mapped_bytes(bytes) + 2 * FENCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return CU_OUT_OF_MEMORY;
     (void)madvise(at, mapped_bytes(bytes) + 2 * FENCE, MADV_NOHUGEPAGE);
     reservation *r = xmalloc(sizeof *r);

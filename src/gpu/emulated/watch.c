@@ -123,8 +123,9 @@ static _Noreturn void fail_race(const touching *a, const char *where, int64_t at
                                 stamp now, bool before_writes) {
     const char *did = before_writes ? "written" : "read";
     if (!same_block(before, now))
-        emu_fail(a->pc, a->site, "%s byte %lld of %s, which block number %u has %s in the same launch",
-                 verb(a), (long long)at, where, stamp_block(before), did);
+        emu_fail(a->pc, a->site,
+                 "%s byte %lld of %s, which block number %u has %s in the same launch", verb(a),
+                 (long long)at, where, stamp_block(before), did);
     emu_fail(a->pc, a->site, "%s byte %lld of %s, which thread %u has %s since the last barrier",
              verb(a), (long long)at, where, stamp_thread(before), did);
 }
@@ -140,7 +141,8 @@ static void set(uint64_t *p, uint64_t v) {
 
 /* One unit; `at` is its byte in what is called `where`. fresh: it must have been written before it
  * is read. */
-static void touch(emu_cell *c, const touching *a, stamp now, const char *where, int64_t at, bool fresh) {
+static void touch(emu_cell *c, const touching *a, stamp now, const char *where, int64_t at,
+                  bool fresh) {
     stamp writer = get(&c->writer), reader = get(&c->reader);
     if (!a->write && writer == 0 && fresh)
         emu_fail(a->pc, a->site, "reads byte %lld of %s, which nobody has written", (long long)at,
@@ -334,12 +336,10 @@ void *__tsan_memset(void *to, int byte, size_t bytes) {
     return memset(to, byte, bytes);
 }
 void __tsan_init(void);
-void __tsan_init(void) {
-}
+void __tsan_init(void) {}
 void __tsan_func_entry(void *pc);
 void __tsan_func_entry(void *pc) {
     (void)pc;
 }
 void __tsan_func_exit(void);
-void __tsan_func_exit(void) {
-}
+void __tsan_func_exit(void) {}

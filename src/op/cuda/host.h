@@ -30,8 +30,8 @@ static inline uint32_t blocks_for(int64_t n, int64_t per_block) {
 /* True if every row of the tensor may be read and written 16 bytes at a time. An absent one may. */
 static inline bool is_wide(const tensor *t) {
     int64_t item = (int64_t)dtype_bytes(t->dt);
-    return !t->data || ((uintptr_t)t->data % 16 == 0 && t->ld * item % 16 == 0 &&
-                        t->cols * item % 16 == 0);
+    return !t->data ||
+           ((uintptr_t)t->data % 16 == 0 && t->ld * item % 16 == 0 && t->cols * item % 16 == 0);
 }
 
 #endif

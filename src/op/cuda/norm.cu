@@ -44,7 +44,8 @@ KERNEL(norm_fwd, norm_args, NORM_THREADS) {
     float mean = 0, square = 0;
     if (a->center) {
         float sum = 0;
-        for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x()) sum += load(x[c]);
+        for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x())
+            sum += load(x[c]);
         mean = block_sum(sum, room) / (float)a->width;
         sync_block();
     }
@@ -85,9 +86,9 @@ KERNEL(norm_bwd, norm_args, NORM_THREADS) {
 }
 
 /* Threads of a warp take neighbouring columns, warps every SUM_ROWS-th group of the slice. */
-KERNEL(norm_sums, norm_args, SUM_COLS * SUM_ROWS) {
-    SHARED(float, part_w, SUM_ROWS * SUM_COLS);
-    SHARED(float, part_b, SUM_ROWS * SUM_COLS);
+KERNEL(norm_sums, norm_args, SUM_COLS *SUM_ROWS) {
+    SHARED(float, part_w, SUM_ROWS *SUM_COLS);
+    SHARED(float, part_b, SUM_ROWS *SUM_COLS);
     int32_t c = (int32_t)(block_x() * SUM_COLS + lane());
     int64_t first = a->n * block_y() / a->slices, end = a->n * (block_y() + 1) / a->slices;
     float w = 0, b = 0;
@@ -176,7 +177,8 @@ static void backward(const op_call *c, bool center) {
 
 static void norm_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t width = op_norm_width(io->attr, io->in[0].cols);
-    ws[1] = 2 * (int64_t)sizeof(float) * slices_for(io->in[0].rows * (io->in[0].cols / width)) * width;
+    ws[1] =
+        2 * (int64_t)sizeof(float) * slices_for(io->in[0].rows * (io->in[0].cols / width)) * width;
 }
 
 static void rmsnorm_fwd(const op_call *c) {

@@ -3,8 +3,7 @@
 
 #include "dev/cuda.h"
 
-#define X(ID)                                                                                      \
-    extern const op_impl op_cuda_##ID##_f32, op_cuda_##ID##_bf16, op_cuda_##ID##_f16;
+#define X(ID) extern const op_impl op_cuda_##ID##_f32, op_cuda_##ID##_bf16, op_cuda_##ID##_f16;
 #include "op/cuda/ops.def"
 #undef X
 
@@ -83,8 +82,8 @@ void cuda_op_launch(dev *d, op_fn fn, const op_call *c) {
     if (cuda_is_emulated(d)) {
         all = touched_by(c);
         if (c->ws && c->ws_bytes > 0)
-            all.range[all.n++] = (gpu_range){"workspace", c->ws, 1, c->ws_bytes, c->ws_bytes,
-                                             GPU_SCRATCH, 4};
+            all.range[all.n++] =
+                (gpu_range){"workspace", c->ws, 1, c->ws_bytes, c->ws_bytes, GPU_SCRATCH, 4};
     }
     cuda_scope_begin(d, op_classes[c->kind].name, all.range, all.n);
     fn(c);
