@@ -237,6 +237,10 @@ static void cuda_enter(dev *d, dev_event ev) {
     emu_context_open(c->context);
 }
 
+static bool cuda_is_closed(const dev *d) {
+    return !cuda_is_emulated(d);
+}
+
 static void cuda_leave(dev *d) {
     emu_context_close(use(d)->context);
 }
@@ -337,5 +341,6 @@ const dev_class dev_class_cuda = {
     .wait = cuda_wait,
     .enter = cuda_enter,
     .leave = cuda_leave,
+    .is_closed = cuda_is_closed,
     .check = cuda_check,
 };

@@ -291,6 +291,10 @@ void dev_room_free(dev_room *r) {
     *r = (dev_room){0};
 }
 
+bool dev_host_enters(const dev *d) {
+    return !d->class->is_closed || !d->class->is_closed(d);
+}
+
 void dev_enter(dev *d) {
     if (d) dev_enter_after(d, dev_record(d));
 }

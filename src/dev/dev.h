@@ -108,6 +108,8 @@ void dev_room_free(dev_room *r);
  * collectives, which run on the host. dev_enter waits for all work, dev_enter_after only for the
  * work before `ev`: another thread calls it while the first one gives more work. Calls may be
  * nested, also by several threads. d NULL: the memory is the host's, and both do nothing. */
+/* False: a device whose memory the host cannot reach at all, so nobody may enter. */
+bool dev_host_enters(const dev *d);
 void dev_enter(dev *d);
 void dev_enter_after(dev *d, dev_event ev);
 void dev_leave(dev *d);

@@ -27,6 +27,7 @@ typedef struct dev_class {
     void (*wait)(dev *d, dev_event ev);
     void (*enter)(dev *d, dev_event ev);
     void (*leave)(dev *d);
+    bool (*is_closed)(const dev *d); /* nobody may enter */
     status (*check)(dev *d, err *e);
 } dev_class;
 
