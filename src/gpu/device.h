@@ -93,6 +93,12 @@ GPU_FN void atomic_or_u32(uint32_t *p, uint32_t v) {
     atomicOr((unsigned int *)p, v);
 }
 
+/* The text is for who reads, and for the emulated device. */
+#define kernel_check(ok, what)                                                                     \
+    do {                                                                                           \
+        if (!(ok)) __trap();                                                                       \
+    } while (0)
+
 /* ---- numbers ---- */
 
 GPU_FN float gpu_max(float a, float b) {

@@ -107,6 +107,13 @@ void emu_copies_wait(int most);
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v);
 void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
 
+/* The running thread has found what cannot be. */
+_Noreturn void emu_refuse(const emu_site *site);
+#define kernel_check(ok, what)                                                                     \
+    do {                                                                                           \
+        if (!(ok)) emu_refuse(EMU_SITE(what, 0));                                                  \
+    } while (0)
+
 #define load4(out, p) emu_load16(EMU_SITE("load4", 0), out, p)
 #define store4(p, in) emu_store16(EMU_SITE("store4", 0), p, in)
 #define copy16_async(to, from) emu_copy16_async(EMU_SITE("copy16_async", 0), to, from)

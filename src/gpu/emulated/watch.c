@@ -107,6 +107,10 @@ _Noreturn void emu_fail(const void *pc, const emu_site *site, const char *fmt, .
     abort(); /* who failed never goes on */
 }
 
+_Noreturn void emu_refuse(const emu_site *site) {
+    emu_fail(NULL, site, "%s", site->what);
+}
+
 /* An access, for messages. */
 typedef struct touching {
     size_t bytes;

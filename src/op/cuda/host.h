@@ -27,6 +27,13 @@ static inline uint32_t blocks_for(int64_t n, int64_t per_block) {
     return (uint32_t)((n + per_block - 1) / per_block);
 }
 
+/* Threads of a block that has work for n: whole warps, no more than it takes. */
+static inline uint32_t threads_for(int64_t n, uint32_t most) {
+    uint32_t threads = GPU_WARP;
+    while (threads < most && threads < n) threads *= 2;
+    return threads;
+}
+
 /* True if every row of the tensor may be read and written 16 bytes at a time. An absent one may. */
 static inline bool is_wide(const tensor *t) {
     int64_t item = (int64_t)dtype_bytes(t->dt);
