@@ -31,6 +31,7 @@ typedef struct cuda {
     int device, multiprocessors;
     cu_context context;
     cu_stream stream;
+    cuda_lt lt;
     /* Event number n is event[n % EVENTS]; those that are older have passed when a newer one has. */
     cu_event event[EVENTS];
     dev_event given;
@@ -193,6 +194,10 @@ cu_stream cuda_stream(dev *d) {
     return use(d)->stream;
 }
 
+const cuda_lt *cuda_get_lt(const dev *d) {
+    return &((const cuda *)d->own)->lt;
+}
+
 int cuda_multiprocessors(const dev *d) {
     return ((const cuda *)d->own)->multiprocessors;
 }
@@ -285,15 +290,17 @@ static status start(dev *d, cuda *c, err *e) {
         err_set(e, ST_USAGE, "this program was built without kernels for GPUs");
         return err_hint(e, "build it with make cuda, or use device=cpu");
     }
+    TRY(lt_open(&c->lt.api, c->api.emulated, e));
     TRY(find_device(c, e));
     bool there = c->api.context_retain(&c->context, c->device) == 0;
     if (there) c->api.context_set(c->context);
     there = there && c->api.stream_create(&c->stream, CU_STREAM_NON_BLOCKING) == 0;
     for (int i = 0; i < EVENTS && there; i++)
         there = c->api.event_create(&c->event[i], CU_EVENT_NO_TIMING) == 0;
+    there = there && c->lt.api.create(&c->lt.handle) == 0;
     d->own = c;
     if (there) return ST_OK;
-    err_set(e, ST_RANK, "the GPU gives no stream");
+    err_set(e, ST_RANK, "the GPU gives no stream, or none for cuBLASLt");
     return err_hint(e, "look whether other programs hold it (nvidia-smi)");
 }
 
@@ -303,11 +310,13 @@ static void cuda_close(dev *d) {
     if (c->context) c->api.context_set(c->context);
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
+    if (c->lt.handle) c->lt.api.destroy(c->lt.handle);
     if (c->stream) c->api.stream_destroy(c->stream);
     for (int i = 0; i < c->n_images; i++)
         if (c->images[i].module) c->api.module_unload(c->images[i].module);
     if (c->context && c->api.emulated) emu_context_free(c->context);
     if (c->context && !c->api.emulated) c->api.context_release(c->device);
+    lt_close(&c->lt.api);
     cu_driver_close(&c->api);
     pthread_mutex_destroy(&c->lock);
     free(c->kernels);

@@ -5,6 +5,7 @@
 
 #include "dev/dev.h"
 #include "gpu/driver.h"
+#include "gpu/lt.h"
 
 /* Runs a kernel after all earlier work. The arguments are copied. */
 void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args);
@@ -12,6 +13,12 @@ void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args);
 bool cuda_is_emulated(const dev *d);
 /* The stream that all work goes to; for libraries. */
 cu_stream cuda_stream(dev *d);
+/* cuBLASLt, for this device. */
+typedef struct cuda_lt {
+    lt_library api;
+    lt_handle handle;
+} cuda_lt;
+const cuda_lt *cuda_get_lt(const dev *d);
 int cuda_multiprocessors(const dev *d);
 /* What cuDeviceGetAttribute says of one of gpu/driver.h. */
 int cuda_attribute(const dev *d, int attribute);

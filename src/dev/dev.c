@@ -193,8 +193,10 @@ status dev_open_meta(dev **out, dev_kind of, int threads, err *e) {
 
 void dev_close(dev *d) {
     if (!d) return;
+    dev_sync(d); /* what is cached belongs to work, and to the device */
+    for (int i = 0; i < DEV_CACHES; i++)
+        if (d->caches[i].at) d->caches[i].destroy(d->caches[i].at);
     if (d->class->close) d->class->close(d);
-    if (d->cache && d->destroy_cache) d->destroy_cache(d->cache);
     free(d);
 }
 
@@ -215,11 +217,13 @@ cpu_isa dev_isa(const dev *d) {
 }
 
 void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *cache)) {
-    if (!d->cache) {
-        d->cache = create(d);
-        d->destroy_cache = destroy;
+    for (int i = 0; i < DEV_CACHES; i++) {
+        dev_cache *c = &d->caches[i];
+        if (!c->at) *c = (dev_cache){create, destroy, create(d)};
+        if (c->create == create) return c->at;
     }
-    return d->cache;
+    CHECK(false, "a device has room for %d caches", DEV_CACHES);
+    return NULL;
 }
 
 /* ---- memory ---- */

@@ -51,8 +51,8 @@ const char *cpu_isa_name(cpu_isa isa);
 enum { DEV_NAME_MAX = 96 };
 void dev_machine_name(char out[DEV_NAME_MAX]);
 
-/* A slot in which the op module keeps its per-device cache; destroyed by dev_close through
- * `destroy`. */
+/* What the op module keeps for each device, one cache for each `create`; destroyed by dev_close
+ * through `destroy`. */
 void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *cache));
 
 /* Reserves zero-filled, page-aligned memory; pages are touched only when used. NULL on a meta

@@ -31,13 +31,19 @@ typedef struct dev_class {
     status (*check)(dev *d, err *e);
 } dev_class;
 
+enum { DEV_CACHES = 4 };
+typedef struct dev_cache { /* of dev_kernel_cache */
+    void *(*create)(dev *d);
+    void (*destroy)(void *cache);
+    void *at; /* NULL: this one is free */
+} dev_cache;
+
 struct dev {
     dev_kind kind;
     const dev_class *class; /* that of its kind, or dev_class_meta */
     int threads;
     cpu_isa isa;
-    void *cache;
-    void (*destroy_cache)(void *cache);
+    dev_cache caches[DEV_CACHES];
     void *own; /* for the functions of the class */
 };
 

@@ -91,6 +91,7 @@ void emu_stream_scope(cu_stream s, const char *what, const gpu_range *ranges, in
 void emu_stream_scope_end(cu_stream s);
 /* Runs a function of the host in the stream's order, with a copy of its arguments: for the stand-ins
  * of libraries. */
+emu_device *emu_stream_device(cu_stream s);
 void emu_stream_call(cu_stream s, void (*fn)(const void *args), const void *args, size_t bytes);
 
 #endif

@@ -355,6 +355,10 @@ void emu_stream_call(cu_stream s, void (*fn)(const void *), const void *args, si
     give(s, new_item(run_host_call, &h, sizeof h, args, bytes));
 }
 
+emu_device *emu_stream_device(cu_stream s) {
+    return s->context->device;
+}
+
 /* ---- the device ---- */
 
 static uint64_t seed_of_environment(void) {

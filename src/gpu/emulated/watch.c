@@ -249,6 +249,63 @@ static void watch_ranges(const emu_worker *w, const void *p, const touching *a, 
     if (a->write || !in_program(p)) fail_outside(d, p, a);
 }
 
+/* ---- libraries ---- */
+
+void emu_library_fault(emu_device *d, const char *who, const char *what) {
+    char text[EMU_FAULT_MAX];
+    snprintf(text, sizeof text, "%s, called by %s: %s", who, d->in_scope ? d->what : "nobody",
+             what);
+    emu_keep_fault(d, text);
+}
+
+/* The range in which the bytes lie and may be touched so, or NULL. */
+static const emu_range *range_around(const emu_device *d, const void *p, int64_t bytes, bool write,
+                                     int64_t *at) {
+    const emu_range *r = d->in_scope ? d->range : d->memory;
+    for (int i = 0, n = d->in_scope ? d->ranges : d->memories; i < n; i++) {
+        *at = allows(&r[i], write) ? inside(&r[i], p, (size_t)bytes) : -1;
+        if (*at >= 0) return &r[i];
+    }
+    return NULL;
+}
+
+/* Row n of what a library names; false: there was a fault. */
+static bool library_row(emu_device *d, const char *who, const gpu_range *is, int64_t n, stamp now) {
+    bool write = is->access != GPU_READ;
+    char what[256];
+    int64_t at;
+    const emu_range *r =
+        range_around(d, (const char *)is->at + n * is->stride, is->row_bytes, write, &at);
+    if (!r) {
+        snprintf(what, sizeof what,
+                 "row %lld of %s, %lld bytes, is not all in memory that it may %s", (long long)n,
+                 is->name, (long long)is->row_bytes, write ? "write" : "read");
+        emu_library_fault(d, who, what);
+        return false;
+    }
+    if (!r->cell) return true;
+    bool fresh = r->is.access == GPU_WRITE || r->is.access == GPU_SCRATCH;
+    for (int64_t i = at; i < at + is->row_bytes; i += r->unit_bytes) {
+        emu_cell *c = cell_at(r, i);
+        if (write) set(&c->writer, now);
+        if (get(&c->writer) != 0 || !fresh) continue;
+        snprintf(what, sizeof what, "%s has byte %lld of %s, which nobody has written", is->name,
+                 (long long)i, r->is.name);
+        emu_library_fault(d, who, what);
+        return false;
+    }
+    return true;
+}
+
+/* A launch of its own, with one thread. */
+bool emu_library_access(emu_device *d, const char *who, const gpu_range *ranges, int n) {
+    stamp now = ((uint64_t)(++d->launches % 255 + 1)) << 56 | (uint64_t)1 << 34;
+    for (int i = 0; i < n; i++)
+        for (int64_t row = 0; row < ranges[i].rows; row++)
+            if (!library_row(d, who, &ranges[i], row, now)) return false;
+    return true;
+}
+
 /* ---- an access ---- */
 
 void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const emu_site *site) {

@@ -77,13 +77,18 @@ static touched touched_by(const op_call *c) {
     return all;
 }
 
+/* The smallest numbers that kernels may put into the workspace. */
+static int32_t scratch_item(const op_call *c) {
+    return c->in[0].dt == DT_BF16 || c->in[0].dt == DT_F16 ? 2 : 4;
+}
+
 void cuda_op_launch(dev *d, op_fn fn, const op_call *c) {
     touched all = {.n = 0};
     if (cuda_is_emulated(d)) {
         all = touched_by(c);
         if (c->ws && c->ws_bytes > 0)
-            all.range[all.n++] =
-                (gpu_range){"workspace", c->ws, 1, c->ws_bytes, c->ws_bytes, GPU_SCRATCH, 4};
+            all.range[all.n++] = (gpu_range){
+                "workspace", c->ws, 1, c->ws_bytes, c->ws_bytes, GPU_SCRATCH, scratch_item(c)};
     }
     cuda_scope_begin(d, op_classes[c->kind].name, all.range, all.n);
     fn(c);
