@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 /* sums[i] = sum over n of x[n,i], in a fixed order: the gradient of a bias. A block takes a slice of
  * the rows and a piece of columns for each lane; its warps take every SUM_WARPS-th row. A second
  * kernel adds the slices. x is read once, and 2 * slices numbers per column go through memory. */
@@ -46,68 +45,15 @@ KERNEL(column_join, column_args, JOIN_THREADS) {
 
 #ifndef __CUDACC__
 /* Enough slices for all multiprocessors of the largest devices. */
-=======
-/* Column sums of a matrix of STORE, the gradient of a bias: out[c] (+)= sum over rows of m[n,c].
- *
- * A block takes 32 columns of a slice of the rows and adds up in a fixed order; a last kernel adds
- * the slices. The matrix is read once; one addition an element. */
-#ifndef OP_CUDA_COLUMN_SUMS_H
-#define OP_CUDA_COLUMN_SUMS_H
-
-#include "op/cuda/store.h"
-
-typedef struct column_args {
-    mat m;
-    float *parts; /* [slices, cols] */
-    float *out;
-    int64_t rows, cols;
-    int32_t slices, add;
-} column_args;
-
-enum { COLUMN_WARPS = 8, COLUMN_THREADS = COLUMN_WARPS * GPU_WARP };
-
-/* Threads of a warp take neighbouring columns, warps every COLUMN_WARPS-th row of the slice. */
-KERNEL(column_parts, column_args, COLUMN_THREADS) {
-    SHARED(float, part, COLUMN_THREADS);
-    int64_t c = (int64_t)block_x() * GPU_WARP + lane();
-    int64_t first = a->rows * block_y() / a->slices, end = a->rows * (block_y() + 1) / a->slices;
-    float sum = 0;
-    for (int64_t n = first + warp(); n < end && c < a->cols; n += threads_x() / GPU_WARP)
-        sum += load(row_of(a->m, n)[c]);
-    part[thread_x()] = sum;
-    sync_block();
-    if (warp() != 0 || c >= a->cols) return;
-    for (uint32_t w = 1; w < threads_x() / GPU_WARP; w++) sum += part[w * GPU_WARP + lane()];
-    a->parts[block_y() * a->cols + c] = sum;
-}
-
-KERNEL(column_join, column_args, COLUMN_THREADS) {
-    int64_t c = (int64_t)block_x() * threads_x() + thread_x();
-    if (c >= a->cols) return;
-    float sum = 0;
-    for (int32_t s = 0; s < a->slices; s++) sum += a->parts[s * a->cols + c];
-    put_f32(&a->out[c], sum, a->add);
-}
-
-#ifndef __CUDACC__
-#include "op/cuda/host.h"
-
-/* Enough for all multiprocessors of the largest devices, whatever the number of columns. */
->>>>>>> w-lt
 static inline int32_t column_slices(int64_t rows) {
     int64_t s = rows / 64;
     return (int32_t)(s < 1 ? 1 : s > 128 ? 128 : s);
 }
 
-<<<<<<< HEAD
-=======
-/* What column_sums needs as `parts`. */
->>>>>>> w-lt
 static inline int64_t column_sums_bytes(int64_t rows, int64_t cols) {
     return (int64_t)sizeof(float) * column_slices(rows) * cols;
 }
 
-<<<<<<< HEAD
 /* ws: column_sums_bytes. */
 static inline void column_sums(const op_call *c, const tensor *x, const tensor *sums, bool add,
                                void *ws) {
@@ -123,16 +69,4 @@ static inline void column_sums(const op_call *c, const tensor *x, const tensor *
 }
 #endif
 
-=======
-static inline void column_sums(const op_call *c, mat m, int64_t rows, int64_t cols, float *out,
-                               bool add, void *parts) {
-    column_args a = {m, (float *)parts, out, rows, cols, column_slices(rows), add};
-    uint32_t threads = rows < 4 * COLUMN_WARPS ? GPU_WARP : COLUMN_THREADS;
-    gpu_grid g = {blocks_for(cols, GPU_WARP), (uint32_t)a.slices, 1, threads, 0};
-    launch(c, &column_parts, g, &a);
-    threads = cols <= GPU_WARP ? GPU_WARP : COLUMN_THREADS;
-    launch(c, &column_join, (gpu_grid){blocks_for(cols, threads), 1, 1, threads, 0}, &a);
-}
-#endif
->>>>>>> w-lt
 #endif
