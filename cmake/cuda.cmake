@@ -79,3 +79,7 @@ if(CMOCKA_FOUND)
         CONTENT "#include \"gpu/gpu.h\"\nconst gpu_image gpu_image_planted = {\"planted\", 0};\n")
     set(GPU_PLANTED $<TARGET_OBJECTS:gpu_planted> ${CMAKE_BINARY_DIR}/gpu_planted_image.c)
 endif()
+
+# nvcc takes every kernel, and none spills; skipped where there is no nvcc.
+add_test(NAME cuda_registers COMMAND ${CMAKE_SOURCE_DIR}/tools/cuda_registers.sh)
+set_tests_properties(cuda_registers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow)
