@@ -13,6 +13,9 @@ file(GLOB cuda_host_sources CONFIGURE_DEPENDS src/op/cuda/*.c)
 target_sources(ath_op PRIVATE ${cuda_host_sources})
 set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE C)
 set(CUDA_WATCHED -fno-sanitize=all -fsanitize=thread)
+if(CMAKE_C_COMPILER_ID MATCHES Clang) # it would leave out a read before a write of the same number
+    list(APPEND CUDA_WATCHED "SHELL:-mllvm -tsan-instrument-read-before-write")
+endif()
 if(CMAKE_C_FLAGS MATCHES "sanitize=thread") # that build takes the calls itself
     set(CUDA_WATCHED "")
 endif()

@@ -2,17 +2,15 @@
 #ifndef GPU_EMULATED_FIBER_H
 #define GPU_EMULATED_FIBER_H
 
-#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <ucontext.h>
 
 enum { FIBER_STACK_BYTES = 64 << 10 };
 
 typedef struct fiber {
-    jmp_buf at;
-    char *stack;  /* NULL: has none yet */
+    void *at;     /* where it goes on */
+    char *stack;  /* NULL: has none yet, or the stack of the host's thread */
     bool started; /* `at` says where it goes on */
     void *asan;   /* what the address sanitizer keeps of a stack that is left */
 } fiber;
