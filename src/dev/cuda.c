@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "dev/dev_int.h"
+#include "dev/keep.h"
 
 enum { EVENTS = 64, ERROR_MAX = 512, LEAST_MAJOR = 8 };
 
@@ -39,6 +40,7 @@ typedef struct cuda {
     int n_kernels, kernels_cap;
     image *images;
     int n_images, images_cap;
+    dev_keep keep;
     pthread_mutex_t lock; /* guards given and error */
     char error[ERROR_MAX];
 } cuda;
@@ -54,7 +56,7 @@ static cuda *use(const dev *d) {
 void cuda_note_error(dev *d, const char *what, const char *text) {
     cuda *c = d->own;
     pthread_mutex_lock(&c->lock);
-    if (!c->error[0]) snprintf(c->error, sizeof c->error, "%s: %s", what, text);
+    if (!c->error[0]) snprintf(c->error, sizeof c->error, "%.80s: %.400s", what, text);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -217,6 +219,29 @@ void cuda_scope_end(dev *d) {
     if (cuda_is_emulated(d)) emu_stream_scope_end(cuda_stream(d));
 }
 
+const void *cuda_keep(dev *d, const void *bytes, size_t n) {
+    err e;
+    const void *at = keep_bytes(&((cuda *)d->own)->keep, d, bytes, n, &e);
+    if (!at) cuda_note_error(d, "a table", e.message);
+    return at;
+}
+
+void *cuda_scratch(dev *d, size_t bytes) {
+    err e;
+    void *at = keep_scratch(&((cuda *)d->own)->keep, d, bytes, &e);
+    if (!at) cuda_note_error(d, "scratch memory", e.message);
+    return at;
+}
+
+void *cuda_host_room(dev *d, size_t bytes) {
+    dev_room *room = &((cuda *)d->own)->keep.room;
+    if (room->bytes < bytes) {
+        dev_room_free(room);
+        *room = (dev_room){xmalloc(bytes), bytes};
+    }
+    return room->host;
+}
+
 /* ---- points in the order ---- */
 
 static dev_event cuda_record(dev *d) {
@@ -308,6 +333,7 @@ static void cuda_close(dev *d) {
     cuda *c = d->own;
     if (!c) return;
     if (c->context) c->api.context_set(c->context);
+    keep_free(&c->keep, d);
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
     if (c->lt.handle) c->lt.api.destroy(c->lt.handle);

@@ -11,6 +11,7 @@
  *   shuffle_xor(v, mask) shuffle_from(v, lane) warp_ballot(bit)   among the 32 threads of a warp, f32
  *                                     (shuffle_*_u32: 32 bits); all of them must call it
  *   load4(float[4], p) store4(p, float[4])   16 bytes at once, aligned to 16
+ *   store8(p, uint64_t)               8 bytes at once, aligned to 8
  *   copy16_async(shared, global) copies_commit() copies_wait(n)   cp.async: at most n groups of
  *                                     copies are still under way afterwards
  *   atomic_add_u64, atomic_or_u32     on global memory
@@ -35,6 +36,16 @@
 
 GPU_FN float warp_sum(float v) {
     for (int m = 16; m > 0; m >>= 1) v += shuffle_xor(v, m);
+    return v;
+}
+
+/* Modulo 2^64. */
+GPU_FN uint64_t warp_sum_u64(uint64_t v) {
+    for (int m = 16; m > 0; m >>= 1) {
+        uint32_t low = shuffle_xor_u32((uint32_t)v, m);
+        uint32_t high = shuffle_xor_u32((uint32_t)(v >> 32), m);
+        v += (uint64_t)high << 32 | low;
+    }
     return v;
 }
 

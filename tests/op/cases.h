@@ -25,7 +25,7 @@ static const int64_t SIZES[][2] = {{1, 1},  {1, 64},  {2, 3},   {3, 16},
 
 static void cases_EMBED(case_list *l) {
     static const int64_t sizes[][3] = {
-        {1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}, {50, 65, 510}};
+        {1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}, {3, 40, 200}, {50, 65, 510}};
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_EMBED);
         int64_t V = sizes[i][0], C = sizes[i][1], N = sizes[i][2];
@@ -48,8 +48,8 @@ static void cases_EMBED(case_list *l) {
 
 /* All rows, some rows often, places that take none. */
 static void cases_TAKE_ROWS(case_list *l) {
-    static const int64_t sizes[][3] = {{1, 1, 1},   {7, 5, 3},     {33, 65, 17},
-                                       {5, 64, 40}, {50, 65, 510}, {600, 33, 70}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {7, 5, 3},     {33, 65, 17}, {5, 64, 40},
+                                       {3, 40, 200}, {50, 65, 510}, {600, 33, 70}};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_TAKE_ROWS);
         int64_t M = sizes[i / 2][0], C = sizes[i / 2][1], N = sizes[i / 2][2];

@@ -220,6 +220,11 @@ void emu_load16(const emu_site *site, void *out, const void *p) {
     memcpy(out, p, 16);
 }
 
+void emu_store8(const emu_site *site, void *p, uint64_t v) {
+    emu_watch(p, 8, true, NULL, site);
+    memcpy(p, &v, 8);
+}
+
 void emu_store16(const emu_site *site, void *p, const void *in) {
     emu_watch(p, 16, true, NULL, site);
     memcpy(p, in, 16);

@@ -100,6 +100,7 @@ GPU_FN float f32_of_bits(uint32_t u) {
 /* ---- memory ---- */
 
 void emu_load16(const emu_site *site, void *out, const void *p);
+void emu_store8(const emu_site *site, void *p, uint64_t v);
 void emu_store16(const emu_site *site, void *p, const void *in);
 void emu_copy16_async(const emu_site *site, void *to_shared, const void *from);
 void emu_copies_commit(void);
@@ -115,6 +116,7 @@ _Noreturn void emu_refuse(const emu_site *site);
     } while (0)
 
 #define load4(out, p) emu_load16(EMU_SITE("load4", 0), out, p)
+#define store8(p, v) emu_store8(EMU_SITE("store8", 0), p, v)
 #define store4(p, in) emu_store16(EMU_SITE("store4", 0), p, in)
 #define copy16_async(to, from) emu_copy16_async(EMU_SITE("copy16_async", 0), to, from)
 #define copies_commit() emu_copies_commit()

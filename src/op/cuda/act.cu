@@ -4,15 +4,7 @@
 #include "op/cuda/pieces.h"
 
 /* The kinds of op.h, which nvcc does not see. */
-enum {
-    GELU_TANH,
-    GELU_EXACT,
-    SILU,
-    RELU,
-    RELU2,
-    SOFTCAP,
-    CLAMP
-};
+enum { GELU_TANH, GELU_EXACT, SILU, RELU, RELU2, SOFTCAP, CLAMP };
 
 #define GELU_C 0.79788456080286535588f /* sqrt(2/pi) */
 #define GELU_CUBIC 0.044715f
@@ -39,8 +31,7 @@ GPU_FN float act_slope(int kind, float x, float c, float *value) {
         case GELU_TANH:
             t = tanhf(GELU_C * (x + GELU_CUBIC * x * x * x));
             *value = 0.5f * x * (1 + t);
-            return 0.5f * (1 + t) +
-                   0.5f * x * (1 - t * t) * GELU_C * (1 + 3 * GELU_CUBIC * x * x);
+            return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * GELU_C * (1 + 3 * GELU_CUBIC * x * x);
         case GELU_EXACT:
             t = 0.5f * (1 + erff(x * INV_SQRT2));
             *value = x * t;
@@ -127,8 +118,8 @@ static void backward(const op_call *c) {
     act_args a = act_open(c);
     a.dy = mat_of(dy), a.dx = mat_of(dx), a.dup = mat_of(dup);
     a.add_x = op_accumulates(c, 0), a.add_up = op_accumulates(c, 1);
-    bool wide = is_wide(dy) && is_wide(dx) && is_wide(dup) && is_wide(&c->in[0]) &&
-                is_wide(&c->in[1]);
+    bool wide =
+        is_wide(dy) && is_wide(dx) && is_wide(dup) && is_wide(&c->in[0]) && is_wide(&c->in[1]);
     a.p = pieces_of(dy->rows, dy->cols, wide);
     launch(c, &act_bwd, grid_of_pieces(&a.p), &a);
 }

@@ -6,9 +6,9 @@
 #include "op/cuda/store.h"
 
 typedef struct pieces {
-    int64_t n;       /* in all rows */
+    int64_t n; /* in all rows */
     int32_t in_row;
-    int32_t wide;    /* a piece has VEC elements, else 1 */
+    int32_t wide; /* a piece has VEC elements, else 1 */
 } pieces;
 
 enum { PIECE_THREADS = 256 };

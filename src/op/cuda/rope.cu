@@ -12,7 +12,8 @@ typedef struct rope_args {
     int64_t rows, table_rows;
     int32_t heads, head_dim, half; /* pairs of a head */
     int32_t interleaved, wide, add;
-    int32_t turns, units; /* of a row: units that turn, and all; of VEC numbers, or one, or a pair */
+    int32_t turns,
+        units; /* of a row: units that turn, and all; of VEC numbers, or one, or a pair */
     float sign;
 } rope_args;
 
