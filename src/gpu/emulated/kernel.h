@@ -25,16 +25,19 @@ extern const gpu_image KERNEL_IMAGE;
     static void name##_entry(const void *a) {                                                      \
         name##_body(a);                                                                            \
     }                                                                                              \
-    static const gpu_kernel name = {GPU_TEXT(GPU_CAT(name, KERNEL_SUFFIX)), &KERNEL_IMAGE,         \
-                                    name##_entry, sizeof(args_type), most_threads,                 \
+    static const gpu_kernel name = {GPU_TEXT(GPU_CAT(name, KERNEL_SUFFIX)),                        \
+                                    &KERNEL_IMAGE,                                                 \
+                                    name##_entry,                                                  \
+                                    sizeof(args_type),                                             \
+                                    most_threads,                                                  \
                                     GPU_MOST_DYNAMIC_BYTES};                                       \
     static void name##_body(const args_type *a)
 
 typedef struct emu_site {
     const char *file;
     int line;
-    const char *what;  /* name of the array or of the function */
-    uint32_t bytes;    /* of an array; 0: as many as the launch gives */
+    const char *what; /* name of the array or of the function */
+    uint32_t bytes;   /* of an array; 0: as many as the launch gives */
 } emu_site;
 #define EMU_SITE(what, bytes) (&(const emu_site){__FILE__, __LINE__, what, bytes})
 
@@ -87,7 +90,8 @@ GPU_FN float f32_of_bits(uint32_t u) {
 
 #define sync_block() emu_sync_block(EMU_SITE("sync_block", 0))
 #define sync_warp() emu_sync_warp(EMU_SITE("sync_warp", 0))
-#define shuffle_xor_u32(v, mask) emu_shuffle(EMU_SITE("shuffle_xor", 0), v, lane() ^ (uint32_t)(mask))
+#define shuffle_xor_u32(v, mask)                                                                   \
+    emu_shuffle(EMU_SITE("shuffle_xor", 0), v, lane() ^ (uint32_t)(mask))
 #define shuffle_from_u32(v, from) emu_shuffle(EMU_SITE("shuffle_from", 0), v, (uint32_t)(from))
 #define shuffle_xor(v, mask) f32_of_bits(shuffle_xor_u32(f32_bits(v), mask))
 #define shuffle_from(v, from) f32_of_bits(shuffle_from_u32(f32_bits(v), from))
@@ -95,16 +99,25 @@ GPU_FN float f32_of_bits(uint32_t u) {
 
 /* ---- memory ---- */
 
-void emu_load16(const emu_site *site, void *out, const void *p);
-void emu_store16(const emu_site *site, void *p, const void *in);
+/* By value: an array of a thread whose address is nowhere taken is not watched. */
+typedef struct emu_4 {
+    float f[4];
+} emu_4;
+emu_4 emu_load16(const emu_site *site, const void *p);
+void emu_store16(const emu_site *site, void *p, emu_4 in);
 void emu_copy16_async(const emu_site *site, void *to_shared, const void *from);
 void emu_copies_commit(void);
 void emu_copies_wait(int most);
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v);
 void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
 
-#define load4(out, p) emu_load16(EMU_SITE("load4", 0), out, p)
-#define store4(p, in) emu_store16(EMU_SITE("store4", 0), p, in)
+#define load4(out, p)                                                                              \
+    do {                                                                                           \
+        const emu_4 emu_v = emu_load16(EMU_SITE("load4", 0), p);                                   \
+        for (int emu_i = 0; emu_i < 4; emu_i++) (out)[emu_i] = emu_v.f[emu_i];                     \
+    } while (0)
+#define store4(p, in)                                                                              \
+    emu_store16(EMU_SITE("store4", 0), p, (emu_4){{(in)[0], (in)[1], (in)[2], (in)[3]}})
 #define copy16_async(to, from) emu_copy16_async(EMU_SITE("copy16_async", 0), to, from)
 #define copies_commit() emu_copies_commit()
 #define copies_wait(n) emu_copies_wait(n)
