@@ -19,6 +19,9 @@
  *   matrix_load4(r, p) matrix_load4_turned(r, p)   ldmatrix.x4 (.trans) of 8x8 tiles of 16 bits
  *   multiply_add_bf16 / _f16(d, a, b)       mma.sync.m16n8k16: d += a b, see there for fragments
  *
+ *   UNROLL                            before a loop with a constant number of turns, whose arrays
+ *                                     then lie in registers
+ *
  * Block sizes are multiples of 32. There are no kernels that call others, no recursion, and no
  * grid-wide barrier: what another block has written is read by the next kernel. */
 #ifndef GPU_KERNEL_H
@@ -33,6 +36,12 @@
 #endif
 
 /* ---- what all kernels share ---- */
+
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
 
 GPU_FN float warp_sum(float v) {
     for (int m = 16; m > 0; m >>= 1) v += shuffle_xor(v, m);

@@ -230,6 +230,7 @@ static void add_attention(case_list *l, int i, float cap) {
     op_case *c = case_add(l, OP_ATTENTION);
     LABEL(c, "attention #%d B=%d Tq=%d Tk=%d H=%d K=%d D=%d Dv=%d cap=%g", i, a->B, a->Tq, a->Tk,
           a->H, a->K, a->D, a->Dv, (double)cap);
+    c->heavy = (double)a->B * a->H * a->Tq * a->Tk * (a->D + a->Dv) > 1e6;
     c->attr.attention.softcap = cap;
     c->attr.attention.B = a->B, c->attr.attention.Tq = a->Tq, c->attr.attention.Tk = a->Tk;
     c->attr.attention.H = a->H, c->attr.attention.K = a->K;

@@ -27,7 +27,7 @@ static bool is_wanted(op_kind kind) {
 static void test_ops(void **state) {
     (void)state;
     static const dtype dts[] = {DT_F32, DT_BF16, DT_F16};
-    backend b = {.reference = false};
+    backend b = {.reference = false, .slow = true};
     cuda_open(&b);
     for (int kind = 0; kind < OP_COUNT; kind++)
         for (int k = 0; k < ARRAY_LEN(dts) && is_wanted((op_kind)kind); k++)

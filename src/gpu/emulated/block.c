@@ -215,9 +215,11 @@ uint32_t emu_ballot(const emu_site *site, bool bit) {
 
 /* ---- memory ---- */
 
-void emu_load16(const emu_site *site, void *out, const void *p) {
+emu_4 emu_load16(const emu_site *site, const void *p) {
+    emu_4 v;
     emu_watch(p, 16, false, NULL, site);
-    memcpy(out, p, 16);
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 
 void emu_store8(const emu_site *site, void *p, uint64_t v) {
@@ -225,9 +227,9 @@ void emu_store8(const emu_site *site, void *p, uint64_t v) {
     memcpy(p, &v, 8);
 }
 
-void emu_store16(const emu_site *site, void *p, const void *in) {
+void emu_store16(const emu_site *site, void *p, emu_4 in) {
     emu_watch(p, 16, true, NULL, site);
-    memcpy(p, in, 16);
+    memcpy(p, &in, sizeof in);
 }
 
 /* The bytes move when they are waited for, as late as they may; until then there is NaN. */

@@ -99,14 +99,32 @@ GPU_FN float f32_of_bits(uint32_t u) {
 
 /* ---- memory ---- */
 
-void emu_load16(const emu_site *site, void *out, const void *p);
+/* By value: an array of a thread whose address is nowhere taken is not watched. */
+typedef struct emu_4 {
+    float f[4];
+} emu_4;
+emu_4 emu_load16(const emu_site *site, const void *p);
+void emu_store16(const emu_site *site, void *p, emu_4 in);
 void emu_store8(const emu_site *site, void *p, uint64_t v);
-void emu_store16(const emu_site *site, void *p, const void *in);
 void emu_copy16_async(const emu_site *site, void *to_shared, const void *from);
 void emu_copies_commit(void);
 void emu_copies_wait(int most);
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v);
 void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
+
+#define load4(out, p)                                                                              \
+    do {                                                                                           \
+        const emu_4 emu_v = emu_load16(EMU_SITE("load4", 0), p);                                   \
+        for (int emu_i = 0; emu_i < 4; emu_i++) (out)[emu_i] = emu_v.f[emu_i];                     \
+    } while (0)
+#define store4(p, in)                                                                              \
+    emu_store16(EMU_SITE("store4", 0), p, (emu_4){{(in)[0], (in)[1], (in)[2], (in)[3]}})
+#define store8(p, v) emu_store8(EMU_SITE("store8", 0), p, v)
+#define copy16_async(to, from) emu_copy16_async(EMU_SITE("copy16_async", 0), to, from)
+#define copies_commit() emu_copies_commit()
+#define copies_wait(n) emu_copies_wait(n)
+#define atomic_add_u64(p, v) emu_atomic_add_u64(EMU_SITE("atomic_add_u64", 0), p, v)
+#define atomic_or_u32(p, v) emu_atomic_or_u32(EMU_SITE("atomic_or_u32", 0), p, v)
 
 /* The running thread has found what cannot be. */
 _Noreturn void emu_refuse(const emu_site *site);
@@ -114,15 +132,6 @@ _Noreturn void emu_refuse(const emu_site *site);
     do {                                                                                           \
         if (!(ok)) emu_refuse(EMU_SITE(what, 0));                                                  \
     } while (0)
-
-#define load4(out, p) emu_load16(EMU_SITE("load4", 0), out, p)
-#define store8(p, v) emu_store8(EMU_SITE("store8", 0), p, v)
-#define store4(p, in) emu_store16(EMU_SITE("store4", 0), p, in)
-#define copy16_async(to, from) emu_copy16_async(EMU_SITE("copy16_async", 0), to, from)
-#define copies_commit() emu_copies_commit()
-#define copies_wait(n) emu_copies_wait(n)
-#define atomic_add_u64(p, v) emu_atomic_add_u64(EMU_SITE("atomic_add_u64", 0), p, v)
-#define atomic_or_u32(p, v) emu_atomic_or_u32(EMU_SITE("atomic_or_u32", 0), p, v)
 
 /* ---- numbers ---- */
 

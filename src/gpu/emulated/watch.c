@@ -23,26 +23,32 @@
 
 /* ---- time ---- */
 
-/* launch 8 bits, block 22, thread 10, barriers 12, meetings 12. 0: never. */
+/* launch 8 bits, block 21, thread 11, barriers 12, meetings 12. 0: never. */
 typedef uint64_t stamp;
 
-enum { ALL_THREADS = 1023 }; /* as reader: several */
+/* Instead of a thread, for readers: several of a warp (this + warp), several of several warps. */
+enum { WARP_THREADS = 1024, ALL_THREADS = 2047 };
 
 static stamp make_stamp(const emu_worker *w, uint32_t thread) {
-    uint64_t launch = w->device->launches % 255 + 1, block = w->block_number & 0x3fffff;
+    uint64_t launch = w->device->launches % 255 + 1, block = w->block_number & 0x1fffff;
     uint64_t barriers = w->epoch & 0xfff, meetings = w->warp[thread / GPU_WARP].epoch & 0xfff;
-    return launch << 56 | block << 34 | (uint64_t)thread << 24 | barriers << 12 | meetings;
+    return launch << 56 | block << 35 | (uint64_t)thread << 24 | barriers << 12 | meetings;
 }
 
 static uint32_t stamp_thread(stamp s) {
-    return (uint32_t)(s >> 24) & 1023;
+    return (uint32_t)(s >> 24) & 2047;
 }
 static uint32_t stamp_block(stamp s) {
-    return (uint32_t)(s >> 34) & 0x3fffff;
+    return (uint32_t)(s >> 35) & 0x1fffff;
+}
+/* -1: of several. */
+static int stamp_warp(stamp s) {
+    uint32_t t = stamp_thread(s);
+    return t == ALL_THREADS ? -1 : (int)(t < WARP_THREADS ? t / GPU_WARP : t - WARP_THREADS);
 }
 
 static bool same_block(stamp a, stamp b) {
-    return a >> 34 == b >> 34;
+    return a >> 35 == b >> 35;
 }
 
 /* True if nothing orders the two, both by threads of one launch. */
@@ -51,8 +57,7 @@ static bool collide(stamp before, stamp now) {
     if (!same_block(before, now)) return true;
     if (stamp_thread(before) == stamp_thread(now)) return false;
     if ((before >> 12 & 0xfff) != (now >> 12 & 0xfff)) return false;
-    bool one_warp = stamp_thread(before) / GPU_WARP == stamp_thread(now) / GPU_WARP;
-    return !(one_warp && (before & 0xfff) != (now & 0xfff));
+    return !(stamp_warp(before) == stamp_warp(now) && (before & 0xfff) != (now & 0xfff));
 }
 
 /* ---- faults ---- */
@@ -75,10 +80,12 @@ static void find_line(const void *pc, char *out, size_t bytes) {
              at);
     FILE *f = popen(command, "r");
     char line[200];
-    while (f && fgets(line, sizeof line, f)) { /* of functions inlined into each other */
-        const char *file = strstr(line, ".cu:");
-        if (!file) continue;
+    /* Of functions inlined into each other: the first that is not one of the thin ones. */
+    while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, " \n")] = '\0';
+        if (strstr(line, "/gpu/") || strstr(line, "/store.h:")) continue;
+        const char *file = strrchr(line, ':');
+        if (!file) continue;
         while (file > line && file[-1] != '/') file--;
         snprintf(out, bytes, "%s", file);
         break;
@@ -130,6 +137,10 @@ static _Noreturn void fail_race(const touching *a, const char *where, int64_t at
         emu_fail(a->pc, a->site,
                  "%s byte %lld of %s, which block number %u has %s in the same launch", verb(a),
                  (long long)at, where, stamp_block(before), did);
+    if (stamp_thread(before) >= WARP_THREADS)
+        emu_fail(a->pc, a->site,
+                 "%s byte %lld of %s, which several threads have %s since the last barrier",
+                 verb(a), (long long)at, where, did);
     emu_fail(a->pc, a->site, "%s byte %lld of %s, which thread %u has %s since the last barrier",
              verb(a), (long long)at, where, stamp_thread(before), did);
 }
@@ -141,6 +152,13 @@ static uint64_t get(const uint64_t *p) {
 }
 static void set(uint64_t *p, uint64_t v) {
     __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+
+/* A reader's stamp for two that nothing orders: their warp, if they are of one block and warp. */
+static stamp of_both(stamp before, stamp now) {
+    bool one_warp = same_block(before, now) && stamp_warp(before) == stamp_warp(now);
+    uint64_t who = one_warp ? WARP_THREADS + (uint64_t)stamp_warp(now) : ALL_THREADS;
+    return (now & ~((uint64_t)ALL_THREADS << 24)) | who << 24;
 }
 
 /* One unit; `at` is its byte in what is called `where`. fresh: it must have been written before it
@@ -156,8 +174,24 @@ static void touch(emu_cell *c, const touching *a, stamp now, const char *where, 
         if (collide(reader, now)) fail_race(a, where, at, reader, now, false);
         set(&c->writer, now);
     } else {
-        bool others = collide(reader, now);
-        set(&c->reader, others ? now | (uint64_t)ALL_THREADS << 24 : now);
+        set(&c->reader, collide(reader, now) ? of_both(reader, now) : now);
+    }
+}
+
+/* n units. What a wide read finds is mostly the same in all of its units, and is judged once. */
+static void touch_units(emu_cell *c, size_t n, size_t unit, const touching *a, stamp now,
+                        const char *where, int64_t at, bool fresh) {
+    emu_cell judged = {0, 0};
+    uint64_t then = 0;
+    for (size_t i = 0; i < n; i++) {
+        const emu_cell is = {get(&c[i].writer), get(&c[i].reader)};
+        if (!a->write && i > 0 && is.writer == judged.writer && is.reader == judged.reader) {
+            set(&c[i].reader, then);
+            continue;
+        }
+        touch(&c[i], a, now, where, at + (int64_t)(i * unit), fresh);
+        judged = is;
+        then = get(&c[i].reader);
     }
 }
 
@@ -179,9 +213,8 @@ static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp no
                  verb(a), a->bytes, hit ? (int)(at - hit->at) : -1, hit ? hit->site->what : "?",
                  hit ? hit->bytes : 0);
     }
-    for (size_t i = 0; i < a->bytes; i += 2)
-        touch(&w->shared_cell[(at + i) / 2], a, now, hit->site->what, (int64_t)(at + i - hit->at),
-              true);
+    touch_units(&w->shared_cell[at / 2], (a->bytes + 1) / 2, 2, a, now, hit->site->what,
+                (int64_t)(at - hit->at), true);
 }
 
 /* ---- ranges ---- */
