@@ -53,4 +53,13 @@ GPU_FN float block_sum(float v, float *room) {
     return warp_sum(v);
 }
 
+/* The same for the largest number. */
+GPU_FN float block_max(float v, float *room) {
+    v = warp_max(v);
+    if (lane() == 0) room[warp()] = v;
+    sync_block();
+    v = lane() < threads_x() / GPU_WARP ? room[lane()] : room[0];
+    return warp_max(v);
+}
+
 #endif
