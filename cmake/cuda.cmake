@@ -26,3 +26,13 @@ foreach(storage f32 bf16 f16)
 endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/gpu_images.c CONTENT "#include \"gpu/gpu.h\"\n\n${images}")
 target_sources(ath_op PRIVATE ${CMAKE_BINARY_DIR}/gpu_images.c)
+
+# What gpu/lt.h says of cuBLASLt is compared with NVIDIA's header where there is one, here or in a toolkit:
+# cmake -DCUBLAS_INCLUDE=FOLDER -DCUDART_INCLUDE=FOLDER
+find_path(CUBLAS_INCLUDE cublasLt.h PATHS /usr/local/cuda/include)
+find_path(CUDART_INCLUDE library_types.h PATHS /usr/local/cuda/include)
+if(CUBLAS_INCLUDE AND CUDART_INCLUDE)
+    add_library(cublas_facts OBJECT tests/gpu/cublas_facts.c)
+    target_include_directories(cublas_facts SYSTEM PRIVATE ${CUBLAS_INCLUDE} ${CUDART_INCLUDE})
+    target_link_libraries(cublas_facts PRIVATE ath_flags)
+endif()
