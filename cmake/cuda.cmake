@@ -90,3 +90,13 @@ endif()
 # nvcc takes every kernel, and none spills; skipped where there is no nvcc.
 add_test(NAME cuda_registers COMMAND ${CMAKE_SOURCE_DIR}/tools/cuda_registers.sh)
 set_tests_properties(cuda_registers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow)
+
+# What gpu/lt.h says of cuBLASLt is compared with NVIDIA's header where there is one, here or in a toolkit:
+# cmake -DCUBLAS_INCLUDE=FOLDER -DCUDART_INCLUDE=FOLDER
+find_path(CUBLAS_INCLUDE cublasLt.h PATHS /usr/local/cuda/include)
+find_path(CUDART_INCLUDE library_types.h PATHS /usr/local/cuda/include)
+if(CUBLAS_INCLUDE AND CUDART_INCLUDE)
+    add_library(cublas_facts OBJECT tests/gpu/cublas_facts.c)
+    target_include_directories(cublas_facts SYSTEM PRIVATE ${CUBLAS_INCLUDE} ${CUDART_INCLUDE})
+    target_link_libraries(cublas_facts PRIVATE ath_flags)
+endif()

@@ -107,6 +107,10 @@ GPU_FN void atomic_or_u32(uint32_t *p, uint32_t v) {
 GPU_FN float gpu_max(float a, float b) {
     return fmaxf(a, b);
 }
+/* A product that is rounded by itself, never as a part of a multiply-add. */
+GPU_FN float mul_rounded(float a, float b) {
+    return __fmul_rn(a, b);
+}
 GPU_FN float bf16_load(uint16_t h) {
     return __uint_as_float((uint32_t)h << 16);
 }

@@ -14,6 +14,7 @@
  *   store8(p, uint64_t)               8 bytes at once, aligned to 8
  *   copy16_async(shared, global) copies_commit() copies_wait(n)   cp.async: at most n groups of
  *                                     copies are still under way afterwards
+ *   mul_rounded(a, b)                 a product that no multiply-add takes up
  *   atomic_add_u64, atomic_or_u32     on global memory
  *   kernel_check(ok, "finds ..")      ends the kernel with an error, if not
  *   matrix_load4(r, p) matrix_load4_turned(r, p)   ldmatrix.x4 (.trans) of 8x8 tiles of 16 bits
@@ -72,6 +73,15 @@ GPU_FN float block_sum(float v, float *room) {
     sync_block();
     v = lane() < threads_x() / GPU_WARP ? room[lane()] : 0;
     return warp_sum(v);
+}
+
+/* The same for the largest number. */
+GPU_FN float block_max(float v, float *room) {
+    v = warp_max(v);
+    if (lane() == 0) room[warp()] = v;
+    sync_block();
+    v = lane() < threads_x() / GPU_WARP ? room[lane()] : room[0];
+    return warp_max(v);
 }
 
 #endif

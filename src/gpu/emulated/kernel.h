@@ -138,6 +138,10 @@ _Noreturn void emu_refuse(const emu_site *site);
 GPU_FN float gpu_max(float a, float b) {
     return fmaxf(a, b);
 }
+GPU_FN float mul_rounded(float a, float b) {
+    volatile float product = a * b; /* the compiler may not join it with a sum */
+    return product;
+}
 GPU_FN float bf16_load(uint16_t h) {
     return bf16_to_f32(h);
 }

@@ -72,6 +72,7 @@ static touched touched_by(const op_call *c) {
         bool adds = op_classes[c->kind].flags & OPF_SUMS_GRAD && op_accumulates(c, o);
         allow(&all, out[o], &c->out[o], !forward ? GPU_READ : adds ? GPU_UPDATE : GPU_WRITE);
     }
+    if (op_classes[c->kind].flags & OPF_GRAD_IN_FWD && !c->attr->head.with_grad) return all;
     for (int i = 0; i < OP_MAX_IN; i++)
         allow(&all, din[i], &c->din[i], op_accumulates(c, i) ? GPU_UPDATE : GPU_WRITE);
     return all;
