@@ -54,7 +54,7 @@ KERNEL(fill_rows_f32, fill_args, PIECE_THREADS) {
 typedef struct dropout_args {
     mat x, y;
     pieces p;
-    draws draw;
+    drawing draw;
     uint64_t counter; /* of the first element; that of column c of row n is n * cols + c higher */
     int64_t cols;
     int32_t add;

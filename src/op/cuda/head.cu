@@ -160,6 +160,12 @@ static void head_dx(const head *h, int64_t n0, int64_t rows) {
     cuda_product_run(h->c->run->dev, &p, h->product);
 }
 
+static void head_dbias(const head *h, int64_t rows, bool add) {
+    mat d = dlogits_of(h);
+    tensor t = {d.p, h->c->in[1].dt, rows, h->c->in[1].rows, d.ld};
+    column_sums(h->c, &t, &h->dbias, add, h->parts);
+}
+
 static void head_dw(const head *h, int64_t n0, int64_t rows) {
     const tensor *x = &h->c->in[0], *dw = &h->dw;
     mat d = dlogits_of(h);
@@ -211,9 +217,7 @@ static void run_chunks(head h) {
         head_softmax(&h, n0, rows, grad);
         if (h.dx.data) head_dx(&h, n0, rows);
         if (h.dw.data) head_dw(&h, n0, rows);
-        if (h.dbias.data)
-            column_sums(c, dlogits_of(&h), rows, V, h.dbias.data, n0 > 0 || op_accumulates(c, 3),
-                        h.parts);
+        if (h.dbias.data) head_dbias(&h, rows, n0 > 0 || op_accumulates(c, 3));
     }
 }
 
