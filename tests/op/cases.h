@@ -24,8 +24,8 @@ static const int64_t SIZES[][2] = {{1, 1},  {1, 64},  {2, 3},   {3, 16},
                                    {5, 33}, {33, 65}, {7, 257}, {130, 257}};
 
 static void cases_EMBED(case_list *l) {
-    static const int64_t sizes[][3] = {
-        {1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}, {3, 40, 200}, {50, 65, 510}};
+    static const int64_t sizes[][3] = {{1, 1, 1},   {7, 5, 3},    {33, 65, 17},
+                                       {5, 64, 40}, {3, 40, 200}, {50, 65, 510}};
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_EMBED);
         int64_t V = sizes[i][0], C = sizes[i][1], N = sizes[i][2];

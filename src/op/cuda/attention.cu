@@ -21,7 +21,8 @@ enum {
  * those of every device. */
 static attention_args shape_of(const op_attr *at) {
     const op_attention *s = &at->attention;
-    attention_args a = {.B = s->B, .Tq = s->Tq, .Tk = s->Tk, .H = s->H, .K = s->K, .D = s->D, .Dv = s->Dv};
+    attention_args a = {
+        .B = s->B, .Tq = s->Tq, .Tk = s->Tk, .H = s->H, .K = s->K, .D = s->D, .Dv = s->Dv};
     a.scale = s->scale, a.softcap = s->softcap, a.window = s->window, a.causal = s->causal;
     a.by_head = s->by_head;
     a.pack = a.chunks = a.splits = a.tiles = 1;
@@ -41,7 +42,8 @@ static gpu_grid any_grid(int64_t blocks, int32_t rows, int64_t shared) {
 static int64_t any_shared(attention_args *a, int32_t rows, bool two) {
     int64_t floats = 2 * ANY_COLS * ANY_STRIDE + (int64_t)rows * ANY_P_STRIDE;
     int64_t tile = (int64_t)rows * ANY_STRIDE;
-    int64_t all = (a->D + ANY_CHUNK - 1) / ANY_CHUNK + (two ? (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK : 0);
+    int64_t all =
+        (a->D + ANY_CHUNK - 1) / ANY_CHUNK + (two ? (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK : 0);
     a->keep = (floats + all * tile) * (int64_t)sizeof(float) <= GPU_MOST_DYNAMIC_BYTES - 1024;
     return (floats + (a->keep ? all : two ? 2 : 1) * tile) * (int64_t)sizeof(float);
 }
@@ -82,7 +84,8 @@ static attention_args open_call(const op_call *c) {
     if (s->dropout <= 0) return a;
     dropout_draw draw = dropout_open(c->run, s->dropout, s->stream);
     a.key = draw.key, a.threshold = draw.threshold, a.dropout_scale = dropout_scale(s->dropout);
-    a.before = (uint64_t)c->run->micro_batch * (uint64_t)a.B * (uint64_t)a.all_heads * (uint64_t)a.Tq;
+    a.before =
+        (uint64_t)c->run->micro_batch * (uint64_t)a.B * (uint64_t)a.all_heads * (uint64_t)a.Tq;
     return a;
 }
 
@@ -92,10 +95,12 @@ static void attention_fwd(const op_call *c) {
     a.part_o = c->ws;
     a.part_m = a.part_o + part_rows(&a) * a.Dv;
     int64_t shared = any_shared(&a, rows, false), groups = (int64_t)a.B * (a.H / a.pack);
-    launch(c, &attention_any_fwd, any_grid(groups * a.tiles * a.chunks * a.splits, rows, shared), &a);
+    launch(c, &attention_any_fwd, any_grid(groups * a.tiles * a.chunks * a.splits, rows, shared),
+           &a);
     if (a.splits == 1) return;
     uint32_t threads = a.Dv <= 32 ? 32 : a.Dv <= 64 ? 64 : ANY_THREADS;
-    launch(c, &attention_join, (gpu_grid){blocks_for((int64_t)a.B * a.H * a.Tq, 1), 1, 1, threads, 0}, &a);
+    launch(c, &attention_join,
+           (gpu_grid){blocks_for((int64_t)a.B * a.H * a.Tq, 1), 1, 1, threads, 0}, &a);
 }
 
 static int64_t delta_bytes(const attention_args *a) {
@@ -107,7 +112,8 @@ static void query_gradients(const op_call *c, attention_args a) {
     a.tiles = (int32_t)blocks_for(a.Tq, rows);
     a.chunks = (a.D + ANY_CHUNK - 1) / ANY_CHUNK;
     int64_t shared = any_shared(&a, rows, true);
-    launch(c, &attention_any_dq, any_grid((int64_t)a.B * a.H * a.tiles * a.chunks, rows, shared), &a);
+    launch(c, &attention_any_dq, any_grid((int64_t)a.B * a.H * a.tiles * a.chunks, rows, shared),
+           &a);
 }
 
 static void key_gradients(const op_call *c, attention_args a) {
@@ -115,14 +121,16 @@ static void key_gradients(const op_call *c, attention_args a) {
     a.tiles = (int32_t)blocks_for(a.Tk, rows);
     a.chunks = ((a.D > a.Dv ? a.D : a.Dv) + ANY_CHUNK - 1) / ANY_CHUNK;
     int64_t shared = any_shared(&a, rows, true);
-    launch(c, &attention_any_dkv, any_grid((int64_t)a.B * a.K * a.tiles * a.chunks, rows, shared), &a);
+    launch(c, &attention_any_dkv, any_grid((int64_t)a.B * a.K * a.tiles * a.chunks, rows, shared),
+           &a);
 }
 
 static void attention_bwd(const op_call *c) {
     attention_args a = open_call(c);
     a.delta = c->ws;
     a.seen = (int32_t *)((char *)c->ws + delta_bytes(&a));
-    a.add_dq = op_accumulates(c, 0), a.add_dk = op_accumulates(c, 1), a.add_dv = op_accumulates(c, 2);
+    a.add_dq = op_accumulates(c, 0), a.add_dk = op_accumulates(c, 1),
+    a.add_dv = op_accumulates(c, 2);
     int64_t rows = (int64_t)a.B * a.H * a.Tq;
     uint32_t warps = rows < 64 ? 1 : 4;
     launch(c, &attention_delta, (gpu_grid){blocks_for(rows, warps), 1, 1, warps * GPU_WARP, 0}, &a);

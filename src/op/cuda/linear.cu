@@ -216,8 +216,7 @@ static void linear_bwd_input(const op_call *c) {
 
 static void linear_bwd_weight(const op_call *c) {
     const tensor *dy = &c->dout[0], *x = &c->in[0], *dw = &c->din[1], *db = &c->din[2];
-    if (db->data)
-        column_sums(c, dy, db, op_accumulates(c, 2), c->ws);
+    if (db->data) column_sums(c, dy, db, op_accumulates(c, 2), c->ws);
     if (!dw->data) return;
     cuda_product p = {.m = dy->cols, .n = x->cols, .k = dy->rows, .a = dy->data, .lda = dy->ld};
     p.a_trans = true, p.b = x->data, p.ldb = x->ld, p.ab_dt = dy->dt;
