@@ -286,11 +286,14 @@ static status start(dev *d, cuda *c, err *e) {
         return err_hint(e, "build it with make cuda, or use device=cpu");
     }
     TRY(find_device(c, e));
+    void *flag = NULL;
     bool there = c->api.context_retain(&c->context, c->device) == 0;
     if (there) c->api.context_set(c->context);
     there = there && c->api.stream_create(&c->stream, CU_STREAM_NON_BLOCKING) == 0;
     for (int i = 0; i < EVENTS && there; i++)
         there = c->api.event_create(&c->event[i], CU_EVENT_NO_TIMING) == 0;
+    there = there && c->api.mem_host_alloc(&flag, sizeof *d->flag, CU_HOST_DEVICE_MAP) == 0;
+    if (flag) d->flag = memset(flag, 0, sizeof *d->flag);
     d->own = c;
     if (there) return ST_OK;
     err_set(e, ST_RANK, "the GPU gives no stream");
@@ -304,6 +307,8 @@ static void cuda_close(dev *d) {
     keep_free(&c->keep, d);
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
+    if (d->flag != &d->own_flag) c->api.mem_host_free(d->flag);
+    d->flag = &d->own_flag;
     if (c->stream) c->api.stream_destroy(c->stream);
     for (int i = 0; i < c->n_images; i++)
         if (c->images[i].module) c->api.module_unload(c->images[i].module);
