@@ -317,12 +317,15 @@ static status start(dev *d, cuda *c, err *e) {
     }
     TRY(lt_open(&c->lt.api, c->api.emulated, e));
     TRY(find_device(c, e));
+    void *flag = NULL;
     bool there = c->api.context_retain(&c->context, c->device) == 0;
     if (there) c->api.context_set(c->context);
     there = there && c->api.stream_create(&c->stream, CU_STREAM_NON_BLOCKING) == 0;
     for (int i = 0; i < EVENTS && there; i++)
         there = c->api.event_create(&c->event[i], CU_EVENT_NO_TIMING) == 0;
     there = there && c->lt.api.create(&c->lt.handle) == 0;
+    there = there && c->api.mem_host_alloc(&flag, sizeof *d->flag, CU_HOST_DEVICE_MAP) == 0;
+    if (flag) d->flag = memset(flag, 0, sizeof *d->flag);
     d->own = c;
     if (there) return ST_OK;
     err_set(e, ST_RANK, "the GPU gives no stream, or none for cuBLASLt");
@@ -337,6 +340,8 @@ static void cuda_close(dev *d) {
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
     if (c->lt.handle) c->lt.api.destroy(c->lt.handle);
+    if (d->flag != &d->own_flag) c->api.mem_host_free(d->flag);
+    d->flag = &d->own_flag;
     if (c->stream) c->api.stream_destroy(c->stream);
     for (int i = 0; i < c->n_images; i++)
         if (c->images[i].module) c->api.module_unload(c->images[i].module);

@@ -170,6 +170,7 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     dev *d = xcalloc(1, sizeof *d);
     d->kind = kind;
     d->class = class;
+    d->flag = &d->own_flag;
     d->isa = isa;
     d->threads = threads > 0 ? threads : default_threads();
     status st = class->open ? class->open(d, e) : ST_OK;
@@ -270,6 +271,10 @@ void dev_wait(dev *d, dev_event ev) {
 
 void dev_sync(dev *d) {
     dev_wait(d, dev_record(d));
+}
+
+bool *dev_flag(dev *d) {
+    return d->flag;
 }
 
 status dev_check(dev *d, err *e) {

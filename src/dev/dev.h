@@ -18,6 +18,7 @@
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -80,6 +81,9 @@ void dev_fill(dev *d, void *at, int byte, size_t bytes);
  * copies its arguments. It may read and write the device's memory, but calls nothing of dev. */
 typedef void (*dev_kernel)(dev *d, const void *args);
 void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes);
+/* A flag, false at first, that kernels may raise and the host reads and clears. Each device has one.
+ * The host touches it only after dev_sync. */
+bool *dev_flag(dev *d);
 /* Waits for all work. */
 void dev_sync(dev *d);
 /* ST_RANK: the device has failed since it was opened, and what it has computed since then is wrong.

@@ -45,6 +45,7 @@ struct dev {
     cpu_isa isa;
     dev_cache caches[DEV_CACHES];
     void *own; /* for the functions of the class */
+    bool *flag, own_flag; /* of dev_flag: own_flag, unless open sets another */
 };
 
 extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;

@@ -96,6 +96,10 @@ GPU_FN void atomic_or_u32(uint32_t *p, uint32_t v) {
     atomicOr((unsigned int *)p, v);
 }
 
+GPU_FN void raise_flag(bool *flag) {
+    *(volatile bool *)flag = true;
+}
+
 /* The text is for who reads, and for the emulated device. */
 #define kernel_check(ok, what)                                                                     \
     do {                                                                                           \

@@ -27,6 +27,7 @@ enum { /* CUdevice_attribute */
        CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
 };
 enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
+enum { CU_HOST_DEVICE_MAP = 2 }; /* kernels reach the host's memory by the host's addresses */
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
 
 /* X(name, symbol in the driver's library, arguments) */
@@ -43,6 +44,8 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
     X(mem_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                           \
     X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * p, size_t bytes))                                      \
     X(mem_free, "cuMemFree_v2", (cu_ptr p))                                                        \
+    X(mem_host_alloc, "cuMemHostAlloc", (void **p, size_t bytes, unsigned flags))                  \
+    X(mem_host_free, "cuMemFreeHost", (void *p))                                                   \
     X(copy_in, "cuMemcpyHtoDAsync_v2", (cu_ptr to, const void *from, size_t bytes, cu_stream s))   \
     X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, cu_ptr from, size_t bytes, cu_stream s))        \
     X(copy, "cuMemcpyDtoDAsync_v2", (cu_ptr to, cu_ptr from, size_t bytes, cu_stream s))           \

@@ -16,6 +16,7 @@
  *                                     copies are still under way afterwards
  *   mul_rounded(a, b)                 a product that no multiply-add takes up
  *   atomic_add_u64, atomic_or_u32     on global memory
+ *   raise_flag(bool *)                sets it; many threads may
  *   kernel_check(ok, "finds ..")      ends the kernel with an error, if not
  *   matrix_load4(r, p) matrix_load4_turned(r, p)   ldmatrix.x4 (.trans) of 8x8 tiles of 16 bits
  *   multiply_add_bf16 / _f16(d, a, b)       mma.sync.m16n8k16: d += a b, see there for fragments

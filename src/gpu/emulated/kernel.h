@@ -110,6 +110,7 @@ void emu_copy16_async(const emu_site *site, void *to_shared, const void *from);
 void emu_copies_commit(void);
 void emu_copies_wait(int most);
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v);
+void emu_raise_flag(const emu_site *site, bool *flag);
 void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
 
 #define load4(out, p)                                                                              \
@@ -124,6 +125,7 @@ void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
 #define copies_commit() emu_copies_commit()
 #define copies_wait(n) emu_copies_wait(n)
 #define atomic_add_u64(p, v) emu_atomic_add_u64(EMU_SITE("atomic_add_u64", 0), p, v)
+#define raise_flag(p) emu_raise_flag(EMU_SITE("raise_flag", 0), p)
 #define atomic_or_u32(p, v) emu_atomic_or_u32(EMU_SITE("atomic_or_u32", 0), p, v)
 
 /* The running thread has found what cannot be. */

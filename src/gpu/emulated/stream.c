@@ -115,6 +115,26 @@ static cu_result emu_mem_free(cu_ptr p) {
     return 0;
 }
 
+/* The host's memory, which kernels reach, too. */
+static cu_result emu_mem_host_alloc(void **p, size_t bytes, unsigned flags) {
+    (void)flags;
+    *p = xmalloc(bytes);
+    pthread_mutex_lock(&current->lock);
+    emu_memory_add(current->device, *p, bytes);
+    pthread_mutex_unlock(&current->lock);
+    return 0;
+}
+
+static cu_result emu_mem_host_free(void *p) {
+    cu_context c = current;
+    pthread_mutex_lock(&c->lock);
+    run_all(c);
+    emu_memory_remove(c->device, p);
+    pthread_mutex_unlock(&c->lock);
+    free(p);
+    return 0;
+}
+
 /* ---- streams; with the lock held ---- */
 
 static bool is_ready(const struct cu_stream_handle *s) {
@@ -463,6 +483,8 @@ void emu_driver_fill(cu_driver *d) {
         .mem_info = emu_mem_info,
         .mem_alloc = emu_mem_alloc,
         .mem_free = emu_mem_free,
+        .mem_host_alloc = emu_mem_host_alloc,
+        .mem_host_free = emu_mem_host_free,
         .copy_in = emu_copy_in,
         .copy_out = emu_copy_out,
         .copy = emu_copy,

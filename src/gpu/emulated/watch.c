@@ -381,6 +381,11 @@ void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v) {
     __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
 }
 
+void emu_raise_flag(const emu_site *site, bool *flag) {
+    watch_atomic(flag, sizeof *flag, site);
+    __atomic_store_n(flag, true, __ATOMIC_RELAXED);
+}
+
 /* ---- the compiler's calls ---- */
 
 #define HOOK(bytes)                                                                                \

@@ -90,6 +90,9 @@ void cuda_op_launch(dev *d, op_fn fn, const op_call *c) {
         if (c->ws && c->ws_bytes > 0)
             all.range[all.n++] = (gpu_range){
                 "workspace", c->ws, 1, c->ws_bytes, c->ws_bytes, GPU_SCRATCH, scratch_item(c)};
+        if (c->kind == OP_FIXED_ADD)
+            all.range[all.n++] =
+                (gpu_range){"the overflow flag", c->run->fixed_overflow, 1, 1, 1, GPU_UPDATE, 1};
     }
     cuda_scope_begin(d, op_classes[c->kind].name, all.range, all.n);
     fn(c);
