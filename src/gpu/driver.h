@@ -36,27 +36,28 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
     X(device_get, "cuDeviceGet", (int *device, int ordinal))                                       \
     X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                         \
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
-    X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context *c, int device))                     \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * c, int device))                    \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
     X(context_set, "cuCtxSetCurrent", (cu_context c))                                              \
-    X(mem_info, "cuMemGetInfo_v2", (size_t *available, size_t *total))                             \
-    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr *p, size_t bytes))                                       \
+    X(mem_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                           \
+    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * p, size_t bytes))                                      \
     X(mem_free, "cuMemFree_v2", (cu_ptr p))                                                        \
     X(copy_in, "cuMemcpyHtoDAsync_v2", (cu_ptr to, const void *from, size_t bytes, cu_stream s))   \
     X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, cu_ptr from, size_t bytes, cu_stream s))        \
     X(copy, "cuMemcpyDtoDAsync_v2", (cu_ptr to, cu_ptr from, size_t bytes, cu_stream s))           \
     X(fill, "cuMemsetD8Async", (cu_ptr to, unsigned char byte, size_t bytes, cu_stream s))         \
-    X(stream_create, "cuStreamCreate", (cu_stream *s, unsigned flags))                             \
+    X(stream_create, "cuStreamCreate", (cu_stream * s, unsigned flags))                            \
     X(stream_destroy, "cuStreamDestroy_v2", (cu_stream s))                                         \
     X(stream_sync, "cuStreamSynchronize", (cu_stream s))                                           \
     X(stream_wait, "cuStreamWaitEvent", (cu_stream s, cu_event e, unsigned flags))                 \
-    X(event_create, "cuEventCreate", (cu_event *e, unsigned flags))                                \
+    X(event_create, "cuEventCreate", (cu_event * e, unsigned flags))                               \
     X(event_destroy, "cuEventDestroy_v2", (cu_event e))                                            \
     X(event_record, "cuEventRecord", (cu_event e, cu_stream s))                                    \
     X(event_sync, "cuEventSynchronize", (cu_event e))                                              \
-    X(module_load, "cuModuleLoadData", (cu_module *m, const void *image))                          \
+    X(event_elapsed, "cuEventElapsedTime", (float *ms, cu_event from, cu_event to))                \
+    X(module_load, "cuModuleLoadData", (cu_module * m, const void *image))                         \
     X(module_unload, "cuModuleUnload", (cu_module m))                                              \
-    X(module_function, "cuModuleGetFunction", (cu_function *f, cu_module m, const char *name))     \
+    X(module_function, "cuModuleGetFunction", (cu_function * f, cu_module m, const char *name))    \
     X(function_set, "cuFuncSetAttribute", (cu_function f, int attribute, int value))               \
     X(launch, "cuLaunchKernel",                                                                    \
       (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \

@@ -3,8 +3,7 @@
 
 #include "dev/cuda.h"
 
-#define X(ID)                                                                                      \
-    extern const op_impl op_cuda_##ID##_f32, op_cuda_##ID##_bf16, op_cuda_##ID##_f16;
+#define X(ID) extern const op_impl op_cuda_##ID##_f32, op_cuda_##ID##_bf16, op_cuda_##ID##_f16;
 #include "op/cuda/ops.def"
 #undef X
 
