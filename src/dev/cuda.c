@@ -211,6 +211,31 @@ int cuda_attribute(const dev *d, int attribute) {
     return value;
 }
 
+void cuda_name(const dev *d, char out[DEV_NAME_MAX]) {
+    const cuda *c = d->own;
+    out[0] = '\0';
+    c->api.device_name(out, DEV_NAME_MAX, c->device);
+}
+
+double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void *args) {
+    cuda *c = use(d);
+    cu_event from = NULL, to = NULL;
+    float ms = 0;
+    bool there = good(d, c->api.event_create(&from, 0), "an event") &&
+                 good(d, c->api.event_create(&to, 0), "an event");
+    if (there) {
+        work(args);
+        good(d, c->api.event_record(from, c->stream), "an event");
+        for (int i = 0; i < runs; i++) work(args);
+        good(d, c->api.event_record(to, c->stream), "an event");
+        good(d, c->api.event_sync(to), "waiting for the GPU");
+        good(d, c->api.event_elapsed(&ms, from, to), "an event");
+    }
+    if (from) c->api.event_destroy(from);
+    if (to) c->api.event_destroy(to);
+    return (double)ms * 1e-3 / runs;
+}
+
 void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n) {
     if (cuda_is_emulated(d)) emu_stream_scope(cuda_stream(d), what, ranges, n);
 }

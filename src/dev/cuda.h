@@ -22,6 +22,11 @@ const cuda_lt *cuda_get_lt(const dev *d);
 int cuda_multiprocessors(const dev *d);
 /* What cuDeviceGetAttribute says of one of gpu/driver.h. */
 int cuda_attribute(const dev *d, int attribute);
+/* The GPU as its driver names it. */
+void cuda_name(const dev *d, char out[DEV_NAME_MAX]);
+/* Seconds that one of `runs` calls takes on the device; 0 on the emulated one. `work` gives work to
+ * the device, once more than that. */
+double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void *args);
 /* Between these, kernels may touch only the ranges, and must fill what is GPU_WRITE. On a real device
  * they do nothing. `what` has static storage. */
 void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n);

@@ -58,6 +58,7 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
     X(event_destroy, "cuEventDestroy_v2", (cu_event e))                                            \
     X(event_record, "cuEventRecord", (cu_event e, cu_stream s))                                    \
     X(event_sync, "cuEventSynchronize", (cu_event e))                                              \
+    X(event_elapsed, "cuEventElapsedTime", (float *ms, cu_event from, cu_event to))                \
     X(module_load, "cuModuleLoadData", (cu_module * m, const void *image))                         \
     X(module_unload, "cuModuleUnload", (cu_module m))                                              \
     X(module_function, "cuModuleGetFunction", (cu_function * f, cu_module m, const char *name))    \

@@ -143,10 +143,13 @@ static const char *wrong_in(lt_desc desc, lt_layout a, lt_layout b, lt_layout c,
     return NULL;
 }
 
+enum { WS_MOST = 1 << 20 }; /* more is not worth the time */
+
 static choice choice_of(lt_desc desc, lt_layout a, lt_layout d, lt_preference p) {
     choice c = {d->rows, d->cols, desc->turned[0] ? a->rows : a->cols, 0, {0}, desc->epilogue};
     uint64_t parts = (uint64_t)(c.m * c.n) * sizeof(float); /* as if k were split */
-    c.workspace_bytes = parts <= p->workspace_bytes ? parts : 0;
+    bool fits = parts <= p->workspace_bytes && parts <= WS_MOST;
+    c.workspace_bytes = fits ? parts : 0;
     memcpy(c.alignment, p->alignment, sizeof c.alignment);
     return c;
 }
@@ -157,9 +160,11 @@ static lt_result emu_choose(lt_handle h, lt_desc desc, lt_layout a, lt_layout b,
     if (!h || most <= 0) return LT_INVALID_VALUE;
     if (wrong_in(desc, a, b, c, d)) return LT_NOT_SUPPORTED;
     choice made = choice_of(desc, a, d, p);
-    choices[0] = (lt_choice){.workspace_bytes = made.workspace_bytes};
-    memcpy(&choices[0].algorithm, &made, sizeof made);
-    *n = 1;
+    while (*n < most && *n < 2) { /* the second needs no workspace */
+        choices[*n] = (lt_choice){.workspace_bytes = made.workspace_bytes};
+        memcpy(&choices[(*n)++].algorithm, &made, sizeof made);
+        made.workspace_bytes = 0;
+    }
     return 0;
 }
 

@@ -256,6 +256,13 @@ static cu_result emu_event_sync(cu_event e) {
     return result_of(e->stream->context);
 }
 
+/* The emulated device has no time of its own. */
+static cu_result emu_event_elapsed(float *ms, cu_event from, cu_event to) {
+    (void)from, (void)to;
+    *ms = 0;
+    return 0;
+}
+
 static cu_result emu_stream_wait(cu_stream s, cu_event e, unsigned flags) {
     (void)flags;
     if (!e->stream) return 0;
@@ -497,6 +504,7 @@ void emu_driver_fill(cu_driver *d) {
         .event_destroy = emu_event_destroy,
         .event_record = emu_event_record,
         .event_sync = emu_event_sync,
+        .event_elapsed = emu_event_elapsed,
         .launch = emu_launch_kernel,
         .error_text = emu_error_text,
         .emulated = true,

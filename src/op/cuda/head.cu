@@ -147,7 +147,7 @@ static void make_logits(const head *h, int64_t n0, int64_t rows) {
     cuda_product p = {.m = rows, .n = w->rows, .k = x->cols, .a = row_at(x, n0), .lda = x->ld};
     p.b = w->data, p.ldb = w->ld, p.b_trans = true, p.ab_dt = x->dt;
     p.c = h->logits, p.ldc = h->ld, p.c_dt = DT_F32, p.bias = bias->data;
-    cuda_product_run(h->c->run->dev, &p, h->product);
+    cuda_product_run(h->c->run, &p, h->product);
 }
 
 static void head_dx(const head *h, int64_t n0, int64_t rows) {
@@ -157,7 +157,7 @@ static void head_dx(const head *h, int64_t n0, int64_t rows) {
     p.b = w->data, p.ldb = w->ld;
     p.c = row_at(dx, n0), p.ldc = dx->ld, p.c_dt = dx->dt;
     if (h->add_dx) p.add = p.c, p.ld_add = p.ldc;
-    cuda_product_run(h->c->run->dev, &p, h->product);
+    cuda_product_run(h->c->run, &p, h->product);
 }
 
 static void head_dbias(const head *h, int64_t rows, bool add) {
@@ -174,7 +174,7 @@ static void head_dw(const head *h, int64_t n0, int64_t rows) {
     p.a_trans = true, p.b = row_at(x, n0), p.ldb = x->ld;
     p.c = dw->data, p.ldc = dw->ld, p.c_dt = DT_F32;
     if (n0 > 0 || op_accumulates(h->c, 1)) p.add = p.c, p.ld_add = p.ldc;
-    cuda_product_run(h->c->run->dev, &p, h->product);
+    cuda_product_run(h->c->run, &p, h->product);
 }
 
 static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {

@@ -146,7 +146,7 @@ static void multiply_tile(const op_call *c, const stored_args *a, const float *b
     p.c = (float *)y->data + o, p.ldc = y->ld, p.c_dt = DT_F32;
     if (bias) p.bias = bias + o;
     if (res->data) p.add = (const float *)res->data + o, p.ld_add = res->ld;
-    cuda_product_run(c->run->dev, &p, (char *)a->wide + tile_bytes(y->cols, x->cols));
+    cuda_product_run(c->run, &p, (char *)a->wide + tile_bytes(y->cols, x->cols));
 }
 
 static void linear_stored(const op_call *c) {
@@ -201,7 +201,7 @@ static void linear_fwd(const op_call *c) {
         launch(c, &linear_widen, grid_of(a.rows * a.cols), &a);
         p.add = y->data, p.ld_add = y->ld;
     }
-    cuda_product_run(c->run->dev, &p, (char *)c->ws + stage_bytes(y->cols));
+    cuda_product_run(c->run, &p, (char *)c->ws + stage_bytes(y->cols));
 }
 
 static void linear_bwd_input(const op_call *c) {
@@ -211,7 +211,7 @@ static void linear_bwd_input(const op_call *c) {
     p.b = w->data, p.ldb = w->ld, p.ab_dt = dy->dt;
     p.c = dx->data, p.ldc = dx->ld, p.c_dt = dx->dt;
     if (op_accumulates(c, 0)) p.add = dx->data, p.ld_add = dx->ld;
-    cuda_product_run(c->run->dev, &p, c->ws);
+    cuda_product_run(c->run, &p, c->ws);
 }
 
 static void linear_bwd_weight(const op_call *c) {
@@ -222,7 +222,7 @@ static void linear_bwd_weight(const op_call *c) {
     p.a_trans = true, p.b = x->data, p.ldb = x->ld, p.ab_dt = dy->dt;
     p.c = dw->data, p.ldc = dw->ld, p.c_dt = DT_F32;
     if (op_accumulates(c, 1)) p.add = dw->data, p.ld_add = dw->ld;
-    cuda_product_run(c->run->dev, &p, c->ws);
+    cuda_product_run(c->run, &p, c->ws);
 }
 
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {

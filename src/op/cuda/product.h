@@ -3,8 +3,8 @@
 #ifndef OP_CUDA_PRODUCT_H
 #define OP_CUDA_PRODUCT_H
 
-#include "base/dtype.h"
 #include "dev/cuda.h"
+#include "op/op.h"
 
 typedef struct cuda_product {
     int64_t m, n, k;
@@ -25,7 +25,16 @@ typedef struct cuda_product {
  * are content. A meta device plans it as it will be. */
 int64_t cuda_product_ws_bytes(int64_t m, int64_t n);
 /* Gives the product to the device. ws has that size and is aligned to 64. What fails is noted on the
- * device. */
-void cuda_product_run(dev *d, const cuda_product *p, void *ws);
+ * device. When a shape first comes in a run without other ranks, the algorithms are timed, unless a
+ * file remembers them (product_choice.h); so bits may differ from machine to machine, and between
+ * the first run on a machine and others, but not within a run. Other ranks would have to take the
+ * same algorithms: with several only those are taken that the file remembers. */
+void cuda_product_run(const op_run *run, const cuda_product *p, void *ws);
+/* From now on the first algorithm of the library's own list computes every product, whatever was
+ * measured: the bits depend on the library and the GPU alone. */
+void cuda_product_use_first(dev *d);
+/* Times the algorithms of a product whose C may be overwritten, also on the emulated device, where
+ * all are as fast; remembers the choice and returns it, or -1. */
+int cuda_product_measure(dev *d, const cuda_product *p, void *ws);
 
 #endif
