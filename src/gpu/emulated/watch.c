@@ -83,7 +83,7 @@ static void find_line(const void *pc, char *out, size_t bytes) {
     /* Of functions inlined into each other: the first that is not one of the thin ones. */
     while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, " \n")] = '\0';
-        if (strstr(line, "/gpu/") || strstr(line, "/store.h:")) continue;
+        if (strstr(line, "src/gpu/") || strstr(line, "/store.h:")) continue;
         const char *file = strrchr(line, ':');
         if (!file) continue;
         while (file > line && file[-1] != '/') file--;
