@@ -8,9 +8,11 @@
 #define GPU_CAT_(a, b) a##_##b
 #define GPU_CAT(a, b) GPU_CAT_(a, b)
 
-#define KERNEL(name, args_type, most_threads)                                                      \
+/* blocks: so many should fit in a multiprocessor, as far as registers go. */
+#define KERNEL(name, args_type, most_threads) KERNEL_BLOCKS(name, args_type, most_threads, 1)
+#define KERNEL_BLOCKS(name, args_type, most_threads, blocks)                                       \
     GPU_FN void name##_body(const args_type *a);                                                   \
-    extern "C" __global__ void __launch_bounds__(most_threads)                                     \
+    extern "C" __global__ void __launch_bounds__(most_threads, blocks)                                \
         GPU_CAT(name, KERNEL_SUFFIX)(const __grid_constant__ args_type a) {                        \
         name##_body(&a);                                                                           \
     }                                                                                              \
@@ -114,6 +116,21 @@ GPU_FN float gpu_max(float a, float b) {
 /* A product that is rounded by itself, never as a part of a multiply-add. */
 GPU_FN float mul_rounded(float a, float b) {
     return __fmul_rn(a, b);
+}
+GPU_FN float fast_exp2(float v) {
+    float p;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(p) : "f"(v));
+    return p;
+}
+GPU_FN uint32_t pack_bf16(float low, float high) {
+    uint32_t u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+}
+GPU_FN uint32_t pack_f16(float low, float high) {
+    uint32_t u;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
 }
 GPU_FN float bf16_load(uint16_t h) {
     return __uint_as_float((uint32_t)h << 16);

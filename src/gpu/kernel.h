@@ -3,7 +3,8 @@
  * nvcc sees device.h; the C compiler, for the emulated device, emulated/kernel.h. Both offer:
  *
  *   KERNEL(name, args, threads) {..}  a kernel with one argument, `const args *a`, and at most so
- *                                     many threads in a block
+ *                                     many threads in a block; KERNEL_BLOCKS(.., blocks): with
+ *                                     registers for so many blocks in a multiprocessor
  *   GPU_FN                            begins a function that kernels call
  *   thread_x() block_x() block_y() block_z() threads_x() blocks_x() lane() warp()
  *   SHARED(type, name, n)             an array of the block; SHARED_DYNAMIC: of the launch's size
@@ -18,11 +19,13 @@
  *   atomic_add_u64, atomic_or_u32     on global memory
  *   raise_flag(bool *)                sets it; many threads may
  *   kernel_check(ok, "finds ..")      ends the kernel with an error, if not
+ *   pack_bf16(low, high) pack_f16(..) two numbers, rounded, in a register
  *   matrix_load4(r, p) matrix_load4_turned(r, p)   ldmatrix.x4 (.trans) of 8x8 tiles of 16 bits
  *   multiply_add_bf16 / _f16(d, a, b)       mma.sync.m16n8k16: d += a b, see there for fragments
  *
  *   UNROLL                            before a loop with a constant number of turns, whose arrays
- *                                     then lie in registers
+ *                                     then lie in registers; NO_UNROLL: the code stays small
+ *   fast_exp2(v)                      2^v, 0 below 2^-126
  *
  * Block sizes are multiples of 32. There are no kernels that call others, no recursion, and no
  * grid-wide barrier: what another block has written is read by the next kernel. */
@@ -41,8 +44,10 @@
 
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
 #else
 #define UNROLL
+#define NO_UNROLL
 #endif
 
 GPU_FN float warp_sum(float v) {

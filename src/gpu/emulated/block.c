@@ -21,6 +21,7 @@ emu_worker *emu_worker_new(emu_device *d, uint64_t seed) {
     w->thread = xcalloc(GPU_MOST_THREADS, sizeof *w->thread);
     w->shared = xmalloc(EMU_SHARED_BYTES);
     w->shared_cell = xcalloc(EMU_SHARED_BYTES / 2, sizeof *w->shared_cell);
+    w->origin = xcalloc(EMU_SHARED_BYTES / 16, sizeof *w->origin);
     return w;
 }
 
@@ -30,6 +31,7 @@ void emu_worker_free(emu_worker *w) {
     free(w->thread);
     free(w->shared);
     free(w->shared_cell);
+    free(w->origin);
     free(w);
 }
 
@@ -248,10 +250,19 @@ void emu_copies_commit(void) {
     t->groups++;
 }
 
+const char *emu_origin(const void *p) {
+    const emu_worker *w = emu_worker_now;
+    uintptr_t at = (uintptr_t)p - (uintptr_t)w->shared;
+    return at < EMU_SHARED_BYTES ? w->origin[at / 16] : NULL;
+}
+
 static void do_copy(const emu_pending *c) {
     emu_watch(c->from, 16, false, NULL, &c->site);
     emu_watch(c->to, 16, true, NULL, &c->site);
     memcpy(c->to, c->from, 16);
+    emu_worker *w = emu_worker_now;
+    uintptr_t at = (uintptr_t)c->to - (uintptr_t)w->shared;
+    if (at < EMU_SHARED_BYTES) w->origin[at / 16] = c->from;
 }
 
 void emu_copies_wait(int most) {

@@ -11,7 +11,7 @@
 enum {
     EMU_SHARED_BYTES = 228 << 10, /* of a block, at most, as on sm_90 */
     EMU_MOST_SHARED = 32,         /* arrays */
-    EMU_MOST_COPIES = 64,         /* under way in a thread */
+    EMU_MOST_COPIES = 256,        /* under way in a thread */
     EMU_FENCE_BYTES = 64          /* between arrays */
 };
 
@@ -25,6 +25,15 @@ typedef struct emu_pending {
     int group; /* -1: not committed */
 } emu_pending;
 
+/* A register that matrix_load4 filled: where its two numbers come from in global memory, as long as it
+ * has this value. */
+typedef struct emu_fragment {
+    const uint32_t *at;
+    uint32_t value;
+    const char *from[2]; /* NULL: unknown */
+} emu_fragment;
+enum { EMU_FRAGMENTS = 64 }; /* that a thread remembers */
+
 typedef struct emu_thread {
     uint32_t place[EMU_INDICES];
     fiber fiber;
@@ -32,11 +41,13 @@ typedef struct emu_thread {
     const emu_site *site; /* where it waits */
     emu_pending copy[EMU_MOST_COPIES];
     int copies, groups; /* groups that were committed and not waited for */
+    emu_fragment fragment[EMU_FRAGMENTS];
 } emu_thread;
 
 /* What the lanes of a warp put together, and what each gets back. */
 typedef struct emu_warp {
     uint32_t in[GPU_WARP][12], out[GPU_WARP][4];
+    const char *from[GPU_WARP][12], *to[GPU_WARP][8]; /* of matrices: where numbers come from */
     uint32_t arrived; /* bit i: lane i waits */
     uint32_t epoch;   /* of races: counts what the warp did together */
 } emu_warp;
@@ -67,6 +78,7 @@ typedef struct emu_worker {
     emu_warp warp[GPU_MOST_THREADS / GPU_WARP];
     uint8_t *shared;
     emu_cell *shared_cell; /* [EMU_SHARED_BYTES / 2]: a unit has two bytes */
+    const char **origin;   /* [EMU_SHARED_BYTES / 16]: what copy16_async has brought, or NULL */
     emu_array array[EMU_MOST_SHARED];
     int arrays;
     uint32_t shared_used;
@@ -84,6 +96,9 @@ bool emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number);
 typedef void (*emu_together)(emu_warp *w, const emu_site *site);
 /* Puts n words of this lane; waits for the warp; gives back what `do_it` left for this lane. */
 const uint32_t *emu_warp_join(const emu_site *site, const uint32_t *in, int n, emu_together do_it);
+
+/* block.c: where the 16 bytes of shared memory that hold p were copied from, or NULL. */
+const char *emu_origin(const void *p);
 
 /* watch.c: an access of the running thread. pc: 0 if site says where. */
 void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const emu_site *site);

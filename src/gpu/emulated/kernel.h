@@ -33,6 +33,8 @@ extern const gpu_image KERNEL_IMAGE;
                                     GPU_MOST_DYNAMIC_BYTES};                                       \
     static void name##_body(const args_type *a)
 
+#define KERNEL_BLOCKS(name, args_type, most_threads, blocks) KERNEL(name, args_type, most_threads)
+
 typedef struct emu_site {
     const char *file;
     int line;
@@ -157,15 +159,31 @@ GPU_FN uint16_t f16_store(float v) {
     return f32_to_f16(v);
 }
 
+GPU_FN float fast_exp2(float v) {
+    return v < -126 ? 0 : exp2f(v);
+}
+GPU_FN uint32_t pack_bf16(float low, float high) {
+    return (uint32_t)f32_to_bf16(high) << 16 | f32_to_bf16(low);
+}
+GPU_FN uint32_t pack_f16(float low, float high) {
+    return (uint32_t)f32_to_f16(high) << 16 | f32_to_f16(low);
+}
+
 /* ---- tensor cores ---- */
 
 void emu_matrix_load4(const emu_site *site, uint32_t r[4], const void *row, bool turned);
-void emu_multiply_add(const emu_site *site, float d[4], const uint32_t a[4], const uint32_t b[2],
-                      bool bf16);
+emu_4 emu_multiply_add(const emu_site *site, emu_4 d, const uint32_t a[4], const uint32_t b[2],
+                       bool bf16);
+#define EMU_MULTIPLY_ADD(d, a, b, bf16, name)                                                      \
+    do {                                                                                           \
+        const emu_4 emu_d = {{(d)[0], (d)[1], (d)[2], (d)[3]}};                                    \
+        const emu_4 emu_r = emu_multiply_add(EMU_SITE(name, 0), emu_d, a, b, bf16);                \
+        for (int emu_i = 0; emu_i < 4; emu_i++) (d)[emu_i] = emu_r.f[emu_i];                       \
+    } while (0)
 #define matrix_load4(r, row) emu_matrix_load4(EMU_SITE("matrix_load4", 0), r, row, false)
 #define matrix_load4_turned(r, row)                                                                \
     emu_matrix_load4(EMU_SITE("matrix_load4_turned", 0), r, row, true)
-#define multiply_add_bf16(d, a, b) emu_multiply_add(EMU_SITE("multiply_add_bf16", 0), d, a, b, true)
-#define multiply_add_f16(d, a, b) emu_multiply_add(EMU_SITE("multiply_add_f16", 0), d, a, b, false)
+#define multiply_add_bf16(d, a, b) EMU_MULTIPLY_ADD(d, a, b, true, "multiply_add_bf16")
+#define multiply_add_f16(d, a, b) EMU_MULTIPLY_ADD(d, a, b, false, "multiply_add_f16")
 
 #endif

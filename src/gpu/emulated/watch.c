@@ -199,6 +199,7 @@ static void touch_units(emu_cell *c, size_t n, size_t unit, const touching *a, s
 
 void emu_watch_forget_shared(emu_worker *w) {
     memset(w->shared_cell, 0, sizeof *w->shared_cell * ((size_t)w->shared_used / 2 + 1));
+    memset(w->origin, 0, sizeof *w->origin * ((size_t)w->shared_used / 16 + 1));
 }
 
 static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp now) {
@@ -213,6 +214,7 @@ static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp no
                  verb(a), a->bytes, hit ? (int)(at - hit->at) : -1, hit ? hit->site->what : "?",
                  hit ? hit->bytes : 0);
     }
+    if (a->write) w->origin[at / 16] = NULL;
     touch_units(&w->shared_cell[at / 2], (a->bytes + 1) / 2, 2, a, now, hit->site->what,
                 (int64_t)(at - hit->at), true);
 }

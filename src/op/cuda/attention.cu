@@ -1,11 +1,15 @@
 /* ATTENTION: which kernels run, with which grids.
  *
- * Reading order: attention.h (what is shared), attention_any.h (plain arithmetic, any head size).
+ * Reading order: attention.h (what is shared), attention_any.h (plain arithmetic, any head size),
+ * attention_mma.h (tensor cores).
  * Nothing of size Tq Tk is stored. Forward reads q once and k, v once per block of queries. Backward
  * has one kernel that passes over the queries for each block of keys (dk, dv), and one that passes
  * over the keys for each block of queries (dq), so that every sum has one order. Tiles of keys that
  * no query of a block sees are not visited. */
 #include "op/cuda/attention_any.h"
+#ifndef CUDA_STORE_F32
+#include "op/cuda/attention_mma.h"
+#endif
 
 #ifndef __CUDACC__
 #include "op/cuda/host.h"
@@ -89,8 +93,63 @@ static attention_args open_call(const op_call *c) {
     return a;
 }
 
+/* ---- tensor cores ---- */
+
+#ifndef CUDA_STORE_F32
+/* Whether they take the call: all rows and heads aligned, heads of up to 128 numbers. */
+static bool takes_mma(const op_call *c, const attention_args *a) {
+    const tensor *result[] = {&c->out[0], &c->din[0], &c->din[1], &c->din[2]};
+    for (int i = 0; i < 4; i++)
+        if (!is_wide(result[i])) return false;
+    return a->wide && a->D <= 128 && a->Dv <= 128;
+}
+
+static int32_t mma_rows(int64_t rows) {
+    return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : MMA_THREADS / GPU_WARP * MMA_ROWS;
+}
+
+/* operands: of rows in shared memory, beside four of columns. */
+static gpu_grid mma_grid(int64_t blocks, int32_t rows, int32_t operands, int32_t columns, int32_t w) {
+    uint32_t shared = (uint32_t)((operands * rows + 4 * columns) * w * (int32_t)sizeof(STORE));
+    return (gpu_grid){(uint32_t)blocks, 1, 1, (uint32_t)(rows / MMA_ROWS * GPU_WARP), shared};
+}
+
+static bool narrow_heads(const attention_args *a) {
+    return a->D <= 64 && a->Dv <= 64;
+}
+
+static void mma_fwd(const op_call *c, attention_args a) {
+    int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
+    a.tiles = (int32_t)blocks_for(a.Tq, rows);
+    gpu_grid g = mma_grid((int64_t)a.B * a.H * a.tiles, rows, 1, MMA_MOST_COLS, w);
+    launch(c, w == 64 ? &attention_mma_fwd_64 : &attention_mma_fwd_128, g, &a);
+}
+
+static void mma_dq(const op_call *c, attention_args a) {
+    int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
+    a.tiles = (int32_t)blocks_for(a.Tq, rows);
+    gpu_grid g = mma_grid((int64_t)a.B * a.H * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
+    launch(c, w == 64 ? &attention_mma_dq_64 : &attention_mma_dq_128, g, &a);
+}
+
+static void mma_dkv(const op_call *c, attention_args a) {
+    int32_t rows = mma_rows(a.Tk), w = narrow_heads(&a) ? 64 : 128;
+    a.tiles = (int32_t)blocks_for(a.Tk, rows);
+    gpu_grid g = mma_grid((int64_t)a.B * a.K * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
+    launch(c, w == 64 ? &attention_mma_dkv_64 : &attention_mma_dkv_128, g, &a);
+}
+#endif
+
+/* ---- the op ---- */
+
 static void attention_fwd(const op_call *c) {
     attention_args a = open_call(c);
+#ifndef CUDA_STORE_F32
+    if (takes_mma(c, &a) && a.Tq >= MMA_ROWS) {
+        mma_fwd(c, a);
+        return;
+    }
+#endif
     int32_t rows = any_forward_rows(&a);
     a.part_o = c->ws;
     a.part_m = a.part_o + part_rows(&a) * a.Dv;
@@ -108,6 +167,12 @@ static int64_t delta_bytes(const attention_args *a) {
 }
 
 static void query_gradients(const op_call *c, attention_args a) {
+#ifndef CUDA_STORE_F32
+    if (takes_mma(c, &a)) {
+        mma_dq(c, a);
+        return;
+    }
+#endif
     int32_t rows = any_rows(a.Tq);
     a.tiles = (int32_t)blocks_for(a.Tq, rows);
     a.chunks = (a.D + ANY_CHUNK - 1) / ANY_CHUNK;
@@ -117,6 +182,12 @@ static void query_gradients(const op_call *c, attention_args a) {
 }
 
 static void key_gradients(const op_call *c, attention_args a) {
+#ifndef CUDA_STORE_F32
+    if (takes_mma(c, &a)) {
+        mma_dkv(c, a);
+        return;
+    }
+#endif
     int32_t rows = any_rows(a.Tk);
     a.tiles = (int32_t)blocks_for(a.Tk, rows);
     a.chunks = ((a.D > a.Dv ? a.D : a.Dv) + ANY_CHUNK - 1) / ANY_CHUNK;

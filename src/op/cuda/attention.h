@@ -126,7 +126,7 @@ GPU_FN strip key_strip(const attention_args *a, mat m, int32_t b, int32_t kv, in
     int64_t row = a->by_head ? ((int64_t)b * a->K + kv) * a->Tk : (int64_t)b * a->Tk;
     int64_t column = a->by_head ? 0 : (int64_t)kv * d;
     int64_t at = row * m.ld + column;
-    strip s = {(const STORE *)m.p, m.ld, 0, 0, a->wide, a->narrow};
+    strip s = {(const STORE *)m.p, m.ld, 0, 0, a->wide && !a->narrow, a->narrow};
     s.p = a->narrow ? (const STORE *)((const uint16_t *)m.p + at) : s.p + at;
     return s;
 }

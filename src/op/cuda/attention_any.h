@@ -52,13 +52,14 @@ GPU_FN any_block any_open(const attention_args *a, float *room, bool two) {
 
 /* ---- tiles ---- */
 
-/* Numbers c .. c+3 of a row, as far as `cols` goes. */
-GPU_FN void load_piece(float v[4], const strip *s, const STORE *row, int32_t c, int32_t cols) {
+/* Numbers c .. c+3 of row x, as far as `cols` goes. */
+GPU_FN void load_piece(float v[4], const strip *s, int32_t x, int32_t c, int32_t cols) {
     if (s->narrow) {
-        const uint16_t *h = (const uint16_t *)row;
+        const uint16_t *h = (const uint16_t *)s->p + x * s->ld;
         for (int k = 0; k < 4; k++) v[k] = c + k < cols ? f16_load(h[c + k]) : 0;
         return;
     }
+    const STORE *row = strip_row(s, x);
     for (int k = 0; k < 4; k++) v[k] = c + k < cols ? load(row[c + k]) : 0;
 }
 
@@ -66,26 +67,25 @@ GPU_FN void load_piece(float v[4], const strip *s, const STORE *row, int32_t c, 
  * the further ones of `rows` are 0. */
 GPU_FN void load_tile(float *to, strip s, int32_t x0, int32_t n, int32_t rows, int32_t c0,
                       int32_t cols) {
-    if (s.narrow) {
-        for (int32_t r = (int32_t)thread_x() / 16; r < rows; r += (int32_t)threads_x() / 16) {
-            int32_t c = (int32_t)thread_x() % 16 * 4;
-            float v[4] = {0, 0, 0, 0};
-            const uint16_t *row = (const uint16_t *)s.p + (x0 + r) * s.ld;
-            if (r < n) load_piece(v, &s, (const STORE *)row, c0 + c, c0 + cols);
-            if (c < cols) store4(to + r * ANY_STRIDE + c, v);
+    if (s.wide) {
+        int32_t c = (int32_t)thread_x() % (ANY_CHUNK / VEC) * VEC;
+        int32_t step = (int32_t)threads_x() / (ANY_CHUNK / VEC);
+        for (int32_t r = (int32_t)thread_x() / (ANY_CHUNK / VEC); r < rows && c < cols; r += step) {
+            float v[VEC];
+            UNROLL
+            for (int k = 0; k < VEC; k++) v[k] = 0;
+            if (r < n) load_vec(v, strip_row(&s, x0 + r) + c0 + c);
+            UNROLL
+            for (int k = 0; k < VEC; k += 4) store4(to + r * ANY_STRIDE + c + k, v + k);
         }
         return;
     }
-    int32_t per = s.wide ? VEC : 4, pieces = ANY_CHUNK / per;
-    int32_t c = (int32_t)thread_x() % pieces * per;
-    for (int32_t r = (int32_t)thread_x() / pieces; r < rows; r += (int32_t)threads_x() / pieces) {
-        if (c >= cols) continue;
-        float v[VEC < 4 ? 4 : VEC];
-        for (int k = 0; k < per; k++) v[k] = 0;
-        const STORE *row = r < n ? strip_row(&s, x0 + r) + c0 : NULL;
-        if (row && s.wide) load_vec(v, row + c);
-        if (row && !s.wide) load_piece(v, &s, row, c, cols);
-        for (int k = 0; k < per; k += 4) store4(to + r * ANY_STRIDE + c + k, v + k);
+    int32_t c = (int32_t)thread_x() % 16 * 4;
+    for (int32_t r = (int32_t)thread_x() / 16; r < rows && c < cols;
+         r += (int32_t)threads_x() / 16) {
+        float v[4] = {0, 0, 0, 0};
+        if (r < n) load_piece(v, &s, x0 + r, c0 + c, c0 + cols);
+        store4(to + r * ANY_STRIDE + c, v);
     }
 }
 
@@ -225,14 +225,14 @@ GPU_FN void soften(const attention_args *a, const any_block *t, any_soft *f, flo
             max = gpu_max(max, s[i][j]);
         }
         max = row_max(max);
-        float base = max > -INFINITY ? max : 0, shrink = exp2f(f->max[i] - base);
+        float base = max > -INFINITY ? max : 0, shrink = fast_exp2(f->max[i] - base);
         f->max[i] = max;
         f->sum[i] *= shrink;
         UNROLL
         for (int g = 0; g < 8; g++) o[i][g] *= shrink;
         UNROLL
         for (int j = 0; j < 4; j++) {
-            float p = exp2f(s[i][j] - base);
+            float p = fast_exp2(s[i][j] - base);
             f->sum[i] += p;
             if (a->dropout_scale > 0) p *= keep_factor(a, f->draws[i], j0 + t->tx + 8 * j);
             s[i][j] = p;
@@ -355,7 +355,7 @@ KERNEL(attention_join, attention_args, ANY_THREADS) {
     float base = max > -INFINITY ? max : 0;
     for (int32_t s = 0; s < a->splits; s++) {
         const float *part = &a->part_m[2 * (first + (int64_t)s * rows)];
-        sum += exp2f(part[0] - base) * part[1];
+        sum += fast_exp2(part[0] - base) * part[1];
     }
     int32_t b = (int32_t)group / groups, h = (int32_t)group % groups * a->pack + x / a->Tq,
             i = x % a->Tq;
@@ -364,7 +364,7 @@ KERNEL(attention_join, attention_args, ANY_THREADS) {
         float v = 0;
         for (int32_t s = 0; s < a->splits; s++) {
             int64_t at = first + (int64_t)s * rows;
-            v += exp2f(a->part_m[2 * at] - base) * a->part_o[at * a->Dv + c];
+            v += fast_exp2(a->part_m[2 * at] - base) * a->part_o[at * a->Dv + c];
         }
         o[c] = store(sum > 0 ? v / sum : 0);
     }
@@ -399,7 +399,7 @@ KERNEL(attention_seen, attention_args, GPU_WARP) {
 /* s and dp of a pair become the probability (with what dropout kept) and ds. */
 GPU_FN void pair_gradient(const attention_args *a, float *s, float *dp, bool seen, float lse,
                           float delta, uint64_t draws, int32_t key) {
-    float t = score_of(a, *s), p = seen ? exp2f(t - lse) : 0, m = 1;
+    float t = score_of(a, *s), p = seen ? fast_exp2(t - lse) : 0, m = 1;
     if (a->dropout_scale > 0) m = keep_factor(a, draws, key);
     *dp = p * (m * *dp - delta) * score_slope(a, t);
     *s = m * p;

@@ -23,6 +23,7 @@ GPU_FN STORE store(float v) {
     return bf16_store(v);
 }
 #define multiply_add(d, a, b) multiply_add_bf16(d, a, b)
+#define pack2(low, high) pack_bf16(low, high)
 #else
 GPU_FN float load(STORE s) {
     return f16_load(s);
@@ -31,6 +32,7 @@ GPU_FN STORE store(float v) {
     return f16_store(v);
 }
 #define multiply_add(d, a, b) multiply_add_f16(d, a, b)
+#define pack2(low, high) pack_f16(low, high)
 #endif
 #endif
 
