@@ -100,3 +100,13 @@ if(CUBLAS_INCLUDE AND CUDART_INCLUDE)
     target_include_directories(cublas_facts SYSTEM PRIVATE ${CUBLAS_INCLUDE} ${CUDART_INCLUDE})
     target_link_libraries(cublas_facts PRIVATE ath_flags)
 endif()
+
+# Libraries that tests/gpu/test_lt.c opens in the place of cuBLASLt: one that serves, one that is too old, one without
+# functions.
+foreach(version 130002 110000 0)
+    add_library(fake_lt_${version} SHARED tests/gpu/fake_lt.c)
+    target_link_libraries(fake_lt_${version} PRIVATE ath_flags)
+    target_compile_definitions(fake_lt_${version} PRIVATE FAKE_VERSION=${version})
+    set_target_properties(fake_lt_${version} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME libcublasLt.so.13
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_lt/${version})
+endforeach()

@@ -197,7 +197,7 @@ cu_stream cuda_stream(dev *d) {
 }
 
 const cuda_lt *cuda_get_lt(const dev *d) {
-    return &((const cuda *)d->own)->lt;
+    return &use(d)->lt;
 }
 
 int cuda_multiprocessors(const dev *d) {

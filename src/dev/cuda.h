@@ -13,7 +13,7 @@ void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args);
 bool cuda_is_emulated(const dev *d);
 /* The stream that all work goes to; for libraries. */
 cu_stream cuda_stream(dev *d);
-/* cuBLASLt, for this device. */
+/* cuBLASLt, for this device, whose context becomes the thread's: the library asks for it. */
 typedef struct cuda_lt {
     lt_library api;
     lt_handle handle;

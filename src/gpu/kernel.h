@@ -75,6 +75,7 @@ GPU_FN float warp_max(float v) {
  * sync_block. */
 GPU_FN float block_sum(float v, float *room) {
     v = warp_sum(v);
+    if (threads_x() == GPU_WARP) return v;
     if (lane() == 0) room[warp()] = v;
     sync_block();
     v = lane() < threads_x() / GPU_WARP ? room[lane()] : 0;
@@ -84,6 +85,7 @@ GPU_FN float block_sum(float v, float *room) {
 /* The same for the largest number. */
 GPU_FN float block_max(float v, float *room) {
     v = warp_max(v);
+    if (threads_x() == GPU_WARP) return v;
     if (lane() == 0) room[warp()] = v;
     sync_block();
     v = lane() < threads_x() / GPU_WARP ? room[lane()] : room[0];

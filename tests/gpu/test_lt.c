@@ -241,28 +241,59 @@ static void test_refused(void **state) {
     gpu_close(&g);
 }
 
-/* Without the library: one sentence that names it, and how it is found. */
-static void test_missing(void **state) {
+/* ---- opening ---- */
+
+static status open_in(const char *folders, lt_library *lt, err *e) {
+    setenv("ATHANOR_CUDA_LIBS", folders, 1);
+    status st = lt_open(lt, false, e);
+    unsetenv("ATHANOR_CUDA_LIBS");
+    return st;
+}
+
+static void test_found(void **state) {
     (void)state;
     lt_library lt;
     err e = {0};
-    setenv("ATHANOR_CUDA_LIBS", "/nonexistent::/nonexistent/lib", 1);
-    if (lt_open(&lt, false, &e) == ST_OK) {
+    if (open_in("/nonexistent::" FAKE_DIR "/130002", &lt, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_int_equal(lt.version(), 130002);
+    lt_handle h = NULL;
+    assert_int_equal(lt.create(&h), 0);
+    assert_string_equal(lt.status_text(1), "a failure");
+    lt_close(&lt);
+    assert_null(lt.library);
+}
+
+/* One sentence that says what is wrong, and how the right one is found. */
+static void expect_refused(const char *folders, const char *sentence) {
+    lt_library lt;
+    err e = {0};
+    assert_int_equal(open_in(folders, &lt, &e), ST_USAGE);
+    assert_string_equal(e.message, sentence);
+    assert_non_null(strstr(e.hint, "ATHANOR_CUDA_LIBS"));
+    assert_null(lt.library);
+}
+
+static void test_refused_libraries(void **state) {
+    (void)state;
+    expect_refused(FAKE_DIR "/110000",
+                   "the cuBLASLt found here is of version 110000, and 120000 is "
+                   "the oldest that serves");
+    expect_refused(FAKE_DIR "/0", "the cuBLASLt found here has no cublasLtCreate");
+    lt_library lt;
+    err e = {0};
+    if (open_in("/nonexistent", &lt, &e) == ST_OK)
         lt_close(&lt); /* the loader knows one */
-    } else {
-        assert_int_equal(e.code, ST_USAGE);
-        assert_non_null(strstr(e.message, "cuBLASLt"));
-        assert_non_null(strstr(e.hint, "ATHANOR_CUDA_LIBS"));
-    }
-    unsetenv("ATHANOR_CUDA_LIBS");
+    else
+        expect_refused("/nonexistent",
+                       "the GPU needs NVIDIA's cuBLASLt, and libcublasLt.so.13 cannot "
+                       "be opened");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_products),          cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_refused),           cmocka_unit_test(test_found),
+        cmocka_unit_test(test_refused_libraries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

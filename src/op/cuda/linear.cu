@@ -13,8 +13,7 @@
 typedef struct linear_args {
     const float *bias;
     void *staged; /* [cols] in y's format */
-    mat res, y;   /* y is f32 */
-    int64_t rows, cols;
+    int64_t cols;
     int32_t y_f32;
 } linear_args;
 
@@ -27,14 +26,6 @@ KERNEL(linear_stage, linear_args, LINEAR_THREADS) {
         ((float *)a->staged)[c] = a->bias[c];
     else
         ((STORE *)a->staged)[c] = store(a->bias[c]);
-}
-
-/* y = res, which has another format: then the product is added to y. */
-KERNEL(linear_widen, linear_args, LINEAR_THREADS) {
-    int64_t i = (int64_t)block_x() * threads_x() + thread_x();
-    if (i >= a->rows * a->cols) return;
-    int64_t n = i / a->cols, c = i % a->cols;
-    f32_row_of(a->y, n)[c] = load(row_of(a->res, n)[c]);
 }
 
 #if defined(CUDA_STORE_F32)
@@ -196,11 +187,6 @@ static void linear_fwd(const op_call *c) {
     p.c = y->data, p.ldc = y->ld, p.c_dt = y->dt;
     p.bias = staged_bias(c, c->ws);
     p.add = res->data, p.ld_add = res->ld;
-    if (res->data && res->dt != y->dt) {
-        linear_args a = {.res = mat_of(res), .y = mat_of(y), .rows = y->rows, .cols = y->cols};
-        launch(c, &linear_widen, grid_of(a.rows * a.cols), &a);
-        p.add = y->data, p.ld_add = y->ld;
-    }
     cuda_product_run(c->run, &p, (char *)c->ws + stage_bytes(y->cols));
 }
 

@@ -241,24 +241,23 @@ static void measure(product_cache *c, plan *p, const cuda_product *x, void *ws) 
         made.seconds[made.candidates++] = cuda_seconds(c->dev, RUNS, run_call, &call);
     }
     p->chosen = made.algorithm = product_choice_fastest(made.seconds, made.candidates);
-    p->settled = true;
     remember(c, &made);
 }
 
-/* Whether this is the time to measure: the result does not depend on what C has held, and no other
- * rank has to choose the same. */
+/* Whether algorithms may be timed: the result does not depend on what C has held, and no other rank
+ * has to choose the same. */
 static bool may_measure(const product_cache *c, const plan *p, const cuda_product *x,
                         const op_run *run) {
     bool alone = !run->mesh || run->mesh->size[MESH_WORLD] == 1;
-    return p->state == 0 && !p->settled && x->add != x->c && alone && !c->use_first &&
-           !cuda_is_emulated(c->dev);
+    return p->state == 0 && x->add != x->c && alone && !c->use_first && !cuda_is_emulated(c->dev);
 }
 
 void cuda_product_run(const op_run *run, const cuda_product *x, void *ws) {
     product_cache *c = cache_of(run->dev);
     pthread_mutex_lock(&c->lock);
     plan *p = plan_for(c, x);
-    if (may_measure(c, p, x, run)) measure(c, p, x, ws);
+    if (!p->settled && may_measure(c, p, x, run)) measure(c, p, x, ws);
+    p->settled = true; /* the bits of a run do not change in its midst */
     product_call call = call_of(c, p, x, ws);
     run_call(&call);
     pthread_mutex_unlock(&c->lock);
@@ -277,6 +276,7 @@ int cuda_product_measure(dev *d, const cuda_product *x, void *ws) {
     pthread_mutex_lock(&c->lock);
     plan *p = plan_for(c, x);
     if (p->state == 0) measure(c, p, x, ws);
+    p->settled = true;
     int chosen = p->state == 0 ? p->chosen : -1;
     pthread_mutex_unlock(&c->lock);
     return chosen;
