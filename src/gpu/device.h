@@ -12,7 +12,7 @@
 #define KERNEL(name, args_type, most_threads) KERNEL_BLOCKS(name, args_type, most_threads, 1)
 #define KERNEL_BLOCKS(name, args_type, most_threads, blocks)                                       \
     GPU_FN void name##_body(const args_type *a);                                                   \
-    extern "C" __global__ void __launch_bounds__(most_threads, blocks)                                \
+    extern "C" __global__ void __launch_bounds__(most_threads, blocks)                             \
         GPU_CAT(name, KERNEL_SUFFIX)(const __grid_constant__ args_type a) {                        \
         name##_body(&a);                                                                           \
     }                                                                                              \

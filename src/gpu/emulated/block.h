@@ -48,8 +48,8 @@ typedef struct emu_thread {
 typedef struct emu_warp {
     uint32_t in[GPU_WARP][12], out[GPU_WARP][4];
     const char *from[GPU_WARP][12], *to[GPU_WARP][8]; /* of matrices: where numbers come from */
-    uint32_t arrived; /* bit i: lane i waits */
-    uint32_t epoch;   /* of races: counts what the warp did together */
+    uint32_t arrived;                                 /* bit i: lane i waits */
+    uint32_t epoch; /* of races: counts what the warp did together */
 } emu_warp;
 
 typedef struct emu_array {

@@ -109,7 +109,8 @@ static int32_t mma_rows(int64_t rows) {
 }
 
 /* operands: of rows in shared memory, beside four of columns. */
-static gpu_grid mma_grid(int64_t blocks, int32_t rows, int32_t operands, int32_t columns, int32_t w) {
+static gpu_grid mma_grid(int64_t blocks, int32_t rows, int32_t operands, int32_t columns,
+                         int32_t w) {
     uint32_t shared = (uint32_t)((operands * rows + 4 * columns) * w * (int32_t)sizeof(STORE));
     return (gpu_grid){(uint32_t)blocks, 1, 1, (uint32_t)(rows / MMA_ROWS * GPU_WARP), shared};
 }
@@ -128,14 +129,16 @@ static void mma_fwd(const op_call *c, attention_args a) {
 static void mma_dq(const op_call *c, attention_args a) {
     int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
     a.tiles = (int32_t)blocks_for(a.Tq, rows);
-    gpu_grid g = mma_grid((int64_t)a.B * a.H * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
+    gpu_grid g =
+        mma_grid((int64_t)a.B * a.H * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
     launch(c, w == 64 ? &attention_mma_dq_64 : &attention_mma_dq_128, g, &a);
 }
 
 static void mma_dkv(const op_call *c, attention_args a) {
     int32_t rows = mma_rows(a.Tk), w = narrow_heads(&a) ? 64 : 128;
     a.tiles = (int32_t)blocks_for(a.Tk, rows);
-    gpu_grid g = mma_grid((int64_t)a.B * a.K * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
+    gpu_grid g =
+        mma_grid((int64_t)a.B * a.K * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
     launch(c, w == 64 ? &attention_mma_dkv_64 : &attention_mma_dkv_128, g, &a);
 }
 #endif
