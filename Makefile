@@ -6,9 +6,9 @@ PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
 TEST_PACKAGES := expect
 MPI_PACKAGES := libopenmpi-dev openmpi-bin
-SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]')
+SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]' -o -name '*.cu')
 
-.PHONY: build configure deps deps-test deps-mpi quickstart test bench format check clean help
+.PHONY: build configure deps deps-test deps-mpi deps-cuda cuda quickstart test bench format check clean help
 
 build: configure ## build build/athanor (default)
 	@cmake --build --preset release --target athanor
@@ -25,6 +25,17 @@ deps-test: deps
 deps-mpi: ## install an MPI, for training on several machines; then build anew
 	@tools/deps.sh $(MPI_PACKAGES)
 	@rm -f build/build.ninja
+
+CUDA_ARCHS ?= 80;90a;100;120
+CUDA_LIBS := nvidia-cuda-runtime==13.0.* nvidia-cublas==13.0.2.14 nvidia-nccl-cu13 nvidia-cudnn-cu13
+cuda: deps ## the same with kernels for GPUs, by nvcc: make cuda [CUDA_ARCHS="80;90a"]
+	@cmake --preset release -DATHANOR_CUDA_ARCHS="$(CUDA_ARCHS)"
+	@cmake --build --preset release --target athanor
+
+deps-cuda: ## CUDA's libraries into build/cuda-libs, where there is no toolkit
+	@tools/deps.sh python3-venv
+	@test -d build/cuda-libs || python3 -m venv build/cuda-libs
+	@build/cuda-libs/bin/pip install -q $(CUDA_LIBS)
 
 quickstart: build ## text to a model that writes, in minutes: make quickstart [TEXT=my.txt]
 	@tools/deps.sh $(CORPUS_PACKAGES)

@@ -23,22 +23,7 @@ rng_key rng_key_numbered(uint64_t seed, uint64_t stream) {
 }
 
 void rng_block(rng_key key, uint64_t counter, uint64_t counter_hi, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32);
-    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
-    uint32_t k0 = key.k[0], k1 = key.k[1];
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xd2511f53u * c0, p1 = (uint64_t)0xcd9e8d57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    philox_block(key, counter, counter_hi, out);
 }
 
 uint32_t rng_u32(rng_key key, uint64_t counter) {

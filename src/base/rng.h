@@ -5,11 +5,7 @@
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 
-#include <stdint.h>
-
-typedef struct rng_key {
-    uint32_t k[2];
-} rng_key;
+#include "base/philox.h"
 
 /* Key from a seed and a stream name or number; different streams are independent. */
 rng_key rng_key_named(uint64_t seed, const char *name);
@@ -37,12 +33,5 @@ void rng_cut_normal(rng_key key, uint64_t first, float *x, int64_t n, double std
 
 /* A keyed permutation of [0, n): a balanced Feistel network with cycle walking. O(1), no memory. */
 uint64_t rng_permute(rng_key key, uint64_t n, uint64_t index);
-
-/* SplitMix64 finaliser: a good 64-bit mix of one word. Inline, so that loops over it vectorise. */
-static inline uint64_t mix64(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 #endif

@@ -18,6 +18,7 @@
 
 static const dev_class *const classes[DEV_KINDS] = {
     [DEV_CPU] = &dev_class_cpu,
+    [DEV_CUDA] = &dev_class_cuda,
     [DEV_TWIN] = &dev_class_twin,
 };
 
@@ -43,19 +44,23 @@ static const char *kind_names(char out[64]) {
     return out;
 }
 
-/* What ATHANOR_DEVICE names, else the CPU. */
-static status default_kind(dev_kind *out, err *e) {
+/* What ATHANOR_DEVICE names, else the CPU, or with takes_gpu the GPU that is there. */
+static status default_kind(dev_kind *out, bool takes_gpu, err *e) {
     const char *wish = getenv("ATHANOR_DEVICE");
     char names[64];
     *out = DEV_CPU;
-    if (!wish || !*wish || find_kind(wish, out)) return ST_OK;
+    if (!wish || !*wish) {
+        if (takes_gpu && dev_cuda_is_there()) *out = DEV_CUDA;
+        return ST_OK;
+    }
+    if (find_kind(wish, out)) return ST_OK;
     err_at(e, ST_USAGE, "ATHANOR_DEVICE", "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
     return err_hint(e, "use one of %s, or unset it", kind_names(names));
 }
 
 status dev_find_kind(const char *name, dev_kind *out, err *e) {
     char names[64];
-    if (!name || strcmp(name, "auto") == 0) return default_kind(out, e);
+    if (!name || strcmp(name, "auto") == 0) return default_kind(out, name != NULL, e);
     if (find_kind(name, out)) return ST_OK;
     err_set(e, ST_USAGE, "there is no device \"%s\"", name);
     return err_hint(e, "use one of auto, %s", kind_names(names));
@@ -165,11 +170,15 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     dev *d = xcalloc(1, sizeof *d);
     d->kind = kind;
     d->class = class;
+    d->flag = &d->own_flag;
     d->isa = isa;
     d->threads = threads > 0 ? threads : default_threads();
-    if (class->open) class->open(d);
-    *out = d;
-    return ST_OK;
+    status st = class->open ? class->open(d, e) : ST_OK;
+    if (st == ST_OK)
+        *out = d;
+    else
+        free(d);
+    return st;
 }
 
 status dev_open(dev **out, dev_kind kind, int threads, err *e) {
@@ -185,8 +194,10 @@ status dev_open_meta(dev **out, dev_kind of, int threads, err *e) {
 
 void dev_close(dev *d) {
     if (!d) return;
+    dev_sync(d); /* what is cached belongs to work, and to the device */
+    for (int i = 0; i < DEV_CACHES; i++)
+        if (d->caches[i].at) d->caches[i].destroy(d->caches[i].at);
     if (d->class->close) d->class->close(d);
-    if (d->cache && d->destroy_cache) d->destroy_cache(d->cache);
     free(d);
 }
 
@@ -207,11 +218,13 @@ cpu_isa dev_isa(const dev *d) {
 }
 
 void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *cache)) {
-    if (!d->cache) {
-        d->cache = create(d);
-        d->destroy_cache = destroy;
+    for (int i = 0; i < DEV_CACHES; i++) {
+        dev_cache *c = &d->caches[i];
+        if (!c->at) *c = (dev_cache){create, destroy, create(d)};
+        if (c->create == create) return c->at;
     }
-    return d->cache;
+    CHECK(false, "a device has room for %d caches", DEV_CACHES);
+    return NULL;
 }
 
 /* ---- memory ---- */
@@ -260,6 +273,14 @@ void dev_sync(dev *d) {
     dev_wait(d, dev_record(d));
 }
 
+bool *dev_flag(dev *d) {
+    return d->flag;
+}
+
+status dev_check(dev *d, err *e) {
+    return d->class->check ? d->class->check(d, e) : ST_OK;
+}
+
 /* ---- what the host does with a device's memory ---- */
 
 void *dev_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room *room) {
@@ -277,6 +298,10 @@ void dev_put_back(dev *d, void *at, const void *host, size_t bytes) {
 void dev_room_free(dev_room *r) {
     free(r->host);
     *r = (dev_room){0};
+}
+
+bool dev_host_enters(const dev *d) {
+    return !d->class->is_closed || !d->class->is_closed(d);
 }
 
 void dev_enter(dev *d) {

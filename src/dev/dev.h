@@ -4,8 +4,9 @@
  * bytes with the calls below. It may compute with addresses, store them and give them to kernels.
  * Kernels, copies and fills ("work") run in the order of calls, maybe after these have returned.
  *
- * Two kinds: the CPU, where everything happens at once; and its twin, for tests, which computes the
- * same but keeps its memory from the host and runs as late as it may (twin.c).
+ * Kinds: the CPU, where everything happens at once; a CUDA device (cuda.c), which may be the emulated
+ * one; and the CPU's twin, for tests, which computes the same but keeps its memory from the host and
+ * runs as late as it may (twin.c).
  *
  * A meta device stands for a device of one kind. It has no memory and runs nothing, but programs
  * recorded on it are planned as they will run on that kind: `athanor plan` needs no more.
@@ -17,12 +18,13 @@
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
-typedef enum dev_kind { DEV_CPU, DEV_TWIN, DEV_KINDS } dev_kind;
+typedef enum dev_kind { DEV_CPU, DEV_CUDA, DEV_TWIN, DEV_KINDS } dev_kind;
 
 /* Instruction sets in ascending order; a dev uses the highest that the machine has, or what
  * ATHANOR_ISA names (base, avx2, avx512, avx512_bf16), which may only lower it. */
@@ -30,9 +32,9 @@ typedef enum cpu_isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 } cpu_isa
 
 typedef struct dev dev;
 
-/* The kind of that name; "auto" or NULL: the one that ATHANOR_DEVICE names, else the CPU. ST_USAGE:
- * there is no such kind; the error lists the names. Its `where` is set only if ATHANOR_DEVICE is
- * wrong. */
+/* The kind of that name; "auto" or NULL: the one that ATHANOR_DEVICE names; else "auto" is cuda if
+ * this machine has a GPU that can be used, and all else the CPU. ST_USAGE: there is no such kind; the
+ * error lists the names. Its `where` is set only if ATHANOR_DEVICE is wrong. */
 status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 
 /* threads 0: all cores that this process may run on. */
@@ -50,8 +52,8 @@ const char *cpu_isa_name(cpu_isa isa);
 enum { DEV_NAME_MAX = 96 };
 void dev_machine_name(char out[DEV_NAME_MAX]);
 
-/* A slot in which the op module keeps its per-device cache; destroyed by dev_close through
- * `destroy`. */
+/* What the op module keeps for each device, one cache for each `create`; destroyed by dev_close
+ * through `destroy`. */
 void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *cache));
 
 /* Reserves zero-filled, page-aligned memory; pages are touched only when used. NULL on a meta
@@ -79,8 +81,14 @@ void dev_fill(dev *d, void *at, int byte, size_t bytes);
  * copies its arguments. It may read and write the device's memory, but calls nothing of dev. */
 typedef void (*dev_kernel)(dev *d, const void *args);
 void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes);
+/* A flag, false at first, that kernels may raise and the host reads and clears. Each device has one.
+ * The host touches it only after dev_sync. */
+bool *dev_flag(dev *d);
 /* Waits for all work. */
 void dev_sync(dev *d);
+/* ST_RANK: the device has failed since it was opened, and what it has computed since then is wrong.
+ * The sentence says what failed. Who must know of all work calls dev_sync first. */
+status dev_check(dev *d, err *e) ATH_MUST_USE;
 /* A point in the order: after all work so far. dev_wait returns when the device has come there. */
 typedef uint64_t dev_event;
 dev_event dev_record(dev *d);
@@ -104,6 +112,8 @@ void dev_room_free(dev_room *r);
  * collectives, which run on the host. dev_enter waits for all work, dev_enter_after only for the
  * work before `ev`: another thread calls it while the first one gives more work. Calls may be
  * nested, also by several threads. d NULL: the memory is the host's, and both do nothing. */
+/* False: a device whose memory the host cannot reach at all, so nobody may enter. */
+bool dev_host_enters(const dev *d);
 void dev_enter(dev *d);
 void dev_enter_after(dev *d, dev_event ev);
 void dev_leave(dev *d);

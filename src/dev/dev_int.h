@@ -10,8 +10,9 @@
  * do, as on a device where everything happens at once, and on a meta device, which has only NULLs.
  * Without borrow the host reaches the memory itself. */
 typedef struct dev_class {
-    const char *name;      /* its word in ATHANOR_DEVICE */
-    void (*open)(dev *d);  /* sets d->own, if the kind needs memory for itself */
+    const char *name; /* its word in ATHANOR_DEVICE */
+    /* Sets d->own, if the kind needs memory for itself; after an error close is not called. */
+    status (*open)(dev *d, err *e);
     void (*close)(dev *d); /* frees d->own */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
@@ -26,19 +27,31 @@ typedef struct dev_class {
     void (*wait)(dev *d, dev_event ev);
     void (*enter)(dev *d, dev_event ev);
     void (*leave)(dev *d);
+    bool (*is_closed)(const dev *d); /* nobody may enter */
+    status (*check)(dev *d, err *e);
 } dev_class;
+
+enum { DEV_CACHES = 4 };
+typedef struct dev_cache { /* of dev_kernel_cache */
+    void *(*create)(dev *d);
+    void (*destroy)(void *cache);
+    void *at; /* NULL: this one is free */
+} dev_cache;
 
 struct dev {
     dev_kind kind;
     const dev_class *class; /* that of its kind, or dev_class_meta */
     int threads;
     cpu_isa isa;
-    void *cache;
-    void (*destroy_cache)(void *cache);
-    void *own; /* for the functions of the class */
+    dev_cache caches[DEV_CACHES];
+    void *own;            /* for the functions of the class */
+    bool *flag, own_flag; /* of dev_flag: own_flag, unless open sets another */
 };
 
-extern const dev_class dev_class_cpu, dev_class_twin;
+extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;
+
+/* cuda.c: this machine has a GPU that can be used, not an emulated one. */
+bool dev_cuda_is_there(void);
 
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);

@@ -233,10 +233,12 @@ static void twin_leave(dev *d) {
 
 /* ---- opening and reserving ---- */
 
-static void twin_open(dev *d) {
+static status twin_open(dev *d, err *e) {
+    (void)e;
     twin *t = d->own = xcalloc(1, sizeof *t);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->ran, NULL);
+    return ST_OK;
 }
 
 static void twin_close(dev *d) {

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "op/cpu/tables.h"
+#include "op/cuda/product.h"
 #include "op/gemm_choice.h"
 #include "op/gemm_onednn.h"
 
@@ -63,6 +64,10 @@ gemm_policy gemm_get_policy(dev *d, int *by_onednn) {
 }
 
 void gemm_use_own(dev *d) {
+    if (dev_get_kind(d) == DEV_CUDA) {
+        if (!dev_is_meta(d)) cuda_product_use_first(d);
+        return;
+    }
     gemm_cache *c = cache_of(d);
     c->policy = GEMM_ALL_OWN;
     gemm_choices_free(&c->choices);

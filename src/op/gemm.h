@@ -44,7 +44,7 @@ void gemm_run(dev *d, const gemm_args *g, void *ws);
 typedef enum gemm_policy { GEMM_REMEMBERED, GEMM_ALL_OWN, GEMM_ALL_ONEDNN } gemm_policy;
 gemm_policy gemm_get_policy(dev *d, int *by_onednn);
 /* From now on the own kernels compute every product on this device, whatever was measured: the bits
- * are the same with any number of threads. */
+ * are the same with any number of threads. On a CUDA device: cuda_product_use_first. */
 void gemm_use_own(dev *d);
 
 /* Runs one implementation, to measure it. False, and nothing was done: it has no such product, or

@@ -215,6 +215,9 @@ static status infer_LINEAR(op_infer *io, err *e) {
     TRY(expect_dtype(io, 3, act_dt(io), e));
     TRY(expect_rows(io, 3, x->rows, "the number of rows of x", e));
     TRY(expect_cols(io, 3, w->rows, "the number of rows of w", e));
+    if (io->attr->linear.exact && given(io, 3) && act_dt(io) != real_dt(io))
+        return err_set(e, ST_USAGE, "linear: an exact result has no res in %s",
+                       dtype_name(act_dt(io)));
     set_out(io, 0, io->attr->linear.exact ? real_dt(io) : act_dt(io), x->rows, w->rows);
     double product = 2.0 * elements(x) * (double)w->rows;
     io->fwd.flops = product + (given(io, 2) + given(io, 3)) * elements(&io->out[0]);

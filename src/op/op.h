@@ -3,7 +3,7 @@
  * Reading order: ops.def (the table and the exact semantics), this file (the contract of a kernel),
  * infer.c (output shapes, workspace, FLOPs), ref/ (the portable reference, compiled for float and
  * for double), cpu/ (tuned kernels, compiled once per instruction set), table.c (which kernel is
- * chosen).
+ * chosen), cuda/ (kernels for CUDA devices).
  *
  * Tensors are matrices: `rows` rows of `cols` contiguous elements, `ld` elements apart. An
  * activation [B,T,C] has rows = B*T and cols = C; the query part of a packed [B,T,(H+2K)*D] buffer
@@ -180,6 +180,7 @@ typedef struct op_call {
     uint8_t acc;       /* bit i: add to din[i] (FIXED_ADD: out[i]) instead of writing it */
     uint8_t acc_param; /* bit i: the same, unless run->first_micro; for gradients of parameters */
     void *ws;          /* workspace of the size that infer asked for, 64-byte aligned */
+    int64_t ws_bytes;  /* that size */
     const op_run *run;
 } op_call;
 

@@ -3,9 +3,29 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "dev/cuda.h"
 #include "op/cpu/tables.h"
 
+/* Dense products in tensor cores, and fp32 outside them, of one multiprocessor and clock, as NVIDIA's
+ * pages on each architecture give them. */
+static double flops_per_clock(int major, int minor, bool matrix) {
+    if (!matrix) return major == 8 && minor == 0 ? 128 : 256;
+    switch (major) {
+        case 8: return minor == 0 ? 2048 : 1024;
+        case 9: return 4096;
+        case 10: return 8192;
+        default: return 1024;
+    }
+}
+
+static double peak_of_gpu(const dev *d, dtype dt) {
+    int major = cuda_attribute(d, CU_COMPUTE_MAJOR), minor = cuda_attribute(d, CU_COMPUTE_MINOR);
+    double clock = 1e3 * (double)cuda_attribute(d, CU_CLOCK_KHZ);
+    return flops_per_clock(major, minor, dt != DT_F32) * clock * cuda_multiprocessors(d);
+}
+
 double peak_flops(const dev *d, dtype dt) {
+    if (dev_get_kind(d) == DEV_CUDA && !cuda_is_emulated(d)) return peak_of_gpu(d, dt);
     const cpu_kernels *k = cpu_kernels_of(dev_isa(d), dt == DT_BF16 ? DT_BF16 : DT_F32);
     double (*loop)(int threads, int64_t rounds) = dt == DT_BF16 ? k->dot_loop : k->fma_loop;
     enum { ROUNDS = 1 << 14, RUNS = 16 };

@@ -8,7 +8,8 @@
 /* FLOP/s (a multiply-add as two) of a loop that only multiplies and adds in registers: the best of
  * 16 runs of about 40 us on one thread, times the threads of the device. One thread, because on a
  * busy machine a second one may have to wait for longer than a run takes. For bf16 it is the loop
- * of bf16 dot products, if the machine has these. No kernel can be faster. */
+ * of bf16 dot products, if the machine has these. No kernel can be faster. Of a GPU: what its
+ * multiprocessors can do at their highest clock; of an emulated one: what the CPU can. */
 double peak_flops(const dev *d, dtype dt);
 
 /* Bytes per second between memory and all threads of the device: the faster of plain reading and of

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "op/cpu/tables.h"
+#include "op/cuda/tables.h"
 #include "op/ref/ref_tables.h"
 
 static void do_nothing(const op_call *c) {
@@ -81,17 +82,44 @@ static void run_launched(dev *d, const void *args) {
     l->fn(&call);
 }
 
+static bool communicates(op_kind kind) {
+    return op_classes[kind].flags & OPF_COMMUNICATES;
+}
+
 /* A collective is not left to a later wait, which may come at another place on another rank, and on
- * another thread: all ranks must call theirs in one order. */
+ * another thread: all ranks must call theirs in one order. The host makes it. */
+static void launch_on_host(dev *d, op_fn fn, const op_call *c) {
+    dev_enter(d);
+    fn(c);
+    dev_leave(d);
+}
+
 static void launch_later(dev *d, op_fn fn, const op_call *c) {
-    if (op_classes[c->kind].flags & OPF_COMMUNICATES) {
-        dev_enter(d);
-        fn(c);
-        dev_leave(d);
+    if (communicates(c->kind)) {
+        launch_on_host(d, fn, c);
         return;
     }
     launched l = {.fn = fn, .call = *c, .run = *c->run};
     dev_launch(d, run_launched, &l, sizeof l);
+}
+
+/* ---- CUDA; what communicates runs on the host, which only an emulated device allows ---- */
+
+static const op_impl *find_on_cuda(const dev *d, op_kind kind, dtype dt) {
+    if (communicates(kind)) return find_on_cpu(d, kind, dt);
+    switch (dt) {
+        case DT_F32: return op_cuda_table_f32[kind];
+        case DT_BF16: return op_cuda_table_bf16[kind];
+        case DT_F16: return op_cuda_table_f16[kind];
+        default: return NULL;
+    }
+}
+
+static void launch_on_cuda(dev *d, op_fn fn, const op_call *c) {
+    if (communicates(c->kind))
+        launch_on_host(d, fn, c);
+    else
+        cuda_op_launch(d, fn, c);
 }
 
 /* ---- backends ---- */
@@ -104,6 +132,7 @@ typedef struct op_backend {
 
 static const op_backend backends[DEV_KINDS] = {
     [DEV_CPU] = {find_on_cpu, launch_at_once},
+    [DEV_CUDA] = {find_on_cuda, launch_on_cuda},
     [DEV_TWIN] = {find_on_cpu, launch_later},
 };
 

@@ -1,9 +1,11 @@
-/* Blocks of spans, and the choice of the instruction set's variant of each operation. */
+/* Blocks of spans, and who does each operation: on the CPU and its twin the variant of the
+ * instruction set, given to the device as a kernel. */
 #include "op/vecops.h"
 
 #include <math.h>
 
 #include "op/cpu/tables.h"
+#include "op/vec_backend.h"
 
 void vec_spans_index(vec_spans *s) {
     s->elems = s->blocks = 0;
@@ -38,7 +40,7 @@ static void run_update(dev *d, const void *args) {
     kernels_of(d)->update(dev_threads(d), j->s, &j->a, j->digest);
 }
 
-void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest) {
+static void host_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest) {
     update_job j = {s, *a, digest};
     dev_launch(d, run_update, &j, sizeof j);
     if (digest) dev_sync(d);
@@ -60,7 +62,7 @@ static void run_squares(dev *d, const void *args) {
     *(double *)j->to = kernels_of(d)->sum_squares(dev_threads(d), j->s, j->x);
 }
 
-double vec_sum_squares(dev *d, const vec_spans *s, const float *x) {
+static double host_sum_squares(dev *d, const vec_spans *s, const float *x) {
     double sum = 0;
     run_now(d, run_squares, &(job){.s = s, .x = x, .to = &sum}, sizeof(job));
     return sum;
@@ -71,22 +73,9 @@ static void run_limbs(dev *d, const void *args) {
     kernels_of(d)->sum_squares_fixed(dev_threads(d), j->s, j->x, j->to);
 }
 
-void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {
+static void host_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x,
+                                   int64_t limb[VEC_LIMBS]) {
     run_now(d, run_limbs, &(job){.s = s, .x = x, .to = limb}, sizeof(job));
-}
-
-double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {
-    uint32_t digit[VEC_LIMBS];
-    uint64_t carry = 0;
-    for (int i = 0; i < VEC_LIMBS; i++) {
-        carry += (uint64_t)limb[i];
-        digit[i] = (uint32_t)carry;
-        carry >>= 32;
-    }
-    CHECK(carry == 0, "a sum of squares is beyond %d limbs", VEC_LIMBS);
-    double value = 0;
-    for (int i = VEC_LIMBS - 1; i >= 0; i--) value = value * 0x1p32 + digit[i];
-    return ldexp(value, -2 * FIXED_GRAD_BITS);
 }
 
 static void run_digest(dev *d, const void *args) {
@@ -94,7 +83,7 @@ static void run_digest(dev *d, const void *args) {
     *(uint64_t *)j->to = kernels_of(d)->digest(dev_threads(d), j->s, j->x);
 }
 
-uint64_t vec_digest(dev *d, const vec_spans *s, const float *x) {
+static uint64_t host_digest(dev *d, const vec_spans *s, const float *x) {
     uint64_t digest = 0;
     run_now(d, run_digest, &(job){.s = s, .x = x, .to = &digest}, sizeof(job));
     return digest;
@@ -107,7 +96,8 @@ static void run_draw(dev *d, const void *args) {
     kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_bf16);
 }
 
-void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
+static void host_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x,
+                      uint16_t *x_bf16) {
     run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_bf16 = x_bf16}, sizeof(job));
 }
 
@@ -116,7 +106,7 @@ static void run_round(dev *d, const void *args) {
     kernels_of(d)->round(dev_threads(d), j->s, j->x, j->to_bf16);
 }
 
-void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
+static void host_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
     dev_launch(d, run_round, &(job){.s = s, .x = x, .to_bf16 = x_bf16}, sizeof(job));
 }
 
@@ -136,7 +126,62 @@ static void run_add(dev *d, const void *args) {
         for (int64_t i = 0; i < j->n; i++) ((float *)j->to)[i] += ((const float *)j->from)[i];
 }
 
+static void host_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
+    dev_launch(d, run_add, &(add_job){to, from, n, dt}, sizeof(add_job));
+}
+
+static const vec_backend host_backend = {
+    host_update, host_sum_squares, host_sum_squares_fixed, host_digest, host_draw,
+    host_round,  host_add,
+};
+
+/* ---- on any device ---- */
+
+/* A meta device does nothing, so it needs no other. */
+static const vec_backend *backend_of(const dev *d) {
+    bool cuda = dev_get_kind(d) == DEV_CUDA && !dev_is_meta(d);
+    return cuda ? &vec_backend_cuda : &host_backend;
+}
+
+void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest) {
+    backend_of(d)->update(d, s, a, digest);
+}
+
+double vec_sum_squares(dev *d, const vec_spans *s, const float *x) {
+    return backend_of(d)->sum_squares(d, s, x);
+}
+
+void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {
+    backend_of(d)->sum_squares_fixed(d, s, x, limb);
+}
+
+double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {
+    uint32_t digit[VEC_LIMBS];
+    uint64_t carry = 0;
+    for (int i = 0; i < VEC_LIMBS; i++) {
+        carry += (uint64_t)limb[i];
+        digit[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    CHECK(carry == 0, "a sum of squares is beyond %d limbs", VEC_LIMBS);
+    double value = 0;
+    for (int i = VEC_LIMBS - 1; i >= 0; i--) value = value * 0x1p32 + digit[i];
+    return ldexp(value, -2 * FIXED_GRAD_BITS);
+}
+
+uint64_t vec_digest(dev *d, const vec_spans *s, const float *x) {
+    return backend_of(d)->digest(d, s, x);
+}
+
+void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
+    backend_of(d)->draw(d, s, rule, x, x_bf16);
+}
+
+void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
+    backend_of(d)->round(d, s, x, x_bf16);
+}
+
 void vec_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
     CHECK(dt == DT_F32 || dt == DT_I64, "no sums of arrays of %s", dtype_name(dt));
-    dev_launch(d, run_add, &(add_job){to, from, n, dt}, sizeof(add_job));
+    backend_of(d)->add(d, to, from, n, dt);
 }

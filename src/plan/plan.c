@@ -253,7 +253,7 @@ static status hint_at_less(const plan_spec *s, err *e) {
 static status make(plan *p, err *e) {
     status st = plan_record_programs(p, e);
     if (st == ST_OK) st = check_frames(p, e);
-    if (st != ST_OK) return hint_at_less(p->phase, e);
+    if (st != ST_OK) return e && e->hint[0] ? st : hint_at_less(p->phase, e);
     for (int i = p->n_phases - 1; i >= 0; i--) { /* the first stays selected */
         plan_select(p, i);
         TRY(check_traffic(p, e));

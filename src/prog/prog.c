@@ -120,10 +120,11 @@ static status find_kernels(graph *g, err *e) {
         op_rec *r = &g->op[i];
         const op_impl *impl = op_find(g->opt.dev, r->kind, g->opt.dt);
         r->fn = impl ? entry_of(impl, r->entry) : NULL;
-        if (!r->fn)
-            return err_set(e, ST_FAILED, "op %s has no %s kernel for %s on this device",
-                           op_classes[r->kind].name, r->entry == ENTRY_FWD ? "forward" : "backward",
-                           dtype_name(g->opt.dt));
+        if (r->fn) continue;
+        err_set(e, ST_FAILED, "op %s has no %s kernel for %s on this device",
+                op_classes[r->kind].name, r->entry == ENTRY_FWD ? "forward" : "backward",
+                dtype_name(g->opt.dt));
+        return err_hint(e, "use device=cpu, or another train.precision");
     }
     return ST_OK;
 }
@@ -206,8 +207,11 @@ static void bind_op(const prog *p, op_rec *r, int frame) {
     }
     c->acc = r->acc;
     c->acc_param = r->acc_param;
-    if (r->ws_buf >= 0)
-        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + p->g->buf[r->ws_buf].offset;
+    if (r->ws_buf >= 0) {
+        const buffer *b = &p->g->buf[r->ws_buf];
+        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + b->offset;
+        c->ws_bytes = b->bytes;
+    }
 }
 
 static void fill_constants(const prog *p) {

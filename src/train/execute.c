@@ -29,7 +29,7 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                     .grad_scale = grad_scale,
                     .mesh = &u->peers.m,
                     .fixed_limit = s->stage.fixed_limit,
-                    .fixed_overflow = &s->overflow};
+                    .fixed_overflow = dev_flag(u->dev)};
 }
 
 /* Called before the update, so that the update can be left out. */
@@ -87,7 +87,7 @@ static double grad_norm(session *s) {
     optim_grad_limbs(u->dev, u->plan->store, limb);
     peers_sum_limbs(&u->peers, limb);
     dev_sync(u->dev); /* kernels set the flag */
-    bool overflow = peers_any(&u->peers, s->overflow);
+    bool overflow = peers_any(&u->peers, *dev_flag(u->dev));
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
@@ -124,6 +124,7 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
         times->norm_ns += normed - began;
         times->update_ns += clock_now_ns() - normed;
     }
+    TRY(dev_check(u->dev, e));
     if (r->has_digest) TRY(peers_digest(&u->peers, &r->digest, e));
     return comm_check(u->peers.m.world, e);
 }
@@ -197,7 +198,7 @@ static void add_fixed_loss(session *s, double sum, step_result *r) {
     if (fabs(x) <= limit)
         r->loss_fixed += llrint(x);
     else
-        s->overflow = true;
+        *dev_flag(s->setup.dev) = true;
     r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
 }
 
@@ -281,7 +282,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
     *r = (step_result){.targets =
                            peers_sum_count(&s->setup.peers, from->count_targets(s), "targets")};
     r->count = count_of(s, r->targets);
-    s->overflow = false;
+    *dev_flag(s->setup.dev) = false; /* the step before was waited for */
     r->wait_ns = clock_now_ns() - began;
     r->grad_scale = r->count > 0 ? (float)(1.0 / (double)r->count) : 0.0f;
     for (int i = 0; i < s->stage.table.n; i++) {

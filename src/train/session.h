@@ -31,7 +31,6 @@ typedef struct session {
     cursor at;          /* where the run is (stage.h) */
     watch watch;        /* judges steps (guard/watch.h) */
     bool watches;       /* whether steps are judged; not in trials */
-    bool overflow;      /* deterministic mode: a gradient was too large for this step's sums */
     saving saving;      /* the save under way, uploads (save/save.h) */
     journal journal;    /* where events go */
     trace *trace;       /* NULL: no --trace */

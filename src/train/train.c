@@ -23,6 +23,13 @@ static status keep_resolved(config *c, const char *run, err *e) {
     return ST_OK;
 }
 
+/* Collectives run on the host, which does not reach the memory of a GPU. */
+static status check_ranks(const setup *u, err *e) {
+    if (comm_world_size(u->peers.m.world) == 1 || dev_host_enters(u->dev)) return ST_OK;
+    config_error(u->c, e, "device", "several ranks on GPUs are not there yet");
+    return err_hint(e, "train on one GPU, or use device=cpu");
+}
+
 static status open_session(session *s, config *c, const train_options *opt, err *e) {
     *s = (session){.opt = opt, .setup = {.c = c, .a = arena_new("run")}};
     TRY(config_check_supported(c, e));
@@ -31,6 +38,7 @@ static status open_session(session *s, config *c, const train_options *opt, err 
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     if (c->run && !opt->fresh) TRY(keep_resolved(c, c->run, e));
     TRY(config_open_device(c, &s->setup.dev, e));
+    TRY(check_ranks(&s->setup, e));
     return session_open(s, e);
 }
 

@@ -115,7 +115,7 @@ static void test_kinds_by_name(void **state) {
     assert_int_equal(kind, DEV_CPU);
     assert_int_equal(dev_find_kind("gpu", &kind, &e), ST_USAGE);
     assert_non_null(strstr(e.message, "\"gpu\""));
-    assert_non_null(strstr(e.hint, "auto, cpu, twin"));
+    assert_non_null(strstr(e.hint, "auto, cpu, cuda, twin"));
     setenv("ATHANOR_DEVICE", "twins", 1);
     assert_int_equal(dev_find_kind("auto", &kind, &e), ST_USAGE);
     assert_non_null(strstr(e.message, "twins"));

@@ -24,8 +24,8 @@ static const int64_t SIZES[][2] = {{1, 1},  {1, 64},  {2, 3},   {3, 16},
                                    {5, 33}, {33, 65}, {7, 257}, {130, 257}};
 
 static void cases_EMBED(case_list *l) {
-    static const int64_t sizes[][3] = {
-        {1, 1, 1}, {7, 5, 3}, {33, 65, 17}, {5, 64, 40}, {50, 65, 510}};
+    static const int64_t sizes[][3] = {{1, 1, 1},   {7, 5, 3},    {33, 65, 17},
+                                       {5, 64, 40}, {3, 40, 200}, {50, 65, 510}};
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_EMBED);
         int64_t V = sizes[i][0], C = sizes[i][1], N = sizes[i][2];
@@ -48,8 +48,8 @@ static void cases_EMBED(case_list *l) {
 
 /* All rows, some rows often, places that take none. */
 static void cases_TAKE_ROWS(case_list *l) {
-    static const int64_t sizes[][3] = {{1, 1, 1},   {7, 5, 3},     {33, 65, 17},
-                                       {5, 64, 40}, {50, 65, 510}, {600, 33, 70}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {7, 5, 3},     {33, 65, 17}, {5, 64, 40},
+                                       {3, 40, 200}, {50, 65, 510}, {600, 33, 70}};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         op_case *c = case_add(l, OP_TAKE_ROWS);
         int64_t M = sizes[i / 2][0], C = sizes[i / 2][1], N = sizes[i / 2][2];
@@ -72,6 +72,14 @@ static void cases_LINEAR(case_list *l) {
         c->in[1] = (slot){MATRIX, O, I, 0, 0};
         if (i % 3 > 0) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
         if (i % 3 == 2) c->in[3] = (slot){ACTIVATION, N, O, 0, 0};
+    }
+    /* Logits of ranks that share a vocabulary. */
+    for (int i = 0, n = l->n; i < n; i += 4) {
+        if (l->items[i].in[3].rows) continue;
+        op_case *c = case_add(l, OP_LINEAR);
+        *c = l->items[i];
+        c->attr.linear.exact = c->forward_only = true;
+        snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " exact");
     }
 }
 
@@ -230,6 +238,7 @@ static void add_attention(case_list *l, int i, float cap) {
     op_case *c = case_add(l, OP_ATTENTION);
     LABEL(c, "attention #%d B=%d Tq=%d Tk=%d H=%d K=%d D=%d Dv=%d cap=%g", i, a->B, a->Tq, a->Tk,
           a->H, a->K, a->D, a->Dv, (double)cap);
+    c->heavy = (double)a->B * a->H * a->Tq * a->Tk * (a->D + a->Dv) > 1e6;
     c->attr.attention.softcap = cap;
     c->attr.attention.B = a->B, c->attr.attention.Tq = a->Tq, c->attr.attention.Tk = a->Tk;
     c->attr.attention.H = a->H, c->attr.attention.K = a->K;

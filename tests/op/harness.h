@@ -39,6 +39,7 @@ typedef struct op_case {
     op_attr attr;
     slot in[OP_MAX_IN];
     bool forward_only; /* this call has no gradient, though the op has */
+    bool heavy;        /* millions of multiplications: tried in fewer ways where that takes long */
 } op_case;
 
 /* Thousands of tiny parallel loops: waiting threads must sleep, not spin. OpenMP reads this only
@@ -235,9 +236,21 @@ static inline void side_fresh_din(side *s, bool accumulate) {
     }
 }
 
+/* Runs a kernel and waits for it. */
+static inline void side_run(const op_call *c, op_fn fn) {
+    err e;
+    op_launch(c->run->dev, fn, c);
+    dev_sync(c->run->dev);
+    if (dev_check(c->run->dev, &e) != ST_OK) fail_msg("%s", e.message);
+}
+
 static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
     const op_class *k = &op_classes[s->cs->kind];
-    op_call c = {.kind = s->cs->kind, .attr = &s->attr, .run = run, .ws = s->ws.t.data};
+    op_call c = {.kind = s->cs->kind,
+                 .attr = &s->attr,
+                 .run = run,
+                 .ws = s->ws.t.data,
+                 .ws_bytes = s->ws.t.cols};
     if (accumulate) c.acc = k->diff;
     c.acc_param = k->flags & OPF_SUMS_GRAD ? 1 : k->weights;
     return c;
@@ -259,7 +272,7 @@ static inline void side_forward(side *s, const op_impl *impl, const op_run *run,
         for (int i = 0; i < OP_MAX_IN; i++)
             if ((op_classes[s->cs->kind].weights >> i) & 1u) c.din[i] = s->din[i].t;
     }
-    impl->fwd(&c);
+    side_run(&c, impl->fwd);
     assert_true(buf_guards_hold(&s->ws));
 }
 
@@ -285,7 +298,8 @@ static inline void side_backward(side *s, const op_impl *impl, const op_run *run
     if (impl->bwd_input) {
         side_fresh_ws(s, s->io.bwd_input.ws_bytes);
         only.ws = s->ws.t.data;
-        impl->bwd_input(&only);
+        only.ws_bytes = s->ws.t.cols;
+        side_run(&only, impl->bwd_input);
         assert_true(buf_guards_hold(&s->ws));
     }
     if (!impl->bwd_weight) return;
@@ -294,7 +308,8 @@ static inline void side_backward(side *s, const op_impl *impl, const op_run *run
     for (int i = 0; i < OP_MAX_IN; i++)
         if (!((k->weights >> i) & 1u)) only.din[i].data = NULL;
     only.ws = s->ws.t.data;
-    impl->bwd_weight(&only);
+    only.ws_bytes = s->ws.t.cols;
+    side_run(&only, impl->bwd_weight);
     assert_true(buf_guards_hold(&s->ws));
 }
 

@@ -41,6 +41,10 @@ static void test_errors_name_both_sizes(void **state) {
     io.in[2] = shape(DT_F32, 1, 10);
     io.in[0].ld = 63;
     expect_error(&io, "linear: x has 64 columns but rows are 63 apart");
+    io.in[0] = shape(DT_BF16, 4, 64), io.in[1] = shape(DT_BF16, 10, 64);
+    io.in[3] = shape(DT_BF16, 4, 10);
+    at.linear.exact = true;
+    expect_error(&io, "linear: an exact result has no res in bf16");
     io.in[0] = shape(DT_I32, 4, 64);
     expect_error(&io, "linear: x is i32 but must be a floating-point format");
     dev_close(d);

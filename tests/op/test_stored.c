@@ -111,7 +111,7 @@ typedef struct product {
 } product;
 
 static product make_product(arena *a, dtype dt, int64_t m, int64_t n, int64_t k, bool extras) {
-    product p = {.x = make_floats(a, m, k, 3, 1), .w = make_weights(a, dt, n, k, 2)};
+    product p = {.x = make_floats(a, m, k, extras ? 3 : 0, 1), .w = make_weights(a, dt, n, k, 2)};
     if (!extras) return p;
     p.bias = make_floats(a, 1, n, 0, 3);
     p.res = make_floats(a, m, n, 5, 4);
@@ -127,14 +127,16 @@ static tensor run_linear(arena *a, const product *p, dev *d, const op_impl *impl
     err e = {0};
     assert_int_equal(op_infer_call(&io, &e), ST_OK);
     op_run run = {.dev = d};
-    op_call c = {.attr = &attr, .run = &run};
+    op_call c = {.kind = OP_LINEAR, .attr = &attr, .run = &run, .ws_bytes = io.fwd.ws_bytes};
     memcpy(c.in, io.in, sizeof(c.in));
     c.out[0] = make_floats(a, p->x.rows, p->w.t.rows, 7, 5);
     memset(c.out[0].data, 0xff, (size_t)(c.out[0].rows * c.out[0].ld) * sizeof(float));
     uint8_t *ws = aligned_alloc(64, ((size_t)io.fwd.ws_bytes + GUARD + 63) / 64 * 64);
     memset(ws, 0xff, (size_t)io.fwd.ws_bytes + GUARD);
     c.ws = ws;
-    impl->fwd(&c);
+    op_launch(d, impl->fwd, &c);
+    dev_sync(d);
+    if (dev_check(d, &e) != ST_OK) fail_msg("%s", e.message);
     for (int i = 0; i < GUARD; i++) assert_int_equal(ws[io.fwd.ws_bytes + i], 0xff);
     for (int64_t i = 0; i < c.out[0].rows; i++) /* the gaps between rows */
         for (int64_t j = c.out[0].cols; j < c.out[0].ld; j++)
@@ -196,6 +198,22 @@ static void test_linear(void **state) {
             run_shapes(a, d, op_find(d, OP_LINEAR, DT_F32), FORMATS[f], ISAS[i], 100);
         dev_close(d);
     }
+}
+
+static void test_gpu(void **state) {
+    arena *a = *state;
+    dev *d;
+    err e = {0};
+    setenv("ATHANOR_CUDA", "emulated", 1);
+    assert_int_equal(dev_open(&d, DEV_CUDA, 2, &e), ST_OK);
+    unsetenv("ATHANOR_CUDA");
+    for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+        run_shapes(a, d, op_find(d, OP_LINEAR, DT_F32), FORMATS[f], "emulated GPU", 9);
+    /* Larger than what is made float at a time. */
+    product p = make_product(a, DT_Q8_0, 9, 67, 1 << 16, true);
+    tensor y = run_linear(a, &p, d, op_find(d, OP_LINEAR, DT_F32));
+    check_linear(&p, &y, "emulated GPU");
+    dev_close(d);
 }
 
 static void test_reference(void **state) {
@@ -338,6 +356,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_linear),  cmocka_unit_test(test_reference),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_rows_are_independent),
         cmocka_unit_test(test_embed),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gpu),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -1,6 +1,7 @@
 /* Whole-array operations on every instruction set of this machine against plain loops over the
  * definitions: draws, digests and copies bit for bit, the rest closely; with the same bits for 1, 2
- * and 3 threads, and for any cutting of a tensor into spans. */
+ * and 3 threads, and for any cutting of a tensor into spans. Then on the CPU's twin and on the emulated
+ * CUDA device. */
 #include "test.h"
 
 #include "base/arena.h"
@@ -579,6 +580,135 @@ static void test_twin(void **state) {
     dev_close(cpu), dev_close(twin), arena_free(a);
 }
 
+/* ---- on the emulated CUDA device, where every access of a kernel is watched ---- */
+
+static dev *open_cuda(const char *seed) {
+    dev *d;
+    err e;
+    setenv("ATHANOR_CUDA", "emulated", 1);
+    setenv("ATHANOR_CUDA_SEED", seed, 1);
+    if (dev_open(&d, DEV_CUDA, 2, &e) != ST_OK) fail_msg("%s", e.message);
+    unsetenv("ATHANOR_CUDA");
+    unsetenv("ATHANOR_CUDA_SEED");
+    return d;
+}
+
+/* All work went well. */
+static void close_cuda(dev *d) {
+    err e;
+    dev_sync(d);
+    if (dev_check(d, &e) != ST_OK) fail_msg("%s", e.message);
+    dev_close(d);
+}
+
+static void take_back(dev *d, void *host, const void *at, size_t bytes) {
+    dev_read(d, host, at, bytes);
+    dev_release(d, (void *)(uintptr_t)at, bytes);
+}
+
+static void check_updates_on_cuda(bool fixed, const char *seed) {
+    arena *a = arena_new("test");
+    vec_spans s = make_spans(a);
+    dev *cpu = open_dev("base", 1), *d = open_cuda(seed);
+    vec_update_args old = make_step(a), here = make_step(a), got = make_step(a);
+    int64_t *grad = make_fixed(a, 3);
+    for (int i = 0; i < LEN; i++) grad[i] >>= 16;
+    if (fixed) here.grad_fixed = grad;
+    vec_update_args there = step_to_device(d, &here);
+    if (fixed) there.grad_fixed = to_device(d, grad, LEN * sizeof *grad);
+    uint64_t digests[2] = {0};
+    vec_update(cpu, &s, &here, NULL);
+    vec_update(d, &s, &there, &digests[0]);
+    digests[1] = vec_digest(d, &s, there.param);
+    take_back(d, got.param, there.param, LEN * sizeof(float));
+    take_back(d, got.state[0], there.state[0], LEN * sizeof(float));
+    take_back(d, got.state[1], there.state[1], LEN * sizeof(float));
+    take_back(d, got.param_bf16, there.param_bf16, LEN * sizeof(uint16_t));
+    dev_release(d, (void *)(uintptr_t)there.grad, LEN * sizeof(float));
+    if (fixed) dev_release(d, (void *)(uintptr_t)there.grad_fixed, LEN * sizeof *grad);
+    for (int i = 0; i < LEN; i++) {
+        if (span_at(&s, i) < 0) check_unchanged(&old, &got, i);
+        assert_true(fabsf(got.state[0][i] - here.state[0][i]) <= 1e-7f);
+        assert_true(fabsf(got.state[1][i] - here.state[1][i]) <= 1e-7f);
+        assert_true(fabsf(got.param[i] - here.param[i]) <= 1e-6f);
+    }
+    check_copies(&s, got.param, got.param_bf16);
+    assert_true(digests[0] == digest(&s, got.param) && digests[1] == digests[0]);
+    dev_close(cpu), close_cuda(d), arena_free(a);
+}
+
+static void test_cuda_updates(void **state) {
+    (void)state;
+    check_updates_on_cuda(false, "1");
+    check_updates_on_cuda(true, "2");
+}
+
+/* Sums of floats are close to the CPU's and have the same bits in every order of blocks; the rest has the bits of
+ * the CPU. */
+static void test_cuda_sums(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    vec_spans s = make_spans(a), parts = cut_matrix(a, 100, false, 3);
+    vec_spans_index(&parts);
+    s.item[7].counted = false;
+    float *x = make(a, 7);
+    int64_t *fixed = make_fixed(a, 5), limbs[2][VEC_LIMBS];
+    double squares[2];
+    dev *cpu = open_dev("base", 1);
+    for (int k = 0; k < 2; k++) {
+        dev *d = open_cuda(k ? "1" : "2");
+        float *there = to_device(d, x, LEN * sizeof *x);
+        int64_t *fixed_there = to_device(d, fixed, LEN * sizeof *fixed);
+        squares[k] = vec_sum_squares(d, &s, there);
+        vec_sum_squares_fixed(d, &s, fixed_there, limbs[k]);
+        assert_true(vec_digest(d, &s, there) == vec_digest(cpu, &s, x));
+        assert_true(vec_digest(d, &parts, there) == vec_digest(cpu, &parts, x));
+        dev_release(d, there, LEN * sizeof *x);
+        dev_release(d, fixed_there, LEN * sizeof *fixed);
+        close_cuda(d);
+    }
+    double want = vec_sum_squares(cpu, &s, x);
+    assert_true(squares[0] == squares[1] && fabs(squares[0] - want) <= 1e-13 * want);
+    int64_t want_limbs[VEC_LIMBS];
+    vec_sum_squares_fixed(cpu, &s, fixed, want_limbs);
+    assert_memory_equal(limbs[0], want_limbs, sizeof want_limbs);
+    assert_memory_equal(limbs[1], want_limbs, sizeof want_limbs);
+    dev_close(cpu), arena_free(a);
+}
+
+static void test_cuda_values(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    vec_spans s = make_spans(a);
+    vec_rule *rule = make_rules(a);
+    dev *cpu = open_dev("base", 1), *d = open_cuda("3");
+    float *x = ARENA_ARRAY(a, float, LEN), *y = make(a, 9);
+    int64_t *fixed = make_fixed(a, 6);
+    uint16_t *copy = ARENA_ARRAY(a, uint16_t, LEN), *none = ARENA_ARRAY(a, uint16_t, LEN);
+    float *x_there = to_device(d, x, LEN * sizeof *x), *y_there = to_device(d, y, LEN * sizeof *y);
+    int64_t *fixed_there = to_device(d, fixed, LEN * sizeof *fixed);
+    uint16_t *copy_there = to_device(d, none, LEN * sizeof *copy);
+    uint16_t *again_there = to_device(d, none, LEN * sizeof *copy);
+    vec_draw(cpu, &s, rule, x, copy);
+    vec_draw(d, &s, rule, x_there, copy_there);
+    vec_round(d, &s, x_there, again_there);
+    check_back(d, copy_there, copy, LEN * sizeof *copy);
+    check_back(d, again_there, copy, LEN * sizeof *copy);
+    vec_add(cpu, x, y, LEN, DT_F32);
+    vec_add(d, x_there, y_there, LEN, DT_F32);
+    vec_add(cpu, x + 1, y, 7, DT_F32); /* not aligned */
+    vec_add(d, x_there + 1, y_there, 7, DT_F32);
+    vec_add(cpu, fixed + LEN / 2, fixed, LEN / 2, DT_I64);
+    vec_add(d, fixed_there + LEN / 2, fixed_there, LEN / 2, DT_I64);
+    check_back(d, x_there, x, LEN * sizeof *x);
+    check_back(d, y_there, y, LEN * sizeof *y);
+    check_back(d, fixed_there, fixed, LEN * sizeof *fixed);
+    vec_spans empty = {.n = 0};
+    vec_spans_index(&empty);
+    assert_true(vec_sum_squares(d, &empty, NULL) == 0 && vec_digest(d, &empty, NULL) == 0);
+    dev_close(cpu), close_cuda(d), arena_free(a);
+}
+
 static void test_add(void **state) {
     (void)state;
     dev *d = open_dev("base", 1);
@@ -606,6 +736,9 @@ int main(void) {
         cmocka_unit_test(test_draw_many),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_twin),
+        cmocka_unit_test(test_cuda_updates),
+        cmocka_unit_test(test_cuda_sums),
+        cmocka_unit_test(test_cuda_values),
         cmocka_unit_test(test_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,11 +69,27 @@ static inline json_t *golden_json(const golden *g, const char *name) {
     return json_load_file(path, 0, NULL);
 }
 
+/* The device of ATHANOR_DEVICE, whose memory the tests read and write as the host's. */
+static inline dev *golden_device(void) {
+    dev_kind kind;
+    dev *d;
+    MUST(dev_find_kind(NULL, &kind, E));
+    MUST(dev_open(&d, kind, 0, E));
+    dev_enter(d);
+    return d;
+}
+
+/* All that was given has run, and well. */
+static inline void golden_wait(const golden *g) {
+    dev_sync(g->dev);
+    MUST(dev_check(g->dev, E));
+}
+
 /* `spec` gives compute, recompute, document_mask; shapes come from the golden ids. */
 static inline void golden_open(golden *g, const char *name, plan_spec spec) {
     *g = (golden){.a = arena_new("golden")};
     snprintf(g->dir, sizeof g->dir, "%s/golden/models/%s", TEST_DIR, name);
-    MUST(dev_open(&g->dev, DEV_CPU, 0, E));
+    g->dev = golden_device();
     json_t *config = golden_json(g, "config.json");
     assert_non_null(config);
     MUST(model_config_read_file(g->a, config, &g->mc, E));
@@ -93,11 +109,13 @@ static inline void golden_open(golden *g, const char *name, plan_spec spec) {
     MUST(plan_new(&g->p, g->dev, &spec, E));
     MUST(plan_commit(g->p, E));
     MUST(hf_load_weights(g->p->store, g->dir, E));
+    golden_wait(g);
 }
 
 static inline void golden_close(golden *g) {
     plan_free(g->p);
     st_close(g->file);
+    dev_leave(g->dev);
     dev_close(g->dev);
     arena_free(g->a);
 }
@@ -128,6 +146,7 @@ static inline double golden_run(golden *g, uint64_t step) {
                   .grad_scale = (float)(1.0 / (double)n)};
     prog_replay(p, PROG_F, &run);
     prog_replay(p, PROG_B | PROG_W, &run);
+    golden_wait(g);
     const float *nll = prog_at(p, "nll");
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += nll[i];

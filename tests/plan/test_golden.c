@@ -44,6 +44,7 @@ static logits_prog logits_record(golden *g, int B, int T, bool document_mask) {
 static double logits_distance(const golden *g, const logits_prog *l, const st_view *want) {
     op_run run = {.dev = g->dev};
     prog_replay(l->p, PROG_F, &run);
+    golden_wait(g);
     return golden_distance(prog_at(l->p, "logits"), (const float *)(const void *)want->data,
                            want->numel);
 }
@@ -284,6 +285,7 @@ static double curve_distance(const char *name, dtype compute) {
                          .step = k + 1,
                          .grad_scale = (float)optim_clip_factor(norm, 1.0)};
         optim_find("adamw")->update(g.dev, g.p->store, 0, decay, g.p->optim_state, &h, NULL);
+        golden_wait(&g); /* `decay` is read until then */
     }
     json_decref(curve);
     golden_close(&g);

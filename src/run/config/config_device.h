@@ -5,7 +5,7 @@
 #include "dev/dev.h"
 #include "run/config/config.h"
 
-/* With train.threads. ST_USAGE where this version has no such device. */
+/* With train.threads. ST_USAGE where there is no such device. */
 status config_open_device(const config *c, dev **out, err *e) ATH_MUST_USE;
 /* A meta device of that kind, for plans. */
 status config_open_meta(const config *c, dev **out, err *e) ATH_MUST_USE;

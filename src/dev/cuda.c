@@ -1,0 +1,411 @@
+/* A CUDA device, by the functions of gpu/driver.h: the real one or the emulated one.
+ *
+ * All work goes to one stream. Every function sets the context first, since several threads may
+ * call. What fails is kept as text: the first error is the one that counts, after it the device does
+ * nothing, and dev_check tells it at the next border of a step. */
+#include "dev/cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "dev/dev_int.h"
+#include "dev/keep.h"
+
+enum { EVENTS = 64, ERROR_MAX = 512, LEAST_MAJOR = 8 };
+
+/* Kernels that have been looked up. */
+typedef struct loaded {
+    const gpu_kernel *kernel;
+    cu_function function;
+} loaded;
+
+typedef struct image {
+    const gpu_image *of;
+    cu_module module;
+} image;
+
+typedef struct cuda {
+    cu_driver api;
+    int device, multiprocessors;
+    cu_context context;
+    cu_stream stream;
+    cuda_lt lt;
+    /* Event number n is event[n % EVENTS]; those that are older have passed when a newer one has. */
+    cu_event event[EVENTS];
+    dev_event given;
+    loaded *kernels;
+    int n_kernels, kernels_cap;
+    image *images;
+    int n_images, images_cap;
+    dev_keep keep;
+    pthread_mutex_t lock; /* guards given and error */
+    char error[ERROR_MAX];
+} cuda;
+
+static cuda *use(const dev *d) {
+    cuda *c = d->own;
+    c->api.context_set(c->context);
+    return c;
+}
+
+/* ---- errors ---- */
+
+void cuda_note_error(dev *d, const char *what, const char *text) {
+    cuda *c = d->own;
+    pthread_mutex_lock(&c->lock);
+    if (!c->error[0]) snprintf(c->error, sizeof c->error, "%.80s: %.400s", what, text);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static bool good(dev *d, cu_result r, const char *what) {
+    if (r == 0) return true;
+    cuda *c = d->own;
+    const char *text = NULL;
+    if (c->api.emulated) text = emu_context_fault(c->context);
+    if (!text) c->api.error_text(r, &text);
+    cuda_note_error(d, what, text ? text : "the driver gives no reason");
+    return false;
+}
+
+static status cuda_check(dev *d, err *e) {
+    cuda *c = d->own;
+    if (!c->error[0]) return ST_OK;
+    err_set(e, ST_RANK, "the %s failed: %s", c->api.emulated ? "emulated GPU" : "GPU", c->error);
+    return err_hint(e, c->api.emulated ? "a kernel is wrong: see docs/cuda.md"
+                                       : "start it again from its last checkpoint");
+}
+
+/* ---- memory ---- */
+
+static status cuda_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
+    cuda *c = use(d);
+    cu_ptr p = 0;
+    size_t available = 0, total = 0;
+    c->api.mem_info(&available, &total);
+    if (bytes > available || c->api.mem_alloc(&p, bytes ? bytes : 1) != 0)
+        return err_at(e, ST_MEMORY, what,
+                      "%s needs %.1f MB, but the GPU has %.1f MB available of %.1f MB", what,
+                      (double)bytes * 1e-6, (double)available * 1e-6, (double)total * 1e-6);
+    good(d, c->api.fill(p, 0, bytes, c->stream), what);
+    *ptr = (void *)(uintptr_t)p;
+    return ST_OK;
+}
+
+static void cuda_release(dev *d, void *ptr, size_t bytes) {
+    (void)bytes;
+    cuda *c = use(d);
+    good(d, c->api.stream_sync(c->stream), "waiting for the GPU");
+    good(d, c->api.mem_free((cu_ptr)(uintptr_t)ptr), "giving memory back");
+}
+
+/* ---- moves ---- */
+
+static cu_ptr at(const void *p) {
+    return (cu_ptr)(uintptr_t)p;
+}
+
+static void sync_stream(dev *d, cuda *c) {
+    good(d, c->api.stream_sync(c->stream), "waiting for the GPU");
+}
+
+/* The host's bytes are pageable, so that the driver has taken them when the call returns. */
+static void cuda_write(dev *d, void *to, const void *host, size_t bytes) {
+    cuda *c = use(d);
+    if (bytes) good(d, c->api.copy_in(at(to), host, bytes, c->stream), "a copy to the GPU");
+}
+
+static void cuda_read(dev *d, void *host, const void *from, size_t bytes) {
+    cuda *c = use(d);
+    if (bytes) good(d, c->api.copy_out(host, at(from), bytes, c->stream), "a copy from the GPU");
+    sync_stream(d, c);
+}
+
+static void cuda_copy(dev *d, void *to, const void *from, size_t bytes) {
+    cuda *c = use(d);
+    if (bytes) good(d, c->api.copy(at(to), at(from), bytes, c->stream), "a copy on the GPU");
+}
+
+static void cuda_fill(dev *d, void *to, int byte, size_t bytes) {
+    cuda *c = use(d);
+    if (bytes)
+        good(d, c->api.fill(at(to), (unsigned char)byte, bytes, c->stream), "a fill on the GPU");
+}
+
+static void *cuda_borrow(dev *d, void *from, size_t bytes, bool contents, dev_room *room) {
+    if (room->bytes < bytes) {
+        dev_room_free(room);
+        *room = (dev_room){xmalloc(bytes), bytes};
+    }
+    if (contents)
+        cuda_read(d, room->host, from, bytes);
+    else
+        sync_stream(d, use(d));
+    return room->host;
+}
+
+/* ---- kernels ---- */
+
+static cu_module module_of(dev *d, cuda *c, const gpu_image *of) {
+    for (int i = 0; i < c->n_images; i++)
+        if (c->images[i].of == of) return c->images[i].module;
+    image new = {of, NULL};
+    good(d, c->api.module_load(&new.module, of->data), of->name);
+    VEC_PUSH(c->images, c->n_images, c->images_cap, new);
+    return new.module;
+}
+
+/* NULL: the driver does not find it, which has been noted. */
+static cu_function function_of(dev *d, cuda *c, const gpu_kernel *k) {
+    for (int i = 0; i < c->n_kernels; i++)
+        if (c->kernels[i].kernel == k) return c->kernels[i].function;
+    loaded new = {k, (cu_function)(uintptr_t)k};
+    if (!c->api.emulated) {
+        new.function = NULL;
+        cu_module m = module_of(d, c, k->image);
+        if (m && good(d, c->api.module_function(&new.function, m, k->name), k->name))
+            c->api.function_set(new.function, CU_DYNAMIC_SHARED_BYTES, (int)k->most_shared_bytes);
+    }
+    VEC_PUSH(c->kernels, c->n_kernels, c->kernels_cap, new);
+    return new.function;
+}
+
+void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args) {
+    cuda *c = use(d);
+    void *params[] = {(void *)(uintptr_t)args};
+    cu_function f = function_of(d, c, k);
+    if (!f || g.x == 0 || g.y == 0 || g.z == 0) return;
+    good(d,
+         c->api.launch(f, g.x, g.y, g.z, g.threads, 1, 1, g.shared_bytes, c->stream, params, NULL),
+         k->name);
+}
+
+/* A function of the host that gives kernels to the device. */
+static void cuda_run(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
+    (void)bytes;
+    kernel(d, args);
+}
+
+bool cuda_is_emulated(const dev *d) {
+    return ((const cuda *)d->own)->api.emulated;
+}
+
+cu_stream cuda_stream(dev *d) {
+    return use(d)->stream;
+}
+
+const cuda_lt *cuda_get_lt(const dev *d) {
+    return &use(d)->lt;
+}
+
+int cuda_multiprocessors(const dev *d) {
+    return ((const cuda *)d->own)->multiprocessors;
+}
+
+int cuda_attribute(const dev *d, int attribute) {
+    const cuda *c = use(d);
+    int value = 0;
+    c->api.device_attribute(&value, attribute, c->device);
+    return value;
+}
+
+void cuda_name(const dev *d, char out[DEV_NAME_MAX]) {
+    const cuda *c = d->own;
+    out[0] = '\0';
+    c->api.device_name(out, DEV_NAME_MAX, c->device);
+}
+
+double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void *args) {
+    cuda *c = use(d);
+    cu_event from = NULL, to = NULL;
+    float ms = 0;
+    bool there = good(d, c->api.event_create(&from, 0), "an event") &&
+                 good(d, c->api.event_create(&to, 0), "an event");
+    if (there) {
+        work(args);
+        good(d, c->api.event_record(from, c->stream), "an event");
+        for (int i = 0; i < runs; i++) work(args);
+        good(d, c->api.event_record(to, c->stream), "an event");
+        good(d, c->api.event_sync(to), "waiting for the GPU");
+        good(d, c->api.event_elapsed(&ms, from, to), "an event");
+    }
+    if (from) c->api.event_destroy(from);
+    if (to) c->api.event_destroy(to);
+    return (double)ms * 1e-3 / runs;
+}
+
+void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n) {
+    if (cuda_is_emulated(d)) emu_stream_scope(cuda_stream(d), what, ranges, n);
+}
+
+void cuda_scope_end(dev *d) {
+    if (cuda_is_emulated(d)) emu_stream_scope_end(cuda_stream(d));
+}
+
+const void *cuda_keep(dev *d, const void *bytes, size_t n) {
+    err e;
+    const void *at = keep_bytes(&((cuda *)d->own)->keep, d, bytes, n, &e);
+    if (!at) cuda_note_error(d, "a table", e.message);
+    return at;
+}
+
+void *cuda_scratch(dev *d, size_t bytes) {
+    err e;
+    void *at = keep_scratch(&((cuda *)d->own)->keep, d, bytes, &e);
+    if (!at) cuda_note_error(d, "scratch memory", e.message);
+    return at;
+}
+
+void *cuda_host_room(dev *d, size_t bytes) {
+    dev_room *room = &((cuda *)d->own)->keep.room;
+    if (room->bytes < bytes) {
+        dev_room_free(room);
+        *room = (dev_room){xmalloc(bytes), bytes};
+    }
+    return room->host;
+}
+
+/* ---- points in the order ---- */
+
+static dev_event cuda_record(dev *d) {
+    cuda *c = use(d);
+    pthread_mutex_lock(&c->lock);
+    dev_event ev = ++c->given;
+    cu_result r = c->api.event_record(c->event[ev % EVENTS], c->stream);
+    pthread_mutex_unlock(&c->lock);
+    good(d, r, "an event");
+    return ev;
+}
+
+/* An event whose place has been taken by a later one waits for that. */
+static void cuda_wait(dev *d, dev_event ev) {
+    cuda *c = use(d);
+    if (ev > 0) good(d, c->api.event_sync(c->event[ev % EVENTS]), "waiting for the GPU");
+}
+
+static void cuda_enter(dev *d, dev_event ev) {
+    cuda *c = use(d);
+    cuda_wait(d, ev);
+    CHECK(c->api.emulated, "the host cannot reach the memory of a GPU");
+    emu_context_open(c->context);
+}
+
+static bool cuda_is_closed(const dev *d) {
+    return !cuda_is_emulated(d);
+}
+
+static void cuda_leave(dev *d) {
+    emu_context_close(use(d)->context);
+}
+
+/* ---- opening ---- */
+
+bool dev_cuda_is_there(void) {
+    cu_driver api;
+    int count = 0, device = 0, major = 0;
+    const char *choice = getenv("ATHANOR_CUDA");
+    if (!GPU_HAS_KERNELS || (choice && *choice)) return false;
+    if (cu_driver_open(&api, NULL) != ST_OK) return false;
+    bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
+                 api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 &&
+                 major >= LEAST_MAJOR;
+    cu_driver_close(&api);
+    return there;
+}
+
+static status find_device(cuda *c, err *e) {
+    int count = 0, major = 0;
+    if (c->api.device_count(&count) != 0 || count == 0) {
+        err_set(e, ST_USAGE, "the NVIDIA driver is there, but no GPU");
+        return err_hint(e, "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
+    }
+    c->api.device_get(&c->device, 0);
+    c->api.device_attribute(&major, CU_COMPUTE_MAJOR, c->device);
+    c->api.device_attribute(&c->multiprocessors, CU_MULTIPROCESSORS, c->device);
+    if (major < LEAST_MAJOR) {
+        char name[128] = "";
+        c->api.device_name(name, sizeof name, c->device);
+        err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name,
+                major, LEAST_MAJOR);
+        return err_hint(e, "use device=cpu");
+    }
+    return ST_OK;
+}
+
+static status start(dev *d, cuda *c, err *e) {
+    TRY(cu_driver_open(&c->api, e));
+    if (!c->api.emulated && !GPU_HAS_KERNELS) {
+        err_set(e, ST_USAGE, "this program was built without kernels for GPUs");
+        return err_hint(e, "build it with make cuda, or use device=cpu");
+    }
+    TRY(lt_open(&c->lt.api, c->api.emulated, e));
+    TRY(find_device(c, e));
+    void *flag = NULL;
+    bool there = c->api.context_retain(&c->context, c->device) == 0;
+    if (there) c->api.context_set(c->context);
+    there = there && c->api.stream_create(&c->stream, CU_STREAM_NON_BLOCKING) == 0;
+    for (int i = 0; i < EVENTS && there; i++)
+        there = c->api.event_create(&c->event[i], CU_EVENT_NO_TIMING) == 0;
+    there = there && c->lt.api.create(&c->lt.handle) == 0;
+    there = there && c->api.mem_host_alloc(&flag, sizeof *d->flag, CU_HOST_DEVICE_MAP) == 0;
+    if (flag) d->flag = memset(flag, 0, sizeof *d->flag);
+    d->own = c;
+    if (there) return ST_OK;
+    err_set(e, ST_RANK, "the GPU gives no stream, or none for cuBLASLt");
+    return err_hint(e, "look whether other programs hold it (nvidia-smi)");
+}
+
+static void cuda_close(dev *d) {
+    cuda *c = d->own;
+    if (!c) return;
+    if (c->context) c->api.context_set(c->context);
+    keep_free(&c->keep, d);
+    for (int i = 0; i < EVENTS; i++)
+        if (c->event[i]) c->api.event_destroy(c->event[i]);
+    if (c->lt.handle) c->lt.api.destroy(c->lt.handle);
+    if (d->flag != &d->own_flag) c->api.mem_host_free(d->flag);
+    d->flag = &d->own_flag;
+    if (c->stream) c->api.stream_destroy(c->stream);
+    for (int i = 0; i < c->n_images; i++)
+        if (c->images[i].module) c->api.module_unload(c->images[i].module);
+    if (c->context && c->api.emulated) emu_context_free(c->context);
+    if (c->context && !c->api.emulated) c->api.context_release(c->device);
+    lt_close(&c->lt.api);
+    cu_driver_close(&c->api);
+    pthread_mutex_destroy(&c->lock);
+    free(c->kernels);
+    free(c->images);
+    free(c);
+    d->own = NULL;
+}
+
+static status cuda_open(dev *d, err *e) {
+    cuda *c = d->own = xcalloc(1, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+    status st = start(d, c, e);
+    if (st != ST_OK) cuda_close(d);
+    return st;
+}
+
+const dev_class dev_class_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .reserve = cuda_reserve,
+    .release = cuda_release,
+    .write = cuda_write,
+    .read = cuda_read,
+    .copy = cuda_copy,
+    .fill = cuda_fill,
+    .borrow = cuda_borrow,
+    .put_back = cuda_write,
+    .launch = cuda_run,
+    .record = cuda_record,
+    .wait = cuda_wait,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+    .is_closed = cuda_is_closed,
+    .check = cuda_check,
+};

@@ -1,0 +1,101 @@
+/* The functions of the CUDA driver that this program uses, as a table: the driver's own, opened at
+ * run time, or the emulated device's. Names and meanings are those of the CUDA driver API
+ * (cuMemAlloc is mem_alloc); handles are opaque. All return 0, or the driver's error number. */
+#ifndef GPU_DRIVER_H
+#define GPU_DRIVER_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "gpu/emulated/emulated.h"
+#include "gpu/gpu.h"
+
+typedef int cu_result;   /* CUresult */
+typedef uint64_t cu_ptr; /* CUdeviceptr */
+typedef struct cu_stream_handle *cu_stream;
+typedef struct cu_event_handle *cu_event;
+typedef struct cu_function_handle *cu_function;
+typedef struct cu_module_handle *cu_module;
+typedef struct cu_context_handle *cu_context;
+
+enum { CU_OUT_OF_MEMORY = 2, CU_LAUNCH_FAILED = 719 };
+enum { /* CUdevice_attribute */
+       CU_CLOCK_KHZ = 13,
+       CU_MULTIPROCESSORS = 16,
+       CU_COMPUTE_MAJOR = 75,
+       CU_COMPUTE_MINOR = 76,
+       CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
+};
+enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
+enum { CU_HOST_DEVICE_MAP = 2 };      /* kernels reach the host's memory by the host's addresses */
+enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
+
+/* X(name, symbol in the driver's library, arguments) */
+#define CU_FUNCTIONS(X)                                                                            \
+    X(init, "cuInit", (unsigned flags))                                                            \
+    X(driver_version, "cuDriverGetVersion", (int *version))                                        \
+    X(device_count, "cuDeviceGetCount", (int *count))                                              \
+    X(device_get, "cuDeviceGet", (int *device, int ordinal))                                       \
+    X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                         \
+    X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * c, int device))                    \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
+    X(context_set, "cuCtxSetCurrent", (cu_context c))                                              \
+    X(mem_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                           \
+    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * p, size_t bytes))                                      \
+    X(mem_free, "cuMemFree_v2", (cu_ptr p))                                                        \
+    X(mem_host_alloc, "cuMemHostAlloc", (void **p, size_t bytes, unsigned flags))                  \
+    X(mem_host_free, "cuMemFreeHost", (void *p))                                                   \
+    X(copy_in, "cuMemcpyHtoDAsync_v2", (cu_ptr to, const void *from, size_t bytes, cu_stream s))   \
+    X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, cu_ptr from, size_t bytes, cu_stream s))        \
+    X(copy, "cuMemcpyDtoDAsync_v2", (cu_ptr to, cu_ptr from, size_t bytes, cu_stream s))           \
+    X(fill, "cuMemsetD8Async", (cu_ptr to, unsigned char byte, size_t bytes, cu_stream s))         \
+    X(stream_create, "cuStreamCreate", (cu_stream * s, unsigned flags))                            \
+    X(stream_destroy, "cuStreamDestroy_v2", (cu_stream s))                                         \
+    X(stream_sync, "cuStreamSynchronize", (cu_stream s))                                           \
+    X(stream_wait, "cuStreamWaitEvent", (cu_stream s, cu_event e, unsigned flags))                 \
+    X(event_create, "cuEventCreate", (cu_event * e, unsigned flags))                               \
+    X(event_destroy, "cuEventDestroy_v2", (cu_event e))                                            \
+    X(event_record, "cuEventRecord", (cu_event e, cu_stream s))                                    \
+    X(event_sync, "cuEventSynchronize", (cu_event e))                                              \
+    X(event_elapsed, "cuEventElapsedTime", (float *ms, cu_event from, cu_event to))                \
+    X(module_load, "cuModuleLoadData", (cu_module * m, const void *image))                         \
+    X(module_unload, "cuModuleUnload", (cu_module m))                                              \
+    X(module_function, "cuModuleGetFunction", (cu_function * f, cu_module m, const char *name))    \
+    X(function_set, "cuFuncSetAttribute", (cu_function f, int attribute, int value))               \
+    X(launch, "cuLaunchKernel",                                                                    \
+      (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \
+       unsigned bz, unsigned shared, cu_stream s, void **params, void **extra))                    \
+    X(error_text, "cuGetErrorString", (cu_result r, const char **text))
+
+typedef struct cu_driver {
+#define CU_MEMBER(name, symbol, arguments) cu_result(*name) arguments;
+    CU_FUNCTIONS(CU_MEMBER)
+#undef CU_MEMBER
+    void *library; /* of dlopen; NULL: emulated */
+    bool emulated;
+} cu_driver;
+
+/* ATHANOR_CUDA=emulated: the emulated device. Else the driver's library; ST_USAGE: there is none, or
+ * it is too old; the sentence says which. */
+status cu_driver_open(cu_driver *d, err *e) ATH_MUST_USE;
+void cu_driver_close(cu_driver *d);
+
+/* ---- what only the emulated device does (emulated/stream.c) ---- */
+
+void emu_driver_fill(cu_driver *d);
+/* Instead of context_release: every context is a device of its own. */
+void emu_context_free(cu_context c);
+const char *emu_context_fault(cu_context c);
+/* Between these the host may reach the device's memory. */
+void emu_context_open(cu_context c);
+void emu_context_close(cu_context c);
+/* emu_scope_begin and emu_scope_end, in the order of the stream's work. `what` has static storage. */
+void emu_stream_scope(cu_stream s, const char *what, const gpu_range *ranges, int n);
+void emu_stream_scope_end(cu_stream s);
+/* Runs a function of the host in the stream's order, with a copy of its arguments: for the stand-ins
+ * of libraries. */
+emu_device *emu_stream_device(cu_stream s);
+void emu_stream_call(cu_stream s, void (*fn)(const void *args), const void *args, size_t bytes);
+
+#endif

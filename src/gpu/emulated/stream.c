@@ -1,0 +1,512 @@
+/* The driver's functions for the emulated device: memory, streams, events.
+ *
+ * Work runs when somebody waits for it, on the thread that waits. Streams run in any order that
+ * events allow: which stream goes on is drawn, so a missing event shows. Copies to the device take
+ * the host's bytes at the call, as from pageable memory; copies to the host are late.
+ *
+ * The host cannot reach the device's memory: it is protected, except while work runs and between
+ * emu_open and emu_close. Every context is a device of its own. */
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "gpu/driver.h"
+#include "gpu/emulated/device.h"
+
+typedef struct item {
+    struct item *next;
+    void (*run)(cu_context c, const void *args);
+    /* A wait: it is done when `after` has done so much. */
+    cu_stream after;
+    uint64_t after_number;
+    alignas(max_align_t) char args[];
+} item;
+
+struct cu_stream_handle {
+    cu_context context;
+    cu_stream next;
+    item *first, *last;
+    uint64_t given, done;
+};
+
+struct cu_event_handle {
+    cu_stream stream; /* NULL: never recorded */
+    uint64_t number;
+};
+
+typedef struct reservation {
+    struct reservation *next;
+    char *at; /* behind a fence of one page, and before one */
+    size_t bytes;
+} reservation;
+
+struct cu_context_handle {
+    emu_device *device;
+    pthread_mutex_t lock; /* guards what follows */
+    cu_stream streams;
+    reservation *reserved;
+    int open;
+    uint64_t random;
+};
+
+static _Thread_local cu_context current;
+
+enum { FENCE = 4096 };
+
+/* ---- memory; with the lock held ---- */
+
+static size_t mapped_bytes(size_t bytes) {
+    return (bytes + FENCE - 1) / FENCE * FENCE;
+}
+
+static void protect_all(cu_context c, int how) {
+    for (const reservation *r = c->reserved; r; r = r->next)
+        CHECK(mprotect(r->at, mapped_bytes(r->bytes), how) == 0,
+              "the emulated device's memory cannot be protected");
+}
+
+static void open_memory(cu_context c) {
+    if (c->open++ == 0) protect_all(c, PROT_READ | PROT_WRITE);
+}
+
+static void close_memory(cu_context c) {
+    CHECK(c->open > 0, "the device's memory was left, but never entered");
+    if (--c->open == 0) protect_all(c, PROT_NONE);
+}
+
+static cu_result emu_mem_alloc(cu_ptr *p, size_t bytes) {
+    cu_context c = current;
+    char *at =
+        mmap(NULL, mapped_bytes(bytes) + 2 * FENCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return CU_OUT_OF_MEMORY;
+    (void)madvise(at, mapped_bytes(bytes) + 2 * FENCE, MADV_NOHUGEPAGE);
+    reservation *r = xmalloc(sizeof *r);
+    pthread_mutex_lock(&c->lock);
+    *r = (reservation){c->reserved, at + FENCE, bytes};
+    c->reserved = r;
+    if (c->open) mprotect(r->at, mapped_bytes(bytes), PROT_READ | PROT_WRITE);
+    emu_memory_add(c->device, r->at, bytes);
+    pthread_mutex_unlock(&c->lock);
+    *p = (cu_ptr)(uintptr_t)r->at;
+    return 0;
+}
+
+static void run_all(cu_context c);
+
+/* What was given may still want it. */
+static cu_result emu_mem_free(cu_ptr p) {
+    cu_context c = current;
+    pthread_mutex_lock(&c->lock);
+    run_all(c);
+    reservation **at = &c->reserved;
+    while (*at && (cu_ptr)(uintptr_t)(*at)->at != p) at = &(*at)->next;
+    reservation *r = *at;
+    CHECK(r, "memory is released that the device does not have");
+    *at = r->next;
+    emu_memory_remove(c->device, r->at);
+    munmap(r->at - FENCE, mapped_bytes(r->bytes) + 2 * FENCE);
+    pthread_mutex_unlock(&c->lock);
+    free(r);
+    return 0;
+}
+
+/* The host's memory, which kernels reach, too. */
+static cu_result emu_mem_host_alloc(void **p, size_t bytes, unsigned flags) {
+    (void)flags;
+    *p = xmalloc(bytes);
+    pthread_mutex_lock(&current->lock);
+    emu_memory_add(current->device, *p, bytes);
+    pthread_mutex_unlock(&current->lock);
+    return 0;
+}
+
+static cu_result emu_mem_host_free(void *p) {
+    cu_context c = current;
+    pthread_mutex_lock(&c->lock);
+    run_all(c);
+    emu_memory_remove(c->device, p);
+    pthread_mutex_unlock(&c->lock);
+    free(p);
+    return 0;
+}
+
+/* ---- streams; with the lock held ---- */
+
+static bool is_ready(const struct cu_stream_handle *s) {
+    return s->first && (!s->first->after || s->first->after->done >= s->first->after_number);
+}
+
+static cu_stream draw_ready(cu_context c) {
+    uint64_t n = 0;
+    cu_stream drawn = NULL;
+    for (cu_stream s = c->streams; s; s = s->next) {
+        if (!is_ready(s)) continue;
+        c->random = mix64(c->random + 0x9e3779b97f4a7c15u);
+        if (c->random % ++n == 0) drawn = s;
+    }
+    return drawn;
+}
+
+static void run_first(cu_stream s) {
+    item *i = s->first;
+    s->first = i->next;
+    if (!s->first) s->last = NULL;
+    if (i->run) i->run(s->context, i->args);
+    s->done++;
+    free(i);
+}
+
+static void run_until(cu_stream target, uint64_t number) {
+    cu_context c = target->context;
+    if (target->done >= number) return;
+    open_memory(c);
+    while (target->done < number) {
+        cu_stream s = draw_ready(c);
+        CHECK(s, "streams wait for each other");
+        run_first(s);
+    }
+    close_memory(c);
+}
+
+static void run_all(cu_context c) {
+    for (cu_stream s = c->streams; s; s = s->next) run_until(s, s->given);
+}
+
+static item *new_item(void (*run)(cu_context, const void *), const void *head, size_t head_bytes,
+                      const void *tail, size_t tail_bytes) {
+    item *i = xmalloc(sizeof *i + head_bytes + tail_bytes);
+    *i = (item){.run = run};
+    if (head_bytes) memcpy(i->args, head, head_bytes);
+    if (tail_bytes) memcpy(i->args + head_bytes, tail, tail_bytes);
+    return i;
+}
+
+static void give(cu_stream s, item *i) {
+    pthread_mutex_lock(&s->context->lock);
+    if (s->last)
+        s->last->next = i;
+    else
+        s->first = i;
+    s->last = i;
+    s->given++;
+    pthread_mutex_unlock(&s->context->lock);
+}
+
+static cu_result result_of(cu_context c) {
+    return emu_fault(c->device) ? CU_LAUNCH_FAILED : 0;
+}
+
+static cu_result emu_stream_create(cu_stream *out, unsigned flags) {
+    (void)flags;
+    cu_stream s = *out = xcalloc(1, sizeof *s);
+    s->context = current;
+    pthread_mutex_lock(&current->lock);
+    s->next = current->streams;
+    current->streams = s;
+    pthread_mutex_unlock(&current->lock);
+    return 0;
+}
+
+static cu_result emu_stream_sync(cu_stream s) {
+    pthread_mutex_lock(&s->context->lock);
+    run_until(s, s->given);
+    pthread_mutex_unlock(&s->context->lock);
+    return result_of(s->context);
+}
+
+static cu_result emu_stream_destroy(cu_stream s) {
+    emu_stream_sync(s);
+    cu_context c = s->context;
+    pthread_mutex_lock(&c->lock);
+    cu_stream *at = &c->streams;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    pthread_mutex_unlock(&c->lock);
+    free(s);
+    return 0;
+}
+
+static cu_result emu_event_create(cu_event *e, unsigned flags) {
+    (void)flags;
+    *e = xcalloc(1, sizeof **e);
+    return 0;
+}
+
+static cu_result emu_event_destroy(cu_event e) {
+    free(e);
+    return 0;
+}
+
+static cu_result emu_event_record(cu_event e, cu_stream s) {
+    give(s, new_item(NULL, NULL, 0, NULL, 0));
+    *e = (struct cu_event_handle){s, s->given};
+    return 0;
+}
+
+static cu_result emu_event_sync(cu_event e) {
+    if (!e->stream) return 0;
+    pthread_mutex_lock(&e->stream->context->lock);
+    run_until(e->stream, e->number);
+    pthread_mutex_unlock(&e->stream->context->lock);
+    return result_of(e->stream->context);
+}
+
+/* The emulated device has no time of its own. */
+static cu_result emu_event_elapsed(float *ms, cu_event from, cu_event to) {
+    (void)from, (void)to;
+    *ms = 0;
+    return 0;
+}
+
+static cu_result emu_stream_wait(cu_stream s, cu_event e, unsigned flags) {
+    (void)flags;
+    if (!e->stream) return 0;
+    item *i = new_item(NULL, NULL, 0, NULL, 0);
+    i->after = e->stream;
+    i->after_number = e->number;
+    give(s, i);
+    return 0;
+}
+
+/* ---- work ---- */
+
+typedef struct move {
+    void *to;
+    const void *from; /* NULL: the bytes behind this */
+    size_t bytes;
+} move;
+
+static void run_move(cu_context c, const void *args) {
+    (void)c;
+    const move *m = args;
+    memmove(m->to, m->from ? m->from : m + 1, m->bytes);
+}
+
+static void *host_of(cu_ptr p) {
+    return (void *)(uintptr_t)p;
+}
+
+static cu_result emu_copy_in(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
+    move m = {host_of(to), NULL, bytes};
+    give(s, new_item(run_move, &m, sizeof m, from, bytes));
+    return 0;
+}
+
+static cu_result emu_copy_out(void *to, cu_ptr from, size_t bytes, cu_stream s) {
+    move m = {to, host_of(from), bytes};
+    give(s, new_item(run_move, &m, sizeof m, NULL, 0));
+    return 0;
+}
+
+static cu_result emu_copy(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
+    return emu_copy_out(host_of(to), from, bytes, s);
+}
+
+typedef struct filling {
+    void *at;
+    int byte;
+    size_t bytes;
+} filling;
+
+static void run_fill(cu_context c, const void *args) {
+    (void)c;
+    const filling *f = args;
+    memset(f->at, f->byte, f->bytes);
+}
+
+static cu_result emu_fill(cu_ptr to, unsigned char byte, size_t bytes, cu_stream s) {
+    filling f = {host_of(to), byte, bytes};
+    give(s, new_item(run_fill, &f, sizeof f, NULL, 0));
+    return 0;
+}
+
+typedef struct grid_run {
+    const gpu_kernel *kernel;
+    gpu_grid grid;
+} grid_run;
+
+static void run_grid(cu_context c, const void *args) {
+    const grid_run *r = args;
+    emu_launch(c->device, r->kernel, &r->grid, r + 1);
+}
+
+static cu_result emu_launch_kernel(cu_function f, unsigned gx, unsigned gy, unsigned gz,
+                                   unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                   cu_stream s, void **params, void **extra) {
+    (void)extra;
+    grid_run r = {(const gpu_kernel *)(const void *)f, {gx, gy, gz, bx * by * bz, shared}};
+    give(s, new_item(run_grid, &r, sizeof r, params[0], r.kernel->args_bytes));
+    return 0;
+}
+
+typedef struct scope {
+    const char *what;
+    int n;
+} scope;
+
+static void run_scope(cu_context c, const void *args) {
+    const scope *s = args;
+    emu_scope_begin(c->device, s->what, (const gpu_range *)(const void *)(s + 1), s->n);
+}
+
+void emu_stream_scope(cu_stream s, const char *what, const gpu_range *ranges, int n) {
+    scope head = {what, n};
+    give(s, new_item(run_scope, &head, sizeof head, ranges, sizeof *ranges * (size_t)n));
+}
+
+static void run_scope_end(cu_context c, const void *args) {
+    (void)args;
+    emu_scope_end(c->device);
+}
+
+void emu_stream_scope_end(cu_stream s) {
+    give(s, new_item(run_scope_end, NULL, 0, NULL, 0));
+}
+
+typedef struct host_call {
+    alignas(max_align_t) void (*fn)(const void *args);
+} host_call;
+
+static void run_host_call(cu_context c, const void *args) {
+    const host_call *h = args;
+    if (!emu_fault(c->device)) h->fn(h + 1);
+}
+
+void emu_stream_call(cu_stream s, void (*fn)(const void *), const void *args, size_t bytes) {
+    host_call h = {fn};
+    give(s, new_item(run_host_call, &h, sizeof h, args, bytes));
+}
+
+emu_device *emu_stream_device(cu_stream s) {
+    return s->context->device;
+}
+
+/* ---- the device ---- */
+
+static uint64_t seed_of_environment(void) {
+    const char *text = getenv("ATHANOR_CUDA_SEED");
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static int host_threads(void) {
+    const char *text = getenv("OMP_NUM_THREADS");
+    int limit = text ? atoi(text) : 0;
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return limit > 0 && limit < cores ? limit : cores > 0 ? cores : 1;
+}
+
+static cu_result emu_context_retain(cu_context *out, int device) {
+    (void)device;
+    cu_context c = *out = xcalloc(1, sizeof *c);
+    c->random = seed_of_environment();
+    c->device = emu_device_new(c->random, host_threads());
+    pthread_mutex_init(&c->lock, NULL);
+    return 0;
+}
+
+static cu_result emu_context_set(cu_context c) {
+    current = c;
+    return 0;
+}
+
+void emu_context_free(cu_context c) {
+    CHECK(!c->streams && !c->reserved, "a device is closed before its streams and memory");
+    emu_device_free(c->device);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+const char *emu_context_fault(cu_context c) {
+    return emu_fault(c->device);
+}
+
+void emu_context_open(cu_context c) {
+    pthread_mutex_lock(&c->lock);
+    open_memory(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void emu_context_close(cu_context c) {
+    pthread_mutex_lock(&c->lock);
+    close_memory(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static cu_result emu_init(unsigned flags) {
+    (void)flags;
+    return 0;
+}
+static cu_result emu_driver_version(int *version) {
+    *version = 13000;
+    return 0;
+}
+static cu_result emu_device_count(int *count) {
+    *count = 1;
+    return 0;
+}
+static cu_result emu_device_get(int *device, int ordinal) {
+    *device = ordinal;
+    return 0;
+}
+static cu_result emu_device_name(char *name, int bytes, int device) {
+    (void)device;
+    snprintf(name, (size_t)bytes, "emulated GPU");
+    return 0;
+}
+static cu_result emu_device_attribute(int *value, int attribute, int device) {
+    (void)device;
+    *value = attribute == CU_COMPUTE_MAJOR       ? 9
+             : attribute == CU_COMPUTE_MINOR     ? 0
+             : attribute == CU_MULTIPROCESSORS   ? 4
+             : attribute == CU_MOST_SHARED_BYTES ? 227 << 10
+                                                 : 0;
+    return 0;
+}
+static cu_result emu_mem_info(size_t *available, size_t *total) {
+    *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    return 0;
+}
+static cu_result emu_error_text(cu_result r, const char **text) {
+    *text = r == CU_OUT_OF_MEMORY ? "out of memory" : "a kernel failed";
+    return 0;
+}
+
+void emu_driver_fill(cu_driver *d) {
+    *d = (cu_driver){
+        .init = emu_init,
+        .driver_version = emu_driver_version,
+        .device_count = emu_device_count,
+        .device_get = emu_device_get,
+        .device_name = emu_device_name,
+        .device_attribute = emu_device_attribute,
+        .context_retain = emu_context_retain,
+        .context_set = emu_context_set,
+        .mem_info = emu_mem_info,
+        .mem_alloc = emu_mem_alloc,
+        .mem_free = emu_mem_free,
+        .mem_host_alloc = emu_mem_host_alloc,
+        .mem_host_free = emu_mem_host_free,
+        .copy_in = emu_copy_in,
+        .copy_out = emu_copy_out,
+        .copy = emu_copy,
+        .fill = emu_fill,
+        .stream_create = emu_stream_create,
+        .stream_destroy = emu_stream_destroy,
+        .stream_sync = emu_stream_sync,
+        .stream_wait = emu_stream_wait,
+        .event_create = emu_event_create,
+        .event_destroy = emu_event_destroy,
+        .event_record = emu_event_record,
+        .event_sync = emu_event_sync,
+        .event_elapsed = emu_event_elapsed,
+        .launch = emu_launch_kernel,
+        .error_text = emu_error_text,
+        .emulated = true,
+    };
+}

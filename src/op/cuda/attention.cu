@@ -1,0 +1,226 @@
+/* ATTENTION: which kernels run, with which grids.
+ *
+ * Reading order: attention.h (what is shared), attention_any.h (plain arithmetic, any head size),
+ * attention_mma.h (tensor cores).
+ * Nothing of size Tq Tk is stored. Forward reads q once and k, v once per block of queries. Backward
+ * has one kernel that passes over the queries for each block of keys (dk, dv), and one that passes
+ * over the keys for each block of queries (dq), so that every sum has one order. Tiles of keys that
+ * no query of a block sees are not visited. */
+#include "op/cuda/attention_any.h"
+#ifndef CUDA_STORE_F32
+#include "op/cuda/attention_mma.h"
+#endif
+
+#ifndef __CUDACC__
+#include "op/cuda/host.h"
+#include "op/dropout.h"
+
+enum {
+    MOST_SPLITS = 64,
+    SPLIT_KEYS = 128, /* at least so many keys for each block */
+    FULL_GRID = 256   /* blocks that keep the largest devices busy */
+};
+
+/* The common arguments. Workspace and grids depend on shapes alone, so that the plan and the bits are
+ * those of every device. */
+static attention_args shape_of(const op_attr *at) {
+    const op_attention *s = &at->attention;
+    attention_args a = {
+        .B = s->B, .Tq = s->Tq, .Tk = s->Tk, .H = s->H, .K = s->K, .D = s->D, .Dv = s->Dv};
+    a.scale = s->scale, a.softcap = s->softcap, a.window = s->window, a.causal = s->causal;
+    a.by_head = s->by_head;
+    a.pack = a.chunks = a.splits = a.tiles = 1;
+    return a;
+}
+
+/* Rows of a block of plain arithmetic, with 2 threads for each. */
+static int32_t any_rows(int64_t rows) {
+    return rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
+}
+
+static gpu_grid any_grid(int64_t blocks, int32_t rows, int64_t shared) {
+    return (gpu_grid){(uint32_t)blocks, 1, 1, (uint32_t)rows * 2, (uint32_t)shared};
+}
+
+/* Shared memory; decides whether the operands of rows stay. two: dq, dk and dv have two. */
+static int64_t any_shared(attention_args *a, int32_t rows, bool two) {
+    int64_t floats = 2 * ANY_COLS * ANY_STRIDE + (int64_t)rows * ANY_P_STRIDE;
+    int64_t tile = (int64_t)rows * ANY_STRIDE;
+    int64_t all =
+        (a->D + ANY_CHUNK - 1) / ANY_CHUNK + (two ? (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK : 0);
+    a->keep = (floats + all * tile) * (int64_t)sizeof(float) <= GPU_MOST_DYNAMIC_BYTES - 1024;
+    return (floats + (a->keep ? all : two ? 2 : 1) * tile) * (int64_t)sizeof(float);
+}
+
+/* How forward shares out its work: few queries are packed, and blocks share the keys. */
+static int32_t any_forward_rows(attention_args *a) {
+    int32_t heads = a->H / a->K;
+    if (a->Tq < 16) a->pack = heads;
+    int32_t rows = any_rows((int64_t)a->pack * a->Tq);
+    a->tiles = (int32_t)blocks_for((int64_t)a->pack * a->Tq, rows);
+    a->chunks = (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK;
+    int64_t blocks = (int64_t)a->tiles * a->chunks * a->B * (a->H / a->pack);
+    int64_t splits = (FULL_GRID + blocks - 1) / blocks, most_splits = a->Tk / SPLIT_KEYS;
+    if (splits > most_splits) splits = most_splits;
+    a->splits = (int32_t)(splits < 1 ? 1 : splits > MOST_SPLITS ? MOST_SPLITS : splits);
+    return rows;
+}
+
+static int64_t part_rows(const attention_args *a) {
+    return (int64_t)a->B * a->H * a->Tq * a->splits;
+}
+
+static bool heads_are_wide(const tensor *t, int64_t d) {
+    return is_wide(t) && d * (int64_t)dtype_bytes(t->dt) % 16 == 0;
+}
+
+static attention_args open_call(const op_call *c) {
+    attention_args a = shape_of(c->attr);
+    const op_attention *s = &c->attr->attention;
+    a.q = mat_of(&c->in[0]), a.k = mat_of(&c->in[1]), a.v = mat_of(&c->in[2]);
+    a.start = mat_of(&c->in[3]), a.qpos = mat_of(&c->in[4]);
+    a.o = mat_of(&c->out[0]), a.lse = mat_of(&c->out[1]), a.d_o = mat_of(&c->dout[0]);
+    a.dq = mat_of(&c->din[0]), a.dk = mat_of(&c->din[1]), a.dv = mat_of(&c->din[2]);
+    a.narrow = c->in[1].dt == DT_F16 && c->in[0].dt == DT_F32;
+    a.wide = heads_are_wide(&c->in[0], a.D) && heads_are_wide(&c->in[1], a.D) &&
+             heads_are_wide(&c->in[2], a.Dv) && heads_are_wide(&c->dout[0], a.Dv);
+    a.all_heads = s->all_heads ? s->all_heads : a.H, a.first_head = s->first_head;
+    if (s->dropout <= 0) return a;
+    dropout_draw draw = dropout_open(c->run, s->dropout, s->stream);
+    a.key = draw.key, a.threshold = draw.threshold, a.dropout_scale = dropout_scale(s->dropout);
+    a.before =
+        (uint64_t)c->run->micro_batch * (uint64_t)a.B * (uint64_t)a.all_heads * (uint64_t)a.Tq;
+    return a;
+}
+
+/* ---- tensor cores ---- */
+
+#ifndef CUDA_STORE_F32
+/* Whether they take the call: all rows and heads aligned, heads of up to 128 numbers. */
+static bool takes_mma(const op_call *c, const attention_args *a) {
+    const tensor *result[] = {&c->out[0], &c->din[0], &c->din[1], &c->din[2]};
+    for (int i = 0; i < 4; i++)
+        if (!is_wide(result[i])) return false;
+    return a->wide && a->D <= 128 && a->Dv <= 128;
+}
+
+static int32_t mma_rows(int64_t rows) {
+    return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : MMA_THREADS / GPU_WARP * MMA_ROWS;
+}
+
+/* operands: of rows in shared memory, beside four of columns. */
+static gpu_grid mma_grid(int64_t blocks, int32_t rows, int32_t operands, int32_t columns,
+                         int32_t w) {
+    uint32_t shared = (uint32_t)((operands * rows + 4 * columns) * w * (int32_t)sizeof(STORE));
+    return (gpu_grid){(uint32_t)blocks, 1, 1, (uint32_t)(rows / MMA_ROWS * GPU_WARP), shared};
+}
+
+static bool narrow_heads(const attention_args *a) {
+    return a->D <= 64 && a->Dv <= 64;
+}
+
+static void mma_fwd(const op_call *c, attention_args a) {
+    int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
+    a.tiles = (int32_t)blocks_for(a.Tq, rows);
+    gpu_grid g = mma_grid((int64_t)a.B * a.H * a.tiles, rows, 1, MMA_MOST_COLS, w);
+    launch(c, w == 64 ? &attention_mma_fwd_64 : &attention_mma_fwd_128, g, &a);
+}
+
+static void mma_dq(const op_call *c, attention_args a) {
+    int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
+    a.tiles = (int32_t)blocks_for(a.Tq, rows);
+    gpu_grid g =
+        mma_grid((int64_t)a.B * a.H * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
+    launch(c, w == 64 ? &attention_mma_dq_64 : &attention_mma_dq_128, g, &a);
+}
+
+static void mma_dkv(const op_call *c, attention_args a) {
+    int32_t rows = mma_rows(a.Tk), w = narrow_heads(&a) ? 64 : 128;
+    a.tiles = (int32_t)blocks_for(a.Tk, rows);
+    gpu_grid g =
+        mma_grid((int64_t)a.B * a.K * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
+    launch(c, w == 64 ? &attention_mma_dkv_64 : &attention_mma_dkv_128, g, &a);
+}
+#endif
+
+/* ---- the op ---- */
+
+static void attention_fwd(const op_call *c) {
+    attention_args a = open_call(c);
+#ifndef CUDA_STORE_F32
+    if (takes_mma(c, &a) && a.Tq >= MMA_ROWS) {
+        mma_fwd(c, a);
+        return;
+    }
+#endif
+    int32_t rows = any_forward_rows(&a);
+    a.part_o = c->ws;
+    a.part_m = a.part_o + part_rows(&a) * a.Dv;
+    int64_t shared = any_shared(&a, rows, false), groups = (int64_t)a.B * (a.H / a.pack);
+    launch(c, &attention_any_fwd, any_grid(groups * a.tiles * a.chunks * a.splits, rows, shared),
+           &a);
+    if (a.splits == 1) return;
+    uint32_t threads = a.Dv <= 32 ? 32 : a.Dv <= 64 ? 64 : ANY_THREADS;
+    launch(c, &attention_join,
+           (gpu_grid){blocks_for((int64_t)a.B * a.H * a.Tq, 1), 1, 1, threads, 0}, &a);
+}
+
+static int64_t delta_bytes(const attention_args *a) {
+    return ((int64_t)a->B * a->H * a->Tq * 4 + 63) / 64 * 64;
+}
+
+static void query_gradients(const op_call *c, attention_args a) {
+#ifndef CUDA_STORE_F32
+    if (takes_mma(c, &a)) {
+        mma_dq(c, a);
+        return;
+    }
+#endif
+    int32_t rows = any_rows(a.Tq);
+    a.tiles = (int32_t)blocks_for(a.Tq, rows);
+    a.chunks = (a.D + ANY_CHUNK - 1) / ANY_CHUNK;
+    int64_t shared = any_shared(&a, rows, true);
+    launch(c, &attention_any_dq, any_grid((int64_t)a.B * a.H * a.tiles * a.chunks, rows, shared),
+           &a);
+}
+
+static void key_gradients(const op_call *c, attention_args a) {
+#ifndef CUDA_STORE_F32
+    if (takes_mma(c, &a)) {
+        mma_dkv(c, a);
+        return;
+    }
+#endif
+    int32_t rows = any_rows(a.Tk);
+    a.tiles = (int32_t)blocks_for(a.Tk, rows);
+    a.chunks = ((a.D > a.Dv ? a.D : a.Dv) + ANY_CHUNK - 1) / ANY_CHUNK;
+    int64_t shared = any_shared(&a, rows, true);
+    launch(c, &attention_any_dkv, any_grid((int64_t)a.B * a.K * a.tiles * a.chunks, rows, shared),
+           &a);
+}
+
+static void attention_bwd(const op_call *c) {
+    attention_args a = open_call(c);
+    a.delta = c->ws;
+    a.seen = (int32_t *)((char *)c->ws + delta_bytes(&a));
+    a.add_dq = op_accumulates(c, 0), a.add_dk = op_accumulates(c, 1),
+    a.add_dv = op_accumulates(c, 2);
+    int64_t rows = (int64_t)a.B * a.H * a.Tq;
+    uint32_t warps = rows < 64 ? 1 : 4;
+    launch(c, &attention_delta, (gpu_grid){blocks_for(rows, warps), 1, 1, warps * GPU_WARP, 0}, &a);
+    if (a.dq.p) query_gradients(c, a);
+    if (!a.dk.p && !a.dv.p) return;
+    uint32_t tiles = blocks_for(a.Tq, SEEN);
+    launch(c, &attention_seen, (gpu_grid){(uint32_t)a.B * tiles, 1, 1, GPU_WARP, 0}, &a);
+    key_gradients(c, a);
+}
+
+static void attention_workspace(const op_infer *io, int64_t ws[3]) {
+    attention_args a = shape_of(io->attr);
+    any_forward_rows(&a);
+    if (a.splits > 1) ws[0] = part_rows(&a) * (a.Dv + 2) * (int64_t)sizeof(float);
+    ws[1] = delta_bytes(&a) + (int64_t)a.B * blocks_for(a.Tq, SEEN) * 8;
+}
+
+const op_impl CUDA_IMPL(ATTENTION) = {attention_fwd, attention_bwd, NULL, attention_workspace};
+#endif

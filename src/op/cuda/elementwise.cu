@@ -1,0 +1,165 @@
+/* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. FILL: y = c. DROPOUT: y =
+ * x keep / (1-p), by the draws of op/dropout.h. A number read (ADD: two; FILL: none) and one written, one FLOP
+ * (DROPOUT: 11 integer products for four numbers); where the result is added, one more read. */
+#include "op/cuda/column_sums.h"
+#include "op/cuda/philox.h"
+
+typedef struct scale_args {
+    mat x, y, z;
+    const float *bias;
+    pieces p;
+    float by;
+    int32_t add;
+} scale_args;
+
+KERNEL(scale_rows, scale_args, PIECE_THREADS) {
+    int64_t n;
+    int32_t c;
+    float v[VEC], more[VEC];
+    if (!my_piece(&a->p, &n, &c)) return;
+    piece_load(v, row_of(a->x, n) + c, a->p.wide);
+    for (int k = 0; k < VEC; k++) v[k] *= a->by;
+    if (a->z.p) {
+        piece_load(more, row_of(a->z, n) + c, a->p.wide);
+        for (int k = 0; k < VEC; k++) v[k] += more[k];
+    }
+    if (a->bias) {
+        piece_load_f32(more, a->bias + c, a->p.wide);
+        for (int k = 0; k < VEC; k++) v[k] += more[k];
+    }
+    piece_put(row_of(a->y, n) + c, v, a->p.wide, a->add);
+}
+
+typedef struct fill_args {
+    mat y;
+    pieces p;
+    float v;
+} fill_args;
+
+KERNEL(fill_rows, fill_args, PIECE_THREADS) {
+    int64_t n;
+    int32_t c;
+    float v[VEC];
+    if (!my_piece(&a->p, &n, &c)) return;
+    for (int k = 0; k < VEC; k++) v[k] = a->v;
+    piece_store(row_of(a->y, n) + c, v, a->p.wide);
+}
+
+/* Of floats: statistics. */
+KERNEL(fill_rows_f32, fill_args, PIECE_THREADS) {
+    int64_t n;
+    int32_t c;
+    float v[VEC];
+    if (!my_piece(&a->p, &n, &c)) return;
+    for (int k = 0; k < VEC; k++) v[k] = a->v;
+    piece_put_f32(f32_row_of(a->y, n) + c, v, a->p.wide, false);
+}
+
+typedef struct dropout_args {
+    mat x, y;
+    pieces p;
+    drawing draw;
+    uint64_t counter; /* of the first element; that of column c of row n is n * cols + c higher */
+    int64_t cols;
+    int32_t add;
+} dropout_args;
+
+KERNEL(dropout_rows, dropout_args, PIECE_THREADS) {
+    int64_t n;
+    int32_t c;
+    float v[VEC], factor[4];
+    if (!my_piece(&a->p, &n, &c)) return;
+    uint64_t counter = a->counter + (uint64_t)(n * a->cols + c);
+    piece_load(v, row_of(a->x, n) + c, a->p.wide);
+    if (a->p.wide) {
+        for (int k = 0; k < VEC; k += 4) {
+            draw_factors(&a->draw, (counter + (uint64_t)k) >> 2, factor);
+            for (int i = 0; i < 4; i++) v[k + i] = factor[i] > 0 ? v[k + i] * factor[i] : 0.0f;
+        }
+    } else {
+        factor[0] = draw_factor(&a->draw, counter);
+        v[0] = factor[0] > 0 ? v[0] * factor[0] : 0.0f;
+    }
+    piece_put(row_of(a->y, n) + c, v, a->p.wide, a->add);
+}
+
+#ifndef __CUDACC__
+
+static void add_fwd(const op_call *c) {
+    const tensor *x = &c->in[0], *z = &c->in[1], *y = &c->out[0];
+    scale_args a = {.x = mat_of(x), .y = mat_of(y), .z = mat_of(z), .by = 1};
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && is_wide(z));
+    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
+}
+
+const op_impl CUDA_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
+
+static void scale(const op_call *c, const tensor *x, const tensor *y, const tensor *bias, float by,
+                  bool add) {
+    scale_args a = {.x = mat_of(x), .y = mat_of(y), .bias = bias ? bias->data : NULL, .by = by};
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && (!bias || is_wide_f32(bias)));
+    a.add = add;
+    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
+}
+
+static float factor_of(const op_call *c) {
+    return c->kind == OP_SCALE ? c->attr->scale.c : 1.0f;
+}
+
+static void scale_fwd(const op_call *c) {
+    scale(c, &c->in[0], &c->out[0], NULL, factor_of(c), false);
+}
+
+static void scale_bwd(const op_call *c) {
+    if (!c->din[0].data) return;
+    scale(c, &c->dout[0], &c->din[0], NULL, factor_of(c), op_accumulates(c, 0));
+}
+
+const op_impl CUDA_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
+const op_impl CUDA_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
+
+static void bias_fwd(const op_call *c) {
+    scale(c, &c->in[0], &c->out[0], &c->in[1], 1.0f, false);
+}
+
+static void bias_bwd_weight(const op_call *c) {
+    if (!c->din[1].data) return;
+    column_sums(c, &c->dout[0], &c->din[1], op_accumulates(c, 1), c->ws);
+}
+
+static void bias_workspace(const op_infer *io, int64_t ws[3]) {
+    ws[2] = column_sums_bytes(io->in[0].rows, io->in[0].cols);
+}
+
+const op_impl CUDA_IMPL(BIAS) = {bias_fwd, NULL, bias_bwd_weight, bias_workspace};
+
+static void fill_fwd(const op_call *c) {
+    const tensor *y = &c->out[0];
+    fill_args a = {.y = mat_of(y), .v = c->attr->fill.c};
+    if (c->attr->fill.scaled) a.v *= c->run->grad_scale;
+    bool stored = dtype_bytes(y->dt) == sizeof(STORE);
+    a.p = pieces_of(y->rows, y->cols, stored ? is_wide(y) : is_wide_f32(y));
+    launch(c, stored ? &fill_rows : &fill_rows_f32, grid_of_pieces(&a.p), &a);
+}
+
+const op_impl CUDA_IMPL(FILL) = {fill_fwd, NULL, NULL, NULL};
+
+static void dropout(const op_call *c, const tensor *x, const tensor *y, bool add) {
+    dropout_args a = {.x = mat_of(x), .y = mat_of(y), .cols = y->cols, .add = add};
+    a.counter = dropout_row_counter(c, y, 0);
+    /* Rows that are wide have a multiple of 4 elements, and so begin with such a counter. */
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y));
+    a.draw = draws_of(c->run, c->attr->dropout.p, c->attr->dropout.stream);
+    launch(c, &dropout_rows, grid_of_pieces(&a.p), &a);
+}
+
+static void dropout_fwd(const op_call *c) {
+    dropout(c, &c->in[0], &c->out[0], false);
+}
+
+static void dropout_bwd(const op_call *c) {
+    if (c->din[0].data) dropout(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+}
+
+const op_impl CUDA_IMPL(DROPOUT) = {dropout_fwd, dropout_bwd, NULL, NULL};
+#endif

@@ -1,0 +1,250 @@
+/* HEAD_CE and HEAD_NLL: the head of a language model, a chunk of rows at a time.
+ *
+ *   logits = x w^T + bias (float), with softcap c: c tanh(logits / c)
+ *   lse = log sum_v exp(logits_v);  nll = lse - logits[target]
+ *   dlogits_v = s ((1 + 2 z lse) softmax_v - [v = target]), with softcap times 1 - (logits_v / c)^2
+ *   dx = dlogits w;  dw += dlogits^T x;  dbias += column sums of dlogits
+ *
+ * s is run->grad_scale in HEAD_CE, dnll of the row in HEAD_NLL, and 0 where the target is negative.
+ *
+ * The products are cuBLASLt's, 2 N V C FLOPs each. Between them one kernel, a block for each row: it
+ * reads the logits once for maximum and sum together (Milakov & Gimelshein 2018), and a second time,
+ * mostly from the cache, to put dlogits in their place, in 16 bits in programs of 16 bits: 8 bytes
+ * read and 2 to 4 written for each logit. Rows of the chunk are a multiple of 8 numbers apart, so
+ * that they are read 16 bytes at a time, and cuBLASLt has its fast kernels, whatever V is. */
+#include "op/cuda/column_sums.h"
+
+typedef struct head_args {
+    float *logits; /* [rows, ld], the chunk's */
+    mat targets, nll, lse, dnll;
+    int64_t V, ld;
+    float cap, z_loss, grad_scale;
+    int32_t grad;
+} head_args;
+
+enum { HEAD_THREADS = 512, HEAD_STEP = 8 }; /* a thread takes so many logits at once */
+
+/* Logits [v, v + 8) of a row, capped; -infinity behind the last one. */
+GPU_FN void head_read(const head_args *a, const float *row, int64_t v, float out[HEAD_STEP]) {
+    if (v + HEAD_STEP <= a->V) {
+        load4(out, row + v);
+        load4(out + 4, row + v + 4);
+    } else {
+        for (int i = 0; i < HEAD_STEP; i++) out[i] = v + i < a->V ? row[v + i] : -INFINITY;
+    }
+    if (a->cap > 0.0f)
+        for (int i = 0; i < HEAD_STEP; i++)
+            if (v + i < a->V) out[i] = a->cap * tanhf(out[i] / a->cap);
+}
+
+/* Adds 8 logits to a thread's maximum and its sum of exp(logit - maximum). NaN comes through. */
+GPU_FN void head_count(const float in[HEAD_STEP], float *most, float *sum) {
+    float old = *most;
+    for (int i = 0; i < HEAD_STEP; i++) *most = gpu_max(*most, in[i]);
+    float base = *most == -INFINITY ? 0.0f : *most;
+    *sum *= expf(old - base);
+    for (int i = 0; i < HEAD_STEP; i++) *sum += expf(in[i] - base);
+}
+
+/* dlogits of 8 logits, over themselves: those of a step lie behind everything that earlier steps
+ * still have to read, because they are no wider than logits. */
+GPU_FN void head_write(const head_args *a, float *row, int64_t v, const float d[HEAD_STEP]) {
+    STORE *to = (STORE *)row + v;
+    if (v >= a->ld) return;
+    for (int i = 0; i < HEAD_STEP; i += VEC) store_vec(to + i, d + i);
+}
+
+/* Where a target is beyond the vocabulary nll is NaN, which stops the run. */
+KERNEL(head_rows, head_args, HEAD_THREADS) {
+    SHARED(float, room, 32);
+    int64_t n = block_x(), step = (int64_t)threads_x() * HEAD_STEP;
+    float *row = a->logits + n * a->ld, l[HEAD_STEP];
+    int32_t target = *i32_row_of(a->targets, n);
+    float at_target = 0, most = -INFINITY, sum = 0;
+    if (target >= 0) {
+        at_target = target < a->V ? row[target] : NAN;
+        if (a->cap > 0.0f) at_target = a->cap * tanhf(at_target / a->cap);
+    }
+    for (int64_t v = (int64_t)thread_x() * HEAD_STEP; v < a->V; v += step) {
+        head_read(a, row, v, l);
+        head_count(l, &most, &sum);
+    }
+    float all = block_max(most, room);
+    sync_block();
+    sum = block_sum(most == -INFINITY ? sum : sum * expf(most - all), room);
+    float log_sum = logf(sum), lse = all + log_sum;
+    if (thread_x() == 0) {
+        if (a->nll.p) *f32_row_of(a->nll, n) = target < 0 ? 0.0f : (all - at_target) + log_sum;
+        if (a->lse.p) *f32_row_of(a->lse, n) = lse;
+    }
+    if (!a->grad) return;
+    float s = target < 0 ? 0.0f : a->dnll.p ? *f32_row_of(a->dnll, n) : a->grad_scale;
+    float scale = s * (1.0f + 2.0f * a->z_loss * lse) / sum;
+    for (int64_t first = 0; first < a->ld; first += step) {
+        int64_t v = first + (int64_t)thread_x() * HEAD_STEP;
+        head_read(a, row, v, l);
+        for (int i = 0; i < HEAD_STEP; i++) {
+            float t = a->cap > 0.0f && v + i < a->V ? l[i] / a->cap : 0.0f;
+            l[i] = (scale * expf(l[i] - all) - (v + i == target ? s : 0.0f)) * (1.0f - t * t);
+        }
+        sync_block(); /* what is overwritten now has been read */
+        head_write(a, row, v, l);
+    }
+}
+
+#ifndef __CUDACC__
+#include "op/cuda/product.h"
+
+/* What a pass over the rows makes besides nll and lse, which may be absent themselves. */
+typedef struct head {
+    const op_call *c;
+    tensor dx, dw, dbias; /* data NULL: not wanted */
+    bool add_dx;
+    const tensor *dnll; /* NULL: run->grad_scale for every row */
+    /* workspace */
+    float *logits, *parts;
+    void *product;
+    int64_t ld; /* of the logits */
+} head;
+
+/* A chunk has at most so many logits, if the user does not say how many rows. w and its gradient are
+ * read once a chunk: with some thousand rows that takes less time than the products. */
+enum { HEAD_CHUNK_BYTES = 512 << 20, HEAD_CHUNK_MIN_ROWS = 128 };
+
+static int64_t head_ld(int64_t V) {
+    return (V + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP;
+}
+
+static int64_t head_chunk(const op_attr *attr, int64_t rows, int64_t V) {
+    int64_t chunk = attr->head.chunk_rows;
+    if (chunk == 0) {
+        chunk = HEAD_CHUNK_BYTES / ((int64_t)sizeof(float) * head_ld(V));
+        chunk -= chunk % HEAD_CHUNK_MIN_ROWS;
+        if (chunk < HEAD_CHUNK_MIN_ROWS) chunk = HEAD_CHUNK_MIN_ROWS;
+    }
+    return chunk < rows ? chunk : rows;
+}
+
+static int64_t align256(int64_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+static char *row_at(const tensor *t, int64_t n) {
+    return (char *)t->data + n * t->ld * (int64_t)dtype_bytes(t->dt);
+}
+
+static mat rows_from(const tensor *t, int64_t n) {
+    return (mat){t->data ? row_at(t, n) : NULL, t->ld};
+}
+
+/* dlogits as a matrix: in programs of 16 bits they fill the first half of each row. */
+static mat dlogits_of(const head *h) {
+    return (mat){h->logits, h->ld * (int64_t)(sizeof(float) / sizeof(STORE))};
+}
+
+static void make_logits(const head *h, int64_t n0, int64_t rows) {
+    const tensor *x = &h->c->in[0], *w = &h->c->in[1], *bias = &h->c->in[3];
+    cuda_product p = {.m = rows, .n = w->rows, .k = x->cols, .a = row_at(x, n0), .lda = x->ld};
+    p.b = w->data, p.ldb = w->ld, p.b_trans = true, p.ab_dt = x->dt;
+    p.c = h->logits, p.ldc = h->ld, p.c_dt = DT_F32, p.bias = bias->data;
+    cuda_product_run(h->c->run, &p, h->product);
+}
+
+static void head_dx(const head *h, int64_t n0, int64_t rows) {
+    const tensor *w = &h->c->in[1], *dx = &h->dx;
+    mat d = dlogits_of(h);
+    cuda_product p = {.m = rows, .n = w->cols, .k = w->rows, .a = d.p, .lda = d.ld, .ab_dt = w->dt};
+    p.b = w->data, p.ldb = w->ld;
+    p.c = row_at(dx, n0), p.ldc = dx->ld, p.c_dt = dx->dt;
+    if (h->add_dx) p.add = p.c, p.ld_add = p.ldc;
+    cuda_product_run(h->c->run, &p, h->product);
+}
+
+static void head_dbias(const head *h, int64_t rows, bool add) {
+    mat d = dlogits_of(h);
+    tensor t = {d.p, h->c->in[1].dt, rows, h->c->in[1].rows, d.ld};
+    column_sums(h->c, &t, &h->dbias, add, h->parts);
+}
+
+static void head_dw(const head *h, int64_t n0, int64_t rows) {
+    const tensor *x = &h->c->in[0], *dw = &h->dw;
+    mat d = dlogits_of(h);
+    cuda_product p = {
+        .m = dw->rows, .n = x->cols, .k = rows, .a = d.p, .lda = d.ld, .ab_dt = x->dt};
+    p.a_trans = true, p.b = row_at(x, n0), p.ldb = x->ld;
+    p.c = dw->data, p.ldc = dw->ld, p.c_dt = DT_F32;
+    if (n0 > 0 || op_accumulates(h->c, 1)) p.add = p.c, p.ld_add = p.ldc;
+    cuda_product_run(h->c->run, &p, h->product);
+}
+
+static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
+    const op_call *c = h->c;
+    int64_t V = c->in[1].rows;
+    head_args a = {.logits = h->logits, .V = V, .ld = h->ld, .cap = c->attr->head.softcap};
+    a.targets = rows_from(&c->in[2], n0);
+    a.nll = rows_from(&c->out[0], n0), a.lse = rows_from(&c->out[1], n0);
+    if (h->dnll) a.dnll = rows_from(h->dnll, n0);
+    a.z_loss = c->attr->head.z_loss, a.grad_scale = c->run->grad_scale, a.grad = grad;
+    uint32_t threads = GPU_WARP;
+    while (threads < HEAD_THREADS && (int64_t)threads * HEAD_STEP < V) threads *= 2;
+    launch(c, &head_rows, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);
+}
+
+/* The workspace: logits, parts of dbias, and the products' own. */
+static int64_t lay_out(head *h, void *ws, const op_attr *attr, int64_t N, int64_t V, int64_t C) {
+    int64_t chunk = head_chunk(attr, N, V);
+    int64_t logits = align256(chunk * head_ld(V) * (int64_t)sizeof(float));
+    int64_t parts = align256(column_sums_bytes(chunk, V));
+    int64_t f = cuda_product_ws_bytes(chunk, V), dx = cuda_product_ws_bytes(chunk, C);
+    int64_t dw = cuda_product_ws_bytes(V, C);
+    if (h) {
+        h->ld = head_ld(V);
+        h->logits = ws;
+        h->parts = (float *)((char *)ws + logits);
+        h->product = (char *)h->parts + parts;
+    }
+    return logits + parts + (f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw));
+}
+
+static void run_chunks(head h) {
+    const op_call *c = h.c;
+    int64_t N = c->in[0].rows, V = c->in[1].rows, chunk = head_chunk(c->attr, N, V);
+    bool grad = h.dx.data || h.dw.data || h.dbias.data;
+    lay_out(&h, c->ws, c->attr, N, V, c->in[0].cols);
+    for (int64_t n0 = 0; n0 < N; n0 += chunk) {
+        int64_t rows = N - n0 < chunk ? N - n0 : chunk;
+        make_logits(&h, n0, rows);
+        head_softmax(&h, n0, rows, grad);
+        if (h.dx.data) head_dx(&h, n0, rows);
+        if (h.dw.data) head_dw(&h, n0, rows);
+        if (h.dbias.data) head_dbias(&h, rows, n0 > 0 || op_accumulates(c, 3));
+    }
+}
+
+static void head_ce_fwd(const op_call *c) {
+    head h = {.c = c};
+    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
+    run_chunks(h);
+}
+
+static void head_nll_fwd(const op_call *c) {
+    run_chunks((head){.c = c});
+}
+
+static void head_nll_bwd(const op_call *c) {
+    run_chunks((head){.c = c,
+                      .dx = c->din[0],
+                      .dw = c->din[1],
+                      .dbias = c->din[3],
+                      .add_dx = op_accumulates(c, 0),
+                      .dnll = &c->dout[0]});
+}
+
+static void head_workspace(const op_infer *io, int64_t ws[3]) {
+    ws[0] = lay_out(NULL, NULL, io->attr, io->in[0].rows, io->in[1].rows, io->in[0].cols);
+    if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
+}
+
+const op_impl CUDA_IMPL(HEAD_CE) = {head_ce_fwd, NULL, NULL, head_workspace};
+const op_impl CUDA_IMPL(HEAD_NLL) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};
+#endif

@@ -1,0 +1,44 @@
+/* What the host's half of every .cu file uses: from an op_call to launches. nvcc does not see it.
+ *
+ * A file of this folder holds, for one op or one family of ops: the arguments, the kernels, and, for
+ * the host, functions op_fn that compute grids and launch. They run on the caller's thread. Each
+ * file says what its kernels read and write per element. */
+#ifndef OP_CUDA_HOST_H
+#define OP_CUDA_HOST_H
+
+#include "dev/cuda.h"
+#include "op/cuda/store.h"
+#include "op/op.h"
+
+#define CUDA_CAT_(a, b, c) a##b##_##c
+#define CUDA_CAT(a, b, c) CUDA_CAT_(a, b, c)
+/* The symbol of an op's kernels for this storage: op_cuda_RMSNORM_bf16. */
+#define CUDA_IMPL(ID) CUDA_CAT(op_cuda_, ID, KERNEL_SUFFIX)
+
+static inline mat mat_of(const tensor *t) {
+    return (mat){t->data, t->ld};
+}
+
+static inline void launch(const op_call *c, const gpu_kernel *k, gpu_grid g, const void *args) {
+    cuda_launch(c->run->dev, k, g, args);
+}
+
+static inline uint32_t blocks_for(int64_t n, int64_t per_block) {
+    return (uint32_t)((n + per_block - 1) / per_block);
+}
+
+/* Threads of a block that has work for n: whole warps, no more than it takes. */
+static inline uint32_t threads_for(int64_t n, uint32_t most) {
+    uint32_t threads = GPU_WARP;
+    while (threads < most && threads < n) threads *= 2;
+    return threads;
+}
+
+/* True if every row of the tensor may be read and written 16 bytes at a time. An absent one may. */
+static inline bool is_wide(const tensor *t) {
+    int64_t item = (int64_t)dtype_bytes(t->dt);
+    return !t->data ||
+           ((uintptr_t)t->data % 16 == 0 && t->ld * item % 16 == 0 && t->cols * item % 16 == 0);
+}
+
+#endif

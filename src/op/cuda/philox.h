@@ -1,0 +1,44 @@
+/* The draws of op/dropout.h on the device, bit for bit: the host opens them, kernels make factors. */
+#ifndef OP_CUDA_PHILOX_H
+#define OP_CUDA_PHILOX_H
+
+#include "base/philox.h"
+#include "op/cuda/store.h"
+
+typedef struct drawing {
+    rng_key key;
+    uint32_t threshold; /* dropped when the 32 bits of the element are below */
+    float scale;        /* of what is kept: 1 / (1-p) */
+} drawing;
+
+/* The factors, 0 or scale, of counters 4 block to 4 block + 3. */
+GPU_FN void draw_factors(const drawing *d, uint64_t block, float factor[4]) {
+    uint32_t bits[4];
+    philox_block(d->key, block, 0, bits);
+    for (int i = 0; i < 4; i++) factor[i] = bits[i] >= d->threshold ? d->scale : 0.0f;
+}
+
+/* The 32 bits of one element (rng_u32), at the price of four. */
+GPU_FN uint32_t philox_u32(rng_key key, uint64_t counter) {
+    uint32_t bits[4];
+    philox_block(key, counter >> 2, 0, bits);
+    uint32_t i = (uint32_t)counter & 3u;
+    uint32_t low = i & 1u ? bits[1] : bits[0], high = i & 1u ? bits[3] : bits[2];
+    return i & 2u ? high : low;
+}
+
+/* The factor of one counter. */
+GPU_FN float draw_factor(const drawing *d, uint64_t counter) {
+    return philox_u32(d->key, counter) >= d->threshold ? d->scale : 0.0f;
+}
+
+#ifndef __CUDACC__
+#include "op/dropout.h"
+
+static inline drawing draws_of(const op_run *run, float p, uint32_t stream) {
+    dropout_draw d = dropout_open(run, p, stream);
+    return (drawing){d.key, d.threshold, dropout_scale(p)};
+}
+#endif
+
+#endif

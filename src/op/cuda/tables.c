@@ -1,0 +1,100 @@
+/* The tables, and what a call of an op lets its kernels touch. */
+#include "op/cuda/tables.h"
+
+#include "dev/cuda.h"
+
+#define X(ID) extern const op_impl op_cuda_##ID##_f32, op_cuda_##ID##_bf16, op_cuda_##ID##_f16;
+#include "op/cuda/ops.def"
+#undef X
+
+#define X(ID) [OP_##ID] = &op_cuda_##ID##_f32,
+const op_impl *const op_cuda_table_f32[OP_COUNT] = {
+#include "op/cuda/ops.def"
+};
+#undef X
+#define X(ID) [OP_##ID] = &op_cuda_##ID##_bf16,
+const op_impl *const op_cuda_table_bf16[OP_COUNT] = {
+#include "op/cuda/ops.def"
+};
+#undef X
+#define X(ID) [OP_##ID] = &op_cuda_##ID##_f16,
+const op_impl *const op_cuda_table_f16[OP_COUNT] = {
+#include "op/cuda/ops.def"
+};
+#undef X
+
+/* ---- what a call may touch ---- */
+
+typedef struct touched {
+    gpu_range range[EMU_MOST_RANGES];
+    int n;
+} touched;
+
+static bool same_memory(const gpu_range *r, const tensor *t) {
+    return r->at == t->data && r->rows == t->rows &&
+           r->row_bytes == dtype_span_bytes(t->dt, t->cols);
+}
+
+/* A tensor that is already there, since the op works in place, only gains rights. */
+static void allow(touched *all, const char *name, const tensor *t, gpu_access access) {
+    if (!t->data || t->rows == 0) return;
+    for (int i = 0; i < all->n; i++)
+        if (same_memory(&all->range[i], t)) {
+            if (access != GPU_READ) all->range[i].access = GPU_UPDATE;
+            return;
+        }
+    int64_t item = dtype_is_blocks(t->dt) ? 1 : (int64_t)dtype_bytes(t->dt);
+    all->range[all->n++] = (gpu_range){name,
+                                       t->data,
+                                       t->rows,
+                                       dtype_span_bytes(t->dt, t->cols),
+                                       dtype_span_bytes(t->dt, t->ld),
+                                       access,
+                                       (int32_t)item};
+}
+
+/* Memory that holds something before the call is read, or added to; what is only written must be
+ * filled. KV_STORE writes some rows of what is there. */
+static touched touched_by(const op_call *c) {
+    static const char *const in[] = {"input 0", "input 1", "input 2",
+                                     "input 3", "input 4", "input 5"};
+    static const char *const out[] = {"output 0", "output 1", "output 2", "output 3"};
+    static const char *const din[] = {"gradient of input 0", "gradient of input 1",
+                                      "gradient of input 2", "gradient of input 3",
+                                      "gradient of input 4", "gradient of input 5"};
+    static const char *const dout[] = {"gradient of output 0", "gradient of output 1",
+                                       "gradient of output 2", "gradient of output 3"};
+    touched all = {.n = 0};
+    bool forward = !c->dout[0].data;
+    for (int i = 0; i < OP_MAX_IN; i++) allow(&all, in[i], &c->in[i], GPU_READ);
+    for (int o = 0; o < OP_MAX_OUT; o++) {
+        allow(&all, dout[o], &c->dout[o], GPU_READ);
+        bool adds = op_classes[c->kind].flags & OPF_SUMS_GRAD && op_accumulates(c, o);
+        allow(&all, out[o], &c->out[o], !forward ? GPU_READ : adds ? GPU_UPDATE : GPU_WRITE);
+    }
+    if (op_classes[c->kind].flags & OPF_GRAD_IN_FWD && !c->attr->head.with_grad) return all;
+    for (int i = 0; i < OP_MAX_IN; i++)
+        allow(&all, din[i], &c->din[i], op_accumulates(c, i) ? GPU_UPDATE : GPU_WRITE);
+    return all;
+}
+
+/* The smallest numbers that kernels may put into the workspace. */
+static int32_t scratch_item(const op_call *c) {
+    return c->in[0].dt == DT_BF16 || c->in[0].dt == DT_F16 ? 2 : 4;
+}
+
+void cuda_op_launch(dev *d, op_fn fn, const op_call *c) {
+    touched all = {.n = 0};
+    if (cuda_is_emulated(d)) {
+        all = touched_by(c);
+        if (c->ws && c->ws_bytes > 0)
+            all.range[all.n++] = (gpu_range){
+                "workspace", c->ws, 1, c->ws_bytes, c->ws_bytes, GPU_SCRATCH, scratch_item(c)};
+        if (c->kind == OP_FIXED_ADD)
+            all.range[all.n++] =
+                (gpu_range){"the overflow flag", c->run->fixed_overflow, 1, 1, 1, GPU_UPDATE, 1};
+    }
+    cuda_scope_begin(d, op_classes[c->kind].name, all.range, all.n);
+    fn(c);
+    cuda_scope_end(d);
+}

@@ -1,0 +1,21 @@
+/* What a kind of device brings for op/vecops.h, whose calls come here: the members do what that file
+ * says of the calls of these names. Private to the module. */
+#ifndef OP_VEC_BACKEND_H
+#define OP_VEC_BACKEND_H
+
+#include "op/vecops.h"
+
+typedef struct vec_backend {
+    void (*update)(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
+    double (*sum_squares)(dev *d, const vec_spans *s, const float *x);
+    void (*sum_squares_fixed)(dev *d, const vec_spans *s, const int64_t *x,
+                              int64_t limb[VEC_LIMBS]);
+    uint64_t (*digest)(dev *d, const vec_spans *s, const float *x);
+    void (*draw)(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
+    void (*round)(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
+    void (*add)(dev *d, void *to, const void *from, int64_t n, dtype dt);
+} vec_backend;
+
+extern const vec_backend vec_backend_cuda; /* cuda/vecops.cu */
+
+#endif

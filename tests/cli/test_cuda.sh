@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Training on the emulated GPU: the losses of the CPU, one digest over layouts and after a stop, and a sentence where
+# there is no GPU. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+. "$root/tests/cli/stages.sh"
+export OMP_NUM_THREADS=1 ATHANOR_CUDA=emulated
+make_data
+cat >c.yaml <<END
+tokenizer: char.json
+model: {model_type: llama, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 64, vocab_size: auto, max_position_embeddings: 32}
+data: {train: set/train, valid: set/valid}
+train: {steps: 20, seq_len: 32, global_batch_size: 8, micro_batch_size: 4, precision: fp32}
+optim: {lr: 3.0e-3, schedule: {kind: constant, warmup_steps: 2}}
+eval: {every: 10, batches: 2}
+sample: {every: 10, prompts: ["the fire"], max_new: 6}
+END
+
+# ---- no GPU, and no driver that would be one ----
+if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
+    ATHANOR_CUDA= expect 2 train c.yaml run=none device=cuda
+    has err "libcuda.so.1 cannot be opened"
+    has err "device=cpu"
+    [ -e none ] && fail "a run was begun"
+    ATHANOR_CUDA= expect 0 train c.yaml run=auto train.steps=1 --json # auto is the CPU then
+    has out '"event": "end"'
+fi
+
+# ---- the CPU's losses ----
+# losses RUN: step and loss of every step, then validation losses.
+losses() { grep -oE '"(loss|val_loss)": [0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: //'; }
+# close RUN LIKE LIMIT: relative distance.
+close() {
+    [ "$(losses "$1" | wc -l)" -ge 3 ] || fail "$1 has computed nothing"
+    paste <(losses "$1") <(losses "$2") | awk -v limit="$3" '
+        { d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= limit)) { print "line " NR ": " $1 " and " $2; bad = 1 } }
+        END { exit bad }' || fail "$1 has other losses than $2"
+}
+expect 0 train c.yaml run=cpu device=cpu
+expect 0 train c.yaml run=cuda device=cuda
+close cuda cpu 1e-5
+[ "$(event sample cuda/metrics.jsonl)" = "$(event sample cpu/metrics.jsonl)" ] || fail "samples differ"
+for precision in bf16; do
+    expect 0 train c.yaml run=cpu-$precision device=cpu train.precision=$precision train.steps=4
+    expect 0 train c.yaml run=cuda-$precision device=cuda train.precision=$precision train.steps=4
+    close cuda-$precision cpu-$precision 3e-3
+done
+ATHANOR_CUDA_SEED=7 expect 0 train c.yaml run=seed device=cuda train.steps=4
+losses cuda | head -n 4 | cmp -s - <(losses seed | head -n 4) || fail "another order of threads gives other losses"
+
+# ---- the plan is what is touched ----
+touched() { event end "$1/metrics.jsonl" | grep -oE '"(planned|touched)_peak_bytes": [0-9]+' | sed 's/.*: //' | sort -u | wc -l; }
+[ "$(touched cpu)" = 1 ] || fail "the CPU touches other memory than planned"
+expect 0 plan c.yaml device=cuda --json
+has out '"peak_bytes"'
+
+# ---- one digest over layouts, and after a stop ----
+short='train.steps=4 train.deterministic=true train.digest_every=1 eval.every=0 sample.every=0 train.micro_batch_size=2 device=cuda'
+digests() { grep -o '"digest": "[^"]*"' "$1/metrics.jsonl"; }
+expect 0 train c.yaml run=one $short
+[ "$(digests one | wc -l)" -ge 4 ] || fail "there are no digests"
+expect 0 launch --ranks 2 -- train c.yaml run=zero $short parallel.zero=3
+cmp -s <(digests one) <(digests zero) || fail "two ranks with ZeRO 3 have other digests"
+expect 0 launch --ranks 4 -- train c.yaml run=four $short
+cmp -s <(digests one) <(digests four) || fail "four ranks have other digests"
+expect 0 train c.yaml run=again $short train.steps=2
+expect 0 train c.yaml run=again $short
+cmp -s <(digests one | sort -u) <(digests again | sort -u) || fail "what goes on has other digests"
+expect 0 launch --ranks 2 -- train c.yaml run=tp $short parallel.tp=2
+close tp one 1e-5
+
+# ---- from device to device ----
+expect 0 train c.yaml run=moved device=cuda train.steps=10
+expect 0 train c.yaml run=moved device=cpu
+close moved cpu 1e-5
+finish

@@ -1,0 +1,112 @@
+/* See planted.h. The lines of which the fault must name one end with "fault: NAME". */
+#include "gpu/planted.h"
+
+#include <string.h>
+
+#include "gpu/kernel.h"
+
+GPU_FN int64_t here(void) {
+    return (int64_t)block_x() * PLANTED_THREADS + thread_x();
+}
+
+/* Thread i gets the number of its neighbour. */
+KERNEL(good, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = a->x[here()];
+    sync_block();
+    float v = tile[(thread_x() + 1) % PLANTED_THREADS];
+    sync_block();
+    tile[thread_x()] = v;
+    sync_block();
+    a->y[here()] = tile[thread_x() ^ 1u];
+}
+
+KERNEL(missing_barrier, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = 0;
+    sync_block();
+    tile[thread_x()] = a->x[here()];                         /* fault: missing_barrier */
+    a->y[here()] = tile[(thread_x() + 1) % PLANTED_THREADS]; /* fault: missing_barrier */
+}
+
+KERNEL(missing_second_barrier, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = a->x[here()];
+    sync_block();
+    float v = tile[(thread_x() + 1) % PLANTED_THREADS]; /* fault: missing_second_barrier */
+    tile[thread_x()] = v;                               /* fault: missing_second_barrier */
+    sync_block();
+    a->y[here()] = tile[thread_x()];
+}
+
+KERNEL(divergent_barrier, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = a->x[here()];
+    if (thread_x() < 40) sync_block(); /* fault: divergent_barrier */
+    a->y[here()] = tile[thread_x()];
+}
+
+KERNEL(divergent_shuffle, planted_args, PLANTED_THREADS) {
+    float v = a->x[here()];
+    if (lane() != 7) v = shuffle_xor(v, 1); /* fault: divergent_shuffle */
+    a->y[here()] = v;
+}
+
+KERNEL(one_too_far, planted_args, PLANTED_THREADS) {
+    a->y[here()] = a->x[here() + 1]; /* fault: one_too_far */
+}
+
+KERNEL(one_too_early, planted_args, PLANTED_THREADS) {
+    a->y[here() - 1] = a->x[here()]; /* fault: one_too_early */
+}
+
+KERNEL(shared_too_small, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS - 1);
+    tile[thread_x()] = a->x[here()]; /* fault: shared_too_small */
+    sync_block();
+    a->y[here()] = tile[0];
+}
+
+KERNEL(shared_unwritten, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    if (thread_x() != 5) tile[thread_x()] = a->x[here()];
+    sync_block();
+    a->y[here()] = tile[thread_x()]; /* fault: shared_unwritten */
+}
+
+KERNEL(unwritten_output, planted_args, PLANTED_THREADS) {
+    if (here() != 70) a->y[here()] = a->x[here()];
+}
+
+KERNEL(reads_output, planted_args, PLANTED_THREADS) {
+    a->y[here()] += a->x[here()]; /* fault: reads_output */
+}
+
+KERNEL(writes_input, planted_args, PLANTED_THREADS) {
+    a->y[here()] = 1;
+    ((float *)(uintptr_t)a->x)[here()] = 1; /* fault: writes_input */
+}
+
+KERNEL(misaligned, planted_args, PLANTED_THREADS) {
+    float v[4] = {0};
+    a->y[here()] = 0;
+    if (here() < a->n - 4) load4(v, a->x + here()); /* fault: misaligned */
+    if (v[0] > 1e30f) a->y[here()] = v[1];
+}
+
+KERNEL(blocks_collide, planted_args, PLANTED_THREADS) {
+    a->y[here()] = a->x[here()];                        /* fault: blocks_collide */
+    if (block_x() == 1 && thread_x() == 0) a->y[3] = 0; /* fault: blocks_collide */
+}
+
+KERNEL(copy_not_waited_for, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    if (thread_x() % 4 == 0)
+        copy16_async(&tile[thread_x()], &a->x[here()]); /* fault: copy_not_waited_for */
+    copies_commit();
+    sync_block();
+    a->y[here()] = 0;
+}
+
+#define DEFINE(name) const gpu_kernel *const planted_##name = &name;
+PLANTED(DEFINE)

@@ -1,0 +1,173 @@
+/* The emulated device finds mistakes: kernels with one each (planted.cu) are run, and the fault must
+ * name the kernel and the line, with every order of threads; what is right must pass. */
+#include "test.h"
+
+#include "gpu/driver.h"
+#include "gpu/planted.h"
+
+enum { BLOCKS = 3, N = BLOCKS * PLANTED_THREADS, SEEDS = 8 };
+
+typedef struct mistake {
+    const char *name;
+    const gpu_kernel *const *kernel;
+    const char *says; /* NULL: nothing is wrong */
+} mistake;
+
+static const mistake MISTAKES[] = {
+    {"good", &planted_good, NULL},
+    {"missing_barrier", &planted_missing_barrier, "since the last barrier"},
+    {"missing_second_barrier", &planted_missing_second_barrier, "since the last barrier"},
+    {"divergent_barrier", &planted_divergent_barrier, "has ended"},
+    {"divergent_shuffle", &planted_divergent_shuffle, "has ended"},
+    {"one_too_far", &planted_one_too_far, "of x, which has"},
+    {"one_too_early", &planted_one_too_early, "of y, which"},
+    {"shared_too_small", &planted_shared_too_small, "the shared array tile, which has 252"},
+    {"shared_unwritten", &planted_shared_unwritten, "which nobody has written"},
+    {"unwritten_output", &planted_unwritten_output, "row 0, number 70 of y was never written"},
+    {"reads_output", &planted_reads_output, "which nobody has written"},
+    {"writes_input", &planted_writes_input, "only to be read"},
+    {"misaligned", &planted_misaligned, "no multiple of 16"},
+    {"blocks_collide", &planted_blocks_collide, "in the same launch"},
+    {"copy_not_waited_for", &planted_copy_not_waited_for, "before its copies have arrived"},
+};
+
+/* Whether the fault names a line of planted.cu that ends with "fault: NAME"; -1: there is none. Which of
+ * two accesses that collide is the second depends on the order of threads. */
+static int names_line(const char *fault, const char *name) {
+    FILE *f = fopen(TEST_DIR "/gpu/planted.cu", "r");
+    char text[256], mark[64], at[64];
+    int line = 0, named = -1;
+    assert_non_null(f);
+    snprintf(mark, sizeof mark, "fault: %s */", name);
+    while (fgets(text, sizeof text, f)) {
+        line++;
+        if (!strstr(text, mark)) continue;
+        snprintf(at, sizeof at, "planted.cu:%d:", line);
+        if (named < 1) named = strstr(fault, at) != NULL;
+    }
+    fclose(f);
+    return named;
+}
+
+static void check_fault(const mistake *m, const char *fault) {
+    char kernel[64];
+    if (!m->says) {
+        if (fault) fail_msg("%s: %s", m->name, fault);
+        return;
+    }
+    if (!fault) fail_msg("%s was not found", m->name);
+    if (!strstr(fault, m->says)) fail_msg("%s: %s", m->name, fault);
+    int named = names_line(fault, m->name);
+    if (named < 0) return; /* nobody did it: there is no line */
+    snprintf(kernel, sizeof kernel, "kernel %s_", m->name);
+    if (!named || !strstr(fault, kernel)) fail_msg("%s, at another line: %s", m->name, fault);
+}
+
+static void run(const mistake *m, uint64_t seed) {
+    float x[N + 4], y[N + 4];
+    for (int i = 0; i < N + 4; i++) x[i] = (float)i;
+    emu_device *d = emu_device_new(seed, 1 + (int)(seed % 2));
+    const gpu_range ranges[] = {
+        {"x", x + 2, 1, N * 4, N * 4, GPU_READ, 4},
+        {"y", y + 2, 1, N * 4, N * 4, GPU_WRITE, 4},
+    };
+    planted_args a = {x + 2, y + 2, N};
+    emu_scope_begin(d, m->name, ranges, 2);
+    emu_launch(d, *m->kernel, &(gpu_grid){BLOCKS, 1, 1, PLANTED_THREADS, 0}, &a);
+    emu_scope_end(d);
+    check_fault(m, emu_fault(d));
+    emu_device_free(d);
+}
+
+static void test_mistakes_are_found(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof MISTAKES / sizeof *MISTAKES; i++)
+        for (uint64_t seed = 0; seed < SEEDS; seed++) run(&MISTAKES[i], seed);
+}
+
+static void test_impossible_grids_are_refused(void **state) {
+    (void)state;
+    static const gpu_grid grids[] = {
+        {1, 1, 1, 2 * PLANTED_THREADS, 0}, /* more threads than the kernel was compiled for */
+        {1, 1, 1, 33, 0},                  /* no whole warps */
+        {1, 70000, 1, 32, 0},
+        {1, 1, 1, 32, 1 << 20},
+    };
+    planted_args a = {0};
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        emu_device *d = emu_device_new(0, 1);
+        emu_launch(d, planted_good, &grids[i], &a);
+        assert_non_null(emu_fault(d));
+        assert_non_null(strstr(emu_fault(d), "cannot have a grid"));
+        emu_device_free(d);
+    }
+}
+
+/* ---- streams ---- */
+
+typedef struct two_streams {
+    cu_driver api;
+    cu_context context;
+    cu_stream a, b;
+    cu_event copied;
+    cu_ptr p, q;
+} two_streams;
+
+static void open_streams(two_streams *t, const char *seed) {
+    setenv("ATHANOR_CUDA", "emulated", 1);
+    setenv("ATHANOR_CUDA_SEED", seed, 1);
+    assert_int_equal(cu_driver_open(&t->api, NULL), ST_OK);
+    t->api.context_retain(&t->context, 0);
+    t->api.context_set(t->context);
+    t->api.stream_create(&t->a, 0);
+    t->api.stream_create(&t->b, 0);
+    t->api.event_create(&t->copied, 0);
+    t->api.mem_alloc(&t->p, 4);
+    t->api.mem_alloc(&t->q, 4);
+}
+
+static void close_streams(two_streams *t) {
+    t->api.mem_free(t->p);
+    t->api.mem_free(t->q);
+    t->api.event_destroy(t->copied);
+    t->api.stream_destroy(t->a);
+    t->api.stream_destroy(t->b);
+    emu_context_free(t->context);
+    cu_driver_close(&t->api);
+}
+
+/* Stream a writes 7 to p; stream b copies p to q, after a's event or without. What q then has. */
+static int32_t copied_over(const char *seed, bool with_event) {
+    two_streams t;
+    int32_t seven = 7, got = 0;
+    open_streams(&t, seed);
+    t.api.copy_in(t.p, &seven, 4, t.a);
+    t.api.event_record(t.copied, t.a);
+    if (with_event) t.api.stream_wait(t.b, t.copied, 0);
+    t.api.copy(t.q, t.p, 4, t.b);
+    t.api.copy_out(&got, t.q, 4, t.b);
+    t.api.stream_sync(t.b);
+    close_streams(&t);
+    return got;
+}
+
+static void test_missing_event_shows(void **state) {
+    (void)state;
+    int right = 0;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", seed);
+        assert_int_equal(copied_over(text, true), 7);
+        right += copied_over(text, false) == 7;
+    }
+    assert_true(right < SEEDS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mistakes_are_found),
+        cmocka_unit_test(test_impossible_grids_are_refused),
+        cmocka_unit_test(test_missing_event_shows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
