@@ -5,6 +5,7 @@
 #include "dev/dev_int.h"
 #include "op/amx_emulator.h"
 #include "op/cases.h"
+#include "op/cpu/tables.h"
 #include "sanitizer.h"
 
 enum { DEVS = 2 };
@@ -413,6 +414,10 @@ static void test_amx(void **state) {
     }
     free(l.items);
     assert_true(!emulated || amx_products > 0);
+    long before = amx_products;
+    double flops = possible ? cpu_kernels_of(ISA_AMX, DT_BF16)->dot_loop(1, 3) : 0; /* the limit */
+    assert_true(!possible || flops == 3 * 4 * 2.0 * 16 * 16 * 32);
+    assert_true(!emulated || amx_products == before + 3 * 4);
 #endif
     backend_close(&b);
     if (!possible) skip();
