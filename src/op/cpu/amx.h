@@ -9,9 +9,9 @@
 
 #include "op/cpu/simd.h"
 
-#if V_AMX
-
 enum { AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_K = 32 };
+
+#if V_AMX
 
 /* LDTILECFG's operand. */
 typedef struct amx_config {

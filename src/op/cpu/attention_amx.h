@@ -20,13 +20,13 @@
 
 /* Floats of packed operands and results, for each row of keys or for a block of queries. */
 V_INLINE int64_t att_left_floats(int64_t width) {
-    return V_AMX ? att_round(width, 32) / 2 : width;
+    return V_AMX ? att_round(width, AMX_K) / 2 : width;
 }
 V_INLINE int64_t att_turned_floats(int64_t width) {
-    return V_AMX ? att_round(width, 16) / 2 : att_round(width, ATT_Q);
+    return V_AMX ? att_round(width, AMX_ROWS) / 2 : att_round(width, ATT_Q);
 }
 V_INLINE int64_t att_right_floats(int64_t width) {
-    return (V_AMX ? att_round(width, 32) / 2 : width) * ATT_Q;
+    return (V_AMX ? att_round(width, AMX_K) / 2 : width) * ATT_Q;
 }
 V_INLINE int64_t att_result_floats(int64_t width) {
     return (V_AMX ? 2 : 1) * att_round(width, VW) * ATT_Q;
