@@ -1,6 +1,6 @@
-/* What all devices have in common: kinds by name, opening, the choice of threads and instruction
- * set; and the way from a call to the kind's function. What the machine and this process hold is in
- * memory.c. */
+/* What all devices have in common: kinds by name, opening, the choice of threads; and the way from a
+ * call to the kind's function. The choice of instruction set is in isa.c, what the machine and this
+ * process hold in memory.c. */
 #include "dev/dev_int.h"
 
 #include <omp.h>
@@ -8,11 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include "base/arena.h"
 
@@ -66,89 +62,7 @@ status dev_find_kind(const char *name, dev_kind *out, err *e) {
     return err_hint(e, "use one of auto, %s", kind_names(names));
 }
 
-/* ---- threads and instruction set ---- */
-
-static const char *const ISA_NAMES[] = {
-    [ISA_BASE] = "base",
-    [ISA_AVX2] = "avx2",
-    [ISA_AVX512] = "avx512",
-    [ISA_AVX512_BF16] = "avx512_bf16",
-};
-
-const char *cpu_isa_name(cpu_isa isa) {
-    return ISA_NAMES[isa];
-}
-
-#if defined(__x86_64__)
-/* Features for which not every compiler's __builtin_cpu_supports has a name, straight from CPUID.
- */
-static bool has_f16c_movbe_lzcnt(void) {
-    unsigned eax, ebx, ecx, edx;
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx >> 29 & 1) || !(ecx >> 22 & 1))
-        return false;
-    return __get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx) && (ecx >> 5 & 1);
-}
-
-/* The brand string is 48 bytes in three leaves; family and model are extended as CPUID leaf 1 says.
- */
-void dev_machine_name(char out[DEV_NAME_MAX]) {
-    unsigned r[12] = {0}, eax = 0, ebx, ecx, edx;
-    for (unsigned i = 0; i < 3; i++)
-        __get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
-    char brand[sizeof r + 1] = {0};
-    memcpy(brand, r, sizeof r);
-    size_t n = strlen(brand);
-    while (n > 0 && brand[n - 1] == ' ') brand[--n] = '\0';
-    __get_cpuid(1, &eax, &ebx, &ecx, &edx);
-    unsigned family = (eax >> 8 & 15) + (eax >> 20 & 255);
-    unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
-    snprintf(out, DEV_NAME_MAX, "%s (family %u model %u)", brand, family, model);
-}
-
-static bool has_avx512_bf16(void) {
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
-}
-
-/* Kernels are compiled for the levels x86-64-v3 and v4, so all of a level must be there.
- * __builtin_cpu_supports also asks whether the system saves the wide registers. */
-static cpu_isa detect_isa(void) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") ||
-        !has_f16c_movbe_lzcnt())
-        return ISA_BASE;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
-        !__builtin_cpu_supports("avx512vl"))
-        return ISA_AVX2;
-    return has_avx512_bf16() ? ISA_AVX512_BF16 : ISA_AVX512;
-}
-#else
-void dev_machine_name(char out[DEV_NAME_MAX]) {
-    struct utsname u;
-    snprintf(out, DEV_NAME_MAX, "%s", uname(&u) == 0 ? u.machine : "unknown");
-}
-
-static cpu_isa detect_isa(void) {
-    return ISA_BASE;
-}
-#endif
-
-/* The machine's instruction set, lowered to what ATHANOR_ISA names; a higher one is not an error,
- * so that one setting serves machines of several kinds. */
-static status choose_isa(cpu_isa *isa, err *e) {
-    *isa = detect_isa();
-    const char *wish = getenv("ATHANOR_ISA");
-    if (!wish || !*wish) return ST_OK;
-    for (int i = 0; i < ARRAY_LEN(ISA_NAMES); i++) {
-        if (strcmp(wish, ISA_NAMES[i]) != 0) continue;
-        if ((cpu_isa)i < *isa) *isa = (cpu_isa)i;
-        return ST_OK;
-    }
-    err_at(e, ST_USAGE, "ATHANOR_ISA", "ATHANOR_ISA is \"%s\", which is not an instruction set",
-           wish);
-    return err_hint(e, "use base, avx2, avx512 or avx512_bf16, or unset it");
-}
+/* ---- threads ---- */
 
 /* Cores this process may run on, at most OMP_NUM_THREADS (its first number, as OpenMP reads it). */
 static int default_threads(void) {
@@ -166,7 +80,7 @@ static int default_threads(void) {
 static status open_on(dev **out, dev_kind kind, const dev_class *class, int threads, err *e) {
     *out = NULL;
     cpu_isa isa;
-    TRY(choose_isa(&isa, e));
+    TRY(isa_choose(&isa, e));
     dev *d = xcalloc(1, sizeof *d);
     d->kind = kind;
     d->class = class;

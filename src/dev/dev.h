@@ -27,8 +27,9 @@
 typedef enum dev_kind { DEV_CPU, DEV_CUDA, DEV_TWIN, DEV_KINDS } dev_kind;
 
 /* Instruction sets in ascending order; a dev uses the highest that the machine has, or what
- * ATHANOR_ISA names (base, avx2, avx512, avx512_bf16), which may only lower it. */
-typedef enum cpu_isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 } cpu_isa;
+ * ATHANOR_ISA names (base, avx2, avx512, avx512_bf16, amx), which may only lower it. AMX is for
+ * products of bf16; all else is done as with AVX512_BF16. */
+typedef enum cpu_isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_AMX } cpu_isa;
 
 typedef struct dev dev;
 

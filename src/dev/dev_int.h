@@ -1,6 +1,6 @@
 /* A kind of device as a table of functions, and what the kinds share; private to the module.
  *
- * Reading order: cpu.c (the plainest), twin.c, dev.c. */
+ * Reading order: cpu.c (the plainest), twin.c, dev.c; isa.c for itself. */
 #ifndef DEV_DEV_INT_H
 #define DEV_DEV_INT_H
 
@@ -47,6 +47,19 @@ struct dev {
     void *own;            /* for the functions of the class */
     bool *flag, own_flag; /* of dev_flag: own_flag, unless open sets another */
 };
+
+/* isa.c: what CPUID and XGETBV say, and whether the system lets this process use tiles. */
+typedef struct cpu_id {
+    uint32_t basic_ecx;                     /* leaf 1 */
+    uint32_t more_ebx, more_edx, more1_eax; /* leaf 7, subleaves 0 and 1 */
+    uint32_t extended_ecx;                  /* leaf 0x80000001 */
+    uint64_t xcr0;
+    bool tiles_granted;
+} cpu_id;
+cpu_isa isa_of(const cpu_id *id);
+/* The machine's instruction set, lowered to what ATHANOR_ISA names; a higher one is not an error, so
+ * that one setting serves machines of several kinds. */
+status isa_choose(cpu_isa *isa, err *e) ATH_MUST_USE;
 
 extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;
 

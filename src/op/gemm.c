@@ -1,7 +1,7 @@
 /* Chooses the implementation of a matrix product: the one remembered as faster for this shape on
  * this machine (gemm_choice.h), or what ATHANOR_GEMM=own|onednn says.
  *
- * What was never measured is computed by the own kernels: at the shapes of GPT-2, SmolLM2 and a
+ * What was never measured is computed by the own kernels, but bf16 on AMX by oneDNN: at the shapes of GPT-2, SmolLM2 and a
  * small Llama they are at 93-95 % of the multiply-add loop on Zen 4 (docs/performance.md),
  * oneDNN 2.6 is nowhere 3 % faster, and their bits do not depend on the number of threads. */
 #include "op/gemm.h"
@@ -74,9 +74,17 @@ void gemm_use_own(dev *d) {
     c->choices = (gemm_choices){0};
 }
 
-int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,
-                      dtype c_dt) {
-    return cpu_kernels_of(isa, ab_dt)->gemm_ws(threads, m, n, k, ab_dt, c_dt);
+gemm_impl gemm_unmeasured(const dev *d, dtype ab_dt) {
+    return dev_isa(d) == ISA_AMX && ab_dt == DT_BF16 ? GEMM_ONEDNN : GEMM_OWN;
+}
+
+/* oneDNN must fit wherever it may be chosen without a measurement, which would know whether it does:
+ * it wants the more the more threads there are. */
+int64_t gemm_ws_bytes(dev *d, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
+    int64_t own = cpu_kernels_of(dev_isa(d), ab_dt)->gemm_ws(dev_threads(d), m, n, k, ab_dt, c_dt);
+    if (gemm_unmeasured(d, ab_dt) != GEMM_ONEDNN) return own;
+    int64_t other = onednn_ws_bytes(cache_of(d)->onednn, m, n, k, ab_dt, c_dt);
+    return other > own ? other : own;
 }
 
 const char *gemm_impl_name(gemm_impl impl) {
@@ -85,19 +93,19 @@ const char *gemm_impl_name(gemm_impl impl) {
 
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     if (impl == GEMM_ONEDNN) {
-        int64_t bytes =
-            gemm_ws_bytes(dev_isa(d), dev_threads(d), g->m, g->n, g->k, g->ab_dt, g->c_dt);
+        int64_t bytes = gemm_ws_bytes(d, g->m, g->n, g->k, g->ab_dt, g->c_dt);
         return onednn_run(cache_of(d)->onednn, g, ws, bytes);
     }
     cpu_kernels_of(dev_isa(d), g->ab_dt)->gemm(dev_threads(d), g, ws);
     return true;
 }
 
-static gemm_impl choose(const gemm_cache *c, const gemm_args *g) {
-    if (c->policy == GEMM_REMEMBERED) return gemm_choices_find(&c->choices, g);
-    return c->policy == GEMM_ALL_ONEDNN ? GEMM_ONEDNN : GEMM_OWN;
+static gemm_impl choose(const dev *d, const gemm_cache *c, const gemm_args *g) {
+    if (c->policy != GEMM_REMEMBERED) return c->policy == GEMM_ALL_ONEDNN ? GEMM_ONEDNN : GEMM_OWN;
+    const gemm_choice *remembered = gemm_choices_find(&c->choices, g);
+    return remembered ? remembered->impl : gemm_unmeasured(d, g->ab_dt);
 }
 
 void gemm_run(dev *d, const gemm_args *g, void *ws) {
-    if (!gemm_run_with(d, choose(cache_of(d), g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
+    if (!gemm_run_with(d, choose(d, cache_of(d), g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
 }

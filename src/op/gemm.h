@@ -34,9 +34,8 @@ typedef struct gemm_args {
     bool accumulate; /* add to C; then there is no res */
 } gemm_args;
 
-/* Workspace for a call of this shape, with any layout and up to `threads` threads. */
-int64_t gemm_ws_bytes(cpu_isa isa, int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt,
-                      dtype c_dt);
+/* Workspace for a call of this shape on this device, which may be meta, with any layout. */
+int64_t gemm_ws_bytes(dev *d, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
 /* ws: of that size, 64-byte aligned. */
 void gemm_run(dev *d, const gemm_args *g, void *ws);
 
@@ -52,5 +51,9 @@ void gemm_use_own(dev *d);
 typedef enum gemm_impl { GEMM_OWN, GEMM_ONEDNN, GEMM_IMPLS } gemm_impl;
 const char *gemm_impl_name(gemm_impl impl);
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws);
+
+/* What computes a product of such operands of which nothing was measured: oneDNN for bf16 on AMX,
+ * which it uses and our own kernels do not. */
+gemm_impl gemm_unmeasured(const dev *d, dtype ab_dt);
 
 #endif

@@ -50,7 +50,7 @@ static status set_up(job *j, dev *d, const gemm_case *c, err *e) {
     int64_t item = (int64_t)dtype_bytes(c->dt), m = c->m, n = c->n, k = c->k;
     int64_t a = align_up(m * k * item), b = align_up(k * n * item);
     int64_t y = align_up(m * n * (int64_t)dtype_bytes(c_dt));
-    int64_t ws = gemm_ws_bytes(dev_isa(d), dev_threads(d), m, n, k, c->dt, c_dt);
+    int64_t ws = gemm_ws_bytes(d, m, n, k, c->dt, c_dt);
     j->bytes = (size_t)(a + b + y + ws);
     TRY(dev_reserve(d, &j->memory, j->bytes, "a matrix product", e));
     char *at = j->memory;

@@ -43,12 +43,12 @@ void gemm_choices_put(gemm_choices *c, const gemm_choice *item) {
     VEC_PUSH(c->item, c->n, c->cap, *item);
 }
 
-gemm_impl gemm_choices_find(const gemm_choices *c, const gemm_args *g) {
+const gemm_choice *gemm_choices_find(const gemm_choices *c, const gemm_args *g) {
     gemm_choice wanted = {.m = g->m, .n = g->n, .k = g->k, .ab_dt = g->ab_dt, .c_dt = g->c_dt};
     wanted.a_trans = g->a_trans, wanted.b_trans = g->b_trans;
     for (int i = 0; i < c->n; i++)
-        if (same_product(&c->item[i], &wanted)) return c->item[i].impl;
-    return GEMM_OWN;
+        if (same_product(&c->item[i], &wanted)) return &c->item[i];
+    return NULL;
 }
 
 void gemm_choices_free(gemm_choices *c) {

@@ -37,8 +37,8 @@ status gemm_choices_write(const gemm_choices *c, const dev *d, const char *path,
                           err *e) ATH_MUST_USE;
 /* Adds the choice or replaces the one of the same product. */
 void gemm_choices_put(gemm_choices *c, const gemm_choice *item);
-/* GEMM_OWN for a product that was never measured. */
-gemm_impl gemm_choices_find(const gemm_choices *c, const gemm_args *g);
+/* NULL: this product was never measured. */
+const gemm_choice *gemm_choices_find(const gemm_choices *c, const gemm_args *g);
 void gemm_choices_free(gemm_choices *c);
 
 #endif

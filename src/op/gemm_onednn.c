@@ -66,12 +66,20 @@ typedef struct product {
     int64_t scratch_bytes;
 } product;
 
+/* What onednn_ws_bytes has found. */
+typedef struct ws_answer {
+    int64_t m, n, k, bytes;
+    dtype ab_dt, c_dt;
+} ws_answer;
+
 struct onednn_cache {
     int threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product *products;
     int n, cap;
+    ws_answer *answers;
+    int n_answers, cap_answers;
 };
 
 onednn_cache *onednn_cache_new(int threads) {
@@ -88,6 +96,7 @@ void onednn_cache_free(onednn_cache *c) {
         if (p->primitive) dnnl_primitive_destroy(p->primitive);
     }
     free(c->products);
+    free(c->answers);
     if (c->stream) dnnl_stream_destroy(c->stream);
     if (c->engine) dnnl_engine_destroy(c->engine);
     free(c);
@@ -143,27 +152,42 @@ static bool make_memories(const onednn_cache *c, product *p, const dnnl_memory_d
     return true;
 }
 
-/* On failure p->primitive stays NULL. */
-static void make_primitive(const onednn_cache *c, product *p) {
-    const gemm_args *g = &p->key;
-    dnnl_memory_desc_t desc[4];
+enum { OPERANDS = 4 };
+static void make_operands(const gemm_args *g, dnnl_memory_desc_t desc[OPERANDS]) {
     matrix_desc(&desc[A], g->m, g->k, g->lda, g->a_trans, g->ab_dt);
     matrix_desc(&desc[B], g->k, g->n, g->ldb, g->b_trans, g->ab_dt);
     matrix_desc(&desc[C], g->m, g->n, g->ldc, false, g->c_dt);
     matrix_desc(&desc[BIAS], 1, g->n, g->n, false, DT_F32);
-    dnnl_primitive_attr_t attr = make_attr(g->accumulate);
+}
+
+/* NULL: oneDNN cannot. */
+static dnnl_primitive_desc_t plan_product(const onednn_cache *c, const dnnl_memory_desc_t *desc,
+                                          bool with_bias, bool accumulate) {
+    dnnl_primitive_attr_t attr = make_attr(accumulate);
     dnnl_primitive_desc_t pd = NULL;
-    desc_ref bias = p->with_bias ? ref_of(&desc[BIAS]) : NULL;
-    dnnl_primitive_t made = NULL;
+    desc_ref bias = with_bias ? ref_of(&desc[BIAS]) : NULL;
     if (attr && make_product(&pd, c->engine, ref_of(&desc[A]), ref_of(&desc[B]), bias,
-                             ref_of(&desc[C]), attr) == dnnl_success) {
-        desc_ref scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-        if (make_memories(c, p, desc, scratch) && dnnl_primitive_create(&made, pd) == dnnl_success)
-            p->primitive = made;
-        dnnl_primitive_desc_destroy(pd);
-    }
+                             ref_of(&desc[C]), attr) != dnnl_success)
+        pd = NULL;
     if (attr) dnnl_primitive_attr_destroy(attr);
-    for (int i = 0; i < 4; i++) drop_desc(&desc[i]);
+    return pd;
+}
+
+static desc_ref scratch_of(dnnl_primitive_desc_t pd) {
+    return dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+}
+
+/* On failure p->primitive stays NULL. */
+static void make_primitive(const onednn_cache *c, product *p) {
+    dnnl_memory_desc_t desc[OPERANDS];
+    make_operands(&p->key, desc);
+    dnnl_primitive_desc_t pd = plan_product(c, desc, p->with_bias, p->key.accumulate);
+    dnnl_primitive_t made = NULL;
+    if (pd && make_memories(c, p, desc, scratch_of(pd)) &&
+        dnnl_primitive_create(&made, pd) == dnnl_success)
+        p->primitive = made;
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < OPERANDS; i++) drop_desc(&desc[i]);
 }
 
 static bool same(const product *p, const gemm_args *g) {
@@ -220,4 +244,39 @@ bool onednn_run(onednn_cache *c, const gemm_args *g, void *ws, int64_t ws_bytes)
     done = done && execute(c, p, g, ws);
     omp_set_num_threads(before);
     return done;
+}
+
+/* ---- workspace ---- */
+
+/* Layouts and `accumulate` by the bits of `way`. */
+static int64_t scratch_bytes(const onednn_cache *c, const ws_answer *of, int way) {
+    gemm_args g = {.m = of->m, .n = of->n, .k = of->k, .ab_dt = of->ab_dt, .c_dt = of->c_dt};
+    g.a_trans = way & 1, g.b_trans = way & 2, g.ldc = g.n;
+    g.lda = g.a_trans ? g.m : g.k, g.ldb = g.b_trans ? g.k : g.n;
+    dnnl_memory_desc_t desc[OPERANDS];
+    make_operands(&g, desc);
+    dnnl_primitive_desc_t pd = plan_product(c, desc, false, way & 4);
+    int64_t bytes = pd ? (int64_t)dnnl_memory_desc_get_size(scratch_of(pd)) : 0;
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < OPERANDS; i++) drop_desc(&desc[i]);
+    return bytes;
+}
+
+int64_t onednn_ws_bytes(onednn_cache *c, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
+    for (int i = 0; i < c->n_answers; i++) {
+        const ws_answer *a = &c->answers[i];
+        if (a->m == m && a->n == n && a->k == k && a->ab_dt == ab_dt && a->c_dt == c_dt)
+            return a->bytes;
+    }
+    ws_answer found = {.m = m, .n = n, .k = k, .ab_dt = ab_dt, .c_dt = c_dt};
+    if (m == 0 || n == 0 || k == 0 || !start(c)) return 0;
+    int before = omp_get_max_threads();
+    omp_set_num_threads(c->threads);
+    for (int way = 0; way < 8; way++) {
+        int64_t bytes = scratch_bytes(c, &found, way);
+        if (bytes > found.bytes) found.bytes = bytes;
+    }
+    omp_set_num_threads(before);
+    VEC_PUSH(c->answers, c->n_answers, c->cap_answers, found);
+    return found.bytes;
 }

@@ -38,6 +38,9 @@ const op_impl *op_find_reference(op_kind kind, dtype dt) {
 const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt) {
 #if defined(__x86_64__)
     switch (isa) {
+        case ISA_AMX:
+            if (dt == DT_BF16) return &cpu_kernels_amx;
+            /* fall through */
         case ISA_AVX512_BF16: return dt == DT_BF16 ? &cpu_kernels_avx512_bf16 : &cpu_kernels_avx512;
         case ISA_AVX512: return &cpu_kernels_avx512;
         case ISA_AVX2: return &cpu_kernels_avx2;
@@ -55,6 +58,7 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt) {
 static const op_impl *find_tuned(cpu_isa isa, op_kind kind, dtype dt) {
     if (dt != DT_F32 && dt != DT_BF16) return NULL;
     const op_impl *own = cpu_kernels_of(isa, dt)->ops[kind];
+    if (!own && isa == ISA_AMX) own = cpu_kernels_of(ISA_AVX512_BF16, dt)->ops[kind];
     return own ? own : cpu_kernels_of(isa, DT_F32)->ops[kind];
 }
 

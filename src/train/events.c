@@ -93,13 +93,13 @@ status events_checkpoint(session *s, const save_job *j, err *e) {
 /* Results depend on the implementation in their last bits, so a run says which it has. */
 static json_t *matrix_products_json(const setup *u) {
     int by_onednn;
-    switch (gemm_get_policy(u->dev, &by_onednn)) {
-        case GEMM_ALL_OWN: break;
-        case GEMM_ALL_ONEDNN: return json_string("onednn");
-        case GEMM_REMEMBERED:
-            if (by_onednn > 0) return json_sprintf("own, %d shapes by onednn", by_onednn);
-    }
-    return json_string("own");
+    gemm_policy policy = gemm_get_policy(u->dev, &by_onednn);
+    if (policy == GEMM_ALL_OWN) return json_string("own");
+    if (policy == GEMM_ALL_ONEDNN) return json_string("onednn");
+    bool tiles = gemm_unmeasured(u->dev, DT_BF16) == GEMM_ONEDNN;
+    const char *unmeasured = tiles ? "own, bf16 by onednn" : "own";
+    if (by_onednn == 0) return json_string(unmeasured);
+    return json_sprintf("%s, %d shapes by onednn", unmeasured, by_onednn);
 }
 
 /* How documents are packed into sequences; nothing for data.packing=concat. */

@@ -1,7 +1,7 @@
 /* Devices: reservations and their high-water mark, the choice of threads and instruction set. */
 #include "test.h"
 
-#include "dev/dev.h"
+#include "dev/dev_int.h"
 
 static dev *open_dev(dev_kind kind, int threads) {
     dev *d;
@@ -138,7 +138,7 @@ static void test_isa_can_only_be_lowered(void **state) {
     dev *d = open_dev(DEV_CPU, 1);
     cpu_isa machine = dev_isa(d);
     dev_close(d);
-    for (int i = ISA_BASE; i <= ISA_AVX512_BF16; i++) {
+    for (int i = ISA_BASE; i <= ISA_AMX; i++) {
         setenv("ATHANOR_ISA", cpu_isa_name((cpu_isa)i), 1);
         d = open_dev(DEV_CPU, 1);
         assert_int_equal(dev_isa(d), (cpu_isa)i < machine ? (cpu_isa)i : machine);
@@ -149,9 +149,55 @@ static void test_isa_can_only_be_lowered(void **state) {
     assert_int_equal(dev_open(&d, DEV_CPU, 1, &e), ST_USAGE);
     assert_null(d);
     assert_non_null(strstr(e.message, "avx3"));
-    assert_non_null(strstr(e.hint, "avx512_bf16"));
+    assert_non_null(strstr(e.hint, "avx512_bf16 or amx"));
     assert_string_equal(e.where, "ATHANOR_ISA");
     unsetenv("ATHANOR_ISA");
+}
+
+/* A Xeon with AMX under a system that knows tiles, with all that is asked of it. */
+static cpu_id xeon_with_amx(void) {
+    return (cpu_id){.basic_ecx = 0x7ffefbff,
+                    .more_ebx = 0xf3bfbffb,
+                    .more_edx = 0xffdd4432,
+                    .more1_eax = 0x00001c30,
+                    .extended_ecx = 0x00000121,
+                    .xcr0 = 0x602e7,
+                    .tiles_granted = true};
+}
+
+/* What is missing lowers the instruction set to the one that does without it. */
+static void test_isa_of_planted_cpuid(void **state) {
+    (void)state;
+    enum { BASIC_C, MORE_B, MORE_D, MORE1_A, EXTENDED_C, XCR0, GRANTED };
+    static const struct {
+        int word, bit;
+        cpu_isa without;
+    } needed[] = {
+        {GRANTED, 0, ISA_AVX512_BF16}, {XCR0, 17, ISA_AVX512_BF16},   {XCR0, 18, ISA_AVX512_BF16},
+        {MORE_D, 22, ISA_AVX512_BF16}, {MORE_D, 24, ISA_AVX512_BF16}, {MORE1_A, 5, ISA_AVX512},
+        {MORE_B, 16, ISA_AVX2},        {MORE_B, 17, ISA_AVX2},        {MORE_B, 28, ISA_AVX2},
+        {MORE_B, 30, ISA_AVX2},        {MORE_B, 31, ISA_AVX2},        {XCR0, 5, ISA_AVX2},
+        {XCR0, 6, ISA_AVX2},           {XCR0, 7, ISA_AVX2},           {MORE_B, 3, ISA_BASE},
+        {MORE_B, 5, ISA_BASE},         {MORE_B, 8, ISA_BASE},         {BASIC_C, 12, ISA_BASE},
+        {BASIC_C, 22, ISA_BASE},       {BASIC_C, 27, ISA_BASE},       {BASIC_C, 29, ISA_BASE},
+        {EXTENDED_C, 5, ISA_BASE},     {XCR0, 1, ISA_BASE},           {XCR0, 2, ISA_BASE},
+    };
+    cpu_id all = xeon_with_amx();
+    assert_int_equal(isa_of(&all), ISA_AMX);
+    for (int i = 0; i < ARRAY_LEN(needed); i++) {
+        cpu_id id = all;
+        uint32_t *const words[] = {&id.basic_ecx, &id.more_ebx, &id.more_edx, &id.more1_eax,
+                                   &id.extended_ecx};
+        int word = needed[i].word;
+        if (word == GRANTED) id.tiles_granted = false;
+        if (word == XCR0) id.xcr0 &= ~(1ull << needed[i].bit);
+        if (word < XCR0) *words[word] &= ~(1u << needed[i].bit);
+        if (isa_of(&id) != needed[i].without)
+            fail_msg("without bit %d of word %d: %s", needed[i].bit, word,
+                     cpu_isa_name(isa_of(&id)));
+    }
+    cpu_id none = {0};
+    assert_int_equal(isa_of(&none), ISA_BASE);
 }
 
 static void test_threads(void **state) {
@@ -210,6 +256,7 @@ int main(void) {
         cmocka_unit_test(test_kinds_by_name),
         cmocka_unit_test(test_memory_numbers_are_sane),
         cmocka_unit_test(test_isa_can_only_be_lowered),
+        cmocka_unit_test(test_isa_of_planted_cpuid),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_cache_lives_as_long_as_the_dev),
     };

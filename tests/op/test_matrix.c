@@ -1,5 +1,8 @@
 /* The op matrix on the CPU's instruction sets and the portable reference; the gradients of the double
  * reference against central finite differences. */
+#include "dev/dev_int.h"
+#include "op/amx_emulator.h"
+#include "op/cpu/tables.h"
 #include "op/matrix.h"
 
 /* ---- finite differences of the double reference ---- */
@@ -101,6 +104,35 @@ static void test_avx512_bf16(void **state) {
     (void)state, check_backend("avx512_bf16");
 }
 
+/* Attention of bf16 on AMX; where there is none, its instructions are emulated. */
+static void test_amx(void **state) {
+    (void)state;
+    backend b;
+    backend_open(&b, "amx");
+    bool possible = dev_isa(b.devs[0]) >= ISA_AVX512_BF16;
+#if defined(__x86_64__)
+    bool emulated = dev_isa(b.devs[0]) == ISA_AVX512_BF16;
+    if (emulated) {
+        amx_emulator_start();
+        for (int k = 0; k < DEVS; k++) b.devs[k]->isa = ISA_AMX;
+    }
+    case_list l = cases_of(OP_ATTENTION);
+    for (int i = 0; i < l.n && possible; i++) {
+        const op_attention *at = &l.items[i].attr.attention;
+        if (at->Tq > 1 || at->Tk < 1000) /* most of one query is not done with tiles */
+            check_trial(&l.items[i], &b, DT_BF16, i & 1, i & 2);
+    }
+    free(l.items);
+    assert_true(!emulated || amx_products > 0);
+    long before = amx_products;
+    double flops = possible ? cpu_kernels_of(ISA_AMX, DT_BF16)->dot_loop(1, 3) : 0; /* the limit */
+    assert_true(!possible || flops == 3 * 4 * 2.0 * 16 * 16 * 32);
+    assert_true(!emulated || amx_products == before + 3 * 4);
+#endif
+    backend_close(&b);
+    if (!possible) skip();
+}
+
 static void test_gradients_of_reference(void **state) {
     (void)state;
     backend b;
@@ -127,6 +159,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_avx2),
         cmocka_unit_test(test_avx512),
         cmocka_unit_test(test_avx512_bf16),
+        cmocka_unit_test(test_amx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "op/cpu/attention_tile.h"
+#include "op/cpu/attention_amx.h"
 #include "op/cpu/draws.h"
 #include "op/cpu/vmath.h"
 
@@ -44,7 +44,7 @@ typedef struct att_view {
     int64_t b, q0, rows; /* sequence, first query, queries that exist (<= ATT_Q) */
     int64_t h0, h1;      /* query heads of the task: set by the caller */
     int32_t low[ATT_Q], high[ATT_Q];
-    int64_t first, end; /* union over the lanes that see any key; first is a multiple of ATT_R */
+    int64_t first, end; /* union over the lanes that see any key; first is a multiple of ATT_STEP */
     int64_t all_first, all_end;      /* keys that every lane sees */
     int64_t tile_end[ATT_Q / ATT_R]; /* end of the union over ATT_R queries */
     int64_t vec_end[ATT_NV];         /* the same over a vector */
@@ -54,13 +54,6 @@ typedef struct att_view {
 V_INLINE int64_t att_query_position(const op_call *c, int64_t b, int64_t i) {
     const tensor *qpos = &c->in[4];
     return i + (qpos->data ? ((const int32_t *)qpos->data)[b * qpos->ld] : 0);
-}
-
-V_INLINE int64_t att_max(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-V_INLINE int64_t att_min(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 /* Adds lane i, which sees [low, high), to the unions. */
@@ -95,7 +88,7 @@ V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
         }
         att_look_lane(&v, i, low, high);
     }
-    v.first = v.first / ATT_R * ATT_R;
+    v.first = v.first / ATT_STEP * ATT_STEP;
     return v;
 }
 
@@ -130,7 +123,7 @@ V_INLINE vi att_sees(const att_view *v, int q, int64_t key) {
 
 /* Keys that a block of scores has room for: fewer than ATT_KEYS where sequences are short. */
 static inline int64_t att_block_keys(const op_attr *at) {
-    return att_min(att_round(at->attention.Tk, ATT_R), ATT_KEYS);
+    return att_min(att_round(at->attention.Tk, ATT_STEP), ATT_KEYS);
 }
 
 /* What products of queries and keys are scaled with. */
@@ -139,11 +132,23 @@ V_INLINE float att_score_scale(const op_attr *at) {
     return cap > 0.0f ? at->attention.scale / cap : at->attention.scale * ATT_LOG2E;
 }
 
-/* Scores of n keys from the arguments of softcap; those of vectors that were skipped do not matter.
- */
-V_INLINE void att_cap_scores(const op_attr *at, float *s, int64_t n) {
-    float cap = at->attention.softcap * ATT_LOG2E;
-    for (int64_t i = 0; i < n * ATT_Q; i += VW) v_store(s + i, cap * v_tanh(v_load(s + i)));
+/* Softcap of the scores of n keys; those of vectors that were skipped do not matter. Tiles do not
+ * scale what they multiply: returns what is left to be multiplied with, 1 or a positive number. */
+V_INLINE float att_cap_scores(const op_attr *at, float *s, int64_t n) {
+    float cap = at->attention.softcap * ATT_LOG2E, scale = V_AMX ? att_score_scale(at) : 1.0f;
+    if (cap > 0.0f)
+        for (int64_t i = 0; i < n * ATT_Q; i += VW)
+            v_store(s + i, cap * v_tanh(V_AMX ? scale * v_load(s + i) : v_load(s + i)));
+    else if (scale > 0.0f)
+        return scale;
+    else
+        for (int64_t i = 0; i < n * ATT_Q; i += VW) v_store(s + i, scale * v_load(s + i));
+    return 1.0f;
+}
+
+/* s * scale - shift; only behind tiles is there another scale than 1. */
+V_INLINE vf att_shift_score(const float *s, float scale, vf shift) {
+    return V_AMX ? v_fma(v_load(s), v_set1(scale), -shift) : v_load(s) - shift;
 }
 
 /* factors [n keys, ATT_Q]: keep/(1-p). */

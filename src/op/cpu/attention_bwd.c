@@ -13,6 +13,7 @@
 #include "op/cpu/parts.h"
 
 typedef struct bwd_buffers {
+    /* With tiles K and V are as attention_amx.h says, and dQ is [Dp, Q]. */
     float *k, *v;           /* panels [keys/R][D][R], [keys/R][Dv][R]: left operands of S^T, dP^T */
     float *k_rows;          /* [D/Q][keys][Q]: right operand of dQ */
     float *dkv;             /* dK [keys, Dp], dV [keys, Dvp] of a task */
@@ -38,20 +39,32 @@ static int64_t bwd_parts(const op_attr *at) {
 
 /* Floats of dK and dV of a task. */
 static int64_t grad_floats(const op_attr *at) {
-    return att_round(at->attention.Tk, ATT_R) *
+    return att_round(at->attention.Tk, ATT_STEP) *
            (att_round(at->attention.D, VW) + att_round(at->attention.Dv, VW));
 }
 
 static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, block = att_block_keys(at) * ATT_Q;
-    int64_t Dp = att_round(D, VW), pairs = V_DOT_BF16 * block / 2;
+    int64_t pairs = V_DOT_BF16 * block / 2;
     int64_t Dr = att_round(D, ATT_Q), Dvr = att_round(Dv, ATT_Q);
-    int64_t Tk = att_round(at->attention.Tk, ATT_R);
+    int64_t Tk = att_round(at->attention.Tk, ATT_STEP);
     int64_t keep = at->attention.dropout > 0.0f ? block : 0;
     int64_t grads = bwd_parts(at) == 1 ? grad_floats(at) : 0;
-    int64_t sizes[BWD_PARTS] = {Tk * D,     Tk * Dv,    Tk * Dr,     grads, D * ATT_Q,
-                                Dv * ATT_Q, Dr * ATT_Q, Dvr * ATT_Q, block, block,
-                                pairs,      pairs,      pairs,       keep,  ATT_Q * Dp};
+    int64_t sizes[BWD_PARTS] = {Tk * att_left_floats(D),
+                                Tk * att_left_floats(Dv),
+                                Tk * att_turned_floats(D),
+                                grads,
+                                att_right_floats(D),
+                                att_right_floats(Dv),
+                                Dr * ATT_Q,
+                                Dvr * ATT_Q,
+                                block,
+                                block,
+                                pairs,
+                                pairs,
+                                pairs,
+                                keep,
+                                att_result_floats(D)};
     float *part[BWD_PARTS];
     int64_t total = 0;
     for (int i = 0; i < BWD_PARTS; i++) {
@@ -72,16 +85,16 @@ V_INLINE void pack_keys(const op_call *c, const bwd_buffers *b, int64_t seq, int
     const op_attr *at = c->attr;
     const tensor *k = &c->in[1], *v = &c->in[2];
     int64_t D = at->attention.D, Dv = at->attention.Dv, Tk = at->attention.Tk, row = seq * Tk;
-    att_pack_keys(b->k, k, row, kv * D, Tk, D);
-    att_pack_keys(b->v, v, row, kv * Dv, Tk, Dv);
-    att_pack_rows(b->k_rows, k, row, kv * D, Tk, D, att_round(Tk, ATT_R));
+    att_pack_left(b->k, k, row, kv * D, Tk, D);
+    att_pack_left(b->v, v, row, kv * Dv, Tk, Dv);
+    att_pack_turned(b->k_rows, k, row, kv * D, Tk, D, b->q);
 }
 
 V_INLINE void pack_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, row = v->b * at->attention.Tq + v->q0;
-    att_pack_queries(b->q, &c->in[0], row, h * D, v->rows, D);
-    att_pack_queries(b->go, &c->dout[0], row, h * Dv, v->rows, Dv);
+    att_pack_right(b->q, &c->in[0], row, h * D, v->rows, D);
+    att_pack_right(b->go, &c->dout[0], row, h * Dv, v->rows, Dv);
     att_pack_rows(b->q_rows, &c->in[0], row, h * D, v->rows, D, ATT_Q);
     att_pack_rows(b->g_rows, &c->dout[0], row, h * Dv, v->rows, Dv, ATT_Q);
 }
@@ -90,6 +103,7 @@ V_INLINE void pack_block(const op_call *c, const att_view *v, const bwd_buffers 
 typedef struct bwd_state {
     float lse[ATT_Q], delta[ATT_Q];
     float per_cap; /* 1 / softcap, of scores in units of log 2; 0: none */
+    float scale;   /* with which the scores of a block are still to be multiplied */
 } bwd_state;
 
 /* lanes[r] = the sum over d of dO O, in parts: one per lane. */
@@ -134,7 +148,8 @@ typedef struct grad_pair {
 V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const bwd_state *st,
                                  int64_t j0, int64_t j, int q, bool masked, bool drop, bool cap) {
     int64_t at = j * ATT_Q + q * VW;
-    vf s = v_load(b->s + at), p = att_exp2(s - v_load(st->lse + q * VW), V_DOT_BF16);
+    vf s = v_load(b->s + at);
+    vf p = att_exp2(att_shift_score(b->s + at, st->scale, v_load(st->lse + q * VW)), V_DOT_BF16);
     vf dp = v_load(b->dp + at), keep = drop ? v_load(b->keep + at) : v_zero();
     if (drop) dp *= keep;
     grad_pair g = {p, p * (dp - v_load(st->delta + q * VW))};
@@ -215,6 +230,11 @@ V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int
 V_INLINE void score_keys(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h,
                          int64_t j0, int64_t n) {
     const op_attr *at = c->attr;
+#if V_AMX
+    if (j0 == v->first) prefetch_share(c, v, h, 0, 1);
+    amx_scores(b->k, j0, at->attention.D, b->q, b->s, n);
+    amx_scores(b->v, j0, at->attention.Dv, b->go, b->dp, n);
+#else
     int64_t Du = att_units(at->attention.D), Dvu = att_units(at->attention.Dv);
     float scale = att_score_scale(at);
     for (int64_t j = 0; j < n; j += ATT_R) {
@@ -224,14 +244,18 @@ V_INLINE void score_keys(const op_call *c, const att_view *v, const bwd_buffers 
         att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to, scale, v->vecs - skip);
         att_scores(Dvu, b->v + (j0 + j) * Dvu, b->go + skip * VW, b->dp + to, 1.0f, v->vecs - skip);
     }
-    if (at->attention.softcap > 0.0f) att_cap_scores(at, b->s, n);
+#endif
 }
 
 /* dq += dS K for keys [j0, j0 + n), each tile of queries as far as it sees. */
 V_INLINE void add_dq(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t j0,
                      int64_t n) {
-    int64_t D = c->attr->attention.D, Dp = att_round(D, VW);
-    int64_t units = att_units(att_round(c->attr->attention.Tk, ATT_R));
+    int64_t D = c->attr->attention.D;
+#if V_AMX
+    (void)v;
+    amx_mix(b->k_rows, j0, D, b->ds_keys, b->dq, n);
+#else
+    int64_t Dp = att_round(D, VW), units = att_units(att_round(c->attr->attention.Tk, ATT_R));
     for (int64_t d = 0; d < D; d += ATT_Q) {
         const float *keys = b->k_rows + d * units + att_units(j0) * ATT_Q;
         for (int64_t i = 0; i < v->rows; i += ATT_R) {
@@ -241,31 +265,39 @@ V_INLINE void add_dq(const op_call *c, const att_view *v, const bwd_buffers *b, 
                         att_vectors(D - d));
         }
     }
+#endif
 }
 
 /* x [keys, cols] += a^T y over the queries that may see each tile of keys. */
 V_INLINE void add_over_queries(const att_view *v, const float *a, const float *y, float *x,
                                int64_t cols, int64_t j0, int64_t n) {
-    int64_t row = att_units(ATT_Q), ldx = att_round(cols, VW), end = att_units(v->rows);
+    int64_t ldx = att_round(cols, VW);
+#if V_AMX
+    (void)v;
+    amx_gather(a, y, x + j0 * ldx, cols, n);
+#else
+    int64_t row = att_units(ATT_Q), end = att_units(v->rows);
     for (int64_t j = 0; j < n; j += ATT_R) {
         int64_t skip = att_units(att_skip(v, j0 + j) * VW);
         for (int64_t d = 0; d < cols; d += ATT_Q)
             att_gather(end - skip, a + j * row + skip, y + d * row + skip * ATT_Q,
                        x + (j0 + j) * ldx + d, ldx, att_vectors(cols - d));
     }
+#endif
 }
 
 V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, Dp = att_round(D, VW);
-    float *dv = b->dkv + att_round(at->attention.Tk, ATT_R) * Dp;
+    float *dv = b->dkv + att_round(at->attention.Tk, ATT_STEP) * Dp;
     bwd_state st;
     look_back(c, v, h, &st);
     memset(b->dq, 0, (size_t)(ATT_Q * Dp) * sizeof(float));
     pack_block(c, v, b, h);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
-        int64_t n = att_min(att_round(v->end - j0, ATT_R), ATT_KEYS);
+        int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS);
         score_keys(c, v, b, h, j0, n);
+        st.scale = att_cap_scores(at, b->s, n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
         differentiate_block(v, b, &st, j0, n);
         add_dq(c, v, b, j0, n);
@@ -273,8 +305,8 @@ V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buff
         add_over_queries(v, b->p_rows, b->g_rows, dv, Dv, j0, n);
     }
     if (c->din[0].data)
-        att_store_rows(&c->din[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, b->dq,
-                       at->attention.scale, NULL, op_accumulates(c, 0));
+        att_store_result(&c->din[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, b->dq,
+                         at->attention.scale, NULL, op_accumulates(c, 0));
 }
 
 /* x[0..n) += the same of the other parts, in their order. */
@@ -290,7 +322,8 @@ static void store_keys(const op_call *c, int64_t seq, int64_t kv, int64_t from, 
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, stride = grad_floats(at), n = to - from;
     int64_t Dp = att_round(D, VW), Dvp = att_round(Dv, VW), row = seq * at->attention.Tk + from;
-    float *dk = dkv + from * Dp, *dv = dkv + att_round(at->attention.Tk, ATT_R) * Dp + from * Dvp;
+    float *dk = dkv + from * Dp,
+          *dv = dkv + att_round(at->attention.Tk, ATT_STEP) * Dp + from * Dvp;
     add_parts(dk, n * Dp, parts, stride);
     add_parts(dv, n * Dvp, parts, stride);
     if (c->din[1].data)
@@ -322,13 +355,18 @@ void CPU_FN(attention_bwd)(const op_call *c) {
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
     int threads = att_threads(at, call_threads(c));
     float *grads = (float *)c->ws + threads * stride;
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t t = 0; t < heads * parts; t++) {
+#pragma omp parallel num_threads(threads)
+    {
         bwd_buffers b;
         bwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
-        if (parts > 1) b.dkv = grads + t * grad_floats(at);
-        backward_part(c, &b, t / parts / K, t / parts % K, t % parts, parts);
-        if (parts == 1) store_keys(c, t / K, t % K, 0, Tk, b.dkv, 1);
+        amx_begin();
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < heads * parts; t++) {
+            if (parts > 1) b.dkv = grads + t * grad_floats(at);
+            backward_part(c, &b, t / parts / K, t / parts % K, t % parts, parts);
+            if (parts == 1) store_keys(c, t / K, t % K, 0, Tk, b.dkv, 1);
+        }
+        amx_end();
     }
     if (parts == 1) return;
 #pragma omp parallel for num_threads(threads) schedule(static)

@@ -11,11 +11,11 @@
 enum { SPAN = 16 * ATT_Q }; /* queries per task */
 
 typedef struct fwd_buffers {
-    float *k, *v;        /* K panels [keys/R][D][R]; V panels [Dv/Q][keys][Q] */
+    float *k, *v;        /* K panels [keys/R][D][R]; V panels [Dv/Q][keys][Q]; or attention_amx.h */
     float *q, *s;        /* [D, Q], [ATT_KEYS, Q] */
     float *p;            /* s in pairs of keys, where the machine multiplies them; else s */
     float *keep;         /* dropout factors [ATT_KEYS, Q], or NULL */
-    float *o;            /* [Q, Dvp] */
+    float *o;            /* [Q, Dvp]; with tiles [Dvp, Q] */
     int64_t first, keys; /* keys that are packed */
 } fwd_buffers;
 
@@ -29,14 +29,14 @@ enum { FWD_PARTS = 7 };
 /* Sizes in floats; with base NULL only counts. */
 static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, block = att_block_keys(at) * ATT_Q;
-    int64_t Tk = att_round(at->attention.Tk, ATT_R) + ATT_R;
-    int64_t sizes[FWD_PARTS] = {Tk * D,
-                                Tk * att_round(Dv, ATT_Q),
-                                D * ATT_Q,
+    int64_t Tk = att_round(at->attention.Tk, ATT_STEP) + ATT_STEP;
+    int64_t sizes[FWD_PARTS] = {Tk * att_left_floats(D),
+                                Tk * att_turned_floats(Dv),
+                                att_right_floats(att_max(D, V_AMX ? Dv : 0)),
                                 block,
                                 V_DOT_BF16 * block / 2,
                                 at->attention.dropout > 0.0f ? block : 0,
-                                ATT_Q * att_round(Dv, VW)};
+                                att_result_floats(Dv)};
     int64_t total = 0;
     float *part[FWD_PARTS];
     for (int i = 0; i < FWD_PARTS; i++) {
@@ -56,9 +56,9 @@ V_INLINE void pack_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t k
     int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, n = end - first;
     att_place at = att_place_of(c->attr, seq, kv);
     b->first = first;
-    b->keys = att_round(n, ATT_R);
-    att_pack_keys(b->k, &c->in[1], at.row + first, at.head * D, n, D);
-    att_pack_rows(b->v, &c->in[2], at.row + first, at.head * Dv, n, Dv, b->keys);
+    b->keys = att_round(n, ATT_STEP);
+    att_pack_left(b->k, &c->in[1], at.row + first, at.head * D, n, D);
+    att_pack_turned(b->v, &c->in[2], at.row + first, at.head * Dv, n, Dv, b->q);
 }
 
 V_INLINE void hide(const att_view *v, float *s, int64_t j0, int64_t from, int64_t to) {
@@ -70,17 +70,19 @@ V_INLINE void hide(const att_view *v, float *s, int64_t j0, int64_t from, int64_
     }
 }
 
-V_INLINE vf column_max(const float *s, int64_t n, vf m) {
+V_INLINE vf column_max(const float *s, int64_t n, float scale, vf m) {
     vf m1 = m;
     for (int64_t j = 0; j < n; j += 2) {
-        m = v_max(m, v_load(s + j * ATT_Q));
-        m1 = v_max(m1, v_load(s + (j + 1) * ATT_Q));
+        vf s0 = v_load(s + j * ATT_Q), s1 = v_load(s + (j + 1) * ATT_Q);
+        m = v_max(m, V_AMX ? scale * s0 : s0);
+        m1 = v_max(m1, V_AMX ? scale * s1 : s1);
     }
     return v_max(m, m1);
 }
 
-/* p = 2^(s - shift) (* keep), as operand of P V; adds to sum what precedes dropout. */
-V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf *sum, bool drop) {
+/* p = 2^(s scale - shift) (* keep), as operand of P V; adds to sum what precedes dropout. */
+V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, float scale, const vf *shift, vf *sum,
+                           bool drop) {
     for (int64_t j = 0; j < n; j += 2) {
         vf p[2][ATT_NV];
 #pragma GCC unroll 2
@@ -88,7 +90,7 @@ V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf 
 #pragma GCC unroll 4
             for (int q = 0; q < ATT_NV; q++) {
                 int64_t at = (j + i) * ATT_Q + q * VW;
-                p[i][q] = att_exp2(v_load(b->s + at) - shift[q], V_DOT_BF16);
+                p[i][q] = att_exp2(att_shift_score(b->s + at, scale, shift[q]), V_DOT_BF16);
                 sum[q] += p[i][q];
                 if (drop) p[i][q] *= v_load(b->keep + at);
                 if (!V_DOT_BF16) v_store(b->p + at, p[i][q]);
@@ -102,29 +104,43 @@ V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, const vf *shift, vf 
     }
 }
 
+/* o times what stands in `by` for each query. */
+V_INLINE void shrink(float *o, int64_t rows, int64_t Dvp, const float *by) {
+#if V_AMX
+    (void)rows;
+    vf by0 = v_load(by), by1 = v_load(by + VW), one = v_set1(1.0f);
+    if ((_mm512_cmpneq_ps_mask(by0, one) | _mm512_cmpneq_ps_mask(by1, one)) == 0) return;
+    for (float *end = o + Dvp * ATT_Q; o < end; o += ATT_Q) {
+        v_store(o, v_load(o) * by0);
+        v_store(o + VW, v_load(o + VW) * by1);
+    }
+#else
+    for (int64_t i = 0; i < rows; i++, o += Dvp)
+        for (int64_t d = 0; by[i] != 1.0f && d < Dvp; d += VW)
+            v_store(o + d, v_load(o + d) * by[i]);
+#endif
+}
+
 /* Scores to probabilities, up to the maximum so far; o shrinks where the maximum grew. */
-V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t n, int64_t Dvp) {
+V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t n, float scale,
+                     int64_t Dvp) {
     vf shift[ATT_NV], sum[ATT_NV];
-    float shrink[ATT_Q];
+    float less[ATT_Q];
     for (int q = 0; q < ATT_NV; q++) {
-        vf before = v_load(st->max + q * VW), m = column_max(b->s + q * VW, n, before);
+        vf before = v_load(st->max + q * VW), m = column_max(b->s + q * VW, n, scale, before);
         /* A lane that has seen no key keeps m = -inf; it must not meet inf - inf. */
         shift[q] = v_select(m == v_set1(-INFINITY), v_zero(), m);
         vf by = att_exp2(before - shift[q], false);
         sum[q] = v_load(st->sum + q * VW) * by;
         v_store(st->max + q * VW, m);
-        v_store(shrink + q * VW, by);
+        v_store(less + q * VW, by);
     }
     if (b->keep)
-        exponentiate(b, n, shift, sum, true);
+        exponentiate(b, n, scale, shift, sum, true);
     else
-        exponentiate(b, n, shift, sum, false);
+        exponentiate(b, n, scale, shift, sum, false);
     for (int q = 0; q < ATT_NV; q++) v_store(st->sum + q * VW, sum[q]);
-    for (int64_t i = 0; i < rows; i++) {
-        float *o = b->o + i * Dvp;
-        for (int64_t d = 0; shrink[i] != 1.0f && d < Dvp; d += VW)
-            v_store(o + d, v_load(o + d) * shrink[i]);
-    }
+    shrink(b->o, rows, Dvp, less);
 }
 
 V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
@@ -138,8 +154,8 @@ V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buff
         v_store(inv + q, v_select(none, v_zero(), 1.0f / sum));
         v_store(lse + q, v_select(none, v_set1(-INFINITY), max * ATT_LN2 + v_log(sum)));
     }
-    att_store_rows(&c->out[0], v->b * at->attention.Tq + v->q0, h * Dv, v->rows, Dv, b->o, 1.0f,
-                   inv, false);
+    att_store_result(&c->out[0], v->b * at->attention.Tq + v->q0, h * Dv, v->rows, Dv, b->o, 1.0f,
+                     inv, false);
     float *to = (float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
     for (int64_t i = 0; i < v->rows; i++) to[i] = lse[i];
 }
@@ -147,7 +163,12 @@ V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buff
 /* o += P V for keys [j0, j0 + n), each tile of queries as far as it sees. */
 V_INLINE void mix_values(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t j0,
                          int64_t n) {
-    int64_t Dv = c->attr->attention.Dv, Dvp = att_round(Dv, VW);
+    int64_t Dv = c->attr->attention.Dv;
+#if V_AMX
+    (void)v;
+    amx_mix(b->v, j0 - b->first, Dv, b->p, b->o, n);
+#else
+    int64_t Dvp = att_round(Dv, VW);
     int64_t units = att_units(b->keys), at_unit = att_units(j0 - b->first);
     for (int64_t d = 0; d < Dv; d += ATT_Q) {
         const float *values = b->v + d * units + at_unit * ATT_Q;
@@ -158,6 +179,7 @@ V_INLINE void mix_values(const op_call *c, const att_view *v, const fwd_buffers 
                         att_vectors(Dv - d));
         }
     }
+#endif
 }
 
 /* A share of the queries that follow, and of where the results of these go. */
@@ -170,28 +192,41 @@ V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int
     att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts);
 }
 
+/* S of keys [j0, j0 + n). */
+V_INLINE void score_keys(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
+                         int64_t j0, int64_t n) {
+    int64_t D = c->attr->attention.D;
+#if V_AMX
+    if (j0 == v->first) prefetch_share(c, v, h, 0, 1);
+    amx_scores(b->k, j0 - b->first, D, b->q, b->s, n);
+#else
+    int64_t units = att_units(D);
+    float scale = att_score_scale(c->attr);
+    for (int64_t j = 0; j < n; j += ATT_R) {
+        int skip = att_skip(v, j0 + j);
+        if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R);
+        att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
+                   b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip);
+    }
+#endif
+}
+
 V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
-    int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW), units = att_units(D);
-    float scale = att_score_scale(at);
+    int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW);
     fwd_state st;
     for (int i = 0; i < ATT_Q; i++) st.max[i] = -INFINITY, st.sum[i] = 0.0f;
     memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
-    att_pack_queries(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
+    att_pack_right(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
-        int64_t n = att_min(att_round(v->end - j0, ATT_R), ATT_KEYS), border[2];
-        for (int64_t j = 0; j < n; j += ATT_R) {
-            int skip = att_skip(v, j0 + j);
-            if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R);
-            att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
-                       b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip);
-        }
-        if (at->attention.softcap > 0.0f) att_cap_scores(at, b->s, n);
+        int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS), border[2];
+        score_keys(c, v, b, h, j0, n);
+        float scale = att_cap_scores(at, b->s, n);
         att_border(v, j0, n, border);
         hide(v, b->s, j0, 0, border[0]);
         hide(v, b->s, j0, border[1], n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
-        soften(b, &st, v->rows, n, Dvp);
+        soften(b, &st, v->rows, n, scale, Dvp);
         mix_values(c, v, b, j0, n);
     }
     finish_queries(c, v, b, h, &st);
@@ -218,12 +253,17 @@ static void forward(const op_call *c) {
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
     int64_t stride = fwd_layout(at, NULL, NULL);
-#pragma omp parallel for num_threads(att_threads(at, call_threads(c))) schedule(dynamic)
-    for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
+#pragma omp parallel num_threads(att_threads(at, call_threads(c)))
+    {
         fwd_buffers b;
         fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
-        /* Late spans see the most keys: first. */
-        attend_span(c, &b, t / spans / K, t / spans % K, (spans - 1 - t % spans) * SPAN);
+        amx_begin();
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
+            /* Late spans see the most keys: first. */
+            attend_span(c, &b, t / spans / K, t / spans % K, (spans - 1 - t % spans) * SPAN);
+        }
+        amx_end();
     }
 }
 

@@ -19,9 +19,17 @@ enum { ATT_R = 8 };
 enum { ATT_R = 4 };
 #endif
 enum { ATT_NV = TILE_NV, ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
+/* Keys are taken in whole steps, and padded to them. */
+enum { ATT_STEP = V_AMX ? 32 : ATT_R };
 
 V_INLINE int64_t att_round(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
+}
+V_INLINE int64_t att_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+V_INLINE int64_t att_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
 V_INLINE int att_vectors(int64_t cols) {
     return cols >= ATT_Q ? ATT_NV : (int)((cols + VW - 1) / VW);

@@ -68,10 +68,10 @@ static int64_t align64(int64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-static int64_t gemm_bytes(int threads, int64_t rows, int64_t V, int64_t C, dtype dt) {
-    int64_t f = CPU_FN(gemm_ws)(threads, rows, V, C, dt, DT_F32);
-    int64_t dx = CPU_FN(gemm_ws)(threads, rows, C, V, dt, DT_F32);
-    int64_t dw = CPU_FN(gemm_ws)(threads, V, C, rows, dt, DT_F32);
+static int64_t gemm_bytes(dev *d, int64_t rows, int64_t V, int64_t C, dtype dt) {
+    int64_t f = gemm_ws_bytes(d, rows, V, C, dt, DT_F32);
+    int64_t dx = gemm_ws_bytes(d, rows, C, V, dt, DT_F32);
+    int64_t dw = gemm_ws_bytes(d, V, C, rows, dt, DT_F32);
     return f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw);
 }
 
@@ -191,8 +191,10 @@ static void head_nll_bwd(const op_call *c) {
 static void head_workspace(const op_infer *io, int64_t ws[3]) {
     const tensor *x = &io->in[0];
     int64_t V = io->in[1].rows, chunk = op_head_chunk_rows(io->attr, x->rows, V);
-    ws[0] = align64(chunk * V * 4) + dx_chunk_bytes(x, chunk) +
-            gemm_bytes(dev_threads(io->dev), chunk, V, x->cols, x->dt);
+    /* The last rows are fewer, for which oneDNN may want more. */
+    int64_t bytes = gemm_bytes(io->dev, chunk, V, x->cols, x->dt);
+    int64_t last = chunk > 0 ? gemm_bytes(io->dev, x->rows % chunk, V, x->cols, x->dt) : 0;
+    ws[0] = align64(chunk * V * 4) + dx_chunk_bytes(x, chunk) + (last > bytes ? last : bytes);
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
 }
 

@@ -46,12 +46,11 @@ static void linear_bwd_weight(const op_call *c) {
 }
 
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {
-    int t = dev_threads(io->dev);
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
-    ws[0] = CPU_FN(gemm_ws)(t, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
-    ws[1] = CPU_FN(gemm_ws)(t, n, k, o, dt, dt);
-    ws[2] = CPU_FN(gemm_ws)(t, o, k, n, dt, DT_F32);
+    ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
+    ws[1] = gemm_ws_bytes(io->dev, n, k, o, dt, dt);
+    ws[2] = gemm_ws_bytes(io->dev, o, k, n, dt, DT_F32);
     int64_t sums = io->in[2].rows ? column_sums_bytes(n, o) : 0;
     if (ws[2] < sums) ws[2] = sums;
 }

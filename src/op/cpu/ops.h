@@ -32,7 +32,9 @@
 #define CPU_OF_F32(X) X(FIXED_ADD, fixed_add)
 /* clang-format on */
 
-#if defined(CPU_ONLY_PRODUCTS)
+#if defined(CPU_ONLY_AMX)
+#define CPU_OPS(X) X(ATTENTION, attention)
+#elif defined(CPU_ONLY_PRODUCTS)
 #define CPU_OPS(X) CPU_PRODUCTS(X)
 #elif defined(CPU_ONLY_BF16)
 #define CPU_OPS(X) CPU_PRODUCTS(X) CPU_OTHERS(X)

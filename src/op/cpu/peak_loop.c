@@ -1,7 +1,7 @@
 /* Twelve independent accumulators hide the latency of the multiply-add on every current core. */
 #include "op/cpu/parts.h"
 
-#include "op/cpu/simd.h"
+#include "op/cpu/amx.h"
 
 enum { CHAINS = 12 };
 
@@ -28,7 +28,32 @@ double CPU_FN(peak_fma_loop)(int threads, int64_t rounds) {
     return 2.0 * CHAINS * VW * (double)rounds * threads;
 }
 
-#if defined(__AVX512BF16__)
+#if V_AMX
+/* Four tiles of results, as many as kernels keep, of 2 x 2 operands. */
+double CPU_FN(peak_dot_loop)(int threads, int64_t rounds) {
+    static const uint16_t zeros[AMX_ROWS * AMX_K]; /* numbers do not change how long it takes */
+#pragma omp parallel num_threads(threads)
+    {
+        amx_begin();
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        _tile_loadd(4, zeros, AMX_ROW_BYTES);
+        _tile_loadd(5, zeros, AMX_ROW_BYTES);
+        _tile_loadd(6, zeros, AMX_ROW_BYTES);
+        _tile_loadd(7, zeros, AMX_ROW_BYTES);
+        for (int64_t r = 0; r < rounds; r++) {
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        amx_end();
+    }
+    return 4.0 * 2 * AMX_ROWS * AMX_ROWS * AMX_K * (double)rounds * threads;
+}
+#elif defined(__AVX512BF16__)
 double CPU_FN(peak_dot_loop)(int threads, int64_t rounds) {
 #pragma omp parallel num_threads(threads)
     {

@@ -37,6 +37,13 @@ enum { VW = 4 };
 #define V_DOT_BF16 0
 #endif
 
+/* Whether the machine multiplies tiles of bf16, too. */
+#ifdef CPU_ONLY_AMX
+#define V_AMX 1
+#else
+#define V_AMX 0
+#endif
+
 #define V_INLINE static inline __attribute__((always_inline, unused))
 
 #if V_AVX512

@@ -11,7 +11,7 @@ typedef struct cpu_kernels {
     int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
     double (*dot_loop)(int threads, int64_t rounds);
-    /* NULL in avx512_bf16, where nothing of this would gain. */
+    /* NULL in avx512_bf16 and amx, where nothing of this would gain. */
     double (*fma_loop)(int threads, int64_t rounds);
     void (*update)(int threads, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
     double (*sum_squares)(int threads, const vec_spans *s, const float *x);
@@ -23,7 +23,7 @@ typedef struct cpu_kernels {
 } cpu_kernels;
 
 extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,
-    cpu_kernels_avx512_bf16;
+    cpu_kernels_avx512_bf16, cpu_kernels_amx;
 
 /* table.c: the kernels for operands of type `dt`, f32 or bf16, on a machine with this instruction set. */
 const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
