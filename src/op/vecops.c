@@ -52,7 +52,7 @@ typedef struct job {
     const void *x;
     const vec_rule *rule;
     void *to;
-    uint16_t *to_bf16;
+    uint16_t *to_copy;
 } job;
 
 static void run_squares(dev *d, const void *args) {
@@ -104,20 +104,20 @@ uint64_t vec_digest(dev *d, const vec_spans *s, const float *x) {
 
 static void run_draw(dev *d, const void *args) {
     const job *j = args;
-    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_bf16);
+    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_copy);
 }
 
-void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
-    run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_bf16 = x_bf16}, sizeof(job));
+void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy) {
+    run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_copy = copy}, sizeof(job));
 }
 
 static void run_round(dev *d, const void *args) {
     const job *j = args;
-    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->to_bf16);
+    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->to_copy);
 }
 
-void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
-    dev_launch(d, run_round, &(job){.s = s, .x = x, .to_bf16 = x_bf16}, sizeof(job));
+void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *copy) {
+    dev_launch(d, run_round, &(job){.s = s, .x = x, .to_copy = copy}, sizeof(job));
 }
 
 typedef struct add_job {
