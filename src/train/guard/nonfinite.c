@@ -19,6 +19,7 @@ typedef struct finding {
 
 /* Element `at` of numbers on the host. */
 static bool is_finite_at(const void *data, dtype dt, int64_t at) {
+    if (dt == DT_F16) return isfinite(f16_to_f32(((const uint16_t *)data)[at]));
     if (dt == DT_BF16) return isfinite(bf16_to_f32(((const uint16_t *)data)[at]));
     if (dt == DT_F64) return isfinite(((const double *)data)[at]);
     return dt != DT_F32 || isfinite(((const float *)data)[at]);
