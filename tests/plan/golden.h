@@ -59,6 +59,7 @@ typedef struct golden {
     st_reader *file; /* golden.safetensors */
     const st_view *ids, *logits, *loss;
     int B, T;
+    double loss_scale; /* 1; tests of fp16 set another */
     plan *p;
 } golden;
 
@@ -71,7 +72,7 @@ static inline json_t *golden_json(const golden *g, const char *name) {
 
 /* `spec` gives compute, recompute, document_mask; shapes come from the golden ids. */
 static inline void golden_open(golden *g, const char *name, plan_spec spec) {
-    *g = (golden){.a = arena_new("golden")};
+    *g = (golden){.a = arena_new("golden"), .loss_scale = 1};
     snprintf(g->dir, sizeof g->dir, "%s/golden/models/%s", TEST_DIR, name);
     MUST(dev_open(&g->dev, DEV_CPU, 0, E));
     json_t *config = golden_json(g, "config.json");
@@ -125,7 +126,7 @@ static inline double golden_run(golden *g, uint64_t step) {
                   .seed = 1,
                   .step = step,
                   .first_micro = true,
-                  .grad_scale = (float)(1.0 / (double)n)};
+                  .grad_scale = (float)(g->loss_scale / (double)n)};
     prog_replay(p, PROG_F, &run);
     prog_replay(p, PROG_B | PROG_W, &run);
     const float *nll = prog_at(p, "nll");

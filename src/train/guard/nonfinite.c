@@ -58,6 +58,9 @@ static bool visit(void *ctx, const prog_event *ev) {
 
 static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
+    if (s->setup.plan->spec.compute == DT_F16)
+        text = arena_printf(s->setup.a, "at a loss scale of %g, which becomes no smaller, %s",
+                            s->scale.scale, text);
     TRY(events_nonfinite(s, text, e));
     err_at(e, ST_NONFINITE, s->setup.c->run, "step %ld: %s", (long)step, text);
     return err_hint(

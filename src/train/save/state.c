@@ -269,7 +269,7 @@ static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e)
         out->samples = (uint64_t)samples;
         memcpy(out->digest, hex, 17);
         strcpy(out->optimizer, optimizer);
-        bad |= !loss_scale_from_json(&out->scale, scale);
+        bad |= !loss_scale_from_json(&out->scale, scale) || out->scale.skipped > step;
     }
     json_decref(o);
     if (!bad) return ST_OK;
