@@ -229,7 +229,8 @@ static status cmd_bench_gemm(const cli_args *args, err *e) {
 }
 
 static const cli_option options[] = {
-    {"dtype", "f32|bf16|f16", "format of the operands (the model's; else what the machine multiplies)"},
+    {"dtype", "f32|bf16|f16",
+     "format of the operands (the model's; else what the machine multiplies)"},
     {"threads", "N", "CPU threads (the model's train.threads; 0 = all cores)"},
     {"remember", NULL, "let runs on this machine take the faster implementation for these shapes"},
     {0}};

@@ -25,7 +25,8 @@ typedef struct cpu_kernels {
 extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,
     cpu_kernels_avx512_bf16;
 
-/* table.c: the kernels for operands of type `dt`, f32, bf16 or f16, on a machine with this instruction set. */
+/* table.c: the kernels for operands of type `dt`, f32, bf16 or f16, on a machine with this
+ * instruction set. */
 const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
 
 #endif

@@ -26,17 +26,18 @@ typedef struct loss_scale {
 } loss_scale;
 
 void loss_scale_init(loss_scale *l, const config *c);
-/* Whether a step that is not finite is left out, and tried no more. False when the scale is at its
- * least, or does not change: smaller gradients would not help. */
+/* Whether the run goes on with a smaller scale after a step that is not finite. False when the
+ * scale is at its least, and in other precisions. */
 bool loss_scale_may_shrink(const loss_scale *l, const config *c);
-/* After each step. overflow: it was left out, for loss_scale_may_shrink allowed it. */
+/* After each step. overflow: it was not finite, and the scale may shrink. */
 void loss_scale_step(loss_scale *l, const config *c, bool overflow);
 
 /* {"scale", "since", "skipped"} */
 json_t *loss_scale_to_json(const loss_scale *l);
 /* False: it is no such object. NULL, in the checkpoint of another precision: a scale of 0. */
 bool loss_scale_from_json(loss_scale *l, const json_t *o);
-/* Goes on with the state of a checkpoint. A fork in fp16 of a run in bf16, which has none, begins. */
+/* Goes on with the state of a checkpoint. One of another precision has none: the scale begins
+ * anew. */
 void loss_scale_resume(loss_scale *l, const config *c, const loss_scale *stored);
 
 #endif

@@ -380,7 +380,6 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
 static void clear_state(session *s) {
     setup_clear_optimizer(&s->setup);
     s->at = cursor_start();
-    loss_scale_init(&s->scale, s->setup.c);
 }
 
 /* The newest good checkpoint, as rank 0 finds it. NULL: there is none. */
@@ -403,5 +402,6 @@ status state_load_newest(session *s, err *e) {
     if (newest) return load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
+    loss_scale_init(&s->scale, s->setup.c);
     return setup_make_weights(&s->setup, s->setup.plan->store, s->setup.models[0].from, e);
 }
