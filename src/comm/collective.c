@@ -275,7 +275,7 @@ static void check_call(const comm *c, const comm_call *call) {
     bool reduces = call->kind == COMM_ALL_REDUCE || call->kind == COMM_REDUCE_SCATTER;
     CHECK(call->n >= 0, "%s of %lld elements", comm_kind_name(call->kind), (long long)call->n);
     CHECK(!reduces || call->dt == DT_F32 || call->dt == DT_F64 || call->dt == DT_BF16 ||
-              call->dt == DT_I32 || call->dt == DT_I64,
+              call->dt == DT_F16 || call->dt == DT_I32 || call->dt == DT_I64,
           "no sums of %s", dtype_name(call->dt));
     CHECK(!call->narrow || (reduces && call->dt == DT_F32), "narrow sums are of f32");
     CHECK(!call->add || (call->kind == COMM_REDUCE_SCATTER && call->in != call->out),

@@ -20,7 +20,7 @@
  *
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.
- *  2. Sums run in the order of the ranks of the comm, element by element, in fp32 for bf16: the
+ *  2. Sums run in the order of the ranks of the comm, element by element, in fp32 for bf16 and f16: the
  *     same bits on every rank, whatever the transport. Integer sums wrap modulo 2^bits.
  *  3. A peer that fails or hangs makes the world fail: the failure is sticky, every collective
  *     returns at once from then on, and comm_check says what happened. No collective returns a
@@ -108,7 +108,7 @@ typedef struct comm_call {
     const void *in;
     void *out;
     int64_t n;   /* elements, see comm_kind */
-    dtype dt;    /* f32, f64, bf16, i32, i64, u8 (u8: no sums) */
+    dtype dt;    /* f32, f64, bf16, f16, i32, i64, u8 (u8: no sums) */
     bool add;    /* reduce-scatter: the sum is added to out, which must not overlap `in` */
     bool narrow; /* f32 reductions: each rank's contribution is rounded to bf16 and summed in
                     fp32; a sum that is sent on is rounded, too (parallel.reduce_dtype) */

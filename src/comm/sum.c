@@ -43,7 +43,7 @@ DEFINE_SUM(f64, double, double)
 DEFINE_SUM(i32, int32_t, uint32_t)
 DEFINE_SUM(i64, int64_t, uint64_t)
 
-/* ---- fp32, and bf16 summed in it ---- */
+/* ---- fp32, and bf16 and f16 summed in it ---- */
 
 static void join_f32(float *restrict acc, const float *restrict x, int64_t n, comm_sum op) {
     if (op == COMM_MAX)
@@ -67,8 +67,9 @@ void sum_narrow(uint16_t *restrict dst, const float *restrict src, int64_t n) {
 /* Elements [i, i + m) of a row as floats: in place, or in `room`. */
 static const float *floats_of(float *room, sum_row row, int64_t i, int64_t m,
                               const sum_rule *rule) {
-    if (rule->dt == DT_BF16 || row.is_bf16) {
-        sum_widen(room, at(row.data, i, 2), m);
+    dtype stored = row.is_bf16 ? DT_BF16 : rule->dt;
+    if (stored != DT_F32) {
+        dtype_convert(room, DT_F32, at(row.data, i, 2), stored, m);
         return room;
     }
     const float *x = at(row.data, i, 4);
@@ -83,13 +84,13 @@ static void store_floats(void *dst, int64_t i, float *acc, int64_t m, const sum_
         round_through_bf16(room, acc, m);
         memcpy(acc, room, (size_t)m * sizeof *acc);
     }
-    if (rule->dt == DT_BF16) {
+    if (rule->dt != DT_F32) {
         uint16_t *to = (uint16_t *)dst + i;
         if (rule->add) {
-            sum_widen(room, to, m);
+            dtype_convert(room, DT_F32, to, rule->dt, m);
             join_f32(acc, room, m, rule->op);
         }
-        sum_narrow(to, acc, m);
+        dtype_convert(to, rule->dt, acc, DT_F32, m);
     } else if (rule->add) {
         join_f32((float *)dst + i, acc, m, rule->op);
     } else {
@@ -113,7 +114,8 @@ static void sum_floats(void *dst, const sum_row *rows, int n_rows, int64_t n,
 void sum_rows(void *dst, const sum_row *rows, int n_rows, int64_t n, const sum_rule *rule) {
     switch (rule->dt) {
         case DT_F32:
-        case DT_BF16: sum_floats(dst, rows, n_rows, n, rule); return;
+        case DT_BF16:
+        case DT_F16: sum_floats(dst, rows, n_rows, n, rule); return;
         case DT_F64: sum_f64(dst, rows, n_rows, n, rule); return;
         case DT_I32: sum_i32(dst, rows, n_rows, n, rule); return;
         case DT_I64: sum_i64(dst, rows, n_rows, n, rule); return;

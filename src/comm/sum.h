@@ -1,7 +1,7 @@
 /* Sums of rows in a fixed order, so that a reduction gives the same bits on every rank.
  *
- * dst[i] = rows[0][i] + rows[1][i] + ... from left to right, in fp32 for bf16, which is rounded
- * once at the end. Each block of elements is read from all rows before dst is written, so dst may
+ * dst[i] = rows[0][i] + rows[1][i] + ... from left to right, in fp32 for bf16 and f16, which
+ * are rounded once at the end. Each block of elements is read from all rows before dst is written, so dst may
  * be one of the rows. */
 #ifndef COMM_SUM_H
 #define COMM_SUM_H
@@ -21,7 +21,7 @@ typedef struct sum_rule {
     bool narrow_result; /* f32: the sum is rounded to bf16 before it is stored */
 } sum_rule;
 
-/* dt: f32, f64, bf16, i32 or i64. */
+/* dt: f32, f64, bf16, f16, i32 or i64. */
 void sum_rows(void *dst, const sum_row *rows, int n_rows, int64_t n, const sum_rule *rule);
 
 /* Between f32 and bf16. */

@@ -1,8 +1,8 @@
 /* Fixed point of the deterministic mode: sums of integers have no order, so gradients and losses
  * come out with the same bits however a step is cut into micro-batches and ranks.
  *
- * A contribution to a gradient (one use of a parameter in one micro-batch) is rounded once, to the
- * nearest multiple of 2^-FIXED_GRAD_BITS, ties to even, and added in int64. Contributions are
+ * A contribution to a gradient (one use of a parameter in one micro-batch) is divided by the loss
+ * scale (train/guard/loss_scale.h; 1 but in fp16), then rounded once, to the nearest multiple of 2^-FIXED_GRAD_BITS, ties to even, and added in int64. Contributions are
  * limited so that no sum of all of a step can overflow: fixed_grad_limit. */
 #ifndef OP_FIXED_H
 #define OP_FIXED_H

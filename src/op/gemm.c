@@ -93,6 +93,7 @@ const char *gemm_impl_name(gemm_impl impl) {
 
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     if (impl == GEMM_ONEDNN) {
+        if (g->ab_dt == DT_F16) return false;
         int64_t bytes = gemm_ws_bytes(d, g->m, g->n, g->k, g->ab_dt, g->c_dt);
         return onednn_run(cache_of(d)->onednn, g, ws, bytes);
     }

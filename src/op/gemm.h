@@ -1,12 +1,12 @@
-/* Matrix products: C = A B (+ bias) (+ C or a residual), in f32 or bf16 storage with f32
- * accumulation.
+/* Matrix products: C = A B (+ bias) (+ C or a residual), in f32, bf16 or f16 storage with
+ * f32 accumulation.
  *
  * Two implementations: own packed kernels (op/cpu/gemm_tile.c), one per instruction set, and oneDNN
  * (op/gemm_onednn.c); gemm.c chooses by what was measured (gemm_choice.h). The own kernels compute
  * every element of C as one chain of multiply-adds in the order of k, cut only at multiples of a
  * fixed block, so the bits do not depend on the number of threads. All four layouts cost the same,
  * because both operands are packed. bf16 operands stay bf16 if the machine can multiply bf16;
- * otherwise packing widens them. For one or two rows of A, B is not packed (op/cpu/gemv.c). */
+ * otherwise packing widens them, as it does f16. For one or two rows of A, B is not packed (op/cpu/gemv.c). */
 #ifndef OP_GEMM_H
 #define OP_GEMM_H
 
@@ -21,11 +21,11 @@ typedef struct gemm_args {
     const void *a, *b; /* A [m,k], or [k,m] when a_trans; B [k,n], or [n,k] when b_trans */
     int64_t lda, ldb;
     bool a_trans, b_trans;
-    dtype ab_dt; /* f32 or bf16, both operands */
+    dtype ab_dt; /* f32, bf16 or f16, both operands */
     /* How B is stored, if not as ab_dt says: f16, bf16 or blocks, in a product of f32 with b_trans.
      * DT_F32: as ab_dt says. Only the own kernels read other formats, not gemm_run. */
     dtype b_stored;
-    void *c; /* C [m,n], f32 or bf16 */
+    void *c; /* C [m,n], f32 or as ab_dt says */
     int64_t ldc;
     dtype c_dt;
     const float *bias; /* [n], or NULL */

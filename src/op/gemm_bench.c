@@ -21,10 +21,7 @@ static int64_t align_up(int64_t bytes) {
 static void fill(void *data, dtype dt, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float v = (float)((i * 7919) % 1021 - 510) / 1024.0f;
-        if (dt == DT_BF16)
-            ((uint16_t *)data)[i] = f32_to_bf16(v);
-        else
-            ((float *)data)[i] = v;
+        dtype_convert((char *)data + i * (int64_t)dtype_bytes(dt), dt, &v, DT_F32, 1);
     }
 }
 

@@ -68,8 +68,7 @@ static json_t *to_json(const gemm_choice *c) {
 }
 
 static bool dtype_of(const char *name, dtype *out) {
-    *out = strcmp(name, dtype_name(DT_BF16)) == 0 ? DT_BF16 : DT_F32;
-    return strcmp(name, dtype_name(*out)) == 0;
+    return dtype_parse(name, out) && (*out == DT_F32 || *out == DT_BF16 || *out == DT_F16);
 }
 
 static bool from_json(json_t *o, gemm_choice *c) {

@@ -165,6 +165,7 @@ typedef struct op_run {
     int frame;            /* of the program: where its activations lie (prog/prog.h) */
     bool first_micro;     /* acc_param does not add (op_accumulates): the step's gradients begin */
     float grad_scale;     /* d(objective)/d(sum of nll): 1 / unmasked tokens of the whole step */
+    float fixed_unscale;  /* FIXED_ADD: contributions are multiplied by it: 1 / the loss scale */
     float fixed_limit;    /* FIXED_ADD: largest magnitude of a contribution (op/fixed.h) */
     bool *fixed_overflow; /* set by a kernel when one was larger, or NaN; kernels never clear it */
 } op_run;

@@ -56,7 +56,7 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt) {
 /* What is found here is complete: it has every entry that the reference has for this op, and the
  * workspace that these kernels need. */
 static const op_impl *find_tuned(cpu_isa isa, op_kind kind, dtype dt) {
-    if (dt != DT_F32 && dt != DT_BF16) return NULL;
+    if (dt != DT_F32 && dt != DT_BF16 && dt != DT_F16) return NULL;
     const op_impl *own = cpu_kernels_of(isa, dt)->ops[kind];
     if (!own && isa == ISA_AMX) own = cpu_kernels_of(ISA_AVX512_BF16, dt)->ops[kind];
     return own ? own : cpu_kernels_of(isa, DT_F32)->ops[kind];

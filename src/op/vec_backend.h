@@ -11,8 +11,8 @@ typedef struct vec_backend {
     void (*sum_squares_fixed)(dev *d, const vec_spans *s, const int64_t *x,
                               int64_t limb[VEC_LIMBS]);
     uint64_t (*digest)(dev *d, const vec_spans *s, const float *x);
-    void (*draw)(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
-    void (*round)(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
+    void (*draw)(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy);
+    void (*round)(dev *d, const vec_spans *s, const float *x, uint16_t *copy);
     void (*add)(dev *d, void *to, const void *from, int64_t n, dtype dt);
 } vec_backend;
 

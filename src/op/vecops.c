@@ -54,7 +54,7 @@ typedef struct job {
     const void *x;
     const vec_rule *rule;
     void *to;
-    uint16_t *to_bf16;
+    uint16_t *to_copy;
 } job;
 
 static void run_squares(dev *d, const void *args) {
@@ -93,21 +93,21 @@ static uint64_t host_digest(dev *d, const vec_spans *s, const float *x) {
 
 static void run_draw(dev *d, const void *args) {
     const job *j = args;
-    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_bf16);
+    kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_copy);
 }
 
 static void host_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x,
-                      uint16_t *x_bf16) {
-    run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_bf16 = x_bf16}, sizeof(job));
+                      uint16_t *copy) {
+    run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_copy = copy}, sizeof(job));
 }
 
 static void run_round(dev *d, const void *args) {
     const job *j = args;
-    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->to_bf16);
+    kernels_of(d)->round(dev_threads(d), j->s, j->x, j->to_copy);
 }
 
-static void host_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
-    dev_launch(d, run_round, &(job){.s = s, .x = x, .to_bf16 = x_bf16}, sizeof(job));
+static void host_round(dev *d, const vec_spans *s, const float *x, uint16_t *copy) {
+    dev_launch(d, run_round, &(job){.s = s, .x = x, .to_copy = copy}, sizeof(job));
 }
 
 typedef struct add_job {
@@ -173,12 +173,12 @@ uint64_t vec_digest(dev *d, const vec_spans *s, const float *x) {
     return backend_of(d)->digest(d, s, x);
 }
 
-void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16) {
-    backend_of(d)->draw(d, s, rule, x, x_bf16);
+void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy) {
+    backend_of(d)->draw(d, s, rule, x, copy);
 }
 
-void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16) {
-    backend_of(d)->round(d, s, x, x_bf16);
+void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *copy) {
+    backend_of(d)->round(d, s, x, copy);
 }
 
 void vec_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {

@@ -32,7 +32,7 @@ typedef struct vec_span {
      * index + j / run * stride + j % run. Columns c .. c + run - 1 of a matrix with `stride`
      * columns are a part with index c. run 0: one run, whole index = index + j. */
     int64_t index, run, stride, skip;
-    bool copied;         /* has a copy that is rounded to bf16 */
+    dtype copy_dt;       /* of its rounded copy: bf16 or f16; f32: it has none */
     bool counted;        /* digests and norms count it: false for all but one of several replicas */
     int64_t first_block; /* number of blocks in the spans before it; set by vec_spans_index */
 } vec_span;
@@ -57,7 +57,7 @@ void vec_spans_index(vec_spans *s);
  * ADAMW, with decoupled decay (Loshchilov & Hutter 2019); states m, v:
  *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   p = p - lr * weight_decay * p - lr * (m / correction1) / (sqrt(v / correction2) + eps)
- * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (bf16 copy: 14) written per element.
+ * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (16-bit copy: 14) written per element.
  */
 #define VEC_UPDATES(X) X(ADAMW, adamw)
 
@@ -72,7 +72,7 @@ typedef struct vec_update_args {
     float *param, *state[VEC_MAX_STATES];
     const float *grad;
     const int64_t *grad_fixed; /* replaces grad (op/fixed.h): each is rounded to float once */
-    uint16_t *param_bf16; /* new parameters of copied spans, rounded; NULL where none is copied */
+    uint16_t *param_copy; /* new parameters of copied spans, rounded; NULL where none is copied */
     const bool *decay;    /* [owners]: weight_decay applies */
     float lr, beta1, beta2, eps, weight_decay;
     float correction1, correction2;
@@ -104,10 +104,10 @@ typedef struct vec_rule {
     rng_key key;
 } vec_rule;
 
-/* rule[owners], read before the call returns; x_bf16 as in vec_update_args. */
-void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
-/* Rounds the copied spans of x into x_bf16. */
-void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *x_bf16);
+/* rule[owners], read before the call returns; copy as param_copy of vec_update_args. */
+void vec_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy);
+/* Rounds the copied spans of x into `copy`. */
+void vec_round(dev *d, const vec_spans *s, const float *x, uint16_t *copy);
 /* to[0..n) += from[0..n), f32 or i64, which wraps. */
 void vec_add(dev *d, void *to, const void *from, int64_t n, dtype dt);
 

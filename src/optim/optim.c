@@ -30,7 +30,7 @@ vec_update_args optim_update_args(const param_store *s, int unit, const bool *de
     vec_update_args a = {.param = k.master,
                          .grad = fixed ? NULL : k.grad,
                          .grad_fixed = fixed ? k.grad : NULL,
-                         .param_bf16 = k.work,
+                         .param_copy = k.work,
                          .decay = decay,
                          .lr = (float)h->lr,
                          .beta1 = (float)h->beta1,

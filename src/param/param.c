@@ -7,7 +7,8 @@
 #include "base/file.h"
 
 param_store *param_store_new(arena *a, dtype compute) {
-    CHECK(compute == DT_F32 || compute == DT_BF16, "compute copies in %s", dtype_name(compute));
+    CHECK(compute == DT_F32 || compute == DT_BF16 || compute == DT_F16, "compute copies in %s",
+          dtype_name(compute));
     param_store *s = ARENA_NEW(a, param_store);
     s->a = a;
     s->compute = compute;

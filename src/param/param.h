@@ -7,7 +7,7 @@
  *                          offset 0                                                 flat_elems
  *                          +-----------+-----------+-----------+-----+-----------+-----+
  *   masters, fp32          | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
- *   work copies, bf16      | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
+ *   work copies, 16 bits   | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
  *   gradients, fp32        | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
  *   each optimizer state   | q_proj    | k_proj    | v_proj    | gap | o_proj    | ... |
  *                          +-----------+-----------+-----------+-----+-----------+-----+
@@ -17,7 +17,7 @@
  *
  * Words:
  *   master   the fp32 number that the optimizer changes and a checkpoint keeps
- *   work     its copy in bf16, which matrix products read in a bf16 run. An fp32 run has no work
+ *   work     its copy in bf16 or f16, which matrix products read in such a run. An fp32 run has no work
  *            copies: products read the masters. Vectors are read as masters in every run.
  *   matrix, vector   a parameter of rank 2, [out,in]; of rank 1: norms and biases, one row
  *   whole    the tensor as the model defines it and as files hold it
@@ -98,7 +98,8 @@ typedef struct param_store param_store;
 
 /* ---- declaring ---- */
 
-/* compute: in which format matrix products read weights: DT_BF16, or DT_F32. */
+/* compute: in which format matrix products read weights: DT_BF16, DT_F16 or
+ * DT_F32. */
 param_store *param_store_new(arena *a, dtype compute);
 /* The deterministic mode: gradients are sums of int64 in fixed point (op/fixed.h). Called before
  * anything refers to a parameter. */
@@ -202,7 +203,7 @@ typedef struct param_arrays {
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
 /* The flat arrays of a store that nobody shares. */
 float *param_master(const param_store *s);
-uint16_t *param_work(const param_store *s); /* bf16, of matrices only */
+uint16_t *param_work(const param_store *s); /* bf16 or f16, of matrices only */
 float *param_grad(const param_store *s);    /* not in fixed point */
 
 /* Gives all masters their initial numbers, and their work copies. Element i of the whole depends on

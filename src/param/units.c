@@ -28,7 +28,7 @@ static vec_span span_of(const param_store *s, int i, int k) {
                       .index = g.index,
                       .run = g.run,
                       .stride = g.stride,
-                      .copied = s->compute != DT_F32 && p->rank == 2,
+                      .copy_dt = p->rank == 2 ? s->compute : DT_F32,
                       .counted = g.counted};
 }
 
@@ -269,7 +269,7 @@ param_piece param_piece_of(const param_store *s, int i) {
     int64_t in_master = param_masters_are_flat(s) ? u->piece : u->state;
     return (param_piece){.master = element(at->master, in_master, DT_F32),
                          .grad = element(grad, in_grad, param_grad_dtype(s)),
-                         .work = element(work, in_work, DT_BF16),
+                         .work = element(work, in_work, s->compute),
                          .spans = &u->spans,
                          .state = u->state};
 }

@@ -22,7 +22,7 @@
  *
  *                       zero 0    1         2                3
  *   masters, fp32       flat      pieces*   pieces*          pieces
- *   work, bf16          flat      flat      flat             slots + pieces
+ *   work, 16 bits       flat      flat      flat             slots + pieces
  *   gradients, fp32     flat      flat      slots + pieces   slots + pieces
  *   optimizer states    flat      pieces    pieces           pieces
  *

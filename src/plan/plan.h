@@ -63,7 +63,7 @@ enum { PLAN_ALL_FRAMES = INT_MAX };
 
 typedef struct plan_spec {
     model_config model;
-    dtype compute;            /* of activations and products: DT_F32, DT_BF16 */
+    dtype compute;            /* of activations and products: DT_F32, DT_BF16, DT_F16 */
     int T;                    /* tokens of a sequence, in training and validation */
     int train_B;              /* sequences of a micro-batch; 0: no training program */
     int64_t micro_batches;    /* of this rank in a step, at most; 0: one */

@@ -40,7 +40,9 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
-    if (r->verdict == WATCH_SKIP) json_object_set_new(o, "skipped", json_true());
+    if (u->plan->spec.compute == DT_F16)
+        json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
+    if (r->verdict == WATCH_SKIP || r->overflow) json_object_set_new(o, "skipped", json_true());
     return events_emit(s, "step", s->at.step, o, e);
 }
 

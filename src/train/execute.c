@@ -28,28 +28,37 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                     .first_micro = micro_batch == 0 || param_grads_in_slots(u->plan->store),
                     .grad_scale = grad_scale,
                     .mesh = &u->peers.m,
+                    .fixed_unscale = (float)(1.0 / s->scale.scale),
                     .fixed_limit = s->stage.fixed_limit,
                     .fixed_overflow = dev_flag(u->dev)};
+}
+
+double execute_grads_scale(const session *s) {
+    return s->setup.c->train.deterministic ? 1.0 : s->scale.scale;
 }
 
 /* Called before the update, so that the update can be left out. */
 static void judge(session *s, step_result *r) {
     r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
+    r->overflow = !r->finite && loss_scale_may_shrink(&s->scale, s->setup.c);
     r->verdict = WATCH_FINE;
+    loss_scale_step(&s->scale, s->setup.c, r->overflow);
+    if (r->overflow) return; /* it says nothing of the data or the model */
     watch_step w = {s->at.step + 1, execute_mean_loss(r), r->norm, r->repeated};
     if (s->watches) r->verdict = watch_judge(&s->watch, s->setup.c, &w, &r->score);
 }
 
 static optim_hyper hyper_of(const session *s, const step_result *r) {
     const config *c = s->stage.now;
-    return (optim_hyper){.lr = r->lr,
-                         .beta1 = c->optim.betas.items[0],
-                         .beta2 = c->optim.betas.items[1],
-                         .eps = c->optim.eps,
-                         .weight_decay = c->optim.weight_decay,
-                         .step = s->at.step + 1 -
-                                 course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
-                         .grad_scale = (float)optim_clip_factor(r->norm, c->optim.clip_norm)};
+    return (optim_hyper){
+        .lr = r->lr,
+        .beta1 = c->optim.betas.items[0],
+        .beta2 = c->optim.betas.items[1],
+        .eps = c->optim.eps,
+        .weight_decay = c->optim.weight_decay,
+        .step = s->at.step + 1 - s->scale.skipped -
+                course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
+        .grad_scale = (float)(optim_clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale)};
 }
 
 /* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
@@ -77,8 +86,8 @@ static void end_timed(const session *s, const step_times *times) {
     if (times || trace_now(s->trace)) dev_sync(s->setup.dev);
 }
 
-/* In the deterministic mode a number that does not fit into the fixed-point sums makes the norm
- * infinite, which stops the run. */
+/* Of the gradients as they are, multiplied by grads_scale. In the deterministic mode a number that
+ * does not fit into the fixed-point sums makes it infinite. */
 static double grad_norm(session *s) {
     setup *u = &s->setup;
     if (!u->c->train.deterministic)
@@ -101,7 +110,7 @@ static void sum_over_ranks(session *s, step_result *r) {
     if (s->watches && u->c->guard.repeated > 0)
         r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
-    r->norm = grad_norm(s);
+    r->norm = grad_norm(s) / r->grads_scale;
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
@@ -284,7 +293,9 @@ status execute_step(session *s, const step_source *from, step_times *times, step
     r->count = count_of(s, r->targets);
     *dev_flag(s->setup.dev) = false; /* the step before was waited for */
     r->wait_ns = clock_now_ns() - began;
-    r->grad_scale = r->count > 0 ? (float)(1.0 / (double)r->count) : 0.0f;
+    r->loss_scale = s->scale.scale;
+    r->grads_scale = execute_grads_scale(s);
+    r->grad_scale = r->count > 0 ? (float)(r->loss_scale / (double)r->count) : 0.0f;
     for (int i = 0; i < s->stage.table.n; i++) {
         const step_entry *t = &s->stage.table.entry[i];
         if (t->name) comm_at(s->setup.peers.m.world, t->name, s->at.step + 1);

@@ -27,10 +27,13 @@ typedef struct step_result {
     int64_t loss_fixed;        /* deterministic mode: the same sum in fixed point (op/fixed.h) */
     int64_t targets;           /* unmasked targets, of all ranks */
     int64_t count;             /* of targets or samples: the loss is their mean (objective.h) */
-    float grad_scale;          /* 1 / count */
+    double loss_scale;         /* of fp16 (guard/loss_scale.h), in this step; else 1 */
+    double grads_scale;        /* execute_grads_scale */
+    float grad_scale;          /* loss_scale / count */
     double norm, lr;           /* norm of the gradient before clipping; learning rate */
     int64_t wait_ns, total_ns; /* time of the step; wait_ns of it was waiting for samples */
     bool finite;               /* false: loss or norm is NaN or Inf, and there was no update */
+    bool overflow;             /* so it is, but the loss scale has become smaller: go on */
     watch_verdict verdict;     /* WATCH_SKIP and WATCH_REWIND: no update either */
     spike_score score;
     int64_t repeated_tokens; /* tokens in repeated runs (suspects.h); 0 unless steps are judged */
@@ -58,6 +61,9 @@ void execute_advance(session *s, const step_result *r);
 
 /* The op_run of a micro-batch of the coming step. */
 op_run execute_run_of(session *s, int micro_batch, float grad_scale);
+/* What gradients of parameters are multiplied by when they are complete: the loss scale of the
+ * coming step, but 1 in fixed-point sums, which divide by it on the way in. */
+double execute_grads_scale(const session *s);
 /* Fills g->rows with a micro-batch of samples; returns the number of targets. */
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. All ranks that share the weights call it

@@ -62,6 +62,28 @@ static status check_finite(const setup *u, const batch_ports *io, const op_run *
                            : "lower model.initializer_range, or try train.precision=fp32");
 }
 
+static void divide_gradients(const setup *u, double scale) {
+    const param_store *ps = u->plan->store;
+    int64_t n = param_store_sizes(ps).grad_bytes / (int64_t)sizeof(float);
+    dev_room room = {0};
+    float *host = dev_borrow(u->dev, param_grad(ps), (size_t)n * sizeof *host, true, &room);
+    for (int64_t i = 0; i < n; i++) host[i] /= (float)scale;
+    dev_put_back(u->dev, param_grad(ps), host, (size_t)n * sizeof *host);
+    dev_room_free(&room);
+}
+
+/* Forward and backward; in fp16 with the largest loss scale at which nothing overflows. */
+static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t targets) {
+    loss_scale l;
+    for (loss_scale_init(&l, u->c);; loss_scale_step(&l, u->c, true)) {
+        run->grad_scale = (float)(l.scale / (double)targets);
+        prog_replay(io->p, PROG_ALL, run);
+        bool finite = isfinite(optim_grad_squares(u->dev, u->plan->store));
+        if (finite || !loss_scale_may_shrink(&l, u->c)) break;
+    }
+    if (l.scale != 1.0) divide_gradients(u, l.scale);
+}
+
 static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, double *loss, err *e) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
     if (T > model_max_tokens(&u->models[0])) {
@@ -84,11 +106,8 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
     batch_rows rows = rows_of(u->a, ids);
     batch_put(&io, 0, &rows);
-    op_run run = {.dev = u->dev,
-                  .seed = (uint64_t)u->c->train.seed,
-                  .first_micro = true,
-                  .grad_scale = (float)(1.0 / ((double)B * T))};
-    prog_replay(io.p, PROG_ALL, &run);
+    op_run run = {.dev = u->dev, .seed = (uint64_t)u->c->train.seed, .first_micro = true};
+    replay(u, &io, &run, (int64_t)B * T);
     *loss = batch_take_nll(&io, 0, &rows) / ((double)B * T);
     TRY(check_finite(u, &io, &run, *loss, e));
     return write_gradients(u, out_file, e);

@@ -50,7 +50,10 @@ static status begin_stage(session *s, err *e) {
     s->stage.begins = false;
     if (setup_leads(u)) events_patterns(s);
     if (s->at.step > 0) forget_losses(s, k);
-    if (s->at.step > 0 && k->optim_base == s->at.step) setup_clear_optimizer(u);
+    if (s->at.step > 0 && k->optim_base == s->at.step) {
+        setup_clear_optimizer(u);
+        s->scale.skipped = 0;
+    }
     if (u->c->stages.n) TRY(events_stage(s, e));
     return events_budgets(s, e);
 }
@@ -88,7 +91,7 @@ static status run_step(session *s, step_result *r, err *e) {
     TRY(execute_step(s, &loaded, NULL, r, e));
     trace_write(s->trace, false);
     if (r->verdict != WATCH_FINE) return react_to_spike(s, r, e);
-    if (r->finite) return ST_OK;
+    if (r->finite || r->overflow) return ST_OK;
     return react_to_nonfinite(s, stage_own_sample(&s->setup, &s->watch, s->at.step + 1),
                               r->grad_scale, e);
 }

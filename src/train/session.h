@@ -6,6 +6,7 @@
 
 #include "run/folder.h"
 #include "run/metrics.h"
+#include "train/guard/loss_scale.h"
 #include "train/guard/watch.h"
 #include "train/ranks/trace.h"
 #include "train/save/save.h"
@@ -31,6 +32,7 @@ typedef struct session {
     cursor at;          /* where the run is (stage.h) */
     watch watch;        /* judges steps (guard/watch.h) */
     bool watches;       /* whether steps are judged; not in trials */
+    loss_scale scale;   /* of fp16 (guard/loss_scale.h) */
     saving saving;      /* the save under way, uploads (save/save.h) */
     journal journal;    /* where events go */
     trace *trace;       /* NULL: no --trace */

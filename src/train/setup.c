@@ -58,7 +58,11 @@ static void resolve_precision(setup *u) {
 }
 
 dtype setup_compute(const config *c) {
-    return c->train.precision.compute == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
+    switch (c->train.precision.compute) {
+        case CONFIG_PRECISION_BF16: return DT_BF16;
+        case CONFIG_PRECISION_FP16: return DT_F16;
+        default: return DT_F32;
+    }
 }
 
 /* An error of the model or the layout names a key; this adds the line of the config. */

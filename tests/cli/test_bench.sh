@@ -153,7 +153,7 @@ has out '"dtype": "bf16"'
 # What was measured is remembered, added to, obeyed by runs, and kept apart from other machines.
 export ATHANOR_GEMM_FILE=$work/cache/gemm.json
 expect 0 bench gemm 48x64x80 --dtype f32 --threads 2 --remember
-expect 0 bench gemm 32x64x80 --dtype f32 --threads 2 --remember
+expect 0 bench gemm 32x64x80 --dtype f16 --threads 2 --remember
 [ "$(members m cache/gemm.json | sort -n | uniq -c | tr -s ' ')" = "$(printf ' 3 32\n 3 48')" ] ||
     fail "remembered: $(members m cache/gemm.json)"
 sed -i 's/"implementation": "own"/"implementation": "onednn"/' cache/gemm.json
@@ -203,7 +203,7 @@ has err "'train.seq_len=8' does nothing"
 expect 2 bench gemm 64x64
 has err "MxNxK"
 expect 2 bench gemm 0x1x1
-expect 2 bench gemm 64x64x64 --dtype f16
+expect 2 bench gemm 64x64x64 --dtype f64
 expect 2 bench gemm 64x64x64 --threads x
 expect 2 bench
 finish

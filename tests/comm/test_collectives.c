@@ -18,6 +18,7 @@ static void put(void *data, dtype dt, int64_t i, double x) {
         case DT_F32: ((float *)data)[i] = (float)x; break;
         case DT_F64: ((double *)data)[i] = x; break;
         case DT_BF16: ((uint16_t *)data)[i] = f32_to_bf16((float)x); break;
+        case DT_F16: ((uint16_t *)data)[i] = f32_to_f16((float)x); break;
         case DT_I32: ((int32_t *)data)[i] = (int32_t)(x * 8e6); break;
         case DT_I64: ((int64_t *)data)[i] = (int64_t)(x * 1e15); break;
         default: ((uint8_t *)data)[i] = (uint8_t)(int64_t)(x * 256); break;
@@ -33,6 +34,9 @@ static void fill(void *data, dtype dt, int rank, int64_t from, int64_t n) {
 static float through_bf16(float x) {
     return bf16_to_f32(f32_to_bf16(x));
 }
+static float through_f16(float x) {
+    return f16_to_f32(f32_to_f16(x));
+}
 
 typedef struct sums {
     comm_sum op;
@@ -47,6 +51,7 @@ static float sum_f32(const int *ranks, int n, int64_t i, const sums *s, dtype dt
     for (int r = 0; r < n; r++) {
         float x = (float)value_of(ranks[r], i);
         if (s->narrow || dt == DT_BF16) x = through_bf16(x);
+        if (dt == DT_F16) x = through_f16(x);
         acc = r == 0 ? x : JOIN(acc, x);
     }
     return s->narrow_result ? through_bf16(acc) : acc;
@@ -69,7 +74,8 @@ static void expect_sum(void *out, dtype dt, const int *ranks, int n_ranks, int64
                        const sums *s) {
     for (int64_t j = 0; j < n; j++) {
         int64_t i = from + j;
-        float x = dt == DT_F32 || dt == DT_BF16 ? sum_f32(ranks, n_ranks, i, s, dt) : 0;
+        bool in_f32 = dt == DT_F32 || dt == DT_BF16 || dt == DT_F16;
+        float x = in_f32 ? sum_f32(ranks, n_ranks, i, s, dt) : 0;
         switch (dt) {
             case DT_F32:
                 ((float *)out)[j] = s->add ? JOIN(((const float *)s->add)[j], x) : x;
@@ -77,6 +83,10 @@ static void expect_sum(void *out, dtype dt, const int *ranks, int n_ranks, int64
             case DT_BF16:
                 if (s->add) x = JOIN(x, bf16_to_f32(((const uint16_t *)s->add)[j]));
                 ((uint16_t *)out)[j] = f32_to_bf16(x);
+                break;
+            case DT_F16:
+                if (s->add) x = JOIN(x, f16_to_f32(((const uint16_t *)s->add)[j]));
+                ((uint16_t *)out)[j] = f32_to_f16(x);
                 break;
             case DT_F64: {
                 double y = sum_f64(ranks, n_ranks, i, s);
@@ -227,7 +237,7 @@ static void try_everything(const trial *t) {
 /* ---- on worlds ---- */
 
 static void try_group(comm *c, const int *ranks, const int64_t *sizes, int n_sizes) {
-    static const dtype DTYPES[] = {DT_F32, DT_BF16, DT_F64, DT_I32, DT_I64, DT_U8};
+    static const dtype DTYPES[] = {DT_F32, DT_BF16, DT_F16, DT_F64, DT_I32, DT_I64, DT_U8};
     for (int d = 0; d < ARRAY_LEN(DTYPES); d++)
         for (int i = 0; i < n_sizes; i++)
             for (int how = 0; how < 4; how++)

@@ -49,6 +49,7 @@ static inline op_run run_on(dev *d, bool accumulate) {
                     .micro_batch = 3,
                     .first_micro = !accumulate,
                     .grad_scale = 0.5f,
+                    .fixed_unscale = 0.5f,
                     .fixed_limit = 1000,
                     .fixed_overflow = &overflow};
 }

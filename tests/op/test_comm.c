@@ -24,10 +24,12 @@ static void put(void *p, int64_t i, double v, dtype dt) {
     if (dt == DT_F64) ((double *)p)[i] = v;
     if (dt == DT_F32) ((float *)p)[i] = (float)v;
     if (dt == DT_BF16) ((uint16_t *)p)[i] = f32_to_bf16((float)v);
+    if (dt == DT_F16) ((uint16_t *)p)[i] = f32_to_f16((float)v);
 }
 
 static double get(const void *p, int64_t i, dtype dt) {
     if (dt == DT_F64) return ((const double *)p)[i];
+    if (dt == DT_F16) return (double)f16_to_f32(((const uint16_t *)p)[i]);
     return dt == DT_F32 ? (double)((const float *)p)[i]
                         : (double)bf16_to_f32(((const uint16_t *)p)[i]);
 }
@@ -90,7 +92,7 @@ static double expected(op_kind kind, bool backward, int rank, int64_t i, int64_t
 }
 
 static void check(op_kind kind, bool backward) {
-    static const dtype dts[] = {DT_F32, DT_BF16, DT_F64};
+    static const dtype dts[] = {DT_F32, DT_BF16, DT_F16, DT_F64};
     for (int k = 0; k < ARRAY_LEN(dts); k++) {
         rank_work works[RANKS];
         bool many_rows = kind == OP_SCATTER_SUM;

@@ -1,5 +1,5 @@
 /* Matrix products of every instruction set that this machine has: layouts, odd sizes, accumulation,
- * bias, leading strides, bf16; and the same bits with any number of threads. */
+ * bias, leading strides, bf16, f16; and the same bits with any number of threads. */
 #include "test.h"
 
 #include "base/arena.h"
@@ -17,19 +17,22 @@ typedef struct matrix {
 
 static float get(const matrix *m, int64_t i, int64_t j) {
     int64_t at = i * m->ld + j;
+    if (m->dt == DT_F16) return f16_to_f32(((uint16_t *)m->data)[at]);
     return m->dt == DT_BF16 ? bf16_to_f32(((uint16_t *)m->data)[at]) : ((float *)m->data)[at];
 }
 
-/* Values with few bits: sums are not exact, but bf16 holds the operands. */
+/* Values with few bits: sums are not exact, but 16 bits hold the operands. */
 static matrix make(arena *a, int64_t rows, int64_t cols, dtype dt, uint32_t seed) {
     matrix m = {.rows = rows, .cols = cols, .ld = cols + PAD, .dt = dt};
-    size_t bytes = dt == DT_BF16 ? 2 : 4, n = (size_t)(rows * m.ld);
+    size_t bytes = dtype_bytes(dt), n = (size_t)(rows * m.ld);
     m.data = arena_alloc(a, n * bytes + 64);
     for (size_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         float v = bf16_to_f32(f32_to_bf16((float)(int32_t)seed * 0x1p-31f));
         if (dt == DT_BF16)
             ((uint16_t *)m.data)[i] = f32_to_bf16(v);
+        else if (dt == DT_F16)
+            ((uint16_t *)m.data)[i] = f32_to_f16(v);
         else
             ((float *)m.data)[i] = v;
     }
@@ -78,7 +81,8 @@ static void check_element(const gemm_args *g, const matrix *a, const matrix *b, 
     }
     if (g->bias) sum += (double)g->bias[j];
     if (g->accumulate || g->res) sum += (double)get(old, i, j);
-    double slack = size * 1e-6 + fabs(sum) * (g->c_dt == DT_BF16 ? 0x1p-8 : 1e-6) + 1e-6;
+    double ulp = g->c_dt == DT_BF16 ? 0x1p-8 : g->c_dt == DT_F16 ? 0x1p-11 : 1e-6;
+    double slack = size * 1e-6 + fabs(sum) * ulp + 1e-6;
     double got = (double)get(c, i, j);
     if (!(fabs(got - sum) <= slack))
         fail_msg("[%lld,%lld] of %lldx%lldx%lld: %g, not %g", (long long)i, (long long)j,
@@ -94,7 +98,7 @@ static void check_mode(arena *mem, shape s, int mode, dtype ab_dt, dtype c_dt, b
     gemm_args g = {.a_trans = ta, .b_trans = tb, .accumulate = add};
     if (with_bias) g.bias = bias.data;
     if (with_res) g.res = old.data, g.ldr = old.ld;
-    size_t bytes = (size_t)(s.m * old.ld) * (c_dt == DT_BF16 ? 2 : 4) + 64;
+    size_t bytes = (size_t)(s.m * old.ld) * (int64_t)dtype_bytes(c_dt) + 64;
     for (int t = 0; t < 2; t++) {
         c[t] = make(mem, s.m, s.n, c_dt, 4);
         fill_args(&g, &a, &b, &c[t], s);
@@ -122,6 +126,8 @@ static void check_shapes(bool same_bits) {
             check_mode(mem, shapes[i], mode, DT_F32, DT_F32, same_bits);
             check_mode(mem, shapes[i], mode, DT_BF16, DT_F32, same_bits);
             check_mode(mem, shapes[i], mode, DT_BF16, DT_BF16, same_bits);
+            check_mode(mem, shapes[i], mode, DT_F16, DT_F32, same_bits);
+            check_mode(mem, shapes[i], mode, DT_F16, DT_F16, same_bits);
         }
     }
     arena_free(mem);

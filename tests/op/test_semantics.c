@@ -650,9 +650,12 @@ static void test_fixed_add(void **state) {
             b < 4 ? op_find(d, OP_FIXED_ADD, DT_F32) : op_find_reference(OP_FIXED_ADD, DT_F32);
         memset(sum, 0x5a, sizeof sum);
         for (int k = 0; k < ADDED; k++) {
+            float scaled[N], scale = k % 2 ? 1024 : 1; /* it is divided out, before the limit */
+            for (int i = 0; i < N; i++) scaled[i] = x[k][i] * scale;
+            run.fixed_unscale = 1 / scale;
             run.first_micro = k == 0;
             op_call c = {.run = &run, .acc_param = 1};
-            c.in[0] = (tensor){x[k], DT_F32, 1, N, N};
+            c.in[0] = (tensor){scaled, DT_F32, 1, N, N};
             c.out[0] = (tensor){sum, DT_I64, 1, N, N};
             impl->fwd(&c);
         }
@@ -677,7 +680,8 @@ static void test_fixed_overflow(void **state) {
             for (int b = 0; b < 2; b++) {
                 float x[N] = {[0] = 1.0f, [5] = -1.0f};
                 bool overflow = false;
-                op_run run = {.dev = d, .first_micro = true, .fixed_limit = 1.0f};
+                op_run run = {
+                    .dev = d, .first_micro = true, .fixed_unscale = 1, .fixed_limit = 1.0f};
                 run.fixed_overflow = &overflow;
                 op_call c = {.run = &run, .acc_param = 1};
                 c.in[0] = (tensor){x, DT_F32, 1, N, N};

@@ -122,6 +122,7 @@ static void check_case(dev *cpu, dev *twin, const op_case *cs, dtype dt) {
                   .step = 5,
                   .micro_batch = 3,
                   .grad_scale = 0.5f,
+                  .fixed_unscale = 1,
                   .fixed_limit = 1000,
                   .fixed_overflow = &overflow};
     op_impl on_twin = {fwd_on_twin, impl->bwd_input ? bwd_input_on_twin : NULL,

@@ -31,7 +31,7 @@ static vec_spans make_spans(arena *a) {
                                LENGTHS[i],
                                .owner = i,
                                .name = mix64((uint64_t)i),
-                               .copied = i % 3 != 1,
+                               .copy_dt = (dtype[]){DT_BF16, DT_F32, DT_F16}[i % 3],
                                .counted = true};
         at += LENGTHS[i] + i;
     }
@@ -70,7 +70,10 @@ static uint64_t digest(const vec_spans *s, const float *x) {
 static void check_copies(const vec_spans *s, const float *x, const uint16_t *copy) {
     for (int i = 0; i < LEN; i++) {
         int k = span_at(s, i);
-        assert_int_equal(copy[i], k >= 0 && s->item[k].copied ? f32_to_bf16(x[i]) : 0);
+        dtype dt = k >= 0 ? s->item[k].copy_dt : DT_F32;
+        assert_int_equal(copy[i], dt == DT_BF16  ? f32_to_bf16(x[i])
+                                  : dt == DT_F16 ? f32_to_f16(x[i])
+                                                 : 0);
     }
 }
 
@@ -96,7 +99,7 @@ static vec_update_args make_step(arena *a) {
                          .state = {make(a, 2), make(a, 3)},
                          .grad = make(a, 4)};
     for (int i = 0; i < LEN; i++) s.state[1][i] = fabsf(s.state[1][i]);
-    s.param_bf16 = ARENA_ARRAY(a, uint16_t, LEN);
+    s.param_copy = ARENA_ARRAY(a, uint16_t, LEN);
     s.decay = decay;
     s.lr = 0.01f, s.beta1 = 0.9f, s.beta2 = 0.95f, s.eps = 1e-8f, s.weight_decay = 0.1f;
     s.correction1 = 1.0f - 0.9f * 0.9f, s.correction2 = 1.0f - 0.95f * 0.95f, s.grad_scale = 0.5f;
@@ -136,7 +139,7 @@ static void test_adamw(void **state) {
             else
                 check_step(&old, &one, i, old.decay[k]);
         }
-        check_copies(&s, one.param, one.param_bf16);
+        check_copies(&s, one.param, one.param_copy);
         for (int threads = 1; threads <= 3; threads++) {
             vec_update_args many = make_step(a);
             uint64_t sum = 0;
@@ -146,7 +149,7 @@ static void test_adamw(void **state) {
             assert_memory_equal(one.param, many.param, LEN * sizeof(float));
             assert_memory_equal(one.state[0], many.state[0], LEN * sizeof(float));
             assert_memory_equal(one.state[1], many.state[1], LEN * sizeof(float));
-            assert_memory_equal(one.param_bf16, many.param_bf16, LEN * sizeof(uint16_t));
+            assert_memory_equal(one.param_copy, many.param_copy, LEN * sizeof(uint16_t));
             assert_true(sum == digest(&s, one.param));
         }
         arena_free(a);
@@ -159,7 +162,7 @@ static void test_adamw_without_copies(void **state) {
         arena *a = arena_new("test");
         vec_spans s = make_spans(a);
         vec_update_args with = make_step(a), without = make_step(a);
-        without.param_bf16 = NULL;
+        without.param_copy = NULL;
         dev *d = open_dev(ISAS[isa], 2);
         vec_update(d, &s, &with, NULL);
         vec_update(d, &s, &without, NULL);
@@ -424,7 +427,7 @@ static made make_tensor(arena *a, dev *d, vec_spans *s, double cut, const float 
     w.squares = vec_sum_squares(d, s, w.x);
     vec_update_args step = make_step(a);
     step.param = w.x, step.state[0] = w.m, step.state[1] = ARENA_ARRAY(a, float, LEN);
-    step.param_bf16 = w.copy, step.decay = decay, step.grad = grad;
+    step.param_copy = w.copy, step.decay = decay, step.grad = grad;
     vec_update(d, s, &step, &w.digest_of_update);
     return w;
 }
@@ -446,7 +449,7 @@ static void cut_span(vec_spans *out, const vec_span *whole, int cuts, uint64_t s
  * by_rows, two of rows; of each range every third is held a second time, not counted. */
 static vec_spans cut_matrix(arena *a, int64_t border, bool by_rows, int cuts) {
     vec_spans s = {.item = ARENA_ARRAY(a, vec_span, 4 * (cuts + 1))};
-    vec_span part = {.name = 99, .copied = true, .counted = true, .at = 5};
+    vec_span part = {.name = 99, .copy_dt = DT_BF16, .counted = true, .at = 5};
     for (int i = 0; i < 2; i++) {
         int64_t first = i ? border : 0, size = (i ? (by_rows ? ROWS : COLS) : border) - first;
         part.n = size * (by_rows ? COLS : ROWS);
@@ -491,7 +494,7 @@ static void test_parts(void **state) {
         arena *a = arena_new("test");
         dev *d = open_dev(ISAS[isa], 2);
         float *grad = make(a, 21), *grad_cut = ARENA_ARRAY(a, float, LEN);
-        vec_span all = {.n = WHOLE, .name = 99, .copied = true, .counted = true};
+        vec_span all = {.n = WHOLE, .name = 99, .copy_dt = DT_BF16, .counted = true};
         vec_spans one = {.item = &all, .n = 1};
         for (int round = 0; round < 4; round++) {
             double cut = round % 2 ? 1.25 : 0;
@@ -531,7 +534,7 @@ static vec_update_args step_to_device(dev *d, const vec_update_args *host) {
     s.state[0] = to_device(d, host->state[0], LEN * sizeof(float));
     s.state[1] = to_device(d, host->state[1], LEN * sizeof(float));
     s.grad = to_device(d, host->grad, LEN * sizeof(float));
-    s.param_bf16 = to_device(d, host->param_bf16, LEN * sizeof(uint16_t));
+    s.param_copy = to_device(d, host->param_copy, LEN * sizeof(uint16_t));
     return s;
 }
 
@@ -557,7 +560,7 @@ static void test_twin(void **state) {
         const vec_update_args *x = k ? &there : &here;
         int64_t *f = k ? fixed_there : fixed;
         vec_draw(d, &s, rule, x->param, NULL);
-        vec_round(d, &s, x->param, x->param_bf16);
+        vec_round(d, &s, x->param, x->param_copy);
         vec_update(d, &s, x, NULL);
         digest[k] = vec_digest(d, &s, x->param);
         uint64_t now = 0;
@@ -575,7 +578,7 @@ static void test_twin(void **state) {
     check_back(twin, there.state[0], here.state[0], LEN * sizeof(float));
     check_back(twin, there.state[1], here.state[1], LEN * sizeof(float));
     check_back(twin, (void *)(uintptr_t)there.grad, here.grad, LEN * sizeof(float));
-    check_back(twin, there.param_bf16, here.param_bf16, LEN * sizeof(uint16_t));
+    check_back(twin, there.param_copy, here.param_copy, LEN * sizeof(uint16_t));
     check_back(twin, fixed_there, fixed, LEN * sizeof *fixed);
     dev_close(cpu), dev_close(twin), arena_free(a);
 }

@@ -37,6 +37,7 @@ WEIGHT_DECAY = 0.1
 NO_DECAY = ["*.bias", "*norm*", "*ln_*"]
 CLIP_NORM = 1.0
 CURVE_STEPS = 10
+LOSS_SCALE = 1024.0  # of curves in fp16: nothing overflows, neither here nor in gradients of fp32
 PROMPT_TOKENS = 6
 NEW_TOKENS = 64
 LEAST_MARGIN = 3e-3  # between first and second logit
@@ -66,26 +67,27 @@ def decays(name, p):
     return p.ndim >= 2 and not any(fnmatch.fnmatchcase(name, pattern) for pattern in NO_DECAY)
 
 
-def curve(model, batches, bf16_storage=False):
-    """AdamW at a constant rate. bf16_storage: forward and backward on a bf16 copy of the fp32 weights."""
+def curve(model, batches, storage=None):
+    """AdamW at a constant rate. storage: forward and backward on a copy of the fp32 weights in this format."""
     params = dict(model.named_parameters())
     optimizer = torch.optim.AdamW(
         [dict(params=[p for n, p in params.items() if decays(n, p)], weight_decay=WEIGHT_DECAY),
          dict(params=[p for n, p in params.items() if not decays(n, p)], weight_decay=0.0)],
         foreach=False, **ADAMW)
-    worker = new_model(model.config, torch.bfloat16) if bf16_storage else model
+    worker = new_model(model.config, storage) if storage else model
+    scale = LOSS_SCALE if storage == torch.float16 else 1.0
     losses, norms = [], []
     for ids in batches:
-        if bf16_storage:
+        if storage:
             worker.load_state_dict(model.state_dict())
         worker.zero_grad(set_to_none=True)
         inputs, targets = split(ids)
         logits = logits_of(worker, inputs)
-        loss = loss_of(logits.float() if bf16_storage else logits, targets)
-        loss.backward()
-        if bf16_storage:
+        loss = loss_of(logits.float() if storage else logits, targets)
+        (loss * scale).backward()
+        if storage:
             for n, p in worker.named_parameters():
-                params[n].grad = p.grad.float()
+                params[n].grad = p.grad.float() / scale
         norms.append(torch.nn.utils.clip_grad_norm_(list(params.values()), CLIP_NORM).item())
         optimizer.step()
         losses.append(loss.item())
@@ -149,10 +151,12 @@ def make_curve(folder, single, batches):
         optimizer="adamw", **ADAMW, weight_decay=WEIGHT_DECAY, no_decay=NO_DECAY, decay_min_dims=2,
         clip_norm=CLIP_NORM, ids=[b.tolist() for b in batches], loss=losses, grad_norm=norms))
     fp32_curve, _ = curve(copy_of(single), batches)
-    bf16_curve, _ = curve(copy_of(single), batches, bf16_storage=True)
+    bf16_curve, _ = curve(copy_of(single), batches, torch.bfloat16)
+    fp16_curve, _ = curve(copy_of(single), batches, torch.float16)
     return dict(
         curve_fp32=float(np.max(np.abs(np.array(fp32_curve) / losses - 1))),
         curve_bf16=float(np.max(np.abs(np.array(bf16_curve) / losses - 1))),
+        curve_fp16=float(np.max(np.abs(np.array(fp16_curve) / losses - 1))),
         first_loss=losses[0], last_loss=losses[-1], first_grad_norm=norms[0])
 
 

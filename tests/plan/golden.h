@@ -59,6 +59,7 @@ typedef struct golden {
     st_reader *file; /* golden.safetensors */
     const st_view *ids, *logits, *loss;
     int B, T;
+    double loss_scale; /* 1; tests of fp16 set another */
     plan *p;
 } golden;
 
@@ -87,7 +88,7 @@ static inline void golden_wait(const golden *g) {
 
 /* `spec` gives compute, recompute, document_mask; shapes come from the golden ids. */
 static inline void golden_open(golden *g, const char *name, plan_spec spec) {
-    *g = (golden){.a = arena_new("golden")};
+    *g = (golden){.a = arena_new("golden"), .loss_scale = 1};
     snprintf(g->dir, sizeof g->dir, "%s/golden/models/%s", TEST_DIR, name);
     g->dev = golden_device();
     json_t *config = golden_json(g, "config.json");
@@ -143,7 +144,7 @@ static inline double golden_run(golden *g, uint64_t step) {
                   .seed = 1,
                   .step = step,
                   .first_micro = true,
-                  .grad_scale = (float)(1.0 / (double)n)};
+                  .grad_scale = (float)(g->loss_scale / (double)n)};
     prog_replay(p, PROG_F, &run);
     prog_replay(p, PROG_B | PROG_W, &run);
     golden_wait(g);

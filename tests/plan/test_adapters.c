@@ -58,6 +58,7 @@ static double run(const lab *l) {
     op_run run = {.dev = l->dev,
                   .first_micro = true,
                   .grad_scale = 1.0f / (B * T),
+                  .fixed_unscale = 1,
                   .fixed_limit = fixed_grad_limit(prog_count_contributions(&p, 1)),
                   .fixed_overflow = &overflow};
     prog_replay(p, PROG_ALL, &run);

@@ -116,6 +116,7 @@ static double accumulate(lab *l, int step, int order) {
                       .micro_batch = (uint32_t)micro,
                       .first_micro = i == 0,
                       .grad_scale = (float)(1.0 / targets),
+                      .fixed_unscale = 1,
                       .fixed_limit = fixed_grad_limit(MICRO_BATCHES * uses),
                       .fixed_overflow = &l->overflow};
         fill(l, step, micro);

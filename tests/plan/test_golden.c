@@ -8,7 +8,7 @@
 #include "infer/generate.h"
 #include "io/whole_tensors.h"
 
-static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2;
+static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2, CURVE_F16 = 4e-3;
 
 /* A program of its own for all logits of B sequences. */
 typedef struct logits_prog {
@@ -254,6 +254,7 @@ static void test_names_are_complete(void **state) {
 static double curve_distance(const char *name, dtype compute) {
     golden g;
     golden_open(&g, name, (plan_spec){.compute = compute});
+    if (compute == DT_F16) g.loss_scale = 1024; /* as make_golden.py */
     json_t *curve = golden_json(&g, "curve.json");
     if (!curve) {
         golden_close(&g);
@@ -276,14 +277,14 @@ static double curve_distance(const char *name, dtype compute) {
         double want = json_number_value(json_array_get(json_object_get(curve, "loss"), (size_t)k));
         double d = fabs(loss - want) / want;
         if (!(d <= worst)) worst = d;
-        double norm = sqrt(optim_grad_squares(g.dev, g.p->store));
+        double norm = sqrt(optim_grad_squares(g.dev, g.p->store)) / g.loss_scale;
         optim_hyper h = {.lr = json_number_value(json_object_get(curve, "lr")),
                          .beta1 = 0.9,
                          .beta2 = 0.95,
                          .eps = 1e-8,
                          .weight_decay = 0.1,
                          .step = k + 1,
-                         .grad_scale = (float)optim_clip_factor(norm, 1.0)};
+                         .grad_scale = (float)(optim_clip_factor(norm, 1.0) / g.loss_scale)};
         optim_find("adamw")->update(g.dev, g.p->store, 0, decay, g.p->optim_state, &h, NULL);
         golden_wait(&g); /* `decay` is read until then */
     }
@@ -300,9 +301,12 @@ static void test_curve(void **state) {
         if (f32 < 0) continue;
         n++;
         double bf16 = curve_distance(golden_names[m], DT_BF16);
-        print_message("%s: curve fp32 %.2e, bf16 %.2e\n", golden_names[m], f32, bf16);
+        double f16 = curve_distance(golden_names[m], DT_F16);
+        print_message("%s: curve fp32 %.2e, bf16 %.2e, fp16 %.2e\n", golden_names[m], f32, bf16,
+                      f16);
         assert_true(f32 < CURVE);
         assert_true(bf16 < CURVE_BF16);
+        assert_true(f16 < CURVE_F16);
     }
     assert_int_equal(n, 7);
 }

@@ -218,6 +218,7 @@ static op_run run_of(lab *l, bool first) {
                     .step = 5,
                     .first_micro = first,
                     .grad_scale = (float)GRAD_SCALE,
+                    .fixed_unscale = 1,
                     .fixed_limit = fixed_grad_limit(2 * contributions(l)),
                     .fixed_overflow = &l->overflow};
 }

@@ -136,6 +136,7 @@ static void test_errors(void **state) {
          "unknown key 'data.train.1.wieght'", "t.yaml:4", ""},
         {"train: {steps: 5, tokens: 5}\n", "exclude each other", "t.yaml:1", "all but one"},
         {"train: {micro_batch_size: 5}\n", "not a multiple", "t.yaml:1", "is 4"},
+        {"train: {loss_scale: {min_scale: 1e6}}\n", "is above init_scale", "t.yaml:1", ""},
         {"optim: {lr: 0.1, schedule: {min_lr: 0.5}}\n", "is above optim.lr", "t.yaml:1", ""},
         {"optim: {schedule: {kind: multistep}}\n", "needs optim.schedule.milestones", "t.yaml", ""},
         {"stages: [{name: a, until: {steps: 1}, optim: {lrr: 1}}]\n",
@@ -343,9 +344,9 @@ static void test_stages(void **state) {
 
 static void test_supported(void **state) {
     (void)state;
-    static const char *const refused[] = {"train.precision=fp16", "train.precision.grads=fp8",
-                                          "parallel.cp=2",        "parallel.pp=2",
-                                          "parallel.ep=2",        "eval.tasks=[hellaswag]"};
+    static const char *const refused[] = {"train.precision=fp8", "train.precision.grads=fp16",
+                                          "parallel.cp=2",       "parallel.pp=2",
+                                          "parallel.ep=2",       "eval.tasks=[hellaswag]"};
     err e;
     config *c = must_load("", NULL, NULL);
     assert_int_equal(config_check_supported(c, &e), ST_OK);
@@ -357,6 +358,9 @@ static void test_supported(void **state) {
         assert_non_null(strstr(e.where, "command line"));
         config_free(c);
     }
+    c = must_load("train: {precision: fp16}", NULL, NULL);
+    assert_int_equal(config_check_supported(c, &e), ST_OK);
+    config_free(c);
     c = must_load("stages: [{name: a}]", "data.packing=bestfit", NULL);
     assert_int_equal(config_check_supported(c, &e), ST_OK);
     config_free(c);

@@ -180,10 +180,11 @@ static status read_dtype(gemm_job *j, err *e) {
     const char *word = cli_value(j->args, "dtype");
     dev *meta;
     j->dt_given = word != NULL;
-    if (word && dtype_parse(word, &j->dt) && (j->dt == DT_F32 || j->dt == DT_BF16)) return ST_OK;
+    bool known = word && dtype_parse(word, &j->dt);
+    if (known && (j->dt == DT_F32 || j->dt == DT_BF16 || j->dt == DT_F16)) return ST_OK;
     if (word) {
         err_at(e, ST_USAGE, "command line (--dtype)", "there are no matrix products in '%s'", word);
-        return err_hint(e, "write --dtype f32 or --dtype bf16");
+        return err_hint(e, "write --dtype f32, --dtype bf16 or --dtype f16");
     }
     TRY(dev_open_meta(&meta, DEV_CPU, 0, e));
     j->dt = dev_isa(meta) >= ISA_AVX512_BF16 ? DT_BF16 : DT_F32;
@@ -228,7 +229,8 @@ static status cmd_bench_gemm(const cli_args *args, err *e) {
 }
 
 static const cli_option options[] = {
-    {"dtype", "f32|bf16", "format of the operands (the model's; else what the machine multiplies)"},
+    {"dtype", "f32|bf16|f16",
+     "format of the operands (the model's; else what the machine multiplies)"},
     {"threads", "N", "CPU threads (the model's train.threads; 0 = all cores)"},
     {"remember", NULL, "let runs on this machine take the faster implementation for these shapes"},
     {0}};
@@ -236,7 +238,7 @@ static const cli_option options[] = {
 const cli_command command_bench_gemm = {
     .name = "bench gemm",
     .summary = "measure matrix products beside the limit of the machine",
-    .usage = "[MxNxK...] [MODEL|CONFIG...] [key=value...] [--dtype f32|bf16] [--threads N] "
+    .usage = "[MxNxK...] [MODEL|CONFIG...] [key=value...] [--dtype f32|bf16|f16] [--threads N] "
              "[--remember]",
     .run = cmd_bench_gemm,
     .options = options,

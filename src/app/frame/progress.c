@@ -58,8 +58,11 @@ static void on_step(progress *p, const json_t *o) {
     if (p->live) show_bar(p->out, (double)step / (double)p->total_steps, narrow ? 12 : 20);
     fprintf(p->out, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps,
             metrics_num(o, "loss"));
-    if (!narrow)
-        fprintf(p->out, "  norm %.2f  lr %.2e", metrics_num(o, "grad_norm"), metrics_num(o, "lr"));
+    double norm = metrics_num(o, "grad_norm"), scale = metrics_num(o, "loss_scale");
+    if (!isfinite(norm) && isfinite(scale))
+        fprintf(p->out, "  overflow at loss scale %g: left out", scale);
+    else if (!narrow)
+        fprintf(p->out, "  norm %.2f  lr %.2e", norm, metrics_num(o, "lr"));
     fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
     if (!narrow)
         fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),

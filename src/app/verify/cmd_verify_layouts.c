@@ -210,9 +210,7 @@ static status open_trial(verification *v, const config *c, err *e) {
     TRY(cli_int(v->args, "depth", DEFAULT_DEPTH, 0, 100000, &depth, e));
     int64_t most = size > 1 ? size : ranks;
     v->steps = (int)steps;
-    v->exact_precision = c->train.precision.compute == CONFIG_PRECISION_BF16
-                             ? CONFIG_PRECISION_BF16
-                             : CONFIG_PRECISION_FP32;
+    v->exact_precision = layout_precision(c);
     TRY(layout_trial_new(&v->t, c, (int)depth, (int)batch_for(most), e));
     for (int n = 1; size == 1 && n < most; n *= 2) add_layouts(v, n);
     add_layouts(v, (int)most);

@@ -126,7 +126,7 @@ V_INLINE void att_pack_keys_as(float *dst, const tensor *t, int64_t row, int64_t
 }
 ATT_TILE att_pack_keys(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
                        int64_t cols) {
-    WITH_STORED(t->dt, att_pack_keys_as, dst, t, row, col, rows, cols);
+    WITH_DTYPE(t->dt, att_pack_keys_as, dst, t, row, col, rows, cols);
 }
 
 /* Right operand over the width: [cols, ATT_Q], rows in the lanes. */
@@ -164,7 +164,7 @@ V_INLINE void att_pack_rows_as(float *dst, const tensor *t, int64_t row, int64_t
 }
 ATT_TILE att_pack_rows(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
                        int64_t cols, int64_t padded) {
-    WITH_STORED(t->dt, att_pack_rows_as, dst, t, row, col, rows, cols, padded);
+    WITH_DTYPE(t->dt, att_pack_rows_as, dst, t, row, col, rows, cols, padded);
 }
 
 /* t[row + i, col + d] (+)= x[i, d] times by[i], or scale where `by` is NULL; rows of x are padded to whole vectors. */

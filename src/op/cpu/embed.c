@@ -8,7 +8,7 @@
 
 static void embed_fwd(const op_call *c) {
     const tensor *table = &c->in[0], *y = &c->out[0];
-    int64_t bytes = y->dt == DT_BF16 ? 2 : 4, row_bytes = dtype_span_bytes(table->dt, table->ld);
+    int64_t bytes = v_element_bytes(y->dt), row_bytes = dtype_span_bytes(table->dt, table->ld);
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t n = 0; n < y->rows; n++) {
         int64_t id = embed_row(c, n);

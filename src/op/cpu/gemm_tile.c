@@ -75,7 +75,7 @@ V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype 
 
 /* C is fetched while the products run. */
 V_INLINE void prefetch_tile(const tile_out *o, dtype dt) {
-    int64_t bytes = dt == DT_BF16 ? 2 : 4;
+    int64_t bytes = v_element_bytes(dt);
     for (int64_t i = 0; i < TILE_M; i++) {
         const char *row = (const char *)o->c + i * o->ldc * bytes;
         __builtin_prefetch(row, 1);
@@ -108,12 +108,16 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
         for (int j = 0; j < TILE_NV; j++) store_vector(o, i, j * VW, acc[i][j], dt);
 }
 
+typedef void tile_fn(int64_t units, const float *a, const float *b, const tile_out *o);
 #define TILE_FN __attribute__((noinline)) static void
 TILE_FN tile_f32(int64_t units, const float *a, const float *b, const tile_out *o) {
     multiply_tile(units, a, b, o, DT_F32);
 }
 TILE_FN tile_bf16(int64_t units, const float *a, const float *b, const tile_out *o) {
     multiply_tile(units, a, b, o, DT_BF16);
+}
+TILE_FN tile_f16(int64_t units, const float *a, const float *b, const tile_out *o) {
+    multiply_tile(units, a, b, o, DT_F16);
 }
 
 /* The part of a tile that exists, from a whole one in `tile`. */
@@ -136,7 +140,7 @@ V_INLINE void store_edge(const float *tile, const tile_out *o, int64_t rows, int
 V_INLINE void pack_panels(float *dst, int R, const void *src, int64_t ld, bool k_contiguous,
                           int64_t r0, int64_t rows, int64_t k0, int64_t k, dtype dt) {
     int64_t at = k_contiguous ? r0 * ld + k0 : k0 * ld + r0;
-    const void *p = (const char *)src + at * (dt == DT_BF16 ? 2 : 4);
+    const void *p = (const char *)src + at * v_element_bytes(dt);
     if (k_contiguous)
         WITH_DTYPE(dt, pack_k_contiguous, dst, R, p, ld, rows, k);
     else
@@ -170,8 +174,9 @@ static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
 static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
                       int64_t panel_end) {
     const gemm_args *g = p->g;
-    float tile[TILE_M * TILE_N] __attribute__((aligned(64)));
-    int64_t bytes = g->c_dt == DT_BF16 ? 2 : 4;
+    float edge[TILE_M * TILE_N] __attribute__((aligned(64)));
+    tile_fn *tile = g->c_dt == DT_F32 ? tile_f32 : g->c_dt == DT_BF16 ? tile_bf16 : tile_f16;
+    int64_t bytes = v_element_bytes(g->c_dt);
     for (; panel < panel_end; panel++) {
         const float *b = p->packed_b + panel * TILE_N * p->units;
         int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
@@ -184,14 +189,16 @@ static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t 
             if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
             int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
             if (tile_rows == TILE_M && cols == TILE_N) {
-                g->c_dt == DT_BF16 ? tile_bf16(p->units, a, b, &o) : tile_f32(p->units, a, b, &o);
+                tile(p->units, a, b, &o);
                 continue;
             }
-            tile_f32(p->units, a, b, &(tile_out){.c = tile, .ldc = TILE_N});
-            if (g->c_dt == DT_BF16)
-                store_edge(tile, &o, tile_rows, cols, DT_BF16);
+            tile_f32(p->units, a, b, &(tile_out){.c = edge, .ldc = TILE_N});
+            if (g->c_dt == DT_F32)
+                store_edge(edge, &o, tile_rows, cols, DT_F32);
+            else if (g->c_dt == DT_BF16)
+                store_edge(edge, &o, tile_rows, cols, DT_BF16);
             else
-                store_edge(tile, &o, tile_rows, cols, DT_F32);
+                store_edge(edge, &o, tile_rows, cols, DT_F16);
         }
     }
 }

@@ -40,7 +40,7 @@ V_INLINE void dot_step(const void *a, int64_t at_a, const void *b, int64_t at_b,
 V_INLINE void dot_columns(const gemm_args *g, int64_t i, int64_t j, int64_t columns, dtype dt) {
     int64_t step = pack_pairs(dt) ? 2 * VW : VW, ldb = columns == COLUMNS ? g->ldb : 0;
     vf acc[COLUMNS] = {{0}};
-    int64_t k = 0, bytes = dt == DT_BF16 ? 2 : 4;
+    int64_t k = 0, bytes = v_element_bytes(dt);
     const char *next = (const char *)g->b + (j + COLUMNS) * g->ldb * bytes;
     for (; k + step <= g->k; k += step) {
 #pragma GCC unroll 4

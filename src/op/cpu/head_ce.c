@@ -7,8 +7,8 @@
  * multiple. With softcap the logits stay, because its slope is made from them, and the exponentials
  * are computed twice.
  *
- * In bf16 storage dlogits is rounded to bf16 over its own logits, so that all three products run on
- * bf16 operands. FLOPs 6 N V C with gradients: HEAD_CE in its forward pass, HEAD_NLL in its
+ * In bf16 and f16 storage dlogits is rounded over its own logits, so that all three products run on
+ * operands of that format. FLOPs 6 N V C with gradients: HEAD_CE in its forward pass, HEAD_NLL in its
  * backward pass, 2 N V C without. Workspace: the logits of one chunk, one chunk of dx in f32, and
  * the products' own. */
 #include <math.h>
@@ -48,7 +48,7 @@ V_INLINE void head_row(const head *h, int64_t n, float *logits, bool grad, dtype
     if (c->out[1].data) *f32_at(&c->out[1], n) = (float)lse;
     if (!grad) return;
     if (target < 0) {
-        memset(logits, 0, (size_t)V * (dt == DT_BF16 ? 2 : 4));
+        memset(logits, 0, (size_t)(V * v_element_bytes(dt)));
         return;
     }
     float s = h->dnll ? *f32_at(h->dnll, n) : c->run->grad_scale;
@@ -76,11 +76,11 @@ static int64_t gemm_bytes(dev *d, int64_t rows, int64_t V, int64_t C, dtype dt) 
 }
 
 /* Row n of dx from a row of f32. */
-V_INLINE void put_dx_row(const head *h, int64_t n, const float *from) {
+V_INLINE void put_dx_row(const head *h, int64_t n, const float *from, dtype dt) {
     tensor dx = h->dx;
     bool add = h->add_dx;
     FOR_VECTORS(dx.cols, j, left)
-    row_put(&dx, n, j, get_upto(from, j, left, DT_F32), left, add, DT_BF16);
+    row_put(&dx, n, j, get_upto(from, j, left, DT_F32), left, add, dt);
 }
 
 static void head_dx(const head *h, int64_t n0, int64_t rows) {
@@ -95,14 +95,15 @@ static void head_dx(const head *h, int64_t n0, int64_t rows) {
     gemm_run(h->c->run->dev, &g, h->gemm);
     if (direct) return;
 #pragma omp parallel for num_threads(loop_threads(h->c, rows * dx->cols)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) put_dx_row(h, n0 + r, h->dx_chunk + r * dx->cols);
+    for (int64_t r = 0; r < rows; r++)
+        WITH_DTYPE(dx->dt, put_dx_row, h, n0 + r, h->dx_chunk + r * dx->cols);
 }
 
 static void head_dw(const head *h, int64_t n0, int64_t rows) {
     const tensor *x = &h->c->in[0], *dw = &h->dw;
-    int64_t V = dw->rows, bytes = x->dt == DT_BF16 ? 2 : 4;
+    int64_t V = dw->rows, bytes = v_element_bytes(x->dt);
     gemm_args g = {.m = V, .n = x->cols, .k = rows, .a = h->logits, .a_trans = true};
-    g.lda = x->dt == DT_BF16 ? 2 * V : V, g.ab_dt = x->dt;
+    g.lda = x->dt == DT_F32 ? V : 2 * V, g.ab_dt = x->dt;
     g.b = (const char *)x->data + n0 * x->ld * bytes, g.ldb = x->ld;
     g.c = dw->data, g.ldc = dw->ld, g.c_dt = DT_F32;
     g.accumulate = n0 > 0 || op_accumulates(h->c, 1);
@@ -112,7 +113,7 @@ static void head_dw(const head *h, int64_t n0, int64_t rows) {
 /* Columns [j0, j0 + n) of dbias, over the rows of a chunk in order. */
 V_INLINE void add_bias_columns(const head *h, int64_t rows, int64_t j0, int64_t n, bool add,
                                dtype dt) {
-    int64_t V = h->dbias.cols, ld = dt == DT_BF16 ? 2 * V : V;
+    int64_t V = h->dbias.cols, ld = dt == DT_F32 ? V : 2 * V;
     const float *dlogits = h->logits;
     float *db = (float *)h->dbias.data + j0;
     for (int64_t j = 0; j < n && !add; j++) db[j] = 0.0f;
@@ -136,12 +137,12 @@ static void head_dbias(const head *h, int64_t n0, int64_t rows) {
 }
 
 static int64_t dx_chunk_bytes(const tensor *x, int64_t chunk) {
-    return x->dt == DT_BF16 ? align64(chunk * x->cols * 4) : 0;
+    return x->dt == DT_F32 ? 0 : align64(chunk * x->cols * 4);
 }
 
 static void make_logits(const head *h, int64_t n0, int64_t rows) {
     const tensor *x = &h->c->in[0], *w = &h->c->in[1];
-    int64_t V = w->rows, bytes = x->dt == DT_BF16 ? 2 : 4;
+    int64_t V = w->rows, bytes = v_element_bytes(x->dt);
     gemm_args g = {.m = rows, .n = V, .k = x->cols, .lda = x->ld, .ab_dt = x->dt};
     g.a = (const char *)x->data + n0 * x->ld * bytes;
     g.b = w->data, g.ldb = w->ld, g.b_trans = true;

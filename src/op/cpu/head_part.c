@@ -68,10 +68,10 @@ V_INLINE void row_softmax(void *to, const float *x, int64_t cols, float max, flo
 V_INLINE void grad_row(const op_call *c, int64_t n, int64_t target, joined k, dtype dt) {
     const float *logits = f32_row(&c->in[0], n);
     const tensor *d = &c->out[0];
-    void *to = (char *)d->data + n * d->ld * (dt == DT_BF16 ? 2 : 4);
+    void *to = (char *)d->data + n * d->ld * v_element_bytes(dt);
     int64_t V = c->in[0].cols, at = column_of(c, target);
     if (target < 0) {
-        memset(to, 0, (size_t)V * (dt == DT_BF16 ? 2 : 4));
+        memset(to, 0, (size_t)(V * v_element_bytes(dt)));
         return;
     }
     float s = c->run->grad_scale, cap = c->attr->head.softcap;

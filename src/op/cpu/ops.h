@@ -1,5 +1,5 @@
 /* The tuned ops of one instruction set: for every row of CPU_OPS an op_impl, whose kernels read
- * from their tensors whether activations are f32 or bf16. Parts of a set: variant.h. */
+ * from their tensors whether activations are f32, bf16 or f16. Parts of a set: variant.h. */
 #ifndef OP_CPU_OPS_H
 #define OP_CPU_OPS_H
 

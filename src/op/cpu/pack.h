@@ -1,6 +1,7 @@
 /* Packing for the register-blocked products: a panel of R rows (of A, or columns of B) is stored
  * k-major, panel[u * R + r], zero-padded in r. A unit u is one f32, or a pair of bf16 (k = 2u,
- * 2u+1) where the machine multiplies bf16 pairs. bf16 is widened to f32 where it does not. */
+ * 2u+1) where the machine multiplies bf16 pairs. bf16 is widened to f32 where it does not, and f16
+ * everywhere. */
 #ifndef OP_CPU_PACK_H
 #define OP_CPU_PACK_H
 
@@ -36,7 +37,7 @@ V_INLINE vf pack_multiply_add(float a, vf b, vf acc) {
 #endif
 }
 
-/* Four units of one row, k contiguous; f16 is read so, too. */
+/* Four units of one row, k contiguous. */
 V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt, bool pairs) {
     if (dt == DT_F32) return *(const v4f_mem *)((const float *)src + i);
     if (pairs) return *(const v4f_mem *)((const uint16_t *)src + i);
@@ -139,7 +140,7 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
     for (int lanes; r + 4 <= rows; r += 4 * lanes) {
         lanes = pack_lanes(R, r, rows, ld, dt, pairs);
 #if V_AVX512
-        const float *from = (const float *)((const char *)src + r * ld * (dt == DT_BF16 ? 2 : 4));
+        const float *from = (const float *)((const char *)src + r * ld * v_element_bytes(dt));
         if (lanes == 4)
             pack_quarters(dst + r, R, from, ld / per, whole, 4);
         else if (lanes == 3)
@@ -163,7 +164,7 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
 /* Panels of rows whose k is contiguous. */
 V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                                 int64_t k, dtype dt) {
-    int64_t units = pack_units(k, pack_pairs(dt)), bytes = dt == DT_BF16 ? 2 : 4;
+    int64_t units = pack_units(k, pack_pairs(dt)), bytes = v_element_bytes(dt);
     for (int64_t r = 0; r < rows; r += R) {
         for (int64_t i = r + R; i < rows && i < r + 2 * R; i++)
             for (int64_t b = 0; b < k * bytes; b += 64)
@@ -185,6 +186,9 @@ V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t l
         __m512i v;
         if (dt == DT_F32) {
             v = (__m512i)_mm512_maskz_loadu_ps(m, (const float *)src + at + r);
+        } else if (dt == DT_F16) {
+            const uint16_t *h = (const uint16_t *)src + at + r;
+            v = (__m512i)_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, h));
         } else {
             const uint16_t *h = (const uint16_t *)src + at + r;
             __m512i lo = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, h));
@@ -201,8 +205,8 @@ V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t l
     if (rows >= R && (left > 1 || !pairs)) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; r += 4) {
-            if (dt == DT_F32) {
-                *(v4f_mem *)(dst + r) = *(const v4f_mem *)((const float *)src + at + r);
+            if (dt != DT_BF16) {
+                *(v4f_mem *)(dst + r) = pack_load4(src, at + r, dt, false);
                 continue;
             }
             const uint16_t *h = (const uint16_t *)src + at + r;
@@ -225,7 +229,7 @@ enum { PACK_UNITS = 4, PACK_AHEAD = 12 }; /* and how many units before their use
 V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                                 int64_t k, dtype dt) {
     bool pairs = pack_pairs(dt);
-    int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs), bytes = dt == DT_BF16 ? 2 : 4;
+    int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs), bytes = v_element_bytes(dt);
     for (int64_t u0 = 0; u0 < units; u0 += PACK_UNITS) {
         int64_t end = u0 + PACK_UNITS < units ? u0 + PACK_UNITS : units;
         if (u0 + PACK_AHEAD + PACK_UNITS <= units)

@@ -46,8 +46,8 @@ void CPU_FN(vec_sum_squares_fixed)(int threads, const vec_spans *s, const int64_
                                    int64_t limb[VEC_LIMBS]);
 uint64_t CPU_FN(vec_digest)(int threads, const vec_spans *s, const float *x);
 void CPU_FN(vec_draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x,
-                      uint16_t *x_bf16);
-void CPU_FN(vec_round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16);
+                      uint16_t *copy);
+void CPU_FN(vec_round)(int threads, const vec_spans *s, const float *x, uint16_t *copy);
 
 /* ---- register-only loops for op/peak.h, which return the FLOPs they did ---- */
 

@@ -10,15 +10,10 @@
 #ifdef CPU_ONLY_BF16
 #define WITH_DTYPE(dt, f, ...) ((void)(dt), f(__VA_ARGS__, DT_BF16))
 #else
-#define WITH_DTYPE(dt, f, ...) ((dt) == DT_BF16 ? f(__VA_ARGS__, DT_BF16) : f(__VA_ARGS__, DT_F32))
-#endif
-
-/* The same for what is only read, f16 too. */
-#ifdef CPU_ONLY_BF16
-#define WITH_STORED(dt, f, ...) WITH_DTYPE(dt, f, __VA_ARGS__)
-#else
-#define WITH_STORED(dt, f, ...)                                                                    \
-    ((dt) == DT_F16 ? f(__VA_ARGS__, DT_F16) : WITH_DTYPE(dt, f, __VA_ARGS__))
+#define WITH_DTYPE(dt, f, ...)                                                                     \
+    ((dt) == DT_F32    ? f(__VA_ARGS__, DT_F32)                                                    \
+     : (dt) == DT_BF16 ? f(__VA_ARGS__, DT_BF16)                                                   \
+                       : f(__VA_ARGS__, DT_F16))
 #endif
 
 /* for (j = 0, VW, 2 VW, ...) with n = elements left from j on. */
@@ -38,7 +33,7 @@ V_INLINE void put_upto(void *p, int64_t i, vf v, int64_t n, dtype dt) {
  * of activations are often a page long. */
 V_INLINE void row_prefetch(const tensor *t, int64_t i) {
     if (!t->data || i >= t->rows) return;
-    int64_t bytes = t->dt == DT_BF16 ? 2 : 4;
+    int64_t bytes = v_element_bytes(t->dt);
     const char *row = (const char *)t->data + i * t->ld * bytes;
     for (int64_t b = 0; b < t->cols * bytes; b += 64) __builtin_prefetch(row + b);
 }

@@ -1,7 +1,7 @@
 /* Vectors of floats of the width of the instruction set this file is compiled for: 16 (AVX-512),
  * 8 (AVX2) or 4 lanes. GCC vector extensions carry the arithmetic; intrinsics stand only where the
- * compilers miss the instruction. bf16 is a storage format: loads widen, stores round to nearest
- * even and keep NaN.
+ * compilers miss the instruction. bf16 and f16 are storage formats: loads widen, stores round to
+ * nearest even and keep NaN.
  *
  * Multiply-add is fused where the machine can. Sums over lanes have one fixed order. */
 #ifndef OP_CPU_SIMD_H
@@ -187,18 +187,35 @@ V_INLINE vf v_load_f16(const uint8_t *p) {
 #endif
 }
 
+/* The f16 nearest to each lane: infinity from 65520 on. */
+V_INLINE void v_store_f16(uint16_t *p, vf v) {
+#if V_AVX512
+    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#elif V_AVX2
+    _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+    for (int i = 0; i < VW; i++) p[i] = f32_to_f16(v[i]);
+#endif
+}
+
+/* In 16 bits as dt says, bf16 or f16. */
+V_INLINE void v_store_16(uint16_t *p, vf v, dtype dt) {
+    dt == DT_F16 ? v_store_f16(p, v) : v_store_bf16(p, v);
+}
+
 V_INLINE int64_t v_element_bytes(dtype dt) {
     return dt == DT_F32 ? 4 : 2;
 }
 
-/* Element i of an array of f32, bf16 or f16 (which is only read); dt is a constant where these are
- * called. */
+/* Element i of an array of f32, bf16 or f16; dt is a constant where these are called. */
 V_INLINE vf v_get(const void *p, int64_t i, dtype dt) {
     if (dt == DT_F16) return v_load_f16((const uint8_t *)p + 2 * i);
     return dt == DT_BF16 ? v_load_bf16((const uint16_t *)p + i) : v_load((const float *)p + i);
 }
 V_INLINE void v_put(void *p, int64_t i, vf v, dtype dt) {
-    if (dt == DT_BF16)
+    if (dt == DT_F16)
+        v_store_f16((uint16_t *)p + i, v);
+    else if (dt == DT_BF16)
 #if V_DOT_BF16
         /* One instruction; it makes subnormal numbers 0, which v_store_bf16 keeps. */
         _mm256_storeu_si256((void *)((uint16_t *)p + i), (__m256i)_mm512_cvtneps_pbh(v));
@@ -213,7 +230,9 @@ V_INLINE float s_get(const void *p, int64_t i, dtype dt) {
     return dt == DT_BF16 ? bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 V_INLINE void s_put(void *p, int64_t i, float v, dtype dt) {
-    if (dt == DT_BF16)
+    if (dt == DT_F16)
+        ((uint16_t *)p)[i] = f32_to_f16(v);
+    else if (dt == DT_BF16)
         ((uint16_t *)p)[i] = f32_to_bf16(v);
     else
         ((float *)p)[i] = v;
@@ -237,8 +256,9 @@ V_INLINE vf v_load_16_n(const uint16_t *p, int64_t n, dtype dt) {
     if (dt == DT_F16) return _mm512_cvtph_ps(h);
     return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
 }
-V_INLINE void v_store_bf16_n(uint16_t *p, vf v, int64_t n) {
-    __m256i h = _mm512_cvtepi32_epi16((__m512i)v_round_bf16(v));
+V_INLINE void v_store_16_n(uint16_t *p, vf v, int64_t n, dtype dt) {
+    __m256i h = dt == DT_F16 ? _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)
+                             : _mm512_cvtepi32_epi16((__m512i)v_round_bf16(v));
     _mm256_mask_storeu_epi16(p, v_first_lanes(n), h);
 }
 #else
@@ -257,8 +277,8 @@ V_ROW_END vf v_load_16_n(const uint16_t *p, int64_t n, dtype dt) {
     for (int64_t j = 0; j < n; j++) t[j] = p[j];
     return dt == DT_F16 ? v_load_f16((const uint8_t *)t) : v_load_bf16(t);
 }
-V_ROW_END void v_store_bf16_n(uint16_t *p, vf v, int64_t n) {
-    for (int64_t j = 0; j < n; j++) p[j] = f32_to_bf16(v[j]);
+V_ROW_END void v_store_16_n(uint16_t *p, vf v, int64_t n, dtype dt) {
+    for (int64_t j = 0; j < n; j++) p[j] = dt == DT_F16 ? f32_to_f16(v[j]) : f32_to_bf16(v[j]);
 }
 #endif
 
@@ -268,10 +288,10 @@ V_INLINE vf v_get_n(const void *p, int64_t i, int64_t n, dtype dt) {
     return v_load_16_n((const uint16_t *)p + i, n, dt);
 }
 V_INLINE void v_put_n(void *p, int64_t i, vf v, int64_t n, dtype dt) {
-    if (dt == DT_BF16)
-        v_store_bf16_n((uint16_t *)p + i, v, n);
-    else
+    if (dt == DT_F32)
         v_store_f32_n((float *)p + i, v, n);
+    else
+        v_store_16_n((uint16_t *)p + i, v, n, dt);
 }
 
 /* Tree sum and maximum over the lanes. */

@@ -18,14 +18,15 @@ typedef struct cpu_kernels {
     void (*sum_squares_fixed)(int threads, const vec_spans *s, const int64_t *x,
                               int64_t limb[VEC_LIMBS]);
     uint64_t (*digest)(int threads, const vec_spans *s, const float *x);
-    void (*draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *x_bf16);
-    void (*round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16);
+    void (*draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy);
+    void (*round)(int threads, const vec_spans *s, const float *x, uint16_t *copy);
 } cpu_kernels;
 
 extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,
     cpu_kernels_avx512_bf16, cpu_kernels_amx;
 
-/* table.c: the kernels for operands of type `dt`, f32 or bf16, on a machine with this instruction set. */
+/* table.c: the kernels for operands of type `dt`, f32, bf16 or f16, on a machine with this
+ * instruction set. */
 const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
 
 #endif

@@ -9,7 +9,7 @@
 
 static void take_rows_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
-    int64_t element = y->dt == DT_BF16 ? 2 : 4;
+    int64_t element = v_element_bytes(y->dt);
     size_t bytes = (size_t)(y->cols * element);
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t n = 0; n < y->rows; n++) {

@@ -7,14 +7,14 @@
 #include "op/cpu/variant.h"
 #include "op/vecops.h"
 
-/* Elements at .. at + n - 1 of the flat arrays, of which grad[0..n) are the gradients; copy[0..n)
- * gets the new parameters as bf16, unless NULL. */
-typedef void (*update_piece)(const vec_update_args *a, bool decay, const float *grad,
-                             uint16_t *copy, int64_t at, int64_t n);
+/* Elements at .. at + n - 1 of the flat arrays, of which grad[0..n) are the gradients; copies
+ * of the new parameters are stored as copy_dt says (f32: none are). */
+typedef void (*update_piece)(const vec_update_args *a, bool decay, const float *grad, dtype copy_dt,
+                             int64_t at, int64_t n);
 
 #define UPDATE_PIECE(ID, name)                                                                     \
     void CPU_FN(update_##name)(const vec_update_args *a, bool decay, const float *grad,            \
-                               uint16_t *copy, int64_t at, int64_t n);
+                               dtype copy_dt, int64_t at, int64_t n);
 VEC_UPDATES(UPDATE_PIECE)
 #undef UPDATE_PIECE
 
@@ -22,8 +22,9 @@ VEC_UPDATES(UPDATE_PIECE)
 typedef vf (*update_vector)(const void *consts, vf p, vf *state, vf g);
 
 V_INLINE void update_walk(const vec_update_args *a, int states, update_vector one,
-                          const void *consts, const float *grad, uint16_t *copy, int64_t at,
+                          const void *consts, const float *grad, dtype copy_dt, int64_t at,
                           int64_t n) {
+    uint16_t *copy = copy_dt == DT_F32 ? NULL : a->param_copy + at;
     float *param = a->param + at, *state[VEC_MAX_STATES];
     vf s[VEC_MAX_STATES];
     for (int k = 0; k < states; k++) state[k] = a->state[k] + at;
@@ -33,7 +34,7 @@ V_INLINE void update_walk(const vec_update_args *a, int states, update_vector on
         vf p = one(consts, v_load(param + i), s, v_load(grad + i));
         for (int k = 0; k < states; k++) v_store(state[k] + i, s[k]);
         v_store(param + i, p);
-        if (copy) v_store_bf16(copy + i, p);
+        if (copy) v_store_16(copy + i, p, copy_dt);
     }
     if (i >= n) return;
     int64_t left = n - i;
@@ -42,7 +43,7 @@ V_INLINE void update_walk(const vec_update_args *a, int states, update_vector on
     p = one(consts, p, s, g);
     for (int k = 0; k < states; k++) v_put_n(state[k], i, s[k], left, DT_F32);
     v_put_n(param, i, p, left, DT_F32);
-    for (int64_t j = i; copy && j < n; j++) copy[j] = f32_to_bf16(param[j]);
+    if (copy) v_put_n(copy, i, p, left, copy_dt);
 }
 
 #endif

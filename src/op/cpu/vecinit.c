@@ -18,10 +18,14 @@ static void fill_normal(rng_key key, int64_t first, float *x, int64_t n, double 
     rng_fill_normal(key, (uint64_t)(first + i), x + i, n - i, std);
 }
 
-static void round_some(const float *x, uint16_t *out, int64_t n) {
+V_INLINE void round_as(const float *x, uint16_t *out, int64_t n, dtype dt) {
     int64_t i = 0;
-    for (; i + VW <= n; i += VW) v_store_bf16(out + i, v_load(x + i));
-    for (; i < n; i++) out[i] = f32_to_bf16(x[i]);
+    for (; i + VW <= n; i += VW) v_store_16(out + i, v_load(x + i), dt);
+    if (i < n) v_put_n(out, i, v_get_n(x, i, n - i, DT_F32), n - i, dt);
+}
+
+static void round_some(const float *x, uint16_t *out, int64_t n, dtype dt) {
+    dt == DT_F16 ? round_as(x, out, n, DT_F16) : round_as(x, out, n, DT_BF16);
 }
 
 /* x[0..n), of which the first has index `first` in the whole tensor. */
@@ -44,21 +48,21 @@ static void draw_block(const vec_rule *r, span_block b, float *x) {
 }
 
 void CPU_FN(vec_draw)(int threads, const vec_spans *s, const vec_rule *rule, float *x,
-                      uint16_t *x_bf16) {
+                      uint16_t *copy) {
 #pragma omp parallel for num_threads(span_share(s, threads)) schedule(static)
     for (int64_t b = 0; b < s->blocks; b++) {
         span_block k = span_find_block(s, b);
         int64_t at = k.span->at + k.first;
         draw_block(&rule[k.span->owner], k, x);
-        if (x_bf16 && k.span->copied) round_some(x + at, x_bf16 + at, k.n);
+        if (copy && k.span->copy_dt != DT_F32) round_some(x + at, copy + at, k.n, k.span->copy_dt);
     }
 }
 
-void CPU_FN(vec_round)(int threads, const vec_spans *s, const float *x, uint16_t *x_bf16) {
+void CPU_FN(vec_round)(int threads, const vec_spans *s, const float *x, uint16_t *copy) {
 #pragma omp parallel for num_threads(span_share(s, threads)) schedule(static)
     for (int64_t b = 0; b < s->blocks; b++) {
         span_block k = span_find_block(s, b);
         int64_t at = k.span->at + k.first;
-        if (k.span->copied) round_some(x + at, x_bf16 + at, k.n);
+        if (k.span->copy_dt != DT_F32) round_some(x + at, copy + at, k.n, k.span->copy_dt);
     }
 }

@@ -35,13 +35,13 @@ static uint64_t update_block(const vec_update_args *a, span_block b, bool digest
     enum { PIECE = 1 << 10 };
     float made[PIECE];
     bool decay = a->decay[b.span->owner];
-    uint16_t *copy = b.span->copied ? a->param_bf16 : NULL;
+    dtype copy_dt = a->param_copy ? b.span->copy_dt : DT_F32;
     uint64_t sum = 0;
     for (int64_t i = b.first; i < b.first + b.n; i += PIECE) {
         int64_t left = b.first + b.n - i, n = left < PIECE ? left : PIECE, at = b.span->at + i;
         if (a->grad_fixed) CPU_FN(vec_unfix)(a->grad_fixed + at, made, n);
         const float *grad = a->grad_fixed ? made : a->grad + at;
-        pieces[a->kind](a, decay, grad, copy ? copy + at : NULL, at, n);
+        pieces[a->kind](a, decay, grad, copy_dt, at, n);
         if (digest) sum += span_digest(b.span, a->param, i, i + n);
     }
     return sum;

@@ -302,6 +302,10 @@ static bool is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;
 }
 
+static int32_t copy_of(dtype dt) {
+    return dt == DT_BF16 ? COPY_BF16 : dt == DT_F16 ? COPY_F16 : NO_COPY;
+}
+
 /* The table of spans on the device. decay may be NULL. */
 static spans_part spans_on(dev *d, const vec_spans *s, const bool *decay) {
     size_t bytes = (size_t)s->n * sizeof(span_part);
@@ -317,7 +321,7 @@ static spans_part spans_on(dev *d, const vec_spans *s, const bool *decay) {
                               k->skip,
                               k->name,
                               k->counted,
-                              k->copied ? COPY_BF16 : NO_COPY,
+                              copy_of(k->copy_dt),
                               decay && decay[k->owner],
                               0};
     }
@@ -370,7 +374,7 @@ static adamw_args adamw_of(const vec_update_args *a) {
                         .v = a->state[1],
                         .grad = a->grad,
                         .grad_fixed = a->grad_fixed,
-                        .copy = a->param_bf16,
+                        .copy = a->param_copy,
                         .beta1 = a->beta1,
                         .beta2 = a->beta2,
                         .add1 = 1.0f - a->beta1,
@@ -465,7 +469,7 @@ static void draw_some(dev *d, const vec_span *span, int64_t first, int64_t n, co
     uint16_t *room_of_copy = (uint16_t *)(void *)(room + DRAWN_AT_ONCE);
     vec_span part = *span;
     vec_spans one = {.item = &part, .n = 1};
-    bool copied = copy && span->copied;
+    bool copied = copy && span->copy_dt != DT_F32;
     part.at = 0, part.skip += first, part.n = n;
     vec_spans_index(&one);
     cpu_kernels_of(dev_isa(d), DT_F32)

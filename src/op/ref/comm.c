@@ -5,11 +5,6 @@
 #include "op/collective.h"
 #include "op/ref/ref.h"
 
-#if REF_F16 /* comm has no sums of it */
-#define COMM_IMPL(ID, fwd, bwd, workspace) const op_impl REF_IMPL(ID) = {NULL, NULL, NULL, NULL}
-#else
-#define COMM_IMPL(ID, fwd, bwd, workspace) const op_impl REF_IMPL(ID) = {fwd, bwd, NULL, workspace}
-
 static void forward(const op_call *c) {
     op_collect(c, true, &c->in[0], c->in[0].data, c->out[0].data);
 }
@@ -41,10 +36,9 @@ static void gather_cols_workspace(const op_infer *io, int64_t ws[3]) {
     ws[0] =
         io->attr->comm.ranks * io->in[0].rows * op_piece_cols(io->attr) * (int64_t)sizeof(STORE);
 }
-#endif
 
-COMM_IMPL(FAN_OUT, same_memory, backward, NULL);
-COMM_IMPL(ALL_REDUCE, forward, NULL, NULL);
-COMM_IMPL(GATHER_ROWS, forward, backward, NULL);
-COMM_IMPL(SCATTER_SUM, forward, backward, NULL);
-COMM_IMPL(GATHER_COLS, gather_cols_fwd, NULL, gather_cols_workspace);
+const op_impl REF_IMPL(FAN_OUT) = {same_memory, backward, NULL, NULL};
+const op_impl REF_IMPL(ALL_REDUCE) = {forward, NULL, NULL, NULL};
+const op_impl REF_IMPL(GATHER_ROWS) = {forward, backward, NULL, NULL};
+const op_impl REF_IMPL(SCATTER_SUM) = {forward, backward, NULL, NULL};
+const op_impl REF_IMPL(GATHER_COLS) = {gather_cols_fwd, NULL, NULL, gather_cols_workspace};

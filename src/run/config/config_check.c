@@ -64,6 +64,10 @@ status config_check_pairs(const config *c, err *e) {
     if (c->optim.betas.n != 2)
         return config_error(c, e, "optim.betas", "optim.betas must have 2 numbers, not %d",
                             c->optim.betas.n);
+    if (c->train.loss_scale.min_scale > c->train.loss_scale.init_scale)
+        return config_error(c, e, "train.loss_scale.min_scale",
+                            "train.loss_scale.min_scale (%g) is above init_scale (%g)",
+                            c->train.loss_scale.min_scale, c->train.loss_scale.init_scale);
     if (c->optim.schedule.min_lr > c->optim.lr) {
         config_error(c, e, "optim.schedule.min_lr",
                      "optim.schedule.min_lr (%g) is above optim.lr (%g)", c->optim.schedule.min_lr,
@@ -97,7 +101,8 @@ status config_check_train(const config *c, err *e) {
 /* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
 status config_check_supported(const config *c, err *e) {
     enum { FP16 = CONFIG_PRECISION_FP16, FP8 = CONFIG_PRECISION_FP8, BF16 = CONFIG_PRECISION_BF16 };
-    static const char FLOATS[] = "write bf16 or fp32", LAYOUTS[] = "dp, zero, tp and sp are";
+    static const char FLOATS[] = "write fp16, bf16 or fp32", LAYOUTS[] = "dp, zero, tp and sp are",
+                      FP32[] = "write fp32";
     int compute = c->train.precision.compute, params = c->train.precision.params;
     int grads = c->train.precision.grads, optim = c->train.precision.optim;
     int pipeline = c->parallel.pp_schedule;
@@ -105,16 +110,14 @@ status config_check_supported(const config *c, err *e) {
         bool refused;
         const char *path, *what, *hint;
     } all[] = {
-        {compute == FP16, "train.precision.compute", "fp16", FLOATS},
         {compute == FP8, "train.precision.compute", "fp8", FLOATS},
-        {params == FP16, "train.precision.params", "fp16", FLOATS},
         {params == FP8, "train.precision.params", "fp8", FLOATS},
-        {grads == FP16, "train.precision.grads", "fp16", FLOATS},
-        {grads == FP8, "train.precision.grads", "fp8", FLOATS},
-        {optim == FP16, "train.precision.optim", "fp16", FLOATS},
-        {optim == FP8, "train.precision.optim", "fp8", FLOATS},
-        {grads == BF16, "train.precision.grads", "gradients in bf16", "write fp32"},
-        {optim == BF16, "train.precision.optim", "optimizer state in bf16", "write fp32"},
+        {grads == FP8, "train.precision.grads", "fp8", FP32},
+        {optim == FP8, "train.precision.optim", "fp8", FP32},
+        {grads == FP16, "train.precision.grads", "gradients in fp16", FP32},
+        {grads == BF16, "train.precision.grads", "gradients in bf16", FP32},
+        {optim == FP16, "train.precision.optim", "optimizer state in fp16", FP32},
+        {optim == BF16, "train.precision.optim", "optimizer state in bf16", FP32},
         {params != CONFIG_PRECISION_AUTO && params != compute, "train.precision.params",
          "another format than that of compute", "leave it out"},
         {pipeline != CONFIG_PP_AFAB && pipeline != CONFIG_PP_1F1B, "parallel.pp_schedule",

@@ -19,6 +19,7 @@ typedef struct finding {
 
 /* Element `at` of numbers on the host. */
 static bool is_finite_at(const void *data, dtype dt, int64_t at) {
+    if (dt == DT_F16) return isfinite(f16_to_f32(((const uint16_t *)data)[at]));
     if (dt == DT_BF16) return isfinite(bf16_to_f32(((const uint16_t *)data)[at]));
     if (dt == DT_F64) return isfinite(((const double *)data)[at]);
     return dt != DT_F32 || isfinite(((const float *)data)[at]);
@@ -57,6 +58,9 @@ static bool visit(void *ctx, const prog_event *ev) {
 
 static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
+    if (s->setup.plan->spec.compute == DT_F16)
+        text = arena_printf(s->setup.a, "at a loss scale of %g, which becomes no smaller, %s",
+                            s->scale.scale, text);
     TRY(events_nonfinite(s, text, e));
     err_at(e, ST_NONFINITE, s->setup.c->run, "step %ld: %s", (long)step, text);
     return err_hint(

@@ -23,6 +23,11 @@ int layout_ranks(const layout *l) {
     return l->dp * l->tp;
 }
 
+int layout_precision(const config *c) {
+    int compute = c->train.precision.compute;
+    return compute == CONFIG_PRECISION_AUTO ? CONFIG_PRECISION_FP32 : compute;
+}
+
 /* ---- the trial ---- */
 
 enum { TRIAL_TOKENS = 64, TRIAL_MICRO = 2 };
@@ -191,7 +196,7 @@ static void note_weights(const rank_job *j, const session *s) {
 static void note_gradients(session *s, void *ctx) {
     const rank_job *j = ctx;
     for (int i = 0; i < j->t->n_params; i++) {
-        double norm = peers_grad_norm(&s->setup.peers, s->setup.dev, i);
+        double norm = peers_grad_norm(&s->setup.peers, s->setup.dev, i) / execute_grads_scale(s);
         if (j->r) j->r->norm[i] = norm;
     }
 }

@@ -23,6 +23,8 @@ enum { LAYOUT_NAME_MAX = 96 };
 /* "dp2 zero3 tp2 sp recompute-full" */
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]);
 int layout_ranks(const layout *l);
+/* The precision in which layouts of this run are compared bit by bit: its own (auto: fp32). */
+int layout_precision(const config *c);
 
 /* What is trained: the model of a config with its first layers only, at full width, on short
  * sequences. */
@@ -44,7 +46,7 @@ bool layout_trial_divides(const layout_trial *t, int tp);
 
 /* How the steps of a trial are run. */
 typedef struct layout_way {
-    int precision; /* CONFIG_PRECISION_FP32 or _BF16 */
+    int precision; /* CONFIG_PRECISION_FP32, _BF16 or _FP16 */
     int steps;
     /* false: the deterministic mode, whose sums are exact. true: as most runs are: sums of floats;
      * one micro-batch, so that gradients share memory with activations; and a slow link, so that

@@ -106,10 +106,10 @@ typedef struct tolerances {
 } tolerances;
 
 /* Ordinary sums differ in their last bits. Adam divides by the gradient's size, so the update of a
- * gradient that is nearly zero may differ by much; in bf16 a weight may be rounded to the other
- * neighbour. */
+ * gradient that is nearly zero may differ by much; in 16 bits a weight may be rounded to the
+ * other neighbour. */
 static tolerances tolerances_of(const layout_way *way) {
-    if (way->precision == CONFIG_PRECISION_BF16) return (tolerances){1e-3, 1e-2};
+    if (way->precision != CONFIG_PRECISION_FP32) return (tolerances){1e-3, 1e-2};
     return (tolerances){way->ordinary ? 1e-4 : 1e-5, 1e-4};
 }
 

@@ -22,11 +22,10 @@ static layout planned(const config *c, const mesh *m) {
                     .recompute = c->train.recompute};
 }
 
-/* Tensor parallelism sums matrix products in parts; in bf16 the results differ too much to
+/* Tensor parallelism sums matrix products in parts; in 16 bits the results differ too much to
  * compare. */
 static int precision_of(const config *c, const layout *l) {
-    bool bits = c->train.precision.compute == CONFIG_PRECISION_BF16 && l->tp == 1;
-    return bits ? CONFIG_PRECISION_BF16 : CONFIG_PRECISION_FP32;
+    return l->tp == 1 ? layout_precision(c) : CONFIG_PRECISION_FP32;
 }
 
 static status name_difference(const layout *l, const layout_way *way, const char *why, err *e) {

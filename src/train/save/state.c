@@ -40,10 +40,14 @@ static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
     hash_format(weights, digest);
     uint64_t samples = samples_after(&s->setup, s->at.step);
-    return json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
-                     course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
-                     "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
-                     "optimizer", s->setup.optim->name, "digest", digest);
+    json_t *o =
+        json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
+                  course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
+                  "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
+                  "optimizer", s->setup.optim->name, "digest", digest);
+    if (s->setup.plan->spec.compute == DT_F16)
+        json_object_set_new(o, "loss_scale", loss_scale_to_json(&s->scale));
+    return o;
 }
 
 /* The model of the last finished step; between two stages that of the one that ended. */
@@ -241,20 +245,22 @@ static status read_object(arena *a, const char *dir, const char *name, json_t **
 
 typedef struct stored_cursor {
     cursor at;
+    loss_scale scale;
     int stage;
     uint64_t samples;
     char optimizer[32], digest[17];
 } stored_cursor;
 
 static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e) {
-    json_t *o;
+    json_t *o, *scale = NULL;
     TRY(read_object(a, dir, "state/cursor.json", &o, e));
     json_int_t step = -1, samples = -1, tokens = -1;
     const char *optimizer = "", *hex = "";
     *out = (stored_cursor){0};
-    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s:F,s:s,s:s}", "step", &step, "stage", &out->stage,
-                          "samples", &samples, "tokens", &tokens, "seconds", &out->at.seconds,
-                          "optimizer", &optimizer, "digest", &hex);
+    int bad =
+        json_unpack(o, "{s:I,s?i,s:I,s:I,s:F,s:s,s:s,s?o}", "step", &step, "stage", &out->stage,
+                    "samples", &samples, "tokens", &tokens, "seconds", &out->at.seconds,
+                    "optimizer", &optimizer, "digest", &hex, "loss_scale", &scale);
     bad |= step < 0 || samples < 0 || tokens < 0 || out->stage < 0 || strlen(hex) != 16 ||
            strlen(optimizer) >= sizeof out->optimizer;
     if (!bad) {
@@ -263,6 +269,7 @@ static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e)
         out->samples = (uint64_t)samples;
         memcpy(out->digest, hex, 17);
         strcpy(out->optimizer, optimizer);
+        bad |= !loss_scale_from_json(&out->scale, scale) || out->scale.skipped > step;
     }
     json_decref(o);
     if (!bad) return ST_OK;
@@ -362,6 +369,7 @@ static status load(session *s, const char *dir, err *e) {
     TRY(check_digest(s, dir, c.digest, e));
     s->at = c.at;
     s->at.val_loss = NAN;
+    loss_scale_resume(&s->scale, u->c, &c.scale);
     return ST_OK;
 }
 
@@ -394,5 +402,6 @@ status state_load_newest(session *s, err *e) {
     if (newest) return load(s, newest, e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
+    loss_scale_init(&s->scale, s->setup.c);
     return setup_make_weights(&s->setup, s->setup.plan->store, s->setup.models[0].from, e);
 }
