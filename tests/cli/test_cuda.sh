@@ -72,4 +72,19 @@ close tp one 1e-5
 expect 0 train c.yaml run=moved device=cuda train.steps=10
 expect 0 train c.yaml run=moved device=cpu
 close moved cpu 1e-5
+
+# ---- quantised weights, read where they lie: the tokens of the CPU, after prompts of few and of many tokens ----
+"$athanor" tok train text.txt -o bpe.json --kind bpe --vocab-size 300 >log 2>&1 &&
+    "$athanor" data build text.txt -o bpe tokenizer=bpe.json valid=0.1 >log 2>&1 || fail "there is no data: $(cat log)"
+expect 0 train c.yaml run=small device=cpu tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid sample.every=0
+for dt in Q8_0 Q4_0; do
+    expect 0 export small -o $dt.gguf --to gguf --dtype $dt
+    for prompt in fire "0123456789 of the fire"; do
+        for device in cpu cuda; do
+            ATHANOR_DEVICE=$device expect 0 generate $dt.gguf --prompt "$prompt" --max-new 24 --temperature 0
+            cp out $device.txt
+        done
+        cmp -s cpu.txt cuda.txt || fail "$dt: the GPU goes on otherwise after '$prompt'"
+    done
+done
 finish
