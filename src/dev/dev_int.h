@@ -44,7 +44,7 @@ struct dev {
     int threads;
     cpu_isa isa;
     dev_cache caches[DEV_CACHES];
-    void *own; /* for the functions of the class */
+    void *own;            /* for the functions of the class */
     bool *flag, own_flag; /* of dev_flag: own_flag, unless open sets another */
 };
 

@@ -27,7 +27,7 @@ enum { /* CUdevice_attribute */
        CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
 };
 enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
-enum { CU_HOST_DEVICE_MAP = 2 }; /* kernels reach the host's memory by the host's addresses */
+enum { CU_HOST_DEVICE_MAP = 2 };      /* kernels reach the host's memory by the host's addresses */
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
 
 /* X(name, symbol in the driver's library, arguments) */

@@ -200,13 +200,18 @@ static void test_linear(void **state) {
     }
 }
 
-static void test_gpu(void **state) {
-    arena *a = *state;
+static dev *open_gpu(void) {
     dev *d;
     err e = {0};
     setenv("ATHANOR_CUDA", "emulated", 1);
     assert_int_equal(dev_open(&d, DEV_CUDA, 2, &e), ST_OK);
     unsetenv("ATHANOR_CUDA");
+    return d;
+}
+
+static void test_gpu(void **state) {
+    arena *a = *state;
+    dev *d = open_gpu();
     for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
         run_shapes(a, d, op_find(d, OP_LINEAR, DT_F32), FORMATS[f], "emulated GPU", 9);
     /* Larger than what is made float at a time. */
@@ -279,11 +284,13 @@ static void look_up(arena *a, dev *d, const op_impl *impl, dtype dt, int64_t col
     double read = ROWS * (double)dtype_span_bytes(dt, cols);
     assert_true(io.fwd.bytes == read + 4.0 * ROWS + 4.0 * ROWS * (double)cols);
     op_run run = {.dev = d};
-    op_call c = {.attr = &attr, .run = &run};
+    op_call c = {.kind = OP_EMBED, .attr = &attr, .run = &run};
     memcpy(c.in, io.in, sizeof(c.in));
     c.out[0] = make_floats(a, ROWS, cols, 3, 5);
     memset(c.out[0].data, 0xff, (size_t)(ROWS * c.out[0].ld) * sizeof(float));
-    impl->fwd(&c);
+    op_launch(d, impl->fwd, &c);
+    dev_sync(d);
+    if (dev_check(d, &e) != ST_OK) fail_msg("%s", e.message);
     for (int64_t i = 0; i < ROWS; i++) {
         assert_memory_equal((float *)c.out[0].data + i * c.out[0].ld, w.value + ids[i] * cols,
                             (size_t)cols * sizeof(float));
@@ -304,6 +311,14 @@ static void test_embed(void **state) {
             }
         dev_close(d);
     }
+}
+
+static void test_embed_gpu(void **state) {
+    dev *d = open_gpu();
+    for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+        for (int s = 0; s < 3; s++)
+            look_up(*state, d, op_find(d, OP_EMBED, DT_F32), FORMATS[f], columns_of(FORMATS[f], s));
+    dev_close(d);
 }
 
 /* ---- what is refused ---- */
@@ -356,7 +371,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_linear),  cmocka_unit_test(test_reference),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_rows_are_independent),
         cmocka_unit_test(test_embed),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_gpu),     cmocka_unit_test(test_embed_gpu),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

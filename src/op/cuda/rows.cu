@@ -13,8 +13,9 @@
  * per chunk go through memory. Which sums are made of a row's places depends on these alone, not on
  * those of other rows: a table of which ranks have parts gets the same bits. */
 #include "op/cuda/pieces.h"
+#include "op/cuda/stored.h"
 
-enum { CHUNK = 32, SORT_THREADS = 256, SAME, AS_F32, AS_BF16, AS_F16 };
+enum { CHUNK = 32, SORT_THREADS = 256 };
 
 typedef struct rows_args {
     mat from, ids, to; /* backward: dy, ids, the gradient */
@@ -25,8 +26,9 @@ typedef struct rows_args {
     int32_t *order, *begin;     /* by rank: the place, and the first rank of its id */
     float *part;                /* [2 * places / CHUNK + 2, cols] */
     int32_t cols, wide, across; /* across: blocks for the columns of a row */
-    int32_t stored;             /* of the table */
-    int32_t nothing;            /* negative ids are fine, and mean no row */
+    int32_t table_dt;           /* of a table in another format, which has rows of so many bytes */
+    int64_t row_bytes;
+    int32_t nothing; /* negative ids are fine, and mean no row */
     int32_t is_param, add;
 } rows_args;
 
@@ -44,17 +46,6 @@ GPU_FN int64_t row_at(const rows_args *a, int64_t n) {
 
 /* ---- forward ---- */
 
-GPU_FN void load_stored(const rows_args *a, int64_t i, float v[VEC]) {
-    const uint16_t *half = (const uint16_t *)a->from.p + i;
-    for (int k = 0; k < VEC; k++) {
-        v[k] = 0;
-        if (!a->p.wide && k > 0) continue;
-        if (a->stored == AS_F32) v[k] = ((const float *)a->from.p)[i + k];
-        if (a->stored == AS_BF16) v[k] = bf16_load(half[k]);
-        if (a->stored == AS_F16) v[k] = f16_load(half[k]);
-    }
-}
-
 KERNEL(rows_fwd, rows_args, PIECE_THREADS) {
     int64_t n;
     int32_t c;
@@ -62,10 +53,26 @@ KERNEL(rows_fwd, rows_args, PIECE_THREADS) {
     if (!my_piece(&a->p, &n, &c)) return;
     int64_t row = row_at(a, n);
     for (int k = 0; k < VEC; k++) v[k] = 0;
-    if (row >= 0 && a->stored == SAME) piece_load(v, row_of(a->from, row) + c, a->p.wide);
-    if (row >= 0 && a->stored != SAME) load_stored(a, row * a->from.ld + c, v);
+    if (row >= 0) piece_load(v, row_of(a->from, row) + c, a->p.wide);
     piece_store(row_of(a->to, n) + c, v, a->p.wide);
 }
+
+#if defined(CUDA_STORE_F32)
+/* A table as files store it, in programs of f32. A piece has STORED_STEP elements. */
+KERNEL(rows_stored, rows_args, PIECE_THREADS) {
+    int64_t i = (int64_t)block_x() * threads_x() + thread_x();
+    if (i >= a->p.n) return;
+    int64_t n = i / a->p.in_row, row = row_at(a, n);
+    int32_t c = (int32_t)(i - n * a->p.in_row) * STORED_STEP;
+    float v[STORED_STEP];
+    for (int k = 0; k < STORED_STEP; k++) v[k] = 0;
+    const uint8_t *table = (const uint8_t *)a->from.p;
+    if (row >= 0) stored_read8(a->table_dt, table + row * a->row_bytes, a->cols, c, v);
+    float *y = row_of(a->to, n) + c;
+    for (int k = 0; k < STORED_STEP; k++)
+        if (c + k < a->cols) y[k] = v[k];
+}
+#endif
 
 /* ---- backward ---- */
 
@@ -180,19 +187,28 @@ static rows_args rows_open(const op_call *c) {
     return a;
 }
 
-static int32_t stored_as(dtype dt, dtype program) {
-    if (dt == program) return SAME;
-    CHECK(dt == DT_F32 || dt == DT_BF16 || dt == DT_F16, "no kernel reads a table of %s on a GPU",
-          dtype_name(dt));
-    return dt == DT_F32 ? AS_F32 : dt == DT_BF16 ? AS_BF16 : AS_F16;
+#if defined(CUDA_STORE_F32)
+static void take_stored(const op_call *c, rows_args *a) {
+    const tensor *table = &c->in[0];
+    a->table_dt = (int32_t)table->dt;
+    a->row_bytes = dtype_span_bytes(table->dt, table->ld);
+    a->p.in_row = (a->cols + STORED_STEP - 1) / STORED_STEP;
+    a->p.n = a->places * a->p.in_row;
+    launch(c, &rows_stored, grid_of_pieces(&a->p), a);
 }
+#endif
 
 static void take(const op_call *c) {
     const tensor *y = &c->out[0];
     rows_args a = rows_open(c);
     a.from = mat_of(&c->in[0]), a.to = mat_of(y);
-    a.stored = stored_as(c->in[0].dt, y->dt);
-    a.p = pieces_of(y->rows, y->cols, is_wide(y) && (a.stored != SAME || is_wide(&c->in[0])));
+#if defined(CUDA_STORE_F32)
+    if (c->in[0].dt != y->dt) {
+        take_stored(c, &a);
+        return;
+    }
+#endif
+    a.p = pieces_of(y->rows, y->cols, is_wide(y) && is_wide(&c->in[0]));
     launch(c, &rows_fwd, grid_of_pieces(&a.p), &a);
 }
 

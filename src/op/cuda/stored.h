@@ -39,7 +39,7 @@ GPU_FN void small_halves(const uint8_t *qs, const uint8_t *qh, int i, int32_t q[
     }
 }
 
-/* x = d q + m. */
+/* x = d q + m. To add -0 changes nothing, not even the sign of 0. */
 GPU_FN void small_scaled(float d, float m, const int32_t q[STORED_STEP], float out[STORED_STEP]) {
     for (int j = 0; j < STORED_STEP; j++) out[j] = mul_rounded(d, (float)q[j]) + m;
 }
@@ -95,7 +95,7 @@ GPU_FN void stored_read8(int32_t dt, const uint8_t *row, int64_t cols, int64_t i
         case DT_Q4_0:
             small_halves(b + 2, NULL, in_block, q);
             for (int j = 0; j < STORED_STEP; j++) q[j] -= 8;
-            small_scaled(stored_f16(b), 0.0f, q, out);
+            small_scaled(stored_f16(b), -0.0f, q, out);
             break;
         case DT_Q4_1:
             small_halves(b + 4, NULL, in_block, q);
@@ -104,7 +104,7 @@ GPU_FN void stored_read8(int32_t dt, const uint8_t *row, int64_t cols, int64_t i
         case DT_Q5_0:
             small_halves(b + 6, b + 2, in_block, q);
             for (int j = 0; j < STORED_STEP; j++) q[j] -= 16;
-            small_scaled(stored_f16(b), 0.0f, q, out);
+            small_scaled(stored_f16(b), -0.0f, q, out);
             break;
         case DT_Q5_1:
             small_halves(b + 8, b + 4, in_block, q);
@@ -112,7 +112,7 @@ GPU_FN void stored_read8(int32_t dt, const uint8_t *row, int64_t cols, int64_t i
             break;
         case DT_Q8_0:
             for (int j = 0; j < STORED_STEP; j++) q[j] = (int8_t)b[2 + in_block + j];
-            small_scaled(stored_f16(b), 0.0f, q, out);
+            small_scaled(stored_f16(b), -0.0f, q, out);
             break;
         case DT_Q4_K: k_groups(b, false, in_block, out); break;
         case DT_Q5_K: k_groups(b, true, in_block, out); break;

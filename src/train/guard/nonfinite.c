@@ -139,8 +139,7 @@ static const char *found_nowhere(const setup *u) {
 /* All ranks report what the lowest rank that found something has found. */
 status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) {
     bool *overflow = dev_flag(s->setup.dev);
-    finding f = {
-        .dev = s->setup.dev, .overflow = overflow, .limit = (double)s->stage.fixed_limit};
+    finding f = {.dev = s->setup.dev, .overflow = overflow, .limit = (double)s->stage.fixed_limit};
     *overflow = false;
     find(s, first_sample, grad_scale, &f);
     dev_room_free(&f.room);
