@@ -67,6 +67,7 @@ static void call_on_twin(const op_call *given, op_fn fn) {
     for (int i = 0; i < MOST_BUFFERS; i++)
         if (b[i]->mem) dev_write(g->twin, g->at + place_of(b, i), b[i]->mem, b[i]->bytes);
     op_run run = g->run;
+    run.dev = g->twin;
     c.kind = g->s->cs->kind;
     c.run = &run;
     move_call(g, b, &c);
@@ -123,11 +124,10 @@ static void check_case(dev *cpu, dev *twin, const op_case *cs, dtype dt) {
                   .grad_scale = 0.5f,
                   .fixed_limit = 1000,
                   .fixed_overflow = &overflow};
-    guest g = {.run = run, .twin = twin, .impl = impl, .s = &there};
     op_impl on_twin = {fwd_on_twin, impl->bwd_input ? bwd_input_on_twin : NULL,
                        impl->bwd_weight ? bwd_weight_on_twin : NULL, NULL};
-    run.dev = cpu;
-    g.run.dev = twin;
+    run.dev = cpu; /* where the harness gives a call to call_on_twin, at once */
+    guest g = {.run = run, .twin = twin, .impl = impl, .s = &there};
     run_case(&here, impl, &run);
     run_case(&there, &on_twin, &g.run);
     check_same(cs, &there, &here);
