@@ -1,11 +1,11 @@
-/* SCALE, COPY and BIAS: y = c x + bias, with c = 1 or without the bias. FILL: y = c. DROPOUT: y = x keep
- * / (1-p), by the draws of op/dropout.h. A number read (FILL: none) and one written, one or two FLOPs
+/* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. FILL: y = c. DROPOUT: y =
+ * x keep / (1-p), by the draws of op/dropout.h. A number read (ADD: two; FILL: none) and one written, one FLOP
  * (DROPOUT: 11 integer products for four numbers); where the result is added, one more read. */
 #include "op/cuda/column_sums.h"
 #include "op/cuda/philox.h"
 
 typedef struct scale_args {
-    mat x, y;
+    mat x, y, z;
     const float *bias;
     pieces p;
     float by;
@@ -15,13 +15,17 @@ typedef struct scale_args {
 KERNEL(scale_rows, scale_args, PIECE_THREADS) {
     int64_t n;
     int32_t c;
-    float v[VEC], bias[VEC];
+    float v[VEC], more[VEC];
     if (!my_piece(&a->p, &n, &c)) return;
     piece_load(v, row_of(a->x, n) + c, a->p.wide);
     for (int k = 0; k < VEC; k++) v[k] *= a->by;
+    if (a->z.p) {
+        piece_load(more, row_of(a->z, n) + c, a->p.wide);
+        for (int k = 0; k < VEC; k++) v[k] += more[k];
+    }
     if (a->bias) {
-        piece_load_f32(bias, a->bias + c, a->p.wide);
-        for (int k = 0; k < VEC; k++) v[k] += bias[k];
+        piece_load_f32(more, a->bias + c, a->p.wide);
+        for (int k = 0; k < VEC; k++) v[k] += more[k];
     }
     piece_put(row_of(a->y, n) + c, v, a->p.wide, a->add);
 }
@@ -80,6 +84,15 @@ KERNEL(dropout_rows, dropout_args, PIECE_THREADS) {
 }
 
 #ifndef __CUDACC__
+
+static void add_fwd(const op_call *c) {
+    const tensor *x = &c->in[0], *z = &c->in[1], *y = &c->out[0];
+    scale_args a = {.x = mat_of(x), .y = mat_of(y), .z = mat_of(z), .by = 1};
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && is_wide(z));
+    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
+}
+
+const op_impl CUDA_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
 
 static void scale(const op_call *c, const tensor *x, const tensor *y, const tensor *bias, float by,
                   bool add) {

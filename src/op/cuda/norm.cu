@@ -5,10 +5,12 @@
  *   dx = rstd (g - mean(g) - xn mean(g xn)), in RMSNORM without mean(g)
  *   dw = sum over rows and groups of dy xn;  db = the same sum of dy
  *
- * Forward: a block takes a group; x is read twice, the second time from the cache; y written once.
- * Backward: dx in one kernel like the forward. dw and db: a block takes 32 columns and a slice of the
- * groups, and adds up in a fixed order; a last kernel adds the slices. x and dy are read twice. */
-#include "op/cuda/store.h"
+ * A group is the work of a warp, or of a block if it is wide. Forward: x is read twice, the second time
+ * from the cache (LAYERNORM: three times); y is written once. Backward: dx in one kernel like the
+ * forward, with x and dy. dw and db: a block takes a piece of columns for each lane, and a slice of the
+ * groups, and adds up in a fixed order; a last kernel adds the slices. So x and dy come from memory
+ * twice, dx goes there once. 5 FLOPs forward, 13 backward (LAYERNORM 7 and 15). */
+#include "op/cuda/pieces.h"
 
 typedef struct norm_args {
     mat x, y, dy, dx, mean, rstd; /* mean absent: RMSNORM */
@@ -16,13 +18,13 @@ typedef struct norm_args {
     float *sum_w, *sum_b; /* [slices, width] */
     float *dw, *db;
     int64_t n; /* groups in all rows */
-    int32_t width, groups;
-    int32_t slices;
+    int32_t width, groups, wide;
+    int32_t slices, by_warp;
     float eps;
     int32_t unit_offset, center, add_dx, add_w, add_b;
 } norm_args;
 
-enum { NORM_THREADS = 256, SUM_COLS = 32, SUM_ROWS = 8 };
+enum { NORM_THREADS = 256, NORM_WARPS = 8 };
 
 /* Column `first` of group i, of row i / groups. */
 GPU_FN const STORE *norm_at(const norm_args *a, mat m, int64_t i) {
@@ -32,87 +34,146 @@ GPU_FN float *stat_at(const norm_args *a, mat m, int64_t i) {
     return f32_row_of(m, i / a->groups) + i % a->groups;
 }
 
-GPU_FN float gain_of(const norm_args *a, int32_t c) {
-    return (a->unit_offset ? 1.0f : 0.0f) + (a->w ? a->w[c] : a->unit_offset ? 0.0f : 1.0f);
+/* Where a thread begins in its group, and how far it goes at a time. */
+typedef struct team {
+    int64_t group;
+    int32_t first, step;
+} team;
+
+GPU_FN team my_team(const norm_args *a) {
+    int32_t per = a->wide ? VEC : 1;
+    team t;
+    t.group = a->by_warp ? (int64_t)block_x() * (threads_x() / GPU_WARP) + warp() : block_x();
+    t.first = (int32_t)(a->by_warp ? lane() : thread_x()) * per;
+    t.step = (int32_t)(a->by_warp ? GPU_WARP : threads_x()) * per;
+    return t;
+}
+
+/* The mean of what the group's threads have summed. */
+GPU_FN float team_mean(const norm_args *a, float sum, float *room) {
+    if (a->by_warp) return warp_sum(sum) / (float)a->width;
+    sum = block_sum(sum, room);
+    sync_block(); /* the room is free again */
+    return sum / (float)a->width;
+}
+
+/* w or 1 + w, for the piece of columns at c. */
+GPU_FN void load_gain(const norm_args *a, int32_t c, float gain[VEC]) {
+    for (int k = 0; k < VEC; k++) gain[k] = a->unit_offset && a->w ? 0.0f : 1.0f;
+    if (!a->w) return;
+    piece_load_f32(gain, a->w + c, a->wide);
+    for (int k = 0; k < VEC; k++) gain[k] += a->unit_offset ? 1.0f : 0.0f;
+}
+
+/* The sum of d, or of d^2, over what a piece has of a row. */
+GPU_FN float piece_sum(const norm_args *a, const float d[VEC], bool squares) {
+    float sum = squares ? d[0] * d[0] : d[0];
+    for (int k = 1; k < VEC && a->wide; k++) sum += squares ? d[k] * d[k] : d[k];
+    return sum;
 }
 
 KERNEL(norm_fwd, norm_args, NORM_THREADS) {
     SHARED(float, room, 32);
-    int64_t i = block_x();
-    const STORE *x = norm_at(a, a->x, i);
-    STORE *y = (STORE *)norm_at(a, a->y, i);
-    float mean = 0, square = 0;
+    team t = my_team(a);
+    if (t.group >= a->n) return;
+    const STORE *x = norm_at(a, a->x, t.group);
+    STORE *y = (STORE *)norm_at(a, a->y, t.group);
+    float v[VEC], gain[VEC], bias[VEC], mean = 0, sum = 0;
     if (a->center) {
-        float sum = 0;
-        for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x())
-            sum += load(x[c]);
-        mean = block_sum(sum, room) / (float)a->width;
-        sync_block();
+        for (int32_t c = t.first; c < a->width; c += t.step) {
+            piece_load(v, x + c, a->wide);
+            sum += piece_sum(a, v, false);
+        }
+        mean = team_mean(a, sum, room);
+        sum = 0;
     }
-    for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x()) {
-        float d = load(x[c]) - mean;
-        square += d * d;
+    for (int32_t c = t.first; c < a->width; c += t.step) {
+        piece_load(v, x + c, a->wide);
+        for (int k = 0; k < VEC; k++) v[k] -= mean;
+        sum += piece_sum(a, v, true);
     }
-    float rstd = 1.0f / sqrtf(block_sum(square, room) / (float)a->width + a->eps);
-    if (thread_x() == 0) {
-        *stat_at(a, a->rstd, i) = rstd;
-        if (a->center) *stat_at(a, a->mean, i) = mean;
+    float rstd = 1.0f / sqrtf(team_mean(a, sum, room) + a->eps);
+    if (t.first == 0) {
+        *stat_at(a, a->rstd, t.group) = rstd;
+        if (a->center) *stat_at(a, a->mean, t.group) = mean;
     }
-    for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x())
-        y[c] = store((load(x[c]) - mean) * rstd * gain_of(a, c) + (a->b ? a->b[c] : 0.0f));
+    for (int32_t c = t.first; c < a->width; c += t.step) {
+        piece_load(v, x + c, a->wide);
+        load_gain(a, c, gain);
+        for (int k = 0; k < VEC; k++) bias[k] = 0;
+        if (a->b) piece_load_f32(bias, a->b + c, a->wide);
+        for (int k = 0; k < VEC; k++) v[k] = (v[k] - mean) * rstd * gain[k] + bias[k];
+        piece_store(y + c, v, a->wide);
+    }
 }
 
 KERNEL(norm_bwd, norm_args, NORM_THREADS) {
     SHARED(float, room, 32);
-    int64_t i = block_x();
-    const STORE *x = norm_at(a, a->x, i), *dy = norm_at(a, a->dy, i);
-    STORE *dx = (STORE *)norm_at(a, a->dx, i);
-    float rstd = *stat_at(a, a->rstd, i), mean = a->center ? *stat_at(a, a->mean, i) : 0;
-    float sum_g = 0, sum_gx = 0;
-    for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x()) {
-        float g = load(dy[c]) * gain_of(a, c);
-        sum_g += g;
-        sum_gx += g * (load(x[c]) - mean) * rstd;
+    team t = my_team(a);
+    if (t.group >= a->n) return;
+    const STORE *x = norm_at(a, a->x, t.group), *dy = norm_at(a, a->dy, t.group);
+    STORE *dx = (STORE *)norm_at(a, a->dx, t.group);
+    float rstd = *stat_at(a, a->rstd, t.group);
+    float mean = a->center ? *stat_at(a, a->mean, t.group) : 0;
+    float xn[VEC], g[VEC], gain[VEC], sum_g = 0, sum_gx = 0;
+    for (int32_t c = t.first; c < a->width; c += t.step) {
+        piece_load(xn, x + c, a->wide);
+        piece_load(g, dy + c, a->wide);
+        load_gain(a, c, gain);
+        for (int k = 0; k < VEC; k++) {
+            g[k] *= gain[k];
+            xn[k] = g[k] * (xn[k] - mean) * rstd;
+        }
+        sum_g += piece_sum(a, g, false);
+        sum_gx += piece_sum(a, xn, false);
     }
-    float mean_gx = block_sum(sum_gx, room) / (float)a->width, mean_g = 0;
-    if (a->center) {
-        sync_block();
-        mean_g = block_sum(sum_g, room) / (float)a->width;
-    }
-    for (int32_t c = (int32_t)thread_x(); c < a->width; c += (int32_t)threads_x()) {
-        float xn = (load(x[c]) - mean) * rstd;
-        put(&dx[c], rstd * (load(dy[c]) * gain_of(a, c) - mean_g - xn * mean_gx), a->add_dx);
+    float mean_gx = team_mean(a, sum_gx, room);
+    float mean_g = a->center ? team_mean(a, sum_g, room) : 0;
+    for (int32_t c = t.first; c < a->width; c += t.step) {
+        piece_load(xn, x + c, a->wide);
+        piece_load(g, dy + c, a->wide);
+        load_gain(a, c, gain);
+        for (int k = 0; k < VEC; k++)
+            g[k] = rstd * (g[k] * gain[k] - mean_g - (xn[k] - mean) * rstd * mean_gx);
+        piece_put(dx + c, g, a->wide, a->add_dx);
     }
 }
 
-/* Threads of a warp take neighbouring columns, warps every SUM_ROWS-th group of the slice. */
-KERNEL(norm_sums, norm_args, SUM_COLS *SUM_ROWS) {
-    SHARED(float, part_w, SUM_ROWS *SUM_COLS);
-    SHARED(float, part_b, SUM_ROWS *SUM_COLS);
-    int32_t c = (int32_t)(block_x() * SUM_COLS + lane());
-    int64_t first = a->n * block_y() / a->slices, end = a->n * (block_y() + 1) / a->slices;
-    float w = 0, b = 0;
-    for (int64_t i = first + warp(); i < end && c < a->width; i += SUM_ROWS) {
-        float dy = load(norm_at(a, a->dy, i)[c]);
-        float mean = a->center ? *stat_at(a, a->mean, i) : 0;
-        w += dy * (load(norm_at(a, a->x, i)[c]) - mean) * *stat_at(a, a->rstd, i);
-        b += dy;
-    }
-    part_w[thread_x()] = w;
-    part_b[thread_x()] = b;
+/* Adds the sums of the block's warps for the piece of columns at c, and writes them for the first warp. */
+GPU_FN void join_warps(const norm_args *a, float sum[VEC], float *room, int32_t c, float *out) {
+    int32_t threads = (int32_t)threads_x();
+    for (int k = 0; k < VEC; k++) room[k * threads + (int32_t)thread_x()] = sum[k];
     sync_block();
-    if (warp() != 0 || c >= a->width) return;
-    for (int r = 1; r < SUM_ROWS; r++) {
-        w += part_w[r * SUM_COLS + (int32_t)lane()];
-        b += part_b[r * SUM_COLS + (int32_t)lane()];
+    if (warp() == 0 && c < a->width) {
+        for (int32_t w = 1; w < threads / GPU_WARP; w++)
+            for (int k = 0; k < VEC; k++)
+                sum[k] += room[k * threads + w * GPU_WARP + (int32_t)lane()];
+        piece_put_f32(out + (int64_t)block_y() * a->width + c, sum, a->wide, false);
     }
-    int64_t at = (int64_t)block_y() * a->width + c;
-    if (a->dw) a->sum_w[at] = w;
-    if (a->db) a->sum_b[at] = b;
+    sync_block();
+}
+
+KERNEL(norm_sums, norm_args, NORM_THREADS) {
+    SHARED(float, room, NORM_WARPS *GPU_WARP *VEC);
+    int32_t c = (int32_t)(block_x() * GPU_WARP + lane()) * (a->wide ? VEC : 1);
+    int64_t first = a->n * block_y() / a->slices, end = a->n * (block_y() + 1) / a->slices;
+    float sum_w[VEC], sum_b[VEC], x[VEC], dy[VEC];
+    for (int k = 0; k < VEC; k++) sum_w[k] = sum_b[k] = 0;
+    for (int64_t i = first + warp(); i < end && c < a->width; i += threads_x() / GPU_WARP) {
+        float mean = a->center ? *stat_at(a, a->mean, i) : 0, rstd = *stat_at(a, a->rstd, i);
+        piece_load(x, norm_at(a, a->x, i) + c, a->wide);
+        piece_load(dy, norm_at(a, a->dy, i) + c, a->wide);
+        for (int k = 0; k < VEC; k++) {
+            sum_w[k] += dy[k] * (x[k] - mean) * rstd;
+            sum_b[k] += dy[k];
+        }
+    }
+    if (a->dw) join_warps(a, sum_w, room, c, a->sum_w);
+    if (a->db) join_warps(a, sum_b, room, c, a->sum_b);
 }
 
 KERNEL(norm_join, norm_args, NORM_THREADS) {
-    int32_t c = (int32_t)(block_x() * NORM_THREADS + thread_x());
+    int32_t c = (int32_t)(block_x() * threads_x() + thread_x());
     if (c >= a->width) return;
     float w = 0, b = 0;
     for (int32_t s = 0; s < a->slices; s++) {
@@ -124,7 +185,13 @@ KERNEL(norm_join, norm_args, NORM_THREADS) {
 }
 
 #ifndef __CUDACC__
-#include "op/cuda/host.h"
+
+/* Whether all pieces of 16 bytes lie in one group. */
+static bool is_norm_wide(const op_call *c, const tensor *p, const tensor *q) {
+    return is_wide(&c->in[0]) && is_wide(p) && is_wide(q) &&
+           op_norm_width(c->attr, c->in[0].cols) % VEC == 0 &&
+           (!c->in[1].data || is_wide_f32(&c->in[1])) && (!c->in[2].data || is_wide_f32(&c->in[2]));
+}
 
 static norm_args norm_open(const op_call *c, bool center) {
     int64_t width = op_norm_width(c->attr, c->in[0].cols);
@@ -140,16 +207,22 @@ static norm_args norm_open(const op_call *c, bool center) {
     return a;
 }
 
-/* A few columns for each thread: a warp for the heads of a norm per head, eight for wide rows. */
-static gpu_grid grid_of_groups(const norm_args *a) {
-    uint32_t threads = 32;
-    while (threads < NORM_THREADS && (int64_t)threads * 4 < a->width) threads *= 2;
-    return (gpu_grid){(uint32_t)a->n, 1, 1, threads, 0};
+/* Up to four pieces of each lane are a warp's work: the heads of a norm per head. */
+static void launch_groups(const op_call *c, const gpu_kernel *k, norm_args *a) {
+    int32_t pieces_of_group = a->width / (a->wide ? VEC : 1);
+    a->by_warp = pieces_of_group <= 4 * GPU_WARP;
+    uint32_t threads = threads_for(pieces_of_group, NORM_THREADS), blocks = (uint32_t)a->n;
+    if (a->by_warp) {
+        threads = threads_for(a->n * GPU_WARP, NORM_WARPS * GPU_WARP);
+        blocks = blocks_for(a->n, threads / GPU_WARP);
+    }
+    launch(c, k, (gpu_grid){blocks, 1, 1, threads, 0}, a);
 }
 
 static void forward(const op_call *c, bool center) {
     norm_args a = norm_open(c, center);
-    launch(c, &norm_fwd, grid_of_groups(&a), &a);
+    a.wide = is_norm_wide(c, &c->out[0], &c->out[0]);
+    launch_groups(c, &norm_fwd, &a);
 }
 
 /* Enough slices for all multiprocessors of the largest devices, whatever the number of columns. */
@@ -158,27 +231,33 @@ static int32_t slices_for(int64_t n) {
     return (int32_t)(s < 1 ? 1 : s > 128 ? 128 : s);
 }
 
+static void sum_gradients(const op_call *c, norm_args *a) {
+    a->slices = slices_for(a->n);
+    a->sum_w = c->ws;
+    a->sum_b = a->sum_w + ((int64_t)a->slices * a->width + 3) / 4 * 4;
+    uint32_t across = blocks_for(a->width, (int64_t)GPU_WARP * (a->wide ? VEC : 1));
+    uint32_t threads = threads_for(a->n / a->slices * GPU_WARP, NORM_WARPS * GPU_WARP);
+    launch(c, &norm_sums, (gpu_grid){across, (uint32_t)a->slices, 1, threads, 0}, a);
+    threads = threads_for(a->width, NORM_THREADS);
+    launch(c, &norm_join, (gpu_grid){blocks_for(a->width, threads), 1, 1, threads, 0}, a);
+}
+
 static void backward(const op_call *c, bool center) {
     norm_args a = norm_open(c, center);
     a.dy = mat_of(&c->dout[0]);
     a.dx = mat_of(&c->din[0]);
+    a.wide = is_norm_wide(c, &c->dout[0], &c->din[0]);
     a.add_dx = op_accumulates(c, 0);
     a.dw = c->din[1].data, a.add_w = op_accumulates(c, 1);
     if (center) a.db = c->din[2].data, a.add_b = op_accumulates(c, 2);
-    if (a.dx.p) launch(c, &norm_bwd, grid_of_groups(&a), &a);
-    if (!a.dw && !a.db) return;
-    a.slices = slices_for(a.n);
-    a.sum_w = c->ws;
-    a.sum_b = a.sum_w + (int64_t)a.slices * a.width;
-    uint32_t cols = blocks_for(a.width, SUM_COLS);
-    launch(c, &norm_sums, (gpu_grid){cols, (uint32_t)a.slices, 1, SUM_COLS * SUM_ROWS, 0}, &a);
-    launch(c, &norm_join, (gpu_grid){blocks_for(a.width, NORM_THREADS), 1, 1, NORM_THREADS, 0}, &a);
+    if (a.dx.p) launch_groups(c, &norm_bwd, &a);
+    if (a.dw || a.db) sum_gradients(c, &a);
 }
 
 static void norm_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t width = op_norm_width(io->attr, io->in[0].cols);
-    ws[1] =
-        2 * (int64_t)sizeof(float) * slices_for(io->in[0].rows * (io->in[0].cols / width)) * width;
+    int64_t rows = slices_for(io->in[0].rows * (io->in[0].cols / width));
+    ws[1] = 2 * (int64_t)sizeof(float) * ((rows * width + 3) / 4 * 4);
 }
 
 static void rmsnorm_fwd(const op_call *c) {
