@@ -26,9 +26,9 @@ typedef struct rows_args {
     int32_t *order, *begin;     /* by rank: the place, and the first rank of its id */
     float *part;                /* [2 * places / CHUNK + 2, cols] */
     int32_t cols, wide, across; /* across: blocks for the columns of a row */
-    int64_t row_bytes;          /* of a table in another format, */
-    int32_t stored;             /* which is this dtype */
-    int32_t nothing;            /* negative ids are fine, and mean no row */
+    int32_t table_dt;           /* of a table in another format, which has rows of so many bytes */
+    int64_t row_bytes;
+    int32_t nothing; /* negative ids are fine, and mean no row */
     int32_t is_param, add;
 } rows_args;
 
@@ -58,18 +58,19 @@ KERNEL(rows_fwd, rows_args, PIECE_THREADS) {
 }
 
 #if defined(CUDA_STORE_F32)
-/* From a table as files store it; a thread takes 8 columns. */
+/* A table as files store it, in programs of f32. A piece has STORED_STEP elements. */
 KERNEL(rows_stored, rows_args, PIECE_THREADS) {
-    int64_t each = (a->cols + STORED_STEP - 1) / STORED_STEP;
-    int64_t i = (int64_t)block_x() * threads_x() + thread_x(), n = i / each;
-    int32_t c = (int32_t)(i % each) * STORED_STEP;
+    int64_t i = (int64_t)block_x() * threads_x() + thread_x();
+    if (i >= a->p.n) return;
+    int64_t n = i / a->p.in_row, row = row_at(a, n);
+    int32_t c = (int32_t)(i - n * a->p.in_row) * STORED_STEP;
     float v[STORED_STEP];
-    if (n >= a->places) return;
-    int64_t row = row_at(a, n);
     for (int k = 0; k < STORED_STEP; k++) v[k] = 0;
     const uint8_t *table = (const uint8_t *)a->from.p;
-    if (row >= 0) stored_read8(a->stored, table + row * a->row_bytes, a->cols, c, v);
-    for (int k = 0; k < STORED_STEP && c + k < a->cols; k++) f32_row_of(a->to, n)[c + k] = v[k];
+    if (row >= 0) stored_read8(a->table_dt, table + row * a->row_bytes, a->cols, c, v);
+    float *y = row_of(a->to, n) + c;
+    for (int k = 0; k < STORED_STEP; k++)
+        if (c + k < a->cols) y[k] = v[k];
 }
 #endif
 
@@ -186,17 +187,24 @@ static rows_args rows_open(const op_call *c) {
     return a;
 }
 
+#if defined(CUDA_STORE_F32)
+static void take_stored(const op_call *c, rows_args *a) {
+    const tensor *table = &c->in[0];
+    a->table_dt = (int32_t)table->dt;
+    a->row_bytes = dtype_span_bytes(table->dt, table->ld);
+    a->p.in_row = (a->cols + STORED_STEP - 1) / STORED_STEP;
+    a->p.n = a->places * a->p.in_row;
+    launch(c, &rows_stored, grid_of_pieces(&a->p), a);
+}
+#endif
+
 static void take(const op_call *c) {
     const tensor *y = &c->out[0];
     rows_args a = rows_open(c);
     a.from = mat_of(&c->in[0]), a.to = mat_of(y);
 #if defined(CUDA_STORE_F32)
     if (c->in[0].dt != y->dt) {
-        a.stored = (int32_t)c->in[0].dt;
-        a.row_bytes = dtype_span_bytes(c->in[0].dt, c->in[0].ld);
-        int64_t n = y->rows * ((y->cols + STORED_STEP - 1) / STORED_STEP);
-        uint32_t threads = threads_for(n, PIECE_THREADS);
-        launch(c, &rows_stored, (gpu_grid){blocks_for(n, threads), 1, 1, threads, 0}, &a);
+        take_stored(c, &a);
         return;
     }
 #endif

@@ -39,7 +39,7 @@ GPU_FN void small_halves(const uint8_t *qs, const uint8_t *qh, int i, int32_t q[
     }
 }
 
-/* x = d q + m. Without a minimum m is -0, which changes no number, not even another -0. */
+/* x = d q + m. To add -0 changes nothing, not even the sign of 0. */
 GPU_FN void small_scaled(float d, float m, const int32_t q[STORED_STEP], float out[STORED_STEP]) {
     for (int j = 0; j < STORED_STEP; j++) out[j] = mul_rounded(d, (float)q[j]) + m;
 }
