@@ -223,22 +223,28 @@ static const attention_case ATTENTION_CASES[] = {
     {1, 600, 600, 2, 1, 8, 16, 0, true, STARTS, false, 0},
     {1, 300, 300, 1, 1, 16, 8, 150, true, STARTS, false, 0.1f},
     {1, 290, 550, 2, 1, 20, 8, 200, true, ABSENT, true, 0},
+    /* heads of two sizes of a GPU's tiles, and too large for its shared memory */
+    {1, 40, 40, 4, 2, 128, 128, 0, true, STARTS, false, 0},
+    {1, 50, 70, 2, 1, 96, 112, 20, true, ABSENT, true, 0.1f},
+    {2, 1, 300, 4, 2, 128, 128, 0, true, ABSENT, true, 0},
+    {1, 17, 17, 1, 1, 600, 520, 0, true, ABSENT, false, 0},
 };
 
 /* Which of these also run with softcap, and which. */
 static const struct {
     int index;
     float cap;
-} CAPPED_CASES[] = {{0, 1},  {2, 0.5f},  {3, 2},   {6, 0.7f},  {7, 1},
-                    {9, 1},  {11, 0.6f}, {12, 50}, {13, 1},    {15, 0.3f},
-                    {19, 1}, {21, 0.5f}, {22, 1},  {23, 0.7f}, {26, 0.6f}};
+} CAPPED_CASES[] = {{0, 1},     {2, 0.5f},  {3, 2},     {6, 0.7f},  {7, 1},  {9, 1},
+                    {11, 0.6f}, {12, 50},   {13, 1},    {15, 0.3f}, {19, 1}, {21, 0.5f},
+                    {22, 1},    {23, 0.7f}, {26, 0.6f}, {29, 0.6f}};
 
 static void add_attention(case_list *l, int i, float cap) {
     const attention_case *a = &ATTENTION_CASES[i];
     op_case *c = case_add(l, OP_ATTENTION);
     LABEL(c, "attention #%d B=%d Tq=%d Tk=%d H=%d K=%d D=%d Dv=%d cap=%g", i, a->B, a->Tq, a->Tk,
           a->H, a->K, a->D, a->Dv, (double)cap);
-    c->heavy = (double)a->B * a->H * a->Tq * a->Tk * (a->D + a->Dv) > 1e6;
+    double work = (double)a->B * a->H * a->Tq * a->Tk * (a->D + a->Dv);
+    c->heavy = work > 2e5 || a->D > 256;
     c->attr.attention.softcap = cap;
     c->attr.attention.B = a->B, c->attr.attention.Tq = a->Tq, c->attr.attention.Tk = a->Tk;
     c->attr.attention.H = a->H, c->attr.attention.K = a->K;
@@ -265,7 +271,7 @@ static void add_cached_attention(case_list *l, int i, fill cache) {
 }
 
 static void cases_ATTENTION(case_list *l) {
-    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24};
+    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30};
     for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
     for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)
         add_attention(l, CAPPED_CASES[i].index, CAPPED_CASES[i].cap);

@@ -39,7 +39,7 @@ typedef struct op_case {
     op_attr attr;
     slot in[OP_MAX_IN];
     bool forward_only; /* this call has no gradient, though the op has */
-    bool heavy;        /* millions of multiplications: tried in fewer ways where that takes long */
+    bool heavy;        /* many multiplications: tried in fewer ways where these take long */
 } op_case;
 
 /* Thousands of tiny parallel loops: waiting threads must sleep, not spin. OpenMP reads this only

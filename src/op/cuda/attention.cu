@@ -18,7 +18,8 @@
 enum {
     MOST_SPLITS = 64,
     SPLIT_KEYS = 128, /* at least so many keys for each block */
-    FULL_GRID = 256   /* blocks that keep the largest devices busy */
+    FEW_QUERIES = 16,
+    FULL_GRID = 512 /* blocks that keep the largest devices busy */
 };
 
 /* The common arguments. Workspace and grids depend on shapes alone, so that the plan and the bits are
@@ -52,18 +53,15 @@ static int64_t any_shared(attention_args *a, int32_t rows, bool two) {
     return (floats + (a->keep ? all : two ? 2 : 1) * tile) * (int64_t)sizeof(float);
 }
 
-/* How forward shares out its work: few queries are packed, and blocks share the keys. */
-static int32_t any_forward_rows(attention_args *a) {
-    int32_t heads = a->H / a->K;
-    if (a->Tq < 16) a->pack = heads;
-    int32_t rows = any_rows((int64_t)a->pack * a->Tq);
-    a->tiles = (int32_t)blocks_for((int64_t)a->pack * a->Tq, rows);
-    a->chunks = (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK;
-    int64_t blocks = (int64_t)a->tiles * a->chunks * a->B * (a->H / a->pack);
+/* How forward shares out its work: few queries are packed, and where there are few blocks, several
+ * share the keys. */
+static void share_forward(attention_args *a) {
+    if (a->Tq < FEW_QUERIES) a->pack = a->H / a->K;
+    int64_t rows = (int64_t)a->pack * a->Tq, groups = (int64_t)a->B * (a->H / a->pack);
+    int64_t blocks = blocks_for(rows, any_rows(rows)) * groups;
     int64_t splits = (FULL_GRID + blocks - 1) / blocks, most_splits = a->Tk / SPLIT_KEYS;
     if (splits > most_splits) splits = most_splits;
     a->splits = (int32_t)(splits < 1 ? 1 : splits > MOST_SPLITS ? MOST_SPLITS : splits);
-    return rows;
 }
 
 static int64_t part_rows(const attention_args *a) {
@@ -104,61 +102,56 @@ static bool takes_mma(const op_call *c, const attention_args *a) {
     return a->wide && a->D <= 128 && a->Dv <= 128;
 }
 
-static int32_t mma_rows(int64_t rows) {
-    return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : MMA_THREADS / GPU_WARP * MMA_ROWS;
-}
+/* A kernel and its form; most: its threads. */
+typedef struct mma_kernel {
+    const gpu_kernel *kernel;
+    int32_t most, w, columns, bands;
+} mma_kernel;
+#define X(name, threads, w, columns, bands) {&name, threads, w, columns, bands},
+static const mma_kernel FORWARD_KERNELS[] = {MMA_FORWARD(X)};
+static const mma_kernel ONE_KERNELS[] = {MMA_ONE(X)};
+static const mma_kernel QUERY_KERNELS[] = {MMA_QUERIES(X)};
+static const mma_kernel KEY_KERNELS[] = {MMA_KEYS(X)};
+#undef X
 
-/* operands: of rows in shared memory, beside four of columns. */
-static gpu_grid mma_grid(int64_t blocks, int32_t rows, int32_t operands, int32_t columns,
-                         int32_t w) {
-    uint32_t shared = (uint32_t)((operands * rows + 4 * columns) * w * (int32_t)sizeof(STORE));
-    return (gpu_grid){(uint32_t)blocks, 1, 1, (uint32_t)(rows / MMA_ROWS * GPU_WARP), shared};
-}
-
-static bool narrow_heads(const attention_args *a) {
-    return a->D <= 64 && a->Dv <= 64;
-}
-
-static void mma_fwd(const op_call *c, attention_args a) {
-    int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
-    a.tiles = (int32_t)blocks_for(a.Tq, rows);
-    gpu_grid g = mma_grid((int64_t)a.B * a.H * a.tiles, rows, 1, MMA_MOST_COLS, w);
-    launch(c, w == 64 ? &attention_mma_fwd_64 : &attention_mma_fwd_128, g, &a);
-}
-
-static void mma_dq(const op_call *c, attention_args a) {
-    int32_t rows = mma_rows(a.Tq), w = narrow_heads(&a) ? 64 : 128;
-    a.tiles = (int32_t)blocks_for(a.Tq, rows);
-    gpu_grid g =
-        mma_grid((int64_t)a.B * a.H * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
-    launch(c, w == 64 ? &attention_mma_dq_64 : &attention_mma_dq_128, g, &a);
-}
-
-static void mma_dkv(const op_call *c, attention_args a) {
-    int32_t rows = mma_rows(a.Tk), w = narrow_heads(&a) ? 64 : 128;
-    a.tiles = (int32_t)blocks_for(a.Tk, rows);
-    gpu_grid g =
-        mma_grid((int64_t)a.B * a.K * a.tiles, rows, 2, w == 64 ? MMA_COLS_64 : MMA_COLS_128, w);
-    launch(c, w == 64 ? &attention_mma_dkv_64 : &attention_mma_dkv_128, g, &a);
+/* Runs the form for these heads, with as few warps as the rows need: `rows` in each of `heads` heads,
+ * operands of rows in shared memory, beside four of columns. */
+static void launch_mma(const op_call *c, attention_args *a, const mma_kernel *of, int64_t rows,
+                       int64_t heads, int32_t operands) {
+    const mma_kernel *k = &of[a->D > 64 || a->Dv > 64];
+    int32_t warps = 1, band = MMA_ROWS * k->bands;
+    while (warps * band < rows && warps * GPU_WARP < k->most) warps *= 2;
+    a->tiles = (int32_t)blocks_for(rows, warps * band);
+    int64_t numbers = ((int64_t)operands * warps * band + 4 * k->columns) * k->w;
+    gpu_grid g = {(uint32_t)(heads * a->tiles), 1, 1, (uint32_t)warps * GPU_WARP, 0};
+    g.shared_bytes = (uint32_t)(numbers * (int64_t)sizeof(STORE));
+    launch(c, k->kernel, g, a);
 }
 #endif
 
 /* ---- the op ---- */
 
-static void attention_fwd(const op_call *c) {
-    attention_args a = open_call(c);
+static void forward_parts(const op_call *c, attention_args *a) {
+    int64_t rows = (int64_t)a->pack * a->Tq, heads = (int64_t)a->B * (a->H / a->pack) * a->splits;
 #ifndef CUDA_STORE_F32
-    if (takes_mma(c, &a) && a.Tq >= MMA_ROWS) {
-        mma_fwd(c, a);
+    if (takes_mma(c, a) && (a->Tq == 1 || a->Tq >= FEW_QUERIES)) {
+        launch_mma(c, a, a->Tq == 1 ? ONE_KERNELS : FORWARD_KERNELS, rows, heads, 1);
         return;
     }
 #endif
-    int32_t rows = any_forward_rows(&a);
+    int32_t block_rows = any_rows(rows);
+    a->tiles = (int32_t)blocks_for(rows, block_rows);
+    a->chunks = (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK;
+    int64_t shared = any_shared(a, block_rows, false);
+    launch(c, &attention_any_fwd, any_grid(heads * a->tiles * a->chunks, block_rows, shared), a);
+}
+
+static void attention_fwd(const op_call *c) {
+    attention_args a = open_call(c);
+    share_forward(&a);
     a.part_o = c->ws;
     a.part_m = a.part_o + part_rows(&a) * a.Dv;
-    int64_t shared = any_shared(&a, rows, false), groups = (int64_t)a.B * (a.H / a.pack);
-    launch(c, &attention_any_fwd, any_grid(groups * a.tiles * a.chunks * a.splits, rows, shared),
-           &a);
+    forward_parts(c, &a);
     if (a.splits == 1) return;
     uint32_t threads = a.Dv <= 32 ? 32 : a.Dv <= 64 ? 64 : ANY_THREADS;
     launch(c, &attention_join,
@@ -172,7 +165,7 @@ static int64_t delta_bytes(const attention_args *a) {
 static void query_gradients(const op_call *c, attention_args a) {
 #ifndef CUDA_STORE_F32
     if (takes_mma(c, &a)) {
-        mma_dq(c, a);
+        launch_mma(c, &a, QUERY_KERNELS, a.Tq, (int64_t)a.B * a.H, 2);
         return;
     }
 #endif
@@ -187,7 +180,7 @@ static void query_gradients(const op_call *c, attention_args a) {
 static void key_gradients(const op_call *c, attention_args a) {
 #ifndef CUDA_STORE_F32
     if (takes_mma(c, &a)) {
-        mma_dkv(c, a);
+        launch_mma(c, &a, KEY_KERNELS, a.Tk, (int64_t)a.B * a.K, 2);
         return;
     }
 #endif
@@ -217,7 +210,7 @@ static void attention_bwd(const op_call *c) {
 
 static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     attention_args a = shape_of(io->attr);
-    any_forward_rows(&a);
+    share_forward(&a);
     if (a.splits > 1) ws[0] = part_rows(&a) * (a.Dv + 2) * (int64_t)sizeof(float);
     ws[1] = delta_bytes(&a) + (int64_t)a.B * blocks_for(a.Tq, SEEN) * 8;
 }

@@ -97,6 +97,14 @@ GPU_FN float keep_factor(const attention_args *a, uint64_t row, int32_t j) {
     return philox_u32(a->key, row + (uint64_t)j) >= a->threshold ? a->dropout_scale : 0;
 }
 
+/* Of row x of a block, whose first head is h. */
+GPU_FN int32_t query_of(const attention_args *a, int32_t x) {
+    return a->pack > 1 ? x % a->Tq : x;
+}
+GPU_FN int32_t head_of(const attention_args *a, int32_t h, int32_t x) {
+    return a->pack > 1 ? h + x / a->Tq : h;
+}
+
 /* A head's rows in memory: row x lies at p + x ld. Packed: rows of the next head begin step further on
  * after each `wrap` rows. */
 typedef struct strip {

@@ -280,6 +280,21 @@ GPU_FN key_range any_look(const attention_args *a, const any_block *t, const any
     return all;
 }
 
+/* The row of part_o and part_m for row r of the block. */
+GPU_FN int64_t part_row(const attention_args *a, const any_place *w, int32_t r) {
+    return (w->group * a->splits + w->split) * a->pack * a->Tq + w->x0 + r;
+}
+
+/* Of the keys that a block's rows see, those of one split; it begins after whole tiles. */
+GPU_FN key_range part_of(const attention_args *a, key_range all, int32_t columns, int32_t split) {
+    key_range part = {0, 0};
+    if (all.low >= all.high) return part;
+    int64_t n = (all.high - all.low + columns - 1) / columns;
+    part.low = all.low + (int32_t)(n * split / a->splits) * columns;
+    part.high = least(all.low + (int32_t)(n * (split + 1) / a->splits) * columns, all.high);
+    return part;
+}
+
 /* The part of a block that has some of the keys only. */
 GPU_FN void put_part(const attention_args *a, const any_block *t, const any_place *w,
                      const any_soft *f, const float o[4][8], const float sum[4]) {
@@ -287,7 +302,7 @@ GPU_FN void put_part(const attention_args *a, const any_block *t, const any_plac
     for (int i = 0; i < 4; i++) {
         int32_t r = t->ty + i * t->step;
         if (r >= w->n) continue;
-        int64_t at = (w->group * a->splits + w->split) * a->pack * a->Tq + w->x0 + r;
+        int64_t at = part_row(a, w, r);
         for (int g = 0; g < 8; g++) {
             int32_t c = 32 * (g / 4) + 4 * t->tx + g % 4;
             if (c < cols) a->part_o[at * a->Dv + c0 + c] = o[i][g];
@@ -316,10 +331,9 @@ KERNEL(attention_any_fwd, attention_args, ANY_THREADS) {
     keep_rows(a, &t, q, w.x0, w.n, t.row_a, a->D);
     float o[4][8], s[4][4];
     clear(o);
-    int32_t n = all.high > all.low ? (all.high - all.low + ANY_COLS - 1) / ANY_COLS : 0;
-    int32_t end = (int32_t)((int64_t)n * (w.split + 1) / a->splits);
-    for (int32_t i = (int32_t)((int64_t)n * w.split / a->splits); i < end; i++) {
-        int32_t j0 = all.low + i * ANY_COLS, m = least(all.high - j0, ANY_COLS);
+    all = part_of(a, all, ANY_COLS, w.split);
+    for (int32_t j0 = all.low; j0 < all.high; j0 += ANY_COLS) {
+        int32_t m = least(all.high - j0, ANY_COLS);
         tile_scores(a, &t, s, q, w.x0, w.n, t.row_a, k, j0, m, t.col_a, a->D);
         load_tile(t.col_b, v, j0, m, ANY_COLS, c0, cols);
         soften(a, &t, &f, s, o, j0);
