@@ -39,7 +39,7 @@ expect 0 train c.yaml run=cpu device=cpu
 expect 0 train c.yaml run=cuda device=cuda
 close cuda cpu 1e-5
 [ "$(event sample cuda/metrics.jsonl)" = "$(event sample cpu/metrics.jsonl)" ] || fail "samples differ"
-for precision in bf16; do
+for precision in bf16 fp16; do
     expect 0 train c.yaml run=cpu-$precision device=cpu train.precision=$precision train.steps=4
     expect 0 train c.yaml run=cuda-$precision device=cuda train.precision=$precision train.steps=4
     close cuda-$precision cpu-$precision 3e-3

@@ -626,7 +626,7 @@ static void check_updates_on_cuda(bool fixed, const char *seed) {
     take_back(d, got.param, there.param, LEN * sizeof(float));
     take_back(d, got.state[0], there.state[0], LEN * sizeof(float));
     take_back(d, got.state[1], there.state[1], LEN * sizeof(float));
-    take_back(d, got.param_bf16, there.param_bf16, LEN * sizeof(uint16_t));
+    take_back(d, got.param_copy, there.param_copy, LEN * sizeof(uint16_t));
     dev_release(d, (void *)(uintptr_t)there.grad, LEN * sizeof(float));
     if (fixed) dev_release(d, (void *)(uintptr_t)there.grad_fixed, LEN * sizeof *grad);
     for (int i = 0; i < LEN; i++) {
@@ -635,7 +635,7 @@ static void check_updates_on_cuda(bool fixed, const char *seed) {
         assert_true(fabsf(got.state[1][i] - here.state[1][i]) <= 1e-7f);
         assert_true(fabsf(got.param[i] - here.param[i]) <= 1e-6f);
     }
-    check_copies(&s, got.param, got.param_bf16);
+    check_copies(&s, got.param, got.param_copy);
     assert_true(digests[0] == digest(&s, got.param) && digests[1] == digests[0]);
     dev_close(cpu), close_cuda(d), arena_free(a);
 }
