@@ -149,8 +149,10 @@ static void forward_parts(const op_call *c, attention_args *a) {
 static void attention_fwd(const op_call *c) {
     attention_args a = open_call(c);
     share_forward(&a);
-    a.part_o = c->ws;
-    a.part_m = a.part_o + part_rows(&a) * a.Dv;
+    if (a.splits > 1) {
+        a.part_o = c->ws;
+        a.part_m = a.part_o + part_rows(&a) * a.Dv;
+    }
     forward_parts(c, &a);
     if (a.splits == 1) return;
     uint32_t threads = a.Dv <= 32 ? 32 : a.Dv <= 64 ? 64 : ANY_THREADS;

@@ -10,7 +10,9 @@
  * next ones, and the scores again.
  *
  * FLOPs per visible pair: forward 2 (D + Dv), backward 2 (5 D + 4 Dv) in two kernels; for each
- * further chunk the scores again. Shared memory per multiply-add: 1/8 access of 16 bytes. */
+ * further chunk the scores again. Shared memory per multiply-add: 1/8 access of 16 bytes. Blocks of 64
+ * rows have up to 254 registers per thread and 44 KB (forward) or 62 KB at D = 64: 2 of them, or 8
+ * warps, in a multiprocessor. */
 #ifndef OP_CUDA_ATTENTION_ANY_H
 #define OP_CUDA_ATTENTION_ANY_H
 
@@ -132,9 +134,7 @@ GPU_FN void keep_rows(const attention_args *a, const any_block *t, strip rows, i
 }
 
 /* Chunk c0 of `cols` into the tile, unless tile_scores has left it there. All of the block. */
-GPU_FN void result_tile(const any_block *t, strip cols, int32_t j0, int32_t m, float *tile,
-                        int32_t c0, int32_t d) {
-    (void)t;
+GPU_FN void result_tile(strip cols, int32_t j0, int32_t m, float *tile, int32_t c0, int32_t d) {
     if (d <= ANY_CHUNK) return;
     sync_block();
     load_tile(tile, cols, j0, m, ANY_COLS, c0, least(d - c0, ANY_CHUNK));
@@ -450,7 +450,7 @@ KERNEL(attention_any_dq, attention_args, ANY_THREADS) {
             pair_gradient(a, &s[i][j], &dp[i][j], seen, lse[i], delta[i], f.draws[i], key);
         }
         put_p(&t, dp);
-        result_tile(&t, k, j0, m, t.col_a, c0, a->D);
+        result_tile(k, j0, m, t.col_a, c0, a->D);
         add_product(&t, o, t.col_a, m, least(a->D - c0, ANY_CHUNK));
     }
     put_rows(&t, o, scale, query_strip(a, a->dq, w.b, w.h, a->D), w.x0, w.n, c0,
@@ -496,10 +496,10 @@ GPU_FN void key_tile(const attention_args *a, const any_block *t, const any_colu
                       draw_row(a, b, h, i0 + c), key);
     }
     put_p(t, s);
-    result_tile(t, d_o, i0, m, t->col_b, c0, a->Dv);
+    result_tile(d_o, i0, m, t->col_b, c0, a->Dv);
     add_product(t, dv, t->col_b, m, a->Dv - c0);
     put_p(t, dp);
-    result_tile(t, q, i0, m, t->col_a, c0, a->D);
+    result_tile(q, i0, m, t->col_a, c0, a->D);
     add_product(t, dk, t->col_a, m, a->D - c0);
 }
 
