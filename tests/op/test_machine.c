@@ -13,7 +13,7 @@
 #include "op/probe.h"
 
 static const char PATH[] = "machine_test/cache/machine.json";
-static const machine_layer LAYER = {.rows = 1024, .in = 512, .width = 512};
+static const machine_layer LAYER = {.rows = 512, .in = 512, .width = 512};
 
 static dev *open_dev(int threads) {
     dev *d;
