@@ -21,6 +21,10 @@ double clock_since_s(int64_t start_ns) {
     return (double)(clock_now_ns() - start_ns) * 1e-9;
 }
 
+int64_t clock_process_ns(void) {
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 int64_t clock_wall_s(void) {
     return (int64_t)time(NULL);
 }

@@ -129,6 +129,10 @@ static cpu_isa detect_isa(void) {
 }
 #endif
 
+cpu_isa dev_machine_isa(void) {
+    return detect_isa();
+}
+
 /* The machine's instruction set, lowered to what ATHANOR_ISA names; a higher one is not an error,
  * so that one setting serves machines of several kinds. */
 static status choose_isa(cpu_isa *isa, err *e) {

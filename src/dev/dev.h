@@ -44,6 +44,7 @@ dev_kind dev_get_kind(const dev *d); /* of a meta device: the kind for which it 
 bool dev_is_meta(const dev *d);
 int dev_threads(const dev *d);
 cpu_isa dev_isa(const dev *d);
+cpu_isa dev_machine_isa(void); /* the highest that the machine has, whatever ATHANOR_ISA says */
 const char *cpu_isa_name(cpu_isa isa);
 /* From now on the device uses no higher instruction set, and so many threads (0: as many as now).
  * Called before a program is recorded on it. */

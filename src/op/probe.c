@@ -5,7 +5,6 @@
 
 #include <omp.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/dtype.h"
@@ -17,6 +16,7 @@
 enum { MOST_ROWS = 512, MOST_WIDTH = 512 };
 enum { LEAST_ROUNDS = 4, MOST_ROUNDS = 12, THREAD_ROUNDS = 12 };
 static const double HOPELESS = 3; /* times slower than another one of the same product */
+static const double ALONE = 0.9;  /* of the time of a slice, on a core */
 
 /* ---- layers ---- */
 
@@ -90,30 +90,29 @@ typedef struct operands {
 } operands;
 
 typedef struct probe {
-    dev *dev,
-        *wide; /* with one thread: of the machine's instruction set, and without dot products */
+    dev *dev, *wide; /* one thread: with all instructions; without dot products */
+    dev *all;        /* all threads */
     operands x;
     candidate list[PROBE_LAYERS * ARITHS * GEMM_LAYOUTS * GEMM_IMPLS];
     int n;
 } probe;
 
-static const size_t OPERAND_BYTES = (size_t)MOST_ROWS * MOST_WIDTH * sizeof(float);
+/* Each thread of such a product has enough to do for its waiting at barriers not to count. */
+static int64_t rows_for(int threads) {
+    int64_t rows = 64 * (int64_t)threads;
+    return rows > MOST_ROWS ? rows : MOST_ROWS;
+}
 
-static int64_t most_workspace(cpu_isa isa, int threads) {
-    int64_t most = 0;
-    const int64_t sizes[] = {MOST_ROWS, MOST_WIDTH};
-    for (int i = 0; i < 8; i++)
-        for (int dt = DT_F32; dt <= DT_BF16; dt++) {
-            int64_t ws = gemm_ws_bytes(isa, threads, sizes[i & 1], sizes[i >> 1 & 1], sizes[i >> 2],
-                                       (dtype)dt, DT_F32);
-            if (ws > most) most = ws;
-        }
-    return most;
+static size_t workspace_of(const dev *d) {
+    int64_t m = rows_for(dev_threads(d)), n = MOST_WIDTH;
+    int64_t f32 = gemm_ws_bytes(dev_isa(d), dev_threads(d), m, n, n, DT_F32, DT_F32);
+    int64_t bf16 = gemm_ws_bytes(dev_isa(d), dev_threads(d), m, n, n, DT_BF16, DT_F32);
+    return (size_t)(f32 > bf16 ? f32 : bf16);
 }
 
 /* Small numbers that are not all alike: the speed of some processors depends on them. */
-static void fill(char *at, bool bf16) {
-    for (size_t i = 0; i < OPERAND_BYTES / sizeof(float); i++) {
+static void fill(char *at, size_t bytes, bool bf16) {
+    for (size_t i = 0; i < bytes / sizeof(float); i++) {
         float v = (float)((int)(i * 7919 % 1021) - 510) / 1024.0f;
         if (bf16)
             ((uint16_t *)(void *)at)[i] = f32_to_bf16(v);
@@ -126,22 +125,23 @@ static status set_up(probe *p, int threads, err *e) {
     TRY(dev_open(&p->dev, DEV_CPU, 1, e));
     TRY(dev_open(&p->wide, DEV_CPU, 1, e));
     dev_limit(p->wide, ISA_AVX512, 1);
-    int64_t ws = most_workspace(dev_isa(p->dev), threads);
-    int64_t ws_wide = most_workspace(dev_isa(p->wide), threads);
+    TRY(dev_open(&p->all, DEV_CPU, threads, e));
     operands *x = &p->x;
-    x->bytes = 6 * OPERAND_BYTES + (size_t)(ws > ws_wide ? ws : ws_wide);
+    size_t each = (size_t)rows_for(threads) * MOST_WIDTH * sizeof(float);
+    x->bytes = 6 * each + workspace_of(p->dev) + workspace_of(p->wide) + workspace_of(p->all);
     void *memory;
     TRY(dev_reserve_host(&memory, x->bytes, "measuring this machine", e));
     x->memory = memory;
     char **parts[] = {&x->a[0], &x->a[1], &x->b[0], &x->b[1], &x->c[0], &x->c[1], &x->ws};
-    for (int i = 0; i < ARRAY_LEN(parts); i++) *parts[i] = x->memory + (size_t)i * OPERAND_BYTES;
-    for (int i = 0; i < 4; i++) fill(*parts[i], i & 1);
-    memset(x->c[0], 0, x->bytes - 4 * OPERAND_BYTES); /* pages exist */
+    for (int i = 0; i < ARRAY_LEN(parts); i++) *parts[i] = x->memory + (size_t)i * each;
+    for (int i = 0; i < 4; i++) fill(*parts[i], each, i & 1);
+    memset(x->c[0], 0, x->bytes - 4 * each); /* pages exist */
     return ST_OK;
 }
 
 static void tear_down(probe *p) {
     dev_release_host(p->x.memory, p->x.bytes);
+    dev_close(p->all);
     dev_close(p->wide);
     dev_close(p->dev);
 }
@@ -156,16 +156,18 @@ static gemm_args product_of(const probe *p, const machine_layer *l, gemm_layout 
     return g;
 }
 
-/* Every way to compute the layer. oneDNN widens nothing where it can do without. */
+/* Every way to compute the layer. oneDNN widens nothing where it can do without, and does not obey
+ * ATHANOR_ISA: where that asks for less than the machine has, it is left out. */
 static void add_layer(probe *p, machine_layer *l) {
-    bool dots = dev_isa(p->dev) >= ISA_AVX512_BF16, small = work_of(l) < GEMM_RULE_LEAST;
+    bool dots = dev_isa(p->dev) >= ISA_AVX512_BF16;
+    bool own_only = work_of(l) < GEMM_RULE_LEAST || dev_isa(p->dev) < dev_machine_isa();
     for (int a = 0; a < ARITHS; a++) {
         dtype dt = a == ARITH_F32 ? DT_F32 : DT_BF16;
         if (a == ARITH_DOTS && !dots) continue;
         for (int k = 0; k < GEMM_LAYOUTS * GEMM_IMPLS; k++) {
             gemm_layout layout = (gemm_layout)(k / GEMM_IMPLS);
             gemm_impl impl = (gemm_impl)(k % GEMM_IMPLS);
-            if (impl == GEMM_ONEDNN && (a == ARITH_WIDE || small)) continue;
+            if (impl == GEMM_ONEDNN && (a == ARITH_WIDE || own_only)) continue;
             double *ms = l->ms[a][layout];
             p->list[p->n++] = (candidate){.dev = a == ARITH_WIDE ? p->wide : p->dev,
                                           .g = product_of(p, l, layout, dt),
@@ -249,25 +251,18 @@ static void measure_layers(probe *p, machine_facts *f, const machine_layer *laye
 
 /* ---- threads ---- */
 
-/* Times at which the system took a core away from a thread of this process. */
-static long interruptions(void) {
-    struct rusage r;
-    getrusage(RUSAGE_SELF, &r);
-    return r.ru_nivcsw;
-}
-
-/* Wall time of a product, since its threads wait for each other; a slice in which the system took
- * a core away does not count. */
-static void run_with_threads(const probe *p, int threads, dev *d, double *best_ms) {
-    gemm_args g =
-        product_of(p, &(machine_layer){.rows = MOST_ROWS, .in = MOST_WIDTH, .width = MOST_WIDTH},
-                   GEMM_FORWARD, DT_F32);
-    omp_set_num_threads(threads);
-    long before = interruptions();
-    int64_t began = clock_now_ns();
+/* Wall time of a product, since its threads wait for each other. A slice counts only if all of them
+ * had a core nearly all the time, which they have not beside a neighbour. */
+static void run_with_threads(const probe *p, dev *d, double *best_ms) {
+    machine_layer l = {
+        .rows = rows_for(dev_threads(p->all)), .in = MOST_WIDTH, .width = MOST_WIDTH};
+    gemm_args g = product_of(p, &l, GEMM_FORWARD, DT_F32);
+    int64_t began = clock_now_ns(), began_cpu = clock_process_ns();
     gemm_run_with(d, GEMM_OWN, &g, p->x.ws);
     double ms = clock_since_s(began) * 1e3;
-    if (interruptions() == before && (*best_ms == 0 || ms < *best_ms)) *best_ms = ms;
+    double used_ms = (double)(clock_process_ns() - began_cpu) / 1e6;
+    bool alone = used_ms > ALONE * ms * dev_threads(d);
+    if (alone && (*best_ms == 0 || ms < *best_ms)) *best_ms = ms;
 }
 
 /* Hyper-threads of one core share its arithmetic: two of them may be no faster than one. */
@@ -275,16 +270,14 @@ static status measure_threads(const probe *p, machine_facts *f, err *e) {
     int all = f->threads, cores = dev_cores();
     f->best_threads = all;
     if (cores >= all) return ST_OK;
-    dev *d[2] = {0};
+    dev *fewer;
     double ms[2] = {0};
-    status st = dev_open(&d[0], DEV_CPU, all, e);
-    if (st == ST_OK) st = dev_open(&d[1], DEV_CPU, cores, e);
-    for (int i = 0; st == ST_OK && i < 2 * THREAD_ROUNDS; i++)
-        run_with_threads(p, i & 1 ? cores : all, d[i & 1], &ms[i & 1]);
-    if (st == ST_OK && machine_fewer_threads(ms[0], ms[1])) f->best_threads = cores;
-    dev_close(d[1]);
-    dev_close(d[0]);
-    return st;
+    TRY(dev_open(&fewer, DEV_CPU, cores, e));
+    for (int i = 0; i < 2 * THREAD_ROUNDS; i++)
+        run_with_threads(p, i & 1 ? fewer : p->all, &ms[i & 1]);
+    if (machine_fewer_threads(ms[0], ms[1])) f->best_threads = cores;
+    dev_close(fewer);
+    return ST_OK;
 }
 
 /* ---- the whole ---- */

@@ -133,6 +133,7 @@ static void test_unmeasured(void **state) {
     assert_true(machine_fewer_threads(2.2, 2.0));
     assert_false(machine_fewer_threads(2.0, 2.0));
     assert_false(machine_fewer_threads(2.0, 0)); /* no slice was left alone */
+    assert_false(machine_fewer_threads(0, 2.0));
 }
 
 /* ---- the file ---- */
