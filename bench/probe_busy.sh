@@ -3,7 +3,7 @@
 # that keep every processor and the memory busy, and compares each choice with that of the quiet machine.
 #
 # Usage: bench/probe_busy.sh ATHANOR [ROUNDS] [NEIGHBOURS]     (20 rounds; one for each processor, and one)
-# Exit status 1: a choice differed, or a probe took longer than half a second.
+# Exit status 1: a choice differed, or the probe of the quiet machine took longer than half a second.
 set -eu
 athanor=$(realpath "$1")
 rounds=${2:-20}
@@ -27,17 +27,16 @@ choice() {
 choice
 quiet=$chosen
 echo "quiet: $quiet in $seconds s"
+late=$(awk "BEGIN { print ($seconds > 0.5) }")
 for ((i = 0; i < neighbours; i++)); do
     if ((i % 2)); then while :; do :; done & else dd if=/dev/zero of=/dev/null bs=64M status=none & fi
     pids+=($!)
 done
 same=0
 longest=0
-late=0
 for ((i = 0; i < rounds; i++)); do
     choice
     if [ "$chosen" = "$quiet" ]; then same=$((same + 1)); else echo "otherwise: $chosen"; fi
-    awk "BEGIN { exit !($seconds > 0.5) }" && late=$((late + 1))
     longest=$(printf "%s\n" "$longest" "$seconds" | sort -g | tail -n 1)
 done
 echo "$neighbours neighbours: $same of $rounds choices are the quiet machine's; the longest probe took $longest s"

@@ -24,7 +24,7 @@ bool probe_applies(const dev *d);
 /* Whether f lacks something that probe_run would measure for these layers. */
 bool probe_is_needed(const machine_facts *f, const machine_layer *layers, int n);
 /* Measures what f lacks for these layers, as probe_pick gave them. It takes less than `seconds`, but
- * where a neighbour leaves too little of them for four slices of each. f: as read for a CPU.
+ * where a neighbour leaves too little of them for three slices of each. f: as read for a CPU.
  * ST_MEMORY: there are not some 20 MB of it. */
 status probe_run(machine_facts *f, const machine_layer *layers, int n, double seconds,
                  err *e) ATH_MUST_USE;
