@@ -240,7 +240,8 @@ status choice_make(choice *k, config *c, const peers *p, const model_config *m, 
     if (st == ST_OK) {
         resolve(c, k->made.how);
         dev_limit(d, machine_isa(dev_isa(d), k->made.how), threads);
-        gemm_use(d, &k->made.rule, k->record && k->goes_on ? &r.products : &w.f.products);
+        const gemm_choices *products = k->record && k->goes_on ? &r.products : &w.f.products;
+        if (probe_applies(d)) gemm_use(d, &k->made.rule, products);
     }
     gemm_choices_free(&r.products);
     machine_free(&w.f);
