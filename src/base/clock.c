@@ -3,14 +3,26 @@
 
 #include <time.h>
 
-int64_t clock_now_ns(void) {
+static int64_t read_ns(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t clock_now_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+int64_t clock_thread_ns(void) {
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 double clock_since_s(int64_t start_ns) {
     return (double)(clock_now_ns() - start_ns) * 1e-9;
+}
+
+int64_t clock_process_ns(void) {
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 int64_t clock_wall_s(void) {

@@ -6,6 +6,8 @@
 
 int64_t clock_now_ns(void); /* CLOCK_MONOTONIC */
 double clock_since_s(int64_t start_ns);
-int64_t clock_wall_s(void); /* seconds since 1970 */
+int64_t clock_thread_ns(void);  /* processor time of this thread: not that of others on its core */
+int64_t clock_process_ns(void); /* the same of all threads of this process together */
+int64_t clock_wall_s(void);     /* seconds since 1970 */
 
 #endif

@@ -75,6 +75,38 @@ static int default_threads(void) {
     return cores > 0 ? cores : 1;
 }
 
+/* "0,32" or "0-1": whether the list has an allowed processor below `cpu`. */
+static bool has_lower(const char *list, int cpu, const cpu_set_t *allowed) {
+    for (char *end; *list; list = *end ? end + 1 : end) {
+        long first = strtol(list, &end, 10), last = first;
+        if (end == list) return false;
+        if (*end == '-') last = strtol(end + 1, &end, 10);
+        for (long i = first; i >= 0 && i <= last && i < cpu; i++)
+            if (CPU_ISSET((size_t)i, allowed)) return true;
+    }
+    return false;
+}
+
+int dev_count_cores(const char *dir, const cpu_set_t *allowed) {
+    int cores = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        char path[256], list[256] = "";
+        if (!CPU_ISSET((size_t)cpu, allowed)) continue;
+        snprintf(path, sizeof path, "%s/cpu%d/topology/thread_siblings_list", dir, cpu);
+        FILE *f = fopen(path, "r");
+        if (f && !fgets(list, sizeof list, f)) list[0] = '\0';
+        if (f) fclose(f);
+        cores += !has_lower(list, cpu, allowed);
+    }
+    return cores;
+}
+
+int dev_cores(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return default_threads();
+    return dev_count_cores("/sys/devices/system/cpu", &set);
+}
+
 /* ---- opening ---- */
 
 static status open_on(dev **out, dev_kind kind, const dev_class *class, int threads, err *e) {
@@ -104,6 +136,12 @@ status dev_open(dev **out, dev_kind kind, int threads, err *e) {
 
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) {
     return open_on(out, of, &class_meta, threads, e);
+}
+
+void dev_limit(dev *d, cpu_isa most, int threads) {
+    if (most < d->isa) d->isa = most;
+    if (threads > 0) d->threads = threads;
+    if (!dev_is_meta(d)) omp_set_num_threads(d->threads);
 }
 
 void dev_close(dev *d) {

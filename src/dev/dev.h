@@ -47,7 +47,14 @@ dev_kind dev_get_kind(const dev *d); /* of a meta device: the kind for which it 
 bool dev_is_meta(const dev *d);
 int dev_threads(const dev *d);
 cpu_isa dev_isa(const dev *d);
+cpu_isa dev_machine_isa(void); /* the highest that the machine has, whatever ATHANOR_ISA says */
 const char *cpu_isa_name(cpu_isa isa);
+/* From now on the device uses no higher instruction set, and so many threads (0: as many as now).
+ * Called before a program is recorded on it. */
+void dev_limit(dev *d, cpu_isa most, int threads);
+/* Cores among the processors on which this process may run: processors that are hyper-threads of
+ * one core count once. Where the system does not tell: the processors. */
+int dev_cores(void);
 
 /* The processor as it names itself, with family and model: "AMD EPYC (family 25 model 17)". */
 enum { DEV_NAME_MAX = 96 };

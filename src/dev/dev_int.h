@@ -4,6 +4,8 @@
 #ifndef DEV_DEV_INT_H
 #define DEV_DEV_INT_H
 
+#include <sched.h>
+
 #include "dev/dev.h"
 
 /* What dev.h says of the calls of these names; `enter` is dev_enter_after. NULL: there is nothing to
@@ -65,6 +67,9 @@ extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;
 
 /* cuda.c: this machine has a GPU that can be used, not an emulated one. */
 bool dev_cuda_is_there(void);
+
+/* dev.c: dev_cores for these processors, by DIR/cpuN/topology/thread_siblings_list. */
+int dev_count_cores(const char *dir, const cpu_set_t *allowed);
 
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);

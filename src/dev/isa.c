@@ -114,6 +114,10 @@ static cpu_isa detect_isa(void) {
 
 #endif
 
+cpu_isa dev_machine_isa(void) {
+    return detect_isa();
+}
+
 status isa_choose(cpu_isa *isa, err *e) {
     *isa = detect_isa();
     const char *wish = getenv("ATHANOR_ISA");

@@ -1,5 +1,5 @@
-/* Chooses the implementation of a matrix product: the one remembered as faster for this shape on
- * this machine (gemm_choice.h), or what ATHANOR_GEMM=own|onednn says.
+/* Chooses the implementation of a matrix product: what a run has chosen (gemm_use), else what is
+ * remembered of this machine (machine.h), or what ATHANOR_GEMM=own|onednn says.
  *
  * What was never measured is computed by the own kernels, but bf16 on AMX by oneDNN: at the shapes of GPT-2, SmolLM2 and a
  * small Llama they are at 93-95 % of the multiply-add loop on Zen 4 (docs/performance.md),
@@ -13,22 +13,33 @@
 #include "base/log.h"
 #include "op/cpu/tables.h"
 #include "op/cuda/product.h"
-#include "op/gemm_choice.h"
 #include "op/gemm_onednn.h"
+#include "op/machine.h"
 
 typedef struct gemm_cache {
     onednn_cache *onednn;
     gemm_choices choices;
+    gemm_rule rule;
     gemm_policy policy;
+    bool
+        decided; /* choices and rule are there; otherwise the first product reads what is remembered */
 } gemm_cache;
 
-/* A damaged file of choices must not stop a run that can do without it. */
-static void read_choices(gemm_cache *c, const dev *d) {
-    char path[4096];
+/* A damaged file must not stop a run that can do without it. */
+static void read_remembered(gemm_cache *c, const dev *d) {
+    machine_facts f;
     err e = {0};
-    if (gemm_choices_path(path, sizeof path) &&
-        gemm_choices_read(&c->choices, d, path, &e) != ST_OK)
+    if (c->decided) return;
+    c->decided = true;
+    for (int p = 0; p < GEMM_LAYOUTS; p++) c->rule.of[1][p] = gemm_unmeasured(d, DT_BF16);
+    if (machine_read(&f, d, &e) != ST_OK) {
         log_warn("%s; own matrix products are used", e.message);
+        return;
+    }
+    c->rule = machine_choose(&f, f.layer, f.n_layers, MACHINE_ANY).rule;
+    c->choices = f.products;
+    f.products = (gemm_choices){0};
+    machine_free(&f);
 }
 
 static void *gemm_cache_new(dev *d) {
@@ -40,7 +51,7 @@ static void *gemm_cache_new(dev *d) {
     if (said && strcmp(word, "onednn") == 0) c->policy = GEMM_ALL_ONEDNN;
     if (said && c->policy == GEMM_REMEMBERED && strcmp(word, "remembered") != 0)
         log_warn("ATHANOR_GEMM is \"%s\": use own, onednn or remembered", word);
-    if (c->policy == GEMM_REMEMBERED) read_choices(c, d);
+    c->decided = c->policy != GEMM_REMEMBERED;
     c->onednn = onednn_cache_new(dev_threads(d));
     return c;
 }
@@ -56,11 +67,26 @@ static gemm_cache *cache_of(dev *d) {
     return dev_kernel_cache(d, gemm_cache_new, gemm_cache_free);
 }
 
-gemm_policy gemm_get_policy(dev *d, int *by_onednn) {
-    const gemm_cache *c = cache_of(d);
-    *by_onednn = 0;
-    for (int i = 0; i < c->choices.n; i++) *by_onednn += c->choices.item[i].impl == GEMM_ONEDNN;
-    return c->policy;
+gemm_setting gemm_get_setting(dev *d) {
+    gemm_cache *c = cache_of(d);
+    read_remembered(c, d);
+    gemm_setting s = {.policy = c->policy, .rule = c->rule};
+    for (int i = 0; i < c->choices.n; i++) s.by_onednn += c->choices.item[i].impl == GEMM_ONEDNN;
+    return s;
+}
+
+static void forget(gemm_cache *c) {
+    gemm_choices_free(&c->choices);
+    c->rule = (gemm_rule){0};
+    c->decided = true;
+}
+
+void gemm_use(dev *d, const gemm_rule *rule, const gemm_choices *products) {
+    gemm_cache *c = cache_of(d);
+    if (c->policy != GEMM_REMEMBERED) return;
+    forget(c);
+    c->rule = *rule;
+    for (int i = 0; i < products->n; i++) gemm_choices_put(&c->choices, &products->item[i]);
 }
 
 void gemm_use_own(dev *d) {
@@ -70,8 +96,7 @@ void gemm_use_own(dev *d) {
     }
     gemm_cache *c = cache_of(d);
     c->policy = GEMM_ALL_OWN;
-    gemm_choices_free(&c->choices);
-    c->choices = (gemm_choices){0};
+    forget(c);
 }
 
 gemm_impl gemm_unmeasured(const dev *d, dtype ab_dt) {
@@ -91,6 +116,11 @@ const char *gemm_impl_name(gemm_impl impl) {
     return impl == GEMM_ONEDNN ? "onednn" : "own";
 }
 
+const char *gemm_layout_name(gemm_layout layout) {
+    static const char *const names[] = {"forward", "backward input", "backward weight"};
+    return names[layout];
+}
+
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     if (impl == GEMM_ONEDNN) {
         if (g->ab_dt == DT_F16) return false;
@@ -101,12 +131,23 @@ bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     return true;
 }
 
+static gemm_impl by_rule(const dev *d, const gemm_rule *r, const gemm_args *g) {
+    double work = (double)g->m * (double)g->n * (double)g->k;
+    if (work < GEMM_RULE_LEAST || (g->a_trans && g->b_trans)) return gemm_unmeasured(d, g->ab_dt);
+    gemm_layout layout = g->a_trans   ? GEMM_BACKWARD_WEIGHT
+                         : g->b_trans ? GEMM_FORWARD
+                                      : GEMM_BACKWARD_INPUT;
+    return r->of[g->ab_dt == DT_BF16][layout];
+}
+
 static gemm_impl choose(const dev *d, const gemm_cache *c, const gemm_args *g) {
     if (c->policy != GEMM_REMEMBERED) return c->policy == GEMM_ALL_ONEDNN ? GEMM_ONEDNN : GEMM_OWN;
     const gemm_choice *remembered = gemm_choices_find(&c->choices, g);
-    return remembered ? remembered->impl : gemm_unmeasured(d, g->ab_dt);
+    return remembered ? remembered->impl : by_rule(d, &c->rule, g);
 }
 
 void gemm_run(dev *d, const gemm_args *g, void *ws) {
-    if (!gemm_run_with(d, choose(d, cache_of(d), g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
+    gemm_cache *c = cache_of(d);
+    read_remembered(c, d);
+    if (!gemm_run_with(d, choose(d, c, g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
 }

@@ -2,7 +2,7 @@
  * f32 accumulation.
  *
  * Two implementations: own packed kernels (op/cpu/gemm_tile.c), one per instruction set, and oneDNN
- * (op/gemm_onednn.c); gemm.c chooses by what was measured (gemm_choice.h). The own kernels compute
+ * (op/gemm_onednn.c); gemm.c chooses by what was measured (machine.h). The own kernels compute
  * every element of C as one chain of multiply-adds in the order of k, cut only at multiples of a
  * fixed block, so the bits do not depend on the number of threads. All four layouts cost the same,
  * because both operands are packed. bf16 operands stay bf16 if the machine can multiply bf16;
@@ -39,17 +39,41 @@ int64_t gemm_ws_bytes(dev *d, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtyp
 /* ws: of that size, 64-byte aligned. */
 void gemm_run(dev *d, const gemm_args *g, void *ws);
 
-/* How implementations are chosen on this device, and for how many products it is oneDNN. */
+typedef enum gemm_impl { GEMM_OWN, GEMM_ONEDNN, GEMM_IMPLS } gemm_impl;
+const char *gemm_impl_name(gemm_impl impl);
+
+/* The three layouts of a linear layer, with operands as they lie in memory. */
+typedef enum gemm_layout {
+    GEMM_FORWARD,         /* y = x w^T */
+    GEMM_BACKWARD_INPUT,  /* dx = dy w */
+    GEMM_BACKWARD_WEIGHT, /* dw += dy^T x, in f32 */
+    GEMM_LAYOUTS
+} gemm_layout;
+const char *gemm_layout_name(gemm_layout layout);
+
+/* Which implementation computes products by their layout: the probe's choice (machine.h). Smaller
+ * products than GEMM_RULE_LEAST (m * n * k) are our own: there it is threads that decide, and the
+ * probe measures on one. */
+enum { GEMM_RULE_LEAST = 1 << 25 };
+typedef struct gemm_rule {
+    gemm_impl of[2][GEMM_LAYOUTS]; /* [operands are bf16][layout] */
+} gemm_rule;
+
+/* How implementations are chosen on this device: ATHANOR_GEMM=own|onednn says so for all products;
+ * otherwise a product of its own that was remembered decides, else the rule. */
 typedef enum gemm_policy { GEMM_REMEMBERED, GEMM_ALL_OWN, GEMM_ALL_ONEDNN } gemm_policy;
-gemm_policy gemm_get_policy(dev *d, int *by_onednn);
+typedef struct gemm_setting {
+    gemm_policy policy;
+    gemm_rule rule; /* own everywhere unless GEMM_REMEMBERED */
+    int by_onednn;  /* products of their own that were remembered for oneDNN */
+} gemm_setting;
+gemm_setting gemm_get_setting(dev *d);
 /* From now on the own kernels compute every product on this device, whatever was measured: the bits
  * are the same with any number of threads. On a CUDA device: cuda_product_use_first. */
 void gemm_use_own(dev *d);
 
 /* Runs one implementation, to measure it. False, and nothing was done: it has no such product, or
  * needs more workspace. */
-typedef enum gemm_impl { GEMM_OWN, GEMM_ONEDNN, GEMM_IMPLS } gemm_impl;
-const char *gemm_impl_name(gemm_impl impl);
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws);
 
 /* What computes a product of such operands of which nothing was measured: oneDNN for bf16 on AMX,

@@ -1,5 +1,6 @@
 #include "op/gemm_bench.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,11 +9,6 @@
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 40 };
 static const double ENOUGH_S = 0.3; /* of rounds beyond the least number */
 
-const char *gemm_layout_name(gemm_layout layout) {
-    static const char *const names[] = {"forward", "backward input", "backward weight"};
-    return names[layout];
-}
-
 static int64_t align_up(int64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
@@ -20,7 +16,7 @@ static int64_t align_up(int64_t bytes) {
 /* Small numbers that are not all alike. */
 static void fill(void *data, dtype dt, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        float v = (float)((i * 7919) % 1021 - 510) / 1024.0f;
+        float v = (float)((i * 7919) % 1021 - 510) / 1021.0f;
         dtype_convert((char *)data + i * (int64_t)dtype_bytes(dt), dt, &v, DT_F32, 1);
     }
 }
@@ -88,6 +84,38 @@ status gemm_bench_run(dev *d, const gemm_case *c, gemm_timing *out, err *e) {
         spent += run_round(d, &j, out);
         out->rounds++;
     }
+    dev_release(d, j.memory, j.bytes);
+    return ST_OK;
+}
+
+/* ---- right or wrong ---- */
+
+static double at(const void *data, dtype dt, int64_t i) {
+    return dt == DT_BF16 ? (double)bf16_to_f32(((const uint16_t *)data)[i])
+                         : (double)((const float *)data)[i];
+}
+
+/* The error of element (i, j) of C, which began as zero. */
+static double error_at(const gemm_args *g, int64_t i, int64_t j) {
+    double sum = 0, terms = 0;
+    for (int64_t k = 0; k < g->k; k++) {
+        double x = at(g->a, g->ab_dt, g->a_trans ? k * g->lda + i : i * g->lda + k) *
+                   at(g->b, g->ab_dt, g->b_trans ? j * g->ldb + k : k * g->ldb + j);
+        sum += x, terms += fabs(x);
+    }
+    double error = fabs(at(g->c, g->c_dt, i * g->ldc + j) - sum);
+    return terms > 0 ? error / terms : error;
+}
+
+status gemm_bench_error(dev *d, const gemm_case *c, gemm_impl impl, double *out, err *e) {
+    job j;
+    TRY(set_up(&j, d, c, e));
+    *out = gemm_run_with(d, impl, &j.g, j.ws) ? 0 : -1;
+    for (int64_t i = 0; *out >= 0 && i < c->m; i++)
+        for (int64_t k = 0; k < c->n; k++) {
+            double x = error_at(&j.g, i, k);
+            if (!(x <= *out)) *out = x; /* NaN, too */
+        }
     dev_release(d, j.memory, j.bytes);
     return ST_OK;
 }

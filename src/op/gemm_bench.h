@@ -4,15 +4,6 @@
 
 #include "op/gemm.h"
 
-/* The three layouts of a linear layer, with operands as they lie in memory. */
-typedef enum gemm_layout {
-    GEMM_FORWARD,         /* y = x w^T */
-    GEMM_BACKWARD_INPUT,  /* dx = dy w */
-    GEMM_BACKWARD_WEIGHT, /* dw += dy^T x, in f32 */
-    GEMM_LAYOUTS
-} gemm_layout;
-const char *gemm_layout_name(gemm_layout layout);
-
 typedef struct gemm_case {
     int64_t m, n, k;
     gemm_layout layout;
@@ -28,6 +19,10 @@ typedef struct gemm_timing {
 /* The arguments of such a product, without its data. */
 gemm_args gemm_case_args(const gemm_case *c);
 
+/* Largest error of the product against sums in double precision, as a share of the sum of absolute
+ * terms; negative: the implementation has no such product. For small products. d: a CPU. */
+status gemm_bench_error(dev *d, const gemm_case *c, gemm_impl impl, double *out,
+                        err *e) ATH_MUST_USE;
 /* At least 5 rounds after one to warm up, more where they are short. d: a CPU. */
 status gemm_bench_run(dev *d, const gemm_case *c, gemm_timing *out, err *e) ATH_MUST_USE;
 

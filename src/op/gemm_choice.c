@@ -1,32 +1,16 @@
 #include "op/gemm_choice.h"
 
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/file.h"
 #include "base/json.h"
 
 static const double WORTH = 1.03;
-enum { MOST_PRODUCTS = 4096 }; /* of a file */
+enum { MOST_PRODUCTS = 4096 }; /* of a list */
 
 gemm_impl gemm_choice_faster(const double gflops[GEMM_IMPLS]) {
     return gflops[GEMM_ONEDNN] > WORTH * gflops[GEMM_OWN] ? GEMM_ONEDNN : GEMM_OWN;
-}
-
-bool gemm_choices_path(char *out, size_t bytes) {
-    const char *file = getenv("ATHANOR_GEMM_FILE"), *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    int n = -1;
-    if (file && *file)
-        n = snprintf(out, bytes, "%s", file);
-    else if (cache && *cache)
-        n = snprintf(out, bytes, "%s/athanor/gemm.json", cache);
-    else if (home && *home)
-        n = snprintf(out, bytes, "%s/.cache/athanor/gemm.json", home);
-    return n >= 0 && (size_t)n < bytes;
 }
 
 static bool same_product(const gemm_choice *a, const gemm_choice *b) {
@@ -56,7 +40,7 @@ void gemm_choices_free(gemm_choices *c) {
     *c = (gemm_choices){0};
 }
 
-/* ---- the file ---- */
+/* ---- as JSON ---- */
 
 static json_t *to_json(const gemm_choice *c) {
     return json_pack("{s:I,s:I,s:I,s:b,s:b,s:s,s:s,s:s,s:o,s:o}", "m", (json_int_t)c->m, "n",
@@ -86,18 +70,14 @@ static bool from_json(json_t *o, gemm_choice *c) {
     return c->impl < GEMM_IMPLS && dtype_of(dt, &c->ab_dt) && dtype_of(c_dt, &c->c_dt);
 }
 
-static bool of_this_machine(const json_t *root, const dev *d) {
-    char machine[DEV_NAME_MAX];
-    const char *name = json_string_value(json_object_get(root, "machine"));
-    const char *isa = json_string_value(json_object_get(root, "isa"));
-    json_int_t threads = json_integer_value(json_object_get(root, "threads"));
-    dev_machine_name(machine);
-    return name && strcmp(name, machine) == 0 && isa &&
-           strcmp(isa, cpu_isa_name(dev_isa(d))) == 0 && threads == dev_threads(d);
+json_t *gemm_choices_json(const gemm_choices *c) {
+    json_t *list = json_array();
+    for (int i = 0; i < c->n; i++) json_array_append_new(list, to_json(&c->item[i]));
+    return list;
 }
 
-static status read_products(gemm_choices *c, const json_t *root, const char *path, err *e) {
-    json_t *list = json_object_get(root, "products"), *o;
+status gemm_choices_from_json(gemm_choices *c, const json_t *list, const char *path, err *e) {
+    json_t *o;
     size_t i;
     if (!json_is_array(list) || json_array_size(list) > MOST_PRODUCTS)
         return err_set(e, ST_FORMAT, "%s has no list of at most %d products", path, MOST_PRODUCTS);
@@ -108,44 +88,4 @@ static status read_products(gemm_choices *c, const json_t *root, const char *pat
         gemm_choices_put(c, &item);
     }
     return ST_OK;
-}
-
-status gemm_choices_read(gemm_choices *c, const dev *d, const char *path, err *e) {
-    *c = (gemm_choices){0};
-    if (!file_exists(path)) return ST_OK;
-    json_t *root;
-    status st = json_read_file(&root, path, JSON_FILE_MAX_BYTES, e);
-    if (st == ST_OK && !json_is_object(root))
-        st = err_set(e, ST_FORMAT, "%s is not a JSON object", path);
-    else if (st == ST_OK && of_this_machine(root, d))
-        st = read_products(c, root, path, e);
-    json_decref(root);
-    if (st == ST_OK) return ST_OK;
-    gemm_choices_free(c);
-    return err_hint(e, "delete it, or measure again with athanor bench gemm --remember");
-}
-
-/* Its folder is made. */
-static status make_folder(const char *path, err *e) {
-    const char *base = path_base(path);
-    char dir[4096];
-    if (base == path) return ST_OK;
-    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
-    return file_make_dirs(dir, e);
-}
-
-status gemm_choices_write(const gemm_choices *c, const dev *d, const char *path, err *e) {
-    char machine[DEV_NAME_MAX];
-    dev_machine_name(machine);
-    json_t *list = json_array();
-    for (int i = 0; i < c->n; i++) json_array_append_new(list, to_json(&c->item[i]));
-    json_t *root = json_pack("{s:s,s:s,s:i,s:o}", "machine", machine, "isa",
-                             cpu_isa_name(dev_isa(d)), "threads", dev_threads(d), "products", list);
-    strbuf text = {0};
-    json_format(&text, root, 2);
-    json_decref(root);
-    status st = make_folder(path, e);
-    if (st == ST_OK) st = file_write_atomic(path, text.data, text.len, e);
-    strbuf_free(&text);
-    return st;
 }

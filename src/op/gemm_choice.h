@@ -1,12 +1,10 @@
-/* Which implementation computes a matrix product on this machine: what `athanor bench gemm
- * --remember` has measured. Nothing is measured during training, so that a run gives the same bits
- * whatever else the machine was doing when it started.
- *
- * The file is JSON: {"machine", "isa", "threads", "products": [{m, n, k, a_trans, b_trans, dt,
- * c_dt, implementation, own_gflops, onednn_gflops}]}. A file of another machine, instruction set or
- * number of threads counts as empty. */
+/* Matrix products for which `athanor bench gemm --remember` has measured which implementation is faster
+ * on this machine. They are kept in the file of the machine (machine.h). Nothing is measured during
+ * training, so that a run gives the same bits whatever else the machine was doing when it started. */
 #ifndef OP_GEMM_CHOICE_H
 #define OP_GEMM_CHOICE_H
+
+#include <jansson.h>
 
 #include "op/gemm.h"
 
@@ -27,18 +25,20 @@ typedef struct gemm_choices {
  * whose bits do not depend on the number of threads. */
 gemm_impl gemm_choice_faster(const double gflops[GEMM_IMPLS]);
 
-/* ATHANOR_GEMM_FILE, else athanor/gemm.json in XDG_CACHE_HOME or ~/.cache; false: there is no home.
- */
-bool gemm_choices_path(char *out, size_t bytes);
-/* ST_OK with no items when there is no file, or one of another machine; ST_FORMAT for a damaged
- * one. */
-status gemm_choices_read(gemm_choices *c, const dev *d, const char *path, err *e) ATH_MUST_USE;
-status gemm_choices_write(const gemm_choices *c, const dev *d, const char *path,
-                          err *e) ATH_MUST_USE;
 /* Adds the choice or replaces the one of the same product. */
 void gemm_choices_put(gemm_choices *c, const gemm_choice *item);
 /* NULL: this product was never measured. */
 const gemm_choice *gemm_choices_find(const gemm_choices *c, const gemm_args *g);
 void gemm_choices_free(gemm_choices *c);
+
+/* From now on products on this device are computed as the rule says, and those of the list as they
+ * say; ATHANOR_GEMM overrules both. Called before the first product. */
+void gemm_use(dev *d, const gemm_rule *rule, const gemm_choices *products);
+
+/* [{m, n, k, a_trans, b_trans, dt, c_dt, implementation, own_gflops, onednn_gflops}] */
+json_t *gemm_choices_json(const gemm_choices *c);
+/* Adds those of such a list. ST_FORMAT: it is not one; the message begins with `path`. */
+status gemm_choices_from_json(gemm_choices *c, const json_t *list, const char *path,
+                              err *e) ATH_MUST_USE;
 
 #endif

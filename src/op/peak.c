@@ -65,8 +65,8 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-status peak_bandwidth(dev *d, double *bytes_per_s, err *e) {
-    enum { RUNS = 10 };
+status peak_bandwidth(dev *d, double seconds, double *bytes_per_s, err *e) {
+    enum { LEAST_RUNS = 2, MOST_RUNS = 10 };
     int64_t bytes = array_bytes(), n = bytes / (int64_t)sizeof(uint64_t);
     void *memory;
     TRY(dev_reserve(d, &memory, (size_t)bytes, "measuring the memory's bandwidth", e));
@@ -74,7 +74,8 @@ status peak_bandwidth(dev *d, double *bytes_per_s, err *e) {
     int threads = dev_threads(d);
     scale_all(threads, memory, n); /* pages exist, and lie near the threads that use them */
     *bytes_per_s = 0;
-    for (int i = 0; i < RUNS; i++) {
+    int64_t first = clock_now_ns();
+    for (int i = 0; i < MOST_RUNS && (i < LEAST_RUNS || clock_since_s(first) < seconds); i++) {
         int64_t began = clock_now_ns();
         scale_all(threads, memory, n);
         *bytes_per_s = larger(*bytes_per_s, 2.0 * (double)bytes / clock_since_s(began));

@@ -13,8 +13,9 @@
 double peak_flops(const dev *d, dtype dt);
 
 /* Bytes per second between memory and all threads of the device: the faster of plain reading and of
- * scaling in place (a word read and a word written), best of 10, over an array far larger than the
- * caches. Uses 64 to 256 MiB for about half a second; ST_MEMORY: that much is not free. */
-status peak_bandwidth(dev *d, double *bytes_per_s, err *e) ATH_MUST_USE;
+ * scaling in place (a word read and a word written), over an array far larger than the caches: the
+ * best of as many runs as fit into `seconds`, two at least. Uses 64 to 256 MiB; ST_MEMORY: that much
+ * is not free. */
+status peak_bandwidth(dev *d, double seconds, double *bytes_per_s, err *e) ATH_MUST_USE;
 
 #endif

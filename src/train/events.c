@@ -94,14 +94,34 @@ status events_checkpoint(session *s, const save_job *j, err *e) {
 
 /* Results depend on the implementation in their last bits, so a run says which it has. */
 static json_t *matrix_products_json(const setup *u) {
-    int by_onednn;
-    gemm_policy policy = gemm_get_policy(u->dev, &by_onednn);
-    if (policy == GEMM_ALL_OWN) return json_string("own");
-    if (policy == GEMM_ALL_ONEDNN) return json_string("onednn");
-    bool tiles = gemm_unmeasured(u->dev, DT_BF16) == GEMM_ONEDNN;
-    const char *unmeasured = tiles ? "own, bf16 by onednn" : "own";
-    if (by_onednn == 0) return json_string(unmeasured);
-    return json_sprintf("%s, %d shapes by onednn", unmeasured, by_onednn);
+    char rule[128];
+    if (dev_get_kind(u->dev) == DEV_CUDA) return json_string("cublaslt");
+    gemm_setting s = gemm_get_setting(u->dev);
+    if (s.policy == GEMM_ALL_ONEDNN) return json_string("onednn");
+    machine_describe_rule(&s.rule, u->plan->spec.compute == DT_BF16, rule);
+    if (s.by_onednn > 0) return json_sprintf("%s, %d shapes by onednn", rule, s.by_onednn);
+    return json_string(rule);
+}
+
+/* The machine, and what was chosen for it. */
+static void put_machine(const setup *u, json_t *o) {
+    char name[DEV_NAME_MAX], why[256];
+    const choice *k = &u->choice;
+    dev_machine_name(name);
+    machine_describe(&k->made, why);
+    json_object_update_new(
+        o, json_pack("{s:o,s:s,s:s,s:s,s:i,s:o}", "machine", json_cstr(name), "isa",
+                     cpu_isa_name(dev_isa(u->dev)), "precision", dtype_name(u->plan->spec.compute),
+                     "arithmetic", config_arithmetic_name(u->c->train.precision.arithmetic),
+                     "threads", dev_threads(u->dev), "matrix_products", matrix_products_json(u)));
+    if (!k->goes_on) json_object_set_new(o, "chosen", json_string(why));
+    if (k->probe_s > 0) json_object_set_new(o, "probe_s", json_f32(k->probe_s));
+    if (k->began_on[0])
+        json_object_set_new(o, "began_on",
+                            json_sprintf("%s: the last bits may differ from there", k->began_on));
+    if (!k->otherwise[0]) return;
+    json_object_set_new(o, "otherwise", json_cstr(k->otherwise));
+    log_warn("%s", k->otherwise);
 }
 
 /* How documents are packed into sequences; nothing for data.packing=concat. */
@@ -157,13 +177,11 @@ status events_start(session *s, err *e) {
     }
     json_object_set_new(o, "digest", json_hash(digest));
     put_ranks(s, o);
-    json_object_update_new(
-        o, json_pack("{s:I,s:s,s:s,s:i,s:o,s:I,s:I}", "steps", (json_int_t)u->course->total_steps,
-                     "precision", dtype_name(u->plan->spec.compute), "isa",
-                     cpu_isa_name(dev_isa(u->dev)), "threads", dev_threads(u->dev),
-                     "matrix_products", matrix_products_json(&s->setup), "planned_peak_bytes",
-                     (json_int_t)u->plan->peak_bytes, "text_bytes",
-                     (json_int_t)loader_totals(s->stage.train).text_bytes));
+    json_object_update_new(o, json_pack("{s:I,s:I,s:I}", "steps",
+                                        (json_int_t)u->course->total_steps, "planned_peak_bytes",
+                                        (json_int_t)u->plan->peak_bytes, "text_bytes",
+                                        (json_int_t)loader_totals(s->stage.train).text_bytes));
+    put_machine(u, o);
     put_packing(o, s->stage.train);
     json_object_set_new(o, "peak_gflops", json_f32(u->peak_flops / 1e9));
     json_object_set_new(

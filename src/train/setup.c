@@ -42,13 +42,9 @@ static status check_length(const config *c, const model_config *m, err *e) {
     return err_hint(e, "set model.max_position_embeddings=%ld", (long)c->train.seq_len);
 }
 
-/* auto becomes bf16 where the machine multiplies bf16, else fp32; the word is kept in the resolved
- * config. */
+/* What else is auto follows from the compute format; the words are kept in the resolved config. */
 static void resolve_precision(setup *u) {
     config *c = u->c;
-    if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
-        c->train.precision.compute =
-            dev_isa(u->dev) >= ISA_AVX512_BF16 ? CONFIG_PRECISION_BF16 : CONFIG_PRECISION_FP32;
     if (c->train.precision.params == CONFIG_PRECISION_AUTO)
         c->train.precision.params = c->train.precision.compute;
     if (c->train.precision.grads == CONFIG_PRECISION_AUTO)
@@ -88,6 +84,7 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     model_config first;
     TRY(read_model(u, u->c, &first, e));
     *vocab_size = (int32_t)first.vocab_size;
+    TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
     return ST_OK;
 }
@@ -323,6 +320,7 @@ void setup_close(setup *u) {
     course_free(u->course);
     tok_free(u->tok);
     peers_close(&u->peers);
+    choice_free(&u->choice);
     dev_close(u->dev);
     arena_free(u->a);
 }

@@ -11,6 +11,7 @@
 
 #include "plan/plan.h"
 #include "tok/tok.h"
+#include "train/choice.h"
 #include "train/course/course.h"
 #include "train/objective/objective.h"
 #include "train/ranks/peers.h"
@@ -21,7 +22,8 @@ typedef struct setup {
     peers peers;
     uint64_t attempt; /* a number of this start of the run: the same on all ranks, new each time */
     dev *dev;
-    tok *tok; /* NULL: the config names none, and none is needed */
+    choice choice; /* what `auto` stands for; its first members are set before opening */
+    tok *tok;      /* NULL: the config names none, and none is needed */
     course *course;
     model_config *models; /* one a stage: rotary bases differ */
     plan *plan;

@@ -14,13 +14,13 @@
 #include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */
-static status keep_resolved(config *c, const char *run, err *e) {
+static status keep_resolved(config *c, choice *k, const char *run, err *e) {
     if (!run_is_run(run)) return ST_OK;
     config *before;
     TRY(run_load_config(&before, run, e));
     config_keep_resolved(c, before);
     config_free(before);
-    return ST_OK;
+    return choice_read(k, run, e);
 }
 
 /* Collectives run on the host, which does not reach the memory of a GPU. */
@@ -36,7 +36,8 @@ static status open_session(session *s, config *c, const train_options *opt, err 
     TRY(peers_open(&s->setup.peers, c, opt->world, e));
     s->setup.attempt = (uint64_t)peers_first(
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
-    if (c->run && !opt->fresh) TRY(keep_resolved(c, c->run, e));
+    s->setup.choice.measures = true;
+    if (c->run && !opt->fresh) TRY(keep_resolved(c, &s->setup.choice, c->run, e));
     TRY(config_open_device(c, &s->setup.dev, e));
     TRY(check_ranks(&s->setup, e));
     return session_open(s, e);
@@ -53,6 +54,8 @@ static status take_folder(session *s, err *e) {
      * the folder a run, comes last. */
     if (s->forked) TRY(checkpoint_copy(s->forked, u->c->run, e));
     if (s->forked) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
+    if (u->choice.record && (start == RUN_START_NEW || s->forked))
+        TRY(run_write_json(s->folder, "machine.json", u->choice.record, e));
     return run_write_config(s->folder, u->c, e);
 }
 

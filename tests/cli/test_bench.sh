@@ -151,23 +151,23 @@ has out 'mlp.down_proj, backward weight, 32x80x64, own'
 has out '"dtype": "bf16"'
 
 # What was measured is remembered, added to, obeyed by runs, and kept apart from other machines.
-export ATHANOR_GEMM_FILE=$work/cache/gemm.json
+export ATHANOR_MACHINE_FILE=$work/cache/machine.json
 expect 0 bench gemm 48x64x80 --dtype f32 --threads 2 --remember
 expect 0 bench gemm 32x64x80 --dtype f16 --threads 2 --remember
-[ "$(members m cache/gemm.json | sort -n | uniq -c | tr -s ' ')" = "$(printf ' 3 32\n 3 48')" ] ||
-    fail "remembered: $(members m cache/gemm.json)"
-sed -i 's/"implementation": "own"/"implementation": "onednn"/' cache/gemm.json
+[ "$(members m cache/machine.json | sort -n | uniq -c | tr -s ' ')" = "$(printf ' 3 32\n 3 48')" ] ||
+    fail "remembered: $(members m cache/machine.json)"
+sed -i 's/"implementation": "own"/"implementation": "onednn"/' cache/machine.json
 make_data
 expect 0 train c.yaml train.steps=1 train.threads=2 run=remembered --json
 has out '"matrix_products": "own, 6 shapes by onednn"'
 expect 0 train c.yaml train.steps=1 train.threads=1 run=elsewhere --json
 has out '"matrix_products": "own"'
-echo '{' >cache/gemm.json
+echo '{' >cache/machine.json
 expect 0 train c.yaml train.steps=1 train.threads=2 run=damaged --json
-has err "gemm.json"
+has err "machine.json"
 has out '"matrix_products": "own"'
 expect 3 bench gemm 48x64x80 --threads 2 --remember
-unset ATHANOR_GEMM_FILE
+export ATHANOR_MACHINE_FILE=none
 
 # ---- generating ----
 model=$root/tests/golden/models/llama-gqa-tied

@@ -1,6 +1,9 @@
 /* Devices: reservations and their high-water mark, the choice of threads and instruction set. */
 #include "test.h"
 
+#include <omp.h>
+
+#include "base/file.h"
 #include "dev/dev_int.h"
 
 static dev *open_dev(dev_kind kind, int threads) {
@@ -221,6 +224,58 @@ static void test_threads(void **state) {
     unsetenv("OMP_NUM_THREADS");
 }
 
+/* Limits lower, never raise; OpenMP follows, since libraries ask it. */
+static void test_limits(void **state) {
+    (void)state;
+    dev *d = open_dev(DEV_CPU, 3), *meta;
+    cpu_isa isa = dev_isa(d);
+    dev_limit(d, ISA_AVX512_BF16, 0);
+    assert_int_equal(dev_isa(d), isa);
+    assert_int_equal(dev_threads(d), 3);
+    dev_limit(d, ISA_BASE, 2);
+    assert_int_equal(dev_isa(d), ISA_BASE);
+    assert_int_equal(dev_threads(d), 2);
+    assert_int_equal(omp_get_max_threads(), 2);
+    assert_int_equal(dev_open_meta(&meta, DEV_CPU, 3, NULL), ST_OK);
+    dev_limit(meta, ISA_BASE, 1); /* stands for a device, changes nothing else */
+    assert_int_equal(dev_threads(meta), 1);
+    assert_int_equal(omp_get_max_threads(), 2);
+    dev_close(meta);
+    dev_close(d);
+}
+
+static void put_siblings(int cpu, const char *list) {
+    char path[128];
+    snprintf(path, sizeof path, "cores_test/cpu%d/topology", cpu);
+    assert_int_equal(file_make_dirs(path, NULL), ST_OK);
+    strcat(path, "/thread_siblings_list");
+    assert_int_equal(file_write_atomic(path, list, strlen(list), NULL), ST_OK);
+}
+
+/* Six processors: 0 and 4, 1 and 5 are hyper-threads of a core, 2-3 too; of 6 nothing is known. */
+static void test_hyper_threads_count_once(void **state) {
+    (void)state;
+    static const char *const lists[] = {"0,4\n", "1,5\n", "2-3\n", "2-3\n", "0,4\n", "1,5\n"};
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < ARRAY_LEN(lists); i++) {
+        put_siblings(i, lists[i]);
+        CPU_SET((size_t)i, &set);
+    }
+    assert_int_equal(dev_count_cores("cores_test", &set), 3);
+    CPU_CLR(0, &set); /* this process may not run there: 4 is alone on its core */
+    assert_int_equal(dev_count_cores("cores_test", &set), 3);
+    CPU_CLR(3, &set);
+    CPU_CLR(2, &set);
+    assert_int_equal(dev_count_cores("cores_test", &set), 2);
+    CPU_SET(6, &set);
+    assert_int_equal(dev_count_cores("cores_test", &set), 3);
+    put_siblings(6, "nonsense");
+    assert_int_equal(dev_count_cores("cores_test", &set), 3);
+    assert_int_equal(file_remove_tree("cores_test", NULL), ST_OK);
+    assert_true(dev_cores() >= 1);
+}
+
 static void *create_cache(dev *d) {
     (void)d;
     return calloc(1, sizeof(int));
@@ -258,6 +313,8 @@ int main(void) {
         cmocka_unit_test(test_isa_can_only_be_lowered),
         cmocka_unit_test(test_isa_of_planted_cpuid),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_hyper_threads_count_once),
         cmocka_unit_test(test_cache_lives_as_long_as_the_dev),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

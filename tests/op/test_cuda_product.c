@@ -25,7 +25,7 @@ typedef struct bench {
 static void bench_open(bench *b) {
     err e = {0};
     setenv("ATHANOR_CUDA", "emulated", 1);
-    setenv("ATHANOR_GEMM_FILE", "cuda_product_test/gemm.json", 1);
+    setenv("ATHANOR_MACHINE_FILE", "cuda_product_test/machine.json", 1);
     assert_int_equal(dev_open(&b->d, DEV_CUDA, 1, &e), ST_OK);
     unsetenv("ATHANOR_CUDA");
     b->bytes = 3 * NUMBERS * sizeof(float) + (size_t)cuda_product_ws_bytes(M, N);

@@ -36,7 +36,7 @@ static void run_rank(comm_world *world, void *ctx) {
     err e = {0};
     step_result out;
     config *c = config_of(r);
-    CHECK(trial_open(&s, arena_new("trace test"), c, world, &e) == ST_OK, "%s", e.message);
+    CHECK(trial_open(&s, arena_new("trace test"), c, world, false, &e) == ST_OK, "%s", e.message);
     comm_set_link(world, (comm_link){.latency_s = 3e-3});
     CHECK(trace_open(&s.trace, path, FIRST, LAST, &s.setup.peers, &e) == ST_OK, "%s", e.message);
     for (int i = 0; i < (r->cut ? LAST - 1 : LAST + 1); i++) {
@@ -213,7 +213,7 @@ static void test_a_step_allocates_nothing(void **state) {
     session s;
     step_result out;
     err e = {0};
-    assert_int_equal(trial_open(&s, arena_new("step test"), c, NULL, &e), ST_OK);
+    assert_int_equal(trial_open(&s, arena_new("step test"), c, NULL, false, &e), ST_OK);
     s.watches = true;
     for (int i = 0; i < 3; i++) {
         if (i > 0)

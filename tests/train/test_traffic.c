@@ -58,7 +58,7 @@ static void rank_main(comm_world *world, void *jobs) {
     session s = {0};
     arena *a = arena_new("rank");
     j->st = config_load(&c, j->path, j->keys, j->n_keys, &j->why);
-    if (j->st == ST_OK) j->st = trial_open(&s, a, c, world, &j->why);
+    if (j->st == ST_OK) j->st = trial_open(&s, a, c, world, false, &j->why);
     if (j->st == ST_OK) j->st = measure(j, world, &s);
     if (j->st != ST_OK) comm_fail(world, &j->why);
     session_close(&s);

@@ -69,7 +69,7 @@ static void lab_open(lab *l, const char *const *keys, int n_keys) {
     arena *a = arena_new("test");
     status st = config_load(&l->c, path, keys, n_keys, &e);
     unlink(path);
-    if (st == ST_OK) st = trial_open(&l->s, a, l->c, NULL, &e);
+    if (st == ST_OK) st = trial_open(&l->s, a, l->c, NULL, false, &e);
     if (st == ST_OK) st = setup_make_weights(&l->s.setup, l->s.setup.plan->store, POLICY, &e);
     if (st != ST_OK) fail_msg("%s", e.message);
 }
@@ -216,7 +216,7 @@ static void expect_refusal(const char *key, const char *where) {
     arena *a = arena_new("test");
     assert_int_equal(config_load(&l.c, path, &key, 1, &e), ST_OK);
     unlink(path);
-    assert_int_equal(trial_open(&l.s, a, l.c, NULL, &e), ST_USAGE);
+    assert_int_equal(trial_open(&l.s, a, l.c, NULL, false, &e), ST_USAGE);
     if (!strstr(e.where, where)) fail_msg("%s: %s (%s)", key, e.message, e.where);
     lab_close(&l);
 }

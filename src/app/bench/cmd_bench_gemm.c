@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "op/gemm_choice.h"
+#include "op/machine.h"
 #include "train/bench/bench_gemm.h"
 
 typedef struct gemm_job {
@@ -195,17 +195,14 @@ static status read_dtype(gemm_job *j, err *e) {
 /* Adds what is measured to what this machine's file holds. */
 static status run_and_remember(gemm_job *j, err *e) {
     char path[4096];
-    gemm_choices choices;
-    if (!gemm_choices_path(path, sizeof path)) {
-        err_set(e, ST_USAGE, "there is no place to remember what was measured");
-        return err_hint(e, "set HOME, or ATHANOR_GEMM_FILE to the name of a file");
-    }
-    TRY(gemm_choices_read(&choices, j->dev, path, e));
-    j->choices = &choices;
+    machine_facts f;
+    if (!machine_path(path, sizeof path)) return machine_no_place(e);
+    TRY(machine_read(&f, j->dev, e));
+    j->choices = &f.products;
     status st = run_list(j, e);
-    if (st == ST_OK) st = gemm_choices_write(&choices, j->dev, path, e);
+    if (st == ST_OK) st = machine_write(&f, e);
     if (st == ST_OK && !j->args->json) printf("\nremembered in %s\n", path);
-    gemm_choices_free(&choices);
+    machine_free(&f);
     return st;
 }
 

@@ -72,14 +72,25 @@ static void on_step(progress *p, const json_t *o) {
     if (!p->live) fputc('\n', p->out);
 }
 
+/* What was chosen for this machine, when it was measured just now. */
+static void put_choice(const progress *p, const json_t *o) {
+    double seconds = metrics_num(o, "probe_s");
+    if (seconds > 0)
+        fprintf(p->out, "measured this machine in %.2f s: %s\n", seconds,
+                metrics_text(o, "chosen"));
+}
+
 static void on_start(progress *p, const json_t *o) {
+    bool widened = strcmp(metrics_text(o, "precision"), "bf16") == 0 &&
+                   strcmp(metrics_text(o, "arithmetic"), "fp32") == 0;
     p->total_steps = metrics_int(o, "steps", 0);
     p->first_step = metrics_int(o, "step", 0);
     p->began_ns = clock_now_ns();
-    fprintf(p->out, "run %s: %.2fM parameters, %s on %s, %ld threads, peak %.0f GFLOP/s\n",
+    put_choice(p, o);
+    fprintf(p->out, "run %s: %.2fM parameters, %s%s on %s, %ld threads, peak %.0f GFLOP/s\n",
             metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
-            metrics_text(o, "isa"), (long)metrics_int(o, "threads", 0),
-            metrics_num(o, "peak_gflops"));
+            widened ? " (multiplied in fp32)" : "", metrics_text(o, "isa"),
+            (long)metrics_int(o, "threads", 0), metrics_num(o, "peak_gflops"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
 }
 

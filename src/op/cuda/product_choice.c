@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "op/gemm_choice.h"
+#include "op/machine.h"
 
 static const double WORTH = 1.02;
 enum { MOST_PRODUCTS = 4096 }; /* of a file */
@@ -21,9 +21,9 @@ int product_choice_fastest(const double seconds[], int n) {
 }
 
 bool product_choices_path(char *out, size_t bytes) {
-    char gemm[4096];
-    if (!gemm_choices_path(gemm, sizeof gemm)) return false;
-    int n = snprintf(out, bytes, "%.*scublaslt.json", (int)(path_base(gemm) - gemm), gemm);
+    char machine[4096];
+    if (!machine_path(machine, sizeof machine)) return false;
+    int n = snprintf(out, bytes, "%.*scublaslt.json", (int)(path_base(machine) - machine), machine);
     return n >= 0 && (size_t)n < bytes;
 }
 

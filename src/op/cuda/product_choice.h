@@ -1,5 +1,5 @@
 /* Which of the algorithms that cuBLASLt names for a product is the fastest on this GPU, remembered in
- * a file: cublaslt.json beside the file of gemm_choice.h.
+ * a file: cublaslt.json beside the file of machine.h.
  *
  * The file is JSON: {"gpu", "cublaslt", "products": [..]}, where "algorithm" of a product is its place
  * in the library's own list, the first being 0. A file of another GPU or version counts as empty. */

@@ -42,6 +42,10 @@
     W(CONFIG_PRECISION_BF16, "bf16")                                                               \
     W(CONFIG_PRECISION_FP16, "fp16")                                                               \
     W(CONFIG_PRECISION_FP8, "fp8")
+#define CONFIG_SET_ARITHMETIC(W)                                                                   \
+    W(CONFIG_ARITHMETIC_AUTO, "auto")                                                              \
+    W(CONFIG_ARITHMETIC_FP32, "fp32")                                                              \
+    W(CONFIG_ARITHMETIC_BF16, "bf16")
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
@@ -69,6 +73,7 @@
 
 typedef enum config_device { CONFIG_SET_DEVICE(LIST_ENUMERATOR) } config_device;
 typedef enum config_precision { CONFIG_SET_PRECISION(LIST_ENUMERATOR) } config_precision;
+typedef enum config_arithmetic { CONFIG_SET_ARITHMETIC(LIST_ENUMERATOR) } config_arithmetic;
 typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(LIST_ENUMERATOR) } config_reduce;
 typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_objective;
 typedef enum config_cp_kind { CONFIG_SET_CP_KIND(LIST_ENUMERATOR) } config_cp_kind;
@@ -147,8 +152,8 @@ status config_from_json(config **out, const json_t *root, const json_t *origins,
 void config_free(config *c); /* NULL is fine */
 /* Logs what `model.from` brought and, as warnings, the notes. Of several ranks one does. */
 void config_tell_notes(const config *c);
-/* What was looked up when a run began holds as long as the run lasts: takes a precision that is
- * `auto` and the checkpoint of another run in `model.from` from the config that the run has stored. */
+/* What was looked up when a run began holds as long as the run lasts: takes precision and
+ * arithmetic that are `auto` and the checkpoint of another run in `model.from` from the config that the run has stored. */
 void config_keep_resolved(config *c, const config *stored);
 /* Whether a stored value was such a checkpoint: it may differ when that is not there any more. */
 bool config_is_resolved(const config *c, const char *key, const json_t *stored);
@@ -196,6 +201,7 @@ json_t *config_diff(const config *a, const config *b);
 bool config_key_is_free_in(const char *path, int stage);
 
 const char *config_precision_name(int precision);
+const char *config_arithmetic_name(int arithmetic);
 const char *config_device_name(int device);
 
 /* What the table says: JSON Schema (draft 2020-12), a markdown reference, a plain list for --help.

@@ -59,6 +59,8 @@ void config_keep_resolved(config *c, const config *stored) {
     const char *from = model_from(stored);
     if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
         c->train.precision.compute = stored->train.precision.compute;
+    if (c->train.precision.arithmetic == CONFIG_ARITHMETIC_AUTO)
+        c->train.precision.arithmetic = stored->train.precision.arithmetic;
     if (!is_of_same_run(c, from) || !file_is_dir(from)) return;
     set_from(c, from);
     if (strcmp(config_where(c, "tokenizer"), "model.from") == 0 && stored->tokenizer)

@@ -82,7 +82,8 @@ static json_t *member_json(const option *o, const void *base) {
 
 /* A precision whose other members are all auto is written in its short form. */
 static void shorten_precision(json_t *root, const config *c) {
-    bool plain = c->train.precision.params == CONFIG_PRECISION_AUTO &&
+    bool plain = c->train.precision.arithmetic == CONFIG_ARITHMETIC_AUTO &&
+                 c->train.precision.params == CONFIG_PRECISION_AUTO &&
                  c->train.precision.grads == CONFIG_PRECISION_AUTO &&
                  c->train.precision.optim == CONFIG_PRECISION_AUTO;
     if (plain)

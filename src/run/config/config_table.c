@@ -16,6 +16,7 @@ SET(DATA_ORDER, LOADER_ORDERS)
 SET(TOKEN_FORMAT, SHARDS_FORMATS)
 SET(TOKEN_DTYPE, CONFIG_SET_TOKEN_DTYPE)
 SET(PRECISION, CONFIG_SET_PRECISION)
+SET(ARITHMETIC, CONFIG_SET_ARITHMETIC)
 SET(REDUCE_DTYPE, CONFIG_SET_REDUCE_DTYPE)
 SET(RECOMPUTE, RECOMPUTE_POLICIES)
 SET(OBJECTIVE, CONFIG_SET_OBJECTIVE)
@@ -112,6 +113,10 @@ bool config_key_is_free_in(const char *path, int stage) {
 
 const char *config_precision_name(int precision) {
     return SET_PRECISION[precision];
+}
+
+const char *config_arithmetic_name(int arithmetic) {
+    return SET_ARITHMETIC[arithmetic];
 }
 
 const char *config_device_name(int device) {

@@ -36,7 +36,7 @@ static bench_facts facts_of(const session *s) {
 status bench_open(bench **out, config *c, comm_world *world, err *e) {
     arena *a = arena_new("bench");
     bench *b = ARENA_NEW(a, bench);
-    status st = trial_open(&b->s, a, c, world, e);
+    status st = trial_open(&b->s, a, c, world, true, e);
     if (st != ST_OK) {
         bench_close(b);
         return st;
@@ -111,7 +111,7 @@ void bench_start_profile(bench *b) {
 status bench_get_profile(bench *b, bench_profile *out, err *e) {
     CHECK(b->timed_steps > 0, "a profile of no step");
     *out = (bench_profile){.steps = b->timed_steps, .peak_flops = b->facts.peak_flops};
-    TRY(peak_bandwidth(b->s.setup.dev, &out->peak_bandwidth, e));
+    TRY(peak_bandwidth(b->s.setup.dev, 1, &out->peak_bandwidth, e));
     bench_profile_fill(out, b->s.setup.a, b->s.setup.plan, b->facts.micro_batches, b->times,
                        b->timed_ns);
     return ST_OK;

@@ -179,6 +179,8 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
     if (j->way->ordinary) c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
+    if (c->train.precision.compute != j->way->precision)
+        c->train.precision.arithmetic = CONFIG_ARITHMETIC_AUTO;
     c->train.precision.compute = j->way->precision;
     c->train.precision.params = CONFIG_PRECISION_AUTO;
     return ST_OK;
@@ -227,7 +229,7 @@ static status run_rank(rank_job *j) {
     arena *a = arena_new("layout");
     err *e = &j->why;
     status st = own_config(&c, j, e);
-    if (st == ST_OK) st = trial_open(&s, a, c, j->world, e);
+    if (st == ST_OK) st = trial_open(&s, a, c, j->world, false, e);
     if (j->way->ordinary) comm_set_link(j->world, (comm_link){.latency_s = ORDINARY_LATENCY_S});
     if (st == ST_OK) st = run_steps(j, &s, e);
     if (s.setup.a)

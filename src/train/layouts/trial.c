@@ -33,10 +33,10 @@ static status open_memory(session *s, err *e) {
     return comm_check(u->peers.m.world, e);
 }
 
-status trial_open(session *s, arena *a, config *c, comm_world *world, err *e) {
+status trial_open(session *s, arena *a, config *c, comm_world *world, bool measures, err *e) {
     static const train_options none = {0};
     trial_trim_config(c);
-    *s = (session){.opt = &none, .setup = {.c = c, .a = a}};
+    *s = (session){.opt = &none, .setup = {.c = c, .a = a, .choice = {.measures = measures}}};
     TRY(open_model(s, world, e));
     return open_memory(s, e);
 }

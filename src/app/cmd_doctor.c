@@ -1,0 +1,244 @@
+/* athanor doctor: what this machine is, whether its products are right, how fast they are, and what
+ * `auto` makes of that. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "op/gemm_bench.h"
+#include "op/probe.h"
+
+static const double PROBE_S = 0.4; /* as train takes for it */
+
+typedef struct doctor {
+    dev *dev;
+    machine_facts f;
+    machine_choice choice;
+    machine_layer layer; /* by which auto is shown: that of models of usual width */
+    double probe_s;      /* 0: products were remembered */
+    bool changed;        /* something was measured */
+    json_t *checks;
+    int failed;
+} doctor;
+
+ATH_PRINTF(4, 5)
+static void check(doctor *x, const char *name, bool ok, const char *fmt, ...) {
+    char detail[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(detail, sizeof detail, fmt, args);
+    va_end(args);
+    json_array_append_new(x->checks, json_pack("{s:s,s:b,s:o}", "name", name, "ok", (int)ok,
+                                               "detail", json_cstr(detail)));
+    x->failed += !ok;
+}
+
+/* ---- what it is ---- */
+
+static void check_machine(doctor *x) {
+    int threads = dev_threads(x->dev), cores = dev_cores();
+    check(x, "machine", true, "%s", x->f.name);
+    check(x, "threads", true, "%d thread%s on %d core%s%s", threads, threads == 1 ? "" : "s", cores,
+          cores == 1 ? "" : "s", cores < threads ? ", of which some are hyper-threads" : "");
+    check(x, "instructions", true, "%s%s", cpu_isa_name(x->f.isa),
+          x->f.isa >= ISA_AVX512_BF16 ? ", with bf16 dot products" : "");
+}
+
+static void check_memory(doctor *x) {
+    double gib = 1 << 30, all = (double)dev_machine_total_bytes() / gib;
+    double left = (double)dev_machine_available_bytes() / gib;
+    check(x, "memory", left >= 1, "%.1f GiB, of which %.1f GiB are free%s", all, left,
+          left >= 1 ? "" : ": less than 1 GiB is too little for most models");
+}
+
+/* ---- whether it multiplies rightly ---- */
+
+/* The largest error of all layouts; the sizes are no multiples of any tile. */
+static status worst_error(doctor *x, dtype dt, gemm_impl impl, double *worst, err *e) {
+    *worst = -1;
+    for (int p = 0; p < GEMM_LAYOUTS; p++) {
+        gemm_case c = {.m = 67, .n = 83, .k = 131, .layout = (gemm_layout)p, .dt = dt};
+        double error;
+        TRY(gemm_bench_error(x->dev, &c, impl, &error, e));
+        if (!(error <= *worst)) *worst = error;
+    }
+    return ST_OK;
+}
+
+/* A sum of 131 terms in fp32; a result that is stored in bf16 has eight bits. */
+static status check_products(doctor *x, err *e) {
+    for (int dt = DT_F32; dt <= DT_BF16; dt++)
+        for (int k = 0; k < GEMM_IMPLS; k++) {
+            char name[64];
+            double error, most = dt == DT_BF16 ? 4e-3 : 2e-6;
+            TRY(worst_error(x, (dtype)dt, (gemm_impl)k, &error, e));
+            snprintf(name, sizeof name, "products, %s, %s", dtype_name((dtype)dt),
+                     gemm_impl_name((gemm_impl)k));
+            if (error < 0)
+                check(x, name, true, "not on this machine");
+            else
+                check(x, name, error <= most, "error %.1e of the terms, at most %.0e is right",
+                      error, most);
+        }
+    return ST_OK;
+}
+
+/* ---- how fast it is ---- */
+
+static status measure(doctor *x, bool anew, err *e) {
+    if (anew) x->f.memory_gb_per_s = 0, x->f.best_threads = x->f.n_layers = 0;
+    int64_t began = clock_now_ns();
+    if (probe_is_needed(&x->f, &x->layer, 1)) {
+        TRY(probe_run(&x->f, &x->layer, 1, PROBE_S, e));
+        x->probe_s = clock_since_s(began);
+    }
+    x->changed = x->probe_s > 0 || x->f.memory_gb_per_s <= 0;
+    return x->f.memory_gb_per_s > 0 ? ST_OK : probe_memory(&x->f, PROBE_S, e);
+}
+
+static void remember(doctor *x) {
+    char path[4096];
+    err why = {0};
+    status st = x->changed ? machine_write(&x->f, &why) : ST_OK;
+    if (st != ST_OK)
+        check(x, "remembered", false, "%s", why.message);
+    else if (machine_path(path, sizeof path))
+        check(x, "remembered", true, "%s%.400s", x->changed ? "now, in " : "in ", path);
+}
+
+static status check_speed(doctor *x, bool anew, err *e) {
+    err why = {0};
+    if (machine_is_off() && anew) return machine_no_place(e);
+    if (machine_is_off()) {
+        check(x, "measured", true, "nothing: ATHANOR_MACHINE_FILE is none");
+        return ST_OK;
+    }
+    if (machine_read(&x->f, x->dev, &why) != ST_OK)
+        check(x, "remembered", false, "%s; %s", why.message, why.hint);
+    TRY(measure(x, anew, e));
+    bool fast = x->f.fma_gflops > 0 && x->f.memory_gb_per_s > 0;
+    check(x, "measured", fast,
+          "one thread in registers: %.0f GFLOP/s in fp32, %.0f in bf16 dot products; memory: "
+          "%.1f GB/s",
+          x->f.fma_gflops, x->f.dot_gflops, x->f.memory_gb_per_s);
+    if (why.code == ST_OK) remember(x);
+    return ST_OK;
+}
+
+static void check_auto(doctor *x) {
+    char why[256], rule[128];
+    x->choice = machine_choose(&x->f, &x->layer, 1, MACHINE_ANY);
+    machine_describe(&x->choice, why);
+    machine_describe_rule(&x->choice.rule, x->choice.how != ARITH_F32, rule);
+    int threads = x->f.best_threads > 0 ? x->f.best_threads : x->f.threads;
+    check(x, "auto", true, "%s; products: %s; %d thread%s", machine_arith_name(x->choice.how), rule,
+          threads, threads == 1 ? "" : "s");
+    check(x, "why", true, "%s", why);
+}
+
+/* ---- showing it ---- */
+
+static double rate_of(const machine_layer *l, double ms) {
+    return ms > 0 ? 2e-6 * (double)l->rows * (double)l->in * (double)l->width / ms : 0;
+}
+
+/* GFLOP/s of each way, in the layouts of a linear layer. */
+static void print_rates(const doctor *x) {
+    const machine_layer *l = machine_find(&x->f, &x->layer);
+    if (!l) return;
+    printf("\nGFLOP/s of one thread, a layer of %ld rows, %ld to %ld:\n%-36s", (long)l->rows,
+           (long)l->in, (long)l->width, "");
+    for (int p = 0; p < GEMM_LAYOUTS; p++) printf(" %15s", gemm_layout_name((gemm_layout)p));
+    printf("\n");
+    for (int a = 0; a < ARITHS; a++)
+        for (int k = 0; k < GEMM_IMPLS; k++) {
+            char name[64];
+            if (l->ms[a][0][k] <= 0) continue;
+            snprintf(name, sizeof name, "%s, %s", machine_arith_name((machine_arith)a),
+                     gemm_impl_name((gemm_impl)k));
+            printf("  %-34s", name);
+            for (int p = 0; p < GEMM_LAYOUTS; p++) printf(" %15.1f", rate_of(l, l->ms[a][p][k]));
+            printf("\n");
+        }
+}
+
+static void print_checks(const doctor *x) {
+    json_t *o;
+    size_t i;
+    json_array_foreach(x->checks, i, o) {
+        printf("%-6s %-22s %s\n", json_is_true(json_object_get(o, "ok")) ? "ok" : "FAILED",
+               json_string_value(json_object_get(o, "name")),
+               json_string_value(json_object_get(o, "detail")));
+    }
+    print_rates(x);
+    if (x->probe_s > 0) printf("\nproducts were measured now, in %.2f s\n", x->probe_s);
+}
+
+static json_t *result_json(doctor *x) {
+    bool half = x->choice.how != ARITH_F32;
+    json_t *products = json_array();
+    for (int p = 0; p < GEMM_LAYOUTS; p++)
+        json_array_append_new(products, json_string(gemm_impl_name(x->choice.rule.of[half][p])));
+    json_t *o = json_pack("{s:O,s:{s:s,s:s,s:o,s:b}}", "checks", x->checks, "auto", "precision",
+                          half ? "bf16" : "fp32", "arithmetic",
+                          x->choice.how == ARITH_DOTS ? "bf16" : "fp32", "products", products,
+                          "measured", (int)x->choice.measured);
+    if (x->probe_s > 0) json_object_set_new(o, "probe_s", json_f32(x->probe_s));
+    return o;
+}
+
+/* ---- the command ---- */
+
+static status read_word(const cli_args *args, bool *anew, err *e) {
+    const char *word = args->n_inputs ? args->inputs[0] : "";
+    *anew = strcmp(word, "calibrate") == 0;
+    if (!*word || *anew) return ST_OK;
+    if (strcmp(word, "burnin") == 0) {
+        err_set(e, ST_USAGE, "doctor burnin is for GPUs, of which this version has none");
+        return err_hint(e, "athanor doctor checks the processor");
+    }
+    err_set(e, ST_USAGE, "doctor does not know '%s'", word);
+    return err_hint(e, "write athanor doctor, or athanor doctor calibrate");
+}
+
+static status examine(doctor *x, bool anew, err *e) {
+    TRY(dev_open(&x->dev, DEV_CPU, 0, e));
+    x->f = (machine_facts){.isa = dev_isa(x->dev), .threads = dev_threads(x->dev)};
+    dev_machine_name(x->f.name);
+    check_machine(x);
+    check_memory(x);
+    TRY(check_products(x, e));
+    TRY(check_speed(x, anew, e));
+    check_auto(x);
+    return ST_OK;
+}
+
+static status cmd_doctor(const cli_args *args, err *e) {
+    bool anew;
+    TRY(read_word(args, &anew, e));
+    doctor x = {.layer = probe_usual_layer(), .checks = json_array()};
+    status st = examine(&x, anew, e);
+    if (st == ST_OK && args->json) cli_print_json(result_json(&x));
+    if (st == ST_OK && !args->json) print_checks(&x);
+    if (st == ST_OK && x.failed) {
+        st = err_set(e, ST_FAILED, "%d check%s failed", x.failed, x.failed == 1 ? "" : "s");
+        if (args->json) e->message[0] = '\0'; /* `ok: false` has said it */
+    }
+    json_decref(x.checks);
+    machine_free(&x.f);
+    dev_close(x.dev);
+    return st;
+}
+
+const cli_command command_doctor = {
+    .name = "doctor",
+    .summary = "check this machine, and show what auto makes of it",
+    .usage = "[calibrate]",
+    .run = cmd_doctor,
+    .max_inputs = 1,
+    .about =
+        "What was measured is remembered in ~/.cache/athanor/machine.json (ATHANOR_MACHINE_FILE "
+        "names\n"
+        "another file; none: nothing is measured). calibrate measures anew.\n"};

@@ -1,0 +1,249 @@
+/* Deciding what `auto` stands for; see choice.h. Reading order: choice_make, decide, go_on. */
+#include "train/choice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "model/parts.h"
+#include "op/probe.h"
+#include "run/folder.h"
+
+static const double PROBE_S = 0.4; /* for at most half a second in all */
+
+/* ---- what is asked for ---- */
+
+/* Which arithmetic the config leaves open. */
+static unsigned allowed_by(int compute, int arithmetic, bool deterministic) {
+    unsigned half = 1 << ARITH_DOTS | 1 << ARITH_WIDE, f32 = 1 << ARITH_F32;
+    if (arithmetic == CONFIG_ARITHMETIC_BF16) half = 1 << ARITH_DOTS, f32 = 0;
+    if (arithmetic == CONFIG_ARITHMETIC_FP32) half = 1 << ARITH_WIDE;
+    unsigned bits = compute == CONFIG_PRECISION_AUTO   ? half | f32
+                    : compute == CONFIG_PRECISION_BF16 ? half
+                                                       : 1 << ARITH_F32;
+    return bits | (deterministic ? MACHINE_OWN : 0);
+}
+
+static unsigned allowed(const config *c) {
+    return allowed_by(c->train.precision.compute, c->train.precision.arithmetic,
+                      c->train.deterministic);
+}
+
+/* The matrices of the model, as a micro-batch multiplies by them. */
+static int list_layers(arena *a, const config *c, const peers *p, const model_config *m,
+                       machine_layer **out) {
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(m, s);
+    int n = 0;
+    *out = ARENA_ARRAY(a, machine_layer, param_count(s));
+    int64_t rows = config_micro_batch(c, p->m.size[MESH_DP]) * c->train.seq_len;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *w = param_at(s, i);
+        bool tied = w->part == PART_EMBED && m->tie_word_embeddings;
+        if (w->rank != 2 || (w->table && !tied)) continue;
+        (*out)[n++] = (machine_layer){.rows = rows, .in = w->cols, .width = w->rows};
+    }
+    return n;
+}
+
+/* ---- measuring ---- */
+
+typedef struct known {
+    machine_facts f;
+    machine_layer layer[PROBE_LAYERS];
+    int n;
+} known;
+
+/* What is remembered of this machine. A damaged file must not stop a run. */
+static void recall(known *w, const config *c, const peers *p, const model_config *m, const dev *d) {
+    arena *a = arena_new("shapes");
+    machine_layer *all;
+    err why = {0};
+    int n = list_layers(a, c, p, m, &all);
+    w->n = probe_pick(all, n, w->layer);
+    arena_free(a);
+    if (machine_read(&w->f, d, &why) != ST_OK) log_warn("%s; it is not used", why.message);
+    if (!probe_applies(d)) w->n = 0;
+}
+
+static status measure(choice *k, known *w, err *e) {
+    err why = {0};
+    if (!k->measures || machine_is_off() || w->n == 0) return ST_OK;
+    if (!probe_is_needed(&w->f, w->layer, w->n)) return ST_OK;
+    int64_t began = clock_now_ns();
+    TRY(probe_run(&w->f, w->layer, w->n, PROBE_S, e));
+    k->probe_s = clock_since_s(began);
+    if (machine_write(&w->f, &why) != ST_OK)
+        log_warn("what was measured of this machine is not remembered: %s", why.message);
+    return ST_OK;
+}
+
+/* ---- RUN/machine.json ---- */
+
+static json_t *words_of(const gemm_impl by[GEMM_LAYOUTS]) {
+    json_t *list = json_array();
+    for (int p = 0; p < GEMM_LAYOUTS; p++)
+        json_array_append_new(list, json_string(gemm_impl_name(by[p])));
+    return list;
+}
+
+static bool read_words(const json_t *list, gemm_impl by[GEMM_LAYOUTS]) {
+    for (int p = 0; p < GEMM_LAYOUTS; p++) {
+        const char *word = json_string_value(json_array_get(list, (size_t)p));
+        for (by[p] = 0; word && by[p] < GEMM_IMPLS; by[p]++)
+            if (strcmp(word, gemm_impl_name(by[p])) == 0) break;
+        if (!word || by[p] == GEMM_IMPLS) return false;
+    }
+    return json_array_size(list) == GEMM_LAYOUTS;
+}
+
+static json_t *record_of(const known *w, const config *c, const machine_choice *made, int threads) {
+    return json_pack("{s:o,s:s,s:i,s:{s:s,s:s},s:{s:o,s:o},s:o}", "machine", json_cstr(w->f.name),
+                     "isa", cpu_isa_name(w->f.isa), "threads", threads, "asked", "compute",
+                     config_precision_name(c->train.precision.compute), "arithmetic",
+                     config_arithmetic_name(c->train.precision.arithmetic), "rule", "f32",
+                     words_of(made->rule.of[0]), "bf16", words_of(made->rule.of[1]), "products",
+                     gemm_choices_json(&w->f.products));
+}
+
+typedef struct kept {
+    const char *machine, *isa, *compute, *arithmetic;
+    int threads;
+    gemm_rule rule;
+    gemm_choices products;
+} kept;
+
+static status read_record(const json_t *record, kept *r, err *e) {
+    json_t *f32, *bf16, *products;
+    *r = (kept){0};
+    if (json_unpack((json_t *)record, "{s:s,s:s,s:i,s:{s:s,s:s},s:{s:o,s:o},s:o}", "machine",
+                    &r->machine, "isa", &r->isa, "threads", &r->threads, "asked", "compute",
+                    &r->compute, "arithmetic", &r->arithmetic, "rule", "f32", &f32, "bf16", &bf16,
+                    "products", &products) != 0 ||
+        !read_words(f32, r->rule.of[0]) || !read_words(bf16, r->rule.of[1]) || r->threads < 1)
+        return err_set(e, ST_FORMAT,
+                       "machine.json of the run does not say what the run has chosen");
+    return gemm_choices_from_json(&r->products, products, "machine.json of the run", e);
+}
+
+status choice_read(choice *k, const char *run, err *e) {
+    k->goes_on = true;
+    return run_read_json(&k->record, run, "machine.json", e);
+}
+
+void choice_free(choice *k) {
+    json_decref(k->record);
+}
+
+/* ---- a new run ---- */
+
+/* A choice as one number, which rank 0 tells the others. */
+static int64_t pack(const machine_choice *made, int threads) {
+    int64_t x = threads;
+    for (int t = 0; t < 2; t++)
+        for (int p = 0; p < GEMM_LAYOUTS; p++) x = x * GEMM_IMPLS + made->rule.of[t][p];
+    return (x * ARITHS + made->how) * 2 + made->measured;
+}
+
+static int unpack(machine_choice *made, int64_t x) {
+    made->measured = x % 2, x /= 2;
+    made->how = (machine_arith)(x % ARITHS), x /= ARITHS;
+    for (int t = 1; t >= 0; t--)
+        for (int p = GEMM_LAYOUTS - 1; p >= 0; p--, x /= GEMM_IMPLS)
+            made->rule.of[t][p] = (gemm_impl)(x % GEMM_IMPLS);
+    return (int)x;
+}
+
+static status decide(choice *k, known *w, const config *c, const peers *p, const dev *d,
+                     int *threads, err *e) {
+    bool leads = dev_is_meta(d) || peers_rank(p) == 0;
+    status st = leads ? measure(k, w, e) : ST_OK;
+    if (!dev_is_meta(d)) st = peers_agree(p, st, e);
+    TRY(st);
+    k->made = machine_choose(&w->f, w->layer, w->n, allowed(c));
+    *threads = c->train.threads == 0 ? w->f.best_threads : 0;
+    if (!dev_is_meta(d)) *threads = unpack(&k->made, peers_first(p, pack(&k->made, *threads)));
+    k->record = record_of(w, c, &k->made, *threads > 0 ? *threads : dev_threads(d));
+    return ST_OK;
+}
+
+/* ---- a run that goes on ---- */
+
+static int word_in(const char *word, const char *(*name)(int), int n) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(word, name(i)) == 0) return i;
+    return 0;
+}
+
+static void put_way(const machine_choice *m, char out[200]) {
+    char rule[128];
+    machine_describe_rule(&m->rule, m->how != ARITH_F32, rule);
+    snprintf(out, 200, "%s (products: %s)", machine_arith_name(m->how), rule);
+}
+
+/* Whether this machine would choose otherwise what the run was asked for. */
+static void compare(choice *k, const known *w, const kept *r, const config *c, const dev *d) {
+    int compute = word_in(r->compute, config_precision_name, CONFIG_PRECISION_FP8 + 1);
+    int arithmetic = word_in(r->arithmetic, config_arithmetic_name, CONFIG_ARITHMETIC_BF16 + 1);
+    machine_choice now = machine_choose(&w->f, w->layer, w->n,
+                                        allowed_by(compute, arithmetic, c->train.deterministic));
+    bool half = now.how != ARITH_F32;
+    if (now.how == k->made.how &&
+        memcmp(now.rule.of[half], k->made.rule.of[half], sizeof now.rule.of[half]) == 0)
+        return;
+    char wish[200], have[200];
+    const char *lacks = k->made.how == ARITH_DOTS && dev_isa(d) < ISA_AVX512_BF16
+                            ? ", though this machine has none and widens to fp32"
+                            : "";
+    put_way(&now, wish);
+    put_way(&k->made, have);
+    snprintf(k->otherwise, sizeof k->otherwise,
+             "this machine would choose %s; the run keeps what it began with: %s%s", wish, have,
+             lacks);
+}
+
+static status go_on(choice *k, known *w, const config *c, const peers *p, dev *d, kept *r,
+                    int *threads, err *e) {
+    k->made = machine_choose(&w->f, NULL, 0, allowed(c)); /* the config has kept what was chosen */
+    if (!k->record) return ST_OK;
+    TRY(read_record(k->record, r, e));
+    k->made.rule = r->rule;
+    snprintf(k->began_on, sizeof k->began_on, "%s, %s", r->machine, r->isa);
+    bool same = strcmp(r->machine, w->f.name) == 0 && strcmp(r->isa, cpu_isa_name(w->f.isa)) == 0;
+    if (same) k->began_on[0] = '\0';
+    if (same && c->train.threads == 0 && r->threads < dev_threads(d)) *threads = r->threads;
+    if (dev_is_meta(d) || peers_rank(p) != 0) return ST_OK;
+    if (!same) TRY(measure(k, w, e));
+    compare(k, w, r, c, d);
+    return ST_OK;
+}
+
+/* ---- the whole ---- */
+
+static void resolve(config *c, machine_arith how) {
+    int compute = how == ARITH_F32 ? CONFIG_PRECISION_FP32 : CONFIG_PRECISION_BF16;
+    if (c->train.precision.compute == CONFIG_PRECISION_AUTO) c->train.precision.compute = compute;
+    if (c->train.precision.arithmetic == CONFIG_ARITHMETIC_AUTO)
+        c->train.precision.arithmetic =
+            how == ARITH_DOTS ? CONFIG_ARITHMETIC_BF16 : CONFIG_ARITHMETIC_FP32;
+}
+
+status choice_make(choice *k, config *c, const peers *p, const model_config *m, dev *d, err *e) {
+    known w;
+    kept r = {0};
+    int threads = 0;
+    recall(&w, c, p, m, d);
+    status st =
+        k->goes_on ? go_on(k, &w, c, p, d, &r, &threads, e) : decide(k, &w, c, p, d, &threads, e);
+    if (st == ST_OK) {
+        resolve(c, k->made.how);
+        dev_limit(d, machine_isa(dev_isa(d), k->made.how), threads);
+        const gemm_choices *products = k->record && k->goes_on ? &r.products : &w.f.products;
+        if (probe_applies(d)) gemm_use(d, &k->made.rule, products);
+    }
+    gemm_choices_free(&r.products);
+    machine_free(&w.f);
+    return st;
+}

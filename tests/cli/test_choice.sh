@@ -1,0 +1,143 @@
+#!/bin/bash
+# What auto makes of a machine: measured once, remembered, written into the run and kept by it; and doctor.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config c.yaml
+auto="train.precision=auto"
+export ATHANOR_MACHINE_FILE=$work/cache/machine.json
+unset ATHANOR_GEMM ATHANOR_ISA
+
+start() { event start out; }
+# plant FP32 DOTS WIDE: milliseconds of our own products, for every layer that is remembered. 0: there are none.
+plant() {
+    local ms
+    ms=$(printf '%s\n' "$@" | awk '{ for (i = 0; i < 3; i++) printf "%s%s, 0", n++ ? ", " : "", $1 }')
+    sed -i -E "s/\"ms\": \[[^]]*\]/\"ms\": [$ms]/" cache/machine.json
+}
+
+# ---- measured once ----
+expect 0 train c.yaml $auto run=first train.steps=1 --json
+has out '"probe_s"'
+has out '"machine"'
+has out '"chosen": "fp32 '
+expect 0 train c.yaml $auto run=again train.steps=1 --json
+lacks out probe_s
+expect 0 train c.yaml $auto run=speaks train.steps=1 --fresh
+has out 'run speaks'
+lacks out "measured this machine"
+rm -r cache
+expect 0 train c.yaml $auto run=speaks train.steps=1 --fresh
+has out "measured this machine in"
+
+# ---- followed ----
+# precisions RUN: what was chosen for it.
+precisions() { echo "$(field compute "$1/config.json") $(field arithmetic "$1/config.json")"; }
+# chosen FP32 DOTS WIDE WANT...: a new run takes the fastest.
+chosen() {
+    plant "$1" "$2" "$3"
+    expect 0 train c.yaml $auto run=run train.steps=1 --fresh --json
+    [ "$(grep -A3 '"precision"' run/config.json | tr -d ' ",\n' | sed 's/.*{//')" = "compute:$4arithmetic:$5params:$4" ] ||
+        fail "precision: $(grep -A3 '"precision"' run/config.json)"
+}
+chosen 2 1 2.05 bf16 bf16
+chosen 2 4 2.05 fp32 fp32
+chosen 2 4 1.8 bf16 fp32
+lacks out '"isa": "avx512_bf16"'
+has out '"arithmetic": "fp32"'
+chosen 2 0 2.05 fp32 fp32
+chosen 2 1.99 1.98 fp32 fp32
+expect 0 train c.yaml train.precision=fp32 run=run train.steps=1 --fresh --json
+has out '"precision": "f32"'
+expect 0 plan c.yaml $auto
+has out "f32"
+plant 2 1 2.05
+expect 0 plan c.yaml $auto
+has out "bf16"
+expect 0 plan c.yaml "train.precision={compute: bf16, arithmetic: fp32}" --json
+expect 0 train c.yaml "train.precision={compute: bf16, arithmetic: fp32}" run=run train.steps=1 --fresh --json
+has out '"arithmetic": "fp32"'
+lacks out '"isa": "avx512_bf16"'
+expect 0 train c.yaml "train.precision={compute: fp32, arithmetic: bf16}" run=run train.steps=1 --fresh
+has err "train.precision.arithmetic"
+
+# ---- kept ----
+plant 2 4 1.8
+expect 0 train c.yaml $auto run=whole train.steps=8
+expect 0 train c.yaml $auto run=parts train.steps=4
+plant 2 1 2.05
+expect 0 train c.yaml $auto run=parts train.steps=8 --json
+has out '"otherwise": "this machine would choose bf16, by dot products'
+has err "the run keeps what it began with: bf16, multiplied in fp32"
+lacks out '"began_on"'
+[ "$(results step whole | tail -n 4)" = "$(results step parts | tail -n 4)" ] || fail "a kept choice has other bits"
+# On another machine, too.
+sed -i 's/"machine": ".*"/"machine": "A Mainframe"/' parts/machine.json
+expect 0 train c.yaml $auto run=parts train.steps=9 --json
+has out '"began_on": "A Mainframe'
+has out '"arithmetic": "fp32"'
+expect 0 train c.yaml $auto run=parts train.steps=10 --fork forked --json
+has out '"arithmetic": "fp32"'
+[ -e forked/machine.json ] || fail "a fork forgets its machine"
+expect 0 train c.yaml $auto run=parts train.steps=2 --fresh --json
+has out '"arithmetic": "bf16"'
+lacks out otherwise
+echo '{"rule": 1}' >parts/machine.json
+expect 3 train c.yaml $auto run=parts train.steps=4
+has err "machine.json"
+
+# oneDNN's products, where it is much faster, and its layouts only.
+sed -i -E 's/"ms": \[[^]]*\]/"ms": [2,1,2,1,2,0, 0,0,0,0,0,0, 9,0,9,0,9,0]/' cache/machine.json
+expect 0 train c.yaml $auto run=run train.steps=1 --fresh --json
+has out '"matrix_products": "forward: onednn, backward input: onednn, backward weight: own"'
+expect 0 train c.yaml $auto run=run train.steps=2 --json train.threads=1
+has out '"matrix_products": "forward: onednn, backward input: onednn, backward weight: own"'
+lacks out otherwise
+expect 0 train c.yaml $auto run=run train.steps=1 --fresh --json train.deterministic=true
+has out '"matrix_products": "own"'
+
+# ---- ranks take the choice of the first ----
+plant 2 4 1.8
+expect 0 launch --ranks 2 -- train c.yaml $auto run=ranks train.steps=2 train.threads=1 --json
+has out '"arithmetic": "fp32"'
+expect 0 launch --ranks 2 -- train c.yaml $auto run=ranks train.steps=3 train.threads=1 --json
+has out '"arithmetic": "fp32"'
+
+# ---- without measurements, and where they cannot be kept ----
+ATHANOR_MACHINE_FILE=none expect 0 train c.yaml $auto run=run train.steps=1 --fresh --json
+has out 'nothing was measured'
+lacks out probe_s
+echo '{' >cache/machine.json
+expect 0 train c.yaml $auto run=run train.steps=1 --fresh --json
+has err "machine.json"
+has err "not remembered"
+has out '"probe_s"'
+[ "$(cat cache/machine.json)" = "{" ] || fail "a damaged file was written over"
+
+# ---- doctor ----
+expect 1 doctor
+has out "FAILED remembered"
+expect 1 doctor --json
+has out '"ok": false'
+[ "$(wc -l <out)" = 1 ] || fail "not one object"
+rm cache/machine.json
+expect 0 doctor
+has out "products were measured now"
+has out "GFLOP/s of one thread"
+has out "auto "
+expect 0 doctor --json
+lacks out probe_s
+for name in machine threads instructions memory measured remembered auto "products, bf16, own" "products, f32, onednn"; do
+    has out "\"name\": \"$name\", \"ok\": true"
+done
+expect 0 doctor calibrate --json
+has out '"probe_s"'
+plant 2 4 1.8
+expect 0 doctor --json
+has out '"auto": {"precision": "bf16", "arithmetic": "fp32"'
+expect 2 doctor burnin
+has err "GPU"
+expect 2 doctor nonsense
+has err "calibrate"
+ATHANOR_MACHINE_FILE=none expect 0 doctor
+ATHANOR_MACHINE_FILE=none expect 2 doctor calibrate
+finish
