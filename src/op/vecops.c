@@ -96,8 +96,7 @@ static void run_draw(dev *d, const void *args) {
     kernels_of(d)->draw(dev_threads(d), j->s, j->rule, j->to, j->to_copy);
 }
 
-static void host_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x,
-                      uint16_t *copy) {
+static void host_draw(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy) {
     run_now(d, run_draw, &(job){.s = s, .rule = rule, .to = x, .to_copy = copy}, sizeof(job));
 }
 
