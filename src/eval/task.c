@@ -52,7 +52,7 @@ void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold) {
 
 /* ---- lines ---- */
 
-static status read_all(const char *path, strbuf *out, err *e) {
+status eval_read_file(const char *path, strbuf *out, err *e) {
     stream *s;
     size_t got = 1;
     TRY(stream_open(&s, path, e));
@@ -66,6 +66,7 @@ static status read_all(const char *path, strbuf *out, err *e) {
             st = err_at(e, ST_FORMAT, path, "%s unpacks to more than 4 GiB", path);
     }
     stream_close(s);
+    if (st != ST_OK) strbuf_free(out);
     return st;
 }
 
@@ -81,7 +82,7 @@ static status take_line(const char *s, size_t n, eval_take take, void *ctx, int6
 
 status eval_read_lines(const char *path, eval_take take, void *ctx, err *e) {
     strbuf text = {0};
-    status st = read_all(path, &text, e);
+    status st = eval_read_file(path, &text, e);
     int64_t line = 0;
     for (size_t at = 0; st == ST_OK && at < text.len;) {
         const char *s = text.data + at, *stop = memchr(s, '\n', text.len - at);
@@ -105,7 +106,9 @@ static status open_path(eval_task *t, const char *path, const eval_source *from,
         err_at(e, ST_USAGE, path, "there is no task %s", path);
         return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML or a JSONL file");
     }
-    return eval_jsonl_open(t, path, from, e);
+    const char *dot = strrchr(path_base(path), '.');
+    bool yaml = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    return yaml ? eval_yaml_open(t, path, from, e) : eval_jsonl_open(t, path, from, e);
 }
 
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) {

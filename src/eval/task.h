@@ -20,7 +20,7 @@
 #include <jansson.h>
 
 #include "base/arena.h"
-#include "base/status.h"
+#include "base/strbuf.h"
 
 typedef struct eval_text {
     const char *s; /* any bytes; a NUL follows */
@@ -128,6 +128,7 @@ typedef struct eval_task {
 typedef struct eval_source {
     const char *data; /* the folder in which data files lie; NULL: beside the task file */
     int64_t limit;    /* documents at most, the first ones; 0: all */
+    int64_t n_few;    /* examples before each document, for task YAMLs; -1: as the task says */
     bool no_alone;    /* no scores of continuations alone, so no acc_mutual_info */
 } eval_source;
 
@@ -142,6 +143,8 @@ status eval_olmes_open(eval_task *t, const char *dir, const eval_source *from, e
 status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from,
                        err *e) ATH_MUST_USE;
 
+status eval_yaml_open(eval_task *t, const char *path, const eval_source *from, err *e) ATH_MUST_USE;
+
 /* A new document at the end, of this file and line. */
 eval_doc *eval_add_doc(eval_task *t, const char *file, int64_t line);
 /* A copy of a text in the task's arena. */
@@ -153,8 +156,9 @@ const json_t *eval_keep_value(eval_task *t, const json_t *value);
 /* One right choice. */
 void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold);
 
-/* Reads a file of JSON values, one a line, plain or packed (gzip, zstd); calls `take` for each object until it has
- * taken `limit` (0: all). ST_FORMAT: a line is no JSON object, with file and line. */
+/* A whole file, plain or packed (gzip, zstd), of up to 4 GiB. Free `out` after success. */
+status eval_read_file(const char *path, strbuf *out, err *e) ATH_MUST_USE;
+/* Reads a file of JSON values, one a line, plain or packed (gzip, zstd); calls `take` for each object. ST_FORMAT: a line is no JSON object, with file and line. */
 typedef status (*eval_take)(void *ctx, const json_t *object, int64_t line, err *e);
 status eval_read_lines(const char *path, eval_take take, void *ctx, err *e) ATH_MUST_USE;
 

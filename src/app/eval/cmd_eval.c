@@ -28,6 +28,7 @@ typedef struct evaluation {
 static status open_tasks(evaluation *v, const cli_args *args, err *e) {
     eval_source from = {.data = cli_value(args, "data"),
                         .no_alone = cli_has(args, "no-unconditional")};
+    TRY(cli_int(args, "num-fewshot", -1, 0, 1024, &from.n_few, e));
     TRY(cli_int(args, "limit", 0, 1, INT32_MAX, &from.limit, e));
     char *names = arena_strdup(v->a, cli_value(args, "tasks")), *rest;
     for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
@@ -124,6 +125,7 @@ static status cmd_eval(const cli_args *args, err *e) {
 static const cli_option options[] = {
     {"tasks", "A,B", "folders of OLMES requests, task YAMLs, JSONL files"},
     {"data", "FOLDER", "where the data files of tasks are (beside the task file)"},
+    {"num-fewshot", "N", "examples before each document of a task YAML (as it says)"},
     {"limit", "N", "only the first N documents of each task"},
     {"samples", "OUT.jsonl", "write every document with its scores or answer"},
     {"no-unconditional", NULL, "do not score continuations alone; no acc_mutual_info"},
