@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "eval/answer.h"
 
 typedef struct eval_work {
@@ -46,7 +47,10 @@ static status write_answer(const eval_work *w, generator *g, const generation_se
     if (st == ST_OK && result.finish == FINISH_INTERRUPT)
         st = err_set(e, ST_STOPPED, "stopped by a signal");
     if (st == ST_OK) {
-        d->written = eval_keep(t, strbuf_cstr(&text), text.len);
+        strbuf whole = {0}; /* characters: the last one may have been cut */
+        utf8_append(&whole, strbuf_cstr(&text), text.len);
+        d->written = eval_keep(t, strbuf_cstr(&whole), whole.len);
+        strbuf_free(&whole);
         st = eval_find_answers(t, d, e);
     }
     tok_ids_free(&prompt);

@@ -124,6 +124,10 @@ status eval_task_open(eval_task *t, const char *path, const eval_source *from, e
     return ST_OK;
 }
 
+void eval_task_reset(eval_task *t) {
+    for (int32_t i = 0; i < t->n; i++) t->doc[i].loglik = 0; /* the sum of its windows */
+}
+
 void eval_task_close(eval_task *t) {
     json_decref(t->kept);
     arena_free(t->a);

@@ -135,6 +135,8 @@ typedef struct eval_source {
 /* path: as above. Free with eval_task_close, also after a failure. ST_USAGE: there is no such task; ST_FORMAT: the file
  * cannot be read, with file and line. */
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) ATH_MUST_USE;
+/* Forgets the results of a model. */
+void eval_task_reset(eval_task *t);
 void eval_task_close(eval_task *t);
 
 /* ---- for sources ---- */

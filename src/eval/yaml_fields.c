@@ -37,7 +37,9 @@ void field_free(yaml_field *f) {
 }
 
 static status render(const yaml_field *f, const json_t *row, strbuf *out, err *e) {
-    if (jinja_render(f->template, row, &(jinja_limits){0}, out, NULL, e) == ST_OK) return ST_OK;
+    static const jinja_limits limits = {
+        .steps = 1000000, .output_bytes = 16 << 20, .memory_bytes = 64 << 20};
+    if (jinja_render(f->template, row, &limits, out, NULL, e) == ST_OK) return ST_OK;
     err_context(e, "%s", f->key);
     return err_where(e, "%s", f->where);
 }
