@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "eval/answer.h"
 
@@ -19,9 +20,17 @@ typedef struct eval_work {
     const eval_task *now;
 } eval_work;
 
+/* Of what is asked now, how much is done. */
+typedef struct eval_progress {
+    const eval_work *w;
+    int64_t before, all;
+} eval_progress;
+
 static void tell(void *ctx, int64_t done, int64_t all) {
-    const eval_work *w = ctx;
-    if (w->opt->progress) w->opt->progress(w->opt->ctx, w->now, done, all);
+    const eval_progress *p = ctx;
+    const eval_options *opt = p->w->opt;
+    (void)all;
+    if (opt->progress) opt->progress(opt->ctx, p->w->now, p->before + done, p->all);
 }
 
 /* ---- answers ---- */
@@ -59,14 +68,41 @@ static status write_answer(const eval_work *w, generator *g, const generation_se
     return st;
 }
 
+/* What decides an answer: the prompt, and where it ends. */
+static void key_of_answer(const eval_work *w, const eval_task *t, const eval_doc *d, char key[17]) {
+    strbuf all = {0};
+    strbuf_append(&all, d->prompt.s, d->prompt.len);
+    strbuf_printf(&all, "%c%ld %ld", 0, (long)t->max_new, (long)w->most_tok);
+    for (int i = 0; i < t->n_until; i++) strbuf_printf(&all, "%c%s", 0, t->until[i]);
+    eval_journal_key(w->opt->journal, all.data, all.len, key);
+    strbuf_free(&all);
+}
+
+static status answer_doc(const eval_work *w, generator *g, const generation_settings *end,
+                         eval_task *t, eval_doc *d, err *e) {
+    char key[17];
+    eval_journal *j = w->opt->journal;
+    if (!j) return write_answer(w, g, end, t, d, e);
+    key_of_answer(w, t, d, key);
+    const json_t *known = eval_journal_find(j, key);
+    if (json_is_string(known)) {
+        d->written = eval_keep(t, json_string_value(known), json_string_length(known));
+        return eval_find_answers(t, d, e);
+    }
+    TRY(write_answer(w, g, end, t, d, e));
+    eval_journal_put(j, key, json_text(d->written.s, d->written.len));
+    return eval_journal_flush(j, e);
+}
+
 static status write_answers(eval_work *w, eval_task *t, err *e) {
     generation_settings settings;
     TRY(open_model_settings(w->m, &settings, e));
     generator g = open_model_generator(w->m);
+    eval_progress p = {.w = w, .all = t->n};
     status st = ST_OK;
     for (int32_t i = 0; st == ST_OK && i < t->n; i++) {
-        st = write_answer(w, &g, &settings, t, &t->doc[i], e);
-        tell(w, i + 1, t->n);
+        st = answer_doc(w, &g, &settings, t, &t->doc[i], e);
+        tell(&p, i + 1, t->n);
     }
     generator_free(&g);
     generation_settings_free(&settings);
@@ -75,15 +111,64 @@ static status write_answers(eval_work *w, eval_task *t, err *e) {
 
 /* ---- scores ---- */
 
-static status score(eval_work *w, scorer *s, eval_requests *r, score_stats *stats, err *e) {
-    score_options opt = {.interrupt = w->opt->interrupt, .progress = tell, .ctx = w};
+/* Requests that are scored between two writes to the journal. */
+enum { BLOCK = 1024 };
+
+static void key_of_score(const eval_journal *j, const score_request *r, char key[17]) {
+    strbuf all = {0};
+    strbuf_append(&all, r->ids, sizeof *r->ids * (size_t)r->n);
+    strbuf_append(&all, &r->n_scored, sizeof r->n_scored);
+    eval_journal_key(j, all.data, all.len, key);
+    strbuf_free(&all);
+}
+
+/* Takes known scores; the others come to the front of `todo`, which numbers them. Returns how many these are. */
+static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64_t *todo) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < n; i++) {
+        char key[17];
+        if (j) key_of_score(j, &r[i], key);
+        const json_t *known = j ? eval_journal_find(j, key) : NULL;
+        if (json_is_number(known))
+            r[i].loglik = json_number_value(known);
+        else
+            todo[left++] = i;
+    }
+    return left;
+}
+
+static status score_block(const eval_work *w, scorer *s, score_request *r, const int64_t *todo,
+                          int64_t n, eval_progress *p, score_stats *stats, err *e) {
+    score_options opt = {.interrupt = w->opt->interrupt, .progress = tell, .ctx = p};
+    score_request block[BLOCK];
     score_stats more;
-    TRY(scorer_run(s, r->item, r->n, &opt, &more, e));
+    for (int64_t i = 0; i < n; i++) block[i] = r[todo[i]];
+    TRY(scorer_run(s, block, n, &opt, &more, e));
     stats->passes += more.passes;
     stats->rows += more.rows;
     stats->rows_alone += more.rows_alone;
-    eval_take_scores(r);
-    return ST_OK;
+    for (int64_t i = 0; i < n; i++) {
+        char key[17];
+        r[todo[i]].loglik = block[i].loglik;
+        if (!w->opt->journal) continue;
+        key_of_score(w->opt->journal, &block[i], key);
+        eval_journal_put(w->opt->journal, key, json_f64(block[i].loglik));
+    }
+    p->before += n;
+    return w->opt->journal ? eval_journal_flush(w->opt->journal, e) : ST_OK;
+}
+
+static status score(const eval_work *w, scorer *s, eval_requests *r, score_stats *stats, err *e) {
+    int64_t *todo = xmalloc(sizeof *todo * (size_t)(r->n + 1));
+    int64_t left = look_up(w->opt->journal, r->item, r->n, todo);
+    eval_progress p = {.w = w, .before = r->n - left, .all = r->n};
+    status st = ST_OK;
+    for (int64_t at = 0; st == ST_OK && at < left; at += BLOCK)
+        st = score_block(w, s, r->item, todo + at, left - at < BLOCK ? left - at : BLOCK, &p, stats,
+                         e);
+    free(todo);
+    if (st == ST_OK) eval_take_scores(r);
+    return st;
 }
 
 static status score_tasks(eval_work *w, score_stats *stats, err *e) {

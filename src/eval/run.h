@@ -3,9 +3,11 @@
 #define EVAL_RUN_H
 
 #include "eval/encode.h"
+#include "eval/journal.h"
 
 typedef struct eval_options {
-    int64_t most_tok; /* of a context; 0: what the model was made for */
+    int64_t most_tok;      /* of a context; 0: what the model was made for */
+    eval_journal *journal; /* goes on where it ends, and adds to it; NULL: none */
     const volatile sig_atomic_t *interrupt;
     /* How much of a task is done: of `all` requests, or of the documents of answers. May be NULL. */
     void (*progress)(void *ctx, const eval_task *t, int64_t done, int64_t all);

@@ -25,7 +25,24 @@ expect 0 eval run --tasks cloze --limit 5 --threads 1 --samples few.jsonl
 cmp <(head -n 5 samples.jsonl) few.jsonl || fail "scores depend on what else is scored"
 grep -qE '^words +acc +none +1\.0000 +0\.0000 +5$' out || fail "the table"
 
-# The score is that of the logits: JSONL, one continuation.
+# Killed at any moment, it goes on where it was, and comes to the same bits.
+awk 'NR <= 500 { for (i = 4; i <= NF; i += 2) printf "{\"context\": \"%s %s %s\", \"choices\": [\" %s\", \" a\"], \"gold\": 0}\n", $(i-3), $(i-2), $(i-1), $i }' text.txt >many.jsonl
+expect 0 eval $m --tasks many.jsonl --samples whole.jsonl --json
+mv out whole.out
+[ ! -e whole.jsonl.part ] || fail "the part of a finished evaluation stays"
+"$athanor" eval $m --tasks many.jsonl --samples again.jsonl --json >out 2>err &
+pid=$!
+has_part() { [ -s again.jsonl.part ] || [ -e again.jsonl ]; }
+await has_part
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ ! -e again.jsonl ] || fail "it ended before it could be killed"
+[ ! -e again.jsonl.part ] || printf '{"key": "12' >>again.jsonl.part
+expect 0 eval $m --tasks many.jsonl --samples again.jsonl --json
+cmp whole.jsonl again.jsonl || fail "an evaluation that goes on gives other scores"
+[ "$(field rows out)" -lt "$(field rows whole.out)" ] || fail "nothing of what was computed was used"
+
+# JSONL, one document with three choices.
 printf '{"context": "the fire", "choices": [" feeds", "s", " and"], "gold": 2}\n' >one.jsonl
 expect 0 eval $m --tasks one.jsonl --samples one.out --json
 expect 0 eval $m --tasks one.jsonl,cloze --show 1
@@ -88,6 +105,6 @@ expect 2 eval $m --tasks words.yaml --json;           has out "names a file that
 printf 'task: x\ntest_split: t\ndoc_to_txt: a\n' >x.yaml
 expect 2 eval $m --tasks x.yaml;                      has err "doc_to_txt is not supported"; has err "x.yaml:3"; has err "doc_to_text"
 expect 2 eval $m --tasks one.jsonl --max-length 3;    has err "does not fit into the context of 3"; has err "one.jsonl:1"
-expect 1 eval $m --tasks cloze --samples nowhere/s.jsonl; has err "nowhere/s.jsonl"
+expect 1 eval $m --tasks cloze --samples nowhere/s.jsonl; has err "cannot write nowhere/s.jsonl.part"
 
 finish

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "app/eval/eval_view.h"
@@ -86,6 +87,40 @@ static void show_progress(void *ctx, const eval_task *t, int64_t done, int64_t a
     fflush(stderr);
 }
 
+/* What names a model's weights: its files with their sizes and times. */
+static uint64_t fingerprint(const evaluation *v, const open_model *m, const char *path) {
+    strbuf all = {0};
+    char **names, *dir = m->dir;
+    int n = 0;
+    if (dir && file_list_dir(v->a, dir, &names, &n, NULL) != ST_OK) n = 0;
+    for (int i = 0; i < n || (i == 0 && !dir); i++) {
+        struct stat st;
+        const char *file = dir ? path_join(v->a, dir, names[i]) : path;
+        if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) continue;
+        strbuf_printf(&all, "%s %ld %ld.%09ld\n", path_base(file), (long)st.st_size,
+                      (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    }
+    uint64_t hash = hash_bytes(strbuf_cstr(&all), all.len);
+    strbuf_free(&all);
+    return hash;
+}
+
+/* With --samples an evaluation that was stopped goes on: what it had computed is in OUT.part. */
+static status run_tasks(evaluation *v, open_model *m, const char *path, eval_options *opt, err *e) {
+    const char *samples = cli_value(v->args, "samples");
+    eval_journal journal = {0};
+    status st = ST_OK;
+    if (samples) {
+        st = eval_journal_open(&journal, arena_printf(v->a, "%s.part", samples),
+                               fingerprint(v, m, path), e);
+        opt->journal = &journal;
+    }
+    if (st == ST_OK) st = eval_run(m, v->task, v->n, opt, &v->stats, e);
+    if (samples) eval_journal_close(&journal, st == ST_OK);
+    if (st == ST_STOPPED && samples) err_hint(e, "the same command goes on where this one ended");
+    return st;
+}
+
 static status run_model(evaluation *v, const char *path, err *e) {
     open_model m = {0};
     eval_options opt = {.most_tok = v->most_tok,
@@ -95,7 +130,7 @@ static status run_model(evaluation *v, const char *path, err *e) {
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
     status st = check_lock(v, path, e);
     if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
-    if (st == ST_OK) st = eval_run(&m, v->task, v->n, &opt, &v->stats, e);
+    if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
     open_model_close(&m);
     return st;
 }
