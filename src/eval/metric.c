@@ -155,6 +155,13 @@ static void put_score(json_t *o, const char *metric, const char *filter, eval_sc
     json_object_set_new(o, key, json_f64(s.stderr_));
 }
 
+/* What guessing scores. */
+static double chance(const eval_task *t) {
+    double sum = 0;
+    for (int32_t i = 0; i < t->n; i++) sum += (double)t->doc[i].n_gold / t->doc[i].n_choices;
+    return sum / t->n;
+}
+
 json_t *eval_result_json(const eval_task *t) {
     json_t *o = json_pack("{s:o}", "alias", json_cstr(t->name));
     for (int m = 0; m < METRIC_COUNT; m++)
@@ -162,6 +169,7 @@ json_t *eval_result_json(const eval_task *t) {
             put_score(o, eval_metric_names[m], t->filter[f].name,
                       eval_measure(t, (eval_metric)m, f));
     json_object_set_new(o, "sample_len", json_integer(t->n));
+    if (t->kind == EVAL_CHOICES) json_object_set_new(o, "chance", json_f64(chance(t)));
     return o;
 }
 

@@ -34,7 +34,8 @@ typedef struct eval_difference {
 } eval_difference;
 eval_difference eval_compare(const double *a, const double *b, int64_t n);
 
-/* {"acc,none": x, "acc_stderr,none": y, ..., "sample_len": n}; the caller owns it. */
+/* {"acc,none": x, "acc_stderr,none": y, ..., "sample_len": n}, and "chance" of choices: what guessing scores; the
+ * caller owns it. */
 json_t *eval_result_json(const eval_task *t);
 /* One document as a line of --samples; the caller owns it. */
 json_t *eval_sample_json(const eval_task *t, const eval_doc *d);

@@ -86,6 +86,23 @@ for key in '"differences"' '"results_against"' '"difference": ' '"p": '; do has 
 expect 0 eval $m --tasks cloze --against young
 has out "difference to the other"
 
+# Results side by side: an average only where no cell is missing; checkpoints judge tasks.
+row() { printf '{"results": {"good": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.25}, "guess": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.5}, "noise": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.25}%s}}' "$2" "$3" "$4" "${5:-}" >"$1"; }
+row s1.json 0.30 0.50 0.40; row s2.json 0.33 0.49 0.30; row s3.json 0.36 0.51 0.42; row s4.json 0.41 0.50 0.43
+expect 0 eval table s1.json s2.json s3.json s4.json --quality
+has out "average"
+grep -qE '^good +1\.00 +0\.1100 .* 16\.0 *$' out || fail "the good task: $(cat out)"
+grep -qE '^guess .*at chance$' out || fail "the guessed task"
+grep -qE '^noise .*noise$' out || fail "the noisy task"
+expect 0 eval table s1.json s4.json --json
+calc "$(field average out) > 0.4466 && $(field average out) < 0.4467" || fail "the average"
+row s2.json 0.33 0.49 0.30 ', "more": {"acc,none": 0.5}'
+expect 0 eval table s1.json s2.json
+has out "no average: s1.json has no acc,none of more"
+expect 0 eval table s1.json s2.json --json;           has out '"average": null'
+expect 2 eval table s1.json --metric f1,none;         has err "no task has the metric f1,none"
+expect 3 eval table char.json;                        has err 'no "results"'
+
 # A run may keep test splits for the end.
 expect 0 train tiny.yaml run=locked train.steps=1 checkpoint.every=1 eval.lock_test=true
 expect 0 eval locked --tasks cloze
