@@ -47,6 +47,7 @@ typedef struct reading {
     eval_rows *r;
     arena *a;
     const char *path;
+    const json_t *column_names;
 } reading;
 
 static void add_row(reading *x, const json_t *row, int64_t line) {
@@ -197,6 +198,10 @@ static status read_csv(reading *x, char separator, bool quotes, err *e) {
     csv_table *t = xcalloc(1, sizeof *t);
     t->dialect = (csv_dialect){.separator = separator, .quotes = quotes};
     for (int i = 0; i < MOST_COLUMNS; i++) t->column[i] = i;
+    for (size_t i = 0; i < json_array_size(x->column_names) && i < MOST_COLUMNS; i++) {
+        const char *name = json_string_value(json_array_get(x->column_names, i));
+        t->name[t->n++] = arena_strdup(x->a, name ? name : "");
+    }
     size_t bom = text.len >= 3 && memcmp(text.data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     status st = read_table(x, t, strbuf_cstr(&text) + bom, text.len - bom, e);
     free(t);
@@ -206,8 +211,9 @@ static status read_csv(reading *x, char separator, bool quotes, err *e) {
 
 /* ---- the whole ---- */
 
-status eval_rows_read(eval_rows *r, arena *a, const char *path, err *e) {
-    reading x = {.r = r, .a = a, .path = arena_strdup(a, path)};
+status eval_rows_read(eval_rows *r, arena *a, const char *path, const json_t *column_names,
+                      err *e) {
+    reading x = {.r = r, .a = a, .path = arena_strdup(a, path), .column_names = column_names};
     if (!r->row) r->row = json_array();
     switch (form_of(path)) {
         case ROWS_JSONL: return eval_read_lines(x.path, take_row, &x, e);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/text/stream.h"
+#include "eval/adapters.h"
 
 const char *const eval_metric_names[METRIC_COUNT] = {EVAL_METRICS(LIST_WORD)};
 
@@ -100,15 +101,27 @@ status eval_read_lines(const char *path, eval_take take, void *ctx, err *e) {
 
 /* ---- opening ---- */
 
+/* A published set; its data are in a folder that has to be named. */
+static status open_known(eval_task *t, const char *name, const eval_source *from, err *e) {
+    strbuf text = {0};
+    if (!eval_adapter_text(name, &text)) {
+        err_at(e, ST_USAGE, name, "there is no task %s", name);
+        return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML, a JSONL file, or a "
+                           "name that athanor eval --help lists");
+    }
+    status st = from->data ? eval_yaml_open(t, name, strbuf_cstr(&text), from, e)
+                           : err_at(e, ST_USAGE, name, "the task %s has no data", name);
+    if (!from->data) err_hint(e, "say with --data FOLDER where its public files are");
+    strbuf_free(&text);
+    return st;
+}
+
 static status open_path(eval_task *t, const char *path, const eval_source *from, err *e) {
     if (file_is_dir(path)) return eval_olmes_open(t, path, from, e);
-    if (!file_exists(path)) {
-        err_at(e, ST_USAGE, path, "there is no task %s", path);
-        return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML or a JSONL file");
-    }
+    if (!file_exists(path)) return open_known(t, path, from, e);
     const char *dot = strrchr(path_base(path), '.');
     bool yaml = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
-    return yaml ? eval_yaml_open(t, path, from, e) : eval_jsonl_open(t, path, from, e);
+    return yaml ? eval_yaml_open(t, path, NULL, from, e) : eval_jsonl_open(t, path, from, e);
 }
 
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) {

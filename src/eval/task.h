@@ -11,6 +11,7 @@
  * Sources of tasks (the form is told by what the path names):
  *   olmes.c       a folder with requests.jsonl.gz, as ai2-olmes writes it: texts are there as they are scored
  *   task_yaml.c   a task file of lm-evaluation-harness: templates over rows of local data
+ *   adapters.c    the name of a published set, whose public files are local data
  *   task_jsonl.c  a JSONL file of documents
  *
  * All texts live in the task's arena. Outside data: a document that lacks something is ST_FORMAT, with file and line. */
@@ -145,7 +146,9 @@ status eval_olmes_open(eval_task *t, const char *dir, const eval_source *from, e
 status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from,
                        err *e) ATH_MUST_USE;
 
-status eval_yaml_open(eval_task *t, const char *path, const eval_source *from, err *e) ATH_MUST_USE;
+/* known: the text of a task that is known by name (adapters.h), which `path` is then; NULL: read the file. */
+status eval_yaml_open(eval_task *t, const char *path, const char *known, const eval_source *from,
+                      err *e) ATH_MUST_USE;
 
 /* A new document at the end, of this file and line. */
 eval_doc *eval_add_doc(eval_task *t, const char *file, int64_t line);

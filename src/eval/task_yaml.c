@@ -90,24 +90,34 @@ static char *folder_of(arena *a, const char *path) {
     return n ? arena_strndup(a, path, n) : arena_strdup(a, ".");
 }
 
+static status load(yaml_task *y, const char *path, int depth, err *e);
+
+/* What the file includes, then its own keys. */
+static status take(yaml_task *y, const char *path, const json_t *root, const json_t *origins,
+                   int depth, err *e) {
+    const json_t *include = json_object_get(root, "include");
+    if (!json_is_object(root)) return err_at(e, ST_FORMAT, path, "the task file is no mapping");
+    if (include && !json_is_string(include)) {
+        err_set(e, ST_USAGE, "include is not the name of a file");
+        return err_where(e, "%s", yaml_origin(origins, "include"));
+    }
+    if (include)
+        TRY(load(y, path_join(y->t->a, folder_of(y->t->a, path), json_string_value(include)),
+                 depth + 1, e));
+    json_object_update(y->config, (json_t *)root);
+    json_object_update(y->origins, (json_t *)origins);
+    return ST_OK;
+}
+
+/* A file, or the text of a task that is known by name. */
 static status load(yaml_task *y, const char *path, int depth, err *e) {
     json_t *root, *origins;
     if (depth > 8) return err_at(e, ST_FORMAT, path, "files include each other without end");
-    TRY(yaml_load(&root, &origins, path, e));
-    const json_t *include = json_object_get(root, "include");
-    status st = ST_OK;
-    if (!json_is_object(root)) st = err_at(e, ST_FORMAT, path, "the task file is no mapping");
-    if (st == ST_OK && include && !json_is_string(include)) {
-        st = err_set(e, ST_USAGE, "include is not the name of a file");
-        err_where(e, "%s", yaml_origin(origins, "include"));
-    }
-    if (st == ST_OK && include)
-        st = load(y, path_join(y->t->a, folder_of(y->t->a, path), json_string_value(include)),
-                  depth + 1, e);
-    if (st == ST_OK) {
-        json_object_update(y->config, root);
-        json_object_update(y->origins, origins);
-    }
+    if (y->known)
+        TRY(yaml_parse(&root, &origins, path, y->known, strlen(y->known), e));
+    else
+        TRY(yaml_load(&root, &origins, path, e));
+    status st = take(y, path, root, origins, depth, e);
     json_decref(root);
     json_decref(origins);
     return st;
@@ -127,7 +137,7 @@ static status read_files(yaml_task *y, const json_t *files, eval_rows *rows, err
             yaml_wrong(y, "dataset_kwargs.data_files", "names a file that is not there", e);
             return err_hint(e, "%s is looked for; --data FOLDER says where data are", path);
         }
-        TRY(eval_rows_read(rows, y->t->a, path, e));
+        TRY(eval_rows_read(rows, y->t->a, path, y->column_names, e));
     }
     return ST_OK;
 }
@@ -152,7 +162,7 @@ static status read_split(yaml_task *y, const char *split, eval_rows *rows, err *
     if (json_is_object(files)) files = json_object_get(files, split);
     if (files) return read_files(y, files, rows, e);
     char *path = find_file(y, split);
-    if (path) return eval_rows_read(rows, y->t->a, path, e);
+    if (path) return eval_rows_read(rows, y->t->a, path, y->column_names, e);
     err_at(e, ST_USAGE, y->path, "the task %s has no data for its split %s", y->t->name, split);
     return err_hint(e,
                     "put %s/%s.jsonl (or .json, .csv) into a folder and give it as --data FOLDER",
@@ -189,7 +199,9 @@ static status add_examples(yaml_task *y, const json_t *row, strbuf *out, err *e)
     TRY(eval_pick_examples(y, row, pick, e));
     for (int64_t i = 0; i < y->n_few; i++) {
         const json_t *example = json_array_get(y->examples.row, (size_t)pick[i]);
-        status st = field_text(&y->text, example, out, e);
+        int64_t number;
+        status st = eval_question_of(y, example, out, &number, e);
+        if (st == ST_OK && number >= 0) st = eval_choice_text(y, example, number, out, e);
         if (st == ST_OK) {
             size_t before = out->len;
             strbuf_puts(out, y->target_delimiter);
@@ -203,7 +215,29 @@ static status add_examples(yaml_task *y, const json_t *row, strbuf *out, err *e)
     return ST_OK;
 }
 
-static status add_choices(yaml_task *y, eval_doc *d, const json_t *row, eval_text context, err *e) {
+/* Choices that are contexts: what follows is the same for all (WinoGrande). */
+static status add_contexts(yaml_task *y, eval_doc *d, const json_t *row, eval_text before,
+                           int64_t gold, err *e) {
+    strbuf follows = {0};
+    strbuf_puts(&follows, y->target_delimiter);
+    TRY(field_text(&y->target, row, &follows, e));
+    eval_text kept = eval_keep(y->t, strbuf_cstr(&follows), follows.len);
+    strbuf_free(&follows);
+    for (int i = 0; i < d->n_choices; i++) {
+        eval_choice *c = &d->choice[i];
+        const char *s = arena_printf(y->t->a, "%s%s", before.s, c->label.s);
+        c->pair = (eval_pair){.context = {s, strlen(s)}, .continuation = kept};
+        c->alone = NULL;
+    }
+    if (y->t->metrics >> METRIC_ACC_MUTUAL_INFO & 1)
+        return err_set(e, ST_USAGE, "acc_mutual_info needs choices that are continuations");
+    if (gold >= d->n_choices) return err_set(e, ST_FORMAT, "doc_to_text gives none of the choices");
+    eval_set_gold(y->t, d, (int32_t)gold);
+    return ST_OK;
+}
+
+static status add_choices(yaml_task *y, eval_doc *d, const json_t *row, eval_text context,
+                          int64_t number, err *e) {
     json_t *choices, *gold;
     TRY(eval_choices_of(y, row, &choices, e));
     int n = (int)json_array_size(choices);
@@ -221,8 +255,9 @@ static status add_choices(yaml_task *y, eval_doc *d, const json_t *row, eval_tex
         c->alone = ARENA_NEW(y->t->a, eval_pair);
         *c->alone = (eval_pair){.context = {"", 0}, .continuation = c->pair.continuation};
     }
-    if (st == ST_OK) st = eval_target_of(y, row, &gold, e);
-    if (st == ST_OK) {
+    if (st == ST_OK && number >= 0) {
+        st = add_contexts(y, d, row, context, number, e);
+    } else if (st == ST_OK && (st = eval_target_of(y, row, &gold, e)) == ST_OK) {
         st = eval_gold_of(y, d, choices, gold, e);
         json_decref(gold);
     }
@@ -259,6 +294,7 @@ static status add_targets(yaml_task *y, eval_doc *d, const json_t *row, err *e) 
 
 static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     strbuf context = {0};
+    int64_t number = -1;
     status st = ST_OK;
     if (y->t->kind == EVAL_TEXT) {
         st = eval_answer_text(y, row, &context, e);
@@ -267,11 +303,11 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
         return st;
     }
     st = add_examples(y, row, &context, e);
-    if (st == ST_OK) st = field_text(&y->text, row, &context, e);
+    if (st == ST_OK) st = eval_question_of(y, row, &context, &number, e);
     eval_text kept = eval_keep(y->t, strbuf_cstr(&context), context.len);
     strbuf_free(&context);
     if (st != ST_OK) return st;
-    if (y->t->kind == EVAL_CHOICES) return add_choices(y, d, row, kept, e);
+    if (y->t->kind == EVAL_CHOICES) return add_choices(y, d, row, kept, number, e);
     d->prompt = kept;
     return add_targets(y, d, row, e);
 }
@@ -311,14 +347,19 @@ static status read_config(yaml_task *y, const eval_source *from, err *e) {
     y->t->name =
         name ? arena_strdup(y->t->a, name) : arena_strndup(y->t->a, base, (size_t)(dot - base));
     y->data = from->data ? from->data : folder_of(y->t->a, y->path);
+    const json_t *names = json_object_get(yaml_key(y, "dataset_kwargs"), "column_names");
+    if (names && !json_is_array(names))
+        return yaml_wrong(y, "dataset_kwargs.column_names", "is no list of names", e);
+    y->column_names = names;
     TRY(yaml_text(y, "target_delimiter", " ", &y->target_delimiter, e));
     TRY(yaml_text(y, "fewshot_delimiter", "\n\n", &y->fewshot_delimiter, e));
     TRY(eval_yaml_measures(y, e));
     return eval_yaml_fields(y, from->n_few, e);
 }
 
-status eval_yaml_open(eval_task *t, const char *path, const eval_source *from, err *e) {
-    yaml_task y = {.t = t, .path = arena_strdup(t->a, path)};
+status eval_yaml_open(eval_task *t, const char *path, const char *known, const eval_source *from,
+                      err *e) {
+    yaml_task y = {.t = t, .path = arena_strdup(t->a, path), .known = known};
     y.config = json_object();
     y.origins = json_object();
     y.examples.row = json_array();

@@ -144,6 +144,33 @@ status eval_target_of(const yaml_task *y, const json_t *row, json_t **out, err *
     return ST_OK;
 }
 
+/* As lm-evaluation-harness: a number where there are choices stands for one of them. */
+status eval_question_of(const yaml_task *y, const json_t *row, strbuf *out, int64_t *number,
+                        err *e) {
+    json_t *v;
+    *number = -1;
+    TRY(field_value_of(&y->text, row, &v, e));
+    const char *s = y->text.template ? json_string_value(v) : NULL;
+    size_t n = s ? strlen(s) : 0;
+    bool digits = n > 0 && n < 10 && strspn(s, "0123456789") == n;
+    status st = ST_OK;
+    if (y->choice.value && (digits || json_is_integer(v)))
+        *number = digits ? atol(s) : json_integer_value(v);
+    else
+        st = append_json(&y->text, v, out, e);
+    json_decref(v);
+    return st;
+}
+
+status eval_choice_text(const yaml_task *y, const json_t *row, int64_t number, strbuf *out,
+                        err *e) {
+    json_t *choices;
+    TRY(eval_choices_of(y, row, &choices, e));
+    status st = append_json(&y->choice, json_array_get(choices, (size_t)number), out, e);
+    json_decref(choices);
+    return st;
+}
+
 status eval_answer_text(const yaml_task *y, const json_t *row, strbuf *out, err *e) {
     json_t *target, *choices = NULL;
     TRY(eval_target_of(y, row, &target, e));

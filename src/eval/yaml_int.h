@@ -18,7 +18,9 @@ typedef struct yaml_field {
 
 typedef struct yaml_task {
     eval_task *t;
-    const char *path, *data; /* of the file; the folder of data */
+    const char *path, *data;    /* of the file; the folder of data */
+    const char *known;          /* its text, of a task that is known by name; NULL: it is a file */
+    const json_t *column_names; /* of CSV files without a header; NULL: they have one */
     json_t *config, *origins;
     yaml_field text, choice, target, description;
     const char *target_delimiter, *fewshot_delimiter;
@@ -47,6 +49,12 @@ status eval_yaml_fields(yaml_task *y, int64_t n_few, err *e) ATH_MUST_USE;
 void field_free(yaml_field *f);
 /* Appends what a field gives for a row, as a text; nothing where there is no such field. */
 status field_text(const yaml_field *f, const json_t *row, strbuf *out, err *e) ATH_MUST_USE;
+/* Appends the question of a row; or *number, -1 otherwise, says which of the choices it is, and nothing is appended. */
+status eval_question_of(const yaml_task *y, const json_t *row, strbuf *out, int64_t *number,
+                        err *e) ATH_MUST_USE;
+/* Appends a choice of a row. */
+status eval_choice_text(const yaml_task *y, const json_t *row, int64_t number, strbuf *out,
+                        err *e) ATH_MUST_USE;
 /* The list of choices of a row. */
 status eval_choices_of(const yaml_task *y, const json_t *row, json_t **out, err *e) ATH_MUST_USE;
 /* The target of a row: a number (of a choice), a text, or a list of these. */

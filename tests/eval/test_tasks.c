@@ -234,6 +234,105 @@ static void test_yaml_refused(void **state) {
     arena_free(a);
 }
 
+/* A published set: one row, and the second choice as it is scored. */
+typedef struct known {
+    const char *name, *file, *row, *context, *continuation;
+    int gold;
+} known;
+
+static const known sets[] = {
+    {"arc_easy", "arc_easy/test.jsonl",
+     "{\"question\": \"Q?\", \"choices\": {\"text\": [\"a\", \"b\"], \"label\": [\"1\", \"2\"]}, "
+     "\"answerKey\": \"2\"}",
+     "Question: Q?\nAnswer:", " b", 1},
+    {"boolq", "boolq/validation.jsonl",
+     "{\"passage\": \"P.\", \"question\": \"is it\", \"answer\": true}",
+     "P.\nQuestion: is it?\nAnswer:", " yes", 1},
+    {"ceval-valid_law", "val/law_val.csv", "id,question,A,B,C,D,answer\n0, Q ,a,b,c,d,C\n",
+     "Q\nA. a\nB. b\nC. c\nD. d\n\u7b54\u6848\uff1a", " B", 2},
+    {"cmmlu_law", "test/law.csv", ",Question,A,B,C,D,Answer\n0,Q,a,b,c,d,D\n",
+     "Q\nA. a\nB. b\nC. c\nD. d\n\u7b54\u6848\uff1a", " B", 3},
+    {"commonsense_qa", "commonsense_qa/validation.jsonl",
+     "{\"question\": \"Q? \", \"choices\": {\"text\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}, "
+     "\"answerKey\": \"E\"}",
+     "Question: Q?\nA. a\nB. b\nC. c\nD. d\nE. e\nAnswer:", " B", 4},
+    {"global_mmlu_sw", "sw/test.jsonl",
+     "{\"question\": \"Q\", \"option_a\": \"a\", \"option_b\": \"b\", \"option_c\": \"c\", "
+     "\"option_d\": \"d\", \"answer\": \"A\"}",
+     "Q\nA. a\nB. b\nC. c\nD. d\nAnswer:", " B", 0},
+    {"hellaswag", "hellaswag/validation.jsonl",
+     "{\"activity_label\": \"Baking\", \"ctx_a\": \"A cook [header] stands [title] Here.\", "
+     "\"ctx_b\": \"the cook\", "
+     "\"endings\": [\"eats.\", \" bakes [step] a  cake [now.\"], \"label\": \"1\"}",
+     "Baking: A cook stands. Here. The cook", " bakes a cake [now.", 1},
+    {"mmlu_high_school_law", "test/high_school_law_test.csv", "\"Q, or?\",a,b,c,d,B\n",
+     "The following are multiple choice questions (with answers) about high school law.\n\n"
+     "Q, or?\nA. a\nB. b\nC. c\nD. d\nAnswer:",
+     " B", 1},
+    {"openbookqa", "openbookqa/test.jsonl",
+     "{\"question_stem\": \"Q is\", \"choices\": {\"text\": [\"a\", \"b\"], \"label\": [\"A\", "
+     "\"B\"]}, \"answerKey\": \" A\"}",
+     "Q is", " b", 0},
+    {"piqa", "piqa/validation.jsonl",
+     "{\"goal\": \"G\", \"sol1\": \"a\", \"sol2\": \"it's b\", \"label\": 0}",
+     "Question: G\nAnswer:", " it's b", 0},
+    {"winogrande", "winogrande/validation.jsonl",
+     "{\"sentence\": \"The _ is red. \", \"option1\": \"cup\", \"option2\": \"jug\", \"answer\": "
+     "\"2\"}",
+     "The jug", " is red.", 1},
+};
+
+static void test_known(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    err e = {0};
+    eval_task t;
+    eval_source from = {.data = dir, .n_few = -1};
+    for (int i = 0; i < ARRAY_LEN(sets); i++) {
+        const known *k = &sets[i];
+        const char *path = path_join(a, dir, k->file);
+        assert_int_equal(
+            file_make_dirs(arena_strndup(a, path, (size_t)(path_base(path) - path)), &e), ST_OK);
+        put(a, k->file, k->row);
+        if (eval_task_open(&t, k->name, &from, &e) != ST_OK)
+            fail_msg("%s: %s (%s)", k->name, e.message, e.where);
+        assert_string_equal(t.name, k->name);
+        same(t.doc[0].choice[1].pair.context, k->context);
+        same(t.doc[0].choice[1].pair.continuation, k->continuation);
+        assert_int_equal(t.doc[0].gold[0], k->gold);
+        eval_task_close(&t);
+    }
+    put(a, "winogrande/train.jsonl",
+        sets[10].row); /* an example: its right context, and what follows */
+    from.n_few = 1;
+    assert_int_equal(eval_task_open(&t, "winogrande", &from, &e), ST_OK);
+    same(t.doc[0].choice[0].pair.context, "The jug is red.\n\nThe cup");
+    eval_task_close(&t);
+    from.n_few = -1;
+    assert_int_equal(file_make_dirs(path_join(a, dir, "gsm8k"), &e), ST_OK);
+    const char row[] = "{\"question\": \"Q\", \"answer\": \"so\\n#### 2\"}\n";
+    char rows[6 * sizeof row] = "";
+    for (int i = 0; i < 6; i++) strcat(rows, row);
+    put(a, "gsm8k/train.jsonl", rows);
+    put(a, "gsm8k/test.jsonl", row);
+    assert_int_equal(eval_task_open(&t, "gsm8k", &from, &e), ST_OK);
+    assert_int_equal(t.n_filters, 2);
+    assert_int_equal(strncmp(t.doc[0].prompt.s, "Question: Q\nAnswer: so\n#### 2\n\nQuestion", 39),
+                     0);
+    eval_task_close(&t);
+    from.data = NULL;
+    assert_int_equal(eval_task_open(&t, "piqa", &from, &e), ST_USAGE);
+    assert_non_null(strstr(e.hint, "--data"));
+    eval_task_close(&t);
+    from.data = "/nonexistent";
+    assert_int_equal(eval_task_open(&t, "piqa", &from, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "no data for its split validation"));
+    eval_task_close(&t);
+    assert_int_equal(eval_task_open(&t, "mmlu_", &from, &e), ST_USAGE);
+    eval_task_close(&t);
+    arena_free(a);
+}
+
 static int begin(void **state) {
     (void)state;
     return mkdtemp(dir) ? 0 : -1;
@@ -246,9 +345,9 @@ static int end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_olmes),
-                                       cmocka_unit_test(test_olmes_refused),
-                                       cmocka_unit_test(test_jsonl), cmocka_unit_test(test_yaml),
-                                       cmocka_unit_test(test_yaml_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_olmes),        cmocka_unit_test(test_olmes_refused),
+        cmocka_unit_test(test_jsonl),        cmocka_unit_test(test_yaml),
+        cmocka_unit_test(test_yaml_refused), cmocka_unit_test(test_known)};
     return cmocka_run_group_tests(tests, begin, end);
 }

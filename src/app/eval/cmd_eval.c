@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "eval/adapters.h"
 #include "eval/run.h"
 #include "run/folder.h"
 
@@ -214,8 +215,8 @@ static status cmd_eval(const cli_args *args, err *e) {
 }
 
 static const cli_option options[] = {
-    {"tasks", "A,B", "folders of OLMES requests, task YAMLs, JSONL files"},
-    {"data", "FOLDER", "where the data files of task YAMLs are (beside the task file)"},
+    {"tasks", "A,B", "folders of OLMES requests, task YAMLs, JSONL files, names of sets"},
+    {"data", "FOLDER", "where the data files of tasks are (beside the task file)"},
     {"num-fewshot", "N", "examples before each document of a task YAML (as it says)"},
     {"limit", "N", "only the first N documents of each task"},
     {"samples", "OUT.jsonl", "write every document with its scores or answer"},
@@ -234,4 +235,5 @@ const cli_command command_eval = {
         "MODEL --tasks A,B [--limit N] [--data FOLDER] [--samples OUT.jsonl] [--against MODEL]",
     .run = cmd_eval,
     .options = options,
+    .details = eval_adapter_list,
     .about = "A score depends on the model and the document alone, not on the other documents.\n"};
