@@ -103,6 +103,18 @@ expect 0 eval table s1.json s2.json --json;           has out '"average": null'
 expect 2 eval table s1.json --metric f1,none;         has err "no task has the metric f1,none"
 expect 3 eval table char.json;                        has err 'no "results"'
 
+# A question that was planted in the training data is found, and where; the other is not.
+printf 'the furnace feeds a fire and every ember keeps its own light.\n' >>text.txt
+"$athanor" data build text.txt -o planted tokenizer=char.json >log 2>&1 || fail "data build"
+printf '{"context": "every ember", "choices": [" is", " keeps its own light."], "gold": 1}\n{"context": "nights of gold", "choices": [" turned iron who that"], "gold": 0}\n' >seen.jsonl
+expect 0 eval overlap planted --tasks seen.jsonl --ngram 24 --tokenizer char.json
+has out "seen, document 0: 9 of 9 n-grams; first at token"
+has out "text.txt:0"
+has out "seen: 1 of 2 documents"
+expect 0 eval overlap set/train --tasks seen.jsonl --ngram 24 --tokenizer char.json --json
+has out '"overlapping": 0'
+expect 2 eval overlap planted --tokenizer char.json;  has err "needs --tasks"
+
 # A run may keep test splits for the end.
 expect 0 train tiny.yaml run=locked train.steps=1 checkpoint.every=1 eval.lock_test=true
 expect 0 eval locked --tasks cloze
