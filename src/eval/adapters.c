@@ -1,5 +1,6 @@
-/* The task files of published sets (see adapters.h). Prompts are those of lm-evaluation-harness 0.4.13. In a set with
- * subjects "@" is the subject and "~" the subject with spaces instead of underscores. */
+/* The task files of published sets (see adapters.h). Prompts are those of lm-evaluation-harness
+ * 0.4.13. In a set with subjects "@" is the subject and "~" the subject with spaces instead of
+ * underscores. */
 #include "eval/adapters.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ typedef struct adapter {
                      "doc_to_target: \"{{choices.label.index(answerKey)}}\"\n"                     \
                      "doc_to_choice: \"{{choices.text}}\"\n"
 
-/* HellaSwag's texts have marks of WikiHow in brackets, which go: what re.sub("\\[.*?\\]", "", s) does. */
+/* HellaSwag's texts have marks of WikiHow in brackets, which go: what re.sub("\\[.*?\\]", "", s)
+ * does. */
 #define CLEAN                                                                                      \
     "{%- macro clean(s) -%}{%- set ns = namespace(t='') -%}"                                       \
     "{%- for p in s.strip().replace(' [title]', '. ').split('[') -%}"                              \

@@ -1,4 +1,5 @@
-/* Answers: filters and exact match (see answer.h). They do what those of lm-evaluation-harness 0.4 do. */
+/* Answers: filters and exact match (see answer.h). They do what those of lm-evaluation-harness 0.4
+ * do. */
 #include "eval/answer.h"
 
 #include <ctype.h>
@@ -15,8 +16,8 @@ typedef struct found_text {
     size_t start, end, next; /* next: where the search goes on */
 } found_text;
 
-/* What Python's findall gives of a match: its only group, or the first of several that is not empty, or all of it.
- * false: there are groups, and none took part. */
+/* What Python's findall gives of a match: its only group, or the first of several that is not
+ * empty, or all of it. false: there are groups, and none took part. */
 static bool part_of_match(void *code, const void *data, found_text *f) {
     int n = pretok_regex_groups(code);
     if (n == 0) return true;
@@ -30,7 +31,8 @@ static bool part_of_match(void *code, const void *data, found_text *f) {
     return n == 1;
 }
 
-/* The matches in order; each is given to `take` with its whole extent and its part, until it says no. */
+/* The matches in order; each is given to `take` with its whole extent and its part, until it says
+ * no. */
 typedef bool (*take_match)(void *ctx, const found_text *whole, const found_text *part, bool has);
 static status each_match(const char *pattern, eval_text s, take_match take, void *ctx, err *e) {
     void *code, *data = NULL;
@@ -130,7 +132,8 @@ static bool leave_out(void *ctx, const found_text *whole, const found_text *part
     return true;
 }
 
-/* Patterns were checked when the task was opened; one that runs away leaves the text as it is from there on. */
+/* Patterns were checked when the task was opened; one that runs away leaves the text as it is from
+ * there on. */
 static void remove_matches(const char *pattern, strbuf *s) {
     removal r = {.from = {strbuf_cstr(s), s->len}};
     if (each_match(pattern, r.from, leave_out, &r, NULL) == ST_OK || r.done > 0)

@@ -1,12 +1,14 @@
 /* Encoding for scoring (see encode.h). The rules of HFLM:
  *
  *   - White space at the end of the context goes to the continuation.
- *   - The ids of the continuation are what encode(context + continuation) has after len(encode(context)) ids: a token
- *     may stand for the end of the context and the beginning of the continuation.
- *   - What the tokenizer adds to a text by itself (BOS) is added, unless the text begins with that token.
+ *   - The ids of the continuation are what encode(context + continuation) has after
+ *     len(encode(context)) ids: a token may stand for the end of the context and the beginning of
+ *     the continuation.
+ *   - What the tokenizer adds to a text by itself (BOS) is added, unless the text begins with it.
  *   - An empty context is the token of the beginning, or of the end if there is none.
  *   - What is too long loses its first tokens.
- *   - A text is cut into windows of the context's length, each after one token of what precedes it. */
+ *   - A text is cut into windows of the context's length, each after one token of what precedes
+ *     it. */
 #include "eval/encode.h"
 
 #include <stdlib.h>
@@ -129,7 +131,8 @@ static status add_after_nothing(encoder *c, eval_doc *d, eval_pair *p, err *e) {
     return st;
 }
 
-/* A context of white space alone is scored with all of it as continuation, which leaves no context. */
+/* A context of white space alone is scored with all of it as continuation, which leaves no
+ * context. */
 static status add_pair(encoder *c, eval_doc *d, eval_pair *p, err *e) {
     if (p->context.len == 0) return add_after_nothing(c, d, p, e);
     eval_text context = strip_context(p->context);

@@ -1,4 +1,5 @@
-/* Texts to tokens, as lm-evaluation-harness does it for a model of transformers (HFLM), so that the scores are its. */
+/* Texts to tokens, as lm-evaluation-harness does it for a model of transformers (HFLM), so that the
+ * scores are its. */
 #ifndef EVAL_ENCODE_H
 #define EVAL_ENCODE_H
 
@@ -13,8 +14,8 @@ typedef struct eval_owner {
     int32_t *ids;    /* what the request points into */
 } eval_owner;
 
-/* What scores documents: requests of the scorer, in the order of pairs. A text longer than the context becomes several
- * requests. */
+/* What scores documents: requests of the scorer, in the order of pairs. A text longer than the
+ * context becomes several requests. */
 typedef struct eval_requests {
     score_request *item;
     eval_owner *owner;
@@ -22,8 +23,8 @@ typedef struct eval_requests {
     int64_t longest; /* tokens of a request, but for the last one, which is no input */
 } eval_requests;
 
-/* The requests of choices and texts. most_tok: the model's context; contexts lose their beginning, but a continuation
- * that is longer is ST_USAGE. */
+/* The requests of choices and texts. most_tok: the model's context; contexts lose their beginning,
+ * but a continuation that is longer is ST_USAGE. */
 status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, eval_requests *r,
                    err *e) ATH_MUST_USE;
 /* A prompt, which loses its beginning if it has more than `most` tokens. */

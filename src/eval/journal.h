@@ -1,9 +1,11 @@
-/* What an evaluation has computed so far, in a file, so that it goes on after it was stopped or killed.
+/* What an evaluation has computed so far, in a file, so that it goes on after it was stopped or
+ * killed.
  *
- * A line is a score or an answer under the hash of all that decides it: the model's files and what is asked.
+ * A line is a score or an answer under the hash of all that decides it: the model's files and what
+ * is asked.
  *   {"key": "1f0e...", "loglik": -3.25}   {"key": "92ab...", "written": "#### 4"}
- * Scores do not depend on what else is scored, so an evaluation that goes on gives the bits of one that was not
- * stopped. A last line that was not written to its end is passed over. */
+ * Scores do not depend on what else is scored, so an evaluation that goes on gives the bits of one
+ * that was not stopped. A last line that was not written to its end is passed over. */
 #ifndef EVAL_JOURNAL_H
 #define EVAL_JOURNAL_H
 

@@ -1,13 +1,17 @@
 /* Metrics: what the scores of a task's documents say, each with its standard error.
  *
- * A metric gives a number for each document (0 or 1: right or not). Its result is their mean, with the standard error
- * s / sqrt(n), s^2 = sum (x - mean)^2 / (n - 1), as lm-evaluation-harness computes it. Perplexities are not means:
+ * A metric gives a number for each document (0 or 1: right or not). Its result is their mean, with
+ * the standard error s / sqrt(n), s^2 = sum (x - mean)^2 / (n - 1), as lm-evaluation-harness
+ * computes it. Perplexities are not means:
  *
- *   word_perplexity = exp(-L / words)   byte_perplexity = exp(-L / bytes)   bits_per_byte = -L / bytes / ln 2
+ *   word_perplexity = exp(-L / words)
+ *   byte_perplexity = exp(-L / bytes)
+ *   bits_per_byte = -L / bytes / ln 2
  *
- * with L the sum of the log-likelihoods of all documents, and words as runs of what is no white space, as Python's
- * re.split(r"\s+") counts them. Their standard errors are those of 100,000 bootstrap samples there; here they follow
- * from the delta method: of a ratio of sums over documents, which is what the bootstrap estimates. */
+ * with L the sum of the log-likelihoods of all documents, and words as runs of what is no white
+ * space, as Python's re.split(r"\s+") counts them. Their standard errors are those of 100,000
+ * bootstrap samples there; here they follow from the delta method: of a ratio of sums over
+ * documents, which is what the bootstrap estimates. */
 #ifndef EVAL_METRIC_H
 #define EVAL_METRIC_H
 
@@ -26,16 +30,16 @@ double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric,
 int eval_best_choice(const eval_doc *d, eval_metric metric);
 bool eval_is_mean(eval_metric metric);
 
-/* Two models on the same documents: mean of a - b, its standard error, and the two-sided p of a paired bootstrap
- * (Efron & Tibshirani 1993, chapter 16): the share of resampled mean differences, moved to mean zero, that are at
- * least as far from zero as the measured one. */
+/* Two models on the same documents: mean of a - b, its standard error, and the two-sided p of a
+ * paired bootstrap (Efron & Tibshirani 1993, chapter 16): the share of resampled mean differences,
+ * moved to mean zero, that are at least as far from zero as the measured one. */
 typedef struct eval_difference {
     double value, stderr_, low, high, p; /* low, high: of 95 % of the resampled differences */
 } eval_difference;
 eval_difference eval_compare(const double *a, const double *b, int64_t n);
 
-/* {"acc,none": x, "acc_stderr,none": y, ..., "sample_len": n}, and "chance" of choices: what guessing scores; the
- * caller owns it. */
+/* {"acc,none": x, "acc_stderr,none": y, ..., "sample_len": n}, and "chance" of choices: what
+ * guessing scores; the caller owns it. */
 json_t *eval_result_json(const eval_task *t);
 /* One document as a line of --samples; the caller owns it. */
 json_t *eval_sample_json(const eval_task *t, const eval_doc *d);

@@ -1,9 +1,11 @@
-/* Request files of OLMES (Gu et al. 2024): a folder with requests.jsonl.gz, and with config.json, which names the task.
+/* Request files of OLMES (Gu et al. 2024): a folder with requests.jsonl.gz, and with config.json,
+ * which names the task.
  *
- * A line is one request: {"request_type", "doc_id", "idx", "label", "request": {"context", "continuation"}, "doc"}. The
- * texts are those that are scored, few-shot examples and all. Requests of a document follow each other, in the order
- * of its choices. The same continuations come again after a context that says nothing ("Answer:"), under the id of the
- * document plus uncond_docid_offset: for pointwise mutual information. */
+ * A line is one request: {"request_type", "doc_id", "idx", "label", "request": {"context",
+ * "continuation"}, "doc"}. The texts are those that are scored, few-shot examples and all. Requests
+ * of a document follow each other, in the order of its choices. The same continuations come again
+ * after a context that says nothing ("Answer:"), under the id of the document plus
+ * uncond_docid_offset: for pointwise mutual information. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +54,8 @@ static eval_text keep_context(olmes *o, const json_t *context) {
     return o->last;
 }
 
-/* The text of a choice: as the document lists it, else the continuation without the space before it. */
+/* The text of a choice: as the document lists it, else the continuation without the space before
+ * it. */
 static eval_text label_of(olmes *o, const json_t *line, json_int_t idx, eval_text continuation) {
     const json_t *choices = json_object_get(json_object_get(line, "doc"), "choices"), *c;
     c = idx >= 0 ? json_array_get(choices, (size_t)idx) : NULL;

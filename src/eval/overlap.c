@@ -1,4 +1,5 @@
-/* N-gram overlap (see overlap.h): a table of the task's n-grams, and one pass over the data with a rolling hash. */
+/* N-gram overlap (see overlap.h): a table of the task's n-grams, and one pass over the data with a
+ * rolling hash. */
 #include "eval/overlap.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Random numbers and literals of Python (see python.h). CPython 3.11: Lib/random.py, Modules/_randommodule.c. */
+/* Random numbers and literals of Python (see python.h). CPython 3.11: Lib/random.py,
+ * Modules/_randommodule.c. */
 #include "eval/python.h"
 
 #include <stdlib.h>

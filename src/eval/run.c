@@ -1,5 +1,5 @@
-/* Evaluation of a model (see run.h). All requests are encoded before weights are read: their longest says how much
- * memory the cache needs, and what is wrong with a task is known early. */
+/* Evaluation of a model (see run.h). All requests are encoded before weights are read: their
+ * longest says how much memory the cache needs, and what is wrong with a task is known early. */
 #include "eval/run.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static void tell(void *ctx, int64_t done, int64_t all) {
 
 /* ---- answers ---- */
 
-/* As lm-evaluation-harness: the prompt has what max_new leaves of the context, and the text ends before `until`. */
+/* As lm-evaluation-harness: the prompt has what max_new leaves of the context, and the text ends
+ * before `until`. */
 static status write_answer(const eval_work *w, generator *g, const generation_settings *end,
                            eval_task *t, eval_doc *d, err *e) {
     tok_ids prompt = {0}, ids = {0};
@@ -122,7 +123,8 @@ static void key_of_score(const eval_journal *j, const score_request *r, char key
     strbuf_free(&all);
 }
 
-/* Takes known scores; the others come to the front of `todo`, which numbers them. Returns how many these are. */
+/* Takes known scores; the others come to the front of `todo`, which numbers them. Returns how many
+ * these are. */
 static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64_t *todo) {
     int64_t left = 0;
     for (int64_t i = 0; i < n; i++) {

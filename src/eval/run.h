@@ -14,8 +14,8 @@ typedef struct eval_options {
     void *ctx;
 } eval_options;
 
-/* Fills the results of all documents. The model was read (open_model_read), and is loaded here, once for all tasks.
- * ST_STOPPED: interrupted. */
+/* Fills the results of all documents. The model was read (open_model_read), and is loaded here,
+ * once for all tasks. ST_STOPPED: interrupted. */
 status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
                 err *e) ATH_MUST_USE;
 

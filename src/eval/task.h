@@ -1,7 +1,9 @@
 /* Tasks of evaluation: what a model is asked, and what the right answer is.
  *
- *   a task file or folder --eval_task_open--> documents of texts --eval_encode (encode.h)--> requests of tokens
- *     --scorer, generator (run.h)--> log-likelihoods, answers --eval_metrics (metric.h)--> results
+ *   task file or folder  --eval_task_open-->          documents of texts
+ *                        --eval_encode (encode.h)-->  requests of tokens
+ *                        --scorer, generator (run.h)--> log-likelihoods, answers
+ *                        --eval_measure (metric.h)--> results
  *
  * There are three kinds of documents, as in lm-evaluation-harness:
  *   choices    some continuations, of which the most likely one is the answer
@@ -9,12 +11,13 @@
  *   answer     a prompt, after which the model writes; filters find the answer in what it wrote
  *
  * Sources of tasks (the form is told by what the path names):
- *   olmes.c       a folder with requests.jsonl.gz, as ai2-olmes writes it: texts are there as they are scored
+ *   olmes.c       a folder with requests.jsonl.gz, as ai2-olmes writes it
  *   task_yaml.c   a task file of lm-evaluation-harness: templates over rows of local data
  *   adapters.c    the name of a published set, whose public files are local data
  *   task_jsonl.c  a JSONL file of documents
  *
- * All texts live in the task's arena. Outside data: a document that lacks something is ST_FORMAT, with file and line. */
+ * All texts live in the task's arena. Outside data: a document that lacks something is ST_FORMAT,
+ * with file and line. */
 #ifndef EVAL_TASK_H
 #define EVAL_TASK_H
 
@@ -65,7 +68,8 @@ typedef struct eval_doc {
 
 typedef enum eval_kind { EVAL_CHOICES, EVAL_TEXT, EVAL_ANSWER } eval_kind;
 
-/* What is measured. The words are the keys of results, those of lm-evaluation-harness where it has them. */
+/* What is measured. The words are the keys of results, those of lm-evaluation-harness where it has
+ * them. */
 #define EVAL_METRICS(W)                                                                            \
     W(METRIC_ACC, "acc")                                                                           \
     W(METRIC_ACC_NORM, "acc_norm")                                                                 \
@@ -133,8 +137,8 @@ typedef struct eval_source {
     bool no_alone;    /* no scores of continuations alone, so no acc_mutual_info */
 } eval_source;
 
-/* path: as above. Free with eval_task_close, also after a failure. ST_USAGE: there is no such task; ST_FORMAT: the file
- * cannot be read, with file and line. */
+/* path: as above. Free with eval_task_close, also after a failure. ST_USAGE: there is no such task;
+ * ST_FORMAT: the file cannot be read, with file and line. */
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) ATH_MUST_USE;
 /* Forgets the results of a model. */
 void eval_task_reset(eval_task *t);
@@ -146,7 +150,8 @@ status eval_olmes_open(eval_task *t, const char *dir, const eval_source *from, e
 status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from,
                        err *e) ATH_MUST_USE;
 
-/* known: the text of a task that is known by name (adapters.h), which `path` is then; NULL: read the file. */
+/* known: the text of a task that is known by name (adapters.h), which `path` is then; NULL: read
+ * the file. */
 status eval_yaml_open(eval_task *t, const char *path, const char *known, const eval_source *from,
                       err *e) ATH_MUST_USE;
 
@@ -163,7 +168,8 @@ void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold);
 
 /* A whole file, plain or packed (gzip, zstd), of up to 4 GiB. Free `out` after success. */
 status eval_read_file(const char *path, strbuf *out, err *e) ATH_MUST_USE;
-/* Reads a file of JSON values, one a line, plain or packed (gzip, zstd); calls `take` for each object. ST_FORMAT: a line is no JSON object, with file and line. */
+/* Reads a file of JSON values, one a line, plain or packed (gzip, zstd); calls `take` for each
+ * object. ST_FORMAT: a line is no JSON object, with file and line. */
 typedef status (*eval_take)(void *ctx, const json_t *object, int64_t line, err *e);
 status eval_read_lines(const char *path, eval_take take, void *ctx, err *e) ATH_MUST_USE;
 

@@ -1,8 +1,9 @@
 /* Tasks from JSONL files: a line is a document, of one of three forms.
  *
- *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}   choices, scored as they are after the context
- *   {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}                         answer (a text or a list); until a blank line
- *   {"text": "..."}                                                    text
+ *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}   choices, scored as they are
+ *   after the context {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}                         answer (a
+ *   text or a list); until a blank line {"text": "..."}
+ *          text
  *
  * "id" is the document's id, else its number from 0. All documents of a file have the same form. */
 #include <string.h>

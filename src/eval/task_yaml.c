@@ -1,9 +1,10 @@
-/* Task files of lm-evaluation-harness: the keys that plain tasks use. A key that is not supported is refused by name, with
- * file and line, since to pass over it would change what is measured.
+/* Task files of lm-evaluation-harness: the keys that plain tasks use. A key that is not supported
+ * is refused by name, with file and line, since to pass over it would change what is measured.
  *
- * The task's documents are rows of data files: the test split, or the validation split where there is no test split. The
- * files are those of dataset_kwargs.data_files, or FOLDER/TASK/SPLIT.jsonl and the like. Each field of a task is the name
- * of a column or a template over the columns (field.h); examples before a document come from a split of their own.
+ * The task's documents are rows of data files: the test split, or the validation split where there
+ * is no test split. The files are those of dataset_kwargs.data_files, or FOLDER/TASK/SPLIT.jsonl
+ * and the like. Each field of a task is the name of a column or a template over the columns
+ * (field.h); examples before a document come from a split of their own.
  *
  * Reading order: eval_yaml_open, read_config, open_data, add_docs. */
 #include <stdlib.h>

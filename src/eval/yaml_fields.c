@@ -14,7 +14,8 @@ static bool is_template(const char *s) {
     return strstr(s, "{{") || strstr(s, "{%") || strstr(s, "{#");
 }
 
-/* A word such as a column has; where the data have none of that name, it is a mistake and no text. */
+/* A word such as a column has; where the data have none of that name, it is a mistake and no
+ * text. */
 static bool is_word(const char *s) {
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
     return n > 0 && s[n] == 0 && !(s[0] >= '0' && s[0] <= '9');
@@ -121,8 +122,8 @@ status eval_choices_of(const yaml_task *y, const json_t *row, json_t **out, err 
     return err_where(e, "%s", f->where);
 }
 
-/* As lm-evaluation-harness takes it: digits of a template are a number where there are choices, and what is in square
- * brackets is a list if it can be read as one. */
+/* As lm-evaluation-harness takes it: digits of a template are a number where there are choices, and
+ * what is in square brackets is a list if it can be read as one. */
 status eval_target_of(const yaml_task *y, const json_t *row, json_t **out, err *e) {
     const yaml_field *f = &y->target;
     TRY(field_value_of(f, row, out, e));

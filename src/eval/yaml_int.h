@@ -1,5 +1,5 @@
-/* What the files that read a task YAML share: task_yaml.c (keys, data, documents), yaml_fields.c (fields and examples),
- * yaml_measures.c (metrics, filters, generation). */
+/* What the files that read a task YAML share: task_yaml.c (keys, data, documents), yaml_fields.c
+ * (fields and examples), yaml_measures.c (metrics, filters, generation). */
 #ifndef EVAL_YAML_INT_H
 #define EVAL_YAML_INT_H
 
@@ -8,7 +8,8 @@
 #include "eval/task.h"
 #include "jinja/jinja.h"
 
-/* doc_to_text and its like: the name of a column, a template over the columns, or a value as it is. */
+/* doc_to_text and its like: the name of a column, a template over the columns, or a value as it
+ * is. */
 typedef struct yaml_field {
     const char *key;     /* "doc_to_text" */
     const char *where;   /* "task.yaml:7" */
@@ -43,13 +44,14 @@ status rows_where(const eval_rows *r, int64_t i, err *e);
 
 /* ---- yaml_fields.c ---- */
 
-/* Reads doc_to_text, doc_to_choice, doc_to_target, description, and which examples there are. n_few: instead of
- * num_fewshot; -1: as the task says. */
+/* Reads doc_to_text, doc_to_choice, doc_to_target, description, and which examples there are.
+ * n_few: instead of num_fewshot; -1: as the task says. */
 status eval_yaml_fields(yaml_task *y, int64_t n_few, err *e) ATH_MUST_USE;
 void field_free(yaml_field *f);
 /* Appends what a field gives for a row, as a text; nothing where there is no such field. */
 status field_text(const yaml_field *f, const json_t *row, strbuf *out, err *e) ATH_MUST_USE;
-/* Appends the question of a row; or *number, -1 otherwise, says which of the choices it is, and nothing is appended. */
+/* Appends the question of a row; or *number, -1 otherwise, says which of the choices it is, and
+ * nothing is appended. */
 status eval_question_of(const yaml_task *y, const json_t *row, strbuf *out, int64_t *number,
                         err *e) ATH_MUST_USE;
 /* Appends a choice of a row. */

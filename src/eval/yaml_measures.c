@@ -1,4 +1,5 @@
-/* What a task file measures: output_type, metric_list, filter_list, generation_kwargs (see yaml_int.h). */
+/* What a task file measures: output_type, metric_list, filter_list, generation_kwargs (see
+ * yaml_int.h). */
 #include <string.h>
 
 #include "base/text.h"
@@ -45,7 +46,8 @@ static bool *match_flag(eval_match *m, const char *key) {
     return strcmp(key, "ignore_numbers") == 0 ? &m->ignore_numbers : NULL;
 }
 
-/* The keys of a metric: its name, what exact_match passes over, and how documents are put together. */
+/* The keys of a metric: its name, what exact_match passes over, and how documents are put
+ * together. */
 static status read_metric_keys(yaml_task *y, const json_t *metric, err *e) {
     static const char *const aggregations[] = {"mean", "weighted_perplexity", "bits_per_byte"};
     eval_match *m = &y->t->match;

@@ -1,14 +1,16 @@
 /* Scoring: how requests become passes (see scorer.h).
  *
- *   1. Requests are sorted, so that those with the same trunk are neighbours: a group. Groups with a long prefix in
- *      common (a task's examples) come together, and within them those of about the same length.
- *   2. As many groups as there are slots for trunks are a batch. What all trunks of a batch have in common is computed
- *      once; then the rest of each trunk; then the lanes of all groups.
- *   3. Lanes are sorted by length and cut into passes, so that the rows that are computed, padding included, and the
- *      cost of reading the weights for each pass are least (scorer_cut.c).
+ *   1. Requests are sorted, so that those with the same trunk are neighbours: a group. Groups with
+ *      a long prefix in common (a task's examples) come together, and within them those of about
+ *      the same length.
+ *   2. As many groups as there are slots for trunks are a batch. What all trunks of a batch have in
+ *      common is computed once; then the rest of each trunk; then the lanes of all groups.
+ *   3. Lanes are sorted by length and cut into passes, so that the rows that are computed, padding
+ *      included, and the cost of reading the weights for each pass are least (scorer_cut.c).
  *
- * A slot remembers its tokens. Before a pass each lane looks for the slot with the longest prefix that it needs, and
- * copies the rows of keys and values which its own slot has not. So nothing needs to know what was computed before.
+ * A slot remembers its tokens. Before a pass each lane looks for the slot with the longest prefix
+ * that it needs, and copies the rows of keys and values which its own slot has not. So nothing
+ * needs to know what was computed before.
  *
  * Reading order: scorer_run, run_batch, fill_trunks, score_lanes, run_pass, place. */
 #include "infer/scorer.h"
@@ -214,7 +216,8 @@ static int longest_left_first(const void *a, const void *b) {
     return (x->left < y->left) - (x->left > y->left);
 }
 
-/* Puts what is there of each into its slot; those that are whole leave the list. Returns how many stay. */
+/* Puts what is there of each into its slot; those that are whole leave the list. Returns how many
+ * stay. */
 static int take_what_is_there(scorer *s, trunk_lane *t, int n) {
     int stay = 0;
     for (int i = 0; i < n; i++) {
@@ -242,7 +245,8 @@ static bool is_stopped(const score_job *j) {
     return j->opt->interrupt && *j->opt->interrupt;
 }
 
-/* Computes what no slot has of the trunks, and puts each in its slot, which nothing else is put in. */
+/* Computes what no slot has of the trunks, and puts each in its slot, which nothing else is put
+ * in. */
 static status fill_trunks(const score_job *j, trunk_lane *t, int n, err *e) {
     scorer *s = j->s;
     while ((n = take_what_is_there(s, t, n)) > 0 && !is_stopped(j)) {
@@ -311,7 +315,8 @@ static int64_t add_lanes(const score_job *j, const group *g, lane *list, int64_t
     return n;
 }
 
-/* Adds the targets of rows [done, done + rows) of a lane, which is number b of a pass; returns how many there are now. */
+/* Adds the targets of rows [done, done + rows) of a lane, which is number b of a pass; returns how
+ * many there are now. */
 static int add_targets(const score_job *j, const lane *l, int b, int T, int64_t done, int64_t rows,
                        int n) {
     scorer *s = j->s;
@@ -359,7 +364,8 @@ static void count_done(score_job *j, const lane *l, int64_t n) {
     if (j->opt->progress) j->opt->progress(j->opt->ctx, j->done, j->n);
 }
 
-/* A lane that is longer than any shape goes through alone, since its slot must not be used meanwhile. */
+/* A lane that is longer than any shape goes through alone, since its slot must not be used
+ * meanwhile. */
 static void score_long(score_job *j, const lane *l, int64_t longest) {
     for (int64_t done = 0; done < l->rows && !is_stopped(j); done += longest) {
         score_cut cut = {.rows = {l->rows - done}};

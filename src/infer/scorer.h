@@ -1,18 +1,21 @@
 /* A scorer: log-likelihoods of continuations, for evaluation.
  *
- * A request is a text of tokens whose last ones are scored: the sum of log p(token | all before it). Most requests
- * begin alike: a task's examples, a document's question. What requests have in common is computed once.
+ * A request is a text of tokens whose last ones are scored: the sum of log p(token | all before
+ * it). Most requests begin alike: a task's examples, a document's question. What requests have in
+ * common is computed once.
  *
  *   trunk   what comes before the scored tokens of a group of requests (the choices of a document)
- *   lane    the inputs that are computed for the scored tokens of a request; requests that differ in their last
+ *   lane    the inputs that are computed for the scored tokens of a request; requests that differ
+ *   in their last
  *           token only have one lane
  *
- * The cache has slots, each for one sequence. A pass runs B lanes of T rows each, in slots 0 to B-1. Trunks lie in
- * the slots after these, and are copied to the front for the lanes that need them (docs of scorer.c).
+ * The cache has slots, each for one sequence. A pass runs B lanes of T rows each, in slots 0 to
+ * B-1. Trunks lie in the slots after these, and are copied to the front for the lanes that need
+ * them (scorer.c).
  *
- * A score depends on its request and the model alone, to the bit: not on the other requests, their order, the number
- * of slots or the number of threads. All passes compute a row in the same order, since every product has at least
- * SCORER_LEAST_ROWS rows and so goes through the same kernel.
+ * A score depends on its request and the model alone, to the bit: not on the other requests, their
+ * order, the number of slots or the number of threads. All passes compute a row in the same order,
+ * since every product has at least SCORER_LEAST_ROWS rows and so goes through the same kernel.
  *
  * plan_scorer makes one; scorer_free frees what it holds itself. */
 #ifndef INFER_SCORER_H
@@ -44,7 +47,8 @@ scorer_shape scorer_shape_at(const scorer_size *size, int number);
 int scorer_shapes(const scorer_size *size);
 
 typedef struct scorer scorer;
-/* cache: where the plan's cache begins on the device. The model and the programs must outlive it. */
+/* cache: where the plan's cache begins on the device. The model and the programs must outlive
+ * it. */
 scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size, void *cache);
 /* The programs (TASK_FILL and TASK_SCORE) of a shape. */
 void scorer_set_pass(scorer *s, int number, const prog *fill, const prog *score);
@@ -62,7 +66,8 @@ typedef struct score_options {
     void *ctx;
 } score_options;
 
-/* What a run computed, in rows: those that passes had, and those that requests would have had one by one. */
+/* What a run computed, in rows: those that passes had, and those that requests would have had one
+ * by one. */
 typedef struct score_stats {
     int64_t passes, rows, rows_alone;
 } score_stats;

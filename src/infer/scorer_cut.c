@@ -1,7 +1,7 @@
 /* The order of requests, and how lanes are cut into passes.
  *
- * A pass of B lanes with T rows computes B * T rows, whatever of them is padding, and reads all weights once, which
- * costs about as much as PASS_COST rows. */
+ * A pass of B lanes with T rows computes B * T rows, whatever of them is padding, and reads all
+ * weights once, which costs about as much as PASS_COST rows. */
 #include <stdlib.h>
 #include <string.h>
 

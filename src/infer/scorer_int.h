@@ -17,8 +17,8 @@ typedef struct score_cut {
     int number;                       /* result: the shape of the first pass */
 } score_cut;
 
-/* How many of the n lanes, from the first on, the first pass of the cheapest way takes: one at least. A lane with more
- * rows than any shape has counts as one of the longest shape. */
+/* How many of the n lanes, from the first on, the first pass of the cheapest way takes: one at
+ * least. A lane with more rows than any shape has counts as one of the longest shape. */
 int scorer_cut_first(const scorer_size *size, score_cut *cut, int n);
 int scorer_longest_shape(const scorer_size *size);
 

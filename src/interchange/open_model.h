@@ -58,8 +58,8 @@ typedef struct open_model {
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
 /* name: "auto", "f32" or "f16"; NULL is "auto". ST_USAGE: any other. */
 status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
-/* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys and values, about;
- * 0: a quarter of what the machine has free, at most 1 GiB. */
+/* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys
+ * and values, about; 0: a quarter of what the machine has free, at most 1 GiB. */
 void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
 /* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf.
  * So the error for a damaged file names the right format. */
@@ -79,7 +79,8 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 /* A generator with an empty cache. One at a time: all share the cache of the model. Freed with
  * generator_free. */
 generator open_model_generator(const open_model *m);
-/* A scorer with an empty cache, if one was asked for; it shares its cache with the generator. Freed with scorer_free. */
+/* A scorer with an empty cache, if one was asked for; it shares its cache with the generator. Freed
+ * with scorer_free. */
 scorer *open_model_scorer(const open_model *m);
 /* Logits [n,V], fp32, of ids[0..n) by one forward pass without a cache; n must be the logits_T that
  * was loaded. They stay until the next call. */

@@ -1,5 +1,5 @@
-/* Texts to requests, by the rules of lm-evaluation-harness, with a tokenizer of characters; and a run of tasks on a golden
- * model, whose scores are those of its logits. */
+/* Texts to requests, by the rules of lm-evaluation-harness, with a tokenizer of characters; and a
+ * run of tasks on a golden model, whose scores are those of its logits. */
 #include "test.h"
 
 #include "eval/encode.h"
@@ -22,7 +22,8 @@ static eval_text text(const char *s) {
     return (eval_text){s, strlen(s)};
 }
 
-/* A request as text, "|" before what is scored, "^" for the token before a text without a context. */
+/* A request as text, "|" before what is scored, "^" for the token before a text without a
+ * context. */
 static const char *shown(const tok *t, const score_request *r) {
     static char out[256];
     int n = 0;
@@ -72,7 +73,8 @@ static void test_pairs(void **state) {
     tok_free(m.tok);
 }
 
-/* Windows of four targets: the first after the token of the beginning, the next after one token of the text. */
+/* Windows of four targets: the first after the token of the beginning, the next after one token of
+ * the text. */
 static void test_windows(void **state) {
     (void)state;
     err e = {0};

@@ -1,4 +1,5 @@
-/* Metrics against numbers worked out by hand or by lm-evaluation-harness 0.4.13, answers, and comparisons. */
+/* Metrics against numbers worked out by hand or by lm-evaluation-harness 0.4.13, answers, and
+ * comparisons. */
 #include "test.h"
 
 #include "eval/answer.h"

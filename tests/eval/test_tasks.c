@@ -1,4 +1,5 @@
-/* Tasks from files: what their documents are, to the byte, and what is refused, with file and line. */
+/* Tasks from files: what their documents are, to the byte, and what is refused, with file and
+ * line. */
 #include "test.h"
 
 #include "base/file.h"

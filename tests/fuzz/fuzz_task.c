@@ -1,6 +1,8 @@
 /* libFuzzer target: a task from outside bytes. The input is
- *   one letter (y: a task YAML, j: JSONL, o: OLMES requests, c, t: CSV, TSV of a fixed YAML) | file | NUL | its data
- * Files are written to a folder of their own. What opens has documents, whose answers can be looked for. */
+ *   one letter (y: a task YAML, j: JSONL, o: OLMES requests, c, t: CSV, TSV of a fixed YAML) | file
+ *   | NUL | its data
+ * Files are written to a folder of their own. What opens has documents, whose answers can be looked
+ * for. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

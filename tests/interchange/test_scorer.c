@@ -1,5 +1,6 @@
-/* The scorer: its scores are those of the logits of each request by itself, and do not depend on what else is scored,
- * in which order, or how much memory the cache has. All families of golden models. */
+/* The scorer: its scores are those of the logits of each request by itself, and do not depend on
+ * what else is scored, in which order, or how much memory the cache has. All families of golden
+ * models. */
 #include "test.h"
 
 #include "base/file.h"
@@ -18,8 +19,8 @@ static int64_t draw(int64_t below) {
     return (int64_t)(mix64(draws++) % (uint64_t)below);
 }
 
-/* Groups of choices with the same context, half of them after the same examples; some continuations are one token, one
- * is longer than any pass of few lanes. */
+/* Groups of choices with the same context, half of them after the same examples; some continuations
+ * are one token, one is longer than any pass of few lanes. */
 static void ask(asked *a, int vocab, int longest) {
     draws = 7;
     for (int i = 0; i < REQUESTS; i++) {

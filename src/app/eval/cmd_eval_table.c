@@ -1,4 +1,5 @@
-/* athanor eval table: results of several models or checkpoints side by side, and how good the tasks are. */
+/* athanor eval table: results of several models or checkpoints side by side, and how good the tasks
+ * are. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

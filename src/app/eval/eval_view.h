@@ -4,7 +4,8 @@
 
 #include "eval/metric.h"
 
-/* The scores of a model, document by document, kept beside those of another: of each task, metric and filter. */
+/* The scores of a model, document by document, kept beside those of another: of each task, metric
+ * and filter. */
 typedef struct eval_kept {
     const eval_task *task;
     int n;

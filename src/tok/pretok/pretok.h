@@ -111,8 +111,8 @@ bool pretok_is_single(const pretok_step *s);
 
 /* ST_FORMAT: wrong or not supported, saying at which character. */
 status pretok_regex_compile(void **code, const char *regex, err *e) ATH_MUST_USE;
-/* The same of a pattern of Python's re. Its groups, 0 to pretok_regex_groups - 1, lie where pretok_regex_group says
- * after a match; false: the match went by another way. */
+/* The same of a pattern of Python's re. Its groups, 0 to pretok_regex_groups - 1, lie where
+ * pretok_regex_group says after a match; false: the match went by another way. */
 status pretok_regex_compile_python(void **code, const char *regex, err *e) ATH_MUST_USE;
 int pretok_regex_groups(const void *code);
 bool pretok_regex_group(const void *match_data, int i, size_t *start, size_t *end);

@@ -1,7 +1,8 @@
 /* A regular expression engine for patterns that have no hand-written matcher. They mean what they
  * mean to Oniguruma in its Ruby syntax, which tokenizer.json is written in; the Unicode tables are
- * those of the matchers. Patterns of evaluation tasks mean what they mean to Python's re (rx_tree.python):
- * ^ and $ stand for the whole text unless (?m), (?s) lets the dot match line ends, and groups are noted.
+ * those of the matchers. Patterns of evaluation tasks mean what they mean to Python's re
+ * (rx_tree.python): ^ and $ stand for the whole text unless (?m), (?s) lets the dot match line ends,
+ * and groups are noted.
  *
  * A pattern becomes a tree (regex_parse.c) whose leaves are sets of code points (regex_set.c), the
  * tree a program (regex_compile.c), which a backtracking machine runs (regex.c). Every step is
