@@ -70,6 +70,12 @@ status open_model_set_cache(open_model *m, const char *name, err *e) {
     return err_hint(e, "give auto, f32 or f16");
 }
 
+void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes) {
+    const int64_t most = (int64_t)1 << 30, quarter = (int64_t)dev_machine_available_bytes() / 4;
+    if (cache_bytes == 0) cache_bytes = quarter < most ? quarter : most;
+    m->score = scorer_size_for(&m->config, longest, cache_bytes);
+}
+
 static bool has_blocks(const gguf_reader *file) {
     for (int64_t i = 0; i < gguf_count(file); i++) {
         dtype dt = gguf_get(file, i)->format->dt;
@@ -90,7 +96,8 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .cache_tok = cache_tok,
                       .cache_f16 = cache_is_f16(m),
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
-                      .logits_T = logits_T};
+                      .logits_T = logits_T,
+                      .score = m->score};
     if (m->gguf) {
         spec.locate = gguf_model_locate;
         spec.locate_ctx = m->gguf;
@@ -124,6 +131,10 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 
 generator open_model_generator(const open_model *m) {
     return plan_generator(m->plan, m->tok);
+}
+
+scorer *open_model_scorer(const open_model *m) {
+    return plan_scorer(m->plan);
 }
 
 const float *open_model_logits(open_model *m, const int32_t *ids, int n) {

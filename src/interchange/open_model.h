@@ -5,9 +5,11 @@
  *
  *   open_model_read        opens the files; config and tokenizer are known from here on
  *   open_model_set_cache   if wanted: in which format the KV cache is
+ *   open_model_set_scorer  if wanted: for evaluation
  *   open_model_load        plans and reserves memory, reads weights, makes the programs
- *   open_model_generator   text by means of a KV cache                 } any number
- *   open_model_logits      logits of all positions of a sequence       } of times
+ *   open_model_generator   text by means of a KV cache                 }
+ *   open_model_scorer      log-likelihoods of continuations            } any number of times
+ *   open_model_logits      logits of all positions of a sequence       }
  *   open_model_close       always, also after an error
  *
  * Two forms of a model are opened: a Hugging Face folder, and a GGUF file. Exactly one of the
@@ -44,6 +46,7 @@ typedef struct open_model {
     tok *tok;            /* NULL: the model has no tokenizer, and works on ids alone */
     tok_ids end;         /* ids that end a text, if it is a GGUF file */
     cache_format cache;  /* what open_model_set_cache was asked for */
+    scorer_size score;   /* what open_model_set_scorer was asked for; tok 0: nothing */
     /* after open_model_load */
     plan *plan;           /* programs, and the memory they run in */
     generator_pass whole; /* the program of open_model_logits; found at its first call */
@@ -55,6 +58,9 @@ typedef struct open_model {
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
 /* name: "auto", "f32" or "f16"; NULL is "auto". ST_USAGE: any other. */
 status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
+/* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys
+ * and values, about; 0: a quarter of what the machine has free, at most 1 GiB. */
+void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
 /* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf.
  * So the error for a damaged file names the right format. */
 bool open_model_is_gguf(const char *path);
@@ -73,6 +79,9 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 /* A generator with an empty cache. One at a time: all share the cache of the model. Freed with
  * generator_free. */
 generator open_model_generator(const open_model *m);
+/* A scorer with an empty cache, if one was asked for; it shares its cache with the generator. Freed
+ * with scorer_free. */
+scorer *open_model_scorer(const open_model *m);
 /* Logits [n,V], fp32, of ids[0..n) by one forward pass without a cache; n must be the logits_T that
  * was loaded. They stay until the next call. */
 const float *open_model_logits(open_model *m, const int32_t *ids, int n);

@@ -92,6 +92,7 @@ struct jinja_template {
     jv *symbol; /* names by number */
     int32_t n_symbols;
     bool has_generation;
+    bool strict; /* jinja_parse_strict */
     int32_t sym_loop, sym_varargs, sym_kwargs;
 };
 

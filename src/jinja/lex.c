@@ -77,7 +77,7 @@ static uint32_t after_end(jlex *x, uint32_t at, char sign) {
     uint32_t next = at + 2;
     if (sign == '-')
         next = skip_blanks(x, next);
-    else if (sign != '+' && next < x->len && x->src[next] == '\n')
+    else if (sign != '+' && !x->verbatim && next < x->len && x->src[next] == '\n')
         next++;
     x->line_starting = x->src[next - 1] == '\n';
     return next;
@@ -341,7 +341,7 @@ static void push_text(jlex *x, uint32_t from, uint32_t to, char sign, bool strip
     size_t n = to - from;
     if (sign == '-') {
         jinja_strip(&s, &n, false, true);
-    } else if (sign != '+' && strips) {
+    } else if (sign != '+' && strips && !x->verbatim) {
         size_t line = n;
         while (line > 0 && s[line - 1] != '\n') line--;
         const char *rest = s + line;
@@ -426,7 +426,7 @@ static void normalise(jlex *x, const char *text, size_t len) {
         if (text[i] == '\r' && i + 1 < len && text[i + 1] == '\n') continue;
         x->src[x->len++] = text[i] == '\r' ? '\n' : text[i];
     }
-    if (x->len > 0 && x->src[x->len - 1] == '\n') x->len--;
+    if (!x->verbatim && x->len > 0 && x->src[x->len - 1] == '\n') x->len--;
     x->src[x->len] = 0;
 }
 

@@ -61,11 +61,12 @@ typedef struct jtok {
 /* What was lexed; everything is in the arena. */
 typedef struct jlex {
     arena *mem;
-    char *src; /* with newlines normalised and the last one dropped */
+    char *src; /* with newlines normalised and the last one dropped, unless verbatim */
     uint32_t len;
     jtok *token;
     int32_t n, cap;
     bool line_starting;
+    bool verbatim; /* no trim_blocks and lstrip_blocks, and the last newline stays */
     err *e;
 } jlex;
 

@@ -344,7 +344,7 @@ static status parse_statement(jparse *p, const jtok *tag, jnode **out) {
 /* ---- the template ---- */
 
 static status parse_template(jinja_template *t, const char *text, size_t len, err *e) {
-    jlex x = {.mem = t->mem, .e = e};
+    jlex x = {.mem = t->mem, .verbatim = t->strict, .e = e};
     TRY(jlex_run(&x, text, len));
     jparse p = {
         .mem = t->mem, .t = t, .src = x.src, .tok = x.token, .symbols = json_object(), .e = e};
@@ -358,10 +358,11 @@ static status parse_template(jinja_template *t, const char *text, size_t len, er
     return st;
 }
 
-status jinja_parse(jinja_template **out, const char *text, size_t len, err *e) {
-    arena *mem = arena_new("chat template");
+static status parse(jinja_template **out, const char *text, size_t len, bool strict, err *e) {
+    arena *mem = arena_new("template");
     jinja_template *t = ARENA_NEW(mem, jinja_template);
     t->mem = mem;
+    t->strict = strict;
     *out = NULL;
     status st = parse_template(t, text, len, e);
     if (st == ST_OK)
@@ -369,6 +370,14 @@ status jinja_parse(jinja_template **out, const char *text, size_t len, err *e) {
     else
         jinja_free(t);
     return st;
+}
+
+status jinja_parse(jinja_template **out, const char *text, size_t len, err *e) {
+    return parse(out, text, len, false, e);
+}
+
+status jinja_parse_strict(jinja_template **out, const char *text, size_t len, err *e) {
+    return parse(out, text, len, true, e);
 }
 
 void jinja_free(jinja_template *t) {

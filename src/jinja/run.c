@@ -262,6 +262,7 @@ static status run_print(jrun *r, const jnode *n) {
     jv v;
     TRY(jrun_eval(r, n->a, &v));
     r->at = n->at;
+    if (r->t->strict) TRY(jrun_require(r, v));
     return print_value(r, v);
 }
 

@@ -126,6 +126,8 @@ typedef enum model_task {
     TASK_NLL,    /* nll; in training its gradient comes from outside, after the forward pass, as the
                     input "grad.nll" */
     TASK_LOGITS, /* "logits" [n,V] of the rows that the input "rows" [n,1] names */
+    TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
+    TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
 } model_task;
 
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
@@ -139,8 +141,11 @@ typedef struct model_rec {
     model_layer_range layers; /* end 0: all */
     int B, T;
     int Tmax;           /* 0: no cache */
+    int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
+                           B */
+    int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
     bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
-    int64_t n_logits;   /* of TASK_LOGITS: how many rows of logits */
+    int64_t n_logits;   /* of TASK_LOGITS and TASK_SCORE: how many rows */
     bool document_mask; /* attention ends at the beginning of a document, which the input "start"
                            [B*T,1] says for each token */
     int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
@@ -157,8 +162,8 @@ typedef struct model_rec {
  *                                   chunk before gave
  *            "pos"  int32 [B*T,1]   position of each token in its sequence
  *            "start", "qpos"        with document_mask, and with a cache
- *            "targets"              of the chunk with the last layer, TASK_LM and TASK_NLL
- *            "rows"                 of TASK_LOGITS
+ *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
+ *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *   output   "nll" or "logits"      of the chunk with the last layer; of any other: "y" [B*T,C]
  *   training, between chunks: "grad.y" comes in and "grad.x" goes out */
 void model_record(model_rec *r);

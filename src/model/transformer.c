@@ -145,10 +145,11 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
 static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
     int64_t rows = (int64_t)r->B * K * r->Tmax, cols = D;
+    int64_t slots = r->slots ? r->slots : r->B;
     char name[32];
     snprintf(name, sizeof name, "cache.%d.%c", l, which);
     val cache = graph_state(r->g, name, dt, rows, cols, r->cache_bytes);
-    r->cache_bytes += rows * cols * (int64_t)dtype_bytes(dt);
+    r->cache_bytes += slots * K * r->Tmax * cols * (int64_t)dtype_bytes(dt);
     return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, (int)K, r->T, r->Tmax);
 }
 
@@ -247,8 +248,9 @@ static void make_rope(model_rec *r) {
     static const char *const names[] = {"rope_table", "rope_table_local"};
     for (int i = 0; i < 2; i++) {
         rope_spec s = model_rope(r->mc, i);
-        r->rope[i] =
-            used[i] ? rope_table(r->g, names[i], &s, r->Tmax > r->T ? r->Tmax : r->T) : VAL_NONE;
+        int64_t positions = r->Tmax > r->T ? r->Tmax : r->T;
+        if (r->positions) positions = r->positions;
+        r->rope[i] = used[i] ? rope_table(r->g, names[i], &s, positions) : VAL_NONE;
     }
 }
 
@@ -306,7 +308,8 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
                             .z_loss = r->z_loss,
                             .softcap = (float)r->mc->final_softcap,
                             .vocab = r->mc->vocab_size};
-    val targets = graph_input(r->g, "targets", DT_I32, (int64_t)r->B * r->T, 1);
+    int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
+    val targets = graph_input(r->g, "targets", DT_I32, rows, 1);
     bool deferred = r->task == TASK_NLL;
     val nll = deferred ? graph_head_nll(r->g, &spec, x, w, bias, targets)
                        : graph_head_ce(r->g, &spec, x, w, bias, targets);
@@ -317,6 +320,12 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
 
 static void record_head(model_rec *r, val x) {
     const model_config *mc = r->mc;
+    if (r->task == TASK_SCORE || r->task == TASK_FILL)
+        x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
+    if (r->task == TASK_FILL) {
+        graph_output(r->g, x, "y");
+        return;
+    }
     x = norm(r, PART_FINAL_NORM, -1, x, 0);
     if (mc->dim_model_base > 0)
         x = graph_scale(r->g, x, (float)((double)mc->dim_model_base / (double)mc->hidden_size));
@@ -335,8 +344,8 @@ static void record_head(model_rec *r, val x) {
 }
 
 void model_record(model_rec *r) {
-    CHECK(r->task != TASK_LOGITS || !graph_get_options(r->g)->sequence_parallel,
-          "logits are of whole sequences");
+    bool chosen = r->task != TASK_LM && r->task != TASK_NLL;
+    CHECK(!chosen || !graph_get_options(r->g)->sequence_parallel, "rows are of whole sequences");
     if (r->layers.end == 0) r->layers = model_all_layers(r->mc);
     make_inputs(r);
     val x = r->layers.first == 0 ? embed(r) : take_over(r);

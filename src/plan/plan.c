@@ -101,10 +101,13 @@ static int64_t lay_out_frames(plan *p) {
 static void lay_out_cache(plan *p) {
     for (int i = 0; i < p->n_phases; i++) {
         const plan_spec *s = &p->phase[i];
-        if (!s->cache_tok) continue;
+        int64_t *most = &p->region[REGION_CACHE].bytes;
         dtype dt = s->cache_f16 ? DT_F16 : s->compute;
-        int64_t bytes = model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt);
-        if (bytes > p->region[REGION_CACHE].bytes) p->region[REGION_CACHE].bytes = bytes;
+        if (s->cache_tok)
+            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt));
+        if (s->score.tok)
+            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->score.slots,
+                                                    s->score.tok, s->compute));
     }
 }
 
@@ -326,6 +329,10 @@ static void *region_base(const plan *p, plan_region_kind k) {
 static void *frame_base(const plan *p, const plan_program *g) {
     plan_region_kind first = g->of.grads_in_frame ? REGION_GRADS : REGION_FRAME;
     return (char *)p->base + p->region[first].offset + g->frame_offset;
+}
+
+void *plan_cache(const plan *p) {
+    return region_base(p, REGION_CACHE);
 }
 
 /* Where a model's weights are. */

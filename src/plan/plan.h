@@ -47,6 +47,7 @@
 #include <limits.h>
 
 #include "infer/generator.h"
+#include "infer/scorer.h"
 #include "model/family.h"
 #include "optim/optim.h"
 #include "param/units.h"
@@ -74,11 +75,12 @@ typedef struct plan_spec {
     model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
     const plan_other *others; /* [n_others] */
     int n_others;
-    int valid_B;    /* 0: no validation program */
-    int cache_tok;  /* longest sequence of the sampler, in tokens; 0: no sampler */
-    bool cache_f16; /* keys and values are f16 in its cache; only if compute is DT_F32 */
-    int prefill_T;  /* tokens of the longest prefill pass of the sampler */
-    int logits_T;   /* length of sequences of which all logits are wanted; 0: no such program */
+    int valid_B;       /* 0: no validation program */
+    int cache_tok;     /* longest sequence of the sampler, in tokens; 0: no sampler */
+    bool cache_f16;    /* keys and values are f16 in its cache; only if compute is DT_F32 */
+    int prefill_T;     /* tokens of the longest prefill pass of the sampler */
+    int logits_T;      /* length of sequences of which all logits are wanted; 0: no such program */
+    scorer_size score; /* of the scorer (infer/scorer.h); tok 0: none */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
     bool document_mask;
@@ -104,7 +106,7 @@ typedef enum plan_region_kind {
     REGION_OTHERS,     /* the other models, one after the other: masters, then work copies */
     REGION_OPTIM,      /* the states, one array after the other */
     REGION_PINNED,     /* inputs, outputs and constants of all programs */
-    REGION_CACHE,      /* the KV cache of the sampler */
+    REGION_CACHE,      /* the KV cache of the sampler, or of the scorer */
     REGION_GRAD_PIECE, /* zero 2, 3: gradients of what this rank owns, summed */
     REGION_GRADS,
     REGION_FRAME,    /* frames; if these begin in REGION_GRADS, only what they need behind it */
@@ -119,7 +121,9 @@ typedef enum plan_use {
     USE_LOOK,    /* other model `number`: its forward pass over what is trained on */
     USE_PREFILL, /* the longest is number 0 */
     USE_DECODE,
-    USE_LOGITS
+    USE_LOGITS,
+    USE_FILL, /* of the scorer, of its shape `number` (scorer_shape_at) */
+    USE_SCORE
 } plan_use;
 
 /* All that decides what a program computes. Uses with equal signatures share one program. A member
@@ -128,7 +132,7 @@ typedef struct plan_signature {
     int model; /* 0: the one that is trained; 1 + i: others[i] */
     model_task task;
     model_layer_range layers;
-    int B, T, Tmax, n_logits;
+    int B, T, Tmax, slots, positions, n_logits;
     bool train, cache_f16, document_mask;
     recompute_policy recompute;
     int64_t chunk_rows;
@@ -204,6 +208,8 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
 /* The sampler's programs and cache, of a committed plan. It picks only ids that tokenizer t has; t
  * NULL: any id. To be freed with generator_free. */
 generator plan_generator(const plan *p, const tok *t);
+/* The scorer's programs and cache, of a committed plan. To be freed with scorer_free. */
+scorer *plan_scorer(const plan *p);
 /* Of the selected phase: how many chunks, and how many micro-batches are under way together. */
 int plan_chunks(const plan *p);
 int plan_frames(const plan *p);

@@ -95,6 +95,20 @@ static int prefill_length(const plan_spec *s, int number) {
     return number < GENERATOR_PREFILLS ? T[number] : 0;
 }
 
+/* Several sequences with a cache that holds more of them. */
+static plan_signature score_signature(const plan_spec *s, scorer_shape shape, bool scores) {
+    plan_signature g = common(s, 0);
+    g.task = scores ? TASK_SCORE : TASK_FILL;
+    g.B = shape.B;
+    g.T = shape.T;
+    g.Tmax = s->score.tok;
+    g.slots = s->score.slots;
+    g.positions = s->score.longest;
+    g.n_logits = scores ? shape.B * shape.T : 1;
+    g.chunk_rows = SCORER_HEAD_ROWS;
+    return g;
+}
+
 /* False: the phase has no such program. */
 static bool signature_of(const plan_spec *s, plan_use use, int number, plan_signature *out) {
     *out = (plan_signature){0};
@@ -120,6 +134,12 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
         case USE_LOGITS:
             if (s->logits_T) *out = logits_signature(s);
             return s->logits_T > 0;
+        case USE_FILL:
+        case USE_SCORE: {
+            scorer_shape shape = scorer_shape_at(&s->score, number);
+            if (shape.B) *out = score_signature(s, shape, use == USE_SCORE);
+            return shape.B > 0;
+        }
     }
     return false;
 }
@@ -128,7 +148,8 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
 static bool is_same(const plan_signature *a, const plan_signature *b) {
     return a->model == b->model && a->task == b->task && a->layers.first == b->layers.first &&
            a->layers.end == b->layers.end && a->B == b->B && a->T == b->T && a->Tmax == b->Tmax &&
-           a->n_logits == b->n_logits && a->train == b->train && a->cache_f16 == b->cache_f16 &&
+           a->slots == b->slots && a->positions == b->positions && a->n_logits == b->n_logits &&
+           a->train == b->train && a->cache_f16 == b->cache_f16 &&
            a->document_mask == b->document_mask && a->recompute == b->recompute &&
            a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss &&
            a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame;
@@ -160,7 +181,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .recompute = g->recompute,
         .mesh = s->ranks,
         /* generation is of few rows, which need not be a multiple of the ranks */
-        .sequence_parallel = s->sequence_parallel && g->task != TASK_LOGITS,
+        .sequence_parallel = s->sequence_parallel && (g->task == TASK_LM || g->task == TASK_NLL),
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .random_ops_before = model_random_ops_before(g->layers.first)};
@@ -169,7 +190,8 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
 static const char *use_name(plan_use use) {
     static const char *const names[] = {
         [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference",
-        [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits"};
+        [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits",
+        [USE_FILL] = "context",    [USE_SCORE] = "scoring"};
     return names[use];
 }
 
@@ -184,6 +206,8 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .B = g->B,
                    .T = g->T,
                    .Tmax = g->Tmax,
+                   .slots = g->slots,
+                   .positions = g->positions,
                    .cache_f16 = g->cache_f16,
                    .n_logits = g->n_logits,
                    .document_mask = g->document_mask,
@@ -218,6 +242,10 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
     for (int i = 0; i < s->n_others; i++) TRY(add(p, s, USE_LOOK, i, e));
     TRY(add(p, s, USE_LOGITS, 0, e));
     for (int i = 0; i < GENERATOR_PREFILLS; i++) TRY(add(p, s, USE_PREFILL, i, e));
+    for (int i = 0; scorer_shape_at(&s->score, i).B; i++) {
+        TRY(add(p, s, USE_FILL, i, e));
+        TRY(add(p, s, USE_SCORE, i, e));
+    }
     return add(p, s, USE_DECODE, 0, e);
 }
 
@@ -256,4 +284,11 @@ generator plan_generator(const plan *p, const tok *t) {
     for (int i = 0; i < GENERATOR_PREFILLS; i++)
         g.prefill[i] = generator_pass_of(plan_prog(p, USE_PREFILL, i));
     return g;
+}
+
+scorer *plan_scorer(const plan *p) {
+    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, plan_cache(p));
+    for (int i = 0; i < scorer_shapes(&p->spec.score); i++)
+        scorer_set_pass(s, i, plan_prog(p, USE_FILL, i), plan_prog(p, USE_SCORE, i));
+    return s;
 }

@@ -187,7 +187,7 @@ val graph_tp_cols(graph *g, val x, int64_t cols) {
 }
 
 val graph_tp_rows(graph *g, val x) {
-    if (g->failed) return VAL_NONE;
+    if (g->failed || graph_tp(g) == 1) return g->failed ? VAL_NONE : x;
     op_attr attr = over_tp(g, "stats of the head");
     return emit(g, OP_GATHER_ROWS, &attr, &x, 1, -1);
 }
@@ -208,8 +208,14 @@ static op_attr head_attr(const graph_head_spec *s) {
         .head = {.chunk_rows = s->chunk_rows, .z_loss = s->z_loss, .softcap = s->softcap}};
 }
 
+/* HEAD_CE reads weights in the format of the activations only. */
+static bool in_parts(const graph *g, val x, val w) {
+    if (g->failed || x == VAL_NONE || w == VAL_NONE) return false;
+    return graph_tp(g) > 1 || g->value[w].t.dt != g->value[x].t.dt;
+}
+
 val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
-    if (graph_tp(g) > 1) return graph_head_parts(g, s, graph_tp_in(g, x), w, bias, targets);
+    if (in_parts(g, x, w)) return graph_head_parts(g, s, graph_tp_in(g, x), w, bias, targets);
     op_attr attr = head_attr(s);
     attr.head.with_grad = g->opt.train;
     op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets, bias}, 4, -1);

@@ -1,6 +1,6 @@
-/* The head over a vocabulary that tensor-parallel ranks share: recorded as primitive ops, a chunk
- * of rows at a time, so that the logits of a whole batch never exist and every transfer is in the
- * program.
+/* The head over a vocabulary that tensor-parallel ranks share, or whose weights are in a file's own
+ * format: recorded as primitive ops, a chunk of rows at a time, so that the logits of a whole batch
+ * never exist and every transfer is in the program.
  *
  *   logits = x w^T + bias            this rank's part of the vocabulary
  *   stats  = (max, sum, target)      of every row; those of all ranks are gathered: 12 bytes a row

@@ -111,6 +111,11 @@ bool pretok_is_single(const pretok_step *s);
 
 /* ST_FORMAT: wrong or not supported, saying at which character. */
 status pretok_regex_compile(void **code, const char *regex, err *e) ATH_MUST_USE;
+/* The same of a pattern of Python's re. Its groups, 0 to pretok_regex_groups - 1, lie where
+ * pretok_regex_group says after a match; false: the match went by another way. */
+status pretok_regex_compile_python(void **code, const char *regex, err *e) ATH_MUST_USE;
+int pretok_regex_groups(const void *code);
+bool pretok_regex_group(const void *match_data, int i, size_t *start, size_t *end);
 void pretok_regex_free(void *code);
 /* The next match at or after `from` (at most len); it may be empty, also at the end. *match_data is
  * made on first use and freed by pretok_match_data_free: one per thread. ST_FORMAT: the match took

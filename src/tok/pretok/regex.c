@@ -237,6 +237,7 @@ static outcome search(machine *m, size_t from, size_t *start, size_t *end) {
         m->d->steps--;
         if (first && (at == m->n || !first[(uint8_t)m->s[at]])) continue;
         m->d->n = 0;
+        for (int i = 0; i < 2 * m->p->n_groups; i++) m->d->slot[i] = SIZE_MAX;
         *start = at;
         outcome o = run(m, 0, at, SIZE_MAX, end);
         if (o != FAILED) return o;
@@ -246,8 +247,9 @@ static outcome search(machine *m, size_t from, size_t *start, size_t *end) {
 
 /* ---- the interface ---- */
 
-status pretok_regex_compile(void **code, const char *regex, err *e) {
-    rx_tree t = {.mem = arena_new("pattern"), .scratch = arena_new("pattern scratch")};
+static status compile(void **code, const char *regex, bool python, err *e) {
+    rx_tree t = {
+        .mem = arena_new("pattern"), .scratch = arena_new("pattern scratch"), .python = python};
     rx_program *p = ARENA_NEW(t.mem, rx_program);
     status st = rx_parse(&t, regex, e);
     if (st == ST_OK) st = rx_compile(p, &t, e);
@@ -255,6 +257,25 @@ status pretok_regex_compile(void **code, const char *regex, err *e) {
     if (st != ST_OK) arena_free(t.mem);
     *code = st == ST_OK ? p : NULL;
     return st;
+}
+
+status pretok_regex_compile(void **code, const char *regex, err *e) {
+    return compile(code, regex, false, e);
+}
+
+status pretok_regex_compile_python(void **code, const char *regex, err *e) {
+    return compile(code, regex, true, e);
+}
+
+int pretok_regex_groups(const void *code) {
+    return ((const rx_program *)code)->n_groups;
+}
+
+bool pretok_regex_group(const void *match_data, int i, size_t *start, size_t *end) {
+    const rx_data *d = match_data;
+    *start = d->slot[2 * i];
+    *end = d->slot[2 * i + 1];
+    return *start != SIZE_MAX && *end != SIZE_MAX;
 }
 
 void pretok_regex_free(void *code) {

@@ -1,6 +1,8 @@
 /* A regular expression engine for patterns that have no hand-written matcher. They mean what they
  * mean to Oniguruma in its Ruby syntax, which tokenizer.json is written in; the Unicode tables are
- * those of the matchers.
+ * those of the matchers. Patterns of evaluation tasks mean what they mean to Python's re
+ * (rx_tree.python): ^ and $ stand for the whole text unless (?m), (?s) lets the dot match line ends,
+ * and groups are noted.
  *
  * A pattern becomes a tree (regex_parse.c) whose leaves are sets of code points (regex_set.c), the
  * tree a program (regex_compile.c), which a backtracking machine runs (regex.c). Every step is
@@ -73,7 +75,8 @@ typedef enum rx_kind {
     RX_ALT,    /* one of the children, in order */
     RX_REPEAT, /* child[0] min to max times */
     RX_ATOMIC,
-    RX_LOOK, /* around, see rx_node.behind and .negate */
+    RX_GROUP, /* child[0], noted as group `set` */
+    RX_LOOK,  /* around, see rx_node.behind and .negate */
     RX_ASSERT,
 } rx_kind;
 typedef enum rx_mode { RX_GREEDY, RX_LAZY, RX_POSSESSIVE } rx_mode;
@@ -107,6 +110,8 @@ typedef struct rx_tree {
     int64_t n_edges; /* met so far, see RX_MAX_EDGES */
     rx_cases cases;
     rx_node *root;
+    bool python;
+    int n_groups; /* that are noted */
 } rx_tree;
 /* ST_FORMAT: wrong or not supported. t->mem and scratch are set before. */
 status rx_parse(rx_tree *t, const char *pattern, err *e) ATH_MUST_USE;
@@ -140,7 +145,7 @@ typedef struct rx_program {
     arena *mem;
     rx_code *code;
     int32_t n, cap;
-    int n_slots;
+    int n_slots, n_groups; /* group i is from slot 2i to slot 2i + 1 */
     const rx_set *set;
     const rx_set *word; /* of \b */
     const bool *first;  /* what a match may begin with; NULL: any, or it may be empty */

@@ -32,6 +32,7 @@ static bool add_first(const rx_tree *t, const rx_node *n, bool first[256]) {
         case RX_REPEAT:
             if (n->max == 0) return true;
             return add_first(t, n->child[0], first) || n->min == 0;
+        case RX_GROUP:
         case RX_ATOMIC: return add_first(t, n->child[0], first);
         default: return true; /* consumes nothing */
     }
@@ -54,7 +55,8 @@ enum { ENDLESS = -1 };
 static void length_of(const rx_node *n, int64_t *min, int64_t *max) {
     int64_t lo, hi;
     *min = *max = n->kind == RX_SET;
-    if (n->kind != RX_CAT && n->kind != RX_ALT && n->kind != RX_REPEAT && n->kind != RX_ATOMIC) {
+    if (n->kind != RX_CAT && n->kind != RX_ALT && n->kind != RX_REPEAT && n->kind != RX_ATOMIC &&
+        n->kind != RX_GROUP) {
         return;
     }
     for (int32_t i = 0; i < n->n_child; i++) {
@@ -190,6 +192,10 @@ static status write_node(compiler *c, const rx_node *n) {
         case RX_ALT: return write_alternatives(c, n);
         case RX_REPEAT: return write_repeat(c, n);
         case RX_ATOMIC: return write_inner(c, (rx_code){.op = RX_OP_ATOMIC}, n->child[0]);
+        case RX_GROUP:
+            TRY(emit(c, (rx_code){.op = RX_OP_MARK, .a = 2 * n->set}));
+            TRY(write_node(c, n->child[0]));
+            return emit(c, (rx_code){.op = RX_OP_MARK, .a = 2 * n->set + 1});
         case RX_LOOK: return write_look(c, n);
         case RX_ASSERT: return emit(c, (rx_code){.op = RX_OP_ASSERT, .a = (int)n->where});
     }
@@ -219,6 +225,8 @@ static const rx_set *word_set(rx_tree *t) {
 status rx_compile(rx_program *p, rx_tree *t, err *e) {
     compiler c = {.p = p, .t = t, .e = e};
     p->mem = t->mem;
+    p->n_groups = t->n_groups;
+    p->n_slots = 2 * t->n_groups;
     TRY(write_node(&c, t->root));
     TRY(emit(&c, (rx_code){.op = RX_OP_MATCH}));
     drop_needless_returns(p);

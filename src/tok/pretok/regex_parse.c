@@ -110,7 +110,7 @@ static status escape(rx_parser *x, rx_node **out) {
     switch (c) {
         case 'A': return assert_node(x, RX_TEXT_BEGIN, out);
         case 'z': return assert_node(x, RX_TEXT_END, out);
-        case 'Z': return assert_node(x, RX_TEXT_END_LINE, out);
+        case 'Z': return assert_node(x, x->t->python ? RX_TEXT_END : RX_TEXT_END_LINE, out);
         case 'b': return assert_node(x, RX_BOUNDARY, out);
         case 'B': return assert_node(x, RX_NO_BOUNDARY, out);
         case 'R': return line_break(x, out);
@@ -134,8 +134,10 @@ static status read_options(rx_parser *x) {
             x->fold = on;
         } else if (c == 'x') {
             x->extended = on;
-        } else if (c == 'm') {
+        } else if (c == (x->t->python ? 's' : 'm')) {
             x->dotall = on;
+        } else if (c == 'm') {
+            x->multiline = on;
         } else {
             return rx_wrong(x, "(?%c is not supported", c);
         }
@@ -181,9 +183,20 @@ static status option_group(rx_parser *x, rx_node **out) {
     return ST_OK;
 }
 
+/* A group that Python counts. */
+static status counted_group(rx_parser *x, rx_node **out) {
+    if (!x->t->python) return group_body(x, out);
+    int number = x->t->n_groups++;
+    rx_node *inside;
+    TRY(group_body(x, &inside));
+    *out = new_parent(x, RX_GROUP, inside);
+    (*out)->set = number;
+    return ST_OK;
+}
+
 /* A group after its (. */
 static status group(rx_parser *x, rx_node **out) {
-    if (!rx_skip(x, "?")) return group_body(x, out);
+    if (!rx_skip(x, "?")) return counted_group(x, out);
     if (rx_skip(x, ":")) return group_body(x, out);
     if (rx_skip(x, "=")) return look_group(x, false, false, out);
     if (rx_skip(x, "!")) return look_group(x, false, true, out);
@@ -202,11 +215,11 @@ static status group(rx_parser *x, rx_node **out) {
         *out = new_node(x, RX_EMPTY);
         return ST_OK;
     }
-    if (rx_skip(x, "<")) {
+    if (rx_skip(x, x->t->python ? "P<" : "<")) {
         const char *close = memchr(x->p, '>', (size_t)(x->end - x->p));
         if (!close) return rx_wrong(x, "the name of a group has no >");
         x->p = close + 1;
-        return group_body(x, out);
+        return counted_group(x, out);
     }
     if (x->p < x->end && strchr("~(|&'PR0123456789", *x->p)) {
         return rx_wrong(x, "(?%c is not supported", *x->p);
@@ -216,6 +229,7 @@ static status group(rx_parser *x, rx_node **out) {
 
 static status atom(rx_parser *x, rx_node **out) {
     char c = *x->p;
+    bool whole = x->t->python && !x->multiline;
     rx_ranges r = rx_new_ranges(x);
     switch (c) {
         case '(': x->p++; return group(x, out);
@@ -225,8 +239,8 @@ static status atom(rx_parser *x, rx_node **out) {
             x->p++;
             TRY(rx_parse_class(x, &r));
             return set_node(x, &r, out);
-        case '^': x->p++; return assert_node(x, RX_LINE_BEGIN, out);
-        case '$': x->p++; return assert_node(x, RX_LINE_END, out);
+        case '^': x->p++; return assert_node(x, whole ? RX_TEXT_BEGIN : RX_LINE_BEGIN, out);
+        case '$': x->p++; return assert_node(x, whole ? RX_TEXT_END_LINE : RX_LINE_END, out);
         case '*':
         case '+':
         case '?': return rx_wrong(x, "there is nothing for %c to repeat", c);

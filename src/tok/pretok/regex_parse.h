@@ -10,7 +10,7 @@
 typedef struct rx_parser {
     rx_tree *t;
     const char *begin, *p, *end;
-    bool fold, dotall, extended; /* the options in force */
+    bool fold, dotall, extended, multiline; /* the options in force */
     int depth;
     bool behind; /* inside a look behind */
     err *e;

@@ -1,0 +1,239 @@
+/* athanor eval: how well a model does tasks, alone or beside another. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/eval/eval_view.h"
+#include "app/frame/cli.h"
+#include "app/train/train_signals.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "eval/adapters.h"
+#include "eval/run.h"
+#include "run/folder.h"
+
+enum { MOST_TASKS = 256 };
+
+typedef struct evaluation {
+    arena *a;
+    const cli_args *args;
+    eval_task task[MOST_TASKS];
+    int n;
+    int64_t threads, most_tok, shown; /* shown: documents of each task that are printed */
+    score_stats stats;
+    bool live; /* standard error is a terminal */
+} evaluation;
+
+/* ---- tasks ---- */
+
+static status open_tasks(evaluation *v, err *e) {
+    eval_source from = {.data = cli_value(v->args, "data"),
+                        .no_alone = cli_has(v->args, "no-unconditional")};
+    TRY(cli_int(v->args, "num-fewshot", -1, 0, 1024, &from.n_few, e));
+    TRY(cli_int(v->args, "limit", 0, 1, INT32_MAX, &from.limit, e));
+    if (!cli_has(v->args, "tasks")) {
+        err_set(e, ST_USAGE, "eval needs --tasks A,B");
+        return err_hint(e, "give folders of OLMES requests, task YAMLs or JSONL files");
+    }
+    char *names = arena_strdup(v->a, cli_value(v->args, "tasks")), *rest;
+    for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        if (v->n == MOST_TASKS) return err_set(e, ST_USAGE, "more than %d tasks", MOST_TASKS);
+        TRY(eval_task_open(&v->task[v->n++], name, &from, e));
+        for (int i = 0; i + 1 < v->n; i++)
+            if (strcmp(v->task[i].name, v->task[v->n - 1].name) == 0)
+                return err_set(e, ST_USAGE, "two tasks have the name %s", v->task[i].name);
+    }
+    return v->n ? ST_OK : err_set(e, ST_USAGE, "--tasks names no task");
+}
+
+/* The run to which a model belongs: it is one, or lies in RUN/checkpoints. NULL: none. */
+static char *run_of(const evaluation *v, const char *model) {
+    const char *const up[] = {".", "../..", ".."};
+    for (int i = 0; i < ARRAY_LEN(up); i++) {
+        char *path = path_join(v->a, model, up[i]);
+        if (run_is_run(path)) return path;
+    }
+    return NULL;
+}
+
+/* What a run is compared by while it is made must not be what it is judged by in the end. */
+static status check_lock(const evaluation *v, const char *model, err *e) {
+    char *run = run_of(v, model);
+    config *c;
+    if (!run) return ST_OK;
+    TRY(run_load_config(&c, run, e));
+    bool locked = c->eval.lock_test;
+    config_free(c);
+    for (int i = 0; locked && i < v->n; i++) {
+        if (!v->task[i].test_split) continue;
+        err_at(e, ST_USAGE, "eval.lock_test",
+               "the task %s is of a test split, which the run %s keeps locked", v->task[i].name,
+               path_base(model));
+        return err_hint(
+            e,
+            "choose by validation splits; for the last judgement train with eval.lock_test=false");
+    }
+    return ST_OK;
+}
+
+/* ---- running ---- */
+
+static void show_progress(void *ctx, const eval_task *t, int64_t done, int64_t all) {
+    const evaluation *v = ctx;
+    if (!v->live) return;
+    fprintf(stderr, "\r%s: %ld of %ld%s", t->name, (long)done, (long)all, done < all ? "" : "\n");
+    fflush(stderr);
+}
+
+/* What names a model's weights: its files with their sizes and times. */
+static uint64_t fingerprint(const evaluation *v, const open_model *m, const char *path) {
+    strbuf all = {0};
+    char **names, *dir = m->dir;
+    int n = 0;
+    if (dir && file_list_dir(v->a, dir, &names, &n, NULL) != ST_OK) n = 0;
+    for (int i = 0; i < n || (i == 0 && !dir); i++) {
+        struct stat st;
+        const char *file = dir ? path_join(v->a, dir, names[i]) : path;
+        if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) continue;
+        strbuf_printf(&all, "%s %ld %ld.%09ld\n", path_base(file), (long)st.st_size,
+                      (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    }
+    uint64_t hash = hash_bytes(strbuf_cstr(&all), all.len);
+    strbuf_free(&all);
+    return hash;
+}
+
+/* With --samples an evaluation that was stopped goes on: what it had computed is in OUT.part. */
+static status run_tasks(evaluation *v, open_model *m, const char *path, eval_options *opt, err *e) {
+    const char *samples = cli_value(v->args, "samples");
+    eval_journal journal = {0};
+    status st = ST_OK;
+    if (samples) {
+        st = eval_journal_open(&journal, arena_printf(v->a, "%s.part", samples),
+                               fingerprint(v, m, path), e);
+        opt->journal = &journal;
+    }
+    if (st == ST_OK) st = eval_run(m, v->task, v->n, opt, &v->stats, e);
+    if (samples) eval_journal_close(&journal, st == ST_OK);
+    if (st == ST_STOPPED && samples) err_hint(e, "the same command goes on where this one ended");
+    return st;
+}
+
+static status run_model(evaluation *v, const char *path, err *e) {
+    open_model m = {0};
+    eval_options opt = {.most_tok = v->most_tok,
+                        .interrupt = train_stop_flag(),
+                        .progress = show_progress,
+                        .ctx = v};
+    for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
+    status st = check_lock(v, path, e);
+    if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
+    if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
+    open_model_close(&m);
+    return st;
+}
+
+/* ---- results ---- */
+
+static status write_samples(const evaluation *v, const char *path, err *e) {
+    strbuf out = {0};
+    for (int t = 0; t < v->n; t++)
+        for (int32_t i = 0; i < v->task[t].n; i++) {
+            json_t *o = eval_sample_json(&v->task[t], &v->task[t].doc[i]);
+            json_format(&out, o, 0);
+            strbuf_putc(&out, '\n');
+            json_decref(o);
+        }
+    status st = file_write_atomic(path, strbuf_cstr(&out), out.len, e);
+    strbuf_free(&out);
+    return st;
+}
+
+static void report(const evaluation *v, json_t *out) {
+    if (out) {
+        json_object_set_new(out, "results", eval_results_json(v->task, v->n));
+        json_object_set_new(out, "scored",
+                            json_pack("{s:I,s:I,s:I}", "passes", (json_int_t)v->stats.passes,
+                                      "rows", (json_int_t)v->stats.rows, "rows_alone",
+                                      (json_int_t)v->stats.rows_alone));
+        return;
+    }
+    eval_print_results(v->task, v->n);
+    for (int t = 0; t < v->n; t++)
+        for (int32_t i = 0; i < v->task[t].n && i < v->shown; i++)
+            eval_print_doc(&v->task[t], &v->task[t].doc[i]);
+}
+
+/* The other model on the same documents, and the differences to it. */
+static status compare_with(evaluation *v, const char *other, json_t *out, err *e) {
+    eval_kept a = eval_keep_scores(v->task, v->n), b = {0};
+    status st = run_model(v, other, e);
+    if (st == ST_OK) b = eval_keep_scores(v->task, v->n);
+    if (st == ST_OK && out) {
+        json_object_set_new(out, "results_against", eval_results_json(v->task, v->n));
+        json_object_set_new(out, "differences", eval_differences_json(&a, &b));
+    } else if (st == ST_OK) {
+        eval_print_differences(&a, &b);
+    }
+    eval_kept_free(&a);
+    eval_kept_free(&b);
+    return st;
+}
+
+static status evaluate(evaluation *v, json_t *out, err *e) {
+    const char *samples = cli_value(v->args, "samples"), *other = cli_value(v->args, "against");
+    TRY(cli_int(v->args, "threads", 0, 1, 1024, &v->threads, e));
+    TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
+    TRY(cli_int(v->args, "show", 0, 1, INT32_MAX, &v->shown, e));
+    TRY(open_tasks(v, e));
+    train_catch_signals();
+    int64_t began = clock_now_ns();
+    TRY(run_model(v, v->args->inputs[0], e));
+    if (samples) TRY(write_samples(v, samples, e));
+    report(v, out);
+    if (other) TRY(compare_with(v, other, out, e));
+    if (out) json_object_set_new(out, "seconds", json_f64(clock_since_s(began)));
+    return ST_OK;
+}
+
+static status cmd_eval(const cli_args *args, err *e) {
+    evaluation *v = xcalloc(1, sizeof *v);
+    json_t *out = args->json ? json_object() : NULL;
+    v->a = arena_new("eval");
+    v->args = args;
+    v->live = isatty(STDERR_FILENO) && !args->json;
+    status st = evaluate(v, out, e);
+    if (st == ST_OK && out) cli_print_json(json_incref(out));
+    json_decref(out);
+    for (int i = 0; i < v->n; i++) eval_task_close(&v->task[i]);
+    arena_free(v->a);
+    free(v);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"tasks", "A,B", "folders of OLMES requests, task YAMLs, JSONL files, names of sets"},
+    {"data", "FOLDER", "where the data files of tasks are (beside the task file)"},
+    {"num-fewshot", "N", "examples before each document of a task YAML (as it says)"},
+    {"limit", "N", "only the first N documents of each task"},
+    {"samples", "OUT.jsonl", "write every document with its scores or answer"},
+    {"show", "N", "print the first N documents of each task as the model sees them"},
+    {"against", "MODEL",
+     "the same with another model, and the differences with a paired bootstrap"},
+    {"no-unconditional", NULL, "do not score continuations alone; no acc_mutual_info"},
+    {"max-length", "N", "tokens of context at most (what the model was made for)"},
+    {"threads", "N", "threads (all cores)"},
+    {0}};
+
+const cli_command command_eval = {
+    .name = "eval",
+    .summary = "score a model on tasks",
+    .usage =
+        "MODEL --tasks A,B [--limit N] [--data FOLDER] [--samples OUT.jsonl] [--against MODEL]",
+    .run = cmd_eval,
+    .options = options,
+    .details = eval_adapter_list,
+    .about = "A score depends on the model and the document alone, not on the other documents.\n"};

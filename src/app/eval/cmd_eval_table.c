@@ -1,0 +1,193 @@
+/* athanor eval table: results of several models or checkpoints side by side, and how good the tasks
+ * are. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "eval/quality.h"
+
+/* A row is a file, a column a task; NaN: the file lacks the task or its metric. */
+typedef struct table {
+    arena *a;
+    const char *metric; /* "acc,none" */
+    const char **row;
+    int rows;
+    const char **column;
+    int32_t columns, cap;
+    json_t **file;                   /* [rows] */
+    int missing_row, missing_column; /* the first missing cell; -1: none */
+} table;
+
+/* ---- reading ---- */
+
+static const json_t *results_of(const table *t, int row, int column) {
+    return json_object_get(json_object_get(t->file[row], "results"), t->column[column]);
+}
+
+static double number(const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static double cell(const table *t, int row, int column) {
+    return number(results_of(t, row, column), t->metric);
+}
+
+static double stderr_of(const table *t, int row, int column) {
+    const char *comma = strchr(t->metric, ',');
+    char key[256];
+    snprintf(key, sizeof key, "%.*s_stderr%s", (int)(comma - t->metric), t->metric, comma);
+    return number(results_of(t, row, column), key);
+}
+
+static void add_columns(table *t, const json_t *results) {
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)results, name, v) {
+        bool known = json_object_get(v, t->metric) == NULL;
+        for (int i = 0; i < t->columns; i++) known |= strcmp(t->column[i], name) == 0;
+        if (known) continue;
+        t->column = arena_grow(t->a, t->column, t->columns, &t->cap, sizeof *t->column);
+        t->column[t->columns++] = arena_strdup(t->a, name);
+    }
+}
+
+static status read_files(table *t, const cli_args *args, err *e) {
+    t->rows = args->n_inputs;
+    t->row = args->inputs;
+    t->file = ARENA_ARRAY(t->a, json_t *, t->rows);
+    for (int i = 0; i < t->rows; i++) {
+        TRY(json_read_file(&t->file[i], t->row[i], JSON_FILE_MAX_BYTES, e));
+        const json_t *results = json_object_get(t->file[i], "results");
+        if (!json_is_object(results)) {
+            err_at(e, ST_FORMAT, t->row[i], "%s has no \"results\"", t->row[i]);
+            return err_hint(e, "give what athanor eval --json printed");
+        }
+        add_columns(t, results);
+    }
+    if (t->columns == 0) return err_set(e, ST_USAGE, "no task has the metric %s", t->metric);
+    t->missing_row = t->missing_column = -1;
+    for (int r = t->rows - 1; r >= 0; r--)
+        for (int c = t->columns - 1; c >= 0; c--)
+            if (isnan(cell(t, r, c))) t->missing_row = r, t->missing_column = c;
+    return ST_OK;
+}
+
+/* Tasks weigh the same. */
+static double average(const table *t, int row) {
+    double sum = 0;
+    for (int c = 0; c < t->columns; c++) sum += cell(t, row, c);
+    return sum / t->columns;
+}
+
+static eval_quality quality(const table *t, int column) {
+    double *score = xmalloc(sizeof *score * (size_t)t->rows);
+    for (int r = 0; r < t->rows; r++) score[r] = cell(t, r, column);
+    double chance = number(results_of(t, t->rows - 1, column), "chance");
+    eval_quality q = eval_quality_of(score, t->rows, stderr_of(t, t->rows - 1, column), chance);
+    free(score);
+    return q;
+}
+
+static bool is_whole(const table *t, int column) {
+    for (int r = 0; r < t->rows; r++)
+        if (isnan(cell(t, r, column))) return false;
+    return t->rows > 1;
+}
+
+/* ---- text ---- */
+
+static void print_row(const table *t, int r) {
+    printf("%-28.28s", path_base(t->row[r]));
+    for (int c = 0; c < t->columns; c++)
+        isnan(cell(t, r, c)) ? printf(" %14s", "-") : printf(" %14.4f", cell(t, r, c));
+    t->missing_row < 0 ? printf(" %10.4f\n", average(t, r)) : printf("\n");
+}
+
+static void print_table(const table *t, bool judge) {
+    printf("%-28s", t->metric);
+    for (int c = 0; c < t->columns; c++) printf(" %14.14s", t->column[c]);
+    printf(t->missing_row < 0 ? " %10s\n" : "\n", "average");
+    for (int r = 0; r < t->rows; r++) print_row(t, r);
+    if (t->missing_row >= 0)
+        printf("\nno average: %s has no %s of %s\n", path_base(t->row[t->missing_row]), t->metric,
+               t->column[t->missing_column]);
+    if (!judge) return;
+    printf("\n%-28s %12s %10s %10s %14s\n", "task", "monotonicity", "signal", "noise",
+           "above chance");
+    for (int c = 0; c < t->columns; c++) {
+        if (!is_whole(t, c)) continue;
+        eval_quality q = quality(t, c);
+        const char *flaw = eval_quality_flaw(&q);
+        printf("%-28.28s %12.2f %10.4f %10.4f %14.1f  %s\n", t->column[c], q.monotonicity, q.signal,
+               q.noise, q.above_chance, flaw ? flaw : "");
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *quality_json(const table *t, int c) {
+    eval_quality q = quality(t, c);
+    const char *flaw = eval_quality_flaw(&q);
+    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "monotonicity", json_f64(q.monotonicity), "signal",
+                     json_f64(q.signal), "noise", json_f64(q.noise), "above_chance",
+                     json_f64(q.above_chance), "flaw", json_cstr(flaw));
+}
+
+static json_t *table_json(const table *t, bool judge) {
+    json_t *rows = json_array(),
+           *out = json_pack("{s:o,s:o}", "metric", json_cstr(t->metric), "rows", rows);
+    for (int r = 0; r < t->rows; r++) {
+        json_t *o = json_pack("{s:o}", "name", json_cstr(t->row[r])), *cells = json_object();
+        for (int c = 0; c < t->columns; c++)
+            json_object_set_new(cells, t->column[c], json_f64(cell(t, r, c)));
+        json_object_set_new(o, "cells", cells);
+        json_object_set_new(o, "average",
+                            t->missing_row < 0 ? json_f64(average(t, r)) : json_null());
+        json_array_append_new(rows, o);
+    }
+    if (!judge) return out;
+    json_t *tasks = json_object();
+    for (int c = 0; c < t->columns; c++)
+        if (is_whole(t, c)) json_object_set_new(tasks, t->column[c], quality_json(t, c));
+    json_object_set_new(out, "tasks", tasks);
+    return out;
+}
+
+/* ---- the command ---- */
+
+static status cmd_eval_table(const cli_args *args, err *e) {
+    table t = {.a = arena_new("table"), .metric = cli_value(args, "metric")};
+    bool judge = cli_has(args, "quality");
+    if (!t.metric) t.metric = "acc,none";
+    status st =
+        strchr(t.metric, ',')
+            ? read_files(&t, args, e)
+            : err_at(e, ST_USAGE, "--metric", "%s is no key of results such as acc,none", t.metric);
+    if (st == ST_OK && args->json) cli_print_json(table_json(&t, judge));
+    if (st == ST_OK && !args->json) print_table(&t, judge);
+    for (int i = 0; i < t.rows && t.file; i++) json_decref(t.file[i]);
+    arena_free(t.a);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"metric", "KEY", "which score (acc,none)"},
+    {"quality", NULL, "the files are checkpoints in their order: judge the tasks by them"},
+    {0}};
+
+const cli_command command_eval_table = {
+    .name = "eval table",
+    .summary = "results side by side, and how well tasks tell models apart",
+    .usage = "RESULTS.json... [--metric KEY] [--quality]",
+    .run = cmd_eval_table,
+    .options = options,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .about = "RESULTS.json is what athanor eval --json printed. Where a score is missing there is "
+             "no average.\n"};

@@ -1,0 +1,139 @@
+/* Tables and documents of an evaluation (see eval_view.h). */
+#include "app/eval/eval_view.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "app/frame/cli.h"
+#include "base/json.h"
+
+/* Calls `visit` for each metric and filter of each task. */
+typedef void (*visit_score)(void *ctx, const eval_task *t, eval_metric m, int filter);
+static void each_score(const eval_task *tasks, int n, visit_score visit, void *ctx) {
+    for (int i = 0; i < n; i++)
+        for (int m = 0; m < METRIC_COUNT; m++)
+            for (int f = 0; f < tasks[i].n_filters && tasks[i].metrics >> m & 1; f++)
+                visit(ctx, &tasks[i], (eval_metric)m, f);
+}
+
+/* ---- results ---- */
+
+static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
+    (void)ctx;
+    eval_score s = eval_measure(t, m, f);
+    printf("%-24s %-16s %-16s %9.4f %9.4f %7ld\n", t->name, eval_metric_names[m], t->filter[f].name,
+           s.value, s.stderr_, (long)s.n);
+}
+
+void eval_print_results(const eval_task *tasks, int n) {
+    printf("%-24s %-16s %-16s %9s %9s %7s\n", "task", "metric", "filter", "value", "+-", "items");
+    each_score(tasks, n, print_score, NULL);
+}
+
+json_t *eval_results_json(const eval_task *tasks, int n) {
+    json_t *results = json_object();
+    for (int i = 0; i < n; i++)
+        json_object_set_new(results, tasks[i].name, eval_result_json(&tasks[i]));
+    return results;
+}
+
+/* ---- two models ---- */
+
+typedef struct keeping {
+    double *at;
+    int64_t n;
+} keeping;
+
+static void keep_score(void *ctx, const eval_task *t, eval_metric m, int f) {
+    keeping *k = ctx;
+    if (!eval_is_mean(m)) return;
+    for (int32_t i = 0; i < t->n; i++, k->n++)
+        if (k->at) k->at[k->n] = eval_doc_score(t, &t->doc[i], m, f);
+}
+
+eval_kept eval_keep_scores(const eval_task *tasks, int n) {
+    keeping k = {0};
+    each_score(tasks, n, keep_score, &k);
+    k = (keeping){.at = xmalloc(sizeof *k.at * (size_t)(k.n + 1))};
+    each_score(tasks, n, keep_score, &k);
+    return (eval_kept){tasks, n, k.at};
+}
+
+void eval_kept_free(eval_kept *k) {
+    free(k->score);
+    *k = (eval_kept){0};
+}
+
+typedef struct comparing {
+    const double *a, *b;
+    json_t *out; /* NULL: a table */
+} comparing;
+
+static void put_difference(json_t *out, const char *task, const char *key, eval_difference d) {
+    json_t *o = json_object_get(out, task);
+    if (!o) json_object_set_new(out, task, o = json_object());
+    json_object_set_new(o, key,
+                        json_pack("{s:o,s:o,s:o,s:o,s:o}", "difference", json_f64(d.value),
+                                  "stderr", json_f64(d.stderr_), "low", json_f64(d.low), "high",
+                                  json_f64(d.high), "p", json_f64(d.p)));
+}
+
+static void compare_score(void *ctx, const eval_task *t, eval_metric m, int f) {
+    comparing *c = ctx;
+    char key[256];
+    if (!eval_is_mean(m)) return;
+    eval_difference d = eval_compare(c->a, c->b, t->n);
+    snprintf(key, sizeof key, "%s,%s", eval_metric_names[m], t->filter[f].name);
+    if (c->out)
+        put_difference(c->out, t->name, key, d);
+    else
+        printf("%-24s %-33s %+9.4f %9.4f   %+.4f to %+.4f %7.4f\n", t->name, key, d.value,
+               d.stderr_, d.low, d.high, d.p);
+    c->a += t->n, c->b += t->n;
+}
+
+void eval_print_differences(const eval_kept *a, const eval_kept *b) {
+    comparing c = {a->score, b->score, NULL};
+    printf("\n%-24s %-33s %9s %9s   %-18s %7s\n", "difference to the other", "metric", "value",
+           "+-", "95 %", "p");
+    each_score(a->task, a->n, compare_score, &c);
+}
+
+json_t *eval_differences_json(const eval_kept *a, const eval_kept *b) {
+    comparing c = {a->score, b->score, json_object()};
+    each_score(a->task, a->n, compare_score, &c);
+    return c.out;
+}
+
+/* ---- documents ---- */
+
+static void print_bytes(const char *name, eval_text s) {
+    printf("---- %s (%zu bytes)\n", name, s.len);
+    cli_print_text(stdout, s.s, s.len);
+    putchar('\n');
+}
+
+static void print_choice(const eval_doc *d, int i) {
+    const eval_choice *c = &d->choice[i];
+    char name[128];
+    bool right = false;
+    for (int g = 0; g < d->n_gold; g++) right |= d->gold[g] == i;
+    if (i == 0 || c->pair.context.s != d->choice[i - 1].pair.context.s)
+        print_bytes("context", c->pair.context);
+    snprintf(name, sizeof name, "choice %d%s: log-likelihood %.4f, %d tokens", i,
+             right ? ", right" : "", c->pair.loglik, c->pair.n_tokens);
+    print_bytes(name, c->pair.continuation);
+}
+
+void eval_print_doc(const eval_task *t, const eval_doc *d) {
+    char *id = json_dumps(d->id, JSON_ENCODE_ANY);
+    printf("\n==== %s, document %s (%s:%ld)\n", t->name, id, d->file, (long)d->line);
+    free(id);
+    for (int i = 0; i < d->n_choices; i++) print_choice(d, i);
+    if (t->kind == EVAL_TEXT) print_bytes("text", d->text);
+    if (t->kind != EVAL_ANSWER) return;
+    print_bytes("prompt", d->prompt);
+    print_bytes("written", d->written);
+    for (int f = 0; f < t->n_filters; f++) print_bytes(t->filter[f].name, d->answer[f]);
+    for (int i = 0; i < d->n_targets; i++) print_bytes("right answer", d->target[i]);
+}

@@ -1,0 +1,28 @@
+/* What athanor eval prints. */
+#ifndef APP_EVAL_VIEW_H
+#define APP_EVAL_VIEW_H
+
+#include "eval/metric.h"
+
+/* The scores of a model, document by document, kept beside those of another: of each task, metric
+ * and filter. */
+typedef struct eval_kept {
+    const eval_task *task;
+    int n;
+    double *score; /* one block after the other, in the order of eval_kept_walk; t->n each */
+} eval_kept;
+
+/* Copies the scores that are means over documents. Free with eval_kept_free. */
+eval_kept eval_keep_scores(const eval_task *tasks, int n);
+void eval_kept_free(eval_kept *k);
+
+/* A table of results, or of the differences of two models on the same documents. */
+void eval_print_results(const eval_task *tasks, int n);
+void eval_print_differences(const eval_kept *a, const eval_kept *b);
+/* {task: {"acc,none": {"difference", "stderr", "low", "high", "p"}}} */
+json_t *eval_differences_json(const eval_kept *a, const eval_kept *b);
+json_t *eval_results_json(const eval_task *tasks, int n);
+/* One document for people: what the model was given and what came of it, byte for byte. */
+void eval_print_doc(const eval_task *t, const eval_doc *d);
+
+#endif

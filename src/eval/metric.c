@@ -1,0 +1,214 @@
+/* Metrics (see metric.h). */
+#include "eval/metric.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/rng.h"
+#include "eval/answer.h"
+#include "jinja/jinja.h"
+
+bool eval_is_mean(eval_metric metric) {
+    return metric != METRIC_WORD_PERPLEXITY && metric != METRIC_BYTE_PERPLEXITY &&
+           metric != METRIC_BITS_PER_BYTE;
+}
+
+/* ---- choices ---- */
+
+static double characters(eval_text s) {
+    int64_t n = 0;
+    for (size_t i = 0; i < s.len; i++) n += ((uint8_t)s.s[i] & 0xC0) != 0x80;
+    return (double)n;
+}
+
+static double score_of(const eval_choice *c, eval_metric metric) {
+    double loglik = c->pair.loglik;
+    switch (metric) {
+        case METRIC_ACC_NORM: return loglik / characters(c->label);
+        case METRIC_ACC_BYTES: return loglik / (double)c->label.len;
+        case METRIC_ACC_TOKENS: return loglik / (double)c->pair.n_tokens;
+        case METRIC_ACC_MUTUAL_INFO: return loglik - c->alone->loglik;
+        default: return loglik;
+    }
+}
+
+int eval_best_choice(const eval_doc *d, eval_metric metric) {
+    int best = 0;
+    for (int i = 1; i < d->n_choices; i++)
+        if (score_of(&d->choice[i], metric) > score_of(&d->choice[best], metric)) best = i;
+    return best;
+}
+
+static bool is_gold(const eval_doc *d, int choice) {
+    for (int i = 0; i < d->n_gold; i++)
+        if (d->gold[i] == choice) return true;
+    return false;
+}
+
+double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric, int filter) {
+    CHECK(eval_is_mean(metric), "%s is of all documents", eval_metric_names[metric]);
+    if (metric != METRIC_EXACT_MATCH) return is_gold(d, eval_best_choice(d, metric));
+    for (int i = 0; i < d->n_targets; i++)
+        if (eval_match_exactly(&t->match, d->answer[filter], d->target[i])) return 1;
+    return 0;
+}
+
+/* ---- means ---- */
+
+static eval_score mean_of(const double *x, int64_t n) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    double mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    double s = n > 1 ? sqrt(squares / (double)(n - 1)) : NAN;
+    return (eval_score){mean, s / sqrt((double)n), n};
+}
+
+/* ---- perplexities ---- */
+
+/* Words as Python's len(re.split(r"\s+", text)): runs of white space, plus one. */
+static double words(eval_text s) {
+    double n = 1;
+    const char *at = s.s;
+    for (size_t left = s.len; left > 0;) {
+        const char *before = at;
+        size_t before_left = left;
+        jinja_strip(&at, &left, true, false);
+        n += left != before_left;
+        if (left == 0 || at != before) continue;
+        at++, left--;
+        while (left > 0 && ((uint8_t)*at & 0xC0) == 0x80) at++, left--;
+    }
+    return n;
+}
+
+/* Mean of y over mean of x, and its standard error by the delta method. */
+static eval_score ratio_of(const double *y, const double *x, int64_t n) {
+    double sum_y = 0, sum_x = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) sum_y += y[i], sum_x += x[i];
+    double ratio = sum_y / sum_x;
+    for (int64_t i = 0; i < n; i++) squares += (y[i] - ratio * x[i]) * (y[i] - ratio * x[i]);
+    double s = n > 1 ? sqrt(squares / (double)(n - 1) * (double)n) / sum_x : NAN;
+    return (eval_score){ratio, s, n};
+}
+
+static eval_score perplexity(const eval_task *t, eval_metric metric) {
+    double *nll = xmalloc(sizeof *nll * 2 * (size_t)t->n), *size = nll + t->n;
+    for (int32_t i = 0; i < t->n; i++) {
+        const eval_doc *d = &t->doc[i];
+        nll[i] = -d->loglik;
+        size[i] = metric == METRIC_WORD_PERPLEXITY ? words(d->text) : (double)d->text.len;
+    }
+    eval_score s = ratio_of(nll, size, t->n);
+    free(nll);
+    double bits = 1 / log(2.0), value = exp(s.value);
+    if (metric == METRIC_BITS_PER_BYTE) return (eval_score){s.value * bits, s.stderr_ * bits, s.n};
+    return (eval_score){value, value * s.stderr_, s.n};
+}
+
+eval_score eval_measure(const eval_task *t, eval_metric metric, int filter) {
+    if (!eval_is_mean(metric)) return perplexity(t, metric);
+    double *x = xmalloc(sizeof *x * (size_t)t->n);
+    for (int32_t i = 0; i < t->n; i++) x[i] = eval_doc_score(t, &t->doc[i], metric, filter);
+    eval_score s = mean_of(x, t->n);
+    free(x);
+    return s;
+}
+
+/* ---- two models ---- */
+
+static int ascending(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+eval_difference eval_compare(const double *a, const double *b, int64_t n) {
+    enum { SAMPLES = 10000 };
+    double *d = xmalloc(sizeof *d * (size_t)n), *mean = xmalloc(sizeof *mean * SAMPLES);
+    for (int64_t i = 0; i < n; i++) d[i] = a[i] - b[i];
+    eval_score s = mean_of(d, n);
+    int64_t far = 0, draws = 0;
+    for (int k = 0; k < SAMPLES; k++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += d[mix64((uint64_t)draws++) % (uint64_t)n];
+        mean[k] = sum / (double)n;
+        far += fabs(mean[k] - s.value) >= fabs(s.value);
+    }
+    qsort(mean, SAMPLES, sizeof *mean, ascending);
+    eval_difference r = {.value = s.value, .stderr_ = s.stderr_};
+    r.low = mean[SAMPLES / 40], r.high = mean[SAMPLES - 1 - SAMPLES / 40];
+    r.p = (double)(far + 1) / (SAMPLES + 1);
+    free(d);
+    free(mean);
+    return r;
+}
+
+/* ---- JSON ---- */
+
+static void put_score(json_t *o, const char *metric, const char *filter, eval_score s) {
+    char key[256];
+    snprintf(key, sizeof key, "%s,%s", metric, filter);
+    json_object_set_new(o, key, json_f64(s.value));
+    snprintf(key, sizeof key, "%s_stderr,%s", metric, filter);
+    json_object_set_new(o, key, json_f64(s.stderr_));
+}
+
+/* What guessing scores. */
+static double chance(const eval_task *t) {
+    double sum = 0;
+    for (int32_t i = 0; i < t->n; i++) sum += (double)t->doc[i].n_gold / t->doc[i].n_choices;
+    return sum / t->n;
+}
+
+json_t *eval_result_json(const eval_task *t) {
+    json_t *o = json_pack("{s:o}", "alias", json_cstr(t->name));
+    for (int m = 0; m < METRIC_COUNT; m++)
+        for (int f = 0; f < t->n_filters && (t->metrics >> m & 1); f++)
+            put_score(o, eval_metric_names[m], t->filter[f].name,
+                      eval_measure(t, (eval_metric)m, f));
+    json_object_set_new(o, "sample_len", json_integer(t->n));
+    if (t->kind == EVAL_CHOICES) json_object_set_new(o, "chance", json_f64(chance(t)));
+    return o;
+}
+
+static json_t *text_json(eval_text s) {
+    return json_text(s.s, s.len);
+}
+
+static void put_choices(json_t *o, const eval_doc *d) {
+    json_t *loglik = json_array(), *alone = json_array();
+    for (int i = 0; i < d->n_choices; i++) {
+        const eval_choice *c = &d->choice[i];
+        json_array_append_new(loglik, json_f64(c->pair.loglik));
+        if (c->alone) json_array_append_new(alone, json_f64(c->alone->loglik));
+    }
+    json_object_set_new(o, "gold", json_integer(d->gold[0]));
+    json_object_set_new(o, "loglik", loglik);
+    if (json_array_size(alone)) json_object_set(o, "loglik_unconditional", alone);
+    json_decref(alone);
+}
+
+static void put_answer(json_t *o, const eval_task *t, const eval_doc *d) {
+    json_t *answers = json_object();
+    json_object_set_new(o, "gold", text_json(d->target[0]));
+    json_object_set_new(o, "prompt", text_json(d->prompt));
+    json_object_set_new(o, "written", text_json(d->written));
+    json_object_set_new(o, "answer", text_json(d->answer[0]));
+    for (int f = 0; f < t->n_filters; f++)
+        json_object_set_new(answers, t->filter[f].name, text_json(d->answer[f]));
+    json_object_set_new(o, "answers", answers);
+}
+
+json_t *eval_sample_json(const eval_task *t, const eval_doc *d) {
+    json_t *o = json_pack("{s:o,s:O}", "task", json_cstr(t->name), "doc_id", d->id);
+    if (t->kind == EVAL_CHOICES) put_choices(o, d);
+    if (t->kind == EVAL_ANSWER) put_answer(o, t, d);
+    if (t->kind == EVAL_TEXT) {
+        json_object_set_new(o, "loglik", json_pack("[o]", json_f64(d->loglik)));
+        json_object_set_new(o, "bytes", json_integer((json_int_t)d->text.len));
+        json_object_set_new(o, "tokens", json_integer(d->n_tokens));
+    }
+    return o;
+}

@@ -1,0 +1,242 @@
+/* Evaluation of a model (see run.h). All requests are encoded before weights are read: their
+ * longest says how much memory the cache needs, and what is wrong with a task is known early. */
+#include "eval/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+#include "eval/answer.h"
+
+typedef struct eval_work {
+    open_model *m;
+    eval_task *task;
+    int n;
+    const eval_options *opt;
+    eval_requests *requests; /* [n] */
+    int64_t most_tok;
+    int64_t longest_answer; /* tokens of prompt and answer */
+    const eval_task *now;
+} eval_work;
+
+/* Of what is asked now, how much is done. */
+typedef struct eval_progress {
+    const eval_work *w;
+    int64_t before, all;
+} eval_progress;
+
+static void tell(void *ctx, int64_t done, int64_t all) {
+    const eval_progress *p = ctx;
+    const eval_options *opt = p->w->opt;
+    (void)all;
+    if (opt->progress) opt->progress(opt->ctx, p->w->now, p->before + done, p->all);
+}
+
+/* ---- answers ---- */
+
+/* As lm-evaluation-harness: the prompt has what max_new leaves of the context, and the text ends
+ * before `until`. */
+static status write_answer(const eval_work *w, generator *g, const generation_settings *end,
+                           eval_task *t, eval_doc *d, err *e) {
+    tok_ids prompt = {0}, ids = {0};
+    strbuf text = {0};
+    generate_result result;
+    status st = eval_encode_prompt(w->m, d->prompt, w->most_tok - t->max_new, &prompt, e);
+    generate_request rq = {.prompt = prompt.id,
+                           .n_prompt = prompt.n,
+                           .max_new = t->max_new,
+                           .sample = {.top_p = 1, .repetition_penalty = 1},
+                           .end = end->end.id,
+                           .n_end = end->end.n,
+                           .tok = w->m->tok,
+                           .stop = (const char *const *)t->until,
+                           .n_stop = t->n_until,
+                           .interrupt = w->opt->interrupt};
+    if (st == ST_OK) st = generate_run(g, &rq, &ids, &text, &result, e);
+    if (st == ST_OK && result.finish == FINISH_INTERRUPT)
+        st = err_set(e, ST_STOPPED, "stopped by a signal");
+    if (st == ST_OK) {
+        strbuf whole = {0}; /* characters: the last one may have been cut */
+        utf8_append(&whole, strbuf_cstr(&text), text.len);
+        d->written = eval_keep(t, strbuf_cstr(&whole), whole.len);
+        strbuf_free(&whole);
+        st = eval_find_answers(t, d, e);
+    }
+    tok_ids_free(&prompt);
+    tok_ids_free(&ids);
+    strbuf_free(&text);
+    return st;
+}
+
+/* What decides an answer: the prompt, and where it ends. */
+static void key_of_answer(const eval_work *w, const eval_task *t, const eval_doc *d, char key[17]) {
+    strbuf all = {0};
+    strbuf_append(&all, d->prompt.s, d->prompt.len);
+    strbuf_printf(&all, "%c%ld %ld", 0, (long)t->max_new, (long)w->most_tok);
+    for (int i = 0; i < t->n_until; i++) strbuf_printf(&all, "%c%s", 0, t->until[i]);
+    eval_journal_key(w->opt->journal, all.data, all.len, key);
+    strbuf_free(&all);
+}
+
+static status answer_doc(const eval_work *w, generator *g, const generation_settings *end,
+                         eval_task *t, eval_doc *d, err *e) {
+    char key[17];
+    eval_journal *j = w->opt->journal;
+    if (!j) return write_answer(w, g, end, t, d, e);
+    key_of_answer(w, t, d, key);
+    const json_t *known = eval_journal_find(j, key);
+    if (json_is_string(known)) {
+        d->written = eval_keep(t, json_string_value(known), json_string_length(known));
+        return eval_find_answers(t, d, e);
+    }
+    TRY(write_answer(w, g, end, t, d, e));
+    eval_journal_put(j, key, json_text(d->written.s, d->written.len));
+    return eval_journal_flush(j, e);
+}
+
+static status write_answers(eval_work *w, eval_task *t, err *e) {
+    generation_settings settings;
+    TRY(open_model_settings(w->m, &settings, e));
+    generator g = open_model_generator(w->m);
+    eval_progress p = {.w = w, .all = t->n};
+    status st = ST_OK;
+    for (int32_t i = 0; st == ST_OK && i < t->n; i++) {
+        st = answer_doc(w, &g, &settings, t, &t->doc[i], e);
+        tell(&p, i + 1, t->n);
+    }
+    generator_free(&g);
+    generation_settings_free(&settings);
+    return st;
+}
+
+/* ---- scores ---- */
+
+/* Requests that are scored between two writes to the journal. */
+enum { BLOCK = 1024 };
+
+static void key_of_score(const eval_journal *j, const score_request *r, char key[17]) {
+    strbuf all = {0};
+    strbuf_append(&all, r->ids, sizeof *r->ids * (size_t)r->n);
+    strbuf_append(&all, &r->n_scored, sizeof r->n_scored);
+    eval_journal_key(j, all.data, all.len, key);
+    strbuf_free(&all);
+}
+
+/* Takes known scores; the others come to the front of `todo`, which numbers them. Returns how many
+ * these are. */
+static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64_t *todo) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < n; i++) {
+        char key[17];
+        if (j) key_of_score(j, &r[i], key);
+        const json_t *known = j ? eval_journal_find(j, key) : NULL;
+        if (json_is_number(known))
+            r[i].loglik = json_number_value(known);
+        else
+            todo[left++] = i;
+    }
+    return left;
+}
+
+static status score_block(const eval_work *w, scorer *s, score_request *r, const int64_t *todo,
+                          int64_t n, eval_progress *p, score_stats *stats, err *e) {
+    score_options opt = {.interrupt = w->opt->interrupt, .progress = tell, .ctx = p};
+    score_request block[BLOCK];
+    score_stats more;
+    for (int64_t i = 0; i < n; i++) block[i] = r[todo[i]];
+    TRY(scorer_run(s, block, n, &opt, &more, e));
+    stats->passes += more.passes;
+    stats->rows += more.rows;
+    stats->rows_alone += more.rows_alone;
+    for (int64_t i = 0; i < n; i++) {
+        char key[17];
+        r[todo[i]].loglik = block[i].loglik;
+        if (!w->opt->journal) continue;
+        key_of_score(w->opt->journal, &block[i], key);
+        eval_journal_put(w->opt->journal, key, json_f64(block[i].loglik));
+    }
+    p->before += n;
+    return w->opt->journal ? eval_journal_flush(w->opt->journal, e) : ST_OK;
+}
+
+static status score(const eval_work *w, scorer *s, eval_requests *r, score_stats *stats, err *e) {
+    int64_t *todo = xmalloc(sizeof *todo * (size_t)(r->n + 1));
+    int64_t left = look_up(w->opt->journal, r->item, r->n, todo);
+    eval_progress p = {.w = w, .before = r->n - left, .all = r->n};
+    status st = ST_OK;
+    for (int64_t at = 0; st == ST_OK && at < left; at += BLOCK)
+        st = score_block(w, s, r->item, todo + at, left - at < BLOCK ? left - at : BLOCK, &p, stats,
+                         e);
+    free(todo);
+    if (st == ST_OK) eval_take_scores(r);
+    return st;
+}
+
+static status score_tasks(eval_work *w, score_stats *stats, err *e) {
+    scorer *s = NULL;
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < w->n; i++) {
+        w->now = &w->task[i];
+        if (w->task[i].kind == EVAL_ANSWER) continue;
+        if (!s) s = open_model_scorer(w->m);
+        st = score(w, s, &w->requests[i], stats, e);
+    }
+    scorer_free(s);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static status room_for_answers(eval_work *w, const eval_task *t, err *e) {
+    if (t->max_new >= w->most_tok) {
+        err_set(e, ST_USAGE,
+                "answers of %ld tokens leave no room for a prompt in the context of %ld",
+                (long)t->max_new, (long)w->most_tok);
+        return err_hint(e, "lower max_gen_toks of the task %s", t->name);
+    }
+    for (int32_t i = 0; i < t->n; i++) {
+        tok_ids ids = {0};
+        status st = eval_encode_prompt(w->m, t->doc[i].prompt, w->most_tok - t->max_new, &ids, e);
+        if (ids.n + t->max_new > w->longest_answer) w->longest_answer = ids.n + t->max_new;
+        tok_ids_free(&ids);
+        if (st != ST_OK) return err_where(e, "%s:%ld", t->doc[i].file, (long)t->doc[i].line);
+    }
+    return ST_OK;
+}
+
+static status encode_tasks(eval_work *w, err *e) {
+    int64_t longest = 0;
+    for (int i = 0; i < w->n; i++) {
+        const eval_task *t = &w->task[i];
+        if (t->kind == EVAL_ANSWER) TRY(room_for_answers(w, t, e));
+        if (t->kind != EVAL_ANSWER) TRY(eval_encode(t, w->m, w->most_tok, &w->requests[i], e));
+        if (w->requests[i].longest > longest) longest = w->requests[i].longest;
+    }
+    if (longest) open_model_set_scorer(w->m, longest, 0);
+    return ST_OK;
+}
+
+static status run(eval_work *w, score_stats *stats, err *e) {
+    TRY(encode_tasks(w, e));
+    TRY(open_model_load(w->m, (int)w->longest_answer, 0, e));
+    TRY(score_tasks(w, stats, e));
+    for (int i = 0; i < w->n; i++) {
+        w->now = &w->task[i];
+        if (w->task[i].kind == EVAL_ANSWER) TRY(write_answers(w, &w->task[i], e));
+    }
+    return ST_OK;
+}
+
+status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
+                err *e) {
+    eval_work w = {.m = m, .task = tasks, .n = n, .opt = opt};
+    int64_t most = model_max_tokens(&m->config);
+    w.most_tok = opt->most_tok && opt->most_tok < most ? opt->most_tok : most;
+    w.requests = xcalloc((size_t)n + 1, sizeof *w.requests);
+    *stats = (score_stats){0};
+    status st = run(&w, stats, e);
+    for (int i = 0; i < n; i++) eval_requests_free(&w.requests[i]);
+    free(w.requests);
+    return st;
+}

@@ -1,0 +1,22 @@
+/* Running tasks on a model: requests are scored, answers are written. */
+#ifndef EVAL_RUN_H
+#define EVAL_RUN_H
+
+#include "eval/encode.h"
+#include "eval/journal.h"
+
+typedef struct eval_options {
+    int64_t most_tok;      /* of a context; 0: what the model was made for */
+    eval_journal *journal; /* goes on where it ends, and adds to it; NULL: none */
+    const volatile sig_atomic_t *interrupt;
+    /* How much of a task is done: of `all` requests, or of the documents of answers. May be NULL. */
+    void (*progress)(void *ctx, const eval_task *t, int64_t done, int64_t all);
+    void *ctx;
+} eval_options;
+
+/* Fills the results of all documents. The model was read (open_model_read), and is loaded here,
+ * once for all tasks. ST_STOPPED: interrupted. */
+status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
+                err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,148 @@
+/* Tasks: what all sources share (see task.h). */
+#include "eval/task.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/text/stream.h"
+#include "eval/adapters.h"
+
+const char *const eval_metric_names[METRIC_COUNT] = {EVAL_METRICS(LIST_WORD)};
+
+/* ---- documents ---- */
+
+eval_doc *eval_add_doc(eval_task *t, const char *file, int64_t line) {
+    t->doc = arena_grow(t->a, t->doc, t->n, &t->cap, sizeof *t->doc);
+    eval_doc *d = &t->doc[t->n++];
+    *d = (eval_doc){.file = file, .line = line};
+    return d;
+}
+
+eval_text eval_keep(eval_task *t, const char *s, size_t len) {
+    return (eval_text){arena_strndup(t->a, s, len), len};
+}
+
+bool eval_keep_json(eval_task *t, const json_t *value, eval_text *out) {
+    if (json_is_string(value)) {
+        *out = eval_keep(t, json_string_value(value), json_string_length(value));
+    } else if (json_is_boolean(value)) {
+        *out = json_is_true(value) ? eval_keep(t, "True", 4) : eval_keep(t, "False", 5);
+    } else if (json_is_number(value)) {
+        strbuf b = {0};
+        json_format(&b, value, 0);
+        *out = eval_keep(t, strbuf_cstr(&b), b.len);
+        strbuf_free(&b);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+const json_t *eval_keep_value(eval_task *t, const json_t *value) {
+    if (!t->kept) t->kept = json_array();
+    json_array_append(t->kept, (json_t *)value);
+    return value;
+}
+
+void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold) {
+    d->gold = arena_memdup(t->a, &gold, sizeof gold);
+    d->n_gold = 1;
+}
+
+/* ---- lines ---- */
+
+status eval_read_file(const char *path, strbuf *out, err *e) {
+    stream *s;
+    size_t got = 1;
+    TRY(stream_open(&s, path, e));
+    status st = ST_OK;
+    while (st == ST_OK && got > 0) {
+        enum { PIECE = 1 << 20 };
+        char *to = strbuf_extend(out, PIECE);
+        st = stream_read(s, to, PIECE, &got, e);
+        strbuf_truncate(out, out->len - PIECE + (st == ST_OK ? got : 0));
+        if (st == ST_OK && (int64_t)out->len > FILE_TEXT_MAX_BYTES)
+            st = err_at(e, ST_FORMAT, path, "%s unpacks to more than 4 GiB", path);
+    }
+    stream_close(s);
+    if (st != ST_OK) strbuf_free(out);
+    return st;
+}
+
+static status take_line(const char *s, size_t n, eval_take take, void *ctx, int64_t line, err *e) {
+    json_error_t je;
+    json_t *o = json_loadb(s, n, JSON_ALLOW_NUL, &je);
+    status st = json_is_object(o) ? take(ctx, o, line, e)
+                                  : err_set(e, ST_FORMAT, "the line is not a JSON object%s%s",
+                                            o ? "" : ": ", o ? "" : je.text);
+    json_decref(o);
+    return st;
+}
+
+status eval_read_lines(const char *path, eval_take take, void *ctx, err *e) {
+    strbuf text = {0};
+    status st = eval_read_file(path, &text, e);
+    int64_t line = 0;
+    for (size_t at = 0; st == ST_OK && at < text.len;) {
+        const char *s = text.data + at, *stop = memchr(s, '\n', text.len - at);
+        size_t n = stop ? (size_t)(stop - s) : text.len - at;
+        line++;
+        if (strspn(s, " \t\r") < n) {
+            st = take_line(s, n, take, ctx, line, e);
+            if (st != ST_OK && !*e->where) err_where(e, "%s:%ld", path, (long)line);
+        }
+        at += n + 1;
+    }
+    strbuf_free(&text);
+    return st;
+}
+
+/* ---- opening ---- */
+
+/* A published set; its data are in a folder that has to be named. */
+static status open_known(eval_task *t, const char *name, const eval_source *from, err *e) {
+    strbuf text = {0};
+    if (!eval_adapter_text(name, &text)) {
+        err_at(e, ST_USAGE, name, "there is no task %s", name);
+        return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML, a JSONL file, or a "
+                           "name that athanor eval --help lists");
+    }
+    status st = from->data ? eval_yaml_open(t, name, strbuf_cstr(&text), from, e)
+                           : err_at(e, ST_USAGE, name, "the task %s has no data", name);
+    if (!from->data) err_hint(e, "say with --data FOLDER where its public files are");
+    strbuf_free(&text);
+    return st;
+}
+
+static status open_path(eval_task *t, const char *path, const eval_source *from, err *e) {
+    if (file_is_dir(path)) return eval_olmes_open(t, path, from, e);
+    if (!file_exists(path)) return open_known(t, path, from, e);
+    const char *dot = strrchr(path_base(path), '.');
+    bool yaml = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    return yaml ? eval_yaml_open(t, path, NULL, from, e) : eval_jsonl_open(t, path, from, e);
+}
+
+status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) {
+    *t = (eval_task){.a = arena_new("task")};
+    TRY(open_path(t, path, from, e));
+    if (t->n == 0)
+        return err_at(e, ST_FORMAT, path, "the task %s has no documents", t->name ? t->name : path);
+    if (t->n_filters == 0) {
+        t->filter = ARENA_NEW(t->a, eval_filter);
+        t->filter[0].name = arena_strdup(t->a, "none");
+        t->n_filters = 1;
+    }
+    return ST_OK;
+}
+
+void eval_task_reset(eval_task *t) {
+    for (int32_t i = 0; i < t->n; i++) t->doc[i].loglik = 0; /* the sum of its windows */
+}
+
+void eval_task_close(eval_task *t) {
+    json_decref(t->kept);
+    arena_free(t->a);
+    *t = (eval_task){0};
+}

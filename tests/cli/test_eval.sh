@@ -1,0 +1,139 @@
+# athanor eval: scores and samples of tasks of every source, two models side by side, what is refused. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config tiny.yaml
+expect 0 train tiny.yaml
+m=run/checkpoints/step-40
+
+# A task of choices from the text itself: the model has learned which words there are.
+mkdir cloze
+printf '{"task_name": "words", "task_config": {"split": "validation"}}' >cloze/config.json
+head -n 12 text.txt | awk '{ for (i = 0; i < 2; i++)
+    printf "{\"request_type\": \"loglikelihood\", \"doc\": {}, \"request\": {\"context\": \"%s %s\", \"continuation\": \" %s\"}, \"idx\": %d, \"doc_id\": %d, \"label\": 0}\n",
+        $1, $2, i ? "dnnn" : $3, i, NR - 1 }' >plain
+gzip -c plain >cloze/requests.jsonl.gz
+
+expect 0 eval $m --tasks cloze --samples samples.jsonl --json
+calc "$(field 'acc_tokens,none' out) > 0.9" || fail "words that are none are more likely"
+for key in acc_norm acc_bytes acc_tokens acc_stderr acc_norm_stderr; do has out "\"$key,none\": "; done
+has out '"sample_len": 12'
+[ "$(wc -l <samples.jsonl)" = 12 ] || fail "samples"
+grep -qE '^\{"task": "words", "doc_id": 11, "gold": 0, "loglik": \[-[0-9.]+, -[0-9.]+\]\}$' samples.jsonl || fail "a sample: $(tail -n 1 samples.jsonl)"
+
+# The same bits with fewer documents, other memory and one thread; the run is its newest checkpoint.
+expect 0 eval run --tasks cloze --limit 5 --threads 1 --samples few.jsonl
+cmp <(head -n 5 samples.jsonl) few.jsonl || fail "scores depend on what else is scored"
+grep -qE '^words +acc +none +1\.0000 +0\.0000 +5$' out || fail "the table"
+
+# Killed at any moment, it goes on where it was, and comes to the same bits.
+awk 'NR <= 500 { for (i = 4; i <= NF; i += 2) printf "{\"context\": \"%s %s %s\", \"choices\": [\" %s\", \" a\"], \"gold\": 0}\n", $(i-3), $(i-2), $(i-1), $i }' text.txt >many.jsonl
+expect 0 eval $m --tasks many.jsonl --samples whole.jsonl --json
+mv out whole.out
+[ ! -e whole.jsonl.part ] || fail "the part of a finished evaluation stays"
+"$athanor" eval $m --tasks many.jsonl --samples again.jsonl --json >out 2>err &
+pid=$!
+has_part() { [ -s again.jsonl.part ] || [ -e again.jsonl ]; }
+await has_part
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ ! -e again.jsonl ] || fail "it ended before it could be killed"
+[ ! -e again.jsonl.part ] || printf '{"key": "12' >>again.jsonl.part
+expect 0 eval $m --tasks many.jsonl --samples again.jsonl --json
+cmp whole.jsonl again.jsonl || fail "an evaluation that goes on gives other scores"
+[ "$(field rows out)" -lt "$(field rows whole.out)" ] || fail "nothing of what was computed was used"
+
+# JSONL, one document with three choices.
+printf '{"context": "the fire", "choices": [" feeds", "s", " and"], "gold": 2}\n' >one.jsonl
+expect 0 eval $m --tasks one.jsonl --samples one.out --json
+expect 0 eval $m --tasks one.jsonl,cloze --show 1
+has out "==== one, document 0 (one.jsonl:1)"
+has out "---- context (8 bytes)"
+has out "choice 2, right: log-likelihood -"
+
+# Task files of lm-evaluation-harness: examples, an answer, bits per byte.
+cat >words.yaml <<'YAML'
+task: ends
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl, dev: rows.jsonl}}
+test_split: test
+fewshot_split: dev
+num_fewshot: 1
+fewshot_config: {sampler: first_n}
+output_type: multiple_choice
+doc_to_text: "{{a}}"
+doc_to_choice: "{{[b, c]}}"
+doc_to_target: "{{answer}}"
+YAML
+printf '{"a": "the fire", "b": "and", "c": "of", "answer": 0}\n{"a": "every", "b": "ember", "c": "a", "answer": 0}\n' >rows.jsonl
+sed 's/task: ends/task: all/; /doc_to_choice/d; /fewshot/d; s/multiple_choice/loglikelihood_rolling/; s/{{answer}}/{{a}} {{b}}/' words.yaml >all.yaml
+sed 's/task: ends/task: write/; /doc_to_choice/d; s/multiple_choice/generate_until/; s/{{answer}}/{{b}}/' words.yaml >write.yaml
+cat >>write.yaml <<'YAML'
+generation_kwargs: {until: [" "], max_gen_toks: 8}
+metric_list: [{metric: exact_match, ignore_case: true}]
+filter_list: [{name: first, filter: [{function: regex, regex_pattern: "(\\w+)"}]}]
+YAML
+expect 0 eval $m --tasks words.yaml,all.yaml,write.yaml --samples three.jsonl --json
+for key in '"ends": {' 'acc_norm,none' 'bits_per_byte,none' 'byte_perplexity_stderr,none' 'exact_match,first'; do has out "$key"; done
+calc "$(field 'bits_per_byte,none' out) > 0.3 && $(field 'bits_per_byte,none' out) < 6" || fail "bits per byte"
+grep -qF '"prompt": "the fire and\n\nevery"' three.jsonl || fail "the prompt with its example: $(cat three.jsonl)"
+expect 0 eval $m --tasks words.yaml --show 2 --num-fewshot 0
+has out "---- context (5 bytes)"
+
+# Another model on the same documents: an untrained one is worse.
+expect 0 train tiny.yaml run=young train.steps=1 checkpoint.every=1
+expect 0 eval $m --tasks cloze,words.yaml --against young --json
+for key in '"differences"' '"results_against"' '"difference": ' '"p": '; do has out "$key"; done
+expect 0 eval $m --tasks cloze --against young
+has out "difference to the other"
+
+# Results side by side: an average only where no cell is missing; checkpoints judge tasks.
+row() { printf '{"results": {"good": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.25}, "guess": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.5}, "noise": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.25}%s}}' "$2" "$3" "$4" "${5:-}" >"$1"; }
+row s1.json 0.30 0.50 0.40; row s2.json 0.33 0.49 0.30; row s3.json 0.36 0.51 0.42; row s4.json 0.41 0.50 0.43
+expect 0 eval table s1.json s2.json s3.json s4.json --quality
+has out "average"
+grep -qE '^good +1\.00 +0\.1100 .* 16\.0 *$' out || fail "the good task: $(cat out)"
+grep -qE '^guess .*at chance$' out || fail "the guessed task"
+grep -qE '^noise .*noise$' out || fail "the noisy task"
+expect 0 eval table s1.json s4.json --json
+calc "$(field average out) > 0.4466 && $(field average out) < 0.4467" || fail "the average"
+row s2.json 0.33 0.49 0.30 ', "more": {"acc,none": 0.5}'
+expect 0 eval table s1.json s2.json
+has out "no average: s1.json has no acc,none of more"
+expect 0 eval table s1.json s2.json --json;           has out '"average": null'
+expect 2 eval table s1.json --metric f1,none;         has err "no task has the metric f1,none"
+expect 3 eval table char.json;                        has err 'no "results"'
+
+# A question that was planted in the training data is found, and where; the other is not.
+printf 'the furnace feeds a fire and every ember keeps its own light.\n' >>text.txt
+"$athanor" data build text.txt -o planted tokenizer=char.json >log 2>&1 || fail "data build"
+printf '{"context": "every ember", "choices": [" is", " keeps its own light."], "gold": 1}\n{"context": "nights of gold", "choices": [" turned iron who that"], "gold": 0}\n' >seen.jsonl
+expect 0 eval overlap planted --tasks seen.jsonl --ngram 24 --tokenizer char.json
+has out "seen, document 0: 9 of 9 n-grams; first at token"
+has out "text.txt:0"
+has out "seen: 1 of 2 documents"
+expect 0 eval overlap set/train --tasks seen.jsonl --ngram 24 --tokenizer char.json --json
+has out '"overlapping": 0'
+expect 2 eval overlap planted --tokenizer char.json;  has err "needs --tasks"
+
+# A run may keep test splits for the end.
+expect 0 train tiny.yaml run=locked train.steps=1 checkpoint.every=1 eval.lock_test=true
+expect 0 eval locked --tasks cloze
+expect 2 eval locked --tasks words.yaml;              has err "test split, which the run locked keeps locked"
+expect 2 eval locked/checkpoints/step-1 --tasks words.yaml; has err "eval.lock_test"
+expect 2 eval $m --tasks cloze,words.yaml --against locked; has err "eval.lock_test"
+
+# Refusals name the thing, and the place.
+expect 2 eval $m;                                     has err "eval needs --tasks"
+expect 2 eval $m --tasks gone;                        has err "there is no task gone"
+expect 2 eval $m --tasks cloze,cloze;                 has err "two tasks have the name words"
+expect 2 eval nowhere --tasks cloze;                  has err "there is no model at nowhere"
+expect 2 eval "$root/tests/golden/models/mistral" --tasks cloze; has err "no tokenizer"
+expect 3 eval $m --tasks char.json;                   has err "char.json:"
+rm rows.jsonl
+expect 2 eval $m --tasks words.yaml --json;           has out "names a file that is not there"
+printf 'task: x\ntest_split: t\ndoc_to_txt: a\n' >x.yaml
+expect 2 eval $m --tasks x.yaml;                      has err "doc_to_txt is not supported"; has err "x.yaml:3"; has err "doc_to_text"
+expect 2 eval $m --tasks one.jsonl --max-length 3;    has err "does not fit into the context of 3"; has err "one.jsonl:1"
+expect 1 eval $m --tasks cloze --samples nowhere/s.jsonl; has err "cannot write nowhere/s.jsonl.part"
+
+finish
