@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What nvcc says of every kernel for one kind of GPU: registers, static shared memory, spilled bytes, and how many of the
-# 64 warps of a multiprocessor the registers allow. Exits 1 if a kernel spills, 77 without nvcc.
+# What nvcc says of every kernel for one kind of GPU: registers, static shared memory, spilled bytes, how many of the 64
+# warps of a multiprocessor the registers allow, and how many tensor-core instructions it has. Exits 1 if a kernel spills,
+# or if one that is named mma has none of these; 77 without nvcc.
 # Usage: tools/cuda_registers.sh [ARCH]      (default 90a)
 set -euo pipefail
 
@@ -25,6 +26,7 @@ done | xargs -P "$(nproc)" -L 1 bash -c '
 cat "$work"/*.ptx "$work"/*.log | awk '
     /^\.visible \.entry/ { sub(/\(.*/, "", $3); name = $3 }
     /^\.maxntid/ { gsub(/,/, "", $2); threads[name] = $2 }
+    /mma\.sync/ { products[name]++ }
     /Compiling entry function/ { split($0, q, "\047"); kernel = q[2] }
     /bytes spill stores/ { spill[kernel] = $(NF - 6) + $(NF - 2) }
     /Used [0-9]+ registers/ {
@@ -35,9 +37,9 @@ cat "$work"/*.ptx "$work"/*.log | awk '
         warps = int(65536 / per_warp)
         block = int((threads[kernel] + 31) / 32)
         if (block > 0) warps = int((warps > 64 ? 64 : warps) / block) * block
-        printf "%-36s %4d threads %4d registers %6d bytes shared %5d spilled %3d of 64 warps\n",
-               kernel, threads[kernel], registers, shared, spill[kernel], warps
-        if (spill[kernel] > 0) bad = 1
+        printf "%-36s %4d threads %4d registers %6d bytes shared %5d spilled %3d of 64 warps %4d tensor-core\n",
+               kernel, threads[kernel], registers, shared, spill[kernel], warps, products[kernel]
+        if (spill[kernel] > 0 || (kernel ~ /_mma_/ && !products[kernel])) bad = 1
     }
     END { exit bad }' | sort
 exit "${PIPESTATUS[1]}"
