@@ -1,8 +1,9 @@
 /* A CUDA device, by the functions of gpu/driver.h: the real one or the emulated one.
  *
  * All work goes to one stream. Every function sets the context first, since several threads may
- * call. What fails is kept as text: the first error is the one that counts, after it the device does
- * nothing, and dev_check tells it at the next border of a step. */
+ * call; what they share has locks, but for the rooms of cuda.h that are one thread's. What fails is
+ * kept as text: the first error is the one that counts, results after it do not, and dev_check tells
+ * it at the next border of a step. */
 #include "dev/cuda.h"
 
 #include <pthread.h>
@@ -41,7 +42,8 @@ typedef struct cuda {
     image *images;
     int n_images, images_cap;
     dev_keep keep;
-    pthread_mutex_t lock; /* guards given and error */
+    pthread_mutex_t lists; /* guards kernels, images, and the tables of keep */
+    pthread_mutex_t lock;  /* guards given and error; the last that is taken */
     char error[ERROR_MAX];
 } cuda;
 
@@ -72,8 +74,13 @@ static bool good(dev *d, cu_result r, const char *what) {
 
 static status cuda_check(dev *d, err *e) {
     cuda *c = d->own;
-    if (!c->error[0]) return ST_OK;
-    err_set(e, ST_RANK, "the %s failed: %s", c->api.emulated ? "emulated GPU" : "GPU", c->error);
+    pthread_mutex_lock(&c->lock);
+    bool failed = c->error[0] != '\0';
+    if (failed)
+        err_set(e, ST_RANK, "the %s failed: %s", c->api.emulated ? "emulated GPU" : "GPU",
+                c->error);
+    pthread_mutex_unlock(&c->lock);
+    if (!failed) return ST_OK;
     return err_hint(e, c->api.emulated ? "a kernel is wrong: see docs/cuda.md"
                                        : "start it again from its last checkpoint");
 }
@@ -157,8 +164,8 @@ static cu_module module_of(dev *d, cuda *c, const gpu_image *of) {
     return new.module;
 }
 
-/* NULL: the driver does not find it, which has been noted. */
-static cu_function function_of(dev *d, cuda *c, const gpu_kernel *k) {
+/* NULL: the driver does not find it, which has been noted. With `lists` held. */
+static cu_function look_up(dev *d, cuda *c, const gpu_kernel *k) {
     for (int i = 0; i < c->n_kernels; i++)
         if (c->kernels[i].kernel == k) return c->kernels[i].function;
     loaded new = {k, (cu_function)(uintptr_t)k};
@@ -170,6 +177,13 @@ static cu_function function_of(dev *d, cuda *c, const gpu_kernel *k) {
     }
     VEC_PUSH(c->kernels, c->n_kernels, c->kernels_cap, new);
     return new.function;
+}
+
+static cu_function function_of(dev *d, cuda *c, const gpu_kernel *k) {
+    pthread_mutex_lock(&c->lists);
+    cu_function f = look_up(d, c, k);
+    pthread_mutex_unlock(&c->lists);
+    return f;
 }
 
 void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args) {
@@ -246,7 +260,10 @@ void cuda_scope_end(dev *d) {
 
 const void *cuda_keep(dev *d, const void *bytes, size_t n) {
     err e;
-    const void *at = keep_bytes(&((cuda *)d->own)->keep, d, bytes, n, &e);
+    cuda *c = d->own;
+    pthread_mutex_lock(&c->lists);
+    const void *at = keep_bytes(&c->keep, d, bytes, n, &e);
+    pthread_mutex_unlock(&c->lists);
     if (!at) cuda_note_error(d, "a table", e.message);
     return at;
 }
@@ -375,6 +392,7 @@ static void cuda_close(dev *d) {
     lt_close(&c->lt.api);
     cu_driver_close(&c->api);
     pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->lists);
     free(c->kernels);
     free(c->images);
     free(c);
@@ -384,6 +402,7 @@ static void cuda_close(dev *d) {
 static status cuda_open(dev *d, err *e) {
     cuda *c = d->own = xcalloc(1, sizeof *c);
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->lists, NULL);
     status st = start(d, c, e);
     if (st != ST_OK) cuda_close(d);
     return st;

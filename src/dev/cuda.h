@@ -34,7 +34,8 @@ void cuda_scope_end(dev *d);
 /* A copy of these bytes on the device that stays until it is closed; the same bytes give the same
  * address, so that nothing is allocated when a step comes again. Scratch memory for kernels that
  * follow each other at once, and a room of the host; each grows and is the same in every call. NULL:
- * the device's memory is full, and it has taken note. One thread at a time. */
+ * the device's memory is full, and it has taken note. Scratch memory and the room are for one thread
+ * at a time: the one that gives the kernels. */
 const void *cuda_keep(dev *d, const void *bytes, size_t n);
 void *cuda_scratch(dev *d, size_t bytes);
 void *cuda_host_room(dev *d, size_t bytes);

@@ -8,11 +8,9 @@
 #define GPU_CAT_(a, b) a##_##b
 #define GPU_CAT(a, b) GPU_CAT_(a, b)
 
-/* blocks: so many should fit in a multiprocessor, as far as registers go. */
-#define KERNEL(name, args_type, most_threads) KERNEL_BLOCKS(name, args_type, most_threads, 1)
-#define KERNEL_BLOCKS(name, args_type, most_threads, blocks)                                       \
+#define KERNEL(name, args_type, most_threads)                                                      \
     GPU_FN void name##_body(const args_type *a);                                                   \
-    extern "C" __global__ void __launch_bounds__(most_threads, blocks)                             \
+    extern "C" __global__ void __launch_bounds__(most_threads, 1)                                  \
         GPU_CAT(name, KERNEL_SUFFIX)(const __grid_constant__ args_type a) {                        \
         name##_body(&a);                                                                           \
     }                                                                                              \
@@ -37,9 +35,6 @@ GPU_FN uint32_t block_y(void) {
 }
 GPU_FN uint32_t block_z(void) {
     return blockIdx.z;
-}
-GPU_FN uint32_t blocks_x(void) {
-    return gridDim.x;
 }
 GPU_FN uint32_t lane(void) {
     return threadIdx.x & 31u;
@@ -93,9 +88,6 @@ GPU_FN void copies_commit(void) {
 
 GPU_FN void atomic_add_u64(uint64_t *p, uint64_t v) {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
-}
-GPU_FN void atomic_or_u32(uint32_t *p, uint32_t v) {
-    atomicOr((unsigned int *)p, v);
 }
 
 GPU_FN void raise_flag(bool *flag) {

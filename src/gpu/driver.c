@@ -53,6 +53,10 @@ status cu_driver_open(cu_driver *d, err *e) {
         emu_driver_fill(d);
         return ST_OK;
     }
+    if (choice && *choice) {
+        err_at(e, ST_USAGE, "ATHANOR_CUDA", "ATHANOR_CUDA is \"%s\", which is not a GPU", choice);
+        return err_hint(e, "use ATHANOR_CUDA=emulated, or unset it");
+    }
     d->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!d->library) {
         err_set(e, ST_USAGE, "there is no NVIDIA driver here: %s cannot be opened", LIBRARY);

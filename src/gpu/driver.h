@@ -76,8 +76,8 @@ typedef struct cu_driver {
     bool emulated;
 } cu_driver;
 
-/* ATHANOR_CUDA=emulated: the emulated device. Else the driver's library; ST_USAGE: there is none, or
- * it is too old; the sentence says which. */
+/* ATHANOR_CUDA=emulated: the emulated device. Unset: the driver's library; ST_USAGE: there is none,
+ * it is too old, or the variable has another value; the sentence says which. */
 status cu_driver_open(cu_driver *d, err *e) ATH_MUST_USE;
 void cu_driver_close(cu_driver *d);
 

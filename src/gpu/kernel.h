@@ -3,10 +3,9 @@
  * nvcc sees device.h; the C compiler, for the emulated device, emulated/kernel.h. Both offer:
  *
  *   KERNEL(name, args, threads) {..}  a kernel with one argument, `const args *a`, and at most so
- *                                     many threads in a block; KERNEL_BLOCKS(.., blocks): with
- *                                     registers for so many blocks in a multiprocessor
+ *                                     many threads in a block
  *   GPU_FN                            begins a function that kernels call
- *   thread_x() block_x() block_y() block_z() threads_x() blocks_x() lane() warp()
+ *   thread_x() block_x() block_y() block_z() threads_x() lane() warp()
  *   SHARED(type, name, n)             an array of the block; SHARED_DYNAMIC: of the launch's size
  *   sync_block() sync_warp()          barriers, for all threads of a block, of a warp
  *   shuffle_xor(v, mask) shuffle_from(v, lane) warp_ballot(bit)   among the 32 threads of a warp, f32
@@ -16,7 +15,7 @@
  *   copy16_async(shared, global) copies_commit() copies_wait(n)   cp.async: at most n groups of
  *                                     copies are still under way afterwards
  *   mul_rounded(a, b)                 a product that no multiply-add takes up
- *   atomic_add_u64, atomic_or_u32     on global memory
+ *   atomic_add_u64(p, v)              on global memory
  *   raise_flag(bool *)                sets it; many threads may
  *   kernel_check(ok, "finds ..")      ends the kernel with an error, if not
  *   pack_bf16(low, high) pack_f16(..) two numbers, rounded, in a register

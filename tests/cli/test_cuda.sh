@@ -25,6 +25,10 @@ if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
     has out '"event": "end"'
 fi
 
+ATHANOR_CUDA=emulate expect 2 train c.yaml run=none device=cuda
+has err 'ATHANOR_CUDA is "emulate"'
+has err "ATHANOR_CUDA=emulated"
+
 # ---- the CPU's losses ----
 # losses RUN: step and loss of every step, then validation losses.
 losses() { grep -oE '"(loss|val_loss)": [0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: //'; }

@@ -108,5 +108,37 @@ KERNEL(copy_not_waited_for, planted_args, PLANTED_THREADS) {
     a->y[here()] = 0;
 }
 
+/* Lanes of a warp meet by sync_warp, and see what the others wrote; warps are not held up. */
+KERNEL(warp_meets, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = a->x[here()];
+    sync_warp();
+    float v = tile[thread_x() ^ 1u];
+    sync_warp();
+    tile[thread_x()] = v;
+    sync_warp();
+    a->y[here()] = tile[thread_x() ^ 1u];
+}
+
+KERNEL(missing_sync_warp, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = a->x[here()];
+    sync_warp();
+    float v = tile[thread_x() ^ 1u]; /* fault: missing_sync_warp */
+    tile[thread_x()] = v;            /* fault: missing_sync_warp */
+    sync_warp();
+    a->y[here()] = tile[thread_x() ^ 1u];
+}
+
+/* Lane 31 reads what the next warp wrote. */
+KERNEL(sync_warp_for_a_block, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = 0;
+    sync_block();
+    tile[thread_x()] = a->x[here()]; /* fault: sync_warp_for_a_block */
+    sync_warp();
+    a->y[here()] = tile[(thread_x() + 1) % PLANTED_THREADS]; /* fault: sync_warp_for_a_block */
+}
+
 #define DEFINE(name) const gpu_kernel *const planted_##name = &name;
 PLANTED(DEFINE)

@@ -29,7 +29,10 @@ enum { PLANTED_THREADS = 64 };
     X(writes_input)                                                                                \
     X(misaligned)                                                                                  \
     X(blocks_collide)                                                                              \
-    X(copy_not_waited_for)
+    X(copy_not_waited_for)                                                                         \
+    X(warp_meets)                                                                                  \
+    X(missing_sync_warp)                                                                           \
+    X(sync_warp_for_a_block)
 
 #define DECLARE(name) extern const gpu_kernel *const planted_##name;
 PLANTED(DECLARE)

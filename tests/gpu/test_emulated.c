@@ -29,6 +29,9 @@ static const mistake MISTAKES[] = {
     {"misaligned", &planted_misaligned, "no multiple of 16"},
     {"blocks_collide", &planted_blocks_collide, "in the same launch"},
     {"copy_not_waited_for", &planted_copy_not_waited_for, "before its copies have arrived"},
+    {"warp_meets", &planted_warp_meets, NULL},
+    {"missing_sync_warp", &planted_missing_sync_warp, "since the last barrier"},
+    {"sync_warp_for_a_block", &planted_sync_warp_for_a_block, "since the last barrier"},
 };
 
 /* Whether the fault names a line of planted.cu that ends with "fault: NAME"; -1: there is none. Which of
@@ -83,6 +86,25 @@ static void test_mistakes_are_found(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof MISTAKES / sizeof *MISTAKES; i++)
         for (uint64_t seed = 0; seed < SEEDS; seed++) run(&MISTAKES[i], seed);
+}
+
+/* x lies in a gap between the two rows of "around", which comes first: the fault must name x. */
+static void test_rows_in_gaps_are_named(void **state) {
+    (void)state;
+    float x[N + 2] = {0}, y[N];
+    emu_device *d = emu_device_new(0, 1);
+    const gpu_range ranges[] = {
+        {"around", x, 2, 4, (N + 1) * 4, GPU_READ, 4},
+        {"x", x + 1, 1, N * 4, N * 4, GPU_READ, 4},
+        {"y", y, 1, N * 4, N * 4, GPU_WRITE, 4},
+    };
+    planted_args a = {x + 1, y, N};
+    emu_scope_begin(d, "rows in gaps", ranges, 3);
+    emu_launch(d, planted_writes_input, &(gpu_grid){BLOCKS, 1, 1, PLANTED_THREADS, 0}, &a);
+    emu_scope_end(d);
+    assert_non_null(emu_fault(d));
+    assert_non_null(strstr(emu_fault(d), "of x, which is only to be read"));
+    emu_device_free(d);
 }
 
 static void test_impossible_grids_are_refused(void **state) {
@@ -166,6 +188,7 @@ static void test_missing_event_shows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mistakes_are_found),
+        cmocka_unit_test(test_rows_in_gaps_are_named),
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
     };

@@ -119,7 +119,7 @@ static void set_up(emu_worker *w, const uint32_t block[3]) {
     for (uint32_t i = 0; i < g->threads / GPU_WARP; i++) w->warp[i].arrived = 0;
     for (uint32_t i = 0; i < g->threads; i++) {
         emu_thread *t = &w->thread[i];
-        const uint32_t place[EMU_INDICES] = {i, g->threads, block[0], block[1], block[2], g->x};
+        const uint32_t place[EMU_INDICES] = {i, g->threads, block[0], block[1], block[2]};
         memcpy(t->place, place, sizeof place);
         if (w->failed) t->fiber.started = false;
         t->copies = t->groups = 0;

@@ -162,6 +162,7 @@ void fiber_switch(fiber *from, fiber *to, void (*run)(void *), void *arg) {
 }
 
 void fiber_free(fiber *f) {
+    if (f->stack) forget_frames(f); /* others may get its addresses */
     if (f->stack) munmap(f->stack - FENCE_BYTES, FIBER_STACK_BYTES + FENCE_BYTES);
     *f = (fiber){0};
 }

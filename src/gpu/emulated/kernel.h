@@ -33,8 +33,6 @@ extern const gpu_image KERNEL_IMAGE;
                                     GPU_MOST_DYNAMIC_BYTES};                                       \
     static void name##_body(const args_type *a)
 
-#define KERNEL_BLOCKS(name, args_type, most_threads, blocks) KERNEL(name, args_type, most_threads)
-
 typedef struct emu_site {
     const char *file;
     int line;
@@ -50,7 +48,6 @@ typedef enum emu_index {
     EMU_BLOCK_X,
     EMU_BLOCK_Y,
     EMU_BLOCK_Z,
-    EMU_BLOCKS_X,
     EMU_INDICES
 } emu_index;
 uint32_t emu_here(emu_index i) __attribute__((pure));
@@ -68,7 +65,6 @@ void *emu_shared(const emu_site *site);
 #define block_x() emu_here(EMU_BLOCK_X)
 #define block_y() emu_here(EMU_BLOCK_Y)
 #define block_z() emu_here(EMU_BLOCK_Z)
-#define blocks_x() emu_here(EMU_BLOCKS_X)
 #define lane() (thread_x() % GPU_WARP)
 #define warp() (thread_x() / GPU_WARP)
 
@@ -113,7 +109,6 @@ void emu_copies_commit(void);
 void emu_copies_wait(int most);
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v);
 void emu_raise_flag(const emu_site *site, bool *flag);
-void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
 
 #define load4(out, p)                                                                              \
     do {                                                                                           \
@@ -128,7 +123,6 @@ void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v);
 #define copies_wait(n) emu_copies_wait(n)
 #define atomic_add_u64(p, v) emu_atomic_add_u64(EMU_SITE("atomic_add_u64", 0), p, v)
 #define raise_flag(p) emu_raise_flag(EMU_SITE("raise_flag", 0), p)
-#define atomic_or_u32(p, v) emu_atomic_or_u32(EMU_SITE("atomic_or_u32", 0), p, v)
 
 /* The running thread has found what cannot be. */
 _Noreturn void emu_refuse(const emu_site *site);

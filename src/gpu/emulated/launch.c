@@ -33,7 +33,7 @@ void emu_device_free(emu_device *d) {
 }
 
 const char *emu_fault(const emu_device *d) {
-    return d->broken ? d->fault : NULL;
+    return __atomic_load_n(&d->broken, __ATOMIC_ACQUIRE) ? d->fault : NULL;
 }
 
 /* ---- what may be touched ---- */
@@ -123,5 +123,5 @@ void emu_launch(emu_device *d, const gpu_kernel *k, const gpu_grid *g, const voi
     int threads = blocks < (uint64_t)d->threads ? (int)blocks : d->threads;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (uint64_t i = 0; i < blocks; i++)
-        if (!d->broken) run_block(d, k, g, args, rng_permute(key, blocks, i));
+        if (!emu_fault(d)) run_block(d, k, g, args, rng_permute(key, blocks, i));
 }

@@ -35,6 +35,8 @@ struct cu_stream_handle {
 };
 
 struct cu_event_handle {
+    cu_context context;
+    /* Guarded by the context's lock. */
     cu_stream stream; /* NULL: never recorded */
     uint64_t number;
 };
@@ -186,14 +188,20 @@ static item *new_item(void (*run)(cu_context, const void *), const void *head, s
     return i;
 }
 
-static void give(cu_stream s, item *i) {
-    pthread_mutex_lock(&s->context->lock);
+static void append(cu_stream s, item *i) {
     if (s->last)
         s->last->next = i;
     else
         s->first = i;
     s->last = i;
     s->given++;
+}
+
+/* ---- streams and events, as they are called ---- */
+
+static void give(cu_stream s, item *i) {
+    pthread_mutex_lock(&s->context->lock);
+    append(s, i);
     pthread_mutex_unlock(&s->context->lock);
 }
 
@@ -234,6 +242,7 @@ static cu_result emu_stream_destroy(cu_stream s) {
 static cu_result emu_event_create(cu_event *e, unsigned flags) {
     (void)flags;
     *e = xcalloc(1, sizeof **e);
+    (*e)->context = current;
     return 0;
 }
 
@@ -243,17 +252,19 @@ static cu_result emu_event_destroy(cu_event e) {
 }
 
 static cu_result emu_event_record(cu_event e, cu_stream s) {
-    give(s, new_item(NULL, NULL, 0, NULL, 0));
-    *e = (struct cu_event_handle){s, s->given};
+    item *i = new_item(NULL, NULL, 0, NULL, 0);
+    pthread_mutex_lock(&e->context->lock);
+    append(s, i);
+    e->stream = s, e->number = s->given;
+    pthread_mutex_unlock(&e->context->lock);
     return 0;
 }
 
 static cu_result emu_event_sync(cu_event e) {
-    if (!e->stream) return 0;
-    pthread_mutex_lock(&e->stream->context->lock);
-    run_until(e->stream, e->number);
-    pthread_mutex_unlock(&e->stream->context->lock);
-    return result_of(e->stream->context);
+    pthread_mutex_lock(&e->context->lock);
+    if (e->stream) run_until(e->stream, e->number);
+    pthread_mutex_unlock(&e->context->lock);
+    return result_of(e->context);
 }
 
 /* The emulated device has no time of its own. */
@@ -265,11 +276,12 @@ static cu_result emu_event_elapsed(float *ms, cu_event from, cu_event to) {
 
 static cu_result emu_stream_wait(cu_stream s, cu_event e, unsigned flags) {
     (void)flags;
-    if (!e->stream) return 0;
     item *i = new_item(NULL, NULL, 0, NULL, 0);
+    pthread_mutex_lock(&e->context->lock);
     i->after = e->stream;
     i->after_number = e->number;
-    give(s, i);
+    append(s, i);
+    pthread_mutex_unlock(&e->context->lock);
     return 0;
 }
 

@@ -9,7 +9,10 @@
  * the block, and how many meetings the warp, had passed. Two accesses of different threads, of
  * which one writes, must be in different launches, or in the same block with a barrier between
  * them, or in the same warp with a meeting between them. That does not depend on the order in which
- * threads happened to run: a missing barrier is found in every order. */
+ * threads happened to run: a missing barrier is found in every order.
+ *
+ * The counters of a stamp are short and begin again: 255 launches in one scope, or 4096 barriers in
+ * one block, between two accesses of a unit that nobody touched meanwhile look like none. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,11 +68,12 @@ static bool collide(stamp before, stamp now) {
 void emu_keep_fault(emu_device *d, const char *text) {
     pthread_mutex_lock(&d->lock);
     if (!d->broken) snprintf(d->fault, sizeof d->fault, "%s", text);
-    d->broken = true;
+    __atomic_store_n(&d->broken, true, __ATOMIC_RELEASE); /* emu_fault takes no lock */
     pthread_mutex_unlock(&d->lock);
 }
 
-/* "norm.cu:45", by the tool that comes with every compiler; else the address. */
+/* "norm.cu:45", by the tool that comes with every compiler; else the address: there is no such tool,
+ * or the program has no debug information. */
 static void find_line(const void *pc, char *out, size_t bytes) {
     Dl_info info;
     char command[512];
@@ -85,7 +89,7 @@ static void find_line(const void *pc, char *out, size_t bytes) {
         line[strcspn(line, " \n")] = '\0';
         if (strstr(line, "src/gpu/") || strstr(line, "/store.h:")) continue;
         const char *file = strrchr(line, ':');
-        if (!file) continue;
+        if (!file || line[0] == '?') continue;
         while (file > line && file[-1] != '/') file--;
         snprintf(out, bytes, "%s", file);
         break;
@@ -207,12 +211,14 @@ static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp no
     for (int i = 0; i < w->arrays; i++)
         if (at >= w->array[i].at && at + a->bytes <= w->array[i].at + w->array[i].bytes)
             hit = &w->array[i];
-    if (!hit && w->arrays > 0) { /* the one before it is the one that was meant */
+    if (!hit) { /* the one before it is the one that was meant */
         for (int i = 0; i < w->arrays; i++)
             if (at >= w->array[i].at) hit = &w->array[i];
-        emu_fail(a->pc, a->site, "%s %zu bytes at byte %d of the shared array %s, which has %u",
-                 verb(a), a->bytes, hit ? (int)(at - hit->at) : -1, hit ? hit->site->what : "?",
-                 hit ? hit->bytes : 0);
+        if (!hit)
+            emu_fail(a->pc, a->site, "%s %zu bytes of shared memory before its first array",
+                     verb(a), a->bytes);
+        emu_fail(a->pc, a->site, "%s %zu bytes at byte %u of the shared array %s, which has %u",
+                 verb(a), a->bytes, at - hit->at, hit->site->what, hit->bytes);
     }
     if (a->write) w->origin[at / 16] = NULL;
     touch_units(&w->shared_cell[at / 2], (a->bytes + 1) / 2, 2, a, now, hit->site->what,
@@ -245,7 +251,7 @@ static void touch_range(const emu_range *r, int64_t at, const touching *a, stamp
         touch(cell_at(r, i), a, now, r->is.name, i, fresh);
 }
 
-/* Constants of this program. */
+/* Constants of this program, which lie in it wherever it was loaded. */
 static bool in_program(const void *p) {
     extern const char __executable_start[], end[];
     return (const char *)p >= __executable_start && (const char *)p < end;
@@ -258,6 +264,8 @@ static _Noreturn void fail_outside(const emu_device *d, const void *p, const tou
         const emu_range *r = &d->range[i];
         int64_t at = (const char *)p - (const char *)r->is.at;
         int64_t far = at < 0 ? -at : at > r->bytes ? at - r->bytes : 0;
+        /* The gaps of one range may hold the rows of another. */
+        if (inside(r, p, a->bytes) >= 0) far = -1;
         if (far < least) best = r, least = far, where = at;
     }
     if (best && inside(best, p, a->bytes) >= 0)
@@ -332,9 +340,9 @@ static bool library_row(emu_device *d, const char *who, const gpu_range *is, int
     return true;
 }
 
-/* A launch of its own, with one thread. */
+/* A launch of its own. */
 bool emu_library_access(emu_device *d, const char *who, const gpu_range *ranges, int n) {
-    stamp now = ((uint64_t)(++d->launches % 255 + 1)) << 56 | (uint64_t)1 << 34;
+    stamp now = (uint64_t)(++d->launches % 255 + 1) << 56;
     for (int i = 0; i < n; i++)
         for (int64_t row = 0; row < ranges[i].rows; row++)
             if (!library_row(d, who, &ranges[i], row, now)) return false;
@@ -360,7 +368,8 @@ void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const em
         watch_ranges(w, p, &a, now);
 }
 
-/* Another thread's atomic access is no collision, so the cell only learns that it was written. */
+/* Atomic accesses do not collide with each other. Only the place is checked: that they collide with
+ * plain ones is not seen. */
 static void watch_atomic(void *p, size_t bytes, const emu_site *site) {
     emu_worker *w = emu_worker_now;
     const emu_device *d = w->device;
@@ -376,11 +385,6 @@ static void watch_atomic(void *p, size_t bytes, const emu_site *site) {
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v) {
     watch_atomic(p, sizeof *p, site);
     __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-}
-
-void emu_atomic_or_u32(const emu_site *site, uint32_t *p, uint32_t v) {
-    watch_atomic(p, sizeof *p, site);
-    __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
 }
 
 void emu_raise_flag(const emu_site *site, bool *flag) {

@@ -167,14 +167,14 @@ typedef struct sum_args {
     uint16_t *copy;
 } sum_args;
 
-/* The block's sum, for its first thread, in an order that depends only on the number of threads. */
+/* The block's sum, for its first thread alone, in an order that depends only on the number of threads. */
 GPU_FN double sum_of_block(double v, double *room) {
     room[thread_x()] = v;
     for (uint32_t half = threads_x() / 2; half > 0; half /= 2) {
         sync_block();
         if (thread_x() < half) room[thread_x()] += room[thread_x() + half];
     }
-    return room[0];
+    return thread_x() == 0 ? room[0] : 0;
 }
 
 KERNEL(sum_squares, sum_args, VECOPS_THREADS) {
