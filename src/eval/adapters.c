@@ -24,6 +24,12 @@ typedef struct adapter {
                      "doc_to_target: \"{{choices.label.index(answerKey)}}\"\n"                     \
                      "doc_to_choice: \"{{choices.text}}\"\n"
 
+#define LAMBADA                                                                                    \
+    "output_type: loglikelihood\ntest_split: test\n"                                               \
+    "doc_to_text: \"{{text.split(' ')[:-1]|join(' ')}}\"\n"                                        \
+    "doc_to_target: \"{{' ' ~ text.split(' ')[-1]}}\"\n"                                           \
+    "metric_list: [{metric: perplexity}, {metric: acc}]\n"
+
 /* HellaSwag's texts have marks of WikiHow in brackets, which go: what re.sub("\\[.*?\\]", "", s)
  * does. */
 #define CLEAN                                                                                      \
@@ -85,6 +91,8 @@ static const adapter adapters[] = {
                       "{%- set l = namespace(l=[]) -%}{%- for e in endings -%}"
                       "{%- set l.l = l.l + [clean(e)] -%}{%- endfor -%}{{ l.l }}\"\n"
                       "doc_to_target: \"{{label}}\"\n"},
+    {"lambada_openai", "lambada_openai/test.jsonl", LAMBADA "dataset_name: default\n"},
+    {"lambada_standard", "lambada_standard/test.jsonl", LAMBADA "dataset_name: plain_text\n"},
     {"mmlu_", "dev/SUBJECT_dev.csv, test/SUBJECT_test.csv (question, four choices, letter)",
      CHOICES ACC FIRST LETTERS
      "test_split: test\ndataset_name: \"@\"\n"

@@ -272,6 +272,19 @@ static status add_choices(yaml_task *y, eval_doc *d, const json_t *row, eval_tex
     return st;
 }
 
+/* As lm-evaluation-harness: no delimiter stands before the continuation. */
+static status add_continuation(yaml_task *y, eval_doc *d, const json_t *row, eval_text context,
+                               err *e) {
+    strbuf s = {0};
+    status st = eval_answer_text(y, row, &s, e);
+    eval_text kept = eval_keep(y->t, strbuf_cstr(&s), s.len);
+    strbuf_free(&s);
+    d->choice = ARENA_NEW(y->t->a, eval_choice);
+    d->n_choices = 1;
+    *d->choice = (eval_choice){.pair = {.context = context, .continuation = kept}, .label = kept};
+    return st;
+}
+
 /* The right answers of a document that is written. */
 static status add_targets(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     json_t *target, *choices;
@@ -315,6 +328,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     strbuf_free(&context);
     if (st != ST_OK) return st;
     if (y->t->kind == EVAL_CHOICES) return add_choices(y, d, row, kept, number, e);
+    if (y->t->kind == EVAL_LIKELIHOOD) return add_continuation(y, d, row, kept, e);
     d->prompt = kept;
     return add_targets(y, d, row, e);
 }

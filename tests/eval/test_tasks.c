@@ -219,7 +219,7 @@ static void test_yaml_refused(void **state) {
         {HEAD FIELDS "fewshot_split: test\n", ST_USAGE, "fewshot_split", "q.yaml:9"},
         {HEAD FIELDS "metric_list: [{metric: f1}]\n", ST_USAGE, "metric_list", "q.yaml:9"},
         {HEAD FIELDS "repeats: 2\n", ST_USAGE, "repeats", "q.yaml:9"},
-        {"task: x\noutput_type: loglikelihood\n", ST_USAGE, "output_type", "q.yaml:2"},
+        {"task: x\noutput_type: loglikelihoods\n", ST_USAGE, "output_type", "q.yaml:2"},
         {"task: x\noutput_type: multiple_choice\n" FIELDS, ST_USAGE, "neither test_split",
          "q.yaml"},
         {"task: x\ntest_split: gone\noutput_type: multiple_choice\n" FIELDS, ST_USAGE,
@@ -240,6 +240,8 @@ typedef struct known {
     const char *name, *file, *row, *context, *continuation;
     int gold;
 } known;
+
+static const char lambada[] = "{\"text\": \"in my palm is a clear stone , said \\u2019 Gabe\"}\n";
 
 static const known sets[] = {
     {"arc_easy", "arc_easy/test.jsonl",
@@ -320,6 +322,14 @@ static void test_known(void **state) {
     assert_int_equal(t.n_filters, 2);
     assert_int_equal(strncmp(t.doc[0].prompt.s, "Question: Q\nAnswer: so\n#### 2\n\nQuestion", 39),
                      0);
+    eval_task_close(&t);
+    assert_int_equal(file_make_dirs(path_join(a, dir, "lambada_openai"), &e), ST_OK);
+    put(a, "lambada_openai/test.jsonl", lambada);
+    assert_int_equal(eval_task_open(&t, "lambada_openai", &from, &e), ST_OK);
+    assert_int_equal(t.kind, EVAL_LIKELIHOOD);
+    assert_int_equal(t.metrics, 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY);
+    same(t.doc[0].choice->pair.context, "in my palm is a clear stone , said \u2019");
+    same(t.doc[0].choice->pair.continuation, " Gabe");
     eval_task_close(&t);
     from.data = NULL;
     assert_int_equal(eval_task_open(&t, "piqa", &from, &e), ST_USAGE);
