@@ -116,6 +116,13 @@ has out "average"
 grep -qE '^good +1\.00 +0\.1100 .* 16\.0 *$' out || fail "the good task: $(cat out)"
 grep -qE '^guess .*at chance$' out || fail "the guessed task"
 grep -qE '^noise .*noise$' out || fail "the noisy task"
+expect 0 eval table s1.json s2.json s3.json s4.json s2.json s4.json --quality --runs 3 --json
+stability() { grep -o "\"$1\": {\"monotonicity[^}]*}" out >task.json; field rank_stability task.json; }
+calc "($(stability good) - 2 / 3) ^ 2 < 1e-9 && $(stability noise) == 0" || fail "rank stability: $(cat out)" # of three pairs one is a tie; one changes too
+expect 0 eval table s1.json s2.json s3.json s4.json --quality --runs 2
+grep -qE '^good .* 1\.00 *$' out || fail "rank stability: $(cat out)"
+expect 2 eval table s1.json s2.json s3.json --quality --runs 2;   has err "3 files are not the checkpoints of 2 runs"
+expect 2 eval table s1.json s2.json --quality --runs 2;           has err "two at least"
 expect 0 eval table s1.json s4.json --json
 calc "$(field average out) > 0.4466 && $(field average out) < 0.4467" || fail "the average"
 row s2.json 0.33 0.49 0.30 ', "more": {"acc,none": 0.5}'
