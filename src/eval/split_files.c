@@ -16,7 +16,7 @@ static status check_shards(const split_files *f, err *e) {
         while (at && at > base && at[-1] >= '0' && at[-1] <= '9') at--;
         if (!at || sscanf(at, "%9d-of-%9d", &number, &of) != 2) continue;
         if (number == i && of == f->n) continue;
-        err_at(e, ST_FORMAT, f->path[i], "%d of %d shards are there", f->n, of);
+        err_at(e, ST_FORMAT, f->path[i], "only %d of the %d shards are there", f->n, of);
         return err_hint(e, "put all files of the split into one folder, and no others of its name");
     }
     return ST_OK;

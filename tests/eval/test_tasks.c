@@ -392,7 +392,7 @@ static void test_parquet_named(void **state) {
     refuse(a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("latin1/*.parquet")), ST_FORMAT,
            "row 2 of", "test-00000-of-00001.parquet:2");
     refuse(a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("shards/*")), ST_FORMAT,
-           "1 of 2 shards", "test-00001-of-00002.parquet");
+           "only 1 of the 2 shards", "test-00001-of-00002.parquet");
     refuse(a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("gone/*.parquet")), ST_USAGE,
            "not there", "p.yaml:5");
     put(a, "broken.parquet", "PAR1");
