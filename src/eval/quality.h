@@ -1,5 +1,6 @@
 /* How far a task tells models apart: what its scores do over the checkpoints of a run (the criteria
- * of FineTasks: monotonicity, low noise, above chance, and the same order of models at all times). */
+ * of FineTasks: monotonicity, low noise, above chance, and the same order of models at all
+ * times). */
 #ifndef EVAL_QUALITY_H
 #define EVAL_QUALITY_H
 

@@ -17,8 +17,8 @@ typedef struct split_files {
  *
  *   DATA/TASK, DATA/TASK/PART, DATA/TASK/data, DATA/PART, DATA, DATA/data
  *
- * and in it the first of SPLIT.jsonl (.json, .csv, .tsv, .parquet, ...), SPLIT-00000-of-00002.parquet
- * and so on, SPLIT/0000.parquet and so on. ST_FORMAT: a shard is missing. */
+ * and in it the first of SPLIT.jsonl (.json, .csv, .tsv, .parquet, ...),
+ * SPLIT-00000-of-00002.parquet and so on, SPLIT/0000.parquet and so on. ST_FORMAT: a shard is missing. */
 status eval_split_files(split_files *out, arena *a, const char *data, const char *task,
                         const char *part, const char *split, err *e) ATH_MUST_USE;
 /* The files whose names fit a path; its last component may have *, ? and [...]. ST_FORMAT: a shard
