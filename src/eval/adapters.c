@@ -24,6 +24,12 @@ typedef struct adapter {
                      "doc_to_target: \"{{choices.label.index(answerKey)}}\"\n"                     \
                      "doc_to_choice: \"{{choices.text}}\"\n"
 
+#define LAMBADA                                                                                    \
+    "output_type: loglikelihood\ntest_split: test\n"                                               \
+    "doc_to_text: \"{{text.split(' ')[:-1]|join(' ')}}\"\n"                                        \
+    "doc_to_target: \"{{' ' ~ text.split(' ')[-1]}}\"\n"                                           \
+    "metric_list: [{metric: perplexity}, {metric: acc}]\n"
+
 /* HellaSwag's texts have marks of WikiHow in brackets, which go: what re.sub("\\[.*?\\]", "", s)
  * does. */
 #define CLEAN                                                                                      \
@@ -35,8 +41,9 @@ typedef struct adapter {
     "{{ ns.t.replace('  ', ' ') }}{%- endmacro -%}"
 
 static const adapter adapters[] = {
-    {"arc_challenge", "arc_challenge/{train,validation,test}.jsonl", ARC},
-    {"arc_easy", "arc_easy/{train,validation,test}.jsonl", ARC},
+    {"arc_challenge", "arc_challenge/{train,validation,test}.jsonl",
+     ARC "dataset_name: ARC-Challenge\n"},
+    {"arc_easy", "arc_easy/{train,validation,test}.jsonl", ARC "dataset_name: ARC-Easy\n"},
     {"boolq", "boolq/{train,validation}.jsonl",
      CHOICES ACC "training_split: train\nvalidation_split: validation\n"
                  "doc_to_text: \"{{passage}}\\nQuestion: {{question}}?\\nAnswer:\"\n"
@@ -44,7 +51,7 @@ static const adapter adapters[] = {
                  "doc_to_choice: [\"no\", \"yes\"]\n"},
     {"ceval-valid_", "dev/SUBJECT_dev.csv, val/SUBJECT_val.csv",
      CHOICES ACC_NORM FIRST LETTERS
-     "validation_split: val\n"
+     "validation_split: val\ndataset_name: \"@\"\n"
      "dataset_kwargs: {data_files: {val: val/@_val.csv, dev: dev/@_dev.csv}}\n"
      "doc_to_text: \"{{question.strip()}}" ABCD "\u7b54\u6848\uff1a\"\n"
      "doc_to_target: \"{{['A', 'B', 'C', 'D'].index(answer)}}\"\n"},
@@ -67,7 +74,8 @@ static const adapter adapters[] = {
      "doc_to_text: \"{{question.strip()}}\\nA. {{option_a}}\\nB. {{option_b}}\\nC. {{option_c}}\\n"
      "D. {{option_d}}\\nAnswer:\"\ndoc_to_target: answer\n"},
     {"gsm8k", "gsm8k/{train,test}.jsonl",
-     "output_type: generate_until\nfewshot_split: train\ntest_split: test\nnum_fewshot: 5\n"
+     "output_type: generate_until\ndataset_name: main\nfewshot_split: train\ntest_split: "
+     "test\nnum_fewshot: 5\n"
      "doc_to_text: \"Question: {{question}}\\nAnswer:\"\ndoc_to_target: \"{{answer}}\"\n"
      "metric_list: [{metric: exact_match, ignore_case: true, "
      "regexes_to_ignore: [',', '\\$', '(?s).*#### ', '\\.$']}]\n"
@@ -83,23 +91,31 @@ static const adapter adapters[] = {
                       "{%- set l = namespace(l=[]) -%}{%- for e in endings -%}"
                       "{%- set l.l = l.l + [clean(e)] -%}{%- endfor -%}{{ l.l }}\"\n"
                       "doc_to_target: \"{{label}}\"\n"},
+    {"lambada_openai", "lambada_openai/test.jsonl", LAMBADA "dataset_name: default\n"},
+    {"lambada_standard", "lambada_standard/test.jsonl", LAMBADA "dataset_name: plain_text\n"},
     {"mmlu_", "dev/SUBJECT_dev.csv, test/SUBJECT_test.csv (question, four choices, letter)",
      CHOICES ACC FIRST LETTERS
-     "test_split: test\n"
+     "test_split: test\ndataset_name: \"@\"\n"
      "dataset_kwargs: {data_files: {test: test/@_test.csv, dev: dev/@_dev.csv}, "
      "column_names: [question, A, B, C, D, answer]}\n"
      "description: \"The following are multiple choice questions (with answers) about ~.\\n\\n\"\n"
-     "doc_to_text: \"{{question.strip()}}" ABCD "Answer:\"\ndoc_to_target: answer\n"},
+     "doc_to_text: \"{%- set c = choices if choices is defined else [A, B, C, D] -%}"
+     "{{question.strip()}}\\nA. {{c[0]}}\\nB. {{c[1]}}\\nC. {{c[2]}}\\nD. {{c[3]}}\\nAnswer:\"\n"
+     "doc_to_target: answer\n"},
     {"openbookqa", "openbookqa/{train,validation,test}.jsonl",
      CHOICES ACC_NORM "training_split: train\nvalidation_split: validation\ntest_split: test\n"
-                      "doc_to_text: question_stem\ndoc_to_choice: \"{{choices.text}}\"\n"
+                      "dataset_name: main\ndoc_to_text: question_stem\n"
+                      "doc_to_choice: \"{{choices.text}}\"\n"
                       "doc_to_target: \"{{choices.label.index(answerKey.lstrip())}}\"\n"},
     {"piqa", "piqa/{train,validation}.jsonl",
      CHOICES ACC_NORM "training_split: train\nvalidation_split: validation\n"
-                      "doc_to_text: \"Question: {{goal}}\\nAnswer:\"\ndoc_to_target: label\n"
+                      "dataset_name: plain_text\n"
+                      "doc_to_text: \"Question: "
+                      "{{goal}}\\nAnswer:\"\ndoc_to_target: label\n"
                       "doc_to_choice: \"{{[sol1, sol2]}}\"\n"},
     {"winogrande", "winogrande/{train,validation}.jsonl",
      CHOICES ACC "training_split: train\nvalidation_split: validation\n"
+                 "dataset_name: winogrande_xl\n"
                  "doc_to_text: \"{{ ['1', '2'].index(answer | string) }}\"\n"
                  "doc_to_choice: \"{%- set at = sentence.index('_') -%}"
                  "{{ [sentence[:at] ~ option1, sentence[:at] ~ option2] }}\"\n"
@@ -140,7 +156,8 @@ bool eval_adapter_text(const char *name, strbuf *out) {
 
 char *eval_adapter_list(void) {
     strbuf out = {0};
-    strbuf_puts(&out, "Tasks by name, and what they read in the folder of --data:\n");
+    strbuf_puts(&out, "Tasks by name, and what they read in the folder of --data (or the Parquet "
+                      "files of the hub):\n");
     for (int i = 0; i < ARRAY_LEN(adapters); i++) {
         char name[64];
         snprintf(name, sizeof name, "%s%s", adapters[i].name,

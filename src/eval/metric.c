@@ -11,8 +11,8 @@
 #include "jinja/jinja.h"
 
 bool eval_is_mean(eval_metric metric) {
-    return metric != METRIC_WORD_PERPLEXITY && metric != METRIC_BYTE_PERPLEXITY &&
-           metric != METRIC_BITS_PER_BYTE;
+    return metric != METRIC_PERPLEXITY && metric != METRIC_WORD_PERPLEXITY &&
+           metric != METRIC_BYTE_PERPLEXITY && metric != METRIC_BITS_PER_BYTE;
 }
 
 /* ---- choices ---- */
@@ -49,6 +49,7 @@ static bool is_gold(const eval_doc *d, int choice) {
 
 double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric, int filter) {
     CHECK(eval_is_mean(metric), "%s is of all documents", eval_metric_names[metric]);
+    if (t->kind == EVAL_LIKELIHOOD) return d->greedy;
     if (metric != METRIC_EXACT_MATCH) return is_gold(d, eval_best_choice(d, metric));
     for (int i = 0; i < d->n_targets; i++)
         if (eval_match_exactly(&t->match, d->answer[filter], d->target[i])) return 1;
@@ -94,12 +95,18 @@ static eval_score ratio_of(const double *y, const double *x, int64_t n) {
     return (eval_score){ratio, s, n};
 }
 
+/* By what a document counts. */
+static double size_of(const eval_doc *d, eval_metric metric) {
+    if (metric == METRIC_PERPLEXITY) return 1;
+    return metric == METRIC_WORD_PERPLEXITY ? words(d->text) : (double)d->text.len;
+}
+
 static eval_score perplexity(const eval_task *t, eval_metric metric) {
     double *nll = xmalloc(sizeof *nll * 2 * (size_t)t->n), *size = nll + t->n;
     for (int32_t i = 0; i < t->n; i++) {
         const eval_doc *d = &t->doc[i];
-        nll[i] = -d->loglik;
-        size[i] = metric == METRIC_WORD_PERPLEXITY ? words(d->text) : (double)d->text.len;
+        nll[i] = -(t->kind == EVAL_LIKELIHOOD ? d->choice->pair.loglik : d->loglik);
+        size[i] = size_of(d, metric);
     }
     eval_score s = ratio_of(nll, size, t->n);
     free(nll);
@@ -204,6 +211,10 @@ static void put_answer(json_t *o, const eval_task *t, const eval_doc *d) {
 json_t *eval_sample_json(const eval_task *t, const eval_doc *d) {
     json_t *o = json_pack("{s:o,s:O}", "task", json_cstr(t->name), "doc_id", d->id);
     if (t->kind == EVAL_CHOICES) put_choices(o, d);
+    if (t->kind == EVAL_LIKELIHOOD) {
+        json_object_set_new(o, "loglik", json_pack("[o]", json_f64(d->choice->pair.loglik)));
+        json_object_set_new(o, "greedy", json_boolean(d->greedy));
+    }
     if (t->kind == EVAL_ANSWER) put_answer(o, t, d);
     if (t->kind == EVAL_TEXT) {
         json_object_set_new(o, "loglik", json_pack("[o]", json_f64(d->loglik)));

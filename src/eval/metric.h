@@ -4,6 +4,7 @@
  * the standard error s / sqrt(n), s^2 = sum (x - mean)^2 / (n - 1), as lm-evaluation-harness
  * computes it. Perplexities are not means:
  *
+ *   perplexity = exp(-L / documents)        (of continuations)
  *   word_perplexity = exp(-L / words)
  *   byte_perplexity = exp(-L / bytes)
  *   bits_per_byte = -L / bytes / ln 2

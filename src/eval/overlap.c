@@ -61,7 +61,7 @@ static void text_of(const eval_task *t, const eval_doc *d, size_t skip, strbuf *
         strbuf_append(out, d->prompt.s + skip, d->prompt.len - skip);
         strbuf_printf(out, " %s", d->target[0].s);
     } else {
-        const eval_pair *p = &d->choice[d->gold[0]].pair;
+        const eval_pair *p = &d->choice[d->n_gold ? d->gold[0] : 0].pair;
         strbuf_append(out, p->context.s + skip, p->context.len - skip);
         strbuf_append(out, p->continuation.s, p->continuation.len);
     }

@@ -2,6 +2,7 @@
 #include "eval/quality.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -32,6 +33,21 @@ eval_quality eval_quality_of(const double *score, int n, double stderr_, double 
                       .above_chance = (score[n - 1] - chance) / stderr_};
     free(place);
     return q;
+}
+
+static int sign(double x) {
+    return (x > 0) - (x < 0);
+}
+
+double eval_rank_stability(const double *score, int runs, int n) {
+    int same = 0, all = 0;
+    for (int i = 0; i + 1 < n; i++)
+        for (int a = 0; a < runs; a++)
+            for (int b = 0; b < a; b++, all++) {
+                const double *x = score + (ptrdiff_t)a * n + i, *y = score + (ptrdiff_t)b * n + i;
+                same += sign(x[0] - y[0]) * sign(x[1] - y[1]);
+            }
+    return (double)same / all;
 }
 
 const char *eval_quality_flaw(const eval_quality *q) {

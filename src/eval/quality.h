@@ -1,5 +1,6 @@
 /* How far a task tells models apart: what its scores do over the checkpoints of a run (the criteria
- * of FineTasks: monotonicity, low noise, above chance). */
+ * of FineTasks: monotonicity, low noise, above chance, and the same order of models at all
+ * times). */
 #ifndef EVAL_QUALITY_H
 #define EVAL_QUALITY_H
 
@@ -20,6 +21,11 @@ eval_quality eval_quality_of(const double *score, int n, double stderr_, double 
  * seen, a signal below twice the noise may be none, and below two standard errors the model may be
  * guessing. */
 const char *eval_quality_flaw(const eval_quality *q);
+
+/* How far the order of several runs stays the same while they are trained, -1 to 1: the mean of
+ * Kendall's tau (tau-a: pairs in the same order less pairs in another, by all pairs) over pairs of
+ * neighbouring checkpoints. score [runs,n]: each run's n >= 2 checkpoints; runs >= 2. */
+double eval_rank_stability(const double *score, int runs, int n);
 
 /* Spearman's correlation of two rows of numbers; equal ones have the mean of their ranks. 0 when
  * all are equal. */

@@ -6,12 +6,20 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/parquet/parquet.h"
 #include "data/text/csv_record.h"
 #include "eval/task.h"
 
 enum { MOST_COLUMNS = 1024 };
 
-typedef enum rows_form { ROWS_UNKNOWN, ROWS_JSONL, ROWS_JSON, ROWS_CSV, ROWS_TSV } rows_form;
+typedef enum rows_form {
+    ROWS_UNKNOWN,
+    ROWS_JSONL,
+    ROWS_JSON,
+    ROWS_CSV,
+    ROWS_TSV,
+    ROWS_PARQUET
+} rows_form;
 
 static bool ends(const char *s, size_t n, const char *end) {
     size_t m = strlen(end);
@@ -22,11 +30,8 @@ static rows_form form_of(const char *path) {
     static const struct {
         const char *end;
         rows_form form;
-    } forms[] = {{".jsonl", ROWS_JSONL},
-                 {".ndjson", ROWS_JSONL},
-                 {".json", ROWS_JSON},
-                 {".csv", ROWS_CSV},
-                 {".tsv", ROWS_TSV}};
+    } forms[] = {{".jsonl", ROWS_JSONL}, {".ndjson", ROWS_JSONL}, {".json", ROWS_JSON},
+                 {".csv", ROWS_CSV},     {".tsv", ROWS_TSV},      {".parquet", ROWS_PARQUET}};
     size_t n = strlen(path);
     if (ends(path, n, ".gz")) n -= 3;
     if (ends(path, n, ".zst")) n -= 4;
@@ -209,6 +214,32 @@ static status read_csv(reading *x, char separator, bool quotes, err *e) {
     return st;
 }
 
+/* ---- Parquet ---- */
+
+static status add_parquet_rows(reading *x, parquet_rows *rows, err *e) {
+    for (int64_t number = 1;; number++) {
+        json_t *row;
+        status st = parquet_rows_next_json(rows, &row, e);
+        if (st != ST_OK) return err_where(e, "%s:%ld", x->path, (long)number);
+        if (!row) return ST_OK;
+        add_row(x, row, number);
+        json_decref(row);
+    }
+}
+
+static status read_parquet(reading *x, err *e) {
+    parquet *p;
+    parquet_rows *rows;
+    TRY(parquet_open(&p, x->path, e));
+    status st = parquet_rows_open(&rows, p, NULL, 0, e);
+    if (st == ST_OK) {
+        st = add_parquet_rows(x, rows, e);
+        parquet_rows_close(rows);
+    }
+    parquet_close(p);
+    return st;
+}
+
 /* ---- the whole ---- */
 
 status eval_rows_read(eval_rows *r, arena *a, const char *path, const json_t *column_names,
@@ -220,10 +251,12 @@ status eval_rows_read(eval_rows *r, arena *a, const char *path, const json_t *co
         case ROWS_JSON: return read_json(&x, e);
         case ROWS_CSV: return read_csv(&x, ',', true, e);
         case ROWS_TSV: return read_csv(&x, '\t', false, e);
+        case ROWS_PARQUET: return read_parquet(&x, e);
         case ROWS_UNKNOWN: break;
     }
     err_at(e, ST_USAGE, path, "data in the form of %s are not supported", path_base(path));
-    return err_hint(e, "give .jsonl, .json, .csv or .tsv, plain or packed with gzip or zstd");
+    return err_hint(
+        e, "give .jsonl, .json, .csv or .tsv, plain or packed with gzip or zstd, or .parquet");
 }
 
 void eval_rows_free(eval_rows *r) {

@@ -1,4 +1,4 @@
-/* Rows of data files: JSONL, a JSON list, CSV; plain or packed. */
+/* Rows of data files: JSONL, a JSON list, CSV, plain or packed; Parquet. */
 #ifndef EVAL_ROWS_H
 #define EVAL_ROWS_H
 
@@ -9,13 +9,13 @@
 
 typedef struct eval_rows {
     json_t *row;       /* list of objects, by column */
-    int64_t *line;     /* [rows]: where each begins, from 1 */
+    int64_t *line;     /* [rows]: where each begins, from 1; of Parquet its number, from 1 */
     const char **file; /* [rows] */
     int32_t cap_line, cap_file;
 } eval_rows;
 
 /* Appends the rows of a file; its name tells the form (.jsonl, .ndjson, .json, .csv, .tsv; .gz or
- * .zst after that). column_names: of CSV without a header, a list
+ * .zst after that; .parquet). column_names: of CSV without a header, a list
  * of texts; NULL: the first record names the columns. Columns whose fields are all whole numbers,
  * or all numbers, are numbers, as pandas reads them. Paths live in the arena. ST_FORMAT with file
  * and line. Free with eval_rows_free, also after a failure. */

@@ -2,6 +2,7 @@
  * longest says how much memory the cache needs, and what is wrong with a task is known early. */
 #include "eval/run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,55 @@ static status score_tasks(eval_work *w, score_stats *stats, err *e) {
     return st;
 }
 
+/* ---- most likely continuations ---- */
+
+/* Whether each scored token is the most likely one after those before it. What as a whole is more
+ * likely than not is; otherwise the logits tell. */
+static status would_write(const eval_work *w, generator *g, const score_request *r, bool *out,
+                          err *e) {
+    *out = true;
+    if (r->loglik > -M_LN2) return ST_OK;
+    for (int32_t n = r->n - r->n_scored; *out && n < r->n; n++) {
+        const float *logits = generator_continue(g, r->ids, n, w->opt->interrupt, NULL);
+        if (!logits) return err_set(e, ST_STOPPED, "stopped by a signal");
+        for (int32_t i = 0; i < g->vocab && *out; i++) *out = logits[i] <= logits[r->ids[n]];
+    }
+    return ST_OK;
+}
+
+static status find_greedy(const eval_work *w, generator *g, const score_request *r, bool *out,
+                          err *e) {
+    char key[17];
+    eval_journal *j = w->opt->journal;
+    if (!j) return would_write(w, g, r, out, e);
+    strbuf all = {0};
+    strbuf_puts(&all, "greedy");
+    strbuf_append(&all, r->ids, sizeof *r->ids * (size_t)r->n);
+    strbuf_append(&all, &r->n_scored, sizeof r->n_scored);
+    eval_journal_key(j, all.data, all.len, key);
+    strbuf_free(&all);
+    const json_t *known = eval_journal_find(j, key);
+    if (json_is_integer(known)) {
+        *out = json_integer_value(known);
+        return ST_OK;
+    }
+    TRY(would_write(w, g, r, out, e));
+    eval_journal_put(j, key, json_integer(*out));
+    return eval_journal_flush(j, e);
+}
+
+static status find_all_greedy(const eval_work *w, const eval_requests *r, err *e) {
+    generator g = open_model_generator(w->m);
+    eval_progress p = {.w = w, .all = r->n};
+    status st = ST_OK;
+    for (int64_t i = 0; st == ST_OK && i < r->n; i++) {
+        st = find_greedy(w, &g, &r->item[i], &r->owner[i].doc->greedy, e);
+        tell(&p, i + 1, r->n);
+    }
+    generator_free(&g);
+    return st;
+}
+
 /* ---- the whole ---- */
 
 static status room_for_answers(eval_work *w, const eval_task *t, err *e) {
@@ -212,6 +262,8 @@ static status encode_tasks(eval_work *w, err *e) {
         if (t->kind == EVAL_ANSWER) TRY(room_for_answers(w, t, e));
         if (t->kind != EVAL_ANSWER) TRY(eval_encode(t, w->m, w->most_tok, &w->requests[i], e));
         if (w->requests[i].longest > longest) longest = w->requests[i].longest;
+        if (t->kind == EVAL_LIKELIHOOD && w->requests[i].longest > w->longest_answer)
+            w->longest_answer = w->requests[i].longest;
     }
     if (longest) open_model_set_scorer(w->m, longest, 0);
     return ST_OK;
@@ -223,6 +275,7 @@ static status run(eval_work *w, score_stats *stats, err *e) {
     TRY(score_tasks(w, stats, e));
     for (int i = 0; i < w->n; i++) {
         w->now = &w->task[i];
+        if (w->task[i].kind == EVAL_LIKELIHOOD) TRY(find_all_greedy(w, &w->requests[i], e));
         if (w->task[i].kind == EVAL_ANSWER) TRY(write_answers(w, &w->task[i], e));
     }
     return ST_OK;

@@ -5,10 +5,12 @@
  *                        --scorer, generator (run.h)--> log-likelihoods, answers
  *                        --eval_measure (metric.h)--> results
  *
- * There are three kinds of documents, as in lm-evaluation-harness:
- *   choices    some continuations, of which the most likely one is the answer
- *   text       a whole text, of which the log-likelihood is wanted (perplexity, bits per byte)
- *   answer     a prompt, after which the model writes; filters find the answer in what it wrote
+ * There are four kinds of documents, as in lm-evaluation-harness:
+ *   choices     some continuations, of which the most likely one is the answer
+ *   likelihood  one continuation: how likely it is, and whether each token of it is the most
+ *               likely one (LAMBADA)
+ *   text        a whole text, of which the log-likelihood is wanted (perplexity, bits per byte)
+ *   answer      a prompt, after which the model writes; filters find the answer in what it wrote
  *
  * Sources of tasks (the form is told by what the path names):
  *   olmes.c       a folder with requests.jsonl.gz, as ai2-olmes writes it
@@ -50,10 +52,12 @@ typedef struct eval_doc {
     const char *file; /* where it comes from, for errors and for the viewer */
     int64_t line;     /* from 1; 0: unknown */
     /* choices */
-    eval_choice *choice;
+    eval_choice *choice; /* of likelihood the one continuation */
     int n_choices;
     const int32_t *gold; /* the right choices: any of them */
     int n_gold;
+    /* likelihood */
+    bool greedy; /* the model would write the continuation */
     /* text */
     eval_text text;
     double loglik;
@@ -66,7 +70,7 @@ typedef struct eval_doc {
     eval_text *answer; /* of each filter of the task */
 } eval_doc;
 
-typedef enum eval_kind { EVAL_CHOICES, EVAL_TEXT, EVAL_ANSWER } eval_kind;
+typedef enum eval_kind { EVAL_CHOICES, EVAL_LIKELIHOOD, EVAL_TEXT, EVAL_ANSWER } eval_kind;
 
 /* What is measured. The words are the keys of results, those of lm-evaluation-harness where it has
  * them. */
@@ -76,6 +80,7 @@ typedef enum eval_kind { EVAL_CHOICES, EVAL_TEXT, EVAL_ANSWER } eval_kind;
     W(METRIC_ACC_BYTES, "acc_bytes")                                                               \
     W(METRIC_ACC_TOKENS, "acc_tokens")                                                             \
     W(METRIC_ACC_MUTUAL_INFO, "acc_mutual_info")                                                   \
+    W(METRIC_PERPLEXITY, "perplexity")                                                             \
     W(METRIC_WORD_PERPLEXITY, "word_perplexity")                                                   \
     W(METRIC_BYTE_PERPLEXITY, "byte_perplexity")                                                   \
     W(METRIC_BITS_PER_BYTE, "bits_per_byte")                                                       \

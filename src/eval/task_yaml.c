@@ -2,8 +2,8 @@
  * is refused by name, with file and line, since to pass over it would change what is measured.
  *
  * The task's documents are rows of data files: the test split, or the validation split where there
- * is no test split. The files are those of dataset_kwargs.data_files, or FOLDER/TASK/SPLIT.jsonl
- * and the like. Each field of a task is the name of a column or a template over the columns
+ * is no test split. The files are those of dataset_kwargs.data_files, or those that split_files.h
+ * finds. Each field of a task is the name of a column or a template over the columns
  * (field.h); examples before a document come from a split of their own.
  *
  * Reading order: eval_yaml_open, read_config, open_data, add_docs. */
@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "eval/split_files.h"
 #include "eval/yaml_int.h"
 
 /* ---- keys ---- */
@@ -126,47 +127,52 @@ static status load(yaml_task *y, const char *path, int depth, err *e) {
 
 /* ---- data ---- */
 
-/* What a list or a single text has: calls eval_rows_read for each file. */
-static status read_files(yaml_task *y, const json_t *files, eval_rows *rows, err *e) {
+static status read_rows(const yaml_task *y, const split_files *files, eval_rows *rows, err *e) {
+    for (int i = 0; i < files->n; i++)
+        TRY(eval_rows_read(rows, y->t->a, files->path[i], y->column_names, e));
+    return ST_OK;
+}
+
+/* What data_files has for a split: a text or a list of texts, which may be patterns. */
+static status read_named(yaml_task *y, const json_t *files, eval_rows *rows, err *e) {
     size_t n = json_is_array(files) ? json_array_size(files) : 1;
     for (size_t i = 0; i < n; i++) {
         const json_t *f = json_is_array(files) ? json_array_get(files, i) : files;
         if (!json_is_string(f))
             return yaml_wrong(y, "dataset_kwargs.data_files", "has what is no name of a file", e);
-        const char *path = path_join(y->t->a, y->data, json_string_value(f));
-        if (!file_exists(path)) {
+        char *path = path_join(y->t->a, y->data, json_string_value(f));
+        split_files found = {.path = &path, .n = 1};
+        if (!file_exists(path)) TRY(eval_match_files(&found, y->t->a, path, e));
+        if (found.n == 0) {
             yaml_wrong(y, "dataset_kwargs.data_files", "names a file that is not there", e);
             return err_hint(e, "%s is looked for; --data FOLDER says where data are", path);
         }
-        TRY(eval_rows_read(rows, y->t->a, path, y->column_names, e));
+        TRY(read_rows(y, &found, rows, e));
     }
     return ST_OK;
 }
 
-/* FOLDER/[TASK/|NAME/]SPLIT.form, the first that is there. */
-static char *find_file(const yaml_task *y, const char *split) {
-    static const char *const ends[] = {".jsonl",    ".json",      ".csv",     ".tsv",
-                                       ".jsonl.gz", ".jsonl.zst", ".json.gz", ".csv.gz"};
-    const char *name = json_string_value(yaml_key(y, "dataset_name"));
-    const char *places[] = {y->t->name, name ? name : y->t->name, "."};
-    for (int p = 0; p < ARRAY_LEN(places); p++)
-        for (int i = 0; i < ARRAY_LEN(ends); i++) {
-            char *path = arena_printf(y->t->a, "%s/%s/%s%s", y->data, places[p], split, ends[i]);
-            if (file_exists(path)) return path;
-        }
-    return NULL;
+/* A set that is known by name may be as the hub has it, where its files are not there. */
+static bool is_named(const yaml_task *y, const json_t *named) {
+    const char *file = json_string_value(named);
+    if (!y->known || !file || !yaml_key(y, "dataset_name")) return named != NULL;
+    return file_exists(path_join(y->t->a, y->data, file));
 }
 
 static status read_split(yaml_task *y, const char *split, eval_rows *rows, err *e) {
     const json_t *kwargs = yaml_key(y, "dataset_kwargs");
-    const json_t *files = json_object_get(kwargs, "data_files");
-    if (json_is_object(files)) files = json_object_get(files, split);
-    if (files) return read_files(y, files, rows, e);
-    char *path = find_file(y, split);
-    if (path) return eval_rows_read(rows, y->t->a, path, y->column_names, e);
+    const json_t *named = json_object_get(kwargs, "data_files");
+    const char *part = json_string_value(yaml_key(y, "dataset_name"));
+    split_files found = {0};
+    if (json_is_object(named)) named = json_object_get(named, split);
+    if (!is_named(y, named))
+        TRY(eval_split_files(&found, y->t->a, y->data, y->t->name, part, split, e));
+    if (found.n) return read_rows(y, &found, rows, e);
+    if (named) return read_named(y, named, rows, e);
     err_at(e, ST_USAGE, y->path, "the task %s has no data for its split %s", y->t->name, split);
     return err_hint(e,
-                    "put %s/%s.jsonl (or .json, .csv) into a folder and give it as --data FOLDER",
+                    "put %s/%s.jsonl (or .json, .csv, .parquet) into a folder and give it as "
+                    "--data FOLDER",
                     y->t->name, split);
 }
 
@@ -266,6 +272,19 @@ static status add_choices(yaml_task *y, eval_doc *d, const json_t *row, eval_tex
     return st;
 }
 
+/* As lm-evaluation-harness: no delimiter stands before the continuation. */
+static status add_continuation(yaml_task *y, eval_doc *d, const json_t *row, eval_text context,
+                               err *e) {
+    strbuf s = {0};
+    status st = eval_answer_text(y, row, &s, e);
+    eval_text kept = eval_keep(y->t, strbuf_cstr(&s), s.len);
+    strbuf_free(&s);
+    d->choice = ARENA_NEW(y->t->a, eval_choice);
+    d->n_choices = 1;
+    *d->choice = (eval_choice){.pair = {.context = context, .continuation = kept}, .label = kept};
+    return st;
+}
+
 /* The right answers of a document that is written. */
 static status add_targets(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     json_t *target, *choices;
@@ -309,6 +328,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     strbuf_free(&context);
     if (st != ST_OK) return st;
     if (y->t->kind == EVAL_CHOICES) return add_choices(y, d, row, kept, number, e);
+    if (y->t->kind == EVAL_LIKELIHOOD) return add_continuation(y, d, row, kept, e);
     d->prompt = kept;
     return add_targets(y, d, row, e);
 }

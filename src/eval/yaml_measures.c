@@ -13,6 +13,7 @@ enum { MOST_LISTED = 64 };
 static const unsigned metrics_of_kind[] = {
     [EVAL_CHOICES] = 1u << METRIC_ACC | 1u << METRIC_ACC_NORM | 1u << METRIC_ACC_BYTES |
                      1u << METRIC_ACC_TOKENS | 1u << METRIC_ACC_MUTUAL_INFO,
+    [EVAL_LIKELIHOOD] = 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY,
     [EVAL_TEXT] =
         1u << METRIC_WORD_PERPLEXITY | 1u << METRIC_BYTE_PERPLEXITY | 1u << METRIC_BITS_PER_BYTE,
     [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH};
@@ -49,7 +50,8 @@ static bool *match_flag(eval_match *m, const char *key) {
 /* The keys of a metric: its name, what exact_match passes over, and how documents are put
  * together. */
 static status read_metric_keys(yaml_task *y, const json_t *metric, err *e) {
-    static const char *const aggregations[] = {"mean", "weighted_perplexity", "bits_per_byte"};
+    static const char *const aggregations[] = {"mean", "weighted_perplexity", "bits_per_byte",
+                                               "perplexity"};
     eval_match *m = &y->t->match;
     const char *key;
     json_t *v;
@@ -87,6 +89,7 @@ static status read_metric(yaml_task *y, const json_t *metric, err *e) {
 
 static status read_metrics(yaml_task *y, err *e) {
     static const unsigned usual[] = {[EVAL_CHOICES] = 1u << METRIC_ACC | 1u << METRIC_ACC_NORM,
+                                     [EVAL_LIKELIHOOD] = 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY,
                                      [EVAL_TEXT] = 1u << METRIC_WORD_PERPLEXITY |
                                                    1u << METRIC_BYTE_PERPLEXITY |
                                                    1u << METRIC_BITS_PER_BYTE,
@@ -200,6 +203,7 @@ static status read_generation(yaml_task *y, err *e) {
 
 status eval_yaml_measures(yaml_task *y, err *e) {
     static const char *const types[] = {[EVAL_CHOICES] = "multiple_choice",
+                                        [EVAL_LIKELIHOOD] = "loglikelihood",
                                         [EVAL_TEXT] = "loglikelihood_rolling",
                                         [EVAL_ANSWER] = "generate_until"};
     const char *type;
@@ -209,7 +213,9 @@ status eval_yaml_measures(yaml_task *y, err *e) {
         if (strcmp(type, types[i]) == 0) kind = i;
     if (kind < 0) {
         yaml_wrong(y, "output_type", "is not supported", e);
-        return err_hint(e, "multiple_choice, loglikelihood_rolling and generate_until are; not %s",
+        return err_hint(e,
+                        "multiple_choice, loglikelihood, loglikelihood_rolling and generate_until "
+                        "are; not %s",
                         type);
     }
     y->t->kind = (eval_kind)kind;

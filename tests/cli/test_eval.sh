@@ -79,6 +79,28 @@ grep -qF '"prompt": "the fire and\n\nevery"' three.jsonl || fail "the prompt wit
 expect 0 eval $m --tasks words.yaml --show 2 --num-fewshot 0
 has out "---- context (5 bytes)"
 
+# A continuation: how likely it is, and whether the model would write it, which is what it generates.
+awk 'NR <= 60 { n = 1 + NR % 3; s = $1 " " $2 " " $3; printf "{\"a\": \"%s\", \"b\": \"%s\"}\n", substr(s, 1, length(s) - n), substr(s, length(s) - n + 1) }' text.txt >last.jsonl
+cat >last.yaml <<'YAML'
+output_type: loglikelihood
+dataset_kwargs: {data_files: {test: last.jsonl}}
+test_split: test
+doc_to_text: a
+doc_to_target: b
+YAML
+sed 's/output_type.*/output_type: generate_until/' last.yaml >next.yaml
+echo 'generation_kwargs: {until: ["\n"], max_gen_toks: 5}' >>next.yaml
+expect 0 eval $m --tasks last.yaml --samples greedy.jsonl --json
+for key in '"perplexity,none"' '"perplexity_stderr,none"'; do has out "$key"; done
+share=$(field 'acc,none' out)
+expect 0 eval $m --tasks last.yaml --show 60
+has out "---- the model would write it"
+expect 0 eval $m --tasks next.yaml --samples written.jsonl
+paste -d '|' <(sed 's/.*"greedy": \([a-z]*\).*/\1/' greedy.jsonl) <(sed 's/.*"gold": "\([^"]*\)".*"written": "\([^"]*\)".*/\1|\2/' written.jsonl) |
+    awk -F '|' '{ same = index($3, $2) == 1; n += same; if (same != ($1 == "true")) print "no:", $0 } END { print n / NR }' >joined
+[ "$(wc -l <joined)" = 1 ] || fail "greedy or not: $(cat joined)"
+calc "($(cat joined) - $share)^2 < 1e-8 && $share > 0.05 && $share < 0.9" || fail "the share $share: $(cat joined)"
+
 # Another model on the same documents: an untrained one is worse.
 expect 0 train tiny.yaml run=young train.steps=1 checkpoint.every=1
 expect 0 eval $m --tasks cloze,words.yaml --against young --json
@@ -94,6 +116,13 @@ has out "average"
 grep -qE '^good +1\.00 +0\.1100 .* 16\.0 *$' out || fail "the good task: $(cat out)"
 grep -qE '^guess .*at chance$' out || fail "the guessed task"
 grep -qE '^noise .*noise$' out || fail "the noisy task"
+expect 0 eval table s1.json s2.json s3.json s4.json s2.json s4.json --quality --runs 3 --json
+stability() { grep -o "\"$1\": {\"monotonicity[^}]*}" out >task.json; field rank_stability task.json; }
+calc "($(stability good) - 2 / 3) ^ 2 < 1e-9 && $(stability noise) == 0" || fail "rank stability: $(cat out)" # of three pairs one is a tie; one changes too
+expect 0 eval table s1.json s2.json s3.json s4.json --quality --runs 2
+grep -qE '^good .* 1\.00 *$' out || fail "rank stability: $(cat out)"
+expect 2 eval table s1.json s2.json s3.json --quality --runs 2;   has err "3 files are not the checkpoints of 2 runs"
+expect 2 eval table s1.json s2.json --quality --runs 2;           has err "two at least"
 expect 0 eval table s1.json s4.json --json
 calc "$(field average out) > 0.4466 && $(field average out) < 0.4467" || fail "the average"
 row s2.json 0.33 0.49 0.30 ', "more": {"acc,none": 0.5}'

@@ -65,6 +65,21 @@ static void test_perplexity(void **state) {
     near(bits.stderr_, sqrt(2 * a * a * 2) / (double)bytes / log(2), 1e-9);
 }
 
+/* exp of the mean over continuations, whose standard error is that of a mean. */
+static void test_likelihood(void **state) {
+    (void)state;
+    eval_choice c[3] = {choice("a", -1, 1, NULL), choice("b", -2, 1, NULL),
+                        choice("c", -6, 1, NULL)};
+    eval_doc d[3];
+    for (int i = 0; i < 3; i++)
+        d[i] = (eval_doc){.choice = &c[i], .n_choices = 1, .greedy = i == 0};
+    eval_task t = {.kind = EVAL_LIKELIHOOD, .doc = d, .n = 3};
+    eval_score s = eval_measure(&t, METRIC_PERPLEXITY, 0);
+    near(s.value, exp(3), 1e-12);
+    near(s.stderr_, exp(3) * sqrt(7.0 / 3), 1e-12); /* 4 + 1 + 9 by 2, of 3 documents */
+    near(eval_measure(&t, METRIC_ACC, 0).value, 1.0 / 3, 1e-15);
+}
+
 static void check_answer(const eval_step *steps, int n, const char *written, const char *want) {
     err e = {0};
     eval_filter f = {.name = "f", .step = (eval_step *)steps, .n_steps = n};
@@ -133,8 +148,9 @@ static void test_compare(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choices),     cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_perplexity),  cmocka_unit_test(test_filters),
-        cmocka_unit_test(test_exact_match), cmocka_unit_test(test_compare)};
+        cmocka_unit_test(test_choices),    cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_perplexity), cmocka_unit_test(test_likelihood),
+        cmocka_unit_test(test_filters),    cmocka_unit_test(test_exact_match),
+        cmocka_unit_test(test_compare)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,7 +219,7 @@ static void test_yaml_refused(void **state) {
         {HEAD FIELDS "fewshot_split: test\n", ST_USAGE, "fewshot_split", "q.yaml:9"},
         {HEAD FIELDS "metric_list: [{metric: f1}]\n", ST_USAGE, "metric_list", "q.yaml:9"},
         {HEAD FIELDS "repeats: 2\n", ST_USAGE, "repeats", "q.yaml:9"},
-        {"task: x\noutput_type: loglikelihood\n", ST_USAGE, "output_type", "q.yaml:2"},
+        {"task: x\noutput_type: loglikelihoods\n", ST_USAGE, "output_type", "q.yaml:2"},
         {"task: x\noutput_type: multiple_choice\n" FIELDS, ST_USAGE, "neither test_split",
          "q.yaml"},
         {"task: x\ntest_split: gone\noutput_type: multiple_choice\n" FIELDS, ST_USAGE,
@@ -240,6 +240,8 @@ typedef struct known {
     const char *name, *file, *row, *context, *continuation;
     int gold;
 } known;
+
+static const char lambada[] = "{\"text\": \"in my palm is a clear stone , said \\u2019 Gabe\"}\n";
 
 static const known sets[] = {
     {"arc_easy", "arc_easy/test.jsonl",
@@ -321,6 +323,14 @@ static void test_known(void **state) {
     assert_int_equal(strncmp(t.doc[0].prompt.s, "Question: Q\nAnswer: so\n#### 2\n\nQuestion", 39),
                      0);
     eval_task_close(&t);
+    assert_int_equal(file_make_dirs(path_join(a, dir, "lambada_openai"), &e), ST_OK);
+    put(a, "lambada_openai/test.jsonl", lambada);
+    assert_int_equal(eval_task_open(&t, "lambada_openai", &from, &e), ST_OK);
+    assert_int_equal(t.kind, EVAL_LIKELIHOOD);
+    assert_int_equal(t.metrics, 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY);
+    same(t.doc[0].choice->pair.context, "in my palm is a clear stone , said \u2019");
+    same(t.doc[0].choice->pair.continuation, " Gabe");
+    eval_task_close(&t);
     from.data = NULL;
     assert_int_equal(eval_task_open(&t, "piqa", &from, &e), ST_USAGE);
     assert_non_null(strstr(e.hint, "--data"));
@@ -331,6 +341,64 @@ static void test_known(void **state) {
     eval_task_close(&t);
     assert_int_equal(eval_task_open(&t, "mmlu_", &from, &e), ST_USAGE);
     eval_task_close(&t);
+    arena_free(a);
+}
+
+/* The same sets from the Parquet files of the hub, in its layouts. */
+static void test_parquet(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *context, *continuation;
+        int n, gold; /* documents; of the last one */
+    } hub[] = {
+        {"mmlu_astronomy",
+         "The following are multiple choice questions (with answers) about astronomy.\n\n"
+         "Dev?\nA. a\nB. b\nC. c\nD. d\nAnswer: C\n\nThird?\nA. a\nB. b\nC. c\nD. d\nAnswer:",
+         " B", 3, 1},
+        {"arc_easy", "Question: Q?\nAnswer:", " b", 1, 1},
+        {"boolq", "P.\nQuestion: is it?\nAnswer:", " yes", 1, 1},
+        {"piqa", "Question: G\nAnswer:", " it's b", 1, 0},
+    };
+    err e = {0};
+    for (int i = 0; i < ARRAY_LEN(hub); i++) {
+        eval_task t;
+        eval_source from = {.data = TEST_DIR "/golden/eval", .n_few = i == 0};
+        if (eval_task_open(&t, hub[i].name, &from, &e) != ST_OK)
+            fail_msg("%s: %s (%s)", hub[i].name, e.message, e.where);
+        assert_int_equal(t.n, hub[i].n);
+        const eval_doc *d = &t.doc[t.n - 1];
+        same(d->choice[1].pair.context, hub[i].context);
+        same(d->choice[1].pair.continuation, hub[i].continuation);
+        assert_int_equal(d->gold[0], hub[i].gold);
+        eval_task_close(&t);
+    }
+}
+
+#define HUB(part) "dataset_kwargs: {data_files: {test: " TEST_DIR "/golden/eval/" part "}}\n"
+
+/* What a pattern gives, and what is wrong with files, by file and row. */
+static void test_parquet_named(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    eval_task t;
+    const char fields[] = "test_split: test\noutput_type: generate_until\n"
+                          "doc_to_text: question\ndoc_to_target: question\n";
+    open_task(&t, a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("astronomy/test-*.parquet")), 0);
+    assert_int_equal(t.n, 3);
+    same(t.doc[2].prompt, "Third?");
+    assert_non_null(strstr(t.doc[2].file, "test-00001-of-00002.parquet"));
+    assert_int_equal(t.doc[1].line, 2);
+    eval_task_close(&t);
+    refuse(a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("latin1/*.parquet")), ST_FORMAT,
+           "row 2 of", "test-00000-of-00001.parquet:2");
+    refuse(a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("shards/*")), ST_FORMAT,
+           "only 1 of the 2 shards", "test-00001-of-00002.parquet");
+    refuse(a, "p.yaml", arena_printf(a, "%s%s", fields, HUB("gone/*.parquet")), ST_USAGE,
+           "not there", "p.yaml:5");
+    put(a, "broken.parquet", "PAR1");
+    refuse(a, "p.yaml",
+           arena_printf(a, "%sdataset_kwargs: {data_files: {test: broken.parquet}}\n", fields),
+           ST_FORMAT, "Parquet", "broken.parquet");
     arena_free(a);
 }
 
@@ -349,6 +417,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_olmes),        cmocka_unit_test(test_olmes_refused),
         cmocka_unit_test(test_jsonl),        cmocka_unit_test(test_yaml),
-        cmocka_unit_test(test_yaml_refused), cmocka_unit_test(test_known)};
+        cmocka_unit_test(test_yaml_refused), cmocka_unit_test(test_known),
+        cmocka_unit_test(test_parquet),      cmocka_unit_test(test_parquet_named)};
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -17,6 +17,7 @@ typedef struct table {
     const char *metric; /* "acc,none" */
     const char **row;
     int rows;
+    int64_t runs; /* the rows are checkpoints of so many runs, one run after the other */
     const char **column;
     int32_t columns, cap;
     json_t **file;                   /* [rows] */
@@ -85,19 +86,36 @@ static double average(const table *t, int row) {
     return sum / t->columns;
 }
 
-static eval_quality quality(const table *t, int column) {
+/* Of a run that is the rows [first, first + n). */
+static eval_quality quality_of_run(const table *t, int column, const double *score, int first,
+                                   int n) {
+    int last = first + n - 1;
+    double chance = number(results_of(t, last, column), "chance");
+    return eval_quality_of(score + first, n, stderr_of(t, last, column), chance);
+}
+
+/* The mean over the runs; *stability is NaN where there is one run. */
+static eval_quality quality(const table *t, int column, double *stability) {
     double *score = xmalloc(sizeof *score * (size_t)t->rows);
+    int runs = (int)t->runs, n = t->rows / runs;
+    eval_quality mean = {0};
     for (int r = 0; r < t->rows; r++) score[r] = cell(t, r, column);
-    double chance = number(results_of(t, t->rows - 1, column), "chance");
-    eval_quality q = eval_quality_of(score, t->rows, stderr_of(t, t->rows - 1, column), chance);
+    for (int r = 0; r < runs; r++) {
+        eval_quality q = quality_of_run(t, column, score, r * n, n);
+        mean.monotonicity += q.monotonicity / runs;
+        mean.signal += q.signal / runs;
+        mean.noise += q.noise / runs;
+        mean.above_chance += q.above_chance / runs;
+    }
+    *stability = runs > 1 ? eval_rank_stability(score, runs, n) : NAN;
     free(score);
-    return q;
+    return mean;
 }
 
 static bool is_whole(const table *t, int column) {
     for (int r = 0; r < t->rows; r++)
         if (isnan(cell(t, r, column))) return false;
-    return t->rows > 1;
+    return t->rows > t->runs;
 }
 
 /* ---- text ---- */
@@ -109,7 +127,7 @@ static void print_row(const table *t, int r) {
     t->missing_row < 0 ? printf(" %10.4f\n", average(t, r)) : printf("\n");
 }
 
-static void print_table(const table *t, bool judge) {
+static void print_table(const table *t) {
     printf("%-28s", t->metric);
     for (int c = 0; c < t->columns; c++) printf(" %14.14s", t->column[c]);
     printf(t->missing_row < 0 ? " %10s\n" : "\n", "average");
@@ -117,26 +135,33 @@ static void print_table(const table *t, bool judge) {
     if (t->missing_row >= 0)
         printf("\nno average: %s has no %s of %s\n", path_base(t->row[t->missing_row]), t->metric,
                t->column[t->missing_column]);
-    if (!judge) return;
-    printf("\n%-28s %12s %10s %10s %14s\n", "task", "monotonicity", "signal", "noise",
-           "above chance");
+}
+
+static void print_quality(const table *t) {
+    printf("\n%-28s %12s %10s %10s %14s%s\n", "task", "monotonicity", "signal", "noise",
+           "above chance", t->runs > 1 ? "  rank stability" : "");
     for (int c = 0; c < t->columns; c++) {
+        double stability;
         if (!is_whole(t, c)) continue;
-        eval_quality q = quality(t, c);
+        eval_quality q = quality(t, c, &stability);
         const char *flaw = eval_quality_flaw(&q);
-        printf("%-28.28s %12.2f %10.4f %10.4f %14.1f  %s\n", t->column[c], q.monotonicity, q.signal,
-               q.noise, q.above_chance, flaw ? flaw : "");
+        printf("%-28.28s %12.2f %10.4f %10.4f %14.1f", t->column[c], q.monotonicity, q.signal,
+               q.noise, q.above_chance);
+        if (t->runs > 1) printf("  %14.2f", stability);
+        printf("  %s\n", flaw ? flaw : "");
     }
 }
 
 /* ---- JSON ---- */
 
 static json_t *quality_json(const table *t, int c) {
-    eval_quality q = quality(t, c);
+    double stability;
+    eval_quality q = quality(t, c, &stability);
     const char *flaw = eval_quality_flaw(&q);
-    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "monotonicity", json_f64(q.monotonicity), "signal",
-                     json_f64(q.signal), "noise", json_f64(q.noise), "above_chance",
-                     json_f64(q.above_chance), "flaw", json_cstr(flaw));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "monotonicity", json_f64(q.monotonicity),
+                     "signal", json_f64(q.signal), "noise", json_f64(q.noise), "above_chance",
+                     json_f64(q.above_chance), "rank_stability", json_f64(stability), "flaw",
+                     json_cstr(flaw));
 }
 
 static json_t *table_json(const table *t, bool judge) {
@@ -161,16 +186,25 @@ static json_t *table_json(const table *t, bool judge) {
 
 /* ---- the command ---- */
 
+static status read_runs(table *t, const cli_args *args, err *e) {
+    TRY(cli_int(args, "runs", 1, 1, INT32_MAX, &t->runs, e));
+    if (args->n_inputs % t->runs == 0 && (t->runs == 1 || args->n_inputs > t->runs)) return ST_OK;
+    err_at(e, ST_USAGE, "--runs", "%d files are not the checkpoints of %ld runs", args->n_inputs,
+           (long)t->runs);
+    return err_hint(e, "give as many files for each run, two at least, one run after the other");
+}
+
 static status cmd_eval_table(const cli_args *args, err *e) {
     table t = {.a = arena_new("table"), .metric = cli_value(args, "metric")};
     bool judge = cli_has(args, "quality");
     if (!t.metric) t.metric = "acc,none";
-    status st =
-        strchr(t.metric, ',')
-            ? read_files(&t, args, e)
-            : err_at(e, ST_USAGE, "--metric", "%s is no key of results such as acc,none", t.metric);
+    status st = read_runs(&t, args, e);
+    if (st == ST_OK && !strchr(t.metric, ','))
+        st = err_at(e, ST_USAGE, "--metric", "%s is no key of results such as acc,none", t.metric);
+    if (st == ST_OK) st = read_files(&t, args, e);
     if (st == ST_OK && args->json) cli_print_json(table_json(&t, judge));
-    if (st == ST_OK && !args->json) print_table(&t, judge);
+    if (st == ST_OK && !args->json) print_table(&t);
+    if (st == ST_OK && !args->json && judge) print_quality(&t);
     for (int i = 0; i < t.rows && t.file; i++) json_decref(t.file[i]);
     arena_free(t.a);
     return st;
@@ -179,12 +213,13 @@ static status cmd_eval_table(const cli_args *args, err *e) {
 static const cli_option options[] = {
     {"metric", "KEY", "which score (acc,none)"},
     {"quality", NULL, "the files are checkpoints in their order: judge the tasks by them"},
+    {"runs", "N", "the files are those of N runs, one run after the other (1)"},
     {0}};
 
 const cli_command command_eval_table = {
     .name = "eval table",
     .summary = "results side by side, and how well tasks tell models apart",
-    .usage = "RESULTS.json... [--metric KEY] [--quality]",
+    .usage = "RESULTS.json... [--metric KEY] [--quality [--runs N]]",
     .run = cmd_eval_table,
     .options = options,
     .min_inputs = 1,

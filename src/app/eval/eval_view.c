@@ -130,6 +130,9 @@ void eval_print_doc(const eval_task *t, const eval_doc *d) {
     printf("\n==== %s, document %s (%s:%ld)\n", t->name, id, d->file, (long)d->line);
     free(id);
     for (int i = 0; i < d->n_choices; i++) print_choice(d, i);
+    if (t->kind == EVAL_LIKELIHOOD)
+        printf("---- %s\n",
+               d->greedy ? "the model would write it" : "the model would not write it");
     if (t->kind == EVAL_TEXT) print_bytes("text", d->text);
     if (t->kind != EVAL_ANSWER) return;
     print_bytes("prompt", d->prompt);
