@@ -46,10 +46,21 @@ static status check_version(const cu_driver *d, err *e) {
     return err_hint(e, "install a newer driver, or use device=cpu");
 }
 
-status cu_driver_open(cu_driver *d, err *e) {
+static bool wants_emulated(void) {
     const char *choice = getenv("ATHANOR_CUDA");
+    return choice && strcmp(choice, "emulated") == 0;
+}
+
+bool cu_driver_is_there(void) {
+    if (wants_emulated()) return true;
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library) dlclose(library);
+    return library != NULL;
+}
+
+status cu_driver_open(cu_driver *d, err *e) {
     *d = (cu_driver){0};
-    if (choice && strcmp(choice, "emulated") == 0) {
+    if (wants_emulated()) {
         emu_driver_fill(d);
         return ST_OK;
     }

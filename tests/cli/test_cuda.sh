@@ -25,6 +25,19 @@ if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
     has out '"event": "end"'
 fi
 
+# ---- what doctor says, and what computes each op ----
+ATHANOR_MACHINE_FILE=none expect 0 doctor --json
+has out '"name": "GPU 0", "ok": true, "detail": "emulated GPU, compute capability 9.0, '
+has out '"name": "cuBLASLt", "ok": true, "detail": "emulated"'
+expect 0 bench kernels --list
+has out "rope             backward"
+lacks out "scale            backward   none" # every storage has it on the CPU
+expect 0 bench kernels --list --json
+has out '"name": "linear, backward, bf16", "value": 2'
+has out '"op": "fan_out", "pass": "backward", "storage": "f32", "cpu": "reference", "cuda": "host"'
+expect 2 bench kernels
+has err "bench kernels --list"
+
 # ---- the CPU's losses ----
 # losses RUN: step and loss of every step, then validation losses.
 losses() { grep -oE '"(loss|val_loss)": [0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: //'; }
@@ -38,6 +51,8 @@ close() {
 expect 0 train c.yaml run=cpu device=cpu
 expect 0 train c.yaml run=cuda device=cuda
 close cuda cpu 1e-5
+event start cuda/metrics.jsonl | grep -q '"device": "cuda", "gpu": "emulated GPU"' || fail "start says another device"
+event start cpu/metrics.jsonl | grep -q '"device": "cpu"' || fail "start does not say cpu"
 [ "$(event sample cuda/metrics.jsonl)" = "$(event sample cpu/metrics.jsonl)" ] || fail "samples differ"
 for precision in bf16 fp16; do
     expect 0 train c.yaml run=cpu-$precision device=cpu train.precision=$precision train.steps=4
