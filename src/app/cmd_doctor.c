@@ -2,11 +2,13 @@
  * `auto` makes of that. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/frame/cli.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "gpu/lt.h"
 #include "op/gemm_bench.h"
 #include "op/probe.h"
 
@@ -138,6 +140,93 @@ static void check_auto(doctor *x) {
     check(x, "why", true, "%s", why);
 }
 
+/* ---- its GPUs; device=cuda needs no more than what is checked here ---- */
+
+/* Whether the program's kernels run on a GPU of this compute capability: those of the same major
+ * number and no higher minor one; with "a", as in 90a, only the same. */
+static bool has_kernels_for(int major, int minor) {
+    char *end;
+    for (const char *at = GPU_ARCHS; *at; at = *end ? end + 1 : end) {
+        long arch = strtol(at, &end, 10);
+        bool exact = *end == 'a';
+        end += exact;
+        if (arch / 10 == major && (exact ? arch % 10 == minor : arch % 10 <= minor)) return true;
+    }
+    return false;
+}
+
+/* Returns whether it is one to train on. */
+static bool check_gpu(doctor *x, const cu_driver *api, int ordinal) {
+    int device = 0, major = 0, minor = 0, processors = 0;
+    size_t bytes = 0;
+    char label[32], name[DEV_NAME_MAX] = "";
+    api->device_get(&device, ordinal);
+    api->device_name(name, sizeof name, device);
+    api->device_attribute(&major, CU_COMPUTE_MAJOR, device);
+    api->device_attribute(&minor, CU_COMPUTE_MINOR, device);
+    api->device_attribute(&processors, CU_MULTIPROCESSORS, device);
+    api->device_memory(&bytes, device);
+    bool serves = major >= CU_LEAST_MAJOR;
+    bool lacks = serves && !api->emulated && GPU_HAS_KERNELS && !has_kernels_for(major, minor);
+    snprintf(label, sizeof label, "GPU %d", ordinal);
+    check(x, label, !lacks, "%s, compute capability %d.%d, %.1f GiB, %d multiprocessors%s%s", name,
+          major, minor, (double)bytes / (1 << 30), processors,
+          serves ? "" : "; too old: 8.0 is the least for device=cuda",
+          lacks ? "; this program has no kernels for it: name it in make cuda CUDA_ARCHS=..." : "");
+    return serves;
+}
+
+static void check_kernels(doctor *x, bool emulated) {
+    if (emulated)
+        check(x, "GPU kernels", true, "compiled for the emulated GPU");
+    else if (GPU_HAS_KERNELS)
+        check(x, "GPU kernels", true, "for sm_%s", GPU_ARCHS);
+    else
+        check(x, "GPU kernels", true,
+              "none, so that training takes the CPU: make cuda builds the program with them");
+}
+
+static void check_cublaslt(doctor *x, bool emulated) {
+    lt_library lt;
+    err why = {0};
+    if (lt_open(&lt, emulated, &why) != ST_OK) {
+        check(x, "cuBLASLt", !GPU_HAS_KERNELS, "%s: make deps-cuda brings it; %s", why.message,
+              why.hint);
+        return;
+    }
+    if (emulated)
+        check(x, "cuBLASLt", true, "emulated");
+    else
+        check(x, "cuBLASLt", true, "%zu.%zu.%zu", lt.version() / 10000, lt.version() / 100 % 100,
+              lt.version() % 100);
+    lt_close(&lt);
+}
+
+/* A machine without a GPU is well; a driver that does not start is not. */
+static void check_gpus(doctor *x) {
+    cu_driver api;
+    err why = {0};
+    int count = 0, version = 0, serving = 0;
+    if (!cu_driver_is_there()) {
+        check(x, "GPU", true, "none: there is no NVIDIA driver here");
+        return;
+    }
+    if (cu_driver_open(&api, &why) != ST_OK) {
+        check(x, "GPU driver", false, "%s; %s", why.message, why.hint);
+        return;
+    }
+    api.driver_version(&version);
+    check(x, "GPU driver", true, "%sCUDA %d.%d", api.emulated ? "emulated, " : "", version / 1000,
+          version % 1000 / 10);
+    if (api.device_count(&count) != 0 || count == 0) check(x, "GPU", true, "none");
+    for (int i = 0; i < count; i++) serving += check_gpu(x, &api, i);
+    if (serving > 0) {
+        check_kernels(x, api.emulated);
+        check_cublaslt(x, api.emulated);
+    }
+    cu_driver_close(&api);
+}
+
 /* ---- showing it ---- */
 
 static double rate_of(const machine_layer *l, double ms) {
@@ -196,8 +285,8 @@ static status read_word(const cli_args *args, bool *anew, err *e) {
     *anew = strcmp(word, "calibrate") == 0;
     if (!*word || *anew) return ST_OK;
     if (strcmp(word, "burnin") == 0) {
-        err_set(e, ST_USAGE, "doctor burnin is for GPUs, of which this version has none");
-        return err_hint(e, "athanor doctor checks the processor");
+        err_set(e, ST_USAGE, "this version has no burn-in of GPUs");
+        return err_hint(e, "athanor doctor shows them, and checks the processor");
     }
     err_set(e, ST_USAGE, "doctor does not know '%s'", word);
     return err_hint(e, "write athanor doctor, or athanor doctor calibrate");
@@ -212,6 +301,7 @@ static status examine(doctor *x, bool anew, err *e) {
     TRY(check_products(x, e));
     TRY(check_speed(x, anew, e));
     check_auto(x);
+    check_gpus(x);
     return ST_OK;
 }
 

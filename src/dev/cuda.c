@@ -15,7 +15,7 @@
 #include "dev/dev_int.h"
 #include "dev/keep.h"
 
-enum { EVENTS = 64, ERROR_MAX = 512, LEAST_MAJOR = 8 };
+enum { EVENTS = 64, ERROR_MAX = 512 };
 
 /* Kernels that have been looked up. */
 typedef struct loaded {
@@ -327,7 +327,7 @@ bool dev_cuda_is_there(void) {
     if (cu_driver_open(&api, NULL) != ST_OK) return false;
     bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
                  api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 &&
-                 major >= LEAST_MAJOR;
+                 major >= CU_LEAST_MAJOR;
     cu_driver_close(&api);
     return there;
 }
@@ -341,11 +341,11 @@ static status find_device(cuda *c, err *e) {
     c->api.device_get(&c->device, 0);
     c->api.device_attribute(&major, CU_COMPUTE_MAJOR, c->device);
     c->api.device_attribute(&c->multiprocessors, CU_MULTIPROCESSORS, c->device);
-    if (major < LEAST_MAJOR) {
+    if (major < CU_LEAST_MAJOR) {
         char name[128] = "";
         c->api.device_name(name, sizeof name, c->device);
         err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name,
-                major, LEAST_MAJOR);
+                major, CU_LEAST_MAJOR);
         return err_hint(e, "use device=cpu");
     }
     return ST_OK;

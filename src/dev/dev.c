@@ -153,6 +153,10 @@ void dev_close(dev *d) {
     free(d);
 }
 
+const char *dev_kind_name(dev_kind kind) {
+    return classes[kind]->name;
+}
+
 dev_kind dev_get_kind(const dev *d) {
     return d->kind;
 }

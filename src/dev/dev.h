@@ -43,7 +43,8 @@ status dev_open(dev **out, dev_kind kind, int threads, err *e) ATH_MUST_USE;
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) ATH_MUST_USE;
 /* Waits for all work, then frees the device. */
 void dev_close(dev *d);
-dev_kind dev_get_kind(const dev *d); /* of a meta device: the kind for which it stands */
+const char *dev_kind_name(dev_kind kind); /* "cpu" */
+dev_kind dev_get_kind(const dev *d);      /* of a meta device: the kind for which it stands */
 bool dev_is_meta(const dev *d);
 int dev_threads(const dev *d);
 cpu_isa dev_isa(const dev *d);

@@ -29,10 +29,16 @@ static status find_functions(cu_driver *d, err *e) {
     return ST_OK;
 }
 
+static status no_gpu(err *e) {
+    err_set(e, ST_USAGE, "the NVIDIA driver is there, but no GPU");
+    return err_hint(e, "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
+}
+
 static status check_version(const cu_driver *d, err *e) {
     int version = 0;
     const char *text = NULL;
     cu_result r = d->init(0);
+    if (r == CU_NO_DEVICE) return no_gpu(e);
     if (r != 0) {
         d->error_text(r, &text);
         err_set(e, ST_USAGE, "the NVIDIA driver does not start: %s",
@@ -46,14 +52,31 @@ static status check_version(const cu_driver *d, err *e) {
     return err_hint(e, "install a newer driver, or use device=cpu");
 }
 
-status cu_driver_open(cu_driver *d, err *e) {
+/* ATHANOR_CUDA; "": it is not set. */
+static const char *choice_of_user(void) {
     const char *choice = getenv("ATHANOR_CUDA");
+    return choice ? choice : "";
+}
+
+static bool wants_emulated(void) {
+    return strcmp(choice_of_user(), "emulated") == 0;
+}
+
+bool cu_driver_is_there(void) {
+    if (wants_emulated()) return true;
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library) dlclose(library);
+    return library != NULL;
+}
+
+status cu_driver_open(cu_driver *d, err *e) {
+    const char *choice = choice_of_user();
     *d = (cu_driver){0};
-    if (choice && strcmp(choice, "emulated") == 0) {
+    if (wants_emulated()) {
         emu_driver_fill(d);
         return ST_OK;
     }
-    if (choice && *choice) {
+    if (*choice) {
         err_at(e, ST_USAGE, "ATHANOR_CUDA", "ATHANOR_CUDA is \"%s\", which is not a GPU", choice);
         return err_hint(e, "use ATHANOR_CUDA=emulated, or unset it");
     }

@@ -18,7 +18,7 @@ typedef struct cu_function_handle *cu_function;
 typedef struct cu_module_handle *cu_module;
 typedef struct cu_context_handle *cu_context;
 
-enum { CU_OUT_OF_MEMORY = 2, CU_LAUNCH_FAILED = 719 };
+enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_LAUNCH_FAILED = 719 };
 enum { /* CUdevice_attribute */
        CU_CLOCK_KHZ = 13,
        CU_MULTIPROCESSORS = 16,
@@ -26,6 +26,7 @@ enum { /* CUdevice_attribute */
        CU_COMPUTE_MINOR = 76,
        CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
 };
+enum { CU_LEAST_MAJOR = 8 };          /* compute capability that our kernels need */
 enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
 enum { CU_HOST_DEVICE_MAP = 2 };      /* kernels reach the host's memory by the host's addresses */
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
@@ -38,6 +39,7 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
     X(device_get, "cuDeviceGet", (int *device, int ordinal))                                       \
     X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                         \
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
+    X(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, int device))                          \
     X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * c, int device))                    \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
     X(context_set, "cuCtxSetCurrent", (cu_context c))                                              \
@@ -80,6 +82,8 @@ typedef struct cu_driver {
  * it is too old, or the variable has another value; the sentence says which. */
 status cu_driver_open(cu_driver *d, err *e) ATH_MUST_USE;
 void cu_driver_close(cu_driver *d);
+/* Whether there is a driver to open, be it one that does not start. */
+bool cu_driver_is_there(void);
 
 /* ---- what only the emulated device does (emulated/stream.c) ---- */
 

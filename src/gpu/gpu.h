@@ -32,6 +32,10 @@ typedef struct gpu_kernel {
 #ifndef GPU_HAS_KERNELS
 #define GPU_HAS_KERNELS 0
 #endif
+/* For which compute capabilities, as "80 90a 100". */
+#ifndef GPU_ARCHS
+#define GPU_ARCHS ""
+#endif
 
 /* Blocks in x, y and z; threads of each block; bytes of dynamic shared memory of each block. */
 typedef struct gpu_grid {

@@ -278,6 +278,9 @@ int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);
 const op_impl *op_find(const dev *d, op_kind kind, dtype dt);
 /* The kernels of this device's kind, also when `d` is meta: what infer asks for workspace. */
 const op_impl *op_find_of_kind(const dev *d, op_kind kind, dtype dt);
+/* Who computes an op there: on the CPU the name of an instruction set or "reference"; on CUDA "own",
+ * "cublaslt" (own kernels around its products) or "host" (collectives). NULL: there is no kernel. */
+const char *op_made_by(const dev *d, op_kind kind, dtype dt);
 /* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
 const op_impl *op_find_reference(op_kind kind, dtype dt);
 

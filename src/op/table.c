@@ -149,6 +149,24 @@ const op_impl *op_find(const dev *d, op_kind kind, dtype dt) {
     return impl && dev_is_meta(d) ? &meta_impl : impl;
 }
 
+/* The lowest instruction set that has these kernels: higher ones take them over. */
+static const char *cpu_made_by(const dev *d, op_kind kind, dtype dt, const op_impl *impl) {
+    if (impl == op_find_reference(kind, dt)) return "reference";
+    for (cpu_isa isa = ISA_BASE; isa < dev_isa(d); isa++)
+        if (cpu_kernels_of(isa, dt)->ops[kind] == impl ||
+            cpu_kernels_of(isa, DT_F32)->ops[kind] == impl)
+            return cpu_isa_name(isa);
+    return cpu_isa_name(dev_isa(d));
+}
+
+const char *op_made_by(const dev *d, op_kind kind, dtype dt) {
+    const op_impl *impl = op_find_of_kind(d, kind, dt);
+    if (!impl) return NULL;
+    if (dev_get_kind(d) != DEV_CUDA) return cpu_made_by(d, kind, dt, impl);
+    if (communicates(kind)) return "host";
+    return op_classes[kind].flags & OPF_PRODUCT ? "cublaslt" : "own";
+}
+
 void op_launch(dev *d, op_fn fn, const op_call *c) {
     backends[dev_get_kind(d)].launch(d, fn, c);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "dev/cuda.h"
 #include "io/checkpoint/checkpoint.h"
 #include "interchange/where_runs.h"
 #include "op/gemm.h"
@@ -107,6 +108,11 @@ static json_t *matrix_products_json(const setup *u) {
 static void put_machine(const setup *u, json_t *o) {
     char name[DEV_NAME_MAX], why[256];
     const choice *k = &u->choice;
+    json_object_set_new(o, "device", json_string(dev_kind_name(dev_get_kind(u->dev))));
+    if (dev_get_kind(u->dev) == DEV_CUDA) {
+        cuda_name(u->dev, name);
+        json_object_set_new(o, "gpu", json_cstr(name));
+    }
     dev_machine_name(name);
     machine_describe(&k->made, why);
     json_object_update_new(

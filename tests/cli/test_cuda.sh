@@ -28,6 +28,18 @@ fi
 ATHANOR_CUDA=emulate expect 2 train c.yaml run=none device=cuda
 has err 'ATHANOR_CUDA is "emulate"'
 has err "ATHANOR_CUDA=emulated"
+# ---- what doctor says, and what computes each op ----
+ATHANOR_MACHINE_FILE=none expect 0 doctor --json
+has out '"name": "GPU 0", "ok": true, "detail": "emulated GPU, compute capability 9.0, '
+has out '"name": "cuBLASLt", "ok": true, "detail": "emulated"'
+expect 0 bench kernels --list
+has out "rope             backward"
+lacks out "scale            backward   none" # every storage has it on the CPU
+expect 0 bench kernels --list --json
+has out '"name": "linear, backward, bf16", "value": 2'
+has out '"op": "fan_out", "pass": "backward", "storage": "f32", "cpu": "reference", "cuda": "host"'
+expect 2 bench kernels
+has err "bench kernels --list"
 
 # ---- the CPU's losses ----
 # losses RUN: step and loss of every step, then validation losses.
@@ -42,6 +54,8 @@ close() {
 expect 0 train c.yaml run=cpu device=cpu
 expect 0 train c.yaml run=cuda device=cuda
 close cuda cpu 1e-5
+event start cuda/metrics.jsonl | grep -q '"device": "cuda", "gpu": "emulated GPU"' || fail "start says another device"
+event start cpu/metrics.jsonl | grep -q '"device": "cpu"' || fail "start does not say cpu"
 [ "$(event sample cuda/metrics.jsonl)" = "$(event sample cpu/metrics.jsonl)" ] || fail "samples differ"
 for precision in bf16 fp16; do
     expect 0 train c.yaml run=cpu-$precision device=cpu train.precision=$precision train.steps=4

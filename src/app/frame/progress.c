@@ -83,13 +83,14 @@ static void put_choice(const progress *p, const json_t *o) {
 static void on_start(progress *p, const json_t *o) {
     bool widened = strcmp(metrics_text(o, "precision"), "bf16") == 0 &&
                    strcmp(metrics_text(o, "arithmetic"), "fp32") == 0;
+    bool on_gpu = strcmp(metrics_text(o, "device"), "cuda") == 0;
     p->total_steps = metrics_int(o, "steps", 0);
     p->first_step = metrics_int(o, "step", 0);
     p->began_ns = clock_now_ns();
     put_choice(p, o);
     fprintf(p->out, "run %s: %.2fM parameters, %s%s on %s, %ld threads, peak %.0f GFLOP/s\n",
             metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
-            widened ? " (multiplied in fp32)" : "", metrics_text(o, "isa"),
+            widened ? " (multiplied in fp32)" : "", metrics_text(o, on_gpu ? "gpu" : "isa"),
             (long)metrics_int(o, "threads", 0), metrics_num(o, "peak_gflops"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
 }

@@ -479,8 +479,13 @@ static cu_result emu_device_attribute(int *value, int attribute, int device) {
                                                  : 0;
     return 0;
 }
+static cu_result emu_device_memory(size_t *bytes, int device) {
+    (void)device;
+    *bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    return 0;
+}
 static cu_result emu_mem_info(size_t *available, size_t *total) {
-    *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    emu_device_memory(total, 0);
     *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     return 0;
 }
@@ -497,6 +502,7 @@ void emu_driver_fill(cu_driver *d) {
         .device_get = emu_device_get,
         .device_name = emu_device_name,
         .device_attribute = emu_device_attribute,
+        .device_memory = emu_device_memory,
         .context_retain = emu_context_retain,
         .context_set = emu_context_set,
         .mem_info = emu_mem_info,
