@@ -29,17 +29,11 @@ static status find_functions(cu_driver *d, err *e) {
     return ST_OK;
 }
 
-static status no_gpu(err *e) {
-    err_set(e, ST_USAGE, "the NVIDIA driver is there, but no GPU");
-    return err_hint(e, "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
-}
-
 static status check_version(const cu_driver *d, err *e) {
     int version = 0;
     const char *text = NULL;
     cu_result r = d->init(0);
-    if (r == CU_NO_DEVICE) return no_gpu(e);
-    if (r != 0) {
+    if (r != 0 && r != CU_NO_DEVICE) { /* without a device, device_count says so */
         d->error_text(r, &text);
         err_set(e, ST_USAGE, "the NVIDIA driver does not start: %s",
                 text ? text : "no reason given");
