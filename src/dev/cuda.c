@@ -87,6 +87,10 @@ static status cuda_check(dev *d, err *e) {
 
 /* ---- memory ---- */
 
+static void sync_stream(dev *d, cuda *c) {
+    good(d, c->api.stream_sync(c->stream), "waiting for the GPU");
+}
+
 static status cuda_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
     cuda *c = use(d);
     cu_ptr p = 0;
@@ -104,7 +108,7 @@ static status cuda_reserve(dev *d, void **ptr, size_t bytes, const char *what, e
 static void cuda_release(dev *d, void *ptr, size_t bytes) {
     (void)bytes;
     cuda *c = use(d);
-    good(d, c->api.stream_sync(c->stream), "waiting for the GPU");
+    sync_stream(d, c);
     good(d, c->api.mem_free((cu_ptr)(uintptr_t)ptr), "giving memory back");
 }
 
@@ -112,10 +116,6 @@ static void cuda_release(dev *d, void *ptr, size_t bytes) {
 
 static cu_ptr at(const void *p) {
     return (cu_ptr)(uintptr_t)p;
-}
-
-static void sync_stream(dev *d, cuda *c) {
-    good(d, c->api.stream_sync(c->stream), "waiting for the GPU");
 }
 
 /* The host's bytes are pageable, so that the driver has taken them when the call returns. */
@@ -142,15 +142,12 @@ static void cuda_fill(dev *d, void *to, int byte, size_t bytes) {
 }
 
 static void *cuda_borrow(dev *d, void *from, size_t bytes, bool contents, dev_room *room) {
-    if (room->bytes < bytes) {
-        dev_room_free(room);
-        *room = (dev_room){xmalloc(bytes), bytes};
-    }
+    void *host = dev_room_of(room, bytes);
     if (contents)
-        cuda_read(d, room->host, from, bytes);
+        cuda_read(d, host, from, bytes);
     else
         sync_stream(d, use(d));
-    return room->host;
+    return host;
 }
 
 /* ---- kernels ---- */
@@ -276,12 +273,7 @@ void *cuda_scratch(dev *d, size_t bytes) {
 }
 
 void *cuda_host_room(dev *d, size_t bytes) {
-    dev_room *room = &((cuda *)d->own)->keep.room;
-    if (room->bytes < bytes) {
-        dev_room_free(room);
-        *room = (dev_room){xmalloc(bytes), bytes};
-    }
-    return room->host;
+    return dev_room_of(&((cuda *)d->own)->keep.room, bytes);
 }
 
 /* ---- points in the order ---- */

@@ -251,6 +251,14 @@ void dev_put_back(dev *d, void *at, const void *host, size_t bytes) {
     if (d->class->put_back) d->class->put_back(d, at, host, bytes);
 }
 
+void *dev_room_of(dev_room *r, size_t bytes) {
+    if (r->bytes < bytes) {
+        dev_room_free(r);
+        *r = (dev_room){xmalloc(bytes), bytes};
+    }
+    return r->host;
+}
+
 void dev_room_free(dev_room *r) {
     free(r->host);
     *r = (dev_room){0};

@@ -71,6 +71,9 @@ bool dev_cuda_is_there(void);
 /* dev.c: dev_cores for these processors, by DIR/cpuN/topology/thread_siblings_list. */
 int dev_count_cores(const char *dir, const cpu_set_t *allowed);
 
+/* dev.c: host memory for so many bytes; what the room held is lost when it grows. */
+void *dev_room_of(dev_room *r, size_t bytes);
+
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);
 #endif

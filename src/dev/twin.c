@@ -206,15 +206,12 @@ static void twin_fill(dev *d, void *at, int byte, size_t bytes) {
 /* ---- the host ---- */
 
 static void *twin_borrow(dev *d, void *at, size_t bytes, bool contents, dev_room *room) {
-    if (room->bytes < bytes) {
-        dev_room_free(room);
-        *room = (dev_room){xmalloc(bytes), bytes};
-    }
+    void *host = dev_room_of(room, bytes);
     if (contents)
-        move_now(d, room->host, at, bytes);
+        move_now(d, host, at, bytes);
     else
         dev_sync(d);
-    return room->host;
+    return host;
 }
 
 static void twin_enter(dev *d, dev_event ev) {

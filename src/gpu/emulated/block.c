@@ -121,13 +121,12 @@ static void set_up(emu_worker *w, const uint32_t block[3]) {
         emu_thread *t = &w->thread[i];
         const uint32_t place[EMU_INDICES] = {i, g->threads, block[0], block[1], block[2]};
         memcpy(t->place, place, sizeof place);
-        if (w->failed) t->fiber.started = false;
         t->copies = t->groups = 0;
         make_ready(w, t);
     }
 }
 
-bool emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number) {
+void emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number) {
     w->block_number = number;
     w->epoch = 1;
     emu_watch_forget_shared(w);
@@ -135,7 +134,6 @@ bool emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number) {
     emu_worker_now = w;
     go_on(w);
     emu_worker_now = NULL;
-    return !w->failed;
 }
 
 /* ---- shared memory ---- */

@@ -68,8 +68,7 @@ typedef struct emu_worker {
     const gpu_grid *grid;
     const void *args;
     uint64_t random;
-    fiber home; /* of the host's thread */
-    bool failed;
+    fiber home;         /* of the host's thread */
     emu_thread *thread; /* [GPU_MOST_THREADS] */
     emu_thread *now;
     uint32_t ready[GPU_MOST_THREADS];
@@ -89,8 +88,8 @@ extern _Thread_local emu_worker *emu_worker_now;
 
 emu_worker *emu_worker_new(emu_device *d, uint64_t seed);
 void emu_worker_free(emu_worker *w);
-/* False: there was a fault. */
-bool emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number);
+/* To its end, or to its first fault: then the device is broken, and this worker runs nothing more. */
+void emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number);
 
 /* The lanes' `in` are complete: fills `out`. On the last lane that arrives. */
 typedef void (*emu_together)(emu_warp *w, const emu_site *site);

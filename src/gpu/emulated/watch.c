@@ -113,7 +113,6 @@ _Noreturn void emu_fail(const void *pc, const emu_site *site, const char *fmt, .
     snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread %u, %s: %s", w->kernel->name,
              p[EMU_BLOCK_X], p[EMU_BLOCK_Y], p[EMU_BLOCK_Z], p[EMU_THREAD], line, what);
     emu_keep_fault(w->device, text);
-    w->failed = true;
     fiber_switch(&w->now->fiber, &w->home, NULL, NULL);
     abort(); /* who failed never goes on */
 }
@@ -244,6 +243,18 @@ static bool allows(const emu_range *r, bool write) {
     return !write || r->is.access != GPU_READ;
 }
 
+/* The range in which the bytes lie and may be touched so, and the byte at which they begin; or
+ * NULL. */
+static const emu_range *range_around(const emu_device *d, const void *p, size_t bytes, bool write,
+                                     int64_t *at) {
+    const emu_range *r = d->in_scope ? d->range : d->memory;
+    for (int i = 0, n = d->in_scope ? d->ranges : d->memories; i < n; i++) {
+        *at = allows(&r[i], write) ? inside(&r[i], p, bytes) : -1;
+        if (*at >= 0) return &r[i];
+    }
+    return NULL;
+}
+
 static void touch_range(const emu_range *r, int64_t at, const touching *a, stamp now) {
     if (!r->cell) return;
     bool fresh = r->is.access == GPU_WRITE || r->is.access == GPU_SCRATCH;
@@ -280,16 +291,12 @@ static _Noreturn void fail_outside(const emu_device *d, const void *p, const tou
 }
 
 static void watch_ranges(const emu_worker *w, const void *p, const touching *a, stamp now) {
-    const emu_device *d = w->device;
-    const emu_range *r = d->in_scope ? d->range : d->memory;
-    int n = d->in_scope ? d->ranges : d->memories;
-    for (int i = 0; i < n; i++) {
-        int64_t at = allows(&r[i], a->write) ? inside(&r[i], p, a->bytes) : -1;
-        if (at < 0) continue;
-        touch_range(&r[i], at, a, now);
-        return;
-    }
-    if (a->write || !in_program(p)) fail_outside(d, p, a);
+    int64_t at;
+    const emu_range *r = range_around(w->device, p, a->bytes, a->write, &at);
+    if (r)
+        touch_range(r, at, a, now);
+    else if (a->write || !in_program(p))
+        fail_outside(w->device, p, a);
 }
 
 /* ---- libraries ---- */
@@ -301,24 +308,13 @@ void emu_library_fault(emu_device *d, const char *who, const char *what) {
     emu_keep_fault(d, text);
 }
 
-/* The range in which the bytes lie and may be touched so, or NULL. */
-static const emu_range *range_around(const emu_device *d, const void *p, int64_t bytes, bool write,
-                                     int64_t *at) {
-    const emu_range *r = d->in_scope ? d->range : d->memory;
-    for (int i = 0, n = d->in_scope ? d->ranges : d->memories; i < n; i++) {
-        *at = allows(&r[i], write) ? inside(&r[i], p, (size_t)bytes) : -1;
-        if (*at >= 0) return &r[i];
-    }
-    return NULL;
-}
-
 /* Row n of what a library names; false: there was a fault. */
 static bool library_row(emu_device *d, const char *who, const gpu_range *is, int64_t n, stamp now) {
     bool write = is->access != GPU_READ;
     char what[256];
     int64_t at;
     const emu_range *r =
-        range_around(d, (const char *)is->at + n * is->stride, is->row_bytes, write, &at);
+        range_around(d, (const char *)is->at + n * is->stride, (size_t)is->row_bytes, write, &at);
     if (!r) {
         snprintf(what, sizeof what,
                  "row %lld of %s, %lld bytes, is not all in memory that it may %s", (long long)n,
@@ -371,15 +367,10 @@ void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const em
 /* Atomic accesses do not collide with each other. Only the place is checked: that they collide with
  * plain ones is not seen. */
 static void watch_atomic(void *p, size_t bytes, const emu_site *site) {
-    emu_worker *w = emu_worker_now;
-    const emu_device *d = w->device;
+    const emu_device *d = emu_worker_now->device;
     const touching a = {bytes, true, NULL, site};
-    const emu_range *r = d->in_scope ? d->range : d->memory;
-    for (int i = 0, n = d->in_scope ? d->ranges : d->memories; i < n; i++) {
-        int64_t at = allows(&r[i], true) ? inside(&r[i], p, bytes) : -1;
-        if (at >= 0) return;
-    }
-    fail_outside(d, p, &a);
+    int64_t at;
+    if (!range_around(d, p, bytes, true, &at)) fail_outside(d, p, &a);
 }
 
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v) {

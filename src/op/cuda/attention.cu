@@ -131,6 +131,16 @@ static void launch_mma(const op_call *c, attention_args *a, const mma_kernel *of
 
 /* ---- the op ---- */
 
+/* Plain arithmetic: `rows` in each of `heads` heads, results of `width` columns; two: any_shared. */
+static void launch_any(const op_call *c, attention_args *a, const gpu_kernel *k, int64_t rows,
+                       int64_t heads, int32_t width, bool two) {
+    int32_t block_rows = any_rows(rows);
+    a->tiles = (int32_t)blocks_for(rows, block_rows);
+    a->chunks = (width + ANY_CHUNK - 1) / ANY_CHUNK;
+    int64_t shared = any_shared(a, block_rows, two);
+    launch(c, k, any_grid(heads * a->tiles * a->chunks, block_rows, shared), a);
+}
+
 static void forward_parts(const op_call *c, attention_args *a) {
     int64_t rows = (int64_t)a->pack * a->Tq, heads = (int64_t)a->B * (a->H / a->pack) * a->splits;
 #ifndef CUDA_STORE_F32
@@ -139,11 +149,7 @@ static void forward_parts(const op_call *c, attention_args *a) {
         return;
     }
 #endif
-    int32_t block_rows = any_rows(rows);
-    a->tiles = (int32_t)blocks_for(rows, block_rows);
-    a->chunks = (a->Dv + ANY_CHUNK - 1) / ANY_CHUNK;
-    int64_t shared = any_shared(a, block_rows, false);
-    launch(c, &attention_any_fwd, any_grid(heads * a->tiles * a->chunks, block_rows, shared), a);
+    launch_any(c, a, &attention_any_fwd, rows, heads, a->Dv, false);
 }
 
 static void attention_fwd(const op_call *c) {
@@ -171,12 +177,7 @@ static void query_gradients(const op_call *c, attention_args a) {
         return;
     }
 #endif
-    int32_t rows = any_rows(a.Tq);
-    a.tiles = (int32_t)blocks_for(a.Tq, rows);
-    a.chunks = (a.D + ANY_CHUNK - 1) / ANY_CHUNK;
-    int64_t shared = any_shared(&a, rows, true);
-    launch(c, &attention_any_dq, any_grid((int64_t)a.B * a.H * a.tiles * a.chunks, rows, shared),
-           &a);
+    launch_any(c, &a, &attention_any_dq, a.Tq, (int64_t)a.B * a.H, a.D, true);
 }
 
 static void key_gradients(const op_call *c, attention_args a) {
@@ -186,12 +187,8 @@ static void key_gradients(const op_call *c, attention_args a) {
         return;
     }
 #endif
-    int32_t rows = any_rows(a.Tk);
-    a.tiles = (int32_t)blocks_for(a.Tk, rows);
-    a.chunks = ((a.D > a.Dv ? a.D : a.Dv) + ANY_CHUNK - 1) / ANY_CHUNK;
-    int64_t shared = any_shared(&a, rows, true);
-    launch(c, &attention_any_dkv, any_grid((int64_t)a.B * a.K * a.tiles * a.chunks, rows, shared),
-           &a);
+    int32_t width = a.D > a.Dv ? a.D : a.Dv;
+    launch_any(c, &a, &attention_any_dkv, a.Tk, (int64_t)a.B * a.K, width, true);
 }
 
 static void attention_bwd(const op_call *c) {
