@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "io/hf/hf_weights.h"
 #include "op/gemm.h"
 #include "op/peak.h"
 #include "data/order/prefetch.h"
 #include "train/batch.h"
+#include "train/vocabulary.h"
 
 /* ---- model ---- */
 
@@ -74,6 +76,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
     TRY(locate_error(c, st, e));
+    TRY(vocabulary_settle(c, u->tok, out, e));
     TRY(check_vocab(u, c, out, e));
     return check_length(c, out, e);
 }
@@ -83,6 +86,7 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
+    TRY(vocabulary_added(u->c, u->tok, &first, &u->added_tokens, e));
     *vocab_size = (int32_t)first.vocab_size;
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
@@ -240,10 +244,20 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .sharing = peers_sharding(&u->peers, u->c)};
 }
 
+/* A reference that lacks the run's new tokens grows as the model does. */
+static status grow_reference(const setup *u, model_config *ref, err *e) {
+    bool known;
+    if (!u->tok || ref->vocab_size >= u->models[0].vocab_size) return ST_OK;
+    TRY(vocabulary_extends(u->c, u->tok, ref->from, &known, e));
+    if (known) ref->vocab_size = u->models[0].vocab_size;
+    return ST_OK;
+}
+
 /* The reference computes the same sequences as the model: its vocabulary and length must
  * suffice. */
-static status check_reference(const setup *u, const model_config *ref, err *e) {
+static status check_reference(const setup *u, model_config *ref, err *e) {
     int64_t vocab = u->models[0].vocab_size, longest = 0;
+    TRY(grow_reference(u, ref, e));
     for (int i = 0; i < u->course->n_stages; i++)
         if (u->course->stage[i].T > longest) longest = u->course->stage[i].T;
     if (ref->vocab_size != vocab) {
@@ -290,16 +304,23 @@ status setup_commit(setup *u, err *e) {
     return ST_OK;
 }
 
-status setup_make_weights(const setup *u, param_store *store, const char *from, err *e) {
-    if (from) return hf_load_weights(store, from, e);
-    param_init_all(store, (uint64_t)u->c->train.seed);
-    return ST_OK;
+status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
+    if (!m || !m->from) {
+        param_init_all(store, (uint64_t)u->c->train.seed);
+        return ST_OK;
+    }
+    if (m->vocab_size == m->from_vocab) return hf_load_weights(store, m->from, e);
+    if (setup_leads(u))
+        log_info("%s has %ld tokens, the model %ld: the new rows of %s are the mean of the old",
+                 m->from, (long)m->from_vocab, (long)m->vocab_size,
+                 m->tie_word_embeddings ? "the embedding" : "embedding and head");
+    return hf_load_grown(store, m->from, m->from_vocab, e);
 }
 
-status setup_load_reference(const setup *u, const char *initial, err *e) {
+status setup_load_reference(const setup *u, const model_config *initial, err *e) {
     if (!u->objective->reference) return ST_OK;
-    const char *from = u->c->train.reference;
-    return setup_make_weights(u, u->plan->model[1].store, from ? from : initial, e);
+    const model_config *own = u->c->train.reference ? &u->reference.config : initial;
+    return setup_make_weights(u, u->plan->model[1].store, own, e);
 }
 
 status setup_digest(setup *u, uint64_t *digest, err *e) {

@@ -22,8 +22,9 @@ typedef struct setup {
     peers peers;
     uint64_t attempt; /* a number of this start of the run: the same on all ranks, new each time */
     dev *dev;
-    choice choice; /* what `auto` stands for; its first members are set before opening */
-    tok *tok;      /* NULL: the config names none, and none is needed */
+    choice choice;        /* what `auto` stands for; its first members are set before opening */
+    tok *tok;             /* NULL: the config names none, and none is needed */
+    int32_t added_tokens; /* tokens that the weights it starts from lack (vocabulary.h) */
     course *course;
     model_config *models; /* one a stage: rotary bases differ */
     plan *plan;
@@ -46,13 +47,14 @@ status setup_make_plan(setup *u, err *e) ATH_MUST_USE;
 status setup_commit(setup *u, err *e) ATH_MUST_USE;
 void setup_close(setup *u);
 
-/* Gives a model its first weights: those of the folder `from`; if that is NULL, by the rules of
- * param_init. */
-status setup_make_weights(const setup *u, param_store *store, const char *from,
+/* Gives the store of model m its first weights: those of the folder m->from, with rows for new
+ * tokens where the model has more than the folder (vocabulary.h). If it has no such folder, or m is
+ * NULL, by the rules of param_init. */
+status setup_make_weights(const setup *u, param_store *store, const model_config *m,
                           err *e) ATH_MUST_USE;
 /* Gives the reference model its weights, if the objective has one: those of train.reference. If
- * that is not set, those with which the model begins, from `initial`. */
-status setup_load_reference(const setup *u, const char *initial, err *e) ATH_MUST_USE;
+ * that is not set, those with which the model begins, as `initial` says. */
+status setup_load_reference(const setup *u, const model_config *initial, err *e) ATH_MUST_USE;
 /* Sets the optimizer's state to that before the first step. */
 void setup_clear_optimizer(const setup *u);
 /* The weights' digest, the same on all ranks. */

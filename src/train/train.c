@@ -190,7 +190,7 @@ static status start_state(session *s, err *e) {
     TRY(setup_commit(u, e));
     status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
     TRY(peers_agree(&u->peers, st, e));
-    TRY(setup_load_reference(u, u->models[0].from, e));
+    TRY(setup_load_reference(u, &u->models[0], e));
     TRY(state_load_newest(s, e));
     peers_gather_all(&u->peers);
     return check_begun(s, e);

@@ -15,6 +15,7 @@
 typedef struct hf_weight {
     const st_view *v;
     const st_view *scale; /* fp8: NAME_scale_inv, the factors of its blocks (fp8.h); else NULL */
+    const float *mean;    /* every row behind those that are stored; NULL: all are stored */
 } hf_weight;
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
@@ -38,6 +39,12 @@ hf_order hf_order_of(const char *dir);
 /* Fills what this rank holds of the store's masters and of their compute copies from a safetensors
  * file or folder. */
 status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_USE;
+
+/* The same where the files have a smaller vocabulary, of `rows` tokens. The rows of new tokens, of
+ * the embedding and of a head of its own, are the mean of those that are stored, as in transformers'
+ * resize_token_embeddings(mean_resizing=True), but without its noise: they depend on the files
+ * alone. */
+status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) ATH_MUST_USE;
 
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);

@@ -403,5 +403,5 @@ status state_load_newest(session *s, err *e) {
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     loss_scale_init(&s->scale, s->setup.c);
-    return setup_make_weights(&s->setup, s->setup.plan->store, s->setup.models[0].from, e);
+    return setup_make_weights(&s->setup, s->setup.plan->store, &s->setup.models[0], e);
 }
