@@ -112,16 +112,10 @@ static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
 }
 
-/* Refuses what does not work together: an objective with its own loss and tensor parallelism or
- * z_loss; more chunks than layers; micro-batches that are not whole samples. */
+/* Refuses what does not work together: an objective with its own loss and z_loss; more chunks than
+ * layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
     int64_t layers = u->models[0].num_hidden_layers;
-    if (u->objective->loss && u->peers.m.size[MESH_TP] > 1) {
-        config_error(u->c, e, "parallel.tp",
-                     "train.objective=%s does not run on tensor-parallel ranks yet",
-                     u->objective->name);
-        return err_hint(e, "parallel.tp=1; dp and zero share it out");
-    }
     if (u->objective->loss && u->c->optim.z_loss > 0) {
         config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
                      u->objective->name);
