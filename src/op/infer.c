@@ -536,6 +536,9 @@ static status infer_HEAD_GRAD(op_infer *io, err *e) {
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
     TRY(expect_cols(io, 2, OP_HEAD_STATS_COLS, "the size of the stats of a row", e));
+    TRY(expect_dtype(io, 3, real_dt(io), e));
+    TRY(expect_rows(io, 3, logits->rows, "the number of rows of logits", e));
+    TRY(expect_cols(io, 3, 1, "one number a row", e));
     TRY(expect_part(io, e));
     if (stats->rows % logits->rows)
         return err_set(e, ST_USAGE, "head_grad: %lld rows of stats are no multiple of %lld rows",

@@ -227,10 +227,7 @@ val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, va
 }
 
 val graph_head_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
-    if (graph_tp(g) > 1)
-        graph_fail(g, ST_USAGE,
-                   "this objective does not run with parallel.tp yet: its loss is that of a head "
-                   "whose vocabulary is not shared out; parallel.tp=1 runs it");
+    if (in_parts(g, x, w)) return graph_head_parts_nll(g, s, graph_tp_in(g, x), w, bias, targets);
     op_attr attr = head_attr(s);
     return emit(g, OP_HEAD_NLL, &attr, (val[]){x, w, targets, bias}, 4, -1);
 }

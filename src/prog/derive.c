@@ -298,7 +298,7 @@ static void backward_op(derive *d, int32_t index) {
         }
         return;
     }
-    val dy = d->grad[f.out[0]];
+    val dy = f.out[0] == VAL_NONE ? VAL_NONE : d->grad[f.out[0]];
     if (dy == VAL_NONE) return;
     CHECK(d->covered[f.out[0]] == 0 || d->covered[f.out[0]] == g->value[f.out[0]].t.cols,
           "%s: only part of the output has a gradient", k->name);
@@ -356,7 +356,9 @@ static void keep_grad(derive *d, val v) {
 }
 
 void graph_derive_backward(graph *g) {
-    int32_t n = g->n_values, n_ops = g->n_ops;
+    int32_t n_ops = g->n_ops;
+    graph_head_parts_backward(g);
+    int32_t n = g->n_values;
     derive d = {.g = g,
                 .grad = ARENA_ARRAY(g->a, val, n),
                 .covered = ARENA_ARRAY(g->a, int64_t, n),

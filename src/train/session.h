@@ -56,6 +56,8 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 
 /* validate.c: emits a `valid` event, sets at.val_loss. */
 status validate(session *s, err *e) ATH_MUST_USE;
+/* validate_rewards.c: the same of objectives with a loss of their own; batches: of the whole set. */
+status validate_rewards(session *s, uint64_t batches, err *e) ATH_MUST_USE;
 
 /* samples.c: emits a `sample` event for each prompt. */
 status samples_encode(setup *u, err *e) ATH_MUST_USE;

@@ -95,7 +95,9 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
 
 /* Sequence-parallel ranks share the rows of a micro-batch. */
 static status share_rows(const setup *u, const course_stage *k, err *e) {
-    int64_t tp = u->peers.m.size[MESH_TP], rows = (int64_t)k->B * k->T;
+    const objective *o = u->objective;
+    int64_t tp = u->peers.m.size[MESH_TP];
+    int64_t rows = (int64_t)k->B / o->sequences * o->learned * k->T;
     if (!u->c->parallel.sp || rows % tp == 0) return ST_OK;
     config_error(u->c, e, "parallel.sp",
                  "a micro-batch of %d sequences of %d tokens does not divide over %ld "
@@ -116,16 +118,10 @@ static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
 }
 
-/* Refuses what does not work together: an objective with its own loss and tensor parallelism or
- * z_loss; more chunks than layers; micro-batches that are not whole samples. */
+/* Refuses what does not work together: an objective with its own loss and z_loss; more chunks than
+ * layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
     int64_t layers = u->models[0].num_hidden_layers;
-    if (u->objective->loss && u->peers.m.size[MESH_TP] > 1) {
-        config_error(u->c, e, "parallel.tp",
-                     "train.objective=%s does not run on tensor-parallel ranks yet",
-                     u->objective->name);
-        return err_hint(e, "parallel.tp=1; dp and zero share it out");
-    }
     if (u->objective->loss && u->c->optim.z_loss > 0) {
         config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
                      u->objective->name);
@@ -224,10 +220,11 @@ static plan_spec spec_of(const setup *u, int stage) {
                        /* on one pipeline rank 1f1b is one forward, one backward */
                        .frames = c->parallel.pp_schedule == CONFIG_PP_AFAB ? PLAN_ALL_FRAMES : 1,
                        .sequences = u->objective->sequences,
+                       .learned = u->objective->learned,
                        .deferred_loss = u->objective->loss != NULL,
                        .others = &u->reference,
-                       .n_others = u->objective->reference,
-                       .valid_B = c->data.valid ? k->B : 0,
+                       .n_others = u->objective->reference && !u->knows_reference,
+                       .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .prefill_T = PREFILL_T,
                        .optim = u->optim,
@@ -317,10 +314,15 @@ status setup_make_weights(const setup *u, param_store *store, const model_config
     return hf_load_grown(store, m->from, m->from_vocab, e);
 }
 
-status setup_load_reference(const setup *u, const model_config *initial, err *e) {
-    if (!u->objective->reference) return ST_OK;
+status setup_make_reference(const setup *u, param_store *store, const model_config *initial,
+                            err *e) {
     const model_config *own = u->c->train.reference ? &u->reference.config : initial;
-    return setup_make_weights(u, u->plan->model[1].store, own, e);
+    return setup_make_weights(u, store, own, e);
+}
+
+status setup_load_reference(const setup *u, const model_config *initial, err *e) {
+    if (!u->objective->reference || u->knows_reference) return ST_OK;
+    return setup_make_reference(u, u->plan->model[1].store, initial, e);
 }
 
 status setup_digest(setup *u, uint64_t *digest, err *e) {

@@ -31,8 +31,10 @@ typedef struct setup {
     const optim_class *optim;
     const objective *objective;
     plan_other reference; /* the reference model, if the objective has one */
-    tok_ids *prompts;     /* of the samples */
-    double peak_flops;    /* of this machine, for MFU */
+    bool knows_reference; /* what it says is computed before training: it is not in the plan */
+    struct reference_sets *references; /* [stages] that, when it is known; NULL (reference.h) */
+    tok_ids *prompts;                  /* of the samples */
+    double peak_flops;                 /* of this machine, for MFU */
 } setup;
 
 /* Needs c, a, peers and dev. Reads the model's config once, so that an error in it is found before
@@ -52,8 +54,11 @@ void setup_close(setup *u);
  * NULL, by the rules of param_init. */
 status setup_make_weights(const setup *u, param_store *store, const model_config *m,
                           err *e) ATH_MUST_USE;
-/* Gives the reference model its weights, if the objective has one: those of train.reference. If
- * that is not set, those with which the model begins, as `initial` says. */
+/* Gives a store the weights of the reference model: those of train.reference. If that is not set,
+ * those with which the model begins, as `initial` says. */
+status setup_make_reference(const setup *u, param_store *store, const model_config *initial,
+                            err *e) ATH_MUST_USE;
+/* The same for the reference of the plan, if that has one. */
 status setup_load_reference(const setup *u, const model_config *initial, err *e) ATH_MUST_USE;
 /* Sets the optimizer's state to that before the first step. */
 void setup_clear_optimizer(const setup *u);

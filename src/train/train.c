@@ -202,11 +202,13 @@ static status run_session(session *s, err *e) {
     TRY(open_course(s, e));
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));
+    u->knows_reference = reference_is_kept(u);
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
     share_peaks(u);
     TRY(peers_agree(&u->peers, write_plan(s, e), e));
+    TRY(reference_prepare(s, e));
     TRY(start_state(s, e));
     if (u->c->checkpoint.upload && setup_leads(u))
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
@@ -288,6 +290,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open(&s, e);
     if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
+    if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);

@@ -362,7 +362,7 @@ static void cases_HEAD_NLL(case_list *l) {
 }
 
 /* Logits `first` and on of a vocabulary of 2 V + 3; the stats of HEAD_GRAD are of 3 ranks. */
-static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap) {
+static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap, bool dnll) {
     static const int64_t sizes[][2] = {{1, 2}, {3, 7}, {17, 65}, {9, 300}, {111, 301}};
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         int64_t N = sizes[i][0], V = sizes[i][1];
@@ -370,23 +370,26 @@ static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap) 
         c->attr.head.with_grad = grad, c->attr.head.softcap = softcap;
         c->attr.head.z_loss = i % 2 ? 0.01f : 0;
         c->attr.head.all_rows = (int32_t)(2 * V + 3), c->attr.head.first = (int32_t)(i % 3 * V / 2);
-        LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g", op_classes[kind].name, (int)N, (int)V,
-              (int)c->attr.head.first, grad, (double)softcap);
+        LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g dnll=%d", op_classes[kind].name, (int)N,
+              (int)V, (int)c->attr.head.first, grad, (double)softcap, dnll);
         c->in[0] = (slot){VECTOR, N, V, 0, kind == OP_HEAD_GRAD && softcap > 0 ? softcap : 0};
         c->in[1] = (slot){N > 1 ? TARGETS : INTEGERS, N, 1, 2 * V + 3, 0};
         if (kind == OP_HEAD_GRAD) c->in[2] = (slot){LIKE_STATS, 3 * N, OP_HEAD_STATS_COLS, 0, 0};
+        if (dnll) c->in[3] = (slot){VECTOR, N, 1, 0, 0};
     }
 }
 
 static void cases_HEAD_STATS(case_list *l) {
-    cases_of_part(l, OP_HEAD_STATS, false, 0);
-    cases_of_part(l, OP_HEAD_STATS, false, 1.3f);
+    cases_of_part(l, OP_HEAD_STATS, false, 0, false);
+    cases_of_part(l, OP_HEAD_STATS, false, 1.3f, false);
 }
 
 static void cases_HEAD_GRAD(case_list *l) {
-    cases_of_part(l, OP_HEAD_GRAD, true, 0);
-    cases_of_part(l, OP_HEAD_GRAD, true, 1.3f);
-    cases_of_part(l, OP_HEAD_GRAD, false, 0);
+    for (int dnll = 0; dnll < 2; dnll++) {
+        cases_of_part(l, OP_HEAD_GRAD, true, 0, dnll);
+        cases_of_part(l, OP_HEAD_GRAD, true, 1.3f, dnll);
+    }
+    cases_of_part(l, OP_HEAD_GRAD, false, 0, false);
 }
 
 /* Collectives need ranks: test_comm.c. */

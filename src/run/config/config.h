@@ -49,7 +49,15 @@
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
-#define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm") W(CONFIG_OBJECTIVE_DPO, "dpo")
+#define CONFIG_SET_OBJECTIVE(W)                                                                    \
+    W(CONFIG_OBJECTIVE_LM, "lm")                                                                   \
+    W(CONFIG_OBJECTIVE_SFT, "sft")                                                                 \
+    W(CONFIG_OBJECTIVE_DPO, "dpo")                                                                 \
+    W(CONFIG_OBJECTIVE_IPO, "ipo")                                                                 \
+    W(CONFIG_OBJECTIVE_APO_ZERO, "apo-zero")                                                       \
+    W(CONFIG_OBJECTIVE_APO_DOWN, "apo-down")                                                       \
+    W(CONFIG_OBJECTIVE_KTO, "kto")                                                                 \
+    W(CONFIG_OBJECTIVE_ORPO, "orpo")
 #define CONFIG_SET_CP_KIND(W)                                                                      \
     W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
     W(CONFIG_CP_RING, "ring")                                                                      \
