@@ -8,26 +8,6 @@
 #include "base/text.h"
 #include "interchange/interchange.h"
 
-/* ---- options ---- */
-
-/* "5GB", "500MB", or a number with the usual suffixes. */
-static status parse_bytes(const cli_args *args, uint64_t *out, err *e) {
-    const char *text = cli_value(args, "max-shard-size");
-    char number[64];
-    int64_t bytes = 5000000000;
-    if (text) {
-        size_t n = strlen(text);
-        if (n > 1 && (text[n - 1] == 'B' || text[n - 1] == 'b')) n--; /* 5G and 5GB */
-        snprintf(number, sizeof number, "%.*s", (int)n, text);
-        if (!text_parse_int(number, &bytes) || bytes <= 0) {
-            err_at(e, ST_USAGE, "--max-shard-size", "--max-shard-size %s is no size", text);
-            return err_hint(e, "write it like 5GB or 500MB");
-        }
-    }
-    *out = (uint64_t)bytes;
-    return ST_OK;
-}
-
 /* ---- output ---- */
 
 static json_t *lines_json(const strbuf *notes) {
@@ -90,7 +70,8 @@ static void print_report(const interchange_report *r, const char *path) {
 
 static status convert(const cli_args *args, interchange_options *opt, err *e) {
     interchange_report r;
-    TRY(parse_bytes(args, &opt->max_shard_bytes, e));
+    TRY(cli_shard_bytes(args, &opt->max_shard_bytes, e));
+    opt->license = cli_value(args, "license");
     const char *ignored = cli_value(args, "ignore-key");
     arena *a = arena_new("keys");
     opt->verify = !cli_has(args, "no-verify");
@@ -111,7 +92,7 @@ static status convert(const cli_args *args, interchange_options *opt, err *e) {
 }
 
 static status cmd_import(const cli_args *args, err *e) {
-    return convert(args, &(interchange_options){0}, e);
+    return convert(args, &(interchange_options){.kind = "import"}, e);
 }
 
 static status cmd_export(const cli_args *args, err *e) {
@@ -129,6 +110,7 @@ static status cmd_export(const cli_args *args, err *e) {
     {"verify", NULL, "read the result back and compare logits and ids with the source (default)"}, \
         {"no-verify", NULL, "do not run the model"},                                               \
         {"max-shard-size", "SIZE", "bytes in one file of weights of a folder (5GB)"},              \
+        {"license", "NAME", "for the model card (what the source's card says, else unknown)"},     \
         {"ignore-key", "A,B", "keys of config.json that may be there although they are unknown"},  \
     {                                                                                              \
         "force", NULL, "replace a model that stands there"                                         \
