@@ -1,12 +1,16 @@
 /* athanor import and export: a model in another form, verified. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
+#include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "interchange/interchange.h"
+#include "io/checkpoint/checkpoint.h"
+#include "run/folder.h"
+#include "run/metrics.h"
 
 /* ---- output ---- */
 
@@ -66,6 +70,41 @@ static void print_report(const interchange_report *r, const char *path) {
     strbuf_free(&text);
 }
 
+/* ---- what is known of the source ---- */
+
+typedef struct known {
+    json_t *valid, *evals; /* the last validation up to the checkpoint; what tasks said of it */
+    int64_t step;
+} known;
+
+static status look_at_event(void *ctx, const json_t *event, err *e) {
+    known *k = ctx;
+    int64_t step = metrics_int(event, "step", -1);
+    (void)e;
+    if (metrics_is(event, "valid") && step <= k->step) {
+        json_decref(k->valid);
+        k->valid = json_deep_copy(event);
+    }
+    if (metrics_is(event, "eval") && step == k->step)
+        json_array_append_new(k->evals, json_deep_copy(event));
+    return ST_OK;
+}
+
+/* Of a checkpoint in its run: how it was evaluated there. NULL: nothing is known. */
+static json_t *find_evaluations(arena *a, const char *source) {
+    known k = {.evals = json_array()};
+    char *dir;
+    if (checkpoint_resolve(a, source, &dir, NULL) == ST_OK &&
+        sscanf(path_base(dir), "step-%" SCNd64, &k.step) == 1) {
+        const char *run = arena_printf(a, "%s/../..", dir);
+        if (!run_is_run(run) ||
+            metrics_read(run, METRICS_LAST_STEP, look_at_event, &k, NULL) != ST_OK)
+            json_array_clear(k.evals);
+    }
+    if (k.valid) json_array_insert_new(k.evals, 0, k.valid);
+    return k.evals;
+}
+
 /* ---- commands ---- */
 
 static status convert(const cli_args *args, interchange_options *opt, err *e) {
@@ -78,7 +117,10 @@ static status convert(const cli_args *args, interchange_options *opt, err *e) {
     opt->force = cli_has(args, "force");
     opt->format = cli_value(args, "dtype");
     if (ignored) opt->ignore = cli_split_tokens(a, ignored, &opt->n_ignore);
+    json_t *evaluations = find_evaluations(a, args->inputs[0]);
+    opt->evaluations = evaluations;
     status st = interchange_run(args->inputs[0], args->output, opt, &r, e);
+    json_decref(evaluations);
     bool judged = r.verified.positions > 0;
     if (args->json && (st == ST_OK || judged))
         cli_print_json(report_json(&r, args->output, opt->gguf));

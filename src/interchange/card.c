@@ -20,18 +20,32 @@ static void put_quoted(strbuf *out, const char *text) {
     json_decref(value);
 }
 
-static void put_parents(const json_t *ledger, strbuf *out) {
-    const json_t *parents = json_object_get(ledger, "parents"), *parent;
-    size_t n = json_array_size(parents);
-    if (n == 0) return;
-    strbuf_puts(out, "base_model:\n");
-    for (size_t i = 0; i < n; i++) {
-        parent = json_array_get(parents, i);
+/* A copy in another form is no model of its own: what its source was made from counts. Each name once. */
+static void add_names(const json_t *ledger, json_t *names) {
+    size_t i;
+    json_t *parent;
+    json_array_foreach(json_object_get(ledger, "parents"), i, parent) {
+        const char *role = json_string_value(json_object_get(parent, "role"));
         const char *path = json_string_value(json_object_get(parent, "path"));
+        const json_t *own = json_object_get(parent, "ledger");
+        if (role && strcmp(role, "source") == 0 && json_is_object(own))
+            add_names(own, names);
+        else if (path)
+            json_object_set_new(names, path_base(path), json_true());
+    }
+}
+
+static void put_parents(const json_t *ledger, strbuf *out) {
+    json_t *names = json_object(), *unused;
+    const char *name;
+    add_names(ledger, names);
+    if (json_object_size(names)) strbuf_puts(out, "base_model:\n");
+    json_object_foreach(names, name, unused) {
         strbuf_puts(out, "- ");
-        put_quoted(out, path ? path_base(path) : "unknown");
+        put_quoted(out, name);
         strbuf_putc(out, '\n');
     }
+    json_decref(names);
 }
 
 static void put_front_matter(const card *c, strbuf *out) {

@@ -36,7 +36,7 @@ killed_merge() {
 }
 # Killed at each operation in turn, and started again.
 taken=0
-for n in $(seq 1 400); do
+for n in $(seq 1 3 400); do
     rm -rf cut
     killed_merge "$n" cut && break
     expect 0 merge merge.yaml -o cut --json
@@ -46,7 +46,7 @@ for n in $(seq 1 400); do
     cmp whole/athanor_ledger.json cut/athanor_ledger.json || fail "killed at operation $n: another ledger"
 done
 [ "$n" -gt 20 ] && [ "$n" -lt 400 ] || fail "killed $n times"
-[ $taken -gt 10 ] || fail "only $taken merges went on where they were"
+[ $taken -gt 5 ] || fail "only $taken merges went on where they were"
 
 # Another config does not go on with the tensors of this one.
 killed_merge 30 cut2
