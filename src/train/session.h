@@ -34,6 +34,7 @@ typedef struct session {
     bool watches;       /* whether steps are judged; not in trials */
     loss_scale scale;   /* of fp16 (guard/loss_scale.h) */
     saving saving;      /* the save under way, uploads (save/save.h) */
+    json_t *parents;    /* of the ledger: the models that the run began with (save/origins.h) */
     journal journal;    /* where events go */
     trace *trace;       /* NULL: no --trace */
     run_folder *folder; /* locked; NULL on all ranks but rank 0, and in trials */

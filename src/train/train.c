@@ -11,6 +11,7 @@
 #include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/layouts/matrix.h"
+#include "train/save/origins.h"
 #include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */
@@ -192,6 +193,7 @@ static status start_state(session *s, err *e) {
     TRY(peers_agree(&u->peers, st, e));
     TRY(setup_load_reference(u, &u->models[0], e));
     TRY(state_load_newest(s, e));
+    TRY(peers_agree(&u->peers, setup_leads(u) ? origins_open(s, e) : ST_OK, e));
     peers_gather_all(&u->peers);
     return check_begun(s, e);
 }

@@ -147,6 +147,9 @@ typedef struct config {
     config_texts notes;   /* sentences about what was given in vain */
 } config;
 
+/* Applies "key.path=value" to a tree as it was read and to its origins (base/yaml.h), before anything is
+ * typed. */
+status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) ATH_MUST_USE;
 /* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
  * overrides ("key.path=value", value in YAML flow form; a list element by index) and checks each
  * value. A run's folder in `model.from` becomes its newest good checkpoint, and a file that names no
