@@ -76,6 +76,10 @@ void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes) 
     m->score = scorer_size_for(&m->config, longest, cache_bytes);
 }
 
+void open_model_set_writer(open_model *m, int64_t texts) {
+    scorer_size_add_writer(&m->score, texts);
+}
+
 static bool has_blocks(const gguf_reader *file) {
     for (int64_t i = 0; i < gguf_count(file); i++) {
         dtype dt = gguf_get(file, i)->format->dt;

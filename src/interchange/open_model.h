@@ -61,6 +61,9 @@ status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_US
 /* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys
  * and values, about; 0: a quarter of what the machine has free, at most 1 GiB. */
 void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
+/* After open_model_set_scorer: its scorer is also to write up to `texts` texts at a time (writer.h).
+ */
+void open_model_set_writer(open_model *m, int64_t texts);
 /* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf.
  * So the error for a damaged file names the right format. */
 bool open_model_is_gguf(const char *path);
