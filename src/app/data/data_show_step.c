@@ -358,6 +358,17 @@ static status show_sample(step_view *v, int row, err *e) {
     return is_inspected(v, &s) ? add_tokens(v, &s, o, e) : ST_OK;
 }
 
+static void print_legend(const step_view *v) {
+    strbuf out = {0};
+    bool inspects = v->look->style.tokens;
+    inspection x = v->x;
+    for (int i = 0; i < loader_n_sources(v->d->loader); i++)
+        x.marks |= loader_source_shards(v->d->loader, i)->chat.marks;
+    if (x.marks || inspects) inspect_text_legend(&out, &x, &v->look->style);
+    fputs(strbuf_cstr(&out), stdout);
+    strbuf_free(&out);
+}
+
 /* The head line of the page, as print_head. */
 static const char *about(const step_view *v) {
     const step_data *d = v->d;
@@ -380,6 +391,7 @@ static status show_samples(step_view *v, err *e) {
     int64_t row = 0;
     bool text = !v->look->json && !v->look->html;
     if (text) print_head(v);
+    if (text && v->look->render) print_legend(v);
     for (; row < v->d->n_samples && v->left > 0; row++) {
         TRY(show_sample(v, (int)row, e));
         arena_reset(v->a);

@@ -122,6 +122,7 @@ glyph glyph_at(const char *s, size_t n);
 /* ---- drawings ---- */
 
 /* inspect_text.c: for a terminal or a file of text. */
+void inspect_text_legend(strbuf *out, const inspection *x, const inspect_style *st);
 void inspect_text_head(strbuf *out, const inspection *x, const inspect_style *st);
 void inspect_text_sample(strbuf *out, const inspection *x, const inspect_sample *s,
                          const inspect_style *st);

@@ -105,9 +105,10 @@ static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
         strbuf_printf(out, "<span class=\"label %s\">%s</span> ", inspect_label_name(r->label),
                       inspect_label_name(r->label));
     svg_put_escaped(out, r->title);
-    strbuf_printf(out,
-                  "</h3><p class=\"soft\">%d tokens, <b>%" PRIu64 " trained</b> (%.1f&nbsp;%%)",
-                  r->n, c.trained, percent(c.trained, c.tokens));
+    strbuf_printf(out, "</h3><p class=\"soft\">%" PRIu64 " tokens", c.tokens + r->more);
+    if (x->marks || x->step)
+        strbuf_printf(out, ", <b>%" PRIu64 " trained</b> (%.1f&nbsp;%%)", c.trained,
+                      percent(c.trained, c.tokens));
     for (int k = 0; k < MARK_ROLES && x->marks; k++)
         if (c.role_tokens[k])
             strbuf_printf(out, " · %s %" PRIu64, inspect_role_name(k), c.role_tokens[k]);

@@ -143,8 +143,10 @@ static double percent(uint64_t part, uint64_t whole) {
 static void put_counts(strbuf *out, const inspection *x, const inspect_row *r) {
     inspect_counts c = {0};
     inspect_count(&c, r->marks, r->n);
-    strbuf_printf(out, "%d tokens, %" PRIu64 " trained (%.1f %%)", r->n, c.trained,
-                  percent(c.trained, c.tokens));
+    strbuf_printf(out, "%" PRIu64 " tokens", c.tokens + r->more);
+    if (x->marks || x->step)
+        strbuf_printf(out, ", %" PRIu64 " trained (%.1f %%)", c.trained,
+                      percent(c.trained, c.tokens));
     const char *between = ": ";
     for (int k = 0; k < MARK_ROLES && x->marks; k++) {
         if (c.role_tokens[k] == 0) continue;
@@ -167,7 +169,7 @@ void inspect_text_sample(strbuf *out, const inspection *x, const inspect_sample 
 
 /* ---- around them ---- */
 
-static void put_legend(strbuf *out, const inspection *x, const inspect_style *st) {
+void inspect_text_legend(strbuf *out, const inspection *x, const inspect_style *st) {
     if (!st->color) {
         strbuf_puts(out, "[[not learned]]  «special token»  ⏎ line feed  ‹e2 80› bytes that are no "
                          "character\n");
@@ -181,7 +183,7 @@ static void put_legend(strbuf *out, const inspection *x, const inspect_style *st
 
 void inspect_text_head(strbuf *out, const inspection *x, const inspect_style *st) {
     strbuf_printf(out, "%s: %s\n", x->title, x->about);
-    put_legend(out, x, st);
+    inspect_text_legend(out, x, st);
 }
 
 static void put_source(strbuf *out, const inspect_source *s, uint64_t all) {
