@@ -262,9 +262,18 @@ static status run_show_step(const cli_args *args, err *e) {
     return data_show_step(cli_value(args, "run"), step, &look, e);
 }
 
+static status run_show_input(const cli_args *args, err *e) {
+    bool chats = false;
+    data_look look;
+    if (!file_is_dir(args->inputs[0])) TRY(data_build_is_chat(args, &chats, e));
+    if (!chats) return run_show_set(args, e);
+    TRY(read_look(args, SHOWN_DOCUMENTS, &look, e));
+    return data_show_chats(args, &look, e);
+}
+
 static status run_show(const cli_args *args, err *e) {
     if (cli_has(args, "run")) return run_show_step(args, e);
-    if (args->n_inputs == 1 && !cli_has(args, "step")) return run_show_set(args, e);
+    if (args->n_inputs == 1 && !cli_has(args, "step")) return run_show_input(args, e);
     err_set(e, ST_USAGE, "data show needs token shards, or --run RUN --step N");
     return err_hint(e, "athanor data show SHARDS");
 }
@@ -278,6 +287,8 @@ static const cli_option SHOW_OPTIONS[] = {
     {"render", NULL, "with the text and the loss mask (conversations are always shown so)"},
     {"tokens", NULL, "with the text of each token by itself"},
     {"html", "OUT", "as a page: one file, no network"},
+    {"chat", "FORM", "of conversations that no set was made of yet; as in data build"},
+    {"template", "FILE", "for these: another chat template than the tokenizer's"},
     {0},
 };
 
@@ -291,7 +302,9 @@ const cli_command command_data_show = {
     .takes_keys = true,
     .about =
         "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
-        "folder or a glob).\n"
+        "folder or a glob). It may also be a file of conversations: they are shown as `data "
+        "build`\n"
+        "would make a set of them, with the hard stops at which it would end.\n"
         "\n"
         "Keys, for token files of others:\n"
         "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"

@@ -8,6 +8,7 @@
 #include "app/data/data_view.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/chat/audit.h"
 
 /* Tokens of a document that are shown at most; a text may be a whole library. */
 enum { MOST_TOK = 32768 };
@@ -98,23 +99,50 @@ static status read_sample(const set_view *v, uint64_t *at, inspect_sample *sampl
     return ST_OK;
 }
 
-static status read_samples(set_view *v, err *e) {
+static status add_sample(set_view *v, uint64_t number, const inspect_stop *stop, uint64_t *at,
+                         err *e) {
     inspection *x = v->x;
-    uint64_t number = (uint64_t)v->look->from, at;
-    TRY(find_document(v, number * (uint64_t)v->sequences, &at, e));
-    for (; x->n < v->look->limit && at < v->s->totals.tokens; number++) {
-        inspect_sample sample = {.number = number};
-        TRY(read_sample(v, &at, &sample, e));
-        x->sample = arena_grow(x->a, x->sample, x->n, &x->cap, sizeof sample);
-        x->sample[x->n++] = sample;
+    inspect_sample sample = {.number = number, .stop = stop};
+    TRY(read_sample(v, at, &sample, e));
+    x->sample = arena_grow(x->a, x->sample, x->n, &x->cap, sizeof sample);
+    x->sample[x->n++] = sample;
+    return ST_OK;
+}
+
+/* Those with a hard stop come first. */
+static status read_stopped(set_view *v, err *e) {
+    for (int i = 0; i < v->x->n_stops; i++) {
+        const inspect_stop *s = &v->x->stop[i];
+        uint64_t number = (uint64_t)s->document / (uint64_t)v->sequences, at;
+        if (s->document < 0) continue;
+        TRY(find_document(v, number * (uint64_t)v->sequences, &at, e));
+        TRY(add_sample(v, number, s, &at, e));
     }
-    if (v->n_samples > number) x->left_out = v->n_samples - number;
+    return ST_OK;
+}
+
+static status read_samples(set_view *v, err *e) {
+    uint64_t number = (uint64_t)v->look->from, at;
+    TRY(read_stopped(v, e));
+    TRY(find_document(v, number * (uint64_t)v->sequences, &at, e));
+    for (int64_t i = 0; i < v->look->limit && at < v->s->totals.tokens; i++, number++)
+        TRY(add_sample(v, number, NULL, &at, e));
+    if (v->n_samples > number) v->x->left_out = v->n_samples - number;
     return ST_OK;
 }
 
 /* ---- the audit ---- */
 
-static status count_document(const set_view *v, uint64_t first, uint64_t end, arena *tmp, err *e) {
+/* The first conversations with hard stops, by their places. */
+static void find_stops(const set_view *v, uint64_t document, const char *title) {
+    for (int i = 0; i < v->x->n_stops; i++) {
+        inspect_stop *s = &v->x->stop[i];
+        if (s->document < 0 && strcmp(s->place, title) == 0) s->document = (int64_t)document;
+    }
+}
+
+static status count_document(const set_view *v, uint64_t number, uint64_t first, uint64_t end,
+                             arena *tmp, err *e) {
     shard_place p;
     int64_t n = (int64_t)(end - first);
     uint8_t *marks = ARENA_ARRAY(tmp, uint8_t, n);
@@ -122,6 +150,7 @@ static status count_document(const set_view *v, uint64_t first, uint64_t end, ar
     TRY(shards_locate(v->s, first, tmp, &p, e));
     if (n) marks[0] &= (uint8_t)~MARK_TRAINED;
     inspect_count(inspect_source_of(v->x, p.source), marks, n);
+    find_stops(v, number, data_title(tmp, &p, v->s->shard[p.shard].file));
     return ST_OK;
 }
 
@@ -132,7 +161,7 @@ static status count_set(const set_view *v, err *e) {
     status st = ST_OK;
     for (uint64_t i = 0; i < v->s->totals.documents && st == ST_OK; i++, first = end) {
         st = shards_bounds(v->s, i, 1, &end, NULL, e);
-        if (st == ST_OK && end > first) st = count_document(v, first, end, tmp, e);
+        if (st == ST_OK && end > first) st = count_document(v, i, first, end, tmp, e);
         arena_reset(tmp);
     }
     arena_free(tmp);
@@ -161,10 +190,11 @@ static void print_json(set_view *v) {
     json_t *o = data_set_json(v->s, v->documents), *roles = json_array();
     v->documents = NULL;
     for (int k = 0; k < MARK_ROLES; k++)
-        json_array_append_new(roles, json_string(inspect_role_name(k)));
+        json_array_append_new(roles, json_string(chat_role_name((mark_role)k)));
     json_object_set_new(o, "sequences", json_integer(v->sequences));
     json_object_set_new(o, "role_names", roles);
     json_object_set_new(o, "audit", inspect_audit_json(v->x));
+    json_object_set_new(o, "stops", inspect_stops_json(v->x));
     cli_print_json(o);
 }
 
@@ -182,6 +212,7 @@ static void print_text(const set_view *v) {
 
 static status show(set_view *v, err *e) {
     inspection *x = v->x;
+    if (v->s->chat.marks) TRY(inspect_read_stops(x, v->s->dir, e));
     if (v->s->chat.marks) TRY(count_set(v, e));
     TRY(read_samples(v, e));
     x->about = about(v);
@@ -194,7 +225,11 @@ static status show(set_view *v, err *e) {
 }
 
 status data_show_set(const shards *s, const tok *t, const data_look *look, err *e) {
-    inspection x = {.a = arena_new("inspector"), .t = t, .title = s->dir, .marks = s->chat.marks};
+    inspection x = {.a = arena_new("inspector"),
+                    .t = t,
+                    .title = look->title ? look->title : s->dir,
+                    .marks = s->chat.marks,
+                    .built = !look->title};
     set_view v = {.s = s, .look = look, .x = &x, .sequences = 1};
     if (s->chat.marks && s->chat.sequences > 1) v.sequences = s->chat.sequences;
     v.n_samples = s->totals.documents / (uint64_t)v.sequences;

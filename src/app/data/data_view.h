@@ -6,6 +6,7 @@
 
 #include "app/data/inspect.h"
 #include "app/frame/cli.h"
+#include "data/chat/chat.h"
 #include "data/shard/shards.h"
 
 /* Totals of a shard set. */
@@ -23,6 +24,7 @@ json_t *data_set_json(const shards *s, json_t *documents);
 typedef struct data_look {
     int64_t from, limit; /* samples */
     const char *html;    /* the page to write; NULL: none */
+    const char *title;   /* the conversations that the set was made of for this look; NULL: none */
     bool json, render;
     inspect_style style;
 } data_look;
@@ -36,6 +38,10 @@ inspect_label data_label(const shards *s, int which, const uint8_t *marks, int64
 /* Writes the page of an inspection, and says so. */
 status data_write_page(const inspection *x, const char *path, err *e) ATH_MUST_USE;
 
+/* data_show_chats.c: samples of conversations (args->inputs[0]) of which no set was made yet: one is
+ * made for the look, with every hard stop accepted, and removed. */
+status data_show_chats(const cli_args *args, data_look *look, err *e) ATH_MUST_USE;
+
 /* data_show_step.c: documents of each sequence of the step, at most look->limit of them; with
  * look->render their text, where what is not learned stands out. */
 status data_show_step(const char *run, int64_t step, const data_look *look, err *e) ATH_MUST_USE;
@@ -47,6 +53,9 @@ status data_get_word(const cli_args *args, const char *key, const char *const *w
 /* data_build_chat.c: whether `data build` has conversations before it, by --chat or by the inputs. */
 status data_build_is_chat(const cli_args *args, bool *out, err *e) ATH_MUST_USE;
 status data_build_chat(const cli_args *args, const char *tokenizer, err *e) ATH_MUST_USE;
+/* Its keys and options; *variables, which opt refers to, is the caller's. */
+status data_chat_options(const cli_args *args, chat_build_options *opt, json_t **variables,
+                         err *e) ATH_MUST_USE;
 /* One line of what a set of conversations is made of, from its chat.json. */
 void data_print_chat(const json_t *report);
 

@@ -1,11 +1,14 @@
 /* Counts of an inspection, and its JSON. */
 #include "app/data/inspect.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "app/frame/cli_ids.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "data/chat/audit.h"
 #include "tok/tok_format.h"
 
 const char *inspect_label_name(inspect_label l) {
@@ -16,13 +19,6 @@ const char *inspect_label_name(inspect_label l) {
                                         [LABEL_UNDESIRABLE] = "undesirable",
                                         [LABEL_MISMATCHED] = "mismatched"};
     return names[l];
-}
-
-const char *inspect_role_name(int role) {
-    static const char *const names[MARK_ROLES] = {
-        [ROLE_TEMPLATE] = "template",   [ROLE_SYSTEM] = "system", [ROLE_USER] = "user",
-        [ROLE_ASSISTANT] = "assistant", [ROLE_TOOL] = "tool",     [ROLE_REASONING] = "reasoning"};
-    return names[role];
 }
 
 static bool begins_span(const inspect_row *r, int at) {
@@ -62,6 +58,56 @@ inspect_counts *inspect_source_of(inspection *x, const char *name) {
     return &x->source[x->n_sources++].c;
 }
 
+/* ---- hard stops ---- */
+
+static const char *what_of(const char *name) {
+    for (int c = 0; c < CHAT_CHECKS; c++)
+        if (strcmp(chat_checks[c].name, name) == 0) return chat_checks[c].what;
+    return "this version does not know the check";
+}
+
+status inspect_read_stops(inspection *x, const char *dir, err *e) {
+    const char *path = path_join(x->a, dir, "chat.json"), *name, *place;
+    json_t *o, *list, *v;
+    size_t i;
+    json_int_t count;
+    if (!file_exists(path)) return ST_OK;
+    TRY(json_read_file(&o, path, JSON_FILE_MAX_BYTES, e));
+    list = json_object_get(o, "checks");
+    x->stop = ARENA_ARRAY(x->a, inspect_stop, json_array_size(list));
+    json_array_foreach(list, i, v) {
+        place = NULL;
+        if (json_unpack(v, "{s:s,s?I,s?s}", "name", &name, "count", &count, "first", &place) != 0)
+            continue;
+        x->stop[x->n_stops++] =
+            (inspect_stop){.name = arena_strdup(x->a, name),
+                           .what = what_of(name),
+                           .place = place ? arena_strdup(x->a, place) : "",
+                           .count = (uint64_t)json_integer_value(json_object_get(v, "count")),
+                           .document = -1};
+    }
+    json_decref(o);
+    return ST_OK;
+}
+
+void inspect_put_stop(strbuf *out, const inspect_stop *s) {
+    strbuf_printf(out, "%s: %s", s->name, s->what);
+    if (s->count)
+        strbuf_printf(out, "; %" PRIu64 " conversation%s", s->count, s->count == 1 ? "" : "s");
+    if (*s->place) strbuf_printf(out, ", the first is %s", s->place);
+}
+
+json_t *inspect_stops_json(const inspection *x) {
+    json_t *list = json_array();
+    for (int i = 0; i < x->n_stops; i++) {
+        const inspect_stop *s = &x->stop[i];
+        json_array_append_new(list, json_pack("{s:s,s:s,s:I,s:o,s:b}", "name", s->name, "what",
+                                              s->what, "count", (json_int_t)s->count, "first",
+                                              json_cstr(s->place), "accepted", x->built));
+    }
+    return list;
+}
+
 /* ---- JSON ---- */
 
 /* The text of a token; its bytes as numbers where they are no whole characters. */
@@ -94,7 +140,7 @@ json_t *inspect_row_json(const inspection *x, const inspect_row *r) {
 static json_t *counts_json(const inspect_source *s) {
     json_t *roles = json_object();
     for (int k = 0; k < MARK_ROLES; k++)
-        json_object_set_new(roles, inspect_role_name(k),
+        json_object_set_new(roles, chat_role_name((mark_role)k),
                             json_pack("{s:I,s:I}", "tokens", (json_int_t)s->c.role_tokens[k],
                                       "documents", (json_int_t)s->c.role_documents[k]));
     return json_pack("{s:o,s:I,s:I,s:I,s:o}", "source", json_cstr(s->name), "documents",

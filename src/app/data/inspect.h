@@ -47,9 +47,19 @@ typedef struct inspect_row {
     int n_spans;
 } inspect_row;
 
+/* A hard stop (data/chat/checks.h) that data came across: one that was accepted when the set was
+ * built, or one that a build would stop at. */
+typedef struct inspect_stop {
+    const char *name, *what;
+    const char *place; /* of the first conversation that has it, as titles of documents are */
+    uint64_t count;    /* conversations; 0: it is about the set as a whole */
+    int64_t document;  /* the number of that first one; -1: it is not in the set */
+} inspect_stop;
+
 /* What is learned from at once: a row, or two. */
 typedef struct inspect_sample {
     uint64_t number;
+    const inspect_stop *stop; /* it is shown for that; NULL: for none */
     inspect_row row[2];
     int n_rows;
 } inspect_sample;
@@ -72,6 +82,9 @@ typedef struct inspection {
     const char *title, *about; /* of what; totals in a sentence */
     bool marks;                /* roles and masks are known; else only what is a target */
     bool step;                 /* rows of a step */
+    inspect_stop *stop;
+    int n_stops;
+    bool built; /* the set exists, its stops were accepted */
     inspect_sample *sample;
     int n, cap;
     uint64_t left_out; /* samples that are not shown */
@@ -86,7 +99,6 @@ typedef struct inspect_style {
 
 /* ---- inspect.c ---- */
 
-const char *inspect_role_name(int role);
 /* The end of the stretch that begins at token `first`: tokens of the same document, role and mask,
  * special or not. They are drawn alike. */
 int inspect_stretch(const inspection *x, const inspect_row *r, int first);
@@ -95,6 +107,11 @@ void inspect_count(inspect_counts *c, const uint8_t *marks, int64_t n);
 inspect_counts *inspect_source_of(inspection *x, const char *name);
 json_t *inspect_row_json(const inspection *x, const inspect_row *r);
 json_t *inspect_audit_json(const inspection *x);
+/* Fills x->stop from the chat.json of a set, where there is one. */
+status inspect_read_stops(inspection *x, const char *dir, err *e) ATH_MUST_USE;
+/* "two_bos: this conversation ...; 3 conversations, the first is chats.jsonl:7" */
+void inspect_put_stop(strbuf *out, const inspect_stop *s);
+json_t *inspect_stops_json(const inspection *x);
 
 /* ---- inspect_bytes.c ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/data/inspect.h"
+#include "data/chat/audit.h"
 #include "run/report/svg.h"
 #include "tok/tok_format.h"
 
@@ -80,7 +81,7 @@ static void begin_line(strbuf *out, const inspection *x, const inspect_row *r, i
     if (at) strbuf_puts(out, "</p></div>\n");
     if (span) svg_put_between(out, "<h4>", span->title, "</h4>\n");
     strbuf_printf(out, "<div class=\"line r%d\"><b>%s</b><p>", x->marks ? role : MARK_ROLES,
-                  x->marks ? inspect_role_name(role) : "");
+                  x->marks ? chat_role_name((mark_role)role) : "");
 }
 
 static void put_tokens(strbuf *out, const inspection *x, const inspect_row *r) {
@@ -111,7 +112,7 @@ static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
                       percent(c.trained, c.tokens));
     for (int k = 0; k < MARK_ROLES && x->marks; k++)
         if (c.role_tokens[k])
-            strbuf_printf(out, " · %s %" PRIu64, inspect_role_name(k), c.role_tokens[k]);
+            strbuf_printf(out, " · %s %" PRIu64, chat_role_name((mark_role)k), c.role_tokens[k]);
     strbuf_puts(out, "</p>\n");
     put_tokens(out, x, r);
     strbuf_puts(out, "</div>\n");
@@ -120,10 +121,11 @@ static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
 static void put_sample(strbuf *out, const inspection *x, int i) {
     const inspect_sample *s = &x->sample[i];
     strbuf_printf(out,
-                  "<article id=\"s%d\"%s><h2><a href=\"#s%d\">%s %" PRIu64 "</a></h2>\n"
+                  "<article id=\"s%d\"%s><h2><a href=\"#s%d\">%s %" PRIu64 "</a>%s%s%s</h2>\n"
                   "<div class=\"rows n%d\">\n",
                   i, i == 0 ? " class=\"now\"" : "", i, x->step ? "row" : "sample", s->number,
-                  s->n_rows);
+                  s->stop ? " <span class=\"label rejected\">" : "", s->stop ? s->stop->name : "",
+                  s->stop ? "</span>" : "", s->n_rows);
     for (int k = 0; k < s->n_rows; k++) put_row(out, x, &s->row[k]);
     strbuf_puts(out, "</div></article>\n");
 }
@@ -138,8 +140,31 @@ static void put_legend(strbuf *out, const inspection *x) {
                      "<span><u>e2 80</u> bytes that are no character</span> "
                      "<span><i class=\"p\">字</i> several tokens make it</span></p>\n<p>");
     for (int k = 0; k < MARK_ROLES && x->marks; k++)
-        strbuf_printf(out, "<span class=\"key r%d\">%s</span> ", k, inspect_role_name(k));
+        strbuf_printf(out, "<span class=\"key r%d\">%s</span> ", k, chat_role_name((mark_role)k));
     strbuf_puts(out, "</p></section>\n");
+}
+
+static int shown_for(const inspection *x, const inspect_stop *s) {
+    for (int i = 0; i < x->n; i++)
+        if (x->sample[i].stop == s) return i;
+    return -1;
+}
+
+static void put_stops(strbuf *out, const inspection *x) {
+    strbuf text = {0};
+    if (x->n_stops == 0) return;
+    strbuf_printf(out, "<section class=\"bad\"><h2>%s</h2><ul>\n",
+                  x->built ? "Hard stops that were accepted" : "A build stops here");
+    for (int i = 0; i < x->n_stops; i++) {
+        int at = shown_for(x, &x->stop[i]);
+        strbuf_clear(&text);
+        inspect_put_stop(&text, &x->stop[i]);
+        svg_put_between(out, "<li>", strbuf_cstr(&text), "");
+        if (at >= 0) strbuf_printf(out, " (<a href=\"#s%d\">shown below</a>)", at);
+        strbuf_puts(out, "</li>\n");
+    }
+    strbuf_puts(out, "</ul></section>\n");
+    strbuf_free(&text);
 }
 
 static void put_source(strbuf *out, const inspection *x, const inspect_source *s, uint64_t all) {
@@ -154,14 +179,14 @@ static void put_source(strbuf *out, const inspection *x, const inspect_source *s
     for (int k = 0; k < MARK_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "<i class=\"r%d\" style=\"width:%.3f%%\" title=\"%s\"></i>", k,
-                          percent(s->c.role_tokens[k], s->c.tokens), inspect_role_name(k));
+                          percent(s->c.role_tokens[k], s->c.tokens), chat_role_name((mark_role)k));
     strbuf_puts(out, "</div><p class=\"soft\">");
     for (int k = 0; k < MARK_ROLES; k++)
         strbuf_printf(
             out,
             "<span class=\"key r%d\">%s</span> %.1f&nbsp;%% of tokens, in %.1f&nbsp;%% of "
             "documents<br>",
-            k, inspect_role_name(k), percent(s->c.role_tokens[k], s->c.tokens),
+            k, chat_role_name((mark_role)k), percent(s->c.role_tokens[k], s->c.tokens),
             percent(s->c.role_documents[k], s->c.documents));
     strbuf_puts(out, "</p></td></tr>\n");
 }
@@ -212,6 +237,7 @@ void inspect_page(strbuf *out, const inspection *x) {
     strbuf_puts(out, "</style></head><body><main>\n<p class=\"kind\">What the model sees</p>\n");
     svg_put_between(out, "<h1>", x->title, "</h1>\n");
     svg_put_between(out, "<p class=\"about\">", x->about, "</p>\n");
+    put_stops(out, x);
     put_legend(out, x);
     put_audit(out, x);
     put_packing(out, x);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/data/inspect.h"
+#include "data/chat/audit.h"
 #include "tok/tok_format.h"
 
 enum { LABEL_WIDTH = 11 };
@@ -125,7 +126,8 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
             p.at_line = false;
             put_span(out, r, at);
             int role = (int)mark_get_role(r->marks[at]);
-            strbuf_printf(out, "  %-*s", LABEL_WIDTH, x->marks ? inspect_role_name(role) : "");
+            strbuf_printf(out, "  %-*s", LABEL_WIDTH,
+                          x->marks ? chat_role_name((mark_role)role) : "");
         }
         (st->color ? put_colored : put_marked)(&p, x, r, at, end);
     }
@@ -150,14 +152,20 @@ static void put_counts(strbuf *out, const inspection *x, const inspect_row *r) {
     const char *between = ": ";
     for (int k = 0; k < MARK_ROLES && x->marks; k++) {
         if (c.role_tokens[k] == 0) continue;
-        strbuf_printf(out, "%s%s %" PRIu64, between, inspect_role_name(k), c.role_tokens[k]);
+        strbuf_printf(out, "%s%s %" PRIu64, between, chat_role_name((mark_role)k),
+                      c.role_tokens[k]);
         between = ", ";
     }
     strbuf_putc(out, '\n');
 }
 
+static const char *in_red(const inspect_style *st, bool on) {
+    return !st->color ? "" : on ? "\033[1;31m" : "\033[0m";
+}
+
 void inspect_text_sample(strbuf *out, const inspection *x, const inspect_sample *s,
                          const inspect_style *st) {
+    if (s->stop) strbuf_printf(out, "\n%s%s%s", in_red(st, true), s->stop->name, in_red(st, false));
     for (int i = 0; i < s->n_rows; i++) {
         const inspect_row *r = &s->row[i];
         strbuf_printf(out, "\n#%" PRIu64 "  %s  ", s->number, r->title);
@@ -177,13 +185,18 @@ void inspect_text_legend(strbuf *out, const inspection *x, const inspect_style *
     }
     strbuf_puts(out, "\033[4mlearned\033[0m  not learned  \033[7mspecial token\033[0m ");
     for (int k = 0; k < MARK_ROLES && x->marks; k++)
-        strbuf_printf(out, " \033[%sm%s\033[0m", ROLE_COLOR[k], inspect_role_name(k));
+        strbuf_printf(out, " \033[%sm%s\033[0m", ROLE_COLOR[k], chat_role_name((mark_role)k));
     strbuf_putc(out, '\n');
 }
 
 void inspect_text_head(strbuf *out, const inspection *x, const inspect_style *st) {
     strbuf_printf(out, "%s: %s\n", x->title, x->about);
     inspect_text_legend(out, x, st);
+    for (int i = 0; i < x->n_stops; i++) {
+        strbuf_printf(out, "%s%s ", in_red(st, true), x->built ? "accepted:" : "a build stops at");
+        inspect_put_stop(out, &x->stop[i]);
+        strbuf_printf(out, "%s\n", in_red(st, false));
+    }
 }
 
 static void put_source(strbuf *out, const inspect_source *s, uint64_t all) {
@@ -195,7 +208,7 @@ static void put_source(strbuf *out, const inspect_source *s, uint64_t all) {
     for (int k = 0; k < MARK_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "  %-*s%5.1f %% of tokens, in %.1f %% of documents\n", LABEL_WIDTH,
-                          inspect_role_name(k), percent(s->c.role_tokens[k], s->c.tokens),
+                          chat_role_name((mark_role)k), percent(s->c.role_tokens[k], s->c.tokens),
                           percent(s->c.role_documents[k], s->c.documents));
 }
 
