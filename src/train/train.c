@@ -151,6 +151,8 @@ static status open_course(session *s, err *e) {
     course_origin origin = {0};
     uint64_t sequences;
     TRY(open_record(s, &origin, e));
+    s->data.run = s->setup.c->run;
+    s->data.builds = true;
     TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
     if (s->opt->fork) forget_stages(s, &origin);
@@ -237,6 +239,7 @@ static uint64_t sequences_if_there(session *s) {
     uint64_t n = 0;
     if (!s->setup.tok) return 0;
     s->data.record = json_pack("{s:[]}", "stages");
+    s->data.run = s->setup.c->run;
     return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
