@@ -25,10 +25,7 @@ static status refuse_other(const config *c, const char *dir, int32_t id, err *e)
     config_error(c, e, "tokenizer",
                  "%s is no extension of the tokenizer of %s: id %d is another token", c->tokenizer,
                  dir, id);
-    return err_hint(e,
-                    "add tokens to that one: athanor tok add %s/tokenizer.json --special A,B "
-                    "-o tok.json",
-                    dir);
+    return err_hint(e, "add tokens to that one: athanor tok add %s --special A,B -o tok/", dir);
 }
 
 status vocabulary_extends(const config *c, const tok *t, const char *dir, bool *known, err *e) {

@@ -5,6 +5,8 @@ make_data
 write_config c.yaml
 expect 0 tok add char.json --special '<|im_start|>,<|im_end|>' -o chat.json
 expect 0 data build text.txt -o wide tokenizer=chat.json valid=0.1
+expect 0 tok add char.json --special '<|im_start|>,<|im_end|>' -o chat/ # a folder is the same
+[ -e chat/tokenizer_config.json ] && cmp chat/tokenizer.json chat.json || fail "a folder"
 grown=(tokenizer=chat.json 'data={train: wide/train}')
 still='optim={lr: 0, weight_decay: 0}'
 
@@ -69,7 +71,7 @@ expect 0 plan untied.yaml "${grown[@]}" train.objective=dpo
 expect 0 tok train text.txt -o other.json --kind bpe --vocab-size 300
 expect 2 train untied.yaml run=no tokenizer=other.json
 has err "other.json is no extension of the tokenizer of untied/checkpoints/step-4: id"
-has err "athanor tok add untied/checkpoints/step-4/tokenizer.json"
+has err "athanor tok add untied/checkpoints/step-4 --special"
 expect 2 plan untied.yaml model.vocab_size=20
 has err "model.vocab_size is 20, but untied/checkpoints/step-4 has weights for 26 tokens"
 expect 0 export untied -o bare --to hf

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
 #include "interchange/ledger.h"
@@ -84,24 +85,35 @@ static status add_json(checkpoint_writer *w, const char *name, const json_t *o, 
 
 static status add_tokenizer(const save_job *j, checkpoint_writer *w, err *e) {
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json"};
+                                        "special_tokens_map.json", "chat_template.jinja"};
     char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, files[0]));
     *strrchr(dir, '/') = '\0';
-    status st = tok_save_dir(j->tok, dir, j->model.max_position_embeddings, e);
-    for (int i = 0; i < ARRAY_LEN(files) && st == ST_OK; i++)
-        st = checkpoint_writer_add_file(w, files[i], e);
-    return st;
+    TRY(tok_save_chat(j->tok, dir, j->model.max_position_embeddings, j->chat_template, j->stop, e));
+    for (int i = 0; i < ARRAY_LEN(files); i++)
+        if (file_exists(checkpoint_writer_path(w, files[i])))
+            TRY(checkpoint_writer_add_file(w, files[i], e));
+    return ST_OK;
+}
+
+/* A number, or a list of several. */
+static json_t *end_json(const tok_ids *end) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < end->n; i++) json_array_append_new(list, json_integer(end->id[i]));
+    if (end->n != 1) return list;
+    json_t *only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
 }
 
 static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
-    int32_t bos = tok_bos(j->tok), eos = tok_eos(j->tok);
+    int32_t bos = tok_bos(j->tok), eos = j->stop >= 0 ? j->stop : tok_eos(j->tok);
     json_t *model = model_config_json(&j->model, bos, eos, j->compute);
     status st = add_json(w, "config.json", model, e);
     json_decref(model);
     TRY(st);
     json_t *g = json_pack("{s:b}", "do_sample", 1);
     if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
-    if (eos >= 0) json_object_set_new(g, "eos_token_id", json_integer(eos));
+    if (j->end.n) json_object_set_new(g, "eos_token_id", end_json(&j->end));
     st = add_json(w, "generation_config.json", g, e);
     json_decref(g);
     return st;

@@ -26,6 +26,9 @@ typedef struct save_job {
     bool writes; /* false: this rank's weights are replicas of what others write */
     const param_store *store;
     const tok *tok;
+    const char *chat_template; /* teaching.h, as is what follows */
+    int32_t stop;
+    tok_ids end; /* its ids are in `mem` */
     const optim_class *optim;
     model_config model;
     dtype compute;

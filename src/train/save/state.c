@@ -80,6 +80,14 @@ static checkpoint_team team_of(const session *s) {
                              .ctx = u->peers.m.world};
 }
 
+/* What the stage says of conversations; the stage may end before the job does. */
+static void keep_teaching(save_job *j, const teaching *t) {
+    j->stop = t->stop;
+    if (t->template) j->chat_template = arena_strdup(j->mem, t->template);
+    j->end = (tok_ids){.id = ARENA_ARRAY(j->mem, int32_t, t->end.n + 1), .n = t->end.n};
+    memcpy(j->end.id, t->end.id, sizeof *t->end.id * (size_t)t->end.n);
+}
+
 static save_job *job_new(session *s, uint64_t digest) {
     setup *u = &s->setup;
     arena *mem = arena_new("checkpoint");
@@ -103,6 +111,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
+    keep_teaching(j, &s->stage.chat);
     for (int i = 0; i < u->optim->n_states; i++)
         j->states[i] = held_states(u->plan->store, u->plan->optim_state[i]);
     return j;
