@@ -99,6 +99,7 @@ typedef struct run {
     const generate_request *rq;
     tok_ids seq; /* prompt and what followed */
     sampler *sampler;
+    float *logits; /* [vocab] as the model gave them, if log-probabilities are wanted */
     text_state text;
     generate_result *result;
 } run;
@@ -144,15 +145,30 @@ static bool has_ended(const run *r, bool stopped, generate_finish *why) {
     return true;
 }
 
+/* In double, as the scoring programs' sums are not asked for here: the two agree to fp32. */
+static double logprob_of(const float *logits, int32_t vocab, int32_t id) {
+    double max = -INFINITY, sum = 0;
+    for (int32_t v = 0; v < vocab; v++) max = fmax(max, (double)logits[v]);
+    for (int32_t v = 0; v < vocab; v++) sum += exp((double)logits[v] - max);
+    return (double)logits[id] - max - log(sum);
+}
+
+/* A pick overwrites the logits, which are kept before where their probabilities are wanted. */
+static int32_t pick(const run *r, float *logits) {
+    if (r->logits) memcpy(r->logits, logits, sizeof *logits * (size_t)r->g->vocab);
+    return sampler_pick(r->sampler, logits, (uint64_t)r->seq.n, r->seq.id, r->seq.n);
+}
+
 /* Picks tokens, the first from the logits after the prompt. */
 static status decode(run *r, float *logits, tok_ids *out, int64_t *passes, err *e) {
     generate_result *res = r->result;
     for (bool ended = false; !ended;) {
-        int32_t id = sampler_pick(r->sampler, logits, (uint64_t)r->seq.n, r->seq.id, r->seq.n);
+        int32_t id = pick(r, logits);
         if (id < 0) return not_finite(r, e);
         res->finish = FINISH_END;
         if (is_end(r->rq, id)) return ST_OK;
         bool stopped;
+        if (r->logits) r->rq->logprobs[res->n_new] = logprob_of(r->logits, r->g->vocab, id);
         tok_ids_push(out, id);
         tok_ids_push(&r->seq, id);
         res->n_new++;
@@ -189,9 +205,11 @@ status generate_run(generator *g, const generate_request *rq, tok_ids *out, strb
     run r = {.g = g, .rq = rq, .result = result, .text = text_begin(rq, text)};
     for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&r.seq, rq->prompt[i]);
     r.sampler = sampler_new(&rq->sample, g->n_ids);
+    if (rq->logprobs) r.logits = xcalloc((size_t)g->vocab, sizeof *r.logits);
     status st = prefill_and_decode(&r, out, e);
     tok_stream_free(&r.text.stream);
     sampler_free(r.sampler);
+    free(r.logits);
     tok_ids_free(&r.seq);
     return st;
 }
