@@ -33,6 +33,7 @@ static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUN
     const objective *k = s->setup.objective;
     double chosen = objective_average(sums[SUM_REWARD_CHOSEN], sums[SUM_CHOSEN]);
     double rejected = objective_average(sums[SUM_REWARD_REJECTED], sums[SUM_REJECTED]);
+    json_object_set_new(o, "targets", json_integer(sums[SUM_TARGETS]));
     json_object_set_new(o, "reward_chosen", json_f32(chosen));
     json_object_set_new(o, "reward_rejected", json_f32(rejected));
     json_object_set_new(o, "margin", json_f32(chosen - rejected));
@@ -60,7 +61,7 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
     if (u->objective->marks) json_object_set_new(o, "targets", json_integer(r->targets));
-    if (u->objective->loss) put_rewards(o, s, r->sums);
+    if (u->objective->loss) put_rewards(o, s, r->sums); /* the targets of learned sequences */
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
@@ -99,9 +100,8 @@ status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
     return events_emit(s, "valid", s->at.step, o, e);
 }
 
-status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], int64_t targets, err *e) {
-    json_t *o = json_pack("{s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "targets",
-                          (json_int_t)targets);
+status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
+    json_t *o = json_pack("{s:o}", "val_loss", json_f64(s->at.val_loss));
     put_rewards(o, s, sums);
     return events_emit(s, "valid", s->at.step, o, e);
 }

@@ -19,8 +19,7 @@ status events_stage(session *s, err *e) ATH_MUST_USE;
 /* `valid`: at.val_loss, bits per byte (NaN: not known), and the number of targets. */
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) ATH_MUST_USE;
 /* The same of an objective with a loss of its own: sums over the set (objective.h). */
-status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], int64_t targets,
-                            err *e) ATH_MUST_USE;
+status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) ATH_MUST_USE;
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) ATH_MUST_USE;
 status events_checkpoint(session *s, const save_job *j, err *e) ATH_MUST_USE;
 

@@ -149,13 +149,23 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     return comm_check(u->peers.m.world, e);
 }
 
+/* Tokens of row b before the padding at its end, which is id 0 without targets. */
+static int64_t without_padding(const stage *g, int b) {
+    const int32_t *ids = g->rows.ids + (int64_t)b * g->T;
+    const int32_t *targets = g->rows.targets + (int64_t)b * g->T;
+    int64_t n = g->T;
+    while (n > 0 && ids[n - 1] == 0 && targets[n - 1] < 0) n--;
+    return n;
+}
+
 /* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
  * ruler or a table, not a document. */
 static int64_t count_repeated(const stage *g) {
     enum { LEAST_REPEATED = 64 };
     int64_t sum = 0, least = g->T < LEAST_REPEATED ? g->T : LEAST_REPEATED;
     for (int b = 0; b < g->B; b++) {
-        int64_t n = suspects_count_repeated(g->rows.ids + (int64_t)b * g->T, g->T, g->marks);
+        const int32_t *ids = g->rows.ids + (int64_t)b * g->T;
+        int64_t n = suspects_count_repeated(ids, without_padding(g, b), g->marks);
         if (n >= least) sum += n;
     }
     return sum;

@@ -10,7 +10,6 @@ typedef struct tally {
     objective_row *rows; /* learned ones of whole samples */
     int samples;         /* so far, of this rank */
     int64_t kl;          /* sum of log ratios of the sequences that are not learned */
-    int64_t targets;
 } tally;
 
 /* A batch that is not this rank's needs only its help with gathering weights. */
@@ -20,7 +19,7 @@ static void look(session *s, bool mine, tally *t) {
     int rows = execute_pass_rows(g), whole = g->B / o->sequences;
     uint64_t left = mine ? (t->n - t->first) / (uint64_t)o->sequences : 0;
     int samples = left < (uint64_t)whole ? (int)left : whole;
-    if (mine) t->targets += execute_fill(g, g->valid, t->first);
+    if (mine) execute_fill(g, g->valid, t->first);
     execute_look(&s->setup, g, 0, mine ? t->rows + t->samples * o->learned : NULL);
     t->samples += samples;
     if (!o->kl) return;
@@ -34,7 +33,6 @@ static void sum(session *s, tally *t, int64_t sums[SUM_COUNT], int64_t *samples)
     double *unused = xcalloc((size_t)(t->samples * o->learned + 1), sizeof *unused);
     *samples = peers_sum_count(p, t->samples, "validated samples");
     t->kl = peers_sum_count(p, t->kl, "the divergence");
-    t->targets = peers_sum_count(p, t->targets, "validated targets");
     s->stage.kl = o->kl ? fmax(0, objective_average(t->kl, *samples)) : 0;
     objective_loss(o, s->stage.now, t->rows, t->samples, s->stage.kl, unused, sums);
     peers_sum_counts(p, sums, SUM_COUNT, "rewards");
@@ -58,5 +56,5 @@ status validate_rewards(session *s, uint64_t batches, err *e) {
         s->at.val_loss = objective_average(sums[SUM_LOSS], samples);
     }
     free(t.rows);
-    return st == ST_OK ? events_valid_rewards(s, sums, t.targets, e) : st;
+    return st == ST_OK ? events_valid_rewards(s, sums, e) : st;
 }

@@ -44,6 +44,7 @@ static void add_rewards(const objective *o, const config *c, const objective_row
                         int64_t sums[SUM_COUNT]) {
     for (int k = 0; k < o->learned; k++) {
         bool chosen = is_chosen(o, rows, k);
+        sums[SUM_TARGETS] += rows[k].targets;
         sums[chosen ? SUM_CHOSEN : SUM_REJECTED]++;
         sums[chosen ? SUM_REWARD_CHOSEN : SUM_REWARD_REJECTED] +=
             objective_fixed(o->reward(c, &rows[k]));

@@ -74,6 +74,7 @@ typedef enum objective_sum {
     SUM_REWARD_REJECTED,
     SUM_LOGP_CHOSEN,
     SUM_LOGP_REJECTED,
+    SUM_TARGETS,
     SUM_WINS, /* pairs in which the chosen answer has the larger reward */
     SUM_LOSS,
     SUM_COUNT
