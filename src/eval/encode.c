@@ -36,14 +36,14 @@ void eval_requests_free(eval_requests *r) {
     *r = (eval_requests){0};
 }
 
-static status encoder_init(encoder *c, const open_model *m, err *e) {
-    if (!m->tok) {
+static status encoder_init(encoder *c, const tok *t, err *e) {
+    if (!t) {
         err_set(e, ST_USAGE, "the model has no tokenizer, and a task is text");
         return err_hint(e, "put tokenizer.json into the model's folder");
     }
-    c->tok = m->tok;
-    c->prefix = tok_bos(m->tok) >= 0 ? tok_bos(m->tok) : tok_eos(m->tok);
-    if (c->prefix >= 0) c->prefix_text = tok_bytes(m->tok, c->prefix, &c->prefix_len);
+    c->tok = t;
+    c->prefix = tok_bos(t) >= 0 ? tok_bos(t) : tok_eos(t);
+    if (c->prefix >= 0) c->prefix_text = tok_bytes(t, c->prefix, &c->prefix_len);
     return ST_OK;
 }
 
@@ -187,15 +187,14 @@ static status add_doc(encoder *c, eval_doc *d, err *e) {
 status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, eval_requests *r,
                    err *e) {
     encoder c = {.task = t, .most_tok = most_tok, .r = r};
-    TRY(encoder_init(&c, m, e));
+    TRY(encoder_init(&c, m->tok, e));
     for (int32_t i = 0; i < t->n; i++) TRY(add_doc(&c, &t->doc[i], e));
     return ST_OK;
 }
 
-status eval_encode_prompt(const open_model *m, eval_text prompt, int64_t most, tok_ids *out,
-                          err *e) {
+status eval_encode_prompt(const tok *t, eval_text prompt, int64_t most, tok_ids *out, err *e) {
     encoder c = {0};
-    TRY(encoder_init(&c, m, e));
+    TRY(encoder_init(&c, t, e));
     TRY(encode(&c, prompt.s, prompt.len, out, e));
     if (out->n <= most) return ST_OK;
     memmove(out->id, out->id + out->n - most, (size_t)most * sizeof *out->id);

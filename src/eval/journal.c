@@ -13,7 +13,7 @@ static void take_line(eval_journal *j, const char *s, size_t n) {
     const char *key = json_string_value(json_object_get(o, "key"));
     if (!x) x = json_object_get(o, "written");
     if (!x) x = json_object_get(o, "greedy");
-    if (key && (json_is_number(x) || json_is_string(x))) json_object_set(j->known, key, x);
+    if (key && (json_is_number(x) || json_is_array(x))) json_object_set(j->known, key, x);
     json_decref(o);
 }
 
@@ -52,7 +52,7 @@ const json_t *eval_journal_find(const eval_journal *j, const char *key) {
 
 void eval_journal_put(eval_journal *j, const char *key, json_t *value) {
     strbuf line = {0};
-    const char *what = json_is_string(value)    ? "written"
+    const char *what = json_is_array(value)     ? "written"
                        : json_is_integer(value) ? "greedy"
                                                 : "loglik";
     json_t *o = json_pack("{s:s,s:o}", "key", key, what, value);

@@ -1,15 +1,19 @@
-/* Tasks from JSONL files: a line is a document, of one of three forms.
+/* Tasks from JSONL files: a line is a document, of one of four forms.
  *
- *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}   choices, scored as they are
- *   after the context {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}                         answer (a
- *   text or a list); until a blank line {"text": "..."}
- *          text
+ *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}
+ *       choices, scored as they are after the context
+ *   {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}
+ *       an answer (a text or a list), which ends at a blank line
+ *   {"text": "..."}
+ *       a text
+ *   {"turns": [...]}
+ *       a dialogue (dialogue.h)
  *
  * "id" is the document's id, else its number from 0. All documents of a file have the same form. */
 #include <string.h>
 
 #include "base/file.h"
-#include "eval/task.h"
+#include "eval/dialogue.h"
 
 enum { MOST_CHOICES = 1024 };
 
@@ -73,13 +77,18 @@ static status add(jsonl *j, eval_doc *d, const json_t *o, eval_kind *kind, err *
         *kind = EVAL_ANSWER;
         return add_answer(j, d, o, e);
     }
+    if (json_object_get(o, "turns")) {
+        *kind = EVAL_DIALOGUE;
+        return eval_dialogue_read(j->t, d, o, e);
+    }
     *kind = EVAL_TEXT;
     const json_t *text = json_object_get(o, "text");
     if (json_is_string(text)) {
         d->text = keep(j->t, text);
         return ST_OK;
     }
-    err_set(e, ST_FORMAT, "the document has none of \"choices\", \"prompt\" and \"text\"");
+    err_set(e, ST_FORMAT,
+            "the document has none of \"choices\", \"prompt\", \"turns\" and \"text\"");
     return err_hint(
         e, "for example {\"context\": \"1 + 1 =\", \"choices\": [\" 2\", \" 3\"], \"gold\": 0}");
 }
@@ -106,7 +115,8 @@ status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from, 
                          1u << METRIC_ACC_TOKENS,
         [EVAL_TEXT] = 1u << METRIC_WORD_PERPLEXITY | 1u << METRIC_BYTE_PERPLEXITY |
                       1u << METRIC_BITS_PER_BYTE,
-        [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH};
+        [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH,
+        [EVAL_DIALOGUE] = 1u << METRIC_PASS};
     jsonl j = {.t = t, .path = arena_strdup(t->a, path), .limit = from->limit};
     const char *base = path_base(path), *dot = strchr(base, '.');
     t->name = arena_strndup(t->a, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
@@ -116,5 +126,6 @@ status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from, 
     t->max_new = 256;
     TRY(eval_read_lines(path, take, &j, e));
     t->metrics = metrics[t->kind];
+    if (t->n && t->kind == EVAL_DIALOGUE) eval_dialogues_end(t);
     return ST_OK;
 }

@@ -130,6 +130,7 @@ static void test_run(void **state) {
                        .doc = asks,
                        .n = 1,
                        .max_new = 5,
+                       .repeats = 1,
                        .until = until,
                        .n_until = 1,
                        .filter = &none,
@@ -140,7 +141,7 @@ static void test_run(void **state) {
     assert_int_equal(eval_run(&m, t, 2, &(eval_options){0}, &stats, &e), ST_OK);
     if (fabs(texts[0].loglik - want) > 1e-4)
         fail_msg("%.9g instead of %.9g", texts[0].loglik, want);
-    assert_true(asks[0].written.s && asks[0].answer[0].s);
+    assert_true(asks[0].attempt->written.len == 5 && asks[0].attempt->answer[0].s);
     assert_true(stats.passes > 0 && stats.rows_alone == 8 + 4);
     open_model_close(&m);
     arena_free(t[0].a);

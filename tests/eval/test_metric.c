@@ -84,10 +84,11 @@ static void check_answer(const eval_step *steps, int n, const char *written, con
     err e = {0};
     eval_filter f = {.name = "f", .step = (eval_step *)steps, .n_steps = n};
     eval_task t = {.a = arena_new("task"), .filter = &f, .n_filters = 1};
-    eval_doc d = {.written = text(written)};
-    assert_int_equal(eval_find_answers(&t, &d, &e), ST_OK);
-    if (d.answer[0].len != strlen(want) || memcmp(d.answer[0].s, want, strlen(want)) != 0)
-        fail_msg("\"%.*s\" instead of \"%s\"", (int)d.answer[0].len, d.answer[0].s, want);
+    eval_doc d = {0};
+    eval_attempt a = {.written = text(written)};
+    assert_int_equal(eval_find_answers(&t, &d, &a, &e), ST_OK);
+    if (a.answer->len != strlen(want) || memcmp(a.answer->s, want, strlen(want)) != 0)
+        fail_msg("\"%.*s\" instead of \"%s\"", (int)a.answer->len, a.answer->s, want);
     arena_free(t.a);
 }
 

@@ -218,7 +218,7 @@ static void test_yaml_refused(void **state) {
          "q.yaml"},
         {HEAD FIELDS "fewshot_split: test\n", ST_USAGE, "fewshot_split", "q.yaml:9"},
         {HEAD FIELDS "metric_list: [{metric: f1}]\n", ST_USAGE, "metric_list", "q.yaml:9"},
-        {HEAD FIELDS "repeats: 2\n", ST_USAGE, "repeats", "q.yaml:9"},
+        {HEAD FIELDS "repeats: 0\n", ST_USAGE, "repeats", "q.yaml:9"},
         {"task: x\noutput_type: loglikelihoods\n", ST_USAGE, "output_type", "q.yaml:2"},
         {"task: x\noutput_type: multiple_choice\n" FIELDS, ST_USAGE, "neither test_split",
          "q.yaml"},

@@ -46,5 +46,7 @@ status chat_render(const chat_template *t, const chat_request *q, strbuf *out,
                    jinja_spans *generation, err *e) ATH_MUST_USE;
 /* Whether the template that would be used marks what the assistant writes. */
 bool chat_marks_generation(const chat_template *t, const chat_request *q);
+/* Whether the text stands in one of the templates. */
+bool chat_mentions(const chat_template *t, const char *text);
 
 #endif
