@@ -108,6 +108,33 @@ static status each_match(const char *pattern, eval_text s, take_match take, void
     return st;
 }
 
+typedef struct plain_take {
+    eval_take_match take;
+    void *ctx;
+} plain_take;
+
+static bool take_plain(void *ctx, const found_text *whole, const found_text *part, bool has) {
+    const plain_take *p = ctx;
+    (void)part, (void)has;
+    return p->take(p->ctx, whole->start, whole->end);
+}
+
+status eval_each_match(const char *pattern, eval_text s, eval_take_match take, void *ctx, err *e) {
+    plain_take p = {take, ctx};
+    return each_match(pattern, s, take_plain, &p, e);
+}
+
+static bool count_one(void *ctx, size_t start, size_t end) {
+    (void)start, (void)end;
+    ++*(int64_t *)ctx;
+    return true;
+}
+
+status eval_count_matches(const char *pattern, eval_text s, int64_t *n, err *e) {
+    *n = 0;
+    return eval_each_match(pattern, s, count_one, n, e);
+}
+
 /* ---- filters ---- */
 
 typedef struct pick {

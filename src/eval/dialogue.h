@@ -19,7 +19,7 @@
  * Rules of `expect` (texts are compared without regard to the case of ASCII letters):
  *   contains   the answer has the text, or one of a list
  *   lacks      it has none of them
- *   matches    a regular expression of Python is found in it
+ *   matches    a regular expression of Python, or one of a list, is found in it
  *   reasoning  true: it thought before it answered; false: it did not
  *   ends       true: it ended by itself
  *   calls      {name, arguments}: it calls that tool, with these arguments at least

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "eval/answer.h"
 #include "eval/dialogue.h"
-#include "tok/pretok/pretok.h"
 
 /* ---- texts ---- */
 
@@ -25,49 +24,31 @@ static bool has_any(eval_text s, const eval_rule *r) {
     return false;
 }
 
-/* How many matches the pattern has. */
-static status count_matches(void *code, eval_text s, int64_t *n, err *e) {
-    void *data = NULL;
-    status st = ST_OK;
-    *n = 0;
-    for (size_t at = 0, start, end; st == ST_OK && at<s.len; at = end> start ? end : end + 1) {
-        bool found;
-        st = pretok_regex_search(code, s.s, s.len, at, &start, &end, &found, &data, e);
-        if (st != ST_OK || !found) break;
-        ++*n;
-    }
-    pretok_match_data_free(data);
-    return st;
-}
-
-static status matches(eval_text s, const char *pattern, bool *out, err *e) {
-    void *code, *data = NULL;
-    size_t start, end;
-    TRY(pretok_regex_compile_python(&code, pattern, e));
-    status st = pretok_regex_search(code, s.s, s.len, 0, &start, &end, out, &data, e);
-    pretok_match_data_free(data);
-    pretok_regex_free(code);
-    return st;
+/* Any of its patterns. */
+static status matches(eval_text s, const eval_rule *r, bool *out, err *e) {
+    int64_t n = 0;
+    for (int i = 0; i < r->n && n == 0; i++) TRY(eval_count_matches(r->text[i], s, &n, e));
+    *out = n > 0;
+    return ST_OK;
 }
 
 /* ---- scripts ---- */
 
-static status compile_script(void **code, const char *name, err *e) {
+static status check_script(const char *name, err *e) {
     char pattern[64];
+    int64_t n;
     size_t good = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
     if (name[good] || good > 32) return err_set(e, ST_FORMAT, "there is no script %.40s", name);
     snprintf(pattern, sizeof pattern, "\\p{%s}", name);
-    if (pretok_regex_compile(code, pattern, NULL) == ST_OK) return ST_OK;
+    if (eval_count_matches(pattern, (eval_text){"", 0}, &n, NULL) == ST_OK) return ST_OK;
     err_set(e, ST_FORMAT, "there is no script %s", name);
     return err_hint(e, "Unicode's names are meant: Latin, Cyrillic, Han, Arabic, Devanagari, ...");
 }
 
 static status count_script(const char *name, eval_text s, int64_t *n, err *e) {
-    void *code;
-    TRY(compile_script(&code, name, e));
-    status st = count_matches(code, s, n, e);
-    pretok_regex_free(code);
-    return st;
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "\\p{%s}", name);
+    return eval_count_matches(pattern, s, n, e);
 }
 
 static status is_script(eval_text s, const eval_rule *r, bool *out, err *e) {
@@ -82,12 +63,10 @@ static status is_script(eval_text s, const eval_rule *r, bool *out, err *e) {
 }
 
 status eval_rule_check(const eval_rule *r, err *e) {
-    void *code = NULL;
+    int64_t n;
     for (int i = 0; i < r->n; i++) {
-        if (r->kind == RULE_MATCHES) TRY(pretok_regex_compile_python(&code, r->text[i], e));
-        if (r->kind == RULE_SCRIPT) TRY(compile_script(&code, r->text[i], e));
-        pretok_regex_free(code);
-        code = NULL;
+        if (r->kind == RULE_MATCHES) TRY(eval_count_matches(r->text[i], (eval_text){"", 0}, &n, e));
+        if (r->kind == RULE_SCRIPT) TRY(check_script(r->text[i], e));
     }
     return ST_OK;
 }
@@ -146,7 +125,7 @@ static status keeps(const eval_turn *turn, const eval_thought *thought, const ev
     switch (r->kind) {
         case RULE_CONTAINS: *out = has_any(thought->answer, r); return ST_OK;
         case RULE_LACKS: *out = !has_any(thought->answer, r); return ST_OK;
-        case RULE_MATCHES: return matches(thought->answer, r->text[0], out, e);
+        case RULE_MATCHES: return matches(thought->answer, r, out, e);
         case RULE_REASONING: *out = !eval_is_blank(thought->reasoning) == r->wanted; return ST_OK;
         case RULE_ENDS: *out = turn->ended == r->wanted; return ST_OK;
         case RULE_CALLS: *out = calls(thought->answer, r); return ST_OK;

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "eval/answer.h"
 #include "eval/dialogue.h"
+#include "eval/slices.h"
 #include "jinja/jinja.h"
 
 bool eval_is_mean(eval_metric metric) {
@@ -105,7 +106,7 @@ static double words(eval_text s) {
 }
 
 /* Mean of y over mean of x, and its standard error by the delta method. */
-static eval_score ratio_of(const double *y, const double *x, int64_t n) {
+eval_score eval_ratio(const double *y, const double *x, int64_t n) {
     double sum_y = 0, sum_x = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum_y += y[i], sum_x += x[i];
     double ratio = sum_y / sum_x;
@@ -127,7 +128,7 @@ static eval_score perplexity(const eval_task *t, eval_metric metric) {
         nll[i] = -(t->kind == EVAL_LIKELIHOOD ? d->choice->pair.loglik : d->loglik);
         size[i] = size_of(d, metric);
     }
-    eval_score s = ratio_of(nll, size, t->n);
+    eval_score s = eval_ratio(nll, size, t->n);
     free(nll);
     double bits = 1 / log(2.0), value = exp(s.value);
     if (metric == METRIC_BITS_PER_BYTE) return (eval_score){s.value * bits, s.stderr_ * bits, s.n};
@@ -203,6 +204,7 @@ json_t *eval_result_json(const eval_task *t) {
     json_object_set_new(o, "sample_len", json_integer(t->n));
     if (t->repeats > 1) json_object_set_new(o, "repeats", json_integer(t->repeats));
     if (t->kind == EVAL_DIALOGUE) eval_put_verdict(t, o);
+    if (t->kind == EVAL_TEXT) json_object_set_new(o, "slices", eval_slices_json(t));
     if (t->kind == EVAL_CHOICES) json_object_set_new(o, "chance", json_f64(chance(t)));
     return o;
 }

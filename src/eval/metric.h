@@ -32,6 +32,8 @@ double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric,
 /* The choice with the highest score under METRIC_ACC..., the first of equal ones. */
 int eval_best_choice(const eval_doc *d, eval_metric metric);
 bool eval_is_mean(eval_metric metric);
+/* The sum of y[n] by the sum of x[n], of n documents, with its standard error. */
+eval_score eval_ratio(const double *y, const double *x, int64_t n);
 
 /* Two models on the same documents: mean of a - b, its standard error, and the two-sided p of a
  * paired bootstrap (Efron & Tibshirani 1993, chapter 16): the share of resampled mean differences,

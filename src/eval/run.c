@@ -100,6 +100,27 @@ static void key_of_score(const eval_journal *j, const score_request *r, char key
     strbuf_free(&all);
 }
 
+/* What is known of a request, where that is all that is wanted. */
+static bool take_known(const json_t *known, score_request *r) {
+    if (!r->nll && json_is_number(known)) r->loglik = json_number_value(known);
+    if (!r->nll) return json_is_number(known);
+    if ((int32_t)json_array_size(known) != r->n_scored) return false;
+    r->loglik = 0;
+    for (int32_t i = 0; i < r->n_scored; i++) {
+        r->nll[i] = (float)json_number_value(json_array_get(known, (size_t)i));
+        r->loglik -= (double)r->nll[i];
+    }
+    return true;
+}
+
+static void put_score(eval_journal *j, const char *key, const score_request *r) {
+    if (!r->nll) return eval_journal_put(j, key, "loglik", json_f64(r->loglik));
+    json_t *list = json_array();
+    for (int32_t i = 0; i < r->n_scored; i++)
+        json_array_append_new(list, json_f32((double)r->nll[i]));
+    eval_journal_put(j, key, "nll", list);
+}
+
 /* Takes known scores; the others come to the front of `todo`, which numbers them. Returns how many
  * these are. */
 static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64_t *todo) {
@@ -107,11 +128,7 @@ static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64
     for (int64_t i = 0; i < n; i++) {
         char key[17];
         if (j) key_of_score(j, &r[i], key);
-        const json_t *known = j ? eval_journal_find(j, key) : NULL;
-        if (json_is_number(known))
-            r[i].loglik = json_number_value(known);
-        else
-            todo[left++] = i;
+        if (!j || !take_known(eval_journal_find(j, key), &r[i])) todo[left++] = i;
     }
     return left;
 }
@@ -131,7 +148,7 @@ static status score_block(const eval_work *w, scorer *s, score_request *r, const
         r[todo[i]].loglik = block[i].loglik;
         if (!w->opt->journal) continue;
         key_of_score(w->opt->journal, &block[i], key);
-        eval_journal_put(w->opt->journal, key, json_f64(block[i].loglik));
+        put_score(w->opt->journal, key, &block[i]);
     }
     p->before += n;
     return w->opt->journal ? eval_journal_flush(w->opt->journal, e) : ST_OK;
@@ -196,7 +213,7 @@ static status find_greedy(const eval_work *w, generator *g, const score_request 
         return ST_OK;
     }
     TRY(would_write(w, g, r, out, e));
-    eval_journal_put(j, key, json_integer(*out));
+    eval_journal_put(j, key, "greedy", json_integer(*out));
     return eval_journal_flush(j, e);
 }
 

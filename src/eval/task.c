@@ -41,6 +41,17 @@ bool eval_keep_json(eval_task *t, const json_t *value, eval_text *out) {
     return true;
 }
 
+static const char *keep_word(eval_task *t, const json_t *v) {
+    return json_is_string(v) && json_string_length(v) ? arena_strdup(t->a, json_string_value(v))
+                                                      : NULL;
+}
+
+void eval_set_origin(eval_task *t, eval_doc *d, const json_t *row) {
+    d->source = keep_word(t, json_object_get(row, "source"));
+    d->language = keep_word(t, json_object_get(row, "language"));
+    if (!d->language) d->language = keep_word(t, json_object_get(row, "lang"));
+}
+
 const json_t *eval_keep_value(eval_task *t, const json_t *value) {
     if (!t->kept) t->kept = json_array();
     json_array_append(t->kept, (json_t *)value);

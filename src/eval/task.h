@@ -70,8 +70,11 @@ typedef struct eval_doc {
     bool greedy; /* the model would write the continuation */
     /* text */
     eval_text text;
+    const char *source, *language; /* as the data say; NULL: they do not */
     double loglik;
     int64_t n_tokens;
+    const int32_t *token; /* [n_tokens] */
+    float *token_nll;     /* [n_tokens] the loss of each, in nats */
     /* answer */
     eval_text prompt;
     eval_text *target; /* right answers: any of them */
@@ -191,6 +194,8 @@ eval_doc *eval_add_doc(eval_task *t, const char *file, int64_t line);
 eval_text eval_keep(eval_task *t, const char *s, size_t len);
 /* The same of a JSON string, number or boolean, as Python prints it; false: it is none of these. */
 bool eval_keep_json(eval_task *t, const json_t *value, eval_text *out);
+/* A text document: where it comes from, by its members "source" and "language" (or "lang"). */
+void eval_set_origin(eval_task *t, eval_doc *d, const json_t *row);
 /* Keeps a value as long as the task and returns it. */
 const json_t *eval_keep_value(eval_task *t, const json_t *value);
 /* One right choice. */

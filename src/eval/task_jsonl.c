@@ -1,11 +1,12 @@
-/* Tasks from JSONL files: a line is a document, of one of four forms.
+/* Tasks from JSONL files, or tables with such columns (Parquet, CSV): a line is a document, of one of
+ * four forms.
  *
  *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}
  *       choices, scored as they are after the context
  *   {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}
  *       an answer (a text or a list), which ends at a blank line
- *   {"text": "..."}
- *       a text
+ *   {"text": "...", "source": "web", "language": "en"}
+ *       a text; where it comes from may be left out
  *   {"turns": [...]}
  *       a dialogue (dialogue.h)
  *
@@ -14,6 +15,7 @@
 
 #include "base/file.h"
 #include "eval/dialogue.h"
+#include "eval/rows.h"
 
 enum { MOST_CHOICES = 1024 };
 
@@ -85,6 +87,7 @@ static status add(jsonl *j, eval_doc *d, const json_t *o, eval_kind *kind, err *
     const json_t *text = json_object_get(o, "text");
     if (json_is_string(text)) {
         d->text = keep(j->t, text);
+        eval_set_origin(j->t, d, o);
         return ST_OK;
     }
     err_set(e, ST_FORMAT,
@@ -109,6 +112,28 @@ static status take(void *ctx, const json_t *o, int64_t line, err *e) {
     return ST_OK;
 }
 
+/* The rows of a table. */
+static status take_rows(jsonl *j, const char *path, err *e) {
+    eval_rows rows = {0};
+    status st = eval_rows_read(&rows, j->t->a, path, NULL, e);
+    for (int32_t i = 0; st == ST_OK && i < eval_rows_n(&rows); i++) {
+        st = take(j, json_array_get(rows.row, (size_t)i), rows.line[i], e);
+        if (st != ST_OK && !*e->where) err_where(e, "%s:%ld", path, (long)rows.line[i]);
+    }
+    eval_rows_free(&rows);
+    return st;
+}
+
+static bool is_table(const char *path) {
+    static const char *const ends[] = {".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz"};
+    size_t n = strlen(path);
+    for (int i = 0; i < ARRAY_LEN(ends); i++) {
+        size_t m = strlen(ends[i]);
+        if (n > m && strcmp(path + n - m, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
 status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from, err *e) {
     static const unsigned metrics[] = {
         [EVAL_CHOICES] = 1u << METRIC_ACC | 1u << METRIC_ACC_NORM | 1u << METRIC_ACC_BYTES |
@@ -124,7 +149,7 @@ status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from, 
     t->until = (char **)blank_line;
     t->n_until = 1;
     t->max_new = 256;
-    TRY(eval_read_lines(path, take, &j, e));
+    TRY(is_table(path) ? take_rows(&j, j.path, e) : eval_read_lines(path, take, &j, e));
     t->metrics = metrics[t->kind];
     if (t->n && t->kind == EVAL_DIALOGUE) eval_dialogues_end(t);
     return ST_OK;

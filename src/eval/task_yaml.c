@@ -322,6 +322,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
         st = eval_answer_text(y, row, &context, e);
         if (st == ST_OK) d->text = eval_keep(y->t, strbuf_cstr(&context), context.len);
         strbuf_free(&context);
+        eval_set_origin(y->t, d, row);
         return st;
     }
     st = add_examples(y, row, &context, e);

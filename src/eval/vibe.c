@@ -14,7 +14,7 @@
 
 static const char vibe[] =
     "task: vibe\n"
-    "max_gen_toks: 512\n"
+    "max_gen_toks: 256\n"
     "dialogues:\n"
     "  - id: pirate\n"
     "    about: the persona of the system prompt\n"

@@ -66,7 +66,7 @@ static status take_written(void *ctx, int64_t i, err *e) {
     if (p->w->progress) p->w->progress(p->w->progress_ctx, ++p->done, p->all);
     if (!p->w->journal) return ST_OK;
     key_of(p->w->journal, want, key);
-    eval_journal_put(p->w->journal, key,
+    eval_journal_put(p->w->journal, key, "written",
                      json_pack("[o,i]", json_text(want->text.s, want->text.len), want->ended));
     return eval_journal_flush(p->w->journal, e);
 }

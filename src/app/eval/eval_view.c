@@ -7,6 +7,7 @@
 #include "app/frame/cli.h"
 #include "base/json.h"
 #include "eval/dialogue.h"
+#include "eval/slices.h"
 
 /* Calls `visit` for each metric and filter of each task. */
 typedef void (*visit_score)(void *ctx, const eval_task *t, eval_metric m, int filter);
@@ -50,6 +51,8 @@ void eval_print_results(const eval_task *tasks, int n) {
     each_score(tasks, n, print_score, NULL);
     for (int i = 0; i < n; i++)
         if (tasks[i].kind == EVAL_DIALOGUE) print_verdict(&tasks[i]);
+    for (int i = 0; i < n; i++)
+        if (tasks[i].kind == EVAL_TEXT) eval_print_slices(&tasks[i]);
 }
 
 json_t *eval_results_json(const eval_task *tasks, int n) {
