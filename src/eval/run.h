@@ -3,13 +3,16 @@
 #define EVAL_RUN_H
 
 #include "eval/encode.h"
-#include "eval/journal.h"
+#include "eval/write.h"
 
 typedef struct eval_options {
-    int64_t most_tok;      /* of a context; 0: what the model was made for */
-    eval_journal *journal; /* goes on where it ends, and adds to it; NULL: none */
+    int64_t most_tok;              /* of a context; 0: what the model was made for */
+    eval_journal *journal;         /* goes on where it ends, and adds to it; NULL: none */
+    const chat_template *template; /* of the model; NULL: it has none */
+    bool chat;                     /* prompts of answers are a user's message in the template */
+    const char *system;            /* before that message; NULL: nothing */
     const volatile sig_atomic_t *interrupt;
-    /* How much of a task is done: of `all` requests, or of the documents of answers. May be NULL. */
+    /* How much of a task is done: of `all` requests, or of the texts to write. May be NULL. */
     void (*progress)(void *ctx, const eval_task *t, int64_t done, int64_t all);
     void *ctx;
 } eval_options;

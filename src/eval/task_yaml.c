@@ -80,8 +80,10 @@ static status check_keys(const yaml_task *y, err *e) {
         return near < 0 ? e->code : err_hint(e, "is %s meant?", known_keys[near]);
     }
     const json_t *repeats = yaml_key(y, "repeats");
-    if (repeats && json_integer_value(repeats) != 1)
-        return yaml_wrong(y, "repeats", "is not 1, and one answer is written for a document", e);
+    json_int_t n = json_integer_value(repeats);
+    if (repeats && (n < 1 || n > 1024))
+        return yaml_wrong(y, "repeats", "is no number of answers from 1 to 1024", e);
+    if (repeats) y->t->repeats = (int)n;
     return ST_OK;
 }
 
@@ -320,6 +322,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
         st = eval_answer_text(y, row, &context, e);
         if (st == ST_OK) d->text = eval_keep(y->t, strbuf_cstr(&context), context.len);
         strbuf_free(&context);
+        eval_set_origin(y->t, d, row);
         return st;
     }
     st = add_examples(y, row, &context, e);

@@ -337,9 +337,12 @@ static int add_targets(const score_job *j, const lane *l, int b, int T, int64_t 
 }
 
 /* Takes what add_targets has added, in the same order. */
-static int take_scores(const score_job *j, const lane *l, int64_t rows, int n) {
-    for (int64_t i = l->first; i < l->end; i++)
-        for (int64_t k = 0; k < rows; k++, n++) j->order[i]->loglik -= (double)j->s->nll[n];
+static int take_scores(const score_job *j, const lane *l, int64_t done, int64_t rows, int n) {
+    for (int64_t i = l->first; i < l->end; i++) {
+        score_request *r = j->order[i];
+        if (r->nll) memcpy(r->nll + done, j->s->nll + n, (size_t)rows * sizeof *r->nll);
+        for (int64_t k = 0; k < rows; k++, n++) r->loglik -= (double)j->s->nll[n];
+    }
     return n;
 }
 
@@ -361,7 +364,7 @@ static void score_pass_of(score_job *j, const lane *l, int n, int number, int64_
     run_pass(s, &s->shape[number].score, shape, lanes, n);
     prog_get(s->shape[number].score.p, 0, s->shape[number].score.nll, s->nll);
     targets = 0;
-    for (int i = 0; i < n; i++) targets = take_scores(j, &l[i], lanes[i].n, targets);
+    for (int i = 0; i < n; i++) targets = take_scores(j, &l[i], done, lanes[i].n, targets);
 }
 
 /* Says how far the job is. */

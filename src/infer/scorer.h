@@ -63,6 +63,7 @@ typedef struct score_request {
     const int32_t *ids;  /* [n] */
     int32_t n, n_scored; /* 0 < n_scored < n; n - 1 at most as many as scorer_size_for was told */
     double loglik;       /* the result: a sum of natural logarithms */
+    float *nll;          /* [n_scored] its terms, each with the other sign; NULL: not wanted */
 } score_request;
 
 typedef struct score_options {
