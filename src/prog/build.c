@@ -55,9 +55,9 @@ static int free_summand(const op_rec *r) {
     return -1;
 }
 
-/* Where b is the product that was recorded last, a joins it as its residual: one pass over memory
- * and one rounding less. */
-static bool join_product(graph *g, val a, val b) {
+/* Where b is what an op has made that can add, and that was recorded last (a product, the norm or
+ * dropout that ends a branch), a joins it as its residual: one pass over memory and one rounding less. */
+static bool join_last(graph *g, val a, val b) {
     if (a == VAL_NONE || !is_temporary(g, b)) return false;
     op_rec *last = &g->op[g->n_ops - 1];
     int slot = free_summand(last);
@@ -70,7 +70,7 @@ static bool join_product(graph *g, val a, val b) {
 }
 
 val graph_add(graph *g, val a, val b) {
-    if (join_product(g, a, b)) return b;
+    if (join_last(g, a, b)) return b;
     return emit(g, OP_ADD, NULL, (val[]){a, b}, 2, is_temporary(g, b) ? 1 : -1);
 }
 
