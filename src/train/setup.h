@@ -13,6 +13,7 @@
 #include "tok/tok.h"
 #include "train/choice.h"
 #include "train/course/course.h"
+#include "train/lora.h"
 #include "train/objective/objective.h"
 #include "train/ranks/peers.h"
 
@@ -26,6 +27,7 @@ typedef struct setup {
     tok *tok;      /* NULL: the config names none, and none is needed */
     course *course;
     model_config *models; /* one a stage: rotary bases differ */
+    lora lora;            /* what a run of adapters has beside */
     plan *plan;
     const optim_class *optim;
     const objective *objective;
@@ -47,7 +49,7 @@ status setup_commit(setup *u, err *e) ATH_MUST_USE;
 void setup_close(setup *u);
 
 /* Gives a model its first weights: those of the folder `from`; if that is NULL, by the rules of
- * param_init. */
+ * param_init. The trained model of a run of adapters: those of its base model, whatever `from`. */
 status setup_make_weights(const setup *u, param_store *store, const char *from,
                           err *e) ATH_MUST_USE;
 /* Gives the reference model its weights, if the objective has one: those of train.reference. If
