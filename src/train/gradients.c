@@ -39,7 +39,7 @@ static status write_gradients(const setup *u, const char *path, err *e) {
     const float *host = dev_look(u->dev, param_grad(ps), bytes, &room);
     held_array grads = {.store = ps, .first = (float *)(uintptr_t)host};
     const st_tensor *t = hf_declare(u->a, ps, "", DT_F32, HF_FILES_PAIRS);
-    status st = st_create(path, t, param_count(ps), e);
+    status st = st_create(path, t, hf_declared(ps), e);
     if (st == ST_OK) {
         st = hf_write_part(path, t, &grads, 1, HF_FILES_PAIRS, e);
         if (st != ST_OK) remove(path); /* no half file stays */

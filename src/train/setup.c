@@ -66,7 +66,9 @@ dtype setup_compute(const config *c) {
 /* An error of the model or the layout names a key; this adds the line of the config. */
 static status locate_error(const config *c, status st, err *e) {
     if (st == ST_OK || !e) return st;
-    if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
+    if (strncmp(e->where, "model.", 6) != 0 && strncmp(e->where, "lora.", 5) != 0 &&
+        strcmp(e->where, "parallel.tp") != 0)
+        return st;
     config_locate(c, e->where, e);
     return st;
 }
@@ -83,6 +85,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
 
 status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     u->objective = objective_of(u->c);
+    TRY(lora_open(&u->lora, u->a, u->c, e));
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
@@ -289,6 +292,7 @@ status setup_make_plan(setup *u, err *e) {
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
+    TRY(lora_plan(&u->lora, &u->models[0], specs, n, e));
     TRY(locate_error(u->c, plan_new_phases(&u->plan, u->dev, specs, n, e), e));
     return plan_check_fits(u->plan, u->c->train.memory_limit, e);
 }
@@ -302,6 +306,8 @@ status setup_commit(setup *u, err *e) {
 }
 
 status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
+    if (u->lora.adapters.rank && store == u->plan->store)
+        return lora_make_weights(&u->lora, store, (uint64_t)u->c->train.seed, e);
     if (!m || !m->from) {
         param_init_all(store, (uint64_t)u->c->train.seed);
         return ST_OK;
@@ -340,6 +346,7 @@ void setup_close(setup *u) {
     peers_settle(&u->peers);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
+    lora_close(&u->lora);
     course_free(u->course);
     tok_free(u->tok);
     peers_close(&u->peers);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "data/order/loader.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/hf/peft.h"
 #include "run/config/config_int.h"
 #include "run/folder.h"
 
@@ -40,10 +41,22 @@ static status find_checkpoint(config *c, const char *given, err *e) {
     return ST_OK;
 }
 
+/* An adapter is no model by itself. */
+static status refuse_adapter(const config *c, err *e) {
+    const char *from = model_from(c);
+    if (!peft_is_folder(from)) return ST_OK;
+    config_error(c, e, "model.from", "%s is an adapter, not a whole model", from);
+    return err_hint(e,
+                    "go on with it by lora.from=%s and its base model as model.from, or merge "
+                    "it: athanor export %s -o FOLDER --to hf",
+                    c->from_run ? c->from_run : from, c->from_run ? c->from_run : from);
+}
+
 status config_resolve_from(config *c, bool take_tokenizer, err *e) {
     const char *from = model_from(c);
     if (!from) return ST_OK;
     if (run_is_run(from)) TRY(find_checkpoint(c, from, e));
+    TRY(refuse_adapter(c, e));
     const char *tokenizer = path_join(c->memory, model_from(c), "tokenizer.json");
     if (!take_tokenizer || c->tokenizer || !file_exists(tokenizer)) return ST_OK;
     set_tokenizer(c, tokenizer);

@@ -1,4 +1,5 @@
-/* Writing a checkpoint: a Hugging Face folder with state/ beside the weights.
+/* Writing a checkpoint: a Hugging Face folder with state/ beside the weights. A run of adapters
+ * writes a folder of PEFT, which holds what was trained and names the base model.
  *
  * The files do not depend on how many ranks there are or on what each holds.
  *
@@ -30,20 +31,16 @@ typedef struct tensor_file {
 
 enum { MOST_FILES = 3 };
 
-/* Tensors of one array: those of the whole model, whatever shards this rank has. */
-static int whole_count(const save_job *j) {
-    return param_count(param_store_whole(j->store));
-}
-
-static tensor_file file_of_masters(const save_job *j, const char *name, dtype dt, hf_order order) {
-    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = whole_count(j)};
+static tensor_file file_of_masters(const save_job *j, const char *name, const char *prefix,
+                                   dtype dt, hf_order order) {
+    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = hf_declared(j->store)};
     f.arrays = &j->masters;
-    f.tensors = hf_declare(j->mem, j->store, "", dt, order);
+    f.tensors = hf_declare(j->mem, j->store, prefix, dt, order);
     return f;
 }
 
 static tensor_file file_of_states(const save_job *j) {
-    int each = whole_count(j), n = j->optim->n_states;
+    int each = hf_declared(j->store), n = j->optim->n_states;
     tensor_file f = {.name = "state/optimizer.safetensors",
                      .order = HF_MEMORY,
                      .arrays = j->states,
@@ -60,9 +57,12 @@ static tensor_file file_of_states(const save_job *j) {
 
 static int list_tensors(const save_job *j, tensor_file f[MOST_FILES]) {
     int n = 0;
-    f[n++] = file_of_masters(j, "model.safetensors", j->compute, HF_FILES);
-    if (j->compute != DT_F32)
-        f[n++] = file_of_masters(j, "state/master.safetensors", DT_F32, HF_MEMORY);
+    if (j->lora)
+        f[n++] = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->folder.order);
+    else
+        f[n++] = file_of_masters(j, "model.safetensors", "", j->compute, HF_FILES);
+    if (!j->lora && j->compute != DT_F32)
+        f[n++] = file_of_masters(j, "state/master.safetensors", "", DT_F32, HF_MEMORY);
     f[n++] = file_of_states(j);
     return n;
 }
@@ -107,8 +107,9 @@ static json_t *end_json(const tok_ids *end) {
 
 static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
     int32_t bos = tok_bos(j->tok), eos = j->stop >= 0 ? j->stop : tok_eos(j->tok);
-    json_t *model = model_config_json(&j->model, bos, eos, j->compute);
-    status st = add_json(w, "config.json", model, e);
+    json_t *model = j->lora ? peft_config(&j->lora->adapters, j->store, &j->model, j->lora->base)
+                            : model_config_json(&j->model, bos, eos, j->compute);
+    status st = add_json(w, j->lora ? PEFT_CONFIG : "config.json", model, e);
     json_decref(model);
     TRY(st);
     json_t *g = json_pack("{s:b}", "do_sample", 1);
