@@ -16,9 +16,11 @@ static tok *load_tok(void) {
 
 static chat_template *load_template(const char *name) {
     chat_template *t;
-    const char *file = strcmp(name, "marks") == 0   ? TEST_DIR "/golden/jinja/chat/chatml.jinja"
-                       : strcmp(name, "modes") == 0 ? GOLDEN "modes.jinja"
-                                                    : name;
+    char path[512];
+    const char *file = path;
+    snprintf(path, sizeof path, GOLDEN "%s.jinja", name);
+    if (strcmp(name, "marks") == 0) file = TEST_DIR "/golden/jinja/chat/chatml.jinja";
+    if (strcmp(name, "chatml") == 0) file = name;
     assert_ok(chat_template_load_other(&t, GOLDEN "tokenizer.json", file, e));
     return t;
 }

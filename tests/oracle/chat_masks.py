@@ -222,6 +222,7 @@ def golden_cases():
     yield "answer begins with a new line", "chatml", TURNS[2:], {}
     yield "reasoning", "chatml", [ASK, LONG], {}
     yield "question of tokens", "chatml", [{"role": "user", "content": "What is <|im_end|>?"}, TURNS[1]], {}
+    yield "a token lies across the answer's beginning", "colon", [ASK, {"role": "assistant", "content": "\nThen"}], {}
     for template in ("marks", "modes"):
         yield f"{template}: turns", template, TURNS, {}
         yield f"{template}: tools", template, CALLS, {"tools": tools}
@@ -260,12 +261,12 @@ def make_golden():
     from transformers.utils import chat_template_utils
     chat_template_utils.datetime = fixed_date
     texts = {"chatml": CHATML, "marks": (HERE.parent / "golden" / "jinja" / "chat" / "chatml.jinja").read_text(),
-             "modes": (GOLDEN / "modes.jinja").read_text()}
+             "modes": (GOLDEN / "modes.jinja").read_text(), "colon": (GOLDEN / "colon.jinja").read_text()}
     tok, cases = small_tokenizer(), []
     for name, template, messages, more in golden_cases():
         tok.chat_template = texts[template]
         record = {"messages": messages, **more}
-        ids, mask = (by_answers(tok, [messages]) if template == "chatml" else by_template(tok, [record]))[0]
+        ids, mask = (by_answers(tok, [messages]) if template in ("chatml", "colon") else by_template(tok, [record]))[0]
         trained = [i for i, m in enumerate(mask) if m]
         text = tok.apply_chat_template(messages, tokenize=False, tools=more.get("tools"), **more.get("chat_template_kwargs", {}))
         cases.append({"name": name, "template": template, "record": record, "text": text, "ids": ids,
