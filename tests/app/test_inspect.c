@@ -109,18 +109,18 @@ static void test_bytes(void **state) {
 static void test_spans(void **state) {
     (void)state;
     lab l = lab_open(false);
-    add(&l, 0, "a");
-    add(&l, MARK_TRAINED, "b");
-    add(&l, 0, "c");
+    add(&l, mark_of((mark_role)INSPECT_TEXT, false), "a");
+    add(&l, mark_of((mark_role)INSPECT_TEXT, true), "b");
+    add(&l, mark_of((mark_role)INSPECT_TEXT, false), "c");
     inspect_span spans[] = {{0, 2, "x.txt:1"}, {2, 3, "x.txt:2"}};
     l.row.spans = spans;
     l.row.n_spans = 2;
     l.row.room = 8;
     expect_row(&l, (inspect_style){0},
                "  --- x.txt:1 ---\n"
-               "             [[a]]b\n"
+               "  text       [[a]]b\n"
                "  --- x.txt:2 ---\n"
-               "             [[c]]\n"
+               "  text       [[c]]\n"
                "  --- 5 positions of padding ---\n");
     lab_close(&l);
 }

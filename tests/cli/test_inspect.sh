@@ -29,7 +29,7 @@ lacks out "$(printf '\033')"
 expect 0 data show set --limit 1 --tokens
 has out '‹f0›│‹9f›│‹94›│‹a5›'
 expect 0 data show set --limit 1 --json
-has out '"role_names": ["template", "system", "user", "assistant", "tool", "reasoning"]'
+has out '"role_names": ["template", "system", "user", "assistant", "tool", "reasoning", "text"]'
 has out '[240], [159], [148], [165]'
 [ "$(ids_of roles out | tr ',' '\n' | grep -c .)" = "$(ids_of ids out | tr ',' '\n' | grep -c .)" ] || fail "a role for each token"
 expect 0 data show set --html set.html
@@ -72,7 +72,7 @@ has err 'no chat template'
 
 # ---- a step, and what the run leaves ----
 write_config c.yaml
-sed -i 's/char.json/tok.json/; s/data: .*/data: {train: set, packing: bestfit}/; s/seq_len: 32/seq_len: 64/' c.yaml
+sed -i 's/char.json/tok.json/; s/data: .*/data: {train: set, packing: bestfit}/; s/seq_len: 32/seq_len: 128/; s/embeddings: 64/embeddings: 128/' c.yaml
 expect 0 train c.yaml train.steps=2 eval.every=0 sample.every=0
 expect 0 data show --run run --step 1 --render
 has out '  --- chats.jsonl:'
@@ -93,6 +93,20 @@ expect 0 chat run --prompt hello --max-new 3 --json
 expect 0 export run -o folder --to hf
 cmp -s set/chat_template.jinja folder/chat_template.jinja || fail "the export has another template"
 [ "$(field eos_token_id folder/config.json)" = "$stop" ] || fail "the export ends elsewhere"
+
+# Of a file of conversations, with a template in the config.
+expect 0 train c.yaml run=direct 'data={train: chats.jsonl, template: chatml}' train.steps=1 eval.every=0 sample.every=0
+cmp -s set/chat_template.jinja direct/checkpoints/step-1/chat_template.jinja || fail "another template"
+expect 0 data show --run direct --step 1 --render
+has out '  assistant  One.«<|im_end|>»'
+
+# Texts and conversations in one step.
+yes 'The furnace waits.' | head -n 40 >lines.txt
+expect 0 data build lines.txt -o lines tokenizer=tok.json
+expect 0 train c.yaml run=both 'data={train: [{path: set}, {path: lines}], packing: bestfit}' train.steps=1 eval.every=0 sample.every=0
+expect 0 data show --run both --step 1 --html both.html
+has both.html '<div class="line r3"><b>assistant</b>'
+has both.html '<div class="line r6"><b>text</b>'
 
 # What is taught on from there keeps them.
 sed '/^tokenizer/d; s/^model:.*/model: {from: run}/' c.yaml >on.yaml

@@ -8,7 +8,6 @@
 #include "app/data/data_view.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "data/chat/audit.h"
 
 /* Tokens of a document that are shown at most; a text may be a whole library. */
 enum { MOST_TOK = 32768 };
@@ -57,7 +56,7 @@ static status read_row(const set_view *v, const shard_place *p, int which, inspe
     r->ids = ARENA_ARRAY(a, int32_t, r->n);
     r->marks = ARENA_ARRAY(a, uint8_t, r->n);
     TRY(shards_copy(v->s, p->first_tok, r->n, r->ids, NULL, e));
-    memset(r->marks, MARK_TRAINED, (size_t)r->n);
+    memset(r->marks, mark_of((mark_role)INSPECT_TEXT, true), (size_t)r->n);
     if (v->s->chat.marks) TRY(shards_copy_marks(v->s, p->first_tok, r->n, r->marks, e));
     if (v->s->chat.marks && r->n) r->marks[0] &= (uint8_t)~MARK_TRAINED;
     r->label = data_label(v->s, which, r->marks, r->n);
@@ -189,8 +188,8 @@ static const char *about(const set_view *v) {
 static void print_json(set_view *v) {
     json_t *o = data_set_json(v->s, v->documents), *roles = json_array();
     v->documents = NULL;
-    for (int k = 0; k < MARK_ROLES; k++)
-        json_array_append_new(roles, json_string(chat_role_name((mark_role)k)));
+    for (int k = 0; k < INSPECT_ROLES; k++)
+        json_array_append_new(roles, json_string(inspect_role_name(k)));
     json_object_set_new(o, "sequences", json_integer(v->sequences));
     json_object_set_new(o, "role_names", roles);
     json_object_set_new(o, "audit", inspect_audit_json(v->x));

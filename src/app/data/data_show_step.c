@@ -183,7 +183,7 @@ static status make_row(const step_view *v, const sample_view *s, inspect_row *r,
                        .room = T};
     memcpy(r->ids, v->ids, sizeof *r->ids * (size_t)n);
     if (last) r->ids[n] = v->targets[T - 1];
-    memset(r->marks, 0, (size_t)n + 1);
+    memset(r->marks, mark_of((mark_role)INSPECT_TEXT, false), (size_t)n + 1);
     for (int i = 0; i < s->n_spans && set_of(v, s)->chat.marks; i++)
         TRY(read_marks(v, s, &s->spans[i], r->n, r->marks, e));
     r->label = data_label(set_of(v, s), (int)(s->place.sequence % 2), r->marks, r->n);
@@ -208,7 +208,6 @@ static status keep_row(step_view *v, const sample_view *s, err *e) {
         int end = i + 1 < r->n_spans ? p->end : r->n; /* with the last target */
         inspect_count(inspect_source_of(x, s->set), r->marks + p->first, end - p->first);
     }
-    x->marks |= set->chat.marks;
     if (second) {
         x->sample[x->n - 1].row[x->sample[x->n - 1].n_rows++] = *r;
         return ST_OK;
@@ -307,7 +306,6 @@ static status print_inspected(step_view *v, const sample_view *s, err *e) {
     strbuf text = {0};
     inspect_row r;
     TRY(make_row(v, s, &r, e));
-    v->x.marks = set_of(v, s)->chat.marks;
     inspect_text_row(&text, &v->x, &r, &v->look->style);
     if (r.label) printf("  %s\n", inspect_label_name(r.label));
     fwrite(text.data, 1, text.len, stdout);
@@ -360,13 +358,20 @@ static status show_sample(step_view *v, int row, err *e) {
 
 static void print_legend(const step_view *v) {
     strbuf out = {0};
-    bool inspects = v->look->style.tokens;
-    inspection x = v->x;
-    for (int i = 0; i < loader_n_sources(v->d->loader); i++)
-        x.marks |= loader_source_shards(v->d->loader, i)->chat.marks;
-    if (x.marks || inspects) inspect_text_legend(&out, &x, &v->look->style);
+    if (v->x.marks || v->look->style.tokens) inspect_text_legend(&out, &v->x, &v->look->style);
+    inspect_text_stops(&out, &v->x, &v->look->style);
     fputs(strbuf_cstr(&out), stdout);
     strbuf_free(&out);
+}
+
+/* What is known of the sets that the step may read. */
+static status read_sets(step_view *v, err *e) {
+    for (int i = 0; i < loader_n_sources(v->d->loader); i++) {
+        const shards *s = loader_source_shards(v->d->loader, i);
+        v->x.marks |= s->chat.marks;
+        if (s->chat.marks) TRY(inspect_read_stops(&v->x, s->dir, e));
+    }
+    return ST_OK;
 }
 
 /* The head line of the page, as print_head. */
@@ -390,6 +395,7 @@ static status write_page(step_view *v, int64_t left_out, err *e) {
 static status show_samples(step_view *v, err *e) {
     int64_t row = 0;
     bool text = !v->look->json && !v->look->html;
+    TRY(read_sets(v, e));
     if (text) print_head(v);
     if (text && v->look->render) print_legend(v);
     for (; row < v->d->n_samples && v->left > 0; row++) {
@@ -408,8 +414,7 @@ status data_show_step(const char *run, int64_t step, const data_look *look, err 
     step_view v = {.run = run, .step = step, .look = look, .left = look->limit};
     TRY(step_data_open(&v.d, run, step, e));
     v.a = arena_new("data show");
-    v.x.a = look->html ? arena_new("inspector") : v.a;
-    v.x.t = v.d->tok;
+    v.x = (inspection){.a = arena_new("inspector"), .t = v.d->tok, .built = true};
     v.ids = xcalloc((size_t)v.d->T, sizeof *v.ids);
     v.targets = xcalloc((size_t)v.d->T, sizeof *v.targets);
     v.documents = json_array();
@@ -419,7 +424,7 @@ status data_show_step(const char *run, int64_t step, const data_look *look, err 
     json_decref(v.samples);
     free(v.ids);
     free(v.targets);
-    if (look->html) arena_free(v.x.a);
+    arena_free(v.x.a);
     arena_free(v.a);
     step_data_close(v.d);
     return st;

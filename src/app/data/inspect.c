@@ -21,6 +21,10 @@ const char *inspect_label_name(inspect_label l) {
     return names[l];
 }
 
+const char *inspect_role_name(int role) {
+    return role == INSPECT_TEXT ? "text" : chat_role_name((mark_role)role);
+}
+
 static bool begins_span(const inspect_row *r, int at) {
     for (int i = 0; i < r->n_spans; i++)
         if (r->spans[i].first == at) return true;
@@ -38,16 +42,16 @@ int inspect_stretch(const inspection *x, const inspect_row *r, int first) {
 }
 
 void inspect_count(inspect_counts *c, const uint8_t *marks, int64_t n) {
-    bool has[MARK_ROLES] = {false};
+    bool has[INSPECT_ROLES] = {false};
     c->documents++;
     c->tokens += (uint64_t)n;
     for (int64_t i = 0; i < n; i++) {
-        mark_role role = mark_get_role(marks[i]);
+        int role = (int)mark_get_role(marks[i]);
         c->trained += (marks[i] & MARK_TRAINED) != 0;
         c->role_tokens[role]++;
         has[role] = true;
     }
-    for (int k = 0; k < MARK_ROLES; k++) c->role_documents[k] += has[k];
+    for (int k = 0; k < INSPECT_ROLES; k++) c->role_documents[k] += has[k];
 }
 
 inspect_counts *inspect_source_of(inspection *x, const char *name) {
@@ -66,26 +70,26 @@ static const char *what_of(const char *name) {
     return "this version does not know the check";
 }
 
+static void add_stop(inspection *x, json_t *o) {
+    const char *name, *place = NULL;
+    json_int_t count = 0;
+    if (json_unpack(o, "{s:s,s?I,s?s}", "name", &name, "count", &count, "first", &place) != 0)
+        return;
+    x->stop = arena_grow(x->a, x->stop, x->n_stops, &x->cap_stops, sizeof *x->stop);
+    x->stop[x->n_stops++] = (inspect_stop){.name = arena_strdup(x->a, name),
+                                           .what = what_of(name),
+                                           .place = arena_strdup(x->a, place ? place : ""),
+                                           .count = (uint64_t)count,
+                                           .document = -1};
+}
+
 status inspect_read_stops(inspection *x, const char *dir, err *e) {
-    const char *path = path_join(x->a, dir, "chat.json"), *name, *place;
-    json_t *o, *list, *v;
+    const char *path = path_join(x->a, dir, "chat.json");
+    json_t *o, *v;
     size_t i;
-    json_int_t count;
     if (!file_exists(path)) return ST_OK;
     TRY(json_read_file(&o, path, JSON_FILE_MAX_BYTES, e));
-    list = json_object_get(o, "checks");
-    x->stop = ARENA_ARRAY(x->a, inspect_stop, json_array_size(list));
-    json_array_foreach(list, i, v) {
-        place = NULL;
-        if (json_unpack(v, "{s:s,s?I,s?s}", "name", &name, "count", &count, "first", &place) != 0)
-            continue;
-        x->stop[x->n_stops++] =
-            (inspect_stop){.name = arena_strdup(x->a, name),
-                           .what = what_of(name),
-                           .place = place ? arena_strdup(x->a, place) : "",
-                           .count = (uint64_t)json_integer_value(json_object_get(v, "count")),
-                           .document = -1};
-    }
+    json_array_foreach(json_object_get(o, "checks"), i, v) add_stop(x, v);
     json_decref(o);
     return ST_OK;
 }
@@ -139,8 +143,8 @@ json_t *inspect_row_json(const inspection *x, const inspect_row *r) {
 
 static json_t *counts_json(const inspect_source *s) {
     json_t *roles = json_object();
-    for (int k = 0; k < MARK_ROLES; k++)
-        json_object_set_new(roles, chat_role_name((mark_role)k),
+    for (int k = 0; k < INSPECT_ROLES; k++)
+        json_object_set_new(roles, inspect_role_name(k),
                             json_pack("{s:I,s:I}", "tokens", (json_int_t)s->c.role_tokens[k],
                                       "documents", (json_int_t)s->c.role_documents[k]));
     return json_pack("{s:o,s:I,s:I,s:I,s:o}", "source", json_cstr(s->name), "documents",

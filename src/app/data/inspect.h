@@ -28,6 +28,10 @@ typedef enum inspect_label {
 } inspect_label;
 const char *inspect_label_name(inspect_label l); /* "" for none */
 
+/* Who wrote a token: a mark_role, or a text without roles. */
+enum { INSPECT_TEXT = MARK_ROLES, INSPECT_ROLES };
+const char *inspect_role_name(int role);
+
 /* A document, or a part of one, in a row. */
 typedef struct inspect_span {
     int first, end;
@@ -38,8 +42,10 @@ typedef struct inspect_span {
 typedef struct inspect_row {
     const char *title;
     inspect_label label;
-    int32_t *ids;   /* [n] */
-    uint8_t *marks; /* [n] shards.h; 0 in sets of texts. MARK_TRAINED: it is a target here */
+    int32_t *ids; /* [n] */
+    uint8_t
+        *marks; /* [n] shards.h; in sets of texts of the role INSPECT_TEXT. MARK_TRAINED: it is a
+                       target here */
     int n;
     uint64_t more; /* tokens of the document behind these, which are not shown */
     int room;      /* tokens of a row of a step; 0: a document */
@@ -66,8 +72,8 @@ typedef struct inspect_sample {
 
 typedef struct inspect_counts {
     uint64_t documents, tokens, trained;
-    uint64_t role_tokens[MARK_ROLES];
-    uint64_t role_documents[MARK_ROLES]; /* that have tokens of this role */
+    uint64_t role_tokens[INSPECT_ROLES];
+    uint64_t role_documents[INSPECT_ROLES]; /* that have tokens of this role */
 } inspect_counts;
 
 /* A line of the audit of the mixture. */
@@ -80,10 +86,10 @@ typedef struct inspection {
     arena *a;
     const tok *t;
     const char *title, *about; /* of what; totals in a sentence */
-    bool marks;                /* roles and masks are known; else only what is a target */
+    bool marks;                /* there are conversations among it */
     bool step;                 /* rows of a step */
     inspect_stop *stop;
-    int n_stops;
+    int n_stops, cap_stops;
     bool built; /* the set exists, its stops were accepted */
     inspect_sample *sample;
     int n, cap;
@@ -107,7 +113,7 @@ void inspect_count(inspect_counts *c, const uint8_t *marks, int64_t n);
 inspect_counts *inspect_source_of(inspection *x, const char *name);
 json_t *inspect_row_json(const inspection *x, const inspect_row *r);
 json_t *inspect_audit_json(const inspection *x);
-/* Fills x->stop from the chat.json of a set, where there is one. */
+/* Adds the stops in the chat.json of a set, where there is one. */
 status inspect_read_stops(inspection *x, const char *dir, err *e) ATH_MUST_USE;
 /* "two_bos: this conversation ...; 3 conversations, the first is chats.jsonl:7" */
 void inspect_put_stop(strbuf *out, const inspect_stop *s);
@@ -140,6 +146,7 @@ glyph glyph_at(const char *s, size_t n);
 
 /* inspect_text.c: for a terminal or a file of text. */
 void inspect_text_legend(strbuf *out, const inspection *x, const inspect_style *st);
+void inspect_text_stops(strbuf *out, const inspection *x, const inspect_style *st);
 void inspect_text_head(strbuf *out, const inspection *x, const inspect_style *st);
 void inspect_text_sample(strbuf *out, const inspection *x, const inspect_sample *s,
                          const inspect_style *st);

@@ -75,13 +75,12 @@ static const inspect_span *span_at(const inspect_row *r, int at) {
     return NULL;
 }
 
-static void begin_line(strbuf *out, const inspection *x, const inspect_row *r, int at) {
+static void begin_line(strbuf *out, const inspect_row *r, int at) {
     int role = (int)mark_get_role(r->marks[at]);
     const inspect_span *span = span_at(r, at);
     if (at) strbuf_puts(out, "</p></div>\n");
     if (span) svg_put_between(out, "<h4>", span->title, "</h4>\n");
-    strbuf_printf(out, "<div class=\"line r%d\"><b>%s</b><p>", x->marks ? role : MARK_ROLES,
-                  x->marks ? chat_role_name((mark_role)role) : "");
+    strbuf_printf(out, "<div class=\"line r%d\"><b>%s</b><p>", role, inspect_role_name(role));
 }
 
 static void put_tokens(strbuf *out, const inspection *x, const inspect_row *r) {
@@ -89,7 +88,7 @@ static void put_tokens(strbuf *out, const inspection *x, const inspect_row *r) {
         end = inspect_stretch(x, r, at);
         bool new_line = at == 0 || span_at(r, at) ||
                         mark_get_role(r->marks[at]) != mark_get_role(r->marks[at - 1]);
-        if (new_line) begin_line(out, x, r, at);
+        if (new_line) begin_line(out, r, at);
         put_stretch(out, x, r, at, end);
     }
     if (r->n) strbuf_puts(out, "</p></div>\n");
@@ -110,9 +109,9 @@ static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
     if (x->marks || x->step)
         strbuf_printf(out, ", <b>%" PRIu64 " trained</b> (%.1f&nbsp;%%)", c.trained,
                       percent(c.trained, c.tokens));
-    for (int k = 0; k < MARK_ROLES && x->marks; k++)
+    for (int k = 0; k < INSPECT_ROLES && x->marks; k++)
         if (c.role_tokens[k])
-            strbuf_printf(out, " · %s %" PRIu64, chat_role_name((mark_role)k), c.role_tokens[k]);
+            strbuf_printf(out, " · %s %" PRIu64, inspect_role_name(k), c.role_tokens[k]);
     strbuf_puts(out, "</p>\n");
     put_tokens(out, x, r);
     strbuf_puts(out, "</div>\n");
@@ -140,7 +139,7 @@ static void put_legend(strbuf *out, const inspection *x) {
                      "<span><u>e2 80</u> bytes that are no character</span> "
                      "<span><i class=\"p\">字</i> several tokens make it</span></p>\n<p>");
     for (int k = 0; k < MARK_ROLES && x->marks; k++)
-        strbuf_printf(out, "<span class=\"key r%d\">%s</span> ", k, chat_role_name((mark_role)k));
+        strbuf_printf(out, "<span class=\"key r%d\">%s</span> ", k, inspect_role_name(k));
     strbuf_puts(out, "</p></section>\n");
 }
 
@@ -176,17 +175,17 @@ static void put_source(strbuf *out, const inspection *x, const inspect_source *s
                   percent(s->c.trained, s->c.tokens));
     if (!x->marks) return;
     strbuf_puts(out, "<tr class=\"roles\"><td colspan=\"5\"><div class=\"mix\">");
-    for (int k = 0; k < MARK_ROLES; k++)
+    for (int k = 0; k < INSPECT_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "<i class=\"r%d\" style=\"width:%.3f%%\" title=\"%s\"></i>", k,
-                          percent(s->c.role_tokens[k], s->c.tokens), chat_role_name((mark_role)k));
+                          percent(s->c.role_tokens[k], s->c.tokens), inspect_role_name(k));
     strbuf_puts(out, "</div><p class=\"soft\">");
-    for (int k = 0; k < MARK_ROLES; k++)
+    for (int k = 0; k < INSPECT_ROLES; k++)
         strbuf_printf(
             out,
             "<span class=\"key r%d\">%s</span> %.1f&nbsp;%% of tokens, in %.1f&nbsp;%% of "
             "documents<br>",
-            k, chat_role_name((mark_role)k), percent(s->c.role_tokens[k], s->c.tokens),
+            k, inspect_role_name(k), percent(s->c.role_tokens[k], s->c.tokens),
             percent(s->c.role_documents[k], s->c.documents));
     strbuf_puts(out, "</p></td></tr>\n");
 }
@@ -202,6 +201,24 @@ static void put_audit(strbuf *out, const inspection *x) {
                   x->step ? " of this step" : "");
     for (int i = 0; i < x->n_sources; i++) put_source(out, x, &x->source[i], all);
     strbuf_puts(out, "</tbody></table></div></section>\n");
+}
+
+static void put_fill(strbuf *out, const inspection *x) {
+    uint64_t rows = 0, room = 0, used = 0, documents = 0;
+    for (int i = 0; i < x->n; i++)
+        for (int k = 0; k < x->sample[i].n_rows; k++) {
+            const inspect_row *r = &x->sample[i].row[k];
+            rows++;
+            room += (uint64_t)r->room;
+            used += (uint64_t)(r->n < r->room ? r->n : r->room);
+            documents += (uint64_t)r->n_spans;
+        }
+    strbuf_printf(
+        out,
+        "</div><p class=\"soft\">A bar is a row, a piece of it a document; what is empty is "
+        "padding: %" PRIu64 " documents in %" PRIu64 " rows, %.1f&nbsp;%% padding.</p>"
+        "</section>\n",
+        documents, rows, percent(room - used, room));
 }
 
 /* How documents lie in the rows of a step: a bar a row, a piece a document. */
@@ -222,8 +239,7 @@ static void put_packing(strbuf *out, const inspection *x) {
             strbuf_puts(out, "</span></a>\n");
         }
     }
-    strbuf_puts(out, "</div><p class=\"soft\">A bar is a row, a piece of it a document; what is "
-                     "empty is padding.</p></section>\n");
+    put_fill(out, x);
 }
 
 /* ---- the page ---- */

@@ -11,9 +11,9 @@
 enum { LABEL_WIDTH = 11 };
 static const char MARGIN[] = "             "; /* two and LABEL_WIDTH */
 
-static const char *const ROLE_COLOR[MARK_ROLES] = {
-    [ROLE_TEMPLATE] = "2",   [ROLE_SYSTEM] = "35", [ROLE_USER] = "34",
-    [ROLE_ASSISTANT] = "32", [ROLE_TOOL] = "33",   [ROLE_REASONING] = "36"};
+static const char *const ROLE_COLOR[INSPECT_ROLES] = {
+    [ROLE_TEMPLATE] = "2", [ROLE_SYSTEM] = "35",    [ROLE_USER] = "34",   [ROLE_ASSISTANT] = "32",
+    [ROLE_TOOL] = "33",    [ROLE_REASONING] = "36", [INSPECT_TEXT] = "39"};
 
 /* ---- bytes ---- */
 
@@ -94,8 +94,8 @@ static bool begins_line(const inspect_row *r, int at) {
 static void put_colored(pen *p, const inspection *x, const inspect_row *r, int first, int end) {
     int role = (int)mark_get_role(r->marks[first]);
     begin_text(p);
-    strbuf_printf(p->out, "\033[0%s%s%s%sm", x->marks ? ";" : "", x->marks ? ROLE_COLOR[role] : "",
-                  is_trained(r, first) ? ";4" : "", tok_special(x->t, r->ids[first]) ? ";7" : "");
+    strbuf_printf(p->out, "\033[0;%s%s%sm", ROLE_COLOR[role], is_trained(r, first) ? ";4" : "",
+                  tok_special(x->t, r->ids[first]) ? ";7" : "");
     put_tokens(p, x, r, first, end);
     strbuf_puts(p->out, "\033[0m");
 }
@@ -126,8 +126,7 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
             p.at_line = false;
             put_span(out, r, at);
             int role = (int)mark_get_role(r->marks[at]);
-            strbuf_printf(out, "  %-*s", LABEL_WIDTH,
-                          x->marks ? chat_role_name((mark_role)role) : "");
+            strbuf_printf(out, "  %-*s", LABEL_WIDTH, inspect_role_name(role));
         }
         (st->color ? put_colored : put_marked)(&p, x, r, at, end);
     }
@@ -150,10 +149,9 @@ static void put_counts(strbuf *out, const inspection *x, const inspect_row *r) {
         strbuf_printf(out, ", %" PRIu64 " trained (%.1f %%)", c.trained,
                       percent(c.trained, c.tokens));
     const char *between = ": ";
-    for (int k = 0; k < MARK_ROLES && x->marks; k++) {
+    for (int k = 0; k < INSPECT_ROLES && x->marks; k++) {
         if (c.role_tokens[k] == 0) continue;
-        strbuf_printf(out, "%s%s %" PRIu64, between, chat_role_name((mark_role)k),
-                      c.role_tokens[k]);
+        strbuf_printf(out, "%s%s %" PRIu64, between, inspect_role_name(k), c.role_tokens[k]);
         between = ", ";
     }
     strbuf_putc(out, '\n');
@@ -185,13 +183,17 @@ void inspect_text_legend(strbuf *out, const inspection *x, const inspect_style *
     }
     strbuf_puts(out, "\033[4mlearned\033[0m  not learned  \033[7mspecial token\033[0m ");
     for (int k = 0; k < MARK_ROLES && x->marks; k++)
-        strbuf_printf(out, " \033[%sm%s\033[0m", ROLE_COLOR[k], chat_role_name((mark_role)k));
+        strbuf_printf(out, " \033[%sm%s\033[0m", ROLE_COLOR[k], inspect_role_name(k));
     strbuf_putc(out, '\n');
 }
 
 void inspect_text_head(strbuf *out, const inspection *x, const inspect_style *st) {
     strbuf_printf(out, "%s: %s\n", x->title, x->about);
     inspect_text_legend(out, x, st);
+    inspect_text_stops(out, x, st);
+}
+
+void inspect_text_stops(strbuf *out, const inspection *x, const inspect_style *st) {
     for (int i = 0; i < x->n_stops; i++) {
         strbuf_printf(out, "%s%s ", in_red(st, true), x->built ? "accepted:" : "a build stops at");
         inspect_put_stop(out, &x->stop[i]);
@@ -205,10 +207,10 @@ static void put_source(strbuf *out, const inspect_source *s, uint64_t all) {
                   "trained\n",
                   *s->name ? s->name : "(source not known)", s->c.documents, s->c.tokens,
                   percent(s->c.tokens, all), percent(s->c.trained, s->c.tokens));
-    for (int k = 0; k < MARK_ROLES; k++)
+    for (int k = 0; k < INSPECT_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "  %-*s%5.1f %% of tokens, in %.1f %% of documents\n", LABEL_WIDTH,
-                          chat_role_name((mark_role)k), percent(s->c.role_tokens[k], s->c.tokens),
+                          inspect_role_name(k), percent(s->c.role_tokens[k], s->c.tokens),
                           percent(s->c.role_documents[k], s->c.documents));
 }
 
