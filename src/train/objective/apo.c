@@ -44,5 +44,6 @@ const objective objective_apo_down = {.name = "apo-down",
                                       .learned = 2,
                                       .marks = true,
                                       .reference = true,
+                                      .lowers_chosen = true,
                                       .loss = loss_down,
                                       .reward = objective_implicit_reward};

@@ -51,6 +51,7 @@ typedef struct objective {
     /* The loss needs an estimate of KL(model, reference) over all samples of the step: the mean log
      * ratio of those sequences that are not learned, which are prompts with answers of others. */
     bool kl;
+    bool lowers_chosen; /* it makes chosen answers less likely, too: no alarm says so */
     /* The loss of one sample; puts d loss / d logp of its learned sequences into d_logp[learned].
      * NULL: the loss is the mean nll of all targets, whose gradients the head makes. */
     double (*loss)(const config *c, const objective_row *rows, double kl, double *d_logp);
