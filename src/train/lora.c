@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/gguf/gguf.h"
 
 /* ---- what is asked for ---- */
 
@@ -43,7 +44,33 @@ static status check_dropout(const lora *l, const config *c, err *e) {
     return err_hint(e, "lora.dropout=0");
 }
 
-status lora_open(lora *l, arena *a, const config *c, err *e) {
+/* The blocks of a file are decoded to fp32, by matrices as a whole. */
+static status open_gguf(lora *l, config *c, const char *from, err *e) {
+    int *compute = &c->train.precision.compute;
+    if (!gguf_is_file(from)) return ST_OK;
+    if (*compute == CONFIG_PRECISION_AUTO) *compute = CONFIG_PRECISION_FP32;
+    if (*compute != CONFIG_PRECISION_FP32) {
+        config_error(c, e, "train.precision.compute",
+                     "a base model in a GGUF file is read as fp32");
+        return err_hint(e, "leave train.precision out");
+    }
+    if (c->parallel.tp > 1) {
+        config_error(c, e, "parallel.tp",
+                     "a base model in a GGUF file is not split by parallel.tp");
+        return err_hint(e, "parallel.tp=1, or a folder of it: athanor import %s -o FOLDER", from);
+    }
+    if (l->adapters.embeddings) {
+        config_error(c, e, "lora.train_embeddings", "the embedding of a GGUF file is not trained");
+        return err_hint(e, "use a folder of it: athanor import %s -o FOLDER", from);
+    }
+    if (json_object_size(c->model) > 1) {
+        config_error(c, e, "model", "a base model in a GGUF file is as it is: no key changes it");
+        return err_hint(e, "leave all keys but model.from out");
+    }
+    return gguf_model_open(&l->gguf, from, e);
+}
+
+status lora_open(lora *l, arena *a, config *c, err *e) {
     const char *from = json_string_value(json_object_get(c->model, "from"));
     *l = (lora){0};
     if (!c->lora.rank && !c->lora.from) return ST_OK;
@@ -65,6 +92,7 @@ status lora_open(lora *l, arena *a, const config *c, err *e) {
         take_targets(&l->adapters, c);
         l->adapters.embeddings = c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS;
     }
+    TRY(open_gguf(l, c, from, e));
     return check_dropout(l, c, e);
 }
 
@@ -72,24 +100,27 @@ status lora_open(lora *l, arena *a, const config *c, err *e) {
 
 status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) {
     if (!l->adapters.rank) return ST_OK;
-    if (!l->folder.a) TRY(hf_model_open(&l->folder, mc->from, mc, e));
+    bool gguf = l->gguf.a != NULL;
+    if (!gguf && !l->folder.a) TRY(hf_model_open(&l->folder, mc->from, mc, e));
+    l->order = gguf ? HF_FILES : l->folder.order;
     for (int i = 0; i < n; i++) {
         specs[i].adapters = l->adapters;
-        specs[i].locate = hf_model_locate;
-        specs[i].locate_ctx = &l->folder;
-        specs[i].file = l->folder.base;
+        specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
+        specs[i].locate_ctx = gguf ? (void *)&l->gguf : &l->folder;
+        specs[i].file = gguf ? l->gguf.base : l->folder.base;
     }
     return ST_OK;
 }
 
 status lora_load_base(const lora *l, const param_store *s, err *e) {
+    if (l->gguf.a) return gguf_model_load_vectors(&l->gguf, s, e);
     return hf_model_load_rest(&l->folder, s, e);
 }
 
 status lora_make_weights(const lora *l, param_store *s, uint64_t seed, err *e) {
     param_init_all(s, seed);
     TRY(lora_load_base(l, s, e));
-    return l->from.a ? peft_load(&l->from, s, l->folder.order, e) : ST_OK;
+    return l->from.a ? peft_load(&l->from, s, l->order, e) : ST_OK;
 }
 
 status lora_resume(const lora *l, arena *a, const param_store *s, const char *dir, err *e) {
@@ -97,7 +128,7 @@ status lora_resume(const lora *l, arena *a, const param_store *s, const char *di
     TRY(lora_load_base(l, s, e));
     TRY(st_open(&r, path_join(a, dir, PEFT_WEIGHTS), e));
     held_array masters = held_masters(s);
-    status st = hf_read_array(&masters, r, PEFT_PREFIX, l->folder.order, e);
+    status st = hf_read_array(&masters, r, PEFT_PREFIX, l->order, e);
     st_close(r);
     if (st == ST_OK) param_refresh_work(s);
     return st;
@@ -106,4 +137,5 @@ status lora_resume(const lora *l, arena *a, const param_store *s, const char *di
 void lora_close(lora *l) {
     if (l->from.a) peft_close(&l->from);
     if (l->folder.a) hf_model_close(&l->folder);
+    if (l->gguf.a) gguf_model_close(&l->gguf);
 }

@@ -3,10 +3,13 @@
  *
  * The base model stays frozen. Its matrices are read where they lie in its files, if the programs
  * can compute with them as they are stored (plan_spec.locate); all else is read into the plan's
- * memory at every start, since checkpoints do not hold it. */
+ * memory at every start, since checkpoints do not hold it. So a base model in a GGUF file is trained
+ * beside as it is, in its blocks of a few bits (QLoRA, Dettmers et al. 2023): forward and backward
+ * decode a piece of a matrix at a time. */
 #ifndef TRAIN_LORA_H
 #define TRAIN_LORA_H
 
+#include "io/gguf/gguf_model.h"
 #include "io/hf/peft.h"
 #include "plan/plan.h"
 #include "run/config/config.h"
@@ -15,11 +18,13 @@ typedef struct lora {
     model_adapters adapters; /* rank 0: the whole model is trained, and nothing else is set */
     const char *base;        /* model.from as an absolute path, for adapter_config.json */
     peft_adapter from;       /* lora.from; a NULL: the adapters begin anew */
-    hf_model folder;         /* the base model's files, once they are open */
+    hf_order order;          /* of the rows in adapter files: that of the base model's folder */
+    hf_model folder;         /* the base model's files, once they are open; a NULL: they are not */
+    gguf_model gguf;         /* a NULL: it is a folder */
 } lora;
 
-/* What the config asks for. ST_USAGE: it cannot be had. */
-status lora_open(lora *l, arena *a, const config *c, err *e) ATH_MUST_USE;
+/* What the config asks for, and a base model in a GGUF file. ST_USAGE: it cannot be had. */
+status lora_open(lora *l, arena *a, config *c, err *e) ATH_MUST_USE;
 /* Opens the base model's files, and has the plan read there what it can. */
 status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* Reads into the masters what is in the base model's files and is not read there. */

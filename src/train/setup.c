@@ -74,6 +74,11 @@ static status locate_error(const config *c, status st, err *e) {
 }
 
 static status read_model(setup *u, const config *c, model_config *out, err *e) {
+    if (u->lora.gguf.a) {
+        *out = u->lora.gguf.config;
+        TRY(check_vocab(u, c, out, e));
+        return check_length(c, out, e);
+    }
     json_t *o = model_object(u, c);
     status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);

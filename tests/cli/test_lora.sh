@@ -71,6 +71,43 @@ awk '{ x[NR] = $2 } END { d = x[1] - x[2]; exit !(NR == 2 && d * d < 1e-8) }' lo
 expect 2 train lora.yaml run=other lora.rank=5 lora.from=lora
 has err "lora.rank is 5, the adapter of lora.from has rank 3"
 
+# ---- base models as they are stored: as beside the same numbers in fp32 ----
+# losses_of RUN: a line each; as_in_fp32 BASE FOLDER KEYS...: FOLDER holds the numbers of BASE in fp32.
+losses_of() { grep '"event": "step"' "$1/metrics.jsonl" | sed 's/.*"loss": \([^,]*\),.*/\1/'; }
+as_in_fp32() {
+    local base=$1 folder=$2
+    shift 2
+    rm -rf stored wide
+    expect 0 train lora.yaml run=stored model.from="$base" "$@"
+    expect 0 train lora.yaml run=wide model.from="$folder" "$@"
+    paste <(losses_of stored) <(losses_of wide) >pairs
+    awk '{ d = $1 - $2; bad += !(d * d < 1e-10) } END { exit bad || NR != 12 }' pairs ||
+        { fail "beside $base it learns otherwise than in fp32"; cat pairs; }
+}
+expect 0 export base -o bf16 --to hf --dtype BF16
+expect 0 import bf16 -o bf16-wide --dtype F32
+as_in_fp32 bf16 bf16-wide train.precision=fp32
+expect 0 plan lora.yaml model.from=bf16 train.precision=fp32
+has out "in the mapped file"
+expect 0 tok train text.txt -o bpe.json --vocab-size 300 # what GGUF files can hold
+expect 0 data build text.txt -o bpe tokenizer=bpe.json valid=0.1
+expect 0 train c.yaml run=wider tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid \
+    "model={model_type: llama, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1, intermediate_size: 128, vocab_size: auto, max_position_embeddings: 64, tie_word_embeddings: true}"
+for type in Q8_0 Q4_0; do
+    expect 0 export wider -o $type.gguf --to gguf --dtype $type
+    rm -rf $type
+    expect 0 import $type.gguf -o $type --dtype F32
+    as_in_fp32 $type.gguf $type tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid
+done
+expect 0 train lora.yaml run=stored model.from=Q4_0.gguf tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid train.steps=13
+expect 0 generate stored $ask
+expect 0 export stored -o merged --to hf --force
+has out "verified: logits differ by at most"
+expect 2 train c.yaml run=no "model={from: Q4_0.gguf}"
+has err "is a GGUF file, whose weights are not trained"
+expect 2 train lora.yaml run=no model.from=Q4_0.gguf train.precision=bf16
+has err "a base model in a GGUF file is read as fp32"
+
 # ---- refused, each by its name ----
 expect 2 train lora.yaml run=no lora.targets=[query]
 has err "no matrix of the model's layers is called query"
@@ -92,7 +129,7 @@ refuse 's/"task_type"/"use_dora": true, "task_type"/' "use_dora true"
 refuse 's/"r": 3/"r": 4/' "has another rank than adapter_config.json says"
 refuse 's/"r": 3/"r": 0/' "has no r and lora_alpha"
 refuse 's/"bias": "none"/"bias": "all"/' 'bias \"all'
-expect 0 train c.yaml run=wide train.steps=1 model.hidden_size=48
-expect 3 generate lora --base wide $ask
+expect 0 train c.yaml run=broad train.steps=1 model.hidden_size=48
+expect 3 generate lora --base broad $ask
 has out "it belongs to another base model"
 finish

@@ -58,7 +58,7 @@ static tensor_file file_of_states(const save_job *j) {
 static int list_tensors(const save_job *j, tensor_file f[MOST_FILES]) {
     int n = 0;
     if (j->lora)
-        f[n++] = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->folder.order);
+        f[n++] = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->order);
     else
         f[n++] = file_of_masters(j, "model.safetensors", "", j->compute, HF_FILES);
     if (!j->lora && j->compute != DT_F32)
