@@ -95,6 +95,13 @@ static const adapter adapters[] = {
                       "{%- set l = namespace(l=[]) -%}{%- for e in endings -%}"
                       "{%- set l.l = l.l + [clean(e)] -%}{%- endfor -%}{{ l.l }}\"\n"
                       "doc_to_target: \"{{label}}\"\n"},
+    {"ifeval", "ifeval_input_data.jsonl, or ifeval/train.jsonl",
+     "output_type: generate_until\ndataset_name: default\ntest_split: train\nnum_fewshot: 0\n"
+     "dataset_kwargs: {data_files: {train: ifeval_input_data.jsonl}}\n"
+     "doc_to_text: prompt\ndoc_to_target: 0\n"
+     "metric_list: [{metric: prompt_level_strict_acc}, {metric: inst_level_strict_acc}, "
+     "{metric: prompt_level_loose_acc}, {metric: inst_level_loose_acc}]\n"
+     "generation_kwargs: {until: [], max_gen_toks: 1280}\n"},
     {"lambada_openai", "lambada_openai/test.jsonl", LAMBADA "dataset_name: default\n"},
     {"lambada_standard", "lambada_standard/test.jsonl", LAMBADA "dataset_name: plain_text\n"},
     {"mmlu_", "dev/SUBJECT_dev.csv, test/SUBJECT_test.csv (question, four choices, letter)",

@@ -9,12 +9,14 @@
 #include "base/rng.h"
 #include "eval/answer.h"
 #include "eval/dialogue.h"
+#include "eval/ifeval.h"
 #include "eval/slices.h"
 #include "jinja/jinja.h"
 
 bool eval_is_mean(eval_metric metric) {
     return metric != METRIC_PERPLEXITY && metric != METRIC_WORD_PERPLEXITY &&
-           metric != METRIC_BYTE_PERPLEXITY && metric != METRIC_BITS_PER_BYTE;
+           metric != METRIC_BYTE_PERPLEXITY && metric != METRIC_BITS_PER_BYTE &&
+           metric != METRIC_INST_STRICT && metric != METRIC_INST_LOOSE;
 }
 
 /* ---- choices ---- */
@@ -55,10 +57,21 @@ static bool is_right(const eval_task *t, const eval_doc *d, eval_text answer) {
     return false;
 }
 
+/* Of the attempts those that follow all instructions. */
+static double follow_all(const eval_task *t, const eval_doc *d, bool loose) {
+    uint32_t all = (uint32_t)((1ull << d->ifeval->n) - 1);
+    double n = 0;
+    for (int k = 0; k < t->repeats; k++)
+        n += (loose ? d->attempt[k].loose : d->attempt[k].strict) == all;
+    return n / t->repeats;
+}
+
 double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric, int filter) {
     CHECK(eval_is_mean(metric), "%s is of all documents", eval_metric_names[metric]);
     if (t->kind == EVAL_LIKELIHOOD) return d->greedy;
     if (t->kind == EVAL_DIALOGUE) return eval_turn_passed(d->dialogue, filter);
+    if (metric == METRIC_PROMPT_STRICT || metric == METRIC_PROMPT_LOOSE)
+        return follow_all(t, d, metric == METRIC_PROMPT_LOOSE);
     if (metric != METRIC_EXACT_MATCH) return is_gold(d, eval_best_choice(d, metric));
     double right = 0;
     for (int k = 0; k < t->repeats; k++) right += is_right(t, d, d->attempt[k].answer[filter]);
@@ -135,7 +148,23 @@ static eval_score perplexity(const eval_task *t, eval_metric metric) {
     return (eval_score){value, value * s.stderr_, s.n};
 }
 
+/* Of all instructions those that are followed; the prompts vary together. */
+static eval_score instructions(const eval_task *t, bool loose) {
+    double *followed = xcalloc(2 * (size_t)t->n, sizeof *followed), *all = followed + t->n;
+    for (int32_t i = 0; i < t->n; i++) {
+        const eval_doc *d = &t->doc[i];
+        all[i] = (double)d->ifeval->n * t->repeats;
+        for (int k = 0; k < t->repeats; k++)
+            followed[i] += __builtin_popcount(loose ? d->attempt[k].loose : d->attempt[k].strict);
+    }
+    eval_score s = eval_ratio(followed, all, t->n);
+    free(followed);
+    return s;
+}
+
 eval_score eval_measure(const eval_task *t, eval_metric metric, int filter) {
+    if (metric == METRIC_INST_STRICT || metric == METRIC_INST_LOOSE)
+        return instructions(t, metric == METRIC_INST_LOOSE);
     if (!eval_is_mean(metric)) return perplexity(t, metric);
     double *x = xmalloc(sizeof *x * (size_t)t->n);
     for (int32_t i = 0; i < t->n; i++) x[i] = eval_doc_score(t, &t->doc[i], metric, filter);
@@ -239,6 +268,17 @@ static json_t *of_attempts(const eval_task *t, const eval_doc *d, int filter) {
     return only;
 }
 
+/* What became of each instruction in the first attempt. */
+static json_t *instructions_json(const eval_doc *d) {
+    json_t *list = json_array();
+    const eval_attempt *a = &d->attempt[0];
+    for (int i = 0; i < d->ifeval->n; i++)
+        json_array_append_new(list, json_pack("{s:s,s:b,s:b}", "instruction",
+                                              eval_instruction_name(&d->ifeval->item[i]), "strict",
+                                              a->strict >> i & 1, "loose", a->loose >> i & 1));
+    return list;
+}
+
 static void put_answer(json_t *o, const eval_task *t, const eval_doc *d) {
     json_t *answers = json_object();
     if (d->n_targets) json_object_set_new(o, "gold", text_json(d->target[0]));
@@ -248,6 +288,7 @@ static void put_answer(json_t *o, const eval_task *t, const eval_doc *d) {
     for (int f = 0; f < t->n_filters; f++)
         json_object_set_new(answers, t->filter[f].name, of_attempts(t, d, f));
     json_object_set_new(o, "answers", answers);
+    if (d->ifeval) json_object_set_new(o, "instructions", instructions_json(d));
 }
 
 json_t *eval_sample_json(const eval_task *t, const eval_doc *d) {

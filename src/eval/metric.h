@@ -13,7 +13,8 @@
  * with L the sum of the log-likelihoods of all documents, and words as runs of what is no white
  * space, as Python's re.split(r"\s+") counts them. Their standard errors are those of 100,000
  * bootstrap samples there; here they follow from the delta method: of a ratio of sums over
- * documents, which is what the bootstrap estimates. */
+ * documents, which is what the bootstrap estimates. The share of instructions that are followed
+ * (inst_level_strict_acc) is such a ratio, too. */
 #ifndef EVAL_METRIC_H
 #define EVAL_METRIC_H
 

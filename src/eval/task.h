@@ -52,9 +52,10 @@ typedef struct eval_choice {
 
 /* One of the answers that are written for a document. */
 typedef struct eval_attempt {
-    eval_text written; /* what the model wrote */
-    bool ended;        /* by itself, or by one of `until` */
-    eval_text *answer; /* of each filter of the task */
+    eval_text written;      /* what the model wrote */
+    bool ended;             /* by itself, or by one of `until` */
+    eval_text *answer;      /* of each filter of the task */
+    uint32_t strict, loose; /* bits: which instructions the first answer follows (ifeval.h) */
 } eval_attempt;
 
 typedef struct eval_doc {
@@ -79,8 +80,9 @@ typedef struct eval_doc {
     eval_text prompt;
     eval_text *target; /* right answers: any of them */
     int n_targets;
-    eval_text seen;        /* the prompt as the model saw it: within its chat template, say */
-    eval_attempt *attempt; /* [repeats of the task] */
+    eval_text seen;             /* the prompt as the model saw it: within its chat template, say */
+    eval_attempt *attempt;      /* [repeats of the task] */
+    struct eval_ifeval *ifeval; /* its instructions; NULL: it has none */
     /* dialogue */
     struct eval_dialogue *dialogue; /* dialogue.h */
 } eval_doc;
@@ -106,9 +108,16 @@ typedef enum eval_kind {
     W(METRIC_BYTE_PERPLEXITY, "byte_perplexity")                                                   \
     W(METRIC_BITS_PER_BYTE, "bits_per_byte")                                                       \
     W(METRIC_EXACT_MATCH, "exact_match")                                                           \
-    W(METRIC_PASS, "pass")
+    W(METRIC_PASS, "pass")                                                                         \
+    W(METRIC_PROMPT_STRICT, "prompt_level_strict_acc")                                             \
+    W(METRIC_INST_STRICT, "inst_level_strict_acc")                                                 \
+    W(METRIC_PROMPT_LOOSE, "prompt_level_loose_acc")                                               \
+    W(METRIC_INST_LOOSE, "inst_level_loose_acc")
 typedef enum eval_metric { EVAL_METRICS(LIST_ENUMERATOR) METRIC_COUNT } eval_metric;
 extern const char *const eval_metric_names[METRIC_COUNT];
+#define EVAL_IFEVAL_METRICS                                                                        \
+    (1u << METRIC_PROMPT_STRICT | 1u << METRIC_INST_STRICT | 1u << METRIC_PROMPT_LOOSE |           \
+     1u << METRIC_INST_LOOSE)
 
 /* How exact_match compares (the keys of lm-evaluation-harness). */
 typedef struct eval_match {

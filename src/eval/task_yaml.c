@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "eval/ifeval.h"
 #include "eval/split_files.h"
 #include "eval/yaml_int.h"
 
@@ -333,6 +334,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     if (y->t->kind == EVAL_CHOICES) return add_choices(y, d, row, kept, number, e);
     if (y->t->kind == EVAL_LIKELIHOOD) return add_continuation(y, d, row, kept, e);
     d->prompt = kept;
+    if (y->t->metrics & EVAL_IFEVAL_METRICS) TRY(eval_ifeval_read(y->t, d, row, e));
     return add_targets(y, d, row, e);
 }
 

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "eval/answer.h"
 #include "eval/encode.h"
+#include "eval/ifeval.h"
 
 /* ---- wanted texts ---- */
 
@@ -157,6 +158,9 @@ static status find_all(eval_task *t, const eval_want *wants, err *e) {
             const eval_want *want = &wants[i * t->repeats + k];
             d->attempt[k] = (eval_attempt){.written = want->text, .ended = want->ended};
             TRY(eval_find_answers(t, d, &d->attempt[k], e));
+            if (d->ifeval)
+                TRY(eval_ifeval_judge(d->ifeval, *d->attempt[k].answer, &d->attempt[k].strict,
+                                      &d->attempt[k].loose, e));
         }
     }
     return ST_OK;

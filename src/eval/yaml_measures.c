@@ -16,7 +16,7 @@ static const unsigned metrics_of_kind[] = {
     [EVAL_LIKELIHOOD] = 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY,
     [EVAL_TEXT] =
         1u << METRIC_WORD_PERPLEXITY | 1u << METRIC_BYTE_PERPLEXITY | 1u << METRIC_BITS_PER_BYTE,
-    [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH};
+    [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH | EVAL_IFEVAL_METRICS};
 
 static status check_pattern(const yaml_task *y, const char *key, const char *pattern, err *e) {
     void *code;
@@ -211,7 +211,7 @@ static status read_generation(yaml_task *y, err *e) {
     }
     if (!samples) y->t->sample.temperature = 0;
     json_t *end = json_string(y->fewshot_delimiter);
-    status st = y->t->n_until ? ST_OK : read_until(y, end, e);
+    status st = json_object_get(c, "until") ? ST_OK : read_until(y, end, e);
     json_decref(end);
     return st;
 }
