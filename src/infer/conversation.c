@@ -24,7 +24,6 @@ void conversation_init(conversation *c, generator *gen, const tok *t, const chat
                        const generation_settings *settings) {
     time_t now = (time_t)clock_wall_s();
     *c = (conversation){.gen = gen, .tok = t, .template = template};
-    if (gen) c->Tmax = gen->Tmax;
     c->messages = json_array();
     c->variables = json_object();
     localtime_r(&now, &c->began);
