@@ -94,7 +94,7 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
-    TRY(vocabulary_added(u->c, u->tok, &first, &u->added_tokens, e));
+    u->added_tokens = vocabulary_added(u->c, u->tok, &first);
     *vocab_size = (int32_t)first.vocab_size;
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);

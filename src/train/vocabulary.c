@@ -63,15 +63,13 @@ status vocabulary_settle(const config *c, const tok *t, model_config *m, err *e)
     return ST_OK;
 }
 
-status vocabulary_added(const config *c, const tok *t, const model_config *m, int32_t *added,
-                        err *e) {
+int32_t vocabulary_added(const config *c, const tok *t, const model_config *m) {
     bool own;
-    tok *old;
-    *added = 0;
-    if (!t || !m->from) return ST_OK;
-    TRY(load_beside(c, m->from, &own, &old, e));
+    tok *old = NULL;
+    err unread;
+    if (!t || !m->from) return 0;
+    if (load_beside(c, m->from, &own, &old, &unread) != ST_OK) old = NULL;
     int64_t had = own ? tok_vocab_size(t) : old ? tok_vocab_size(old) : m->from_vocab;
     tok_free(old);
-    if (tok_vocab_size(t) > had) *added = (int32_t)(tok_vocab_size(t) - had);
-    return ST_OK;
+    return tok_vocab_size(t) > had ? (int32_t)(tok_vocab_size(t) - had) : 0;
 }

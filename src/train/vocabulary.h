@@ -25,9 +25,8 @@ status vocabulary_extends(const config *c, const tok *t, const char *dir, bool *
                           err *e) ATH_MUST_USE;
 
 /* How many tokens t has that the tokenizer beside the weights of m lacks: whether the model has to
- * learn tokens. 0 for a model that starts from no weights. Where no tokenizer lies beside them, the
- * rows of the weights count as its tokens. */
-status vocabulary_added(const config *c, const tok *t, const model_config *m, int32_t *added,
-                        err *e) ATH_MUST_USE;
+ * learn tokens. 0 for a model that starts from no weights. Where no tokenizer lies beside them, or
+ * none that can be read, the rows of the weights count as its tokens. */
+int32_t vocabulary_added(const config *c, const tok *t, const model_config *m);
 
 #endif

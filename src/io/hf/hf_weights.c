@@ -380,7 +380,9 @@ static status find_all(hf_model *m, const model_config *mc, err *e) {
     model_declare(mc, s);
     m->n = param_count(s);
     m->weights = ARENA_ARRAY(m->a, hf_weight, m->n);
-    status st = hf_find_weights(s, m->file, m->weights, e);
+    int64_t vocab = mc->from_vocab < mc->vocab_size ? mc->from_vocab : 0;
+    status st = find_weights(s, m->file, vocab, m->weights, e);
+    if (st == ST_OK && vocab) st = add_means(s, m->weights, m->a, e);
     arena_free(a);
     return st;
 }
@@ -421,7 +423,7 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
         return false;
     const st_view *v = hf_find_view(m->file, p->name);
     CHECK(v, "tensor %s was checked", p->name);
-    if (!is_computed_with(v)) return false;
+    if (!is_computed_with(v) || v->dims[0] != param_whole_rows(p)) return false;
     *stored = v->dt;
     *offset_bytes = (int64_t)((uintptr_t)v->data - (uintptr_t)m->base);
     return true;

@@ -53,8 +53,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
  *
  * Matrices that lie in its files as they are computed with stay there, what does not is read into
  * masters. A matrix stays when it is F32, BF16 or F16, aligned, and has rows and their order in
- * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, or is
- * fp8. */
+ * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, is
+ * fp8, or has fewer tokens than the model (hf_load_grown). */
 
 typedef struct hf_model {
     arena *a;
@@ -65,7 +65,8 @@ typedef struct hf_model {
     const uint8_t *base; /* locations are counted from here, through all files */
 } hf_model;
 
-/* Maps the files and checks that they hold the model of the config, as hf_find_weights says. */
+/* Maps the files and checks that they hold the model of the config, as hf_find_weights says; its
+ * vocabulary may be larger than theirs (mc->from_vocab). */
 status hf_model_open(hf_model *m, const char *dir, const model_config *mc, err *e) ATH_MUST_USE;
 void hf_model_close(hf_model *m); /* also after a failure */
 
