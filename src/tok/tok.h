@@ -121,6 +121,8 @@ int32_t tok_id(const tok *t, const char *content);
 /* The bytes that one token stands for (not NUL-terminated); NULL for an unused id. Special tokens:
  * their content. */
 const char *tok_bytes(const tok *t, int32_t id, size_t *len);
+/* Whether an id is an added token, as those are that end turns; the model makes no such token of text. */
+bool tok_is_added(const tok *t, int32_t id);
 /* XXH3 over what decides ids and text (not over spacing or key order): written into shards and
  * checkpoints, compared on load. */
 uint64_t tok_hash(const tok *t);

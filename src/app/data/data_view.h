@@ -21,4 +21,16 @@ status data_show_step(const char *run, int64_t step, int64_t limit, bool render,
 status data_get_word(const cli_args *args, const char *key, const char *const *words, int n,
                      int *out, err *e) ATH_MUST_USE;
 
+/* data_build_chat.c: whether `data build` has conversations before it, by --chat or by the inputs. */
+status data_build_is_chat(const cli_args *args, bool *out, err *e) ATH_MUST_USE;
+status data_build_chat(const cli_args *args, const char *tokenizer, err *e) ATH_MUST_USE;
+/* One line of what a set of conversations is made of, from its chat.json. */
+void data_print_chat(const json_t *report);
+
+/* cmd_data_build.c: numbers of keys; *out stays without the key. */
+status data_get_number(const cli_args *args, const char *key, double hi, double *out,
+                       err *e) ATH_MUST_USE;
+status data_get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out,
+                      err *e) ATH_MUST_USE;
+
 #endif
