@@ -100,7 +100,7 @@ static void take_values(work *w, const char *data, size_t len) {
 static status read_file(work *w, err *e) {
     char *data;
     size_t len;
-    if (w->s->opt->fresh || !file_exists(w->path)) return ST_OK;
+    if (!file_exists(w->path)) return ST_OK;
     TRY(file_read_part(w->path, FILE_TEXT_MAX_BYTES, &data, &len, e));
     take_values(w, data, len);
     free(data);
