@@ -176,6 +176,8 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     if (s->sharded) in_slots += s->unit[p->unit].slot - s->unit[p->unit].at;
     int64_t grad_bytes = (int64_t)dtype_bytes(param_grad_dtype(s));
     int64_t at = copied && param_weights_in_slots(s) ? in_slots : p->offset;
+    if (!copied && !param_masters_are_flat(s)) /* a vector, in a unit that is not cut */
+        at += s->unit[p->unit].state - s->unit[p->unit].at;
     *out = (graph_param_ref){
         .name = name,
         .where = copied ? SPACE_WORK : SPACE_MASTER,

@@ -71,6 +71,17 @@ awk '{ x[NR] = $2 } END { d = x[1] - x[2]; exit !(NR == 2 && d * d < 1e-8) }' lo
 expect 2 train lora.yaml run=other lora.rank=5 lora.from=lora
 has err "lora.rank is 5, the adapter of lora.from has rank 3"
 
+# ---- ranks: every layout learns what one rank does; with embedding and head, which are tied here ----
+expect 0 verify layouts lora.yaml --ranks 4 --steps 4 lora.train_embeddings=always
+has out "ok: 26 layouts"
+expect 0 launch --ranks 2 -- train lora.yaml run=split parallel.tp=2 lora.train_embeddings=always train.steps=6
+grep -q base_model.model.lm_head.weight split/checkpoints/step-6/adapter_model.safetensors || fail "no head"
+expect 0 train lora.yaml run=split lora.train_embeddings=always train.steps=8
+expect 0 export split -o merged --to hf --force
+has out "verified: logits differ by at most"
+expect 2 train lora.yaml run=no lora.dropout=0.1 parallel.virtual=2
+has err "lora.dropout does not run with parallel.virtual"
+
 # ---- base models as they are stored: as beside the same numbers in fp32 ----
 # losses_of RUN: a line each; as_in_fp32 BASE FOLDER KEYS...: FOLDER holds the numbers of BASE in fp32.
 losses_of() { grep '"event": "step"' "$1/metrics.jsonl" | sed 's/.*"loss": \([^,]*\),.*/\1/'; }

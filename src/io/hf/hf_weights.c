@@ -520,15 +520,19 @@ static status write_param(file_patch *out, const held_array *a, int i, uint64_t 
     return ST_OK;
 }
 
+/* k: number in the whole model. */
+static bool is_written(const held_array *a, int k) {
+    return a->only ? k == a->only - 1 : !param_at(param_store_whole(a->store), k)->frozen;
+}
+
 /* `declared` and first_byte are of the array's first tensor. */
 static status write_array(file_patch *out, const held_array *a, const st_tensor *declared,
                           const uint64_t *first_byte, hf_order order, err *e) {
-    const param_store *whole = param_store_whole(a->store);
     dev_room room = {0};
     status st = ST_OK;
     for (int i = 0, k = 0, t = 0; i < param_count(a->store) && st == ST_OK; i++) {
-        for (; k < param_number_in_whole(a->store, i); k++) t += !param_at(whole, k)->frozen;
-        if (!param_at(whole, k)->frozen)
+        for (; k < param_number_in_whole(a->store, i); k++) t += is_written(a, k);
+        if (is_written(a, k))
             st = write_param(out, a, i, first_byte[t], declared[t].dt, order, &room, e);
     }
     dev_room_free(&room);
@@ -536,7 +540,7 @@ static status write_array(file_patch *out, const held_array *a, const st_tensor 
 }
 
 static int64_t tensors_of(const held_array *a) {
-    return hf_declared(a->store);
+    return a->only ? 1 : hf_declared(a->store);
 }
 
 static status write_arrays(file_patch *out, const st_tensor *declared, const uint64_t *first_byte,

@@ -39,6 +39,30 @@ static tensor_file file_of_masters(const save_job *j, const char *name, const ch
     return f;
 }
 
+/* Where head and embedding are one parameter, PEFT has both tensors. */
+static void add_tied_head(const save_job *j, tensor_file *f) {
+    const param_store *s = param_store_whole(j->store);
+    int embed = 0;
+    while (param_at(s, embed)->part != PART_EMBED) embed++;
+    st_tensor *list = ARENA_ARRAY(j->mem, st_tensor, (int)f->n + 1), *head = list + f->n;
+    memcpy(list, f->tensors, sizeof *list * (size_t)f->n);
+    for (int i = 0; i < f->n; i++)
+        if (strcmp(list[i].name + strlen(PEFT_PREFIX), param_at(s, embed)->name) == 0)
+            *head = list[i];
+    head->name = arena_printf(j->mem, PEFT_PREFIX "%s.weight", j->model.family->names[PART_HEAD]);
+    held_array *arrays = ARENA_ARRAY(j->mem, held_array, 2);
+    arrays[0] = arrays[1] = j->masters;
+    arrays[1].only = embed + 1;
+    f->tensors = list, f->arrays = arrays;
+    f->n++, f->n_arrays++;
+}
+
+static tensor_file file_of_adapters(const save_job *j) {
+    tensor_file f = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->order);
+    if (j->lora->adapters.embeddings && j->model.tie_word_embeddings) add_tied_head(j, &f);
+    return f;
+}
+
 static tensor_file file_of_states(const save_job *j) {
     int each = hf_declared(j->store), n = j->optim->n_states;
     tensor_file f = {.name = "state/optimizer.safetensors",
@@ -58,7 +82,7 @@ static tensor_file file_of_states(const save_job *j) {
 static int list_tensors(const save_job *j, tensor_file f[MOST_FILES]) {
     int n = 0;
     if (j->lora)
-        f[n++] = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->order);
+        f[n++] = file_of_adapters(j);
     else
         f[n++] = file_of_masters(j, "model.safetensors", "", j->compute, HF_FILES);
     if (!j->lora && j->compute != DT_F32)
