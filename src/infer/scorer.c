@@ -21,6 +21,7 @@
 
 #include "base/arena.h"
 #include "infer/scorer_int.h"
+#include "model/parts.h"
 
 /* Prefixes shorter than this are not worth a pass of their own. */
 enum { BASE_LEAST = 24 };
@@ -44,13 +45,15 @@ struct scorer {
     dev *dev;
     const model_config *mc;
     scorer_size size;
-    char *cache;
+    scorer_cache cache;
     int n_shapes;
     shape_programs *shape;
     slot *slots;
     int32_t *ids, *pos, *qpos, *rows, *targets; /* inputs of the largest pass */
     float *nll;
     score_stats stats;
+    void (*replay)(void *ctx, const prog *p, const op_run *run); /* NULL: prog_replay */
+    void *replay_ctx;
 };
 
 /* Requests [first, end) of the sorted order with one trunk. */
@@ -71,9 +74,10 @@ typedef struct score_job {
 
 /* ---- making one ---- */
 
-scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size, void *cache) {
+scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size,
+                   const scorer_cache *cache) {
     scorer *s = xcalloc(1, sizeof *s);
-    *s = (scorer){.dev = d, .mc = mc, .size = *size, .cache = cache};
+    *s = (scorer){.dev = d, .mc = mc, .size = *size, .cache = *cache};
     s->n_shapes = scorer_shapes(size);
     s->shape = xcalloc((size_t)s->n_shapes, sizeof *s->shape);
     s->slots = xcalloc((size_t)size->slots, sizeof *s->slots);
@@ -103,6 +107,12 @@ void scorer_set_pass(scorer *s, int number, const prog *fill, const prog *score)
     s->shape[number] = (shape_programs){pass_of(fill), pass_of(score)};
 }
 
+void scorer_set_replay(scorer *s, void (*replay)(void *ctx, const prog *p, const op_run *run),
+                       void *ctx) {
+    s->replay = replay;
+    s->replay_ctx = ctx;
+}
+
 void scorer_free(scorer *s) {
     if (!s) return;
     for (int i = 0; i < s->size.slots; i++) free(s->slots[i].ids);
@@ -123,16 +133,16 @@ static int64_t common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, in
 
 /* Keys and values of positions [from, to), of all layers and heads. */
 static void copy_rows(const scorer *s, int to_slot, int from_slot, int64_t from, int64_t to) {
-    char *at = s->cache;
+    char *at = s->cache.at;
     for (int l = 0; l < model_layers(s->mc); l++) {
         attention_layer a = model_layer(s->mc, l).attn;
-        int64_t row = a.D * (int64_t)sizeof(float), head = row * s->size.tok;
+        int64_t K = model_local_kv_heads(&a, s->cache.tp);
+        int64_t row = a.D * (int64_t)dtype_bytes(s->cache.dt), head = row * s->size.tok;
         for (int kv = 0; kv < 2; kv++) {
-            for (int64_t k = 0; k < a.K; k++)
-                dev_copy(s->dev, at + (to_slot * a.K + k) * head + from * row,
-                         at + (from_slot * a.K + k) * head + from * row,
-                         (size_t)((to - from) * row));
-            at += s->size.slots * a.K * head;
+            for (int64_t k = 0; k < K; k++)
+                dev_copy(s->dev, at + (to_slot * K + k) * head + from * row,
+                         at + (from_slot * K + k) * head + from * row, (size_t)((to - from) * row));
+            at += s->size.slots * K * head;
         }
     }
 }
@@ -192,7 +202,10 @@ static void run_pass(scorer *s, const score_pass *p, scorer_shape shape, const l
     prog_put(p->p, 0, p->rows, s->rows);
     prog_put(p->p, 0, p->targets, s->targets);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
-    prog_replay(p->p, PROG_F, &run);
+    if (s->replay)
+        s->replay(s->replay_ctx, p->p, &run);
+    else
+        prog_replay(p->p, PROG_F, &run);
     for (int b = 0; b < n; b++) {
         slot *k = &s->slots[b];
         memcpy(k->ids + lanes[b].from, lanes[b].ids + lanes[b].from,

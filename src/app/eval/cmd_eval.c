@@ -24,7 +24,8 @@ typedef struct evaluation {
     int n;
     int64_t threads, most_tok, shown; /* shown: documents of each task that are printed */
     score_stats stats;
-    bool live; /* standard error is a terminal */
+    const char *precision; /* in which the model has computed */
+    bool live;             /* standard error is a terminal */
 } evaluation;
 
 /* ---- tasks ---- */
@@ -131,6 +132,8 @@ static status run_model(evaluation *v, const char *path, err *e) {
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
     status st = check_lock(v, path, e);
     if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
+    if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
+    v->precision = dtype_name(m.compute);
     if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
     open_model_close(&m);
     return st;
@@ -155,6 +158,7 @@ static status write_samples(const evaluation *v, const char *path, err *e) {
 static void report(const evaluation *v, json_t *out) {
     if (out) {
         json_object_set_new(out, "results", eval_results_json(v->task, v->n));
+        json_object_set_new(out, "precision", json_string(v->precision));
         json_object_set_new(out, "scored",
                             json_pack("{s:I,s:I,s:I}", "passes", (json_int_t)v->stats.passes,
                                       "rows", (json_int_t)v->stats.rows, "rows_alone",
@@ -225,6 +229,7 @@ static const cli_option options[] = {
      "the same with another model, and the differences with a paired bootstrap"},
     {"no-unconditional", NULL, "do not score continuations alone; no acc_mutual_info"},
     {"max-length", "N", "tokens of context at most (what the model was made for)"},
+    {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     {"threads", "N", "threads (all cores)"},
     {0}};
 
