@@ -79,11 +79,27 @@ struct graph {
     double all_bytes; /* sum of all buffers, though many will share memory */
 };
 
+/* A range of ops that is replayed on a device with graphs. The first replay runs op by op, since
+ * kernels may choose and reserve then; the second makes the graph. */
+typedef enum prog_graph_state { GRAPH_NEW, GRAPH_SEEN, GRAPH_MADE, GRAPH_FAILED } prog_graph_state;
+typedef struct prog_graph {
+    int first, end, frame;
+    bool first_micro; /* of the run: op_accumulates depends on it */
+    prog_graph_state state;
+    dev_graph *graph; /* NULL: none */
+} prog_graph;
+
+typedef struct prog_graphs {
+    int n;
+    prog_graph at[16]; /* further ranges run op by op */
+} prog_graphs;
+
 struct prog {
     graph *g;
     prog_stats stats;
     prog_frame *frame;
     int n_frames;
+    prog_graphs *graphs;
 };
 
 /* graph.c */

@@ -7,6 +7,7 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
                         .ids = ARENA_ARRAY(a, int32_t, n),
                         .targets = ARENA_ARRAY(a, int32_t, n),
                         .pos = ARENA_ARRAY(a, int32_t, n),
+                        .label = ARENA_ARRAY(a, int32_t, B),
                         .start = start ? ARENA_ARRAY(a, int32_t, n) : NULL,
                         .nll = ARENA_ARRAY(a, float, n),
                         .d_nll = ARENA_ARRAY(a, float, n),
@@ -14,7 +15,8 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
 }
 
 int64_t batch_rows_bytes(int B, int T) {
-    return (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
+    int64_t bytes = (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
+    return bytes + B * (int64_t)sizeof(int32_t);
 }
 
 batch_ports batch_ports_of(const prog *p) {

@@ -8,10 +8,11 @@
 
 #include "prog/prog.h"
 
-/* One micro-batch on the host: B sequences of T tokens; each array is [B,T]. */
+/* One micro-batch on the host: B sequences of T tokens; each array is [B,T] but one. */
 typedef struct batch_rows {
     int B, T;
     int32_t *ids, *targets, *pos;
+    int32_t *label; /* [B] 1: chosen or desirable, 0: rejected or undesirable (loader.h) */
     int32_t *start; /* first position that a token may attend to; NULL: no document mask */
     float *nll;     /* -log p of each target, after the forward pass */
     float *d_nll;   /* d loss / d nll, if the objective computes it (objective.h) */

@@ -9,7 +9,7 @@
 
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample) {
     const batch_rows *r = &g->rows;
-    return loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos);
+    return loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos, r->label);
 }
 
 double execute_mean_loss(const step_result *r) {

@@ -80,7 +80,7 @@ static int64_t count_targets(session *s) {
 
 static status fill(session *s, int micro_batch, err *e) {
     const batch_rows *r = &s->stage.rows;
-    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos);
+    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos, r->label);
     return loader_error(s->stage.train, e);
 }
 

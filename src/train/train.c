@@ -171,17 +171,6 @@ static status open_trace(session *s, err *e) {
                       &s->setup.peers, e);
 }
 
-/* Shards hold texts, so a sample has one sequence; objectives with more cannot train on them
- * yet. */
-static status check_samples(const session *s, err *e) {
-    const setup *u = &s->setup;
-    if (u->objective->sequences == 1) return ST_OK;
-    config_error(u->c, e, "train.objective",
-                 "shards hold texts, not samples of %d sequences, from which %s learns",
-                 u->objective->sequences, u->objective->name);
-    return err_hint(e, "train.objective=lm learns from them");
-}
-
 /* ---- weights and state ---- */
 
 static status check_begun(const session *s, err *e) {
@@ -210,7 +199,6 @@ static status start_state(session *s, err *e) {
 static status run_session(session *s, err *e) {
     setup *u = &s->setup;
     TRY(config_check_train(u->c, e));
-    TRY(check_samples(s, e));
     TRY(open_course(s, e));
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));

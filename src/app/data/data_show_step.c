@@ -234,7 +234,7 @@ static status read_sample(const step_view *v, int row, sample_view *s, err *e) {
     s->set = loader_source_shards(l, s->place.source)->dir;
     TRY(loader_describe(l, s->sample, v->a, &s->spans, &s->n_spans, e));
     if (!v->render) return ST_OK;
-    loader_fill(l, s->sample, 1, v->ids, v->targets, NULL, NULL);
+    loader_fill(l, s->sample, 1, v->ids, v->targets, NULL, NULL, NULL);
     return loader_error(l, e);
 }
 

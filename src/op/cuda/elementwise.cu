@@ -33,15 +33,20 @@ KERNEL(scale_rows, scale_args, PIECE_THREADS) {
 typedef struct fill_args {
     mat y;
     pieces p;
+    const run_numbers *run; /* NULL: v is not scaled */
     float v;
 } fill_args;
+
+GPU_FN float fill_value(const fill_args *a) {
+    return a->run ? a->v * a->run->grad_scale : a->v;
+}
 
 KERNEL(fill_rows, fill_args, PIECE_THREADS) {
     int64_t n;
     int32_t c;
     float v[VEC];
     if (!my_piece(&a->p, &n, &c)) return;
-    for (int k = 0; k < VEC; k++) v[k] = a->v;
+    for (int k = 0; k < VEC; k++) v[k] = fill_value(a);
     piece_store(row_of(a->y, n) + c, v, a->p.wide);
 }
 
@@ -51,7 +56,7 @@ KERNEL(fill_rows_f32, fill_args, PIECE_THREADS) {
     int32_t c;
     float v[VEC];
     if (!my_piece(&a->p, &n, &c)) return;
-    for (int k = 0; k < VEC; k++) v[k] = a->v;
+    for (int k = 0; k < VEC; k++) v[k] = fill_value(a);
     piece_put_f32(f32_row_of(a->y, n) + c, v, a->p.wide, false);
 }
 
@@ -59,8 +64,7 @@ typedef struct dropout_args {
     mat x, y;
     pieces p;
     drawing draw;
-    uint64_t counter; /* of the first element; that of column c of row n is n * cols + c higher */
-    int64_t cols;
+    int64_t first_row, all_rows, cols; /* of a micro-batch, of which this rank may have some rows */
     int32_t add;
 } dropout_args;
 
@@ -69,15 +73,17 @@ KERNEL(dropout_rows, dropout_args, PIECE_THREADS) {
     int32_t c;
     float v[VEC], factor[4];
     if (!my_piece(&a->p, &n, &c)) return;
-    uint64_t counter = a->counter + (uint64_t)(n * a->cols + c);
+    uint64_t row = a->draw.run->micro_batch * (uint64_t)a->all_rows + (uint64_t)(a->first_row + n);
+    uint64_t counter = row * (uint64_t)a->cols + (uint64_t)c;
+    rng_key key = draw_key(&a->draw);
     piece_load(v, row_of(a->x, n) + c, a->p.wide);
     if (a->p.wide) {
         for (int k = 0; k < VEC; k += 4) {
-            draw_factors(&a->draw, (counter + (uint64_t)k) >> 2, factor);
+            draw_factors(&a->draw, key, (counter + (uint64_t)k) >> 2, factor);
             for (int i = 0; i < 4; i++) v[k + i] = factor[i] > 0 ? v[k + i] * factor[i] : 0.0f;
         }
     } else {
-        factor[0] = draw_factor(&a->draw, counter);
+        factor[0] = draw_factor(&a->draw, key, counter);
         v[0] = factor[0] > 0 ? v[0] * factor[0] : 0.0f;
     }
     piece_put(row_of(a->y, n) + c, v, a->p.wide, a->add);
@@ -136,7 +142,7 @@ const op_impl CUDA_IMPL(BIAS) = {bias_fwd, NULL, bias_bwd_weight, bias_workspace
 static void fill_fwd(const op_call *c) {
     const tensor *y = &c->out[0];
     fill_args a = {.y = mat_of(y), .v = c->attr->fill.c};
-    if (c->attr->fill.scaled) a.v *= c->run->grad_scale;
+    if (c->attr->fill.scaled) a.run = cuda_numbers(c->run->dev);
     bool stored = dtype_bytes(y->dt) == sizeof(STORE);
     a.p = pieces_of(y->rows, y->cols, stored ? is_wide(y) : is_wide_f32(y));
     launch(c, stored ? &fill_rows : &fill_rows_f32, grid_of_pieces(&a.p), &a);
@@ -146,10 +152,11 @@ const op_impl CUDA_IMPL(FILL) = {fill_fwd, NULL, NULL, NULL};
 
 static void dropout(const op_call *c, const tensor *x, const tensor *y, bool add) {
     dropout_args a = {.x = mat_of(x), .y = mat_of(y), .cols = y->cols, .add = add};
-    a.counter = dropout_row_counter(c, y, 0);
+    a.first_row = c->attr->dropout.first_row;
+    a.all_rows = c->attr->dropout.all_rows ? c->attr->dropout.all_rows : y->rows;
     /* Rows that are wide have a multiple of 4 elements, and so begin with such a counter. */
     a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y));
-    a.draw = draws_of(c->run, c->attr->dropout.p, c->attr->dropout.stream);
+    a.draw = draws_of(c, c->attr->dropout.p, c->attr->dropout.stream);
     launch(c, &dropout_rows, grid_of_pieces(&a.p), &a);
 }
 

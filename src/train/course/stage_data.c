@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "train/objective/objective.h"
 
 /* ---- the record ---- */
 
@@ -81,6 +82,8 @@ static loader_source source_of(const config_source *s, const json_t *record) {
 static loader_config loader_config_of(const stage_data *d, const config *c) {
     return (loader_config){.seq_len = (int)c->train.seq_len,
                            .document_mask = c->data.document_mask,
+                           .sequences = objective_of(c)->sequences,
+                           .labels = objective_of(c)->labels,
                            .packing = (loader_packing)c->data.packing,
                            .order = (loader_order)c->data.order,
                            .seed = (uint64_t)c->data.seed,
@@ -224,9 +227,10 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
 /* ---- a new stage ---- */
 
 static json_t *describe(const loader *l, const config *c, int i) {
+    static const char *const packings[] = {LOADER_PACKINGS(LIST_WORD)};
     const shards *s = loader_source_shards(l, i);
-    json_t *cut = json_pack("{s:I,s:o,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
-                            config_get_json(c, "data.packing"), "order",
+    json_t *cut = json_pack("{s:I,s:s,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
+                            packings[loader_get_packing(l)], "order",
                             config_get_json(c, "data.order"), "seed", (json_int_t)c->data.seed);
     return json_pack("{s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "path", json_cstr(s->dir), "fingerprint",
                      json_hash(s->fingerprint), "tokens", (json_int_t)s->totals.tokens, "sequences",
@@ -297,7 +301,6 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     if (!c->data.valid) return ST_OK;
     loader_source source = {.path = c->data.valid, .weight = 1.0};
     loader_config lc = loader_config_of(d, c);
-    lc.packing = PACKING_CONCAT;
     lc.order = ORDER_SHUFFLE;
     lc.sources = &source;
     lc.n_sources = 1;

@@ -23,6 +23,7 @@ typedef struct objective_batch {
 typedef struct objective {
     const char *name; /* of train.objective */
     int sequences;    /* of one sample: they follow each other in a micro-batch */
+    bool labels;      /* a sample has a label: desirable or undesirable */
     bool reference;   /* a frozen model looks at each micro-batch first (train.reference) */
     /* Returns the sum of the samples' losses, and puts d loss / d nll times b->scale into d_nll
      * [B,T]. NULL: the loss is the mean nll of all targets, whose gradients the head makes. */
