@@ -187,6 +187,13 @@ static void put_lane(scorer *s, int T, int b, const lane_rows *l) {
     }
 }
 
+static void replay(const scorer *s, const prog *p, const op_run *run) {
+    if (s->replay)
+        s->replay(s->replay_ctx, p, run);
+    else
+        prog_replay(p, PROG_F, run);
+}
+
 /* The lanes are in slots 0 to n - 1, where the rows before theirs lie. */
 static void run_pass(scorer *s, const score_pass *p, scorer_shape shape, const lane_rows *lanes,
                      int n) {
@@ -202,10 +209,7 @@ static void run_pass(scorer *s, const score_pass *p, scorer_shape shape, const l
     prog_put(p->p, 0, p->rows, s->rows);
     prog_put(p->p, 0, p->targets, s->targets);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
-    if (s->replay)
-        s->replay(s->replay_ctx, p->p, &run);
-    else
-        prog_replay(p->p, PROG_F, &run);
+    replay(s, p->p, &run);
     for (int b = 0; b < n; b++) {
         slot *k = &s->slots[b];
         memcpy(k->ids + lanes[b].from, lanes[b].ids + lanes[b].from,
@@ -454,7 +458,7 @@ static status run_all(score_job *j, err *e) {
     return st;
 }
 
-static status check_scores(const score_request *r, int64_t n, err *e) {
+status score_check(const score_request *r, int64_t n, err *e) {
     for (int64_t i = 0; i < n; i++) {
         if (isfinite(r[i].loglik)) continue;
         err_set(e, ST_NONFINITE, "the log-likelihood of request %ld is not finite", (long)i);
@@ -477,5 +481,5 @@ status scorer_run(scorer *s, score_request *requests, int64_t n, const score_opt
     status st = run_all(&j, e);
     free(j.order);
     if (stats) *stats = s->stats;
-    return st == ST_OK ? check_scores(requests, n, e) : st;
+    return st == ST_OK ? score_check(requests, n, e) : st;
 }

@@ -85,5 +85,7 @@ typedef struct score_stats {
 /* Scores all. ST_STOPPED: interrupted; ST_NONFINITE: a score is not a finite number. */
 status scorer_run(scorer *s, score_request *requests, int64_t n, const score_options *opt,
                   score_stats *stats, err *e) ATH_MUST_USE;
+/* ST_NONFINITE: one of the results is not a finite number. */
+status score_check(const score_request *requests, int64_t n, err *e) ATH_MUST_USE;
 
 #endif

@@ -61,6 +61,18 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
     return open_model_is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
 }
 
+void open_model_borrow(open_model *m, const model_config *config, tok *t, dtype compute, plan *p,
+                       void (*replay)(void *ctx, const prog *p, const op_run *run), void *ctx) {
+    *m = (open_model){.is_borrowed = true,
+                      .dev = p ? p->dev : NULL,
+                      .config = *config,
+                      .tok = t,
+                      .compute = compute,
+                      .plan = p,
+                      .replay = replay,
+                      .replay_ctx = ctx};
+}
+
 /* ---- loading ---- */
 
 status open_model_set_cache(open_model *m, const char *name, err *e) {
@@ -78,6 +90,7 @@ status open_model_set_cache(open_model *m, const char *name, err *e) {
 void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes) {
     const int64_t most = (int64_t)1 << 30, quarter = (int64_t)dev_machine_available_bytes() / 4;
     if (cache_bytes == 0) cache_bytes = quarter < most ? quarter : most;
+    if (m->is_borrowed) cache_bytes = (int64_t)256 << 20;
     m->score = scorer_size_for(&m->config, m->compute, longest, cache_bytes);
 }
 
@@ -105,6 +118,10 @@ static dtype own_format(const open_model *m) {
     dtype stored = stored_format(m->folder->file);
     if (m->as_trained) return stored == DT_BF16 || stored == DT_F16 ? stored : DT_F32;
     return stored == DT_BF16 && bf16_is_faster(m->dev) ? DT_BF16 : DT_F32;
+}
+
+const char *open_model_precision(dtype compute) {
+    return compute == DT_BF16 ? "bf16" : compute == DT_F16 ? "fp16" : "fp32";
 }
 
 status open_model_set_precision(open_model *m, const char *name, err *e) {
@@ -179,6 +196,7 @@ static status load_masters(const open_model *m, err *e) {
 }
 
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
+    if (m->is_borrowed) return ST_OK;
     plan_spec spec = open_model_spec(m, cache_tok, logits_T);
     TRY(plan_new(&m->plan, m->dev, &spec, e));
     TRY(plan_check_fits(m->plan, 0, e));
@@ -199,11 +217,16 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 }
 
 generator open_model_generator(const open_model *m) {
-    return plan_generator(m->plan, m->tok);
+    generator g = plan_generator(m->plan, m->tok);
+    g.replay = m->replay;
+    g.replay_ctx = m->replay_ctx;
+    return g;
 }
 
 scorer *open_model_scorer(const open_model *m) {
-    return plan_scorer(m->plan);
+    scorer *s = plan_scorer(m->plan);
+    scorer_set_replay(s, m->replay, m->replay_ctx);
+    return s;
 }
 
 const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
@@ -223,10 +246,11 @@ const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
 }
 
 void open_model_close(open_model *m) {
-    plan_free(m->plan);
     dev_room_free(&m->logits);
-    tok_free(m->tok);
     tok_ids_free(&m->end);
+    if (m->is_borrowed) return;
+    plan_free(m->plan);
+    tok_free(m->tok);
     if (m->gguf) gguf_model_close(m->gguf);
     if (m->folder) hf_model_close(m->folder);
     dev_close(m->dev);

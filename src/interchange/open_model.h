@@ -13,6 +13,9 @@
  *   open_model_logits      logits of all positions of a sequence       }
  *   open_model_close       always, also after an error
  *
+ * open_model_borrow takes the place of open_model_read and open_model_load for a model that another
+ * has planned and loaded: a run that trains evaluates so.
+ *
  * Two forms of a model are opened: a Hugging Face folder, and a GGUF file. Exactly one of the
  * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files.
  *
@@ -53,6 +56,9 @@ typedef struct open_model {
     dtype compute;   /* of activations and matrices: DT_F32, or as open_model_set_precision says */
     bool as_trained; /* norms and biases are those that training has: of state/, in fp32 */
     /* after open_model_load */
+    bool is_borrowed; /* plan, tokenizer and device are another's */
+    void (*replay)(void *ctx, const prog *p, const op_run *run); /* NULL: prog_replay */
+    void *replay_ctx;
     plan *plan;           /* programs, and the memory they run in */
     generator_pass whole; /* the program of open_model_logits; found at its first call */
     dev_room logits;      /* a copy of its result, if the host cannot read the device's memory */
@@ -72,8 +78,11 @@ status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_US
  *
  * ST_USAGE: there is no such format, or a GGUF file is to compute in 16 bits. */
 status open_model_set_precision(open_model *m, const char *name, err *e) ATH_MUST_USE;
+/* "fp32", "bf16", "fp16". */
+const char *open_model_precision(dtype compute);
 /* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys
- * and values, about; 0: a quarter of what the machine has free, at most 1 GiB. */
+ * and values, about; 0: a quarter of what the machine has free, at most 1 GiB; of a borrowed model
+ * 256 MiB on every machine. */
 void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
 /* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf.
  * So the error for a damaged file names the right format. */
@@ -83,6 +92,10 @@ bool open_model_is_gguf(const char *path);
  * tokens; 0: no generation. logits_T: the length of sequences for open_model_logits; 0: none.
  * ST_MEMORY: it does not fit. */
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
+/* A model whose plan and weights are another's; open_model_load has nothing to do then. p NULL: there
+ * is no plan yet, and it is asked what it needs (open_model.score). replay: who runs the programs. */
+void open_model_borrow(open_model *m, const model_config *config, tok *t, dtype compute, plan *p,
+                       void (*replay)(void *ctx, const prog *p, const op_run *run), void *ctx);
 /* What open_model_load plans; for `athanor plan`, which loads nothing. */
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T);
 

@@ -18,6 +18,9 @@ void events_note_memory(journal *j);
 status events_stage(session *s, err *e) ATH_MUST_USE;
 /* `valid`: at.val_loss, bits per byte (NaN: not known), and the number of targets. */
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) ATH_MUST_USE;
+/* `eval`: a task's metrics of the current weights, as athanor eval --json has them. */
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) ATH_MUST_USE;
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) ATH_MUST_USE;
 status events_checkpoint(session *s, const save_job *j, err *e) ATH_MUST_USE;
 

@@ -9,12 +9,22 @@
 #ifndef TRAIN_SETUP_H
 #define TRAIN_SETUP_H
 
+#include "eval/task.h"
 #include "plan/plan.h"
 #include "tok/tok.h"
 #include "train/choice.h"
 #include "train/course/course.h"
 #include "train/objective/objective.h"
 #include "train/ranks/peers.h"
+
+/* Tasks on which checkpoints are evaluated. */
+typedef struct setup_tasks {
+    eval_task *list; /* [n]; their results are those of the last evaluation */
+    int n;
+    scorer_size score;  /* what they need of the plan */
+    int64_t cache_tok;  /* the generator's longest sequence; 0: none */
+    int64_t host_bytes; /* of their texts */
+} setup_tasks;
 
 typedef struct setup {
     config *c; /* of the run; a stage has its own (course_stage) */
@@ -31,6 +41,7 @@ typedef struct setup {
     const objective *objective;
     plan_other reference; /* the reference model, if the objective has one */
     tok_ids *prompts;     /* of the samples */
+    setup_tasks tasks;    /* evaluate.c opens them */
     double peak_flops;    /* of this machine, for MFU */
 } setup;
 
@@ -45,6 +56,7 @@ status setup_make_plan(setup *u, err *e) ATH_MUST_USE;
 /* Reserves the memory. Its contents are set later. */
 status setup_commit(setup *u, err *e) ATH_MUST_USE;
 void setup_close(setup *u);
+void evaluation_close(setup *u); /* evaluate.c */
 
 /* Gives a model its first weights: those of the folder `from`; if that is NULL, by the rules of
  * param_init. */

@@ -202,6 +202,7 @@ static status run_session(session *s, err *e) {
     TRY(open_course(s, e));
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));
+    TRY(evaluation_open(u, e));
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
@@ -288,6 +289,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open(&s, e);
     if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
+    if (st == ST_OK) st = evaluation_open(&s.setup, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);

@@ -133,7 +133,7 @@ static status run_model(evaluation *v, const char *path, err *e) {
     status st = check_lock(v, path, e);
     if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
     if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
-    v->precision = dtype_name(m.compute);
+    v->precision = open_model_precision(m.compute);
     if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
     open_model_close(&m);
     return st;
