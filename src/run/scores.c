@@ -1,7 +1,6 @@
 #include "run/scores.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,10 +9,11 @@ static double number(const json_t *scores, const char *key) {
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static bool is_error(const char *key, const char *comma) {
-    static const char end[] = "_stderr";
-    size_t n = (size_t)(comma - key), m = sizeof end - 1;
-    return n > m && memcmp(comma - m, end, m) == 0;
+bool score_is_key(const char *key) {
+    static const char error[] = "_stderr";
+    const char *comma = strchr(key, ',');
+    size_t n = comma ? (size_t)(comma - key) : 0, m = sizeof error - 1;
+    return n > 0 && !(n > m && memcmp(comma - m, error, m) == 0);
 }
 
 const char *score_main_key(const json_t *scores) {
@@ -21,8 +21,7 @@ const char *score_main_key(const json_t *scores) {
     const char *key, *first = NULL;
     json_t *value;
     json_object_foreach((json_t *)scores, key, value) {
-        const char *comma = strchr(key, ',');
-        if (!comma || is_error(key, comma)) continue;
+        if (!score_is_key(key)) continue;
         if (strncmp(key, best, sizeof best - 1) == 0) return key;
         if (!first) first = key;
     }

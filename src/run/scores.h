@@ -7,9 +7,12 @@
 #define RUN_SCORES_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 enum { SCORE_NAME_BYTES = 160 };
 
+/* Whether a key is that of a score, and not of its error or of something else. */
+bool score_is_key(const char *key);
 /* The key by which a task is shown where there is room for one: bits per byte, else the first one.
  * NULL: the object has no score. */
 const char *score_main_key(const json_t *scores);

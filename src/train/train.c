@@ -224,7 +224,7 @@ status train_run(config *c, const train_options *opt, err *e) {
         err report = {0};
         metrics_close(s.journal.metrics);
         s.journal.metrics = NULL;
-        if (report_write(c->run, &report) != ST_OK)
+        if (report_write(c->run, NULL, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
     if (st != ST_OK && st != ST_STOPPED && opt->world) comm_fail(opt->world, e);

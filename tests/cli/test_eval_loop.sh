@@ -91,6 +91,18 @@ expect 0 train tiny.yaml $steps run=writes eval.tasks=[write.yaml]
 expect 0 eval writes --tasks write.yaml --json
 [ "$(scores out)" = "$(scores writes/eval/step-12.json)" ] || fail "answers"
 
+# Tables of runs, and the report with another run beside it.
+expect 0 eval table run
+[ "$(sed -n 's/^\(step-[0-9]*\).json .*/\1/p' out | tr '\n' ' ')" = "step-4 step-8 step-12 " ] || fail "rows by their steps"
+expect 0 eval table run killed --metric bits_per_byte,none --quality
+has out "rank stability"
+expect 2 eval table set
+expect 0 runs report run --reference bf16
+for what in "texts: bits_per_byte" 'class="chance">chance' 'class="other">bf16' 'class="bars task"'; do has run/report.html "$what"; done
+expect 2 runs report run --reference set
+expect 0 train tiny.yaml $steps run=some eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3 eval.reference=gone
+has some/report.html "The reference run gone has no scores"
+
 # Several ranks: each scores a part; with ZeRO 3 and tensor parallel all score all.
 fixed="$steps train.deterministic=true"
 expect 0 train tiny.yaml $fixed run=one "$all"
