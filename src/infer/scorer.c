@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "infer/scorer_int.h"
 #include "model/parts.h"
+#include "op/gemm.h"
 
 /* Prefixes shorter than this are not worth a pass of their own. */
 enum { BASE_LEAST = 24 };
@@ -89,6 +90,7 @@ scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size,
     s->rows = inputs + 3 * SCORER_MOST_ROWS;
     s->targets = inputs + 4 * SCORER_MOST_ROWS;
     s->nll = xcalloc(SCORER_MOST_ROWS, sizeof *s->nll);
+    gemm_hold_own(d, true); /* other products give a row other bits in another batch */
     return s;
 }
 
@@ -115,6 +117,7 @@ void scorer_set_replay(scorer *s, void (*replay)(void *ctx, const prog *p, const
 
 void scorer_free(scorer *s) {
     if (!s) return;
+    gemm_hold_own(s->dev, false);
     for (int i = 0; i < s->size.slots; i++) free(s->slots[i].ids);
     free(s->slots);
     free(s->shape);
