@@ -1,7 +1,6 @@
 # eval.tasks: every checkpoint of a run is evaluated, with the scores of athanor eval, and what is trained stays the
 # same; killed, refused, on several ranks. $1 is the program.
 . "$(dirname "$0")/lib.sh"
-export ATHANOR_GEMM=own # oneDNN's products depend on the batch
 make_data
 write_config tiny.yaml
 
@@ -58,6 +57,9 @@ for format in bf16 fp16; do
     has $format/eval/step-8.json "\"precision\": \"$format\""
     same_scores $format 8
 done
+
+expect 0 train tiny.yaml $steps run=widened train.precision={compute:\ bf16,arithmetic:\ fp32} "$all"
+same_scores widened 12
 
 # Other steps, fewer documents; the last checkpoint always.
 expect 0 train tiny.yaml $steps run=some eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3

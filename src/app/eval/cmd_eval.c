@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "eval/adapters.h"
 #include "eval/run.h"
+#include "op/machine.h"
 #include "run/folder.h"
 
 enum { MOST_TASKS = 256 };
@@ -61,14 +62,8 @@ static char *run_of(const evaluation *v, const char *model) {
 }
 
 /* What a run is compared by while it is made must not be what it is judged by in the end. */
-static status check_lock(const evaluation *v, const char *model, err *e) {
-    char *run = run_of(v, model);
-    config *c;
-    if (!run) return ST_OK;
-    TRY(run_load_config(&c, run, e));
-    bool locked = c->eval.lock_test;
-    config_free(c);
-    for (int i = 0; locked && i < v->n; i++) {
+static status check_lock(const evaluation *v, const config *run, const char *model, err *e) {
+    for (int i = 0; run && run->eval.lock_test && i < v->n; i++) {
         if (!v->task[i].test_split) continue;
         err_at(e, ST_USAGE, "eval.lock_test",
                "the task %s is of a test split, which the run %s keeps locked", v->task[i].name,
@@ -123,6 +118,13 @@ static status run_tasks(evaluation *v, open_model *m, const char *path, eval_opt
     return st;
 }
 
+/* A run that widens bf16 to multiply it has other bits than one that multiplies it as it is. */
+static void multiply_as(const config *run, open_model *m) {
+    bool widens =
+        run && m->compute == DT_BF16 && run->train.precision.arithmetic == CONFIG_ARITHMETIC_FP32;
+    if (widens) dev_limit(m->dev, machine_isa(dev_isa(m->dev), ARITH_WIDE), 0);
+}
+
 static status run_model(evaluation *v, const char *path, err *e) {
     open_model m = {0};
     eval_options opt = {.most_tok = v->most_tok,
@@ -130,12 +132,17 @@ static status run_model(evaluation *v, const char *path, err *e) {
                         .progress = show_progress,
                         .ctx = v};
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
-    status st = check_lock(v, path, e);
+    char *run = run_of(v, path);
+    config *c = NULL;
+    status st = run ? run_load_config(&c, run, e) : ST_OK;
+    if (st == ST_OK) st = check_lock(v, c, path, e);
     if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
     if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
+    if (st == ST_OK) multiply_as(c, &m);
     v->precision = open_model_precision(m.compute);
     if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
     open_model_close(&m);
+    config_free(c);
     return st;
 }
 
