@@ -309,7 +309,8 @@ generator plan_generator(const plan *p, const tok *t) {
 }
 
 scorer *plan_scorer(const plan *p) {
-    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, plan_cache(p));
+    scorer_cache cache = {plan_cache(p), p->spec.compute, plan_tp(&p->spec)};
+    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, &cache);
     for (int i = 0; i < scorer_shapes(&p->spec.score); i++)
         scorer_set_pass(s, i, plan_prog(p, USE_FILL, i), plan_prog(p, USE_SCORE, i));
     scorer_set_write(s, plan_prog(p, USE_WRITE, 0));

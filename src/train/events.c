@@ -106,6 +106,13 @@ status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
     return events_emit(s, "valid", s->at.step, o, e);
 }
 
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) {
+    json_t *o = json_pack("{s:o,s:s,s:O,s:o}", "task", json_cstr(task), "precision", precision,
+                          "metrics", metrics, "seconds", json_f32(seconds));
+    return events_emit(s, "eval", s->at.step, o, e);
+}
+
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
     json_t *o = json_pack("{s:o,s:o}", "prompt", json_cstr(prompt), "text",
                           json_text(strbuf_cstr(text), text->len));

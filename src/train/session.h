@@ -64,4 +64,10 @@ status validate_rewards(session *s, uint64_t batches, err *e) ATH_MUST_USE;
 status samples_encode(setup *u, err *e) ATH_MUST_USE;
 status samples_write(session *s, err *e) ATH_MUST_USE;
 
+/* evaluate.c: the tasks of eval.tasks (see there). evaluation_open reads them and finds out what they
+ * need of the plan; evaluation_run evaluates the current weights, of which there is a checkpoint, if
+ * that is due and not done. ST_STOPPED: by a signal; a later call goes on. */
+status evaluation_open(setup *u, err *e) ATH_MUST_USE;
+status evaluation_run(session *s, err *e) ATH_MUST_USE;
+
 #endif

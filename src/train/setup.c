@@ -189,13 +189,14 @@ status setup_open_course(setup *u, uint64_t epoch_sequences, const course_origin
 
 enum { PREFILL_T = 16 };
 
-/* Longest sample: prompt and continuation, rounded up to whole prefill passes. */
+/* Longest sample or answer: prompt and continuation, rounded up to whole prefill passes. */
 static int cache_tok(const setup *u) {
     int64_t most = 0;
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++)
         if (u->prompts[i].n > most) most = u->prompts[i].n;
-    if (most == 0) return 0;
-    int64_t rounded = (most + u->c->sample.max_new + PREFILL_T - 1) / PREFILL_T * PREFILL_T;
+    if (most > 0) most += u->c->sample.max_new;
+    if (u->tasks.cache_tok > most) most = u->tasks.cache_tok;
+    int64_t rounded = (most + PREFILL_T - 1) / PREFILL_T * PREFILL_T;
     int64_t most_tok = model_max_tokens(&u->models[0]);
     return (int)(rounded < most_tok ? rounded : most_tok);
 }
@@ -235,12 +236,13 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .prefill_T = PREFILL_T,
+                       .score = u->tasks.score,
                        .optim = u->optim,
                        .recompute = (recompute_policy)c->train.recompute,
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
-                       .host_bytes = host_bytes(k, dp),
+                       .host_bytes = host_bytes(k, dp) + u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
@@ -349,6 +351,7 @@ void setup_clear_optimizer(const setup *u) {
 
 void setup_close(setup *u) {
     peers_settle(&u->peers);
+    evaluation_close(u);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
     lora_close(&u->lora);

@@ -207,6 +207,7 @@ static status run_session(session *s, err *e) {
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));
     u->knows_reference = reference_is_kept(u);
+    TRY(evaluation_open(u, e));
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
@@ -229,7 +230,7 @@ status train_run(config *c, const train_options *opt, err *e) {
         err report = {0};
         metrics_close(s.journal.metrics);
         s.journal.metrics = NULL;
-        if (report_write(c->run, &report) != ST_OK)
+        if (report_write(c->run, NULL, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
     if (st != ST_OK && st != ST_STOPPED && opt->world) comm_fail(opt->world, e);
@@ -296,6 +297,7 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
     if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
+    if (st == ST_OK) st = evaluation_open(&s.setup, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);
