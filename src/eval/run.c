@@ -143,6 +143,15 @@ static block_part part_of(const eval_ranks *r, int64_t n) {
     return (block_part){n * r->rank / r->n, n * (r->rank + 1) / r->n};
 }
 
+/* Gives each rank the terms of request i: as share_scores. */
+static void share_terms(const eval_ranks *r, score_request *q, bool own) {
+    int64_t *bits = xcalloc((size_t)q->n_scored, sizeof *bits);
+    for (int32_t k = 0; own && k < q->n_scored; k++) memcpy(&bits[k], &q->nll[k], sizeof q->nll[k]);
+    r->sum(r->ctx, bits, q->n_scored);
+    for (int32_t k = 0; k < q->n_scored; k++) memcpy(&q->nll[k], &bits[k], sizeof q->nll[k]);
+    free(bits);
+}
+
 /* Gives each rank the scores of all: sums of their bits, of which all ranks but one have none. */
 static void share_scores(const eval_ranks *r, score_request *block, int64_t n, block_part own) {
     int64_t bits[BLOCK] = {0};
@@ -151,6 +160,8 @@ static void share_scores(const eval_ranks *r, score_request *block, int64_t n, b
         memcpy(&bits[i], &block[i].loglik, sizeof bits[i]);
     r->sum(r->ctx, bits, n);
     for (int64_t i = 0; i < n; i++) memcpy(&block[i].loglik, &bits[i], sizeof bits[i]);
+    for (int64_t i = 0; i < n; i++)
+        if (block[i].nll) share_terms(r, &block[i], i >= own.first && i < own.end);
 }
 
 static status score_block(const eval_work *w, scorer *s, score_request *r, const int64_t *todo,

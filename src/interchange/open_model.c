@@ -168,8 +168,7 @@ status open_model_set_precision(open_model *m, const char *name, err *e) {
         const char *name;
         dtype dt;
     } formats[] = {{"fp32", DT_F32}, {"bf16", DT_BF16}, {"fp16", DT_F16}};
-    m->as_trained =
-        m->dir && !m->adapter.dir && file_exists(path_join(m->a, m->dir, MASTERS_FILE));
+    m->as_trained = m->dir && !m->adapter.dir && file_exists(path_join(m->a, m->dir, MASTERS_FILE));
     m->compute = own_format(m);
     if (!name || strcmp(name, "auto") == 0) return ST_OK;
     for (int i = 0; i < ARRAY_LEN(formats); i++) {
