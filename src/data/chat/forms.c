@@ -273,6 +273,9 @@ const char *chat_form_names(void) {
 status chat_form_read(const chat_form *f, const json_t *record, chat_sample *out, err *e) {
     *out = (chat_sample){0};
     status st = f->read(record, out, e);
+    if (st == ST_OK && (json_array_size(out->messages) > CHAT_MAX_MESSAGES ||
+                        json_array_size(out->rejected) > CHAT_MAX_MESSAGES))
+        st = err_set(e, ST_USAGE, "it has more than %d messages", CHAT_MAX_MESSAGES);
     if (st != ST_OK) chat_sample_free(out);
     return st;
 }
