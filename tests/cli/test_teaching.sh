@@ -69,6 +69,13 @@ has err "41 conversations"
 expect 2 train teach.yaml run=runs/no data.valid=null "data.train=[{path: texts.jsonl}]"
 has err "texts.jsonl:1: this record has none of the forms"
 
+# What a start that was killed has left of a set is in nobody's way.
+digest=$(ls runs/new/data)
+mkdir -p "runs/killed/data/$digest/.build/set"
+echo half >"runs/killed/data/$digest/.build/set/shard-00000.bin"
+expect 0 train teach.yaml run=runs/killed
+[ ! -e "runs/killed/data/$digest/.build" ] || fail "the remains stay"
+
 # Several ranks: one builds, the others wait for it.
 rm -r runs/new
 expect 0 launch --ranks 2 -- train teach.yaml run=runs/ranks

@@ -459,6 +459,13 @@ static void test_bad_records_are_named(void **state) {
                  "bad.json:2 begins an object that does not");
     expect_error(sc, "[" GOOD, ST_FORMAT, "ends inside a list");
     expect_error(sc, "[]", ST_USAGE, "holds no conversation");
+    strbuf many = {0};
+    strbuf_puts(&many, "{\"messages\": [");
+    for (int i = 0; i <= CHAT_MAX_MESSAGES; i++)
+        strbuf_printf(&many, "%s{\"role\": \"user\", \"content\": \"a\"}", i ? "," : "");
+    strbuf_puts(&many, "]}");
+    expect_error(sc, strbuf_cstr(&many), ST_USAGE, "bad.json:1: it has more than 2000 messages");
+    strbuf_free(&many);
 }
 
 /* ---- roles ---- */

@@ -67,6 +67,21 @@ def dpo(tok, rows):
     return out
 
 
+def kto(tok, rows):
+    """Each answer, then its prompt with the next one's answer. (TRL takes the one before, within a batch.)"""
+    from datasets import Dataset
+    from trl import KTOConfig, KTOTrainer
+    args = config(KTOConfig, per_device_train_batch_size=2)
+    trainer = KTOTrainer(model=tiny_model(len(tok)), ref_model=tiny_model(len(tok)), args=args,
+                         train_dataset=Dataset.from_list(rows), processing_class=tok)
+    got = [(list(r["prompt_ids"]), list(r["completion_ids"])) for r in trainer.train_dataset]
+    out = []
+    for i, (p, own) in enumerate(got):
+        for ids in (own, got[(i + 1) % len(got)][1]):
+            out.append((p + ids, [0] * len(p) + [1] * len(ids)))
+    return out
+
+
 # ---- records to what TRL reads ----
 
 def alpaca(r):
@@ -98,6 +113,10 @@ def glaive(r):
 def preference(r):
     return {"prompt": sharegpt(r["conversations"]), "chosen": sharegpt([r["chosen"]]),
             "rejected": sharegpt([r["rejected"]])}
+
+
+def labelled(r):
+    return {"prompt": r["messages"][:-1], "completion": r["messages"][-1:], "label": r["label"]}
 
 
 def answers(messages):
@@ -191,6 +210,8 @@ def compare_all(athanor, model, data, n):
                   by_answers(tok, [sharegpt(r["conversations"]) for r in plain]))
     rows = read("dpo_en_demo.json")
     ok &= compare("pairs, ChatML", build(athanor, model, rows, out / "dpo"), dpo(tok, [preference(r) for r in rows]))
+    rows = read("kto_en_demo.json")
+    ok &= compare("labels, ChatML", build(athanor, model, rows, out / "kto"), kto(tok, [labelled(r) for r in rows]))
     return ok
 
 

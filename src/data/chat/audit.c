@@ -1,3 +1,4 @@
+/* See audit.h. Reading order: columns (of records as they came), samples, the whole set, JSON. */
 #include "data/chat/audit.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "base/json.h"
 
 /* Lengths are told exactly up to here. */
-enum { LONGEST_COUNTED = 1 << 16 };
+enum { LONGEST_COUNTED = 1 << 16, MAX_COLUMNS = 256 };
 
 typedef struct tally {
     char *name;
@@ -85,6 +86,7 @@ static void add_column(chat_audit *a, const char *name, const json_t *value, con
     if (json_is_null(value)) return;
     while (i < a->n_columns && strcmp(a->columns[i].name, name) != 0) i++;
     if (i == a->n_columns) {
+        if (i == MAX_COLUMNS) return;
         column c = {.name = xstrdup(name), .first = xstrdup(place)};
         VEC_PUSH(a->columns, a->n_columns, a->cap_columns, c);
     }

@@ -394,11 +394,7 @@ static status run(build *b, chat_build_result *result, err *e) {
 static status open_template(build *b, const char *tokenizer, err *e) {
     const char *file = b->opt->template_file;
     time_t now = (time_t)clock_wall_s();
-    status st = chat_template_load_open(&b->template, tokenizer, NULL, file, e);
-    if (st == ST_FORMAT && !b->template && !file)
-        err_hint(e, "a base model has none: --template chatml gives it the usual one, and "
-                    "--template FILE any other");
-    TRY(st);
+    TRY(chat_template_load_open(&b->template, tokenizer, NULL, file, e));
     localtime_r(&now, &b->now);
     b->encoder.template = b->template;
     b->encoder.now = &b->now;

@@ -1,3 +1,5 @@
+/* See checks.h. The table first, then the checks of one conversation; those of a whole set are in audit.c and, where a
+ * row's length matters, in train/course/chat_source.c. */
 #include "data/chat/checks.h"
 
 #include <string.h>

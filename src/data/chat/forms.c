@@ -9,7 +9,6 @@
 
 struct chat_form {
     const char *name;
-    const char *summary;
     bool (*is)(const json_t *record);
     status (*read)(const json_t *record, chat_sample *out, err *e);
 };
@@ -244,12 +243,11 @@ static status read_labelled(const json_t *record, chat_sample *out, err *e) {
 /* ---- the table ---- */
 
 static const chat_form FORMS[] = {
-    {"preference", "prompt, chosen, rejected", is_preference, read_preference},
-    {"kto", "a conversation and its label (or kto_tag)", is_labelled, read_labelled},
-    {"messages", "messages of role and content", is_messages, read_list},
-    {"sharegpt", "conversations of from and value", is_sharegpt, read_list},
-    {"alpaca", "instruction, input, output, history, system; also question and answer", is_alpaca,
-     read_alpaca},
+    {"preference", is_preference, read_preference},
+    {"kto", is_labelled, read_labelled},
+    {"messages", is_messages, read_list},
+    {"sharegpt", is_sharegpt, read_list},
+    {"alpaca", is_alpaca, read_alpaca},
 };
 
 const chat_form *chat_form_find(const char *name) {
@@ -275,6 +273,9 @@ const char *chat_form_names(void) {
 status chat_form_read(const chat_form *f, const json_t *record, chat_sample *out, err *e) {
     *out = (chat_sample){0};
     status st = f->read(record, out, e);
+    if (st == ST_OK && (json_array_size(out->messages) > CHAT_MAX_MESSAGES ||
+                        json_array_size(out->rejected) > CHAT_MAX_MESSAGES))
+        st = err_set(e, ST_USAGE, "it has more than %d messages", CHAT_MAX_MESSAGES);
     if (st != ST_OK) chat_sample_free(out);
     return st;
 }

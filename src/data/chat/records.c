@@ -82,10 +82,6 @@ static status open_file(records *r, err *e) {
     return parquet_rows_open(&r->rows, r->parquet, NULL, 0, e);
 }
 
-int records_n_files(const records *r) {
-    return r->inputs.n;
-}
-
 const char *records_file(const records *r, int i) {
     return r->inputs.file[i].path;
 }

@@ -27,7 +27,6 @@ status records_open(records **out, const char *const *inputs, int n, err *e) ATH
 void records_close(records *r); /* NULL is fine */
 /* out->value NULL at the end. ST_FORMAT: what is not JSON, or not an object, with file and line. */
 status records_next(records *r, chat_record *out, err *e) ATH_MUST_USE;
-int records_n_files(const records *r);
 const char *records_file(const records *r, int i);
 /* Changes when a file's name, size or time does; 0 for standard input. */
 uint64_t records_fingerprint(const records *r);

@@ -8,6 +8,9 @@
 
 #include "base/status.h"
 
+/* Of one conversation; where the template does not mark answers, each is rendered with all before it. */
+enum { CHAT_MAX_MESSAGES = 2000 };
+
 typedef enum chat_kind {
     CHAT_SINGLE, /* a conversation whose answers are learned */
     CHAT_PAIRS,  /* a chosen and a rejected one */

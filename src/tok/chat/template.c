@@ -212,7 +212,8 @@ status chat_template_load_open(chat_template **out, const char *path, const tok 
         err_set(e, ST_FORMAT, "%s: there is no chat template", path);
         err_hint(e,
                  "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
-                 "--template chatml; a base model has none and continues text: athanor generate");
+                 "--template chatml (in a config: data.template); a base model has none and "
+                 "continues text: athanor generate");
         st = err_where(e, "%s", path);
     }
     *out = st == ST_OK ? job.t : NULL;

@@ -1,3 +1,4 @@
+/* See chat_source.h. Reading order: what the config says, building, chat_source_find; then the check of lengths. */
 #include "train/course/chat_source.h"
 
 #include <inttypes.h>
@@ -26,6 +27,7 @@ static status read_options(const config *c, chat_build_options *opt, json_t **va
         config_locate(c, "data.allow", e);
         return st;
     }
+    opt->allowed &= ~(1u << CHECK_TRUNCATED); /* of rows, not of the set */
     TRY(read_variables(c, variables, e));
     opt->variables = *variables;
     return ST_OK;
