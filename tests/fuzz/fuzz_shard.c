@@ -44,21 +44,24 @@ static void scene_path(char out[64], const char *which) {
     snprintf(out, 64, "/tmp/athanor-fuzz-shard-%ld-%s", (long)getpid(), which);
 }
 
-/* A good set, made once; the fuzzed files are laid over a copy of its files. */
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerInitialize(int *argc, char ***argv) {
-    (void)argc;
-    (void)argv;
+/* Good sets, one with marks, made once; the fuzzed files are laid over a copy of the files of one. */
+static void make_good(const char *which, bool marks) {
     char dir[64];
-    scene_path(dir, "good");
-    shard_writer_options opt = {
-        .tok_hash = 1, .vocab_size = VOCAB, .eos = -1, .ids = true, .scores = true};
+    scene_path(dir, which);
+    shard_writer_options opt = {.tok_hash = 1,
+                                .vocab_size = VOCAB,
+                                .eos = -1,
+                                .ids = true,
+                                .scores = true,
+                                .chat = {.marks = marks, .sequences = marks}};
     shard_writer *w;
     err e;
     if (shard_writer_open(&w, dir, &opt, &e) != ST_OK) abort();
     for (int d = 0; d < DOCUMENTS; d++) {
         int32_t ids[TOKENS / DOCUMENTS] = {d, 2 * d, 3, 4, 5};
+        static const uint8_t all[TOKENS / DOCUMENTS] = {0, 4, 8, MARK_TRAINED, 255};
         shard_record r = {.ids = ids,
+                          .marks = all,
                           .n = ARRAY_LEN(ids),
                           .source = "f",
                           .text_bytes = 9,
@@ -68,6 +71,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     }
     if (shard_writer_finish(w, &e) != ST_OK) abort();
     shard_writer_free(w);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    char dir[64];
+    err e;
+    (void)argc;
+    (void)argv;
+    make_good("good", false);
+    make_good("chat", true);
     scene_path(dir, "work");
     return file_make_dirs(dir, &e) == ST_OK ? 0 : 1;
 }
@@ -126,9 +139,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char dir[64], good[64];
     scene_path(dir, "work");
-    scene_path(good, "good");
     input in = {data, size}, manifest = take_sized(&in), bin = take_sized(&in);
     input idx = take_sized(&in);
+    bool marks = memmem(manifest.p, manifest.n, "marks", 5) != NULL;
+    scene_path(good, marks ? "chat" : "good");
+    if (marks) put_or_copy(dir, good, "shard-00000.mrk", (input){0});
     put_or_copy(dir, good, "manifest.json", manifest);
     put_or_copy(dir, good, "shard-00000.bin", bin);
     put_or_copy(dir, good, "shard-00000.idx", idx);

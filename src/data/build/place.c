@@ -17,8 +17,11 @@
 /* What lies beside the shards of a set. */
 static const char *const COMPANIONS[] = {"tokenizer.json", "chat.json", "chat_template.jinja"};
 
-/* "shard-00012.idx" belongs to the shard in "shard-00012.bin". */
+/* "shard-00012.idx" belongs to the shard in "shard-00012.bin"; not every set has all kinds. */
 static bool is_named(const shards *s, const char *name) {
+    const char *kind = name + strcspn(name, ".");
+    if ((strcmp(kind, ".ids") == 0 && !s->has_ids) || (strcmp(kind, ".mrk") == 0 && !s->chat.marks))
+        return false;
     for (int i = 0; i < s->n_shards; i++)
         if (strncmp(s->shard[i].file, name, strcspn(name, ".") + 1) == 0) return true;
     return false;

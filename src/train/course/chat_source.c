@@ -1,6 +1,7 @@
 #include "train/course/chat_source.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -74,10 +75,19 @@ static status find(const stage_data *d, const config *c, const char *path,
     return build_once(d, c, path, root, dir, manifest, opt, e);
 }
 
-status chat_source_find(const stage_data *d, const config *c, const char *path, arena *a,
-                        const char **out, err *e) {
+/* The set that the stage began with, in the folder that the run is in now. */
+static bool is_there_still(const stage_data *d, const char *path, const char *began, arena *a,
+                           const char **out) {
+    if (!began || !d->run || strcmp(began, path) == 0) return false;
+    *out = path_join(a, path_join(a, d->run, "data"), path_base(began));
+    return file_exists(path_join(a, *out, "manifest.json"));
+}
+
+status chat_source_find(const stage_data *d, const config *c, const char *path, const char *began,
+                        arena *a, const char **out, err *e) {
     chat_build_options opt;
     json_t *variables = NULL;
+    if (is_there_still(d, path, began, a, out)) return ST_OK;
     *out = path;
     if (!chat_may_be(&path, 1)) return ST_OK;
     status st = read_options(c, &opt, &variables, e);

@@ -102,9 +102,10 @@ static status open_sources(const stage_data *d, const config *c, int stage, load
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < c->data.train.n; i++) {
         const config_source *s = &c->data.train.items[i];
-        const char *path = s->path;
-        if (s->format == SHARDS_AUTO) st = chat_source_find(d, c, s->path, paths, &path, e);
-        sources[i] = source_of(s, path, stage < 0 ? NULL : source_record(d, stage, i));
+        const json_t *record = stage < 0 ? NULL : source_record(d, stage, i);
+        const char *path = s->path, *began = json_string_value(json_object_get(record, "path"));
+        if (s->format == SHARDS_AUTO) st = chat_source_find(d, c, s->path, began, paths, &path, e);
+        sources[i] = source_of(s, path, record);
     }
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
@@ -309,7 +310,7 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     loader_source source = {.path = c->data.valid, .weight = 1.0};
     loader_config lc = loader_config_of(d, c);
     arena *paths = arena_new("path of data");
-    status st = chat_source_find(d, c, c->data.valid, paths, &source.path, e);
+    status st = chat_source_find(d, c, c->data.valid, NULL, paths, &source.path, e);
     lc.order = ORDER_SHUFFLE;
     lc.sources = &source;
     lc.n_sources = 1;
