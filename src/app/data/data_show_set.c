@@ -22,8 +22,8 @@ typedef struct set_view {
 } set_view;
 
 const char *data_title(arena *a, const shard_place *p, const char *file) {
-    const char *name = p->source[0] ? p->source : file;
-    return p->line ? arena_printf(a, "%s:%u", name, (unsigned)p->line) : arena_strdup(a, name);
+    const char *name = inspect_visible(a, p->source[0] ? p->source : file);
+    return p->line ? arena_printf(a, "%s:%u", name, (unsigned)p->line) : name;
 }
 
 status data_write_page(const inspection *x, const char *path, err *e) {

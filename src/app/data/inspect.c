@@ -21,21 +21,35 @@ const char *inspect_label_name(inspect_label l) {
     return names[l];
 }
 
+const char *inspect_visible(arena *a, const char *text) {
+    strbuf b = {0};
+    strbuf_append_visible(&b, text, strlen(text));
+    const char *out = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_free(&b);
+    return out;
+}
+
 const char *inspect_role_name(int role) {
     return role == INSPECT_TEXT ? "text" : chat_role_name((mark_role)role);
 }
 
-static bool begins_span(const inspect_row *r, int at) {
+const inspect_span *inspect_span_at(const inspect_row *r, int at) {
     for (int i = 0; i < r->n_spans; i++)
-        if (r->spans[i].first == at) return true;
-    return false;
+        if (r->spans[i].first == at) return &r->spans[i];
+    return NULL;
+}
+
+bool inspect_begins_line(const inspect_row *r, int at) {
+    return at == 0 || inspect_span_at(r, at) ||
+           mark_get_role(r->marks[at]) != mark_get_role(r->marks[at - 1]);
 }
 
 int inspect_stretch(const inspection *x, const inspect_row *r, int first) {
     const uint8_t shown = (uint8_t)~MARK_REJECTED;
     bool special = tok_special(x->t, r->ids[first]) != NULL;
     int end = first + 1;
-    while (end < r->n && !begins_span(r, end) && ((r->marks[end] ^ r->marks[first]) & shown) == 0 &&
+    while (end < r->n && !inspect_span_at(r, end) &&
+           ((r->marks[end] ^ r->marks[first]) & shown) == 0 &&
            (tok_special(x->t, r->ids[end]) != NULL) == special)
         end++;
     return end;
@@ -76,9 +90,9 @@ static void add_stop(inspection *x, json_t *o) {
     if (json_unpack(o, "{s:s,s?I,s?s}", "name", &name, "count", &count, "first", &place) != 0)
         return;
     x->stop = arena_grow(x->a, x->stop, x->n_stops, &x->cap_stops, sizeof *x->stop);
-    x->stop[x->n_stops++] = (inspect_stop){.name = arena_strdup(x->a, name),
+    x->stop[x->n_stops++] = (inspect_stop){.name = inspect_visible(x->a, name),
                                            .what = what_of(name),
-                                           .place = arena_strdup(x->a, place ? place : ""),
+                                           .place = inspect_visible(x->a, place ? place : ""),
                                            .count = (uint64_t)count,
                                            .document = -1};
 }

@@ -105,9 +105,19 @@ typedef struct inspect_style {
 
 /* ---- inspect.c ---- */
 
+/* A name from outside, which must not command a terminal. */
+const char *inspect_visible(arena *a, const char *text);
 /* The end of the stretch that begins at token `first`: tokens of the same document, role and mask,
  * special or not. They are drawn alike. */
 int inspect_stretch(const inspection *x, const inspect_row *r, int first);
+/* The document that begins there; NULL: none. */
+const inspect_span *inspect_span_at(const inspect_row *r, int at);
+/* Whether another one wrote it than the token before, or a document begins there. Special tokens
+ * stay on the line of the text that they stand beside. */
+bool inspect_begins_line(const inspect_row *r, int at);
+static inline double inspect_percent(uint64_t part, uint64_t whole) {
+    return whole ? 100 * (double)part / (double)whole : 0;
+}
 void inspect_count(inspect_counts *c, const uint8_t *marks, int64_t n);
 /* The line of the audit for that source, made where there is none yet. */
 inspect_counts *inspect_source_of(inspection *x, const char *name);

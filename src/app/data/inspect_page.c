@@ -65,19 +65,9 @@ static void put_stretch(strbuf *out, const inspection *x, const inspect_row *r, 
 
 /* ---- rows ---- */
 
-static double percent(uint64_t part, uint64_t whole) {
-    return whole ? 100 * (double)part / (double)whole : 0;
-}
-
-static const inspect_span *span_at(const inspect_row *r, int at) {
-    for (int i = 0; i < r->n_spans; i++)
-        if (r->spans[i].first == at) return &r->spans[i];
-    return NULL;
-}
-
 static void begin_line(strbuf *out, const inspect_row *r, int at) {
     int role = (int)mark_get_role(r->marks[at]);
-    const inspect_span *span = span_at(r, at);
+    const inspect_span *span = inspect_span_at(r, at);
     if (at) strbuf_puts(out, "</p></div>\n");
     if (span) svg_put_between(out, "<h4>", span->title, "</h4>\n");
     strbuf_printf(out, "<div class=\"line r%d\"><b>%s</b><p>", role, inspect_role_name(role));
@@ -86,9 +76,7 @@ static void begin_line(strbuf *out, const inspect_row *r, int at) {
 static void put_tokens(strbuf *out, const inspection *x, const inspect_row *r) {
     for (int at = 0, end; at < r->n; at = end) {
         end = inspect_stretch(x, r, at);
-        bool new_line = at == 0 || span_at(r, at) ||
-                        mark_get_role(r->marks[at]) != mark_get_role(r->marks[at - 1]);
-        if (new_line) begin_line(out, r, at);
+        if (inspect_begins_line(r, at)) begin_line(out, r, at);
         put_stretch(out, x, r, at, end);
     }
     if (r->n) strbuf_puts(out, "</p></div>\n");
@@ -108,7 +96,7 @@ static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
     strbuf_printf(out, "</h3><p class=\"soft\">%" PRIu64 " tokens", c.tokens + r->more);
     if (x->marks || x->step)
         strbuf_printf(out, ", <b>%" PRIu64 " trained</b> (%.1f&nbsp;%%)", c.trained,
-                      percent(c.trained, c.tokens));
+                      inspect_percent(c.trained, c.tokens));
     for (int k = 0; k < INSPECT_ROLES && x->marks; k++)
         if (c.role_tokens[k])
             strbuf_printf(out, " · %s %" PRIu64, inspect_role_name(k), c.role_tokens[k]);
@@ -171,22 +159,22 @@ static void put_source(strbuf *out, const inspection *x, const inspect_source *s
     strbuf_printf(out,
                   "<td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%.1f&nbsp;%%</td>"
                   "<td>%.1f&nbsp;%%</td></tr>\n",
-                  s->c.documents, s->c.tokens, percent(s->c.tokens, all),
-                  percent(s->c.trained, s->c.tokens));
+                  s->c.documents, s->c.tokens, inspect_percent(s->c.tokens, all),
+                  inspect_percent(s->c.trained, s->c.tokens));
     if (!x->marks) return;
     strbuf_puts(out, "<tr class=\"roles\"><td colspan=\"5\"><div class=\"mix\">");
     for (int k = 0; k < INSPECT_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "<i class=\"r%d\" style=\"width:%.3f%%\" title=\"%s\"></i>", k,
-                          percent(s->c.role_tokens[k], s->c.tokens), inspect_role_name(k));
+                          inspect_percent(s->c.role_tokens[k], s->c.tokens), inspect_role_name(k));
     strbuf_puts(out, "</div><p class=\"soft\">");
     for (int k = 0; k < INSPECT_ROLES; k++)
         strbuf_printf(
             out,
             "<span class=\"key r%d\">%s</span> %.1f&nbsp;%% of tokens, in %.1f&nbsp;%% of "
             "documents<br>",
-            k, inspect_role_name(k), percent(s->c.role_tokens[k], s->c.tokens),
-            percent(s->c.role_documents[k], s->c.documents));
+            k, inspect_role_name(k), inspect_percent(s->c.role_tokens[k], s->c.tokens),
+            inspect_percent(s->c.role_documents[k], s->c.documents));
     strbuf_puts(out, "</p></td></tr>\n");
 }
 
@@ -218,7 +206,7 @@ static void put_fill(strbuf *out, const inspection *x) {
         "</div><p class=\"soft\">A bar is a row, a piece of it a document; what is empty is "
         "padding: %" PRIu64 " documents in %" PRIu64 " rows, %.1f&nbsp;%% padding.</p>"
         "</section>\n",
-        documents, rows, percent(room - used, room));
+        documents, rows, inspect_percent(room - used, room));
 }
 
 /* How documents lie in the rows of a step: a bar a row, a piece a document. */
@@ -233,7 +221,7 @@ static void put_packing(strbuf *out, const inspection *x) {
             for (int j = 0; j < r->n_spans; j++) {
                 const inspect_span *p = &r->spans[j];
                 strbuf_printf(out, "<i class=\"d%d\" style=\"width:%.3f%%\"", j % 2,
-                              percent((uint64_t)(p->end - p->first), (uint64_t)r->room));
+                              inspect_percent((uint64_t)(p->end - p->first), (uint64_t)r->room));
                 svg_put_between(out, " title=\"", p->title, "\"></i>");
             }
             strbuf_puts(out, "</span></a>\n");

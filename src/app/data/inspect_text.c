@@ -83,14 +83,6 @@ static bool is_trained(const inspect_row *r, int at) {
     return r->marks[at] & MARK_TRAINED;
 }
 
-/* Special tokens stay on the line of the text that they stand beside. */
-static bool begins_line(const inspect_row *r, int at) {
-    if (at == 0 || mark_get_role(r->marks[at]) != mark_get_role(r->marks[at - 1])) return true;
-    for (int i = 0; i < r->n_spans; i++)
-        if (r->spans[i].first == at) return true;
-    return false;
-}
-
 static void put_colored(pen *p, const inspection *x, const inspect_row *r, int first, int end) {
     int role = (int)mark_get_role(r->marks[first]);
     begin_text(p);
@@ -103,17 +95,12 @@ static void put_colored(pen *p, const inspection *x, const inspect_row *r, int f
 /* Brackets stand around all that is not learned on a line. */
 static void put_marked(pen *p, const inspection *x, const inspect_row *r, int first, int end) {
     bool special = tok_special(x->t, r->ids[first]) != NULL, masked = !is_trained(r, first);
-    bool opens = masked && (begins_line(r, first) || is_trained(r, first - 1));
-    bool closes = masked && (end == r->n || begins_line(r, end) || is_trained(r, end));
+    bool opens = masked && (inspect_begins_line(r, first) || is_trained(r, first - 1));
+    bool closes = masked && (end == r->n || inspect_begins_line(r, end) || is_trained(r, end));
     begin_text(p);
     strbuf_printf(p->out, "%s%s", opens ? "[[" : "", special ? "«" : "");
     put_tokens(p, x, r, first, end);
     strbuf_printf(p->out, "%s%s", special ? "»" : "", closes ? "]]" : "");
-}
-
-static void put_span(strbuf *out, const inspect_row *r, int at) {
-    for (int i = 0; i < r->n_spans; i++)
-        if (r->spans[i].first == at) strbuf_printf(out, "  --- %s ---\n", r->spans[i].title);
 }
 
 void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
@@ -121,10 +108,11 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
     pen p = {.out = out, .st = st};
     for (int at = 0, end; at < r->n; at = end) {
         end = inspect_stretch(x, r, at);
-        if (begins_line(r, at)) {
+        if (inspect_begins_line(r, at)) {
+            const inspect_span *span = inspect_span_at(r, at);
             if (at) strbuf_putc(out, '\n');
             p.at_line = false;
-            put_span(out, r, at);
+            if (span) strbuf_printf(out, "  --- %s ---\n", span->title);
             int role = (int)mark_get_role(r->marks[at]);
             strbuf_printf(out, "  %-*s", LABEL_WIDTH, inspect_role_name(role));
         }
@@ -137,17 +125,13 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
 
 /* ---- samples ---- */
 
-static double percent(uint64_t part, uint64_t whole) {
-    return whole ? 100 * (double)part / (double)whole : 0;
-}
-
 static void put_counts(strbuf *out, const inspection *x, const inspect_row *r) {
     inspect_counts c = {0};
     inspect_count(&c, r->marks, r->n);
     strbuf_printf(out, "%" PRIu64 " tokens", c.tokens + r->more);
     if (x->marks || x->step)
         strbuf_printf(out, ", %" PRIu64 " trained (%.1f %%)", c.trained,
-                      percent(c.trained, c.tokens));
+                      inspect_percent(c.trained, c.tokens));
     const char *between = ": ";
     for (int k = 0; k < INSPECT_ROLES && x->marks; k++) {
         if (c.role_tokens[k] == 0) continue;
@@ -206,12 +190,12 @@ static void put_source(strbuf *out, const inspect_source *s, uint64_t all) {
                   "%s: %" PRIu64 " documents, %" PRIu64 " tokens (%.1f %% of all), %.1f %% of them "
                   "trained\n",
                   *s->name ? s->name : "(source not known)", s->c.documents, s->c.tokens,
-                  percent(s->c.tokens, all), percent(s->c.trained, s->c.tokens));
+                  inspect_percent(s->c.tokens, all), inspect_percent(s->c.trained, s->c.tokens));
     for (int k = 0; k < INSPECT_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "  %-*s%5.1f %% of tokens, in %.1f %% of documents\n", LABEL_WIDTH,
-                          inspect_role_name(k), percent(s->c.role_tokens[k], s->c.tokens),
-                          percent(s->c.role_documents[k], s->c.documents));
+                          inspect_role_name(k), inspect_percent(s->c.role_tokens[k], s->c.tokens),
+                          inspect_percent(s->c.role_documents[k], s->c.documents));
 }
 
 void inspect_text_audit(strbuf *out, const inspection *x) {
