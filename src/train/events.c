@@ -33,7 +33,6 @@ static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUN
     const objective *k = s->setup.objective;
     double chosen = objective_average(sums[SUM_REWARD_CHOSEN], sums[SUM_CHOSEN]);
     double rejected = objective_average(sums[SUM_REWARD_REJECTED], sums[SUM_REJECTED]);
-    json_object_set_new(o, "targets", json_integer(sums[SUM_TARGETS]));
     json_object_set_new(o, "reward_chosen", json_f32(chosen));
     json_object_set_new(o, "reward_rejected", json_f32(rejected));
     json_object_set_new(o, "margin", json_f32(chosen - rejected));
@@ -45,6 +44,15 @@ static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUN
     json_object_set_new(o, "logp_rejected",
                         json_f32(objective_average(sums[SUM_LOGP_REJECTED], sums[SUM_REJECTED])));
     if (k->kl) json_object_set_new(o, "kl", json_f32(s->stage.kl));
+}
+
+/* Targets of the step, their share of its tokens with padding, and all so far. */
+static void put_trained(json_t *o, const session *s, const step_result *r) {
+    int64_t targets = execute_trained(s, r);
+    double all = (double)(s->stage.batch * s->stage.T);
+    json_object_update_new(o, json_pack("{s:I,s:o,s:I}", "targets", (json_int_t)targets,
+                                        "target_share", json_f32((double)targets / all),
+                                        "trained_tokens", (json_int_t)s->at.trained));
 }
 
 status events_step(session *s, const step_result *r, err *e) {
@@ -60,8 +68,8 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_model_flops(u->plan)), "hfu",
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
-    if (u->objective->marks) json_object_set_new(o, "targets", json_integer(r->targets));
-    if (u->objective->loss) put_rewards(o, s, r->sums); /* the targets of learned sequences */
+    if (u->objective->marks) put_trained(o, s, r);
+    if (u->objective->loss) put_rewards(o, s, r->sums);
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
@@ -101,7 +109,8 @@ status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
 }
 
 status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
-    json_t *o = json_pack("{s:o}", "val_loss", json_f64(s->at.val_loss));
+    json_t *o = json_pack("{s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "targets",
+                          (json_int_t)sums[SUM_TARGETS]);
     put_rewards(o, s, sums);
     return events_emit(s, "valid", s->at.step, o, e);
 }

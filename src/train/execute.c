@@ -430,7 +430,12 @@ void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run) {
     }
 }
 
+int64_t execute_trained(const session *s, const step_result *r) {
+    return s->setup.objective->loss ? r->sums[SUM_TARGETS] : r->targets;
+}
+
 void execute_advance(session *s, const step_result *r) {
+    if (s->setup.objective->marks) s->at.trained += (uint64_t)execute_trained(s, r);
     s->at.step++;
     s->at.tokens += (uint64_t)(s->stage.batch * s->stage.T);
     s->at.seconds += (double)r->total_ns / 1e9;

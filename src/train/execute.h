@@ -57,6 +57,8 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) ATH_MUST_USE;
 /* The step's loss; 0 where nothing was counted. */
 double execute_mean_loss(const step_result *r);
+/* The step's targets, of sequences that are learned. */
+int64_t execute_trained(const session *s, const step_result *r);
 /* Moves s->at past the step. Not called for a step from which the run goes back (WATCH_REWIND). */
 void execute_advance(session *s, const step_result *r);
 

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "train/session.h"
 
-/* A file is written so many times while it grows. */
-enum { WRITES = 16 };
+/* A file is written so many times while it grows; seconds between lines that say how far it is. */
+enum { WRITES = 16, TELL_S = 15 };
 
 double reference_logp(const reference_set *set, const loader *l, uint64_t sample) {
     loader_place p = loader_place_of(l, sample);
@@ -34,6 +35,7 @@ typedef struct work {
     uint64_t done;    /* values that are known */
     plan *plan;       /* of the reference alone; NULL: it was not needed yet */
     uint64_t weights; /* digest */
+    int64_t told_ns;  /* when a line last said how far it is */
 } work;
 
 /* ---- the file ---- */
@@ -155,9 +157,18 @@ static void share(const work *w, uint64_t n) {
 }
 
 static status stop_now(const work *w, err *e) {
-    err_set(e, ST_STOPPED, "stopped after %lu of %lu sequences of the reference, which are kept",
-            (unsigned long)w->done, (unsigned long)w->set->n);
+    err_set(
+        e, ST_STOPPED,
+        "stopped before the first step: what the reference says of %lu of %lu sequences is kept",
+        (unsigned long)w->done, (unsigned long)w->set->n);
     return err_hint(e, "start the same command again to go on");
+}
+
+static void tell(work *w) {
+    if (!setup_leads(&w->s->setup) || clock_since_s(w->told_ns) < TELL_S) return;
+    w->told_ns = clock_now_ns();
+    log_info("the reference has looked at %lu of %lu", (unsigned long)w->done,
+             (unsigned long)w->set->n);
 }
 
 /* Each round, every data-parallel rank looks at a micro-batch. */
@@ -177,6 +188,7 @@ static status compute(work *w, err *e) {
             w->set->logp[w->done + i] = i >= own && i - own < B ? sums[i - own] : 0;
         share(w, n);
         w->done += n;
+        tell(w);
         st = loader_error(w->l, e);
         bool stop =
             peers_any(&u->peers, w->s->opt->stop && *w->s->opt->stop) && w->done < w->set->n;
@@ -224,6 +236,7 @@ static status fill_set(work *w, err *e) {
         if (setup_leads(u))
             log_info("the reference looks at %lu sequences before training",
                      (unsigned long)(w->set->n - w->done));
+        w->told_ns = clock_now_ns();
         st = peers_agree(&u->peers, open_model(w, e), e);
         if (st == ST_OK) st = compute(w, e);
         plan_free(w->plan);

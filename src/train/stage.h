@@ -22,10 +22,11 @@
  * from the step (course/course.h). execute_advance moves it; loading a checkpoint sets it
  * (save/state.c). */
 typedef struct cursor {
-    int64_t step;    /* finished optimizer steps */
-    uint64_t tokens; /* of these steps */
-    double seconds;  /* spent in steps, over all parts of the run */
-    double val_loss; /* validation after this step; NaN: there was none. Not in cursor.json */
+    int64_t step;     /* finished optimizer steps */
+    uint64_t tokens;  /* of these steps */
+    uint64_t trained; /* of these, the targets; counted where data have marks */
+    double seconds;   /* spent in steps, over all parts of the run */
+    double val_loss;  /* validation after this step; NaN: there was none. Not in cursor.json */
 } cursor;
 
 static inline cursor cursor_start(void) {

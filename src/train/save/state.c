@@ -46,6 +46,8 @@ static json_t *cursor_json(const session *s, uint64_t weights) {
                   course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
                   "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
                   "optimizer", s->setup.optim->name, "digest", digest);
+    if (s->setup.objective->marks)
+        json_object_set_new(o, "trained", json_integer((json_int_t)s->at.trained));
     if (s->setup.plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", loss_scale_to_json(&s->scale));
     return o;
@@ -267,18 +269,19 @@ typedef struct stored_cursor {
 static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e) {
     json_t *o, *scale = NULL;
     TRY(read_object(a, dir, "state/cursor.json", &o, e));
-    json_int_t step = -1, samples = -1, tokens = -1;
+    json_int_t step = -1, samples = -1, tokens = -1, trained = 0;
     const char *optimizer = "", *hex = "";
     *out = (stored_cursor){0};
-    int bad =
-        json_unpack(o, "{s:I,s?i,s:I,s:I,s:F,s:s,s:s,s?o}", "step", &step, "stage", &out->stage,
-                    "samples", &samples, "tokens", &tokens, "seconds", &out->at.seconds,
-                    "optimizer", &optimizer, "digest", &hex, "loss_scale", &scale);
-    bad |= step < 0 || samples < 0 || tokens < 0 || out->stage < 0 || strlen(hex) != 16 ||
-           strlen(optimizer) >= sizeof out->optimizer;
+    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s?I,s:F,s:s,s:s,s?o}", "step", &step, "stage",
+                          &out->stage, "samples", &samples, "tokens", &tokens, "trained", &trained,
+                          "seconds", &out->at.seconds, "optimizer", &optimizer, "digest", &hex,
+                          "loss_scale", &scale);
+    bad |= step < 0 || samples < 0 || tokens < 0 || trained < 0 || out->stage < 0 ||
+           strlen(hex) != 16 || strlen(optimizer) >= sizeof out->optimizer;
     if (!bad) {
         out->at.step = step;
         out->at.tokens = (uint64_t)tokens;
+        out->at.trained = (uint64_t)trained;
         out->samples = (uint64_t)samples;
         memcpy(out->digest, hex, 17);
         strcpy(out->optimizer, optimizer);
