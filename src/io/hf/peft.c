@@ -98,29 +98,35 @@ static status check_config(const peft_adapter *p, json_t *o, err *e) {
     }
     v = json_object_get(o, "init_lora_weights");
     if (changes_base(v)) return refuse_key(p, "init_lora_weights", v, e);
-    json_object_foreach(o, key, v) if (!is_known(key) && !is_nothing(v)) return refuse_key(p, key,
-                                                                                           v, e);
+    json_object_foreach(o, key, v) {
+        if (!is_known(key) && !is_nothing(v)) return refuse_key(p, key, v, e);
+    }
     return ST_OK;
 }
 
-static status read_config(peft_adapter *p, err *e) {
-    json_t *o;
+status peft_take_config(peft_adapter *p, json_t *o, err *e) {
     model_adapters *ad = &p->adapters;
-    TRY(json_read_file(&o, path_join(p->a, p->dir, PEFT_CONFIG), JSON_FILE_MAX_BYTES, e));
-    status st = check_config(p, o, e);
+    TRY(check_config(p, o, e));
     const char *base = json_string_value(json_object_get(o, "base_model_name_or_path"));
     if (base && *base) p->base = arena_strdup(p->a, base);
     ad->alpha = json_number_value(json_object_get(o, "lora_alpha"));
     ad->rslora = json_is_true(json_object_get(o, "use_rslora"));
     ad->dropout = (float)json_number_value(json_object_get(o, "lora_dropout"));
     json_int_t rank = json_integer_value(json_object_get(o, "r"));
-    bool ok = json_is_object(o) && rank >= 1 && rank <= MODEL_MOST_RANK && ad->alpha > 0 &&
-              isfinite(ad->alpha) && ad->dropout >= 0 && ad->dropout < 1;
+    bool ok = rank >= 1 && rank <= MODEL_MOST_RANK && ad->alpha > 0 && isfinite(ad->alpha) &&
+              ad->dropout >= 0 && ad->dropout < 1;
     ad->rank = ok ? (int)rank : 0;
-    json_decref(o);
-    if (st != ST_OK || ok) return st;
+    if (ok) return ST_OK;
     err_set(e, ST_FORMAT, "%s/" PEFT_CONFIG " has no r and lora_alpha of an adapter", p->dir);
     return err_where(e, "%s/" PEFT_CONFIG, p->dir);
+}
+
+static status read_config(peft_adapter *p, err *e) {
+    json_t *o;
+    TRY(json_read_file(&o, path_join(p->a, p->dir, PEFT_CONFIG), JSON_FILE_MAX_BYTES, e));
+    status st = peft_take_config(p, o, e);
+    json_decref(o);
+    return st;
 }
 
 /* ---- the tensors ---- */

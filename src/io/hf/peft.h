@@ -33,6 +33,9 @@ typedef struct peft_adapter {
 bool peft_is_folder(const char *dir);
 /* Reads the config and maps the tensors. Strings are in the adapter's own arena. */
 status peft_open(peft_adapter *p, const char *dir, err *e) ATH_MUST_USE;
+/* What an adapter_config.json says, without its tensors. ST_FORMAT: it is none, or asks for what is
+ * not available here. */
+status peft_take_config(peft_adapter *p, json_t *o, err *e) ATH_MUST_USE;
 void peft_close(peft_adapter *p); /* also after a failure, and of {0} */
 
 /* The folder of the base model: base_model_name_or_path, from here or from the folder that the
