@@ -77,11 +77,13 @@ static void talk_until(const eval_writer *w, const eval_dialogue *d, int last, v
     }
 }
 
+/* What the model sees at a turn. */
 static status see(const eval_writer *w, const eval_task *t, const eval_dialogue *d, int last,
-                  variant v, tok_ids *ids, strbuf *text, bool *turned, tok_ids *end, err *e) {
+                  tok_ids *ids, strbuf *text, tok_ids *end, err *e) {
     conversation c;
     int64_t dropped = 0;
-    talk_until(w, d, last, v, &c, turned);
+    bool turned;
+    talk_until(w, d, last, AS_IS, &c, &turned);
     status st = conversation_prompt(&c, t->max_new, ids, text, &dropped, e);
     if (st == ST_OK && dropped)
         st = err_set(e, ST_USAGE, "the dialogue does not fit into the context of %d tokens",
@@ -93,26 +95,32 @@ static status see(const eval_writer *w, const eval_task *t, const eval_dialogue 
 
 /* ---- templates ---- */
 
+static status render(const eval_writer *w, const eval_dialogue *d, int last, variant v,
+                     strbuf *text, bool *turned, err *e) {
+    conversation c;
+    talk_until(w, d, last, v, &c, turned);
+    status st = conversation_render(&c, text, e);
+    conversation_free(&c);
+    return st;
+}
+
 /* What of the dialogue the template does not hand on at this turn. */
-static status look_at_template(const eval_writer *w, const eval_task *t, eval_dialogue *d, int turn,
-                               err *e) {
-    tok_ids ids = {0};
+static status look_at_template(const eval_writer *w, eval_dialogue *d, int turn, err *e) {
     strbuf text = {0};
     bool turned = false;
     status st = ST_OK;
     if (d->lost) return ST_OK;
+    d->lost_at = turn;
     if (d->system) {
-        st = see(w, t, d, turn, MARKED_SYSTEM, &ids, &text, &turned, NULL, e);
+        st = render(w, d, turn, MARKED_SYSTEM, &text, &turned, e);
         if (st == ST_OK && !strstr(strbuf_cstr(&text), mark)) d->lost = "drops the system prompt";
     }
     if (st == ST_OK && !d->lost) {
-        st = see(w, t, d, turn, TURNED_SWITCHES, &ids, &text, &turned, NULL, e);
+        st = render(w, d, turn, TURNED_SWITCHES, &text, &turned, e);
         eval_text seen = d->turn[turn].seen;
         bool same = text.len == seen.len && memcmp(strbuf_cstr(&text), seen.s, seen.len) == 0;
         if (st == ST_OK && turned && same) d->lost = "loses the switch";
     }
-    d->lost_at = turn;
-    tok_ids_free(&ids);
     strbuf_free(&text);
     return st;
 }
@@ -151,14 +159,13 @@ static status ask(const eval_writer *w, eval_task *t, turn_page *p, int turn, er
     for (int32_t i = 0; i < t->n; i++) {
         eval_dialogue *d = t->doc[i].dialogue;
         strbuf text = {0};
-        bool turned;
         if (d->left_out) continue;
         int64_t k = p->n++;
         p->doc[k] = &t->doc[i];
-        status st = see(w, t, d, turn, AS_IS, &p->prompt[k], &text, &turned, &p->end[k], e);
+        status st = see(w, t, d, turn, &p->prompt[k], &text, &p->end[k], e);
         if (st == ST_OK) d->turn[turn].seen = eval_keep(t, strbuf_cstr(&text), text.len);
         strbuf_free(&text);
-        if (st == ST_OK) st = look_at_template(w, t, d, turn, e);
+        if (st == ST_OK) st = look_at_template(w, d, turn, e);
         if (st != ST_OK) return name_doc(&t->doc[i], e);
         p->want[k] = (eval_want){
             .prompt = &p->prompt[k], .end = &p->end[k], .max_new = t->max_new, .sample = t->sample};
@@ -213,10 +220,9 @@ status eval_dialogue_tokens(const eval_writer *w, const eval_task *t, int64_t *o
     for (int32_t i = 0; i < t->n; i++) {
         eval_dialogue *d = t->doc[i].dialogue;
         tok_ids ids = {0};
-        bool turned;
         leave_out(w, d);
         if (d->left_out) continue;
-        status st = see(&wide, t, d, d->n_turns - 1, AS_IS, &ids, NULL, &turned, NULL, e);
+        status st = see(&wide, t, d, d->n_turns - 1, &ids, NULL, NULL, e);
         int64_t most = ids.n + d->n_turns * t->max_new + 16 * d->n_turns;
         tok_ids_free(&ids);
         if (st != ST_OK) return name_doc(&t->doc[i], e);

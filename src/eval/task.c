@@ -130,9 +130,19 @@ static status open_known(eval_task *t, const char *name, const eval_source *from
     return st;
 }
 
+/* A folder of requests. One that only has the name of a set, such as its data, is none. */
+static bool is_olmes(eval_task *t, const char *path) {
+    strbuf text = {0};
+    bool known = eval_adapter_text(path, &text);
+    strbuf_free(&text);
+    bool has = file_exists(path_join(t->a, path, "requests.jsonl.gz")) ||
+               file_exists(path_join(t->a, path, "requests.jsonl"));
+    return file_is_dir(path) && (has || !known);
+}
+
 static status open_path(eval_task *t, const char *path, const eval_source *from, err *e) {
-    if (file_is_dir(path)) return eval_olmes_open(t, path, from, e);
-    if (!file_exists(path)) return open_known(t, path, from, e);
+    if (is_olmes(t, path)) return eval_olmes_open(t, path, from, e);
+    if (file_is_dir(path) || !file_exists(path)) return open_known(t, path, from, e);
     const char *dot = strrchr(path_base(path), '.');
     bool yaml = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
     if (yaml && eval_has_dialogues(path)) return eval_dialogues_open(t, path, NULL, from, e);

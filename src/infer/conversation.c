@@ -107,21 +107,31 @@ static json_t *seen_messages(const conversation *c, size_t first_seen) {
     return seen;
 }
 
-static status encode_from(const conversation *c, size_t first_seen, tok_ids *ids, strbuf *text,
-                          err *e) {
+/* The text of the messages from first_seen on. */
+static status render_from(const conversation *c, size_t first_seen, strbuf *text, err *e) {
     json_t *seen = seen_messages(c, first_seen);
     chat_request q = {.messages = seen,
                       .tools = json_object_get(c->variables, "tools"),
                       .extra = c->variables,
                       .add_generation_prompt = true,
                       .now = &c->began};
+    strbuf_clear(text);
+    status st = chat_render(c->template, &q, text, NULL, e);
+    json_decref(seen);
+    return st;
+}
+
+status conversation_render(const conversation *c, strbuf *text, err *e) {
+    return render_from(c, 0, text, e);
+}
+
+static status encode_from(const conversation *c, size_t first_seen, tok_ids *ids, strbuf *text,
+                          err *e) {
     strbuf own = {0}, *to = text ? text : &own;
     ids->n = 0;
-    strbuf_clear(to);
-    status st = chat_render(c->template, &q, to, NULL, e);
+    status st = render_from(c, first_seen, to, e);
     if (st == ST_OK) st = tok_encode(c->tok, strbuf_cstr(to), to->len, 0, ids, e);
     strbuf_free(&own);
-    json_decref(seen);
     return st;
 }
 
@@ -136,17 +146,22 @@ static size_t next_turn(const conversation *c, size_t first) {
     return 0;
 }
 
+/* Tokens that the context holds. */
+static int context_of(const conversation *c) {
+    return c->gen ? c->gen->Tmax : c->Tmax;
+}
+
 static status too_long(const conversation *c, int64_t n, err *e) {
     err_set(e, ST_USAGE,
             "the message needs %ld tokens with what stands around it, the context holds %d",
-            (long)n, c->Tmax);
+            (long)n, context_of(c));
     return err_hint(e, "shorten it, or give more with --ctx");
 }
 
 /* Of as many turns as fit. */
 status conversation_prompt(conversation *c, int64_t max_new, tok_ids *ids, strbuf *text,
                            int64_t *n_dropped, err *e) {
-    int64_t Tmax = c->Tmax, room = max_new < Tmax / 8 ? max_new : Tmax / 8;
+    int64_t Tmax = context_of(c), room = max_new < Tmax / 8 ? max_new : Tmax / 8;
     size_t first = c->first_seen;
     *n_dropped = 0;
     TRY(encode_from(c, first, ids, text, e));

@@ -101,6 +101,55 @@ paste -d '|' <(sed 's/.*"greedy": \([a-z]*\).*/\1/' greedy.jsonl) <(sed 's/.*"go
 [ "$(wc -l <joined)" = 1 ] || fail "greedy or not: $(cat joined)"
 calc "($(cat joined) - $share)^2 < 1e-8 && $share > 0.05 && $share < 0.9" || fail "the share $share: $(cat joined)"
 
+# Answers are written together, and are what they are alone; several of each are drawn from the temperature.
+expect 0 eval $m --tasks next.yaml --limit 3 --threads 1 --samples three.out
+cmp <(head -n 3 written.jsonl) three.out || fail "answers depend on what else is asked"
+expect 0 eval $m --tasks next.yaml --repeats 4 --temperature 1 --samples four.jsonl --json
+has out '"repeats": 4'
+sed 's/.*"written": \["\([^"]*\)", "\([^"]*\)", "[^"]*", "[^"]*"\].*/\1|\2/' four.jsonl | awk -F '|' 'NF == 2 && $1 != $2 { n++ } END { exit n < 30 }' ||
+    fail "of each four answers: $(head -n 2 four.jsonl)"
+expect 0 eval $m --tasks next.yaml --repeats 4 --temperature 1 --limit 2 --samples two.jsonl
+cmp <(head -n 2 four.jsonl) two.jsonl || fail "what is drawn depends on what else is asked"
+expect 2 eval $m --tasks next.yaml --repeats 4;       has err "4 answers of temperature 0 are all the same"
+"$athanor" eval $m --tasks next.yaml --repeats 40 --temperature 1 --samples killed.jsonl >out 2>err &
+pid=$!
+has_part() { [ -s killed.jsonl.part ] || [ -e killed.jsonl ]; }
+await has_part
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ ! -e killed.jsonl ] || fail "it ended before it could be killed"
+expect 0 eval $m --tasks next.yaml --repeats 40 --temperature 1 --samples killed.jsonl
+expect 0 eval $m --tasks next.yaml --repeats 40 --temperature 1 --samples unharmed.jsonl
+cmp killed.jsonl unharmed.jsonl || fail "writing that goes on gives other answers"
+
+# Prompts in a chat template, and dialogues, with the cause where it can be told.
+printf '%s' '{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}assistant{% endif %}' >good.jinja
+sed "s/ for m in messages / for m in messages if m.role != 'system' /" good.jinja >drops.jinja
+expect 0 eval $m --tasks next.yaml --chat --system "be kind" --template good.jinja --limit 1 --samples chat.jsonl
+grep -qF '"prompt": "system be kind user ' chat.jsonl || fail "the template: $(cat chat.jsonl)"
+expect 2 eval $m --tasks next.yaml --system "be kind"; has err "add --chat"
+cat >manners.yaml <<'YAML'
+max_gen_toks: 4
+dialogues:
+  - {id: any, system: a, turns: [{user: a, expect: {lacks: qqq}}, {user: b, expect: {matches: "."}}]}
+  - {id: none, about: the tool, needs: tools, turns: [{user: a}, {user: b}]}
+YAML
+expect 0 eval $m --tasks manners.yaml --template good.jinja --samples talk.jsonl --json
+has out '"verdict": "pass"'; has out '"pass,turn_2": 1.0'; has out '"pass,all": 1.0'; has out '"\"none\": the chat template knows no tools"'
+grep -qF '"turns": [{"prompt": "system a user a assistant", "answer": "' talk.jsonl || fail "turns: $(cat talk.jsonl)"
+expect 0 eval $m --tasks manners.yaml --template drops.jinja --show 1
+has out "manners: fail"; has out '"any": the chat template drops the system prompt at turn 1'; has out "---- turn 2 passes"
+expect 3 eval $m --tasks vibe;                        has err "chat template"
+printf 'dialogues:\n  - turns:\n    - {user: a, expect: {contain: b}}\n' >wrong.yaml
+expect 3 eval $m --tasks wrong.yaml;                  has err "there is no rule contain"; has err "wrong.yaml:2"
+
+# Texts in slices.
+printf '{"text": "the fire feeds a light", "source": "web"}\n{"text": "every ember", "source": "book"}\n' >texts.jsonl
+expect 0 eval $m --tasks texts.jsonl --json
+for key in '"p50": ' '"by_frequency": {"1": {"loss": ' '"by_source": {"web": {"bits_per_byte": '; do has out "$key"; done
+expect 0 eval $m --tasks texts.jsonl
+has out "bits per byte of     book"
+
 # Another model on the same documents: an untrained one is worse.
 expect 0 train tiny.yaml run=young train.steps=1 checkpoint.every=1
 expect 0 eval $m --tasks cloze,words.yaml --against young --json

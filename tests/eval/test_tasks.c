@@ -2,6 +2,8 @@
  * line. */
 #include "test.h"
 
+#include <unistd.h>
+
 #include "base/file.h"
 #include "eval/task.h"
 
@@ -350,7 +352,10 @@ static void test_known(void **state) {
     for (int i = 0; i < 6; i++) strcat(rows, row);
     put(a, "gsm8k/train.jsonl", rows);
     put(a, "gsm8k/test.jsonl", row);
+    char here[1024];
+    assert_true(getcwd(here, sizeof here) && chdir(dir) == 0); /* a folder of the set's name */
     assert_int_equal(eval_task_open(&t, "gsm8k", &from, &e), ST_OK);
+    assert_int_equal(chdir(here), 0);
     assert_int_equal(t.n_filters, 2);
     assert_int_equal(strncmp(t.doc[0].prompt.s, "Question: Q\nAnswer: so\n#### 2\n\nQuestion", 39),
                      0);
