@@ -28,7 +28,7 @@ if(ATHANOR_CUDA_ARCHS)
     endforeach()
     string(REPLACE ";" " " archs "${ATHANOR_CUDA_ARCHS}")
     target_compile_definitions(ath_gpu PUBLIC GPU_HAS_KERNELS=1 "GPU_ARCHS=\"${archs}\"")
-    file(GLOB cuda_headers CONFIGURE_DEPENDS src/gpu/*.h src/op/cuda/*.h)
+    file(GLOB cuda_headers CONFIGURE_DEPENDS src/gpu/*.h src/op/cuda/*.h src/op/clip.h src/base/philox.h)
 endif()
 
 # An image without data, or with the file's bytes.

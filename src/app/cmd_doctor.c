@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/frame/cli.h"
+#include "app/doctor.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "gpu/lt.h"
@@ -21,38 +21,37 @@ typedef struct doctor {
     machine_layer layer; /* by which auto is shown: that of models of usual width */
     double probe_s;      /* 0: products were remembered */
     bool changed;        /* something was measured */
-    json_t *checks;
-    int failed;
+    doctor_checks checks;
 } doctor;
 
-ATH_PRINTF(4, 5)
-static void check(doctor *x, const char *name, bool ok, const char *fmt, ...) {
+void doctor_check(doctor_checks *c, const char *name, bool ok, const char *fmt, ...) {
     char detail[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(detail, sizeof detail, fmt, args);
     va_end(args);
-    json_array_append_new(x->checks, json_pack("{s:s,s:b,s:o}", "name", name, "ok", (int)ok,
-                                               "detail", json_cstr(detail)));
-    x->failed += !ok;
+    json_array_append_new(c->list, json_pack("{s:s,s:b,s:o}", "name", name, "ok", (int)ok, "detail",
+                                             json_cstr(detail)));
+    c->failed += !ok;
 }
 
 /* ---- what it is ---- */
 
 static void check_machine(doctor *x) {
     int threads = dev_threads(x->dev), cores = dev_cores();
-    check(x, "machine", true, "%s", x->f.name);
-    check(x, "threads", true, "%d thread%s on %d core%s%s", threads, threads == 1 ? "" : "s", cores,
-          cores == 1 ? "" : "s", cores < threads ? ", of which some are hyper-threads" : "");
-    check(x, "instructions", true, "%s%s", cpu_isa_name(x->f.isa),
-          x->f.isa >= ISA_AVX512_BF16 ? ", with bf16 dot products" : "");
+    doctor_check(&x->checks, "machine", true, "%s", x->f.name);
+    doctor_check(&x->checks, "threads", true, "%d thread%s on %d core%s%s", threads,
+                 threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+                 cores < threads ? ", of which some are hyper-threads" : "");
+    doctor_check(&x->checks, "instructions", true, "%s%s", cpu_isa_name(x->f.isa),
+                 x->f.isa >= ISA_AVX512_BF16 ? ", with bf16 dot products" : "");
 }
 
 static void check_memory(doctor *x) {
     double gib = 1 << 30, all = (double)dev_machine_total_bytes() / gib;
     double left = (double)dev_machine_available_bytes() / gib;
-    check(x, "memory", left >= 1, "%.1f GiB, of which %.1f GiB are free%s", all, left,
-          left >= 1 ? "" : ": less than 1 GiB is too little for most models");
+    doctor_check(&x->checks, "memory", left >= 1, "%.1f GiB, of which %.1f GiB are free%s", all,
+                 left, left >= 1 ? "" : ": less than 1 GiB is too little for most models");
 }
 
 /* ---- whether it multiplies rightly ---- */
@@ -79,10 +78,10 @@ static status check_products(doctor *x, err *e) {
             snprintf(name, sizeof name, "products, %s, %s", dtype_name((dtype)dt),
                      gemm_impl_name((gemm_impl)k));
             if (error < 0)
-                check(x, name, true, "not on this machine");
+                doctor_check(&x->checks, name, true, "not on this machine");
             else
-                check(x, name, error <= most, "error %.1e of the terms, at most %.0e is right",
-                      error, most);
+                doctor_check(&x->checks, name, error <= most,
+                             "error %.1e of the terms, at most %.0e is right", error, most);
         }
     return ST_OK;
 }
@@ -105,26 +104,28 @@ static void remember(doctor *x) {
     err why = {0};
     status st = x->changed ? machine_write(&x->f, &why) : ST_OK;
     if (st != ST_OK)
-        check(x, "remembered", false, "%s", why.message);
+        doctor_check(&x->checks, "remembered", false, "%s", why.message);
     else if (machine_path(path, sizeof path))
-        check(x, "remembered", true, "%s%.400s", x->changed ? "now, in " : "in ", path);
+        doctor_check(&x->checks, "remembered", true, "%s%.400s", x->changed ? "now, in " : "in ",
+                     path);
 }
 
 static status check_speed(doctor *x, bool anew, err *e) {
     err why = {0};
     if (machine_is_off() && anew) return machine_no_place(e);
     if (machine_is_off()) {
-        check(x, "measured", true, "nothing: ATHANOR_MACHINE_FILE is none");
+        doctor_check(&x->checks, "measured", true, "nothing: ATHANOR_MACHINE_FILE is none");
         return ST_OK;
     }
     if (machine_read(&x->f, x->dev, &why) != ST_OK)
-        check(x, "remembered", false, "%s; %s", why.message, why.hint);
+        doctor_check(&x->checks, "remembered", false, "%s; %s", why.message, why.hint);
     TRY(measure(x, anew, e));
     bool fast = x->f.fma_gflops > 0 && x->f.memory_gb_per_s > 0;
-    check(x, "measured", fast,
-          "one thread in registers: %.0f GFLOP/s in fp32, %.0f in bf16 dot products; memory: "
-          "%.1f GB/s",
-          x->f.fma_gflops, x->f.dot_gflops, x->f.memory_gb_per_s);
+    doctor_check(
+        &x->checks, "measured", fast,
+        "one thread in registers: %.0f GFLOP/s in fp32, %.0f in bf16 dot products; memory: "
+        "%.1f GB/s",
+        x->f.fma_gflops, x->f.dot_gflops, x->f.memory_gb_per_s);
     if (why.code == ST_OK) remember(x);
     return ST_OK;
 }
@@ -135,9 +136,9 @@ static void check_auto(doctor *x) {
     machine_describe(&x->choice, why);
     machine_describe_rule(&x->choice.rule, x->choice.how != ARITH_F32, rule);
     int threads = x->f.best_threads > 0 ? x->f.best_threads : x->f.threads;
-    check(x, "auto", true, "%s; products: %s; %d thread%s", machine_arith_name(x->choice.how), rule,
-          threads, threads == 1 ? "" : "s");
-    check(x, "why", true, "%s", why);
+    doctor_check(&x->checks, "auto", true, "%s; products: %s; %d thread%s",
+                 machine_arith_name(x->choice.how), rule, threads, threads == 1 ? "" : "s");
+    doctor_check(&x->checks, "why", true, "%s", why);
 }
 
 /* ---- its GPUs; device=cuda needs no more than what is checked here ---- */
@@ -169,36 +170,38 @@ static bool check_gpu(doctor *x, const cu_driver *api, int ordinal) {
     bool serves = major >= CU_LEAST_MAJOR;
     bool lacks = serves && !api->emulated && GPU_HAS_KERNELS && !has_kernels_for(major, minor);
     snprintf(label, sizeof label, "GPU %d", ordinal);
-    check(x, label, !lacks, "%s, compute capability %d.%d, %.1f GiB, %d multiprocessors%s%s", name,
-          major, minor, (double)bytes / (1 << 30), processors,
-          serves ? "" : "; too old: 8.0 is the least for device=cuda",
-          lacks ? "; this program has no kernels for it: name it in make cuda CUDA_ARCHS=..." : "");
+    doctor_check(
+        &x->checks, label, !lacks, "%s, compute capability %d.%d, %.1f GiB, %d multiprocessors%s%s",
+        name, major, minor, (double)bytes / (1 << 30), processors,
+        serves ? "" : "; too old: 8.0 is the least for device=cuda",
+        lacks ? "; this program has no kernels for it: name it in make cuda CUDA_ARCHS=..." : "");
     return serves;
 }
 
 static void check_kernels(doctor *x, bool emulated) {
     if (emulated)
-        check(x, "GPU kernels", true, "compiled for the emulated GPU");
+        doctor_check(&x->checks, "GPU kernels", true, "compiled for the emulated GPU");
     else if (GPU_HAS_KERNELS)
-        check(x, "GPU kernels", true, "for sm_%s", GPU_ARCHS);
+        doctor_check(&x->checks, "GPU kernels", true, "for sm_%s", GPU_ARCHS);
     else
-        check(x, "GPU kernels", true,
-              "none, so that training takes the CPU: make cuda builds the program with them");
+        doctor_check(
+            &x->checks, "GPU kernels", true,
+            "none, so that training takes the CPU: make cuda builds the program with them");
 }
 
 static void check_cublaslt(doctor *x, bool emulated) {
     lt_library lt;
     err why = {0};
     if (lt_open(&lt, emulated, &why) != ST_OK) {
-        check(x, "cuBLASLt", !GPU_HAS_KERNELS, "%s: make deps-cuda brings it; %s", why.message,
-              why.hint);
+        doctor_check(&x->checks, "cuBLASLt", !GPU_HAS_KERNELS, "%s: make deps-cuda brings it; %s",
+                     why.message, why.hint);
         return;
     }
     if (emulated)
-        check(x, "cuBLASLt", true, "emulated");
+        doctor_check(&x->checks, "cuBLASLt", true, "emulated");
     else
-        check(x, "cuBLASLt", true, "%zu.%zu.%zu", lt.version() / 10000, lt.version() / 100 % 100,
-              lt.version() % 100);
+        doctor_check(&x->checks, "cuBLASLt", true, "%zu.%zu.%zu", lt.version() / 10000,
+                     lt.version() / 100 % 100, lt.version() % 100);
     lt_close(&lt);
 }
 
@@ -208,17 +211,17 @@ static void check_gpus(doctor *x) {
     err why = {0};
     int count = 0, version = 0, serving = 0;
     if (!cu_driver_is_there()) {
-        check(x, "GPU", true, "none: there is no NVIDIA driver here");
+        doctor_check(&x->checks, "GPU", true, "none: there is no NVIDIA driver here");
         return;
     }
     if (cu_driver_open(&api, &why) != ST_OK) {
-        check(x, "GPU driver", false, "%s; %s", why.message, why.hint);
+        doctor_check(&x->checks, "GPU driver", false, "%s; %s", why.message, why.hint);
         return;
     }
     api.driver_version(&version);
-    check(x, "GPU driver", true, "%sCUDA %d.%d", api.emulated ? "emulated, " : "", version / 1000,
-          version % 1000 / 10);
-    if (api.device_count(&count) != 0 || count == 0) check(x, "GPU", true, "none");
+    doctor_check(&x->checks, "GPU driver", true, "%sCUDA %d.%d", api.emulated ? "emulated, " : "",
+                 version / 1000, version % 1000 / 10);
+    if (api.device_count(&count) != 0 || count == 0) doctor_check(&x->checks, "GPU", true, "none");
     for (int i = 0; i < count; i++) serving += check_gpu(x, &api, i);
     if (serving > 0) {
         check_kernels(x, api.emulated);
@@ -253,14 +256,25 @@ static void print_rates(const doctor *x) {
         }
 }
 
-static void print_checks(const doctor *x) {
+void doctor_print(const doctor_checks *c) {
     json_t *o;
     size_t i;
-    json_array_foreach(x->checks, i, o) {
+    json_array_foreach(c->list, i, o) {
         printf("%-6s %-22s %s\n", json_is_true(json_object_get(o, "ok")) ? "ok" : "FAILED",
                json_string_value(json_object_get(o, "name")),
                json_string_value(json_object_get(o, "detail")));
     }
+}
+
+status doctor_result(const doctor_checks *c, bool json, err *e) {
+    if (c->failed == 0) return ST_OK;
+    err_set(e, ST_FAILED, "%d check%s failed", c->failed, c->failed == 1 ? "" : "s");
+    if (json) e->message[0] = '\0'; /* `ok: false` has said it */
+    return ST_FAILED;
+}
+
+static void print_all(const doctor *x) {
+    doctor_print(&x->checks);
     print_rates(x);
     if (x->probe_s > 0) printf("\nproducts were measured now, in %.2f s\n", x->probe_s);
 }
@@ -270,8 +284,8 @@ static json_t *result_json(doctor *x) {
     json_t *products = json_array();
     for (int p = 0; p < GEMM_LAYOUTS; p++)
         json_array_append_new(products, json_string(gemm_impl_name(x->choice.rule.of[half][p])));
-    json_t *o = json_pack("{s:O,s:{s:s,s:s,s:o,s:b}}", "checks", x->checks, "auto", "precision",
-                          half ? "bf16" : "fp32", "arithmetic",
+    json_t *o = json_pack("{s:O,s:{s:s,s:s,s:o,s:b}}", "checks", x->checks.list, "auto",
+                          "precision", half ? "bf16" : "fp32", "arithmetic",
                           x->choice.how == ARITH_DOTS ? "bf16" : "fp32", "products", products,
                           "measured", (int)x->choice.measured);
     if (x->probe_s > 0) json_object_set_new(o, "probe_s", json_f32(x->probe_s));
@@ -280,16 +294,21 @@ static json_t *result_json(doctor *x) {
 
 /* ---- the command ---- */
 
-static status read_word(const cli_args *args, bool *anew, err *e) {
+typedef enum doctor_word { WHAT_MACHINE, WHAT_CALIBRATE, WHAT_BURNIN } doctor_word;
+
+static status read_word(const cli_args *args, doctor_word *what, err *e) {
     const char *word = args->n_inputs ? args->inputs[0] : "";
-    *anew = strcmp(word, "calibrate") == 0;
-    if (!*word || *anew) return ST_OK;
-    if (strcmp(word, "burnin") == 0) {
-        err_set(e, ST_USAGE, "this version has no burn-in of GPUs");
-        return err_hint(e, "athanor doctor shows them, and checks the processor");
+    *what = strcmp(word, "calibrate") == 0 ? WHAT_CALIBRATE
+            : strcmp(word, "burnin") == 0  ? WHAT_BURNIN
+                                           : WHAT_MACHINE;
+    if (*word && *what == WHAT_MACHINE) {
+        err_set(e, ST_USAGE, "doctor does not know '%s'", word);
+        return err_hint(e,
+                        "write athanor doctor, athanor doctor calibrate or athanor doctor burnin");
     }
-    err_set(e, ST_USAGE, "doctor does not know '%s'", word);
-    return err_hint(e, "write athanor doctor, or athanor doctor calibrate");
+    if (*what == WHAT_BURNIN || !cli_has(args, "seconds")) return ST_OK;
+    err_set(e, ST_USAGE, "--seconds is for the burn-in");
+    return err_hint(e, "write athanor doctor burnin --seconds N");
 }
 
 static status examine(doctor *x, bool anew, err *e) {
@@ -305,30 +324,46 @@ static status examine(doctor *x, bool anew, err *e) {
     return ST_OK;
 }
 
+static status run_burnin(const cli_args *args, err *e) {
+    double seconds;
+    TRY(cli_num(args, "seconds", 10, 0.1, 86400, &seconds, e));
+    doctor_checks c = {.list = json_array()};
+    status st = doctor_burnin(seconds, &c, e);
+    if (st == ST_OK && args->json) cli_print_json(json_pack("{s:O}", "checks", c.list));
+    if (st == ST_OK && !args->json) doctor_print(&c);
+    if (st == ST_OK) st = doctor_result(&c, args->json, e);
+    json_decref(c.list);
+    return st;
+}
+
 static status cmd_doctor(const cli_args *args, err *e) {
-    bool anew;
-    TRY(read_word(args, &anew, e));
-    doctor x = {.layer = probe_usual_layer(), .checks = json_array()};
-    status st = examine(&x, anew, e);
+    doctor_word what;
+    TRY(read_word(args, &what, e));
+    if (what == WHAT_BURNIN) return run_burnin(args, e);
+    doctor x = {.layer = probe_usual_layer(), .checks.list = json_array()};
+    status st = examine(&x, what == WHAT_CALIBRATE, e);
     if (st == ST_OK && args->json) cli_print_json(result_json(&x));
-    if (st == ST_OK && !args->json) print_checks(&x);
-    if (st == ST_OK && x.failed) {
-        st = err_set(e, ST_FAILED, "%d check%s failed", x.failed, x.failed == 1 ? "" : "s");
-        if (args->json) e->message[0] = '\0'; /* `ok: false` has said it */
-    }
-    json_decref(x.checks);
+    if (st == ST_OK && !args->json) print_all(&x);
+    if (st == ST_OK) st = doctor_result(&x.checks, args->json, e);
+    json_decref(x.checks.list);
     machine_free(&x.f);
     dev_close(x.dev);
     return st;
 }
 
+static const cli_option options[] = {
+    {"seconds", "N", "burnin: how long products run, and memory at most (10)"}, {0}};
+
 const cli_command command_doctor = {
     .name = "doctor",
     .summary = "check this machine, and show what auto makes of it",
-    .usage = "[calibrate]",
+    .usage = "[calibrate | burnin [--seconds N]]",
     .run = cmd_doctor,
+    .options = options,
     .max_inputs = 1,
     .about =
         "What was measured is remembered in ~/.cache/athanor/machine.json (ATHANOR_MACHINE_FILE "
         "names\n"
-        "another file; none: nothing is measured). calibrate measures anew.\n"};
+        "another file; none: nothing is measured). calibrate measures anew. burnin keeps every "
+        "core\n"
+        "and every GPU busy with work of known results, and names those that are wrong or slow.\n"};

@@ -135,6 +135,12 @@ static status cuda_reserve(dev *d, void **ptr, size_t bytes, const char *what, e
     return ST_OK;
 }
 
+static size_t cuda_available(const dev *d) {
+    size_t available = 0, total = 0;
+    use(d)->api.mem_info(&available, &total);
+    return available;
+}
+
 static void cuda_release(dev *d, void *ptr, size_t bytes) {
     (void)bytes;
     sync_stream(d);
@@ -324,6 +330,16 @@ double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void
     return (double)ms * 1e-3 / runs;
 }
 
+void *cuda_pinned(dev *d, size_t bytes) {
+    void *p = NULL;
+    cuda *c = use(d);
+    return good(d, c->api.mem_host_alloc(&p, bytes, 0), "pinned memory") ? p : NULL;
+}
+
+void cuda_pinned_free(dev *d, void *p) {
+    if (p) good(d, use(d)->api.mem_host_free(p), "pinned memory");
+}
+
 void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n) {
     if (cuda_is_emulated(d)) emu_stream_scope(cuda_stream(d), what, ranges, n);
 }
@@ -402,13 +418,23 @@ bool dev_cuda_is_there(void) {
     return there;
 }
 
-static status find_device(cuda *c, err *e) {
+int dev_gpus(void) {
+    cu_driver api;
+    int count = 0;
+    if (cu_driver_open(&api, NULL) != ST_OK) return 0;
+    bool usable = api.emulated || GPU_HAS_KERNELS;
+    if (api.device_count(&count) != 0 || !usable) count = 0;
+    cu_driver_close(&api);
+    return count;
+}
+
+static status find_device(cuda *c, int number, err *e) {
     int count = 0, major = 0;
-    if (c->api.device_count(&count) != 0 || count == 0) {
+    if (c->api.device_count(&count) != 0 || number >= count) {
         err_set(e, ST_USAGE, "the NVIDIA driver is there, but no GPU");
         return err_hint(e, "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
     }
-    c->api.device_get(&c->device, 0);
+    c->api.device_get(&c->device, number);
     c->api.device_attribute(&major, CU_COMPUTE_MAJOR, c->device);
     c->api.device_attribute(&c->multiprocessors, CU_MULTIPROCESSORS, c->device);
     if (major < CU_LEAST_MAJOR) {
@@ -428,7 +454,7 @@ static status start(dev *d, cuda *c, err *e) {
         return err_hint(e, "build it with make cuda, or use device=cpu");
     }
     TRY(lt_open(&c->lt.api, c->api.emulated, e));
-    TRY(find_device(c, e));
+    TRY(find_device(c, d->number, e));
     void *flag = NULL;
     bool there = c->api.context_retain(&c->context, c->device) == 0;
     if (there) c->api.context_set(c->context);
@@ -504,4 +530,5 @@ const dev_class dev_class_cuda = {
     .leave = cuda_leave,
     .is_closed = cuda_is_closed,
     .check = cuda_check,
+    .available = cuda_available,
 };

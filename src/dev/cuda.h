@@ -24,7 +24,12 @@ int cuda_multiprocessors(const dev *d);
 int cuda_attribute(const dev *d, int attribute);
 /* The GPU as its driver names it. */
 void cuda_name(const dev *d, char out[DEV_NAME_MAX]);
-/* Seconds that one of `runs` calls takes on the device; 0 on the emulated one. `work` gives work to
+/* Memory of the host that the GPU copies from and to at full speed. NULL: there is none, and the
+ * device has taken note. */
+void *cuda_pinned(dev *d, size_t bytes);
+void cuda_pinned_free(dev *d, void *p);
+/* Seconds that one of `runs` calls takes on the device; 0 on the emulated one
+ * without ATHANOR_CUDA_FAULT. `work` gives work to
  * the device, once more than that. */
 double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void *args);
 /* Between these, kernels may touch only the ranges, and must fill what is GPU_WRITE. On a real device

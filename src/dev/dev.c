@@ -109,7 +109,8 @@ int dev_cores(void) {
 
 /* ---- opening ---- */
 
-static status open_on(dev **out, dev_kind kind, const dev_class *class, int threads, err *e) {
+static status open_on(dev **out, dev_kind kind, const dev_class *class, int threads, int number,
+                      err *e) {
     *out = NULL;
     cpu_isa isa;
     TRY(isa_choose(&isa, e));
@@ -117,6 +118,7 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     d->kind = kind;
     d->class = class;
     d->flag = &d->own_flag;
+    d->number = number;
     d->isa = isa;
     d->threads = threads > 0 ? threads : default_threads();
     status st = class->open ? class->open(d, e) : ST_OK;
@@ -128,14 +130,18 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
 }
 
 status dev_open(dev **out, dev_kind kind, int threads, err *e) {
-    TRY(open_on(out, kind, classes[kind], threads, e));
+    TRY(open_on(out, kind, classes[kind], threads, 0, e));
     /* Libraries that share the pool ask OpenMP, not the dev. */
     omp_set_num_threads((*out)->threads);
     return ST_OK;
 }
 
+status dev_open_gpu(dev **out, int number, err *e) {
+    return open_on(out, DEV_CUDA, &dev_class_cuda, 0, number, e);
+}
+
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) {
-    return open_on(out, of, &class_meta, threads, e);
+    return open_on(out, of, &class_meta, threads, 0, e);
 }
 
 void dev_limit(dev *d, cpu_isa most, int threads) {
@@ -255,6 +261,10 @@ bool *dev_flag(dev *d) {
 
 status dev_check(dev *d, err *e) {
     return d->class->check ? d->class->check(d, e) : ST_OK;
+}
+
+size_t dev_available_bytes(const dev *d) {
+    return d->class->available ? d->class->available(d) : dev_machine_available_bytes();
 }
 
 /* ---- what the host does with a device's memory ---- */

@@ -40,6 +40,9 @@ status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 
 /* threads 0: all cores that this process may run on. */
 status dev_open(dev **out, dev_kind kind, int threads, err *e) ATH_MUST_USE;
+/* One of several GPUs; dev_open takes number 0. */
+status dev_open_gpu(dev **out, int number, err *e) ATH_MUST_USE;
+int dev_gpus(void); /* how many this machine has, if device=cuda can use one */
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) ATH_MUST_USE;
 /* Waits for all work, then frees the device. */
 void dev_close(dev *d);
@@ -139,6 +142,7 @@ void dev_enter_after(dev *d, dev_event ev);
 void dev_leave(dev *d);
 
 /* Memory of this machine and process, in bytes. */
+size_t dev_available_bytes(const dev *d); /* where its arrays lie */
 size_t dev_machine_total_bytes(void);
 size_t dev_machine_available_bytes(void); /* honours a cgroup limit */
 size_t dev_process_anon_bytes(void);      /* anonymous resident memory now (RssAnon) */

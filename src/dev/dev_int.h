@@ -35,6 +35,7 @@ typedef struct dev_class {
     void (*leave)(dev *d);
     bool (*is_closed)(const dev *d); /* nobody may enter */
     status (*check)(dev *d, err *e);
+    size_t (*available)(const dev *d); /* NULL: the machine's memory */
 } dev_class;
 
 enum { DEV_CACHES = 4 };
@@ -47,7 +48,7 @@ typedef struct dev_cache { /* of dev_kernel_cache */
 struct dev {
     dev_kind kind;
     const dev_class *class; /* that of its kind, or dev_class_meta */
-    int threads;
+    int threads, number;    /* number: which GPU */
     cpu_isa isa;
     dev_cache caches[DEV_CACHES];
     void *own;            /* for the functions of the class */

@@ -108,8 +108,9 @@ void emu_context_close(cu_context c);
 void emu_stream_scope(cu_stream s, const char *what, const gpu_range *ranges, int n);
 void emu_stream_scope_end(cu_stream s);
 /* Runs a function of the host in the stream's order, with a copy of its arguments: for the stand-ins
- * of libraries. */
+ * of libraries. out: the first byte that it writes, or NULL. */
 emu_device *emu_stream_device(cu_stream s);
-void emu_stream_call(cu_stream s, void (*fn)(const void *args), const void *args, size_t bytes);
+void emu_stream_call(cu_stream s, void (*fn)(const void *args), void *out, const void *args,
+                     size_t bytes);
 
 #endif

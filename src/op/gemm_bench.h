@@ -23,7 +23,8 @@ gemm_args gemm_case_args(const gemm_case *c);
  * terms; negative: the implementation has no such product. For small products. d: a CPU. */
 status gemm_bench_error(dev *d, const gemm_case *c, gemm_impl impl, double *out,
                         err *e) ATH_MUST_USE;
-/* At least 5 rounds after one to warm up, more where they are short. d: a CPU. */
+/* At least 5 rounds after one to warm up, more where they are short. On CUDA there is one
+ * implementation, cuBLASLt, whose time stands first; 0 on the emulated GPU. */
 status gemm_bench_run(dev *d, const gemm_case *c, gemm_timing *out, err *e) ATH_MUST_USE;
 
 #endif

@@ -65,7 +65,33 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
+typedef struct gpu_copy {
+    dev *d;
+    char *memory;
+    size_t bytes; /* of each half */
+} gpu_copy;
+
+static void copy_half(const void *args) {
+    const gpu_copy *c = args;
+    dev_copy(c->d, c->memory, c->memory + c->bytes, c->bytes);
+}
+
+/* Each byte is read and written. */
+static status bandwidth_of_gpu(dev *d, double *bytes_per_s, err *e) {
+    enum { RUNS = 10 };
+    void *memory;
+    gpu_copy c = {d, NULL, (size_t)512 << 20};
+    TRY(dev_reserve(d, &memory, 2 * c.bytes, "measuring the memory's bandwidth", e));
+    c.memory = memory;
+    double took = cuda_seconds(d, RUNS, copy_half, &c);
+    *bytes_per_s = took > 0 ? 2.0 * (double)c.bytes / took : 0;
+    dev_release(d, memory, 2 * c.bytes);
+    return dev_check(d, e);
+}
+
 status peak_bandwidth(dev *d, double seconds, double *bytes_per_s, err *e) {
+    if (dev_get_kind(d) == DEV_CUDA && !cuda_is_emulated(d))
+        return bandwidth_of_gpu(d, bytes_per_s, e);
     enum { LEAST_RUNS = 2, MOST_RUNS = 10 };
     int64_t bytes = array_bytes(), n = bytes / (int64_t)sizeof(uint64_t);
     void *memory;

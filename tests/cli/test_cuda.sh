@@ -42,6 +42,18 @@ has out '"name": "linear, backward, bf16", "value": 2'
 has out '"op": "fan_out", "pass": "backward", "storage": "f32", "cpu": "reference", "cuda": "host"'
 expect 2 bench kernels
 has err "bench kernels --list"
+expect 2 bench kernels --list device=cuda
+has err "device=cuda"
+small="gpt2 model.hidden_size=32 model.num_hidden_layers=1 model.num_attention_heads=2 model.vocab_size=64 model.max_position_embeddings=32 train.seq_len=16 train.global_batch_size=2 train.micro_batch_size=2 device=cuda"
+expect 0 bench kernels $small
+has out "emulated GPU, whose times mean nothing; each op alone"
+has out "attention                    backward input"
+expect 0 bench train $small --steps 1 --warmup 0 --json
+has out '"device": "cuda", "gpu": "emulated GPU"'
+expect 0 bench gemm 32x48x64 device=cuda --dtype bf16
+has out "cublaslt"
+expect 2 bench gemm 32x48x64 device=cuda --remember
+has err "--remember is for the CPU"
 
 # ---- the CPU's losses ----
 # losses RUN: step and loss of every step, then validation losses.

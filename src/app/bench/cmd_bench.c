@@ -30,8 +30,10 @@ double bench_median(double *v, int n) {
 
 /* ---- JSON ---- */
 
-static void put_facts(json_t *o, const bench_facts *f) {
+void bench_put_facts(json_t *o, const bench_facts *f) {
     json_object_set_new(o, "params", json_integer(f->params));
+    json_object_set_new(o, "device", json_string(f->device));
+    if (*f->gpu) json_object_set_new(o, "gpu", json_cstr(f->gpu));
     json_object_set_new(o, "isa", json_string(f->isa));
     json_object_set_new(o, "threads", json_integer(f->threads));
     json_object_set_new(o, "precision", json_string(f->precision));
@@ -55,7 +57,7 @@ static void put_profile(json_t *o, json_t *rows, const bench_profile *p) {
 
 static json_t *result_json(const bench_facts *f, const bench_summary *s, const bench_profile *p) {
     json_t *o = json_object(), *rows = json_array();
-    put_facts(o, f);
+    bench_put_facts(o, f);
     json_object_set_new(o, "rows", rows);
     bench_put_row(rows, "tok_per_s", s->tok_per_s, "tok/s");
     bench_put_row(rows, "tok_per_s_min", s->tok_per_s_min, "tok/s");
@@ -78,7 +80,7 @@ static json_t *result_json(const bench_facts *f, const bench_summary *s, const b
 
 static void print_ready(const bench_facts *f) {
     json_t *o = json_pack("{s:s}", "event", "ready");
-    put_facts(o, f);
+    bench_put_facts(o, f);
     json_object_set_new(o, "planned_peak_bytes", json_integer(f->planned_peak_bytes));
     json_object_set_new(o, "activation_bytes", json_integer(f->activation_bytes));
     json_object_set_new(o, "model_flops", json_f64(f->model_flops));
@@ -139,27 +141,35 @@ static status run_steps(const cli_args *args, bench *b, const bench_wish *w, ben
     return ST_OK;
 }
 
-static void describe_facts(const bench_facts *f, char out[256]) {
-    snprintf(out, 256, "%.1fM parameters, %ld tokens a step, %s, %s, %d thread%s",
-             (double)f->params / 1e6, (long)f->tok_per_step, f->precision, f->isa, f->threads,
-             f->threads == 1 ? "" : "s");
+void bench_describe_facts(const bench_facts *f, char out[256]) {
+    char where[DEV_NAME_MAX + 32];
+    if (*f->gpu)
+        snprintf(where, sizeof where, "%s%s", f->gpu,
+                 f->emulated ? ", whose times mean nothing" : "");
+    else
+        snprintf(where, sizeof where, "%s, %d thread%s", f->isa, f->threads,
+                 f->threads == 1 ? "" : "s");
+    snprintf(out, 256, "%.1fM parameters, %ld tokens a step, %s, %s", (double)f->params / 1e6,
+             (long)f->tok_per_step, f->precision, where);
 }
 
 static void print_summary(const bench_facts *f, const bench_summary *s) {
     char facts[256];
-    describe_facts(f, facts);
+    bench_describe_facts(f, facts);
     printf("\n%s\n", facts);
     printf("median %.1f ms, %.1f tok/s (%.1f to %.1f)\n", s->step_ms, s->tok_per_s,
            s->tok_per_s_min, s->tok_per_s_max);
-    printf("MFU %.1f %%, HFU %.1f %% of %.1f GFLOP/s, which this machine computes in registers\n",
-           100 * s->mfu, 100 * s->hfu, f->peak_flops / 1e9);
+    printf("MFU %.1f %%, HFU %.1f %% of %.1f GFLOP/s, %s\n", 100 * s->mfu, 100 * s->hfu,
+           f->peak_flops / 1e9,
+           *f->gpu && !f->emulated ? "the limit of this GPU by its clock"
+                                   : "which this machine computes in registers");
     printf(
         "peak resident %.1f MiB; planned arena %.1f MiB, activations kept for backward %.1f MiB\n",
         (double)s->peak_rss_bytes / (1 << 20), (double)f->planned_peak_bytes / (1 << 20),
         (double)f->activation_bytes / (1 << 20));
 }
 
-static void print_profile(const bench_profile *p) {
+void bench_print_profile(const bench_profile *p) {
     strbuf text = {0};
     bench_profile_describe(p, &text);
     printf("\n%s", strbuf_cstr(&text));
@@ -171,7 +181,7 @@ static status write_pictures(const cli_args *args, const bench_wish *w, const be
     char facts[256], title[512];
     strbuf out = {0};
     status st = ST_OK;
-    describe_facts(f, facts);
+    bench_describe_facts(f, facts);
     snprintf(title, sizeof title, "One training step of %s: %.1f ms", args->inputs[0],
              p->step_s * 1e3);
     if (w->svg) {
@@ -206,7 +216,7 @@ static status run_and_report(const cli_args *args, bench *b, const bench_wish *w
         cli_print_json(result_json(f, &s, w->profile ? &p : NULL));
     } else {
         print_summary(f, &s);
-        if (w->profile) print_profile(&p);
+        if (w->profile) bench_print_profile(&p);
     }
     return ST_OK;
 }

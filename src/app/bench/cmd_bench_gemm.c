@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "dev/cuda.h"
 #include "op/machine.h"
 #include "train/bench/bench_gemm.h"
 
@@ -20,6 +21,7 @@ typedef struct gemm_job {
     int64_t threads;
     bench_gemm *list;
     int32_t n, cap;
+    dev_kind kind;         /* by `device`, and the CPU where nothing says it */
     bool takes_keys;       /* a model is among the inputs */
     gemm_choices *choices; /* NULL: not to be remembered */
 } gemm_job;
@@ -104,34 +106,53 @@ static double flops_of(const gemm_case *c) {
     return 2.0 * (double)c->m * (double)c->n * (double)c->k;
 }
 
-static json_t *row_json(const bench_gemm *g, const gemm_timing *t, gemm_impl impl) {
+static int impls_of(const gemm_job *j) {
+    return j->kind == DEV_CUDA ? 1 : GEMM_IMPLS;
+}
+
+static const char *impl_name(const gemm_job *j, int i) {
+    return j->kind == DEV_CUDA ? "cublaslt" : gemm_impl_name((gemm_impl)i);
+}
+
+static json_t *row_json(const gemm_job *j, const bench_gemm *g, const gemm_timing *t, int impl) {
     const gemm_case *c = &g->c;
     char name[256];
-    double rate = flops_of(c) / t->best_s[impl];
+    double rate = t->best_s[impl] > 0 ? flops_of(c) / t->best_s[impl] : 0;
     snprintf(name, sizeof name, "%s, %s, %ldx%ldx%ld, %s", g->name, gemm_layout_name(c->layout),
-             (long)c->m, (long)c->n, (long)c->k, gemm_impl_name(impl));
+             (long)c->m, (long)c->n, (long)c->k, impl_name(j, impl));
     return json_pack("{s:s,s:o,s:s,s:I,s:I,s:I,s:s,s:s,s:s,s:o,s:o}", "name", name, "value",
                      json_f64(rate / 1e9), "unit", "GFLOP/s", "m", (json_int_t)c->m, "n",
                      (json_int_t)c->n, "k", (json_int_t)c->k, "layout", gemm_layout_name(c->layout),
-                     "dtype", dtype_name(c->dt), "impl", gemm_impl_name(impl), "peak_gflops",
+                     "dtype", dtype_name(c->dt), "impl", impl_name(j, impl), "peak_gflops",
                      json_f64(t->peak_flops / 1e9), "of_limit", json_f64(rate / t->peak_flops));
 }
 
+/* The times of the emulated GPU mean nothing, so it has none. */
+static void print_gpu(const gemm_job *j) {
+    char name[DEV_NAME_MAX];
+    cuda_name(j->dev, name);
+    printf("%s; GFLOP/s and share of the limit%s\n", name,
+           cuda_is_emulated(j->dev) ? ", of which it has none: products only run" : "");
+}
+
 static void print_head(const gemm_job *j) {
-    printf("%s, %d thread%s; GFLOP/s and share of the limit\n\n%-34s %-15s %-4s %18s %8s",
-           cpu_isa_name(dev_isa(j->dev)), dev_threads(j->dev), dev_threads(j->dev) == 1 ? "" : "s",
-           "layer", "pass", "", "m x n x k", "limit");
-    for (int i = 0; i < GEMM_IMPLS; i++) printf(" %15s", gemm_impl_name((gemm_impl)i));
+    if (j->kind == DEV_CUDA)
+        print_gpu(j);
+    else
+        printf("%s, %d thread%s; GFLOP/s and share of the limit\n", cpu_isa_name(dev_isa(j->dev)),
+               dev_threads(j->dev), dev_threads(j->dev) == 1 ? "" : "s");
+    printf("\n%-34s %-15s %-4s %18s %8s", "layer", "pass", "", "m x n x k", "limit");
+    for (int i = 0; i < impls_of(j); i++) printf(" %15s", impl_name(j, i));
     printf("\n");
 }
 
-static void print_row(const bench_gemm *g, const gemm_timing *t) {
+static void print_row(const gemm_job *j, const bench_gemm *g, const gemm_timing *t) {
     const gemm_case *c = &g->c;
     char size[64];
     snprintf(size, sizeof size, "%ldx%ldx%ld", (long)c->m, (long)c->n, (long)c->k);
     printf("%-34s %-15s %-4s %18s %8.1f", g->name, gemm_layout_name(c->layout), dtype_name(c->dt),
            size, t->peak_flops / 1e9);
-    for (int i = 0; i < GEMM_IMPLS; i++) {
+    for (int i = 0; i < impls_of(j); i++) {
         double rate = t->best_s[i] > 0 ? flops_of(c) / t->best_s[i] : 0;
         if (rate > 0)
             printf(" %8.1f %4.0f %%", rate / 1e9, 100 * rate / t->peak_flops);
@@ -161,15 +182,16 @@ static status run_list(gemm_job *j, err *e) {
         gemm_timing t;
         st = gemm_bench_run(j->dev, &j->list[i].c, &t, e);
         if (st != ST_OK) break;
-        if (!json) print_row(&j->list[i], &t);
+        if (!json) print_row(j, &j->list[i], &t);
         if (j->choices) remember(j, &j->list[i].c, &t);
-        for (int k = 0; k < GEMM_IMPLS; k++)
-            if (t.best_s[k] > 0)
-                json_array_append_new(rows, row_json(&j->list[i], &t, (gemm_impl)k));
+        for (int k = 0; k < impls_of(j); k++)
+            if (t.best_s[k] > 0 || j->kind == DEV_CUDA)
+                json_array_append_new(rows, row_json(j, &j->list[i], &t, k));
     }
     if (st == ST_OK && json)
-        cli_print_json(json_pack("{s:s,s:i,s:O}", "isa", cpu_isa_name(dev_isa(j->dev)), "threads",
-                                 dev_threads(j->dev), "rows", rows));
+        cli_print_json(json_pack("{s:s,s:s,s:i,s:O}", "device", dev_kind_name(j->kind), "isa",
+                                 cpu_isa_name(dev_isa(j->dev)), "threads", dev_threads(j->dev),
+                                 "rows", rows));
     json_decref(rows);
     return st;
 }
@@ -206,14 +228,25 @@ static status run_and_remember(gemm_job *j, err *e) {
     return st;
 }
 
+/* device=cuda, with or without a model; other keys are of models. */
+static status read_device(gemm_job *j, err *e) {
+    static const char *const known[] = {"device", NULL};
+    const char *word = cli_override(j->args, "device");
+    if (!j->takes_keys) TRY(cli_check_overrides(j->args, known, e));
+    j->kind = DEV_CPU;
+    if (word) TRY(dev_find_kind(word, &j->kind, e));
+    if (j->kind != DEV_CUDA || !cli_has(j->args, "remember")) return ST_OK;
+    err_set(e, ST_USAGE, "--remember is for the CPU's implementations");
+    return err_hint(e, "products on a GPU are remembered when a run first meets them");
+}
+
 static status run_job(gemm_job *j, err *e) {
     TRY(cli_int(j->args, "threads", 0, 0, 4096, &j->threads, e));
     TRY(read_dtype(j, e));
     for (int i = 0; i < j->args->n_inputs; i++) TRY(add_input(j, j->args->inputs[i], e));
-    if (!j->takes_keys)
-        TRY(cli_refuse_overrides(j->args, "keys are of models, and none is named", e));
+    TRY(read_device(j, e));
     if (j->args->n_inputs == 0) TRY(add_defaults(j, e));
-    TRY(dev_open(&j->dev, DEV_CPU, (int)j->threads, e));
+    TRY(dev_open(&j->dev, j->kind, (int)j->threads, e));
     return cli_has(j->args, "remember") ? run_and_remember(j, e) : run_list(j, e);
 }
 
@@ -235,7 +268,8 @@ static const cli_option options[] = {
 const cli_command command_bench_gemm = {
     .name = "bench gemm",
     .summary = "measure matrix products beside the limit of the machine",
-    .usage = "[MxNxK...] [MODEL|CONFIG...] [key=value...] [--dtype f32|bf16|f16] [--threads N] "
+    .usage = "[MxNxK...] [MODEL|CONFIG...] [device=cuda] [key=value...] [--dtype f32|bf16|f16] "
+             "[--threads N] "
              "[--remember]",
     .run = cmd_bench_gemm,
     .options = options,

@@ -1,11 +1,14 @@
 /* athanor bench kernels --list: which op is computed by what, forward and backward, in each storage
- * format, on the CPU of this machine and on CUDA. */
+ * format, on the CPU of this machine and on CUDA. athanor bench kernels MODEL: the time of each op of a
+ * model's training step, each alone. */
 #include <stdio.h>
 #include <string.h>
 
 #include "app/bench/bench_row.h"
 #include "app/frame/cli.h"
+#include "app/frame/model_arg.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "op/op.h"
 
 enum { STORAGES = 3 };
@@ -76,13 +79,45 @@ static void list_all(const listing *l) {
             json_pack("{s:s,s:O}", "isa", cpu_isa_name(dev_isa(l->cpu)), "rows", l->rows));
 }
 
+static void report(const cli_args *args, const bench_facts *f, const bench_profile *p) {
+    char facts[256];
+    bench_describe_facts(f, facts);
+    if (!args->json) {
+        printf("%s; each op alone\n", facts);
+        bench_print_profile(p);
+        return;
+    }
+    json_t *o = json_object();
+    bench_put_facts(o, f);
+    json_object_set_new(o, "rows", bench_profile_json(p));
+    cli_print_json(o);
+}
+
+static status time_ops(const cli_args *args, err *e) {
+    config *c;
+    bench *b = NULL;
+    bench_step step;
+    bench_profile p;
+    if (args->n_inputs != 1) {
+        err_set(e, ST_USAGE, "bench kernels wants one model, or --list");
+        return err_hint(e, "write athanor bench kernels gpt2, or athanor bench kernels --list");
+    }
+    if (args->json) log_set_quiet(true);
+    TRY(model_arg_load(args->inputs[0], args, &c, e));
+    status st = bench_open(&b, c, NULL, e);
+    if (st == ST_OK) st = bench_run_step(b, &step, e); /* arrays hold numbers of a step */
+    if (st == ST_OK) bench_time_ops(b);
+    if (st == ST_OK) st = bench_get_profile(b, &p, e);
+    if (st == ST_OK) report(args, bench_get_facts(b), &p);
+    bench_close(b);
+    config_free(c);
+    return st;
+}
+
 static status cmd_bench_kernels(const cli_args *args, err *e) {
     listing l = {.args = args};
-    if (!cli_has(args, "list")) {
-        err_set(e, ST_USAGE, "bench kernels does not time kernels yet; it only lists them");
-        return err_hint(e,
-                        "write athanor bench kernels --list; make bench times the CPU's kernels");
-    }
+    if (!cli_has(args, "list")) return time_ops(args, e);
+    TRY(cli_refuse_overrides(args, "a list is of all devices and formats", e));
     status st = dev_open_meta(&l.cpu, DEV_CPU, 0, e);
     if (st == ST_OK) st = dev_open_meta(&l.cuda, DEV_CUDA, 0, e);
     if (st == ST_OK) {
@@ -99,11 +134,12 @@ static const cli_option options[] = {{"list", NULL, "every op, and what computes
 
 const cli_command command_bench_kernels = {
     .name = "bench kernels",
-    .summary = "list what computes each op, on the CPU and on CUDA",
-    .usage = "[OP...] --list",
+    .summary = "time each op of a model alone, or list what computes it",
+    .usage = "MODEL|CONFIG [device=cuda] [key=value...] | [OP...] --list",
     .run = cmd_bench_kernels,
     .options = options,
     .max_inputs = -1,
+    .takes_keys = true,
     .about =
         "In the table: the CPU's instruction set, or reference (portable kernels); on CUDA own\n"
         "(kernels of this program), cublaslt (products by it), host (collectives, which only\n"

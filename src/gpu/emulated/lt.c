@@ -326,9 +326,9 @@ static lt_result emu_multiply(lt_handle h, lt_desc desc, const void *alpha, cons
     if (!wrong) wrong = wrong_with_choice(&p, &made);
     if (!wrong) wrong = wrong_with_memory(&p, &made, ws_bytes);
     if (wrong)
-        emu_stream_call(s, run_wrong, &(wrong_call){p.device, wrong}, sizeof(wrong_call));
+        emu_stream_call(s, run_wrong, NULL, &(wrong_call){p.device, wrong}, sizeof(wrong_call));
     else
-        emu_stream_call(s, run_product, &p, sizeof p);
+        emu_stream_call(s, run_product, p.d, &p, sizeof p);
     return 0;
 }
 

@@ -44,7 +44,7 @@ struct cu_event_handle {
     cu_context context;
     /* Guarded by the context's lock. */
     cu_stream stream; /* NULL: never recorded */
-    uint64_t number;
+    uint64_t number, clock_us;
 };
 
 struct cu_graph_handle {
@@ -61,6 +61,11 @@ typedef struct reservation {
     size_t bytes;
 } reservation;
 
+/* What ATHANOR_CUDA_FAULT=WORD:GPU plants, for tests of the burn-in: work takes 20 % longer, at once or
+ * after a while; one bit of filled memory, or of a library's result, is wrong. */
+typedef enum fault { FAULT_NONE, FAULT_SLOW, FAULT_SLOWS, FAULT_FLIP, FAULT_WRONG } fault;
+enum { WORK_US = 1000, SLOWS_AT = 60, FLIPS_IN = 0xaa, WRONG_AT = 4 };
+
 struct cu_context_handle {
     emu_device *device;
     pthread_mutex_t lock; /* guards what follows */
@@ -68,6 +73,10 @@ struct cu_context_handle {
     reservation *reserved;
     int open;
     uint64_t random;
+    fault fault;
+    bool flipped;
+    int calls;         /* that have run */
+    uint64_t clock_us; /* of all work so far, if ATHANOR_CUDA_FAULT is set */
 };
 
 static _Thread_local cu_context current;
@@ -286,7 +295,7 @@ static cu_result emu_event_record(cu_event e, cu_stream s) {
     item *i = new_item(NULL, NULL, 0, NULL, 0);
     pthread_mutex_lock(&e->context->lock);
     append_to(s, i);
-    e->stream = s, e->number = s->given;
+    e->stream = s, e->number = s->given, e->clock_us = e->context->clock_us;
     pthread_mutex_unlock(&e->context->lock);
     return 0;
 }
@@ -299,11 +308,16 @@ static cu_result emu_event_sync(cu_event e) {
     return result_of(e->context);
 }
 
-/* The emulated device has no time of its own. */
+/* The emulated device has no time of its own, but for a fault. */
 static cu_result emu_event_elapsed(float *ms, cu_event from, cu_event to) {
-    (void)from, (void)to;
-    *ms = 0;
+    *ms = getenv("ATHANOR_CUDA_FAULT") ? (float)(to->clock_us - from->clock_us) * 1e-3f : 0;
     return 0;
+}
+
+static void pass_time(cu_context c) {
+    bool slow = c->fault == FAULT_SLOW ||
+                (c->fault == FAULT_SLOWS && c->clock_us > (uint64_t)SLOWS_AT * WORK_US);
+    c->clock_us += slow ? WORK_US * 6 / 5 : WORK_US;
 }
 
 static cu_result emu_stream_wait(cu_stream s, cu_event e, unsigned flags) {
@@ -423,9 +437,12 @@ typedef struct filling {
 } filling;
 
 static void run_fill(cu_context c, const void *args) {
-    (void)c;
     const filling *f = args;
     memset(f->at, f->byte, f->bytes);
+    if (c->fault == FAULT_FLIP && f->byte == FLIPS_IN && !c->flipped) {
+        ((uint8_t *)f->at)[f->bytes / 2] ^= 4;
+        c->flipped = true;
+    }
 }
 
 static cu_result emu_fill(cu_ptr to, unsigned char byte, size_t bytes, cu_stream s) {
@@ -449,6 +466,7 @@ static cu_result emu_launch_kernel(cu_function f, unsigned gx, unsigned gy, unsi
                                    cu_stream s, void **params, void **extra) {
     (void)extra;
     grid_run r = {(const gpu_kernel *)(const void *)f, {gx, gy, gz, bx * by * bz, shared}};
+    pass_time(s->context);
     give(s, new_item(run_grid, &r, sizeof r, params[0], r.kernel->args_bytes));
     return 0;
 }
@@ -479,15 +497,19 @@ void emu_stream_scope_end(cu_stream s) {
 
 typedef struct host_call {
     alignas(max_align_t) void (*fn)(const void *args);
+    uint8_t *out;
 } host_call;
 
 static void run_host_call(cu_context c, const void *args) {
     const host_call *h = args;
     if (!emu_fault(c->device)) h->fn(h + 1);
+    if (c->fault == FAULT_WRONG && h->out && c->calls++ == WRONG_AT) *h->out ^= 1;
 }
 
-void emu_stream_call(cu_stream s, void (*fn)(const void *), const void *args, size_t bytes) {
-    host_call h = {fn};
+void emu_stream_call(cu_stream s, void (*fn)(const void *), void *out, const void *args,
+                     size_t bytes) {
+    host_call h = {fn, out};
+    pass_time(s->context);
     give(s, new_item(run_host_call, &h, sizeof h, args, bytes));
 }
 
@@ -502,6 +524,17 @@ static uint64_t seed_of_environment(void) {
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
+static fault fault_of_environment(int device) {
+    static const char *const words[] = {"", "slow", "slows", "flip", "wrong"};
+    const char *text = getenv("ATHANOR_CUDA_FAULT"), *colon = text ? strchr(text, ':') : NULL;
+    if (!colon || atoi(colon + 1) != device) return FAULT_NONE;
+    for (int i = FAULT_SLOW; i <= FAULT_WRONG; i++)
+        if (strlen(words[i]) == (size_t)(colon - text) &&
+            memcmp(words[i], text, strlen(words[i])) == 0)
+            return (fault)i;
+    return FAULT_NONE;
+}
+
 static int host_threads(void) {
     const char *text = getenv("OMP_NUM_THREADS");
     int limit = text ? atoi(text) : 0;
@@ -510,8 +543,8 @@ static int host_threads(void) {
 }
 
 static cu_result emu_context_retain(cu_context *out, int device) {
-    (void)device;
     cu_context c = *out = xcalloc(1, sizeof *c);
+    c->fault = fault_of_environment(device);
     c->random = seed_of_environment();
     c->device = emu_device_new(c->random, host_threads());
     pthread_mutex_init(&c->lock, NULL);
@@ -555,7 +588,8 @@ static cu_result emu_driver_version(int *version) {
     return 0;
 }
 static cu_result emu_device_count(int *count) {
-    *count = 1;
+    const char *text = getenv("ATHANOR_CUDA_COUNT");
+    *count = text && atoi(text) > 0 ? atoi(text) : 1;
     return 0;
 }
 static cu_result emu_device_get(int *device, int ordinal) {

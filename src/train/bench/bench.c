@@ -1,8 +1,11 @@
 /* A session without data, and its steps. */
 #include "train/bench/bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "dev/cuda.h"
 #include "op/peak.h"
 #include "train/layouts/trial.h"
 
@@ -20,17 +23,22 @@ static bench_facts facts_of(const session *s) {
     const setup *u = &s->setup;
     const plan *p = u->plan;
     double micro = (double)g->table.micro_batches;
-    return (bench_facts){.isa = cpu_isa_name(dev_isa(u->dev)),
-                         .precision = dtype_name(p->spec.compute),
-                         .threads = dev_threads(u->dev),
-                         .params = param_store_sizes(p->store).elems,
-                         .tok_per_step = g->batch * g->T,
-                         .micro_batches = g->table.micro_batches,
-                         .planned_peak_bytes = p->peak_bytes,
-                         .activation_bytes = plan_saved_bytes(p),
-                         .model_flops = micro * plan_model_flops(p),
-                         .hardware_flops = micro * plan_hardware_flops(p),
-                         .peak_flops = u->peak_flops};
+    bench_facts f = {.isa = cpu_isa_name(dev_isa(u->dev)),
+                     .precision = dtype_name(p->spec.compute),
+                     .device = dev_kind_name(dev_get_kind(u->dev)),
+                     .threads = dev_threads(u->dev),
+                     .params = param_store_sizes(p->store).elems,
+                     .tok_per_step = g->batch * g->T,
+                     .micro_batches = g->table.micro_batches,
+                     .planned_peak_bytes = p->peak_bytes,
+                     .activation_bytes = plan_saved_bytes(p),
+                     .model_flops = micro * plan_model_flops(p),
+                     .hardware_flops = micro * plan_hardware_flops(p),
+                     .peak_flops = u->peak_flops};
+    if (dev_get_kind(u->dev) != DEV_CUDA) return f;
+    cuda_name(u->dev, f.gpu);
+    f.emulated = cuda_is_emulated(u->dev);
+    return f;
 }
 
 status bench_open(bench **out, config *c, comm_world *world, err *e) {
@@ -106,6 +114,44 @@ void bench_start_profile(bench *b) {
         b->times->op_ns[c] =
             ARENA_ARRAY(b->s.setup.a, int64_t, prog_get_stats(parts->chunk[c])->ops);
     b->timed_steps = b->timed_ns = 0;
+}
+
+/* An op by itself. */
+typedef struct one_op {
+    const prog *p;
+    int index;
+    op_run run;
+} one_op;
+
+static void run_one(const void *args) {
+    const one_op *o = args;
+    prog_replay_range(o->p, o->index, o->index + 1, &o->run, NULL);
+}
+
+/* Of many calls, after one. */
+static double seconds_of(const one_op *o) {
+    enum { RUNS = 10 };
+    if (dev_get_kind(o->run.dev) == DEV_CUDA) return cuda_seconds(o->run.dev, RUNS, run_one, o);
+    run_one(o);
+    dev_sync(o->run.dev);
+    int64_t began = clock_now_ns();
+    for (int i = 0; i < RUNS; i++) run_one(o);
+    dev_sync(o->run.dev);
+    return clock_since_s(began) / RUNS;
+}
+
+void bench_time_ops(bench *b) {
+    const step_parts *parts = &b->s.stage.parts;
+    bench_start_profile(b);
+    b->timed_steps = 1;
+    for (int c = 0; c < parts->chunks; c++)
+        for (int i = 0; i < prog_get_stats(parts->chunk[c])->ops; i++) {
+            one_op o = {parts->chunk[c], i, execute_run_of(&b->s, 0, 0.0f)};
+            b->times->op_ns[c][i] = llround(1e9 * seconds_of(&o) * b->facts.micro_batches);
+            b->timed_ns += b->times->op_ns[c][i];
+        }
+    if (b->timed_ns == 0)
+        b->timed_ns = 1; /* shares are quotients, and the emulated GPU has no time */
 }
 
 status bench_get_profile(bench *b, bench_profile *out, err *e) {

@@ -7,6 +7,7 @@
 #define TRAIN_BENCH_H
 
 #include "comm/comm.h"
+#include "dev/dev.h"
 #include "run/config/config.h"
 #include "train/bench/bench_profile.h"
 
@@ -15,6 +16,9 @@ typedef struct bench bench;
 /* What is known before the first step. */
 typedef struct bench_facts {
     const char *isa, *precision;
+    const char *device;     /* "cpu" */
+    char gpu[DEV_NAME_MAX]; /* "": none */
+    bool emulated;
     int threads;
     int64_t params, tok_per_step;
     int micro_batches;
@@ -51,6 +55,8 @@ bench_summary bench_summarize(const bench *b, const bench_step *steps, int n);
 
 /* From here on the time of every op is measured. */
 void bench_start_profile(bench *b);
+/* Or: the time of every op alone, run again and again, after a step. For one rank. */
+void bench_time_ops(bench *b);
 /* The profile of the steps since bench_start_profile. It also measures the bandwidth of memory,
  * with an array of its own. The rows live as long as the bench. */
 status bench_get_profile(bench *b, bench_profile *out, err *e) ATH_MUST_USE;

@@ -84,6 +84,7 @@ static void add_ops(bench_profile *out, const prog *p, int micro_batches, const 
 
 static void add_part(bench_profile *p, const char *name, bench_class class, bench_pass pass,
                      double seconds, double bytes) {
+    if (seconds <= 0) return; /* it was not measured */
     bench_row r = {.class = class, .pass = pass, .calls = 1, .seconds = seconds, .bytes = bytes};
     snprintf(r.name, sizeof r.name, "%s", name);
     *row_like(p, &r) = r;
