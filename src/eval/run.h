@@ -3,7 +3,7 @@
 #define EVAL_RUN_H
 
 #include "eval/encode.h"
-#include "eval/journal.h"
+#include "eval/write.h"
 
 /* Ranks that evaluate the same model together: each scores a part of the requests, and all have all
  * scores afterwards. They make the same calls in the same order. */
@@ -14,13 +14,16 @@ typedef struct eval_ranks {
 } eval_ranks;
 
 typedef struct eval_options {
-    int64_t most_tok;      /* of a context; 0: what the model was made for */
-    eval_journal *journal; /* goes on where it ends, and adds to it; NULL: none */
+    int64_t most_tok;              /* of a context; 0: what the model was made for */
+    eval_journal *journal;         /* goes on where it ends, and adds to it; NULL: none */
+    const chat_template *template; /* of the model; NULL: it has none */
+    bool chat;                     /* prompts of answers are a user's message in the template */
+    const char *system;            /* before that message; NULL: nothing */
     const volatile sig_atomic_t *interrupt;
     /* Asked between blocks of requests; true: stop. All ranks have the same answer. May be NULL. */
     bool (*stops)(void *ctx);
     eval_ranks ranks;
-    /* How much of a task is done: of `all` requests, or of the documents of answers. May be NULL. */
+    /* How much of a task is done: of `all` requests, or of the texts to write. May be NULL. */
     void (*progress)(void *ctx, const eval_task *t, int64_t done, int64_t all);
     void *ctx;
 } eval_options;

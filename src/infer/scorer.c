@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "infer/generator.h"
 #include "infer/scorer_int.h"
 #include "model/parts.h"
 #include "op/gemm.h"
@@ -49,9 +50,12 @@ struct scorer {
     scorer_cache cache;
     int n_shapes;
     shape_programs *shape;
+    generator_pass write; /* p NULL: there is none */
     slot *slots;
     int32_t *ids, *pos, *qpos, *rows, *targets; /* inputs of the largest pass */
     float *nll;
+    void *raw;     /* logits of `write` as it gives them; NULL where that is fp32 */
+    float *logits; /* the same as fp32 */
     score_stats stats;
     void (*replay)(void *ctx, const prog *p, const op_run *run); /* NULL: prog_replay */
     void *replay_ctx;
@@ -123,6 +127,8 @@ void scorer_free(scorer *s) {
     free(s->shape);
     free(s->ids);
     free(s->nll);
+    free(s->raw);
+    free(s->logits);
     free(s);
 }
 
@@ -351,9 +357,12 @@ static int add_targets(const score_job *j, const lane *l, int b, int T, int64_t 
 }
 
 /* Takes what add_targets has added, in the same order. */
-static int take_scores(const score_job *j, const lane *l, int64_t rows, int n) {
-    for (int64_t i = l->first; i < l->end; i++)
-        for (int64_t k = 0; k < rows; k++, n++) j->order[i]->loglik -= (double)j->s->nll[n];
+static int take_scores(const score_job *j, const lane *l, int64_t done, int64_t rows, int n) {
+    for (int64_t i = l->first; i < l->end; i++) {
+        score_request *r = j->order[i];
+        if (r->nll) memcpy(r->nll + done, j->s->nll + n, (size_t)rows * sizeof *r->nll);
+        for (int64_t k = 0; k < rows; k++, n++) r->loglik -= (double)j->s->nll[n];
+    }
     return n;
 }
 
@@ -375,7 +384,7 @@ static void score_pass_of(score_job *j, const lane *l, int n, int number, int64_
     run_pass(s, &s->shape[number].score, shape, lanes, n);
     prog_get(s->shape[number].score.p, 0, s->shape[number].score.nll, s->nll);
     targets = 0;
-    for (int i = 0; i < n; i++) targets = take_scores(j, &l[i], lanes[i].n, targets);
+    for (int i = 0; i < n; i++) targets = take_scores(j, &l[i], done, lanes[i].n, targets);
 }
 
 /* Says how far the job is. */
@@ -485,4 +494,69 @@ status scorer_run(scorer *s, score_request *requests, int64_t n, const score_opt
     free(j.order);
     if (stats) *stats = s->stats;
     return st == ST_OK ? score_check(requests, n, e) : st;
+}
+
+/* ---- for writers ---- */
+
+const scorer_size *scorer_get_size(const scorer *s) {
+    return &s->size;
+}
+
+void scorer_set_write(scorer *s, const prog *write) {
+    s->write = generator_pass_of(write);
+    if (!write) return;
+    int64_t n = s->write.logits.rows * s->write.logits.cols;
+    s->logits = xmalloc(sizeof *s->logits * (size_t)n);
+    if (s->write.logits.dt != DT_F32) s->raw = xmalloc((size_t)s->write.logits.bytes);
+}
+
+/* The shape of one lane for so many rows, or the longest one. */
+static int shape_of_one(const scorer *s, int64_t rows) {
+    int best = -1, longest = -1;
+    for (int i = 0; i < s->n_shapes; i++) {
+        scorer_shape k = scorer_shape_at(&s->size, i);
+        if (k.B != 1) continue;
+        longest = i; /* they come by rising length */
+        if (best < 0 && k.T >= rows) best = i;
+    }
+    return best < 0 ? longest : best;
+}
+
+bool scorer_fill_slot(scorer *s, int b, const int32_t *ids, int64_t n,
+                      const volatile sig_atomic_t *interrupt) {
+    while (place(s, b, ids, n) < n) {
+        if (interrupt && *interrupt) return false;
+        int64_t has = place(s, 0, ids, n), left = n - has;
+        int number = shape_of_one(s, left);
+        scorer_shape shape = scorer_shape_at(&s->size, number);
+        lane_rows rows = {ids, has, left < shape.T ? left : shape.T};
+        s->rows[0] = 0;
+        run_pass(s, &s->shape[number].fill, shape, &rows, 1);
+    }
+    return true;
+}
+
+void scorer_set_next(scorer *s, int b, int32_t id) {
+    slot *k = &s->slots[b];
+    if (id < 0) k->n = 0;
+    s->ids[b] = id < 0 ? 0 : id;
+    s->pos[b] = s->qpos[b] = k->n;
+    s->rows[b] = b;
+    if (id >= 0) k->ids[k->n++] = id;
+}
+
+float *scorer_write(scorer *s) {
+    const generator_pass *k = &s->write;
+    prog_put(k->p, 0, k->ids, s->ids);
+    prog_put(k->p, 0, k->pos, s->pos);
+    prog_put(k->p, 0, k->qpos, s->qpos);
+    prog_put(k->p, 0, k->rows, s->rows);
+    op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
+    replay(s, k->p, &run);
+    prog_get(k->p, 0, k->logits, s->raw ? s->raw : s->logits);
+    if (s->raw)
+        dtype_convert(s->logits, DT_F32, s->raw, k->logits.dt, k->logits.rows * k->logits.cols);
+    s->stats.passes++;
+    s->stats.rows += s->size.writes;
+    return s->logits;
 }

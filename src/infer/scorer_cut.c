@@ -34,6 +34,14 @@ scorer_size scorer_size_for(const model_config *mc, dtype compute, int64_t longe
     return size;
 }
 
+/* Lanes 16 or 32: products of these many rows go through the same kernels, so that what is written
+ * does not depend on the number. */
+void scorer_size_add_writer(scorer_size *size, int64_t texts) {
+    enum { FEW = 16, MANY = 32 };
+    size->writes = texts >= FEW && size->slots >= MANY ? MANY : FEW;
+    if (size->slots < size->writes) size->slots = size->writes;
+}
+
 /* ---- shapes ---- */
 
 scorer_shape scorer_shape_at(const scorer_size *size, int number) {

@@ -208,6 +208,8 @@ static status compute(evaluating *v, int i, err *e) {
     eval_options opt = options_of(v->s, &j);
     eval_task_reset(&u->tasks.list[i]);
     open_model_borrow(&m, &u->models[number], u->tok, u->plan->spec.compute, u->plan, replay, v->s);
+    const tok_ids *end = &v->s->stage.chat.end;
+    for (int64_t k = 0; k < end->n; k++) generation_add_end(&m.end, end->id[k]);
     if (st == ST_OK) st = eval_run(&m, &u->tasks.list[i], 1, &opt, &unused, e);
     open_model_close(&m);
     eval_journal_close(&j, false);

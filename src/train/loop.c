@@ -78,14 +78,26 @@ static int64_t count_targets(session *s) {
     return n;
 }
 
+/* The first sample of a micro-batch of the coming step. */
+static uint64_t sample_of(const session *s, int micro_batch) {
+    uint64_t first = stage_own_sample(&s->setup, &s->watch, s->at.step + 1);
+    return first + (uint64_t)micro_batch * (uint64_t)s->stage.B;
+}
+
 static status fill(session *s, int micro_batch, err *e) {
     const batch_rows *r = &s->stage.rows;
     prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos, r->label);
+    execute_complete(&s->stage, s->stage.train, sample_of(s, micro_batch));
+    return loader_error(s->stage.train, e);
+}
+
+static status peek(session *s, int micro_batch, err *e) {
+    execute_fill(&s->stage, s->stage.train, sample_of(s, micro_batch));
     return loader_error(s->stage.train, e);
 }
 
 static status run_step(session *s, step_result *r, err *e) {
-    static const step_source loaded = {.count_targets = count_targets, .fill = fill};
+    static const step_source loaded = {.count_targets = count_targets, .fill = fill, .peek = peek};
     TRY(enter(s, e));
     TRY(begin_stage(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
@@ -182,6 +194,7 @@ static status loop_steps(session *s, err *e) {
         execute_advance(s, &r);
         if (s->at.step % s->stage.now->train.log_every == 0 || is_last(s))
             TRY(events_step(s, &r, e));
+        TRY(events_rewards(s, &r, e));
         TRY(after_step(s, e));
         if (stops_early(s)) TRY(stop_early(s, e));
         bool stop = peers_any(&s->setup.peers, s->opt->stop && *s->opt->stop);

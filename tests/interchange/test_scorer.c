@@ -10,6 +10,7 @@
 enum { REQUESTS = 60, LONGEST = 150, VOCAB_MOST = 200 };
 
 typedef struct asked {
+    float nll[REQUESTS][LONGEST];
     int32_t ids[REQUESTS][LONGEST + 1];
     score_request r[REQUESTS];
 } asked;
@@ -34,7 +35,8 @@ static void ask(asked *a, int vocab, int longest) {
         for (int k = 0; k < n_context + n; k++) ids[k] = (int32_t)draw(vocab);
         if (follows) memcpy(ids, first->ids, sizeof *ids * (size_t)n_context);
         if (!follows && i % 8 == 4 && n_context > 40) memcpy(ids, a->ids[0], 30 * sizeof *ids);
-        *r = (score_request){.ids = ids, .n = n_context + n, .n_scored = n};
+        *r = (score_request){
+            .ids = ids, .n = n_context + n, .n_scored = n, .nll = i % 3 ? a->nll[i] : NULL};
     }
 }
 
@@ -110,6 +112,11 @@ static void check_model(const char *path) {
         if (fabs(want - a->r[i].loglik) > 2e-5 * (1 + fabs(want)))
             fail_msg("%s, request %d: %.9g instead of %.9g", path, i, a->r[i].loglik, want);
         open_model_close(&m);
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        double sum = 0;
+        for (int k = 0; a->r[i].nll && k < a->r[i].n_scored; k++) sum -= (double)a->nll[i][k];
+        if (a->r[i].nll && sum != a->r[i].loglik) fail_msg("%s, request %d: terms", path, i);
     }
     check_other_order(path, "fp32", longest, a);
     check_precision(path, "bf16", 0.15, longest, a);

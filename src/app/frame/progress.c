@@ -47,6 +47,13 @@ static void show_bar(FILE *out, double share, int width) {
     for (int i = 0; i < width; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
 }
 
+/* Of preferences. */
+static void put_margin(const progress *p, const json_t *o) {
+    double margin = metrics_num(o, "margin"), accuracy = metrics_num(o, "accuracy");
+    if (isfinite(margin)) fprintf(p->out, "  margin %.3f", margin);
+    if (isfinite(accuracy)) fprintf(p->out, "  %.0f%% right", 100 * accuracy);
+}
+
 static void on_step(progress *p, const json_t *o) {
     int64_t step = metrics_int(o, "step", 0), now = clock_now_ns();
     bool last = step == p->total_steps, narrow = is_narrow(p);
@@ -64,6 +71,7 @@ static void on_step(progress *p, const json_t *o) {
         fprintf(p->out, "  overflow at loss scale %g: left out", scale);
     else if (!narrow)
         fprintf(p->out, "  norm %.2f  lr %.2e", norm, metrics_num(o, "lr"));
+    put_margin(p, o);
     fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
     if (!narrow)
         fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
@@ -139,6 +147,7 @@ static void on_valid(progress *p, const json_t *o) {
             metrics_num(o, "val_loss"));
     double bpb = metrics_num(o, "val_bpb");
     if (isfinite(bpb)) fprintf(p->out, "  %.3f bits per byte", bpb);
+    put_margin(p, o);
     fputc('\n', p->out);
 }
 

@@ -14,6 +14,12 @@
 
 /* ---- verdict and figures ---- */
 
+static bool has_any(const report_data *d, report_column column) {
+    for (int64_t i = 0; i < d->steps.n; i++)
+        if (isfinite(d->steps.column[column][i])) return true;
+    return false;
+}
+
 static void put_trained(strbuf *out, const report_data *d) {
     double text_bytes = metrics_num(d->start, "text_bytes"), tokens = (double)d->summary.tokens;
     strbuf_puts(out, "Trained");
@@ -36,12 +42,19 @@ static void put_trained(strbuf *out, const report_data *d) {
     report_put_seconds(out, d->train_s);
 }
 
-static void put_outcome(strbuf *out, const run_summary *s) {
+/* Losses of preferences are of samples, and have no unit. */
+static const char *unit_of_loss(const report_data *d) {
+    return has_any(d, COLUMN_REWARD_CHOSEN) ? "" : "nats per token";
+}
+
+static void put_outcome(strbuf *out, const report_data *d) {
+    const run_summary *s = &d->summary;
+    const char *unit = unit_of_loss(d), *space = *unit ? " " : "";
     if (isfinite(s->val_loss)) {
-        strbuf_printf(out, "; validation loss %.3g nats per token", s->val_loss);
+        strbuf_printf(out, "; validation loss %.3g%s%s", s->val_loss, space, unit);
         if (isfinite(s->val_bpb)) strbuf_printf(out, " = %.3g bits per byte", s->val_bpb);
     } else if (isfinite(s->last_loss)) {
-        strbuf_printf(out, "; training loss %.3g nats per token", s->last_loss);
+        strbuf_printf(out, "; training loss %.3g%s%s", s->last_loss, space, unit);
     }
     strbuf_putc(out, '.');
 }
@@ -53,7 +66,7 @@ static void put_verdict(strbuf *out, const report_data *d) {
         strbuf_puts(out, "No step has been recorded yet.");
     } else {
         put_trained(out, d);
-        put_outcome(out, s);
+        put_outcome(out, d);
     }
     if (strcmp(s->state, "failed") == 0)
         strbuf_printf(out, " The run stopped at step %lld: see the alarm below.",
@@ -95,7 +108,7 @@ static void put_figures(strbuf *out, const report_data *d) {
     int64_t n = d->steps.n;
     double mfu = n ? d->steps.column[COLUMN_MFU][n - 1] : (double)NAN;
     strbuf_puts(out, "<dl class=\"figures\">\n");
-    put_number_figure(out, "Validation loss", s->val_loss, "nats per token");
+    put_number_figure(out, "Validation loss", s->val_loss, unit_of_loss(d));
     put_number_figure(out, "Bits per byte", s->val_bpb, "on held-out text");
     put_number_figure(out, "Training loss", s->last_loss, "last step");
     put_steps_figure(out, s);
@@ -180,7 +193,7 @@ static void put_loss(strbuf *out, const report_data *d) {
                         true,
                         NULL};
     svg_chart c = {
-        .title = "Loss, nats per token",
+        .title = has_any(d, COLUMN_REWARD_CHOSEN) ? "Loss" : "Loss, nats per token",
         .x_label = "step",
         .series = {series_of(d, d->steps.column[COLUMN_LOSS], "training, each step", "raw"),
                    series_of(d, d->steps.smooth[COLUMN_LOSS], "training, smoothed", "smooth"),
@@ -244,6 +257,48 @@ static void put_mfu(strbuf *out, const report_data *d) {
     report_put_chart(out, &c, "small");
 }
 
+/* Of the chosen answers and of the rejected ones. */
+static void put_two(strbuf *out, const report_data *d, const char *title, report_column chosen,
+                    report_column rejected) {
+    svg_chart c = {.title = title,
+                   .series = {series_of(d, d->steps.column[chosen], NULL, "raw"),
+                              series_of(d, d->steps.smooth[chosen], "chosen", "smooth"),
+                              series_of(d, d->steps.smooth[rejected], "rejected", "valid")},
+                   .n_series = 3,
+                   .y_top = NAN,
+                   .marks = d->marks,
+                   .n_marks = d->n_marks};
+    report_put_chart(out, &c, "small");
+}
+
+/* One column over the steps, with its values on the validation set. */
+static void put_validated(strbuf *out, const report_data *d, const char *title,
+                          report_column column) {
+    svg_chart c = {.title = title,
+                   .series = {series_of(d, d->steps.column[column], NULL, "raw"),
+                              series_of(d, d->steps.smooth[column], "training", "smooth"),
+                              {"validation", "valid", d->valid.column[COLUMN_STEP],
+                               d->valid.column[column], d->valid.n, true}},
+                   .n_series = d->valid.n ? 3 : 2,
+                   .y_top = NAN,
+                   .marks = d->marks,
+                   .n_marks = d->n_marks};
+    report_put_chart(out, &c, "small");
+}
+
+/* Of objectives that learn from preferences. */
+static void put_rewards(strbuf *out, const report_data *d) {
+    if (!has_any(d, COLUMN_REWARD_CHOSEN)) return;
+    strbuf_puts(out, "<div class=\"grid4\">\n");
+    put_two(out, d, "Rewards", COLUMN_REWARD_CHOSEN, COLUMN_REWARD_REJECTED);
+    put_validated(out, d, "Margin: reward of chosen less that of rejected", COLUMN_MARGIN);
+    if (has_any(d, COLUMN_ACCURACY))
+        put_validated(out, d, "Pairs with a positive margin, %", COLUMN_ACCURACY);
+    put_two(out, d, "Log-probability of an answer, nats", COLUMN_LOGP_CHOSEN, COLUMN_LOGP_REJECTED);
+    if (has_any(d, COLUMN_KL)) put_small(out, d, "KL to the reference, nats", COLUMN_KL, true);
+    strbuf_puts(out, "</div>\n");
+}
+
 static void put_curves(strbuf *out, const report_data *d) {
     strbuf_puts(out, "<section>\n<h2>How it went</h2>\n");
     if (d->steps.n == 0) {
@@ -256,6 +311,7 @@ static void put_curves(strbuf *out, const report_data *d) {
         put_small(out, d, "Tokens per second", COLUMN_TOK_PER_S, true);
         put_mfu(out, d);
         strbuf_puts(out, "</div>\n");
+        put_rewards(out, d);
     }
     strbuf_puts(out, "</section>\n");
 }

@@ -41,6 +41,13 @@ static void take_step(report_data *d, const json_t *event) {
         [COLUMN_TOK_PER_S] = metrics_num(event, "tok_per_s"),
         [COLUMN_MFU] = 100 * metrics_num(event, "mfu"),
         [COLUMN_HFU] = 100 * metrics_num(event, "hfu"),
+        [COLUMN_REWARD_CHOSEN] = metrics_num(event, "reward_chosen"),
+        [COLUMN_REWARD_REJECTED] = metrics_num(event, "reward_rejected"),
+        [COLUMN_MARGIN] = metrics_num(event, "margin"),
+        [COLUMN_ACCURACY] = 100 * metrics_num(event, "accuracy"),
+        [COLUMN_LOGP_CHOSEN] = metrics_num(event, "logp_chosen"),
+        [COLUMN_LOGP_REJECTED] = metrics_num(event, "logp_rejected"),
+        [COLUMN_KL] = metrics_num(event, "kl"),
     };
     for (int i = 0; i < COLUMN_COUNT; i++) t->column[i][t->n] = row[i];
     t->n++;
@@ -53,7 +60,9 @@ static void take_valid(report_data *d, const json_t *event) {
     v->n = steps_before(v->column[COLUMN_STEP], v->n, step);
     table_grow(v);
     v->column[COLUMN_STEP][v->n] = step;
-    v->column[COLUMN_LOSS][v->n++] = metrics_num(event, "val_loss");
+    v->column[COLUMN_LOSS][v->n] = metrics_num(event, "val_loss");
+    v->column[COLUMN_MARGIN][v->n] = metrics_num(event, "margin");
+    v->column[COLUMN_ACCURACY][v->n++] = 100 * metrics_num(event, "accuracy");
 }
 
 /* A stage that was begun again after a rewind takes the place of its first beginning. */

@@ -16,8 +16,15 @@ typedef enum report_column {
     COLUMN_GRAD_NORM,
     COLUMN_LR,
     COLUMN_TOK_PER_S,
-    COLUMN_MFU, /* in percent */
-    COLUMN_HFU, /* in percent */
+    COLUMN_MFU,           /* in percent */
+    COLUMN_HFU,           /* in percent */
+    COLUMN_REWARD_CHOSEN, /* of preference objectives; else NaN */
+    COLUMN_REWARD_REJECTED,
+    COLUMN_MARGIN,
+    COLUMN_ACCURACY, /* in percent */
+    COLUMN_LOGP_CHOSEN,
+    COLUMN_LOGP_REJECTED,
+    COLUMN_KL,
     COLUMN_COUNT
 } report_column;
 
@@ -39,7 +46,7 @@ typedef struct report_data {
     double train_s;                            /* sum of the steps' times */
     double mean_tok_per_s;                     /* NaN: not known */
     report_table steps;
-    report_table valid;            /* only step and loss */
+    report_table valid;            /* only step, loss, margin and accuracy */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
     int n_marks, n_stage_marks;
 } report_data;
