@@ -172,11 +172,16 @@ static bool is_stopped(void *ctx) {
     return peers_any(&s->setup.peers, s->opt->stop && *s->opt->stop);
 }
 
+static void tell_progress(void *ctx, const eval_task *t, int64_t done, int64_t all) {
+    session *s = ctx;
+    if (s->opt->on_task && setup_leads(&s->setup)) s->opt->on_task(s->opt->ctx, t->name, done, all);
+}
+
 static eval_options options_of(session *s, eval_journal *j) {
     setup *u = &s->setup;
     int ranks = peers_ranks(&u->peers);
     bool together = param_weights_in_slots(u->plan->store) || u->peers.m.size[MESH_TP] > 1;
-    eval_options opt = {.journal = j, .stops = is_stopped, .ctx = s};
+    eval_options opt = {.journal = j, .stops = is_stopped, .progress = tell_progress, .ctx = s};
     opt.ranks = (eval_ranks){peers_rank(&u->peers), together ? 0 : ranks, sum_over_ranks, s};
     if (ranks == 1) opt.interrupt = s->opt->stop; /* several must stop at the same place */
     return opt;

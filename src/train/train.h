@@ -32,7 +32,9 @@ typedef struct train_options {
     int64_t trace_steps; /* steps */
     void (*on_event)(void *ctx, const json_t *event); /* each event, on rank 0; may be NULL */
     void (*on_plan)(void *ctx, const char *table);    /* the memory table, once, before step 1 */
-    void *ctx;                                        /* of both */
+    /* How much of a task is done, while a checkpoint is evaluated; may be NULL. */
+    void (*on_task)(void *ctx, const char *task, int64_t done, int64_t all);
+    void *ctx; /* of these */
 } train_options;
 
 /* Trains to the end that the config sets, from the newest checkpoint in the run folder if there is

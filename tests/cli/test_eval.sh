@@ -26,11 +26,11 @@ cmp <(head -n 5 samples.jsonl) few.jsonl || fail "scores depend on what else is 
 grep -qE '^words +acc +none +1\.0000 +0\.0000 +5$' out || fail "the table"
 
 # Killed at any moment, it goes on where it was, and comes to the same bits.
-awk 'NR <= 500 { for (i = 4; i <= NF; i += 2) printf "{\"context\": \"%s %s %s\", \"choices\": [\" %s\", \" a\"], \"gold\": 0}\n", $(i-3), $(i-2), $(i-1), $i }' text.txt >many.jsonl
+awk '{ for (i = 4; i <= NF; i++) printf "{\"context\": \"%s %s %s\", \"choices\": [\" %s\", \" a\"], \"gold\": 0}\n", $(i-3), $(i-2), $(i-1), $i }' text.txt >many.jsonl
 expect 0 eval $m --tasks many.jsonl --samples whole.jsonl --json
 mv out whole.out
 [ ! -e whole.jsonl.part ] || fail "the part of a finished evaluation stays"
-"$athanor" eval $m --tasks many.jsonl --samples again.jsonl --json >out 2>err &
+"$athanor" eval $m --tasks many.jsonl --threads 1 --samples again.jsonl --json >out 2>err &
 pid=$!
 has_part() { [ -s again.jsonl.part ] || [ -e again.jsonl ]; }
 await has_part
@@ -199,6 +199,15 @@ expect 0 eval locked --tasks cloze
 expect 2 eval locked --tasks words.yaml;              has err "test split, which the run locked keeps locked"
 expect 2 eval locked/checkpoints/step-1 --tasks words.yaml; has err "eval.lock_test"
 expect 2 eval $m --tasks cloze,words.yaml --against locked; has err "eval.lock_test"
+
+# What it computes in: the format of the weights, or as asked.
+expect 0 eval $m --tasks cloze --json;                has out '"precision": "fp32"'
+expect 0 eval $m --tasks cloze --json --precision bf16 --samples bf16.jsonl
+has out '"precision": "bf16"'
+! cmp -s bf16.jsonl samples.jsonl || fail "bf16 has the scores of fp32"
+expect 2 eval $m --tasks cloze --precision fp8;       has err "there is no precision fp8"
+expect 0 export "$root/tests/golden/models/llama-gqa-tied" -o whole.gguf --to gguf --dtype F32
+expect 2 eval whole.gguf --tasks cloze --precision bf16; has err "GGUF files compute in fp32"
 
 # Refusals name the thing, and the place.
 expect 2 eval $m;                                     has err "eval needs --tasks"

@@ -61,6 +61,14 @@ done
 expect 0 train tiny.yaml $steps run=widened train.precision={compute:\ bf16,arithmetic:\ fp32} "$all"
 same_scores widened 12
 
+# At the border of two stages the weights are of the one that ended, with its rotary base.
+stages='stages=[{name: a, until: {steps: 8}}, {name: b, model: {rope_theta: 2.0e2}, train: {seq_len: 64}}]'
+expect 0 train tiny.yaml $steps run=staged "$stages"
+rm -r staged/checkpoints/step-12
+expect 0 train tiny.yaml $steps run=staged "$stages" "$all"
+same_scores staged 8
+same_scores staged 12
+
 # Other steps, fewer documents; the last checkpoint always.
 expect 0 train tiny.yaml $steps run=some eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3
 [ "$(ls some/eval)" = "$(printf 'step-12.json\nstep-8.json')" ] || fail "evaluated: $(ls some/eval)"

@@ -195,6 +195,17 @@ void progress_plan(void *ctx, const char *table) {
     fflush(p->out);
 }
 
+void progress_task(void *ctx, const char *task, int64_t done, int64_t all) {
+    progress *p = ctx;
+    int64_t now = clock_now_ns();
+    if (!p->live || now - p->shown_ns < 100000000) return;
+    p->shown_ns = now;
+    settle(p);
+    fprintf(p->out, " evaluating %s: %ld of %ld", task, (long)done, (long)all);
+    p->line_open = true;
+    fflush(p->out);
+}
+
 void progress_end(progress *p) {
     settle(p);
     fflush(p->out);

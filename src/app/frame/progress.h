@@ -21,6 +21,8 @@ void progress_init(progress *p, FILE *out);
 /* For train_options.on_event and on_plan; ctx is the progress. */
 void progress_event(void *ctx, const json_t *event);
 void progress_plan(void *ctx, const char *table);
+/* For train_options.on_task: a live line. */
+void progress_task(void *ctx, const char *task, int64_t done, int64_t all);
 void progress_end(progress *p);
 
 /* "3m07s", "1h02m", "12s" */

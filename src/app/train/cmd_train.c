@@ -52,6 +52,7 @@ static status train(const cli_args *args, config *c, comm_world *world, err *e) 
                          .world = comm_world_size(world) > 1 ? world : NULL,
                          .on_event = args->json ? print_event_json : progress_event,
                          .on_plan = args->json ? NULL : progress_plan,
+                         .on_task = args->json ? NULL : progress_task,
                          .ctx = &view};
     status st = train_run(c, &opt, e);
     if (!args->json && speaks) progress_end(&view);
