@@ -19,13 +19,15 @@
 
 typedef struct eval_journal {
     json_t *known; /* key -> value */
-    FILE *out;
+    FILE *out;     /* NULL: it is only read */
     const char *path;
     uint64_t model; /* hash of what names the model */
 } eval_journal;
 
 /* Opens the file, which may be absent, and reads what is there. ST_FAILED: it cannot be written. */
 status eval_journal_open(eval_journal *j, const char *path, uint64_t model, err *e) ATH_MUST_USE;
+/* The same, only to read: what is put is forgotten. */
+status eval_journal_read(eval_journal *j, const char *path, uint64_t model, err *e) ATH_MUST_USE;
 /* The key of some bytes, for this model. */
 void eval_journal_key(const eval_journal *j, const void *bytes, size_t n, char out[17]);
 /* NULL: not there. */

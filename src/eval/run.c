@@ -133,13 +133,50 @@ static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64
     return left;
 }
 
+/* The part of a block that this rank scores. */
+typedef struct block_part {
+    int64_t first, end;
+} block_part;
+
+static block_part part_of(const eval_ranks *r, int64_t n) {
+    if (r->n < 2) return (block_part){0, n};
+    return (block_part){n * r->rank / r->n, n * (r->rank + 1) / r->n};
+}
+
+/* Gives each rank the terms of request i: as share_scores. */
+static void share_terms(const eval_ranks *r, score_request *q, bool own) {
+    int64_t *bits = xcalloc((size_t)q->n_scored, sizeof *bits);
+    for (int32_t k = 0; own && k < q->n_scored; k++) memcpy(&bits[k], &q->nll[k], sizeof q->nll[k]);
+    r->sum(r->ctx, bits, q->n_scored);
+    for (int32_t k = 0; k < q->n_scored; k++) memcpy(&q->nll[k], &bits[k], sizeof q->nll[k]);
+    free(bits);
+}
+
+/* Gives each rank the scores of all: sums of their bits, of which all ranks but one have none. */
+static void share_scores(const eval_ranks *r, score_request *block, int64_t n, block_part own) {
+    int64_t bits[BLOCK] = {0};
+    if (r->n < 2) return;
+    for (int64_t i = own.first; i < own.end; i++)
+        memcpy(&bits[i], &block[i].loglik, sizeof bits[i]);
+    r->sum(r->ctx, bits, n);
+    for (int64_t i = 0; i < n; i++) memcpy(&block[i].loglik, &bits[i], sizeof bits[i]);
+    for (int64_t i = 0; i < n; i++)
+        if (block[i].nll) share_terms(r, &block[i], i >= own.first && i < own.end);
+}
+
 static status score_block(const eval_work *w, scorer *s, score_request *r, const int64_t *todo,
                           int64_t n, eval_progress *p, score_stats *stats, err *e) {
     score_options opt = {.interrupt = w->opt->interrupt, .progress = tell, .ctx = p};
     score_request block[BLOCK];
     score_stats more;
+    const eval_ranks *ranks = &w->opt->ranks;
+    block_part own = part_of(ranks, n);
     for (int64_t i = 0; i < n; i++) block[i] = r[todo[i]];
-    TRY(scorer_run(s, block, n, &opt, &more, e));
+    status st = scorer_run(s, block + own.first, own.end - own.first, &opt, &more, e);
+    if (st == ST_NONFINITE && ranks->n > 1) st = ST_OK; /* the others are to see it, too */
+    TRY(st);
+    share_scores(ranks, block, n, own);
+    TRY(score_check(block, n, e));
     stats->passes += more.passes;
     stats->rows += more.rows;
     stats->rows_alone += more.rows_alone;
@@ -159,9 +196,13 @@ static status score(const eval_work *w, scorer *s, eval_requests *r, score_stats
     int64_t left = look_up(w->opt->journal, r->item, r->n, todo);
     eval_progress p = {.w = w, .before = r->n - left, .all = r->n};
     status st = ST_OK;
-    for (int64_t at = 0; st == ST_OK && at < left; at += BLOCK)
-        st = score_block(w, s, r->item, todo + at, left - at < BLOCK ? left - at : BLOCK, &p, stats,
-                         e);
+    for (int64_t at = 0; st == ST_OK && at < left; at += BLOCK) {
+        if (w->opt->stops && w->opt->stops(w->opt->ctx))
+            st = err_set(e, ST_STOPPED, "stopped by a signal");
+        else
+            st = score_block(w, s, r->item, todo + at, left - at < BLOCK ? left - at : BLOCK, &p,
+                             stats, e);
+    }
     free(todo);
     if (st == ST_OK) eval_take_scores(r);
     return st;
@@ -292,16 +333,35 @@ static status run(eval_work *w, score_stats *stats, err *e) {
     return ST_OK;
 }
 
-status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
-                err *e) {
+static eval_work work_of(open_model *m, eval_task *tasks, int n, const eval_options *opt) {
     eval_work w = {.m = m, .task = tasks, .n = n, .opt = opt};
     int64_t most = model_max_tokens(&m->config);
     w.most_tok = opt->most_tok && opt->most_tok < most ? opt->most_tok : most;
     w.requests = xcalloc((size_t)n + 1, sizeof *w.requests);
+    return w;
+}
+
+static void work_free(eval_work *w) {
+    for (int i = 0; i < w->n; i++) eval_requests_free(&w->requests[i]);
+    free(w->requests);
+    generation_settings_free(&w->settings);
+}
+
+status eval_plan(open_model *m, eval_task *tasks, int n, const eval_options *opt,
+                 int64_t *cache_tok, err *e) {
+    eval_work w = work_of(m, tasks, n, opt);
+    status st = open_model_settings(m, &w.settings, e);
+    if (st == ST_OK) st = encode_tasks(&w, e);
+    *cache_tok = w.longest_greedy;
+    work_free(&w);
+    return st;
+}
+
+status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
+                err *e) {
+    eval_work w = work_of(m, tasks, n, opt);
     *stats = (score_stats){0};
     status st = run(&w, stats, e);
-    for (int i = 0; i < n; i++) eval_requests_free(&w.requests[i]);
-    free(w.requests);
-    generation_settings_free(&w.settings);
+    work_free(&w);
     return st;
 }

@@ -20,33 +20,6 @@ static json_t *message(const char *role, const char *text, size_t len) {
     return json_pack("{s:s, s:o}", "role", role, "content", json_text(text, len));
 }
 
-/* ---- what ends an answer ---- */
-
-/* Renders a short conversation and looks at what follows the answer: a special token there is the
- * end of an answer, whatever the config says. */
-static int32_t end_of_turn(const conversation *c) {
-    static const char said[] = "ATHANOR ANSWERS";
-    json_t *messages = json_pack("[o, o]", message("user", "question", strlen("question")),
-                                 message("assistant", said, strlen(said)));
-    chat_request q = {.messages = messages, .now = &c->began};
-    strbuf text = {0};
-    tok_ids ids = {0};
-    int32_t found = -1;
-    err ignored = {0};
-    if (chat_render(c->template, &q, &text, NULL, &ignored) == ST_OK) {
-        const char *after = strstr(strbuf_cstr(&text), said);
-        if (after) after += strlen(said);
-        if (after) after += strspn(after, " \n");
-        if (after && tok_encode(c->tok, after, strlen(after), 0, &ids, &ignored) == ST_OK &&
-            ids.n > 0)
-            found = tok_special(c->tok, ids.id[0]) ? ids.id[0] : -1;
-    }
-    json_decref(messages);
-    strbuf_free(&text);
-    tok_ids_free(&ids);
-    return found;
-}
-
 void conversation_init(conversation *c, generator *gen, const tok *t, const chat_template *template,
                        const generation_settings *settings) {
     time_t now = (time_t)clock_wall_s();
@@ -55,7 +28,7 @@ void conversation_init(conversation *c, generator *gen, const tok *t, const chat
     c->variables = json_object();
     localtime_r(&now, &c->began);
     for (int64_t i = 0; i < settings->end.n; i++) generation_add_end(&c->end, settings->end.id[i]);
-    generation_add_end(&c->end, end_of_turn(c));
+    generation_add_end(&c->end, chat_find_stop(template, t, &c->began));
 }
 
 void conversation_free(conversation *c) {
@@ -173,22 +146,17 @@ static size_t next_turn(const conversation *c, size_t first) {
     return 0;
 }
 
-/* Tokens that the context holds. */
-static int context_of(const conversation *c) {
-    return c->gen ? c->gen->Tmax : c->Tmax;
-}
-
 static status too_long(const conversation *c, int64_t n, err *e) {
     err_set(e, ST_USAGE,
             "the message needs %ld tokens with what stands around it, the context holds %d",
-            (long)n, context_of(c));
+            (long)n, c->Tmax);
     return err_hint(e, "shorten it, or give more with --ctx");
 }
 
 /* Of as many turns as fit. */
 status conversation_prompt(conversation *c, int64_t max_new, tok_ids *ids, strbuf *text,
                            int64_t *n_dropped, err *e) {
-    int64_t Tmax = context_of(c), room = max_new < Tmax / 8 ? max_new : Tmax / 8;
+    int64_t Tmax = c->Tmax, room = max_new < Tmax / 8 ? max_new : Tmax / 8;
     size_t first = c->first_seen;
     *n_dropped = 0;
     TRY(encode_from(c, first, ids, text, e));

@@ -99,6 +99,7 @@ struct generation {
     generate_limits limits;
     tok_ids seq; /* prompt and what followed */
     sampler *sampler;
+    float *logits; /* [vocab] as the model gave them, if log-probabilities are wanted */
     text_state text;
     tok_ids *out;
     generate_result *result;
@@ -131,6 +132,7 @@ status generation_begin(generation **out, const generate_request *rq, const gene
     w->text = text_begin(rq, text);
     for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&w->seq, rq->prompt[i]);
     w->sampler = sampler_new(&rq->sample, limits->n_ids);
+    if (rq->logprobs) w->logits = xcalloc((size_t)limits->vocab, sizeof *w->logits);
     *out = w;
     return ST_OK;
 }
@@ -139,6 +141,7 @@ void generation_free(generation *w) {
     if (!w) return;
     tok_stream_free(&w->text.stream);
     sampler_free(w->sampler);
+    free(w->logits);
     tok_ids_free(&w->seq);
     free(w);
 }
@@ -171,9 +174,23 @@ static bool has_ended(const generation *w, bool stopped, generate_finish *why) {
     return true;
 }
 
+/* In double, as the scoring programs' sums are not asked for here: the two agree to fp32. */
+static double logprob_of(const float *logits, int32_t vocab, int32_t id) {
+    double max = -INFINITY, sum = 0;
+    for (int32_t v = 0; v < vocab; v++) max = fmax(max, (double)logits[v]);
+    for (int32_t v = 0; v < vocab; v++) sum += exp((double)logits[v] - max);
+    return (double)logits[id] - max - log(sum);
+}
+
+/* A pick overwrites the logits, which are kept before where their probabilities are wanted. */
+static int32_t pick(const generation *w, float *logits) {
+    if (w->logits) memcpy(w->logits, logits, sizeof *logits * (size_t)w->limits.vocab);
+    return sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n);
+}
+
 status generation_take(generation *w, float *logits, bool *ended, err *e) {
     generate_result *res = w->result;
-    int32_t id = sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n);
+    int32_t id = pick(w, logits);
     if (id < 0) return not_finite(w, e);
     *ended = is_end(w->rq, id);
     if (*ended) {
@@ -181,6 +198,7 @@ status generation_take(generation *w, float *logits, bool *ended, err *e) {
         return ST_OK;
     }
     bool stopped;
+    if (w->logits) w->rq->logprobs[res->n_new] = logprob_of(w->logits, w->limits.vocab, id);
     tok_ids_push(w->out, id);
     tok_ids_push(&w->seq, id);
     res->n_new++;

@@ -29,6 +29,9 @@ typedef struct generate_request {
     const char *const *stop;
     int n_stop;
     const volatile sig_atomic_t *interrupt; /* nonzero: stop after this pass; may be NULL */
+    /* [max_new] gets log p of each new token by the model, before temperature, penalty and filters;
+     * may be NULL. */
+    double *logprobs;
     /* Called with each piece of finished text, whole characters; may be NULL. */
     void (*on_text)(void *ctx, const char *text, size_t len);
     void *ctx;

@@ -71,6 +71,7 @@ typedef struct plan_spec {
     int chunks;               /* how many training programs share the layers; 0: one */
     int frames;               /* micro-batches under way at a time; 0: one, PLAN_ALL_FRAMES: all */
     int sequences;            /* of one sample; 0: one. A micro-batch has whole samples only */
+    int learned;              /* so many of them are trained, and run in a pass; 0: all */
     bool deferred_loss;       /* the loss is computed outside of the program (TASK_NLL) */
     model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
     const plan_other *others; /* [n_others] */

@@ -48,6 +48,12 @@ static plan_signature common(const plan_spec *s, int model) {
                             .grads_in_frame = plan_grads_in_frame(s)};
 }
 
+/* Sequences that a program runs, of B of a micro-batch: the others of a sample run in another pass
+ * of the program that has no backward. */
+static int rows_of(const plan_spec *s, int B) {
+    return s->learned ? B / s->sequences * s->learned : B;
+}
+
 static plan_signature lm_signature(const plan_spec *s, int model, int B) {
     plan_signature g = common(s, model);
     g.task = TASK_LM;
@@ -58,7 +64,7 @@ static plan_signature lm_signature(const plan_spec *s, int model, int B) {
 }
 
 static plan_signature train_signature(const plan_spec *s, int chunk) {
-    plan_signature g = lm_signature(s, 0, s->train_B);
+    plan_signature g = lm_signature(s, 0, rows_of(s, s->train_B));
     g.train = true;
     g.recompute = s->recompute;
     g.layers = model_chunk(&s->model, chunks_of(s), chunk);
@@ -130,11 +136,11 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             *out = train_signature(s, number);
             return true;
         case USE_VALID:
-            if (s->valid_B) *out = lm_signature(s, 0, s->valid_B);
+            if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
-            *out = lm_signature(s, 1 + number, s->train_B);
+            *out = lm_signature(s, 1 + number, rows_of(s, s->train_B));
             return true;
         case USE_PREFILL:
             if (!s->cache_tok || !prefill_length(s, number)) return false;
@@ -303,7 +309,8 @@ generator plan_generator(const plan *p, const tok *t) {
 }
 
 scorer *plan_scorer(const plan *p) {
-    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, plan_cache(p));
+    scorer_cache cache = {plan_cache(p), p->spec.compute, plan_tp(&p->spec)};
+    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, &cache);
     for (int i = 0; i < scorer_shapes(&p->spec.score); i++)
         scorer_set_pass(s, i, plan_prog(p, USE_FILL, i), plan_prog(p, USE_SCORE, i));
     scorer_set_write(s, plan_prog(p, USE_WRITE, 0));

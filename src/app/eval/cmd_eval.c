@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "eval/adapters.h"
 #include "eval/run.h"
+#include "op/machine.h"
 #include "run/folder.h"
 
 enum { MOST_TASKS = 256 };
@@ -24,7 +25,8 @@ typedef struct evaluation {
     int n;
     int64_t threads, most_tok, shown; /* shown: documents of each task that are printed */
     score_stats stats;
-    bool live; /* standard error is a terminal */
+    const char *precision; /* in which the model has computed */
+    bool live;             /* standard error is a terminal */
 } evaluation;
 
 /* ---- tasks ---- */
@@ -65,14 +67,8 @@ static char *run_of(const evaluation *v, const char *model) {
 }
 
 /* What a run is compared by while it is made must not be what it is judged by in the end. */
-static status check_lock(const evaluation *v, const char *model, err *e) {
-    char *run = run_of(v, model);
-    config *c;
-    if (!run) return ST_OK;
-    TRY(run_load_config(&c, run, e));
-    bool locked = c->eval.lock_test;
-    config_free(c);
-    for (int i = 0; locked && i < v->n; i++) {
+static status check_lock(const evaluation *v, const config *run, const char *model, err *e) {
+    for (int i = 0; run && run->eval.lock_test && i < v->n; i++) {
         if (!v->task[i].test_split) continue;
         err_at(e, ST_USAGE, "eval.lock_test",
                "the task %s is of a test split, which the run %s keeps locked", v->task[i].name,
@@ -138,6 +134,13 @@ static status open_template(const evaluation *v, const open_model *m, const char
     return chat_template_load_open(out, m->dir ? m->dir : path, m->gguf ? m->tok : NULL, file, e);
 }
 
+/* A run that widens bf16 to multiply it has other bits than one that multiplies it as it is. */
+static void multiply_as(const config *run, open_model *m) {
+    bool widens =
+        run && m->compute == DT_BF16 && run->train.precision.arithmetic == CONFIG_ARITHMETIC_FP32;
+    if (widens) dev_limit(m->dev, machine_isa(dev_isa(m->dev), ARITH_WIDE), 0);
+}
+
 static status run_model(evaluation *v, const char *path, err *e) {
     open_model m = {0};
     chat_template *template = NULL;
@@ -148,13 +151,21 @@ static status run_model(evaluation *v, const char *path, err *e) {
                         .progress = show_progress,
                         .ctx = v};
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
-    status st = check_lock(v, path, e);
-    if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
+    const char *base = cli_value(v->args, "base");
+    char *run = run_of(v, path);
+    config *c = NULL;
+    status st = run ? run_load_config(&c, run, e) : ST_OK;
+    if (st == ST_OK) st = check_lock(v, c, path, e);
+    if (st == ST_OK) st = open_model_read_on(&m, path, base, (int)v->threads, e);
+    if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
+    if (st == ST_OK) multiply_as(c, &m);
     if (st == ST_OK) st = open_template(v, &m, path, &template, e);
     opt.template = template;
+    v->precision = open_model_precision(m.compute);
     if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
     chat_template_free(template);
     open_model_close(&m);
+    config_free(c);
     return st;
 }
 
@@ -177,6 +188,7 @@ static status write_samples(const evaluation *v, const char *path, err *e) {
 static void report(const evaluation *v, json_t *out) {
     if (out) {
         json_object_set_new(out, "results", eval_results_json(v->task, v->n));
+        json_object_set_new(out, "precision", json_string(v->precision));
         json_object_set_new(out, "scored",
                             json_pack("{s:I,s:I,s:I}", "passes", (json_int_t)v->stats.passes,
                                       "rows", (json_int_t)v->stats.rows, "rows_alone",
@@ -253,6 +265,8 @@ static const cli_option options[] = {
     {"keep-reasoning", NULL, "filters see what was thought before the answer, too"},
     {"no-unconditional", NULL, "do not score continuations alone; no acc_mutual_info"},
     {"max-length", "N", "tokens of context at most (what the model was made for)"},
+    {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
+    {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     {"threads", "N", "threads (all cores)"},
     {0}};
 
