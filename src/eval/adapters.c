@@ -190,5 +190,7 @@ char *eval_adapter_list(void) {
                  takes_subject(&adapters[i]) ? "SUBJECT" : "");
         strbuf_printf(&out, "  %-22s %s\n", name, adapters[i].reads);
     }
+    strbuf_puts(&out,
+                "  vibe                   nothing: dialogues of three turns, judged by rule\n");
     return out.data;
 }

@@ -146,22 +146,17 @@ static size_t next_turn(const conversation *c, size_t first) {
     return 0;
 }
 
-/* Tokens that the context holds. */
-static int context_of(const conversation *c) {
-    return c->gen ? c->gen->Tmax : c->Tmax;
-}
-
 static status too_long(const conversation *c, int64_t n, err *e) {
     err_set(e, ST_USAGE,
             "the message needs %ld tokens with what stands around it, the context holds %d",
-            (long)n, context_of(c));
+            (long)n, c->Tmax);
     return err_hint(e, "shorten it, or give more with --ctx");
 }
 
 /* Of as many turns as fit. */
 status conversation_prompt(conversation *c, int64_t max_new, tok_ids *ids, strbuf *text,
                            int64_t *n_dropped, err *e) {
-    int64_t Tmax = context_of(c), room = max_new < Tmax / 8 ? max_new : Tmax / 8;
+    int64_t Tmax = c->Tmax, room = max_new < Tmax / 8 ? max_new : Tmax / 8;
     size_t first = c->first_seen;
     *n_dropped = 0;
     TRY(encode_from(c, first, ids, text, e));

@@ -23,8 +23,8 @@ typedef struct conversation {
     const chat_template *template;
     json_t *messages;  /* a system message, if any, then user and assistant in turn */
     json_t *variables; /* of the template, such as enable_thinking, and "tools" */
-    int Tmax;          /* tokens that the context holds, where there is no gen */
-    tok_ids end;       /* ids that end an answer */
+    int Tmax;    /* tokens that the context holds; the caller says so before the first answer */
+    tok_ids end; /* ids that end an answer */
     size_t first_seen; /* the model sees the system message and the messages from this one on */
     struct tm began;   /* what templates print as the date */
 } conversation;

@@ -25,18 +25,17 @@ expect 0 eval run --tasks cloze --limit 5 --threads 1 --samples few.jsonl
 cmp <(head -n 5 samples.jsonl) few.jsonl || fail "scores depend on what else is scored"
 grep -qE '^words +acc +none +1\.0000 +0\.0000 +5$' out || fail "the table"
 
-# Killed at any moment, it goes on where it was, and comes to the same bits.
-awk '{ for (i = 4; i <= NF; i++) printf "{\"context\": \"%s %s %s\", \"choices\": [\" %s\", \" a\"], \"gold\": 0}\n", $(i-3), $(i-2), $(i-1), $i }' text.txt >many.jsonl
+# Killed at any moment, it goes on where it was, and comes to the same bits. The system kills it when what it writes is
+# larger than so many kilobytes.
+killed_at() {
+    (ulimit -f "$1" && shift && exec "$athanor" "$@") >out 2>err && fail "it was not killed: $*"
+    [ ! -e again.jsonl ] && [ -s again.jsonl.part ] || fail "what was computed: $(ls -l again.jsonl*)"
+}
+awk 'NR <= 500 { for (i = 4; i <= NF; i += 2) printf "{\"context\": \"%s %s %s\", \"choices\": [\" %s\", \" a\"], \"gold\": 0}\n", $(i-3), $(i-2), $(i-1), $i }' text.txt >many.jsonl
 expect 0 eval $m --tasks many.jsonl --samples whole.jsonl --json
 mv out whole.out
 [ ! -e whole.jsonl.part ] || fail "the part of a finished evaluation stays"
-"$athanor" eval $m --tasks many.jsonl --threads 1 --samples again.jsonl --json >out 2>err &
-pid=$!
-has_part() { [ -s again.jsonl.part ] || [ -e again.jsonl ]; }
-await has_part
-kill -9 $pid 2>/dev/null
-wait $pid 2>/dev/null
-[ ! -e again.jsonl ] || fail "it ended before it could be killed"
+killed_at 60 eval $m --tasks many.jsonl --samples again.jsonl --json
 [ ! -e again.jsonl.part ] || printf '{"key": "12' >>again.jsonl.part
 expect 0 eval $m --tasks many.jsonl --samples again.jsonl --json
 cmp whole.jsonl again.jsonl || fail "an evaluation that goes on gives other scores"
@@ -111,16 +110,11 @@ sed 's/.*"written": \["\([^"]*\)", "\([^"]*\)", "[^"]*", "[^"]*"\].*/\1|\2/' fou
 expect 0 eval $m --tasks next.yaml --repeats 4 --temperature 1 --limit 2 --samples two.jsonl
 cmp <(head -n 2 four.jsonl) two.jsonl || fail "what is drawn depends on what else is asked"
 expect 2 eval $m --tasks next.yaml --repeats 4;       has err "4 answers of temperature 0 are all the same"
-"$athanor" eval $m --tasks next.yaml --repeats 40 --temperature 1 --samples killed.jsonl >out 2>err &
-pid=$!
-has_part() { [ -s killed.jsonl.part ] || [ -e killed.jsonl ]; }
-await has_part
-kill -9 $pid 2>/dev/null
-wait $pid 2>/dev/null
-[ ! -e killed.jsonl ] || fail "it ended before it could be killed"
-expect 0 eval $m --tasks next.yaml --repeats 40 --temperature 1 --samples killed.jsonl
-expect 0 eval $m --tasks next.yaml --repeats 40 --temperature 1 --samples unharmed.jsonl
-cmp killed.jsonl unharmed.jsonl || fail "writing that goes on gives other answers"
+rm again.jsonl
+killed_at 20 eval $m --tasks next.yaml --repeats 10 --temperature 1 --samples again.jsonl
+expect 0 eval $m --tasks next.yaml --repeats 10 --temperature 1 --samples again.jsonl
+expect 0 eval $m --tasks next.yaml --repeats 10 --temperature 1 --samples unharmed.jsonl
+cmp again.jsonl unharmed.jsonl || fail "writing that goes on gives other answers"
 
 # Prompts in a chat template, and dialogues, with the cause where it can be told.
 printf '%s' '{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}assistant{% endif %}' >good.jinja
@@ -142,6 +136,21 @@ has out "manners: fail"; has out '"any": the chat template drops the system prom
 expect 3 eval $m --tasks vibe;                        has err "chat template"
 printf 'dialogues:\n  - turns:\n    - {user: a, expect: {contain: b}}\n' >wrong.yaml
 expect 3 eval $m --tasks wrong.yaml;                  has err "there is no rule contain"; has err "wrong.yaml:2"
+
+# IFEval: its known name asks for long answers; a task file says the same with short ones.
+printf '{"key": 1, "prompt": "the fire", "instruction_id_list": ["punctuation:no_comma", "keywords:existence"], "kwargs": [{}, {"keywords": ["zzz"]}]}\n' >ifeval_input_data.jsonl
+expect 2 eval $m --tasks ifeval --data .;             has err "1280 tokens leave no room"
+cat >follow.yaml <<'YAML'
+test_split: train
+dataset_kwargs: {data_files: {train: ifeval_input_data.jsonl}}
+doc_to_text: prompt
+doc_to_target: 0
+generation_kwargs: {until: [], max_gen_toks: 8}
+metric_list: [{metric: prompt_level_strict_acc}, {metric: inst_level_strict_acc}, {metric: inst_level_loose_acc}]
+YAML
+expect 0 eval $m --tasks follow.yaml --samples follow.jsonl --json
+has out '"prompt_level_strict_acc,none": 0.0'; has out '"inst_level_strict_acc,none": 0.5'; has out '"inst_level_loose_acc,none": 0.5'
+grep -qF '{"instruction": "punctuation:no_comma", "strict": true, "loose": true}' follow.jsonl || fail "instructions: $(cat follow.jsonl)"
 
 # Texts in slices.
 printf '{"text": "the fire feeds a light", "source": "web"}\n{"text": "every ember", "source": "book"}\n' >texts.jsonl

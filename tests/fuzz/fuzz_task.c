@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "eval/answer.h"
 #include "eval/dialogue.h"
+#include "eval/ifeval.h"
 #include "eval/metric.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -68,6 +69,9 @@ static void use(eval_task *t, eval_text said) {
         for (int g = 0; g < d->n_gold; g++)
             CHECK(d->gold[g] >= 0 && d->gold[g] < d->n_choices, "gold %d", d->gold[g]);
         if (t->kind == EVAL_DIALOGUE) judge(d->dialogue, said);
+        uint32_t strict, loose = 0;
+        if (d->ifeval && eval_ifeval_judge(d->ifeval, said, &strict, &loose, &e) == ST_OK)
+            CHECK((strict & ~loose) == 0, "strict %x, loose %x", strict, loose);
         if (t->kind != EVAL_ANSWER) continue;
         eval_attempt a = {.written = said};
         if (eval_find_answers(t, d, &a, &e) != ST_OK) return;

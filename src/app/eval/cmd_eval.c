@@ -131,7 +131,8 @@ static status open_template(const evaluation *v, const open_model *m, const char
     for (int i = 0; i < v->n; i++) wanted |= v->task[i].kind == EVAL_DIALOGUE;
     *out = NULL;
     if (!wanted) return ST_OK;
-    return chat_template_load_open(out, m->dir ? m->dir : path, m->gguf ? m->tok : NULL, file, e);
+    const char *dir = open_model_text_dir(m);
+    return chat_template_load_open(out, dir ? dir : path, m->gguf ? m->tok : NULL, file, e);
 }
 
 /* A run that widens bf16 to multiply it has other bits than one that multiplies it as it is. */
