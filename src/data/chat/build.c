@@ -406,7 +406,7 @@ static status open_template(build *b, const char *tokenizer, err *e) {
            "%s has no tokens <|im_start|> and <|im_end|>, with which chatml begins "
            "and ends a turn",
            tokenizer);
-    return err_hint(e, "add them: athanor tok add %s --special '<|im_start|>,<|im_end|>' -o NEW",
+    return err_hint(e, "add them: athanor tok add %s --special '<|im_start|>,<|im_end|>' -o tok/",
                     tokenizer);
 }
 
