@@ -73,7 +73,7 @@ static void check_filled(doctor_checks *c, const char *name, const burnin_result
     if (r->wrong[0])
         doctor_check(c, name, false, "%s", r->wrong);
     else
-        doctor_check(c, name, true, "%.2f GiB filled and read back", r->memory_bytes / (1 << 30));
+        doctor_check(c, name, true, "%.1f MiB filled and read back", r->memory_bytes / (1 << 20));
 }
 
 static status check_memory(double seconds, doctor_checks *c, err *e) {

@@ -25,12 +25,30 @@ int64_t plan_baseline_bytes(const plan *p) {
     return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host + segment_bytes(p);
 }
 
-static int64_t limit_or_free(int64_t limit_bytes) {
-    return limit_bytes > 0 ? limit_bytes : (int64_t)dev_machine_available_bytes();
+/* A GPU that is there holds the arena; process and snapshot are the host's. Its driver and library have
+ * taken their memory when it is opened, so that what it has free is without that. */
+static bool has_own_memory(const plan *p) {
+    return dev_get_kind(p->dev) == DEV_CUDA && !dev_is_meta(p->dev);
+}
+
+static int64_t snapshot_bytes(const plan *p) {
+    return p->spec.snapshot ? p->region[REGION_SNAPSHOT].bytes : 0;
+}
+
+static int64_t limit_or_free(const plan *p, int64_t limit_bytes) {
+    return limit_bytes > 0 ? limit_bytes : (int64_t)dev_available_bytes(p->dev);
+}
+
+/* Of what limit_or_free says. */
+static int64_t needed_bytes(const plan *p, int64_t limit_bytes) {
+    bool apart = has_own_memory(p) && limit_bytes <= 0;
+    return p->peak_bytes + (apart ? -snapshot_bytes(p) : plan_baseline_bytes(p));
 }
 
 static bool fits(const plan *p, int64_t limit_bytes) {
-    return p->peak_bytes + plan_baseline_bytes(p) <= limit_or_free(limit_bytes);
+    int64_t host = plan_baseline_bytes(p) + snapshot_bytes(p);
+    if (has_own_memory(p) && host > (int64_t)dev_machine_available_bytes()) return false;
+    return needed_bytes(p, limit_bytes) <= limit_or_free(p, limit_bytes);
 }
 
 /* Whether all phases would fit with at most this micro-batch and this policy. */
@@ -71,9 +89,9 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
-    if (p->spec.snapshot &&
-        p->peak_bytes - p->region[REGION_SNAPSHOT].bytes + plan_baseline_bytes(p) <=
-            limit_or_free(limit)) {
+    bool host_only = has_own_memory(p) && limit <= 0;
+    if (p->spec.snapshot && !host_only &&
+        needed_bytes(p, limit) - snapshot_bytes(p) <= limit_or_free(p, limit)) {
         err_where(e, "checkpoint.async");
         return err_hint(e, "set checkpoint.async=false: it saves without a copy in memory");
     }
@@ -90,7 +108,7 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
         return err_hint(e, "set train.micro_batch_size=%d (it is %d) and train.recompute=full",
                         B_full, p->spec.train_B);
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes;
-    if (p->peak_bytes - activations + plan_baseline_bytes(p) > limit_or_free(limit)) {
+    if (needed_bytes(p, limit) - activations > limit_or_free(p, limit)) {
         err_where(e, "model");
         return err_hint(e, "choose a smaller model: without activations it needs %.1f MiB",
                         (double)(p->peak_bytes - activations) / (1 << 20));
@@ -101,12 +119,15 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
 
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) {
     if (fits(p, limit_bytes)) return ST_OK;
-    int64_t limit = limit_or_free(limit_bytes), need = p->peak_bytes + plan_baseline_bytes(p);
+    int64_t limit = limit_or_free(p, limit_bytes), need = needed_bytes(p, limit_bytes);
     err_set(e, ST_MEMORY,
             "the run needs %.1f MiB, of which activations take %.1f MiB, and %.1f MiB are %s",
             (double)need / (1 << 20), (double)p->region[REGION_FRAME].bytes / (1 << 20),
-            (double)limit / (1 << 20), limit_bytes > 0 ? "allowed" : "free");
-    if (p->spec.train_B) return hint_at_what_fits(p, limit, e);
+            (double)limit / (1 << 20),
+            limit_bytes > 0     ? "allowed"
+            : has_own_memory(p) ? "free on the GPU"
+                                : "free");
+    if (p->spec.train_B) return hint_at_what_fits(p, limit_bytes, e);
     return err_hint(e, "choose a smaller model or a machine with more memory");
 }
 

@@ -52,6 +52,8 @@ expect 0 bench train $small --steps 1 --warmup 0 --json
 has out '"device": "cuda", "gpu": "emulated GPU"'
 expect 0 bench gemm 32x48x64 device=cuda --dtype bf16
 has out "cublaslt"
+expect 4 bench train gpt2-xl train.seq_len=1024 train.global_batch_size=1024 train.micro_batch_size=1024 device=cuda
+has err "MiB are free on the GPU"
 expect 2 bench gemm 32x48x64 device=cuda --remember
 has err "--remember is for the CPU"
 
