@@ -1,6 +1,6 @@
 /* Opening a model to run it (see open_model.h).
  *
- * Reading order: open_model_read (the two forms), open_model_spec (what is planned),
+ * Reading order: open_model_read (the forms), open_model_spec (what is planned),
  * open_model_load, open_model_logits. */
 #include "interchange/open_model.h"
 
@@ -16,17 +16,22 @@ enum { PREFILL_T = 256 };
 
 /* ---- opening ---- */
 
-static status read_folder(open_model *m, const char *path, err *e) {
-    TRY(checkpoint_resolve(m->a, path, &m->dir, e)); /* of a run folder: its checkpoint */
-    json_t *from = json_object();                    /* as a user's `model: {from: DIR}` */
-    json_object_set_new(from, "from", json_string_nocheck(m->dir)); /* a path may be any bytes */
+static status read_tokenizer(open_model *m, const char *dir, err *e) {
+    char *tokenizer = path_join(m->a, dir, "tokenizer.json");
+    return !m->tok && file_exists(tokenizer) ? tok_load(&m->tok, tokenizer, e) : ST_OK;
+}
+
+/* dir: a folder with config.json and weights. */
+static status read_weights(open_model *m, const char *dir, err *e) {
+    json_t *from = json_object(); /* as a user's `model: {from: DIR}` */
+    json_object_set_new(from, "from", json_string_nocheck(dir)); /* a path may be any bytes */
     status st = model_config_read(m->a, from, 0, &m->config, e);
     json_decref(from);
     if (st != ST_OK) return st;
-    char *tokenizer = path_join(m->a, m->dir, "tokenizer.json");
-    if (file_exists(tokenizer)) TRY(tok_load(&m->tok, tokenizer, e));
+    if (m->adapter.vocab > m->config.vocab_size) m->config.vocab_size = m->adapter.vocab;
+    TRY(read_tokenizer(m, dir, e));
     m->folder = ARENA_NEW(m->a, hf_model);
-    return hf_model_open(m->folder, m->dir, &m->config, e);
+    return hf_model_open(m->folder, dir, &m->config, e);
 }
 
 static status read_gguf(open_model *m, const char *path, err *e) {
@@ -35,7 +40,37 @@ static status read_gguf(open_model *m, const char *path, err *e) {
     m->config = m->gguf->config;
     gguf_model_end_ids(m->gguf, &m->end);
     bool has_tokenizer = gguf_meta_find(gguf_get_meta(m->gguf->file), "tokenizer.ggml.tokens");
-    return has_tokenizer ? tok_load_with(&m->tok, path, &(tok_load_options){0}, e) : ST_OK;
+    if (m->tok || !has_tokenizer) return ST_OK;
+    return tok_load_with(&m->tok, path, &(tok_load_options){0}, e);
+}
+
+static status read_base(open_model *m, const char *base, err *e) {
+    char *dir;
+    m->base_dir = base;
+    if (open_model_is_gguf(base)) return read_gguf(m, base, e);
+    TRY(checkpoint_resolve(m->a, base, &dir, e));
+    m->base_dir = dir;
+    if (!peft_is_folder(dir)) return read_weights(m, dir, e);
+    err_at(e, ST_USAGE, base, "the base model %s is an adapter itself", base);
+    return err_hint(e, "merge it with `athanor export`, and give the folder that this makes");
+}
+
+/* What stands in the adapter's folder goes before what the base model says. */
+static status read_adapter(open_model *m, const char *base, err *e) {
+    TRY(peft_open(&m->adapter, m->dir, e));
+    if (!base) TRY(peft_find_base(&m->adapter, "name it with --base FOLDER", &base, e));
+    TRY(read_tokenizer(m, m->dir, e));
+    status st = read_base(m, base, e);
+    if (st != ST_OK) err_context(e, "the base model of %s", m->dir);
+    return st;
+}
+
+static status read_folder(open_model *m, const char *path, const char *base, err *e) {
+    TRY(checkpoint_resolve(m->a, path, &m->dir, e)); /* of a run folder: its checkpoint */
+    if (peft_is_folder(m->dir)) return read_adapter(m, base, e);
+    if (!base) return read_weights(m, m->dir, e);
+    err_at(e, ST_USAGE, "--base", "%s is no adapter, and has no base model", path);
+    return err_hint(e, "leave --base out");
 }
 
 bool open_model_is_gguf(const char *path) {
@@ -45,15 +80,20 @@ bool open_model_is_gguf(const char *path) {
 }
 
 status open_model_read(open_model *m, const char *path, int threads, err *e) {
+    return open_model_read_on(m, path, NULL, threads, e);
+}
+
+status open_model_read_on(open_model *m, const char *path, const char *base, int threads, err *e) {
     *m = (open_model){.a = arena_new("model")};
     if (!file_exists(path)) {
         err_at(e, ST_USAGE, path, "there is no model at %s", path);
-        return err_hint(e, "give a Hugging Face folder, a run folder or a GGUF file");
+        return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
     }
     dev_kind kind;
     TRY(dev_find_kind(NULL, &kind, e));
     TRY(dev_open(&m->dev, kind, threads, e));
-    return open_model_is_gguf(path) ? read_gguf(m, path, e) : read_folder(m, path, e);
+    bool gguf = open_model_is_gguf(path) && !base;
+    return gguf ? read_gguf(m, path, e) : read_folder(m, path, base, e);
 }
 
 /* ---- loading ---- */
@@ -97,6 +137,7 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .cache_f16 = cache_is_f16(m),
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .logits_T = logits_T,
+                      .adapters = m->adapter.adapters,
                       .score = m->score};
     if (m->gguf) {
         spec.locate = gguf_model_locate;
@@ -115,15 +156,25 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
     TRY(plan_new(&m->plan, m->dev, &spec, e));
     TRY(plan_check_fits(m->plan, 0, e));
     TRY(plan_commit(m->plan, e));
-    if (m->gguf) return gguf_model_load_vectors(m->gguf, m->plan->store, e);
-    return hf_model_load_rest(m->folder, m->plan->store, e);
+    const param_store *s = m->plan->store;
+    hf_order order = m->folder ? m->folder->order : HF_FILES;
+    TRY(m->gguf ? gguf_model_load_vectors(m->gguf, s, e) : hf_model_load_rest(m->folder, s, e));
+    return m->adapter.dir ? peft_load(&m->adapter, s, order, e) : ST_OK;
 }
 
 /* ---- running ---- */
 
+const char *open_model_text_dir(const open_model *m) {
+    bool own = !m->adapter.dir || file_exists(path_join(m->a, m->dir, "tokenizer.json"));
+    return own ? m->dir : m->base_dir;
+}
+
 status open_model_settings(const open_model *m, generation_settings *s, err *e) {
     *s = (generation_settings){0};
-    if (m->dir) TRY(generation_settings_read(s, m->dir, e));
+    const char *dir = m->dir;
+    if (m->base_dir && !file_exists(path_join(m->a, dir, "generation_config.json")))
+        dir = m->base_dir;
+    if (dir) TRY(generation_settings_read(s, dir, e));
     for (int64_t i = 0; i < m->end.n; i++) generation_add_end(&s->end, m->end.id[i]);
     if (m->tok) generation_add_end(&s->end, tok_eos(m->tok));
     return ST_OK;
@@ -160,6 +211,7 @@ void open_model_close(open_model *m) {
     tok_ids_free(&m->end);
     if (m->gguf) gguf_model_close(m->gguf);
     if (m->folder) hf_model_close(m->folder);
+    if (m->adapter.a) peft_close(&m->adapter);
     dev_close(m->dev);
     arena_free(m->a);
 }

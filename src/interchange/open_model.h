@@ -13,7 +13,10 @@
  *   open_model_close       always, also after an error
  *
  * Two forms of a model are opened: a Hugging Face folder, and a GGUF file. Exactly one of the
- * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files.
+ * members `folder` and `gguf` is set after open_model_read, and it holds the mapped files. An
+ * adapter (io/hf/peft.h) is opened with its base model, which is in one of these forms: the
+ * programs add what the adapter adds to each product, as in training, so its log-probabilities are
+ * those of training.
  *
  * Most weights are not copied. The programs read a matrix in the mapped file, in its format there,
  * if they can compute with it as it is (hf_weights.h and gguf_model.h say when). All others, mainly
@@ -24,7 +27,7 @@
 #include "infer/generate.h"
 #include "infer/settings.h"
 #include "io/gguf/gguf_model.h"
-#include "io/hf/hf_weights.h"
+#include "io/hf/peft.h"
 #include "plan/plan.h"
 
 /* The format of keys and values in the KV cache. At long contexts a token reads more of the cache
@@ -39,9 +42,11 @@ typedef struct open_model {
     arena *a;
     dev *dev;
     /* after open_model_read */
-    char *dir;           /* the Hugging Face folder; NULL: it is a GGUF file */
-    hf_model *folder;    /* its weights; NULL: it is a GGUF file */
-    gguf_model *gguf;    /* the GGUF file; NULL: it is a folder */
+    char *dir;            /* the Hugging Face folder, or that of the adapter; NULL: a GGUF file */
+    peft_adapter adapter; /* dir NULL: it is none */
+    const char *base_dir; /* of an adapter: the folder or GGUF file of its base model */
+    hf_model *folder;     /* its weights; NULL: it is a GGUF file */
+    gguf_model *gguf;     /* the GGUF file; NULL: it is a folder */
     model_config config; /* also says by which names and in which order of rows the files have it */
     tok *tok;            /* NULL: the model has no tokenizer, and works on ids alone */
     tok_ids end;         /* ids that end a text, if it is a GGUF file */
@@ -54,8 +59,12 @@ typedef struct open_model {
 } open_model;
 
 /* Opens what `path` names: a Hugging Face folder, a run folder (its newest good checkpoint is such
- * a folder), or a GGUF file. threads: of the CPU; 0: all cores. */
+ * a folder), a GGUF file, or an adapter. threads: of the CPU; 0: all cores. */
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
+/* The same; base: the base model of an adapter, whatever the adapter says. ST_USAGE: `path` is no
+ * adapter. NULL: what the adapter says. */
+status open_model_read_on(open_model *m, const char *path, const char *base, int threads,
+                          err *e) ATH_MUST_USE;
 /* name: "auto", "f32" or "f16"; NULL is "auto". ST_USAGE: any other. */
 status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
 /* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys
@@ -72,6 +81,9 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_M
 /* What open_model_load plans; for `athanor plan`, which loads nothing. */
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T);
 
+/* The folder with the tokenizer's files: an adapter's own, or its base model's. NULL: a GGUF
+ * file. */
+const char *open_model_text_dir(const open_model *m);
 /* What the files say about generation (temperature, ids that end a text, ...): those of a folder's
  * generation_config.json, of the GGUF file, and of the tokenizer. Freed with
  * generation_settings_free. */

@@ -27,7 +27,7 @@ static val weight(model_rec *r, model_part part, int l) {
 static val product(model_rec *r, const char *name, val x) {
     val w = model_named(r, name, ".weight");
     if (w == VAL_NONE) return VAL_NONE;
-    val y = model_adapt(r, name, x, graph_linear(r->g, x, w, model_named(r, name, ".bias")));
+    val y = graph_linear(r->g, x, w, model_named(r, name, ".bias"));
     graph_name(r->g, y, "%s", name);
     return y;
 }
@@ -35,7 +35,8 @@ static val product(model_rec *r, const char *name, val x) {
 static val part_product(model_rec *r, model_part part, int l, val x) {
     char name[MODEL_NAME_BYTES];
     model_part_name(r->mc, part, l, name);
-    return product(r, name, x);
+    val y = product(r, name, x);
+    return y == VAL_NONE ? y : model_adapt(r, part, l, x, y);
 }
 
 /* The product whose outputs are summed over tensor-parallel ranks: its bias is added to the sum. */
@@ -45,6 +46,7 @@ static val out_product(model_rec *r, model_part part, int l, val x) {
     model_part_name(r->mc, part, l, name);
     val y = graph_linear(r->g, x, model_named(r, name, ".weight"), VAL_NONE);
     graph_name(r->g, y, "%s", name);
+    y = model_adapt(r, part, l, x, y);
     y = graph_bias(r->g, graph_tp_out(r->g, y), model_named(r, name, ".bias"));
     graph_name(r->g, y, "%s", name);
     return y;

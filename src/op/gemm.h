@@ -22,8 +22,7 @@ typedef struct gemm_args {
     int64_t lda, ldb;
     bool a_trans, b_trans;
     dtype ab_dt; /* f32, bf16 or f16, both operands */
-    /* How B is stored, if not as ab_dt says: f16, bf16 or blocks, in a product of f32 with b_trans.
-     * DT_F32: as ab_dt says. Only the own kernels read other formats, not gemm_run. */
+    /* How B is stored, if not as ab_dt says: f16, bf16 or blocks, in a product of f32. DT_F32: as ab_dt says. Only the own kernels read other formats, not gemm_run. */
     dtype b_stored;
     void *c; /* C [m,n], f32 or as ab_dt says */
     int64_t ldc;

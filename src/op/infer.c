@@ -168,14 +168,14 @@ static bool is_stored_weight(dtype dt) {
 }
 
 /* Input i, a matrix of rows of weights: in the format of the activations, or as a file stores it
- * where nothing asks for a gradient through it. */
+ * where nothing asks for its gradient. */
 static status expect_matrix(const op_infer *io, int i, err *e) {
     const tensor *w = &io->in[i];
     char name[16];
     if (w->dt == act_dt(io)) return ST_OK;
     if (act_dt(io) != DT_F32 || !is_stored_weight(w->dt)) return expect_dtype(io, i, act_dt(io), e);
-    if (io->want_grad)
-        return err_set(e, ST_USAGE, "%s: there is no gradient with %s in %s", op_name(io),
+    if (io->want_grad >> i & 1u)
+        return err_set(e, ST_USAGE, "%s: there is no gradient of %s in %s", op_name(io),
                        op_input_name(io->kind, i, name), dtype_name(w->dt));
     int32_t block = quant_by_dtype(w->dt)->block;
     if (w->cols % block == 0 && w->ld % block == 0) return ST_OK;

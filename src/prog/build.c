@@ -143,7 +143,7 @@ val graph_gated(graph *g, val gate, val up, act_kind kind) {
     return emit(g, OP_GATED, &attr, (val[]){gate, up}, 2, -1);
 }
 
-val graph_dropout(graph *g, val x, float p) {
+static val dropout(graph *g, val x, float p, bool in_place) {
     uint32_t stream = g->stream++;
     if (!g->opt.train || p <= 0.0f) return x;
     op_attr attr = {.dropout = {.p = p, .stream = stream}};
@@ -151,7 +151,15 @@ val graph_dropout(graph *g, val x, float p) {
         attr.dropout.all_rows = graph_rows(g, x) * graph_tp(g);
         attr.dropout.first_row = graph_rows(g, x) * graph_tp_rank(g);
     }
-    return emit(g, OP_DROPOUT, &attr, (val[]){x}, 1, is_temporary(g, x) ? 0 : -1);
+    return emit(g, OP_DROPOUT, &attr, (val[]){x}, 1, in_place && is_temporary(g, x) ? 0 : -1);
+}
+
+val graph_dropout(graph *g, val x, float p) {
+    return dropout(g, x, p, true);
+}
+
+val graph_dropout_copy(graph *g, val x, float p) {
+    return dropout(g, x, p, false);
 }
 
 /* ---- collectives ---- */

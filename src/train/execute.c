@@ -75,7 +75,6 @@ static void update_units(session *s, step_result *r) {
         r->digest += digest;
         if (sends) peers_gather(&s->setup.peers, u);
     }
-    if (r->has_digest) r->digest += param_frozen_digest(s->setup.plan->store);
     int64_t sent = trace_now(s->trace);
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->setup.peers, u);
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");

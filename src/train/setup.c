@@ -66,12 +66,19 @@ dtype setup_compute(const config *c) {
 /* An error of the model or the layout names a key; this adds the line of the config. */
 static status locate_error(const config *c, status st, err *e) {
     if (st == ST_OK || !e) return st;
-    if (strncmp(e->where, "model.", 6) != 0 && strcmp(e->where, "parallel.tp") != 0) return st;
+    if (strncmp(e->where, "model.", 6) != 0 && strncmp(e->where, "lora.", 5) != 0 &&
+        strcmp(e->where, "parallel.tp") != 0)
+        return st;
     config_locate(c, e->where, e);
     return st;
 }
 
 static status read_model(setup *u, const config *c, model_config *out, err *e) {
+    if (u->lora.gguf.a) {
+        *out = u->lora.gguf.config;
+        TRY(check_vocab(u, c, out, e));
+        return check_length(c, out, e);
+    }
     json_t *o = model_object(u, c);
     status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
@@ -83,10 +90,12 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
 
 status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     u->objective = objective_of(u->c);
+    TRY(lora_open(&u->lora, u->a, u->c, e));
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
+    lora_learn_tokens(&u->lora, u->c, u->added_tokens);
     *vocab_size = (int32_t)first.vocab_size;
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
@@ -292,6 +301,7 @@ status setup_make_plan(setup *u, err *e) {
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
+    TRY(lora_plan(&u->lora, &u->models[0], specs, n, e));
     TRY(locate_error(u->c, plan_new_phases(&u->plan, u->dev, specs, n, e), e));
     return plan_check_fits(u->plan, u->c->train.memory_limit, e);
 }
@@ -304,17 +314,22 @@ status setup_commit(setup *u, err *e) {
     return ST_OK;
 }
 
-status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
-    if (!m || !m->from) {
-        param_init_all(store, (uint64_t)u->c->train.seed);
-        return ST_OK;
-    }
-    if (m->vocab_size == m->from_vocab) return hf_load_weights(store, m->from, e);
+static void tell_growth(const setup *u, const model_config *m) {
     if (setup_leads(u))
         log_info("%s has %ld tokens, the model %ld: the new rows of %s are the mean of the old",
                  m->from, (long)m->from_vocab, (long)m->vocab_size,
                  m->tie_word_embeddings ? "the embedding" : "embedding and head");
-    return hf_load_grown(store, m->from, m->from_vocab, e);
+}
+
+status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
+    bool grows = m && m->from && m->vocab_size != m->from_vocab;
+    if (grows) tell_growth(u, m);
+    if (u->lora.adapters.rank && store == u->plan->store)
+        return lora_make_weights(&u->lora, store, (uint64_t)u->c->train.seed, e);
+    if (grows) return hf_load_grown(store, m->from, m->from_vocab, e);
+    if (m && m->from) return hf_load_weights(store, m->from, e);
+    param_init_all(store, (uint64_t)u->c->train.seed);
+    return ST_OK;
 }
 
 status setup_load_reference(const setup *u, const model_config *initial, err *e) {
@@ -338,6 +353,7 @@ void setup_close(setup *u) {
     peers_settle(&u->peers);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
+    lora_close(&u->lora);
     course_free(u->course);
     tok_free(u->tok);
     peers_close(&u->peers);

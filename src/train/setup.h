@@ -13,6 +13,7 @@
 #include "tok/tok.h"
 #include "train/choice.h"
 #include "train/course/course.h"
+#include "train/lora.h"
 #include "train/objective/objective.h"
 #include "train/ranks/peers.h"
 
@@ -27,6 +28,7 @@ typedef struct setup {
     int32_t added_tokens; /* tokens that the weights it starts from lack (vocabulary.h) */
     course *course;
     model_config *models; /* one a stage: rotary bases differ */
+    lora lora;            /* what a run of adapters has beside */
     plan *plan;
     const optim_class *optim;
     const objective *objective;
@@ -49,7 +51,8 @@ void setup_close(setup *u);
 
 /* Gives the store of model m its first weights: those of the folder m->from, with rows for new
  * tokens where the model has more than the folder (vocabulary.h). If it has no such folder, or m is
- * NULL, by the rules of param_init. */
+ * NULL, by the rules of param_init. The trained model of a run of adapters: those of its base model,
+ * whatever m. */
 status setup_make_weights(const setup *u, param_store *store, const model_config *m,
                           err *e) ATH_MUST_USE;
 /* Gives the reference model its weights, if the objective has one: those of train.reference. If

@@ -215,7 +215,8 @@ static void read_parts(test_dir *d, const char *kind, dtype compute, const layou
         held_lab_copy(&want, whole);
         held_array a[2];
         int n = arrays_of(&got, c, a);
-        for (int k = 0; k < n; k++) assert_ok(hf_read_array(&a[k], reader, prefix_of(c, k), &e), e);
+        for (int k = 0; k < n; k++)
+            assert_ok(hf_read_array(&a[k], reader, prefix_of(c, k), HF_MEMORY, &e), e);
         param_sizes z = param_store_sizes(got.s);
         for (int k = 0; k < n && c->states; k++)
             assert_memory_equal(got.state[k], want.state[k], z.state_bytes);
@@ -305,7 +306,7 @@ static void test_layers_of_a_wrong_file(void **state) {
             assert_non_null(strstr(e.message, name));
             assert_ok(st_open(&r, d->path, &e), e);
             held_array masters = held_masters(lab.s);
-            assert_int_equal(hf_read_array(&masters, r, "", &e), ST_FORMAT);
+            assert_int_equal(hf_read_array(&masters, r, "", HF_MEMORY, &e), ST_FORMAT);
             assert_non_null(strstr(e.message, name));
             st_close(r);
         }

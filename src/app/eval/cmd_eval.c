@@ -130,7 +130,8 @@ static status run_model(evaluation *v, const char *path, err *e) {
                         .ctx = v};
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
     status st = check_lock(v, path, e);
-    if (st == ST_OK) st = open_model_read(&m, path, (int)v->threads, e);
+    const char *base = cli_value(v->args, "base");
+    if (st == ST_OK) st = open_model_read_on(&m, path, base, (int)v->threads, e);
     if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
     open_model_close(&m);
     return st;
@@ -225,6 +226,7 @@ static const cli_option options[] = {
      "the same with another model, and the differences with a paired bootstrap"},
     {"no-unconditional", NULL, "do not score continuations alone; no acc_mutual_info"},
     {"max-length", "N", "tokens of context at most (what the model was made for)"},
+    {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"threads", "N", "threads (all cores)"},
     {0}};
 

@@ -297,13 +297,16 @@ hf_order hf_order_of(const char *dir) {
     return pairs ? HF_FILES_PAIRS : HF_FILES;
 }
 
-/* list: that of hf_find_weights. Of what is mapped this rank holds nothing. */
-static status fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
+/* list[n]: that of hf_find_weights. Of what is mapped this rank holds nothing. */
+static status fill_masters(const param_store *s, const hf_weight *list, int n, hf_order order,
+                           err *e) {
     held_array masters = held_masters(s);
     dev_room room = {0};
     status st = ST_OK;
-    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
-        st = fill_held(&masters, i, &list[param_number_in_whole(s, i)], order, &room, e);
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
+        int k = param_number_in_whole(s, i);
+        if (k < n) st = fill_held(&masters, i, &list[k], order, &room, e);
+    }
     dev_room_free(&room);
     if (st == ST_OK) param_refresh_work(s);
     return st;
@@ -313,10 +316,11 @@ status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *
     st_reader *r;
     TRY(st_open(&r, path, e));
     arena *a = arena_new("weights of files");
-    hf_weight *list = ARENA_ARRAY(a, hf_weight, param_count(param_store_whole(s)));
+    int n = param_count(param_store_whole(s));
+    hf_weight *list = ARENA_ARRAY(a, hf_weight, n);
     status st = find_weights(s, r, rows, list, e);
     if (st == ST_OK && rows) st = add_means(s, list, a, e);
-    if (st == ST_OK) st = fill_masters(s, list, hf_order_of(path), e);
+    if (st == ST_OK) st = fill_masters(s, list, n, hf_order_of(path), e);
     arena_free(a);
     st_close(r);
     return st;
@@ -335,28 +339,33 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
     return from;
 }
 
+/* By its name, or without the first word of it: adapters of a model without a head lack that. */
 static status find_in_array(const st_reader *r, const char *prefix, const param *p, hf_weight *w,
                             err *e) {
     int64_t elems = param_whole_elems(p);
     char name[512];
+    const char *dot = strchr(p->name, '.');
+    snprintf(name, sizeof name, "%s%s", prefix, dot ? dot + 1 : p->name);
+    *w = (hf_weight){.v = st_find(r, name)};
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    *w = (hf_weight){0};
-    TRY(st_require(r, name, &w->v, e));
+    if (st_find(r, name) || !w->v) TRY(st_require(r, name, &w->v, e));
     if (w->v->numel == elems) return ST_OK;
     err_set(e, ST_FORMAT, "tensor %s has %ld elements, the model has %ld", name, (long)w->v->numel,
             (long)elems);
     return err_where(e, "%s", w->v->path);
 }
 
-status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, hf_order order,
+                     err *e) {
     const param_store *whole = param_store_whole(a->store);
     dev_room room = {0};
     status st = ST_OK;
     for (int k = 0, own = 0; k < param_count(whole) && st == ST_OK; k++) {
         hf_weight w;
-        st = find_in_array(r, prefix, param_at(whole, k), &w, e);
+        bool frozen = param_at(whole, k)->frozen;
+        if (!frozen) st = find_in_array(r, prefix, param_at(whole, k), &w, e);
         if (own == param_count(a->store) || param_number_in_whole(a->store, own) != k) continue;
-        if (st == ST_OK) st = fill_held(a, own, &w, HF_MEMORY, &room, e);
+        if (st == ST_OK && !frozen) st = fill_held(a, own, &w, order, &room, e);
         own++;
     }
     dev_room_free(&room);
@@ -422,27 +431,35 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
 
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
     int n = param_count(param_store_whole(s));
-    CHECK(n == m->n, "%d parameters, %d were checked", n, m->n);
-    return fill_masters(s, m->weights, m->order, e);
+    CHECK(n >= m->n, "%d parameters, %d were checked", n, m->n);
+    return fill_masters(s, m->weights, m->n, m->order, e);
 }
 
 /* ---- files that several ranks write: parameters are walked in the file's order, so what is whole is
  * written from the beginning to the end ---- */
 
+int hf_declared(const param_store *s) {
+    const param_store *whole = param_store_whole(s);
+    int n = 0;
+    for (int i = 0; i < param_count(whole); i++) n += !param_at(whole, i)->frozen;
+    return n;
+}
+
 st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt,
                       hf_order order) {
     const param_store *whole = param_store_whole(s);
-    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(whole));
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, hf_declared(s)), *t = list;
     for (int i = 0; i < param_count(whole); i++) {
         const param *p = param_at(whole, i);
+        if (p->frozen) continue;
         bool flip = held_is_transposed(p, order);
         int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
-        list[i] = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
-                              .dt = dt,
-                              .rank = p->rank,
-                              .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
-                                                                           : flip       ? rows
-                                                                                        : cols}};
+        *t++ = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
+                           .dt = dt,
+                           .rank = p->rank,
+                           .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
+                                                                        : flip       ? rows
+                                                                                     : cols}};
     }
     return list;
 }
@@ -503,21 +520,27 @@ static status write_param(file_patch *out, const held_array *a, int i, uint64_t 
     return ST_OK;
 }
 
+/* k: number in the whole model. */
+static bool is_written(const held_array *a, int k) {
+    return a->only ? k == a->only - 1 : !param_at(param_store_whole(a->store), k)->frozen;
+}
+
 /* `declared` and first_byte are of the array's first tensor. */
 static status write_array(file_patch *out, const held_array *a, const st_tensor *declared,
                           const uint64_t *first_byte, hf_order order, err *e) {
     dev_room room = {0};
     status st = ST_OK;
-    for (int i = 0; i < param_count(a->store) && st == ST_OK; i++) {
-        int k = param_number_in_whole(a->store, i);
-        st = write_param(out, a, i, first_byte[k], declared[k].dt, order, &room, e);
+    for (int i = 0, k = 0, t = 0; i < param_count(a->store) && st == ST_OK; i++) {
+        for (; k < param_number_in_whole(a->store, i); k++) t += is_written(a, k);
+        if (is_written(a, k))
+            st = write_param(out, a, i, first_byte[t], declared[t].dt, order, &room, e);
     }
     dev_room_free(&room);
     return st;
 }
 
 static int64_t tensors_of(const held_array *a) {
-    return param_count(param_store_whole(a->store));
+    return a->only ? 1 : hf_declared(a->store);
 }
 
 static status write_arrays(file_patch *out, const st_tensor *declared, const uint64_t *first_byte,

@@ -72,8 +72,8 @@ void hf_model_close(hf_model *m); /* also after a failure */
 
 /* A param_locate_fn with a hf_model as context. */
 bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
-/* Fills the masters of what did not stay in the files, in a store that was declared from the same
- * config. */
+/* Fills the masters of what did not stay in the files, in a store whose first parameters are those
+ * of the same config. */
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_MUST_USE;
 
 /* ---- files that several ranks write ----
@@ -83,17 +83,19 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_M
  * between them. */
 
 /* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
- * model (param_store_whole), named PREFIX + parameter name. All ranks get the same list, whatever
- * they hold. In the arena. */
+ * model (param_store_whole) that are not frozen, named PREFIX + parameter name. All ranks get the
+ * same list, whatever they hold: hf_declared tensors. In the arena. */
 st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt, hf_order order);
+int hf_declared(const param_store *s);
 
 /* Writes this rank's part: the elements of arrays[n] that it counts (split.h), to where the file
- * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other. */
+ * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other; of an
+ * array of one parameter (`only`), that tensor. */
 status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
                      hf_order order, err *e) ATH_MUST_USE;
-/* Reads this rank's part of an array that hf_write_part wrote in the order HF_MEMORY. ST_FORMAT: a
- * tensor of the whole model is missing or has another length, whoever would hold it. */
-status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,
+/* Reads this rank's part of an array that hf_write_part wrote in that order. ST_FORMAT: a tensor
+ * that is not frozen is missing or has another length, whoever would hold it. */
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, hf_order order,
                      err *e) ATH_MUST_USE;
 
 #endif
