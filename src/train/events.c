@@ -28,6 +28,25 @@ status events_emit(session *s, const char *kind, int64_t step, json_t *members, 
 
 /* ---- a step ---- */
 
+/* What the answers of a preference set were worth to an objective (docs/teaching.md). */
+static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUNT]) {
+    const objective *k = s->setup.objective;
+    double chosen = objective_average(sums[SUM_REWARD_CHOSEN], sums[SUM_CHOSEN]);
+    double rejected = objective_average(sums[SUM_REWARD_REJECTED], sums[SUM_REJECTED]);
+    json_object_set_new(o, "targets", json_integer(sums[SUM_TARGETS]));
+    json_object_set_new(o, "reward_chosen", json_f32(chosen));
+    json_object_set_new(o, "reward_rejected", json_f32(rejected));
+    json_object_set_new(o, "margin", json_f32(chosen - rejected));
+    if (k->learned == 2)
+        json_object_set_new(o, "accuracy",
+                            json_f32((double)sums[SUM_WINS] / (double)sums[SUM_CHOSEN]));
+    json_object_set_new(o, "logp_chosen",
+                        json_f32(objective_average(sums[SUM_LOGP_CHOSEN], sums[SUM_CHOSEN])));
+    json_object_set_new(o, "logp_rejected",
+                        json_f32(objective_average(sums[SUM_LOGP_REJECTED], sums[SUM_REJECTED])));
+    if (k->kl) json_object_set_new(o, "kl", json_f32(s->stage.kl));
+}
+
 status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
@@ -41,6 +60,8 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_model_flops(u->plan)), "hfu",
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
+    if (u->objective->marks) json_object_set_new(o, "targets", json_integer(r->targets));
+    if (u->objective->loss) put_rewards(o, s, r->sums); /* the targets of learned sequences */
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
@@ -77,6 +98,19 @@ status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
     json_t *o = json_pack("{s:o,s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "val_bpb",
                           json_f64(bits_per_byte), "targets", (json_int_t)targets);
     return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
+    json_t *o = json_pack("{s:o}", "val_loss", json_f64(s->at.val_loss));
+    put_rewards(o, s, sums);
+    return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) {
+    json_t *o = json_pack("{s:o,s:s,s:O,s:o}", "task", json_cstr(task), "precision", precision,
+                          "metrics", metrics, "seconds", json_f32(seconds));
+    return events_emit(s, "eval", s->at.step, o, e);
 }
 
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {

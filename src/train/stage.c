@@ -63,6 +63,8 @@ static void make_ways(stage *g, const setup *u) {
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask);
+    g->learned = ARENA_ARRAY(a, objective_row, g->B);
+    g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
 }
 
@@ -117,6 +119,10 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
         return u->c->stages.n ? err_context(e, "stage %s", k->name) : st;
     }
     stage_enter_shape(g, u, p->stage, p->batch);
+    if (u->references) {
+        g->train_reference = &u->references[p->stage].train;
+        g->valid_reference = &u->references[p->stage].valid;
+    }
     g->ahead = prefetch_new(g->train, g->B, k->max_batch / u->peers.m.size[MESH_DP],
                             g->now->data.document_mask);
     g->nll = xcalloc((size_t)(k->max_batch * g->T), sizeof *g->nll);

@@ -14,6 +14,7 @@
 #include "step/step.h"
 #include "train/batch.h"
 #include "train/course/stage_data.h"
+#include "train/reference.h"
 #include "train/setup.h"
 #include "train/teaching.h"
 
@@ -49,6 +50,7 @@ typedef struct stage {
     loader *train, *valid;
     teaching chat; /* what checkpoints say of conversations; stays until another stage is entered */
     prefetch *ahead;
+    const reference_set *train_reference, *valid_reference; /* NULL: not known (reference.h) */
     float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */
 
     /* The current part. */
@@ -60,6 +62,9 @@ typedef struct stage {
     batch_ports *looks;     /* [parts.looks] of other models; the first is the reference */
     batch_ports validation; /* of the validation program */
     batch_rows rows;        /* the micro-batch that was filled last */
+    objective_row *learned; /* its sequences, as a loss sees them; memory for [B] */
+    double *d_logp;         /* their gradients; memory for [B] */
+    double kl;              /* of objectives that need it: of the step under way */
     pass_table *passes;     /* [n_passes] programs that run between steps */
     int n_passes;
     uint8_t *marks;    /* [T] memory for suspects_count_repeated */

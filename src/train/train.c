@@ -11,6 +11,7 @@
 #include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/layouts/matrix.h"
+#include "train/save/origins.h"
 #include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */
@@ -194,6 +195,7 @@ static status start_state(session *s, err *e) {
     TRY(peers_agree(&u->peers, st, e));
     TRY(setup_load_reference(u, &u->models[0], e));
     TRY(state_load_newest(s, e));
+    TRY(peers_agree(&u->peers, setup_leads(u) ? origins_open(s, e) : ST_OK, e));
     peers_gather_all(&u->peers);
     return check_begun(s, e);
 }
@@ -204,11 +206,14 @@ static status run_session(session *s, err *e) {
     TRY(open_course(s, e));
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));
+    u->knows_reference = reference_is_kept(u);
+    TRY(evaluation_open(u, e));
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
     share_peaks(u);
     TRY(peers_agree(&u->peers, write_plan(s, e), e));
+    TRY(reference_prepare(s, e));
     TRY(start_state(s, e));
     if (u->c->checkpoint.upload && setup_leads(u))
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
@@ -225,7 +230,7 @@ status train_run(config *c, const train_options *opt, err *e) {
         err report = {0};
         metrics_close(s.journal.metrics);
         s.journal.metrics = NULL;
-        if (report_write(c->run, &report) != ST_OK)
+        if (report_write(c->run, NULL, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
     if (st != ST_OK && st != ST_STOPPED && opt->world) comm_fail(opt->world, e);
@@ -291,6 +296,8 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open(&s, e);
     if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
+    if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
+    if (st == ST_OK) st = evaluation_open(&s.setup, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);

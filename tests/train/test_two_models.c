@@ -50,7 +50,8 @@ static void write_config(const lab *l, char path[]) {
     fprintf(f, "model: {from: %s}\n", POLICY);
     fprintf(f,
             "train: {steps: 5, seq_len: %d, global_batch_size: %d, micro_batch_size: 4, "
-            "precision: fp32, objective: dpo, beta: %g, reference: %s/reference}\n",
+            "precision: fp32, objective: dpo, beta: %g, reference: %s/reference, "
+            "reference_cache: false}\n",
             (int)l->ids.dims[2], (int)l->sequences, number(l, "beta"), GOLDEN);
     fprintf(f,
             "optim: {lr: %g, betas: [%g, %g], eps: %g, weight_decay: %g, clip_norm: %g, "

@@ -56,5 +56,7 @@ status chat_render(const chat_template *t, const chat_request *q, strbuf *out,
 int32_t chat_find_stop(const chat_template *t, const tok *k, const struct tm *now);
 /* Whether the template that would be used marks what the assistant writes. */
 bool chat_marks_generation(const chat_template *t, const chat_request *q);
+/* Whether the text stands in one of the templates. */
+bool chat_mentions(const chat_template *t, const char *text);
 
 #endif

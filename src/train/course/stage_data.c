@@ -94,8 +94,25 @@ static loader_config loader_config_of(const stage_data *d, const config *c) {
                            .eos = tok_eos(d->tok)};
 }
 
+/* Where an objective has targets of its own, the data must say which tokens they are. */
+static status open_marked(const config *c, const loader_config *lc, loader **out, err *e) {
+    TRY(loader_open(out, lc, e));
+    for (int i = 0; objective_of(c)->marks && i < lc->n_sources; i++) {
+        const shards *s = loader_source_shards(*out, i);
+        if (s->chat.marks) continue;
+        config_error(c, e, "train.objective",
+                     "%s holds texts, not conversations, from which train.objective=%s learns",
+                     s->dir, objective_of(c)->name);
+        loader_close(*out);
+        *out = NULL;
+        return err_hint(e, "train.objective=lm learns from texts");
+    }
+    return ST_OK;
+}
+
 /* The sources of a config, from where the record of a stage says; stage -1: from their beginning. */
-static status open_sources(const stage_data *d, const config *c, int stage, loader **out, err *e) {
+static status open_sources(const stage_data *d, const config *c, int stage, bool shuffle,
+                           loader **out, err *e) {
     loader_config lc = loader_config_of(d, c);
     loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
     arena *paths = arena_new("paths of data");
@@ -109,8 +126,9 @@ static status open_sources(const stage_data *d, const config *c, int stage, load
     }
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
-    lc.shuffle = true;
-    if (st == ST_OK) st = loader_open(out, &lc, e);
+    lc.shuffle = shuffle;
+    if (!shuffle) lc.order = ORDER_SHUFFLE;
+    if (st == ST_OK) st = open_marked(c, &lc, out, e);
     free(sources);
     arena_free(paths);
     return st == ST_OK ? chat_source_check(c, *out, e) : st;
@@ -276,18 +294,23 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     TRY(need_sources(c, e));
     loader *l = NULL;
     bool again = false;
-    status st = open_sources(d, c, stage, &l, e);
+    status st = open_sources(d, c, stage, true, &l, e);
     if (st == ST_OK && !*is_new) st = check_unchanged(d, c, stage, l, e);
     if (st == ST_OK && *is_new) st = enter(d, c, stage, l, &again, e);
     if (st == ST_OK && again) { /* the sources go on behind what earlier stages took */
         loader_close(l);
-        st = open_sources(d, c, stage, &l, e);
+        st = open_sources(d, c, stage, true, &l, e);
     }
     if (st == ST_OK)
         *out = l;
     else
         loader_close(l);
     return st;
+}
+
+status stage_data_open_in_order(const stage_data *d, const config *c, int stage, loader **out,
+                                err *e) {
+    return open_sources(d, c, stage < stage_data_begun(d->record) ? stage : -1, false, out, e);
 }
 
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) {
@@ -314,7 +337,7 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     lc.order = ORDER_SHUFFLE;
     lc.sources = &source;
     lc.n_sources = 1;
-    if (st == ST_OK) st = loader_open(out, &lc, e);
+    if (st == ST_OK) st = open_marked(c, &lc, out, e);
     arena_free(paths);
     return st;
 }
@@ -335,7 +358,7 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) {
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
     loader *l = NULL;
-    status st = all ? open_sources(d, c, -1, &l, e) : ST_OK;
+    status st = all ? open_sources(d, c, -1, true, &l, e) : ST_OK;
     loader_close(l);
     if (st == ST_OK && c->data.valid && is_there(c->data.valid)) {
         st = stage_data_open_valid(d, c, &l, e);

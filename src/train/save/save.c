@@ -13,8 +13,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "interchange/ledger.h"
 #include "io/hf/hf_weights.h"
 #include "model/config_file.h"
+#include "train/save/origins.h"
 
 /* ---- tensors ---- */
 
@@ -142,6 +144,14 @@ static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
     return st;
 }
 
+/* The card is not in the manifest: people may change it. */
+static status add_origins(const save_job *j, checkpoint_writer *w, err *e) {
+    TRY(add_json(w, LEDGER_FILE, j->ledger, e));
+    char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, LEDGER_FILE));
+    *strrchr(dir, '/') = '\0';
+    return origins_write_card(j, dir, e);
+}
+
 /* ---- the whole ---- */
 
 /* Tensors first: the other ranks wait for their files. */
@@ -155,6 +165,7 @@ static status write_files(const save_job *j, checkpoint_writer *w, err *e) {
     TRY(checkpoint_writer_await_team(w, e));
     TRY(add_configs(j, w, e));
     TRY(add_tokenizer(j, w, e));
+    TRY(add_origins(j, w, e));
     TRY(add_json(w, "state/guard.json", j->guard, e));
     return add_json(w, "state/cursor.json", j->cursor, e);
 }

@@ -40,7 +40,7 @@ typedef struct save_job {
     int64_t step;
     double val_loss;
     uint64_t need_bytes;
-    json_t *cursor, *guard;
+    json_t *cursor, *guard, *ledger;
     checkpoint_keep keep;
     int64_t began_ns;
     checkpoint_writer *writer; /* of rank 0, from save_begin until it is committed or given up */

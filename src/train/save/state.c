@@ -21,6 +21,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/hf/hf_weights.h"
 #include "train/events.h"
+#include "train/save/origins.h"
 
 /* ---- saving ---- */
 
@@ -108,6 +109,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .need_bytes = expected_bytes(u),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
+                    .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
     keep_teaching(j, &s->stage.chat);
@@ -120,6 +122,7 @@ static void job_free(save_job *j) {
     save_abandon(j);
     json_decref(j->cursor);
     json_decref(j->guard);
+    json_decref(j->ledger);
     arena_free(j->mem);
 }
 
