@@ -33,6 +33,7 @@ static status read_weights(open_model *m, const char *dir, err *e) {
     status st = model_config_read(m->a, from, 0, &m->config, e);
     json_decref(from);
     if (st != ST_OK) return st;
+    if (m->adapter.vocab > m->config.vocab_size) m->config.vocab_size = m->adapter.vocab;
     TRY(read_tokenizer(m, dir, e));
     m->folder = ARENA_NEW(m->a, hf_model);
     return hf_model_open(m->folder, dir, &m->config, e);

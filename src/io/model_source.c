@@ -268,10 +268,12 @@ static status open_file(model_source *s, const char *path, err *e) {
 /* ---- adapters ---- */
 
 /* Takes over what the base model is, and its weights as numbers. */
-static status read_base(model_source *s, model_source *base, err *e) {
+/* vocab: rows of an embedding that the adapter brings; 0: none. */
+static status read_base(model_source *s, model_source *base, int64_t vocab, err *e) {
     int n = param_count(base->params);
     s->config = model_source_folder_config(base);
     s->config.from = NULL;
+    if (vocab > s->config.vocab_size) s->config.vocab_size = vocab;
     s->keys = json_incref(base->keys);
     s->tok = base->tok;
     base->tok = NULL;
@@ -291,7 +293,7 @@ static status merge(model_source *s, const peft_adapter *p, const char *const *i
         err_at(e, ST_USAGE, s->base, "the base model %s is an adapter itself", s->base);
         st = err_hint(e, "export that first, and give the folder that this makes");
     }
-    if (st == ST_OK) st = read_base(s, &base, e);
+    if (st == ST_OK) st = read_base(s, &base, p->vocab, e);
     if (st == ST_OK) s->config = model_config_copy(s->a, &s->config);
     if (st == ST_OK) st = peft_merge(p, s->params, e);
     model_source_close(&base);
@@ -531,7 +533,16 @@ status model_source_load(const model_source *s, const param_store *store, err *e
     return fill_masters(s, store, false, e);
 }
 
+/* How many tokens the source has, where the store has more; else 0. */
+static int64_t fewer_tokens(const model_source *s, const param_store *store) {
+    for (int i = 0; i < param_count(store); i++) {
+        const param *p = param_at(store, i);
+        if (p->part == PART_EMBED) return p->rows > s->config.vocab_size ? s->config.vocab_size : 0;
+    }
+    return 0;
+}
+
 status model_source_load_folder(const model_source *s, const param_store *store, err *e) {
-    if (s->order == HF_FILES) return hf_load_weights(store, s->path, e);
+    if (s->order == HF_FILES) return hf_load_grown(store, s->path, fewer_tokens(s, store), e);
     return fill_masters(s, store, true, e);
 }

@@ -96,6 +96,12 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
     return check_dropout(l, c, e);
 }
 
+void lora_learn_tokens(lora *l, const config *c, int32_t added) {
+    bool new_here = l->adapters.rank && !l->from.a && !l->gguf.a;
+    if (new_here && c->lora.train_embeddings == CONFIG_TRAIN_AUTO && added > 0)
+        l->adapters.embeddings = true;
+}
+
 /* ---- memory and weights ---- */
 
 status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) {

@@ -25,6 +25,8 @@ typedef struct lora {
 
 /* What the config asks for, and a base model in a GGUF file. ST_USAGE: it cannot be had. */
 status lora_open(lora *l, arena *a, config *c, err *e) ATH_MUST_USE;
+/* lora.train_embeddings=auto: embedding and head are trained if tokens were added. */
+void lora_learn_tokens(lora *l, const config *c, int32_t added);
 /* Opens the base model's files, and has the plan read there what it can. */
 status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* Reads into the masters what is in the base model's files and is not read there. */

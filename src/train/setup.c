@@ -95,6 +95,7 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     model_config first;
     TRY(read_model(u, u->c, &first, e));
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
+    lora_learn_tokens(&u->lora, u->c, u->added_tokens);
     *vocab_size = (int32_t)first.vocab_size;
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
@@ -312,19 +313,22 @@ status setup_commit(setup *u, err *e) {
     return ST_OK;
 }
 
-status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
-    if (u->lora.adapters.rank && store == u->plan->store)
-        return lora_make_weights(&u->lora, store, (uint64_t)u->c->train.seed, e);
-    if (!m || !m->from) {
-        param_init_all(store, (uint64_t)u->c->train.seed);
-        return ST_OK;
-    }
-    if (m->vocab_size == m->from_vocab) return hf_load_weights(store, m->from, e);
+static void tell_growth(const setup *u, const model_config *m) {
     if (setup_leads(u))
         log_info("%s has %ld tokens, the model %ld: the new rows of %s are the mean of the old",
                  m->from, (long)m->from_vocab, (long)m->vocab_size,
                  m->tie_word_embeddings ? "the embedding" : "embedding and head");
-    return hf_load_grown(store, m->from, m->from_vocab, e);
+}
+
+status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
+    bool grows = m && m->from && m->vocab_size != m->from_vocab;
+    if (grows) tell_growth(u, m);
+    if (u->lora.adapters.rank && store == u->plan->store)
+        return lora_make_weights(&u->lora, store, (uint64_t)u->c->train.seed, e);
+    if (grows) return hf_load_grown(store, m->from, m->from_vocab, e);
+    if (m && m->from) return hf_load_weights(store, m->from, e);
+    param_init_all(store, (uint64_t)u->c->train.seed);
+    return ST_OK;
 }
 
 status setup_make_reference(const setup *u, param_store *store, const model_config *initial,

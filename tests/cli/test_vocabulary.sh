@@ -51,6 +51,17 @@ for layout in "train.steps=1" "parallel.tp=2 train.steps=1" "parallel.zero=3 tra
     field digest <(event start out) | cmp -s - digest || fail "another digest of the first weights"
 done
 
+# Adapters: embedding and head are trained beside them, and come with them.
+expect 0 train untied.yaml run=adapted "${grown[@]}" lora.rank=2 train.steps=2
+has err "has 26 tokens, the model 28"
+has adapted/checkpoints/step-2/adapter_config.json '"modules_to_save": ["embed_tokens", "lm_head"]'
+expect 0 train untied.yaml run=adapted "${grown[@]}" lora.rank=2 train.steps=3
+expect 0 generate adapted --ids 3,7,27 --max-new 4 --json
+ids_of ids out >adapted.ids
+expect 0 export adapted -o merged --to hf
+expect 0 generate merged --ids 3,7,27 --max-new 4 --json
+ids_of ids out | cmp -s - adapted.ids || fail "the merged model writes otherwise"
+
 # The plan is that of the larger model; a size beyond that is rows for later.
 expect 0 plan untied.yaml "${grown[@]}" --json
 params=$(field total out)
