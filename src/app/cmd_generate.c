@@ -263,7 +263,7 @@ static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
-    status st = open_model_read(&m, args->inputs[0], 0, e);
+    status st = open_model_read_on(&m, args->inputs[0], cli_value(args, "base"), 0, e);
     if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(&m, &p, e);
@@ -293,6 +293,7 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"logprobs", NULL,
      "with --json: log p of each new token, as the model says it (natural logarithm)"},
+    {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32; generates only with --max-new"},
     {"positions", "a:b", "only these positions of the logits"},
     {0}};

@@ -124,7 +124,8 @@ typedef enum plan_use {
     USE_DECODE,
     USE_LOGITS,
     USE_FILL, /* of the scorer, of its shape `number` (scorer_shape_at) */
-    USE_SCORE
+    USE_SCORE,
+    USE_WRITE /* of the scorer's writer */
 } plan_use;
 
 /* All that decides what a program computes. Uses with equal signatures share one program. A member

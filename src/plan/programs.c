@@ -115,6 +115,18 @@ static plan_signature score_signature(const plan_spec *s, scorer_shape shape, bo
     return g;
 }
 
+/* The next token of several sequences. */
+static plan_signature write_signature(const plan_spec *s) {
+    plan_signature g = common(s, 0);
+    g.task = TASK_LOGITS;
+    g.B = g.n_logits = s->score.writes;
+    g.T = 1;
+    g.Tmax = s->score.tok;
+    g.slots = s->score.slots;
+    g.positions = s->score.longest;
+    return g;
+}
+
 /* False: the phase has no such program. */
 static bool signature_of(const plan_spec *s, plan_use use, int number, plan_signature *out) {
     *out = (plan_signature){0};
@@ -146,6 +158,9 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             if (shape.B) *out = score_signature(s, shape, use == USE_SCORE);
             return shape.B > 0;
         }
+        case USE_WRITE:
+            if (s->score.writes) *out = write_signature(s);
+            return s->score.writes > 0;
     }
     return false;
 }
@@ -197,7 +212,7 @@ static const char *use_name(plan_use use) {
     static const char *const names[] = {
         [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference",
         [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits",
-        [USE_FILL] = "context",    [USE_SCORE] = "scoring"};
+        [USE_FILL] = "context",    [USE_SCORE] = "scoring",    [USE_WRITE] = "writing"};
     return names[use];
 }
 
@@ -252,6 +267,7 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
         TRY(add(p, s, USE_FILL, i, e));
         TRY(add(p, s, USE_SCORE, i, e));
     }
+    TRY(add(p, s, USE_WRITE, 0, e));
     return add(p, s, USE_DECODE, 0, e);
 }
 
@@ -293,8 +309,10 @@ generator plan_generator(const plan *p, const tok *t) {
 }
 
 scorer *plan_scorer(const plan *p) {
-    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, plan_cache(p));
+    scorer_cache cache = {plan_cache(p), p->spec.compute, plan_tp(&p->spec)};
+    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, &cache);
     for (int i = 0; i < scorer_shapes(&p->spec.score); i++)
         scorer_set_pass(s, i, plan_prog(p, USE_FILL, i), plan_prog(p, USE_SCORE, i));
+    scorer_set_write(s, plan_prog(p, USE_WRITE, 0));
     return s;
 }

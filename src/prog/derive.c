@@ -35,6 +35,14 @@ static int32_t buf_of(const derive *d, val v) {
 
 /* ---- recompute ---- */
 
+/* Is its result the residual stream? That is kept where cheap ops are made again: it is a sum over
+ * all layers before it. */
+static bool has_summand(const op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if ((op_classes[r->kind].passes >> i & 1) && r->in[i] != VAL_NONE) return true;
+    return false;
+}
+
 /* What is remade under every policy are gathered rows of all ranks: each keeps its own and gathers
  * again (Korthikanti et al. 2022, section 4.2.2), so that activations shrink with the number of
  * ranks. */
@@ -47,7 +55,7 @@ static bool is_kept(const derive *d, val v) {
     if (flags & OPF_REMADE) return false;
     if (d->g->opt.recompute == RECOMPUTE_NONE) return true;
     if (d->g->opt.recompute == RECOMPUTE_FULL) return false;
-    return !(flags & OPF_CHEAP);
+    return !(flags & OPF_CHEAP) || has_summand(&d->g->op[x->producer]);
 }
 
 static val resolve(derive *d, val v);

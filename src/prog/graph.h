@@ -187,10 +187,12 @@ val graph_scale(graph *g, val x, float c);     /* returns x if c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
 /* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
+/* The same where x itself is still read. */
+val graph_dropout_copy(graph *g, val x, float p);
 /* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In
  * training the gradients of x, w and bias are made here, too. Tensor-parallel: w and bias are
- * this rank's part of the vocabulary; x goes through tp_in here; nll is the same on all ranks. A
- * graph that does not train may have w in any stored format. */
+ * this rank's part of the vocabulary; x goes through tp_in here; nll is the same on all ranks. w may
+ * be in any stored format where it is not trained. */
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;

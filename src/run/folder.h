@@ -8,6 +8,7 @@
  *     RUN/machine.json    what was chosen for it on its first machine (train/choice.h)
  *     RUN/metrics.jsonl   what happened (metrics.h)
  *     RUN/report.html     the same for people (report/report.h)
+ *     RUN/eval/           results of tasks at each checkpoint, one file a step (train/evaluate.c)
  *     RUN/upload.log      what the commands of checkpoint.upload said (io/checkpoint)
  *     RUN/checkpoints/    folders step-N (io/checkpoint)
  *

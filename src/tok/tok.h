@@ -55,6 +55,10 @@ void tok_free(tok *t);
  */
 status tok_save_file(const tok *t, const char *path, err *e) ATH_MUST_USE;
 status tok_save_dir(const tok *t, const char *dir, int64_t model_max_length, err *e) ATH_MUST_USE;
+/* The same for a model that was taught to talk: with another chat template (NULL: its own), and as
+ * eos_token the token that ends an answer (-1: its own). */
+status tok_save_chat(const tok *t, const char *dir, int64_t model_max_length, const char *template,
+                     int32_t stop, err *e) ATH_MUST_USE;
 
 enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
 /* Appends ids to `out`. Added tokens in the text are recognised. Long texts are shared by all

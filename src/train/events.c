@@ -1,6 +1,7 @@
 /* The events of a step, of what happens between steps, of the run's start and end. */
 #include "train/events.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,13 @@ status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
     return events_emit(s, "valid", s->at.step, o, e);
 }
 
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) {
+    json_t *o = json_pack("{s:o,s:s,s:O,s:o}", "task", json_cstr(task), "precision", precision,
+                          "metrics", metrics, "seconds", json_f32(seconds));
+    return events_emit(s, "eval", s->at.step, o, e);
+}
+
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
     json_t *o = json_pack("{s:o,s:o}", "prompt", json_cstr(prompt), "text",
                           json_text(strbuf_cstr(text), text->len));
@@ -166,15 +174,32 @@ static void put_machine(const setup *u, json_t *o) {
     log_warn("%s", k->otherwise);
 }
 
+/* Packing makes steps fewer and larger; batch and rate that were found without it may not fit then. */
+static void warn_of_large_steps(const session *s, const packing_totals *t) {
+    enum { TELLING = 2 };
+    int64_t rows = s->stage.now->train.global_batch_size;
+    double a_row = (double)t->documents / (double)t->sequences;
+    if (loader_get_packing(s->stage.train) != PACKING_BESTFIT || a_row < TELLING) return;
+    log_info(
+        "packing: a row has %.1f conversations or texts, so a step of %" PRId64
+        " rows has %.0f tokens of them; one a row (data.packing=none) would be %.0f. Fewer, larger "
+        "steps: look at train.global_batch_size and optim.lr",
+        a_row, rows, (double)rows * (double)t->tokens / (double)t->sequences,
+        (double)rows * (double)t->tokens / (double)t->documents);
+}
+
 /* How documents are packed into sequences; nothing for data.packing=concat. */
-static void put_packing(json_t *o, const loader *l) {
+static void put_packing(const session *s, json_t *o) {
+    const loader *l = s->stage.train;
     packing_totals t = loader_packing_totals(l);
     if (t.sequences == 0) return;
     double room = (double)t.sequences * loader_seq_len(l);
+    warn_of_large_steps(s, &t);
     json_object_set_new(o, "packing",
-                        json_pack("{s:I, s:I, s:I, s:f}", "sequences", (json_int_t)t.sequences,
+                        json_pack("{s:I, s:I, s:I, s:f, s:f}", "sequences", (json_int_t)t.sequences,
                                   "documents", (json_int_t)t.documents, "documents_cut",
-                                  (json_int_t)t.documents_cut, "padding_share",
+                                  (json_int_t)t.documents_cut, "documents_per_row",
+                                  (double)t.documents / (double)t.sequences, "padding_share",
                                   1 - (double)t.tokens / room));
 }
 
@@ -224,7 +249,7 @@ status events_start(session *s, err *e) {
                                         (json_int_t)u->plan->peak_bytes, "text_bytes",
                                         (json_int_t)loader_totals(s->stage.train).text_bytes));
     put_machine(u, o);
-    put_packing(o, s->stage.train);
+    put_packing(s, o);
     json_object_set_new(o, "peak_gflops", json_f32(u->peak_flops / 1e9));
     json_object_set_new(
         o, "flops_formula",

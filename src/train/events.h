@@ -20,6 +20,9 @@ status events_stage(session *s, err *e) ATH_MUST_USE;
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) ATH_MUST_USE;
 /* The same of an objective with a loss of its own: sums over the set (objective.h). */
 status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) ATH_MUST_USE;
+/* `eval`: a task's metrics of the current weights, as athanor eval --json has them. */
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) ATH_MUST_USE;
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) ATH_MUST_USE;
 status events_checkpoint(session *s, const save_job *j, err *e) ATH_MUST_USE;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "op/clip.h"
 #include "train/guard/suspects.h"
 
 void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
@@ -47,7 +48,7 @@ double execute_grads_scale(const session *s) {
     return s->setup.c->train.deterministic ? 1.0 : s->scale.scale;
 }
 
-/* Called before the update, so that the update can be left out. */
+/* Before the update, unless that may go ahead: it can be left out then. */
 static void judge(session *s, step_result *r) {
     r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
     r->overflow = !r->finite && loss_scale_may_shrink(&s->scale, s->setup.c);
@@ -58,23 +59,33 @@ static void judge(session *s, step_result *r) {
     if (s->watches) r->verdict = watch_judge(&s->watch, s->setup.c, &w, &r->score);
 }
 
-static optim_hyper hyper_of(const session *s, const step_result *r) {
+/* Whether the update may be given before the host knows the norm. Then nothing leaves it out but a
+ * norm that is not finite, which the device sees itself. */
+static bool may_go_ahead(const session *s, const step_result *r) {
+    const config *c = s->setup.c;
+    return c->guard.action == CONFIG_GUARD_LOG && !c->train.deterministic && !r->has_digest &&
+           isfinite(r->loss_sum) && comm_world_size(s->setup.peers.m.world) == 1;
+}
+
+/* ahead: where the device has the factor, or NULL. */
+static optim_hyper hyper_of(const session *s, const step_result *r, const float *ahead) {
     const config *c = s->stage.now;
-    return (optim_hyper){
-        .lr = r->lr,
-        .beta1 = c->optim.betas.items[0],
-        .beta2 = c->optim.betas.items[1],
-        .eps = c->optim.eps,
-        .weight_decay = c->optim.weight_decay,
-        .step = s->at.step + 1 - s->scale.skipped -
-                course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
-        .grad_scale = (float)(optim_clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale)};
+    return (optim_hyper){.lr = r->lr,
+                         .beta1 = c->optim.betas.items[0],
+                         .beta2 = c->optim.betas.items[1],
+                         .eps = c->optim.eps,
+                         .weight_decay = c->optim.weight_decay,
+                         .step = s->at.step + 1 - s->scale.skipped -
+                                 course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
+                         .grad_scale =
+                             (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
+                         .grad_scale_at = ahead};
 }
 
 /* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
  * is gathered while the next one is updated. */
-static void update_units(session *s, step_result *r) {
-    optim_hyper h = hyper_of(s, r);
+static void update_units(session *s, step_result *r, const float *ahead) {
+    optim_hyper h = hyper_of(s, r, ahead);
     bool sends = !param_weights_in_slots(s->setup.plan->store);
     int n = param_units(s->setup.plan->store);
     for (int u = 0; u < n; u++) {
@@ -85,7 +96,6 @@ static void update_units(session *s, step_result *r) {
         r->digest += digest;
         if (sends) peers_gather(&s->setup.peers, u);
     }
-    if (r->has_digest) r->digest += param_frozen_digest(s->setup.plan->store);
     int64_t sent = trace_now(s->trace);
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->setup.peers, u);
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
@@ -110,7 +120,7 @@ static double grad_norm(session *s) {
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
-static void sum_over_ranks(session *s, step_result *r) {
+static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     setup *u = &s->setup;
     if (u->c->train.deterministic) {
         r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
@@ -121,23 +131,32 @@ static void sum_over_ranks(session *s, step_result *r) {
     if (s->watches && u->c->guard.repeated > 0)
         r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
-    r->norm = grad_norm(s) / r->grads_scale;
+    r->norm = (ahead ? sqrt(vec_norm_squares(u->dev)) : grad_norm(s)) / r->grads_scale;
+}
+
+static void measure_and_judge(session *s, step_result *r, bool ahead) {
+    sum_over_ranks(s, r, ahead);
+    judge(s, r);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
     setup *u = &s->setup;
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->stage.now->train.digest_every;
-    sum_over_ranks(s, r);
+    const float *ahead = NULL;
+    r->has_digest = every > 0 && step % every == 0;
+    if (may_go_ahead(s, r))
+        ahead = optim_norm(u->dev, u->plan->store, s->stage.now->optim.clip_norm, r->grads_scale);
+    if (!ahead) measure_and_judge(s, r, false);
+    end_timed(s, times);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
-    judge(s, r);
     r->lr = course_lr(u->course, step) * watch_rate(&s->watch, u->c, step);
-    r->has_digest = every > 0 && step % every == 0;
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
-    if (r->finite && !skips)
-        update_units(s, r);
+    if (ahead || (r->finite && !skips))
+        update_units(s, r, ahead);
     else if (r->has_digest)
         r->digest = param_digest(u->plan->store);
+    if (ahead) measure_and_judge(s, r, true);
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {

@@ -126,6 +126,21 @@ static bool save_is_due(const session *s) {
     return minutes > 0 && peers_first(&s->setup.peers, since_s >= 60 * minutes);
 }
 
+/* A signal that comes while the checkpoint is evaluated ends the run: that is saved. */
+static status evaluate(session *s, err *e) {
+    status st = evaluation_run(s, e);
+    if (st != ST_STOPPED) return st;
+    TRY(state_settle(s, true, e));
+    TRY(events_end(s, e));
+    err_set(e, ST_STOPPED, "stopped in the evaluation of step %ld", (long)s->at.step);
+    return err_hint(e, "start the same command again to go on");
+}
+
+static status save_and_evaluate(session *s, bool wait, err *e) {
+    TRY(state_save(s, wait, e));
+    return evaluate(s, e);
+}
+
 static status after_step(session *s, err *e) {
     setup *u = &s->setup;
     const config *c = u->c;
@@ -141,7 +156,7 @@ static status after_step(session *s, err *e) {
     }
     bool saves = save_is_due(s);
     comm_at(u->peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
-    return saves ? state_save(s, is_last(s), e) : state_poll(s, false, e);
+    return saves ? save_and_evaluate(s, is_last(s), e) : state_poll(s, false, e);
 }
 
 static bool stops_early(const session *s) {
@@ -157,7 +172,7 @@ static status stop_now(session *s, err *e) {
 
 static status stop_early(session *s, err *e) {
     TRY(events_early_stop(s, e));
-    return is_last(s) ? ST_OK : state_save(s, true, e);
+    return is_last(s) ? ST_OK : save_and_evaluate(s, true, e);
 }
 
 /* When the data of a stage cannot be opened, the steps before it are saved first. */
@@ -194,6 +209,7 @@ status loop_run(session *s, err *e) {
     TRY(enter(s, e));
     TRY(events_start(s, e));
     TRY(events_late(s, e));
+    TRY(evaluate(s, e)); /* of the checkpoint from which the run goes on */
     if (is_last(s) || stops_early(s))
         log_info("run %s already has its %ld steps", s->setup.c->run, (long)s->at.step);
     status st = loop_steps(s, e);

@@ -131,7 +131,7 @@ static status open_model(work *w, err *e) {
     TRY(plan_new(&w->plan, u->dev, &spec, e));
     TRY(plan_check_fits(w->plan, u->c->train.memory_limit, e));
     TRY(plan_commit(w->plan, e));
-    TRY(setup_make_reference(u, w->plan->store, u->models[0].from, e));
+    TRY(setup_make_reference(u, w->plan->store, &u->models[0], e));
     w->weights = param_digest(w->plan->store);
     if (w->done > 0 && w->weights != before) w->done = 0; /* they are of other weights */
     return ST_OK;

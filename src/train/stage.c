@@ -15,11 +15,12 @@ uint64_t stage_own_sample(const setup *u, const watch *w, int64_t step) {
 }
 
 void stage_init(stage *g) {
-    *g = (stage){.number = -1, .mem = arena_new("part of a run")};
+    *g = (stage){.number = -1, .chat = {.stop = -1}, .mem = arena_new("part of a run")};
 }
 
 void stage_close(stage *g) {
     stage_leave(g);
+    teaching_close(&g->chat);
     arena_free(g->mem);
 }
 
@@ -112,6 +113,7 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
     status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);
+    if (st == ST_OK) st = teaching_open(&g->chat, u, g->train, e);
     if (st != ST_OK) {
         stage_leave(g);
         return u->c->stages.n ? err_context(e, "stage %s", k->name) : st;

@@ -16,6 +16,7 @@
 #include "train/course/stage_data.h"
 #include "train/reference.h"
 #include "train/setup.h"
+#include "train/teaching.h"
 
 /* Where a run is: how many steps are finished, and what they took. Which samples come next follows
  * from the step (course/course.h). execute_advance moves it; loading a checkpoint sets it
@@ -48,6 +49,7 @@ typedef struct stage {
 
     /* Its data; NULL in trials, where samples come from elsewhere. */
     loader *train, *valid;
+    teaching chat; /* what checkpoints say of conversations; stays until another stage is entered */
     prefetch *ahead;
     const reference_set *train_reference, *valid_reference; /* NULL: not known (reference.h) */
     float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */

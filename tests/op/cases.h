@@ -119,6 +119,15 @@ static void cases_COPY(case_list *l) {
     cases_elementwise(l, OP_COPY, 1, (op_attr){0}, 0, 0);
 }
 
+/* Every other case from number `first` on has a residual as input `slot`, another half where `odd`. */
+static void add_residuals(case_list *l, int first, int at, bool odd) {
+    for (int i = first + odd; i < l->n; i += 2) {
+        op_case *c = &l->items[i];
+        c->in[at] = (slot){ACTIVATION, c->in[0].rows, c->in[0].cols, 0, 0};
+        snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " res");
+    }
+}
+
 static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_offset) {
     op_attr attr = {.norm = {.eps = 1e-5f, .unit_offset = unit_offset}};
     int first = l->n;
@@ -127,6 +136,7 @@ static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_off
         if (w) c->in[1] = (slot){VECTOR, 1, c->in[0].cols, 0, 0};
         if (b) c->in[2] = (slot){VECTOR, 1, c->in[0].cols, 0, 0};
     }
+    add_residuals(l, first, kind == OP_LAYERNORM ? 3 : 2, w);
 }
 
 /* One norm per head: rows, heads, width. The largest once per op: it takes time. */
@@ -135,6 +145,7 @@ static void cases_norm_of_heads(case_list *l, op_kind kind, bool w, bool b, bool
                                        {4, 3, 80},  {7, 4, 64},  {9, 3, 128},
                                        {5, 2, 256}, {2, 2, 300}, {130, 4, 64}};
     bool again = l->n > 0 && l->items[l->n - 1].attr.norm.width > 0;
+    int first = l->n;
     for (int i = 0; i < ARRAY_LEN(sizes) - again; i++) {
         const int32_t *s = sizes[i];
         op_case *c = case_add(l, kind);
@@ -145,6 +156,7 @@ static void cases_norm_of_heads(case_list *l, op_kind kind, bool w, bool b, bool
         if (w) c->in[1] = (slot){VECTOR, 1, s[2], 0, 0};
         if (b) c->in[2] = (slot){VECTOR, 1, s[2], 0, 0};
     }
+    add_residuals(l, first, kind == OP_LAYERNORM ? 3 : 2, w);
 }
 
 static void cases_RMSNORM(case_list *l) {
@@ -287,7 +299,10 @@ static void cases_ACT(case_list *l) {
 }
 
 static void cases_SCALE(case_list *l) {
+    int first = l->n;
     cases_elementwise(l, OP_SCALE, 1, (op_attr){.scale = {.c = -0.37f}}, 37, 0);
+    cases_elementwise(l, OP_SCALE, 1, (op_attr){.scale = {.c = 0.7f}}, 70, 0);
+    add_residuals(l, first, 1, false);
 }
 
 static void cases_FILL(case_list *l) {
@@ -306,11 +321,13 @@ static void cases_GATED(case_list *l) {
 }
 
 static void cases_DROPOUT(case_list *l) {
+    int first = l->n;
     cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0.3f, .stream = 9}}, 30, 0);
     cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0, .stream = 9}}, 0, 0);
     op_attr rows_of_more = {
         .dropout = {.p = 0.3f, .stream = 9, .all_rows = 1000, .first_row = 130}};
     cases_elementwise(l, OP_DROPOUT, 1, rows_of_more, 31, 0);
+    add_residuals(l, first, 1, false);
 }
 
 static void cases_HEAD_CE(case_list *l) {

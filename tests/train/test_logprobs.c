@@ -46,7 +46,7 @@ static void by_training(const char *name, bool valid, float nll[B * T]) {
     assert_int_equal(config_load(&c, path, keys, 1, &e), ST_OK);
     unlink(path);
     if (trial_open(&s, a, c, NULL, false, &e) != ST_OK) fail_msg("%s", e.message);
-    assert_int_equal(setup_make_weights(&s.setup, s.setup.plan->store, MODEL, &e), ST_OK);
+    assert_int_equal(hf_load_weights(s.setup.plan->store, MODEL, &e), ST_OK);
     const batch_ports *io = valid ? &s.stage.validation : &s.stage.chunks[0];
     assert_non_null(io->p);
     op_run run = {.dev = s.setup.dev, .first_micro = true, .grad_scale = 1};

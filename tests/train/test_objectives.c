@@ -249,7 +249,7 @@ static void lab_open(lab *l, const char *key, const json_t *file, const char *mo
     l->c = config_with(yaml, keys, n);
     arena *a = arena_new("test");
     status st = trial_open(&l->s, a, l->c, NULL, false, &e);
-    if (st == ST_OK) st = setup_make_weights(&l->s.setup, l->s.setup.plan->store, POLICY, &e);
+    if (st == ST_OK) st = hf_load_weights(l->s.setup.plan->store, POLICY, &e);
     if (st != ST_OK) fail_msg("%s", e.message);
 }
 

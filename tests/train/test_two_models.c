@@ -71,7 +71,8 @@ static void lab_open(lab *l, const char *const *keys, int n_keys) {
     status st = config_load(&l->c, path, keys, n_keys, &e);
     unlink(path);
     if (st == ST_OK) st = trial_open(&l->s, a, l->c, NULL, false, &e);
-    if (st == ST_OK) st = setup_make_weights(&l->s.setup, l->s.setup.plan->store, POLICY, &e);
+    setup *u = &l->s.setup;
+    if (st == ST_OK) st = setup_make_weights(u, u->plan->store, &u->models[0], &e);
     if (st != ST_OK) fail_msg("%s", e.message);
 }
 

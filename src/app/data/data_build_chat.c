@@ -71,8 +71,8 @@ static status read_allowed(const cli_args *args, uint32_t *bits, err *e) {
     return st;
 }
 
-static status read_options(const cli_args *args, chat_build_options *opt, json_t **variables,
-                           err *e) {
+status data_chat_options(const cli_args *args, chat_build_options *opt, json_t **variables,
+                         err *e) {
     static const char *const TRAINS[] = {CHAT_TRAINS(LIST_WORD)};
     const char *form = cli_value(args, "chat");
     uint64_t threads = 0;
@@ -199,7 +199,7 @@ static status build(const cli_args *args, const char *tokenizer, const chat_buil
 status data_build_chat(const cli_args *args, const char *tokenizer, err *e) {
     chat_build_options opt = {0};
     json_t *variables = NULL;
-    status st = read_options(args, &opt, &variables, e);
+    status st = data_chat_options(args, &opt, &variables, e);
     if (args->json) log_set_quiet(true);
     if (!args->json && isatty(STDERR_FILENO)) opt.progress = show_progress;
     if (st == ST_OK) st = build(args, tokenizer, &opt, e);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "run/metrics.h"
 #include "run/record.h"
+#include "run/scores.h"
 
 void progress_init(progress *p, FILE *out) {
     *p = (progress){.out = out, .live = isatty(fileno(out)), .began_ns = clock_now_ns()};
@@ -150,6 +151,21 @@ static void on_valid(progress *p, const json_t *o) {
     fputc('\n', p->out);
 }
 
+/* The main score of the task, with its standard error. */
+static void on_eval(progress *p, const json_t *o) {
+    const json_t *scores = json_object_get(o, "metrics");
+    const char *key = score_main_key(scores);
+    char name[SCORE_NAME_BYTES];
+    if (!key) return;
+    score_name(key, name);
+    double error = score_error(scores, key), chance = score_chance(scores);
+    fprintf(p->out, "  step %ld  %s: %s %.4f", (long)metrics_int(o, "step", 0),
+            metrics_text(o, "task"), name, score_value(scores, key));
+    if (isfinite(error)) fprintf(p->out, " +- %.4f", error);
+    if (isfinite(chance)) fprintf(p->out, "  (chance %.4f)", chance);
+    fputc('\n', p->out);
+}
+
 void progress_event(void *ctx, const json_t *o) {
     progress *p = ctx;
     const char *kind = metrics_text(o, "event");
@@ -161,6 +177,7 @@ void progress_event(void *ctx, const json_t *o) {
     settle(p);
     if (strcmp(kind, "start") == 0) on_start(p, o);
     if (strcmp(kind, "valid") == 0) on_valid(p, o);
+    if (strcmp(kind, "eval") == 0) on_eval(p, o);
     if (strcmp(kind, "sample") == 0) on_sample(p, o);
     if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", metrics_text(o, "path"));
     if (strcmp(kind, "alarm") == 0) on_alarm(p, o);

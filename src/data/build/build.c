@@ -403,7 +403,7 @@ static status read_text(build *b, err *e) {
 /* Two builds in one folder would write the same files. */
 static status lock_out_dir(build *b, err *e) {
     b->made_out_dir = !file_exists(b->out_dir);
-    return place_lock(b->out_dir, &b->lock_fd, e);
+    return place_lock(b->out_dir, false, &b->lock_fd, e);
 }
 
 static void resolve_split(build *b) {

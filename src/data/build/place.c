@@ -17,8 +17,11 @@
 /* What lies beside the shards of a set. */
 static const char *const COMPANIONS[] = {"tokenizer.json", "chat.json", "chat_template.jinja"};
 
-/* "shard-00012.idx" belongs to the shard in "shard-00012.bin". */
+/* "shard-00012.idx" belongs to the shard in "shard-00012.bin"; not every set has all kinds. */
 static bool is_named(const shards *s, const char *name) {
+    const char *kind = name + strcspn(name, ".");
+    if ((strcmp(kind, ".ids") == 0 && !s->has_ids) || (strcmp(kind, ".mrk") == 0 && !s->chat.marks))
+        return false;
     for (int i = 0; i < s->n_shards; i++)
         if (strncmp(s->shard[i].file, name, strcspn(name, ".") + 1) == 0) return true;
     return false;
@@ -99,11 +102,14 @@ static status place(const char *from, const char *to, arena *a, err *e) {
     return file_sync_dir(to, e);
 }
 
-status place_lock(const char *dir, int *fd, err *e) {
+status place_lock(const char *dir, bool wait, int *fd, err *e) {
     TRY(file_make_dirs(dir, e));
     *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0) return err_errno(e, dir, "cannot open folder %s", dir);
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return ST_OK;
+    int rc, how = wait ? LOCK_EX : LOCK_EX | LOCK_NB;
+    do rc = flock(*fd, how);
+    while (rc != 0 && errno == EINTR);
+    if (rc == 0 || errno != EWOULDBLOCK) return ST_OK;
     close(*fd);
     *fd = -1;
     err_at(e, ST_FAILED, dir, "another build is writing %s", dir);

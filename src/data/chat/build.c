@@ -410,7 +410,7 @@ static status open_template(build *b, const char *tokenizer, err *e) {
            "%s has no tokens <|im_start|> and <|im_end|>, with which chatml begins "
            "and ends a turn",
            tokenizer);
-    return err_hint(e, "add them: athanor tok add %s '<|im_start|>' '<|im_end|>' -o NEW",
+    return err_hint(e, "add them: athanor tok add %s --special '<|im_start|>,<|im_end|>' -o tok/",
                     tokenizer);
 }
 
@@ -448,7 +448,7 @@ static status build_in(build *b, const char *const *inputs, int n, const char *t
     TRY(open_template(b, tokenizer, e));
     TRY(records_open(&b->records, inputs, n, e));
     b->made_out_dir = !file_exists(b->out_dir);
-    TRY(place_lock(b->out_dir, &b->lock_fd, e));
+    TRY(place_lock(b->out_dir, false, &b->lock_fd, e));
     plan_sides(b);
     return run(b, result, e);
 }
@@ -483,6 +483,21 @@ status chat_build_digest(const char *tokenizer, const tok *t, const chat_build_o
     }
     clean_up(b, st);
     return st;
+}
+
+bool chat_may_be(const char *const *inputs, int n) {
+    records *r;
+    if (strcmp(inputs[0], "-") == 0 || records_open(&r, inputs, n, NULL) != ST_OK) return false;
+    records_close(r);
+    return true;
+}
+
+uint64_t chat_inputs_fingerprint(const char *const *inputs, int n) {
+    records *r;
+    if (records_open(&r, inputs, n, NULL) != ST_OK) return 0;
+    uint64_t hash = records_fingerprint(r);
+    records_close(r);
+    return hash;
 }
 
 bool chat_is(const char *const *inputs, int n) {

@@ -43,6 +43,10 @@ typedef struct chat_build_result {
 /* Whether these inputs are conversations: JSON or Parquet whose first record has one of the forms, and
  * no text of its own in "text". Errors of reading are left to who reads. */
 bool chat_is(const char *const *inputs, int n);
+/* Whether all are files of JSON or Parquet, by their names. */
+bool chat_may_be(const char *const *inputs, int n);
+/* Changes when a file's name, size or time does. */
+uint64_t chat_inputs_fingerprint(const char *const *inputs, int n);
 /* `tokenizer`: where the template is found, and the tokenizer t was read from. Errors: as above; ST_USAGE: records of
  * several kinds, and the hard stops, which name file and line. */
 status chat_build(const char *const *inputs, int n, const char *out_dir, const char *tokenizer,

@@ -58,6 +58,10 @@
     W(CONFIG_OBJECTIVE_APO_DOWN, "apo-down")                                                       \
     W(CONFIG_OBJECTIVE_KTO, "kto")                                                                 \
     W(CONFIG_OBJECTIVE_ORPO, "orpo")
+#define CONFIG_SET_TRAIN_EMBEDDINGS(W)                                                             \
+    W(CONFIG_TRAIN_AUTO, "auto")                                                                   \
+    W(CONFIG_TRAIN_ALWAYS, "always")                                                               \
+    W(CONFIG_TRAIN_NEVER, "never")
 #define CONFIG_SET_CP_KIND(W)                                                                      \
     W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
     W(CONFIG_CP_RING, "ring")                                                                      \
@@ -84,6 +88,9 @@ typedef enum config_precision { CONFIG_SET_PRECISION(LIST_ENUMERATOR) } config_p
 typedef enum config_arithmetic { CONFIG_SET_ARITHMETIC(LIST_ENUMERATOR) } config_arithmetic;
 typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(LIST_ENUMERATOR) } config_reduce;
 typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_objective;
+typedef enum config_train_embeddings {
+    CONFIG_SET_TRAIN_EMBEDDINGS(LIST_ENUMERATOR)
+} config_train_embeddings;
 typedef enum config_cp_kind { CONFIG_SET_CP_KIND(LIST_ENUMERATOR) } config_cp_kind;
 typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(LIST_ENUMERATOR) } config_pp_schedule;
 typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(LIST_ENUMERATOR) } config_token_dtype;
@@ -147,6 +154,9 @@ typedef struct config {
     config_texts notes;   /* sentences about what was given in vain */
 } config;
 
+/* Applies "key.path=value" to a tree as it was read and to its origins (base/yaml.h), before anything is
+ * typed. */
+status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) ATH_MUST_USE;
 /* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
  * overrides ("key.path=value", value in YAML flow form; a list element by index) and checks each
  * value. A run's folder in `model.from` becomes its newest good checkpoint, and a file that names no

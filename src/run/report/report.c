@@ -137,6 +137,11 @@ static svg_series series_of(const report_data *d, const double *y, const char *n
         .name = name, .css = css, .x = d->steps.column[COLUMN_STEP], .y = y, .n = d->steps.n};
 }
 
+static void put_key(strbuf *out, const svg_series *s) {
+    strbuf_printf(out, "<span class=\"%s\">", s->css);
+    svg_put_between(out, "", s->name, "</span>");
+}
+
 /* Series without a name are the faint background of another. */
 static void put_legend(strbuf *out, const svg_chart *c) {
     int alarms = 0, n = 0;
@@ -145,15 +150,15 @@ static void put_legend(strbuf *out, const svg_chart *c) {
     if (n + alarms < 2) return;
     strbuf_puts(out, "<p class=\"legend\">");
     for (int i = 0; i < c->n_series; i++)
-        if (c->series[i].name)
-            strbuf_printf(out, "<span class=\"%s\">%s</span>", c->series[i].css, c->series[i].name);
+        if (c->series[i].name) put_key(out, &c->series[i]);
     if (alarms > 0)
         strbuf_printf(out, "<span class=\"alarm\">%s</span>", alarms == 1 ? "alarm" : "alarms");
     strbuf_puts(out, "</p>\n");
 }
 
-static void put_chart(strbuf *out, const svg_chart *c, const char *css) {
-    strbuf_printf(out, "<figure class=\"%s\">\n<figcaption>%s</figcaption>\n", css, c->title);
+void report_put_chart(strbuf *out, const svg_chart *c, const char *css) {
+    strbuf_printf(out, "<figure class=\"%s\">\n", css);
+    svg_put_between(out, "<figcaption>", c->title, "</figcaption>\n");
     put_legend(out, c);
     strbuf_puts(out, "<div class=\"frame\">\n");
     svg_chart_write(out, c);
@@ -180,9 +185,13 @@ static double usual_loss(const report_data *d) {
 
 /* The same curves over steps and over their logarithm; the reader picks with two radio buttons. */
 static void put_loss(strbuf *out, const report_data *d) {
-    svg_series valid = {
-        "validation", "valid", d->valid.column[COLUMN_STEP], d->valid.column[COLUMN_LOSS],
-        d->valid.n,   true};
+    svg_series valid = {"validation",
+                        "valid",
+                        d->valid.column[COLUMN_STEP],
+                        d->valid.column[COLUMN_LOSS],
+                        d->valid.n,
+                        true,
+                        NULL};
     svg_chart c = {
         .title = has_any(d, COLUMN_REWARD_CHOSEN) ? "Loss" : "Loss, nats per token",
         .x_label = "step",
@@ -202,12 +211,12 @@ static void put_loss(strbuf *out, const report_data *d) {
                          "<label for=\"linear\">steps</label>"
                          "<input type=\"radio\" name=\"scale\" id=\"log\">"
                          "<label for=\"log\">log steps</label>\n");
-    put_chart(out, &c, "wide linear");
+    report_put_chart(out, &c, "wide linear");
     if (both) {
         c.log_x = true;
         c.y_top = NAN;
         c.x_label = "step, logarithmic";
-        put_chart(out, &c, "wide log");
+        report_put_chart(out, &c, "wide log");
     }
     strbuf_puts(out, "</div>\n");
 }
@@ -227,7 +236,7 @@ static void put_small(strbuf *out, const report_data *d, const char *title, repo
                    .marks = d->marks,
                    .n_marks = column == COLUMN_LR ? d->n_stage_marks : d->n_marks,
                    .label_pixels = column == COLUMN_TOK_PER_S ? 0 : 430};
-    put_chart(out, &c, "small");
+    report_put_chart(out, &c, "small");
 }
 
 /* HFU is shown only where it differs, that is where something is computed again. */
@@ -245,7 +254,7 @@ static void put_mfu(strbuf *out, const report_data *d) {
                    .y_top = NAN,
                    .marks = d->marks,
                    .n_marks = d->n_marks};
-    put_chart(out, &c, "small");
+    report_put_chart(out, &c, "small");
 }
 
 /* Of the chosen answers and of the rejected ones. */
@@ -259,7 +268,7 @@ static void put_two(strbuf *out, const report_data *d, const char *title, report
                    .y_top = NAN,
                    .marks = d->marks,
                    .n_marks = d->n_marks};
-    put_chart(out, &c, "small");
+    report_put_chart(out, &c, "small");
 }
 
 /* One column over the steps, with its values on the validation set. */
@@ -274,7 +283,7 @@ static void put_validated(strbuf *out, const report_data *d, const char *title,
                    .y_top = NAN,
                    .marks = d->marks,
                    .n_marks = d->n_marks};
-    put_chart(out, &c, "small");
+    report_put_chart(out, &c, "small");
 }
 
 /* Of objectives that learn from preferences. */
@@ -572,6 +581,7 @@ static void put_page(strbuf *out, const report_data *d) {
     put_header(out, d);
     report_put_alarms(out, d);
     put_curves(out, d);
+    report_put_tasks(out, d);
     report_put_stages(out, d);
     put_samples(out, d);
     put_memory(out, d);
@@ -584,9 +594,9 @@ static void put_page(strbuf *out, const report_data *d) {
     strbuf_puts(out, "</script>\n</body>\n</html>\n");
 }
 
-status report_write(const char *run_dir, err *e) {
+status report_write(const char *run_dir, const char *reference, err *e) {
     report_data d;
-    TRY(report_data_load(&d, run_dir, e));
+    TRY(report_data_load(&d, run_dir, reference, e));
     strbuf page = {0};
     put_page(&page, &d);
     char *path = path_join(d.memory, run_dir, "report.html");

@@ -51,7 +51,12 @@ typedef struct chat_request {
  * refuses it. */
 status chat_render(const chat_template *t, const chat_request *q, strbuf *out,
                    jinja_spans *generation, err *e) ATH_MUST_USE;
+/* The special token that the template writes after what an assistant says, and which therefore ends an
+ * answer: a trial conversation is rendered to find it. -1: none. now: as in chat_request. */
+int32_t chat_find_stop(const chat_template *t, const tok *k, const struct tm *now);
 /* Whether the template that would be used marks what the assistant writes. */
 bool chat_marks_generation(const chat_template *t, const chat_request *q);
+/* Whether the text stands in one of the templates. */
+bool chat_mentions(const chat_template *t, const char *text);
 
 #endif

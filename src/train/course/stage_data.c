@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "train/course/chat_source.h"
 #include "train/objective/objective.h"
 
 /* ---- the record ---- */
@@ -70,8 +71,8 @@ static int width_of(int dtype) {
     return dtype == CONFIG_TOKEN_DTYPE_U16 ? 2 : dtype == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
 }
 
-static loader_source source_of(const config_source *s, const json_t *record) {
-    return (loader_source){.path = s->path,
+static loader_source source_of(const config_source *s, const char *path, const json_t *record) {
+    return (loader_source){.path = path,
                            .weight = s->weight,
                            .format = (shards_format)s->format,
                            .width_bytes = width_of(s->dtype),
@@ -114,16 +115,23 @@ static status open_sources(const stage_data *d, const config *c, int stage, bool
                            loader **out, err *e) {
     loader_config lc = loader_config_of(d, c);
     loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
-    for (int i = 0; i < c->data.train.n; i++)
-        sources[i] =
-            source_of(&c->data.train.items[i], stage < 0 ? NULL : source_record(d, stage, i));
+    arena *paths = arena_new("paths of data");
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < c->data.train.n; i++) {
+        const config_source *s = &c->data.train.items[i];
+        const json_t *record = stage < 0 ? NULL : source_record(d, stage, i);
+        const char *path = s->path, *began = json_string_value(json_object_get(record, "path"));
+        if (s->format == SHARDS_AUTO) st = chat_source_find(d, c, s->path, began, paths, &path, e);
+        sources[i] = source_of(s, path, record);
+    }
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
     lc.shuffle = shuffle;
     if (!shuffle) lc.order = ORDER_SHUFFLE;
-    status st = open_marked(c, &lc, out, e);
+    if (st == ST_OK) st = open_marked(c, &lc, out, e);
     free(sources);
-    return st;
+    arena_free(paths);
+    return st == ST_OK ? chat_source_check(c, *out, e) : st;
 }
 
 static bool same_hash(const json_t *o, uint64_t hash) {
@@ -324,10 +332,14 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     if (!c->data.valid) return ST_OK;
     loader_source source = {.path = c->data.valid, .weight = 1.0};
     loader_config lc = loader_config_of(d, c);
+    arena *paths = arena_new("path of data");
+    status st = chat_source_find(d, c, c->data.valid, NULL, paths, &source.path, e);
     lc.order = ORDER_SHUFFLE;
     lc.sources = &source;
     lc.n_sources = 1;
-    return open_marked(c, &lc, out, e);
+    if (st == ST_OK) st = open_marked(c, &lc, out, e);
+    arena_free(paths);
+    return st;
 }
 
 /* ---- stages to come ---- */

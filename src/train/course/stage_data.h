@@ -19,6 +19,8 @@
 typedef struct stage_data {
     const course *course; /* NULL: of a run whose length is not known yet */
     const tok *tok;
+    const char *run; /* the folder that files of conversations become shards in (chat_source.h) */
+    bool builds;     /* they may be built now */
     int32_t vocab_size; /* of the model */
     const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */

@@ -1,6 +1,7 @@
 #include "train/layouts/trial.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/rng.h"
 #include "run/config/config_device.h"
@@ -8,7 +9,10 @@
 /* ---- opening ---- */
 
 void trial_trim_config(config *c) {
-    if (!setup_takes_vocab(c)) c->tokenizer = NULL;
+    /* A tokenizer of its own beside model.from may make the vocabulary larger. */
+    bool may_grow = json_object_get(c->model, "from") &&
+                    strcmp(config_where(c, "tokenizer"), "model.from") != 0;
+    if (!setup_takes_vocab(c) && !may_grow) c->tokenizer = NULL;
     c->data.valid = NULL;
     c->sample.prompts.n = 0;
 }
