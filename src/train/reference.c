@@ -251,10 +251,13 @@ static status prepare(session *s, int number, err *e) {
     for (int valid = 0; valid < 2; valid++) {
         reference_sets *sets = &u->references[number];
         work w = {.s = s, .stage = k, .set = valid ? &sets->valid : &sets->train};
-        TRY(valid ? stage_data_open_valid(&s->data, k->c, &w.l, e)
-                  : stage_data_open_in_order(&s->data, k->c, number, &w.l, e));
+        status st = valid ? stage_data_open_valid(&s->data, k->c, &w.l, e)
+                          : stage_data_open_in_order(&s->data, k->c, number, &w.l, e);
+        if (st != ST_OK && number > 0)
+            err_hint(e, "train.reference_cache=false goes without the data of later stages");
+        TRY(st);
         if (!w.l) continue;
-        status st = fill_set(&w, e);
+        st = fill_set(&w, e);
         loader_close(w.l);
         TRY(st);
     }

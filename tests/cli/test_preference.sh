@@ -109,6 +109,13 @@ sum=$(event step sft/metrics.jsonl | grep -o '"targets": [0-9]*' | awk '{ n += $
 [ "$sum" = "$(field trained_tokens <(event step sft/metrics.jsonl))" ] || fail "sft miscounts its targets"
 calc "$(field val_loss <(event valid sft/metrics.jsonl)) < 4.5" || fail "nothing is taught"
 
+# Adapters: the reference is the model without them.
+lora="lora.rank=4 train.steps=3"
+expect 0 train c.yaml run=lora "model={from: kept/checkpoints/step-6}" $lora
+event step lora/metrics.jsonl | head -n 1 | grep -q '"loss": 0.6931472' || fail "adapters begin elsewhere than the reference"
+expect 0 train c.yaml run=lora_memory "model={from: kept/checkpoints/step-6}" $lora train.reference_cache=false
+[ "$(results 'step|valid' lora)" = "$(results 'step|valid' lora_memory)" ] || fail "with adapters a reference in memory says something else"
+
 # ---- verify, refusals ----
 
 for objective in dpo kto; do
