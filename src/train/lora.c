@@ -98,13 +98,18 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
 
 /* ---- memory and weights ---- */
 
-status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) {
+status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs, int n, err *e) {
     if (!l->adapters.rank) return ST_OK;
-    bool gguf = l->gguf.a != NULL;
+    bool gguf = l->gguf.a != NULL, reaches = dev_host_enters(d);
+    if (gguf && !reaches) {
+        err_at(e, ST_USAGE, "device", "a GPU does not read a base model in a GGUF file yet");
+        return err_hint(e, "device=cpu, or a folder of it: athanor import FILE.gguf -o FOLDER");
+    }
     if (!gguf && !l->folder.a) TRY(hf_model_open(&l->folder, mc->from, mc, e));
     l->order = gguf ? HF_FILES : l->folder.order;
     for (int i = 0; i < n; i++) {
         specs[i].adapters = l->adapters;
+        if (!reaches) continue;
         specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
         specs[i].locate_ctx = gguf ? (void *)&l->gguf : &l->folder;
         specs[i].file = gguf ? l->gguf.base : l->folder.base;

@@ -25,8 +25,11 @@ typedef struct lora {
 
 /* What the config asks for, and a base model in a GGUF file. ST_USAGE: it cannot be had. */
 status lora_open(lora *l, arena *a, config *c, err *e) ATH_MUST_USE;
-/* Opens the base model's files, and has the plan read there what it can. */
-status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) ATH_MUST_USE;
+/* Opens the base model's files, and has the plan read there what it can: nothing on a device that
+ * does not reach the host's memory, to which a folder's matrices are copied. ST_USAGE: a GGUF file
+ * on such a device. */
+status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs, int n,
+                 err *e) ATH_MUST_USE;
 /* Reads into the masters what is in the base model's files and is not read there. */
 status lora_load_base(const lora *l, const param_store *s, err *e) ATH_MUST_USE;
 /* The first weights of a run: those of the base model, with new adapters or those of lora.from. */
