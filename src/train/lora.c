@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/gguf/gguf.h"
+#include "train/objective/objective.h"
 
 /* ---- what is asked for ---- */
 
@@ -62,6 +63,11 @@ static status open_gguf(lora *l, config *c, const char *from, err *e) {
     if (l->adapters.embeddings) {
         config_error(c, e, "lora.train_embeddings", "the embedding of a GGUF file is not trained");
         return err_hint(e, "use a folder of it: athanor import %s -o FOLDER", from);
+    }
+    if (objective_of(c)->reference && !c->train.reference) {
+        config_error(c, e, "train.reference", "a GGUF file is not read as the reference of %s",
+                     objective_of(c)->name);
+        return err_hint(e, "train.reference=FOLDER, made by athanor import %s -o FOLDER", from);
     }
     if (json_object_size(c->model) > 1) {
         config_error(c, e, "model", "a base model in a GGUF file is as it is: no key changes it");

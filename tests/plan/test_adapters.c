@@ -282,8 +282,8 @@ static void test_shared(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_adapters), cmocka_unit_test(test_direction),
-                                       cmocka_unit_test(test_left_out),
-                                       cmocka_unit_test(test_shared)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adapters), cmocka_unit_test(test_direction),
+        cmocka_unit_test(test_left_out), cmocka_unit_test(test_shared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,6 +104,6 @@ bool config_is_resolved(const config *c, const char *key, const json_t *stored) 
 
 void config_tell_from(const config *c) {
     if (c->from_run) log_info("model.from: the checkpoint %s", model_from(c));
-    if (strcmp(config_where(c, "tokenizer"), "model.from") == 0)
+    if (c->tokenizer && strcmp(config_where(c, "tokenizer"), "model.from") == 0)
         log_info("tokenizer: that of model.from, %s", c->tokenizer);
 }
