@@ -3,9 +3,9 @@
  *
  * The base model stays frozen. Its matrices are read where they lie in its files, if the programs
  * can compute with them as they are stored (plan_spec.locate); all else is read into the plan's
- * memory at every start, since checkpoints do not hold it. So a base model in a GGUF file is trained
- * beside as it is, in its blocks of a few bits (QLoRA, Dettmers et al. 2023): forward and backward
- * decode a piece of a matrix at a time. */
+ * memory at every start, since checkpoints do not hold it. A base model in a GGUF file stays as it
+ * is, in its blocks of a few bits (QLoRA, Dettmers et al. 2023): forward and backward decode a piece
+ * of a matrix at a time. */
 #ifndef TRAIN_LORA_H
 #define TRAIN_LORA_H
 

@@ -180,8 +180,9 @@ static const param *find(const param_store *s, const char *name) {
 }
 
 /* Of the matrix NAME [O,I], of which the plain model has the gradient dW: that of B is
- * scale * dW A^T, while B is 0. What the first step of SGD then changes, scale * dB A, points the more
- * the way of dW the higher the rank is: A^T A comes near a multiple of 1. Returns the cosine. */
+ * scale * dW A^T, while B is 0. What the first step of SGD then changes, scale * dB A, points the
+ * more the way of dW the higher the rank is: A^T A comes near a multiple of 1. Returns the
+ * cosine. */
 static double check_direction(const lab *plain, const lab *l, const char *name, double scale) {
     const param_store *s = l->p->store;
     const param *w = find(plain->p->store, arena_printf(l->a, "%s.weight", name));

@@ -1,5 +1,5 @@
-/* `model.from`: the folder whose weights training starts from, or the GGUF file beside which adapters
- * are trained.
+/* `model.from`: the folder whose weights training starts from, or the GGUF file beside which
+ * adapters are trained.
  *
  * A run's folder stands for its newest good checkpoint, which is looked up when the config is read.
  * The other run may go on: a run that has begun keeps to the checkpoint it began with
