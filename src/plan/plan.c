@@ -177,14 +177,25 @@ static param_store *new_store(plan *p, const plan_spec *s) {
     return store;
 }
 
+/* A head whose loss is computed outside of the program reads weights in the format of activations
+ * only (HEAD_NLL). */
+static bool is_deferred_head(const plan *p, const param *q) {
+    bool head =
+        q->part == PART_HEAD || (q->part == PART_EMBED && p->phase[0].model.tie_word_embeddings);
+    bool deferred = false;
+    for (int i = 0; i < p->n_phases; i++) deferred = deferred || p->phase[i].deferred_loss;
+    return head && deferred;
+}
+
 /* What stays in the file: nothing that is trained, and what the programs can compute with. The
- * context is the spec. */
-static bool locate_frozen(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
-    const plan_spec *s = ctx;
-    if (s->adapters.rank ? !p->frozen || model_trains_whole(&s->adapters, p) : s->train_B > 0)
-        return false;
-    if (!s->locate(s->locate_ctx, p, stored, offset_bytes)) return false;
-    return s->compute == DT_F32 || *stored == s->compute;
+ * context is the plan. */
+static bool locate_frozen(void *ctx, const param *q, dtype *stored, int64_t *offset_bytes) {
+    const plan *p = ctx;
+    const plan_spec *s = &p->phase[0];
+    bool trained =
+        s->adapters.rank ? !q->frozen || model_trains_whole(&s->adapters, q) : s->train_B > 0;
+    if (trained || !s->locate(s->locate_ctx, q, stored, offset_bytes)) return false;
+    return *stored == s->compute || (s->compute == DT_F32 && !is_deferred_head(p, q));
 }
 
 static status declare_trained(plan *p, const plan_spec *s, err *e) {
@@ -192,7 +203,7 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
     bool maps = s->locate && plan_tp(s) == 1; /* else each rank has its part */
-    if (maps) param_store_map(p->store, locate_frozen, (void *)(uintptr_t)s);
+    if (maps) param_store_map(p->store, locate_frozen, p);
     if (s->adapters.rank)
         TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
     else

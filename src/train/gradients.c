@@ -99,7 +99,7 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
                       .recompute = (recompute_policy)u->c->train.recompute,
                       .z_loss = (float)u->c->optim.z_loss,
                       .chunk_rows = u->c->train.head_chunk_rows};
-    TRY(lora_plan(&u->lora, &u->models[0], &spec, 1, e));
+    TRY(lora_plan(&u->lora, u->dev, &u->models[0], &spec, 1, e));
     TRY(plan_new(&u->plan, u->dev, &spec, e));
     TRY(plan_check_fits(u->plan, u->c->train.memory_limit, e));
     TRY(plan_commit(u->plan, e));

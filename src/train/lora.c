@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/gguf/gguf.h"
+#include "train/objective/objective.h"
 
 /* ---- what is asked for ---- */
 
@@ -63,6 +64,11 @@ static status open_gguf(lora *l, config *c, const char *from, err *e) {
         config_error(c, e, "lora.train_embeddings", "the embedding of a GGUF file is not trained");
         return err_hint(e, "use a folder of it: athanor import %s -o FOLDER", from);
     }
+    if (objective_of(c)->reference && !c->train.reference) {
+        config_error(c, e, "train.reference", "a GGUF file is not read as the reference of %s",
+                     objective_of(c)->name);
+        return err_hint(e, "train.reference=FOLDER, made by athanor import %s -o FOLDER", from);
+    }
     if (json_object_size(c->model) > 1) {
         config_error(c, e, "model", "a base model in a GGUF file is as it is: no key changes it");
         return err_hint(e, "leave all keys but model.from out");
@@ -104,13 +110,18 @@ void lora_learn_tokens(lora *l, const config *c, int32_t added) {
 
 /* ---- memory and weights ---- */
 
-status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) {
+status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs, int n, err *e) {
     if (!l->adapters.rank) return ST_OK;
-    bool gguf = l->gguf.a != NULL;
+    bool gguf = l->gguf.a != NULL, reaches = dev_host_enters(d);
+    if (gguf && !reaches) {
+        err_at(e, ST_USAGE, "device", "a GPU does not read a base model in a GGUF file yet");
+        return err_hint(e, "device=cpu, or a folder of it: athanor import FILE.gguf -o FOLDER");
+    }
     if (!gguf && !l->folder.a) TRY(hf_model_open(&l->folder, mc->from, mc, e));
     l->order = gguf ? HF_FILES : l->folder.order;
     for (int i = 0; i < n; i++) {
         specs[i].adapters = l->adapters;
+        if (!reaches) continue;
         specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
         specs[i].locate_ctx = gguf ? (void *)&l->gguf : &l->folder;
         specs[i].file = gguf ? l->gguf.base : l->folder.base;

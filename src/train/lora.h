@@ -3,9 +3,9 @@
  *
  * The base model stays frozen. Its matrices are read where they lie in its files, if the programs
  * can compute with them as they are stored (plan_spec.locate); all else is read into the plan's
- * memory at every start, since checkpoints do not hold it. So a base model in a GGUF file is trained
- * beside as it is, in its blocks of a few bits (QLoRA, Dettmers et al. 2023): forward and backward
- * decode a piece of a matrix at a time. */
+ * memory at every start, since checkpoints do not hold it. A base model in a GGUF file stays as it
+ * is, in its blocks of a few bits (QLoRA, Dettmers et al. 2023): forward and backward decode a piece
+ * of a matrix at a time. */
 #ifndef TRAIN_LORA_H
 #define TRAIN_LORA_H
 
@@ -27,8 +27,11 @@ typedef struct lora {
 status lora_open(lora *l, arena *a, config *c, err *e) ATH_MUST_USE;
 /* lora.train_embeddings=auto: embedding and head are trained if tokens were added. */
 void lora_learn_tokens(lora *l, const config *c, int32_t added);
-/* Opens the base model's files, and has the plan read there what it can. */
-status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) ATH_MUST_USE;
+/* Opens the base model's files, and has the plan read there what it can: nothing on a device that
+ * does not reach the host's memory, to which a folder's matrices are copied. ST_USAGE: a GGUF file
+ * on such a device. */
+status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs, int n,
+                 err *e) ATH_MUST_USE;
 /* Reads into the masters what is in the base model's files and is not read there. */
 status lora_load_base(const lora *l, const param_store *s, err *e) ATH_MUST_USE;
 /* The first weights of a run: those of the base model, with new adapters or those of lora.from. */

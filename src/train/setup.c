@@ -300,7 +300,7 @@ status setup_make_plan(setup *u, err *e) {
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
-    TRY(lora_plan(&u->lora, &u->models[0], specs, n, e));
+    TRY(lora_plan(&u->lora, u->dev, &u->models[0], specs, n, e));
     TRY(locate_error(u->c, plan_new_phases(&u->plan, u->dev, specs, n, e), e));
     return plan_check_fits(u->plan, u->c->train.memory_limit, e);
 }

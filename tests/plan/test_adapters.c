@@ -173,6 +173,81 @@ static void test_adapters(void **state) {
     check(GPT2, DT_F32, false);
 }
 
+static const param *find(const param_store *s, const char *name) {
+    int i = param_find(s, name);
+    if (i < 0) fail_msg("there is no %s", name);
+    return param_at(s, i);
+}
+
+/* Of the matrix NAME [O,I], of which the plain model has the gradient dW: that of B is
+ * scale * dW A^T, while B is 0. What the first step of SGD then changes, scale * dB A, points the
+ * more the way of dW the higher the rank is: A^T A comes near a multiple of 1. Returns the
+ * cosine. */
+static double check_direction(const lab *plain, const lab *l, const char *name, double scale) {
+    const param_store *s = l->p->store;
+    const param *w = find(plain->p->store, arena_printf(l->a, "%s.weight", name));
+    const param *a = find(s, arena_printf(l->a, "%s.lora_A.weight", name));
+    const param *b = find(s, arena_printf(l->a, "%s.lora_B.weight", name));
+    const float *dw = param_grad(plain->p->store) + w->offset, *db = param_grad(s) + b->offset;
+    const float *A = param_master(s) + a->offset;
+    double dot = 0, whole = 0, step = 0, worst = 0, most = 0;
+    for (int64_t o = 0; o < w->rows; o++) {
+        for (int64_t r = 0; r < a->rows; r++) {
+            double want = 0;
+            for (int64_t i = 0; i < w->cols; i++)
+                want += scale * (double)dw[o * w->cols + i] * (double)A[r * w->cols + i];
+            worst = fmax(worst, fabs((double)db[o * a->rows + r] - want));
+            most = fmax(most, fabs(want));
+        }
+        for (int64_t i = 0; i < w->cols; i++) {
+            double moved = 0, g = (double)dw[o * w->cols + i];
+            for (int64_t r = 0; r < a->rows; r++)
+                moved += (double)db[o * a->rows + r] * (double)A[r * w->cols + i];
+            dot += moved * g, whole += g * g, step += moved * moved;
+        }
+    }
+    if (!(worst <= 1e-5 * most)) fail_msg("%s: the gradient of B is %g off", name, worst / most);
+    return dot / sqrt(whole * step);
+}
+
+static void test_direction(void **state) {
+    (void)state;
+    double before = 0;
+    for (int rank = 6; rank <= 384; rank *= 4) { /* the matrices have 24 columns */
+        plan_spec spec = {.compute = DT_F32, .micro_batches = 2};
+        lab plain = lab_open(GPT2, spec);
+        spec.adapters = (model_adapters){.rank = rank, .alpha = 6};
+        lab l = lab_open(GPT2, spec);
+        run(&plain);
+        run(&l);
+        double cosine = check_direction(&plain, &l, "transformer.h.1.attn.c_attn", 6.0 / rank);
+        if (!(cosine > before)) fail_msg("rank %d: cosine %g, before %g", rank, cosine, before);
+        before = cosine;
+        lab_close(&l);
+        lab_close(&plain);
+    }
+    if (!(before > 0.95)) fail_msg("the cosine is %g at the highest rank", before);
+}
+
+static double backward_flops(const char *const *targets, int n, int rank) {
+    plan_spec spec = {.compute = DT_F32, .micro_batches = 2};
+    spec.adapters = (model_adapters){.rank = rank, .alpha = 6, .targets = targets, .n_targets = n};
+    lab l = lab_open(LLAMA, spec);
+    double flops = prog_get_stats(plan_prog(l.p, USE_TRAIN, 0))->flops_backward;
+    lab_close(&l);
+    return flops;
+}
+
+/* Nothing is computed for weights that are frozen, or below the first adapter. */
+static void test_left_out(void **state) {
+    (void)state;
+    static const char *const last[] = {"model.layers.2.mlp.down_proj"}, *const q[] = {"q_proj"};
+    double whole = backward_flops(NULL, 0, 0), all = backward_flops(NULL, 0, 1);
+    assert_true(all < 0.75 * whole);
+    assert_true(backward_flops(q, 1, 1) < all);
+    assert_true(backward_flops(last, 1, 1) < 0.1 * all);
+}
+
 /* ZeRO shares what is trained; what is frozen comes after it, in units that nobody updates. */
 static void test_shared(void **state) {
     (void)state;
@@ -208,7 +283,8 @@ static void test_shared(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_adapters),
-                                       cmocka_unit_test(test_shared)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adapters), cmocka_unit_test(test_direction),
+        cmocka_unit_test(test_left_out), cmocka_unit_test(test_shared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

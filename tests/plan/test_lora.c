@@ -1,5 +1,5 @@
-/* Adapters that PEFT made (tests/oracle/make_lora_golden.py): logits, losses and three steps of AdamW
- * are PEFT's. The base model's matrices are read in its mapped files. */
+/* Adapters that PEFT made (tests/oracle/make_lora_golden.py): logits, losses and three steps of
+ * AdamW are PEFT's, with the base model's matrices read in its mapped files, and copied. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void open_base(lab *l) {
     MUST(hf_model_open(&l->base, dir, &l->mc, E));
 }
 
-static void lab_open(lab *l, const char *name, bool mapped, dtype compute, bool fixed) {
+static void lab_open(lab *l, const char *name, bool mapped) {
     *l = (lab){.a = arena_new("lora"), .dev = golden_device()};
     MUST(peft_open(&l->adapter, arena_printf(l->a, "%s/golden/lora/%s", TEST_DIR, name), E));
     MUST(st_open(&l->golden, arena_printf(l->a, "%s/golden.safetensors", l->adapter.dir), E));
@@ -39,11 +39,10 @@ static void lab_open(lab *l, const char *name, bool mapped, dtype compute, bool 
     l->ids = st_find(l->golden, "ids");
     l->B = (int)l->ids->dims[1], l->T = (int)l->ids->dims[2] - 1;
     plan_spec spec = {.model = l->mc,
-                      .compute = compute,
+                      .compute = DT_F32,
                       .T = l->T,
                       .train_B = l->B,
                       .micro_batches = 1,
-                      .fixed_grads = fixed,
                       .logits_T = l->T,
                       .optim = optim_find("adamw"),
                       .adapters = l->adapter.adapters};
@@ -150,7 +149,7 @@ static void check_tensors(const lab *l, double tolerance) {
 
 static void check(const char *name, bool mapped) {
     lab l;
-    lab_open(&l, name, mapped, DT_F32, false);
+    lab_open(&l, name, mapped);
     const float *loss = (const float *)(const void *)st_find(l.golden, "loss")->data;
     check_logits(&l, 1e-5);
     for (int step = 0; step < STEPS; step++) {

@@ -89,8 +89,8 @@ st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype 
 int hf_declared(const param_store *s);
 
 /* Writes this rank's part: the elements of arrays[n] that it counts (split.h), to where the file
- * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other; of an
- * array of one parameter (`only`), that tensor. */
+ * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other; of
+ * an array of one parameter (`only`), that tensor. */
 status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
                      hf_order order, err *e) ATH_MUST_USE;
 /* Reads this rank's part of an array that hf_write_part wrote in that order. ST_FORMAT: a tensor

@@ -1,8 +1,8 @@
 /* Adapters in the format of PEFT (huggingface.co/docs/peft, 0.21): a folder with
  *
  *     adapter_config.json          rank, alpha, targets, and where the base model is
- *     adapter_model.safetensors    base_model.model.NAME.lora_A.weight, .lora_B.weight, as fp32; and
- *                                  whole tensors that were trained (modules_to_save)
+ *     adapter_model.safetensors    base_model.model.NAME.lora_A.weight, .lora_B.weight, as fp32;
+ *                                  and whole tensors that were trained (modules_to_save)
  *
  * NAME is the module's name in the base model's files. The folder holds no model: the base model is
  * read beside it. Which matrices have adapters is taken from the tensors that are there, so

@@ -1,5 +1,5 @@
-/* `model.from`: the folder whose weights training starts from, or the GGUF file beside which adapters
- * are trained.
+/* `model.from`: the folder whose weights training starts from, or the GGUF file beside which
+ * adapters are trained.
  *
  * A run's folder stands for its newest good checkpoint, which is looked up when the config is read.
  * The other run may go on: a run that has begun keeps to the checkpoint it began with
@@ -106,6 +106,6 @@ bool config_is_resolved(const config *c, const char *key, const json_t *stored) 
 
 void config_tell_from(const config *c) {
     if (c->from_run) log_info("model.from: the checkpoint %s", model_from(c));
-    if (strcmp(config_where(c, "tokenizer"), "model.from") == 0)
+    if (c->tokenizer && strcmp(config_where(c, "tokenizer"), "model.from") == 0)
         log_info("tokenizer: that of model.from, %s", c->tokenizer);
 }
