@@ -138,7 +138,7 @@ static status cmd_import(const cli_args *args, err *e) {
 }
 
 static status cmd_export(const cli_args *args, err *e) {
-    interchange_options opt = {0};
+    interchange_options opt = {.base = cli_value(args, "base")};
     const char *to = cli_value(args, "to");
     if (!to || (strcmp(to, "hf") != 0 && strcmp(to, "gguf") != 0)) {
         err_set(e, ST_USAGE, to ? "--to %s is no form of export" : "export needs --to", to);
@@ -170,6 +170,7 @@ static const cli_option export_options[] = {
     {"to", "FORM", "hf: a Hugging Face folder; gguf: a file of llama.cpp"},
     {"dtype", "FORMAT",
      "F32, F16 or BF16 (hf: as stored); into GGUF also Q8_0, Q4_0 and Q4_1 (F16)"},
+    {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     COMMON_OPTIONS,
     {0}};
 

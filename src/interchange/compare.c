@@ -229,10 +229,10 @@ static status logits_of_foreign(const model_source *s, const prompts *p, float *
 }
 
 /* Also compares the tokenizers, while both are there. */
-static status logits_of_result(const char *path, const prompts *p, float *logits, const tok *theirs,
-                               model_comparison *c, err *e) {
+static status logits_of_result(const char *path, const char *base, const prompts *p, float *logits,
+                               const tok *theirs, model_comparison *c, err *e) {
     open_model m;
-    status st = open_model_read(&m, path, 0, e);
+    status st = open_model_read_on(&m, path, base, 0, e);
     if (st == ST_OK) st = open_model_load(&m, 0, p->T, e);
     if (st == ST_OK) run_prompts(&m, p, logits);
     c->ids_equal = true;
@@ -256,8 +256,9 @@ static status logits_of_result(const char *path, const prompts *p, float *logits
 
 static status logits_of_source(const model_source *s, const prompts *p, float *logits, err *e) {
     model_comparison unused = {0};
-    if (s->kind != MODEL_SOURCE_GGUF) return logits_of_foreign(s, p, logits, e);
-    return logits_of_result(s->path, p, logits, NULL, &unused, e);
+    bool opens = s->kind == MODEL_SOURCE_GGUF || s->kind == MODEL_SOURCE_ADAPTER;
+    if (!opens) return logits_of_foreign(s, p, logits, e);
+    return logits_of_result(s->path, s->base, p, logits, NULL, &unused, e);
 }
 
 /* A model that has diverged, or whose file is damaged, cannot be told from another. */
@@ -319,7 +320,7 @@ status compare_models(const model_source *source, const char *result, compare_li
     float *a = xmalloc(bytes), *b = xmalloc(bytes);
     status st = logits_of_source(source, &p, a, e);
     if (st == ST_OK) st = check_finite(a, n, e);
-    if (st == ST_OK) st = logits_of_result(result, &p, b, source->tok, out, e);
+    if (st == ST_OK) st = logits_of_result(result, NULL, &p, b, source->tok, out, e);
     if (st == ST_OK) compare_positions(a, b, &p, V, out);
     if (st == ST_MEMORY) err_hint(e, "--no-verify writes without running the model");
     free(a);

@@ -65,7 +65,7 @@ static void read_settings(const model_source *s, gguf_model_source *g, char **te
         gguf_model_end_ids(&s->gguf, &g->end);
         return;
     }
-    if (s->kind != MODEL_SOURCE_HF) return;
+    if (s->kind != MODEL_SOURCE_HF && s->kind != MODEL_SOURCE_ADAPTER) return;
     if (generation_settings_read(&settings, s->path, &ignored) == ST_OK)
         for (int64_t i = 0; i < settings.end.n; i++) tok_ids_push(&g->end, settings.end.id[i]);
     generation_settings_free(&settings);
@@ -264,7 +264,7 @@ status interchange_run(const char *source, const char *result, const interchange
     target t;
     *out = (interchange_report){0};
     TRY(find_format(opt, &t, e));
-    status st = model_source_open(&s, source, opt->ignore, opt->n_ignore, e);
+    status st = model_source_open_on(&s, source, opt->base, opt->ignore, opt->n_ignore, e);
     if (st == ST_OK) {
         model_config mc = model_source_folder_config(&s);
         out->kind = model_source_kind_name(s.kind);

@@ -22,6 +22,7 @@ typedef struct interchange_options {
     const char *format;        /* of the weights: "BF16", "Q8_0"; NULL: folders keep what the source
                                   has, GGUF files get F16 */
     uint64_t max_shard_bytes;  /* of a folder: weights beyond go into another file */
+    const char *base;          /* of an adapter; NULL: what it says itself */
     const char *const *ignore; /* [n_ignore] unknown keys of config.json that stop no import */
     int n_ignore;
     const char *kind;          /* of the ledger (ledger.h); NULL: "export" */

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/foreign.h"
+#include "io/hf/peft.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
 #include "tok/tok_format.h"
@@ -16,7 +17,8 @@ enum { PIECE_ELEMS = 4096 };
 
 const char *model_source_kind_name(model_source_kind k) {
     static const char *const names[] = {"a Hugging Face folder", "a GGUF file of llama.cpp",
-                                        "weights of llama2.c", "a checkpoint of llm.c"};
+                                        "weights of llama2.c", "a checkpoint of llm.c",
+                                        "an adapter and its base model"};
     return names[k];
 }
 
@@ -119,12 +121,8 @@ static status read_folder_tokenizer(model_source *s, err *e) {
     return ST_OK;
 }
 
-static status open_folder(model_source *s, const char *path, const char *const *ignore,
-                          int n_ignore, err *e) {
-    char *dir;
+static status open_folder(model_source *s, const char *const *ignore, int n_ignore, err *e) {
     bool untie;
-    TRY(checkpoint_resolve(s->a, path, &dir, e));
-    s->path = dir;
     TRY(config_read_object(path_join(s->a, s->path, "config.json"), &s->keys, e));
     TRY(read_config(s, ignore, n_ignore, false, e));
     TRY(st_open(&s->folder, s->path, e));
@@ -190,6 +188,26 @@ static status read_tokenizer_beside(model_source *s, err *e) {
     return ST_OK;
 }
 
+/* ---- in memory ---- */
+
+/* All weights as numbers, which are still to be read. */
+static void declare_in_memory(model_source *s) {
+    s->order = HF_MEMORY;
+    declare(s);
+    s->masters = xcalloc((size_t)param_store_sizes(s->params).flat_elems, sizeof *s->masters);
+    param_store_bind(s->params, NULL, &(param_arrays){.master = s->masters});
+    int n = param_count(s->params);
+    s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
+    for (int i = 0; i < n; i++) {
+        const param *p = param_at(s->params, i);
+        s->tensors[i] = (st_tensor){.name = p->name,
+                                    .dt = DT_F32,
+                                    .rank = p->rank,
+                                    .dims = {p->rank == 1 ? p->cols : p->rows, p->cols},
+                                    .data = s->masters + p->offset};
+    }
+}
+
 /* ---- GGUF ---- */
 
 /* What matrices are stored in, where it is one plain format; else F32, which holds all. */
@@ -223,23 +241,10 @@ static json_t *end_keys(const gguf_model *m) {
 /* The weights as numbers, in memory: formats with blocks exist nowhere else. */
 static status open_gguf(model_source *s, err *e) {
     s->kind = MODEL_SOURCE_GGUF;
-    s->order = HF_MEMORY;
     TRY(gguf_model_open(&s->gguf, s->path, e));
     s->config = gguf_model_hf_config(&s->gguf);
-    declare(s);
-    s->masters = xcalloc((size_t)param_store_sizes(s->params).flat_elems, sizeof *s->masters);
-    param_store_bind(s->params, NULL, &(param_arrays){.master = s->masters});
+    declare_in_memory(s);
     TRY(gguf_model_read(&s->gguf, s->params, e));
-    int n = param_count(s->params);
-    s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
-    for (int i = 0; i < n; i++) {
-        const param *p = param_at(s->params, i);
-        s->tensors[i] = (st_tensor){.name = p->name,
-                                    .dt = DT_F32,
-                                    .rank = p->rank,
-                                    .dims = {p->rank == 1 ? p->cols : p->rows, p->cols},
-                                    .data = s->masters + p->offset};
-    }
     s->matrices = plain_format(s->gguf.file);
     s->keys = end_keys(&s->gguf);
     if (!gguf_meta_find(gguf_get_meta(s->gguf.file), "tokenizer.ggml.tokens")) return ST_OK;
@@ -260,8 +265,69 @@ static status open_file(model_source *s, const char *path, err *e) {
         e, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or llm.c");
 }
 
-status model_source_open(model_source *s, const char *path, const char *const *ignore, int n_ignore,
-                         err *e) {
+/* ---- adapters ---- */
+
+/* Takes over what the base model is, and its weights as numbers. */
+static status read_base(model_source *s, model_source *base, err *e) {
+    int n = param_count(base->params);
+    s->config = model_source_folder_config(base);
+    s->config.from = NULL;
+    s->keys = json_incref(base->keys);
+    s->tok = base->tok;
+    base->tok = NULL;
+    strbuf_append(&s->notes, strbuf_cstr(&base->notes), base->notes.len);
+    declare_in_memory(s);
+    s->formats = ARENA_ARRAY(s->a, dtype, n);
+    const st_tensor *list = model_source_folder_tensors(base, base->a, DT_COUNT);
+    for (int i = 0; i < n; i++) s->formats[i] = list[i].dt;
+    return model_source_load_folder(base, s->params, e);
+}
+
+static status merge(model_source *s, const peft_adapter *p, const char *const *ignore, int n_ignore,
+                    err *e) {
+    model_source base;
+    status st = model_source_open(&base, s->base, ignore, n_ignore, e);
+    if (st == ST_OK && base.kind == MODEL_SOURCE_ADAPTER) {
+        err_at(e, ST_USAGE, s->base, "the base model %s is an adapter itself", s->base);
+        st = err_hint(e, "export that first, and give the folder that this makes");
+    }
+    if (st == ST_OK) st = read_base(s, &base, e);
+    if (st == ST_OK) s->config = model_config_copy(s->a, &s->config);
+    if (st == ST_OK) st = peft_merge(p, s->params, e);
+    model_source_close(&base);
+    return st;
+}
+
+static status open_adapter(model_source *s, const char *base, const char *const *ignore,
+                           int n_ignore, err *e) {
+    peft_adapter p;
+    s->kind = MODEL_SOURCE_ADAPTER;
+    status st = peft_open(&p, s->path, e);
+    if (st == ST_OK && !base) st = peft_find_base(&p, "name it with --base FOLDER", &base, e);
+    if (st == ST_OK) s->base = arena_strdup(s->a, base);
+    if (st == ST_OK) st = merge(s, &p, ignore, n_ignore, e);
+    peft_close(&p);
+    TRY(st);
+    if (file_exists(path_join(s->a, s->path, "tokenizer.json"))) {
+        tok_free(s->tok);
+        s->tok = NULL;
+    }
+    return s->tok ? ST_OK : read_folder_tokenizer(s, e);
+}
+
+static status open_dir(model_source *s, const char *path, const char *base,
+                       const char *const *ignore, int n_ignore, err *e) {
+    char *dir;
+    TRY(checkpoint_resolve(s->a, path, &dir, e));
+    s->path = dir;
+    if (peft_is_folder(dir)) return open_adapter(s, base, ignore, n_ignore, e);
+    if (!base) return open_folder(s, ignore, n_ignore, e);
+    err_at(e, ST_USAGE, "--base", "%s is no adapter, and has no base model", path);
+    return err_hint(e, "leave --base out");
+}
+
+status model_source_open_on(model_source *s, const char *path, const char *base,
+                            const char *const *ignore, int n_ignore, err *e) {
     *s = (model_source){.a = arena_new("model source")};
     if (!file_exists(path)) {
         err_at(e, ST_USAGE, path, "there is no model at %s", path);
@@ -269,7 +335,13 @@ status model_source_open(model_source *s, const char *path, const char *const *i
                         "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or "
                         "llm.c");
     }
-    return file_is_dir(path) ? open_folder(s, path, ignore, n_ignore, e) : open_file(s, path, e);
+    if (file_is_dir(path)) return open_dir(s, path, base, ignore, n_ignore, e);
+    return open_file(s, path, e);
+}
+
+status model_source_open(model_source *s, const char *path, const char *const *ignore, int n_ignore,
+                         err *e) {
+    return model_source_open_on(s, path, NULL, ignore, n_ignore, e);
 }
 
 void model_source_close(model_source *s) {
@@ -396,6 +468,7 @@ static const st_tensor *transposed(arena *a, const st_tensor *t) {
 static dtype stored_format(const model_source *s, int i, dtype asked) {
     const st_tensor *in = &s->tensors[i];
     if (asked != DT_COUNT) return asked;
+    if (s->formats) return s->formats[i];
     if (s->kind == MODEL_SOURCE_GGUF && in->rank == 2) return s->matrices;
     bool fp8 = s->kind == MODEL_SOURCE_HF && ((const hf_weight *)in->ctx)->scale;
     return fp8 ? DT_BF16 : in->dt;

@@ -2,6 +2,8 @@
  * Hugging Face, read piece by piece from the mapped file.
  *
  *   folder      Hugging Face: config.json and safetensors; or a run (its newest good checkpoint)
+ *   adapter     a folder of PEFT, or a run that trained one: merged into its base model, which is
+ *               in any other of these forms
  *   *.gguf      llama.cpp
  *   *.bin       llama2.c (tokenizer.bin beside it), llm.c; recognised by content
  *
@@ -19,13 +21,15 @@ typedef enum model_source_kind {
     MODEL_SOURCE_HF,
     MODEL_SOURCE_GGUF,
     MODEL_SOURCE_LLAMA2C,
-    MODEL_SOURCE_LLMC
+    MODEL_SOURCE_LLMC,
+    MODEL_SOURCE_ADAPTER
 } model_source_kind;
 
 typedef struct model_source {
     arena *a;
     model_source_kind kind;
     const char *path; /* the file, or the folder itself where a run was named */
+    const char *base; /* of an adapter: its base model */
     model_config config;
     json_t *keys;        /* its config.json, or what the header says in these words */
     param_store *params; /* of the config; no memory behind it */
@@ -37,13 +41,17 @@ typedef struct model_source {
     st_reader *folder;
     file_map file;
     gguf_model gguf;
-    float *masters; /* GGUF: all weights */
+    float *masters; /* GGUF, adapters: all weights */
     dtype matrices; /* GGUF: what they were stored in */
+    dtype *formats; /* adapters: what each tensor of the base model is stored in */
 } model_source;
 
 /* ignore[n_ignore]: keys of config.json that are allowed although nobody here knows them. ST_USAGE,
  * ST_FORMAT: unknown keys, tensors that are missing, of another shape or unknown. A head that is
  * stored and differs from the embedding is a head of its own, whatever the config says. */
+/* base: the base model of an adapter; NULL: what the adapter says. */
+status model_source_open_on(model_source *s, const char *path, const char *base,
+                            const char *const *ignore, int n_ignore, err *e) ATH_MUST_USE;
 status model_source_open(model_source *s, const char *path, const char *const *ignore, int n_ignore,
                          err *e) ATH_MUST_USE;
 void model_source_close(model_source *s); /* also after a failure, and of {0} */

@@ -38,6 +38,8 @@ typedef enum model_part {
     PART_GATE,
     PART_UP, /* also the first product of a plain feed-forward part */
     PART_DOWN,
+    PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
+    PART_LORA_B,
     PART_COUNT
 } model_part;
 
@@ -110,13 +112,31 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
 
 /* Adapters (adapters.c has the mathematics): small matrices that are trained while the model's own
  * weights are frozen. */
+enum { MODEL_MOST_RANK = 65536 };
 typedef struct model_adapters {
-    int rank; /* 0: there are none */
+    int rank; /* 0: there are none, and the whole model is trained */
     double alpha;
+    bool rslora; /* scaled by alpha / sqrt(rank), not alpha / rank (Kalajdzievski 2023) */
+    /* Names of the matrices of layers that get adapters, without ".weight": whole, or what stands
+     * behind a dot ("q_proj"). n_targets 0: all. */
+    const char *const *targets;
+    int n_targets;
+    float dropout;   /* of what goes into A */
+    bool embeddings; /* embedding and head are trained, too, as a whole */
 } model_adapters;
-/* Instead of model_declare: adds all parameters of the model, frozen, then two matrices for each
- * matrix of its layers. Not with tensor-parallel ranks. */
-void model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s);
+double model_adapters_scale(const model_adapters *ad);
+/* Whether a matrix, by its name in files, has adapters; whether it is trained itself. */
+bool model_has_adapter(const model_adapters *ad, const param *p);
+bool model_trains_whole(const model_adapters *ad, const param *p);
+/* ST_USAGE: a target is no matrix of a layer; the hint lists them. */
+status model_check_targets(const model_adapters *ad, const param_store *s, err *e) ATH_MUST_USE;
+/* The last words of the names of matrices with adapters, each once: "q_proj". In the arena. */
+const char **model_adapter_names(arena *a, const model_adapters *ad, const param_store *s, int *n);
+/* Instead of model_declare: adds all parameters of the model, in its order, frozen but for those
+ * that are trained as a whole; then two matrices for each matrix with adapters. ST_USAGE: a target
+ * is no matrix of the model. */
+status model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s,
+                             err *e) ATH_MUST_USE;
 
 /* ---- the forward pass (transformer.c) ---- */
 
@@ -136,7 +156,7 @@ typedef struct model_rec {
     graph *g;
     const model_config *mc;
     const param_store *params;
-    const model_adapters *adapters; /* of a store that has some */
+    const model_adapters *adapters; /* of a store that has some; NULL, or of rank 0: none */
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;

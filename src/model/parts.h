@@ -21,9 +21,10 @@ static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
     return a->K > tp ? a->K / tp : 1;
 }
 
-/* Recording: y is the product of x and the matrix NAME. Returns y plus what the adapters of that
- * matrix add; y itself where it has none. */
-val model_adapt(model_rec *r, const char *name, val x, val y);
+/* Recording: y is the product of x and the matrix of that part in stored layer l. Returns y plus
+ * what the adapters of that matrix add; y itself where it has none. Called before tensor-parallel
+ * ranks sum y. */
+val model_adapt(model_rec *r, model_part part, int l, val x, val y);
 /* The parameter or pack NAME + SUFFIX as a value of the recording; VAL_NONE: the model has none. */
 val model_named(model_rec *r, const char *name, const char *suffix);
 

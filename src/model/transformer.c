@@ -27,7 +27,7 @@ static val weight(model_rec *r, model_part part, int l) {
 static val product(model_rec *r, const char *name, val x) {
     val w = model_named(r, name, ".weight");
     if (w == VAL_NONE) return VAL_NONE;
-    val y = model_adapt(r, name, x, graph_linear(r->g, x, w, model_named(r, name, ".bias")));
+    val y = graph_linear(r->g, x, w, model_named(r, name, ".bias"));
     graph_name(r->g, y, "%s", name);
     return y;
 }
@@ -35,7 +35,8 @@ static val product(model_rec *r, const char *name, val x) {
 static val part_product(model_rec *r, model_part part, int l, val x) {
     char name[MODEL_NAME_BYTES];
     model_part_name(r->mc, part, l, name);
-    return product(r, name, x);
+    val y = product(r, name, x);
+    return y == VAL_NONE ? y : model_adapt(r, part, l, x, y);
 }
 
 /* The product whose outputs are summed over tensor-parallel ranks: its bias is added to the sum. */
@@ -45,6 +46,7 @@ static val out_product(model_rec *r, model_part part, int l, val x) {
     model_part_name(r->mc, part, l, name);
     val y = graph_linear(r->g, x, model_named(r, name, ".weight"), VAL_NONE);
     graph_name(r->g, y, "%s", name);
+    y = model_adapt(r, part, l, x, y);
     y = graph_bias(r->g, graph_tp_out(r->g, y), model_named(r, name, ".bias"));
     graph_name(r->g, y, "%s", name);
     return y;
@@ -223,18 +225,18 @@ static layer_spec local_layer(const model_rec *r, int l) {
     return k;
 }
 
+static val mlp_input(model_rec *r, const layer_spec *k, val x) {
+    return k->norm_in ? norm(r, PART_MLP_NORM, k->stored, x, 0) : x;
+}
+
 static val block(model_rec *r, int l, val x) {
     layer_spec k = local_layer(r, l);
     val h = k.norm_in ? norm(r, PART_ATTN_NORM, k.stored, x, 0) : x;
-    val in = graph_tp_in(r->g, h);
+    val in = graph_tp_in(r->g, h), h_attn = h;
+    if (k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     val a = branch(r, &k, PART_ATTN_OUT_NORM, attention(r, l, &k, in));
-    if (!k.parallel) x = graph_add(r->g, x, a);
-    val h_attn = h;
-    if (k.norm_in && !k.norm_shared)
-        h = norm(r, PART_MLP_NORM, k.stored, x, 0);
-    else if (!k.norm_shared)
-        h = x;
-    if (k.parallel) x = graph_add(r->g, x, a);
+    x = graph_add(r->g, x, a);
+    if (!k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     if (h != h_attn) in = graph_tp_in(r->g, h);
     return graph_add(r->g, x, branch(r, &k, PART_MLP_OUT_NORM, feed_forward(r, l, &k, in)));
 }

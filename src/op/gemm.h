@@ -22,8 +22,7 @@ typedef struct gemm_args {
     int64_t lda, ldb;
     bool a_trans, b_trans;
     dtype ab_dt; /* f32, bf16 or f16, both operands */
-    /* How B is stored, if not as ab_dt says: f16, bf16 or blocks, in a product of f32 with b_trans.
-     * DT_F32: as ab_dt says. Only the own kernels read other formats, not gemm_run. */
+    /* How B is stored, if not as ab_dt says: f16, bf16 or blocks, in a product of f32. DT_F32: as ab_dt says. Only the own kernels read other formats, not gemm_run. */
     dtype b_stored;
     void *c; /* C [m,n], f32 or as ab_dt says */
     int64_t ldc;
@@ -71,6 +70,10 @@ gemm_setting gemm_get_setting(dev *d);
 /* From now on the own kernels compute every product on this device, whatever was measured: the bits
  * are the same with any number of threads. On a CUDA device: cuda_product_use_first. */
 void gemm_use_own(dev *d);
+
+/* While `on`, our own kernels compute every product of which their bits are wanted, whatever was
+ * measured; afterwards that holds again. Not what ATHANOR_GEMM has given to oneDNN, nor bf16 on AMX. */
+void gemm_hold_own(dev *d, bool on);
 
 /* Runs one implementation, to measure it. False, and nothing was done: it has no such product, or
  * needs more workspace. */

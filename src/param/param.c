@@ -28,6 +28,13 @@ void param_store_freeze(param_store *s, bool frozen) {
     s->has_frozen |= frozen;
 }
 
+void param_store_thaw(param_store *s, int index) {
+    param *p = &s->item[index];
+    CHECK(!p->mapped && !s->sharded && !s->unit, "%s cannot be trained", p->name);
+    s->trained_elems += p->frozen ? param_whole_elems(p) : 0;
+    p->frozen = false;
+}
+
 void param_store_keep_apart(param_store *s) {
     CHECK(s->n_packs == 0, "a pack was added before");
     s->apart = true;
@@ -139,7 +146,8 @@ static int64_t room_of(const param_store *s, int first, int last) {
     const param_unit *u = &s->unit[s->item[first].unit];
     int64_t end = u->at + u->n, after = s->item[last].offset;
     for (int i = 0; i < s->n; i++)
-        if (s->item[i].offset > after && s->item[i].offset < end) end = s->item[i].offset;
+        if (!s->item[i].mapped && s->item[i].offset > after && s->item[i].offset < end)
+            end = s->item[i].offset;
     return end - s->item[first].offset;
 }
 
@@ -168,6 +176,8 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     if (s->sharded) in_slots += s->unit[p->unit].slot - s->unit[p->unit].at;
     int64_t grad_bytes = (int64_t)dtype_bytes(param_grad_dtype(s));
     int64_t at = copied && param_weights_in_slots(s) ? in_slots : p->offset;
+    if (!copied && !param_masters_are_flat(s)) /* a vector, in a unit that is not cut */
+        at += s->unit[p->unit].state - s->unit[p->unit].at;
     *out = (graph_param_ref){
         .name = name,
         .where = copied ? SPACE_WORK : SPACE_MASTER,
@@ -200,6 +210,7 @@ param_sizes param_store_sizes(const param_store *s) {
                      .flat_elems = flat,
                      .piece_elems = pieces};
     z.master_bytes = (param_masters_are_flat(s) ? flat : pieces) * 4;
+    z.trained_master_bytes = (param_masters_are_flat(s) ? trained : own) * 4;
     if (param_weights_in_slots(s)) {
         z.work_bytes = slots * compute;
         z.work_piece_bytes = s->compute == DT_F32 ? 0 : pieces * compute;
@@ -234,6 +245,8 @@ void param_init_all(param_store *s, uint64_t seed) {
     for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];
         rule[i] = (vec_rule){.normal = p->init.kind == INIT_NORMAL,
+                             .uniform = p->init.kind == INIT_UNIFORM,
+                             .bound = (float)p->init.bound,
                              .value = p->init.kind == INIT_ONES ? 1.0f : 0.0f,
                              .std = p->init.std,
                              .cut = p->init.cut,
@@ -261,7 +274,8 @@ uint64_t param_digest_of(const param_store *s, int index) {
     return sum;
 }
 
-static uint64_t digest_of_units(const param_store *s, bool frozen) {
+uint64_t param_digest(const param_store *s) {
+    bool frozen = s->trained_elems == 0;
     uint64_t sum = 0;
     for (int u = 0; u < s->n_units; u++) {
         param_piece k = param_piece_of(s, u);
@@ -299,12 +313,4 @@ const param_store *param_store_whole(const param_store *s) {
 
 int param_number_in_whole(const param_store *s, int index) {
     return s->whole ? s->in_whole[index] : index;
-}
-
-uint64_t param_frozen_digest(const param_store *s) {
-    return digest_of_units(s, true);
-}
-
-uint64_t param_digest(const param_store *s) {
-    return digest_of_units(s, false) + digest_of_units(s, true);
 }

@@ -51,13 +51,15 @@
 #include "param/split.h"
 #include "prog/graph.h"
 
-typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES } param_init_kind;
+typedef enum param_init_kind { INIT_NORMAL, INIT_ZEROS, INIT_ONES, INIT_UNIFORM } param_init_kind;
 
-/* The numbers before training: drawn from a normal distribution around 0, or all the same. */
+/* The numbers before training: drawn from a normal or a uniform distribution around 0, or all the
+ * same. */
 typedef struct param_init {
     param_init_kind kind;
-    double std; /* standard deviation */
-    double cut; /* values beyond cut * std are drawn again; 0: none are */
+    double std;   /* normal: standard deviation */
+    double cut;   /* normal: values beyond cut * std are drawn again; 0: none are */
+    double bound; /* uniform: values lie between -bound and bound */
 } param_init;
 
 /* Files of Hugging Face may have the rows of a matrix, or the elements of a vector, in another
@@ -117,6 +119,9 @@ void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 
 /* What is added from now on is frozen (true), or trained (false). */
 void param_store_freeze(param_store *s, bool frozen);
+/* A parameter that was added as frozen is trained after all. Before the store is laid out; it is
+ * not mapped. */
+void param_store_thaw(param_store *s, int index);
 /* No packs from now on: each parameter is a matrix of its own, with a product of its own. For
  * models with adapters, since an adapter adds to the product of one parameter. */
 void param_store_keep_apart(param_store *s);
@@ -187,6 +192,7 @@ typedef struct param_sizes {
     int64_t flat_elems;    /* length of a flat array: this rank's parts, and gaps */
     int64_t piece_elems;   /* length of an array with nothing but what this rank owns */
     int64_t master_bytes, work_bytes, grad_bytes;
+    int64_t trained_master_bytes; /* of the masters, from the beginning: all that are trained */
     int64_t work_piece_bytes, grad_piece_bytes; /* 0: no such arrays */
     int64_t state_bytes;                        /* of one array of optimizer state */
 } param_sizes;
@@ -212,14 +218,11 @@ void param_init_all(param_store *s, uint64_t seed);
 /* Rounds the masters into the work copies. */
 void param_refresh_work(const param_store *s);
 
-/* A fingerprint of the weights: equal weights have equal digests. It is a sum, modulo 2^64, over
- * the elements that this rank counts; summed over the ranks that share the weights it does not
- * depend on how they share them, or on threads. Each summand mixes name, index in the whole and
- * the bits of the master. */
+/* A fingerprint of the weights that are trained; of a store in which none is, of all that are in
+ * memory. Equal weights have equal digests. It is a sum, modulo 2^64, over the elements that this
+ * rank counts; summed over the ranks that share the weights it does not depend on how they share
+ * them, or on threads. Each summand mixes name, index in the whole and the bits of the master. */
 uint64_t param_digest(const param_store *s);
-/* The same sum over frozen parameters alone. The pass of the optimizer gives the sum over those
- * that it updates; the two together are param_digest. */
-uint64_t param_frozen_digest(const param_store *s);
 /* The summands of one parameter. */
 uint64_t param_digest_of(const param_store *s, int index);
 

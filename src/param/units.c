@@ -78,7 +78,7 @@ static void find_partial(param_store *s, param_unit *u, int index) {
     bool follows = false; /* the range before was partial, too */
     for (int i = 0; i < s->n; i++) {
         const param *p = &s->item[i];
-        for (int k = 0; p->unit == index && k < p->split.runs; k++) {
+        for (int k = 0; !p->mapped && p->unit == index && k < p->split.runs; k++) {
             param_range r = param_range_at(p, k);
             if (r.partial)
                 add_partial(s, u, (param_partial){p->offset + r.first - u->at, r.n, r.copies},
@@ -131,7 +131,7 @@ static void end_unit(param_store *s, param_unit *u) {
 
 static bool has_vectors(const param_store *s, bool frozen) {
     for (int i = 0; i < s->n; i++)
-        if (s->item[i].rank == 1 && s->item[i].frozen == frozen) return true;
+        if (!s->item[i].mapped && s->item[i].rank == 1 && s->item[i].frozen == frozen) return true;
     return false;
 }
 
@@ -139,7 +139,7 @@ static void place_vectors(param_store *s, bool frozen) {
     param_unit *u = add_unit(s);
     u->whole = true;
     for (int i = 0; i < s->n; i++) {
-        if (s->item[i].rank != 1 || s->item[i].frozen != frozen) continue;
+        if (s->item[i].mapped || s->item[i].rank != 1 || s->item[i].frozen != frozen) continue;
         place(s, i, follows_in_pack(s, i));
         s->item[i].unit = s->n_units - 1;
     }
@@ -149,7 +149,7 @@ static void place_vectors(param_store *s, bool frozen) {
 static void place_matrices(param_store *s, bool frozen) {
     param_unit *u = NULL;
     for (int i = 0, before = -1; i < s->n; i++) {
-        if (s->item[i].rank == 1 || s->item[i].frozen != frozen) continue;
+        if (s->item[i].mapped || s->item[i].rank == 1 || s->item[i].frozen != frozen) continue;
         if (begins_unit(s, i, before, u ? s->flat_elems - u->at : 0)) {
             if (u) end_unit(s, u);
             u = add_unit(s);
@@ -227,7 +227,7 @@ static int64_t place_slots(param_store *s, bool frozen, int64_t next) {
 }
 
 void param_store_shard(param_store *s, const param_sharding *how) {
-    CHECK(!s->locate && !s->sharded, "a store is laid out for ranks once, and not from a file");
+    CHECK(!s->sharded, "a store is laid out for ranks once");
     s->sharded = true;
     s->how = *how;
     if (how->shards == 1) s->how.zero = 0;

@@ -67,7 +67,7 @@ typedef struct param_unit {
 } param_unit;
 
 /* Makes the units, and gives the parameters new offsets: vectors first, then matrices in the order
- * in which they were added. Called once, when all have been added; none may be mapped. */
+ * in which they were added. Called once, when all have been added. */
 void param_store_shard(param_store *s, const param_sharding *how);
 
 /* Whether weights are gathered into slots before they are read (zero 3), and whether gradients are

@@ -135,7 +135,7 @@ static void lay_out(plan *p) {
         p->region[REGION_OPTIM].bytes = ps.state_bytes * s->optim->n_states;
     }
     if (s->snapshot)
-        p->region[REGION_SNAPSHOT].bytes = ps.master_bytes + p->region[REGION_OPTIM].bytes;
+        p->region[REGION_SNAPSHOT].bytes = ps.trained_master_bytes + p->region[REGION_OPTIM].bytes;
     lay_out_pinned(p);
     p->region[REGION_FRAME].bytes = lay_out_frames(p);
     lay_out_cache(p);
@@ -177,14 +177,24 @@ static param_store *new_store(plan *p, const plan_spec *s) {
     return store;
 }
 
+/* What stays in the file: nothing that is trained, and what the programs can compute with. The
+ * context is the spec. */
+static bool locate_frozen(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
+    const plan_spec *s = ctx;
+    if (s->adapters.rank ? !p->frozen || model_trains_whole(&s->adapters, p) : s->train_B > 0)
+        return false;
+    if (!s->locate(s->locate_ctx, p, stored, offset_bytes)) return false;
+    return s->compute == DT_F32 || *stored == s->compute;
+}
+
 static status declare_trained(plan *p, const plan_spec *s, err *e) {
     TRY(model_check_ranks(&s->model, plan_tp(s), e));
-    CHECK(!s->adapters.rank || plan_tp(s) == 1, "adapters on tensor-parallel ranks");
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
-    if (s->locate) param_store_map(p->store, s->locate, s->locate_ctx);
+    bool maps = s->locate && plan_tp(s) == 1; /* else each rank has its part */
+    if (maps) param_store_map(p->store, locate_frozen, (void *)(uintptr_t)s);
     if (s->adapters.rank)
-        model_declare_adapted(&s->model, &s->adapters, p->store);
+        TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
     else
         model_declare(&s->model, p->store);
     if (s->ranks)
@@ -373,7 +383,7 @@ static void bind_program(const plan *p, const plan_program *g) {
 static void find_states(plan *p) {
     param_sizes sizes = param_store_sizes(p->store);
     int64_t states = sizes.state_bytes / (int64_t)sizeof(float);
-    int64_t masters = sizes.master_bytes / (int64_t)sizeof(float);
+    int64_t masters = sizes.trained_master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = p->snapshot;
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
         p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * states;

@@ -201,8 +201,9 @@ static json_t *layout_json(const plan *p) {
 json_t *plan_json(const plan *p, int64_t limit_bytes) {
     param_sizes ps = param_store_sizes(p->store);
     int64_t embedding = model_embedding_params(&p->spec.model, p->store);
-    json_t *params = json_pack("{s:I,s:I,s:I}", "total", (json_int_t)ps.elems, "non_embedding",
-                               (json_int_t)(ps.elems - embedding), "active", (json_int_t)ps.elems);
+    json_t *params = json_pack("{s:I,s:I,s:I,s:I}", "total", (json_int_t)ps.elems, "non_embedding",
+                               (json_int_t)(ps.elems - embedding), "active", (json_int_t)ps.elems,
+                               "trained", (json_int_t)ps.trained_elems);
     json_t *o = json_pack("{s:o,s:o}", "params", params, "memory", memory_json(p, limit_bytes));
     if (p->spec.train_B) json_object_set_new(o, "layout", layout_json(p));
     return o;
@@ -227,8 +228,11 @@ static int64_t mapped_bytes(const plan *p) {
 static void first_line(const plan *p, strbuf *out) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     const plan_spec *s = &p->spec;
-    int64_t params = param_store_sizes(p->store).elems;
-    strbuf_printf(out, "plan: %lld parameters (%.2fM), ", (long long)params, (double)params / 1e6);
+    param_sizes z = param_store_sizes(p->store);
+    strbuf_printf(out, "plan: %lld parameters (%.2fM), ", (long long)z.elems,
+                  (double)z.elems / 1e6);
+    if (s->train_B && z.trained_elems < z.elems)
+        strbuf_printf(out, "%lld of them trained, ", (long long)z.trained_elems);
     if (s->train_B)
         strbuf_printf(out, "micro-batch %d x %d tokens, %s, recompute %s\n", s->train_B, s->T,
                       dtype_name(s->compute), policies[s->recompute]);

@@ -187,10 +187,12 @@ val graph_scale(graph *g, val x, float c);     /* returns x if c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
 /* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
+/* The same where x itself is still read. */
+val graph_dropout_copy(graph *g, val x, float p);
 /* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In
  * training the gradients of x, w and bias are made here, too. Tensor-parallel: w and bias are
- * this rank's part of the vocabulary; x goes through tp_in here; nll is the same on all ranks. A
- * graph that does not train may have w in any stored format. */
+ * this rank's part of the vocabulary; x goes through tp_in here; nll is the same on all ranks. w may
+ * be in any stored format where it is not trained. */
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;
@@ -198,8 +200,7 @@ typedef struct graph_head_spec {
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 /* The same nll [N,1], for a loss that is computed outside of the program: the gradient of nll comes
- * by graph_root, and those of x, w and bias are made in the backward. Not tensor-parallel, without
- * z_loss. */
+ * by graph_root, and those of x, w and bias are made in the backward. Without z_loss. */
 val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 /* Writes src, the keys or values of T positions, to the cache at positions qpos: K heads of B
  * sequences. The cache has room for Tmax positions. Returns the cache, for graph_attention. */

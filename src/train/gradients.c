@@ -39,7 +39,7 @@ static status write_gradients(const setup *u, const char *path, err *e) {
     const float *host = dev_look(u->dev, param_grad(ps), bytes, &room);
     held_array grads = {.store = ps, .first = (float *)(uintptr_t)host};
     const st_tensor *t = hf_declare(u->a, ps, "", DT_F32, HF_FILES_PAIRS);
-    status st = st_create(path, t, param_count(ps), e);
+    status st = st_create(path, t, hf_declared(ps), e);
     if (st == ST_OK) {
         st = hf_write_part(path, t, &grads, 1, HF_FILES_PAIRS, e);
         if (st != ST_OK) remove(path); /* no half file stays */
@@ -99,10 +99,11 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
                       .recompute = (recompute_policy)u->c->train.recompute,
                       .z_loss = (float)u->c->optim.z_loss,
                       .chunk_rows = u->c->train.head_chunk_rows};
+    TRY(lora_plan(&u->lora, &u->models[0], &spec, 1, e));
     TRY(plan_new(&u->plan, u->dev, &spec, e));
     TRY(plan_check_fits(u->plan, u->c->train.memory_limit, e));
     TRY(plan_commit(u->plan, e));
-    TRY(setup_make_weights(u, u->plan->store, u->models[0].from, e));
+    TRY(setup_make_weights(u, u->plan->store, &u->models[0], e));
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
     batch_rows rows = rows_of(u->a, ids);
     batch_put(&io, 0, &rows);

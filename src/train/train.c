@@ -152,6 +152,8 @@ static status open_course(session *s, err *e) {
     course_origin origin = {0};
     uint64_t sequences;
     TRY(open_record(s, &origin, e));
+    s->data.run = s->setup.c->run;
+    s->data.builds = true;
     TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
     if (s->opt->fork) forget_stages(s, &origin);
@@ -191,7 +193,7 @@ static status start_state(session *s, err *e) {
     TRY(setup_commit(u, e));
     status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
     TRY(peers_agree(&u->peers, st, e));
-    TRY(setup_load_reference(u, u->models[0].from, e));
+    TRY(setup_load_reference(u, &u->models[0], e));
     TRY(state_load_newest(s, e));
     TRY(peers_agree(&u->peers, setup_leads(u) ? origins_open(s, e) : ST_OK, e));
     peers_gather_all(&u->peers);
@@ -204,11 +206,14 @@ static status run_session(session *s, err *e) {
     TRY(open_course(s, e));
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));
+    u->knows_reference = reference_is_kept(u);
+    TRY(evaluation_open(u, e));
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
     share_peaks(u);
     TRY(peers_agree(&u->peers, write_plan(s, e), e));
+    TRY(reference_prepare(s, e));
     TRY(start_state(s, e));
     if (u->c->checkpoint.upload && setup_leads(u))
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
@@ -225,7 +230,7 @@ status train_run(config *c, const train_options *opt, err *e) {
         err report = {0};
         metrics_close(s.journal.metrics);
         s.journal.metrics = NULL;
-        if (report_write(c->run, &report) != ST_OK)
+        if (report_write(c->run, NULL, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
     if (st != ST_OK && st != ST_STOPPED && opt->world) comm_fail(opt->world, e);
@@ -239,6 +244,7 @@ static uint64_t sequences_if_there(session *s) {
     uint64_t n = 0;
     if (!s->setup.tok) return 0;
     s->data.record = json_pack("{s:[]}", "stages");
+    s->data.run = s->setup.c->run;
     return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
@@ -290,6 +296,8 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open(&s, e);
     if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
+    if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
+    if (st == ST_OK) st = evaluation_open(&s.setup, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);

@@ -168,6 +168,48 @@ static void check_same(const tensor *a, const tensor *b, int64_t rows) {
                             (size_t)a->cols * sizeof(float));
 }
 
+/* dx = dy w, added to what is there in every other call. */
+static tensor run_backward(arena *a, const product *p, const tensor *dy, dev *d,
+                           const op_impl *impl, bool add) {
+    op_attr attr = {0};
+    op_infer io = {.kind = OP_LINEAR, .attr = &attr, .dev = d, .want_grad = 1};
+    io.in[0] = p->x, io.in[1] = p->w.t;
+    err e = {0};
+    assert_int_equal(op_infer_call(&io, &e), ST_OK);
+    op_run run = {.dev = d};
+    op_call c = {.kind = OP_LINEAR, .attr = &attr, .run = &run, .ws_bytes = io.bwd_input.ws_bytes};
+    c.in[1] = p->w.t, c.dout[0] = *dy, c.acc = add;
+    c.din[0] = make_floats(a, p->x.rows, p->x.cols, 7, 6);
+    if (!add) memset(c.din[0].data, 0xff, (size_t)(c.din[0].rows * c.din[0].ld) * sizeof(float));
+    c.ws = aligned_alloc(64, ((size_t)c.ws_bytes + 64) / 64 * 64);
+    memset(c.ws, 0xff, (size_t)c.ws_bytes);
+    op_launch(d, impl->bwd_input, &c);
+    dev_sync(d);
+    if (dev_check(d, &e) != ST_OK) fail_msg("%s", e.message);
+    free(c.ws);
+    return c.din[0];
+}
+
+static void check_backward(arena *a, const product *p, dev *d, const op_impl *impl, bool add,
+                           const char *who) {
+    int64_t outs = p->w.t.rows, cols = p->x.cols;
+    tensor dy = make_floats(a, p->x.rows, outs, 2, 8);
+    tensor dx = run_backward(a, p, &dy, d, impl, add);
+    tensor old = make_floats(a, p->x.rows, cols, 7, 6);
+    for (int64_t i = 0; i < dx.rows; i++)
+        for (int64_t k = 0; k < cols; k++) {
+            double sum = add ? (double)at(&old, i, k) : 0, size = fabs(sum);
+            for (int64_t j = 0; j < outs; j++) {
+                double v = (double)at(&dy, i, j) * (double)p->w.value[j * cols + k];
+                sum += v, size += fabs(v);
+            }
+            if (fabs((double)at(&dx, i, k) - sum) <= 2e-6 * size + 1e-6) continue;
+            fail_msg("%s, %s, %ld rows of [%ld,%ld]: dx[%ld,%ld] is %.9g but must be %.9g", who,
+                     dtype_name(p->w.t.dt), (long)dx.rows, (long)outs, (long)cols, (long)i, (long)k,
+                     (double)at(&dx, i, k), sum);
+        }
+}
+
 /* Columns of w, by the block of the format: one, several, and over the length that one pass of the
  * packed product takes, with a last part that is shorter than the others. */
 static int64_t columns_of(dtype dt, int which) {
@@ -185,6 +227,7 @@ static void run_shapes(arena *a, dev *d, const op_impl *impl, dtype dt, const ch
             tensor y = run_linear(a, &p, d, impl), again = run_linear(a, &p, d, impl);
             check_linear(&p, &y, who);
             check_same(&y, &again, y.rows);
+            check_backward(a, &p, d, impl, (m + s) & 1, who);
             arena_reset(a);
         }
 }
@@ -218,6 +261,7 @@ static void test_gpu(void **state) {
     product p = make_product(a, DT_Q8_0, 9, 67, 1 << 16, true);
     tensor y = run_linear(a, &p, d, op_find(d, OP_LINEAR, DT_F32));
     check_linear(&p, &y, "emulated GPU");
+    check_backward(a, &p, d, op_find(d, OP_LINEAR, DT_F32), true, "emulated GPU");
     dev_close(d);
 }
 
@@ -347,11 +391,10 @@ static void test_refusals(void **state) {
            "linear: w has 48 columns but blocks of q4_0 are of 32");
     refuse(OP_LINEAR, DT_F32, DT_Q6_K, 32, 0,
            "linear: w has 32 columns but blocks of q6_k are of 256");
-    refuse(OP_LINEAR, DT_F32, DT_Q8_0, 64, 1, "linear: there is no gradient with w in q8_0");
-    refuse(OP_LINEAR, DT_F32, DT_F16, 64, 2, "linear: there is no gradient with w in f16");
+    refuse(OP_LINEAR, DT_F32, DT_F16, 64, 2, "linear: there is no gradient of w in f16");
     refuse(OP_LINEAR, DT_BF16, DT_Q8_0, 64, 0, "linear: w is q8_0 but must be bf16");
     refuse(OP_LINEAR, DT_F32, DT_F64, 64, 0, "linear: w is f64 but must be f32");
-    refuse(OP_EMBED, DT_F32, DT_Q4_K, 256, 1, "embed: there is no gradient with table in q4_k");
+    refuse(OP_EMBED, DT_F32, DT_Q4_K, 256, 1, "embed: there is no gradient of table in q4_k");
     refuse(OP_EMBED, DT_F64, DT_Q4_K, 256, 0, "embed: table is q4_k but must be f64");
 }
 

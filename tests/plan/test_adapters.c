@@ -86,6 +86,13 @@ static void update(const lab *l, int64_t step) {
             l->p->spec.optim->update(l->dev, s, u, decay, l->p->optim_state, &h, NULL);
 }
 
+static uint64_t frozen_digest(const param_store *s) {
+    uint64_t sum = 0;
+    for (int i = 0; i < param_count(s); i++)
+        if (param_at(s, i)->frozen) sum += param_digest_of(s, i);
+    return sum;
+}
+
 static bool is_adapter(const param *p) {
     return strstr(p->name, ".lora_") != NULL;
 }
@@ -143,12 +150,12 @@ static void check(const char *model, dtype compute, bool fixed) {
     /* in bf16 the residual is no longer added where the product leaves its registers */
     double near = compute == DT_F32 ? 0 : 4e-3 * without;
     if (!(fabs(before - without) <= near)) fail_msg("%g, without adapters %g", before, without);
-    uint64_t frozen = param_frozen_digest(l.p->store), all = param_digest(l.p->store);
+    uint64_t frozen = frozen_digest(l.p->store), all = param_digest(l.p->store);
     for (int step = 1; step <= 8; step++) {
         update(&l, step);
         run(&l);
     }
-    assert_true(param_frozen_digest(l.p->store) == frozen);
+    assert_true(frozen_digest(l.p->store) == frozen);
     assert_true(param_digest(l.p->store) != all);
     double after = run(&l);
     if (!(after < before - 0.05)) fail_msg("the loss went from %g to %g", before, after);

@@ -12,7 +12,8 @@ enum { DEFAULT_CTX = 8192 };
 
 /* Where the tokenizer's own files are. */
 static const char *source_of(const chat *c) {
-    return c->model.dir ? c->model.dir : c->name;
+    const char *dir = open_model_text_dir(&c->model);
+    return dir ? dir : c->name;
 }
 
 static status check_tokenizer(const chat *c, err *e) {
@@ -32,6 +33,7 @@ static status load(chat *c, const cli_args *args, err *e) {
     }
     TRY(open_model_load(&c->model, (int)ctx, 0, e));
     c->gen = open_model_generator(&c->model);
+    c->talk.Tmax = c->gen.Tmax;
     return ST_OK;
 }
 
@@ -40,7 +42,7 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     generation_settings settings = {0};
     c->name = args->inputs[0];
     c->json = args->json;
-    TRY(open_model_read(&c->model, c->name, 0, e));
+    TRY(open_model_read_on(&c->model, c->name, cli_value(args, "base"), 0, e));
     TRY(open_model_set_cache(&c->model, cli_value(args, "cache"), e));
     TRY(check_tokenizer(c, e));
     const tok *open = c->model.gguf ? c->model.tok : NULL;
@@ -141,6 +143,7 @@ static const cli_option options[] = {
     {"seed", "N", "of the draws (0)"},
     {"stop", "TEXT", "end an answer before this text"},
     {"ctx", "N", "tokens that a conversation may have (the model's, at most 8192)"},
+    {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"think", NULL, "let the model reason first (enable_thinking=true)"},
     {"no-think", NULL, "let it answer at once (enable_thinking=false)"},

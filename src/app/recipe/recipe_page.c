@@ -141,7 +141,8 @@ static void put_cloze(strbuf *out, const recipe *r) {
 static void put_curve(strbuf *out, const recipe *r, const char *run, const char *title) {
     report_data d;
     err ignored;
-    if (!recipe_result(r, run) || report_data_load(&d, recipe_path(r, run), &ignored) != ST_OK)
+    if (!recipe_result(r, run) ||
+        report_data_load(&d, recipe_path(r, run), NULL, &ignored) != ST_OK)
         return;
     const double *x = d.steps.column[COLUMN_STEP];
     svg_chart c = {

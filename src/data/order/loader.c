@@ -244,10 +244,14 @@ uint64_t loader_samples_of(const loader *l, int i, uint64_t n) {
     return n < l->source[i].sequences ? n : l->source[i].sequences;
 }
 
+packing_totals loader_source_packing_totals(const loader *l, int i) {
+    return loader_is_packed(l) ? packing_get_totals(l->source[i].packing) : (packing_totals){0};
+}
+
 packing_totals loader_packing_totals(const loader *l) {
     packing_totals sum = {0};
-    for (int i = 0; loader_is_packed(l) && i < l->n_sources; i++) {
-        packing_totals t = packing_get_totals(l->source[i].packing);
+    for (int i = 0; i < l->n_sources; i++) {
+        packing_totals t = loader_source_packing_totals(l, i);
         sum.sequences += t.sequences;
         sum.documents += t.documents;
         sum.documents_cut += t.documents_cut;

@@ -185,5 +185,6 @@ typedef struct packing_totals {
     uint64_t tokens, targets;          /* in the rows of one epoch, without padding */
 } packing_totals;
 packing_totals loader_packing_totals(const loader *l);
+packing_totals loader_source_packing_totals(const loader *l, int i);
 
 #endif

@@ -85,7 +85,8 @@ status checkpoint_resolve(arena *a, const char *path, char **dir, err *e) {
     /* A run has a config.json of its own: its checkpoints come first. */
     TRY(find_newest(a, path, false, dir, &step, NULL, NULL, e));
     if (*dir) return ST_OK;
-    if (file_exists(path_join(a, path, "config.json"))) {
+    if (file_exists(path_join(a, path, "config.json")) ||
+        file_exists(path_join(a, path, "adapter_config.json"))) {
         *dir = arena_strdup(a, path);
         return ST_OK;
     }

@@ -42,6 +42,7 @@ typedef struct held_array {
     const param_store *store;
     float *first;  /* element 0 */
     bool is_state; /* laid out as optimizer state is */
+    int only;      /* above 0: of the parameters, number only - 1 of the whole model alone */
     dev *dev;      /* where it lies; NULL: in the host's memory, as a snapshot does */
 } held_array;
 /* The store's own masters; optimizer state beside them. */

@@ -177,7 +177,8 @@ status gguf_model_load_vectors(const gguf_model *m, const param_store *s, err *e
     status st = ST_OK;
     for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
         const param *p = param_at(s, i);
-        if (!p->mapped) st = load_vector(view_of(m, p), &masters, i, &room, e);
+        if (!p->mapped && p->part < PART_LORA_A)
+            st = load_vector(view_of(m, p), &masters, i, &room, e);
     }
     dev_room_free(&room);
     if (st == ST_OK) param_refresh_work(s);

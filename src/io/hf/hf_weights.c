@@ -53,8 +53,15 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
     return NULL;
 }
 
-static status check_shape(const param *p, const st_view *v, err *e) {
+/* Whether it has a row (of a vector: an element) for each token. */
+static bool is_of_tokens(const param *p) {
+    return p->part == PART_EMBED || p->part == PART_HEAD;
+}
+
+/* vocab: tokens that the files have; 0: those of the store. */
+static status check_shape(const param *p, const st_view *v, int64_t vocab, err *e) {
     int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
+    if (vocab && is_of_tokens(p)) *(p->rank == 1 ? &cols : &rows) = vocab;
     int64_t a = p->transposed ? cols : rows, b = p->transposed ? rows : cols;
     bool ok = p->rank == 1 ? v->rank == 1 && v->dims[0] == cols
                            : v->rank == 2 && v->dims[0] == a && v->dims[1] == b;
@@ -135,13 +142,13 @@ static bool is_head(const char *name) {
     return false;
 }
 
-static status find_weight(const st_reader *r, const param *p, hf_weight *w, err *e) {
+static status find_weight(const st_reader *r, const param *p, int64_t vocab, hf_weight *w, err *e) {
     *w = (hf_weight){.v = hf_find_view(r, p->name)};
     status st = w->v ? ST_OK : st_require(r, p->name, &w->v, e);
     if (st != ST_OK && is_head(p->name))
         err_hint(e, "where the head is the embedding, config.json says tie_word_embeddings: true");
     TRY(st);
-    TRY(check_shape(p, w->v, e));
+    TRY(check_shape(p, w->v, vocab, e));
     return find_scale(r, w, e);
 }
 
@@ -181,13 +188,14 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
     return err_where(e, "%s", v->path);
 }
 
-status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+static status find_weights(const param_store *s, const st_reader *r, int64_t vocab, hf_weight *list,
+                           err *e) {
     const param_store *whole = param_store_whole(s);
     bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
     const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
     status st = ST_OK;
     for (int i = 0; i < param_count(whole) && st == ST_OK; i++) {
-        st = find_weight(r, param_at(whole, i), &list[i], e);
+        st = find_weight(r, param_at(whole, i), vocab, &list[i], e);
         if (st != ST_OK) break;
         wanted[list[i].v - first] = true;
         if (list[i].scale) wanted[list[i].scale - first] = true;
@@ -201,6 +209,50 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
     return st;
 }
 
+status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+    return find_weights(s, r, 0, list, e);
+}
+
+/* ---- rows of new tokens ---- */
+
+/* The mean of the rows of a matrix [rows,cols], or of the elements of a vector (cols 1), summed in
+ * double in the order of the file. */
+static status read_mean(const hf_weight *w, int64_t cols, float *mean, err *e) {
+    double *sum = xcalloc((size_t)cols, sizeof *sum);
+    float *row = xmalloc((size_t)cols * sizeof *row);
+    int64_t rows = w->v->numel / cols;
+    status st = ST_OK;
+    for (int64_t i = 0; i < rows && st == ST_OK; i++) {
+        st = hf_weight_read(w, i * cols, cols, row, DT_F32, e);
+        for (int64_t k = 0; k < cols && st == ST_OK; k++) sum[k] += (double)row[k];
+    }
+    for (int64_t k = 0; k < cols; k++) mean[k] = (float)(sum[k] / (double)rows);
+    free(sum);
+    free(row);
+    return st;
+}
+
+static status add_means(const param_store *s, hf_weight *list, arena *a, err *e) {
+    const param_store *whole = param_store_whole(s);
+    for (int i = 0; i < param_count(whole); i++) {
+        const param *p = param_at(whole, i);
+        if (!is_of_tokens(p)) continue;
+        int64_t cols = p->rank == 1 ? 1 : param_whole_cols(p);
+        float *mean = ARENA_ARRAY(a, float, (int)cols);
+        TRY(read_mean(&list[i], cols, mean, e));
+        list[i].mean = mean;
+    }
+    return ST_OK;
+}
+
+/* As hf_weight_read in fp32, also behind the last element that is stored. */
+static status read_grown(const hf_weight *w, int64_t first, int64_t n, float *dst, err *e) {
+    int64_t left = w->v->numel - first, cols = w->v->rank == 1 ? 1 : w->v->dims[1];
+    int64_t stored = !w->mean || n < left ? n : left > 0 ? left : 0;
+    for (int64_t i = stored; i < n; i++) dst[i] = w->mean[(first + i) % cols];
+    return stored ? hf_weight_read(w, first, stored, dst, DT_F32, e) : ST_OK;
+}
+
 /* ---- loading ---- */
 
 typedef struct filling {
@@ -212,11 +264,11 @@ typedef struct filling {
 static status fill_run(void *ctx, const held_run *r, err *e) {
     const filling *f = ctx;
     float *dst = f->host + (r->held - f->first);
-    if (r->step == 1) return hf_weight_read(f->w, r->file, r->n, dst, DT_F32, e);
+    if (r->step == 1) return read_grown(f->w, r->file, r->n, dst, e);
     float piece[1024];
     for (int64_t done = 0; done < r->n;) {
         int64_t take = r->n - done < ARRAY_LEN(piece) ? r->n - done : ARRAY_LEN(piece);
-        TRY(hf_weight_read(f->w, r->file + done, take, piece, DT_F32, e));
+        TRY(read_grown(f->w, r->file + done, take, piece, e));
         for (int64_t k = 0; k < take; k++) dst[(done + k) * r->step] = piece[k];
         done += take;
     }
@@ -245,27 +297,37 @@ hf_order hf_order_of(const char *dir) {
     return pairs ? HF_FILES_PAIRS : HF_FILES;
 }
 
-/* list: that of hf_find_weights. Of what is mapped this rank holds nothing. */
-static status fill_masters(const param_store *s, const hf_weight *list, hf_order order, err *e) {
+/* list[n]: that of hf_find_weights. Of what is mapped this rank holds nothing. */
+static status fill_masters(const param_store *s, const hf_weight *list, int n, hf_order order,
+                           err *e) {
     held_array masters = held_masters(s);
     dev_room room = {0};
     status st = ST_OK;
-    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
-        st = fill_held(&masters, i, &list[param_number_in_whole(s, i)], order, &room, e);
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
+        int k = param_number_in_whole(s, i);
+        if (k < n) st = fill_held(&masters, i, &list[k], order, &room, e);
+    }
     dev_room_free(&room);
     if (st == ST_OK) param_refresh_work(s);
     return st;
 }
 
-status hf_load_weights(const param_store *s, const char *path, err *e) {
+status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) {
     st_reader *r;
     TRY(st_open(&r, path, e));
-    hf_weight *list = xcalloc((size_t)param_count(param_store_whole(s)), sizeof *list);
-    status st = hf_find_weights(s, r, list, e);
-    if (st == ST_OK) st = fill_masters(s, list, hf_order_of(path), e);
-    free(list);
+    arena *a = arena_new("weights of files");
+    int n = param_count(param_store_whole(s));
+    hf_weight *list = ARENA_ARRAY(a, hf_weight, n);
+    status st = find_weights(s, r, rows, list, e);
+    if (st == ST_OK && rows) st = add_means(s, list, a, e);
+    if (st == ST_OK) st = fill_masters(s, list, n, hf_order_of(path), e);
+    arena_free(a);
     st_close(r);
     return st;
+}
+
+status hf_load_weights(const param_store *s, const char *path, err *e) {
+    return hf_load_grown(s, path, 0, e);
 }
 
 /* ---- other files ---- */
@@ -277,28 +339,33 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
     return from;
 }
 
+/* By its name, or without the first word of it: adapters of a model without a head lack that. */
 static status find_in_array(const st_reader *r, const char *prefix, const param *p, hf_weight *w,
                             err *e) {
     int64_t elems = param_whole_elems(p);
     char name[512];
+    const char *dot = strchr(p->name, '.');
+    snprintf(name, sizeof name, "%s%s", prefix, dot ? dot + 1 : p->name);
+    *w = (hf_weight){.v = st_find(r, name)};
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    *w = (hf_weight){0};
-    TRY(st_require(r, name, &w->v, e));
+    if (st_find(r, name) || !w->v) TRY(st_require(r, name, &w->v, e));
     if (w->v->numel == elems) return ST_OK;
     err_set(e, ST_FORMAT, "tensor %s has %ld elements, the model has %ld", name, (long)w->v->numel,
             (long)elems);
     return err_where(e, "%s", w->v->path);
 }
 
-status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, err *e) {
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, hf_order order,
+                     err *e) {
     const param_store *whole = param_store_whole(a->store);
     dev_room room = {0};
     status st = ST_OK;
     for (int k = 0, own = 0; k < param_count(whole) && st == ST_OK; k++) {
         hf_weight w;
-        st = find_in_array(r, prefix, param_at(whole, k), &w, e);
+        bool frozen = param_at(whole, k)->frozen;
+        if (!frozen) st = find_in_array(r, prefix, param_at(whole, k), &w, e);
         if (own == param_count(a->store) || param_number_in_whole(a->store, own) != k) continue;
-        if (st == ST_OK) st = fill_held(a, own, &w, HF_MEMORY, &room, e);
+        if (st == ST_OK && !frozen) st = fill_held(a, own, &w, order, &room, e);
         own++;
     }
     dev_room_free(&room);
@@ -313,7 +380,9 @@ static status find_all(hf_model *m, const model_config *mc, err *e) {
     model_declare(mc, s);
     m->n = param_count(s);
     m->weights = ARENA_ARRAY(m->a, hf_weight, m->n);
-    status st = hf_find_weights(s, m->file, m->weights, e);
+    int64_t vocab = mc->from_vocab < mc->vocab_size ? mc->from_vocab : 0;
+    status st = find_weights(s, m->file, vocab, m->weights, e);
+    if (st == ST_OK && vocab) st = add_means(s, m->weights, m->a, e);
     arena_free(a);
     return st;
 }
@@ -354,7 +423,7 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
         return false;
     const st_view *v = hf_find_view(m->file, p->name);
     CHECK(v, "tensor %s was checked", p->name);
-    if (!is_computed_with(v)) return false;
+    if (!is_computed_with(v) || v->dims[0] != param_whole_rows(p)) return false;
     *stored = v->dt;
     *offset_bytes = (int64_t)((uintptr_t)v->data - (uintptr_t)m->base);
     return true;
@@ -362,27 +431,35 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
 
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
     int n = param_count(param_store_whole(s));
-    CHECK(n == m->n, "%d parameters, %d were checked", n, m->n);
-    return fill_masters(s, m->weights, m->order, e);
+    CHECK(n >= m->n, "%d parameters, %d were checked", n, m->n);
+    return fill_masters(s, m->weights, m->n, m->order, e);
 }
 
 /* ---- files that several ranks write: parameters are walked in the file's order, so what is whole is
  * written from the beginning to the end ---- */
 
+int hf_declared(const param_store *s) {
+    const param_store *whole = param_store_whole(s);
+    int n = 0;
+    for (int i = 0; i < param_count(whole); i++) n += !param_at(whole, i)->frozen;
+    return n;
+}
+
 st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt,
                       hf_order order) {
     const param_store *whole = param_store_whole(s);
-    st_tensor *list = ARENA_ARRAY(a, st_tensor, param_count(whole));
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, hf_declared(s)), *t = list;
     for (int i = 0; i < param_count(whole); i++) {
         const param *p = param_at(whole, i);
+        if (p->frozen) continue;
         bool flip = held_is_transposed(p, order);
         int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
-        list[i] = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
-                              .dt = dt,
-                              .rank = p->rank,
-                              .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
-                                                                           : flip       ? rows
-                                                                                        : cols}};
+        *t++ = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
+                           .dt = dt,
+                           .rank = p->rank,
+                           .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
+                                                                        : flip       ? rows
+                                                                                     : cols}};
     }
     return list;
 }
@@ -443,21 +520,27 @@ static status write_param(file_patch *out, const held_array *a, int i, uint64_t 
     return ST_OK;
 }
 
+/* k: number in the whole model. */
+static bool is_written(const held_array *a, int k) {
+    return a->only ? k == a->only - 1 : !param_at(param_store_whole(a->store), k)->frozen;
+}
+
 /* `declared` and first_byte are of the array's first tensor. */
 static status write_array(file_patch *out, const held_array *a, const st_tensor *declared,
                           const uint64_t *first_byte, hf_order order, err *e) {
     dev_room room = {0};
     status st = ST_OK;
-    for (int i = 0; i < param_count(a->store) && st == ST_OK; i++) {
-        int k = param_number_in_whole(a->store, i);
-        st = write_param(out, a, i, first_byte[k], declared[k].dt, order, &room, e);
+    for (int i = 0, k = 0, t = 0; i < param_count(a->store) && st == ST_OK; i++) {
+        for (; k < param_number_in_whole(a->store, i); k++) t += is_written(a, k);
+        if (is_written(a, k))
+            st = write_param(out, a, i, first_byte[t], declared[t].dt, order, &room, e);
     }
     dev_room_free(&room);
     return st;
 }
 
 static int64_t tensors_of(const held_array *a) {
-    return param_count(param_store_whole(a->store));
+    return a->only ? 1 : hf_declared(a->store);
 }
 
 static status write_arrays(file_patch *out, const st_tensor *declared, const uint64_t *first_byte,

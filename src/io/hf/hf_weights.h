@@ -15,6 +15,7 @@
 typedef struct hf_weight {
     const st_view *v;
     const st_view *scale; /* fp8: NAME_scale_inv, the factors of its blocks (fp8.h); else NULL */
+    const float *mean;    /* every row behind those that are stored; NULL: all are stored */
 } hf_weight;
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
@@ -39,6 +40,12 @@ hf_order hf_order_of(const char *dir);
  * file or folder. */
 status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_USE;
 
+/* The same where the files have a smaller vocabulary, of `rows` tokens. The rows of new tokens, of
+ * the embedding and of a head of its own, are the mean of those that are stored, as in transformers'
+ * resize_token_embeddings(mean_resizing=True), but without its noise: they depend on the files
+ * alone. */
+status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) ATH_MUST_USE;
+
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
 
@@ -46,8 +53,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
  *
  * Matrices that lie in its files as they are computed with stay there, what does not is read into
  * masters. A matrix stays when it is F32, BF16 or F16, aligned, and has rows and their order in
- * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, or is
- * fp8. */
+ * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, is
+ * fp8, or has fewer tokens than the model (hf_load_grown). */
 
 typedef struct hf_model {
     arena *a;
@@ -58,14 +65,15 @@ typedef struct hf_model {
     const uint8_t *base; /* locations are counted from here, through all files */
 } hf_model;
 
-/* Maps the files and checks that they hold the model of the config, as hf_find_weights says. */
+/* Maps the files and checks that they hold the model of the config, as hf_find_weights says; its
+ * vocabulary may be larger than theirs (mc->from_vocab). */
 status hf_model_open(hf_model *m, const char *dir, const model_config *mc, err *e) ATH_MUST_USE;
 void hf_model_close(hf_model *m); /* also after a failure */
 
 /* A param_locate_fn with a hf_model as context. */
 bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
-/* Fills the masters of what did not stay in the files, in a store that was declared from the same
- * config. */
+/* Fills the masters of what did not stay in the files, in a store whose first parameters are those
+ * of the same config. */
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_MUST_USE;
 
 /* ---- files that several ranks write ----
@@ -75,17 +83,19 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_M
  * between them. */
 
 /* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
- * model (param_store_whole), named PREFIX + parameter name. All ranks get the same list, whatever
- * they hold. In the arena. */
+ * model (param_store_whole) that are not frozen, named PREFIX + parameter name. All ranks get the
+ * same list, whatever they hold: hf_declared tensors. In the arena. */
 st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype dt, hf_order order);
+int hf_declared(const param_store *s);
 
 /* Writes this rank's part: the elements of arrays[n] that it counts (split.h), to where the file
- * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other. */
+ * has them, and syncs. declared: the lists of hf_declare of all n arrays, one after the other; of an
+ * array of one parameter (`only`), that tensor. */
 status hf_write_part(const char *path, const st_tensor *declared, const held_array *arrays, int n,
                      hf_order order, err *e) ATH_MUST_USE;
-/* Reads this rank's part of an array that hf_write_part wrote in the order HF_MEMORY. ST_FORMAT: a
- * tensor of the whole model is missing or has another length, whoever would hold it. */
-status hf_read_array(const held_array *a, const st_reader *r, const char *prefix,
+/* Reads this rank's part of an array that hf_write_part wrote in that order. ST_FORMAT: a tensor
+ * that is not frozen is missing or has another length, whoever would hold it. */
+status hf_read_array(const held_array *a, const st_reader *r, const char *prefix, hf_order order,
                      err *e) ATH_MUST_USE;
 
 #endif

@@ -65,8 +65,8 @@ static status write_configs(const model_source *s, arena *a, const char *dir, dt
     json_t *config = config_json(s, dt);
     status st = write_json(a, dir, "config.json", config, e);
     json_t *g = NULL;
-    if (st == ST_OK && s->kind == MODEL_SOURCE_HF)
-        g = read_json(a, s->path, "generation_config.json");
+    bool folder = s->kind == MODEL_SOURCE_HF || s->kind == MODEL_SOURCE_ADAPTER;
+    if (st == ST_OK && folder) g = read_json(a, s->path, "generation_config.json");
     if (!g) {
         g = json_pack("{s:b}", "_from_model_config", 1);
         for (int i = 0; i < ARRAY_LEN(token_keys); i++) {
@@ -140,7 +140,7 @@ static status settle_template(arena *a, const char *dir, err *e) {
  * tokenizer_config.json. */
 static status write_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
     if (!s->tok) return ST_OK;
-    bool copied = s->kind == MODEL_SOURCE_HF;
+    bool copied = s->kind == MODEL_SOURCE_HF || s->kind == MODEL_SOURCE_ADAPTER;
     if (copied) TRY(copy_tokenizer(s, a, dir, e));
     if (!file_exists(path_join(a, dir, "tokenizer.json")))
         TRY(tok_save_file(s->tok, path_join(a, dir, "tokenizer.json"), e));

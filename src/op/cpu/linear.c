@@ -31,7 +31,16 @@ static void linear_bwd_input(const op_call *c) {
     gemm_args g = {.m = dy->rows, .n = w->cols, .k = w->rows, .a = dy->data, .lda = dy->ld};
     g.b = w->data, g.ldb = w->ld, g.ab_dt = dy->dt;
     g.c = dx->data, g.ldc = dx->ld, g.c_dt = dx->dt, g.accumulate = op_accumulates(c, 0);
-    gemm_run(c->run->dev, &g, c->ws);
+    if (w->dt == dy->dt) {
+        gemm_run(c->run->dev, &g, c->ws);
+        return;
+    }
+#if CPU_STORED
+    g.b_stored = w->dt;
+    CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
+#else
+    op_find_reference(OP_LINEAR, DT_F32)->bwd_input(c);
+#endif
 }
 
 static void linear_bwd_weight(const op_call *c) {

@@ -53,6 +53,30 @@ V_INLINE void pack_rows(float *dst, const uint8_t *src, int64_t row_bytes, int64
     }
 }
 
+/* Columns [j0, j0 + cols) of a row, from the chunk on in which they begin; returns where they are. */
+V_INLINE const float *read_columns(float *line, const uint8_t *row, int64_t all, int64_t j0,
+                                   int64_t cols, dtype dt) {
+    int64_t first = j0 / CHUNK, end = (j0 + cols + CHUNK - 1) / CHUNK, whole = all / CHUNK;
+    int64_t chunks = (end < whole ? end : whole) - first;
+    if (chunks > 0) read_chunks(line, row, first, chunks, dt);
+    if (end > whole)
+        read_rest(line + (whole - first) * CHUNK, row, whole * CHUNK, all - whole * CHUNK, dt);
+    return line + (j0 - first * CHUNK);
+}
+
+V_INLINE void pack_columns(float *dst, const uint8_t *src, int64_t row_bytes, int64_t all,
+                           int64_t j0, int64_t cols, int64_t k0, int64_t k, dtype dt) {
+    float line[4 * CHUNK + TILE_N] __attribute__((aligned(64)));
+    for (int64_t u = 0; u < k; u++) {
+        const float *row = read_columns(line, src + (k0 + u) * row_bytes, all, j0, cols, dt);
+        for (int64_t r0 = 0; r0 < cols; r0 += TILE_N) {
+            int64_t now = cols - r0 < TILE_N ? cols - r0 : TILE_N;
+            float *to = dst + r0 * k + u * TILE_N;
+            for (int64_t r = 0; r < TILE_N; r++) to[r] = r < now ? row[r0 + r] : 0.0f;
+        }
+    }
+}
+
 #define DEFINE(F)                                                                                  \
     static void read_##F(float *dst, const uint8_t *row, int64_t n) {                              \
         read_row(dst, row, n, DT_##F);                                                             \
@@ -60,6 +84,10 @@ V_INLINE void pack_rows(float *dst, const uint8_t *src, int64_t row_bytes, int64
     static void pack_##F(float *dst, const uint8_t *src, int64_t row_bytes, int64_t rows,          \
                          int64_t k0, int64_t k) {                                                  \
         pack_rows(dst, src, row_bytes, rows, k0, k, DT_##F);                                       \
+    }                                                                                              \
+    static void columns_##F(float *dst, const uint8_t *src, int64_t row_bytes, int64_t all,        \
+                            int64_t j0, int64_t cols, int64_t k0, int64_t k) {                     \
+        pack_columns(dst, src, row_bytes, all, j0, cols, k0, k, DT_##F);                           \
     }
 STORED_FORMATS(DEFINE)
 
@@ -77,6 +105,17 @@ void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t
                          int64_t k, dtype dt) {
 #define CASE(F)                                                                                    \
     case DT_##F: pack_##F(dst, src, row_bytes, rows, k0, k); return;
+    switch (dt) {
+        STORED_FORMATS(CASE)
+        default: return;
+    }
+#undef CASE
+}
+
+void CPU_FN(stored_pack_columns)(float *dst, const void *src, int64_t row_bytes, int64_t all,
+                                 int64_t j0, int64_t cols, int64_t k0, int64_t k, dtype dt) {
+#define CASE(F)                                                                                    \
+    case DT_##F: columns_##F(dst, src, row_bytes, all, j0, cols, k0, k); return;
     switch (dt) {
         STORED_FORMATS(CASE)
         default: return;

@@ -1,5 +1,5 @@
 /* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. FILL: y = c. DROPOUT: y =
- * x keep / (1-p), by the draws of op/dropout.h. A number read (ADD: two; FILL: none) and one written, one FLOP
+ * x keep / (1-p) + z, by the draws of op/dropout.h. A number read (with z two; FILL: none) and one written, one FLOP
  * (DROPOUT: 11 integer products for four numbers); where the result is added, one more read. */
 #include "op/cuda/column_sums.h"
 #include "op/cuda/philox.h"
@@ -12,6 +12,14 @@ typedef struct scale_args {
     int32_t add;
 } scale_args;
 
+/* Adds the piece of z, if there is one. */
+GPU_FN void add_piece(mat z, int64_t n, int32_t c, float v[VEC], int32_t wide) {
+    float more[VEC];
+    if (!z.p) return;
+    piece_load(more, row_of(z, n) + c, wide);
+    for (int k = 0; k < VEC; k++) v[k] += more[k];
+}
+
 KERNEL(scale_rows, scale_args, PIECE_THREADS) {
     int64_t n;
     int32_t c;
@@ -19,10 +27,7 @@ KERNEL(scale_rows, scale_args, PIECE_THREADS) {
     if (!my_piece(&a->p, &n, &c)) return;
     piece_load(v, row_of(a->x, n) + c, a->p.wide);
     for (int k = 0; k < VEC; k++) v[k] *= a->by;
-    if (a->z.p) {
-        piece_load(more, row_of(a->z, n) + c, a->p.wide);
-        for (int k = 0; k < VEC; k++) v[k] += more[k];
-    }
+    add_piece(a->z, n, c, v, a->p.wide);
     if (a->bias) {
         piece_load_f32(more, a->bias + c, a->p.wide);
         for (int k = 0; k < VEC; k++) v[k] += more[k];
@@ -61,7 +66,7 @@ KERNEL(fill_rows_f32, fill_args, PIECE_THREADS) {
 }
 
 typedef struct dropout_args {
-    mat x, y;
+    mat x, y, z;
     pieces p;
     drawing draw;
     int64_t first_row, all_rows, cols; /* of a micro-batch, of which this rank may have some rows */
@@ -86,46 +91,42 @@ KERNEL(dropout_rows, dropout_args, PIECE_THREADS) {
         factor[0] = draw_factor(&a->draw, key, counter);
         v[0] = factor[0] > 0 ? v[0] * factor[0] : 0.0f;
     }
+    add_piece(a->z, n, c, v, a->p.wide);
     piece_put(row_of(a->y, n) + c, v, a->p.wide, a->add);
 }
 
 #ifndef __CUDACC__
 
-static void add_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *z = &c->in[1], *y = &c->out[0];
-    scale_args a = {.x = mat_of(x), .y = mat_of(y), .z = mat_of(z), .by = 1};
-    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && is_wide(z));
-    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
-}
-
-const op_impl CUDA_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
-
-static void scale(const op_call *c, const tensor *x, const tensor *y, const tensor *bias, float by,
-                  bool add) {
-    scale_args a = {.x = mat_of(x), .y = mat_of(y), .bias = bias ? bias->data : NULL, .by = by};
-    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && (!bias || is_wide_f32(bias)));
-    a.add = add;
-    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
-}
-
 static float factor_of(const op_call *c) {
     return c->kind == OP_SCALE ? c->attr->scale.c : 1.0f;
 }
 
+/* y (+)= factor x + z; z may be absent. */
+static void scale(const op_call *c, const tensor *x, const tensor *z, const tensor *y, bool add) {
+    scale_args a = {.x = mat_of(x), .y = mat_of(y), .by = factor_of(c), .add = add};
+    if (z->data) a.z = mat_of(z);
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && (!z->data || is_wide(z)));
+    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
+}
+
 static void scale_fwd(const op_call *c) {
-    scale(c, &c->in[0], &c->out[0], NULL, factor_of(c), false);
+    scale(c, &c->in[0], &c->in[1], &c->out[0], false);
 }
 
 static void scale_bwd(const op_call *c) {
-    if (!c->din[0].data) return;
-    scale(c, &c->dout[0], &c->din[0], NULL, factor_of(c), op_accumulates(c, 0));
+    const tensor none = {0};
+    if (c->din[0].data) scale(c, &c->dout[0], &none, &c->din[0], op_accumulates(c, 0));
 }
 
+const op_impl CUDA_IMPL(ADD) = {scale_fwd, NULL, NULL, NULL};
 const op_impl CUDA_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
 const op_impl CUDA_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
 
 static void bias_fwd(const op_call *c) {
-    scale(c, &c->in[0], &c->out[0], &c->in[1], 1.0f, false);
+    const tensor *x = &c->in[0], *bias = &c->in[1], *y = &c->out[0];
+    scale_args a = {.x = mat_of(x), .y = mat_of(y), .bias = bias->data, .by = 1};
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && is_wide_f32(bias));
+    launch(c, &scale_rows, grid_of_pieces(&a.p), &a);
 }
 
 static void bias_bwd_weight(const op_call *c) {
@@ -150,22 +151,24 @@ static void fill_fwd(const op_call *c) {
 
 const op_impl CUDA_IMPL(FILL) = {fill_fwd, NULL, NULL, NULL};
 
-static void dropout(const op_call *c, const tensor *x, const tensor *y, bool add) {
+static void dropout(const op_call *c, const tensor *x, const tensor *z, const tensor *y, bool add) {
     dropout_args a = {.x = mat_of(x), .y = mat_of(y), .cols = y->cols, .add = add};
     a.first_row = c->attr->dropout.first_row;
     a.all_rows = c->attr->dropout.all_rows ? c->attr->dropout.all_rows : y->rows;
     /* Rows that are wide have a multiple of 4 elements, and so begin with such a counter. */
-    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y));
+    if (z->data) a.z = mat_of(z);
+    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && (!z->data || is_wide(z)));
     a.draw = draws_of(c, c->attr->dropout.p, c->attr->dropout.stream);
     launch(c, &dropout_rows, grid_of_pieces(&a.p), &a);
 }
 
 static void dropout_fwd(const op_call *c) {
-    dropout(c, &c->in[0], &c->out[0], false);
+    dropout(c, &c->in[0], &c->in[1], &c->out[0], false);
 }
 
 static void dropout_bwd(const op_call *c) {
-    if (c->din[0].data) dropout(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+    const tensor none = {0};
+    if (c->din[0].data) dropout(c, &c->dout[0], &none, &c->din[0], op_accumulates(c, 0));
 }
 
 const op_impl CUDA_IMPL(DROPOUT) = {dropout_fwd, dropout_bwd, NULL, NULL};

@@ -11,7 +11,7 @@
 
 typedef struct part_args {
     mat x, targets, y; /* logits; y: capped logits f32, or dlogits */
-    mat stats, nll, lse;
+    mat stats, nll, lse, dnll;
     int64_t rows;
     int32_t cols, ranks;
     int32_t first, all_rows;
@@ -109,7 +109,8 @@ KERNEL(head_grad, part_args, PART_THREADS) {
     if (!a->write) return;
     const float *x = f32_row_of(a->x, n);
     STORE *y = row_of(a->y, n);
-    float scale = target < 0 ? 0.0f : a->run->grad_scale, each = scale * (1 + 2 * a->z_loss * lse);
+    float given = a->dnll.p ? *f32_row_of(a->dnll, n) : a->run->grad_scale;
+    float scale = target < 0 ? 0.0f : given, each = scale * (1 + 2 * a->z_loss * lse);
     int32_t threads = (int32_t)threads_x();
     for (int32_t v = (int32_t)thread_x(); v - (int32_t)thread_x() < a->cols;
          v += AT_ONCE * threads) {
@@ -153,7 +154,8 @@ static void head_stats_fwd(const op_call *c) {
 
 static void head_grad_fwd(const op_call *c) {
     part_args a = part_open(c);
-    a.stats = mat_of(&c->in[2]), a.nll = mat_of(&c->out[1]), a.lse = mat_of(&c->out[2]);
+    a.stats = mat_of(&c->in[2]), a.dnll = mat_of(&c->in[3]), a.nll = mat_of(&c->out[1]),
+    a.lse = mat_of(&c->out[2]);
     a.ranks = (int32_t)(c->in[2].rows / a.rows);
     a.run = cuda_numbers(c->run->dev);
     a.write = c->out[0].data != NULL;

@@ -140,6 +140,33 @@ static void multiply_tile(const op_call *c, const stored_args *a, const float *b
     cuda_product_run(c->run, &p, (char *)a->wide + tile_bytes(y->cols, x->cols));
 }
 
+/* Rows [o, o + a->outs) of w become floats. */
+static void widen_tile(const op_call *c, stored_args *a, int64_t o) {
+    const tensor *w = &c->in[1];
+    a->w = (const uint8_t *)w->data + o * a->w_row_bytes;
+    uint32_t threads = a->cols <= GPU_WARP * STORED_STEP ? GPU_WARP : LINEAR_THREADS;
+    uint32_t y_blocks = (uint32_t)(a->outs < GPU_MOST_GRID_YZ ? a->outs : GPU_MOST_GRID_YZ);
+    gpu_grid g = {blocks_for(a->cols, (int64_t)threads * STORED_STEP), y_blocks,
+                  blocks_for(a->outs, GPU_MOST_GRID_YZ), threads, 0};
+    launch(c, &stored_widen, g, a);
+}
+
+/* dx (+)= dy w, a tile of rows of w after the other. */
+static void linear_stored_bwd(const op_call *c) {
+    const tensor *dy = &c->dout[0], *w = &c->in[1], *dx = &c->din[0];
+    stored_args a = {.w_row_bytes = dtype_span_bytes(w->dt, w->ld), .wide = c->ws};
+    a.cols = w->cols, a.dt = (int32_t)w->dt;
+    for (int64_t o = 0, n = stored_tile(w->rows, w->cols); o < w->rows; o += n) {
+        a.outs = w->rows - o < n ? w->rows - o : n;
+        widen_tile(c, &a, o);
+        cuda_product p = {.m = dy->rows, .n = w->cols, .k = a.outs, .lda = dy->ld};
+        p.a = (const float *)dy->data + o, p.b = a.wide, p.ldb = w->cols, p.ab_dt = DT_F32;
+        p.c = dx->data, p.ldc = dx->ld, p.c_dt = DT_F32;
+        if (o > 0 || op_accumulates(c, 0)) p.add = dx->data, p.ld_add = dx->ld;
+        cuda_product_run(c->run, &p, (char *)a.wide + tile_bytes(w->rows, w->cols));
+    }
+}
+
 static void linear_stored(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
     stored_args a = {.w = w->data, .w_row_bytes = dtype_span_bytes(w->dt, w->ld), .x = mat_of(x)};
@@ -157,12 +184,7 @@ static void linear_stored(const op_call *c) {
     a.wide = (float *)((char *)c->ws + stage_bytes(y->cols));
     for (int64_t o = 0, n = stored_tile(w->rows, x->cols); o < w->rows; o += n) {
         a.outs = w->rows - o < n ? w->rows - o : n;
-        a.w = (const uint8_t *)w->data + o * a.w_row_bytes;
-        uint32_t threads = a.cols <= GPU_WARP * STORED_STEP ? GPU_WARP : LINEAR_THREADS;
-        uint32_t y_blocks = (uint32_t)(a.outs < GPU_MOST_GRID_YZ ? a.outs : GPU_MOST_GRID_YZ);
-        gpu_grid g = {blocks_for(a.cols, (int64_t)threads * STORED_STEP), y_blocks,
-                      blocks_for(a.outs, GPU_MOST_GRID_YZ), threads, 0};
-        launch(c, &stored_widen, g, &a);
+        widen_tile(c, &a, o);
         multiply_tile(c, &a, bias, o);
     }
 }
@@ -193,6 +215,12 @@ static void linear_fwd(const op_call *c) {
 static void linear_bwd_input(const op_call *c) {
     const tensor *dy = &c->dout[0], *w = &c->in[1], *dx = &c->din[0];
     if (!dx->data) return;
+#if defined(CUDA_STORE_F32)
+    if (w->dt != dy->dt) {
+        linear_stored_bwd(c);
+        return;
+    }
+#endif
     cuda_product p = {.m = dy->rows, .n = w->cols, .k = w->rows, .a = dy->data, .lda = dy->ld};
     p.b = w->data, p.ldb = w->ld, p.ab_dt = dy->dt;
     p.c = dx->data, p.ldc = dx->ld, p.c_dt = dx->dt;
@@ -218,6 +246,9 @@ static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     if (io->in[1].dt != DT_F32) ws[0] = stored_ws(n, o, k);
 #endif
     ws[1] = cuda_product_ws_bytes(n, k);
+#if defined(CUDA_STORE_F32)
+    if (io->in[1].dt != DT_F32) ws[1] += tile_bytes(o, k);
+#endif
     ws[2] = cuda_product_ws_bytes(o, k);
     int64_t sums = io->in[2].rows ? column_sums_bytes(n, o) : 0;
     if (ws[2] < sums) ws[2] = sums;

@@ -32,11 +32,30 @@ static void linear_fwd(const op_call *c) {
     }
 }
 
+/* Row n of dx, where w is in another format. */
+static void stored_row(const tensor *dy, const tensor *w, const tensor *dx, int64_t n, bool add) {
+    float piece[PIECE];
+    FOR_PIECES(dx->cols, first, len) {
+        ACC acc[PIECE] = {0};
+        for (int64_t o = 0; o < dy->cols; o++) {
+            ACC by = load(row_of(dy, n)[o]);
+            stored_read(w, o, first, len, piece);
+            for (int64_t i = 0; i < len; i++) acc[i] += by * (ACC)piece[i];
+        }
+        for (int64_t i = 0; i < len; i++) put(row_of(dx, n) + first + i, acc[i], add);
+    }
+}
+
 /* dx[n,i] = sum_o dy[n,o] w[o,i] */
 static void linear_bwd_input(const op_call *c) {
     const tensor *w = &c->in[1], *dy = &c->dout[0], *dx = &c->din[0];
     if (!dx->data) return;
     bool add = op_accumulates(c, 0);
+    if (w->dt != dy->dt) {
+        PARALLEL_FOR
+        for (int64_t n = 0; n < dx->rows; n++) stored_row(dy, w, dx, n, add);
+        return;
+    }
     PARALLEL_FOR_2
     for (int64_t n = 0; n < dx->rows; n++) {
         for (int64_t b = 0; b < blocks_of(dx->cols); b++) {

@@ -49,7 +49,19 @@
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
-#define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm") W(CONFIG_OBJECTIVE_DPO, "dpo")
+#define CONFIG_SET_OBJECTIVE(W)                                                                    \
+    W(CONFIG_OBJECTIVE_LM, "lm")                                                                   \
+    W(CONFIG_OBJECTIVE_SFT, "sft")                                                                 \
+    W(CONFIG_OBJECTIVE_DPO, "dpo")                                                                 \
+    W(CONFIG_OBJECTIVE_IPO, "ipo")                                                                 \
+    W(CONFIG_OBJECTIVE_APO_ZERO, "apo-zero")                                                       \
+    W(CONFIG_OBJECTIVE_APO_DOWN, "apo-down")                                                       \
+    W(CONFIG_OBJECTIVE_KTO, "kto")                                                                 \
+    W(CONFIG_OBJECTIVE_ORPO, "orpo")
+#define CONFIG_SET_TRAIN_EMBEDDINGS(W)                                                             \
+    W(CONFIG_TRAIN_AUTO, "auto")                                                                   \
+    W(CONFIG_TRAIN_ALWAYS, "always")                                                               \
+    W(CONFIG_TRAIN_NEVER, "never")
 #define CONFIG_SET_CP_KIND(W)                                                                      \
     W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
     W(CONFIG_CP_RING, "ring")                                                                      \
@@ -76,6 +88,9 @@ typedef enum config_precision { CONFIG_SET_PRECISION(LIST_ENUMERATOR) } config_p
 typedef enum config_arithmetic { CONFIG_SET_ARITHMETIC(LIST_ENUMERATOR) } config_arithmetic;
 typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(LIST_ENUMERATOR) } config_reduce;
 typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_objective;
+typedef enum config_train_embeddings {
+    CONFIG_SET_TRAIN_EMBEDDINGS(LIST_ENUMERATOR)
+} config_train_embeddings;
 typedef enum config_cp_kind { CONFIG_SET_CP_KIND(LIST_ENUMERATOR) } config_cp_kind;
 typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(LIST_ENUMERATOR) } config_pp_schedule;
 typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(LIST_ENUMERATOR) } config_token_dtype;

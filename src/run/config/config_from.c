@@ -1,4 +1,5 @@
-/* `model.from`: the folder whose weights training starts from.
+/* `model.from`: the folder whose weights training starts from, or the GGUF file beside which adapters
+ * are trained.
  *
  * A run's folder stands for its newest good checkpoint, which is looked up when the config is read.
  * The other run may go on: a run that has begun keeps to the checkpoint it began with
@@ -10,6 +11,8 @@
 #include "base/log.h"
 #include "data/order/loader.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/gguf/gguf.h"
+#include "io/hf/peft.h"
 #include "run/config/config_int.h"
 #include "run/folder.h"
 
@@ -40,10 +43,36 @@ static status find_checkpoint(config *c, const char *given, err *e) {
     return ST_OK;
 }
 
+/* An adapter is no model by itself. */
+static status refuse_adapter(const config *c, err *e) {
+    const char *from = model_from(c);
+    if (!peft_is_folder(from)) return ST_OK;
+    config_error(c, e, "model.from", "%s is an adapter, not a whole model", from);
+    return err_hint(e,
+                    "go on with it by lora.from=%s and its base model as model.from, or merge "
+                    "it: athanor export %s -o FOLDER --to hf",
+                    c->from_run ? c->from_run : from, c->from_run ? c->from_run : from);
+}
+
+static status resolve_gguf(config *c, bool take_tokenizer, err *e) {
+    if (!c->lora.rank && !c->lora.from) {
+        config_error(c, e, "model.from", "%s is a GGUF file, whose weights are not trained",
+                     model_from(c));
+        return err_hint(e,
+                        "make a folder of it: athanor import %s -o FOLDER; or train adapters "
+                        "beside it: lora.rank=16",
+                        model_from(c));
+    }
+    if (take_tokenizer && !c->tokenizer) set_tokenizer(c, model_from(c));
+    return ST_OK;
+}
+
 status config_resolve_from(config *c, bool take_tokenizer, err *e) {
     const char *from = model_from(c);
     if (!from) return ST_OK;
     if (run_is_run(from)) TRY(find_checkpoint(c, from, e));
+    TRY(refuse_adapter(c, e));
+    if (gguf_is_file(from)) return resolve_gguf(c, take_tokenizer, e);
     const char *tokenizer = path_join(c->memory, model_from(c), "tokenizer.json");
     if (!take_tokenizer || c->tokenizer || !file_exists(tokenizer)) return ST_OK;
     set_tokenizer(c, tokenizer);

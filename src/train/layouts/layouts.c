@@ -47,9 +47,11 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 /* Sequences of a micro-batch: few, but so many that sequence-parallel ranks can divide its
  * tokens. */
 static int64_t trial_micro(const config *c) {
-    int64_t own = c->train.micro_batch_size, T = c->train.seq_len, tp = c->parallel.tp;
+    const objective *o = objective_of(c);
+    int64_t own = c->train.micro_batch_size, T = o->learned * c->train.seq_len, tp = c->parallel.tp;
     int64_t B = own == CONFIG_AUTO || own > TRIAL_MICRO ? TRIAL_MICRO : own;
-    return c->parallel.sp && B * T % tp != 0 ? tp / common_divisor(T, tp) : B;
+    bool divides = B / o->sequences * T % tp == 0;
+    return c->parallel.sp && !divides ? tp / common_divisor(T, tp) * o->sequences : B;
 }
 
 static void shorten(config *c, int batch) {
@@ -62,18 +64,19 @@ static void shorten(config *c, int batch) {
     c->train.threads = 1;
 }
 
-static status read_model(arena *a, const config *c, model_config *mc, err *e) {
-    return model_config_read(a, c->model, 0, mc, e);
+static status read_model(const layout_trial *t, arena *a, model_config *mc, err *e) {
+    *mc = t->lora.gguf.config;
+    return t->lora.gguf.a ? ST_OK : model_config_read(a, t->c->model, 0, mc, e);
 }
 
-/* Keeps the first layers only, if the model's config allows that: some configs list all layers.
- * With fewer layers there are fewer chunks. */
+/* Keeps the first layers only, if the model's config allows that: some configs list all layers, and
+ * adapters are trained beside a model that is there. With fewer layers there are fewer chunks. */
 static void cut_depth(layout_trial *t, int depth) {
     model_config whole, cut;
     err unread = {0};
-    if (read_model(t->memory, t->c, &whole, &unread) != ST_OK) return;
+    if (read_model(t, t->memory, &whole, &unread) != ST_OK) return;
     t->depth = (int)whole.num_hidden_layers;
-    if (depth <= 0 || depth >= t->depth) return;
+    if (depth <= 0 || depth >= t->depth || t->lora.adapters.rank) return;
     json_t *model = json_deep_copy(t->c->model);
     json_object_set_new(model, "num_hidden_layers", json_integer(depth));
     if (model_config_read(t->memory, model, 0, &cut, &unread) == ST_OK) {
@@ -88,9 +91,12 @@ static void cut_depth(layout_trial *t, int depth) {
 
 static status name_params(layout_trial *t, err *e) {
     model_config mc;
-    TRY(read_model(t->memory, t->c, &mc, e));
+    TRY(read_model(t, t->memory, &mc, e));
     param_store *s = param_store_new(t->memory, DT_F32);
-    model_declare(&mc, s);
+    if (t->lora.adapters.rank)
+        TRY(model_declare_adapted(&mc, &t->lora.adapters, s, e));
+    else
+        model_declare(&mc, s);
     t->n_params = param_count(s);
     t->param = ARENA_ARRAY(t->memory, const char *, t->n_params);
     for (int i = 0; i < t->n_params; i++) t->param[i] = param_at(s, i)->name;
@@ -115,6 +121,7 @@ status layout_trial_new(layout_trial **out, const config *c, int depth, int batc
     t->memory = a;
     status st = copy_config(&t->c, c, e);
     if (st == ST_OK) st = fix_vocab(t->c, e);
+    if (st == ST_OK) st = lora_open(&t->lora, a, t->c, e);
     if (st == ST_OK) {
         shorten(t->c, batch);
         cut_depth(t, depth);
@@ -130,6 +137,7 @@ status layout_trial_new(layout_trial **out, const config *c, int depth, int batc
 
 void layout_trial_free(layout_trial *t) {
     if (!t) return;
+    lora_close(&t->lora);
     config_free(t->c);
     arena_free(t->memory);
 }
@@ -139,7 +147,7 @@ bool layout_trial_divides(const layout_trial *t, int tp) {
     err unread = {0};
     arena *a = arena_new("model");
     bool ok =
-        read_model(a, t->c, &mc, &unread) == ST_OK && model_check_ranks(&mc, tp, &unread) == ST_OK;
+        read_model(t, a, &mc, &unread) == ST_OK && model_check_ranks(&mc, tp, &unread) == ST_OK;
     arena_free(a);
     return ok;
 }
@@ -187,10 +195,11 @@ static status own_config(config **out, const rank_job *j, err *e) {
 }
 
 /* Where a mistake in a layout shows first: in the initial weights, or in the gradient of some
- * parameter. */
+ * parameter. What is frozen may be read from files in one layout and be copied in another. */
 static void note_weights(const rank_job *j, const session *s) {
     for (int i = 0; i < j->t->n_params; i++) {
-        uint64_t digest = peers_param_digest(&s->setup.peers, i);
+        bool frozen = param_at(s->setup.plan->store, i)->frozen;
+        uint64_t digest = frozen ? 0 : peers_param_digest(&s->setup.peers, i);
         if (j->r) j->r->digest[i] = digest;
     }
 }

@@ -9,6 +9,7 @@
 
 #include "comm/comm.h"
 #include "run/config/config.h"
+#include "train/lora.h"
 
 struct session;
 
@@ -30,6 +31,7 @@ int layout_precision(const config *c);
  * sequences. */
 typedef struct layout_trial {
     config *c; /* of the trial, in its own memory: a digest at every step */
+    lora lora; /* what it trains, if these are adapters */
     int depth; /* layers */
     int n_params;
     const char **param; /* names */

@@ -1,4 +1,5 @@
-/* Writing a checkpoint: a Hugging Face folder with state/ beside the weights.
+/* Writing a checkpoint: a Hugging Face folder with state/ beside the weights. A run of adapters
+ * writes a folder of PEFT, which holds what was trained and names the base model.
  *
  * The files do not depend on how many ranks there are or on what each holds.
  *
@@ -9,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
 #include "interchange/ledger.h"
@@ -29,20 +31,40 @@ typedef struct tensor_file {
 
 enum { MOST_FILES = 3 };
 
-/* Tensors of one array: those of the whole model, whatever shards this rank has. */
-static int whole_count(const save_job *j) {
-    return param_count(param_store_whole(j->store));
+static tensor_file file_of_masters(const save_job *j, const char *name, const char *prefix,
+                                   dtype dt, hf_order order) {
+    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = hf_declared(j->store)};
+    f.arrays = &j->masters;
+    f.tensors = hf_declare(j->mem, j->store, prefix, dt, order);
+    return f;
 }
 
-static tensor_file file_of_masters(const save_job *j, const char *name, dtype dt, hf_order order) {
-    tensor_file f = {.name = name, .order = order, .n_arrays = 1, .n = whole_count(j)};
-    f.arrays = &j->masters;
-    f.tensors = hf_declare(j->mem, j->store, "", dt, order);
+/* Where head and embedding are one parameter, PEFT has both tensors. */
+static void add_tied_head(const save_job *j, tensor_file *f) {
+    const param_store *s = param_store_whole(j->store);
+    int embed = 0;
+    while (param_at(s, embed)->part != PART_EMBED) embed++;
+    st_tensor *list = ARENA_ARRAY(j->mem, st_tensor, (int)f->n + 1), *head = list + f->n;
+    memcpy(list, f->tensors, sizeof *list * (size_t)f->n);
+    for (int i = 0; i < f->n; i++)
+        if (strcmp(list[i].name + strlen(PEFT_PREFIX), param_at(s, embed)->name) == 0)
+            *head = list[i];
+    head->name = arena_printf(j->mem, PEFT_PREFIX "%s.weight", j->model.family->names[PART_HEAD]);
+    held_array *arrays = ARENA_ARRAY(j->mem, held_array, 2);
+    arrays[0] = arrays[1] = j->masters;
+    arrays[1].only = embed + 1;
+    f->tensors = list, f->arrays = arrays;
+    f->n++, f->n_arrays++;
+}
+
+static tensor_file file_of_adapters(const save_job *j) {
+    tensor_file f = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->order);
+    if (j->lora->adapters.embeddings && j->model.tie_word_embeddings) add_tied_head(j, &f);
     return f;
 }
 
 static tensor_file file_of_states(const save_job *j) {
-    int each = whole_count(j), n = j->optim->n_states;
+    int each = hf_declared(j->store), n = j->optim->n_states;
     tensor_file f = {.name = "state/optimizer.safetensors",
                      .order = HF_MEMORY,
                      .arrays = j->states,
@@ -59,9 +81,12 @@ static tensor_file file_of_states(const save_job *j) {
 
 static int list_tensors(const save_job *j, tensor_file f[MOST_FILES]) {
     int n = 0;
-    f[n++] = file_of_masters(j, "model.safetensors", j->compute, HF_FILES);
-    if (j->compute != DT_F32)
-        f[n++] = file_of_masters(j, "state/master.safetensors", DT_F32, HF_MEMORY);
+    if (j->lora)
+        f[n++] = file_of_adapters(j);
+    else
+        f[n++] = file_of_masters(j, "model.safetensors", "", j->compute, HF_FILES);
+    if (!j->lora && j->compute != DT_F32)
+        f[n++] = file_of_masters(j, "state/master.safetensors", "", DT_F32, HF_MEMORY);
     f[n++] = file_of_states(j);
     return n;
 }
@@ -84,24 +109,36 @@ static status add_json(checkpoint_writer *w, const char *name, const json_t *o, 
 
 static status add_tokenizer(const save_job *j, checkpoint_writer *w, err *e) {
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json"};
+                                        "special_tokens_map.json", "chat_template.jinja"};
     char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, files[0]));
     *strrchr(dir, '/') = '\0';
-    status st = tok_save_dir(j->tok, dir, j->model.max_position_embeddings, e);
-    for (int i = 0; i < ARRAY_LEN(files) && st == ST_OK; i++)
-        st = checkpoint_writer_add_file(w, files[i], e);
-    return st;
+    TRY(tok_save_chat(j->tok, dir, j->model.max_position_embeddings, j->chat_template, j->stop, e));
+    for (int i = 0; i < ARRAY_LEN(files); i++)
+        if (file_exists(checkpoint_writer_path(w, files[i])))
+            TRY(checkpoint_writer_add_file(w, files[i], e));
+    return ST_OK;
+}
+
+/* A number, or a list of several. */
+static json_t *end_json(const tok_ids *end) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < end->n; i++) json_array_append_new(list, json_integer(end->id[i]));
+    if (end->n != 1) return list;
+    json_t *only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
 }
 
 static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
-    int32_t bos = tok_bos(j->tok), eos = tok_eos(j->tok);
-    json_t *model = model_config_json(&j->model, bos, eos, j->compute);
-    status st = add_json(w, "config.json", model, e);
+    int32_t bos = tok_bos(j->tok), eos = j->stop >= 0 ? j->stop : tok_eos(j->tok);
+    json_t *model = j->lora ? peft_config(&j->lora->adapters, j->store, &j->model, j->lora->base)
+                            : model_config_json(&j->model, bos, eos, j->compute);
+    status st = add_json(w, j->lora ? PEFT_CONFIG : "config.json", model, e);
     json_decref(model);
     TRY(st);
     json_t *g = json_pack("{s:b}", "do_sample", 1);
     if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
-    if (eos >= 0) json_object_set_new(g, "eos_token_id", json_integer(eos));
+    if (j->end.n) json_object_set_new(g, "eos_token_id", end_json(&j->end));
     st = add_json(w, "generation_config.json", g, e);
     json_decref(g);
     return st;

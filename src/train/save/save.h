@@ -18,6 +18,7 @@
 #include "optim/optim.h"
 #include "param/param.h"
 #include "tok/tok.h"
+#include "train/lora.h"
 
 typedef struct save_job {
     arena *mem;
@@ -26,8 +27,13 @@ typedef struct save_job {
     bool writes; /* false: this rank's weights are replicas of what others write */
     const param_store *store;
     const tok *tok;
+    const char *chat_template; /* teaching.h, as is what follows */
+    int32_t stop;
+    tok_ids end; /* its ids are in `mem` */
     const optim_class *optim;
     model_config model;
+    const lora
+        *lora; /* of a run of adapters: what it saves is a folder of PEFT; NULL: no such run */
     dtype compute;
     held_array masters; /* the store's, or a copy of them in the host's memory */
     held_array states[OPTIM_MAX_STATES];

@@ -26,7 +26,7 @@
 /* ---- saving ---- */
 
 static uint64_t expected_bytes(const setup *u) {
-    int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).elems;
+    int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).trained_elems;
     int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * u->optim->n_states;
     return (uint64_t)(elems * per) + (1u << 20);
 }
@@ -80,6 +80,14 @@ static checkpoint_team team_of(const session *s) {
                              .ctx = u->peers.m.world};
 }
 
+/* What the stage says of conversations; the stage may end before the job does. */
+static void keep_teaching(save_job *j, const teaching *t) {
+    j->stop = t->stop;
+    if (t->template) j->chat_template = arena_strdup(j->mem, t->template);
+    j->end = (tok_ids){.id = ARENA_ARRAY(j->mem, int32_t, t->end.n + 1), .n = t->end.n};
+    memcpy(j->end.id, t->end.id, sizeof *t->end.id * (size_t)t->end.n);
+}
+
 static save_job *job_new(session *s, uint64_t digest) {
     setup *u = &s->setup;
     arena *mem = arena_new("checkpoint");
@@ -93,6 +101,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .tok = u->tok,
                     .optim = u->optim,
                     .model = *trained_model(s),
+                    .lora = u->lora.adapters.rank ? &u->lora : NULL,
                     .compute = u->plan->spec.compute,
                     .masters = held_masters(u->plan->store),
                     .step = s->at.step,
@@ -103,6 +112,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
+    keep_teaching(j, &s->stage.chat);
     for (int i = 0; i < u->optim->n_states; i++)
         j->states[i] = held_states(u->plan->store, u->plan->optim_state[i]);
     return j;
@@ -143,7 +153,7 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
  * then reads that, without the device. */
 static void take_snapshot(const setup *u, save_job *j) {
     param_sizes z = param_store_sizes(u->plan->store);
-    copy_array(&j->masters, u->plan->snapshot_params, z.master_bytes);
+    copy_array(&j->masters, u->plan->snapshot_params, z.trained_master_bytes);
     for (int i = 0; i < u->optim->n_states; i++)
         copy_array(&j->states[i], u->plan->snapshot_state[i], z.state_bytes);
 }
@@ -311,18 +321,19 @@ static status read_states(session *s, const char *dir, err *e) {
     for (int k = 0; k < u->optim->n_states && st == ST_OK; k++) {
         char *prefix = arena_printf(u->a, "%s.", u->optim->state_names[k]);
         held_array state = held_states(u->plan->store, u->plan->optim_state[k]);
-        st = hf_read_array(&state, r, prefix, e);
+        st = hf_read_array(&state, r, prefix, HF_MEMORY, e);
     }
     st_close(r);
     return st;
 }
 
 static status read_masters(setup *u, const char *dir, err *e) {
+    if (u->lora.adapters.rank) return lora_resume(&u->lora, u->a, u->plan->store, dir, e);
     if (u->plan->spec.compute == DT_F32) return hf_load_weights(u->plan->store, dir, e);
     st_reader *r;
     TRY(st_open(&r, path_join(u->a, dir, "state/master.safetensors"), e));
     held_array masters = held_masters(u->plan->store);
-    status st = hf_read_array(&masters, r, "", e);
+    status st = hf_read_array(&masters, r, "", HF_MEMORY, e);
     st_close(r);
     if (st == ST_OK) param_refresh_work(u->plan->store);
     return st;
@@ -406,5 +417,5 @@ status state_load_newest(session *s, err *e) {
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     loss_scale_init(&s->scale, s->setup.c);
-    return setup_make_weights(&s->setup, s->setup.plan->store, s->setup.models[0].from, e);
+    return setup_make_weights(&s->setup, s->setup.plan->store, &s->setup.models[0], e);
 }

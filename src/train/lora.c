@@ -1,0 +1,141 @@
+/* See lora.h. */
+#include "train/lora.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/gguf/gguf.h"
+
+/* ---- what is asked for ---- */
+
+static status open_from(lora *l, arena *a, const config *c, err *e) {
+    char *dir;
+    TRY(checkpoint_resolve(a, c->lora.from, &dir, e));
+    if (!peft_is_folder(dir)) {
+        config_error(c, e, "lora.from", "%s holds no adapter", dir);
+        return err_hint(e, "a whole model is given by model.from");
+    }
+    TRY(peft_open(&l->from, dir, e));
+    l->adapters = l->from.adapters;
+    l->adapters.dropout = (float)c->lora.dropout;
+    if (!c->lora.rank || c->lora.rank == l->adapters.rank) return ST_OK;
+    config_error(c, e, "lora.rank", "lora.rank is %ld, the adapter of lora.from has rank %d",
+                 (long)c->lora.rank, l->adapters.rank);
+    return err_hint(e, "leave lora.rank out");
+}
+
+/* "all-linear" is said by no targets at all. */
+static void take_targets(model_adapters *ad, const config *c) {
+    ad->targets = c->lora.targets.items;
+    ad->n_targets = c->lora.targets.n;
+    for (int i = 0; i < c->lora.targets.n; i++)
+        if (strcmp(c->lora.targets.items[i], "all-linear") == 0) ad->n_targets = 0;
+}
+
+/* Random numbers of dropout are those of whole rows and of all layers before. */
+static status check_dropout(const lora *l, const config *c, err *e) {
+    if (l->adapters.dropout <= 0) return ST_OK;
+    if (c->parallel.tp == 1 && c->parallel.virtual == 1) return ST_OK;
+    config_error(c, e, "lora.dropout", "lora.dropout does not run with %s",
+                 c->parallel.tp > 1 ? "parallel.tp" : "parallel.virtual");
+    return err_hint(e, "lora.dropout=0");
+}
+
+/* The blocks of a file are decoded to fp32, by matrices as a whole. */
+static status open_gguf(lora *l, config *c, const char *from, err *e) {
+    int *compute = &c->train.precision.compute;
+    if (!gguf_is_file(from)) return ST_OK;
+    if (*compute == CONFIG_PRECISION_AUTO) *compute = CONFIG_PRECISION_FP32;
+    if (*compute != CONFIG_PRECISION_FP32) {
+        config_error(c, e, "train.precision.compute",
+                     "a base model in a GGUF file is read as fp32");
+        return err_hint(e, "leave train.precision out");
+    }
+    if (c->parallel.tp > 1) {
+        config_error(c, e, "parallel.tp",
+                     "a base model in a GGUF file is not split by parallel.tp");
+        return err_hint(e, "parallel.tp=1, or a folder of it: athanor import %s -o FOLDER", from);
+    }
+    if (l->adapters.embeddings) {
+        config_error(c, e, "lora.train_embeddings", "the embedding of a GGUF file is not trained");
+        return err_hint(e, "use a folder of it: athanor import %s -o FOLDER", from);
+    }
+    if (json_object_size(c->model) > 1) {
+        config_error(c, e, "model", "a base model in a GGUF file is as it is: no key changes it");
+        return err_hint(e, "leave all keys but model.from out");
+    }
+    return gguf_model_open(&l->gguf, from, e);
+}
+
+status lora_open(lora *l, arena *a, config *c, err *e) {
+    const char *from = json_string_value(json_object_get(c->model, "from"));
+    *l = (lora){0};
+    if (!c->lora.rank && !c->lora.from) return ST_OK;
+    if (!from) {
+        config_error(c, e, c->lora.from ? "lora.from" : "lora.rank",
+                     "adapters are trained beside a model, and the config names none");
+        return err_hint(e, "add model.from=FOLDER");
+    }
+    char *absolute = realpath(from, NULL);
+    l->base = arena_strdup(a, absolute ? absolute : from);
+    free(absolute);
+    if (c->lora.from)
+        TRY(open_from(l, a, c, e));
+    else {
+        l->adapters = (model_adapters){.rank = (int)c->lora.rank,
+                                       .alpha = c->lora.alpha,
+                                       .rslora = c->lora.rslora,
+                                       .dropout = (float)c->lora.dropout};
+        take_targets(&l->adapters, c);
+        l->adapters.embeddings = c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS;
+    }
+    TRY(open_gguf(l, c, from, e));
+    return check_dropout(l, c, e);
+}
+
+/* ---- memory and weights ---- */
+
+status lora_plan(lora *l, const model_config *mc, plan_spec *specs, int n, err *e) {
+    if (!l->adapters.rank) return ST_OK;
+    bool gguf = l->gguf.a != NULL;
+    if (!gguf && !l->folder.a) TRY(hf_model_open(&l->folder, mc->from, mc, e));
+    l->order = gguf ? HF_FILES : l->folder.order;
+    for (int i = 0; i < n; i++) {
+        specs[i].adapters = l->adapters;
+        specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
+        specs[i].locate_ctx = gguf ? (void *)&l->gguf : &l->folder;
+        specs[i].file = gguf ? l->gguf.base : l->folder.base;
+    }
+    return ST_OK;
+}
+
+status lora_load_base(const lora *l, const param_store *s, err *e) {
+    if (l->gguf.a) return gguf_model_load_vectors(&l->gguf, s, e);
+    return hf_model_load_rest(&l->folder, s, e);
+}
+
+status lora_make_weights(const lora *l, param_store *s, uint64_t seed, err *e) {
+    param_init_all(s, seed);
+    TRY(lora_load_base(l, s, e));
+    return l->from.a ? peft_load(&l->from, s, l->order, e) : ST_OK;
+}
+
+status lora_resume(const lora *l, arena *a, const param_store *s, const char *dir, err *e) {
+    st_reader *r;
+    TRY(lora_load_base(l, s, e));
+    TRY(st_open(&r, path_join(a, dir, PEFT_WEIGHTS), e));
+    held_array masters = held_masters(s);
+    status st = hf_read_array(&masters, r, PEFT_PREFIX, l->order, e);
+    st_close(r);
+    if (st == ST_OK) param_refresh_work(s);
+    return st;
+}
+
+void lora_close(lora *l) {
+    if (l->from.a) peft_close(&l->from);
+    if (l->folder.a) hf_model_close(&l->folder);
+    if (l->gguf.a) gguf_model_close(&l->gguf);
+}

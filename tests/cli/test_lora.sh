@@ -1,0 +1,146 @@
+# Adapters (lora.rank): trained beside a frozen model, resumed, opened as a model, merged by an export,
+# gone on with; and what is refused. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config c.yaml
+expect 0 train c.yaml run=base train.steps=8
+sed '/^tokenizer/d; s/^model:.*/model: {from: base}/; s/^train:.*/train: {steps: 12, seq_len: 32, global_batch_size: 8, micro_batch_size: 4, digest_every: 1, precision: fp32}\nlora: {rank: 3, alpha: 6}/' c.yaml >lora.yaml
+
+# ---- what is planned: gradients and optimizer state of the adapters alone ----
+expect 0 plan lora.yaml --json
+trained=$(field trained out)
+calc "$trained > 0 && $trained * 3 < $(field total out)" || fail "$trained parameters are trained"
+expect 0 plan lora.yaml
+has out "$trained of them trained"
+has out "in the mapped file"
+
+# ---- a run, a resumed run, and what a checkpoint holds ----
+for kind in "train.precision=fp32" "train.precision=bf16 lora.dropout=0.1" \
+    "train.deterministic=true train.recompute=full lora.targets=[q_proj,down_proj] lora.rslora=true"; do
+    rm -rf whole parts
+    expect 0 train lora.yaml run=whole $kind
+    expect 0 train lora.yaml run=parts $kind train.steps=7
+    expect 0 train lora.yaml run=parts $kind
+    results step whole >want
+    results step parts | cmp -s want - || fail "a resumed run differs ($kind)"
+    [ "$(grep -o '"digest": "[^"]*"' want | sort -u | wc -l)" = 12 ] || fail "digests repeat"
+done
+rm -rf lora
+expect 0 train lora.yaml run=lora
+at=lora/checkpoints/step-12
+for f in adapter_config.json adapter_model.safetensors tokenizer.json state/optimizer.safetensors; do
+    [ -f $at/$f ] || fail "no $f"
+done
+for f in config.json model.safetensors state/master.safetensors; do
+    [ ! -e $at/$f ] || fail "there is a $f"
+done
+expect 0 verify checkpoint $at
+
+# ---- a model everywhere; merged it is the same ----
+ask="--ids 3,1,4,1,5,9 --max-new 20 --temperature 0 --json"
+expect 0 generate lora $ask
+cp out adapted
+expect 0 generate $at $ask
+cmp out adapted || fail "a run and its checkpoint differ"
+for m in base lora; do expect 0 generate $m --ids 3,1,4,1,5,9 --logits $m.npy; done
+cmp -s base.npy lora.npy && fail "the adapter changes nothing"
+expect 0 export lora -o merged --to hf
+has out "verified: logits differ by at most"
+expect 0 generate merged $ask
+[ "$(ids_of ids out)" = "$(ids_of ids adapted)" ] || fail "merged it says something else"
+# From other folders, and with its base model moved.
+(cd / && "$athanor" generate "$work/lora" $ask) >elsewhere || fail "not found from elsewhere"
+cmp elsewhere adapted || fail "from elsewhere it differs"
+mv base moved
+expect 2 generate lora $ask
+has out "is no folder here"
+has out "--base FOLDER"
+expect 0 generate lora --base moved $ask
+cmp out adapted || fail "with --base it differs"
+expect 0 export lora --base moved -o merged --to hf --force
+mv moved base
+expect 2 generate merged --base base $ask
+has out "is no adapter, and has no base model"
+
+# ---- going on with an adapter: the first loss is that of its end ----
+expect 0 train lora.yaml run=more lora.rank=0 lora.from=lora train.steps=1
+grep -o '"loss": [^,]*' more/metrics.jsonl | head -n 1 >loss
+expect 0 train c.yaml run=same "model={from: merged}" train.steps=1
+grep -o '"loss": [^,]*' same/metrics.jsonl | head -n 1 >>loss
+awk '{ x[NR] = $2 } END { d = x[1] - x[2]; exit !(NR == 2 && d * d < 1e-8) }' loss || fail "it begins with another loss than the merged model"
+expect 2 train lora.yaml run=other lora.rank=5 lora.from=lora
+has err "lora.rank is 5, the adapter of lora.from has rank 3"
+
+# ---- ranks: every layout learns what one rank does; with embedding and head, which are tied here ----
+expect 0 verify layouts lora.yaml --ranks 4 --steps 4 lora.train_embeddings=always
+has out "ok: 26 layouts"
+expect 0 launch --ranks 2 -- train lora.yaml run=split parallel.tp=2 lora.train_embeddings=always train.steps=6
+grep -q base_model.model.lm_head.weight split/checkpoints/step-6/adapter_model.safetensors || fail "no head"
+expect 0 train lora.yaml run=split lora.train_embeddings=always train.steps=8
+expect 0 export split -o merged --to hf --force
+has out "verified: logits differ by at most"
+expect 2 train lora.yaml run=no lora.dropout=0.1 parallel.virtual=2
+has err "lora.dropout does not run with parallel.virtual"
+
+# ---- base models as they are stored: as beside the same numbers in fp32 ----
+# losses_of RUN: a line each; as_in_fp32 BASE FOLDER KEYS...: FOLDER holds the numbers of BASE in fp32.
+losses_of() { grep '"event": "step"' "$1/metrics.jsonl" | sed 's/.*"loss": \([^,]*\),.*/\1/'; }
+as_in_fp32() {
+    local base=$1 folder=$2
+    shift 2
+    rm -rf stored wide
+    expect 0 train lora.yaml run=stored model.from="$base" "$@"
+    expect 0 train lora.yaml run=wide model.from="$folder" "$@"
+    paste <(losses_of stored) <(losses_of wide) >pairs
+    awk '{ d = $1 - $2; bad += !(d * d < 1e-10) } END { exit bad || NR != 12 }' pairs ||
+        { fail "beside $base it learns otherwise than in fp32"; cat pairs; }
+}
+expect 0 export base -o bf16 --to hf --dtype BF16
+expect 0 import bf16 -o bf16-wide --dtype F32
+as_in_fp32 bf16 bf16-wide train.precision=fp32
+expect 0 plan lora.yaml model.from=bf16 train.precision=fp32
+has out "in the mapped file"
+expect 0 tok train text.txt -o bpe.json --vocab-size 300 # what GGUF files can hold
+expect 0 data build text.txt -o bpe tokenizer=bpe.json valid=0.1
+expect 0 train c.yaml run=wider tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid \
+    "model={model_type: llama, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1, intermediate_size: 128, vocab_size: auto, max_position_embeddings: 64, tie_word_embeddings: true}"
+for type in Q8_0 Q4_0; do
+    expect 0 export wider -o $type.gguf --to gguf --dtype $type
+    rm -rf $type
+    expect 0 import $type.gguf -o $type --dtype F32
+    as_in_fp32 $type.gguf $type tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid
+done
+expect 0 train lora.yaml run=stored model.from=Q4_0.gguf tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid train.steps=13
+expect 0 generate stored $ask
+expect 0 export stored -o merged --to hf --force
+has out "verified: logits differ by at most"
+expect 2 train c.yaml run=no "model={from: Q4_0.gguf}"
+has err "is a GGUF file, whose weights are not trained"
+expect 2 train lora.yaml run=no model.from=Q4_0.gguf train.precision=bf16
+has err "a base model in a GGUF file is read as fp32"
+
+# ---- refused, each by its name ----
+expect 2 train lora.yaml run=no lora.targets=[query]
+has err "no matrix of the model's layers is called query"
+has err "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"
+expect 2 train c.yaml run=no lora.rank=2
+has err "the config names none"
+expect 2 train lora.yaml run=no model.from=lora
+has err "is an adapter, not a whole model"
+has err "athanor export lora"
+refuse() { # EDIT MESSAGE
+    rm -rf bad
+    cp -r $at bad
+    sed -i "$1" bad/adapter_config.json
+    expect 3 generate bad $ask
+    has out "$2"
+}
+refuse 's/"LORA"/"IA3"/' "peft_type IA3"
+refuse 's/"task_type"/"use_dora": true, "task_type"/' "use_dora true"
+refuse 's/"r": 3/"r": 4/' "has another rank than adapter_config.json says"
+refuse 's/"r": 3/"r": 0/' "has no r and lora_alpha"
+refuse 's/"bias": "none"/"bias": "all"/' 'bias \"all'
+expect 0 train c.yaml run=broad train.steps=1 model.hidden_size=48
+expect 3 generate lora --base broad $ask
+has out "it belongs to another base model"
+finish
