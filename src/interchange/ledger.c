@@ -120,7 +120,7 @@ static const char *text_of(const json_t *o, const char *key, const char *fallbac
 static void describe_source(const json_t *source, strbuf *out) {
     const json_t *tokens = json_object_get(source, "tokens");
     const json_t *weight = json_object_get(source, "weight");
-    strbuf_printf(out, "  - data `%s`", text_of(source, "path", "?"));
+    strbuf_printf(out, "  - data `%s`", text_of(source, "given", text_of(source, "path", "?")));
     if (json_is_number(weight)) strbuf_printf(out, ", weight %g", json_number_value(weight));
     if (json_is_integer(tokens))
         strbuf_printf(out, ", %lld tokens", (long long)json_integer_value(tokens));

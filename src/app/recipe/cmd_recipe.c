@@ -84,6 +84,8 @@ static status cmd_recipe(const cli_args *args, err *e) {
     r.a = arena_new("recipe");
     r.run = args->output ? args->output : arena_printf(r.a, "runs/%s", r.class->name);
     r.text = args->n_inputs > 1 ? args->inputs[1] : NULL;
+    r.overrides = args->overrides;
+    r.n_overrides = args->n_overrides;
     if (args->json) log_set_quiet(true);
     status st = run_recipe(args, &r, e);
     recipe_close(&r);
@@ -97,12 +99,13 @@ static const cli_option options[] = {
 const cli_command command_recipe = {
     .name = "recipe",
     .summary = "a model through its whole life: pretrain, evaluate, teach, prefer, chat, export",
-    .usage = "NAME [TEXT] [-o RUN] [--from STAGE]",
+    .usage = "NAME [TEXT] [-o RUN] [--from STAGE] [STAGE.key=value...]",
     .run = cmd_recipe,
     .options = options,
     .min_inputs = 1,
     .max_inputs = 2,
     .takes_output = true,
+    .takes_keys = true,
     .about = "NAME is miniature, or list, which names all recipes and their stages. TEXT is a text "
              "file,\n"
              "a .jsonl file or a folder of them; without it the text is that of `athanor "
@@ -112,4 +115,5 @@ const cli_command command_recipe = {
              "Each stage is a command that you can run yourself (they stand in the report). "
              "Started again,\n"
              "a recipe goes on where it was; a config in RUN/configs may be changed between two "
-             "starts.\n"};
+             "starts.\n"
+             "pretrain.train.steps=2000 changes a key of the training of one stage.\n"};

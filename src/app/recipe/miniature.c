@@ -82,8 +82,8 @@ static status look_for_valid(void *ctx, const json_t *event, err *e) {
 
 static status train(recipe *r, const char *name, json_t *result, err *e) {
     training t = {0};
-    const char *config = recipe_path(r, arena_printf(r->a, "configs/%s.yaml", name));
-    status st = recipe_command_heard(r, ARGS("train", config), hear_training, &t, NULL, e);
+    const char *const *args = recipe_train_args(r, name, ARGS(NULL));
+    status st = recipe_command_heard(r, args, hear_training, &t, NULL, e);
     if (st == ST_OK && !t.valid)
         st = metrics_read(recipe_path(r, name), METRICS_LAST_STEP, look_for_valid, &t, e);
     static const char *const of_valid[] = {"val_loss", "val_bpb",       "margin",
@@ -139,12 +139,10 @@ static status score_cloze(recipe *r, const char *model, const char *name, json_t
 
 /* A model of the same shape and seed whose one step changes nothing: its learning rate is 0. */
 static status make_untrained(recipe *r, err *e) {
-    return recipe_command(r,
-                          ARGS("train", recipe_path(r, "configs/pretrain.yaml"),
-                               arena_printf(r->a, "run=%s", recipe_path(r, "untrained")),
-                               "train.steps=1", "optim.lr=0", "optim.schedule.min_lr=0",
-                               "data.valid=null"),
-                          NULL, e);
+    const char *run = arena_printf(r->a, "run=%s", recipe_path(r, "untrained"));
+    const char *const *still =
+        ARGS(run, "train.steps=1", "optim.lr=0", "optim.schedule.min_lr=0", "data.valid=null");
+    return recipe_command(r, recipe_train_args(r, "pretrain", still), NULL, e);
 }
 
 static status evaluate(recipe *r, json_t *result, err *e) {
@@ -190,6 +188,15 @@ static status evaluate_again(recipe *r, json_t *result, err *e) {
 
 /* ---- talking, giving away ---- */
 
+/* What was asked, what the model said, what the text has. */
+static json_t *turn_json(const json_t *messages, const json_t *answer) {
+    return json_pack("{s:s, s:s, s:s, s:s}", "user",
+                     metrics_text(json_array_get(messages, 0), "content"), "assistant",
+                     metrics_text(answer, "content"), "text",
+                     metrics_text(json_array_get(messages, 1), "content"), "finish",
+                     metrics_text(answer, "finish"));
+}
+
 /* The first questions of the held-out conversations. */
 static status chat(recipe *r, json_t *result, err *e) {
     enum { TURNS = 5 };
@@ -212,12 +219,7 @@ static status chat(recipe *r, json_t *result, err *e) {
                             ARGS("chat", recipe_path(r, "prefer"), "--prompt", asked,
                                  "--temperature", "0", "--max-new", "64"),
                             &last, e);
-        if (st == ST_OK)
-            json_array_append_new(list,
-                                  json_pack("{s:s, s:s, s:s, s:s}", "user", asked, "assistant",
-                                            metrics_text(last, "text"), "text",
-                                            metrics_text(json_array_get(messages, 1), "content"),
-                                            "finish", metrics_text(last, "finish")));
+        if (st == ST_OK) json_array_append_new(list, turn_json(messages, last));
         json_decref(last);
         json_decref(o);
     }
@@ -303,18 +305,18 @@ json_t *recipe_promises(const recipe *r) {
 #define MADE(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static const recipe_stage stages[] = {
-    {"text", "what is learned, what is held out", MADE("text"), recipe_split_text},
-    {"tokenizer", "byte-level BPE", MADE("tok.json"), make_tokenizer},
-    {"data", "token shards", MADE("shards"), make_data},
-    {"tasks", "questions, conversations, pairs", MADE("tasks"), recipe_make_tasks},
-    {"pretrain", "the text", MADE("pretrain"), pretrain},
-    {"evaluate", "cloze, before and after", MADE("untrained", "eval"), evaluate},
-    {"teach", "conversations (sft)", MADE("teach"), teach},
-    {"prefer", "pairs of answers (dpo)", MADE("prefer"), prefer},
+    {"text", "what is learned, what is held out", MADE("text"), recipe_split_text, false},
+    {"tokenizer", "byte-level BPE", MADE("tok.json"), make_tokenizer, false},
+    {"data", "token shards", MADE("shards"), make_data, false},
+    {"tasks", "questions, conversations, pairs", MADE("tasks"), recipe_make_tasks, false},
+    {"pretrain", "the text", MADE("pretrain"), pretrain, true},
+    {"evaluate", "cloze, before and after", MADE("untrained", "eval"), evaluate, false},
+    {"teach", "conversations (sft)", MADE("teach"), teach, true},
+    {"prefer", "pairs of answers (dpo)", MADE("prefer"), prefer, true},
     {"evaluate-again", "cloze, and how answers end",
-     MADE("eval/taught-cloze.jsonl", "eval/preferring-cloze.jsonl"), evaluate_again},
-    {"chat", "a scripted conversation", MADE(NULL), chat},
-    {"export", "Hugging Face folder, GGUF file", MADE("export"), export_all},
+     MADE("eval/taught-cloze.jsonl", "eval/preferring-cloze.jsonl"), evaluate_again, false},
+    {"chat", "a scripted conversation", MADE(NULL), chat, false},
+    {"export", "Hugging Face folder, GGUF file", MADE("export"), export_all, false},
 };
 
 const recipe_class recipe_miniature = {

@@ -31,6 +31,7 @@ typedef struct recipe_stage {
     const char *const *made; /* what --from removes of RUN; ended by NULL */
     /* Fills `result`, which recipe.json then keeps. */
     status (*run)(recipe *r, json_t *result, err *e);
+    bool trains; /* it is `athanor train` of RUN/configs/NAME.yaml: overrides may name it */
 } recipe_stage;
 
 typedef struct recipe_class {
@@ -44,7 +45,10 @@ struct recipe {
     const recipe_class *class;
     FILE *out; /* what people read: standard error under --json */
     const char *run, *text;
-    json_t *state;    /* recipe.json: {recipe, text, stages: {name: {seconds, commands, result}}} */
+    const char *const *overrides; /* [n_overrides] "STAGE.key=value", for the training of a stage */
+    int n_overrides;
+    json_t *state;    /* recipe.json: {recipe, text, overrides: [...],
+                         stages: {name: {seconds, commands, result}}} */
     json_t *commands; /* of the stage that runs, for state */
     int lock;
 };
@@ -61,6 +65,8 @@ status recipe_run_stages(recipe *r, err *e) ATH_MUST_USE;
 /* What came of a stage; NULL: it is not done. Borrowed. */
 const json_t *recipe_result(const recipe *r, const char *stage);
 double recipe_seconds(const recipe *r, const char *stage);
+/* The words of `athanor train` for RUN/configs/NAME.yaml, with what overrides say of NAME, then `more`. */
+const char *const *recipe_train_args(const recipe *r, const char *name, const char *const *more);
 /* RUN/NAME, in the arena. */
 const char *recipe_path(const recipe *r, const char *name);
 /* Writes RUN/NAME, unless it is there: a config may have been changed by the user. */

@@ -41,7 +41,7 @@ status recipe_write_pretrain(const recipe *r, err *e) {
                   "  intermediate_size: 512, vocab_size: auto, max_position_embeddings: %d, "
                   "tie_word_embeddings: true}\n"
                   "tokenizer: %s\n"
-                  "data: {train: %s, valid: %s}\n",
+                  "data: {train: [{path: %s, epochs: 6}], valid: %s}\n",
                   quoted(r, "pretrain"), CONTEXT_TOK, quoted(r, "tok.json"),
                   quoted(r, "shards/train"), quoted(r, "shards/valid"));
     strbuf_printf(&out,
@@ -74,10 +74,10 @@ status recipe_write_teach(const recipe *r, err *e) {
     strbuf_printf(
         &out,
         "  packing: bestfit\n"
-        "train: {objective: sft, epochs: 4, seq_len: %d, global_batch_size: 8, "
+        "train: {objective: sft, epochs: 3, seq_len: %d, global_batch_size: 8, "
         "micro_batch_size: 8}\n"
-        "optim: {lr: 1.0e-3, weight_decay: 0.0, schedule: {kind: cosine, warmup_steps: 10, "
-        "min_lr: 1.0e-4}}\n"
+        "optim: {lr: 5.0e-4, weight_decay: 0.0, schedule: {kind: cosine, warmup_steps: 10, "
+        "min_lr: 5.0e-5}}\n"
         "checkpoint: {every: 50, keep: 2}\n"
         "eval: {every: 50}\n",
         CONTEXT_TOK);
@@ -90,10 +90,10 @@ status recipe_write_prefer(const recipe *r, err *e) {
              "prefer", &out);
     put_source(r, "prefer", "teach", "tasks/pairs.jsonl", "tasks/pairs-heldout.jsonl", &out);
     strbuf_puts(&out, "  packing: none\n"
-                      "train: {objective: dpo, beta: 0.1, epochs: 2, seq_len: 128, "
+                      "train: {objective: dpo, beta: 0.1, epochs: 1, seq_len: 128, "
                       "global_batch_size: 8, micro_batch_size: 8}\n"
-                      "optim: {lr: 1.0e-4, weight_decay: 0.0, schedule: {kind: cosine, "
-                      "warmup_steps: 10, min_lr: 1.0e-5}}\n"
+                      "optim: {lr: 1.0e-5, weight_decay: 0.0, schedule: {kind: cosine, "
+                      "warmup_steps: 10, min_lr: 1.0e-6}}\n"
                       "checkpoint: {every: 50, keep: 2}\n"
                       "eval: {every: 50}\n");
     return write_config(r, "configs/prefer.yaml", &out, e);

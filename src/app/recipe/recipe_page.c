@@ -10,19 +10,22 @@
 #include "run/report/report_data.h"
 
 static const char page_css[] =
-    ".promises{list-style:none;margin:0;padding:0;font-size:17px}.promises li{margin:6px 0}"
+    ".promises{list-style:none;margin:0 0 28px;padding:0;font-size:17px}.promises li{margin:6px 0}"
     ".promises b{display:inline-block;width:1.4em;color:var(--good)}.promises .not "
     "b{color:var(--bad)}"
     ".promises small{color:var(--soft);font-size:14px;display:block;padding-left:1.9em}\n"
-    ".cloze{width:100%;height:auto;display:block}.cloze text{font-size:13px;fill:var(--ink)}"
+    ".cloze{width:100%;max-width:620px;height:auto;display:block}.cloze "
+    "text{font-size:13px;fill:var(--ink)}"
     ".cloze .soft{fill:var(--soft)}.cloze .row{fill:var(--m3)}.cloze .best{fill:var(--ember)}"
     ".cloze .err{stroke:var(--ink);stroke-width:1.5}.cloze .chance{stroke:var(--cool);"
     "stroke-width:1.5;stroke-dasharray:4 3}\n"
     ".runs{display:grid;grid-template-columns:repeat(auto-fit,minmax(280px,1fr));gap:16px}\n"
-    ".scroll{overflow-x:auto}table.plain{border-collapse:collapse;font-size:14px;width:100%}"
+    ".scroll{overflow-x:auto}table.plain{border-collapse:collapse;table-layout:auto;font-size:14px;"
+    "width:100%}"
     "table.plain th,table.plain td{text-align:left;padding:6px 12px 6px 0;border-top:1px solid "
     "var(--line);vertical-align:top;font-variant-numeric:tabular-nums}"
-    "table.plain code{display:block;overflow-wrap:anywhere;font-size:13px}\n"
+    "table.plain code{display:block;overflow-wrap:anywhere;font-size:13px}"
+    "table.plain td:nth-child(2){white-space:nowrap}\n"
     ".talk{display:grid;gap:10px;max-width:44em}.talk p{margin:0;padding:8px "
     "14px;border-radius:12px;"
     "overflow-wrap:anywhere}.talk .user{background:var(--line);justify-self:end;max-width:85%}"
@@ -89,7 +92,7 @@ static const bar bars[] = {{"evaluate", "untrained", "no training"},
                            {"evaluate-again", "taught", "taught"},
                            {"evaluate-again", "preferring", "preferring"}};
 
-enum { BAR_LEFT = 110, BAR_WIDTH = 480, BAR_STEP = 34 };
+enum { BAR_LEFT = 90, BAR_WIDTH = 300, BAR_STEP = 34 };
 
 static double bar_x(double share) {
     return BAR_LEFT + BAR_WIDTH * share;
@@ -118,7 +121,7 @@ static void put_cloze(strbuf *out, const recipe *r) {
     strbuf_printf(
         out,
         "<section>\n<h2>Which beginning goes before this ending?</h2>\n<figure>\n<svg "
-        "class=\"cloze\" viewBox=\"0 0 660 %d\" role=\"img\" aria-label=\"Right answers of "
+        "class=\"cloze\" viewBox=\"0 0 430 %d\" role=\"img\" aria-label=\"Right answers of "
         "four choices\">\n",
         height);
     for (int i = 0; i < ARRAY_LEN(bars); i++) put_bar(out, r, i);

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "run/metrics.h"
 
-static const char STATE_FILE[] = "recipe.json";
+static const char STATE_FILE[] = "recipe.json", LOCK_FILE[] = ".recipe.lock";
 enum { STATE_MOST_BYTES = 16 << 20 };
 
 const char *recipe_path(const recipe *r, const char *name) {
@@ -77,9 +77,35 @@ static status check_text(recipe *r, err *e) {
     return err_hint(e, "give another folder with -o, or --from text");
 }
 
+static bool names_training(const recipe *r, const char *override) {
+    for (int k = 0; k < r->class->n_stages; k++) {
+        const recipe_stage *stage = &r->class->stages[k];
+        size_t len = strlen(stage->name);
+        if (stage->trains && strncmp(override, stage->name, len) == 0 && override[len] == '.')
+            return true;
+    }
+    return false;
+}
+
+/* "teach.optim.lr=1e-3": for the training of a stage. Those of an earlier start stay, unless new ones are
+ * given. */
+static status check_overrides(recipe *r, err *e) {
+    json_t *list = json_array();
+    for (int i = 0; i < r->n_overrides; i++) {
+        json_array_append_new(list, json_cstr(r->overrides[i]));
+        if (names_training(r, r->overrides[i])) continue;
+        json_decref(list);
+        err_at(e, ST_USAGE, "command line", "%s names no stage that trains", r->overrides[i]);
+        return err_hint(e, "write STAGE.key=value, such as pretrain.train.steps=2000");
+    }
+    if (r->n_overrides) json_object_set(r->state, "overrides", list);
+    json_decref(list);
+    return ST_OK;
+}
+
 /* Waits until processes of an earlier start have ended: they have the lock open, too. */
 static status take_lock(recipe *r, err *e) {
-    const char *path = recipe_path(r, ".lock");
+    const char *path = recipe_path(r, LOCK_FILE);
     r->lock = open(path, O_RDWR | O_CREAT, 0666); /* children inherit it */
     if (r->lock < 0) return err_errno(e, path, "cannot open %s", path);
     if (flock(r->lock, LOCK_EX | LOCK_NB) == 0) return ST_OK;
@@ -90,12 +116,13 @@ static status take_lock(recipe *r, err *e) {
     return ST_OK;
 }
 
+/* A folder that is empty, or in which a recipe was begun: the lock comes first. */
 static status is_free_folder(const recipe *r, err *e) {
     char **names;
     int n = 0;
+    if (file_exists(recipe_path(r, LOCK_FILE))) return ST_OK;
     if (file_is_dir(r->run)) TRY(file_list_dir(r->a, r->run, &names, &n, e));
-    if (n == 0 || file_exists(recipe_path(r, STATE_FILE))) return ST_OK;
-    if (n == 1 && strcmp(names[0], ".lock") == 0) return ST_OK;
+    if (n == 0) return ST_OK;
     err_at(e, ST_USAGE, r->run, "%s is not empty and holds no recipe", r->run);
     return err_hint(e, "give another folder with -o");
 }
@@ -137,6 +164,7 @@ status recipe_open(recipe *r, const char *from, err *e) {
     TRY(file_make_dirs(r->run, e));
     TRY(take_lock(r, e));
     TRY(read_state(r, e));
+    TRY(check_overrides(r, e));
     if (from) TRY(forget_from(r, from, e));
     return check_text(r, e);
 }
@@ -208,6 +236,23 @@ static status adopt_error(const recipe *r, const json_t *last, int exit_status, 
     return err_hint(e, "%s", hint ? hint : "");
 }
 
+const char *const *recipe_train_args(const recipe *r, const char *name, const char *const *more) {
+    enum { MOST = 60, ROOM = 16 };
+    const char **args = ARENA_ARRAY(r->a, const char *, MOST + ROOM);
+    const json_t *list = json_object_get(r->state, "overrides");
+    size_t len = strlen(name), i;
+    json_t *v;
+    int n = 0;
+    args[n++] = "train";
+    args[n++] = recipe_path(r, arena_printf(r->a, "configs/%s.yaml", name));
+    json_array_foreach((json_t *)list, i, v) {
+        const char *s = json_string_value(v);
+        if (s && n < MOST && strncmp(s, name, len) == 0 && s[len] == '.') args[n++] = s + len + 1;
+    }
+    for (; *more; more++) args[n++] = *more;
+    return args;
+}
+
 static bool is_plain_word(const char *s) {
     return *s &&
            strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,") ==
@@ -235,7 +280,7 @@ static void note_command(recipe *r, const char *const *args) {
 
 status recipe_command_heard(recipe *r, const char *const *args, recipe_hear_fn hear, void *ctx,
                             json_t **last, err *e) {
-    const char *words[64] = {"athanor"};
+    const char *words[80] = {"athanor"};
     int n = 1;
     child *c;
     for (; args[n - 1]; n++) words[n] = args[n - 1];

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file_fault.h"
-#include "base/file_patch.h"
 #include "base/json.h"
 
 enum { JOURNAL_MOST_BYTES = 64 << 20 };
@@ -139,18 +138,28 @@ status merge_output_open(merge_output *o, arena *a, const char *path, bool force
     return take_up(o, plan) ? end_line(o, e) : begin(o, plan, e);
 }
 
+/* Without a sync, which would cost more than the merge: see merge_write.h. */
+static status write_at(const char *path, uint64_t at, const char *bytes, size_t len, err *e) {
+    int fd = file_sys_update(path);
+    if (fd < 0) return err_errno(e, path, "cannot write %s", path);
+    while (len > 0) {
+        ssize_t put = file_sys_pwrite(fd, bytes, len, (off_t)at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) break;
+        bytes += put, at += (uint64_t)put, len -= (size_t)put;
+    }
+    status st = len ? err_errno(e, path, "cannot write %s", path) : ST_OK;
+    if (close(fd) != 0 && st == ST_OK) st = err_errno(e, path, "cannot close %s", path);
+    return st;
+}
+
 status merge_output_put(merge_output *o, int i, const void *bytes, json_t *part, err *e) {
-    file_patch f;
     size_t len = st_tensor_bytes(&o->tensors[i]);
     o->part[i] = part;
-    TRY(file_patch_open(&f, path_of(o, file_of(o, i)), e));
-    status st = file_patch_write(&f, o->at[i], bytes, len, e);
-    status closed = file_patch_close(&f, st == ST_OK, st == ST_OK ? e : NULL);
-    TRY(st);
-    TRY(closed);
+    TRY(write_at(path_of(o, file_of(o, i)), o->at[i], bytes, len, e));
     json_t *line = json_pack("{s:s, s:o, s:O}", "tensor", o->tensors[i].name, "xxh3",
                              json_hash(hash_bytes(bytes, len)), "part", part);
-    st = append_line(o, line, e);
+    status st = append_line(o, line, e);
     json_decref(line);
     return st;
 }

@@ -36,8 +36,10 @@ static json_t *stage_json(const session *s, int i) {
     json_t *sources = json_deep_copy(json_object_get(record, "sources"));
     for (int j = 0; j < k->c->data.train.n; j++) {
         json_t *source = json_array_get(sources, (size_t)j);
-        if (source)
-            json_object_set_new(source, "weight", json_f64(k->c->data.train.items[j].weight));
+        if (!source) continue;
+        const config_source *given = &k->c->data.train.items[j];
+        json_object_set_new(source, "weight", json_f64(given->weight));
+        json_object_set_new(source, "given", json_cstr(given->path));
     }
     int64_t last = k->last_step < s->at.step ? k->last_step : s->at.step;
     return json_pack("{s:s, s:I, s:I, s:s, s:o}", "name", k->name[0] ? k->name : "training",
