@@ -158,19 +158,19 @@ static eval_text stripped(eval_text s) {
     return s;
 }
 
-static status apply_regex(eval_task *t, const eval_step *step, eval_text *s, err *e) {
+static status apply_regex(const eval_step *step, eval_text *s, err *e) {
     pick p = {.wanted = step->group};
     TRY(each_match(step->pattern, *s, pick_match, &p, e));
     if (p.found && p.has)
         *s = stripped((eval_text){s->s + p.part.start, p.part.end - p.part.start});
     else
-        *s = eval_keep(t, step->fallback, strlen(step->fallback));
+        *s = (eval_text){step->fallback, strlen(step->fallback)};
     return ST_OK;
 }
 
 /* Letters of ASCII only. */
 static eval_text with_case(eval_task *t, eval_text s, bool lower) {
-    char *to = arena_strndup(t->a, s.s, s.len);
+    char *to = arena_strndup(t->made, s.s, s.len);
     for (size_t i = 0; i < s.len; i++)
         to[i] = (char)(lower ? tolower((uint8_t)to[i]) : toupper((uint8_t)to[i]));
     return (eval_text){to, s.len};
@@ -179,7 +179,7 @@ static eval_text with_case(eval_task *t, eval_text s, bool lower) {
 static status apply(eval_task *t, const eval_step *step, eval_text *s, err *e) {
     switch (step->kind) {
         case STEP_TAKE_FIRST: return ST_OK;
-        case STEP_REGEX: return apply_regex(t, step, s, e);
+        case STEP_REGEX: return apply_regex(step, s, e);
         case STEP_STRIP: *s = stripped(*s); return ST_OK;
         case STEP_LOWERCASE:
         case STEP_UPPERCASE: *s = with_case(t, *s, step->kind == STEP_LOWERCASE); return ST_OK;
@@ -190,7 +190,7 @@ static status apply(eval_task *t, const eval_step *step, eval_text *s, err *e) {
 status eval_find_answers(eval_task *t, const eval_doc *d, eval_attempt *a, err *e) {
     eval_text found = a->written;
     if (!t->keep_reasoning) found = eval_split_thought(d->seen, a->written).answer;
-    a->answer = ARENA_ARRAY(t->a, eval_text, t->n_filters);
+    a->answer = ARENA_ARRAY(t->made, eval_text, t->n_filters);
     for (int f = 0; f < t->n_filters; f++) {
         a->answer[f] = found;
         for (int i = 0; i < t->filter[f].n_steps; i++)

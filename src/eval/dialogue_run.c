@@ -163,7 +163,7 @@ static status ask(const eval_writer *w, eval_task *t, turn_page *p, int turn, er
         int64_t k = p->n++;
         p->doc[k] = &t->doc[i];
         status st = see(w, t, d, turn, &p->prompt[k], &text, &p->end[k], e);
-        if (st == ST_OK) d->turn[turn].seen = eval_keep(t, strbuf_cstr(&text), text.len);
+        if (st == ST_OK) d->turn[turn].seen = eval_keep_result(t, strbuf_cstr(&text), text.len);
         strbuf_free(&text);
         if (st == ST_OK) st = look_at_template(w, d, turn, e);
         if (st != ST_OK) return name_doc(&t->doc[i], e);

@@ -172,8 +172,8 @@ static status add_text(encoder *c, eval_doc *d, err *e) {
     tok_ids_push(&ids, c->prefix);
     status st = encode(c, d->text.s, d->text.len, &ids, e);
     d->n_tokens = ids.n - 1;
-    d->token = arena_memdup(c->task->a, ids.id + 1, (size_t)d->n_tokens * sizeof *ids.id);
-    d->token_nll = ARENA_ARRAY(c->task->a, float, d->n_tokens);
+    d->token = arena_memdup(c->task->made, ids.id + 1, (size_t)d->n_tokens * sizeof *ids.id);
+    d->token_nll = ARENA_ARRAY(c->task->made, float, d->n_tokens);
     if (st == ST_OK) st = add_windows(c, d, &ids, e);
     tok_ids_free(&ids);
     return st;

@@ -25,6 +25,10 @@ eval_text eval_keep(eval_task *t, const char *s, size_t len) {
     return (eval_text){arena_strndup(t->a, s, len), len};
 }
 
+eval_text eval_keep_result(eval_task *t, const char *s, size_t len) {
+    return (eval_text){arena_strndup(t->made, s, len), len};
+}
+
 bool eval_keep_json(eval_task *t, const json_t *value, eval_text *out) {
     if (json_is_string(value)) {
         *out = eval_keep(t, json_string_value(value), json_string_length(value));
@@ -161,7 +165,7 @@ static status set_sampling(eval_task *t, const eval_source *from, err *e) {
 }
 
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) {
-    *t = (eval_task){.a = arena_new("task"), .repeats = 1};
+    *t = (eval_task){.a = arena_new("task"), .made = arena_new("results"), .repeats = 1};
     t->sample = (sample_options){.top_p = 1, .repetition_penalty = 1};
     TRY(open_path(t, path, from, e));
     TRY(set_sampling(t, from, e));
@@ -175,12 +179,26 @@ status eval_task_open(eval_task *t, const char *path, const eval_source *from, e
     return ST_OK;
 }
 
+static void forget_turns(eval_dialogue *d) {
+    for (int i = 0; i < d->n_turns; i++) d->turn[i].seen = d->turn[i].written = (eval_text){"", 0};
+}
+
 void eval_task_reset(eval_task *t) {
-    for (int32_t i = 0; i < t->n; i++) t->doc[i].loglik = 0; /* the sum of its windows */
+    for (int32_t i = 0; i < t->n; i++) {
+        eval_doc *d = &t->doc[i];
+        d->loglik = 0; /* the sum of its windows */
+        d->token = NULL;
+        d->token_nll = NULL;
+        d->seen = (eval_text){0};
+        d->attempt = NULL;
+        if (d->dialogue) forget_turns(d->dialogue);
+    }
+    arena_reset(t->made);
 }
 
 void eval_task_close(eval_task *t) {
     json_decref(t->kept);
     arena_free(t->a);
+    arena_free(t->made);
     *t = (eval_task){0};
 }

@@ -149,7 +149,8 @@ typedef struct eval_filter {
 } eval_filter;
 
 typedef struct eval_task {
-    arena *a;
+    arena *a;     /* what the source says */
+    arena *made;  /* what an evaluation makes: results, ids of texts; eval_task_reset empties it */
     json_t *kept; /* values that documents point into */
     char *name;
     eval_kind kind;
@@ -182,7 +183,7 @@ typedef struct eval_source {
 /* path: as above. Free with eval_task_close, also after a failure. ST_USAGE: there is no such task;
  * ST_FORMAT: the file cannot be read, with file and line. */
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) ATH_MUST_USE;
-/* Forgets the results of a model. */
+/* Forgets the results of a model, and frees their memory: a run evaluates its tasks many times. */
 void eval_task_reset(eval_task *t);
 void eval_task_close(eval_task *t);
 
@@ -199,6 +200,8 @@ status eval_yaml_open(eval_task *t, const char *path, const char *known, const e
 
 /* A new document at the end, of this file and line. */
 eval_doc *eval_add_doc(eval_task *t, const char *file, int64_t line);
+/* A copy of a text, for a result. */
+eval_text eval_keep_result(eval_task *t, const char *s, size_t len);
 /* A copy of a text in the task's arena. */
 eval_text eval_keep(eval_task *t, const char *s, size_t len);
 /* The same of a JSON string, number or boolean, as Python prints it; false: it is none of these. */

@@ -34,7 +34,7 @@ static bool is_known(const eval_writer *w, eval_task *t, eval_want *want) {
     key_of(w->journal, want, key);
     const json_t *known = eval_journal_find(w->journal, key), *text = json_array_get(known, 0);
     if (!json_is_string(text)) return false;
-    want->text = eval_keep(t, json_string_value(text), json_string_length(text));
+    want->text = eval_keep_result(t, json_string_value(text), json_string_length(text));
     want->ended = json_integer_value(json_array_get(known, 1));
     return true;
 }
@@ -52,7 +52,7 @@ typedef struct page {
 static eval_text keep_written(eval_task *t, const strbuf *text) {
     strbuf whole = {0};
     utf8_append(&whole, strbuf_cstr(text), text->len);
-    eval_text kept = eval_keep(t, strbuf_cstr(&whole), whole.len);
+    eval_text kept = eval_keep_result(t, strbuf_cstr(&whole), whole.len);
     strbuf_free(&whole);
     return kept;
 }
@@ -128,7 +128,7 @@ status eval_encode_prompt_of(const eval_writer *w, eval_task *t, eval_doc *d, in
     d->seen = d->prompt;
     if (!w->chat) return eval_encode_prompt(w->tok, d->prompt, most, out, e);
     st = render_prompt(w, d, &text, e);
-    if (st == ST_OK) d->seen = eval_keep(t, strbuf_cstr(&text), text.len);
+    if (st == ST_OK) d->seen = eval_keep_result(t, strbuf_cstr(&text), text.len);
     strbuf_free(&text);
     if (st == ST_OK) st = tok_encode(w->tok, d->seen.s, d->seen.len, 0, out, e);
     if (st == ST_OK && out->n > most)
@@ -153,7 +153,7 @@ static sample_options sampling(const eval_task *t, const eval_doc *d, int k) {
 static status find_all(eval_task *t, const eval_want *wants, err *e) {
     for (int32_t i = 0; i < t->n; i++) {
         eval_doc *d = &t->doc[i];
-        d->attempt = ARENA_ARRAY(t->a, eval_attempt, t->repeats);
+        d->attempt = ARENA_ARRAY(t->made, eval_attempt, t->repeats);
         for (int k = 0; k < t->repeats; k++) {
             const eval_want *want = &wants[i * t->repeats + k];
             d->attempt[k] = (eval_attempt){.written = want->text, .ended = want->ended};

@@ -61,12 +61,36 @@ static status open_tasks(setup *u, err *e) {
     return ST_OK;
 }
 
+/* The template of the conversations that are learned, as checkpoints have it (teaching.h), by what
+ * the config says alone: the plan of a run is made without data. NULL: the tokenizer's own. */
+static const char *template_file(const setup *u) {
+    if (u->c->data.template) return u->c->data.template;
+    for (int i = 0; i < u->course->n_stages; i++) {
+        const config *c = u->course->stage[i].c;
+        for (int k = 0; k < c->data.train.n; k++) {
+            char *file = path_join(u->a, c->data.train.items[k].path, "chat_template.jinja");
+            if (file_exists(file)) return file;
+        }
+    }
+    return NULL;
+}
+
+static status open_template(setup *u, err *e) {
+    bool wanted = u->c->eval.chat;
+    for (int i = 0; i < u->tasks.n; i++) wanted |= u->tasks.list[i].kind == EVAL_DIALOGUE;
+    if (!wanted) return ST_OK;
+    status st =
+        chat_template_load_open(&u->tasks.template, u->c->tokenizer, NULL, template_file(u), e);
+    return st == ST_OK ? st : err_context(e, "eval.tasks");
+}
+
 /* What the tasks need when they are asked of the model of a stage. */
 static status plan_tasks(setup *u, int number, err *e) {
     open_model m;
     int64_t cache_tok;
     open_model_borrow(&m, &u->models[number], u->tok, setup_compute(u->c), NULL, NULL, NULL);
-    TRY(eval_plan(&m, u->tasks.list, u->tasks.n, &(eval_options){0}, &cache_tok, e));
+    eval_options opt = {.template = u->tasks.template, .chat = u->c->eval.chat};
+    TRY(eval_plan(&m, u->tasks.list, u->tasks.n, &opt, &cache_tok, e));
     if (m.score.longest > u->tasks.score.longest) u->tasks.score = m.score;
     if (cache_tok > u->tasks.cache_tok) u->tasks.cache_tok = cache_tok;
     open_model_close(&m);
@@ -92,6 +116,7 @@ status evaluation_open(setup *u, err *e) {
     }
     TRY(check_every(u->c, e));
     TRY(open_tasks(u, e));
+    TRY(open_template(u, e));
     for (int i = 0; i < u->course->n_stages; i++) TRY(plan_tasks(u, i, e));
     return ST_OK;
 }
@@ -99,6 +124,7 @@ status evaluation_open(setup *u, err *e) {
 void evaluation_close(setup *u) {
     for (int i = 0; i < u->tasks.n; i++) eval_task_close(&u->tasks.list[i]);
     free(u->tasks.list);
+    chat_template_free(u->tasks.template);
 }
 
 /* ---- one checkpoint ---- */
@@ -187,7 +213,12 @@ static eval_options options_of(session *s, eval_journal *j) {
     setup *u = &s->setup;
     int ranks = peers_ranks(&u->peers);
     bool together = param_weights_in_slots(u->plan->store) || u->peers.m.size[MESH_TP] > 1;
-    eval_options opt = {.journal = j, .stops = is_stopped, .progress = tell_progress, .ctx = s};
+    eval_options opt = {.template = u->tasks.template,
+                        .chat = u->c->eval.chat,
+                        .journal = j,
+                        .stops = is_stopped,
+                        .progress = tell_progress,
+                        .ctx = s};
     opt.ranks = (eval_ranks){peers_rank(&u->peers), together ? 0 : ranks, sum_over_ranks, s};
     if (ranks == 1) opt.interrupt = s->opt->stop; /* several must stop at the same place */
     return opt;

@@ -22,9 +22,10 @@
 typedef struct setup_tasks {
     eval_task *list; /* [n]; their results are those of the last evaluation */
     int n;
-    scorer_size score;  /* what they need of the plan */
-    int64_t cache_tok;  /* the generator's longest sequence; 0: none */
-    int64_t host_bytes; /* of their texts */
+    struct chat_template *template; /* of the model, for dialogues; NULL: not needed */
+    scorer_size score;              /* what they need of the plan */
+    int64_t cache_tok;              /* the generator's longest sequence; 0: none */
+    int64_t host_bytes;             /* of their texts */
 } setup_tasks;
 
 typedef struct setup {

@@ -101,6 +101,18 @@ expect 0 train tiny.yaml $steps run=writes eval.tasks=[write.yaml]
 expect 0 eval writes --tasks write.yaml --json
 [ "$(scores out)" = "$(scores writes/eval/step-12.json)" ] || fail "answers"
 
+# In the chat template of the tokenizer: an answer, and a dialogue.
+mkdir chat
+cp char.json chat/tokenizer.json
+echo '{}' >chat/tokenizer_config.json
+printf '{%% for m in messages %%}{{ m.content }} {%% endfor %%}' >chat/chat_template.jinja
+printf '{"id": "talk", "turns": [{"user": "the fire", "expect": {"contains": "e"}}, {"user": "turns", "expect": {"contains": "e"}}]}\n' >talk.jsonl
+expect 0 train tiny.yaml $steps run=chats tokenizer=chat model.max_position_embeddings=1024 eval.tasks=[write.yaml,talk.jsonl] eval.chat=true
+expect 0 eval chats --tasks write.yaml,talk.jsonl --chat --json
+[ "$(scores out)" = "$(scores chats/eval/step-12.json)" ] || fail "answers and dialogues in a template"
+expect 3 train tiny.yaml $steps run=none eval.tasks=[talk.jsonl]
+has err "eval.tasks"
+
 # Tables of runs, and the report with another run beside it.
 expect 0 eval table run
 [ "$(sed -n 's/^\(step-[0-9]*\).json .*/\1/p' out | tr '\n' ' ')" = "step-4 step-8 step-12 " ] || fail "rows by their steps"

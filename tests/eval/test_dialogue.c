@@ -10,7 +10,7 @@
 static const eval_source any = {.n_few = -1};
 
 static status open_text(eval_task *t, const char *yaml, err *e) {
-    *t = (eval_task){.a = arena_new("task"), .repeats = 1};
+    *t = (eval_task){.a = arena_new("task"), .made = arena_new("results"), .repeats = 1};
     t->sample = (sample_options){.top_p = 1, .repetition_penalty = 1};
     return eval_dialogues_open(t, "d.yaml", yaml, &any, e);
 }

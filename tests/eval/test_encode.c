@@ -81,6 +81,7 @@ static void test_windows(void **state) {
     open_model m = {.tok = characters()};
     eval_doc d = {.text = text("abcdefgha b"), .file = "task"};
     eval_task t = {.a = arena_new("task"), .kind = EVAL_TEXT, .doc = &d, .n = 1};
+    t.made = t.a;
     eval_requests r = {0};
     assert_int_equal(eval_encode(&t, &m, 4, &r, &e), ST_OK);
     assert_int_equal(r.n, 3);
@@ -138,6 +139,7 @@ static void test_run(void **state) {
                        .n_until = 1,
                        .filter = &none,
                        .n_filters = 1}};
+    t[0].made = t[0].a, t[1].made = t[1].a;
     assert_int_equal(open_model_read(&m, path, 2, &e), ST_OK);
     m.tok = characters();
     double want = score_alone(path, m.tok, "abba cab");

@@ -16,6 +16,7 @@ static json_t *row_of(const json_t *id, const json_t *kwargs) {
 static int check_case(const json_t *answers, const json_t *k) {
     err e = {0};
     eval_task t = {.a = arena_new("task")};
+    t.made = t.a;
     eval_doc d = {0};
     const json_t *id = json_object_get(k, "id"), *kwargs = json_object_get(k, "kwargs");
     const char *want = json_string_value(json_object_get(k, "verdicts"));
@@ -59,6 +60,7 @@ static void test_verdicts(void **state) {
 
 static status read_one(const char *id, const char *kwargs, eval_doc *d, eval_task *t, err *e) {
     *t = (eval_task){.a = arena_new("task")};
+    t->made = t->a;
     *d = (eval_doc){0};
     json_t *name = json_string(id), *arguments = json_loads(kwargs, 0, NULL);
     json_t *row = row_of(name, arguments);

@@ -147,6 +147,7 @@ static void test_reasoning(void **state) {
     thought("<think></think>", "b", "", "b");
     eval_filter f = {.name = "none"};
     eval_task t = {.a = arena_new("task"), .filter = &f, .n_filters = 1};
+    t.made = t.a;
     eval_doc d = {0};
     eval_attempt a = {.written = text("<think>40 or 41</think>42")};
     assert_int_equal(eval_find_answers(&t, &d, &a, NULL), ST_OK);
@@ -176,6 +177,7 @@ static void check_answer(const eval_step *steps, int n, const char *written, con
     err e = {0};
     eval_filter f = {.name = "f", .step = (eval_step *)steps, .n_steps = n};
     eval_task t = {.a = arena_new("task"), .filter = &f, .n_filters = 1};
+    t.made = t.a;
     eval_doc d = {0};
     eval_attempt a = {.written = text(written)};
     assert_int_equal(eval_find_answers(&t, &d, &a, &e), ST_OK);
